@@ -31,6 +31,7 @@ from bench.engine_ours import ARROW_ROWS, arrow_batches
 from spark_kafka_sink.clock import NEVER, Clock, Latch
 from spark_kafka_sink.config.producer_config import ProducerConfig
 from spark_kafka_sink.network.auth.authenticator import PlaintextAuthenticator
+from spark_kafka_sink.network.channel.channel_builder import ChannelBuilder
 from spark_kafka_sink.network.channel.kafka_channel import KafkaChannel
 from spark_kafka_sink.network.channel.poller import new_poller
 from spark_kafka_sink.network.channel.selector import Selector
@@ -52,7 +53,7 @@ from spark_kafka_sink.producer.metrics.producer_metrics import ProducerMetrics
 from spark_kafka_sink.producer.sender.sender import Sender
 from spark_kafka_sink.records.record_columns import ColumnPlan, from_record_batch
 from tests.fakes.fake_cluster import FakeCluster
-from tests.fakes.fake_cluster.cluster import Outcome
+from tests.fakes.fake_cluster.outcome import Outcome
 
 #: Stages of a batch's way, and the functions that each begins with. What these call belongs to the
 #: stage, but for what is named here itself.
@@ -331,10 +332,11 @@ def _string(data: bytes, at: int) -> tuple[bytes, int]:
     return data[at : at + size - 1], at + max(0, size - 1)
 
 
-class Wires:
+class Wires(ChannelBuilder):
     """A ChannelBuilder whose channels lead to the broker, by pairs of sockets."""
 
     def __init__(self, broker: Broker, turns: Turns) -> None:
+        super().__init__()
         self._broker = broker
         self._turns = turns
         self._ends: list[tuple[socket.socket, bytearray, Any]] = []

@@ -7,6 +7,7 @@ long a batch waited for its request (ms, in the mean), and the process's peak of
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import random
 import resource
@@ -14,9 +15,7 @@ import time
 
 import pyarrow as pa
 
-from spark_kafka_sink.config.producer_config import ProducerConfig
-from spark_kafka_sink.producer.kafka_producer import KafkaProducer
-from spark_kafka_sink.records.record_columns import ColumnPlan, from_record_batch
+from spark_kafka_sink import KafkaProducer
 
 ARROW_ROWS = 10_000  # Spark's spark.sql.execution.arrow.maxRecordsPerBatch
 
@@ -65,21 +64,19 @@ def main() -> None:
     args = parser.parse_args()
     options = {"bootstrap.servers": args.bootstrap}
     options.update(option.split("=", 1) for option in args.option)
-    plan = ColumnPlan(topic=args.topic, key_column=0, value_column=1)
     batches = arrow_batches(
         args.value_size, max(4, min(50, 5_000_000 // args.value_size // 1000)), 7
     )
-    producer = KafkaProducer(ProducerConfig.parse(options))
+    producer = KafkaProducer(options)
 
     def write(rows: int) -> None:
         producer.start_attempt()
-        sent = 0
-        while sent < rows:
-            for batch in batches:
-                producer.send_columns(from_record_batch(batch, plan, time.time_ns() // 1_000_000))
-                sent += ARROW_ROWS
-                if sent >= rows:
-                    break
+        some = itertools.islice(itertools.cycle(batches), -(-rows // ARROW_ROWS))
+        if hasattr(producer, "send_batches"):
+            producer.send_batches(some, args.topic)
+            return
+        for batch in some:  # a package from before it had that, for the part against
+            producer.send_batch(batch, args.topic)
 
     write(max(args.warmup, ARROW_ROWS))
     producer.finish_attempt()

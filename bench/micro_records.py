@@ -29,6 +29,7 @@ from spark_kafka_sink.records.partitioning.murmur2 import murmur2
 from spark_kafka_sink.records.partitioning.partitioners import BuiltInPartitioner
 from spark_kafka_sink.records.partitioning.topic_view import TopicView
 from spark_kafka_sink.records.record_columns import (
+    ChunkSize,
     ColumnPlan,
     RecordColumns,
     from_record_batch,
@@ -103,7 +104,7 @@ def whole_way(batch: pa.RecordBatch, case: Case) -> list[bytes]:
     columns = from_record_batch(batch, TIMED if case.timestamps else PLAN, NOW)
     view = {"t": TopicView(case.partitions, tuple(range(case.partitions)), BATCH_SIZE)}
     copies = []
-    for chunk in columns.chunks():
+    for chunk in columns.chunks(ChunkSize()):
         partitions = BuiltInPartitioner().assign(chunk, view, no_batches)
         copies += [bytes(s.data) for s in encode(chunk, partitions)]
     return copies
@@ -185,7 +186,7 @@ def codecs(console: Console) -> None:
 def memory(console: Console) -> None:
     for case in CASES[:2] + CASES[5:6]:
         columns = from_record_batch(batch_of(case), PLAN, NOW)
-        (chunk, *_) = columns.chunks()
+        (chunk, *_) = columns.chunks(ChunkSize())
         partitions = np.arange(chunk.rows, dtype=np.int32) % 12
         encode(chunk, partitions)
         before = pa.total_allocated_bytes()

@@ -32,7 +32,7 @@ from spark_kafka_sink import register
 TUNED = {"kafka.batch.size": "1048576", "kafka.linger.ms": "50"}
 
 
-def session(jars: str, *, master: str = "local[2]") -> SparkSession:
+def session(jars: str, *, master: str = "local[2]", unix_socket: bool = False) -> SparkSession:
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
     builder = (
@@ -41,6 +41,7 @@ def session(jars: str, *, master: str = "local[2]") -> SparkSession:
         .config("spark.ui.enabled", "false")
         .config("spark.driver.memory", "2g")
         .config("spark.sql.shuffle.partitions", "2")
+        .config("spark.python.unix.domain.socket.enabled", str(unix_socket).lower())
     )
     if jars:
         builder = builder.config("spark.jars", jars)
@@ -91,9 +92,10 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=9)
     parser.add_argument("--partitions", type=int, default=12)
     parser.add_argument("--contenders", default="", help="only these, with commas between")
+    parser.add_argument("--unix-socket", action="store_true", help="rows reach workers over one")
     parser.add_argument("--paced", action="store_true", help="wait for a line before each round")
     args = parser.parse_args()
-    spark = session(args.jars)
+    spark = session(args.jars, unix_socket=args.unix_socket)
     frame = rows(spark, args.rows, args.value_size)
     admin = AdminClient({"bootstrap.servers": args.bootstrap})
     codec = {} if args.codec == "none" else {"kafka.compression.type": args.codec}

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from spark_kafka_sink.version import __version__
 
 if TYPE_CHECKING:
-    from spark_kafka_sink.datasource.executor_checks import HostCheck, check
+    from spark_kafka_sink.datasource.checks.executor_checks import HostCheck, check
     from spark_kafka_sink.datasource.foreach_batch import foreach_batch, transaction
     from spark_kafka_sink.datasource.monitoring.kprod_listener import KprodListener
     from spark_kafka_sink.datasource.registration import register
@@ -44,7 +44,7 @@ __all__ = [
 
 _HOMES = {
     "Headers": "spark_kafka_sink.producer.producer_record",
-    "HostCheck": "spark_kafka_sink.datasource.executor_checks",
+    "HostCheck": "spark_kafka_sink.datasource.checks.executor_checks",
     "KafkaProducer": "spark_kafka_sink.producer.kafka_producer",
     "KprodListener": "spark_kafka_sink.datasource.monitoring.kprod_listener",
     "ProducerInterceptor": "spark_kafka_sink.producer.interceptors",
@@ -53,7 +53,7 @@ _HOMES = {
     "RecordMetadata": "spark_kafka_sink.producer.producer_record",
     "Serializer": "spark_kafka_sink.producer.serialization",
     "WriteReport": "spark_kafka_sink.datasource.report.write_report",
-    "check": "spark_kafka_sink.datasource.executor_checks",
+    "check": "spark_kafka_sink.datasource.checks.executor_checks",
     "foreach_batch": "spark_kafka_sink.datasource.foreach_batch",
     "last_report": "spark_kafka_sink.datasource.report.last_report",
     "register": "spark_kafka_sink.datasource.registration",

@@ -54,6 +54,111 @@ def warn_once(log: logging.Logger, lines: Iterable[str]) -> None:
         log.warning("%s", line, stacklevel=2)
 
 
+class ErrorCode(IntEnum):
+    """Broker error codes. Unknown numbers read as UNKNOWN_SERVER_ERROR (``protocol/wire.py``)."""
+
+    UNKNOWN_SERVER_ERROR = -1
+    NONE = 0
+    OFFSET_OUT_OF_RANGE = 1
+    CORRUPT_MESSAGE = 2
+    UNKNOWN_TOPIC_OR_PARTITION = 3
+    INVALID_FETCH_SIZE = 4
+    LEADER_NOT_AVAILABLE = 5
+    NOT_LEADER_OR_FOLLOWER = 6
+    REQUEST_TIMED_OUT = 7
+    BROKER_NOT_AVAILABLE = 8
+    REPLICA_NOT_AVAILABLE = 9
+    MESSAGE_TOO_LARGE = 10
+    STALE_CONTROLLER_EPOCH = 11
+    OFFSET_METADATA_TOO_LARGE = 12
+    NETWORK_EXCEPTION = 13
+    COORDINATOR_LOAD_IN_PROGRESS = 14
+    COORDINATOR_NOT_AVAILABLE = 15
+    NOT_COORDINATOR = 16
+    INVALID_TOPIC_EXCEPTION = 17
+    RECORD_LIST_TOO_LARGE = 18
+    NOT_ENOUGH_REPLICAS = 19
+    NOT_ENOUGH_REPLICAS_AFTER_APPEND = 20
+    INVALID_REQUIRED_ACKS = 21
+    ILLEGAL_GENERATION = 22
+    INVALID_GROUP_ID = 24
+    UNKNOWN_MEMBER_ID = 25
+    INVALID_COMMIT_OFFSET_SIZE = 28
+    TOPIC_AUTHORIZATION_FAILED = 29
+    GROUP_AUTHORIZATION_FAILED = 30
+    CLUSTER_AUTHORIZATION_FAILED = 31
+    INVALID_TIMESTAMP = 32
+    UNSUPPORTED_SASL_MECHANISM = 33
+    ILLEGAL_SASL_STATE = 34
+    UNSUPPORTED_VERSION = 35
+    TOPIC_ALREADY_EXISTS = 36
+    INVALID_PARTITIONS = 37
+    INVALID_REPLICATION_FACTOR = 38
+    INVALID_REPLICA_ASSIGNMENT = 39
+    INVALID_CONFIG = 40
+    NOT_CONTROLLER = 41
+    INVALID_REQUEST = 42
+    UNSUPPORTED_FOR_MESSAGE_FORMAT = 43
+    POLICY_VIOLATION = 44
+    OUT_OF_ORDER_SEQUENCE_NUMBER = 45
+    DUPLICATE_SEQUENCE_NUMBER = 46
+    INVALID_PRODUCER_EPOCH = 47
+    INVALID_TXN_STATE = 48
+    INVALID_PRODUCER_ID_MAPPING = 49
+    INVALID_TRANSACTION_TIMEOUT = 50
+    CONCURRENT_TRANSACTIONS = 51
+    TRANSACTION_COORDINATOR_FENCED = 52
+    TRANSACTIONAL_ID_AUTHORIZATION_FAILED = 53
+    SECURITY_DISABLED = 54
+    OPERATION_NOT_ATTEMPTED = 55
+    KAFKA_STORAGE_ERROR = 56
+    SASL_AUTHENTICATION_FAILED = 58
+    UNKNOWN_PRODUCER_ID = 59
+    GROUP_ID_NOT_FOUND = 69
+    UNKNOWN_LEADER_EPOCH = 75
+    LISTENER_NOT_FOUND = 72
+    FENCED_LEADER_EPOCH = 74
+    UNSUPPORTED_COMPRESSION_TYPE = 76
+    THROTTLING_QUOTA_EXCEEDED = 89
+    INVALID_RECORD = 87
+    PRODUCER_FENCED = 90
+    UNKNOWN_TOPIC_ID = 100
+    INCONSISTENT_TOPIC_ID = 103
+    TRANSACTIONAL_ID_NOT_FOUND = 105
+    TRANSACTION_ABORTABLE = 120
+    REBOOTSTRAP_REQUIRED = 129
+
+    @property
+    def kp_code(self) -> str:
+        """As :attr:`Kind.kp_code`: KP1 and the number; -1 is KP1999."""
+        return f"KP1{self.value % 1000:03}"
+
+    @property
+    def info(self) -> CodeInfo:
+        return CODES[self]
+
+    @property
+    def retriable(self) -> bool:
+        """True when the same request may succeed later (not for sequence codes)."""
+        return CODES[self].error_class in _RETRIABLE
+
+    @property
+    def refreshes_metadata(self) -> bool:
+        return CODES[self].error_class is ErrorClass.REFRESH_METADATA
+
+    def error(self, where: str, message: str | None = None) -> ApiError:
+        """The exception of this code: ``where`` is the topic partition and broker.
+
+        ``message`` is the broker's own text, if it has any; it is escaped and cut to 200
+        characters.
+        """
+        info = CODES[self]
+        text = safe_text(message) if message else info.meaning
+        return info.error_type(
+            f"{where}: {self.name} ({self.value}): {text}", hint=info.hint, code=self, kind=self
+        )
+
+
 class KafkaError(Exception):
     """Root of everything this package raises.
 
@@ -208,9 +313,11 @@ class RefusedError(KafkaError):
 class ApiError(KafkaError):
     """An error defined by the Kafka protocol (Java's ApiException).
 
-    ``code`` is the broker's error code, or the equivalent of a client-side failure.
+    ``code`` is the broker's error code, or the equivalent of a client-side failure; by default the
+    class's (``default_code``).
     """
 
+    default_code: ClassVar[ErrorCode | None] = None
     code: ErrorCode
 
     def __init__(
@@ -221,6 +328,7 @@ class ApiError(KafkaError):
         code: ErrorCode | None = None,
         kind: Kind | ErrorCode | None = None,
     ) -> None:
+        code = self.default_code if code is None else code
         if kind is None and self.default_kind is Kind.UNSPECIFIED:
             kind = code
         super().__init__(message, hint=hint, kind=kind)
@@ -243,6 +351,7 @@ class KafkaTimeoutError(RetriableError):
     """A timeout expired: max.block.ms, request.timeout.ms or delivery.timeout.ms."""
 
     default_kind = Kind.TIMEOUT
+    default_code = ErrorCode.REQUEST_TIMED_OUT
 
 
 class BufferExhaustedError(KafkaTimeoutError):
@@ -268,19 +377,26 @@ class AuthorizationError(ApiError):
 class InvalidTopicError(ApiError):
     """A topic name that Kafka rejects."""
 
+    default_code = ErrorCode.INVALID_TOPIC_EXCEPTION
+
 
 class RecordTooLargeError(ApiError):
     """A record, or a batch of one record, is larger than a limit."""
 
     default_kind = Kind.RECORD_TOO_LARGE
+    default_code = ErrorCode.MESSAGE_TOO_LARGE
 
 
 class InvalidRecordError(ApiError):
     """The broker rejected the content of records (no key on a compacted topic, ...)."""
 
+    default_code = ErrorCode.INVALID_RECORD
+
 
 class CorruptRecordError(RetriableError):
     """The broker found a checksum that does not match."""
+
+    default_code = ErrorCode.CORRUPT_MESSAGE
 
 
 class OutOfOrderSequenceError(ApiError):
@@ -294,11 +410,14 @@ class ProducerFencedError(ApiError):
 class TransactionAbortableError(ApiError):
     """The transaction can't be committed, but it can be aborted and retried (KIP-1050)."""
 
+    default_code = ErrorCode.TRANSACTION_ABORTABLE
+
 
 class TransactionAbortedError(ApiError):
     """The batch was never sent: its transaction was aborted."""
 
     default_kind = Kind.TRANSACTION_ABORTED
+    default_code = ErrorCode.TRANSACTION_ABORTABLE
 
 
 class InvalidTxnStateError(ApiError):
@@ -307,6 +426,8 @@ class InvalidTxnStateError(ApiError):
 
 class UnsupportedVersionError(ApiError):
     """Broker and producer share no version of the request."""
+
+    default_code = ErrorCode.UNSUPPORTED_VERSION
 
 
 class UnknownServerError(ApiError):
@@ -333,119 +454,6 @@ class CodeInfo:
     error_type: type[ApiError]
     meaning: str
     hint: str | None = None
-
-
-class ErrorCode(IntEnum):
-    """Broker error codes. Unknown numbers read as UNKNOWN_SERVER_ERROR (:meth:`parse`)."""
-
-    UNKNOWN_SERVER_ERROR = -1
-    NONE = 0
-    OFFSET_OUT_OF_RANGE = 1
-    CORRUPT_MESSAGE = 2
-    UNKNOWN_TOPIC_OR_PARTITION = 3
-    INVALID_FETCH_SIZE = 4
-    LEADER_NOT_AVAILABLE = 5
-    NOT_LEADER_OR_FOLLOWER = 6
-    REQUEST_TIMED_OUT = 7
-    BROKER_NOT_AVAILABLE = 8
-    REPLICA_NOT_AVAILABLE = 9
-    MESSAGE_TOO_LARGE = 10
-    STALE_CONTROLLER_EPOCH = 11
-    OFFSET_METADATA_TOO_LARGE = 12
-    NETWORK_EXCEPTION = 13
-    COORDINATOR_LOAD_IN_PROGRESS = 14
-    COORDINATOR_NOT_AVAILABLE = 15
-    NOT_COORDINATOR = 16
-    INVALID_TOPIC_EXCEPTION = 17
-    RECORD_LIST_TOO_LARGE = 18
-    NOT_ENOUGH_REPLICAS = 19
-    NOT_ENOUGH_REPLICAS_AFTER_APPEND = 20
-    INVALID_REQUIRED_ACKS = 21
-    ILLEGAL_GENERATION = 22
-    INVALID_GROUP_ID = 24
-    UNKNOWN_MEMBER_ID = 25
-    INVALID_COMMIT_OFFSET_SIZE = 28
-    TOPIC_AUTHORIZATION_FAILED = 29
-    GROUP_AUTHORIZATION_FAILED = 30
-    CLUSTER_AUTHORIZATION_FAILED = 31
-    INVALID_TIMESTAMP = 32
-    UNSUPPORTED_SASL_MECHANISM = 33
-    ILLEGAL_SASL_STATE = 34
-    UNSUPPORTED_VERSION = 35
-    TOPIC_ALREADY_EXISTS = 36
-    INVALID_PARTITIONS = 37
-    INVALID_REPLICATION_FACTOR = 38
-    INVALID_REPLICA_ASSIGNMENT = 39
-    INVALID_CONFIG = 40
-    NOT_CONTROLLER = 41
-    INVALID_REQUEST = 42
-    UNSUPPORTED_FOR_MESSAGE_FORMAT = 43
-    POLICY_VIOLATION = 44
-    OUT_OF_ORDER_SEQUENCE_NUMBER = 45
-    DUPLICATE_SEQUENCE_NUMBER = 46
-    INVALID_PRODUCER_EPOCH = 47
-    INVALID_TXN_STATE = 48
-    INVALID_PRODUCER_ID_MAPPING = 49
-    INVALID_TRANSACTION_TIMEOUT = 50
-    CONCURRENT_TRANSACTIONS = 51
-    TRANSACTION_COORDINATOR_FENCED = 52
-    TRANSACTIONAL_ID_AUTHORIZATION_FAILED = 53
-    SECURITY_DISABLED = 54
-    OPERATION_NOT_ATTEMPTED = 55
-    KAFKA_STORAGE_ERROR = 56
-    SASL_AUTHENTICATION_FAILED = 58
-    UNKNOWN_PRODUCER_ID = 59
-    GROUP_ID_NOT_FOUND = 69
-    UNKNOWN_LEADER_EPOCH = 75
-    LISTENER_NOT_FOUND = 72
-    FENCED_LEADER_EPOCH = 74
-    UNSUPPORTED_COMPRESSION_TYPE = 76
-    THROTTLING_QUOTA_EXCEEDED = 89
-    INVALID_RECORD = 87
-    PRODUCER_FENCED = 90
-    UNKNOWN_TOPIC_ID = 100
-    INCONSISTENT_TOPIC_ID = 103
-    TRANSACTIONAL_ID_NOT_FOUND = 105
-    TRANSACTION_ABORTABLE = 120
-    REBOOTSTRAP_REQUIRED = 129
-
-    @classmethod
-    def parse(cls, code: int) -> ErrorCode:
-        """The member of ``code``; an unknown number is UNKNOWN_SERVER_ERROR."""
-        try:
-            return cls(code)
-        except ValueError:
-            return cls.UNKNOWN_SERVER_ERROR
-
-    @property
-    def kp_code(self) -> str:
-        """As :attr:`Kind.kp_code`: KP1 and the number; -1 is KP1999."""
-        return f"KP1{self.value % 1000:03}"
-
-    @property
-    def info(self) -> CodeInfo:
-        return CODES[self]
-
-    @property
-    def retriable(self) -> bool:
-        """True when the same request may succeed later (not for sequence codes)."""
-        return CODES[self].error_class in _RETRIABLE
-
-    @property
-    def refreshes_metadata(self) -> bool:
-        return CODES[self].error_class is ErrorClass.REFRESH_METADATA
-
-    def error(self, where: str, message: str | None = None) -> ApiError:
-        """The exception of this code: ``where`` is the topic partition and broker.
-
-        ``message`` is the broker's own text, if it has any; it is escaped and cut to 200
-        characters.
-        """
-        info = CODES[self]
-        text = safe_text(message) if message else info.meaning
-        return info.error_type(
-            f"{where}: {self.name} ({self.value}): {text}", hint=info.hint, code=self, kind=self
-        )
 
 
 def safe_text(text: str, limit: int = 200) -> str:

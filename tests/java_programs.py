@@ -13,6 +13,11 @@ _SOURCES = Path(__file__).parent / "java"
 
 def run_java(name: str, arguments: Sequence[str], stdin: str = "", timeout: float = 120) -> str:
     """What ``tests/java/<name>.java`` prints; the JDK compiles it as it starts."""
+    return java(str(_SOURCES / f"{name}.java"), *arguments, stdin=stdin, timeout=timeout)
+
+
+def java(*arguments: str, stdin: str = "", timeout: float = 120) -> str:
+    """What Java prints: a source, or a class of Kafka's jars, and its arguments."""
     installation = prepare()
     answer = subprocess.run(
         [
@@ -25,7 +30,6 @@ def run_java(name: str, arguments: Sequence[str], stdin: str = "", timeout: floa
             "-Dsun.stdout.encoding=UTF-8",
             "-cp",
             installation.distribution.class_path,
-            str(_SOURCES / f"{name}.java"),
             *arguments,
         ],
         input=stdin,

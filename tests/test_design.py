@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -77,3 +78,23 @@ def test_the_code_names_no_page_that_is_not_here():
             places = (ROOT / name, ROOT / "docs" / name, path.parent / name, ROOT / "tests" / name)
             places += (ROOT / "docs" / "design" / name,)
             assert any(place.exists() for place in places), f"{path}: {name}"
+
+
+def test_a_test_file_has_fewer_than_500_lines():
+    long = {
+        str(path.relative_to(ROOT)): text.count("\n")
+        for path, text in CODE.items()
+        if path.is_relative_to(ROOT / "tests") and text.count("\n") >= 500
+    }
+    assert long == {}
+
+
+def test_a_room_of_the_package_has_at_most_sixteen_files():
+    """But for the messages: one file for each API of brokers."""
+    rooms = Counter(path.parent for path in CODE if path.name != "__init__.py")
+    package = ROOT / "spark_kafka_sink"
+    assert {
+        str(room.relative_to(ROOT)): files
+        for room, files in rooms.items()
+        if room.is_relative_to(package) and files > 16
+    }.keys() == {"spark_kafka_sink/protocol/messages"}

@@ -6,15 +6,14 @@ The copy has all of the diffs; one process runs all uses in it, and one writes t
 from __future__ import annotations
 
 import json
-import os
 import re
 import shutil
-import subprocess
-import sys
 import zipfile
 from pathlib import Path
 
 import pytest
+
+from tests.programs import run_python
 
 ROOT = Path(__file__).parents[1]
 PAGE = (ROOT / "docs" / "design" / "extending.md").read_text()
@@ -102,17 +101,8 @@ def apply(diff: str, root: Path) -> None:
 
 
 def run(root: Path, *arguments: str, stdin: str = "") -> str:
-    done = subprocess.run(
-        [sys.executable, *arguments],
-        cwd=root,
-        env={**os.environ, "PYTHONPATH": str(root)},
-        input=stdin,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout
+    environment = {"PYTHONPATH": str(root)}
+    return run_python(*arguments, cwd=root, environment=environment, stdin=stdin).stdout
 
 
 @pytest.fixture(scope="module")

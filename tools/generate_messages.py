@@ -550,8 +550,8 @@ def package() -> str:
     names = ", ".join(snake(api) for api in sorted(VERSIONS))
     return f'''"""Kafka's messages as it defines them: a module for each API, imported when used.
 
-A request has ``encode``, a response ``read``. What an answer must say for sense, and what becomes
-of it, is told by the modules beside this package; Produce is ``protocol/produce.py``.
+A request has ``encode``, a response ``read``. The modules of ``protocol/``
+validate responses and turn them into values; Produce is ``protocol/produce.py``.
 
 {NOTICE}
 """

@@ -17,7 +17,7 @@ ROOT = Path(__file__).resolve().parent.parent
 KINDS = {"function", "method", "property", "class", "import"}
 #: Why something without a caller here is there all the same.
 ALLOWED = {
-    "Python's": ["__getattr__", "__dir__", "__call__"],
+    "Python's": ["__getattr__", "__dir__"],
     "Spark's": [
         "DefaultSource",
         "onQueryStarted",
@@ -32,7 +32,7 @@ ALLOWED = {
     "Typer's": ["kprod"],
     "http.client's and io's": ["makefile", "readable", "readinto"],
     "the producer's public methods (docs/python-producer.md)": [
-        "send_batch",
+        "send_batches",
         "partitions_for",
         "commit_transaction",
         "abort_transaction",

@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Self
 
-from spark_kafka_sink.admin.call import AnyBroker, Call, judged
+from spark_kafka_sink.admin.call import AnyBroker, Call, retry_code
 from spark_kafka_sink.admin.request_loop import NewClient, RequestLoop
 from spark_kafka_sink.clock import NEVER, Clock
 from spark_kafka_sink.config.producer_config import ProducerConfig
@@ -24,18 +24,16 @@ from spark_kafka_sink.errors import (
     KafkaTimeoutError,
     UnsupportedVersionError,
 )
-from spark_kafka_sink.protocol.cluster import Cluster, Node
-from spark_kafka_sink.protocol.config_messages import (
+from spark_kafka_sink.protocol.admin_messages import (
     ConfigResource,
     ConfigResourceType,
     DescribeConfigsRequest,
     DescribeConfigsResponse,
-)
-from spark_kafka_sink.protocol.control_messages import CreateTopicsRequest, NewTopic
-from spark_kafka_sink.protocol.quorum_messages import (
     DescribeQuorumRequest,
     DescribeQuorumResponse,
 )
+from spark_kafka_sink.protocol.cluster import Cluster, Node
+from spark_kafka_sink.protocol.control_messages import CreateTopicsRequest, NewTopic
 
 #: How often the controller's time is requested; the last response counts.
 _CLOCK_ROUNDS: Final = 2
@@ -58,7 +56,7 @@ class AdminClient:
     """Sends one call at a time, on the caller's thread. A context manager.
 
     Every call is bounded by its ``timeout_ms``, or by max.block.ms when that is None, or by its
-    ``deadline_ms`` (of the clock). When no broker answers in time it raises KafkaTimeoutError with
+    ``deadline_ms`` (of the clock). When no broker responds in time it raises KafkaTimeoutError with
     each address that was tried and why it failed. AuthenticationError, UnsupportedVersionError, and
     ConfigError when no bootstrap server can be resolved, are raised immediately.
     """
@@ -121,22 +119,22 @@ class AdminClient:
         """
         metadata = self.loop.metadata
         now = self.clock.now_ms()
-        asked = min(metadata.fetch().nodes) >= 0  # else they are the bootstrap servers
-        if not asked or now - metadata.last_success_ms > max_age_ms:
+        known = min(metadata.cluster.nodes) >= 0  # else they are the bootstrap servers
+        if not known or now - metadata.last_success_ms > max_age_ms:
             self.describe_topics(
                 (), timeout_ms=max(0, deadline_ms - now), allow_auto_topic_creation=False
             )
-        return tuple(metadata.fetch().nodes.values())
+        return tuple(metadata.cluster.nodes.values())
 
     def topic_configs(
         self, topics: Collection[str], names: Collection[str], deadline_ms: int
     ) -> Mapping[str, Mapping[str, str | None]]:
         """Configs by topic; empty when the principal may not describe them, or brokers are old."""
 
-        def take(response: DescribeConfigsResponse) -> ErrorCode | None:
+        def handle_response(response: DescribeConfigsResponse) -> ErrorCode | None:
             for resource, found in response.resources.items():
                 if found.error.info.error_type is not AuthorizationError:
-                    again = judged(found.error, f"DescribeConfigs of topic {resource.name}")
+                    again = retry_code(found.error, f"DescribeConfigs of topic {resource.name}")
                     if again is not None:
                         return again
             return None
@@ -144,7 +142,9 @@ class AdminClient:
         resources = tuple(ConfigResource(ConfigResourceType.TOPIC, topic) for topic in topics)
         request = DescribeConfigsRequest(resources, tuple(names))
         try:
-            response = self.loop.ask(Call(request, AnyBroker(), take), deadline_ms)
+            response = self.loop.send_and_receive(
+                Call(request, AnyBroker(), handle_response), deadline_ms
+            )
         except UnsupportedVersionError:
             return {topic: {} for topic in topics}
         return {resource.name: found.values for resource, found in response.resources.items()}
@@ -157,13 +157,13 @@ class AdminClient:
         """
         asked_ms = begun_ms = 0
 
-        def take(response: DescribeQuorumResponse) -> ErrorCode | None:
-            return judged(response.error, "DescribeQuorum", "DESCRIBE on the cluster")
+        def handle_response(response: DescribeQuorumResponse) -> ErrorCode | None:
+            return retry_code(response.error, "DescribeQuorum", "DESCRIBE on the cluster")
 
         for _ in range(_CLOCK_ROUNDS):  # the first one may have to connect
             asked_ms, begun_ms = self.clock.now_ms(), self.clock.wall_ms()
-            call = Call(DescribeQuorumRequest(), AnyBroker(), take)
-            found = self.loop.ask(call, deadline_ms, "DescribeQuorum")
+            call = Call(DescribeQuorumRequest(), AnyBroker(), handle_response)
+            found = self.loop.send_and_receive(call, deadline_ms, "DescribeQuorum")
         half_ms = (self.clock.now_ms() - asked_ms) // 2
         if found.leader_time_ms is None:
             return None
@@ -215,7 +215,7 @@ class AdminClient:
             nonlocal answers, unknown_since
             if metadata.answers == answers:
                 return NEVER
-            cluster = metadata.fetch()
+            cluster = metadata.cluster
             errors = {t: metadata.topic_errors.get(t, ErrorCode.NONE) for t in topics}
             for topic, code in errors.items():
                 if code in FATAL_TOPIC_ERRORS:
@@ -238,19 +238,18 @@ class AdminClient:
 
         if not self.loop.poll_until(check, deadline_ms):
             raise self._not_present(topics, timeout_ms)
-        return metadata.fetch()
+        return metadata.cluster
 
     def _not_present(self, topics: Collection[str], timeout_ms: int) -> KafkaTimeoutError:
         metadata = self.loop.metadata
         if not topics:
             return metadata.no_broker_answered(timeout_ms, "nothing is known of the cluster")
-        known = metadata.fetch().topics
+        known = metadata.cluster.topics
         missing = [topic for topic in topics if topic not in known]
         if not missing:
             return KafkaTimeoutError(
                 f"partitions of {', '.join(topics)} have no leader after {timeout_ms} ms.",
                 hint="brokers may be down, or the topic was created a moment ago",
-                code=ErrorCode.REQUEST_TIMED_OUT,
                 kind=Kind.NO_LEADER,
             )
         noun = "Topic" if len(missing) == 1 else "Topics"
@@ -259,8 +258,7 @@ class AdminClient:
             return metadata.no_broker_answered(timeout_ms, message)
         return KafkaTimeoutError(
             message,
-            hint=_said(missing, metadata.topic_errors),
-            code=ErrorCode.REQUEST_TIMED_OUT,
+            hint=_errors_of(missing, metadata.topic_errors),
             kind=Kind.TOPIC_NOT_PRESENT,
         )
 
@@ -280,7 +278,7 @@ class AdminClient:
             self.loop.run([call], deadline_ms)
             if call.response is not None:
                 errors = call.response.errors
-                topics = [t for t in topics if _again(t, errors, unclear, exist_ok=exist_ok)]
+                topics = [t for t in topics if _must_retry(t, errors, unclear, exist_ok=exist_ok)]
             elif self.clock.now_ms() >= deadline_ms:
                 raise self.loop.timeout("CREATE_TOPICS", [call])
             elif call.sent:
@@ -292,7 +290,7 @@ class AdminClient:
                 attempts += 1
 
 
-def _again(
+def _must_retry(
     topic: NewTopic,
     errors: Mapping[str, tuple[ErrorCode, str | None]],
     unclear: set[str],
@@ -312,7 +310,7 @@ def _again(
     return True
 
 
-def _said(topics: Collection[str], errors: Mapping[str, ErrorCode]) -> str:
+def _errors_of(topics: Collection[str], errors: Mapping[str, ErrorCode]) -> str:
     """The brokers' error for each topic, grouped by error."""
     by_code: dict[ErrorCode, list[str]] = {}
     for topic in topics:

@@ -18,7 +18,7 @@ from spark_kafka_sink.protocol.request import Request
 
 ResponseT = TypeVar("ResponseT")
 
-#: Raised by every call: a retry does not help, and they say nothing about the subject of the call.
+#: Raised by every call: a retry does not help, and they don't concern the subject of the call.
 _RAISED: Final = frozenset(
     {
         ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
@@ -75,7 +75,7 @@ Target = CoordinatorKey | Leader | AnyBroker | Node
 class Call(Generic[ResponseT]):
     """One request until it is :attr:`done`, with its :attr:`response`.
 
-    ``take`` is called with each response and returns the error code to retry for (see
+    ``handle_response`` is called with each response and returns the error code to retry for (see
     :func:`retry_decision`), or None when the response is final; an exception ends all calls.
     ``request`` None only locates ``to``. With ``once`` the call ends, not done, at the first lost
     connection: its caller chooses the next target. ``last_status`` is why it isn't done, ``sent``
@@ -84,7 +84,7 @@ class Call(Generic[ResponseT]):
 
     request: Request[ResponseT] | None
     to: Target
-    take: Callable[[ResponseT], ErrorCode | None] = lambda _: None
+    handle_response: Callable[[ResponseT], ErrorCode | None] = lambda _: None
     once: bool = False
     response: ResponseT | None = None
     done: bool = False
@@ -95,10 +95,11 @@ class Call(Generic[ResponseT]):
     last_status: str = "no answer"
 
 
-def judged(
+def retry_code(
     code: ErrorCode, where: str, right: str = "", *, success_only: bool = True
 ) -> ErrorCode | None:
-    """For :attr:`Call.take`: ``code`` when the call is to be retried, None when it is final.
+    """For :attr:`Call.handle_response`: ``code`` when the call must be retried, None when it is
+    final.
 
     Raises :func:`refusal` for errors that no retry can resolve; with ``success_only`` for every
     other final code, too.

@@ -48,11 +48,11 @@ from spark_kafka_sink.protocol.cluster import Cluster, Node
 from spark_kafka_sink.protocol.control_messages import (
     CoordinatorType,
     FindCoordinatorRequest,
+    FindCoordinatorResponse,
     MetadataRequest,
 )
 from spark_kafka_sink.protocol.metadata_response import MetadataResponse
 from spark_kafka_sink.protocol.request import ApiKey, Request
-from spark_kafka_sink.protocol.responses import FindCoordinatorResponse
 
 ResponseT = TypeVar("ResponseT")
 #: Creates the network client: over real sockets, or a simulated network's.
@@ -150,16 +150,16 @@ class RequestLoop:
     @property
     def cluster(self) -> Cluster:
         """The current metadata; before the first response, the bootstrap servers."""
-        return self.metadata.fetch()
+        return self.metadata.cluster
 
     # -- running calls ----------------------------------------------------------------------------
 
     def run(self, calls: Iterable[Call[ResponseT]], deadline_ms: int) -> bool:
         """Run until every call is done or over, or until ``deadline_ms`` of the clock.
 
-        True when all are done. Raises what a ``take`` raised, AuthenticationError,
+        True when all are done. Raises what a ``handle_response`` raised, AuthenticationError,
         UnsupportedVersionError, and AuthorizationError when the principal may not find a
-        coordinator; other calls may have been answered by then, or be in flight.
+        coordinator; other calls may be done by then, or be in flight.
         """
         if len(self.found) > _MOST_COORDINATORS:
             self.found.clear()
@@ -188,7 +188,9 @@ class RequestLoop:
         finally:
             report(total, total)
 
-    def ask(self, call: Call[ResponseT], deadline_ms: int, what: str = "") -> ResponseT:
+    def send_and_receive(
+        self, call: Call[ResponseT], deadline_ms: int, what: str = ""
+    ) -> ResponseT:
         """The response of one call; raises as :meth:`run`, and :meth:`timeout`."""
         assert call.request is not None
         if not self.run([call], deadline_ms):
@@ -246,7 +248,6 @@ class RequestLoop:
         return KafkaTimeoutError(
             f"{what} has no clear answer in time ({status})",
             hint=None if call is not None and call.answered else self.metadata.addresses_tried(),
-            code=ErrorCode.REQUEST_TIMED_OUT,
         )
 
     # -- coordinators -----------------------------------------------------------------------------
@@ -352,7 +353,7 @@ class _Dispatcher:
                 self._end(call, done=True)
                 return
         elif isinstance(to, Leader):
-            node = metadata.fetch().leader_for(to.tp)
+            node = metadata.cluster.leader_for(to.tp)
             if node is None:
                 metadata.add_topics((to.tp.topic,), now)
                 self._schedule_retry(call, now, "its leader is not known")
@@ -412,7 +413,7 @@ class _Dispatcher:
         assert call.request is not None
         call.sent += 1
         self._send_request(
-            call.request, node, now, lambda response: self._take(call, node, response)
+            call.request, node, now, lambda response: self._handle_response(call, node, response)
         )
 
     def _send_request(
@@ -433,7 +434,7 @@ class _Dispatcher:
 
     # -- responses --------------------------------------------------------------------------------
 
-    def _take(self, call: Call[object], node: Node, response: ClientResponse) -> None:
+    def _handle_response(self, call: Call[object], node: Node, response: ClientResponse) -> None:
         if self.ended or self._failure is not None:
             return  # the run is over
         now = response.received_ms
@@ -447,7 +448,7 @@ class _Dispatcher:
         else:
             call.answered += 1
             try:
-                code = call.take(response.body)
+                code = call.handle_response(response.body)
             except KafkaError as error:
                 self._failure = error
                 return
@@ -480,7 +481,7 @@ class _Dispatcher:
         return NEVER
 
     def _found(
-        self, wanted: tuple[CoordinatorKey, ...], asked: Node, response: ClientResponse
+        self, wanted: tuple[CoordinatorKey, ...], contacted: Node, response: ClientResponse
     ) -> None:
         if self.ended or self._failure is not None:
             return
@@ -493,7 +494,7 @@ class _Dispatcher:
             self._loop.metadata.request_update()
             for one in wanted:
                 for call in self._awaiting_coordinator.pop(one):
-                    self._schedule_retry(call, now, _no_response(asked, response))
+                    self._schedule_retry(call, now, _no_response(contacted, response))
             return
         for one in wanted:
             coordinator = found.coordinators[one.key]
@@ -510,7 +511,7 @@ class _Dispatcher:
                 if node is not None:
                     self._route(call, now)
                 else:
-                    last = f"the last response to FindCoordinator, from broker {asked}, was"
+                    last = f"the last response to FindCoordinator, from broker {contacted}, was"
                     self._schedule_retry(call, now, f"{last} {code.name}")
 
 

@@ -24,7 +24,7 @@ from spark_kafka_sink.admin.call import (
     Call,
     CoordinatorKey,
     RetryDecision,
-    judged,
+    retry_code,
     retry_decision,
 )
 from spark_kafka_sink.admin.request_loop import NewClient
@@ -54,7 +54,7 @@ from spark_kafka_sink.protocol.transaction_admin_messages import (
     TransactionState,
 )
 
-#: By transactional id. None: no clear answer in time.
+#: By transactional id. None: no definite response in time.
 EndAnswers = Mapping[str, ErrorCode | None]
 
 #: Ids in one DescribeTransactions.
@@ -85,9 +85,9 @@ class Listed(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Ending:
-    """The result of one EndTxn: a clear answer (``response``), or an ``error``.
+    """The result of one EndTxn: a definite response (``response``), or an ``error``.
 
-    ``unclear``: an attempt without a clear answer may have ended the transaction.
+    ``unclear``: an attempt without a definite response may have ended the transaction.
     """
 
     response: EndTxnResponse | None
@@ -110,7 +110,7 @@ class TransactionClient(AdminClient):
     ) -> None:
         super().__init__(config, clock=clock, new_client=new_client)
         self._version: int | None = None
-        #: Until when a broker that did not answer is left out, by its id.
+        #: Until when a broker that did not respond is left out, by its id.
         self._silent: dict[int, int] = {}
 
     # -- ending -----------------------------------------------------------------------------------
@@ -130,19 +130,21 @@ class TransactionClient(AdminClient):
     ) -> Ending:
         """As :meth:`end` for one transaction, with the error and whether it is unclear."""
         call = _ending(transaction, committed=committed)
-        judge = call.take
+        judge = call.handle_response
         definite = 0
 
-        def take(response: EndTxnResponse) -> ErrorCode | None:
+        def handle_response(response: EndTxnResponse) -> ErrorCode | None:
             nonlocal definite
             code = response.error
             definite += code is _NOTHING_HAPPENED or retry_decision(code) is RetryDecision.FINAL
             return judge(response)
 
-        call.take = take
+        call.handle_response = handle_response
         error: KafkaError | None = None
         try:
-            self.loop.ask(call, deadline_ms, f"EndTxn of {_named(transaction.transactional_id)}")
+            self.loop.send_and_receive(
+                call, deadline_ms, f"EndTxn of {_named(transaction.transactional_id)}"
+            )
         except KafkaError as refused:
             error = refused
         return Ending(call.response, error, unclear=call.sent > definite)
@@ -181,7 +183,7 @@ class TransactionClient(AdminClient):
         self, transactional_ids: Iterable[str], deadline_ms: int
     ) -> Mapping[str, TransactionDescription]:
         """DescribeTransactions, many ids of one coordinator at a time; TRANSACTIONAL_ID_NOT_FOUND
-        is an ``error`` of an answer. KafkaTimeoutError when a coordinator does not answer in time.
+        is an ``error`` of a response. KafkaTimeoutError when a coordinator does not respond.
         """
         found: dict[str, TransactionDescription] = {}
         waiting = dict.fromkeys(transactional_ids)
@@ -209,13 +211,13 @@ class TransactionClient(AdminClient):
     def _describing(
         ids: tuple[str, ...], node: Node, found: dict[str, TransactionDescription]
     ) -> Call[DescribeTransactionsResponse]:
-        def take(response: DescribeTransactionsResponse) -> None:
+        def handle_response(response: DescribeTransactionsResponse) -> None:
             for i, one in response.transactions.items():
                 where = f"DescribeTransactions of {_named(i)}"
-                if judged(one.error, where, _DESCRIBE, success_only=False) is None:
+                if retry_code(one.error, where, _DESCRIBE, success_only=False) is None:
                     found[i] = one
 
-        return Call(DescribeTransactionsRequest(ids), node, take, once=True)
+        return Call(DescribeTransactionsRequest(ids), node, handle_response, once=True)
 
     def open_transactions(
         self, prefix: str, deadline_ms: int, *, idle: bool = False, patient: bool = True
@@ -270,20 +272,20 @@ class TransactionClient(AdminClient):
             if attempts:
                 self.loop.pause(attempts - 1, deadline_ms)
             nodes = dict.fromkeys(self.loop.coordinators(waiting, deadline_ms).values())
-            asked = [
+            requested = [
                 tuple(listing(request, node, once=True) for request in (ongoing, aged, ongoing))
                 for node in nodes
             ]
-            calls = [call for three in asked for call in three]
+            calls = [call for three in requested for call in three]
             try:
                 self.loop.run(calls, deadline_ms)
             except UnsupportedVersionError:
                 return None
-            whole = [three for three in asked if all(c.done and c.sent == 1 for c in three)]
-            complete = len(whole) == len(asked)
+            whole = [three for three in requested if all(c.done and c.sent == 1 for c in three)]
+            complete = len(whole) == len(requested)
             if not complete and self.clock.now_ms() >= deadline_ms:
                 raise self.loop.timeout("ListTransactions", calls)
-            old |= waiting.keys() & listed(aged_call for _, aged_call, _ in asked).keys()
+            old |= waiting.keys() & listed(aged_call for _, aged_call, _ in requested).keys()
             young = {
                 i for before, _, after in whole for i in listed([before]).keys() & listed([after])
             }
@@ -297,7 +299,7 @@ class TransactionClient(AdminClient):
         """2 when the cluster has transaction.version 2 (KIP-890), else 1; requested once."""
         if self._version is None:
             call = Call(ApiVersionsRequest(*_SOFTWARE), AnyBroker())
-            features = self.loop.ask(call, deadline_ms).finalized_features
+            features = self.loop.send_and_receive(call, deadline_ms).finalized_features
             self._version = 2 if features.get("transaction.version", 0) >= 2 else 1
         return self._version
 
@@ -321,24 +323,24 @@ class TransactionClient(AdminClient):
         With ``once`` a request without a response is not retried: it may arrive late, and would
         abort a transaction that was begun since. ``timeout_ms`` is the next transaction's timeout;
         ConfigError when it is above the broker's transaction.max.timeout.ms. KafkaTimeoutError
-        without a clear answer in time.
+        without a definite response in time.
         """
         where = f"InitProducerId of {_named(transactional_id)}"
 
-        def take(response: InitProducerIdResponse) -> ErrorCode | None:
+        def handle_response(response: InitProducerIdResponse) -> ErrorCode | None:
             if response.error is ErrorCode.INVALID_TRANSACTION_TIMEOUT:
                 raise ConfigError(
                     f"kafka.transaction.timeout.ms is {timeout_ms}: above the broker's "
                     "transaction.max.timeout.ms",
                     hint="lower the option, or raise the broker's setting (900000 by default)",
                 )
-            return judged(response.error, where, _WRITE)
+            return retry_code(response.error, where, _WRITE)
 
         request = InitProducerIdRequest(
             transactional_id, timeout_ms, *ours, enable_2pc=two_phase_commit
         )
-        call = Call(request, CoordinatorKey(transactional_id), take, once=once)
-        response = self.loop.ask(call, deadline_ms, where)
+        call = Call(request, CoordinatorKey(transactional_id), handle_response, once=once)
+        response = self.loop.send_and_receive(call, deadline_ms, where)
         return ProducerIdAndEpoch(response.producer_id, response.producer_epoch)
 
 
@@ -354,13 +356,13 @@ def _ending(transaction: PreparedTransaction, *, committed: bool) -> Call[EndTxn
     return Call(
         request,
         CoordinatorKey(transaction.transactional_id),
-        lambda response: judged(response.error, where, _WRITE, success_only=False),
+        lambda response: retry_code(response.error, where, _WRITE, success_only=False),
     )
 
 
 def _fenced(transactional_id: str) -> Callable[[InitProducerIdResponse], ErrorCode | None]:
     where = f"InitProducerId of {_named(transactional_id)}"
-    return lambda response: judged(response.error, where, _WRITE, success_only=False)
+    return lambda response: retry_code(response.error, where, _WRITE, success_only=False)
 
 
 def listing(
@@ -371,7 +373,7 @@ def listing(
     return Call(
         request,
         node,
-        lambda response: judged(response.error, where, "DESCRIBE on the transactional ids"),
+        lambda response: retry_code(response.error, where, "DESCRIBE on the transactional ids"),
         once=once,
     )
 

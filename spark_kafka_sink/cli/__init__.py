@@ -1,7 +1,11 @@
-"""The command line ``kprod``: checks a cluster, explains, and mends by hand what is left open.
+"""The command line ``kprod``: checks a cluster, explains errors and options, repairs transactions.
 
-Owns: the entry point. Never: a decision (``transactions/operations.py``). Needs the extra ``cli``:
+Owns: the commands. Never: a decision (``transactions/operations.py``). Needs the extra ``cli``:
 Typer and Rich are imported when the command runs, and nothing else of the package imports this.
+
+``app`` is the tree of commands, with ``arguments``; one file for each command: ``check``,
+``explain``, ``options``, ``convert``, ``template``, ``size``, ``report``, and ``txn``, a room.
+``connection`` connects them to a cluster, ``show``, ``progress`` and ``watching`` print.
 """
 
 from __future__ import annotations

@@ -14,7 +14,6 @@ from typing import Annotated
 import typer
 
 from spark_kafka_sink import __version__
-from spark_kafka_sink.cli import txn
 from spark_kafka_sink.cli.arguments import (
     EXAMPLE,
     TIMEOUT_S,
@@ -25,6 +24,7 @@ from spark_kafka_sink.cli.arguments import (
     Watch,
     Where,
 )
+from spark_kafka_sink.cli.txn import txn_commands
 from spark_kafka_sink.documentation import RUNBOOK_PAGE, page_url
 
 #: Below the help of kprod itself, by what is seen. An empty line makes a new one.
@@ -41,7 +41,7 @@ app = typer.Typer(
     # A traceback that shows locals would show secrets.
     pretty_exceptions_enable=False,
 )
-app.add_typer(txn.app, name="txn")
+app.add_typer(txn_commands.app, name="txn")
 reports = typer.Typer(
     help="Reports of writes: what was written, and where the time went.",
     no_args_is_help=True,
@@ -54,8 +54,8 @@ _Path = Annotated[
 ]
 
 
-def _version(asked: bool) -> None:
-    if asked:
+def _version(wanted: bool) -> None:
+    if wanted:
         sys.stdout.write(f"{__version__}\n")
         raise typer.Exit
 
@@ -221,7 +221,7 @@ def size(
     ] = "64m",
     as_json: AsJson = False,
 ) -> None:
-    """Connections, and memory beside the JVM, of a write that is planned. Asks nobody.
+    """Connections, and memory outside of the JVM, of a planned write. Connects to nothing.
 
     A Python worker's figure is what it has while brokers are slower than it; it was within 15 % of
     what was measured.

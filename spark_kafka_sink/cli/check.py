@@ -1,6 +1,6 @@
 """``kprod check``: checks every condition of a write, step by step.
 
-Owns: the command and its table. Never: a step (``datasource/cluster_checks.py``).
+Owns: the command and its table. Never: a step (``datasource/checks/cluster_checks.py``).
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from spark_kafka_sink.cli.connection import FAILED, one_line_errors, settings_of
 from spark_kafka_sink.cli.progress import bar, spinner
 from spark_kafka_sink.cli.show import Json, new_console, print_json
 from spark_kafka_sink.config.sink_config import SinkConfig
-from spark_kafka_sink.datasource.check_steps import State, Step
-from spark_kafka_sink.datasource.cluster_checks import STEPS, check_cluster
-from spark_kafka_sink.datasource.executor_checks import HostCheck, check_from
+from spark_kafka_sink.datasource.checks.check_steps import State, Step
+from spark_kafka_sink.datasource.checks.cluster_checks import STEPS, check_cluster
+from spark_kafka_sink.datasource.checks.executor_checks import HostCheck, check_from
 from spark_kafka_sink.errors import safe_text
 
 _STYLES: Final = {

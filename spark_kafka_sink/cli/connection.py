@@ -1,7 +1,7 @@
 """The connection of a command to a cluster, and its errors as one line.
 
 Owns: the client options of a command line, and the format of an error. Never: a
-command (``txn.py``).
+command.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ import typer
 from spark_kafka_sink.admin.transaction_client import TransactionClient
 from spark_kafka_sink.cli.arguments import Where
 from spark_kafka_sink.cli.progress import shown
-from spark_kafka_sink.config.config_file import OPTION
+from spark_kafka_sink.config.files.config_file import OPTION
 from spark_kafka_sink.config.given_options import given_options
 from spark_kafka_sink.config.producer_config import ProducerConfig
 from spark_kafka_sink.config.sink_config import SinkConfig
 from spark_kafka_sink.config.unknown_options import PREFIX
 from spark_kafka_sink.errors import ConfigError, KafkaError, safe_text
-from spark_kafka_sink.transactions.decision_log import DecisionLog
+from spark_kafka_sink.transactions.commit_log.commit_log import CommitLog
 from spark_kafka_sink.transactions.operations import Operator
 
 #: Exit codes.
@@ -33,8 +33,8 @@ FAILED, USAGE = 1, 2
 _MOST_SHOWN = 2000
 #: Seconds until the first broker must respond, even with a longer --timeout.
 _MOST_TO_CONNECT = 15.0
-#: Seconds until a message says what the command waits for.
-_SIGN_OF_LIFE = 2.0
+#: Seconds after which a message names what the command waits for.
+_NOTICE_AFTER_S = 2.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +42,7 @@ class Connected:
     """Open connections, and the commit log there."""
 
     client: TransactionClient
-    log: DecisionLog
+    log: CommitLog
     log_topic: str
 
 
@@ -64,12 +64,12 @@ def connected(
         producer = replace(config.producer, max_block_ms=limit_ms, delivery_timeout_ms=limit_ms)
         with TransactionClient(producer) as client:
             limit_s = min(cluster.timeout_s, _MOST_TO_CONNECT)
-            with _sign_of_life(config.producer, limit_s):
+            with _waiting_notice(config.producer, limit_s):
                 client.describe_topics(
                     (), timeout_ms=int(limit_s * 1000), allow_auto_topic_creation=False
                 )
             with shown(client.loop, as_json=as_json):
-                yield Connected(client, DecisionLog(client, log_topic), log_topic)
+                yield Connected(client, CommitLog(client, log_topic), log_topic)
 
 
 @contextmanager
@@ -99,7 +99,7 @@ def one_line_errors() -> Iterator[None]:
         _end(error.one_line(), USAGE if isinstance(error, ConfigError) else FAILED)
 
 
-def complain(message: str, hint: str | None, code: int) -> NoReturn:
+def fail(message: str, hint: str | None, code: int) -> NoReturn:
     """One line on standard error, and the exit code."""
     _end(message if hint is None else f"{message} (hint: {hint})", code)
 
@@ -110,11 +110,11 @@ def _end(text: str, code: int) -> NoReturn:
 
 
 @contextmanager
-def _sign_of_life(config: ProducerConfig, limit_s: float) -> Iterator[None]:
+def _waiting_notice(config: ProducerConfig, limit_s: float) -> Iterator[None]:
     """Prints what the command waits for, and how long at most, if that takes a while."""
     servers = ", ".join(f"{host}:{port}" for host, port in config.bootstrap_servers)
     text = f"kprod: waiting for an answer of {safe_text(servers)} ({limit_s:g} s at most) ...\n"
-    timer = threading.Timer(_SIGN_OF_LIFE, sys.stderr.write, (text,))
+    timer = threading.Timer(_NOTICE_AFTER_S, sys.stderr.write, (text,))
     timer.daemon = True
     timer.start()
     try:

@@ -11,8 +11,8 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from spark_kafka_sink.cli.connection import FAILED, complain, one_line_errors
-from spark_kafka_sink.config.config_file import read_lines
+from spark_kafka_sink.cli.connection import FAILED, fail, one_line_errors
+from spark_kafka_sink.config.files.config_file import read_lines
 from spark_kafka_sink.config.given_options import given_options
 from spark_kafka_sink.config.option import Option, OptionType, Status
 from spark_kafka_sink.config.option_table import PRODUCER_OPTIONS, SINK_OPTIONS
@@ -72,7 +72,7 @@ def convert(file: Path) -> None:
         }
         SinkConfig.of(given_options(options, PREFIX))
     except ConfigError as error:
-        complain(error.message, error.hint, FAILED)
+        fail(error.message, error.hint, FAILED)
 
 
 def _converted(file: Path) -> Iterator[_Line]:

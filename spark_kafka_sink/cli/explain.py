@@ -21,20 +21,20 @@ _LINK = re.compile(r"\[([^]]+)]\(([a-z-]+)\.md(?:#([^)]+))?\)")
 
 def explain(code: str) -> None:
     """Of one of our codes, or of a broker's answer by its name."""
-    asked = code.strip().strip("[]").upper()
+    requested = code.strip().strip("[]").upper()
     for kind, entry in ENTRIES.items():
-        if kind.kp_code == asked:
-            _show(asked, entry.title, [_addressed(entry.advice)])
+        if kind.kp_code == requested:
+            _show(requested, entry.title, [_addressed(entry.advice)])
             return
     for answer, info in CODES.items():
-        if asked in (answer.kp_code, answer.name) and answer is not ErrorCode.NONE:
-            said = [f"A broker's answer: {info.meaning}. The producer: {info.error_class.value}."]
+        if requested in (answer.kp_code, answer.name) and answer is not ErrorCode.NONE:
+            lines = [f"A broker's answer: {info.meaning}. The producer: {info.error_class.value}."]
             if info.hint is not None:
-                said.append(f"What helps: {info.hint}.")
-            _show(answer.kp_code, f"{answer.name} ({answer.value})", said)
+                lines.append(f"What helps: {info.hint}.")
+            _show(answer.kp_code, f"{answer.name} ({answer.value})", lines)
             return
     known = [*Kind, *(c.kp_code for c in ErrorCode), *ErrorCode.__members__]
-    near = difflib.get_close_matches(asked, known, n=1)
+    near = difflib.get_close_matches(requested, known, n=1)
     raise typer.BadParameter(
         f"there is no {code!r}{f'; is it {near[0]}?' if near else ''}", param_hint="CODE"
     )

@@ -1,4 +1,4 @@
-"""``kprod options``: what options there are, and what a file makes of them.
+"""``kprod options``: lists the options, and their effective values with a file.
 
 Owns: the command. Never: an option or its text (``config/option_table.py``), a connection.
 """
@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from spark_kafka_sink.cli.connection import one_line_errors
 from spark_kafka_sink.cli.show import print_json, show_rows
-from spark_kafka_sink.config.config_file import OPTION as CONFIG_FILE
+from spark_kafka_sink.config.files.config_file import OPTION as CONFIG_FILE
 from spark_kafka_sink.config.given_options import GivenOptions, given_options
 from spark_kafka_sink.config.option import Option, OptionType, Status
 from spark_kafka_sink.config.option_table import PRODUCER_OPTIONS, SINK_OPTIONS

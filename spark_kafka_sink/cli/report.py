@@ -1,7 +1,7 @@
 """``kprod report``: reports of writes in a readable form.
 
 Owns: reading them from a file of lines or a folder of files, the page of one and the table of the
-last. Never: what a report says (``datasource/report/write_report.py``), a connection.
+last. Never: the content of a report (``datasource/report/write_report.py``), a connection.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ def show(path: Path, batch: int | None, *, as_json: bool) -> None:
 def tail(path: Path, count: int, *, watch: bool) -> None:
     """A line for each of the last reports."""
 
-    def look() -> None:
+    def show_last() -> None:
         with one_line_errors():
             found = _reports(path, as_json=False)[-count:]
         rows = [
@@ -90,7 +90,7 @@ def tail(path: Path, count: int, *, watch: bool) -> None:
             f"Reports ({len(rows)})", ("written", "batch", "outcome", *numbers, "error"), rows
         )
 
-    watched(look, watch=watch)
+    watched(show_last, watch=watch)
 
 
 def _reports(path: Path, *, as_json: bool) -> list[Json]:
@@ -142,7 +142,7 @@ def _numbers(report: Json) -> tuple[object, ...]:
 
 
 def _named(report: Json) -> str:
-    """Whose it is, as far as it says so."""
+    """Application, query and batch of the report, as far as it has them."""
     names = ("queryName", "txnAppId", "transactionalIdPrefix", "applicationName")
     whose = next((str(report[name]) for name in names if report.get(name)), "")
     number = next((str(one) for one in _numbers(report) if one is not None), "")

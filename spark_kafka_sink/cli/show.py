@@ -35,7 +35,7 @@ Json = dict[str, object]
 _MOST_ROWS = 100
 #: Partitions of a cell.
 _MOST_HELD = 12
-#: Of a table that goes into a file or a pipe: no terminal says how wide.
+#: Of a table in a file or a pipe, which have no width of their own.
 _WIDTH = 200
 #: Characters of a line.
 _MOST_SHOWN = 1000
@@ -261,7 +261,7 @@ def show_report(report: KeyReport) -> None:
     _table(f"'{report.key}' in the commit log", ("", ""), facts, heads=False)
     if not report.transactions:
         return
-    # What needs a look comes first.
+    # What needs attention comes first.
     order = (Outcome.LOST, Outcome.UNKNOWN, Outcome.RETRY, Outcome.COMMITTED)
     rows = [
         (

@@ -17,12 +17,12 @@ _KIB: Final = 1024
 _MIB: Final = 1024 * _KIB
 #: Spark's units, "32m".
 _UNITS: Final = {"": 1, "b": 1, "k": _KIB, "m": _MIB, "g": 1024 * _MIB}
-#: Resident bytes of a Python worker with its libraries, beside the buffer and the Arrow batches:
+#: Resident bytes of a Python worker with its libraries, without the buffer and the Arrow batches:
 #: 114 to 183 MiB at thirteen settings (bench/HISTORY.md, "memory by settings").
 _WORKER: Final = 150 * _MIB
 #: Spark's daemon, from which an executor's workers are forked.
 _DAEMON: Final = 60 * _MIB
-#: What a task may have beside its buffer and its Arrow batches (rule R5 of DESIGN.md).
+#: What a task may have in addition to its buffer and its Arrow batches (rule R5 of DESIGN.md).
 _MARGIN: Final = 64 * _MIB
 #: Spark's own spark.executor.memoryOverheadFactor and spark.executor.minMemoryOverhead.
 _JVM_FACTOR: Final = 0.1
@@ -48,7 +48,9 @@ class Load:
 
     @property
     def connections(self) -> int:
-        """Of all tasks, at most: each has a producer, which connects to each leader."""
+        """Of all tasks: each has a producer, which connects to each leader. Two more each, at most,
+        where its bootstrap server and its transaction's coordinator lead nothing of the topic.
+        """
         return self.tasks * self.leaders
 
     @property
@@ -85,7 +87,7 @@ class Load:
 
     @property
     def memory_overhead(self) -> int:
-        """spark.executor.memoryOverhead: Python beside the JVM's own."""
+        """spark.executor.memoryOverhead: Python in addition to the JVM's."""
         return self.jvm_overhead + _DAEMON + self.cores * (self.worker + _MARGIN)
 
 
@@ -107,9 +109,9 @@ def size(load: Load, *, as_json: bool) -> None:
         return
     rows = (
         (
-            "connections, at most",
+            "connections",
             f"{load.connections}",
-            f"{load.tasks} tasks x {load.leaders} leaders",
+            f"{load.tasks} tasks x {load.leaders} leaders; 2 more each if other brokers serve them",
         ),
         (
             "the driver's, at most",

@@ -1,7 +1,7 @@
 """``kprod template confluent-cloud``: a client's properties file to fill in.
 
-Owns: the command, and where the files are (beside us in a wheel, in conf/clients in a checkout).
-Never: what stands in them.
+Owns: the command, and where the files are (in this folder in a wheel, in conf/clients in a
+checkout). Never: their content.
 """
 
 from __future__ import annotations
@@ -31,5 +31,5 @@ def template(name: str | None) -> None:
 
 def _directory() -> Path:
     here = Path(__file__).resolve()
-    beside = here.parent / "clients"
-    return beside if beside.is_dir() else here.parents[2] / "conf" / "clients"
+    installed = here.parent / "clients"
+    return installed if installed.is_dir() else here.parents[2] / "conf" / "clients"

@@ -12,23 +12,23 @@ from typing import Final
 
 from spark_kafka_sink.cli.show import new_console
 
-#: Between two looks, in seconds.
+#: Between two calls, in seconds.
 _EVERY: Final = 2.0
 
 
-def watched(look: Callable[[], None], *, watch: bool) -> None:
-    """``look`` once, or with ``watch`` until the user ends it, on a clean screen each time. Into a
-    file or a pipe one look follows the other. An error ends it.
+def watched(show: Callable[[], None], *, watch: bool) -> None:
+    """``show`` once, or with ``watch`` until the user ends it, on a clean screen each time. Into a
+    file or a pipe one output follows the other. An error ends it.
     """
     if not watch:
-        look()
+        show()
         return
     console = new_console()
     try:
         while True:
             console.clear()
             console.print(f"{time.strftime('%H:%M:%S')}, every {_EVERY:g} s. Ctrl-C ends it.")
-            look()
+            show()
             sys.stdout.flush()
             time.sleep(_EVERY)
     except KeyboardInterrupt:

@@ -174,10 +174,10 @@ class OptionReader:
         """ProducerConfig.postProcessAndValidateIdempotenceConfigs."""
         if not self.values["enable.idempotence"]:
             return
-        asked = "enable.idempotence" in self.given
+        requested = "enable.idempotence" in self.given
         acks = self.text("acks")
         if self.number("retries") == 0:
-            if asked:
+            if requested:
                 raise ConfigError(
                     "Must set retries to non-zero when using the idempotent producer.",
                     hint=f"remove {self.spelled('retries')}=0 or"
@@ -185,7 +185,7 @@ class OptionReader:
                 )
             self.idempotence_off = f"{self.spelled('retries')} is set to 0"
         if acks not in ("all", "-1"):
-            if asked:
+            if requested:
                 raise ConfigError(
                     "Must set acks to all in order to use the idempotent producer. Otherwise we"
                     " cannot guarantee idempotence.",
@@ -272,8 +272,8 @@ class OptionReader:
                 "Invalid value null for configuration sasl.mechanism: When the security.protocol"
                 " configuration enables SASL, mechanism must be non-null and non-empty string."
             )
-        asked = self.values["sasl.mechanism"]
-        mechanism = asked if isinstance(asked, str) else None
+        requested = self.values["sasl.mechanism"]
+        mechanism = requested if isinstance(requested, str) else None
         given = {n: self._content(n) for n in self.given if n.startswith("sasl.")}
         if _JAAS in given and not names_a_known_module(text_of(given[_JAAS])):
             given[_JAAS] = self.values[_JAAS]  # other text may be a secret of another kind

@@ -14,8 +14,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
-from spark_kafka_sink.config.config_file import OPTION as CONFIG_FILE
-from spark_kafka_sink.config.config_file import location_of, read_lines
+from spark_kafka_sink.config.files.config_file import OPTION as CONFIG_FILE
+from spark_kafka_sink.config.files.config_file import location_of, read_lines
 from spark_kafka_sink.config.option import Option, Status
 from spark_kafka_sink.config.option_table import NO_MEANING_PREFIXES, PRODUCER_OPTIONS, SINK_OPTIONS
 from spark_kafka_sink.config.secret_references import file_reference, is_one_reference
@@ -93,14 +93,14 @@ def given_options(options: Mapping[str, object], prefix: str) -> GivenOptions:
     """
     found = GivenOptions(prefix)
     for key, name, value in _folded(options):
-        _take_option(found, key, Given(value, name))
+        _add_option(found, key, Given(value, name))
     file = found.own.get(CONFIG_FILE)
     if file is not None:
         _add_file(found, location_of(SINK_OPTIONS[CONFIG_FILE].read(file.value, file.spelled)))
     return found
 
 
-def _take_option(found: GivenOptions, key: str, given: Given) -> None:
+def _add_option(found: GivenOptions, key: str, given: Given) -> None:
     own = _SINK_BY_KEY.get(key)
     if own is not None and (found.prefix or own.name == CONFIG_FILE):
         found.own[own.name] = replace(given, name=own.name)
@@ -108,13 +108,13 @@ def _take_option(found: GivenOptions, key: str, given: Given) -> None:
         pass
     elif not (
         key.startswith(found.prefix)
-        and _take_producers(found, key.removeprefix(found.prefix), given)
+        and _add_producer_option(found, key.removeprefix(found.prefix), given)
     ):
         sink = bool(found.prefix)
         raise unknown_option(key, given.shown, OptionSource(found.prefix, own=sink, sink=sink))
 
 
-def _take_producers(found: GivenOptions, name: str, given: Given) -> bool:
+def _add_producer_option(found: GivenOptions, name: str, given: Given) -> bool:
     """Take or refuse an option of the producer; False when ``name`` is not one."""
     option = PRODUCER_OPTIONS.get(name)
     if option is None:
@@ -139,7 +139,7 @@ def _add_file(found: GivenOptions, location: str) -> None:
         if _is_anothers(key, value, found.prefix):
             others.append(name)
         else:
-            _take_line(lines, key, Given(value, name, where), location)
+            _add_line(lines, key, Given(value, name, where), location)
     for name, line in lines.producer.items():
         found.producer.setdefault(name, line)
     for name, line in lines.own.items():
@@ -166,7 +166,7 @@ def _is_anothers(key: str, value: object, prefix: str) -> bool:
     return is_left_out_of_files(key)
 
 
-def _take_line(lines: GivenOptions, key: str, line: Given, location: str) -> None:
+def _add_line(lines: GivenOptions, key: str, line: Given, location: str) -> None:
     own = _SINK_BY_KEY.get(key)
     if own is not None and line.name.lower() == key and not own.internal:
         if own.name == CONFIG_FILE:
@@ -179,7 +179,7 @@ def _take_line(lines: GivenOptions, key: str, line: Given, location: str) -> Non
             f"Option '{line.shown}'{line.where} is Spark's, which does not read this file",
             hint="give it to the write as an option",
         )
-    elif not _take_producers(
+    elif not _add_producer_option(
         lines, key, _without_secret(PRODUCER_OPTIONS.get(key), line, location)
     ):
         place = OptionSource("", own=True, sink=bool(lines.prefix), where=line.where)

@@ -114,18 +114,18 @@ def parse_jaas_config(text: str) -> JaasEntry:
     module = reader.word("the login module's class")
     flag = reader.word("the control flag (required)")
     if flag.lower() not in _FLAGS:
-        raise _error("the word behind the login module must be required", reader)
+        raise _error("the word after the login module must be required", reader)
     options: dict[str, str] = {}
-    while not reader.take(";"):
+    while not reader.accept(";"):
         name = reader.value("an option's name, or the ; at the end")
-        if not reader.take("="):
+        if not reader.accept("="):
             raise _error("an option has no =value", reader)
         value = reader.value("an option's value")
         if name in options:
             raise _error("an option comes twice", reader)
         options[name] = value
     if not reader.at_end:
-        raise _error("there is more than one login module, or text, behind the first ;", reader)
+        raise _error("there is more than one login module, or text, after the first ;", reader)
     return JaasEntry(without_shading(module), options)
 
 
@@ -139,7 +139,7 @@ class _Reader:
     def at_end(self) -> bool:
         return self.position == len(self._text)
 
-    def take(self, symbol: str) -> bool:
+    def accept(self, symbol: str) -> bool:
         if not self._text.startswith(symbol, self.position):
             return False
         self.position += 1

@@ -1,19 +1,70 @@
 """Which columns the options name for keys, values and headers, and what becomes of a null value.
 
-Owns: :class:`NamedColumns`, and which of these options go together. Never: whether such columns are
-there, and of which types (``datasource/write/named_columns.py``).
+Owns: the list of columns in an option's text, as SQL writes one (``id, name, `a,b```),
+:class:`NamedColumns`, and which of these options go together. Never: whether such columns exist,
+and of which types (``datasource/write/named_columns.py``).
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
-from spark_kafka_sink.config.column_names import ALL_COLUMNS, column_names
 from spark_kafka_sink.config.option import OptionValue
 from spark_kafka_sink.error_kinds import Kind
 from spark_kafka_sink.errors import ConfigError
+
+#: All columns of the DataFrame.
+ALL_COLUMNS = "*"
+
+#: A name in backticks, in which two are one, or anything up to the next comma.
+_NAME = re.compile(r"\s*(?:`((?:[^`]|``)+)`|([^`,]*?))\s*(,|$)", re.DOTALL)
+
+
+def column_names(text: str) -> tuple[str, ...]:
+    """The names in ``text``, in order. Raises ValueError with the reason."""
+    names: list[str] = []
+    at, more = 0, True
+    while more:
+        found = _NAME.match(text, at)
+        if found is None:
+            raise ValueError("A name in backticks must end in one, and a comma follows it")
+        quoted, plain, comma = found.groups()
+        name = plain if quoted is None else quoted.replace("``", "`")
+        if not name:
+            raise ValueError("A name of a column is missing")
+        names.append(name)
+        at, more = found.end(), bool(comma)
+    twice = next((n for i, n in enumerate(names) if n.lower() in map(str.lower, names[:i])), None)
+    if twice is not None:
+        raise ValueError(f"Column {twice} is named twice")
+    return tuple(names)
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnNames:
+    """The rule of an option that lists columns; ``all_too``: or all of them, as ``*``."""
+
+    all_too: bool = False
+
+    def broken(self, value: OptionValue) -> str | None:
+        try:
+            names = column_names(value if isinstance(value, str) else "")
+        except ValueError as error:
+            return str(error)
+        if ALL_COLUMNS in names and (not self.all_too or len(names) > 1):
+            return (
+                "* can't be combined with names"
+                if self.all_too
+                else "* is not the name of a column"
+            )
+        return None
+
+    def describe(self) -> str:
+        star = ", or `*`" if self.all_too else ""
+        return f"names of columns with commas between them, in backticks where they hold one{star}"
 
 
 class ColumnFormat(StrEnum):
@@ -48,7 +99,7 @@ class NamedColumns:
 
     @classmethod
     def of(cls, own: Mapping[str, OptionValue]) -> NamedColumns:
-        """What the sink's options say, each of which was read. Raises ConfigError."""
+        """From the sink's options, each of which was read. Raises ConfigError."""
         key, value = _names(own, "keyColumns"), _names(own, "valueColumns")
         key_format = _format(own, "keyFormat", "keyColumns", key)
         value_format = _format(own, "valueFormat", "valueColumns", value)

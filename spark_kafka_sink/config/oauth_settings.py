@@ -285,7 +285,7 @@ def _by_url(url: Text, options: Mapping[str, object], module: JaasEntry) -> Toke
 
 
 def _checked_url(given: Text) -> SplitResult:
-    """The URL taken apart; ConfigError, which shows no part of it, for what can't be asked."""
+    """The URL, parsed; ConfigError, which shows nothing of it, when it is not usable."""
     url = text_of(given)
     try:
         parts = urlsplit(url)

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from spark_kafka_sink.config.column_names import ColumnNames
+from spark_kafka_sink.config.named_columns import ColumnNames
 from spark_kafka_sink.config.option import (
     INT_MAX,
     AtLeast,
@@ -106,7 +106,7 @@ _BATCHING = (
     Option("batch.size", _T.INT, 262_144, _MEDIUM,
            "Bytes of a batch of one partition (after compression, estimated). 0 means one record a"
            " batch. Never more than buffer.memory.", _ZERO, java_default="16384",
-           why="a Spark task hands over thousands of rows at once, and brokers are fastest with"
+           why="a Spark task passes thousands of rows at once, and brokers are fastest with"
            " batches of 128 to 512 KiB"),
     Option("linger.ms", _T.LONG, 5, _MEDIUM,
            "How long a batch that is not full waits for more rows. It counts only while the task"

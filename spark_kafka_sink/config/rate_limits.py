@@ -1,6 +1,6 @@
 """How fast all tasks of a write may be together.
 
-Owns: :class:`RateLimits`, what the options say. Never: the waiting
+Owns: :class:`RateLimits`, the options' values. Never: the waiting
 (``datasource/write/rate_limit.py``).
 """
 
@@ -19,7 +19,7 @@ _RECORDS, _BYTES, _TASKS = "maxRecordsPerSecond", "maxBytesPerSecond", "tasksAtO
 @dataclass(frozen=True, slots=True)
 class RateLimits:
     """Of a whole write, per second; None where there is no limit. ``tasks_at_once``: how many of
-    its tasks run at once at most, None when the user does not say.
+    its tasks run at once at most, None when it is not set.
     """
 
     records_per_second: int | None = None
@@ -28,7 +28,7 @@ class RateLimits:
 
     @classmethod
     def of(cls, own: Mapping[str, OptionValue]) -> RateLimits:
-        """What the sink's options say, each of which was read. Raises ConfigError."""
+        """From the sink's options, each of which was read. Raises ConfigError."""
         limits = cls(*(_number(own, name) for name in (_RECORDS, _BYTES, _TASKS)))
         if limits.tasks_at_once is not None and not limits.limits:
             raise ConfigError(

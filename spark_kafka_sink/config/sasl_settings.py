@@ -4,7 +4,7 @@ Owns: the choice of the mechanism, the login modules of ``sasl.jaas.config`` tha
 short form ``sasl.username`` and ``sasl.password``, and which of them contradict each other. Never:
 a connection, a token, a file; nor where a token comes from (``oauth_settings.py``).
 
-The driver asks for the settings to find mistakes before any task starts, and throws them away;
+The driver reads the settings to find mistakes before any task starts, and drops them;
 each producer reads them again, where secrets by reference have their values.
 """
 
@@ -36,7 +36,7 @@ SCRAM: Final = ("SCRAM-SHA-256", "SCRAM-SHA-512")
 OAUTHBEARER: Final = "OAUTHBEARER"
 AWS_MSK_IAM: Final = "AWS_MSK_IAM"
 GSSAPI: Final = "GSSAPI"
-#: Every mechanism that is spoken here.
+#: Every supported mechanism.
 MECHANISMS: Final = (PLAIN, *SCRAM, OAUTHBEARER, AWS_MSK_IAM, GSSAPI)
 #: Java's default.
 DEFAULT_MECHANISM: Final = GSSAPI
@@ -102,7 +102,7 @@ def sasl_settings(options: Mapping[str, object]) -> SaslSettings:
 def can_not_be_read_yet(options: Mapping[str, object]) -> bool:
     """All of ``sasl.jaas.config`` is a reference that is looked up later.
 
-    A reference within a login module's options stands for its value in every check.
+    A reference within a login module's options counts as its value in every check.
     """
     login_module = options.get("sasl.jaas.config")
     return has_references(login_module) and is_one_reference(text_of(login_module))

@@ -1,6 +1,6 @@
 r"""Secrets by reference: ``${env:NAME}``, ``${file:/path}`` and ``${file:/path:key}`` in options.
 
-Owns: the syntax, which options take it, and looking a reference up. Never: when (whoever opens
+Owns: the syntax, which options take it, and the lookup of a reference. Never: when (code that opens
 connections does it, on the driver and on each executor alike).
 
 What Spark sees, shows, logs and pickles is the reference. The value exists in the process that
@@ -31,8 +31,8 @@ import re
 from collections.abc import Mapping
 from dataclasses import replace
 
+from spark_kafka_sink.config.files.java_properties import parse_properties
 from spark_kafka_sink.config.jaas_config import JaasEntry, parse_jaas_config
-from spark_kafka_sink.config.java_properties import parse_properties
 from spark_kafka_sink.config.option import Option, OptionType, OptionValue
 from spark_kafka_sink.error_kinds import Kind
 from spark_kafka_sink.errors import ConfigError, safe_text
@@ -173,7 +173,7 @@ def _resolved(name: str, value: OptionValue) -> object:
     if isinstance(value, Password):
         if name == _LOGIN_MODULE:
             return _login_module(name, value.value)
-        # Text beside a reference may be a part of the secret.
+        # Text around a reference may belong to the secret.
         shown = value.value.strip() if is_one_reference(value.value) else HIDDEN
         return Password(_expand(name, value.value), shown)
     text = f"{value}"

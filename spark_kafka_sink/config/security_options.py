@@ -51,7 +51,7 @@ IN_THE_CLEAR = {
 }
 
 _BY_NAME = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
-#: Options, by name or beginning, that some mechanisms don't look at.
+#: Options, by name or beginning, that some mechanisms ignore.
 _OF_MECHANISMS = {
     "sasl.username": _BY_NAME,
     "sasl.password": (*_BY_NAME, "OAUTHBEARER"),

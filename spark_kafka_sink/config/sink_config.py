@@ -62,7 +62,7 @@ class Preflight(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SinkConfig:
-    """What the options of one ``format("kprod")`` write say."""
+    """The options of one ``format("kprod")`` write, read."""
 
     producer: ProducerConfig
     topic: str | None
@@ -105,14 +105,14 @@ class SinkConfig:
         own = {
             name: SINK_OPTIONS[name].read(one.value, one.spelled) for name, one in given.own.items()
         }
-        asked = _text(own.get("deliveryGuarantee"))
+        requested = _text(own.get("deliveryGuarantee"))
         if "bootstrap.servers" not in reader.given:
             raise ConfigError(
                 MISSING_BOOTSTRAP,
                 hint="set option kafka.bootstrap.servers",
                 kind=Kind.MISSING_BOOTSTRAP,
             )
-        guarantee = _guarantee(reader, None if asked is None else DeliveryGuarantee(asked))
+        guarantee = _guarantee(reader, None if requested is None else DeliveryGuarantee(requested))
         _check_exactly_once(own, guarantee)
         _check_report_topic(own)
         preflight = _text(own.get("preflight"))
@@ -149,8 +149,8 @@ class SinkConfig:
         return self.delivery_guarantee is DeliveryGuarantee.EXACTLY_ONCE
 
     def preflight_for(self, *, streaming: bool) -> Preflight:
-        """The preflight asked for, or the mode's own: warn for streaming that is not exactly-once,
-        else required.
+        """The ``preflight`` option, or the mode's default: warn for streaming without
+        exactly-once, else required.
         """
         if self.preflight is not None:
             return self.preflight
@@ -170,28 +170,28 @@ def _fingerprint(given: GivenOptions) -> str:
     return hashlib.sha256(repr(options).encode()).hexdigest()[:_FINGERPRINT_LENGTH]
 
 
-def _guarantee(reader: OptionReader, asked: DeliveryGuarantee | None) -> DeliveryGuarantee:
-    """Read the producer's options under the guarantee asked for, and say which one holds."""
+def _guarantee(reader: OptionReader, requested: DeliveryGuarantee | None) -> DeliveryGuarantee:
+    """Read the producer's options under the requested guarantee, and return the effective one."""
     idempotence = "enable.idempotence"
-    if asked is DeliveryGuarantee.NONE and idempotence not in reader.given:
+    if requested is DeliveryGuarantee.NONE and idempotence not in reader.given:
         # Said before the cross-checks, so that none allows what only idempotence forbids, such as
         # six requests in flight.
         reader.given[idempotence] = Given("false", reader.prefix + idempotence)
-    reader.exactly_once = asked is DeliveryGuarantee.EXACTLY_ONCE
+    reader.exactly_once = requested is DeliveryGuarantee.EXACTLY_ONCE
     reader.read()
-    if asked is DeliveryGuarantee.NONE:
+    if requested is DeliveryGuarantee.NONE:
         if reader.values[idempotence]:
             raise ConfigError(
                 "deliveryGuarantee=none and kafka.enable.idempotence=true contradict each other",
                 hint="deliveryGuarantee=at-least-once is the one with idempotence",
             )
-        return asked
+        return requested
     if reader.values[idempotence] and reader.idempotence_off is None:
-        return asked or DeliveryGuarantee.AT_LEAST_ONCE
+        return requested or DeliveryGuarantee.AT_LEAST_ONCE
     reason = reader.idempotence_off or "kafka.enable.idempotence is set to false"
-    if asked is not None:
+    if requested is not None:
         raise ConfigError(
-            f"deliveryGuarantee={asked} needs an idempotent producer, but {reason}",
+            f"deliveryGuarantee={requested} needs an idempotent producer, but {reason}",
             hint="remove that option, or set deliveryGuarantee=none",
         )
     reader.warn(
@@ -203,7 +203,7 @@ def _guarantee(reader: OptionReader, asked: DeliveryGuarantee | None) -> Deliver
 
 
 def _check_exactly_once(own: Mapping[str, OptionValue], guarantee: DeliveryGuarantee) -> None:
-    """What the sink's own options say of transactions, together."""
+    """Checks the sink's options for transactions together."""
     given = [name for name in _OF_EXACTLY_ONCE if name in own]
     if guarantee is not DeliveryGuarantee.EXACTLY_ONCE:
         if given:

@@ -206,7 +206,7 @@ def java_partitioner(name: str) -> JavaPartitioner | None:
 @dataclass(frozen=True, slots=True)
 class Owner:
     """Whose names these are, and what to do about one. ``in_files``: a client's properties file
-    may have them beside a producer's, so a line of theirs is left out, by name.
+    may have them as well as a producer's, so a line of theirs is skipped, by name.
     """
 
     component: str

@@ -4,7 +4,7 @@ Owns: that default, for this format, in this process. Never: any other format, o
 user gave, ``errorifexists`` among them.
 
 Spark's default mode is ErrorIfExists, and Spark refuses that for every Python data source before
-any Python code of the source runs (UNSUPPORTED_DATA_SOURCE_SAVE_MODE). Spark's own Kafka sink
+any Python code of the source runs (UNSUPPORTED_DATA_SOURCE_SAVE_MODE). Spark's Kafka sink
 accepts it, so code that moves from ``kafka`` to ``kprod`` would fail on ``.save()``. The default
 can only be set in the DataFrameWriter of the user's Python process, of which classic Spark and
 Spark Connect have one each. Code that runs elsewhere (a foreachBatch function on a Connect server,
@@ -15,32 +15,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from spark_kafka_sink.datasource import spark_patches
-from spark_kafka_sink.datasource.source import FORMAT
+from spark_kafka_sink.datasource.spark_patches import Patches, writes_kprod
 
-_MODULES = ("pyspark.sql.readwriter", "pyspark.sql.connect.readwriter")
-_FORMAT_SEEN = "_kprod_format"
 _MODE_SEEN = "_kprod_mode"
-
-
-def install() -> None:
-    """Idempotent; covers classic sessions, and Connect when this process has such a session."""
-    for cls in spark_patches.loaded_classes("DataFrameWriter", *_MODULES):
-        spark_patches.wrap(cls, "format", _format)
-        spark_patches.wrap(cls, "mode", _mode)
-        spark_patches.wrap(cls, "save", _save)
-
-
-def uninstall() -> None:
-    """Restores Spark's own methods."""
-    for cls in spark_patches.loaded_classes("DataFrameWriter", *_MODULES):
-        for name in ("format", "mode", "save"):
-            spark_patches.unwrap(cls, name)
-
-
-def _format(method: Callable[..., object], writer: object, source: str) -> object:
-    setattr(writer, _FORMAT_SEEN, source)
-    return method(writer, source)
 
 
 # Spark's save() calls mode(None) and format(...) itself; both notes are right then too.
@@ -59,8 +36,14 @@ def _save(
     *args: object,
     **kwargs: object,
 ) -> object:
-    source = format if format is not None else getattr(writer, _FORMAT_SEEN, None)
     no_mode = mode is None and getattr(writer, _MODE_SEEN, None) is None
-    if no_mode and isinstance(source, str) and source.lower() == FORMAT:
+    if no_mode and writes_kprod(writer, format):
         mode = "append"
     return method(writer, path, format, mode, *args, **kwargs)
+
+
+PATCHES = Patches(
+    "DataFrameWriter",
+    ("pyspark.sql.readwriter", "pyspark.sql.connect.readwriter"),
+    {"mode": _mode, "save": _save},
+)

@@ -5,8 +5,8 @@ Owns: :func:`driver_token`. Never: a transaction.
 Spark runs a stream's planning, commits and aborts in separate Python processes, without the run id
 or the query id. An abort whose tasks have all been killed has no commit message, either, and so no
 owner of the transactions that they left open. These processes share the JVM that they descend from,
-and the options. The token of both is a part of the transactional ids
-(``transactional_producers``), and an abort ends those with its own token.
+and the options. A token of both is in the transactional ids
+(``exactly_once/transactional_producers.py``), and an abort ends those with its driver's token.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _PROC: Final = Path("/proc")
 
 
 def driver_token(options: Mapping[str, str]) -> str:
-    """A hash of this process's JVM and the write's own options (without ``kafka.*`` options, so
+    """A hash of this process's JVM and the options of the write (without ``kafka.*`` options, so
     without secrets). Empty when no JVM is found: then orphans can't be attributed.
     """
     jvm = _jvm(os.getpid())

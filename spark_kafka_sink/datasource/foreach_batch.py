@@ -143,8 +143,8 @@ def foreach_batch(name: str, **options: OptionText) -> ForeachBatch:
     ``name`` identifies the write: unique among all writes with the same transactionalIdPrefix
     (``kprod`` unless set), the same after a restart, and a new one for a new checkpoint, whose ids
     begin at 0 again. ``options`` are those of the sink. It also supports outputMode("update"),
-    which Spark refuses to Python sinks. In your own foreachBatch function, from threads and over
-    Spark Connect, call the returned object.
+    which Spark does not support for Python sinks. In your own foreachBatch function, from threads
+    and over Spark Connect, call the returned object.
 
     Raises ConfigError for an invalid name, and for options that contradict it.
     """
@@ -285,7 +285,7 @@ def _save(
 
 
 def _written(batch: DataFrame, number: int) -> _Written | None:
-    """None when the run is not known."""
+    """None when the run is unknown."""
     try:
         query_run = batch.sparkSession.sparkContext.getLocalProperty("spark.jobGroup.id")
         return _Written(query_run, number, batch.semanticHash()) if query_run else None
@@ -320,7 +320,7 @@ def _offsets(
 
 
 def _make_active(session: SparkSession) -> None:
-    """Spark looks a Python data source up in the thread's active session, which a user thread does
+    """Spark resolves a Python data source in the thread's active session, which a user thread does
     not have ("DATA_SOURCE_NOT_FOUND") before its first DataFrame.
     """
     active = getattr(type(session), "getActiveSession", lambda: session)()
@@ -329,7 +329,7 @@ def _make_active(session: SparkSession) -> None:
 
 
 def _query_of(session: SparkSession) -> str:
-    """The calling query's id; empty when it is not known (Spark Connect, a user thread)."""
+    """The calling query's id; empty when unknown (Spark Connect, a user thread)."""
     try:
         found = session.sparkContext.getLocalProperty("sql.streaming.queryId")
     except Exception:  # noqa: BLE001 - Spark Connect has no such thing; the write must not fail for it

@@ -1,4 +1,4 @@
-"""Our errors in Spark's exceptions, without the stack of our own frames above their line.
+"""Our errors in Spark's exceptions, without the stack of our frames above their line.
 
 Owns: :func:`without_traceback`, for the methods that Spark calls and whose errors it shows. Never:
 a message.

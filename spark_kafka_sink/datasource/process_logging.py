@@ -12,7 +12,7 @@ import sys
 def configure_logging() -> None:
     """``commit`` and tasks run in worker processes of Spark without a log handler, so INFO lines
     would be lost. Their stderr is the driver's, or the executor's. A process with configured
-    logging is not changed, and with ``spark.sql.pyspark.worker.logging.enabled`` Spark adds its own
+    logging is not changed, and with ``spark.sql.pyspark.worker.logging.enabled`` Spark adds a
     handler.
     """
     package = logging.getLogger("spark_kafka_sink")

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from spark_kafka_sink.datasource import continuous_trigger, session_tuning
-from spark_kafka_sink.datasource import default_mode as append_by_default
+from spark_kafka_sink.datasource.default_mode import PATCHES as APPEND_BY_DEFAULT
 from spark_kafka_sink.datasource.source import FORMAT, KprodDataSource
 from spark_kafka_sink.error_kinds import Kind
 from spark_kafka_sink.errors import coded, warn_once
@@ -53,7 +53,7 @@ def register(
     unless they are set (docs/tuning.md). Returns the configs that were set, by name.
 
     A classic session's registration is seen by the threads in which that session is the active
-    one; in a fresh Python thread Spark says DATA_SOURCE_NOT_FOUND until something sets it.
+    one; in a new Python thread Spark raises DATA_SOURCE_NOT_FOUND until it is set.
     """
     if not _has_ours(spark):
         try:
@@ -64,11 +64,11 @@ def register(
             if "DATA_SOURCE_ALREADY_EXISTS" not in str(error):
                 raise
     _check_workers_python(spark)
-    continuous_trigger.install()
+    continuous_trigger.PATCHES.install()
     if default_mode:
-        append_by_default.install()
+        APPEND_BY_DEFAULT.install()
     else:
-        append_by_default.uninstall()
+        APPEND_BY_DEFAULT.uninstall()
     return session_tuning.tune(spark) if tune else {}
 
 
@@ -87,7 +87,7 @@ def _has_ours(spark: SparkSession) -> bool:
             return False
         numbers = manager.lookupDataSource(FORMAT).dataSourceCls().command().mkString(",")
         pickled = bytes(int(number) & 0xFF for number in numbers.split(","))
-    except Exception:  # noqa: BLE001 - whatever a Spark that we don't know says; then it is registered
+    except Exception:  # noqa: BLE001 - an unknown version of Spark; then it is registered
         return False
     return any(module in pickled for module in _MODULES)
 
@@ -95,7 +95,7 @@ def _has_ours(spark: SparkSession) -> bool:
 def _check_workers_python(spark: SparkSession) -> None:
     """Warn when a local session's Python workers run an interpreter that has no such package:
     ``.venv/bin/python job.py`` without ``PYSPARK_PYTHON`` runs them with the PATH's ``python3``,
-    and what Spark says then is a ModuleNotFoundError within a stack of the JVM. A cluster's workers
+    and Spark then shows a ModuleNotFoundError within a stack of the JVM. A cluster's workers
     run elsewhere.
     """
     try:
@@ -120,9 +120,9 @@ def _check_workers_python(spark: SparkSession) -> None:
 
 @cache
 def _lacks_package(executable: str) -> bool:
-    """Whether the interpreter says that it has no such package; asked once in a process."""
+    """Whether the interpreter lacks the package; run once in a process."""
     try:
-        asked = subprocess.run(  # noqa: S603 - the one that Spark runs
+        done = subprocess.run(  # noqa: S603 - the one that Spark runs
             [executable, "-c", _FIND],
             stderr=subprocess.DEVNULL,
             timeout=_ASK_TIMEOUT_S,
@@ -130,4 +130,4 @@ def _lacks_package(executable: str) -> bool:
         )
     except (OSError, subprocess.TimeoutExpired):
         return False
-    return asked.returncode == _NOT_FOUND
+    return done.returncode == _NOT_FOUND

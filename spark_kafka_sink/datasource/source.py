@@ -10,7 +10,7 @@ before each commit and abort; there only options and columns are checked, which 
 did not fail at planning.
 
 **Overwrite is refused**, in batch (``mode("overwrite")``, ``INSERT OVERWRITE``) and in streams:
-Spark passes ``outputMode("complete")`` as overwrite. Spark's own Kafka sink accepts complete mode
+Spark passes ``outputMode("complete")`` as overwrite. Spark's Kafka sink accepts complete mode
 and appends the whole result table in every micro-batch; a topic can't be replaced, so that is never
 "complete", and it is refused here with a hint what to use instead.
 """
@@ -78,8 +78,8 @@ class KprodDataSource(DataSource):
         from spark_kafka_sink.datasource.report.last_report import LAST_REPORT, schema_with_report
         from spark_kafka_sink.datasource.write.schema import CANONICAL_SCHEMA
 
-        asked = self.options.get(LAST_REPORT)
-        return CANONICAL_SCHEMA if asked is None else schema_with_report(asked)
+        requested = self.options.get(LAST_REPORT)
+        return CANONICAL_SCHEMA if requested is None else schema_with_report(requested)
 
     @without_traceback
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
@@ -137,7 +137,7 @@ class KprodDataSource(DataSource):
         from spark_kafka_sink.config.given_options import given_options
         from spark_kafka_sink.config.sink_config import SinkConfig
         from spark_kafka_sink.config.unknown_options import PREFIX
-        from spark_kafka_sink.datasource.preflight import process_preflight
+        from spark_kafka_sink.datasource.checks.preflight import process_preflight
         from spark_kafka_sink.datasource.process_logging import configure_logging
         from spark_kafka_sink.datasource.write.schema import (
             near_names,
@@ -191,7 +191,7 @@ class KprodDataSource(DataSource):
     def _refuse_reading(self) -> NoReturn:
         raise ConfigError(
             "kprod only writes",
-            hint="read with Spark's own source, format('kafka')",
+            hint="read with Spark's source, format('kafka')",
             kind=Kind.UNSUPPORTED_WRITE,
         )
 

@@ -34,7 +34,7 @@ def spark_needed(error: ImportError) -> ImportError:
 def _version() -> str:
     try:
         return metadata.version("pyspark")
-    except metadata.PackageNotFoundError:  # a vendor's own, on the path without metadata
+    except metadata.PackageNotFoundError:  # a vendor's PySpark, without metadata
         import pyspark
 
         return str(getattr(pyspark, "__version__", "of an unknown version"))

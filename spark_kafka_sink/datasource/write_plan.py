@@ -72,7 +72,7 @@ class WritePlan:
     def write(
         self, batches: Iterator[pa.RecordBatch], columns: ColumnPlan | None = None
     ) -> TaskCommitMessage:
-        """Writes one partition in this worker process; ``columns`` replaces the plan's own."""
+        """Writes one partition in this worker process; ``columns`` replaces the plan's."""
         from spark_kafka_sink.datasource.write.task_progress import progress_listener
         from spark_kafka_sink.datasource.write.write_task import TaskIdentity, WriteTask
 
@@ -210,7 +210,7 @@ class WritePlan:
         """Logs what stays in Kafka; with exactly-once, aborts what is not decided.
 
         Never raises: Spark would show that instead of the cause. It may follow a commit that
-        succeeded, in part or in full.
+        succeeded, partly or completely.
         """
         try:
             finished, unfinished = finished_messages(messages), _unfinished(messages)
@@ -231,7 +231,7 @@ class WritePlan:
                     sum(message.rows for message in finished),
                 )
             report = self._report_of_some(messages, Outcome.ABORTED, batch_id, problem)
-            # Spark aborts after a failed commit, too, which has published its own report.
+            # Spark aborts after a failed commit, too, which has published a report.
             if not is_kept(report):
                 publish(report, self.config)
         except Exception:  # noqa: BLE001 - the user needs the original error

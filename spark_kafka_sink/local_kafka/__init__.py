@@ -5,7 +5,10 @@ first use either PySpark or Maven to fetch the server's jars. Imports the standa
 secure one: ``cryptography``); nothing of the sink imports it.
 
 ``python -m spark_kafka_sink.local_kafka`` runs one in the foreground, ``--secure`` one with TLS,
-SASL and ACLs.
+SASL and ACLs. ``cluster`` and ``node`` start and stop it (with ``ports``, ``probe``,
+``broker_process_group``, ``parent_watchdog``) with the ``server_properties`` and, when ``secure``,
+the ``certificates`` and ``secure_files``; ``installation`` fetches a ``distribution``,
+with ``java``. ``pytest_plugin`` has the fixtures.
 """
 
 from __future__ import annotations

@@ -48,8 +48,9 @@ def main(arguments: list[str] | None = None) -> int:
             secure=options.secure,
             version=options.kafka_version,
         ) as cluster:
-            print(_client_properties(cluster) if options.secure else cluster.bootstrap, flush=True)
+            # The address comes last: who reads it may stop the command at once.
             print(f"Kafka {cluster.version} is ready; Ctrl-C stops it.", file=sys.stderr)
+            print(_client_properties(cluster) if options.secure else cluster.bootstrap, flush=True)
             return _watch(cluster)
     except LocalKafkaError as error:
         print(error, file=sys.stderr)
@@ -70,7 +71,7 @@ def _client_properties(cluster: KafkaCluster) -> str:
             options = cluster.client_options(listener, mechanism)
             lines += ["", f"# {protocol} {mechanism}".rstrip()]
             lines += [f"{'' if chosen else '# '}{n}={value}" for n, value in options.items()]
-    lines += ["", "# alice may do everything; bob nothing, until an ACL says so:"]
+    lines += ["", "# alice may do everything; bob nothing, without an ACL:"]
     lines.append(f"# {cluster.client_options('SASL_SSL', user='bob')['sasl.jaas.config']}")
     return "\n".join(lines)
 
@@ -106,7 +107,7 @@ def _parse(arguments: list[str] | None) -> argparse.Namespace:
         "--kafka-version",
         choices=tuple(RELEASES),
         default=KAFKA_VERSION,
-        help=f"default: {KAFKA_VERSION}; another one is fetched when it is first asked for",
+        help=f"default: {KAFKA_VERSION}; another one is fetched when it is first used",
     )
     parser.add_argument("--port", type=int, help="port of the first node (default: a free one)")
     parser.add_argument(

@@ -70,7 +70,7 @@ class BrokerProcessGroup:
     def close(self) -> None:
         """Kill every process of the group and remove the directory. Repeatable."""
         if self._watcher.returncode is None:
-            # The group's number can't have gone to others: the watcher is not yet waited for.
+            # The group's number can't have been reused: the watcher is not yet waited for.
             os.killpg(self._watcher.pid, signal.SIGKILL)
             self._watcher.wait()
         if self._watcher.stdin is not None:

@@ -27,13 +27,23 @@ _SKEW = dt.timedelta(hours=1)
 class CertificateAuthority:
     """A CA whose private key stays in memory; ``path`` gets its certificate in PEM."""
 
-    def __init__(self, path: Path, name: str = "local_kafka CA") -> None:
+    def __init__(self, path: Path) -> None:
         self.path = path
         self._key = ec.generate_private_key(ec.SECP256R1())
-        self._name = _name(name)
+        self._name = _name("local_kafka CA")
         ca = x509.BasicConstraints(ca=True, path_length=0)
         # Python 3.13 requires it (VERIFY_X509_STRICT).
-        usage = _usage(signs_certificates=True)
+        usage = x509.KeyUsage(
+            digital_signature=True,
+            content_commitment=False,
+            key_encipherment=False,
+            data_encipherment=False,
+            key_agreement=False,
+            key_cert_sign=True,
+            crl_sign=True,
+            encipher_only=False,
+            decipher_only=False,
+        )
         self._certificate = (
             self._builder(self._name, self._key.public_key())
             .add_extension(ca, critical=True)
@@ -88,17 +98,3 @@ def _general_name(host: str) -> x509.GeneralName:
         return x509.IPAddress(ipaddress.ip_address(host))
     except ValueError:
         return x509.DNSName(host)
-
-
-def _usage(*, signs_certificates: bool) -> x509.KeyUsage:
-    return x509.KeyUsage(
-        digital_signature=True,
-        content_commitment=False,
-        key_encipherment=False,
-        data_encipherment=False,
-        key_agreement=False,
-        key_cert_sign=signs_certificates,
-        crl_sign=signs_certificates,
-        encipher_only=False,
-        decipher_only=False,
-    )

@@ -48,7 +48,7 @@ class KafkaCluster:
         port: the client port of node 1; the other nodes take the following ones. Default: free
             ports. Either way they are held until :meth:`stop`, also while a node is down.
         listeners: the clients' listeners, name to security protocol. What a protocol other than
-            PLAINTEXT needs goes into ``overrides``.
+            PLAINTEXT needs belongs into ``overrides``.
         heap: each broker's maximal heap, as in ``-Xmx``.
         full_jvm: run the brokers as in production (both compiler tiers, G1), which is slower to
             start and faster once warm. For benchmarks.
@@ -59,7 +59,7 @@ class KafkaCluster:
             the passwords and files, :meth:`client_options` what a client needs. ``overrides``
             still come last.
         version: Kafka's version, one of ``KAFKA_VERSION`` and ``KAFKA_3_VERSION``. The second is
-            fetched when it is first asked for.
+            fetched when it is first used.
 
     The ports are taken when the object is made and :meth:`start` starts the processes, so that
     ``node(1).properties`` can be changed in between. Data lives in a temporary directory. Not
@@ -141,7 +141,7 @@ class KafkaCluster:
 
     @property
     def bootstrap(self) -> str:
-        """What goes into ``bootstrap.servers``: every node's address on the first listener."""
+        """The value of ``bootstrap.servers``: every node's address on the first listener."""
         return self.bootstrap_of(self._first_listener)
 
     def bootstrap_of(self, listener: str) -> str:
@@ -213,7 +213,7 @@ class KafkaCluster:
             while (problem := _not_in_sync(node, wanted)) is not None:
                 if time.monotonic() >= deadline:
                     raise LocalKafkaError(
-                        f"After {timeout:g} s node {node.node_id} still says: {problem}.",
+                        f"Node {node.node_id} is not ready after {timeout:g} s: {problem}.",
                         hint=f"the last lines of its log:\n{node.log_tail()}",
                     )
                 time.sleep(0.05)
@@ -226,7 +226,7 @@ class KafkaCluster:
         return self._installation
 
     def _make_secure(self, listeners: Mapping[str, str], common: dict[str, str]) -> None:
-        """Certificates and users, and what ``common`` has to say of them."""
+        """Certificates and users, and what ``common`` configures for them."""
         try:
             self.security = Security.make(self._brood.directory / "security")
         except BaseException:

@@ -9,7 +9,7 @@ the cache. Never: starting a broker.
 - **Half-finished never looks finished.** Jars are resolved into a directory of another name, which
   gets a list of its files with their sizes and is then renamed. A cache whose files are not those
   of its list is thrown away and fetched again.
-- **Two processes.** A file lock per version, held from the look into the cache until the rename.
+- **Two processes.** A file lock per version, held from the check of the cache until the rename.
 - **Two versions** have a directory, a lock and leftovers of their own, so that one which can't be
   fetched is nothing to the other.
 """
@@ -89,7 +89,6 @@ RELEASES: Mapping[str, tuple[Coordinate, ...]] = {
         ),
     ),
 }
-COORDINATES = RELEASES[KAFKA_VERSION]
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,7 +34,6 @@ from spark_kafka_sink.local_kafka.server_properties import (
 
 _SERVER = "kafka.Kafka"
 _STORAGE_TOOL = "kafka.tools.StorageTool"
-_CHECKPOINT = "bootstrap.checkpoint"
 _FORMAT_TIMEOUT_S = 120
 _ARCHIVE_TIMEOUT_S = 120
 
@@ -59,7 +58,7 @@ class Installation:
         """Write meta.properties and the bootstrap metadata into the log.dirs of ``properties``.
 
         ``options`` are further arguments of Kafka's ``kafka-storage format``, such as
-        ``--feature transaction.version=0``. Raises LocalKafkaError with what the tool said.
+        ``--feature transaction.version=0``. Raises LocalKafkaError with the tool's output.
         """
         arguments = ["format", "-t", cluster_id, "-c", str(properties), *options]
         answer = subprocess.run(

@@ -189,16 +189,16 @@ class KafkaNode:
 
     @property
     def probe_address(self) -> tuple[str, int]:
-        """Where readiness is asked for: the brokers' own listener, always plaintext."""
+        """Where readiness is probed: the brokers' own listener, always plaintext."""
         return HOST, self._ports["INTERNAL"].port
 
-    def log_tail(self, lines: int = LOG_TAIL_LINES) -> str:
-        """The last ``lines`` lines of the log."""
+    def log_tail(self) -> str:
+        """The last lines of the log."""
         try:
             text = self.log_path.read_text(encoding="utf-8", errors="replace")
         except OSError:
             return "(no log)"
-        return "\n".join(text.splitlines()[-lines:]) or "(the log is empty)"
+        return "\n".join(text.splitlines()[-LOG_TAIL_LINES:]) or "(the log is empty)"
 
     # --- within ----------------------------------------------------------------------------------
 

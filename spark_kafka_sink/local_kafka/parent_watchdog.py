@@ -1,4 +1,4 @@
-"""Ends brokers whose parent is gone, however it went.
+"""Ends brokers whose parent has ended, in whatever way.
 
 Run as a script, by its path: ``python parent_watchdog.py DIRECTORY``. It reads its standard
 input, a pipe whose other end only the parent has. The kernel closes that end when the parent exits,
@@ -7,7 +7,7 @@ brokers, and removes DIRECTORY.
 
 Why not PR_SET_PDEATHSIG: it fires when the *thread* that started the broker ends, it needs code
 between fork and exec, and it leaves the data directory behind. Why a process group: a broker joins
-it as it is started, so there is no moment at which a broker runs and the watcher does not know it.
+it as it is started, so no broker ever runs without its watcher.
 
 Owns: that one duty. Imports nothing of this package: it must start fast and never fail.
 """
@@ -42,8 +42,8 @@ def main() -> None:
         # A killed broker may still have written; the second pass removes that.
         shutil.rmtree(sys.argv[1], ignore_errors=True)
         os._exit(0)
-    # Stay until that child's signal comes: while we live, the group's number can't be anybody
-    # else's.
+    # Stay until that child's signal comes: while this process exists, the group's number is not
+    # used again.
     signal.pause()
 
 

@@ -7,8 +7,8 @@ down no other process may take that port. Two things could: a process that searc
 and the kernel, which gives outgoing connections ports of the ephemeral range. So ports are chosen
 below that range, and each is held by a socket that is bound but never listens. On Linux a broker
 can still bind the same port, because both sockets carry SO_REUSEADDR and ours does not listen;
-somebody who probes without SO_REUSEADDR finds the port taken; and a client that connects while the
-broker is away is refused, as it should be.
+a process that probes without SO_REUSEADDR finds the port taken; and a client that connects while
+the broker is away is refused, as it should be.
 """
 
 from __future__ import annotations

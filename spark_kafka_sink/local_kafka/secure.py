@@ -4,7 +4,7 @@ Owns: the certificates and passwords of one cluster, which are made at its start
 temporary directory alone; the server settings that name them; the client settings that fit.
 Settings without a secret are in ``conf/kafka/secure.properties``. Never: a process, a port.
 
-**Users.** ``alice`` is a super user; ``bob`` may do nothing until an ACL says so. Each has one
+**Users.** ``alice`` is a super user; ``bob`` may do nothing without an ACL. Each has one
 random password for PLAIN and both SCRAM mechanisms, and a client certificate with the name as its
 CN; for OAUTHBEARER the name is the token's ``sub``. Through PLAINTEXT one is ANONYMOUS, a super
 user too, so that a test's tools need no credentials.

@@ -80,7 +80,7 @@ def with_overrides(properties: Mapping[str, str], overrides: Mapping[str, str]) 
     """``properties`` with ``overrides``, whose advertised listeners keep the brokers' own.
 
     Kafka refuses advertised listeners without the one that brokers use among themselves, and a
-    test that wants clients to see another address should not have to know that one.
+    test that wants clients to see another address need not repeat that one.
     """
     merged = {**properties, **overrides}
     name = "advertised.listeners"

@@ -1,4 +1,4 @@
-"""A Kafka producer for columns and records: Java's ``KafkaProducer`` and its parts.
+"""A Kafka producer for columns and records: Java's ``KafkaProducer`` and its components.
 
 Owns: from a row to its acknowledgement. Never: Spark.
 

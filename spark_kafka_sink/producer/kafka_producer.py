@@ -1,7 +1,7 @@
 """The producer's public API: records or columns in, outcomes out.
 
-Owns: the assembly of a producer, its methods and its close. It is the writer's side of a record's
-way; the steps are ``record_appender.py`` (one record) and ``column_appender.py`` (many). Never:
+Owns: the assembly of a producer, its methods and its close. The writer thread calls it; the steps
+of a record's way are ``record_appender.py`` (one record) and ``column_appender.py`` (many). Never:
 bytes, queues, sockets, the handling of a response (``sender.py``), the effect of a failure on the
 producer (``producer_failure.py``).
 
@@ -15,7 +15,7 @@ import itertools
 import logging
 import os
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from functools import partial
 from types import TracebackType
@@ -56,10 +56,11 @@ from spark_kafka_sink.producer.transaction.transactional_result import Transacti
 from spark_kafka_sink.producer.waiting_for_input import WaitingForInput
 from spark_kafka_sink.protocol.cluster import Cluster, PartitionInfo
 from spark_kafka_sink.records.arrow_schema import ArrowBatch, ArrowBatchReader
+from spark_kafka_sink.records.batch_joiner import BatchJoiner
 from spark_kafka_sink.records.partitioning.key_rules import JAVA_RULE, key_rule
 from spark_kafka_sink.records.partitioning.own_partitioner import OwnPartitioner
 from spark_kafka_sink.records.partitioning.partitioners import Partitioner, no_weights, partitioner
-from spark_kafka_sink.records.record_columns import RecordColumns
+from spark_kafka_sink.records.record_columns import ChunkSize, RecordColumns
 
 _log = logging.getLogger(__name__)
 
@@ -126,7 +127,7 @@ class KafkaProducer:
             client_id=config.client_id,
             windows=Windows(config.metrics_sample_window_ms, config.metrics_num_samples),
         )
-        self._recorder = ProduceRecorder(self._batch_failed, self._metrics)
+        self._recorder = ProduceRecorder(self._metrics, self._batch_failed)
         self._metadata = Metadata(config, self._clock, cluster)
         if self._interceptors is not None:
             for listener in self._interceptors.cluster_listeners:
@@ -141,23 +142,23 @@ class KafkaProducer:
             if config.enable_idempotence
             else None
         )
+        manager = self._transaction_manager
+        transactional = manager if manager is not None and manager.is_transactional else None
         self._accumulator = RecordAccumulator(
             config,
             self._clock,
-            self._transaction_manager,
-            BatchCompletionListener(
-                self._recorder, self._transaction_manager, self._interceptors, self._metrics
-            ),
+            manager,
+            BatchCompletionListener(self._recorder, manager, self._interceptors, self._metrics),
             self._wakeup,
         )
         self._failure = ProducerFailure(
             self._clock,
             self._accumulator,
             self._recorder,
-            self._transaction_manager,
+            manager,
             lambda: self._sender.fatal_error,
         )
-        self._load = PartitionLoad(config, self._metadata.fetch, self._accumulator)
+        self._load = PartitionLoad(config, lambda: self._metadata.cluster, self._accumulator)
         self._waiting = WaitingForInput(self._accumulator, self._clock, self._wakeup)
         self._columns = ColumnAppender(
             config,
@@ -165,7 +166,7 @@ class KafkaProducer:
             self._metadata,
             self._accumulator,
             self._new_partitioner(),
-            self._transaction_manager,
+            transactional,
             lambda: self._recorder.last_answer,
             self._wakeup,
         )
@@ -177,7 +178,7 @@ class KafkaProducer:
             self._metadata,
             self._accumulator,
             RecordPartitioner(
-                self._metadata.fetch,
+                lambda: self._metadata.cluster,
                 self._accumulator.raw_limit,
                 next_partition=self._load.next_partition if self._load.matters else None,
                 own=None
@@ -185,7 +186,7 @@ class KafkaProducer:
                 else ColumnsPartitioner(self._new_partitioner(), self._accumulator),
                 rule=rule or JAVA_RULE,
             ),
-            self._transaction_manager,
+            transactional,
             self._interceptors,
             options.serializers,
             self._wakeup,
@@ -223,7 +224,7 @@ class KafkaProducer:
     ) -> ProducerConfig:
         """Resolve the bootstrap servers; ConfigError when none can be resolved.
 
-        Skipped when ``cluster`` has the brokers: 200 tasks would look up the same names needlessly.
+        Skipped when ``cluster`` has the brokers: 200 tasks would resolve the same names needlessly.
         """
         from spark_kafka_sink.network.client.client_factory import with_bootstrap_addresses
         from spark_kafka_sink.network.client.host_resolver import CANONICAL
@@ -310,6 +311,26 @@ class KafkaProducer:
         if columns.rows:
             self.send_columns(columns)
 
+    def send_batches(self, batches: Iterable[ArrowBatch], topic: str | None = None) -> None:
+        """:meth:`send_batch` for every batch of an iterable, such as a pyarrow.RecordBatchReader.
+
+        Small batches are joined, and linger.ms counts while the iterable is waited for. What it
+        raises is raised; rows that it returned in the last
+        :data:`~spark_kafka_sink.records.batch_joiner.HOLD_MS` may not have been appended then.
+        """
+        checked = map(self._batches.checked, batches)
+        joiner = BatchJoiner(checked, self._clock.now_ms, self.waiting_for_input)
+        while (batch := joiner.next(self.chunk_size)) is not None:
+            self.send_batch(batch, topic)
+            del batch  # one Arrow batch at a time: it may be large
+
+    @property
+    def chunk_size(self) -> ChunkSize:
+        """How many rows a call of :meth:`send_columns` should best have; those of the last call
+        decide.
+        """
+        return self._columns.chunk_size
+
     def send_columns(self, columns: RecordColumns) -> None:
         """Append all rows. Blocks while topics are unknown (max.block.ms) or memory is exhausted.
 
@@ -325,8 +346,7 @@ class KafkaProducer:
         if self._interceptors is not None:
             columns = self._interceptors.on_send_columns(columns)
         try:
-            for chunk in columns.chunks(self._columns.chunk_bytes):
-                self._columns.append(chunk)
+            self._columns.append(columns)
         except KafkaError as error:
             # A failed batch closes pool and accumulator: the writer's error is a consequence.
             self._failure.raise_failure()
@@ -543,7 +563,7 @@ class KafkaProducer:
         self.flush()
         if self._transaction_manager is not None:
             self._transaction_manager.maybe_fail_with_error()
-        report = self._recorder.end_attempt(self._metadata.fetch().cluster_id)
+        report = self._recorder.end_attempt(self._metadata.cluster.cluster_id)
         rows = self._accumulator.appended_records - self._rows_before
         alone, cause = self._recorder.failed_alone
         if alone and report.rows + alone == rows:
@@ -580,8 +600,11 @@ class KafkaProducer:
         self._metadata.set_parked(parked=True)
         self._sender.wakeup()
 
-    def waiting_for_input(self) -> WaitingForInput:
-        """Around the wait for more rows: linger.ms runs only inside (docs/design/batches.md)."""
+    def waiting_for_input(self, delay_ms: int = 0) -> WaitingForInput:
+        """Around the wait for more rows: linger.ms runs only inside (docs/design/batches.md), and
+        begins ``delay_ms`` later.
+        """
+        self._waiting.delay_ms = delay_ms
         return self._waiting
 
     # ---- failures ----------------------------------------------------------------------------
@@ -646,7 +669,7 @@ class KafkaProducer:
         self._accumulator.close()
         if timeout_ms > 0 and self._failure.failure is None:
             self._sender.initiate_close()
-            # Java's own default is Long.MAX_VALUE; Python takes no more than this.
+            # Java's default is Long.MAX_VALUE; Python accepts no more than this.
             self._thread.join(min(timeout_ms / 1000, threading.TIMEOUT_MAX))
         if self._thread.is_alive():
             self._sender.force_close()

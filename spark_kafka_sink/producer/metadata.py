@@ -101,7 +101,7 @@ class Metadata:
         self._max_age_ms = config.metadata_max_age_ms
         self._max_idle_ms = config.metadata_max_idle_ms
         self._max_block_ms = config.max_block_ms
-        self._rebootstrap_enabled = config.metadata_recovery_strategy == "rebootstrap"
+        self.rebootstrap_enabled = config.metadata_recovery_strategy == "rebootstrap"
         self._backoff = ExponentialBackoff(
             config.retry_backoff_ms, config.retry_backoff_max_ms, random=random
         )
@@ -156,10 +156,6 @@ class Metadata:
         self._connection_failures = connection_failures
 
     # -- for the writer and the sender ------------------------------------------------------------
-
-    def fetch(self) -> Cluster:
-        """The cluster as known now. Never blocks."""
-        return self.cluster
 
     def add_topics(self, topics: Iterable[str], now: int) -> None:
         """Use ``topics`` (for metadata.max.idle.ms again); unknown ones are requested soon."""
@@ -273,9 +269,7 @@ class Metadata:
         hint: str | None = None
         if code is not None:
             hint = f"the brokers answered {code.name}: {code.info.hint or code.info.meaning}"
-        error = KafkaTimeoutError(
-            what, hint=hint, code=ErrorCode.REQUEST_TIMED_OUT, kind=Kind.TOPIC_NOT_PRESENT
-        )
+        error = KafkaTimeoutError(what, hint=hint, kind=Kind.TOPIC_NOT_PRESENT)
         raise error from (None if code is None else code.error(f"topic {topic}"))
 
     def no_broker_answered(self, within_ms: int, what: str) -> KafkaTimeoutError:
@@ -285,7 +279,6 @@ class Metadata:
         return KafkaTimeoutError(
             f"no broker answered within {within_ms} ms; {self.addresses_tried()} ({what})",
             hint=_UNREACHABLE,
-            code=ErrorCode.REQUEST_TIMED_OUT,
             kind=Kind.NO_BROKER,
         )
 
@@ -476,10 +469,6 @@ class Metadata:
             self._need_full = True
             self._request_version += 1
             self._allowed_ms = now
-
-    @property
-    def rebootstrap_enabled(self) -> bool:
-        return self._rebootstrap_enabled
 
     # -- under the lock ---------------------------------------------------------------------------
 

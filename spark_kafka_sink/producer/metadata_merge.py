@@ -1,7 +1,7 @@
 """Merges a metadata response into the known cluster (Java's ``MetadataSnapshot.mergeWith``).
 
 Owns: which topics and leaders of a response are applied. ``metadata.py`` calls it under its lock.
-Never: state of its own, waiters, when to update.
+Never: state, waiters, when to update.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""The life of a user's own classes in a producer: configured before use, closed with it.
+"""The lifecycle of a user's classes in a producer: configured before use, closed with it.
 
-Owns: the calls that Java's ``Configurable`` and ``Closeable`` are, for serializers, partitioners
-and interceptors alike; either method may be missing. Never: the class's other methods, and secret
+Owns: the calls of Java's ``Configurable`` and ``Closeable``, for serializers, partitioners and
+interceptors; either method may be missing. Never: the class's other methods, and secret
 options: a class that needs one must obtain it itself.
 """
 

@@ -168,8 +168,8 @@ class ProducerRecord:
         timestamp: int | None = None,
         headers: Headers | Iterable[Header] = _NONE_GIVEN,
     ) -> None:
-        # By hand, because there is one for each record: half the time of a generated one that
-        # hands over to __post_init__.
+        # Written by hand, because it runs for each record: it takes half the time of a generated
+        # one that calls __post_init__.
         if type(topic) is not str or not topic:
             _check_topic(topic)
         if timestamp is not None:
@@ -196,7 +196,7 @@ _set_topic, _set_value, _set_key, _set_partition, _set_timestamp, set_headers = 
     vars(ProducerRecord)[each.name].__set__ for each in fields(ProducerRecord)
 )
 
-#: The headers of a record, if any were given or asked for; None: its :class:`Headers` is not made.
+#: The headers of a record, if any were given or read; None: its :class:`Headers` does not exist.
 headers_or_none: Callable[[ProducerRecord], Headers | None] = vars(ProducerRecord)[
     "headers"
 ].__get__
@@ -210,7 +210,7 @@ def _headers_of(record: ProducerRecord) -> Headers:
     return headers
 
 
-# They are made when somebody looks: a Headers for each record would take a third of making it.
+# Created when first read: a Headers for each record would add a third to its cost.
 ProducerRecord.headers = property(_headers_of, set_headers)  # type: ignore[assignment,misc]
 
 
@@ -222,7 +222,7 @@ class RecordMetadata(NamedTuple):
     null. ``record_count`` is above 1 when an interceptor is notified of a batch of columns: its
     records have the offsets from ``offset`` on.
 
-    A tuple, because every callback gets one of its own.
+    A tuple, because one is created for every callback.
     """
 
     topic: str

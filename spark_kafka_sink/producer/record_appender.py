@@ -17,7 +17,6 @@ from spark_kafka_sink.errors import (
     ApiError,
     BufferExhaustedError,
     DataError,
-    ErrorCode,
     KafkaError,
     KafkaTimeoutError,
     RecordTooLargeError,
@@ -72,7 +71,7 @@ class RecordAppender:
         metadata: Metadata,
         accumulator: RecordAccumulator,
         partitioner: RecordPartitioner,
-        transaction_manager: TransactionManager | None,
+        transactional: TransactionManager | None,
         interceptors: Interceptors | None,
         serializers: tuple[Serializer, Serializer],
         wakeup: Callable[[], None],
@@ -87,14 +86,10 @@ class RecordAppender:
         self._metadata = metadata
         self._accumulator = accumulator
         self._partitioner = partitioner
-        self._manager = (
-            transaction_manager
-            if transaction_manager is not None and transaction_manager.is_transactional
-            else None
-        )
+        self._manager = transactional
         self._interceptors = interceptors
         self._keys, self._values = serializers
-        # Bytes need no serializer call, and headers that nobody added are not made.
+        # Bytes need no serializer call, and headers are not created unless added.
         self._plain = interceptors is None and all(
             type(serializer) is BytesSerializer for serializer in serializers
         )
@@ -224,7 +219,7 @@ class RecordAppender:
         now = self._clock.now_ms()
         if deadline is None:
             deadline = now + self._max_block_ms
-        # A topic's last use: whenever its batches want memory, for that is often enough.
+        # Updates a topic's last use only when its batches need memory, which is often enough.
         if self._metadata.parked:
             self._metadata.await_topics([topic], deadline)
         elif now >= self._touched_until.get(topic, now):
@@ -257,7 +252,7 @@ class RecordAppender:
         if 0 <= number < partitions.partition_count:
             return number, sticky
         # The load-based choice uses the newest metadata, and the topic may have grown meanwhile.
-        partitions = self._metadata.fetch().topics.get(topic, partitions)
+        partitions = self._metadata.cluster.topics.get(topic, partitions)
         if 0 <= number < len(partitions):
             return number, sticky
         if sticky is not None:
@@ -280,7 +275,6 @@ class RecordAppender:
                 raise KafkaTimeoutError(
                     f"Partition {wanted} of topic {safe_text(topic)} with partition count"
                     f" {len(partitions)} is not present in metadata after {self._max_block_ms} ms.",
-                    code=ErrorCode.REQUEST_TIMED_OUT,
                 )
             partitions = metadata.refresh(deadline).topics.get(topic, partitions)
         return partitions
@@ -293,7 +287,6 @@ class RecordAppender:
                 f" than {self._max_request_size}, which is the value of the max.request.size"
                 " configuration.",
                 hint="raise max.request.size, and max.message.bytes of the topic with it",
-                code=ErrorCode.MESSAGE_TOO_LARGE,
             )
         if size > self._buffer_memory:
             raise RecordTooLargeError(
@@ -301,7 +294,6 @@ class RecordAppender:
                 " than the total memory buffer you have configured with the buffer.memory"
                 " configuration.",
                 hint="raise buffer.memory",
-                code=ErrorCode.MESSAGE_TOO_LARGE,
             )
 
     def _allocate(self, memory: Memory | None, size: int, deadline: int) -> Memory:

@@ -5,8 +5,8 @@ by the futures of its records. It is the last step of a record's way. Never: the
 (``producer_batch.py`` sets it).
 
 A future costs a few words of memory and no lock: it has its batch's result and its index in that
-batch, and its metadata is created on demand. A split batch transfers its futures to its pieces
-(:meth:`ProduceRequestResult.transfer`); a thread that waits for the batch then waits for the piece.
+batch, and its metadata is created on demand. A batch that is split transfers its futures
+(:meth:`ProduceRequestResult.transfer`); a thread that waits for it then waits for the split batch.
 
 The order of completion is Java's: the outcome is set, then the callbacks run, on the network
 thread, in record order; then the waiters are woken.
@@ -17,11 +17,10 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Iterable, Sequence
-from typing import Protocol
 
 from spark_kafka_sink.clock import NEVER, Clock, Waiters
 from spark_kafka_sink.error_kinds import Kind
-from spark_kafka_sink.errors import ErrorCode, KafkaError, KafkaTimeoutError, warn
+from spark_kafka_sink.errors import KafkaError, KafkaTimeoutError, warn
 from spark_kafka_sink.producer.interceptors import Interceptors
 from spark_kafka_sink.producer.producer_record import Headers, RecordMetadata, new_record_metadata
 from spark_kafka_sink.protocol.cluster import TopicPartition
@@ -30,14 +29,12 @@ from spark_kafka_sink.security.import_paths import place_of
 _log = logging.getLogger(__name__)
 
 #: ``callback(metadata, error)``: ``error`` is None for a record that was written; with an error,
-#: the metadata knows the topic partition only.
+#: the metadata has the topic partition only.
 Callback = Callable[[RecordMetadata, KafkaError | None], object]
 
 
-class RecordErrors(Protocol):
-    """The error of each record of a batch that failed."""
-
-    def __call__(self, index: int, /) -> KafkaError: ...
+#: The error of a record, by its index in the batch.
+RecordErrors = Callable[[int], KafkaError]
 
 
 class ProduceRequestResult:
@@ -118,15 +115,11 @@ class ProduceRequestResult:
             self.is_done = True
             self._waiters.wake_all()
 
-    def for_split(self) -> ProduceRequestResult:
-        """A result for a piece of this one's batch."""
-        return ProduceRequestResult(self.tp, self.clock)
-
     def transfer(
         self, futures: Sequence[RecordFuture], to: ProduceRequestResult, first: int
     ) -> None:
-        """Move ``futures`` to ``to``, the result of a piece whose first record had index ``first``
-        here; call :meth:`release_waiters` after all were transferred.
+        """Move ``futures`` to ``to``, the result of a split batch whose first record had index
+        ``first`` here; call :meth:`release_waiters` after all were transferred.
 
         A thread that waits for one of them then wakes up, finds that its future has another result,
         and waits for that.
@@ -200,7 +193,7 @@ class RecordFuture:
         return RecordFuture.of(result, 0, -1, -1, -1, None)
 
     def move(self, result: ProduceRequestResult, index: int) -> None:
-        """The record now has ``index`` in another batch: its own was split."""
+        """The record now has ``index`` in another batch, because its batch was split."""
         self.index = index
         self._result = result
 
@@ -258,7 +251,6 @@ class RecordFuture:
                 raise KafkaTimeoutError(
                     f"{result.tp}: the record was not completed within {timeout} s",
                     hint="it may still be written, until delivery.timeout.ms expires",
-                    code=ErrorCode.REQUEST_TIMED_OUT,
                 )
             now = self._result
             if now is result:

@@ -76,8 +76,8 @@ class StickyPartition:
 class RecordPartitioner:
     """Partitions of single records.
 
-    ``own`` decides for every record without a partition, when there is one; else ``rule`` says what
-    does. ``cluster`` gives the cluster as known now.
+    ``own`` decides for every record without a partition, when there is one; else ``rule``
+    does. ``cluster`` returns the current cluster.
     """
 
     def __init__(

@@ -1,7 +1,7 @@
 """Keys and values of single records to bytes (Java's ``common.serialization``).
 
 Owns: the built-in serializers, by Java's class names and short ones, and the import of a user's
-own. A step of ``send``. Never: columns, which are bytes or strings already; headers of a record,
+class. A step of ``send``. Never: columns, which are bytes or strings already; headers of a record,
 except to pass them to a serializer.
 
 Numbers are big-endian, as Java writes them. None is null everywhere: no serializer sees it.
@@ -23,7 +23,7 @@ class Serializer(Protocol):
     """Converts a key or a value to bytes. Called by every thread that sends."""
 
     def serialize(self, topic: str, data: object, headers: Headers) -> bytes | None:
-        """The bytes of ``data``, which is not None; None stands for null. It may add headers.
+        """The bytes of ``data``, which is not None; a result None is null. It may add headers.
 
         A TypeError is reported as "can't convert"; ``send`` raises any other error unchanged.
         """

@@ -1,6 +1,6 @@
 """The time during which a writer of columns waits for input: linger.ms counts only then.
 
-Owns: notifying the accumulator of the begin and end of that wait. Never: a wait of its own.
+Owns: notifying the accumulator of the begin and end of that wait. Never: the wait itself.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from spark_kafka_sink.producer.accumulator.record_accumulator import RecordAccum
 class WaitingForInput:
     """``with producer.waiting_for_input(): batch = next(iterator)``. Not reentrant."""
 
-    __slots__ = ("_accumulator", "_clock", "_wakeup")
+    __slots__ = ("_accumulator", "_clock", "_wakeup", "delay_ms")
 
     def __init__(
         self, accumulator: RecordAccumulator, clock: Clock, wakeup: Callable[[], None]
@@ -22,9 +22,10 @@ class WaitingForInput:
         self._accumulator = accumulator
         self._clock = clock
         self._wakeup = wakeup
+        self.delay_ms = 0
 
     def __enter__(self) -> None:
-        if self._accumulator.set_writer_waiting_since(self._clock.now_ms()):
+        if self._accumulator.set_writer_waiting_since(self._clock.now_ms() + self.delay_ms):
             # The sender may be asleep for longer than linger.ms: no batch was due when it checked.
             self._wakeup()
 

@@ -1,21 +1,22 @@
-"""What every request of the control plane shares: its version, its topics' names, its answer.
+"""What all control requests have in common: the version, topics' names, the response.
 
-Owns: the checks around the encoders and decoders of ``protocol/messages/``. Never: what a request
-or an answer says (the modules of messages).
+Owns: the checks around the encoders and decoders of ``protocol/messages/``. Never: the meaning of
+a request or response (the modules of messages).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from typing import TypeVar
+from abc import ABC, abstractmethod
+from collections.abc import Iterable
+from typing import ClassVar, Generic, Protocol, TypeVar
 
-from spark_kafka_sink.errors import ErrorCode, InvalidTopicError, UnsupportedVersionError
+from spark_kafka_sink.errors import InvalidTopicError, UnsupportedVersionError
 from spark_kafka_sink.protocol.cluster import TopicPartition
 from spark_kafka_sink.protocol.frames import is_flexible
-from spark_kafka_sink.protocol.request import Request
+from spark_kafka_sink.protocol.request import ApiKey, Buffers, VersionRange
 from spark_kafka_sink.protocol.wire import MalformedError, WireReader, decoding
 
-T = TypeVar("T")
+ResponseT_co = TypeVar("ResponseT_co", covariant=True)
 K = TypeVar("K")
 V = TypeVar("V")
 
@@ -31,7 +32,6 @@ def topic_name(name: str) -> str:
         raise InvalidTopicError(
             f"a topic's name {what}",
             hint="letters, digits, '.', '_' and '-', at most 249 of them",
-            code=ErrorCode.INVALID_TOPIC_EXCEPTION,
         )
     return name
 
@@ -44,34 +44,55 @@ def by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
     return topics
 
 
-def check_version(request: Request[object], version: int) -> None:
-    """Raise UnsupportedVersionError when ``version`` is none of the request's."""
-    ours = request.versions
-    if not ours.min <= version <= ours.max:
-        raise UnsupportedVersionError(
-            f"{request.api_key.name} v{version} is not spoken here; "
-            f"versions {ours.min} to {ours.max} are",
-            code=ErrorCode.UNSUPPORTED_VERSION,
+class Message(Protocol):
+    """A request of ``protocol/messages/``."""
+
+    def encode(self, version: int) -> bytes: ...
+
+
+class ControlRequest(ABC, Generic[ResponseT_co]):
+    """A :class:`Request` that is one of ``protocol/messages/``."""
+
+    __slots__ = ()
+
+    api_key: ClassVar[ApiKey]
+
+    @property
+    @abstractmethod
+    def versions(self) -> VersionRange:
+        """As :attr:`Request.versions`."""
+
+    @abstractmethod
+    def message(self, version: int) -> Message:
+        """The message to encode."""
+
+    @abstractmethod
+    def read(self, reader: WireReader, version: int) -> ResponseT_co:
+        """The response that makes sense for this request; MalformedError for any other."""
+
+    def encode(self, version: int) -> Buffers:
+        """As :meth:`Request.encode`."""
+        self._check(version)
+        return [self.message(version).encode(version)]
+
+    def decode(self, version: int, body: memoryview) -> ResponseT_co:
+        """As :meth:`Request.decode`, of the whole ``body``."""
+        self._check(version)
+        return decoding(
+            self.api_key,
+            version,
+            body,
+            lambda reader: self.read(reader, version),
+            flexible=is_flexible(self.api_key, version),
         )
 
-
-def read_body(
-    request: Request[object],
-    version: int,
-    body: memoryview,
-    parse: Callable[[WireReader, int], T],
-) -> T:
-    """What ``parse`` makes of the whole answer ``body``. Raises RemoteProtocolError for what is
-    malformed, UnsupportedVersionError as :func:`check_version`.
-    """
-    check_version(request, version)
-    return decoding(
-        request.api_key,
-        version,
-        body,
-        lambda reader: parse(reader, version),
-        flexible=is_flexible(request.api_key, version),
-    )
+    def _check(self, version: int) -> None:
+        ours = self.versions
+        if not ours.min <= version <= ours.max:
+            raise UnsupportedVersionError(
+                f"{self.api_key.name} v{version} is not spoken here; "
+                f"versions {ours.min} to {ours.max} are",
+            )
 
 
 def once_each(

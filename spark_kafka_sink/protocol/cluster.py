@@ -7,8 +7,8 @@ ships one to the tasks inside the writer.
 
 Brokers and partitions are kept as columns (:class:`Nodes`, :class:`PartitionInfos`) that make a
 :class:`Node` or a :class:`PartitionInfo` when one is requested. As objects they would take 230 and
-300 bytes, where 12 and 18 in a broker's answer are enough to name them: what a broker says may
-weigh little more here than it did on the wire.
+300 bytes, where 12 and 18 in a broker's response are enough: a response must not need much
+more memory here than on the wire.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class PartitionInfo:
 
 
 class _ByNumber(dict[int, TopicPartition]):
-    """The partitions of a topic, each made when it is first looked up."""
+    """The partitions of a topic, each created when it is first read."""
 
     __slots__ = ("_topic",)
 
@@ -86,8 +86,8 @@ class PartitionInfos(Sequence[PartitionInfo]):
 
     ``rows`` has five integers for each partition: its leader, the leader's epoch, its error code,
     and where in ``ids`` its replicas and its offline replicas end; they begin where the partition
-    before ends. 20 bytes a partition and 4 for each id. The error code is part of an answer and no
-    part of what is known: two that differ in nothing else are equal.
+    before ends. 20 bytes a partition and 4 for each id. The error code is not compared: it
+    belongs to a response, not to the partition.
     """
 
     __slots__ = ("_available", "_ids", "_rows", "partition_count", "topic", "tps")
@@ -167,11 +167,8 @@ class PartitionInfos(Sequence[PartitionInfo]):
         """The node id of a partition's leader, or -1. IndexError beyond the last."""
         return self._rows[5 * number]
 
-    def leader_epoch(self, number: int) -> int:
-        return self._rows[5 * number + 1]
-
     def leader_epochs(self) -> array[int]:
-        """The epoch of each partition's leader, -1 where it is not known."""
+        """The epoch of each partition's leader, -1 where unknown."""
         return self._rows[1::5]
 
     @property
@@ -185,7 +182,7 @@ class PartitionInfos(Sequence[PartitionInfo]):
         return found
 
     def errors(self) -> Iterator[tuple[int, int]]:
-        """The partitions that were answered with an error, and its code."""
+        """The partitions for which the response has an error, and its code."""
         codes = self._rows[2::5]
         return ((n, code) for n, code in enumerate(codes) if code) if any(codes) else iter(())
 
@@ -197,7 +194,7 @@ class PartitionInfos(Sequence[PartitionInfo]):
         return PartitionInfos(self.topic, rows, self._ids)
 
 
-# Port, bytes of the host, bytes of the rack; behind them host and rack.
+# Port, bytes of the host, bytes of the rack; after them host and rack.
 _NODE = struct.Struct(">HHH")
 _NO_RACK = 0xFFFF
 #: Cached nodes, at most.
@@ -324,7 +321,7 @@ class NodesBuilder:
         """The added nodes. Raises ValueError when an id was added twice."""
         ids, places = self._ids, self._places
         if any(ids[i] >= ids[i + 1] for i in range(len(ids) - 1)):
-            # The ids alone: a list of pairs would weigh three times as much while it is sorted.
+            # Only the ids: a list of pairs would need three times the memory while it is sorted.
             ids = array("i", sorted(ids))
             twice = next((ids[i] for i in range(len(ids) - 1) if ids[i] == ids[i + 1]), None)
             if twice is not None:
@@ -339,8 +336,8 @@ class NodesBuilder:
 class Cluster:
     """An immutable view of the cluster (Java's ``Cluster``).
 
-    ``topics`` maps a topic to its partitions, indexed by partition number without gaps (a broker
-    that leaves one out gives a leaderless entry). ``topic_ids`` holds the 16 bytes of known ids.
+    ``topics`` maps a topic to its partitions, indexed by partition number without gaps (one that
+    a broker omits is a leaderless entry). ``topic_ids`` holds the 16 bytes of known ids.
     """
 
     cluster_id: str | None = None
@@ -383,5 +380,5 @@ class ClusterResourceListener(Protocol):
     """A listener for the cluster's id (Java's ClusterResourceListener)."""
 
     def on_update(self, cluster_id: str) -> None:
-        """The cluster's id became known, or is another one now. On the network thread."""
+        """The cluster's id became known, or has changed. Called on the network thread."""
         ...

@@ -1,69 +1,90 @@
-"""The control plane's requests, as values of our own.
+"""The control plane's requests and responses, as values.
 
-Owns: one frozen dataclass for each request that a producer makes. The answers' values are named
-here, too, but checked by ``protocol/responses.py``. Never: their bytes (``protocol/messages/``),
-what only the driver asks (``protocol/transaction_admin_messages.py``,
-``protocol/fetch_messages.py``, ``protocol/config_messages.py``), and the Produce request, which is
-zero-copy (``protocol/produce.py``).
+Owns: one frozen dataclass for each request that a producer makes and for its response, and how the
+latter comes of Kafka's message (``protocol/messages/``): checked for sense, and holding nothing
+that was not requested, so that what it takes is bounded by the request. Never: their bytes, the
+meaning of an error code, what only the driver requests (``protocol/transaction_admin_messages.py``,
+``protocol/fetch_messages.py``, ``protocol/admin_messages.py``), and the Produce request, which is
+zero-copy (``protocol/produce.py``). Metadata's response is in ``metadata_response.py``.
 """
 
 from __future__ import annotations
 
 import struct
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
+from typing import TYPE_CHECKING, Final
 
 from spark_kafka_sink.errors import ErrorCode, UnsupportedVersionError
 from spark_kafka_sink.protocol import messages
-from spark_kafka_sink.protocol.bodies import by_topic, check_version, read_body, topic_name
-from spark_kafka_sink.protocol.cluster import TopicPartition
-from spark_kafka_sink.protocol.metadata_response import (
-    MetadataResponse,
-    TopicMetadata,
-    read_metadata,
+from spark_kafka_sink.protocol.bodies import (
+    ControlRequest,
+    Message,
+    by_topic,
+    once_each,
+    topic_name,
 )
-from spark_kafka_sink.protocol.request import ApiKey, Buffers, VersionRange
-from spark_kafka_sink.protocol.responses import (
-    AddPartitionsToTxnResponse,
-    ApiVersionsResponse,
-    CreateTopicsResponse,
-    EndTxnResponse,
-    FindCoordinatorResponse,
-    InitProducerIdResponse,
-    api_ranges,
-    read_add_partitions_to_txn,
-    read_api_versions,
-    read_create_topics,
-    read_end_txn,
-    read_find_coordinator,
-    read_init_producer_id,
-)
-from spark_kafka_sink.protocol.wire import MalformedError, WireReader
+from spark_kafka_sink.protocol.cluster import Node, TopicPartition
+from spark_kafka_sink.protocol.metadata_response import MetadataResponse, read_metadata
+from spark_kafka_sink.protocol.request import ApiKey, VersionRange
+from spark_kafka_sink.protocol.wire import MalformedError, WireReader, checked_node, error_code
 
-__all__ = [
-    "AddPartitionsToTxnRequest",
-    "AddPartitionsToTxnResponse",
-    "ApiVersionsRequest",
-    "ApiVersionsResponse",
-    "CoordinatorType",
-    "CreateTopicsRequest",
-    "CreateTopicsResponse",
-    "EndTxnRequest",
-    "EndTxnResponse",
-    "FindCoordinatorRequest",
-    "FindCoordinatorResponse",
-    "InitProducerIdRequest",
-    "InitProducerIdResponse",
-    "MetadataRequest",
-    "MetadataResponse",
-    "NewTopic",
-    "TopicMetadata",
-]
+if TYPE_CHECKING:
+    from spark_kafka_sink.protocol.messages import end_txn, find_coordinator, init_producer_id
+    from spark_kafka_sink.protocol.messages.api_versions import ApiVersion, FinalizedFeatureKey
+
+_KNOWN_APIS: Final = frozenset(int(key) for key in ApiKey)
+_MOST_FEATURES: Final = 256
 
 
 @dataclass(frozen=True, slots=True)
-class ApiVersionsRequest:
+class ApiVersionsResponse:
+    """The API versions of a broker, without APIs that this client does not support.
+
+    ``error`` UNSUPPORTED_VERSION requires a retry: at ``api_versions[API_VERSIONS].max`` when
+    that is there (brokers since 2.4), else at 0. ``finalized_features`` are the cluster's feature
+    levels, of epoch ``finalized_features_epoch`` (-1: the broker reports none).
+
+    An advertised minimum is not to be relied on: brokers since 4.0 say Produce 0 and refuse what
+    is below 3, for librdkafka's sake (KAFKA-18659). So :meth:`latest_usable` intersects the
+    broker's range with ours, which has what is really written (Java's NodeApiVersions).
+    """
+
+    error: ErrorCode
+    api_versions: Mapping[int, VersionRange]
+    finalized_features: Mapping[str, int] = field(default_factory=dict)
+    finalized_features_epoch: int = -1
+    throttle_ms: int = 0
+
+    @property
+    def transaction_version(self) -> int:
+        """The cluster's level of ``transaction.version`` (KIP-890); 2 and up is protocol 2 (TV2).
+
+        0 when the broker reports no features: brokers before 4.0, or ApiVersions below v3.
+        """
+        return self.finalized_features.get("transaction.version", 0)
+
+    def latest_usable(self, api_key: ApiKey, ours: VersionRange) -> int:
+        """The highest version that both sides support; UnsupportedVersionError without one."""
+        theirs = self.api_versions.get(api_key)
+        if theirs is None:
+            raise UnsupportedVersionError(
+                f"the broker does not offer {api_key.name}",
+                hint="Kafka 2.1 is the oldest broker that is supported",
+            )
+        version = min(ours.max, theirs.max)
+        if version < max(ours.min, theirs.min):
+            raise UnsupportedVersionError(
+                f"{api_key.name}: the broker offers versions {theirs.min} to {theirs.max}, "
+                f"this client {ours.min} to {ours.max}",
+                hint="Kafka 2.1 is the oldest broker that is supported",
+            )
+        return version
+
+
+@dataclass(frozen=True, slots=True)
+class ApiVersionsRequest(ControlRequest[ApiVersionsResponse]):
     """The first request on a connection (KIP-35, KIP-511). From version 3 on it names the client.
 
     Name and version are letters and digits, with '-' and '.' inside, else the broker refuses.
@@ -75,21 +96,19 @@ class ApiVersionsRequest:
     api_key = ApiKey.API_VERSIONS
     versions = VersionRange(0, 4)
 
-    def encode(self, version: int) -> Buffers:
-        check_version(self, version)
-        request = messages.api_versions.ApiVersionsRequest(
+    def message(self, version: int) -> Message:
+        return messages.api_versions.ApiVersionsRequest(
             client_software_name=self.software_name,
             client_software_version=self.software_version,
         )
-        return [request.encode(version)]
 
     def decode(self, version: int, body: memoryview) -> ApiVersionsResponse:
         """The response; a broker without ``version`` responds with version 0."""
         refused = ErrorCode.UNSUPPORTED_VERSION
         if version == 0 or bytes(body[:2]) != refused.value.to_bytes(2, "big"):
-            return read_body(self, version, body, read_api_versions)
-        # The code is all that is needed. The supported range behind it is a kindness of brokers
-        # since 2.4; others send it garbled (librdkafka's mock does).
+            return ControlRequest.decode(self, version, body)
+        # Only the code is needed. Brokers since 2.4 send the supported range after it; others
+        # send it malformed (librdkafka's mock does).
         reader = WireReader(bytes(body), flexible=False)
         try:
             answer = messages.api_versions.ApiVersionsResponse.read(reader, 0)
@@ -98,12 +117,23 @@ class ApiVersionsRequest:
             ranges = {}
         return ApiVersionsResponse(refused, ranges)
 
+    def read(self, reader: WireReader, version: int) -> ApiVersionsResponse:
+        answer = messages.api_versions.ApiVersionsResponse.read(reader, version)
+        error = error_code(answer.error_code)
+        ranges = api_ranges(answer.api_keys)
+        if error is ErrorCode.NONE and not ranges:
+            raise MalformedError("it offers no API")
+        epoch, features = answer.finalized_features_epoch, _levels(answer.finalized_features)
+        if epoch < 0:  # then the levels say nothing (ApiVersionsResponse.json)
+            epoch, features = -1, {}
+        return ApiVersionsResponse(error, ranges, features, epoch, max(0, answer.throttle_time_ms))
+
 
 @dataclass(frozen=True, slots=True)
-class MetadataRequest:
-    """``topics`` empty asks for the brokers only. All topics can't be requested: what a broker
-    may answer, and so how much memory an answer takes, is known from the question. What we may do
-    to each topic is told by brokers since 2.3 (v8, KIP-430).
+class MetadataRequest(ControlRequest[MetadataResponse]):
+    """``topics`` empty requests the brokers only. All topics can't be requested: the request bounds
+    the response, and so its memory. Brokers since 2.3 return the principal's operations on each
+    topic (v8, KIP-430).
     """
 
     topics: tuple[str, ...]
@@ -113,32 +143,45 @@ class MetadataRequest:
     api_key = ApiKey.METADATA
     versions = VersionRange(4, 13)
 
-    def encode(self, version: int) -> Buffers:
+    def message(self, version: int) -> Message:
         """Raises InvalidTopicError for a topic name that is too long even for the wire."""
-        check_version(self, version)
         topic = messages.metadata.MetadataRequestTopic
-        request = messages.metadata.MetadataRequest(
+        return messages.metadata.MetadataRequest(
             topics=[topic(name=topic_name(name)) for name in self.topics],
             allow_auto_topic_creation=self.allow_auto_topic_creation,
             include_topic_authorized_operations=(
                 version >= 8 and self.include_topic_authorized_operations
             ),
         )
-        return [request.encode(version)]
 
-    def decode(self, version: int, body: memoryview) -> MetadataResponse:
-        topics = self.topics
-        return read_body(self, version, body, lambda r, v: read_metadata(r, v, topics))
+    def read(self, reader: WireReader, version: int) -> MetadataResponse:
+        return read_metadata(reader, version, self.topics)
 
 
 @dataclass(frozen=True, slots=True)
-class InitProducerIdRequest:
+class InitProducerIdResponse:
+    """``producer_id`` and ``producer_epoch`` hold only when ``error`` is NONE; -1 otherwise.
+
+    ``ongoing_txn_producer_id`` and ``ongoing_txn_producer_epoch``: the transaction that was kept
+    open (version 6); -1 when none is.
+    """
+
+    error: ErrorCode
+    producer_id: int
+    producer_epoch: int
+    throttle_ms: int = 0
+    ongoing_txn_producer_id: int = -1
+    ongoing_txn_producer_epoch: int = -1
+
+
+@dataclass(frozen=True, slots=True)
+class InitProducerIdRequest(ControlRequest[InitProducerIdResponse]):
     """Requests a producer id. With an id and an epoch, bumps that epoch (v3, KIP-360).
 
     ``enable_2pc``: the id's transactions are never aborted for their age, whatever the time-out
-    (KIP-939). ``keep_prepared_txn``: what is open stays open, and the answer names it. Either takes
-    version 6, which no broker offers by itself: up to Kafka 4.3 it is called unstable, and the
-    answer to ``keep_prepared_txn`` is UNSUPPORTED_VERSION.
+    (KIP-939). ``keep_prepared_txn``: an open transaction stays open, and the response has its
+    identity. Both need version 6, which no broker has by default: up to Kafka 4.3 it is unstable,
+    and the response to ``keep_prepared_txn`` is UNSUPPORTED_VERSION.
     """
 
     transactional_id: str | None
@@ -159,14 +202,12 @@ class InitProducerIdRequest:
     def _needs_6(self) -> bool:
         return self.enable_2pc or self.keep_prepared_txn
 
-    def encode(self, version: int) -> Buffers:
-        check_version(self, version)
+    def message(self, version: int) -> Message:
         if version < 3 and self.producer_id != -1:
             raise UnsupportedVersionError(
                 f"INIT_PRODUCER_ID v{version} can't carry a producer id; brokers since 2.5 can",
-                code=ErrorCode.UNSUPPORTED_VERSION,
             )
-        request = messages.init_producer_id.InitProducerIdRequest(
+        return messages.init_producer_id.InitProducerIdRequest(
             transactional_id=self.transactional_id,
             transaction_timeout_ms=self.transaction_timeout_ms,
             producer_id=self.producer_id,
@@ -174,17 +215,22 @@ class InitProducerIdRequest:
             enable2_pc=self.enable_2pc,
             keep_prepared_txn=self.keep_prepared_txn,
         )
-        return [request.encode(version)]
 
-    def decode(self, version: int, body: memoryview) -> InitProducerIdResponse:
-        """The answer, whose epoch is higher than the one that this request raises."""
-
-        def parse(reader: WireReader, version: int) -> InitProducerIdResponse:
-            response = read_init_producer_id(reader, version)
-            _check_epoch(response, self.producer_id, self.producer_epoch)
-            return response
-
-        return read_body(self, version, body, parse)
+    def read(self, reader: WireReader, version: int) -> InitProducerIdResponse:
+        """The response, whose epoch is higher than the one in this request."""
+        answer = messages.init_producer_id.InitProducerIdResponse.read(reader, version)
+        error, throttle_ms = error_code(answer.error_code), max(0, answer.throttle_time_ms)
+        if error is not ErrorCode.NONE:
+            return InitProducerIdResponse(error, -1, -1, throttle_ms)
+        if answer.producer_id < 0 or answer.producer_epoch < 0:
+            raise MalformedError("it gives a negative producer id or epoch")
+        kept = (answer.ongoing_txn_producer_id, answer.ongoing_txn_producer_epoch)
+        if (kept[0] < 0) != (kept[1] < 0):
+            raise MalformedError("it names half of a transaction that is open")
+        _check_epoch(answer, self.producer_id, self.producer_epoch)
+        return InitProducerIdResponse(
+            error, answer.producer_id, answer.producer_epoch, throttle_ms, *kept
+        )
 
 
 class CoordinatorType(IntEnum):
@@ -195,7 +241,24 @@ class CoordinatorType(IntEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class FindCoordinatorRequest:
+class FoundCoordinator:
+    """``node`` is None when ``error`` is not NONE; ``message`` is the broker's text."""
+
+    error: ErrorCode
+    node: Node | None
+    message: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class FindCoordinatorResponse:
+    """``coordinators`` by the key that was requested."""
+
+    coordinators: Mapping[str, FoundCoordinator]
+    throttle_ms: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class FindCoordinatorRequest(ControlRequest[FindCoordinatorResponse]):
     """Which broker coordinates each of ``keys``: transactional ids, or consumer groups.
 
     Several keys in one request need brokers since 3.0 (v4, KIP-699).
@@ -211,23 +274,35 @@ class FindCoordinatorRequest:
         # Version 0 has no key type.
         return VersionRange(1 if len(self.keys) == 1 else 4, 6)
 
-    def encode(self, version: int) -> Buffers:
-        check_version(self, version)
-        request = messages.find_coordinator.FindCoordinatorRequest(
+    def message(self, version: int) -> Message:
+        return messages.find_coordinator.FindCoordinatorRequest(
             key=self.keys[0] if version < 4 else "",
             key_type=self.type.value,
             coordinator_keys=self.keys if version >= 4 else (),
         )
-        return [request.encode(version)]
 
-    def decode(self, version: int, body: memoryview) -> FindCoordinatorResponse:
-        """The answer, which names every key of this request once and no other."""
-        keys = self.keys
-        return read_body(self, version, body, lambda r, v: read_find_coordinator(r, v, keys))
+    def read(self, reader: WireReader, version: int) -> FindCoordinatorResponse:
+        """The response, which has every key of this request once and no other."""
+        answer = messages.find_coordinator.FindCoordinatorResponse.read(reader, version)
+        if version < 4:
+            coordinators = {self.keys[0]: _coordinator(answer)}
+        else:
+            coordinators = once_each(
+                ((one.key, _coordinator(one)) for one in answer.coordinators), self.keys, "a key"
+            )
+        return FindCoordinatorResponse(coordinators, max(0, answer.throttle_time_ms))
 
 
 @dataclass(frozen=True, slots=True)
-class AddPartitionsToTxnRequest:
+class AddPartitionsToTxnResponse:
+    """``errors`` by partition: all NONE, or nothing was added."""
+
+    errors: Mapping[TopicPartition, ErrorCode]
+    throttle_ms: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class AddPartitionsToTxnRequest(ControlRequest[AddPartitionsToTxnResponse]):
     """Adds ``partitions`` to the open transaction, or opens it with them.
 
     For transactions of version 1 only: with version 2 the partition's leader does it (KIP-890).
@@ -242,10 +317,9 @@ class AddPartitionsToTxnRequest:
     api_key = ApiKey.ADD_PARTITIONS_TO_TXN
     versions = VersionRange(0, 3)
 
-    def encode(self, version: int) -> Buffers:
-        check_version(self, version)
+    def message(self, version: int) -> Message:
         topic = messages.add_partitions_to_txn.AddPartitionsToTxnTopic
-        request = messages.add_partitions_to_txn.AddPartitionsToTxnRequest(
+        return messages.add_partitions_to_txn.AddPartitionsToTxnRequest(
             v3_and_below_transactional_id=self.transactional_id,
             v3_and_below_producer_id=self.producer_id,
             v3_and_below_producer_epoch=self.producer_epoch,
@@ -254,18 +328,39 @@ class AddPartitionsToTxnRequest:
                 for name, numbers in by_topic(self.partitions).items()
             ],
         )
-        return [request.encode(version)]
 
-    def decode(self, version: int, body: memoryview) -> AddPartitionsToTxnResponse:
-        """The answer, which names every partition of this request once and no other."""
-        requested = self.partitions
-        return read_body(
-            self, version, body, lambda r, v: read_add_partitions_to_txn(r, v, requested)
+    def read(self, reader: WireReader, version: int) -> AddPartitionsToTxnResponse:
+        """The response, which has every partition of this request once and no other."""
+        answer = messages.add_partitions_to_txn.AddPartitionsToTxnResponse.read(reader, version)
+        errors = once_each(
+            (
+                (
+                    TopicPartition(topic.name, one.partition_index),
+                    error_code(one.partition_error_code),
+                )
+                for topic in answer.results_by_topic_v3_and_below
+                for one in topic.results_by_partition
+            ),
+            self.partitions,
         )
+        return AddPartitionsToTxnResponse(errors, max(0, answer.throttle_time_ms))
 
 
 @dataclass(frozen=True, slots=True)
-class EndTxnRequest:
+class EndTxnResponse:
+    """From version 5 on ``producer_id`` and ``producer_epoch`` are for the next transaction.
+
+    Both are -1 below, and with an error.
+    """
+
+    error: ErrorCode
+    producer_id: int = -1
+    producer_epoch: int = -1
+    throttle_ms: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class EndTxnRequest(ControlRequest[EndTxnResponse]):
     """Commits or aborts the transaction of a (transactional id, producer id, epoch).
 
     The broker judges it by the rules of the request's version, not by those that the cluster has
@@ -286,25 +381,26 @@ class EndTxnRequest:
     def versions(self) -> VersionRange:
         return VersionRange(5, 5) if self.transaction_version >= 2 else VersionRange(0, 4)
 
-    def encode(self, version: int) -> Buffers:
-        check_version(self, version)
-        request = messages.end_txn.EndTxnRequest(
+    def message(self, version: int) -> Message:
+        return messages.end_txn.EndTxnRequest(
             transactional_id=self.transactional_id,
             producer_id=self.producer_id,
             producer_epoch=self.producer_epoch,
             committed=self.committed,
         )
-        return [request.encode(version)]
 
-    def decode(self, version: int, body: memoryview) -> EndTxnResponse:
-        """The answer, whose epoch, if it has one, is higher than that of the ended transaction."""
-
-        def parse(reader: WireReader, version: int) -> EndTxnResponse:
-            response = read_end_txn(reader, version)
-            _check_epoch(response, self.producer_id, self.producer_epoch)
-            return response
-
-        return read_body(self, version, body, parse)
+    def read(self, reader: WireReader, version: int) -> EndTxnResponse:
+        """The response; its epoch, if it has one, is higher than that of the ended transaction."""
+        answer = messages.end_txn.EndTxnResponse.read(reader, version)
+        error, throttle_ms = error_code(answer.error_code), max(0, answer.throttle_time_ms)
+        producer_id, epoch = answer.producer_id, answer.producer_epoch
+        if error is not ErrorCode.NONE:
+            producer_id, epoch = -1, -1
+        elif (producer_id < 0) != (epoch < 0):
+            raise MalformedError("it gives a producer id without an epoch, or the reverse")
+        else:
+            _check_epoch(answer, self.producer_id, self.producer_epoch)
+        return EndTxnResponse(error, producer_id, epoch, throttle_ms)
 
 
 @dataclass(frozen=True, slots=True)
@@ -318,7 +414,15 @@ class NewTopic:
 
 
 @dataclass(frozen=True, slots=True)
-class CreateTopicsRequest:
+class CreateTopicsResponse:
+    """``errors`` maps each topic to its code and the broker's text."""
+
+    errors: Mapping[str, tuple[ErrorCode, str | None]]
+    throttle_ms: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class CreateTopicsRequest(ControlRequest[CreateTopicsResponse]):
     """Creates topics; the broker answers when they are known to all, or ``timeout_ms`` is over."""
 
     topics: tuple[NewTopic, ...]
@@ -328,17 +432,14 @@ class CreateTopicsRequest:
     api_key = ApiKey.CREATE_TOPICS
     versions = VersionRange(2, 7)
 
-    def encode(self, version: int) -> Buffers:
-        check_version(self, version)
+    def message(self, version: int) -> Message:
         if version < 4 and any(-1 in (t.partitions, t.replication_factor) for t in self.topics):
             raise UnsupportedVersionError(
                 f"CREATE_TOPICS v{version} has no defaults: give partitions and replication "
                 "factor, or use brokers since 2.4",
-                code=ErrorCode.UNSUPPORTED_VERSION,
             )
-
         wire = messages.create_topics
-        request = wire.CreateTopicsRequest(
+        return wire.CreateTopicsRequest(
             topics=[
                 wire.CreatableTopic(
                     name=topic_name(topic.name),
@@ -355,19 +456,64 @@ class CreateTopicsRequest:
             timeout_ms=self.timeout_ms,
             validate_only=self.validate_only,
         )
-        return [request.encode(version)]
 
-    def decode(self, version: int, body: memoryview) -> CreateTopicsResponse:
-        """The answer, which must name every topic of this request once and no other."""
-        names = [topic.name for topic in self.topics]
-        return read_body(self, version, body, lambda r, v: read_create_topics(r, v, names))
+    def read(self, reader: WireReader, version: int) -> CreateTopicsResponse:
+        """The response, which must have every topic of this request once and no other."""
+        answer = messages.create_topics.CreateTopicsResponse.read(reader, version)
+        errors = once_each(
+            (
+                (topic.name, (error_code(topic.error_code), topic.error_message))
+                for topic in answer.topics
+            ),
+            [topic.name for topic in self.topics],
+            "a topic",
+        )
+        return CreateTopicsResponse(errors, max(0, answer.throttle_time_ms))
 
 
 def _check_epoch(
-    response: InitProducerIdResponse | EndTxnResponse, producer_id: int, epoch: int
+    response: init_producer_id.InitProducerIdResponse | end_txn.EndTxnResponse,
+    producer_id: int,
+    epoch: int,
 ) -> None:
     """One (producer id, epoch) is one transaction: two with the same would join each other."""
     if response.producer_id == producer_id >= 0 and response.producer_epoch <= epoch:
         raise MalformedError(
             f"it returned epoch {response.producer_epoch} to a producer with epoch {epoch}"
         )
+
+
+def api_ranges(keys: Iterable[ApiVersion]) -> dict[int, VersionRange]:
+    """The versions of each API that we support."""
+    ranges: dict[int, VersionRange] = {}
+    for api in keys:
+        if api.api_key not in _KNOWN_APIS:
+            continue
+        if not 0 <= api.min_version <= api.max_version:
+            raise MalformedError(
+                f"it offers versions {api.min_version} to {api.max_version} of an API"
+            )
+        if api.api_key in ranges:
+            raise MalformedError("an API comes twice")
+        ranges[api.api_key] = VersionRange(api.min_version, api.max_version)
+    return ranges
+
+
+def _levels(features: Sequence[FinalizedFeatureKey]) -> dict[str, int]:
+    if len(features) > _MOST_FEATURES:
+        raise MalformedError(f"it has {len(features)} features")
+    levels = {feature.name: feature.max_version_level for feature in features}
+    if len(levels) != len(features):
+        raise MalformedError("a feature comes twice")
+    return levels
+
+
+def _coordinator(
+    one: find_coordinator.FindCoordinatorResponse | find_coordinator.Coordinator,
+) -> FoundCoordinator:
+    error = error_code(one.error_code)
+    if error is not ErrorCode.NONE:
+        return FoundCoordinator(error, None, one.error_message)
+    return FoundCoordinator(
+        error, checked_node(one.node_id, one.host, one.port, None), one.error_message
+    )

@@ -1,13 +1,13 @@
 """Reading a log: where a partition begins and ends, and its batches. ListOffsets and Fetch.
 
-Owns: these two requests with their answers, and the isolation level. Never: what the fetched bytes
-hold (``records/log_records.py``), and no fetch sessions: the reader of a decision log asks for few
-partitions, a few times. Used on the driver.
+Owns: both requests with their responses. Never: the content of fetched bytes
+(``records/log_records.py``); fetch sessions: the reader of a commit log reads few partitions, a few
+times; READ_COMMITTED: that reader must see what is not committed yet. Used on the driver.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import TYPE_CHECKING, Final
@@ -15,26 +15,24 @@ from typing import TYPE_CHECKING, Final
 from spark_kafka_sink.errors import ErrorCode
 from spark_kafka_sink.protocol import messages
 from spark_kafka_sink.protocol.bodies import (
+    ControlRequest,
+    Message,
     by_topic,
-    check_version,
     once_each,
-    read_body,
     topic_name,
 )
 from spark_kafka_sink.protocol.cluster import TopicPartition
-from spark_kafka_sink.protocol.request import ApiKey, Buffers, VersionRange
+from spark_kafka_sink.protocol.request import ApiKey, VersionRange
 from spark_kafka_sink.protocol.wire import MalformedError, WireReader, error_code
 
 if TYPE_CHECKING:
     from spark_kafka_sink.protocol.messages import fetch, list_offsets
 
 __all__ = [
-    "AbortedTransaction",
     "FetchPartition",
     "FetchRequest",
     "FetchResponse",
     "FetchedPartition",
-    "IsolationLevel",
     "ListOffsetsRequest",
     "ListOffsetsResponse",
     "OffsetSpec",
@@ -43,14 +41,9 @@ __all__ = [
 
 #: A consumer, not a replica.
 _NO_REPLICA: Final = -1
+#: Everything up to the high watermark, what is not committed yet too.
+_READ_UNCOMMITTED: Final = 0
 _NO_RECORDS: Final = memoryview(b"")
-
-
-class IsolationLevel(IntEnum):
-    """READ_COMMITTED ends at the last stable offset: before the first open transaction."""
-
-    READ_UNCOMMITTED = 0
-    READ_COMMITTED = 1
 
 
 class OffsetSpec(IntEnum):
@@ -64,7 +57,7 @@ class OffsetSpec(IntEnum):
 class PartitionOffset:
     """``offset`` is -1 when ``error`` is not NONE; ``leader_epoch`` -1 when it is unknown (< v4).
 
-    LATEST is the high watermark, or with READ_COMMITTED the last stable offset.
+    LATEST is the high watermark.
     """
 
     error: ErrorCode
@@ -81,7 +74,7 @@ class ListOffsetsResponse:
 
 
 @dataclass(frozen=True, slots=True)
-class ListOffsetsRequest:
+class ListOffsetsRequest(ControlRequest[ListOffsetsResponse]):
     """Where ``partitions`` begin or end: sent to their leader.
 
     Versions above 9 are for logs in remote storage, below 2 there is no isolation level.
@@ -89,17 +82,15 @@ class ListOffsetsRequest:
 
     partitions: tuple[TopicPartition, ...]
     spec: OffsetSpec = OffsetSpec.LATEST
-    isolation_level: IsolationLevel = IsolationLevel.READ_UNCOMMITTED
 
     api_key = ApiKey.LIST_OFFSETS
     versions = VersionRange(2, 9)
 
-    def encode(self, version: int) -> Buffers:
-        check_version(self, version)
+    def message(self, version: int) -> Message:
         wire = messages.list_offsets
-        request = wire.ListOffsetsRequest(
+        return wire.ListOffsetsRequest(
             replica_id=_NO_REPLICA,
-            isolation_level=int(self.isolation_level),
+            isolation_level=_READ_UNCOMMITTED,
             topics=[
                 wire.ListOffsetsTopic(
                     name=name,
@@ -111,24 +102,19 @@ class ListOffsetsRequest:
                 for name, numbers in by_topic(self.partitions).items()
             ],
         )
-        return [request.encode(version)]
 
-    def decode(self, version: int, body: memoryview) -> ListOffsetsResponse:
-        """The answer, which names every partition of this request once and no other."""
-
-        def parse(reader: WireReader, version: int) -> ListOffsetsResponse:
-            answer = messages.list_offsets.ListOffsetsResponse.read(reader, version)
-            found = once_each(
-                (
-                    (TopicPartition(topic.name, one.partition_index), _partition_offset(one))
-                    for topic in answer.topics
-                    for one in topic.partitions
-                ),
-                self.partitions,
-            )
-            return ListOffsetsResponse(found, max(0, answer.throttle_time_ms))
-
-        return read_body(self, version, body, parse)
+    def read(self, reader: WireReader, version: int) -> ListOffsetsResponse:
+        """The response, which has every partition of this request once and no other."""
+        answer = messages.list_offsets.ListOffsetsResponse.read(reader, version)
+        found = once_each(
+            (
+                (TopicPartition(topic.name, one.partition_index), _partition_offset(one))
+                for topic in answer.topics
+                for one in topic.partitions
+            ),
+            self.partitions,
+        )
+        return ListOffsetsResponse(found, max(0, answer.throttle_time_ms))
 
 
 def _partition_offset(one: list_offsets.ListOffsetsPartitionResponse) -> PartitionOffset:
@@ -153,29 +139,15 @@ class FetchPartition:
 
 
 @dataclass(frozen=True, slots=True)
-class AbortedTransaction:
-    """The producer's transactional records from ``first_offset`` to its abort marker are void."""
-
-    producer_id: int
-    first_offset: int
-
-
-@dataclass(frozen=True, slots=True)
 class FetchedPartition:
-    """What came of one partition. All offsets are -1 when ``error`` is not NONE.
+    """What came of one partition.
 
     ``records`` are whole batches, of which the first may begin before ``fetch_offset`` and the last
-    may be cut off; it is a view of the answer's own bytes. ``aborted`` is known with READ_COMMITTED
-    only; then ``records`` end before ``last_stable_offset``.
+    may be cut off; it is a view of the response's bytes.
     """
 
     error: ErrorCode
     fetch_offset: int
-    isolation_level: IsolationLevel
-    high_watermark: int = -1
-    last_stable_offset: int = -1
-    log_start_offset: int = -1
-    aborted: Sequence[AbortedTransaction] = ()
     records: memoryview = _NO_RECORDS
 
 
@@ -189,7 +161,7 @@ class FetchResponse:
 
 
 @dataclass(frozen=True, slots=True)
-class FetchRequest:
+class FetchRequest(ControlRequest[FetchResponse]):
     """Batches of ``partitions``, which must differ: sent to their leader.
 
     The broker waits up to ``max_wait_ms`` for ``min_bytes``. Versions from 13 on name topics by
@@ -198,7 +170,6 @@ class FetchRequest:
     """
 
     partitions: tuple[FetchPartition, ...]
-    isolation_level: IsolationLevel
     max_wait_ms: int = 500
     min_bytes: int = 1
     max_bytes: int = 16 * 1024 * 1024
@@ -206,8 +177,7 @@ class FetchRequest:
     api_key = ApiKey.FETCH
     versions = VersionRange(4, 12)
 
-    def encode(self, version: int) -> Buffers:
-        check_version(self, version)
+    def message(self, version: int) -> Message:
         wire = messages.fetch
         topics: dict[str, list[fetch.FetchPartition]] = {}
         for piece in self.partitions:
@@ -218,69 +188,41 @@ class FetchRequest:
                     partition_max_bytes=piece.max_bytes,
                 )
             )
-        # The defaults ask for no session.
-        request = wire.FetchRequest(
+        # The defaults request no session.
+        return wire.FetchRequest(
             max_wait_ms=self.max_wait_ms,
             min_bytes=self.min_bytes,
             max_bytes=self.max_bytes,
-            isolation_level=int(self.isolation_level),
+            isolation_level=_READ_UNCOMMITTED,
             topics=[
                 wire.FetchTopic(topic=name, partitions=partitions)
                 for name, partitions in topics.items()
             ],
         )
-        return [request.encode(version)]
 
-    def decode(self, version: int, body: memoryview) -> FetchResponse:
-        """The answer, which names every partition of this request once and no other."""
+    def read(self, reader: WireReader, version: int) -> FetchResponse:
+        """The response, which has every partition of this request once and no other."""
         requested = {piece.tp: piece.offset for piece in self.partitions}
-
-        def parse(reader: WireReader, version: int) -> FetchResponse:
-            return _read_fetch(reader, version, requested, self.isolation_level)
-
-        return read_body(self, version, body, parse)
-
-
-def _read_fetch(
-    reader: WireReader,
-    version: int,
-    requested: Mapping[TopicPartition, int],
-    isolation_level: IsolationLevel,
-) -> FetchResponse:
-    """The answer for ``requested``, partitions with the offsets requested."""
-    answer = messages.fetch.FetchResponse.read(reader, version)
-    throttle_ms, error = max(0, answer.throttle_time_ms), error_code(answer.error_code)
-    found: dict[TopicPartition, FetchedPartition] = {}
-    for topic in answer.responses:
-        for one in topic.partitions:
-            tp = TopicPartition(topic.topic, one.partition_index)
-            if tp in found or tp not in requested:
-                raise MalformedError("a partition comes twice, or was not requested")
-            found[tp] = _fetched(one, requested[tp], isolation_level)
-    if error is not ErrorCode.NONE:
-        found = {}
-    elif len(found) != len(requested):
-        raise MalformedError("a partition that was requested is not in it")
-    return FetchResponse(error, found, throttle_ms)
+        answer = messages.fetch.FetchResponse.read(reader, version)
+        throttle_ms, error = max(0, answer.throttle_time_ms), error_code(answer.error_code)
+        found: dict[TopicPartition, FetchedPartition] = {}
+        for topic in answer.responses:
+            for one in topic.partitions:
+                tp = TopicPartition(topic.topic, one.partition_index)
+                if tp in found or tp not in requested:
+                    raise MalformedError("a partition comes twice, or was not requested")
+                found[tp] = _fetched(one, requested[tp])
+        if error is not ErrorCode.NONE:
+            found = {}
+        elif len(found) != len(requested):
+            raise MalformedError("a partition that was requested is not in it")
+        return FetchResponse(error, found, throttle_ms)
 
 
-def _fetched(
-    one: fetch.PartitionData, fetch_offset: int, isolation_level: IsolationLevel
-) -> FetchedPartition:
+def _fetched(one: fetch.PartitionData, fetch_offset: int) -> FetchedPartition:
     error = error_code(one.error_code)
     if error is not ErrorCode.NONE:
-        return FetchedPartition(error, fetch_offset, isolation_level)
+        return FetchedPartition(error, fetch_offset)
     if one.high_watermark < 0 or one.last_stable_offset < -1 or one.log_start_offset < -1:
         raise MalformedError("an offset is negative")
-    return FetchedPartition(
-        error,
-        fetch_offset,
-        isolation_level,
-        one.high_watermark,
-        one.last_stable_offset,
-        one.log_start_offset,
-        one.aborted_transactions.checked(
-            lambda aborted: AbortedTransaction(aborted.producer_id, aborted.first_offset)
-        ),
-        one.records,
-    )
+    return FetchedPartition(error, fetch_offset, one.records)

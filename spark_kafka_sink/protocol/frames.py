@@ -2,7 +2,7 @@
 
 Owns: the request header (v1, v2), the response header (v0, v1), the int32 length, and the limits
 of a frame's size. Never: bodies, sockets, or how a frame is
-put together from pieces of a stream (``network/``).
+read from a stream (``network/``).
 
 On a record's way: the last step before the selector, and the first after it.
 """
@@ -17,8 +17,8 @@ from spark_kafka_sink.protocol.messages.flexible_versions import FIRST_FLEXIBLE_
 from spark_kafka_sink.protocol.request import ApiKey, Buffer, Request
 from spark_kafka_sink.protocol.wire import WireReader, decoding
 
-#: Largest answer that is taken, in bytes, length prefix not counted. A cluster of 200 000
-#: partitions describes itself in about 10 MB.
+#: Largest response that is accepted, in bytes without the length prefix. Metadata of 200 000
+#: partitions is about 10 MB.
 MAX_RESPONSE_SIZE: Final = 64 * 1024 * 1024
 
 #: The same until ApiVersions is done: until then the peer may not be a Kafka broker.
@@ -45,7 +45,7 @@ def request_header_version(api_key: ApiKey, version: int) -> int:
 def response_header_version(api_key: ApiKey, version: int) -> int:
     """1 for flexible versions, else 0.
 
-    ApiVersions always has 0: its answer must be readable before the versions are known (KIP-511).
+    ApiVersions always has 0: its response must be readable before the versions are known (KIP-511).
     """
     if api_key is ApiKey.API_VERSIONS:
         return 0
@@ -58,7 +58,7 @@ def frame(
     """The whole frame of ``request``: its buffers in order, and their size in bytes.
 
     The length prefix is in both. Header and the body's first small buffer become one buffer; the
-    others are handed on as they lie. The client id is a classic int16 string even in header v2,
+    others are passed on without a copy. The client id is a classic int16 string even in header v2,
     because the broker reads it before it knows the version (RequestHeader.json).
     """
     body = request.encode(version)
@@ -83,7 +83,7 @@ def frame(
 def frame_size(prefix: Buffer, limit: int, *, first: bool = False) -> int:
     """The length that a frame's first four bytes announce; at most ``limit``.
 
-    Raises RemoteProtocolError, with a guess at who answers there, for a length that no broker
+    Raises RemoteProtocolError, with a guess at what the other side is, for a length that no broker
     sends; WrongListenerError when a connection's ``first`` bytes leave no doubt. The limit holds
     before anything is allocated.
     """
@@ -113,7 +113,7 @@ def frame_size(prefix: Buffer, limit: int, *, first: bool = False) -> int:
 def parse_response_header(
     api_key: ApiKey, version: int, payload: memoryview
 ) -> tuple[int, memoryview]:
-    """Correlation id and body of an answer's ``payload`` (the frame without its length).
+    """Correlation id and body of a response's ``payload`` (the frame without its length).
 
     Raises RemoteProtocolError when the header is cut short or its tagged fields are malformed.
     """

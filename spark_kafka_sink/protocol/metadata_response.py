@@ -37,7 +37,7 @@ if TYPE_CHECKING:
         MetadataResponseTopic,
     )
 
-#: More brokers than any cluster has, and few enough to be looked through in every poll.
+#: More brokers than any cluster has, and few enough to iterate over in every poll.
 MOST_BROKERS: Final = 5_000
 
 #: The value of authorized operations that were not requested.
@@ -55,7 +55,7 @@ class TopicMetadata:
     ``in_sync`` counts the replicas in sync of each partition, by its number.
 
     No partition came twice. A number that the broker left out has no leader; they are so few that
-    the partitions take no more memory than the answer's own size allows.
+    the partitions take no more memory than the response's size allows.
     """
 
     error: ErrorCode
@@ -71,7 +71,7 @@ class TopicMetadata:
 class MetadataResponse:
     """Brokers, and topics that were requested, none twice. A leader need not be a broker.
 
-    ``controller`` -1: none known. ``error`` is the whole answer's (v13: REBOOTSTRAP_REQUIRED).
+    ``controller`` -1: none known. ``error`` is the whole response's (v13: REBOOTSTRAP_REQUIRED).
     """
 
     brokers: Nodes
@@ -85,8 +85,8 @@ class MetadataResponse:
 def read_metadata(reader: WireReader, version: int, requested: Iterable[str]) -> MetadataResponse:
     """Metadata v4 to v13, the response to a request for the topics ``requested``.
 
-    Takes about 400 bytes for each of these topics that is answered, and at most four times the
-    answer's own size for the rest; of a real answer, less than its size.
+    Needs about 400 bytes for each of these topics in the response, and at most four times the
+    response's size for the rest; for a real response, less than its size.
     """
     answer = messages.metadata.MetadataResponse.read(reader, version)
     names = {name: name for name in requested}
@@ -123,10 +123,10 @@ def _nodes(brokers: Sequence[MetadataResponseBroker]) -> Nodes:
 
 
 class _Topics:
-    """Puts the topics of one answer into columns.
+    """Collects the topics of one response in columns.
 
-    ``_gaps`` counts partitions that are not there though a higher one is: they take room, so their
-    number, too, is bounded by the bytes received.
+    ``_gaps`` counts partitions that are missing though a higher one is there: they need memory, so
+    their number, too, is bounded by the bytes received.
     """
 
     __slots__ = ("_gaps", "_most_gaps", "_version")

@@ -1,10 +1,10 @@
-"""The Produce request and its answer: our own codec, zero copy.
+"""The Produce request and its response: our own codec, zero copy.
 
 Owns: the bytes around finished record batches (ProduceRequest v3 to v12) and the bounded decoder
 of the response. Never: the bytes of a batch, which are passed on unchanged.
 
-On a record's way: the sender hands over one batch for each partition; what leaves is a list of
-buffers for ``socket.sendmsg``, in which every second one is small and ours.
+On a record's way: the sender passes one batch for each partition; the result is a list of
+buffers for ``socket.sendmsg``, in which every second one is a small one of this codec.
 """
 
 from __future__ import annotations
@@ -47,14 +47,14 @@ _PLAIN_END_CLASSIC = b"\x00\x00\x00\x00\xff\xff"
 
 
 class PartitionProduceData(NamedTuple):
-    """One record batch for one partition: ``buffers`` lie as they are sent, ``size`` bytes."""
+    """One record batch for one partition: ``buffers`` are sent unchanged, ``size`` bytes."""
 
     tp: TopicPartition
     buffers: Buffers
     size: int
 
 
-#: Make one of its fields in order; a named tuple's own constructor is a function of Python's.
+#: Creates one from its fields in order; a named tuple's constructor is a Python function.
 new_produce_data: Callable[[tuple[TopicPartition, Buffers, int]], PartitionProduceData] = partial(
     tuple.__new__, PartitionProduceData
 )
@@ -101,7 +101,7 @@ _new_response: Callable[
 
 @dataclass(frozen=True, slots=True)
 class ProduceResponse:
-    """One answer for each partition of the request; ``node_endpoints`` are KIP-951's leaders, no
+    """One response for each partition of the request; ``node_endpoints`` are KIP-951's leaders, no
     more of them than there are partitions.
     """
 
@@ -136,7 +136,7 @@ class ProduceRequest:
 
         Topics are in the order of their first occurrence in ``data``, partitions of a topic in the
         order of ``data``. Raises IllegalStateError when a partition comes twice or a ``size``
-        is wrong: either would end the connection, or worse, shift everything behind it.
+        is wrong: either would end the connection, or worse, shift everything after it.
         """
         _check_version(version)
         topics: dict[str, list[PartitionProduceData]] = {}
@@ -159,7 +159,7 @@ class ProduceRequest:
         return (_encode_flexible if version >= _FIRST_FLEXIBLE else _encode_classic)(self, topics)
 
     def decode(self, version: int, body: memoryview) -> ProduceResponse:
-        """The answer, which must name every partition of this request once and no other.
+        """The response, which must have every partition of this request once and no other.
 
         Raises RemoteProtocolError, nothing else. What it allocates is bounded by this request
         and by the bytes received.
@@ -175,7 +175,6 @@ def _check_version(version: int) -> None:
     if not 3 <= version <= _LATEST:
         raise UnsupportedVersionError(
             f"PRODUCE v{version} is not spoken here; versions 3 to {_LATEST} are",
-            code=ErrorCode.UNSUPPORTED_VERSION,
         )
 
 
@@ -250,7 +249,7 @@ def _compact_string(text: str | None) -> bytes:
 class _ResponseDecoder:
     """Reads a response and matches it with its request.
 
-    ``_requested`` holds the partitions without a response; each response removes its own, so that a
+    ``_requested`` holds the partitions without a response; each response removes one, so that a
     duplicate or unrequested one is an error, and the remaining ones are missing.
     """
 
@@ -321,7 +320,7 @@ class _ResponseDecoder:
             if tag == 0 and self._version >= _CURRENT_LEADER:
                 leader_id, epoch = reader.unpack(_LEADER)
                 reader.skip_tagged_fields()
-                # Java takes the hint only when both are known.
+                # Java uses these only when both are known.
                 leader = (leader_id, epoch) if leader_id >= 0 and epoch >= 0 else None
         return PartitionProduceResponse(
             tp,

@@ -2,7 +2,7 @@
 
 Owns: :class:`Request`, what the network needs of any request; :class:`ApiKey`. Never: bytes on a
 wire. A request object is version-free; ``NetworkClient`` picks the version that the broker and
-:attr:`Request.versions` share, then asks for the body's bytes and, later, for the answer's meaning.
+:attr:`Request.versions` share, then calls ``encode`` and, later, ``decode``.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ Buffers = Sequence[Buffer]
 
 
 class ApiKey(IntEnum):
-    """Kafka's numbers of the APIs that this client speaks."""
+    """Kafka's numbers of the APIs that this client uses."""
 
     PRODUCE = 0
     FETCH = 1
@@ -69,5 +69,5 @@ class Request(Protocol[ResponseT_co]):
         ...
 
     def decode(self, version: int, body: memoryview) -> ResponseT_co:
-        """The response's body (behind its header). Raises RemoteProtocolError, nothing else."""
+        """The response's body (after its header). Raises RemoteProtocolError, nothing else."""
         ...

@@ -1,9 +1,9 @@
 """What brokers know of transactions and of producers: DescribeTransactions, ListTransactions,
 DescribeProducers (KIP-664, brokers since 3.0).
 
-Owns: these three requests with their answers, and the coordinator's states of a transaction.
-Never: what follows from a state (``transactions/``). It is not part of a record's way: the driver
-asks before it commits, and whoever sweeps.
+Owns: the three requests with their responses, and the coordinator's states of a transaction.
+Never: what follows from a state (``transactions/``). Not on a record's way: the driver sends them
+before it commits, and to find orphans.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, Final
 
-from spark_kafka_sink.errors import ErrorCode, UnsupportedVersionError
+from spark_kafka_sink.errors import ErrorCode
 from spark_kafka_sink.protocol import messages
-from spark_kafka_sink.protocol.bodies import by_topic, check_version, once_each, read_body
+from spark_kafka_sink.protocol.bodies import ControlRequest, Message, by_topic, once_each
 from spark_kafka_sink.protocol.cluster import TopicPartition
-from spark_kafka_sink.protocol.request import ApiKey, Buffers, VersionRange
+from spark_kafka_sink.protocol.request import ApiKey, VersionRange
 from spark_kafka_sink.protocol.wire import MalformedError, WireReader, error_code
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ class TransactionState(Enum):
     COMPLETE_ABORT = "CompleteAbort"
     PREPARE_EPOCH_FENCE = "PrepareEpochFence"
     DEAD = "Dead"
-    #: A name that is not known here, or none because of an error.
+    #: A name that is unknown here, or none because of an error.
     UNKNOWN = "Unknown"
 
     @classmethod
@@ -98,7 +98,7 @@ class DescribeTransactionsResponse:
 
 
 @dataclass(frozen=True, slots=True)
-class DescribeTransactionsRequest:
+class DescribeTransactionsRequest(ControlRequest[DescribeTransactionsResponse]):
     """Describes ``transactional_ids``: sent to their coordinator.
 
     TRANSACTIONAL_ID_NOT_FOUND for an id that it has no memory of; NOT_COORDINATOR and
@@ -110,28 +110,20 @@ class DescribeTransactionsRequest:
     api_key = ApiKey.DESCRIBE_TRANSACTIONS
     versions = VersionRange(0, 0)
 
-    def encode(self, version: int) -> Buffers:
-        check_version(self, version)
-        request = messages.describe_transactions.DescribeTransactionsRequest(
+    def message(self, version: int) -> Message:
+        return messages.describe_transactions.DescribeTransactionsRequest(
             transactional_ids=tuple(dict.fromkeys(self.transactional_ids))
         )
-        return [request.encode(version)]
 
-    def decode(self, version: int, body: memoryview) -> DescribeTransactionsResponse:
-        """The answer, which names every id of this request once and no other."""
-
-        def parse(reader: WireReader, version: int) -> DescribeTransactionsResponse:
-            answer = messages.describe_transactions.DescribeTransactionsResponse.read(
-                reader, version
-            )
-            found = once_each(
-                ((one.transactional_id, _description(one)) for one in answer.transaction_states),
-                self.transactional_ids,
-                "a transactional id",
-            )
-            return DescribeTransactionsResponse(found, max(0, answer.throttle_time_ms))
-
-        return read_body(self, version, body, parse)
+    def read(self, reader: WireReader, version: int) -> DescribeTransactionsResponse:
+        """The response, which has every id of this request once and no other."""
+        answer = messages.describe_transactions.DescribeTransactionsResponse.read(reader, version)
+        found = once_each(
+            ((one.transactional_id, _description(one)) for one in answer.transaction_states),
+            self.transactional_ids,
+            "a transactional id",
+        )
+        return DescribeTransactionsResponse(found, max(0, answer.throttle_time_ms))
 
 
 def _description(one: describe_transactions.TransactionState) -> TransactionDescription:
@@ -181,14 +173,14 @@ class ListTransactionsResponse:
 
 
 @dataclass(frozen=True, slots=True)
-class ListTransactionsRequest:
-    """The transactions that one broker coordinates: ask every broker, and join the answers.
+class ListTransactionsRequest(ControlRequest[ListTransactionsResponse]):
+    """The transactions that one broker coordinates: request them from every broker.
 
     An id without the right to describe it is left out silently. COORDINATOR_LOAD_IN_PROGRESS when
     any of the broker's coordinator partitions loads: then nothing is listed.
 
     All filters must hold. ``prefix`` is compared exactly, in every version: brokers since 4.1 (v2,
-    KIP-1152) filter by it, and the answer of any is filtered here again. ``min_duration_ms`` needs
+    KIP-1152) filter by it, and each response is filtered here again. ``min_duration_ms`` needs
     brokers since 3.8 (v1, KIP-994); an id that never opened a transaction is as old as the epoch,
     so give ``states``, too.
     """
@@ -204,14 +196,8 @@ class ListTransactionsRequest:
     def versions(self) -> VersionRange:
         return VersionRange(0 if self.min_duration_ms is None else 1, 2)
 
-    def encode(self, version: int) -> Buffers:
-        if version == 0 and self.min_duration_ms is not None:
-            raise UnsupportedVersionError(
-                "LIST_TRANSACTIONS v0 can't filter by duration; brokers since 3.8 can",
-                code=ErrorCode.UNSUPPORTED_VERSION,
-            )
-        check_version(self, version)
-        request = messages.list_transactions.ListTransactionsRequest(
+    def message(self, version: int) -> Message:
+        return messages.list_transactions.ListTransactionsRequest(
             state_filters=[state.value for state in self.states],
             producer_id_filters=self.producer_ids,
             duration_filter=-1 if self.min_duration_ms is None else self.min_duration_ms,
@@ -219,14 +205,19 @@ class ListTransactionsRequest:
                 _pattern_of(self.prefix) if version >= 2 and self.prefix else None
             ),
         )
-        return [request.encode(version)]
 
-    def decode(self, version: int, body: memoryview) -> ListTransactionsResponse:
-
-        def parse(reader: WireReader, version: int) -> ListTransactionsResponse:
-            return _read_list_transactions(reader, version, self.prefix)
-
-        return read_body(self, version, body, parse)
+    def read(self, reader: WireReader, version: int) -> ListTransactionsResponse:
+        answer = messages.list_transactions.ListTransactionsResponse.read(reader, version)
+        error = error_code(answer.error_code)
+        found = answer.transaction_states.checked(
+            _listing, lambda one: one.transactional_id.startswith(self.prefix)
+        )
+        return ListTransactionsResponse(
+            error,
+            found if error is ErrorCode.NONE else (),
+            answer.unknown_state_filters.checked(str),
+            max(0, answer.throttle_time_ms),
+        )
 
 
 def _pattern_of(prefix: str) -> str:
@@ -235,22 +226,6 @@ def _pattern_of(prefix: str) -> str:
     # takes the meaning away.
     quoted = "".join(f"\\{c}" if c.isascii() and not c.isalnum() else c for c in prefix)
     return f"(?s){quoted}.*"
-
-
-def _read_list_transactions(
-    reader: WireReader, version: int, prefix: str
-) -> ListTransactionsResponse:
-    answer = messages.list_transactions.ListTransactionsResponse.read(reader, version)
-    error = error_code(answer.error_code)
-    found = answer.transaction_states.checked(
-        _listing, lambda one: one.transactional_id.startswith(prefix)
-    )
-    return ListTransactionsResponse(
-        error,
-        found if error is ErrorCode.NONE else (),
-        answer.unknown_state_filters.checked(str),
-        max(0, answer.throttle_time_ms),
-    )
 
 
 def _listing(one: list_transactions.TransactionState) -> TransactionListing:
@@ -276,7 +251,7 @@ class ProducerState:
 
 @dataclass(frozen=True, slots=True)
 class PartitionProducers:
-    """``producers`` is empty when ``error`` is not NONE; ``message`` is the broker's own text."""
+    """``producers`` is empty when ``error`` is not NONE; ``message`` is the broker's text."""
 
     error: ErrorCode
     producers: Sequence[ProducerState]
@@ -292,7 +267,7 @@ class DescribeProducersResponse:
 
 
 @dataclass(frozen=True, slots=True)
-class DescribeProducersRequest:
+class DescribeProducersRequest(ControlRequest[DescribeProducersResponse]):
     """The producers that the leader of ``partitions`` remembers: sent to their leader.
 
     A transaction that is open here, but not at a coordinator, hangs.
@@ -303,33 +278,27 @@ class DescribeProducersRequest:
     api_key = ApiKey.DESCRIBE_PRODUCERS
     versions = VersionRange(0, 0)
 
-    def encode(self, version: int) -> Buffers:
-        check_version(self, version)
+    def message(self, version: int) -> Message:
         topic = messages.describe_producers.TopicRequest
-        request = messages.describe_producers.DescribeProducersRequest(
+        return messages.describe_producers.DescribeProducersRequest(
             topics=[
                 topic(name=name, partition_indexes=numbers)
                 for name, numbers in by_topic(self.partitions).items()
             ]
         )
-        return [request.encode(version)]
 
-    def decode(self, version: int, body: memoryview) -> DescribeProducersResponse:
-        """The answer, which names every partition of this request once and no other."""
-
-        def parse(reader: WireReader, version: int) -> DescribeProducersResponse:
-            answer = messages.describe_producers.DescribeProducersResponse.read(reader, version)
-            found = once_each(
-                (
-                    (TopicPartition(topic.name, one.partition_index), _producers(one))
-                    for topic in answer.topics
-                    for one in topic.partitions
-                ),
-                self.partitions,
-            )
-            return DescribeProducersResponse(found, max(0, answer.throttle_time_ms))
-
-        return read_body(self, version, body, parse)
+    def read(self, reader: WireReader, version: int) -> DescribeProducersResponse:
+        """The response, which has every partition of this request once and no other."""
+        answer = messages.describe_producers.DescribeProducersResponse.read(reader, version)
+        found = once_each(
+            (
+                (TopicPartition(topic.name, one.partition_index), _producers(one))
+                for topic in answer.topics
+                for one in topic.partitions
+            ),
+            self.partitions,
+        )
+        return DescribeProducersResponse(found, max(0, answer.throttle_time_ms))
 
 
 def _producers(one: describe_producers.PartitionResponse) -> PartitionProducers:

@@ -1,11 +1,11 @@
-"""A consumer group's offsets as a part of a transaction: AddOffsetsToTxn and TxnOffsetCommit.
+"""A consumer group's offsets in a transaction: AddOffsetsToTxn and TxnOffsetCommit.
 
-Owns: both requests, both answers, and :class:`OffsetAndMetadata`. Never: who asks which of them,
-and what an error code is worth (``transactions/offset_commits.py``).
+Owns: both requests, both responses, and :class:`OffsetAndMetadata`. Never: which broker gets which,
+and the handling of an error code (``transactions/offset_commits.py``).
 
 They become the group's offsets when the transaction is committed (KIP-98). With transactions of
-version 1 the transaction's coordinator is told of the group first, by AddOffsetsToTxn; with version
-2 the group's coordinator does that when it gets TxnOffsetCommit v5 (KIP-890).
+version 1 the transaction's coordinator is notified of the group first, by AddOffsetsToTxn; with
+version 2 the group's coordinator does that when it gets TxnOffsetCommit v5 (KIP-890).
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING
 
 from spark_kafka_sink.errors import ErrorCode
 from spark_kafka_sink.protocol import messages
-from spark_kafka_sink.protocol.bodies import check_version, once_each, read_body, topic_name
+from spark_kafka_sink.protocol.bodies import ControlRequest, Message, once_each, topic_name
 from spark_kafka_sink.protocol.cluster import TopicPartition
-from spark_kafka_sink.protocol.request import ApiKey, Buffers, VersionRange
+from spark_kafka_sink.protocol.request import ApiKey, VersionRange
 from spark_kafka_sink.protocol.wire import WireReader, error_code
 
 if TYPE_CHECKING:
@@ -37,8 +37,8 @@ __all__ = [
 class OffsetAndMetadata:
     """``offset``: the next one to read, as in Kafka's class of the same name.
 
-    ``leader_epoch``: of the last record that was read; -1 when it is not known. ``metadata`` is the
-    committer's own text.
+    ``leader_epoch``: of the last record that was read; -1 when unknown. ``metadata`` is a
+    text of the committer.
     """
 
     offset: int
@@ -63,7 +63,7 @@ class TxnOffsetCommitResponse:
 
 
 @dataclass(frozen=True, slots=True)
-class AddOffsetsToTxnRequest:
+class AddOffsetsToTxnRequest(ControlRequest[AddOffsetsToTxnResponse]):
     """Adds the group's offsets to the open transaction, or opens it with them.
 
     For the transaction's coordinator, and for transactions of version 1 only.
@@ -77,33 +77,27 @@ class AddOffsetsToTxnRequest:
     api_key = ApiKey.ADD_OFFSETS_TO_TXN
     versions = VersionRange(0, 4)
 
-    def encode(self, version: int) -> Buffers:
-        check_version(self, version)
-        request = messages.add_offsets_to_txn.AddOffsetsToTxnRequest(
+    def message(self, version: int) -> Message:
+        return messages.add_offsets_to_txn.AddOffsetsToTxnRequest(
             transactional_id=self.transactional_id,
             producer_id=self.producer_id,
             producer_epoch=self.producer_epoch,
             group_id=self.group_id,
         )
-        return [request.encode(version)]
 
-    def decode(self, version: int, body: memoryview) -> AddOffsetsToTxnResponse:
-
-        def parse(reader: WireReader, version: int) -> AddOffsetsToTxnResponse:
-            answer = messages.add_offsets_to_txn.AddOffsetsToTxnResponse.read(reader, version)
-            return AddOffsetsToTxnResponse(
-                error_code(answer.error_code), max(0, answer.throttle_time_ms)
-            )
-
-        return read_body(self, version, body, parse)
+    def read(self, reader: WireReader, version: int) -> AddOffsetsToTxnResponse:
+        answer = messages.add_offsets_to_txn.AddOffsetsToTxnResponse.read(reader, version)
+        return AddOffsetsToTxnResponse(
+            error_code(answer.error_code), max(0, answer.throttle_time_ms)
+        )
 
 
 @dataclass(frozen=True, slots=True)
-class TxnOffsetCommitRequest:
+class TxnOffsetCommitRequest(ControlRequest[TxnOffsetCommitResponse]):
     """The ``offsets`` that the group has from the transaction's commit on.
 
-    For the group's coordinator. It names no member of the group, so none of its consumers is asked
-    whether it may. ``transaction_version`` decides the request's version, as with EndTxn: version 5
+    For the group's coordinator. It has no member of the group, so the coordinator checks no
+    membership. ``transaction_version`` decides the request's version, as with EndTxn: version 5
     adds the group to the transaction, the versions below must not be requested that.
     """
 
@@ -120,12 +114,11 @@ class TxnOffsetCommitRequest:
     def versions(self) -> VersionRange:
         return VersionRange(5, 5) if self.transaction_version >= 2 else VersionRange(0, 4)
 
-    def encode(self, version: int) -> Buffers:
+    def message(self, version: int) -> Message:
         """Raises InvalidTopicError for a topic name that is too long even for the wire.
 
         Before version 2 (brokers before 2.1) leader epochs are left out.
         """
-        check_version(self, version)
         wire = messages.txn_offset_commit
         topics: dict[str, list[txn_offset_commit.TxnOffsetCommitRequestPartition]] = {}
         for tp, committed in self.offsets.items():
@@ -137,7 +130,7 @@ class TxnOffsetCommitRequest:
                     committed_metadata=committed.metadata,
                 )
             )
-        request = wire.TxnOffsetCommitRequest(
+        return wire.TxnOffsetCommitRequest(
             transactional_id=self.transactional_id,
             group_id=self.group_id,
             producer_id=self.producer_id,
@@ -147,21 +140,16 @@ class TxnOffsetCommitRequest:
                 for topic, partitions in topics.items()
             ],
         )
-        return [request.encode(version)]
 
-    def decode(self, version: int, body: memoryview) -> TxnOffsetCommitResponse:
-        """The answer, which names every partition of this request once and no other."""
-
-        def parse(reader: WireReader, version: int) -> TxnOffsetCommitResponse:
-            answer = messages.txn_offset_commit.TxnOffsetCommitResponse.read(reader, version)
-            errors = once_each(
-                (
-                    (TopicPartition(topic.name, one.partition_index), error_code(one.error_code))
-                    for topic in answer.topics
-                    for one in topic.partitions
-                ),
-                self.offsets,
-            )
-            return TxnOffsetCommitResponse(errors, max(0, answer.throttle_time_ms))
-
-        return read_body(self, version, body, parse)
+    def read(self, reader: WireReader, version: int) -> TxnOffsetCommitResponse:
+        """The response, which has every partition of this request once and no other."""
+        answer = messages.txn_offset_commit.TxnOffsetCommitResponse.read(reader, version)
+        errors = once_each(
+            (
+                (TopicPartition(topic.name, one.partition_index), error_code(one.error_code))
+                for topic in answer.topics
+                for one in topic.partitions
+            ),
+            self.offsets,
+        )
+        return TxnOffsetCommitResponse(errors, max(0, answer.throttle_time_ms))

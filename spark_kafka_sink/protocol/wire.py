@@ -1,7 +1,7 @@
 """Reading a broker's bytes, bounded: the primitives under every decoder of this room.
 
-Owns: :class:`WireReader`, :class:`WireArray`, and :func:`decoding`, which turns every way that
-bytes can be wrong into one RemoteProtocolError. Never: what a field means.
+Owns: :class:`WireReader`, :class:`WireArray`, and :func:`decoding`, which turns every
+error in the bytes into a RemoteProtocolError. Never: what a field means.
 
 Nothing is allocated before the bytes for it have arrived, and time is linear in them. Python
 objects weigh more than the bytes that name them, 300 for 18 at the worst, so an array stays bytes:
@@ -46,7 +46,7 @@ ZERO_UUID: Final = bytes(16)
 _LARGEST_PORT: Final = 65535
 #: The longest string of Kafka's protocol (MessageGenerator writes the same check into Java's).
 _LONGEST_STRING: Final = 0x7FFF
-#: Answers up to this size are copied once, because bytes are quicker to read than a view.
+#: Responses up to this size are copied once, because bytes are quicker to read than a view.
 _COPIED: Final = 16 * 1024
 #: A DNS name has at most 253 characters; an address in brackets with a zone fits, too.
 _LONGEST_HOST: Final = 255
@@ -57,12 +57,12 @@ class MalformedError(Exception):
 
 
 def error_code(code: int) -> ErrorCode:
-    """As ErrorCode.parse, at the price of a dict look-up."""
+    """The member of ``code``; an unknown number is UNKNOWN_SERVER_ERROR."""
     return _CODES.get(code, ErrorCode.UNKNOWN_SERVER_ERROR)
 
 
 class WireReader:
-    """A cursor over one answer. Flexible versions have compact lengths and tagged fields.
+    """A cursor over one response. Flexible versions have compact lengths and tagged fields.
 
     Every method raises MalformedError, struct.error, IndexError or UnicodeDecodeError when the
     bytes end early or break a rule; :func:`decoding` is where these end.
@@ -84,10 +84,6 @@ class WireReader:
         self._end = len(data)
         #: Where large arrays end, by where they begin.
         self._ends = {} if ends is None else ends
-
-    @property
-    def remaining(self) -> int:
-        return self._end - self.position
 
     def unpack(self, layout: struct.Struct) -> tuple[int, ...]:
         """Consecutive fixed-size integers."""
@@ -179,7 +175,7 @@ class WireReader:
             raise MalformedError("a string's length is negative")
 
     def view(self) -> memoryview:
-        """A field of bytes or records, as a view of the answer; null counts as empty."""
+        """A field of bytes or records, as a view of the response; null counts as empty."""
         start = self._skip_bytes()
         return memoryview(self.data)[start : self.position]
 
@@ -192,7 +188,7 @@ class WireReader:
         self._skip_bytes()
 
     def _skip_bytes(self) -> int:
-        """The start of the bytes; the cursor moves behind them."""
+        """The start of the bytes; the cursor moves after them."""
         size = self.unsigned_varint() - 1 if self.flexible else self.int32()
         if size < -1:
             raise MalformedError("a size of bytes is negative")
@@ -207,7 +203,7 @@ class WireReader:
         skip: Callable[[WireReader, int], object],
         version: int,
     ) -> WireArray[T]:
-        """An array of structs, which stays bytes. The cursor goes behind it."""
+        """An array of structs, which stays bytes. The cursor moves after it."""
         count = self.count(smallest_item)
         start = self.position
         self._skip_items(count, skip, version)
@@ -310,7 +306,7 @@ class WireReader:
     def finish(self) -> None:
         """Raise when bytes are left over."""
         if self.position != self._end:
-            raise MalformedError("bytes are left over behind the answer")
+            raise MalformedError("bytes are left over after the answer")
 
 
 def _read_string(reader: WireReader, _version: int) -> str:
@@ -322,12 +318,12 @@ def _skip_string(reader: WireReader, _version: int) -> None:
 
 
 class WireArray(Sequence[T_co]):
-    """An array of an answer, kept as its bytes; an item is made whenever it is requested.
+    """An array of a response, kept as its bytes; an item is made whenever it is requested.
 
-    ``read`` makes the item at a reader's cursor. The bytes are known to hold ``count`` items, but
-    an item may still be wrong in itself (a string that is no text), so that going through it raises
-    what a reader raises, and belongs inside :func:`decoding`; :meth:`checked` outlives that.
-    ``array[i]`` walks there from the first: this is for whoever goes through it once.
+    ``read`` creates the item at a reader's cursor. The bytes contain ``count`` items, but
+    an item may still be malformed (a string that is not UTF-8), so iteration raises what a reader
+    raises, and must run inside :func:`decoding`; the result of :meth:`checked` may be used after
+    it. ``array[i]`` reads all items before it: this is for one iteration.
     """
 
     __slots__ = ("_count", "_data", "_ends", "_flexible", "_read", "_start", "_version")
@@ -354,7 +350,7 @@ class WireArray(Sequence[T_co]):
     def checked(
         self, of: Callable[[T_co], U], keep: Callable[[U], bool] | None = None
     ) -> Sequence[U]:
-        """What ``of`` makes of each item, of those only that ``keep`` wants, in bytes of its own.
+        """The result of ``of`` for each item that ``keep`` accepts, with a copy of their bytes.
 
         Every item is decoded once here, so that errors are raised now.
         """
@@ -427,7 +423,7 @@ def decoding(
     flexible: bool,
     whole: bool = True,
 ) -> T:
-    """What ``parse`` makes of ``body``. Raises RemoteProtocolError, nothing else.
+    """The result of ``parse`` for ``body``. Raises RemoteProtocolError, nothing else.
 
     With ``whole`` every byte must have been read. The error names API and version and never
     shows the bytes; it is raised outside of the except clause, so that no traceback keeps them.
@@ -453,7 +449,7 @@ def decoding(
 
 
 def checked_node(node_id: int, host: str, port: int, rack: str | None) -> Node:
-    """A broker as an answer names it, when one could connect to that."""
+    """A broker of a response, if one could connect to it."""
     if node_id < 0:
         raise MalformedError(f"a broker has the negative id {node_id}")
     if not 1 <= port <= _LARGEST_PORT:

@@ -1,7 +1,7 @@
 """Writing a request's body: the primitives under every encoder of ``protocol/messages/``.
 
-Owns: :class:`WireWriter`. Never: what a field means. Produce writes its own bytes
-(``protocol/produce.py``), which are views of the batches and are not copied.
+Owns: :class:`WireWriter`. Never: what a field means. Produce has another writer
+(``protocol/produce.py``), whose buffers are views of the batches and are not copied.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import struct
 from collections.abc import Sequence
 from typing import Final
 
-from spark_kafka_sink.errors import ErrorCode, IllegalStateError, UnsupportedVersionError
+from spark_kafka_sink.errors import IllegalStateError, UnsupportedVersionError
 
 #: The longest string of Kafka's protocol (MessageGenerator writes the same check into Java's).
 _LONGEST_STRING: Final = 0x7FFF
@@ -96,5 +96,4 @@ def refuse_fields(api: str, version: int, *fields: str) -> UnsupportedVersionErr
     """The error for fields that are set, though ``version`` has no place for them."""
     return UnsupportedVersionError(
         f"{api} v{version} has no place for {' or '.join(fields)}",
-        code=ErrorCode.UNSUPPORTED_VERSION,
     )

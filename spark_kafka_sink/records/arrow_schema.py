@@ -1,8 +1,8 @@
-"""Arrow record batches of a caller's own as columns: ``send_batch``.
+"""Arrow record batches that a caller passes to ``send_batch``, as columns.
 
-Owns: which column of an Arrow schema is what, under the same contract and with the same texts as
-the Spark sink's (``datasource/schema``). A part of step 3 of a record's way. Never: values
-of rows (``record_columns``).
+Owns: the meaning of each column of an Arrow schema, with the rules and the messages of the Spark
+sink (``datasource/write/schema.py``). It belongs to step 3 of a record's way. Never: values of rows
+(``record_columns``).
 """
 
 from __future__ import annotations
@@ -51,25 +51,31 @@ def plan_batch(schema: pa.Schema, topic: str | None) -> ColumnPlan:
 
 
 class ArrowBatchReader:
-    """Batches as columns; the plan of a schema is kept, because one comes after the other."""
+    """Batches as columns. The plan of a schema is cached: consecutive batches share a schema."""
 
     __slots__ = ("_last",)
 
     def __init__(self) -> None:
         self._last: tuple[pa.Schema, str | None, ColumnPlan] | None = None
 
+    @staticmethod
+    def checked(batch: object) -> pa.RecordBatch:
+        """``batch``, or DataError when it is something else."""
+        if isinstance(batch, pa.RecordBatch):
+            return batch
+        raise DataError(
+            f"send_batch takes a pyarrow.RecordBatch, not {type(batch).__name__}",
+            hint="a table's are in table.to_batches()",
+        )
+
     def columns(self, batch: object, topic: str | None, now_ms: int) -> RecordColumns:
         """The rows of ``batch``, a pyarrow.RecordBatch. Raises SchemaError and DataError."""
-        if not isinstance(batch, pa.RecordBatch):
-            raise DataError(
-                f"send_batch takes a pyarrow.RecordBatch, not {type(batch).__name__}",
-                hint="a table's are in table.to_batches()",
-            )
+        rows = self.checked(batch)
         last = self._last
-        if last is None or last[1] != topic or not last[0].equals(batch.schema):
-            last = self._last = (batch.schema, topic, plan_batch(batch.schema, topic))
+        if last is None or last[1] != topic or not last[0].equals(rows.schema):
+            last = self._last = (rows.schema, topic, plan_batch(rows.schema, topic))
         try:
-            return from_record_batch(batch, last[2], now_ms)
+            return from_record_batch(rows, last[2], now_ms)
         except pa.ArrowInvalid as error:
             # Its text may hold a value.
             raise DataError(

@@ -2,7 +2,7 @@
 
 Owns: :func:`cut`, which splits every group of a chunk where an open batch or a new one is full, for
 all groups at once, and the deltas that follow from it. Never: bytes (``record_encoder``), the
-accumulator's state (handed in as positions).
+accumulator's state (passed in as positions).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Bools = npt.NDArray[np.bool_]
 #: Length, attributes and two deltas, a byte each.
 _MIN_OVERHEAD = 4
 #: A batch that is this near to its limit (a 16th), or that another record of its records' mean size
-#: would overfill, is sent. A sticky piece ends there, and nothing would come for this batch soon.
+#: would overfill, is sent. A run of sticky rows ends there, so few rows would follow for it.
 _FULL = 16
 
 
@@ -31,9 +31,9 @@ class Cuts:
     """Slices of a chunk, in the order of its rows. One entry for each slice, but for the deltas.
 
     ``groups`` is the group's number, ``starts`` the first row and ``counts`` how many.
-    ``generations`` tells the open batch that is continued, 0 a new one. ``last``: the batch is full
-    after this slice. The deltas are one for each row (in the order of writing), or one number for
-    all.
+    ``generations`` identifies the open batch that is continued; 0 is a new one. ``last``: the batch
+    is full after this slice. The deltas are one for each row (in the order of writing), or one
+    number for all.
     """
 
     groups: Int64s
@@ -85,7 +85,7 @@ def cut(
     sizes = ends[starts + counts] - ends[starts]
     left = np.where(opens, limits[slice_groups], rooms[slice_groups]) - sizes
     last = left < np.maximum(sizes // counts, limits[slice_groups] // _FULL)
-    # The next slice of the same group exists only because this batch had no room for its row.
+    # A group has another slice only because this batch had no space for the next row.
     last[:-1] |= slice_groups[1:] == slice_groups[:-1]
 
     first_offsets = np.where(opens, 0, record_counts[slice_groups])

@@ -29,14 +29,14 @@ class ComposedColumns:
 
 @dataclass(frozen=True, slots=True)
 class ColumnPlan:
-    """Which column of the incoming Arrow batches plays which part. Picklable; no Arrow inside.
+    """Which column of the incoming Arrow batches is the key, the value etc. Picklable; no Arrow.
 
     ``topic`` is the option (trimmed); when set, no topic column is read. The others are indices
     into the batch's columns, or None when the DataFrame has no such column. The types are read
-    from each batch (Spark sends several Arrow types for one of its own).
+    from each batch (Spark sends several Arrow types for one Spark type).
 
-    ``key``, ``value`` and ``headers`` are columns that options name for that part; the column of
-    the same part is None then.
+    ``key``, ``value`` and ``headers`` are the columns that options name for that field; the field's
+    own column is None then.
 
     ``keys_required``: a null key is an error, because brokers would refuse its row.
     """
@@ -56,5 +56,5 @@ class ColumnPlan:
 
     @property
     def names_columns(self) -> bool:
-        """Whether options name columns, which costs memory beyond the batch's own."""
+        """Whether options name columns, which needs memory in addition to the batch's."""
         return bool(self.value or self.key or self.headers)

@@ -1,4 +1,4 @@
-"""Columns that options name for a record's value, key and headers, as one column for each part.
+"""Composes the columns that options name for value, key and headers into one column each.
 
 Owns: :func:`with_composed`, which makes of a batch and a plan that name columns a batch and a plan
 that don't, and :func:`parts_of`, which keeps what that costs small. Never: the text of values
@@ -16,9 +16,9 @@ import pyarrow as pa
 from spark_kafka_sink.config.named_columns import ColumnFormat
 from spark_kafka_sink.records.column_plan import ColumnPlan, ComposedColumns, NamedColumn
 from spark_kafka_sink.records.gather import ends_of
-from spark_kafka_sink.records.json_text import json_objects, plain_binary, text_of
+from spark_kafka_sink.records.json.json_text import json_objects, plain_binary, text_of
 
-#: Input that is composed at once: its text comes on top of the memory of a task (rule R5).
+#: Bytes of input that are composed at a time: their text adds to the memory of a task (rule R5).
 _MOST_BYTES = 4 * 1024 * 1024
 
 
@@ -30,7 +30,7 @@ def parts_of(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
 
 
 def with_composed(batch: pa.RecordBatch, plan: ColumnPlan) -> tuple[pa.RecordBatch, ColumnPlan]:
-    """``batch`` with a column for each part that ``plan`` composes, and the plan of that."""
+    """``batch`` with a column for each field that ``plan`` composes, and the plan of that batch."""
     columns = list(batch.columns)
     if plan.value is not None:
         columns.append(_composed(batch, plan.value))

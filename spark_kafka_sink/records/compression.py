@@ -18,7 +18,7 @@ import lz4.frame
 import pyarrow as pa
 
 from spark_kafka_sink.config.producer_config import ProducerConfig
-from spark_kafka_sink.errors import CorruptRecordError, ErrorCode
+from spark_kafka_sink.errors import CorruptRecordError
 from spark_kafka_sink.protocol.request import Buffer
 
 #: xerial's snappy-java stream: magic, version, lowest compatible version; then blocks, each with
@@ -28,9 +28,9 @@ _XERIAL_BLOCK = 32 * 1024
 _INT32 = struct.Struct(">i")
 #: No batch of ours holds more: max.request.size bounds a record, the accumulator a batch.
 MAX_DECOMPRESSED = 2**31 - 1
-#: About how many bytes :meth:`Codec.stream` gives at once; one block of snappy is one piece.
-_PIECE = 1024 * 1024
-_MOST_OF_A_SNAPPY_BLOCK = 64 * _PIECE
+#: Approximate size of the chunks of :meth:`Codec.stream`; a block of snappy is one chunk.
+_CHUNK = 1024 * 1024
+_MOST_OF_A_SNAPPY_BLOCK = 64 * _CHUNK
 #: No block holds more than this for each of its bytes: a copy of 64 bytes takes three.
 _SNAPPY_RATIO = 22
 #: zlib's window bits with a gzip header.
@@ -86,7 +86,7 @@ class Codec:
 
     @classmethod
     def of(cls, config: ProducerConfig) -> Codec:
-        """The codec that a producer's options ask for."""
+        """The codec that a producer's options select."""
         return cls.parse(
             config.compression_type,
             gzip_level=config.compression_gzip_level,
@@ -141,10 +141,10 @@ class Codec:
         return out
 
     def stream(self, data: Buffer) -> Iterator[Buffer]:
-        """What ``data`` unpacks to, in pieces, so that a bomb needs no more memory than one piece
+        """The decompressed ``data`` in chunks, so that a bomb needs no more memory than one chunk
         (64 MiB at most, of snappy) and the window of its codec (128 MiB at most, of zstd).
 
-        Streams behind a first one are read where Java's client reads them, too: gzip and zstd.
+        Streams after the first one are read where Java's client reads them, too: gzip and zstd.
         Raises CorruptRecordError where the stream is damaged or ends early.
         """
         try:
@@ -160,7 +160,7 @@ def _lz4_level(level: int | None) -> int:
 
 
 def _corrupt(message: str) -> CorruptRecordError:
-    return CorruptRecordError(message, code=ErrorCode.CORRUPT_MESSAGE)
+    return CorruptRecordError(message)
 
 
 def _xerial(data: memoryview) -> bytes:
@@ -189,10 +189,10 @@ def _gunzip_stream(data: Buffer) -> Iterator[Buffer]:
     while True:
         stream = zlib.decompressobj(_GZIP)
         while not stream.eof:
-            piece = stream.decompress(rest, _PIECE)
+            chunk = stream.decompress(rest, _CHUNK)
             rest = stream.unconsumed_tail
-            if piece:
-                yield piece
+            if chunk:
+                yield chunk
             elif not stream.eof:
                 raise EOFError
         rest = stream.unused_data
@@ -257,15 +257,15 @@ def _unlz4(data: Buffer, max_size: int) -> bytes:
 
 def _unlz4_stream(data: Buffer) -> Iterator[Buffer]:
     stream = lz4.frame.LZ4FrameDecompressor()
-    piece = stream.decompress(data, max_length=_PIECE)
+    chunk = stream.decompress(data, max_length=_CHUNK)
     while True:
-        if piece:
-            yield piece
+        if chunk:
+            yield chunk
         if stream.eof:
             return
-        if not piece and stream.needs_input:
+        if not chunk and stream.needs_input:
             raise EOFError
-        piece = stream.decompress(b"", max_length=_PIECE)
+        chunk = stream.decompress(b"", max_length=_CHUNK)
 
 
 def _unzstd(data: Buffer, max_size: int) -> bytes:
@@ -288,12 +288,12 @@ def _unzstd_stream(data: Buffer) -> Iterator[Buffer]:
     if len(data) == 0:
         raise EOFError
     with pa.CompressedInputStream(pa.BufferReader(pa.py_buffer(data)), "zstd") as stream:
-        while piece := stream.read(_PIECE):
-            yield piece
+        while chunk := stream.read(_CHUNK):
+            yield chunk
 
 
 def _zstd_content_size(frame: memoryview) -> int | None:
-    """What the frame's header says of its content (RFC 8878, 3.1.1.1); None when it is silent."""
+    """The content size in the frame's header (RFC 8878, 3.1.1.1); None when it has none."""
     if len(frame) < 5 or bytes(frame[:4]) != b"\x28\xb5\x2f\xfd":
         raise EOFError
     descriptor = frame[4]
@@ -329,8 +329,8 @@ _RISE, _FALL = 0.05, 0.005
 class CompressionRatioEstimator:
     """How small each topic's records become, learned from batch to batch; starts at 1.
 
-    Two threads may close batches. An update that overwrites another's is one batch's knowledge
-    lost, so there is no lock.
+    Two threads may close batches. An update may overwrite a concurrent one; that loses the ratio of
+    one batch, so there is no lock.
     """
 
     __slots__ = ("_ratios",)

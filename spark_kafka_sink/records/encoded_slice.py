@@ -1,4 +1,4 @@
-"""What the records room hands to the accumulator. Values only."""
+"""What the records room passes to the accumulator. Values only."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class EncodedSlice(NamedTuple):
     largest_record: int = 0
 
 
-#: Make one of its fields in order. A named tuple's own constructor is a function of Python's, and a
+#: Creates one from its fields in order. A named tuple's constructor is a Python function, and a
 #: chunk may have a slice for each of a thousand partitions.
 new_position: Callable[[tuple[int, int, int, int]], OpenPosition] = partial(
     tuple.__new__, OpenPosition

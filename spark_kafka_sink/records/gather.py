@@ -1,13 +1,13 @@
 """Byte strings of different lengths, joined by columns.
 
 Owns: lengths and validity of Arrow binary columns as numpy arrays, and :class:`Gather`, which
-concatenates pieces of many columns, in any order of rows, into one buffer. Never: what the pieces
-mean.
+concatenates byte strings of many columns, in any order of rows, into one buffer. Never: what the
+bytes mean.
 
-The fast way lets Arrow do the copying: a *binary view* array names every piece (up to 12 bytes lie
-in the view itself, longer ones are a buffer's number and an offset), and one cast to binary copies
-all pieces in order, about 4 ns for each, with no ``take`` of keys and values before. Arrow releases
-that cast since version 20 or so; before, the pieces are put into one pool and ``take`` copies them.
+The fast variant lets Arrow copy: a *binary view* array refers to every string (up to 12 bytes are
+stored in the view itself, longer ones as a buffer index and an offset), and one cast to binary
+copies all of them in order, about 4 ns each, without a ``take`` of keys and values before. Arrow
+has that cast since version 20 or so; with older ones, ``take`` copies the strings from one pool.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ def lengths_of(array: pa.Array) -> npt.NDArray[np.int64]:
 
 
 def ends_of(counts: npt.NDArray[np.number] | npt.NDArray[np.bool_]) -> npt.NDArray[np.int64]:
-    """Running totals, 0 first: Arrow's offsets of pieces that have these lengths."""
+    """Running totals, 0 first: Arrow's offsets of strings with these lengths."""
     ends = np.zeros(len(counts) + 1, np.int64)
     np.cumsum(counts, out=ends[1:])
     return ends
@@ -93,7 +93,7 @@ class Gather(Protocol):
     """
 
     def put_packed(self, slots: Slots, parts: Packed) -> None:
-        """One piece of at most 8 bytes for each slot."""
+        """One string of at most 8 bytes for each slot."""
         ...
 
     def put_packed_pair(self, slots: Slots, first: Packed, second: Packed) -> None:
@@ -105,7 +105,7 @@ class Gather(Protocol):
         ...
 
     def join(self, size: int) -> pa.Buffer:
-        """All pieces in one buffer; ``size`` is the sum of their sizes."""
+        """All strings in one buffer; ``size`` is the sum of their sizes."""
         ...
 
 
@@ -115,7 +115,7 @@ class _Scratch(threading.local):
     def __init__(self) -> None:
         self._views = np.empty(0, np.complex128)
         # Never written, so it costs nothing; but glibc learns from the first large block that is
-        # freed, and keeps memory up to that size at hand instead of giving it back each time.
+        # freed, and keeps memory up to that size instead of returning it to the system each time.
         np.empty(_LEARNED_BYTES, np.uint8)
 
     def views(self, count: int) -> npt.NDArray[np.complex128]:
@@ -203,7 +203,7 @@ class TakeGather:
         words[:, 0] = low
         if high is not None:
             words[:, 1] = high
-        # Elements alternate: the piece, then the unused rest of its words.
+        # Elements alternate: the string, then the unused rest of its words.
         offsets = np.empty((count, 2), np.int64)
         offsets[:, 0] = self._size + np.arange(count) * (8 * width)
         offsets[:, 1] = offsets[:, 0] + size.view(np.int64)
@@ -245,8 +245,8 @@ class TakeGather:
 
 
 def _rebase_offsets(array: pa.Array) -> pa.Array:
-    """``array``, whose bytes may lie beyond 2 GiB in a large column, where no view can point to
-    them: then as an array whose buffer begins at its own first byte.
+    """``array``; when its bytes are beyond the first 2 GiB of a large column, where no view can
+    refer to them, an array whose buffer begins at its first byte.
     """
     data = array.buffers()[2]
     if data is None or data.size <= _INT32_MAX:
@@ -264,7 +264,7 @@ def _rebase_offsets(array: pa.Array) -> pa.Array:
 
 def _joined(first: Packed, second: Packed) -> tuple[Words, Words]:
     """``first`` and ``second`` as 16 bytes: the low and the high word."""
-    # numpy shifts by 64 to zero, which is what an empty first part needs.
+    # numpy shifts by 64 to zero, which is right for an empty ``first``.
     return (first + second).word, second.word >> (np.uint64(64) - (first.size << np.uint64(3)))
 
 

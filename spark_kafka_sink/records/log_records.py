@@ -2,8 +2,8 @@
 
 Owns: :func:`read_batches`, which trusts no input: it searches keys in a topic that other clients
 may write to. Never: fetching the bytes (``protocol/fetch_messages.py``), the meaning of a record,
-which transactions are committed (``transactions/log_reader.py``). Only the driver uses it, to read
-few records of its decision log, so they are decoded one by one.
+which transactions are committed (``transactions/commit_log/log_reader.py``). Only the driver uses
+it, to read few records of its commit log, so they are decoded one by one.
 """
 
 from __future__ import annotations
@@ -33,15 +33,15 @@ from spark_kafka_sink.records.record_batch import (
 )
 from spark_kafka_sink.records.varint import MAX_VARINT_BYTES, MAX_VARLONG_BYTES, read_varint
 
-#: The default limit of bytes of wanted records that are kept of one batch.
+#: Default limit of the bytes of matching records that are kept of one batch.
 MAX_UNPACKED = 16 * 1024 * 1024
 #: Limits after which :func:`read_batches` skips a batch: ours are never of that many unpacked
 #: bytes, or of that many records.
 MOST_WALKED: Final = 1024 * 1024 * 1024
 MOST_RECORDS: Final = 1_000_000
-#: The longest wanted key, in bytes.
+#: The longest key that may match, in bytes.
 _LONGEST_KEY: Final = 64 * 1024
-#: What a kept record weighs beside its bytes: a million of empty ones is not nothing.
+#: Bytes that a kept record counts in addition to its own: a million empty ones need memory, too.
 _RECORD_WEIGHT: Final = 256
 #: A marker has 6 bytes of value, and may get more fields.
 _LARGEST_MARKER: Final = 64 * 1024
@@ -59,7 +59,7 @@ class ControlType(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class LogRecord:
-    """One record of a log; ``timestamp`` in milliseconds, the broker's if the topic says so."""
+    """One record of a log; ``timestamp`` in ms, the broker's for topics with LogAppendTime."""
 
     offset: int
     timestamp: int
@@ -98,14 +98,14 @@ class Unreadable:
 
 @dataclass(frozen=True, slots=True)
 class ReadBatch:
-    """One batch, with the ``records`` of the wanted keys.
+    """One batch, with the ``records`` of matching keys.
 
     ``producer_id`` is -1 without idempotence. A ``control`` batch ends the producer's transaction
-    as ``marker`` says; None there is a control record of another kind.
+    with ``marker``; None is a control record of another kind.
 
-    ``unreadable`` is None when every wanted record was read. Else one exists, or may exist, that
+    ``unreadable`` is None when every matching record was read. Else one exists, or may exist, that
     can't be read; ``records`` are the ones before it. Without ``header_known`` the batch's header
-    is unreadable: then nothing else of the batch is known, and its offsets are the first one only.
+    is unreadable: then nothing else of the batch is known, and its offsets are its base offset.
     """
 
     base_offset: int
@@ -130,16 +130,16 @@ def read_batches(
     mention: bytes = b"",
     max_kept: int = MAX_UNPACKED,
 ) -> Iterator[ReadBatch]:
-    """The batches of ``fetched`` that end at its fetch offset or behind, with the records whose
-    key is ``wanted``, of any writer, and whether their transactions are committed or not.
+    """The batches of ``fetched`` that end at its fetch offset or after it, with the records whose
+    key is ``wanted``, of any producer, whether their transactions are committed or not.
 
-    Keys are looked at before values, and only values of wanted keys are kept: about ``max_kept``
-    bytes of one batch, and one batch at a time. Every wanted key must hold the bytes ``mention``:
-    a batch in which they don't occur is not even parsed. So a batch that is too large, or whose
-    records are none, is a matter of the keys it names: for all others it has no records, and for
-    these it is ``unreadable``, as is what can't be unpacked or has a wrong checksum. Walking stops
-    at :data:`MOST_WALKED` bytes and :data:`MOST_RECORDS` records, about a second of work; a caller
-    with little time looks at its clock between batches.
+    Keys are compared before values are read, and only values of matching keys are kept: about
+    ``max_kept`` bytes of one batch, and one batch at a time. Every matching key must contain the
+    bytes ``mention``: a batch without them is not even parsed. So a batch that is too large, or
+    whose records are none, matters only for keys that it contains: for all others it has no
+    records, and for these it is ``unreadable``, like one that can't be decompressed or has a wrong
+    checksum. Reading stops at :data:`MOST_WALKED` bytes and :data:`MOST_RECORDS` records, about a
+    second of work; a caller with little time checks its clock between batches.
 
     Never raises for bytes. After a batch whose length can't be right nothing follows.
     IllegalStateError when the fetch failed.
@@ -152,7 +152,7 @@ def read_batches(
         base, length = _OFFSET_AND_LENGTH.unpack_from(view, at)
         size = _OFFSET_AND_LENGTH.size + length
         if size < HEADER_SIZE:
-            yield _not_a_batch(base, f"a batch says that it has {size} bytes")
+            yield _not_a_batch(base, f"a batch has a length of {size} bytes")
             return
         if size > len(view) - at:
             break
@@ -210,9 +210,9 @@ def _read(
 
 
 class _Walk:
-    """Iterates over one batch's records, decompressing piece by piece."""
+    """Iterates over one batch's records, decompressing chunk by chunk."""
 
-    __slots__ = ("_at", "_batch", "_before", "_piece", "_pieces", "kept", "offset")
+    __slots__ = ("_at", "_batch", "_before", "_chunk", "_chunks", "kept", "offset")
 
     def __init__(self, batch: LogBatch) -> None:
         self._batch = batch
@@ -222,10 +222,10 @@ class _Walk:
         self._begin()
 
     def _begin(self) -> None:
-        self._pieces = Codec(self._batch.header.codec).stream(self._batch.section)
-        self._piece: Buffer = b""
+        self._chunks = Codec(self._batch.header.codec).stream(self._batch.section)
+        self._chunk: Buffer = b""
         self._at = 0
-        #: Bytes of the pieces before this one.
+        #: Bytes of the chunks before this one.
         self._before = 0
 
     def mentions(self, mention: bytes) -> bool:
@@ -233,8 +233,8 @@ class _Walk:
         if not mention:
             return True
         walked, seam = 0, b""
-        for piece in Codec(self._batch.header.codec).stream(self._batch.section):
-            text = bytes(piece)
+        for chunk in Codec(self._batch.header.codec).stream(self._batch.section):
+            text = bytes(chunk)
             if mention in text or mention in seam + text[: len(mention)]:
                 return True
             walked += len(text)
@@ -244,7 +244,7 @@ class _Walk:
         return False
 
     def keep(self, wanted: Callable[[bytes], bool], from_offset: int, max_kept: int) -> None:
-        """Adds the wanted records to ``kept``."""
+        """Adds the matching records to ``kept``."""
         header, last_offset = self._batch.header, self._batch.last_offset
         weight, expected = 0, header.base_offset
         for index in range(header.record_count):
@@ -274,7 +274,7 @@ class _Walk:
             raise _invalid(f"bytes follow the {header.record_count} records of a batch")
 
     def marker(self) -> ControlType | None:
-        """What the first control record says; None when there is none, or of another kind."""
+        """The type of the first control record; None when there is none, or another type."""
         if self._batch.header.record_count == 0:
             return None
         end = self._record_end()
@@ -292,7 +292,7 @@ class _Walk:
     def _record_end(self) -> int:
         size = self._varint()
         if size < 1:
-            raise _invalid(f"a record says that it has {size} bytes")
+            raise _invalid(f"a record has a length of {size} bytes")
         return self._position + size
 
     def _value(self, end: int, limit: int) -> bytes | None:
@@ -313,17 +313,17 @@ class _Walk:
 
     def _more(self) -> bool:
         """Whether there is another byte."""
-        while self._at == len(self._piece):
-            following = next(self._pieces, None)
+        while self._at == len(self._chunk):
+            following = next(self._chunks, None)
             if following is None:
                 return False
             self._before += self._at
-            self._piece, self._at = following, 0
+            self._chunk, self._at = following, 0
         return True
 
     def _varint(self, max_bytes: int = MAX_VARINT_BYTES) -> int:
-        if len(self._piece) - self._at >= max_bytes:
-            value, self._at = read_varint(self._piece, self._at, max_bytes)
+        if len(self._chunk) - self._at >= max_bytes:
+            value, self._at = read_varint(self._chunk, self._at, max_bytes)
             return value
         data = b""
         while not data or (data[-1] > 0x7F and len(data) < max_bytes):
@@ -332,12 +332,12 @@ class _Walk:
 
     def _take(self, size: int) -> bytes:
         """The next ``size`` bytes."""
-        if len(self._piece) - self._at >= size:
+        if len(self._chunk) - self._at >= size:
             self._at += size
-            return bytes(self._piece[self._at - size : self._at])
+            return bytes(self._chunk[self._at - size : self._at])
         parts = []
         while size:
-            parts.append(bytes(self._piece[self._at : self._at + self._reach(size)]))
+            parts.append(bytes(self._chunk[self._at : self._at + self._reach(size)]))
             self._at += len(parts[-1])
             size -= len(parts[-1])
         return b"".join(parts)
@@ -354,11 +354,11 @@ class _Walk:
                 return
 
     def _reach(self, size: int) -> int:
-        """How many of the next ``size`` bytes are in one piece; at least one."""
+        """How many of the next ``size`` bytes are in this chunk; at least one."""
         if not self._more():
             raise _invalid("a record runs past the end of its batch")
-        return min(size, len(self._piece) - self._at)
+        return min(size, len(self._chunk) - self._at)
 
 
 def _invalid(message: str) -> InvalidRecordError:
-    return InvalidRecordError(message, code=ErrorCode.INVALID_RECORD)
+    return InvalidRecordError(message)

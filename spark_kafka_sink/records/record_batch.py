@@ -1,8 +1,8 @@
 """The batch around records: format v2 (Java's ``DefaultRecordBatch``).
 
 Owns: the 61-byte header, written when a batch is drained, and the split of a batch that was too
-large. Never: how records are encoded by columns (``record_encoder``). The split walks records one
-by one: it is not on a record's way.
+large. Never: how records are encoded by columns (``record_encoder``). The split iterates over
+records one by one: it is not on a record's way.
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ from google_crc32c import extend
 
 from spark_kafka_sink.errors import (
     CorruptRecordError,
-    ErrorCode,
     IllegalStateError,
     InvalidRecordError,
 )
@@ -91,7 +90,7 @@ def write_header(
 ) -> bytes:
     """The 61 bytes before ``records``, the (compressed) records section.
 
-    The CRC covers both. ``size`` is that of both, if it is known. Raises IllegalStateError for
+    The CRC covers both. ``size`` is the size of both, if known. Raises IllegalStateError for
     producer fields that contradict each other, as Java does.
     """
     if transactional and producer_id == NO_PRODUCER_ID:
@@ -114,7 +113,7 @@ def write_header(
     if size is None:
         size = HEADER_SIZE + sum(map(len, records))
     checksum = extend(0, covered)
-    for chunk in records:  # copied for it, as it takes bytes alone; what was compressed is that
+    for chunk in records:  # extend accepts bytes only; compressed data are
         checksum = extend(checksum, bytes(chunk))
     return _PREFIX.pack(0, size - _LOG_OVERHEAD, partition_leader_epoch, MAGIC, checksum) + covered
 
@@ -126,7 +125,7 @@ def parse_header(data: Buffer) -> BatchHeader:
         raise _corrupt(f"a batch of {len(view)} bytes is shorter than its header")
     base_offset, length, leader_epoch, magic, crc = _PREFIX.unpack_from(view)
     if length != len(view) - _LOG_OVERHEAD:
-        raise _corrupt(f"a batch says {length} bytes and has {len(view) - _LOG_OVERHEAD}")
+        raise _corrupt(f"a batch of {length} bytes has {len(view) - _LOG_OVERHEAD}")
     if magic != MAGIC:
         raise _corrupt(f"a batch has magic {magic}, not {MAGIC}")
     if extend(0, bytes(view[_PREFIX.size :])) != crc:
@@ -170,7 +169,7 @@ def split_records(
 
     Without ``at``, cut as near to half of the bytes as whole records allow. The offset deltas of
     the second restart at 0, its base timestamp is its first record's; keys, values and headers are
-    copied as they lie. Raises InvalidRecordError for a section that is not whole, IllegalStateError
+    copied unchanged. Raises InvalidRecordError for a section that is not whole, IllegalStateError
     when a half would be empty.
     """
     if record_count < 2 or not (at is None or 0 < at < record_count):
@@ -207,8 +206,8 @@ def split_records(
 
 
 def _corrupt(message: str) -> CorruptRecordError:
-    return CorruptRecordError(message, code=ErrorCode.CORRUPT_MESSAGE)
+    return CorruptRecordError(message)
 
 
 def _invalid(message: str) -> InvalidRecordError:
-    return InvalidRecordError(message, code=ErrorCode.INVALID_RECORD)
+    return InvalidRecordError(message)

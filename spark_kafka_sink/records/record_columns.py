@@ -25,10 +25,10 @@ from spark_kafka_sink.records.gather import lengths_of, valid_of
 from spark_kafka_sink.records.record_headers import check_headers, encode_headers
 
 #: Input bytes of one chunk (rule R5).
-MAX_CHUNK_BYTES = 4 * 1024 * 1024
+CHUNK_BYTES = 4 * 1024 * 1024
 #: Rows of one chunk: short rows cost memory beyond their bytes, and the arrays of more rows than
 #: these fall out of the cache (measured: 10-byte values, 65 536 rows are encoded at half the rate).
-MAX_CHUNK_ROWS = 32768
+CHUNK_ROWS = 32768
 
 _NULL_TOPIC = (
     "The Kafka message data sent to the producer contains a null topic."
@@ -36,6 +36,17 @@ _NULL_TOPIC = (
 )
 _TOPIC_NAME = TopicName()
 _INT32_MAX = 2**31 - 1
+
+
+@dataclass(frozen=True, slots=True)
+class ChunkSize:
+    """At most how many rows and input bytes are encoded at once, and how many rows there should be:
+    fewer are better joined to the next ones.
+    """
+
+    max_rows: int = CHUNK_ROWS
+    max_bytes: int = CHUNK_BYTES
+    wanted_rows: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,13 +105,13 @@ class RecordColumns:
         columns = (column for column in (self.key, self.value) if column is not None)
         return sum(int(lengths_of(column).sum()) for column in columns)
 
-    def chunks(self, max_input_bytes: int = MAX_CHUNK_BYTES) -> Iterator[RecordColumns]:
-        """Consecutive slices of at most ``max_input_bytes`` of input; a larger row comes alone."""
+    def chunks(self, size: ChunkSize) -> Iterator[RecordColumns]:
+        """Consecutive slices of at most ``size``; a larger row is one slice."""
         ends = self.input_bytes().cumsum()
         start = taken = 0
         while start < self.rows:
-            fits = int(ends.searchsorted(taken + max_input_bytes, side="right"))
-            end = min(max(fits, start + 1), start + MAX_CHUNK_ROWS)
+            fits = int(ends.searchsorted(taken + size.max_bytes, side="right"))
+            end = min(max(fits, start + 1), start + size.max_rows)
             yield self.slice(start, end - start)
             start, taken = end, int(ends[end - 1])
 
@@ -183,7 +194,7 @@ def _column(batch: pa.RecordBatch, index: int | None) -> pa.Array | None:
     if index is None:
         return None
     column = batch.column(index)
-    # A dictionary is a way to send a column, not a kind of column; topics make their own again.
+    # A dictionary is only an encoding of a column; topics are encoded again, later.
     return _decoded(column) if isinstance(column, pa.DictionaryArray) else column
 
 

@@ -13,7 +13,7 @@ meanwhile, is encoded again: :func:`encode_slice_again`.
 How a chunk becomes bytes: sizes from the columns' lengths, cuts from the sizes, deltas from the
 cuts; then each record is a *head* (length, attributes, deltas, key length: mostly 8 to 12 bytes,
 packed by shifts), the key, the value's length, the value, the headers, and one Gather joins all
-pieces of all records in the groups' order. Keys and values are copied once, there.
+of these of all records in the groups' order. Keys and values are copied once, there.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from spark_kafka_sink.errors import ErrorCode, RecordTooLargeError
+from spark_kafka_sink.errors import RecordTooLargeError
 from spark_kafka_sink.protocol.cluster import TopicPartition, topic_partitions
 from spark_kafka_sink.records.batch_cutter import Cuts, cut
 from spark_kafka_sink.records.encoded_slice import EncodedSlice, OpenPosition, new_slice
@@ -48,7 +48,7 @@ Int64s = npt.NDArray[np.int64]
 _BATCH_OVERHEAD = 61
 _RECORD_OVERHEAD = 21
 _ATTRIBUTES = _NO_HEADERS = packed_bytes(b"\0")
-#: Bytes that one Gather piece takes.
+#: Bytes of a slot of a Gather.
 _PAIR = 12
 _WORD = 8
 
@@ -181,7 +181,7 @@ def encode_groups(
         timestamps = timestamps.take(order)
     cuts = cut(ordered, groups.bounds, positions, raw_limits, timestamps, now_ms)
     data, ends = _encode(columns, lengths, order, ordered, cuts)
-    view = memoryview(data).cast("B")  # Arrow says signed bytes
+    view = memoryview(data).cast("B")  # Arrow's are signed bytes
     # Records begin one byte later without headers (see _encode).
     late = 1 if columns.headers is None else 0
     bounds = [late, *(ends.take(cuts.starts[1:] - 1) + late).tolist(), int(ends[-1]) + late]
@@ -215,7 +215,7 @@ def encode_slice_again(
 ) -> list[EncodedSlice]:
     """Encode the rows of ``refused`` again for the current state of its partition.
 
-    More than one slice comes back when they no longer fit into one batch.
+    Several slices when they no longer fit into one batch.
     """
     first, count = refused.first_row, refused.record_count
     if groups.order is None:
@@ -230,7 +230,7 @@ def encode_slice_again(
 def _encode_rows(
     columns: RecordColumns, groups: Groups, position: OpenPosition, raw_limit: int, now_ms: int
 ) -> list[EncodedSlice]:
-    """As encode_groups, for one group that may hold a part of the rows only."""
+    """As encode_groups, for one group that may have only some of the rows."""
     if groups.order is not None:
         taken = _take(columns, groups.order)
         groups = replace(groups, order=None)
@@ -268,7 +268,6 @@ def _check_sizes(columns: RecordColumns, content: Int64s, max_request_size: int)
         f" bytes when serialized which is larger than {max_request_size}, which is the value of"
         " the max.request.size configuration.",
         hint="raise kafka.max.request.size, and max.message.bytes of the topic with it",
-        code=ErrorCode.MESSAGE_TOO_LARGE,
     )
 
 
@@ -282,7 +281,7 @@ def _encode(
     """All records in one buffer, and where each ends, counted from the first.
 
     Without headers every record ends in a zero byte (no headers). It is written as the first byte
-    of the next record's head, one piece less for each record; so the buffer holds one byte before
+    of the next record's head, one slot less for each record; so the buffer holds one byte before
     the first record, and all ends are one byte further on than counted.
     """
     rows = columns.rows
@@ -347,7 +346,7 @@ def _length_parts(
 
 
 def _fold(parts: list[Packed]) -> list[Packed | tuple[Packed, Packed]]:
-    """Neighbours joined into as few pieces as the widths allow: 8 bytes, or 8 + 4."""
+    """Joins neighbours into as few slots as their widths allow: 8 bytes, or 8 + 4."""
     words: list[Packed] = []
     for part in parts:
         if words and words[-1].most + part.most <= _WORD:

@@ -1,8 +1,8 @@
 """A column of headers as a column of bytes: each row's encoded headers section.
 
-Owns: the headers part of a format v2 record (count, then for each header the key's length, the key,
-the value's length or -1, the value), made for all rows at once from Arrow's list<struct> or map.
-Never: the record around it (``record_encoder``).
+Owns: the headers section of a format v2 record (count, then for each header the key's length, the
+key, the value's length or -1, the value), made for all rows at once from Arrow's list<struct> or
+map. Never: the record around it (``record_encoder``).
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def encode_headers(column: pa.Array, key: pa.Array, value: pa.Array) -> pa.Array
         value_lengths if valid is None else np.where(valid.take(child), value_lengths, -1)
     )
 
-    # Slots: for each row its count, then four pieces for each of its headers.
+    # Slots: for each row its count, then four for each of its headers.
     gather = new_gather(len(column) + 4 * total)
     row_slots = np.arange(len(column)) + 4 * before[:-1]
     slots = np.repeat(np.arange(1, len(column) + 1), counts) + 4 * np.arange(total)
@@ -98,7 +98,7 @@ def _ranges(column: pa.Array) -> tuple[Int64s, Int64s]:
 
 
 def _one(parts: Sequence[Packed]) -> Packed:
-    return parts[0]  # lengths are int32, so a varint has at most 5 bytes: one part
+    return parts[0]  # lengths are int32, so a varint has at most 5 bytes: one word
 
 
 def _sizes(values: Int64s) -> Int64s:

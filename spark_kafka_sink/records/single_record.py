@@ -1,9 +1,9 @@
-"""One record to bytes: format v2 for a record that comes alone (Java's ``DefaultRecord``).
+"""One record to bytes: format v2 for a record of ``send`` (Java's ``DefaultRecord``).
 
 Owns: the bytes of one record and Java's upper bound of them. Never: columns (``record_encoder``
 writes the same bytes for thousands of rows at once), a batch.
 
-:func:`record_bytes` runs under the accumulator's lock, because a record's place in its batch is
+:func:`record_bytes` runs under the accumulator's lock, because a record's position in its batch is
 known only there; headers, which cost most, are encoded before it (:func:`headers_section`).
 """
 
@@ -56,7 +56,7 @@ def record_bytes(
     """The record number ``offset_delta`` of a batch, ``timestamp_delta`` ms after its first;
     ``headers`` is its :func:`headers_section`.
     """
-    # One join, then the length before it: a third less than a join of pieces that are measured.
+    # One join, and then the length before it, take a third less time than summing lengths first.
     if key is None:
         key, key_length = b"", _NULL
     else:
@@ -75,7 +75,7 @@ def record_bytes(
 
 
 def size_upper_bound(key: bytes | None, value: bytes | None, headers: bytes = EMPTY_SECTION) -> int:
-    """At least the bytes of a batch of this record alone, as Java estimates them
+    """Upper bound of the bytes of a batch with this record only, as Java estimates it
     (``AbstractRecords.estimateSizeInBytesUpperBound``).
     """
     size = HEADER_SIZE + _MAX_RECORD_OVERHEAD + len(headers)

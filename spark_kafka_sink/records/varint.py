@@ -144,14 +144,14 @@ def unsigned_sizes(values: npt.NDArray[np.integer], largest: int) -> Int64s:
 
 @lru_cache(1024)
 def pack_constant(value: int) -> tuple[Packed, ...]:
-    """The signed varint of one value, the same for all rows, as one or two parts."""
+    """The signed varint of one value, the same for all rows, as one or two words."""
     data = varint(value)
     parts = [data] if len(data) <= 8 else [data[:8], data[8:]]
     return tuple([packed_bytes(part) for part in parts])
 
 
 def pack(values: npt.NDArray[np.integer]) -> Sequence[Packed]:
-    """The signed (zigzag) varint of each value; two parts when one may have more than 8 bytes."""
+    """The signed (zigzag) varint of each value; two words when one may have more than 8 bytes."""
     if len(values) == 0:
         return pack_constant(0)
     low, high = int(lowest(values)), int(highest(values))

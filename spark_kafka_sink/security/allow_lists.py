@@ -133,7 +133,7 @@ def _unreadable(variable: str, problem: str) -> ConfigError:
     return ConfigError(
         f"{variable}, in the environment of this process on host {platform.node()}, can't be"
         f" understood: {problem}",
-        hint="it decides what options may reach, so nothing is allowed until it is mended",
+        hint="it decides what options may reach, so nothing is allowed until it is fixed",
         kind=Kind.NOT_ALLOWED,
     )
 

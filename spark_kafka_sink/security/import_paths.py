@@ -44,8 +44,8 @@ def find(path: Text, option: str) -> object:
         for name in attribute.split("."):
             found = getattr(found, name)
     except (Exception, SystemExit) as error:  # noqa: BLE001 - a user's module may raise anything
-        # Python's own ImportError names modules; any other may hold anything. So may what stands
-        # behind a reference.
+        # Python's ImportError has names of modules; any other may contain anything, and so may
+        # the value of a reference.
         named = isinstance(error, ImportError | AttributeError) and error.name is not None
         reveal = named and not isinstance(path, Password)
         missing = isinstance(error, ModuleNotFoundError)

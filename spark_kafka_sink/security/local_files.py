@@ -38,7 +38,7 @@ _warned: set[tuple[int, int]] = set()
 
 
 class UnusableFileError(Exception):
-    """Why a file can't be used, as words that go behind "it can't be read: "."""
+    """Why a file can't be used, as words that follow "it can't be read: "."""
 
 
 def read_file(path: str, shown: str, limit: int = MAX_TEXT) -> bytes:
@@ -101,19 +101,19 @@ def write_new_file(directory: str, name: str, content: bytes) -> None:
     """A new file, written completely or not at all; creates the directory if it is missing.
     UnusableFileError.
 
-    It is written beside under a name that begins with a dot, and renamed. Mounts of object stores
+    It is written to a name that begins with a dot, and renamed. Mounts of object stores
     and volumes that can't rename show a file when it is closed, as a whole; there it is written at
     once. Nothing is ever appended or written twice.
     """
     try:
         folder = Path(directory)
         folder.mkdir(parents=True, exist_ok=True)
-        final, beside = folder / name, folder / f".{name}.tmp"
-        _write_whole(beside, content)
+        final, temporary = folder / name, folder / f".{name}.tmp"
+        _write_whole(temporary, content)
         try:
-            beside.rename(final)
+            temporary.rename(final)
         except OSError:
-            beside.unlink()
+            temporary.unlink()
             _write_whole(final, content)
     except OSError as error:
         problem = _words(error)

@@ -62,7 +62,7 @@ class Password:
         return (None, {"_value": self._value, "_reference": self._reference})
 
 
-#: Text of an option: as it was given, or behind the reference that led to it.
+#: Text of an option: as given, or the value of a reference.
 Text = str | Password
 
 
@@ -113,7 +113,7 @@ def _encoded(secret: str) -> Iterator[str]:
     forms.append(secret.replace("\\", "\\\\").replace('"', '\\"'))
     for encode, group, letters in ((base64.b64encode, 3, 4), (base64.b32encode, 5, 8)):
         for shift in range(group):
-            # Within a longer text, what stands before decides where a group of bytes begins; the
+            # Within a longer text, the bytes before decide where a group of bytes begins; the
             # first and the last group may be mixed with neighbours.
             text = encode(bytes(shift) + raw).decode()
             inner = text[letters if shift else 0 : len(text) // letters * letters - letters]

@@ -14,8 +14,8 @@ from spark_kafka_sink.clock import Latch
 from spark_kafka_sink.error_kinds import Kind
 from spark_kafka_sink.errors import KafkaError, warn
 from spark_kafka_sink.producer.transaction.transaction_states import PreparedTransaction
+from spark_kafka_sink.transactions.commit_log.commit_log import CommitLog, LogSession
 from spark_kafka_sink.transactions.commit_state import CommitState
-from spark_kafka_sink.transactions.decision_log import DecisionLog, LogSession
 from spark_kafka_sink.transactions.ending import abort_all
 from spark_kafka_sink.transactions.ownership import Numbering, Owner, retry_when_fenced
 from spark_kafka_sink.transactions.sweep import Sweeper, is_superseded
@@ -31,7 +31,7 @@ KILLED_AFTER_MS = 3_000
 class Aborter:
     """Aborts batches, over the connections of ``client``; max.block.ms bounds each step."""
 
-    def __init__(self, log: DecisionLog, client: TransactionClient) -> None:
+    def __init__(self, log: CommitLog, client: TransactionClient) -> None:
         self._decisions = log
         self._client = client
         self._sweeper = Sweeper(client)
@@ -54,7 +54,7 @@ class Aborter:
         """
         session = retry_when_fenced(
             lambda: self._decisions.open(owner.key, self._client.deadline()),
-            lambda session: self._give_up(owner, number, session),
+            lambda session: self._mark_run_aborted(owner, number, session),
         )
         keep = _decided(session.state)
         if any(t.transactional_id in keep for t in transactions):
@@ -95,7 +95,7 @@ class Aborter:
             if not runs:
                 return ()
 
-        def give_up(session: LogSession) -> LogSession:
+        def mark_runs_aborted(session: LogSession) -> LogSession:
             before = session.state or CommitState()
             state = before
             for run in sorted(runs - set(state.superseded)):
@@ -105,17 +105,17 @@ class Aborter:
             return session
 
         session = retry_when_fenced(
-            lambda: self._decisions.open(key, self._client.deadline()), give_up
+            lambda: self._decisions.open(key, self._client.deadline()), mark_runs_aborted
         )
         keep = _decided(session.state)
         return self._sweep(key, lambda one: one.run in runs, keep, tasks_may_run=True)
 
-    def _give_up(self, owner: Owner, number: int, session: LogSession) -> LogSession:
+    def _mark_run_aborted(self, owner: Owner, number: int, session: LogSession) -> LogSession:
         """Unless the batch is decided, or the key has another owner: from here on no commit of this
         run decides anything, not even one that begins now.
 
         Fencing alone stops only a commit that has opened the log before. Spark may call abort
-        beside a commit that it no longer waits for (its user stopped a query that hung)::
+        during a commit that it no longer waits for (its user stopped a query that hung)::
 
             abort opens the log, and finds no decision
             the commit opens the log, and finds all transactions prepared

@@ -11,7 +11,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from spark_kafka_sink.admin.call import Call, Leader, judged
+from spark_kafka_sink.admin.call import Call, Leader, retry_code
 from spark_kafka_sink.admin.transaction_client import TransactionClient, listed, listing
 from spark_kafka_sink.errors import ErrorCode
 from spark_kafka_sink.protocol.cluster import TopicPartition
@@ -24,8 +24,8 @@ from spark_kafka_sink.protocol.transaction_admin_messages import (
     TransactionListing,
     TransactionState,
 )
+from spark_kafka_sink.transactions.commit_log.commit_log import CommitLog
 from spark_kafka_sink.transactions.commit_state import CommitState, Standing
-from spark_kafka_sink.transactions.decision_log import DecisionLog
 from spark_kafka_sink.transactions.inspection import DecidedBy, decided_ids, standing_of
 from spark_kafka_sink.transactions.transactional_ids import parse
 
@@ -92,7 +92,7 @@ class Blocker:
 
 
 def blockers(
-    client: TransactionClient, log: DecisionLog, topic: str, deadline_ms: int
+    client: TransactionClient, log: CommitLog, topic: str, deadline_ms: int
 ) -> tuple[Blocker, ...]:
     """Every open transaction in ``topic``, first those that hold a last stable offset.
 
@@ -137,7 +137,7 @@ class _Seen:
 
 
 def _seen(
-    client: TransactionClient, log: DecisionLog, ids: Sequence[str], deadline_ms: int
+    client: TransactionClient, log: CommitLog, ids: Sequence[str], deadline_ms: int
 ) -> Mapping[str | None, _Seen]:
     described = client.describe(ids, deadline_ms) if ids else {}
     states: dict[str, CommitState] = {}
@@ -194,15 +194,15 @@ def _producers(
     found: dict[TopicPartition, Sequence[ProducerState]] = {}
 
     def describing(tp: TopicPartition) -> Call[DescribeProducersResponse]:
-        def take(response: DescribeProducersResponse) -> ErrorCode | None:
+        def handle_response(response: DescribeProducersResponse) -> ErrorCode | None:
             answer = response.partitions[tp]
-            again = judged(answer.error, f"DescribeProducers of {tp}", f"READ on {tp.topic}")
+            again = retry_code(answer.error, f"DescribeProducers of {tp}", f"READ on {tp.topic}")
             open_ = [p for p in answer.producers if p.transaction_start_offset >= 0]
             if open_:
                 found[tp] = open_
             return again
 
-        return Call(DescribeProducersRequest((tp,)), Leader(tp), take)
+        return Call(DescribeProducersRequest((tp,)), Leader(tp), handle_response)
 
     calls = [describing(tp) for tp in partitions]
     if not client.loop.run(calls, deadline_ms):

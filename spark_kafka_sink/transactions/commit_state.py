@@ -38,7 +38,7 @@ FORMAT: Final = 2
 KEPT_RUNS: Final = 32
 KEPT_DONE: Final = 32
 #: The newest ids that are kept as never to be used again.
-KEPT_BURNT: Final = 1000
+KEPT_RETIRED: Final = 1000
 #: ``last_done`` of a key without a batch.
 NOTHING_DONE: Final = -1
 #: Characters of a text in a record: run and query ids are far shorter.
@@ -47,8 +47,8 @@ _LONGEST_ID: Final = 400
 
 
 class LogOutcomeUnknownError(CommitOutcomeUnknownError):
-    """EndTxn of a write's transaction got no clear answer in time. The outcome is known when the
-    key is opened next.
+    """EndTxn of a write's transaction got no definite response in time. The outcome is known when
+    the key is opened next.
     """
 
 
@@ -129,7 +129,7 @@ class CommitState:
     done batches (micro-batch ids, or txnVersions), oldest first; ``last_done`` is the newest of
     all, NOTHING_DONE before the first. ``decision`` is the one in progress, or None; ``lost`` its
     transactional ids that the broker aborted. ``parts`` are the writes of batch ``parts_of`` that
-    wait for their decision. ``burnt`` are ids of the owner that its workers must not use again
+    wait for their decision. ``retired`` are ids of the owner that its workers must not use again
     (``sweep.py``). ``other`` are fields of a newer version, kept unchanged: name and JSON.
     """
 
@@ -144,7 +144,7 @@ class CommitState:
     done: tuple[Done, ...] = ()
     parts_of: int = NOTHING_DONE
     parts: tuple[Part, ...] = ()
-    burnt: tuple[str, ...] = ()
+    retired: tuple[str, ...] = ()
     other: tuple[tuple[str, str], ...] = ()
 
     @property
@@ -197,7 +197,7 @@ class CommitState:
             superseded=self._with_superseded(self.run_id),
             parts_of=NOTHING_DONE,
             parts=(),
-            burnt=(),
+            retired=(),
         )
 
     def with_aborted_run(self, run_id: str) -> CommitState:
@@ -210,7 +210,7 @@ class CommitState:
         return replace(aborted, parts_of=NOTHING_DONE, parts=())
 
     def forgotten(self) -> CommitState:
-        """All but the generation, in which nobody has planned yet: who comes next ends what was
+        """All but the generation, in which no run has planned yet: the next one ends what was
         open before.
         """
         return CommitState(generation=self.generation + 1)
@@ -268,9 +268,9 @@ class CommitState:
             return self.undone()
         return replace(self._with_done(Done(self.decision.number)), decision=None, lost=())
 
-    def with_burnt(self, ids: Iterable[str]) -> CommitState:
+    def with_retired(self, ids: Iterable[str]) -> CommitState:
         """These ids of the owner must not be used again."""
-        return replace(self, burnt=tuple(dict.fromkeys((*self.burnt, *ids)))[-KEPT_BURNT:])
+        return replace(self, retired=tuple(dict.fromkeys((*self.retired, *ids)))[-KEPT_RETIRED:])
 
     def _require(self, phase: Phase) -> None:
         if self.phase is not phase:
@@ -307,8 +307,8 @@ class CommitState:
                 }
                 for part in self.parts
             ]
-        if self.burnt:
-            fields["burnt"] = list(self.burnt)
+        if self.retired:
+            fields["burnt"] = list(self.retired)  # the name in the format
         return json.dumps(fields, separators=(",", ":")).encode()
 
     @classmethod
@@ -355,7 +355,7 @@ class CommitState:
                     )
                     for part in fields.get("parts", ())
                 ),
-                burnt=tuple(_text(one, _LONGEST_ID) for one in fields.get("burnt", ())),
+                retired=tuple(_text(one, _LONGEST_ID) for one in fields.get("burnt", ())),
                 other=tuple(
                     (name, json.dumps(fields[name])) for name in sorted(fields.keys() - _KNOWN)
                 ),

@@ -1,7 +1,7 @@
 """The driver commits the transactions of a batch: decide durably, commit each, record it as done.
 
 Owns: the order of these steps, for commit and for the roll forward at planning. Never: which run
-may take them (``ownership.py``), an abort by Spark (``aborter.py``), what a doubtful answer means
+may take them (``ownership.py``), an abort by Spark (``aborter.py``), what a doubtful response means
 (``outcomes.py``).
 
 **The commit point** is the log's own transaction: once its EndTxn(commit) has succeeded, batch N is
@@ -50,7 +50,7 @@ from spark_kafka_sink.transactions.transactional_ids import TransactionalId, par
 
 if TYPE_CHECKING:
     from spark_kafka_sink.admin.transaction_client import TransactionClient
-    from spark_kafka_sink.transactions.decision_log import DecisionLog, LogSession
+    from spark_kafka_sink.transactions.commit_log.commit_log import CommitLog, LogSession
 
 _log = logging.getLogger(__name__)
 
@@ -103,7 +103,7 @@ class Committer:
     decided; transaction.timeout.ms is the tasks'.
     """
 
-    def __init__(self, log: DecisionLog, client: TransactionClient) -> None:
+    def __init__(self, log: CommitLog, client: TransactionClient) -> None:
         config = client.config
         self._decisions = log
         self._client = client
@@ -142,8 +142,8 @@ class Committer:
         with _decided(key, decision):
             _log.info("kprod %s: batch %d was decided; committing it now", key, decision.number)
             state = self._finish(key, session, state)
-            # Not `_note_done`, which may fail: the next batch would reuse these ids, while the log,
-            # still at DECIDED, names transactions that can't be described any more.
+            # Not `_write_done`, which may fail: the next batch would reuse these ids, while the
+            # log, still at DECIDED, names transactions that can't be described any more.
             session.write(state, self._client.deadline())
         return state
 
@@ -199,7 +199,7 @@ class Committer:
         before = self._rolled_forward(owner.key, session)
         is_ours = found is not None and found.decision is not None and found.run_id == owner.run_id
         if is_ours and before.last_done == batch.number:
-            # The previous attempt wrote it, without a clear answer.
+            # The previous attempt wrote it, without a definite response.
             self._sweep(owner, session, before)
             return Commit.COMMITTED
         # A job decides one version only, so the owner of a done version decides nothing more.
@@ -246,7 +246,7 @@ class Committer:
                 hint="this driver was paused for longer than kafka.transaction.timeout.ms "
                 f"({self._transaction_timeout_ms} ms) allows; write the batch again",
             )
-        self._note_done(owner.key, session, None if owner.numbering is Numbering.ONCE else state)
+        self._write_done(owner.key, session, None if owner.numbering is Numbering.ONCE else state)
         self._sweep(owner, session, state)
         return Commit.COMMITTED
 
@@ -260,7 +260,7 @@ class Committer:
             offsets_id = TransactionalId(owner.key, owner.run_id, _OFFSETS, part, owner.generation)
             yield prepare_offsets(self._client, str(offsets_id), batch.offsets, deadline)
 
-    def _note_done(self, key: str, session: LogSession, state: CommitState | None) -> None:
+    def _write_done(self, key: str, session: LogSession, state: CommitState | None) -> None:
         """Record that every transaction is committed. A failure here must not fail the commit: a
         repeated job would duplicate its rows. The next planning commits the batch again, which
         changes nothing, and records it, or fails before a task starts.
@@ -393,9 +393,9 @@ class Committer:
                 lambda one: one.run in (owner.run_id, also) or is_superseded(one, state),
                 self._client.deadline(),
             )
-            burnt = [i for i in swept.burnt if (p := parse(i)) and p.run == owner.run_id]
-            if burnt and owner.numbering.is_of_micro_batches:
-                session.write(state.with_burnt(burnt), self._client.deadline())
+            retired = [i for i in swept.retired if (p := parse(i)) and p.run == owner.run_id]
+            if retired and owner.numbering.is_of_micro_batches:
+                session.write(state.with_retired(retired), self._client.deadline())
         except KafkaError as error:
             warn(
                 _log,

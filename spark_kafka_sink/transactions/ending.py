@@ -27,7 +27,7 @@ _ROUND_MS = 20
 @dataclass(frozen=True, slots=True)
 class CommitOutcomes:
     """Transactional ids: ``lost`` were aborted by a broker, those of ``unknown`` expired, for
-    ``unclear`` no clear answer came in time. All others are committed.
+    ``unclear`` no definite response came in time. All others are committed.
     """
 
     lost: tuple[str, ...] = ()
@@ -67,7 +67,7 @@ def abort_all(
     client: TransactionClient, transactions: Sequence[PreparedTransaction], deadline_ms: int
 ) -> bool:
     """Abort each as far as it is open; a broker refuses to abort what is committed. True: each got
-    a clear answer.
+    a definite response.
     """
     if not transactions:
         return True
@@ -86,8 +86,8 @@ def undo(
     between its decision and its first EndTxn. True: nothing of it is visible, or ever will be, so
     the batch can be written again.
 
-    It may be left at any line: the log still says DECIDED, and the next driver comes here again.
-    A coordinator looks for what has timed out every ten seconds; so one that is described as open
+    It may be left at any line: the log still has DECIDED, and the next driver continues here.
+    A coordinator searches for timed out transactions every ten seconds; so one described as open
     may be gone when its EndTxn arrives there, and others would be committed without it.
     """
     ids = [t.transactional_id for t in transactions]
@@ -111,8 +111,8 @@ def older_than(
     age_ms: int,
     deadline_ms: int,
 ) -> frozenset[str]:
-    """Those of ``found`` that are open for longer; brokers before 3.8 don't tell, so that it is by
-    our clock, which is not theirs. (A transaction of two-phase commit never times out.)
+    """Those of ``found`` that are open for longer. Brokers before 3.8 don't return them; then it is
+    by our clock, which is not theirs. (A transaction of two-phase commit never times out.)
     """
     timed = [i for i, d in found.items() if d.timeout_ms < NEVER_TIMES_OUT_MS]
     old = client.older_than(timed, age_ms, deadline_ms)

@@ -23,9 +23,9 @@ from spark_kafka_sink.config.producer_config import ProducerConfig
 from spark_kafka_sink.errors import AuthorizationError, UnsupportedVersionError
 from spark_kafka_sink.network.process_local import ProcessLocal
 from spark_kafka_sink.transactions.aborter import Aborter
+from spark_kafka_sink.transactions.commit_log.commit_log import CommitLog
 from spark_kafka_sink.transactions.commit_state import CommitState
 from spark_kafka_sink.transactions.committer import Batch, Commit, Committer
-from spark_kafka_sink.transactions.decision_log import DecisionLog
 from spark_kafka_sink.transactions.ownership import Owner
 from spark_kafka_sink.transactions.topic_records import TopicRecord, write_record
 from spark_kafka_sink.transactions.transactional_ids import (
@@ -61,7 +61,7 @@ class ExactlyOnceDriver:
         self._logged: set[str] = set()
         self._client = TransactionClient(config, clock=clock, new_client=new_client)
         self._clock = self._client.clock
-        log = DecisionLog(self._client, log_topic)
+        log = CommitLog(self._client, log_topic)
         aborter = Aborter(log, self._client)
         self._committer = Committer(log, self._client)
         #: See :class:`Committer` and :class:`Aborter`.

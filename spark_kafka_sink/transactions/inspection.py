@@ -21,8 +21,8 @@ from spark_kafka_sink.protocol.transaction_admin_messages import (
     TransactionDescription,
     TransactionState,
 )
+from spark_kafka_sink.transactions.commit_log.commit_log import CommitLog
 from spark_kafka_sink.transactions.commit_state import CommitState, Standing
-from spark_kafka_sink.transactions.decision_log import DecisionLog
 from spark_kafka_sink.transactions.outcomes import Outcome, outcome_of
 from spark_kafka_sink.transactions.transactional_ids import (
     SEPARATOR,
@@ -98,7 +98,7 @@ class Overview:
 class Inspector:
     """Reads only; max.block.ms bounds each step."""
 
-    def __init__(self, log: DecisionLog, client: TransactionClient) -> None:
+    def __init__(self, log: CommitLog, client: TransactionClient) -> None:
         self._log = log
         self._client = client
 

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from spark_kafka_sink.admin.call import Call, CoordinatorKey, judged
+from spark_kafka_sink.admin.call import Call, CoordinatorKey, retry_code
 from spark_kafka_sink.errors import ConfigError, ErrorCode, IllegalStateError, safe_text
 from spark_kafka_sink.producer.transaction.transaction_states import PreparedTransaction
 from spark_kafka_sink.protocol.cluster import TopicPartition
@@ -80,7 +80,7 @@ def prepare_offsets(
     Raises AuthorizationError (naming the missing right), ProducerFencedError when the id has
     another owner by now, InvalidMetadataError for a partition that the cluster does not have, other
     ApiErrors of the brokers, ConfigError for a timeout above the broker's limit, and
-    KafkaTimeoutError without a clear answer in time, also to InitProducerId: that is not retried,
+    KafkaTimeoutError without a definite response, also to InitProducerId: that is not retried,
     since a late one would abort what the id has open by then. After any of them the transaction may
     be open, and the caller must end it. DescribeTransactions shows its partitions only to a
     principal that may see the topic __consumer_offsets.
@@ -98,15 +98,15 @@ def prepare_offsets(
         call = Call(
             AddOffsetsToTxnRequest(transactional_id, *owner, group.group_id),
             CoordinatorKey(transactional_id),
-            lambda response: _judged(response.error, where, transactional_id),
+            lambda response: _retry_code(response.error, where, transactional_id),
             once=True,
         )
-        client.loop.ask(call, deadline_ms, where)
+        client.loop.send_and_receive(call, deadline_ms, where)
     calls = [
         Call(
             TxnOffsetCommitRequest(transactional_id, group.group_id, *owner, part, version),
             CoordinatorKey(group.group_id, CoordinatorType.GROUP),
-            _take_offsets(client, transactional_id, group.group_id),
+            _handle_offsets(client, transactional_id, group.group_id),
         )
         for part in _parts(group)
     ]
@@ -115,13 +115,13 @@ def prepare_offsets(
     return PreparedTransaction(transactional_id, *owner, version)
 
 
-def _take_offsets(
+def _handle_offsets(
     client: TransactionClient, transactional_id: str, group_id: str
 ) -> Callable[[TxnOffsetCommitResponse], ErrorCode | None]:
     """Retries the whole request until every offset is committed."""
     unknown_until: int | None = None
 
-    def take(response: TxnOffsetCommitResponse) -> ErrorCode | None:
+    def handle_response(response: TxnOffsetCommitResponse) -> ErrorCode | None:
         nonlocal unknown_until
         again: ErrorCode | None = None
         for tp, code in response.errors.items():
@@ -135,13 +135,13 @@ def _take_offsets(
                         "the cluster that is written to does not have this partition, so it "
                         "can't keep an offset of it",
                     )
-            again = _judged(code, where, transactional_id) or again
+            again = _retry_code(code, where, transactional_id) or again
         return again
 
-    return take
+    return handle_response
 
 
-def _judged(code: ErrorCode, where: str, transactional_id: str) -> ErrorCode | None:
+def _retry_code(code: ErrorCode, where: str, transactional_id: str) -> ErrorCode | None:
     rights = {
         ErrorCode.GROUP_AUTHORIZATION_FAILED: "READ on the group",
         ErrorCode.TOPIC_AUTHORIZATION_FAILED: "READ on the topic whose offsets are committed",
@@ -149,7 +149,7 @@ def _judged(code: ErrorCode, where: str, transactional_id: str) -> ErrorCode | N
             f"WRITE on the transactional id '{transactional_id}'"
         ),
     }
-    return judged(code, where, rights.get(code, ""))
+    return retry_code(code, where, rights.get(code, ""))
 
 
 def _parts(group: GroupOffsets) -> Iterator[dict[TopicPartition, OffsetAndMetadata]]:

@@ -30,9 +30,9 @@ from spark_kafka_sink.protocol.transaction_admin_messages import (
     TransactionDescription,
     TransactionState,
 )
+from spark_kafka_sink.transactions.commit_log.commit_log import CommitLog, LogSession
 from spark_kafka_sink.transactions.commit_state import CommitState, Phase, Standing
 from spark_kafka_sink.transactions.committer import Committer
-from spark_kafka_sink.transactions.decision_log import DecisionLog, LogSession
 from spark_kafka_sink.transactions.ending import commit_all
 from spark_kafka_sink.transactions.inspection import (
     Inspector,
@@ -93,7 +93,7 @@ class Resolution:
 class Operator:
     """max.block.ms bounds each step."""
 
-    def __init__(self, log: DecisionLog, client: TransactionClient) -> None:
+    def __init__(self, log: CommitLog, client: TransactionClient) -> None:
         self.inspector = Inspector(log, client)
         self._log = log
         self._client = client

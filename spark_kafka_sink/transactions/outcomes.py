@@ -1,6 +1,6 @@
-"""The outcome of a transaction whose EndTxn(commit) got a doubtful answer, by a table.
+"""The outcome of a transaction whose EndTxn(commit) got a doubtful response, by a table.
 
-Owns: which answers are doubtful, and the outcome by DescribeTransactions. Never: a broker, a retry
+Owns: the outcome by DescribeTransactions. Never: a broker, a retry
 (``ending.py``).
 
 INVALID_PRODUCER_EPOCH, INVALID_TXN_STATE, INVALID_PRODUCER_ID_MAPPING and PRODUCER_FENCED all mean
@@ -32,16 +32,6 @@ from spark_kafka_sink.producer.transaction.transaction_states import PreparedTra
 from spark_kafka_sink.protocol.transaction_admin_messages import (
     TransactionDescription,
     TransactionState,
-)
-
-#: Errors of EndTxn(commit) that mean committed or aborted.
-DOUBTFUL: Final = frozenset(
-    {
-        ErrorCode.INVALID_PRODUCER_EPOCH,
-        ErrorCode.INVALID_TXN_STATE,
-        ErrorCode.INVALID_PRODUCER_ID_MAPPING,
-        ErrorCode.PRODUCER_FENCED,
-    }
 )
 
 

@@ -26,7 +26,6 @@ from typing import Final, TypeVar
 from spark_kafka_sink.clock import Clock, Latch
 from spark_kafka_sink.errors import CommitError, KafkaError, SupersededError
 from spark_kafka_sink.transactions.commit_state import CommitState, LogOutcomeUnknownError, Standing
-from spark_kafka_sink.transactions.transactional_ids import prefix_of_key
 
 T = TypeVar("T")
 OpenedT = TypeVar("OpenedT")
@@ -68,10 +67,6 @@ class Owner:
     generation: int
     incarnation: str = ""
     numbering: Numbering = Numbering.STREAM
-
-    @property
-    def prefix(self) -> str:
-        return prefix_of_key(self.key)
 
     def may_decide(self, state: CommitState | None) -> bool:
         """Whether it owns the key, or may take it over: no other run has since it planned."""

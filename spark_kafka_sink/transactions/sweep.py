@@ -42,13 +42,13 @@ _S = TransactionState
 
 
 class Swept(NamedTuple):
-    """``ended`` are transactional ids whose transaction was aborted. ``burnt`` are those that must
-    not be used again (version 1: a request without a response may arrive late, and would abort what
-    they have open by then).
+    """``ended`` are transactional ids whose transaction was aborted. ``retired`` are those that
+    must not be used again (version 1: a request without a response may arrive late, and would abort
+    what they have open by then).
     """
 
     ended: tuple[str, ...] = ()
-    burnt: tuple[str, ...] = ()
+    retired: tuple[str, ...] = ()
 
 
 class Sweeper:

@@ -12,7 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from spark_kafka_sink.admin.call import Call, CoordinatorKey, Leader, judged
+from spark_kafka_sink.admin.call import Call, CoordinatorKey, Leader, retry_code
 from spark_kafka_sink.errors import ErrorCode
 from spark_kafka_sink.producer.transaction.transaction_states import (
     NO_PRODUCER_ID,
@@ -54,8 +54,8 @@ def prepare_record(
     """Begin a transaction of ``transactional_id`` and write ``record`` in it.
 
     Raises AuthorizationError (naming the missing right), other ApiErrors of the brokers,
-    ConfigError for a timeout above the broker's limit, and KafkaTimeoutError without a clear answer
-    in time, also to InitProducerId: that is not retried, since a late one would abort what the id
+    ConfigError for a timeout above the broker's limit, and KafkaTimeoutError without a definite
+    response, also to InitProducerId: that is not retried, since a late one would abort what the id
     has open by then. After any of them the transaction may be open, and the caller must end it.
     """
     version = client.transaction_version(deadline_ms)
@@ -65,13 +65,15 @@ def prepare_record(
     if version < 2:
         where = f"AddPartitionsToTxn of {record.tp}, transactional id '{transactional_id}'"
 
-        def take(response: AddPartitionsToTxnResponse) -> ErrorCode | None:
-            return judged(response.errors[record.tp], where, _right(record))
+        def handle_response(response: AddPartitionsToTxnResponse) -> ErrorCode | None:
+            return retry_code(response.errors[record.tp], where, _right(record))
 
         # Once: a request that arrives after the commit would open another transaction.
         request = AddPartitionsToTxnRequest(transactional_id, *owner, (record.tp,))
-        client.loop.ask(
-            Call(request, CoordinatorKey(transactional_id), take, once=True), deadline_ms, where
+        client.loop.send_and_receive(
+            Call(request, CoordinatorKey(transactional_id), handle_response, once=True),
+            deadline_ms,
+            where,
         )
     _produce(client, record, deadline_ms, owner, transactional_id, version)
     return PreparedTransaction(transactional_id, *owner, version)
@@ -125,18 +127,20 @@ def _produce(
     batch = batch_of([(None, record.value)], client.clock.wall_ms(), producer, sequence)
     where = f"Produce to {record.tp}"
 
-    def take(response: ProduceResponse) -> ErrorCode | None:
+    def handle_response(response: ProduceResponse) -> ErrorCode | None:
         code = response.partitions[0].error
         if code is ErrorCode.DUPLICATE_SEQUENCE_NUMBER:
             return None  # an earlier request without a response had arrived
-        return judged(code, where, _right(record))
+        return retry_code(code, where, _right(record))
 
     data = PartitionProduceData(record.tp, batch, sum(map(len, batch)))
     latest = LATEST_PRODUCE if version >= 2 else LAST_PRODUCE_OF_VERSION_1
     request = ProduceRequest(
         -1, client.config.request_timeout_ms, (data,), transactional_id, max_version=latest
     )
-    client.loop.ask(Call(request, Leader(record.tp), take), deadline_ms, where)
+    client.loop.send_and_receive(
+        Call(request, Leader(record.tp), handle_response), deadline_ms, where
+    )
 
 
 def _right(record: TopicRecord) -> str:

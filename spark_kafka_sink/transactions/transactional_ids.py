@@ -5,7 +5,7 @@ again (the task's pool), a broker.
 
 ========================================  =======================================================
 ``{key}~{run}~g{g}.{worker}~{k}``         the k-th task of a worker process in a batch of ``key``
-``{key}~~log``                            the decision log's writer of ``key``
+``{key}~~log``                            the commit log's writer of ``key``
 ``{prefix}~~check``                       initialized by planning, to find missing rights early
 ========================================  =======================================================
 

@@ -340,7 +340,7 @@ def test_any_request_can_be_asked(kafka: RealKafka) -> None:
         deadline = time.monotonic() + 60
         while True:
             call = Call(InitProducerIdRequest(None, 60_000), node)
-            response = admin.loop.ask(call, admin.deadline())
+            response = admin.loop.send_and_receive(call, admin.deadline())
             if not response.error.retriable or time.monotonic() > deadline:
                 break
     assert response.error is ErrorCode.NONE
@@ -353,7 +353,9 @@ def test_a_call_without_an_answer_is_bounded() -> None:
         AdminClient(config(f"127.0.0.1:{port}")) as admin,
         pytest.raises(KafkaTimeoutError, match="INIT_PRODUCER_ID got no answer") as caught,
     ):
-        admin.loop.ask(Call(InitProducerIdRequest(None, 60_000), AnyBroker()), admin.deadline(300))
+        admin.loop.send_and_receive(
+            Call(InitProducerIdRequest(None, 60_000), AnyBroker()), admin.deadline(300)
+        )
     assert caught.value.kind is Kind.NO_BROKER
     assert re.match(
         rf"no broker answered within \d+ ms; tried 127.0.0.1:{port}: Connection refused",

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -12,10 +9,20 @@ import pytest
 from spark_kafka_sink.cli.app import app
 from spark_kafka_sink.config.option_table import COMMIT_LOG_TOPIC
 from tests.cli.commands import commands_of
+from tests.programs import run_python
 
 ROOT = Path(__file__).parents[2]
 #: Whoever imports another one of ours, or one of these, takes longer than help may.
-OURS = {"", ".version", ".documentation", ".cli", ".cli.app", ".cli.arguments", ".cli.txn"}
+OURS = {
+    "",
+    ".version",
+    ".documentation",
+    ".cli",
+    ".cli.app",
+    ".cli.arguments",
+    ".cli.txn",
+    ".cli.txn.txn_commands",
+}
 HEAVY = {"numpy", "pyarrow", "ssl", "pyspark", "lz4"}
 #: Runs kprod, then tells on standard error what is loaded.
 PROGRAM = """
@@ -34,13 +41,7 @@ finally:
     ids=" ".join,
 )
 def test_help_and_version_import_no_work(arguments: list[str]) -> None:
-    run = subprocess.run(
-        [sys.executable, "-c", PROGRAM, *arguments],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=True,
-    )
+    run = run_python("-c", PROGRAM, *arguments)
     assert run.stdout
     loaded = set(run.stderr.split())
     assert "typer" in loaded
@@ -58,13 +59,6 @@ def test_the_help_names_the_usual_commit_log() -> None:
 def test_names_are_completed_at_once_too() -> None:
     """What the script of ``--install-completion`` asks of kprod at each tab."""
     asked = {"_KPROD_COMPLETE": "complete_bash", "COMP_WORDS": "kprod txn bl", "COMP_CWORD": "2"}
-    run = subprocess.run(
-        [sys.executable, "-c", PROGRAM],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=False,
-        env=os.environ | asked,
-    )
+    run = run_python("-c", PROGRAM, environment=asked)
     assert run.stdout.split() == ["blockers"], run.stderr
     assert not set(run.stderr.split()) & HEAVY

@@ -25,8 +25,8 @@ from spark_kafka_sink.local_kafka import KafkaCluster
 from spark_kafka_sink.producer.kafka_producer import KafkaProducer
 from spark_kafka_sink.producer.producer_record import ProducerRecord
 from spark_kafka_sink.protocol.control_messages import NewTopic
+from spark_kafka_sink.transactions.commit_log.commit_log import CommitLog
 from spark_kafka_sink.transactions.commit_state import CommitState, Decision
-from spark_kafka_sink.transactions.decision_log import DecisionLog
 
 pytestmark = [pytest.mark.broker, pytest.mark.long]  # a broker of its own, for the page's names
 
@@ -66,7 +66,7 @@ class World:
         return producer
 
     def state(self, state: CommitState) -> None:
-        log = DecisionLog(self.client, COMMIT_LOG_TOPIC)
+        log = CommitLog(self.client, COMMIT_LOG_TOPIC)
         log.open("orders-sink", self.client.deadline()).write(state, self.client.deadline())
 
 
@@ -121,7 +121,7 @@ def commands_in(block: str) -> Iterator[tuple[str, str]]:
 def stable(text: str) -> list[str]:
     """Words, whatever the order, with digits and ids of clusters masked."""
     text = re.sub(r"\S{22}, (?=\d+ brokers)", "ID, ", text)
-    text = re.sub(r"[+-]\d+ ms beside", "0 ms beside", text)
+    text = re.sub(r"[+-]\d+ ms versus", "0 ms versus", text)
     text = re.sub(r"[^\x00-\x7f]", " ", text)
     return sorted(re.sub(r"\d+", "#", text).split())
 

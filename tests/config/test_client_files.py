@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from spark_kafka_sink.config.java_properties import parse_properties
+from spark_kafka_sink.config.files.java_properties import parse_properties
 from spark_kafka_sink.config.option import Status
 from spark_kafka_sink.config.option_table import PRODUCER_OPTIONS
 from spark_kafka_sink.config.sasl_settings import sasl_settings

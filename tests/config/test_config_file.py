@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from spark_kafka_sink.config.files.java_properties import parse_properties
 from spark_kafka_sink.config.given_options import given_options
-from spark_kafka_sink.config.java_properties import parse_properties
 from spark_kafka_sink.config.producer_config import ProducerConfig
 from spark_kafka_sink.config.secret_references import resolve
 from spark_kafka_sink.config.sink_config import DeliveryGuarantee, SinkConfig

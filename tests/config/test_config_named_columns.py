@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from spark_kafka_sink.config.column_names import column_names
-from spark_kafka_sink.config.named_columns import ColumnFormat, NamedColumns, OnNullValue
+from spark_kafka_sink.config.named_columns import (
+    ColumnFormat,
+    NamedColumns,
+    OnNullValue,
+    column_names,
+)
 from spark_kafka_sink.config.sink_config import SinkConfig
 from spark_kafka_sink.errors import ConfigError
 

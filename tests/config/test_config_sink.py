@@ -255,7 +255,7 @@ def test_an_unknown_guarantee_lists_the_known_ones():
     assert "at-least-once, none, exactly-once" in message
 
 
-@pytest.mark.parametrize(
+BREAKS_IDEMPOTENCE = pytest.mark.parametrize(
     "options",
     [
         {"kafka.acks": "0"},
@@ -264,6 +264,9 @@ def test_an_unknown_guarantee_lists_the_known_ones():
         {"kafka.enable.idempotence": "false"},
     ],
 )
+
+
+@BREAKS_IDEMPOTENCE
 def test_what_breaks_idempotence_means_none_with_one_warning(options):
     config = parse(options)
     assert config.delivery_guarantee is DeliveryGuarantee.NONE
@@ -273,15 +276,7 @@ def test_what_breaks_idempotence_means_none_with_one_warning(options):
     assert next(iter(options)) in warning
 
 
-@pytest.mark.parametrize(
-    "options",
-    [
-        {"kafka.acks": "0"},
-        {"kafka.acks": "1"},
-        {"kafka.retries": "0"},
-        {"kafka.enable.idempotence": "false"},
-    ],
-)
+@BREAKS_IDEMPOTENCE
 def test_what_breaks_idempotence_contradicts_a_guarantee_that_was_asked_for(options):
     error = refused(options | {"deliveryGuarantee": "at-least-once"})
     assert error.message.startswith("deliveryGuarantee=at-least-once needs an idempotent producer")

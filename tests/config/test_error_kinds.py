@@ -106,7 +106,7 @@ def test_every_warning_of_the_log_has_a_code():
 
 def test_every_warning_of_a_configuration_has_a_code():
     found = 0
-    for path in (PACKAGE / "config").glob("*.py"):
+    for path in (PACKAGE / "config").rglob("*.py"):
         for node, source in calls_in(path, "append"):
             if "warnings.append" in source:
                 assert re.match(r"coded\(|.*\.no_effect\(", ast.unparse(node.args[0])), source

@@ -14,7 +14,7 @@ from spark_kafka_sink.config.option_table import PRODUCER_OPTIONS
 from spark_kafka_sink.config.producer_config import ProducerConfig
 from spark_kafka_sink.config.secret_references import resolve
 from spark_kafka_sink.config.sink_config import SinkConfig
-from spark_kafka_sink.network.channel.channel_builder import channel_builder
+from spark_kafka_sink.network.channel.channel_builder import ChannelBuilder
 from spark_kafka_sink.network.transport_layer import PlaintextTransportLayer
 
 SCRAM = {"sasl.mechanism": "SCRAM-SHA-512", "sasl.username": "u", "sasl.password": "p"}
@@ -82,7 +82,7 @@ def connection(way: str, options: dict[str, str], lines: dict[str, str]) -> str:
             found["configFile"] = str(path)
         try:
             config = SinkConfig.parse(found).producer if prefix else ProducerConfig.parse(found)
-            builder = channel_builder(config.security_protocol, resolve(dict(config.security)))
+            builder = ChannelBuilder.of(config.security_protocol, resolve(dict(config.security)))
         except ValueError:  # a ConfigError, or what else ends the making of a client
             return "refused"
     ours, theirs = socket.socketpair()

@@ -1,9 +1,13 @@
-"""For several modules: a standalone cluster of Spark's, and our wheel for its jobs."""
+"""For several modules: topics, writes and streams into the session's Kafka; a standalone cluster of
+Spark's, and our wheel for its jobs.
+"""
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
+import uuid
 from pathlib import Path
 
 import pytest
@@ -11,6 +15,67 @@ import pytest
 from tests.datasource.standalone_cluster import standalone_cluster
 
 ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture
+def topic(kafka):
+    return kafka.unique_topic("datasource", partitions=2)
+
+
+@pytest.fixture
+def write(kafka):
+    """Writes a batch frame; names with dots are options as they are."""
+
+    def save(df, topic=None, **options):
+        writer = df.write.format("kprod").option("kafka.bootstrap.servers", kafka.bootstrap)
+        if topic is not None:
+            writer = writer.option("topic", topic)
+        writer.options(**options).save()
+
+    return save
+
+
+@pytest.fixture
+def stream(kafka, tmp_path):
+    """Starts a stream; the caller's trigger decides how long it lives."""
+
+    def start(df, topic=None, *, trigger=None, mode="append", fmt="kprod", **options):
+        writer = (
+            df.writeStream.format(fmt)
+            .outputMode(mode)
+            .option("kafka.bootstrap.servers", kafka.bootstrap)
+            .option("checkpointLocation", str(tmp_path / "checkpoint"))
+            .trigger(**(trigger or {"availableNow": True}))
+        )
+        if topic is not None:
+            writer = writer.option("topic", topic)
+        return writer.options(**options).start()
+
+    return start
+
+
+@pytest.fixture
+def source(spark, tmp_path):
+    """A file stream of one micro-batch a file, and a function that adds a file."""
+    directory = tmp_path / "source"
+    directory.mkdir()
+
+    def add(values):
+        part = tmp_path / f"part-{uuid.uuid4().hex}"
+        part.write_text("".join(json.dumps({"value": value}) + "\n" for value in values))
+        part.rename(directory / f"{part.name}.json")
+
+    frame = (
+        spark.readStream.schema("value string").option("maxFilesPerTrigger", 1).json(str(directory))
+    )
+    return frame, add
+
+
+@pytest.fixture
+def table(spark):
+    name = f"t_{uuid.uuid4().hex}"
+    yield name
+    spark.sql(f"DROP TABLE IF EXISTS {name}")
 
 
 @pytest.fixture(scope="package")

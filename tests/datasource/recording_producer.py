@@ -1,4 +1,4 @@
-"""A producer that keeps what it is given: the TaskProducer of the tests without a broker."""
+"""A producer that keeps what it is given: the KafkaProducer of the tests without a broker."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from spark_kafka_sink.producer.metrics.produce_recorder import NodeReport, Produ
 from spark_kafka_sink.producer.metrics.producer_progress import ProducerProgress
 from spark_kafka_sink.producer.transaction.transaction_states import PreparedTransaction
 from spark_kafka_sink.protocol.cluster import TopicPartition
-from spark_kafka_sink.records.record_columns import RecordColumns
+from spark_kafka_sink.records.record_columns import ChunkSize, RecordColumns
 
 
 class RecordingProducer:
@@ -23,6 +23,7 @@ class RecordingProducer:
         reusable: bool = True,
         error: BaseException | None = None,
         park_fails: bool = False,
+        wanted_rows: int = 1,
     ) -> None:
         self.events: list[str] = []
         self.sent: list[RecordColumns] = []
@@ -34,6 +35,7 @@ class RecordingProducer:
         self._reusable = reusable
         self._error = error or RuntimeError("the stand-in was told to fail")
         self._park_fails = park_fails
+        self._wanted_rows = wanted_rows
 
     @property
     def reusable(self) -> bool:
@@ -44,6 +46,10 @@ class RecordingProducer:
         self._reusable = value
 
     @property
+    def chunk_size(self) -> ChunkSize:
+        return ChunkSize(wanted_rows=self._wanted_rows)
+
+    @property
     def producer_id_and_epoch(self) -> tuple[int, int]:
         return (4711, 3)
 
@@ -52,7 +58,7 @@ class RecordingProducer:
         self.sent = []
 
     @contextlib.contextmanager
-    def waiting_for_input(self) -> Iterator[None]:
+    def waiting_for_input(self, delay_ms: int = 0) -> Iterator[None]:
         self.waiting = True
         try:
             yield

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import logging
 import threading
-import time
 import uuid
 
 import pyarrow as pa
@@ -23,6 +22,7 @@ from spark_kafka_sink.datasource.write.task_progress import EVERY_S
 from spark_kafka_sink.datasource.write.write_task import TaskIdentity, WriteTask
 from spark_kafka_sink.protocol.control_messages import NewTopic
 from spark_kafka_sink.records.column_plan import ColumnPlan
+from tests.waiting import wait_for
 
 #: The partition that each row names; nobody but its one leader can take it.
 PARTITION = 1
@@ -32,14 +32,6 @@ LONGEST_S = 120
 def rows(count):
     values = [pa.array([f"{n}" for n in range(count)]), pa.array([PARTITION] * count, pa.int32())]
     return pa.record_batch(values, names=["value", "partition"])
-
-
-def wait_until(condition):
-    deadline = time.monotonic() + LONGEST_S
-    while not (found := condition()):
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
-    return found
 
 
 @pytest.mark.timeout(300)
@@ -81,13 +73,13 @@ def test_a_broker_killed_under_load_is_in_the_tasks_next_line_in_the_report_and_
     thread = threading.Thread(target=run)
     with caplog.at_level(logging.INFO, "spark_kafka_sink.datasource"):
         thread.start()
-        wait_until(lambda: (now := progress()) and now.report.rows == 100)
+        wait_for(lambda: (now := progress()) and now.report.rows == 100, LONGEST_S, pause=0.05)
         node.freeze()
         go_on.set()
-        wait_until(lambda: leader in progress().on_wire)
+        wait_for(lambda: leader in progress().on_wire, LONGEST_S, pause=0.05)
         node.kill()
         before = len(lines())
-        line = wait_until(lambda: lines()[before:])[0]
+        line = wait_for(lambda: lines()[before:], LONGEST_S, pause=0.05)[0]
     assert f"broker {leader}" in line, line
     assert "rows=100 " in line, line
     node.start()

@@ -7,8 +7,8 @@ import platform
 import pytest
 
 import spark_kafka_sink
-from spark_kafka_sink.datasource.check_steps import State
-from spark_kafka_sink.datasource.cluster_checks import HOST_STEPS, STEPS
+from spark_kafka_sink.datasource.checks.check_steps import State
+from spark_kafka_sink.datasource.checks.cluster_checks import HOST_STEPS, STEPS
 from spark_kafka_sink.errors import ConfigError
 
 

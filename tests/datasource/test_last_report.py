@@ -8,7 +8,6 @@ from dataclasses import replace
 
 import pytest
 from pyspark.sql.functions import raise_error
-from test_datasource_commit_message import message
 
 from spark_kafka_sink import WriteReport, foreach_batch, last_report
 from spark_kafka_sink.config.sink_config import SinkConfig
@@ -18,6 +17,7 @@ from spark_kafka_sink.datasource.report.destinations import publish
 from spark_kafka_sink.datasource.report.last_report import NoReportsKeptError, schema_with_report
 from spark_kafka_sink.datasource.report.report_of_batch import report_of_batch
 from spark_kafka_sink.datasource.report.write_report import Outcome
+from tests.datasource.commit_messages import message
 
 OPTIONS = {"kafka.bootstrap.servers": "127.0.0.1:9092", "topic": "t"}
 QUERY = "3f0c9c3e-0000-4000-8000-000000000001"

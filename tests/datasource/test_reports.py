@@ -14,7 +14,6 @@ from pathlib import Path
 
 import jsonschema
 import pytest
-from test_datasource_commit_message import message
 
 from spark_kafka_sink.config.sink_config import SinkConfig
 from spark_kafka_sink.datasource.process_logging import configure_logging
@@ -24,6 +23,7 @@ from spark_kafka_sink.datasource.report.log_line import LOGGED_PARTITIONS, line_
 from spark_kafka_sink.datasource.report.report_of_batch import NAMED, report_of_batch
 from spark_kafka_sink.datasource.report.write_report import MAX_JSON_BYTES, Outcome
 from spark_kafka_sink.errors import CommitError, ConfigError
+from tests.datasource.commit_messages import message
 
 LOGGER = "spark_kafka_sink.datasource.report.destinations"
 OPTIONS = {"kafka.bootstrap.servers": "127.0.0.1:9092", "topic": "t"}
@@ -269,7 +269,9 @@ def test_a_destination_that_fails_keeps_the_report_from_no_other_and_says_nothin
     delivered = []
 
     monkeypatch.setattr(
-        destinations, "DESTINATIONS", (lambda _: fails, lambda _: None, lambda _: delivered.append)
+        destinations,
+        "DESTINATIONS",
+        (lambda report, _: fails(report), lambda report, _: delivered.append(report)),
     )
     publish(report := two_tasks(), config())
     assert delivered == [report]

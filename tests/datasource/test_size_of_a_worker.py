@@ -108,7 +108,8 @@ def test_memory_and_connections_of_a_worker_are_what_kprod_size_says(
     print(f"worker {watch.peak / MIB:.0f} MiB, said {load.worker / MIB:.0f};", end=" ")
     print(f"connections {watch.connections}, the driver's {watch.driver_connections}")
     assert abs(watch.peak / load.worker - 1) <= WITHIN
-    # A transaction's coordinator may be a broker that leads nothing of the topic.
-    assert leaders <= watch.connections <= min(leaders + 1, 3)
+    # The broker that was asked first, and a transaction's coordinator, may be others, which lead
+    # nothing of the topic.
+    assert leaders <= watch.connections <= min(leaders + 2, 3)
     everyone = Load(tasks=1, leaders=3)
     assert 1 <= watch.driver_connections <= everyone.driver_connections

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
-
 import pytest
+
+from tests.programs import run_python
 
 OLD = """
 import sys, types
@@ -50,7 +49,7 @@ sys.meta_path.insert(0, Missing())
 def test_the_error_is_one_line_that_names_what_is_needed(python, says):
     code = f"{python}\ntry:\n    from spark_kafka_sink import register\nexcept ImportError as e:\n"
     code += "    print(repr(e.__cause__), e)"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    done = run_python("-c", code)
     (line,) = done.stdout.splitlines()
     assert done.stderr == ""
     assert line.startswith("None kprod needs P"), line
@@ -60,4 +59,4 @@ def test_the_error_is_one_line_that_names_what_is_needed(python, says):
 
 def test_a_producer_needs_no_spark():
     code = f"{NONE}\nfrom spark_kafka_sink import KafkaProducer"
-    subprocess.run([sys.executable, "-c", code], check=True)
+    run_python("-c", code)

@@ -5,10 +5,9 @@ The time of it is measured by ``make release-check``; here is what that time is 
 
 from __future__ import annotations
 
-import subprocess
-import sys
-
 import pytest
+
+from tests.programs import run_python
 
 _TASK = (
     "import sys, numpy, pyarrow.compute, pyspark.sql.datasource;"
@@ -22,8 +21,7 @@ _OTHERS = {"difflib", "google_crc32c", "html", "lz4", "mmh3", "numpy", "cffi", "
 
 @pytest.fixture(scope="module")
 def imported() -> set[str]:
-    done = subprocess.run([sys.executable, "-c", _TASK], capture_output=True, text=True, check=True)
-    return set(done.stdout.split())
+    return set(run_python("-c", _TASK).stdout.split())
 
 
 @pytest.mark.parametrize(

@@ -6,15 +6,14 @@ What other tests run is named in ``ELSEWHERE``, with the test.
 from __future__ import annotations
 
 import ast
-import os
 import re
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
 from spark_kafka_sink.config.sink_config import SinkConfig
+from tests.programs import run_python
 
 ROOT = Path(__file__).resolve().parents[2]
 #: Pages whose blocks other tests run.
@@ -101,21 +100,12 @@ def test_a_program_of_a_page_prints_what_the_page_says(page, tmp_path):
     blocks = re.findall(r"^```python\n(.*?)^```", text, re.DOTALL | re.MULTILINE)
     program = tmp_path / "try.py"
     program.write_text("\n".join(blocks), encoding="utf-8")
-    environment = os.environ | {
+    environment = {
         "PYTHONPATH": str(ROOT),
         "PYSPARK_PYTHON": sys.executable,
         "PYSPARK_DRIVER_PYTHON": sys.executable,
     }
-    done = subprocess.run(
-        [sys.executable, program],
-        cwd=tmp_path,
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=150,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr[-3000:]
+    done = run_python(program, cwd=tmp_path, environment=environment)
     # (The README's rows are in two tasks, so either may be first.)
     order = sorted if page == "README.md" else list
     assert order(done.stdout.splitlines()[-len(PROGRAMS[page]) :]) == order(PROGRAMS[page])

@@ -6,15 +6,13 @@ know, so a job that they give back whole has none.
 
 from __future__ import annotations
 
-import os
 import re
-import subprocess
-import sys
 
 import jsonschema
 import pytest
 
 from tests.docs.databricks_template import DEFAULTS, SCHEMA, TEMPLATE, bundle, job, written
+from tests.programs import run_python
 
 PROGRAM = """
 import runpy, sys
@@ -101,18 +99,10 @@ def test_the_job_writes_a_day_once_and_nothing_when_it_is_repeated(
     assert settings["parameters"] == [{"name": "day", "default": "{{job.start_time.iso_date}}"}]
     script = project / "resources" / task["spark_python_task"]["python_file"]
     parameters += ["--ca", options["ssl.truststore.location"]]
-    environment = os.environ | {"KAFKA_PASSWORD": secure_kafka.cluster.security.passwords["alice"]}
+    environment = {"KAFKA_PASSWORD": secure_kafka.cluster.security.passwords["alice"]}
     for _ in range(2):
-        run = subprocess.run(
-            [sys.executable, "-c", PROGRAM, str(script.resolve()), *parameters],
-            env=environment,
-            cwd=tmp_path,
-            capture_output=True,
-            text=True,
-            timeout=150,
-            check=False,
-        )
-        assert run.returncode == 0, run.stderr[-4000:]
+        arguments = ("-c", PROGRAM, script.resolve(), *parameters)
+        run_python(*arguments, cwd=tmp_path, environment=environment)
     bootstrap = secure_kafka.kafka.bootstrap
     found = consume(topic, bootstrap=bootstrap, isolation="read_committed")
     assert (found.keys, found.values) == ([b"a"], [b"1"])

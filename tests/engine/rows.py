@@ -8,7 +8,6 @@ broker's disk.
 from __future__ import annotations
 
 import re
-import subprocess
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -18,10 +17,10 @@ import pyarrow as pa
 
 from spark_kafka_sink.config.producer_config import ProducerConfig
 from spark_kafka_sink.local_kafka import KafkaCluster
-from spark_kafka_sink.local_kafka.installation import prepare
 from spark_kafka_sink.producer.kafka_producer import KafkaProducer
 from spark_kafka_sink.producer.metrics.produce_recorder import ProduceReport
 from spark_kafka_sink.records.record_columns import ColumnPlan, from_record_batch
+from tests.java_programs import java
 from tests.real_kafka import Consumed
 
 Headers = list[tuple[str, bytes | None]]
@@ -175,30 +174,10 @@ def dump_log(cluster: KafkaCluster, topics: Sequence[str]) -> dict[str, list[Log
     (node,) = cluster.nodes
     files = {topic: _segments(node.directory / "data" / f"{topic}-0") for topic in topics}
     listed = ",".join(str(path) for paths in files.values() for path in paths)
-    installation = prepare()
-    answer = subprocess.run(
-        [
-            str(installation.java.path),
-            "-Xmx1g",
-            "-XX:-UsePerfData",
-            "-XX:TieredStopAtLevel=1",
-            "-XX:+UseSerialGC",
-            "-cp",
-            installation.distribution.class_path,
-            "org.apache.kafka.tools.DumpLogSegments",
-            "--deep-iteration",
-            "--files",
-            listed,
-        ],
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
-    assert answer.returncode == 0, answer.stderr[-3000:]
+    told = java("org.apache.kafka.tools.DumpLogSegments", "--deep-iteration", "--files", listed)
     found: dict[str, list[LoggedBatch]] = {topic: [] for topic in topics}
     current = ""
-    for line in answer.stdout.splitlines():
+    for line in told.splitlines():
         if line.startswith("Dumping "):
             current = Path(line.removeprefix("Dumping ")).parent.name.removesuffix("-0")
         elif match := _BATCH.match(line):

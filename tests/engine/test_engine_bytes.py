@@ -7,7 +7,7 @@ import random
 import pyarrow as pa
 import pytest
 
-from spark_kafka_sink.records.record_columns import MAX_CHUNK_BYTES, ColumnPlan
+from spark_kafka_sink.records.record_columns import CHUNK_BYTES, ColumnPlan
 from tests.engine.rows import (
     Row,
     arrow,
@@ -174,7 +174,7 @@ def test_every_arrow_form_of_a_column_is_sent_as_it_is(kafka, consume, name):
 
 def test_rows_around_the_chunk_limit_and_a_batch_of_many_chunks(kafka, consume):
     """4 MiB of input is a chunk: rows just below, at and above it, and a 64 MB Arrow batch."""
-    sizes = [MAX_CHUNK_BYTES + near for near in (-2, -1, 0, 1, 2)] + [1, MAX_CHUNK_BYTES, 1, 1]
+    sizes = [CHUNK_BYTES + near for near in (-2, -1, 0, 1, 2)] + [1, CHUNK_BYTES, 1, 1]
     big = {"max.request.size": 5_000_000}
     topic = kafka.unique_topic("chunks", configs={"max.message.bytes": "6000000"})
     rows = [content(size, size) for size in sizes]

@@ -8,7 +8,6 @@ import json
 import os
 import random
 import signal
-import subprocess
 import sys
 import threading
 import time
@@ -24,6 +23,7 @@ from spark_kafka_sink.errors import IllegalStateError
 from spark_kafka_sink.producer.kafka_producer import KafkaProducer
 from spark_kafka_sink.records.record_columns import ColumnPlan
 from tests.engine.rows import attempt, check_sequences, config, dump_log, send, values_batch
+from tests.programs import run_python
 from tests.real_kafka import AT_ONCE_S
 
 THREAD_NAME = "kafka-producer-network-thread"
@@ -353,7 +353,7 @@ def test_topics_whose_metadata_expired_are_asked_for_again(kafka, consume):
     for topic in old:
         attempt(producer, values_of(topic), [values_batch([b"1"])])
     deadline = time.monotonic() + 60
-    while any(topic in producer._metadata.fetch().topics for topic in old):
+    while any(topic in producer._metadata.cluster.topics for topic in old):
         assert time.monotonic() < deadline
         producer.start_attempt()
         send(producer, values_of(other), [values_batch([b"x"])])
@@ -443,16 +443,8 @@ def test_memory_stays_within_its_bound_over_two_gigabytes(own_kafka):
 
     configs = {"retention.bytes": "500000000", "segment.bytes": "100000000"}
     topic = own_kafka.unique_topic("memory", 4, configs)
-    command = [sys.executable, "-m", "bench.memory", "--bootstrap", own_kafka.bootstrap]
-    answer = subprocess.run(
-        [*command, "--topic", topic, "--gigabytes", "2"],
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=True,
-        cwd=Path(__file__).parents[2],
-    )
-    told = json.loads(answer.stdout)
+    where = ("--bootstrap", own_kafka.bootstrap, "--topic", topic)
+    told = json.loads(run_python("-m", "bench.memory", *where, "--gigabytes", "2").stdout)
     admin = AdminClient({"bootstrap.servers": own_kafka.bootstrap})
     admin.delete_topics([topic])[topic].result(30)
     assert told["peak"] <= told["bound"], told

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 import shutil
-import time
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -199,15 +198,6 @@ class Scenario:
         report = self.check(settle_s=settle_s)
         assert report.clean, str(report)
         return report
-
-
-def wait_for(
-    condition: Callable[[], object], timeout: float = 60.0, what: str = "condition"
-) -> None:
-    deadline = time.monotonic() + timeout
-    while not condition():
-        assert time.monotonic() < deadline, f"{what} did not come in {timeout} s"
-        time.sleep(0.01)
 
 
 def of_log(hit: Hit) -> bool:

@@ -9,10 +9,11 @@ import pytest
 
 from spark_kafka_sink.protocol.request import ApiKey
 from tests.exactly_once.checker import new_admin, transactions
-from tests.exactly_once.harness import Scenario, World, of_data, thorough, wait_for
+from tests.exactly_once.harness import Scenario, World, of_data, thorough
 from tests.exactly_once.processes import Driver
 from tests.fakes.fake_cluster.codec import read_request
 from tests.faults.proxy import Action, Hit, Side
+from tests.waiting import wait_for
 
 pytestmark = [pytest.mark.broker, pytest.mark.spark, pytest.mark.timeout(600)]
 

@@ -16,9 +16,10 @@ import pytest
 
 from spark_kafka_sink.protocol.request import ApiKey
 from tests.exactly_once.checker import transactions
-from tests.exactly_once.harness import of_data, of_log, thorough, variants, wait_for
+from tests.exactly_once.harness import of_data, of_log, thorough, variants
 from tests.exactly_once.truth import Result
 from tests.faults.proxy import Action, Hit, Side
+from tests.waiting import wait_for
 
 KILLS = int(os.environ.get("KPROD_FAULT_KILLS", "3"))
 

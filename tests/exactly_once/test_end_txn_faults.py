@@ -8,6 +8,7 @@ import pytest
 
 from spark_kafka_sink.errors import ErrorCode
 from spark_kafka_sink.protocol.request import ApiKey
+from tests.exactly_once.both_versions import answer_to_end_txn_is_lost
 from tests.exactly_once.harness import of_data, of_log, variants
 from tests.faults.proxy import Action, Side
 
@@ -29,13 +30,7 @@ def answering(code: ErrorCode):
 def test_r05_an_answer_to_end_txn_that_is_lost_is_found_out(
     world, driver, action, whose, record_property
 ):
-    scenario = world.scenario("r05", kafka_request_timeout_ms="1500")
-    fault = world.fault(ApiKey.END_TXN, action, Side.RESPONSE, match=whose)
-    answer = driver.run("batch", **scenario.batch(tasks=3))
-    assert answer["result"] == "OK", answer
-    assert fault.fired == 1
-    report = scenario.assert_clean()
-    assert report.visible == 400
+    report = answer_to_end_txn_is_lost(world, driver, "r05", action, whose)
     record_property("found", report)
 
 

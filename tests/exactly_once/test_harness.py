@@ -8,9 +8,10 @@ import pytest
 
 from spark_kafka_sink.protocol.request import ApiKey
 from tests.exactly_once.checker import Fault
-from tests.exactly_once.harness import of_attempt, of_batch, thorough, wait_for
+from tests.exactly_once.harness import of_attempt, of_batch, thorough
 from tests.exactly_once.processes import kill_and_wait, sender_of
 from tests.faults.proxy import Action, Side
+from tests.waiting import wait_for
 
 pytestmark = [pytest.mark.broker, pytest.mark.spark, pytest.mark.timeout(240)]
 

@@ -7,10 +7,14 @@ import re
 import pytest
 
 from spark_kafka_sink.protocol.request import ApiKey
+from tests.exactly_once.both_versions import (
+    answer_to_end_txn_is_lost,
+    produce_of_a_dead_attempt_is_late,
+)
 from tests.exactly_once.checker import transactions
-from tests.exactly_once.harness import of_attempt, of_data, variants, wait_for
-from tests.exactly_once.processes import kill_and_wait, sender_of
+from tests.exactly_once.harness import of_data, variants
 from tests.faults.proxy import Action, Side
+from tests.waiting import wait_for
 
 pytestmark = [pytest.mark.broker, pytest.mark.spark, pytest.mark.timeout(600)]
 
@@ -56,40 +60,16 @@ def test_r14_transactions_that_the_coordinator_forgot_between_prepare_and_commit
 def test_r05_with_version_1_an_answer_to_end_txn_that_is_lost_is_found_out(
     old_world, driver, action, record_property
 ):
-    scenario = old_world.scenario("r05-1", kafka_request_timeout_ms="1500")
-    fault = old_world.fault(ApiKey.END_TXN, action, Side.RESPONSE, match=of_data)
-    answer = driver.run("batch", **scenario.batch(tasks=3))
-    assert answer["result"] == "OK", answer
-    assert fault.fired == 1
-    report = scenario.assert_clean()
-    assert report.visible == 400
+    report = answer_to_end_txn_is_lost(old_world, driver, "r05-1", action, of_data)
     record_property("found", report)
 
 
 def test_r09_with_version_1_a_dead_attempts_produce_joins_no_later_transaction(
     old_world, driver, record_property
 ):
-    scenario = old_world.scenario("r09-1", partitions=1)
-    zombie = old_world.fault(
-        ApiKey.PRODUCE,
-        Action.HOLD,
-        Side.REQUEST,
-        match=of_attempt(task=1, attempt=0),
-        then=lambda hit: kill_and_wait(sender_of(hit)),
+    report = produce_of_a_dead_attempt_is_late(
+        old_world, driver, "r09-1", within_s=240, settle_s=15.0
     )
-    answer = driver.run("batch", **scenario.batch(0, fates={"1": {"0": "ABORT"}}))
-    assert answer["result"] == "OK", answer
-    assert zombie.fired == 1
-    second = old_world.fault(ApiKey.END_TXN, Action.HOLD, Side.REQUEST, match=of_data)
-    driver.begin("batch", **scenario.batch(1))
-    assert second.hit.wait(240)
-    zombie.release()
-    assert zombie.answered.wait(20), "the broker has answered the zombie"
-    second.release()
-    answer = driver.answer()
-    assert answer["result"] == "OK", answer
-    report = scenario.assert_clean(settle_s=15.0)
-    assert report.visible == 800
     record_property("found", report)
 
 

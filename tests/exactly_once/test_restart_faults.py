@@ -8,8 +8,9 @@ import pytest
 
 from tests.exactly_once.checker import coordinated_by, new_admin
 from tests.exactly_once.half_written import EAGER, SIZE, half_written
-from tests.exactly_once.harness import World, thorough, wait_for
+from tests.exactly_once.harness import World, thorough
 from tests.exactly_once.truth import Result
+from tests.waiting import wait_for
 
 pytestmark = [pytest.mark.broker, pytest.mark.spark, pytest.mark.timeout(600)]
 

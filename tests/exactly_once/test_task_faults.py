@@ -7,11 +7,13 @@ import os
 import pytest
 
 from spark_kafka_sink.protocol.request import ApiKey
+from tests.exactly_once.both_versions import produce_of_a_dead_attempt_is_late
 from tests.exactly_once.checker import Fault as Wrong
 from tests.exactly_once.half_written import EAGER, SIZE
-from tests.exactly_once.harness import of_attempt, of_data, variants, wait_for
+from tests.exactly_once.harness import of_attempt, of_data, variants
 from tests.exactly_once.processes import kill_and_wait, sender_of
 from tests.faults.proxy import Action, Fault, Side
+from tests.waiting import wait_for
 
 pytestmark = [pytest.mark.broker, pytest.mark.spark, pytest.mark.timeout(240)]
 
@@ -89,27 +91,7 @@ def test_r07_a_stage_that_outlives_the_transactions_fails_as_a_whole_and_says_wh
 def test_r09_a_dead_attempts_produce_that_arrives_in_the_next_transaction_is_refused(
     world, driver, record_property
 ):
-    scenario = world.scenario("r09", partitions=1)
-    zombie = world.fault(
-        ApiKey.PRODUCE,
-        Action.HOLD,
-        Side.REQUEST,
-        match=of_attempt(task=1, attempt=0),
-        then=lambda hit: kill_and_wait(sender_of(hit)),
-    )
-    answer = driver.run("batch", **scenario.batch(0, fates={"1": {"0": "ABORT"}}))
-    assert answer["result"] == "OK", answer
-    assert zombie.fired == 1
-    second = world.fault(ApiKey.END_TXN, Action.HOLD, Side.REQUEST, match=of_data)
-    driver.begin("batch", **scenario.batch(1))
-    assert second.hit.wait(60)
-    zombie.release()
-    assert zombie.answered.wait(20), "the broker has answered the zombie"
-    second.release()
-    answer = driver.answer()
-    assert answer["result"] == "OK", answer
-    report = scenario.assert_clean(settle_s=CLEAN_S)
-    assert report.visible == 800
+    report = produce_of_a_dead_attempt_is_late(world, driver, "r09", within_s=60, settle_s=CLEAN_S)
     record_property("found", report)
 
 

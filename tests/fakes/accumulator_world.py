@@ -74,7 +74,7 @@ class Sequences:
         self.in_flight: dict[TopicPartition, list[ProducerBatch]] = defaultdict(list)
         self.blocked: set[TopicPartition] = set()
 
-    def may_leave(self, batch: ProducerBatch) -> bool:
+    def may_drain(self, batch: ProducerBatch) -> bool:
         if batch.has_sequence:
             return self.first_in_flight_sequence(batch.tp) in (-1, batch.base_sequence)
         return self.has_producer_id and batch.tp not in self.blocked

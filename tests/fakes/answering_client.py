@@ -15,14 +15,13 @@ from collections.abc import Callable, Sequence
 from spark_kafka_sink.errors import ErrorCode
 from spark_kafka_sink.network.client.client_request import ClientRequest, ClientResponse
 from spark_kafka_sink.protocol.cluster import Cluster, Node, TopicPartition
-from spark_kafka_sink.protocol.control_messages import InitProducerIdRequest
+from spark_kafka_sink.protocol.control_messages import InitProducerIdRequest, InitProducerIdResponse
 from spark_kafka_sink.protocol.produce import (
     PartitionProduceResponse,
     ProduceRequest,
     ProduceResponse,
 )
 from spark_kafka_sink.protocol.request import Request
-from spark_kafka_sink.protocol.responses import InitProducerIdResponse
 from tests.fakes.mock_client import ConnectedClient, Sent
 from tests.fakes.record_reader import RecordBatch, parse_batch
 

@@ -11,16 +11,14 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from types import TracebackType
 from typing import Self, TypeVar
 
 from spark_kafka_sink.clock import NEVER
 from spark_kafka_sink.errors import ApiError, AuthenticationError, RemoteProtocolError
 from spark_kafka_sink.network.client.client_request import ClientRequest, ClientResponse
 from spark_kafka_sink.network.client.kafka_client import MetadataStore
-from spark_kafka_sink.protocol.api_versions import NodeApiVersions
 from spark_kafka_sink.protocol.cluster import Node
-from spark_kafka_sink.protocol.control_messages import MetadataRequest
+from spark_kafka_sink.protocol.control_messages import ApiVersionsResponse, MetadataRequest
 from spark_kafka_sink.protocol.metadata_response import MetadataResponse
 from spark_kafka_sink.protocol.produce import ProduceRequest
 from spark_kafka_sink.protocol.request import Request
@@ -61,7 +59,7 @@ class ConnectedClient:
         self.unready: dict[int, int] = {}
         self.authentication_errors: dict[int, AuthenticationError] = {}
         #: What each node answered to ApiVersions.
-        self.versions: dict[int, NodeApiVersions] = {}
+        self.versions: dict[int, ApiVersionsResponse] = {}
         self.failures: dict[str, str] = {}
         self.closed = False
         self.on_poll: Callable[[], None] = lambda: None
@@ -90,7 +88,7 @@ class ConnectedClient:
     def authentication_error(self, node: Node) -> AuthenticationError | None:
         return self.authentication_errors.get(node.id)
 
-    def api_versions(self, node_id: int) -> NodeApiVersions | None:
+    def api_versions(self, node_id: int) -> ApiVersionsResponse | None:
         return self.versions.get(node_id)
 
     def new_client_request(
@@ -111,9 +109,6 @@ class ConnectedClient:
 
     def in_flight_request_count(self, node_id: int | None = None) -> int:
         return sum(1 for s in self._in_flight if node_id in (None, s.request.destination))
-
-    def has_in_flight_requests(self, node_id: int | None = None) -> bool:
-        return self.in_flight_request_count(node_id) > 0
 
     def close(self) -> None:
         self.closed = True
@@ -139,12 +134,7 @@ class MockClient(ConnectedClient):
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        error_type: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, error_type: object, *_: object) -> None:
         if error_type is None:
             self.check()
 

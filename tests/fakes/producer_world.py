@@ -21,9 +21,9 @@ from spark_kafka_sink.protocol.cluster import Cluster, TopicPartition
 from spark_kafka_sink.records.column_plan import ColumnPlan
 from spark_kafka_sink.records.record_columns import RecordColumns, from_record_batch
 from tests.fakes.fake_cluster import FakeCluster
-from tests.fakes.fake_cluster.cluster import Outcome
 from tests.fakes.fake_cluster.codec import Request
 from tests.fakes.fake_cluster.control import Fault, Kind
+from tests.fakes.fake_cluster.outcome import Outcome
 from tests.fakes.simulated_network import SimulatedNetwork
 from tests.simulation.scheduler import Scheduler
 

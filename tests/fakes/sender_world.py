@@ -6,16 +6,16 @@ Batches are made of real records (``v0``, ``v1``, ...), so that they can be spli
 from __future__ import annotations
 
 import struct
-from types import TracebackType
 from typing import NamedTuple, Self
 
 from spark_kafka_sink.clock import NEVER
 from spark_kafka_sink.config.producer_config import ProducerConfig
-from spark_kafka_sink.errors import ErrorCode
+from spark_kafka_sink.errors import ApiError, ErrorCode
 from spark_kafka_sink.producer.accumulator.producer_batch import ProducerBatch
 from spark_kafka_sink.producer.accumulator.record_accumulator import RecordAccumulator
 from spark_kafka_sink.producer.metadata import Metadata
 from spark_kafka_sink.producer.metrics.produce_recorder import ProduceRecorder
+from spark_kafka_sink.producer.metrics.producer_metrics import ProducerMetrics
 from spark_kafka_sink.producer.sender.sender import Sender
 from spark_kafka_sink.producer.transaction.transaction_manager import TransactionManager
 from spark_kafka_sink.protocol.cluster import (
@@ -26,14 +26,13 @@ from spark_kafka_sink.protocol.cluster import (
     PartitionInfos,
     TopicPartition,
 )
-from spark_kafka_sink.protocol.control_messages import InitProducerIdRequest
+from spark_kafka_sink.protocol.control_messages import InitProducerIdRequest, InitProducerIdResponse
 from spark_kafka_sink.protocol.metadata_response import MetadataResponse, TopicMetadata
 from spark_kafka_sink.protocol.produce import (
     PartitionProduceResponse,
     ProduceRequest,
     ProduceResponse,
 )
-from spark_kafka_sink.protocol.responses import InitProducerIdResponse
 from spark_kafka_sink.records.encoded_slice import EncodedSlice
 from tests.fakes.clock import FakeClock
 from tests.fakes.mock_client import MockClient
@@ -41,6 +40,7 @@ from tests.fakes.mock_client import MockClient
 NODE1, NODE2 = Node(1, "one", 9092), Node(2, "two", 9092)
 TP0, TP1, TP2 = (TopicPartition("t", p) for p in range(3))
 PRODUCER_ID = 4711
+BACKOFF = 100  # retry.backoff.ms of a world, without growth
 _HEADER = struct.Struct(">qhi")  # producer id, epoch, base sequence
 _HEADER_AT = 43
 
@@ -98,6 +98,16 @@ def records_of(count: int, first_delta: int = 0) -> bytes:
     return bytes(out)
 
 
+def error_of(batch: ProducerBatch) -> ApiError:
+    assert batch.is_done
+    assert isinstance(batch.error, ApiError)
+    return batch.error
+
+
+def acknowledged(batch: ProducerBatch) -> bool:
+    return batch.is_done and batch.error is None
+
+
 class SenderWorld:
     """As a context manager it checks at its end that the client's answers were all used."""
 
@@ -122,7 +132,7 @@ class SenderWorld:
         self.clock = FakeClock()
         seed = (cluster or cluster_of([1, 1, 2])) if seeded else None
         self.metadata = Metadata(self.config, self.clock, seed, random=lambda: 0.5)
-        self.recorder = ProduceRecorder()
+        self.recorder = ProduceRecorder(ProducerMetrics(self.clock))
         self.manager = TransactionManager(transactional_id=transactional_id) if idempotent else None
         self.accumulator = RecordAccumulator(
             self.config, self.clock, self.manager, self.recorder, lambda: None, random=lambda: 0.5
@@ -148,12 +158,7 @@ class SenderWorld:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        error_type: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, error_type: object, *_: object) -> None:
         if error_type is None:
             self.client.check()
 

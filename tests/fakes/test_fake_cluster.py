@@ -9,17 +9,10 @@ import pytest
 from spark_kafka_sink.clock import NEVER
 from spark_kafka_sink.errors import ErrorCode
 from spark_kafka_sink.protocol.cluster import TopicPartition
+from tests.conformance.raw_batch import TRANSACTIONAL, batch
+from tests.conformance.script import END, INIT, METADATA, PRODUCE, Script
+from tests.conformance.worlds import FakeWorld
 from tests.fakes.fake_cluster import FOREVER, FakeCluster
-from tests.fakes.script_worlds import (
-    END,
-    INIT,
-    METADATA,
-    PRODUCE,
-    TRANSACTIONAL,
-    FakeWorld,
-    Script,
-    batch,
-)
 
 T0 = TopicPartition("t", 0)
 

@@ -5,32 +5,38 @@ Answers are prepared in the order of the requests; node 2 coordinates.
 
 from __future__ import annotations
 
+import pytest
+
 from spark_kafka_sink.clock import NEVER
-from spark_kafka_sink.errors import ErrorCode
+from spark_kafka_sink.errors import ErrorCode, KafkaError
 from spark_kafka_sink.producer.accumulator.producer_batch import ProducerBatch
 from spark_kafka_sink.producer.transaction.transaction_manager import State, TransactionManager
 from spark_kafka_sink.producer.transaction.transactional_result import TransactionalResult
-from spark_kafka_sink.protocol.api_versions import NodeApiVersions
+from spark_kafka_sink.producer.transaction.txn_requests import TxnRequestKind
 from spark_kafka_sink.protocol.cluster import Node, TopicPartition
 from spark_kafka_sink.protocol.control_messages import (
     AddPartitionsToTxnRequest,
+    AddPartitionsToTxnResponse,
+    ApiVersionsResponse,
     EndTxnRequest,
+    EndTxnResponse,
     FindCoordinatorRequest,
+    FindCoordinatorResponse,
+    FoundCoordinator,
     InitProducerIdRequest,
+    InitProducerIdResponse,
 )
 from spark_kafka_sink.protocol.produce import PartitionProduceResponse, ProduceRequest
 from spark_kafka_sink.protocol.request import ApiKey, VersionRange
-from spark_kafka_sink.protocol.responses import (
-    AddPartitionsToTxnResponse,
-    EndTxnResponse,
-    FindCoordinatorResponse,
-    FoundCoordinator,
-    InitProducerIdResponse,
-)
 from spark_kafka_sink.records.encoded_slice import EncodedSlice
+from tests.fakes.clock import FakeClock
 from tests.fakes.sender_world import NODE2, PRODUCER_ID, TP0, SenderWorld, records_of
 
 TRANSACTIONAL_ID = "orders"
+#: In both versions of the transaction protocol.
+BOTH = pytest.mark.parametrize("version", [1, 2])
+#: A configuration whose batches expire soon.
+SHORT = {"delivery_timeout_ms": 1_000, "request_timeout_ms": 600, "linger_ms": 0}
 BACKOFF = 130  # the longest that retry.backoff.ms (100, without growth) becomes
 
 _NAMES = {
@@ -42,13 +48,28 @@ _NAMES = {
 }
 
 
-def api_versions(version: int, *, features_epoch: int = 1, init: int = 5) -> NodeApiVersions:
+def api_versions(version: int, *, features_epoch: int = 1, init: int = 5) -> ApiVersionsResponse:
     """What a broker says whose cluster writes transactions of ``version``."""
-    return NodeApiVersions(
+    return ApiVersionsResponse(
+        ErrorCode.NONE,
         {ApiKey.INIT_PRODUCER_ID: VersionRange(0, init)},
         {"transaction.version": version},
         features_epoch,
     )
+
+
+def initialized_manager() -> TransactionManager:
+    """READY without a sender, with producer id 7 and epoch 0: what one guard alone holds back."""
+    manager = TransactionManager(transactional_id=TRANSACTIONAL_ID)
+    result = manager.initialize_transactions()
+    request, _ = manager.requests.next_request(0, has_incomplete=False)
+    assert request is not None
+    assert request.kind is TxnRequestKind.INIT_PRODUCER_ID
+    manager.requests.build(request)
+    body = InitProducerIdResponse(ErrorCode.NONE, 7, 0)
+    manager.requests.handle_response(request, body, "here")
+    result.await_(FakeClock(), NEVER)
+    return manager
 
 
 class TransactionWorld(SenderWorld):
@@ -97,7 +118,7 @@ class TransactionWorld(SenderWorld):
 
     def end(self, error: ErrorCode = ErrorCode.NONE, **more: object) -> None:
         body = EndTxnResponse(error)
-        if error is ErrorCode.NONE and self.manager.transaction_version >= 2:
+        if error is ErrorCode.NONE and self.manager._identity.transaction.version >= 2:
             self.epoch += 1
             body = EndTxnResponse(error, PRODUCER_ID, self.epoch)
         self.client.prepare(EndTxnRequest, body, **more)  # type: ignore[arg-type]
@@ -126,6 +147,11 @@ class TransactionWorld(SenderWorld):
         self.initialize()
         self.manager.begin_transaction()
 
+    def begin_and_write(self) -> None:
+        """IN_TRANSACTION, for the first time, with a record that is acknowledged."""
+        self.begin()
+        self.write()
+
     def send(self, tp: TopicPartition = TP0, records: int = 1) -> ProducerBatch:
         """As the facade does: append, then tell the partition."""
         self.manager.ensure_in_transaction()
@@ -147,7 +173,10 @@ class TransactionWorld(SenderWorld):
     def write(self, tp: TopicPartition = TP0, offset: int = 0) -> ProducerBatch:
         """A record is sent and acknowledged."""
         batch = self.send(tp)
-        if self.manager.transaction_version < 2 and tp not in self.manager.partitions:
+        if (
+            self.manager._identity.transaction.version < 2
+            and tp not in self.manager._identity.transaction.partitions
+        ):
             self.add(tp)
             self.round()
         self.acknowledge(tp, offset)
@@ -168,6 +197,19 @@ class TransactionWorld(SenderWorld):
         """As the application: wait, then see the error."""
         self.finish(result)
         result.await_(self.clock, NEVER)
+
+    def commit(self) -> None:
+        self.end()
+        self.await_(self.manager.begin_commit())
+
+    def abort(self) -> None:
+        self.end()
+        self.await_(self.manager.begin_abort())
+
+    def check_failed(self, result: TransactionalResult, kind: type[KafkaError]) -> None:
+        """Whoever waits for ``result`` sees an error of this class."""
+        with pytest.raises(kind):
+            result.await_(self.clock, NEVER)
 
     def check_done(self, result: TransactionalResult) -> None:
         assert result.is_completed

@@ -18,17 +18,16 @@ from spark_kafka_sink.errors import RemoteProtocolError
 from spark_kafka_sink.network.frame_reader import FrameReader
 from spark_kafka_sink.network.transport_layer import PlaintextTransportLayer
 from spark_kafka_sink.protocol import (
-    config_messages,
+    admin_messages,
     control_messages,
     fetch_messages,
     produce,
-    quorum_messages,
     sasl,
     transaction_admin_messages,
     wire,
 )
 from spark_kafka_sink.protocol.cluster import TopicPartition
-from spark_kafka_sink.protocol.fetch_messages import FetchPartition, IsolationLevel
+from spark_kafka_sink.protocol.fetch_messages import FetchPartition
 from spark_kafka_sink.protocol.frames import parse_response_header
 from spark_kafka_sink.protocol.request import ApiKey
 from tests.fuzz.mutate import mutated, pieces, refusal
@@ -39,11 +38,10 @@ _MODULES = (
     produce,
     sasl,
     transaction_admin_messages,
-    config_messages,
-    quorum_messages,
+    admin_messages,
 )
 _TPS = (TopicPartition("t", 0), TopicPartition("t", 1), TopicPartition("u", 0))
-_CONFIG = config_messages.ConfigResourceType.TOPIC
+_CONFIG = admin_messages.ConfigResourceType.TOPIC
 #: By parameter; 1 for all others that have no default.
 _ARGUMENTS: dict[str, Any] = {
     "software_name": "a",
@@ -58,12 +56,11 @@ _ARGUMENTS: dict[str, Any] = {
     "acks": -1,
     "mechanism": "PLAIN",
     "token": b"x",
-    "isolation_level": IsolationLevel.READ_COMMITTED,
     "data": tuple(produce.PartitionProduceData(tp, [b"x"], 1) for tp in _TPS),
     "topic": "t",
     "prefix": "p",
     "states": (),
-    "resources": tuple(config_messages.ConfigResource(_CONFIG, name) for name in ("t", "u")),
+    "resources": tuple(admin_messages.ConfigResource(_CONFIG, name) for name in ("t", "u")),
 }
 _OF_A_CLASS: dict[str, dict[str, Any]] = {
     "FetchRequest": {"partitions": tuple(FetchPartition(tp, 0) for tp in _TPS)},

@@ -7,8 +7,8 @@ import random
 import struct
 from collections.abc import Callable
 
+from spark_kafka_sink.config.files.java_properties import parse_properties
 from spark_kafka_sink.config.jaas_config import parse_jaas_config
-from spark_kafka_sink.config.java_properties import parse_properties
 from spark_kafka_sink.errors import ConfigError, KafkaError
 from spark_kafka_sink.network.auth.aws_msk_iam import AwsKeys, AwsMskIamMechanism, Keys
 from spark_kafka_sink.network.auth.oauth_token import Token, expiry_of

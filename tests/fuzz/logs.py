@@ -13,12 +13,12 @@ from spark_kafka_sink.errors import (
     CorruptRecordError,
     ErrorCode,
 )
-from spark_kafka_sink.protocol.fetch_messages import FetchedPartition, IsolationLevel
+from spark_kafka_sink.protocol.fetch_messages import FetchedPartition
 from spark_kafka_sink.records.compression import Codec, CompressionType
 from spark_kafka_sink.records.log_records import read_batches
 from spark_kafka_sink.records.varint import varint
+from spark_kafka_sink.transactions.commit_log.log_parts import cut, join
 from spark_kafka_sink.transactions.commit_state import CommitState
-from spark_kafka_sink.transactions.log_parts import cut, join
 from tests.fuzz.mutate import mutated, refusal
 
 _TAIL = varint(1) + varint(1) + b"h" + varint(-1)
@@ -44,9 +44,7 @@ def batches(rng: random.Random) -> str:
     if rng.random() < 0.3:
         log = mutated(rng, log, least=1)
     fetch_offset = rng.choice((0, 0, 3))
-    fetched = FetchedPartition(
-        ErrorCode.NONE, fetch_offset, IsolationLevel.READ_UNCOMMITTED, records=memoryview(log)
-    )
+    fetched = FetchedPartition(ErrorCode.NONE, fetch_offset, memoryview(log))
     following, words = 0, set()
     for found in read_batches(fetched, lambda key: key == b"k", b"k", 1000):
         if found.unreadable is None:

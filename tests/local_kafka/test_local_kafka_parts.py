@@ -12,9 +12,7 @@ import subprocess
 import sys
 import textwrap
 import threading
-import time
 import zipfile
-from collections.abc import Callable
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -34,7 +32,6 @@ from spark_kafka_sink.local_kafka import (
     probe,
 )
 from spark_kafka_sink.local_kafka.distribution import (
-    COORDINATES,
     RELEASES,
     cache_lock,
     resolve,
@@ -45,7 +42,9 @@ from spark_kafka_sink.local_kafka.server_properties import (
     template_directory,
     write_properties,
 )
+from tests.waiting import wait_for
 
+COORDINATES = RELEASES[KAFKA_VERSION]
 ANY_JAVA = Java(Path("/nowhere/java"), 17, "0")
 
 
@@ -53,13 +52,6 @@ def script(path: Path, text: str) -> Path:
     path.write_text(textwrap.dedent(text))
     path.chmod(path.stat().st_mode | stat.S_IXUSR)
     return path
-
-
-def until(condition: Callable[[], bool], what: str, seconds: float = 20.0) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, what
-        time.sleep(0.01)
 
 
 # --- the JVM -------------------------------------------------------------------------------------
@@ -312,7 +304,7 @@ def test_a_killed_fetch_is_cleared_away_by_the_next_one(maven, monkeypatch, tmp_
     cache = tmp_path / "cache" / "spark_kafka_sink"
     # A session of its own, so that the whole family can be killed at once.
     process = subprocess.Popen([sys.executable, "-c", RESOLVE_IN_A_PROCESS], start_new_session=True)
-    until(lambda: runs(tmp_path) == 1, "the fetch did not start")
+    wait_for(lambda: runs(tmp_path) == 1, 20, "the start of the fetch")
     os.killpg(process.pid, signal.SIGKILL)
     process.wait()
     assert list(cache.glob("partial-*"))
@@ -443,5 +435,5 @@ def test_a_killed_parent_leaves_no_process_and_no_directory(frozen):
         os.kill(int(pid), signal.SIGSTOP)
     parent.kill()
     parent.communicate()
-    until(lambda: not alive(int(pid)), "the child outlived its parent")
-    until(lambda: not Path(directory).exists(), "the directory outlived its parent")
+    wait_for(lambda: not alive(int(pid)), 20, "the end of the child")
+    wait_for(lambda: not Path(directory).exists(), 20, "the end of the directory")

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import importlib.metadata
-import subprocess
-import sys
 from pathlib import Path
 
 import psutil
 import pytest
 
 from spark_kafka_sink.local_kafka import ports
+from tests.programs import run_python
 
 pytest_plugins = "pytester"
 
@@ -51,4 +50,4 @@ def test_nothing_loads_the_fixtures_but_who_asks_for_them():
     mine = importlib.metadata.distribution("spark-kafka-sink").entry_points
     assert [one for one in mine if one.group == "pytest11"] == []
     script = "import sys, spark_kafka_sink.local_kafka; sys.exit('pytest' in sys.modules)"
-    assert subprocess.run([sys.executable, "-c", script], check=False).returncode == 0
+    run_python("-c", script)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from spark_kafka_sink.config.java_properties import parse_properties
+from spark_kafka_sink.config.files.java_properties import parse_properties
 from spark_kafka_sink.errors import IllegalStateError
 from spark_kafka_sink.local_kafka import KafkaCluster, LocalKafkaError, Security
 from spark_kafka_sink.local_kafka.secure_files import MOUNTED, PORTS, write_secure_files

@@ -9,6 +9,7 @@ import pytest
 import yaml
 
 from spark_kafka_sink.datasource.monitoring.instruments import INSTRUMENTS
+from tests.waiting import wait_for
 
 ROOT = Path(__file__).parents[2]
 COMPOSE = yaml.safe_load((ROOT / "docker-compose.yml").read_text())["services"]
@@ -62,16 +63,6 @@ def test_promtool_accepts_the_configuration_of_the_demo():
     assert ran.returncode == 0, ran.stdout + ran.stderr
 
 
-def wait_for(condition, what, timeout_s=90):
-    """The first value of ``condition()`` that is true."""
-    deadline = time.monotonic() + timeout_s
-    while time.monotonic() < deadline:
-        if found := condition():
-            return found
-        time.sleep(0.2)
-    raise AssertionError(f"{what}: not within {timeout_s} s")
-
-
 def unread_bytes(port):
     """The most bytes that lie unread on one connection to a port of this machine."""
     return max(
@@ -116,7 +107,9 @@ def test_prometheus_sees_the_stream_and_a_broker_that_is_killed_under_load(spark
     with demo_ops.OpsDemo(spark, rate=20_000) as ops:
         value = ops.prometheus.value
         label = '{query="orders"}'
-        rows = wait_for(lambda: value(f"kprod_rows_total{label}"), "rows in Prometheus")
+        rows = wait_for(
+            lambda: value(f"kprod_rows_total{label}"), 90, "rows in Prometheus", pause=0.2
+        )
         assert rows > 0
         assert value('kprod_writes_total{query="orders",outcome="committed"}') >= 1
         assert value(f"kprod_query_active{label}") == 1
@@ -137,12 +130,19 @@ def test_prometheus_sees_the_stream_and_a_broker_that_is_killed_under_load(spark
         kill_with_a_produce_request(ops.kafka.node(demo_ops.KILLED_NODE))
         wait_for(
             lambda: value(f"kprod_retries_total{label} - {before}"),
+            90,
             "batches that were sent again, in Prometheus",
+            pause=0.2,
         )
         # The same in the report of the batch, with what was answered or broke.
         (hit, *_) = [r for r in ops.reports() if r["retries"]]
         assert hit["outcome"] == "committed"
         assert any(broker["lastAnswer"] for broker in hit["brokers"])
         again = value(f"kprod_rows_total{label}")
-        wait_for(lambda: value(f"kprod_rows_total{label} - {again}"), "rows without the broker")
+        wait_for(
+            lambda: value(f"kprod_rows_total{label} - {again}"),
+            90,
+            "rows without the broker",
+            pause=0.2,
+        )
         assert value(f"sum(kprod_writes_total{label})") <= len(ops.reports())

@@ -1,8 +1,6 @@
 """Prometheus' library and OpenTelemetry's: the same metrics, under the same names."""
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -21,6 +19,7 @@ from spark_kafka_sink.datasource.monitoring.measurements import Metrics, measure
 from spark_kafka_sink.datasource.monitoring.open_telemetry_metrics import OpenTelemetryMetrics
 from spark_kafka_sink.datasource.monitoring.prometheus_metrics import PrometheusMetrics
 from tests.monitoring.reports import failed, report
+from tests.programs import run_python
 
 ROOT = Path(__file__).parents[2]
 SCHEMA = ROOT / "spark_kafka_sink/datasource/report/write_report.schema.json"
@@ -124,9 +123,7 @@ def test_a_missing_library_is_named_with_what_to_install(library, module):
         f"try: import spark_kafka_sink.datasource.monitoring.{module}\n"
         "except ImportError as error: print(error)"
     )
-    ran = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, check=False
-    )
+    ran = run_python("-c", code)
     assert f"metrics need {library}" in ran.stdout
     assert "spark-kafka-sink[metrics]" in ran.stdout
 
@@ -140,7 +137,5 @@ def test_neither_a_task_nor_a_commit_loads_a_library_of_metrics():
         "print([m for m in sys.modules if 'prometheus' in m or 'opentelemetry' in m"
         " or 'monitoring' in m])"
     )
-    ran = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, check=False
-    )
-    assert ran.stdout.strip() == "[]", ran.stderr
+    ran = run_python("-c", code)
+    assert ran.stdout.strip() == "[]"

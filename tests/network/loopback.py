@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any, Self
 
 from spark_kafka_sink.clock import Clock, SystemClock
-from spark_kafka_sink.network.channel.channel_builder import ChannelBuilder, PlaintextChannelBuilder
+from spark_kafka_sink.network.channel.channel_builder import ChannelBuilder
 from spark_kafka_sink.network.channel.selectable import ChannelState, NetworkReceive, NetworkSend
 from spark_kafka_sink.network.channel.selector import Selector
 
@@ -107,7 +107,7 @@ class Driver:
         **options: Any,
     ) -> None:
         self.selector = Selector(
-            builder or PlaintextChannelBuilder(),
+            builder or ChannelBuilder(),
             clock or SystemClock(),
             connections_max_idle_ms=connections_max_idle_ms,
             **options,

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import struct
+from dataclasses import replace
 
+from spark_kafka_sink.config.producer_config import ProducerConfig
 from spark_kafka_sink.network.client.client_request import ClientResponse
 from spark_kafka_sink.network.client.host_resolver import HostResolver
-from spark_kafka_sink.network.client.network_client import (
-    NetworkClient,
-    NetworkClientConfig,
-)
+from spark_kafka_sink.network.client.network_client import NetworkClient
 from spark_kafka_sink.protocol.cluster import Node
 from tests.fakes.clock import FakeClock
 from tests.network.simulated import (
@@ -22,6 +21,12 @@ from tests.network.simulated import (
 NODES = (Node(1, "10.0.0.1", 9092), Node(2, "10.0.0.2", 9092), Node(3, "10.0.0.3", 9092))
 NODE = NODES[0]
 OK = struct.pack(">i", 0) + b"ok"
+
+
+def client_config(**config: int) -> ProducerConfig:
+    """Java's defaults but for ``config``."""
+    parsed = ProducerConfig.parse({"bootstrap.servers": "10.0.0.1:9092", "client.id": "me"})
+    return replace(parsed, **config)  # type: ignore[arg-type]  # of numbers
 
 
 class NetworkClientHarness:
@@ -39,7 +44,7 @@ class NetworkClientHarness:
         self.net = SimulatedSelectable(self.clock)
         self.metadata = FixedMetadata(nodes, due=due)
         self.client = NetworkClient(
-            NetworkClientConfig("me", **config),
+            client_config(**config),
             selector=self.net,
             metadata=self.metadata,
             clock=self.clock,

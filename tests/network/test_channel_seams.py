@@ -9,21 +9,17 @@ import pytest
 
 from spark_kafka_sink.errors import AuthenticationError, ConfigError
 from spark_kafka_sink.network.auth.authenticator import Authenticator, PlaintextAuthenticator
-from spark_kafka_sink.network.channel.channel_builder import (
-    PlaintextChannelBuilder,
-    SaslChannelBuilder,
-    SslChannelBuilder,
-    channel_builder,
-)
+from spark_kafka_sink.network.channel.channel_builder import ChannelBuilder
 from spark_kafka_sink.network.channel.kafka_channel import KafkaChannel
 from spark_kafka_sink.network.channel.selectable import ChannelStateKind
 from spark_kafka_sink.network.frame_reader import FrameReader
+from spark_kafka_sink.network.tls.ssl_transport_layer import SslTransportLayer
 from spark_kafka_sink.network.transport_layer import PlaintextTransportLayer, TransportLayer
 from spark_kafka_sink.protocol.request import Buffer
 from tests.network.loopback import Driver, LoopbackServer, framed, read_exactly, read_frame, send_of
 
 
-class Builder:
+class Builder(ChannelBuilder):
     """A ChannelBuilder of a transport and an authenticator that the test gives."""
 
     def __init__(
@@ -33,6 +29,7 @@ class Builder:
             PlaintextAuthenticator()
         ),
     ) -> None:
+        super().__init__()
         self.transport = transport
         self.authenticator = authenticator
         self.closed = False
@@ -244,11 +241,24 @@ def test_what_a_read_leaves_to_be_written_goes_out_though_nothing_is_sent() -> N
         assert read_frame(peer) == b"updated"
 
 
-def test_a_protocol_gets_its_builder_and_never_another_ones() -> None:
-    assert isinstance(channel_builder("PLAINTEXT", {}), PlaintextChannelBuilder)
-    assert isinstance(channel_builder("SSL", {}), SslChannelBuilder)
-    sasl = {"sasl.mechanism": "PLAIN", "sasl.username": "u", "sasl.password": "p"}
+def channel_of(protocol: str, options: dict[str, object]) -> KafkaChannel:
+    with socket.socket() as sock:
+        return ChannelBuilder.of(protocol, options).build_channel(1, "localhost", "", sock)
+
+
+def test_a_protocol_gets_its_channel_and_never_another_ones() -> None:
+    sasl: dict[str, object] = {
+        "sasl.mechanism": "PLAIN", "sasl.username": "u", "sasl.password": "p"
+    }  # fmt: skip
+    for protocol, options, encrypted, complete in (
+        ("PLAINTEXT", {}, False, True),
+        ("SSL", {}, True, True),
+        ("SASL_SSL", sasl, True, False),
+        ("SASL_PLAINTEXT", sasl, False, False),
+    ):
+        channel = channel_of(protocol, options)
+        assert isinstance(channel.transport, SslTransportLayer) == encrypted
+        assert channel._authenticator.complete == complete
     for protocol in ("SASL_SSL", "SASL_PLAINTEXT"):
-        assert isinstance(channel_builder(protocol, sasl), SaslChannelBuilder)
         with pytest.raises(ConfigError, match=r"sasl\.mechanism"):
-            channel_builder(protocol, {})
+            ChannelBuilder.of(protocol, {})

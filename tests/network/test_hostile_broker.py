@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import random
 import struct
-import sys
 import tracemalloc
 from collections.abc import Callable
 
@@ -20,7 +19,6 @@ from spark_kafka_sink.errors import RemoteProtocolError
 from spark_kafka_sink.network.client.network_client import (
     MAX_THROTTLE_MS,
     NetworkClient,
-    NetworkClientConfig,
 )
 from spark_kafka_sink.network.frame_reader import FrameReader
 from spark_kafka_sink.network.transport_layer import PlaintextTransportLayer
@@ -28,9 +26,10 @@ from spark_kafka_sink.producer.metadata import Metadata
 from spark_kafka_sink.protocol.metadata_response import MOST_BROKERS
 from spark_kafka_sink.protocol.request import ApiKey
 from tests.fakes.clock import FakeClock
-from tests.network.network_client_harness import NODE, OK, NetworkClientHarness
+from tests.network.network_client_harness import NODE, OK, NetworkClientHarness, client_config
 from tests.network.simulated import Ask, SimulatedSelectable
 from tests.protocol import metadata_bytes
+from tests.protocol.hostile import work
 
 
 def allocated(call: Callable[[], object]) -> int:
@@ -40,22 +39,6 @@ def allocated(call: Callable[[], object]) -> int:
         return tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
-
-
-def work(call: Callable[[], object]) -> int:
-    """Functions called: how long it takes, without a clock."""
-    events = 0
-
-    def count(_frame: object, event: str, _argument: object) -> None:
-        nonlocal events
-        events += event in ("call", "c_call")
-
-    sys.setprofile(count)
-    try:
-        call()
-    finally:
-        sys.setprofile(None)
-    return events
 
 
 class Stream(PlaintextTransportLayer):
@@ -169,7 +152,7 @@ def test_a_violation_ends_the_connection_and_the_next_one_is_made_anew(violation
     assert price < 1000 + received
     assert [type(response.error) for response in world.responses] == [RemoteProtocolError] * 2
     assert world.net.closed == [1]
-    assert not world.client.is_ready(NODE, world.now)
+    assert not world.client.can_send_request(NODE.id, world.now)
     world.clock.advance(world.client.poll_delay_ms(NODE, world.now))
     world.make_ready()
 
@@ -196,7 +179,7 @@ def test_a_throttle_time_without_end_is_a_minute() -> None:
     world.poll()
     assert world.client.poll_delay_ms(NODE, world.now) == MAX_THROTTLE_MS
     world.clock.advance(MAX_THROTTLE_MS)
-    assert world.client.is_ready(NODE, world.now)
+    assert world.client.can_send_request(NODE.id, world.now)
 
 
 def test_a_broker_that_throttles_in_every_answer_is_waited_for_and_never_spun_on() -> None:
@@ -235,7 +218,7 @@ def test_what_a_producer_makes_of_a_huge_answer_weighs_no_more_than_reading_it(
     net.ranges = {**net.ranges, ApiKey.METADATA: (0, version)}
     metadata = Metadata(ProducerConfig.parse({"bootstrap.servers": "10.0.0.1:9092"}), clock)
     client = NetworkClient(
-        NetworkClientConfig("me"),
+        client_config(),
         selector=net,
         metadata=metadata,
         clock=clock,
@@ -257,6 +240,6 @@ def test_what_a_producer_makes_of_a_huge_answer_weighs_no_more_than_reading_it(
             client.poll(0, clock.now_ms())
 
         assert allocated(polls) <= 4 * len(body) + 64 * 1024
-        cluster = metadata.fetch()
+        cluster = metadata.cluster
         assert len(cluster.nodes) == (MOST_BROKERS if answer is brokers_of else 1)
         assert len(cluster.topics.get("t", ())) == (0 if answer is brokers_of else 20_000)

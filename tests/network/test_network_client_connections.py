@@ -28,11 +28,11 @@ def test_no_node_is_ready_while_a_metadata_update_is_due() -> None:
     world = NetworkClientHarness()
     world.make_ready()
     world.metadata.wait_ms = 0
-    assert not world.client.is_ready(NODE, world.now)
+    assert not world.client.ready(NODE, world.now)
     world.poll()  # the metadata request is in flight now
     assert world.net.last_sent(ApiKey.METADATA).node_id == 1
     world.poll()
-    assert world.client.is_ready(NODE, world.now)
+    assert world.client.ready(NODE, world.now)
 
 
 @pytest.mark.parametrize("reason", ["channel", "throttled", "unsent", "limit", "unknown"])
@@ -55,7 +55,7 @@ def test_a_node_that_is_not_ready_takes_no_request(reason: str) -> None:
     elif reason == "limit":
         world.ask_and_write()
         world.ask_and_write()
-    assert not world.client.is_ready(node, world.now)
+    assert not world.client.can_send_request(node.id, world.now)
     with pytest.raises(IllegalStateError, match=f"node {node.id} is not ready"):
         world.ask(node)
 
@@ -65,10 +65,10 @@ def test_a_second_request_may_go_when_the_first_has_left_but_has_no_answer() -> 
     world.make_ready()
     world.net.sends_complete = False
     world.ask_and_write()
-    assert not world.client.is_ready(NODE, world.now)
+    assert not world.client.can_send_request(NODE.id, world.now)
     world.net.sends_complete = True
     world.poll()
-    assert world.client.is_ready(NODE, world.now)
+    assert world.client.can_send_request(NODE.id, world.now)
 
 
 def test_api_versions_is_asked_in_the_highest_version_first() -> None:
@@ -101,7 +101,7 @@ def test_a_refused_api_versions_request_is_sent_again_lower(
     assert [f.version for f in world.net.sent] == [4, second]
     world.net.answer(world.net.sent[-1], api_versions_body(second, {ApiKey.PRODUCE: (0, 8)}))
     world.poll()
-    assert world.client.is_ready(NODE, world.now)
+    assert world.client.can_send_request(NODE.id, world.now)
     assert world.ask_and_write().version == 8
 
 
@@ -205,10 +205,10 @@ def test_a_throttled_node_is_left_alone_until_the_time_is_over() -> None:
     world.make_ready()
     world.net.answer(world.ask_and_write(), struct.pack(">i", 100))
     world.poll()
-    assert not world.client.is_ready(NODE, world.now)
+    assert not world.client.can_send_request(NODE.id, world.now)
     assert world.client.least_loaded_node(world.now) is None
     assert world.client.poll_delay_ms(NODE, world.now) == 100
-    assert world.client.is_ready(NODE, world.clock.advance(100))
+    assert world.client.can_send_request(NODE.id, world.clock.advance(100))
     assert world.client.poll_delay_ms(NODE, world.now) == NEVER
 
 

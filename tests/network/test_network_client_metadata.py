@@ -149,7 +149,7 @@ def test_a_connection_that_leads_where_its_node_lives_no_more_is_closed() -> Non
     assert lost.disconnected
     assert lost.request.correlation_id == frame.correlation_id
     assert world.metadata.failures == []
-    assert world.client.is_ready(NODES[0], world.now)
+    assert world.client.can_send_request(NODES[0].id, world.now)
     world.clock.advance(1000)
     for node in moved:
         world.make_ready(node)

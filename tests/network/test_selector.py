@@ -14,7 +14,7 @@ import pytest
 
 from spark_kafka_sink.clock import NEVER, SystemClock
 from spark_kafka_sink.errors import IllegalStateError, RemoteProtocolError
-from spark_kafka_sink.network.channel.channel_builder import PlaintextChannelBuilder
+from spark_kafka_sink.network.channel.channel_builder import ChannelBuilder
 from spark_kafka_sink.network.channel.selectable import ChannelStateKind, NetworkSend
 from spark_kafka_sink.network.channel.selector import Selector
 from spark_kafka_sink.network.transport_layer import IOV_MAX
@@ -441,7 +441,7 @@ def test_close_leaves_no_descriptor_open() -> None:
 
 
 def test_a_connection_that_can_not_be_begun_leaves_nothing_behind() -> None:
-    selector = Selector(PlaintextChannelBuilder(), SystemClock())
+    selector = Selector(ChannelBuilder(), SystemClock())
     try:
         before = open_descriptors()
         with pytest.raises(OSError):  # broadcast is for datagrams

@@ -30,7 +30,7 @@ def live(world: SenderWorld, batch: ProducerBatch, leaders: Iterator[list[int]])
 
     def hostile() -> None:
         nonlocal epoch
-        if world.client.has_in_flight_requests():
+        if world.client.in_flight_request_count():
             world.refuse(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         if world.metadata.time_to_next_update(world.clock.now_ms()) == 0:
             epoch += 1

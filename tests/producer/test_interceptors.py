@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 import traceback
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import pyarrow as pa
@@ -27,18 +27,12 @@ from spark_kafka_sink.producer.producer_record import (
     RecordMetadata,
 )
 from spark_kafka_sink.producer.sender.network_thread import NetworkThread
-from spark_kafka_sink.protocol.cluster import TopicPartition
-from spark_kafka_sink.protocol.produce import (
-    PartitionProduceResponse,
-    ProduceRequest,
-    ProduceResponse,
-)
 from spark_kafka_sink.records.record_columns import RecordColumns
 from tests.fakes.accumulator_world import cluster_of
 from tests.fakes.answering_client import AnsweringClient
+from tests.producer.answered_producers import TP0, Producers, refuse
 
 CLUSTER = cluster_of([1, 2])
-TP0 = TopicPartition("test", 0)
 
 
 class Seeing(ProducerInterceptor):
@@ -116,37 +110,22 @@ def path(cls: type) -> str:
     return f"{__name__}:{cls.__name__}"
 
 
-class Producers:
-    def __init__(self) -> None:
-        self.made: list[KafkaProducer] = []
-
-    def __call__(self, *interceptors: object) -> tuple[KafkaProducer, AnsweringClient]:
-        client = AnsweringClient(CLUSTER)
-        given = {
-            "bootstrap.servers": "127.0.0.1:9092",
-            "linger.ms": 60_000,
-            "max.block.ms": 50,
-            "enable.idempotence": "false",
-            "interceptor.classes": list(interceptors),
-        }
-        producer = KafkaProducer(given, cluster=CLUSTER, client=client)
-        self.made.append(producer)
-        return producer, client
+#: Interceptors to a producer with them, and its client.
+Intercepted = Callable[..., tuple[KafkaProducer, AnsweringClient]]
 
 
 @pytest.fixture
-def producers() -> Iterator[Producers]:
-    factory = Producers()
-    yield factory
-    for producer in factory.made:
-        producer.close(0)
+def producers(producers: Producers) -> Intercepted:
+    """A producer of these interceptors."""
+    producers.defaults |= {"linger_ms": 60_000, "max_block_ms": 50, "enable_idempotence": "false"}
+    return lambda *interceptors: producers(CLUSTER, interceptor_classes=list(interceptors))
 
 
 def rows(*values: str) -> pa.RecordBatch:
     return pa.record_batch({"value": list(values), "partition": [0] * len(values)})
 
 
-def test_an_interceptor_sees_records_columns_and_acknowledgements(producers: Producers):
+def test_an_interceptor_sees_records_columns_and_acknowledgements(producers: Intercepted):
     seeing = Seeing()
     producer, _ = producers(seeing)
     record = ProducerRecord("test", b"one", partition=0, timestamp=7)
@@ -164,7 +143,7 @@ def test_an_interceptor_sees_records_columns_and_acknowledgements(producers: Pro
     assert seeing.closed == 1
 
 
-def test_a_batch_of_both_kinds_tells_each_kind_once(producers: Producers):
+def test_a_batch_of_both_kinds_tells_each_kind_once(producers: Intercepted):
     seeing = Seeing()
     producer, _ = producers(seeing)
     producer.send(ProducerRecord("test", b"one", partition=0))
@@ -173,7 +152,7 @@ def test_a_batch_of_both_kinds_tells_each_kind_once(producers: Producers):
     assert [m.record_count for m, _ in seeing.acknowledged] == [1, 2]
 
 
-def test_interceptors_change_what_is_sent_one_after_the_other(producers: Producers):
+def test_interceptors_change_what_is_sent_one_after_the_other(producers: Intercepted):
     seeing = Seeing()
     producer, client = producers(Upper, seeing)
     producer.send(ProducerRecord("test", b"one", partition=0))
@@ -184,7 +163,7 @@ def test_interceptors_change_what_is_sent_one_after_the_other(producers: Produce
 
 
 def test_one_that_raises_is_logged_and_the_others_go_on(
-    producers: Producers, caplog: pytest.LogCaptureFixture
+    producers: Intercepted, caplog: pytest.LogCaptureFixture
 ):
     seeing = Seeing()
     producer, client = producers(Broken, Upper, Dropping, seeing)
@@ -201,7 +180,7 @@ def test_one_that_raises_is_logged_and_the_others_go_on(
     assert "secret" not in caplog.text.lower()
 
 
-def test_they_hear_of_a_record_that_never_got_to_a_batch(producers: Producers):
+def test_they_hear_of_a_record_that_never_got_to_a_batch(producers: Intercepted):
     """Java's onSendError, for what goes into the future and for what is raised."""
     seeing = Seeing()
     producer, _ = producers(seeing)
@@ -215,21 +194,10 @@ def test_they_hear_of_a_record_that_never_got_to_a_batch(producers: Producers):
     assert isinstance(second_error, SerializationError)
 
 
-def test_they_hear_of_a_batch_that_a_broker_refused(producers: Producers):
+def test_they_hear_of_a_batch_that_a_broker_refused(producers: Intercepted):
     seeing = Seeing()
     producer, client = producers(seeing)
-
-    def refuse(request: object) -> object:
-        if not isinstance(request, ProduceRequest):
-            return None
-        return ProduceResponse(
-            tuple(
-                PartitionProduceResponse(piece.tp, ErrorCode.INVALID_RECORD, -1)
-                for piece in request.data
-            )
-        )
-
-    client.answer = refuse
+    client.answer = refuse(ErrorCode.INVALID_RECORD)
     producer.send(ProducerRecord("test", b"v", partition=0))
     producer.flush()
     ((metadata, error),) = seeing.acknowledged
@@ -333,7 +301,7 @@ class Remembering(ProducerInterceptor):
         Remembering.seen.append((metadata.record_count, list(headers), headers.read_only))
 
 
-def test_an_interceptor_that_takes_them_gets_the_headers_of_each_record(producers: Producers):
+def test_an_interceptor_that_takes_them_gets_the_headers_of_each_record(producers: Intercepted):
     """KIP-512; a batch of columns has none."""
     producer, _ = producers(Remembering(), Seeing())
     producer.send(ProducerRecord("test", b"one", partition=0, headers=[("h", b"1")]))

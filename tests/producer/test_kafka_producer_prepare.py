@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import os
+from collections.abc import Callable
 
 import pytest
 
@@ -26,6 +28,16 @@ def world(request: pytest.FixtureRequest) -> ProducerWorld:
     return ProducerWorld(transaction_version=request.param)
 
 
+def as_the_writer(test: Callable[..., None]) -> Callable[..., None]:
+    """The test runs inside its world: time passes only when it waits."""
+
+    @functools.wraps(test)
+    def run(world: ProducerWorld, **given: object) -> None:
+        world.run(lambda: test(world, **given))
+
+    return run
+
+
 def begun(world: ProducerWorld, name: str = "id", **options: object) -> KafkaProducer:
     producer = world.producer(name, **options)
     producer.init_transactions()
@@ -33,64 +45,59 @@ def begun(world: ProducerWorld, name: str = "id", **options: object) -> KafkaPro
     return producer
 
 
+@as_the_writer
 def test_prepare_sends_everything_and_says_all_that_is_needed_to_end_it(
     world: ProducerWorld,
 ) -> None:
-    def body() -> None:
-        producer = begun(world)
-        producer.send_columns(columns("a", "b"))
-        prepared = producer.prepare()
-        assert prepared.transactional_id == "id"
-        assert (prepared.producer_id, prepared.producer_epoch) == producer.producer_id_and_epoch
-        assert prepared.transaction_version == world.cluster.transaction_version
-        assert world.values(committed=False) == texts("a", "b")
-        assert world.values() == []
-        world.end(prepared)
-        assert world.values() == texts("a", "b")
-        producer.close(0)
-
-    world.run(body)
+    producer = begun(world)
+    producer.send_columns(columns("a", "b"))
+    prepared = producer.prepare()
+    assert prepared.transactional_id == "id"
+    assert (prepared.producer_id, prepared.producer_epoch) == producer.producer_id_and_epoch
+    assert prepared.transaction_version == world.cluster.transaction_version
+    assert world.values(committed=False) == texts("a", "b")
+    assert world.values() == []
+    world.end(prepared)
+    assert world.values() == texts("a", "b")
+    producer.close(0)
 
 
 @pytest.mark.parametrize("timeout_ms", [None, 0, 1_000])
+@as_the_writer
 def test_closing_a_prepared_producer_asks_nothing_of_the_coordinator(
     world: ProducerWorld, timeout_ms: int | None
 ) -> None:
-    def body() -> None:
-        producer = begun(world)
-        producer.send_columns(columns("a"))
-        prepared = producer.prepare()
-        producer.park()
-        asked = list(world.asked)
-        producer.close(timeout_ms)
-        world.scheduler.sleep(1_000)
-        assert world.asked == asked == [("init", "id")]
-        assert world.state_of("id") == "Ongoing"
-        world.end(prepared)
-        assert world.values() == texts("a")
-
-    world.run(body)
+    producer = begun(world)
+    producer.send_columns(columns("a"))
+    prepared = producer.prepare()
+    producer.park()
+    asked = list(world.asked)
+    producer.close(timeout_ms)
+    world.scheduler.sleep(1_000)
+    assert world.asked == asked == [("init", "id")]
+    assert world.state_of("id") == "Ongoing"
+    world.end(prepared)
+    assert world.values() == texts("a")
 
 
 @pytest.mark.parametrize("error", [None, RuntimeError("the task fails later")])
+@as_the_writer
 def test_leaving_the_with_block_leaves_a_prepared_transaction_alone(
     world: ProducerWorld, error: Exception | None
 ) -> None:
-    def body() -> None:
-        try:
-            with begun(world) as producer:
-                producer.send_columns(columns("a"))
-                producer.prepare()
-                if error is not None:
-                    raise error
-        except RuntimeError:
-            pass
-        assert world.asked == [("init", "id")]
-        assert world.state_of("id") == "Ongoing"
-
-    world.run(body)
+    try:
+        with begun(world) as producer:
+            producer.send_columns(columns("a"))
+            producer.prepare()
+            if error is not None:
+                raise error
+    except RuntimeError:
+        pass
+    assert world.asked == [("init", "id")]
+    assert world.state_of("id") == "Ongoing"
 
 
+@as_the_writer
 def test_leaving_the_with_block_by_an_exception_sends_what_is_queued_and_aborts_the_transaction(
     world: ProducerWorld,
 ) -> None:
@@ -102,235 +109,204 @@ def test_leaving_the_with_block_by_an_exception_sends_what_is_queued_and_aborts_
                 producer.send(ProducerRecord("t", row.encode(), partition=0))
             raise RuntimeError
 
-    def body() -> None:
-        with pytest.raises(RuntimeError):
-            leave(begun(world), "a")
-        assert world.asked == [("init", "id"), ("abort", "id")]
-        assert world.values() == texts()
-        with pytest.raises(RuntimeError):
-            leave(world.of(world.config), "b", "c")
-        world.scheduler.sleep(1_000)  # for the marker: until then nothing behind it is committed
-        assert world.values() == texts("b", "c")
-
-    world.run(body)
+    with pytest.raises(RuntimeError):
+        leave(begun(world), "a")
+    assert world.asked == [("init", "id"), ("abort", "id")]
+    assert world.values() == texts()
+    with pytest.raises(RuntimeError):
+        leave(world.of(world.config), "b", "c")
+    world.scheduler.sleep(1_000)  # for the marker: until then nothing behind it is committed
+    assert world.values() == texts("b", "c")
 
 
+@as_the_writer
 def test_abandoning_a_prepared_producer_leaves_the_transaction_alone(world: ProducerWorld) -> None:
-    def body() -> None:
-        producer = begun(world)
-        producer.send_columns(columns("a"))
-        producer.prepare()
-        producer.abandon(5_000)
-        assert world.asked == [("init", "id")]
-
-    world.run(body)
+    producer = begun(world)
+    producer.send_columns(columns("a"))
+    producer.prepare()
+    producer.abandon(5_000)
+    assert world.asked == [("init", "id")]
 
 
+@as_the_writer
 def test_nothing_can_be_sent_ended_or_prepared_twice_once_it_is_prepared(
     world: ProducerWorld,
 ) -> None:
-    def body() -> None:
-        producer = begun(world)
-        producer.send_columns(columns("a"))
-        producer.prepare()
-        for call in (
-            lambda: producer.send_columns(columns("b")),
-            producer.prepare,
-            producer.begin_transaction,
-            producer.init_transactions,
-            producer.commit_transaction,
-            producer.abort_transaction,
-        ):
-            with pytest.raises(IllegalStateError):
-                call()
-        assert producer.reusable, "it can go on when the driver has ended its transaction"
-        producer.close(0)
-        assert world.asked == [("init", "id")]
-
-    world.run(body)
+    producer = begun(world)
+    producer.send_columns(columns("a"))
+    producer.prepare()
+    for call in (
+        lambda: producer.send_columns(columns("b")),
+        producer.prepare,
+        producer.begin_transaction,
+        producer.init_transactions,
+        producer.commit_transaction,
+        producer.abort_transaction,
+    ):
+        with pytest.raises(IllegalStateError):
+            call()
+    assert producer.reusable, "it can go on when the driver has ended its transaction"
+    producer.close(0)
+    assert world.asked == [("init", "id")]
 
 
+@as_the_writer
 def test_a_warm_producer_goes_on_under_a_new_identity_after_the_driver_ended_it(
     world: ProducerWorld,
 ) -> None:
-    def body() -> None:
-        producer = begun(world)
-        identities = set()
-        for n in range(3):
-            producer.start_attempt()
-            producer.send_columns(columns(f"a{n}", f"b{n}"))
-            assert producer.finish_attempt().rows == 2
-            prepared = producer.prepare()
-            identities.add((prepared.producer_id, prepared.producer_epoch))
-            producer.park()
-            world.end(prepared)
-            producer.forget_prepared()
-            producer.init_transactions()
-            producer.begin_transaction()
-        producer.close(0)
-        assert len(identities) == 3
-        assert len(world.values()) == 6
-
-    world.run(body)
+    producer = begun(world)
+    identities = set()
+    for n in range(3):
+        producer.start_attempt()
+        producer.send_columns(columns(f"a{n}", f"b{n}"))
+        assert producer.finish_attempt().rows == 2
+        prepared = producer.prepare()
+        identities.add((prepared.producer_id, prepared.producer_epoch))
+        producer.park()
+        world.end(prepared)
+        producer.forget_prepared()
+        producer.init_transactions()
+        producer.begin_transaction()
+    producer.close(0)
+    assert len(identities) == 3
+    assert len(world.values()) == 6
 
 
+@as_the_writer
 def test_taking_an_id_anew_aborts_a_transaction_that_nobody_decided_on(
     world: ProducerWorld,
 ) -> None:
     """The loser of a speculative pair: its message was thrown away, its id comes to use again."""
-
-    def body() -> None:
-        producer = begun(world)
-        producer.send_columns(columns("loser"))
-        producer.prepare()
-        producer.forget_prepared()
-        producer.init_transactions()
-        producer.begin_transaction()
-        producer.send_columns(columns("winner"))
-        world.end(producer.prepare())
-        assert world.values() == texts("winner")
-        producer.close(0)
-
-    world.run(body)
+    producer = begun(world)
+    producer.send_columns(columns("loser"))
+    producer.prepare()
+    producer.forget_prepared()
+    producer.init_transactions()
+    producer.begin_transaction()
+    producer.send_columns(columns("winner"))
+    world.end(producer.prepare())
+    assert world.values() == texts("winner")
+    producer.close(0)
 
 
+@as_the_writer
 def test_only_a_prepared_transaction_can_be_forgotten(world: ProducerWorld) -> None:
-    def body() -> None:
-        producer = begun(world)
-        with pytest.raises(IllegalStateError, match="forget a prepared"):
-            producer.forget_prepared()
-        producer.send_columns(columns("a"))
-        with pytest.raises(IllegalStateError, match="forget a prepared"):
-            producer.forget_prepared()
-        producer.abandon(5_000)
-
-    world.run(body)
+    producer = begun(world)
+    with pytest.raises(IllegalStateError, match="forget a prepared"):
+        producer.forget_prepared()
+    producer.send_columns(columns("a"))
+    with pytest.raises(IllegalStateError, match="forget a prepared"):
+        producer.forget_prepared()
+    producer.abandon(5_000)
 
 
+@as_the_writer
 def test_a_transaction_without_a_row_is_not_prepared(world: ProducerWorld) -> None:
-    def body() -> None:
-        producer = begun(world)
-        with pytest.raises(IllegalStateError, match="nothing was written"):
-            producer.prepare()
-        producer.abandon(5_000)
-
-    world.run(body)
+    producer = begun(world)
+    with pytest.raises(IllegalStateError, match="nothing was written"):
+        producer.prepare()
+    producer.abandon(5_000)
 
 
+@as_the_writer
 def test_a_transaction_with_a_refused_batch_is_not_prepared(world: ProducerWorld) -> None:
-    def body() -> None:
-        fault = world.cluster.control.answer(PRODUCE, ErrorCode.INVALID_RECORD)
-        producer = begun(world)
-        producer.send_columns(columns("a"))
-        with pytest.raises(KafkaError, match="INVALID_RECORD"):
-            producer.prepare()
-        assert fault.fired
-        producer.abandon(5_000)
-        world.scheduler.sleep(100)
-        assert world.state_of("id") in ("CompleteAbort", "Empty")
-        assert world.values() == []
-
-    world.run(body)
+    fault = world.cluster.control.answer(PRODUCE, ErrorCode.INVALID_RECORD)
+    producer = begun(world)
+    producer.send_columns(columns("a"))
+    with pytest.raises(KafkaError, match="INVALID_RECORD"):
+        producer.prepare()
+    assert fault.fired
+    producer.abandon(5_000)
+    world.scheduler.sleep(100)
+    assert world.state_of("id") in ("CompleteAbort", "Empty")
+    assert world.values() == []
 
 
+@as_the_writer
 def test_without_transactions_there_is_nothing_to_prepare(world: ProducerWorld) -> None:
-    def body() -> None:
-        producer = world.of(world.config)
-        with pytest.raises(IllegalStateError, match="transactional"):
-            producer.prepare()
-        producer.abandon(1_000)
-
-    world.run(body)
+    producer = world.of(world.config)
+    with pytest.raises(IllegalStateError, match="transactional"):
+        producer.prepare()
+    producer.abandon(1_000)
 
 
+@as_the_writer
 def test_counts_begin_with_each_transaction_also_without_start_attempt(
     world: ProducerWorld,
 ) -> None:
-    def body() -> None:
-        producer = begun(world)
-        for n in range(2):
-            producer.send_columns(columns(f"a{n}"))
-            world.end(producer.prepare())
-            producer.forget_prepared()
-            producer.init_transactions()
-            producer.begin_transaction()
-        producer.close(0)
-        assert world.values() == texts("a0", "a1")
-
-    world.run(body)
+    producer = begun(world)
+    for n in range(2):
+        producer.send_columns(columns(f"a{n}"))
+        world.end(producer.prepare())
+        producer.forget_prepared()
+        producer.init_transactions()
+        producer.begin_transaction()
+    producer.close(0)
+    assert world.values() == texts("a0", "a1")
 
 
 # --- giving up ---------------------------------------------------------------------------------
 
 
+@as_the_writer
 def test_abandoning_an_open_transaction_aborts_it_and_sends_no_row_more(
     world: ProducerWorld,
 ) -> None:
-    def body() -> None:
-        producer = begun(world, batch_size=262_144, linger_ms=60_000)
-        producer.send_columns(columns("a"))
-        producer.flush()
-        producer.send_columns(columns("never sent"))
-        producer.abandon(5_000)
-        world.scheduler.sleep(100)
-        assert world.asked[0] == ("init", "id")
-        assert len(world.asked) == 2, "EndTxn, or with version 1 it may be InitProducerId"
-        assert world.values(committed=False) == texts("a")
-        assert world.values() == []
-        assert world.state_of("id") != "Ongoing"
-
-    world.run(body)
+    producer = begun(world, batch_size=262_144, linger_ms=60_000)
+    producer.send_columns(columns("a"))
+    producer.flush()
+    producer.send_columns(columns("never sent"))
+    producer.abandon(5_000)
+    world.scheduler.sleep(100)
+    assert world.asked[0] == ("init", "id")
+    assert len(world.asked) == 2, "EndTxn, or with version 1 it may be InitProducerId"
+    assert world.values(committed=False) == texts("a")
+    assert world.values() == []
+    assert world.state_of("id") != "Ongoing"
 
 
+@as_the_writer
 def test_abandoning_with_an_unresolved_batch_fences_it(world: ProducerWorld) -> None:
     """Version 1's EndTxn leaves the epoch as it is: a late copy would open the next one."""
-
-    def body() -> None:
-        producer = begun(world, delivery_timeout_ms=2_000, request_timeout_ms=1_000, linger_ms=0)
-        producer.send_columns(columns("a"))
-        producer.flush()
-        fault = world.cluster.control.drop(PRODUCE, FOREVER, processed=False)
-        producer.send_columns(columns("lost"))
-        with pytest.raises(KafkaError):
-            producer.finish_attempt()
-        assert fault.fired
-        world.cluster.control.clear()
-        producer.abandon(10_000)
-        world.scheduler.sleep(100)
-        last = "init" if world.cluster.transaction_version == 1 else "abort"
-        assert world.asked[-1] == (last, "id")
-        assert world.state_of("id") != "Ongoing"
-        assert world.values() == []
-
-    world.run(body)
+    producer = begun(world, delivery_timeout_ms=2_000, request_timeout_ms=1_000, linger_ms=0)
+    producer.send_columns(columns("a"))
+    producer.flush()
+    fault = world.cluster.control.drop(PRODUCE, FOREVER, processed=False)
+    producer.send_columns(columns("lost"))
+    with pytest.raises(KafkaError):
+        producer.finish_attempt()
+    assert fault.fired
+    world.cluster.control.clear()
+    producer.abandon(10_000)
+    world.scheduler.sleep(100)
+    last = "init" if world.cluster.transaction_version == 1 else "abort"
+    assert world.asked[-1] == (last, "id")
+    assert world.state_of("id") != "Ongoing"
+    assert world.values() == []
 
 
+@as_the_writer
 def test_abandoning_takes_no_longer_than_it_may(world: ProducerWorld) -> None:
-    def body() -> None:
-        producer = begun(world)
-        producer.send_columns(columns("a"))
-        producer.flush()
-        fault = world.cluster.control.drop(END, FOREVER, processed=False)
-        fence = world.cluster.control.drop(INIT, FOREVER, processed=False)
-        start = world.scheduler.now
-        producer.abandon(5_000)
-        assert world.scheduler.now - start <= 5_100
-        assert fault.fired or fence.fired
-        producer.abandon(5_000)  # and again does nothing
-        assert world.scheduler.now - start <= 5_100
-
-    world.run(body)
+    producer = begun(world)
+    producer.send_columns(columns("a"))
+    producer.flush()
+    fault = world.cluster.control.drop(END, FOREVER, processed=False)
+    fence = world.cluster.control.drop(INIT, FOREVER, processed=False)
+    start = world.scheduler.now
+    producer.abandon(5_000)
+    assert world.scheduler.now - start <= 5_100
+    assert fault.fired or fence.fired
+    producer.abandon(5_000)  # and again does nothing
+    assert world.scheduler.now - start <= 5_100
 
 
+@as_the_writer
 def test_abandoning_before_anything_was_written_asks_for_nothing(world: ProducerWorld) -> None:
-    def body() -> None:
-        begun(world, "empty").abandon(5_000)
-        assert world.asked == [("init", "empty")]
-        never = world.producer("never")
-        never.abandon(5_000)
-        assert world.asked == [("init", "empty")]
-
-    world.run(body)
+    begun(world, "empty").abandon(5_000)
+    assert world.asked == [("init", "empty")]
+    never = world.producer("never")
+    never.abandon(5_000)
+    assert world.asked == [("init", "empty")]
 
 
 def test_a_forked_child_leaves_its_parents_transaction_alone() -> None:

@@ -1,6 +1,6 @@
 """Transactions through KafkaProducer, on a real broker: what its caller sees and a reader gets.
 
-The states behind them are test_transaction_manager_transactions.py's.
+The states behind them are in test_transaction_manager_*.py.
 """
 
 from __future__ import annotations
@@ -145,12 +145,12 @@ def test_a_partition_joins_the_transaction_after_its_first_append(kafka: RealKaf
         producer.init_transactions()
         producer.begin_transaction()
         assert producer.send(ProducerRecord(topic, b"x" * 2_000_000, partition=0)).done()
-        assert not manager.partitions
+        assert not manager._identity.transaction.partitions
         producer.abort_transaction()
         producer.begin_transaction()
         producer.send(ProducerRecord(topic, b"v", partition=1))
         producer.flush()
-        assert {tp.partition for tp in manager.partitions} == {1}
+        assert {tp.partition for tp in manager._identity.transaction.partitions} == {1}
         producer.commit_transaction()
 
 

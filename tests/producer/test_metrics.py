@@ -141,7 +141,7 @@ class World:
     def __init__(self) -> None:
         self.clock = FakeClock()
         self.metrics = ProducerMetrics(self.clock, client_id="me")
-        self.recorder = ProduceRecorder(metrics=self.metrics)
+        self.recorder = ProduceRecorder(self.metrics)
         self.ends = BatchCompletionListener(self.recorder, None, None, self.metrics)
 
     @property

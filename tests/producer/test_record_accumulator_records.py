@@ -264,7 +264,7 @@ def test_the_futures_of_a_split_batch_end_with_their_own_piece():
     records = Records(world)
     futures = [records(value=b"%d" % n) for n in range(7)]
     (batch,) = world.drain()
-    world.accumulator.split_and_reenqueue(batch, world.now)
+    world.accumulator.split_and_reenqueue(batch)
     assert not any(future.done() for future in futures)
     offsets = {}
     for base in (1000, 2000):

@@ -26,7 +26,7 @@ def batch_of(recorder: ProduceRecorder, tp: TopicPartition, records: int) -> Pro
 
 
 def test_acknowledged_batches_count_rows_bytes_and_offsets():
-    recorder = ProduceRecorder()
+    recorder = ProduceRecorder(ProducerMetrics(FakeClock()))
     first = batch_of(recorder, TP0, 5)
     first.complete(100, -1)
     batch_of(recorder, TP0, 3).complete(107, -1)
@@ -40,20 +40,21 @@ def test_acknowledged_batches_count_rows_bytes_and_offsets():
 
 def test_the_first_failure_is_kept_and_told_once():
     told: list[ProducerBatch] = []
-    recorder = ProduceRecorder(told.append)
+    recorder = ProduceRecorder(ProducerMetrics(FakeClock()), told.append)
     one, two = batch_of(recorder, TP0, 1), batch_of(recorder, TP1, 1)
     error = KafkaTimeoutError("late")
     one.complete_exceptionally(error)
     two.complete_exceptionally(KafkaTimeoutError("a consequence"))
     assert told == [one]
-    assert recorder.failure is error
+    assert recorder.failed_batch is one
+    assert one.error is error
     assert recorder.report().rows == 0
     recorder.start_attempt()
-    assert recorder.failure is None
+    assert recorder.failed_batch is None
 
 
 def test_requests_are_counted_by_node():
-    recorder = ProduceRecorder()
+    recorder = ProduceRecorder(ProducerMetrics(FakeClock()))
     for latency in (5, 9):
         recorder.request_sent([], now=0)
         recorder.request_answered(1, latency, throttle_ms=3, now=9)
@@ -90,7 +91,7 @@ def test_every_counter_says_how_it_is_merged():
 
 def test_an_attempt_counts_its_own_waits_only():
     metrics = ProducerMetrics(FakeClock())
-    recorder = ProduceRecorder(metrics=metrics)
+    recorder = ProduceRecorder(metrics)
     metrics.buffer_waited(100, 0, exhausted=False)
     recorder.start_attempt()
     metrics.buffer_waited(20, 0, exhausted=False)
@@ -102,7 +103,7 @@ def test_an_attempt_counts_its_own_waits_only():
 
 
 def test_the_last_answer_that_made_a_batch_go_again_is_kept_by_broker():
-    recorder = ProduceRecorder()
+    recorder = ProduceRecorder(ProducerMetrics(FakeClock()))
     recorder.request_answered(1, 5, 0, 0)
     for words, node in (("first", 2), ("second", 2), ("other", 1)):
         recorder.batch_retried(batch_of(recorder, TP0, 7), KafkaError(words), node)

@@ -4,23 +4,17 @@ from __future__ import annotations
 
 import pytest
 
-from spark_kafka_sink.errors import (
-    AuthorizationError,
-    ErrorCode,
-    IllegalStateError,
-    KafkaError,
-)
+from spark_kafka_sink.errors import AuthorizationError, ErrorCode, IllegalStateError, KafkaError
 from spark_kafka_sink.producer.accumulator.producer_batch import ProducerBatch
 from spark_kafka_sink.producer.transaction.partition_sequences import Action, Answer
 from spark_kafka_sink.producer.transaction.transaction_manager import (
     ACK_EXPIRY_MS,
     NO_PRODUCER_ID,
-    TRANSITIONS,
     State,
     TransactionManager,
 )
 from spark_kafka_sink.protocol.cluster import TopicPartition
-from spark_kafka_sink.protocol.responses import InitProducerIdResponse
+from spark_kafka_sink.protocol.control_messages import InitProducerIdResponse
 from spark_kafka_sink.records.compression import Codec
 from tests.fakes.accumulator_world import Listener
 
@@ -44,11 +38,6 @@ def leave(manager: TransactionManager, tp: TopicPartition = TP, records: int = 1
     return batch
 
 
-def test_every_state_has_its_transitions_and_any_may_fail() -> None:
-    assert set(TRANSITIONS) == set(State)
-    assert all(State.FATAL_ERROR in targets for targets in TRANSITIONS.values())
-
-
 def test_an_illegal_transition_raises_and_changes_nothing() -> None:
     manager = TransactionManager()
     with pytest.raises(IllegalStateError):
@@ -64,13 +53,13 @@ def test_an_illegal_transition_raises_and_changes_nothing() -> None:
 def test_nothing_may_be_drained_before_there_is_an_id_or_after_a_fatal_error() -> None:
     manager = TransactionManager()
     batch = ProducerBatch(TP, 0, 1, 0, Listener())
-    assert not manager.may_leave(batch)
+    assert not manager.may_drain(batch)
     manager.begin_initialize()
-    assert not manager.may_leave(batch)
+    assert not manager.may_drain(batch)
     manager.handle_init_producer_id(OK, "here")
-    assert manager.may_leave(batch)
+    assert manager.may_drain(batch)
     manager.transition_to_fatal_error(KafkaError("the end"))
-    assert not manager.may_leave(batch)
+    assert not manager.may_drain(batch)
 
 
 def test_a_retriable_refusal_of_an_id_is_asked_again_a_hopeless_one_is_fatal() -> None:
@@ -99,8 +88,8 @@ def test_sequences_count_records_and_are_each_partitions_own() -> None:
     manager = ready()
     leave(manager, TP, 10)
     leave(manager, OTHER, 3)
-    assert manager.next_sequence(TP) == 10
-    assert manager.next_sequence(OTHER) == 3
+    assert manager._sequences.of[TP].next_sequence == 10
+    assert manager._sequences.of[OTHER].next_sequence == 3
 
 
 def test_reusable_means_nothing_is_without_an_answer() -> None:
@@ -108,11 +97,11 @@ def test_reusable_means_nothing_is_without_an_answer() -> None:
     assert manager.reusable
     first = leave(manager)
     assert not manager.reusable
-    manager.handle_answer(first, Answer.ACKNOWLEDGED, 0, 1)
+    manager.handle_produce_response(first, Answer.ACKNOWLEDGED, 0, 1)
     assert manager.reusable
     batches = [leave(manager) for _ in range(3)]
-    manager.handle_answer(batches[0], Answer.UNCLEAR, -1, 1)
-    verdict = manager.handle_answer(batches[2], Answer.ACKNOWLEDGED, 3, 1)
+    manager.handle_produce_response(batches[0], Answer.UNCLEAR, -1, 1)
+    verdict = manager.handle_produce_response(batches[2], Answer.ACKNOWLEDGED, 3, 1)
     assert verdict.action is Action.COMPLETE
     assert verdict.proven == (batches[0], batches[1])
     assert manager.reusable
@@ -139,13 +128,13 @@ def test_a_batch_without_a_sequence_cannot_be_in_flight() -> None:
 
 def test_an_acknowledgement_lapses_so_that_a_forgotten_producer_probes_first() -> None:
     manager = ready()
-    manager.handle_answer(leave(manager), Answer.ACKNOWLEDGED, 0, now=1_000)
+    manager.handle_produce_response(leave(manager), Answer.ACKNOWLEDGED, 0, now=1_000)
     manager.expire_acks(1_000 + ACK_EXPIRY_MS)
-    assert manager.is_acknowledged(TP)
+    assert manager._sequences.of[TP].acknowledged
     manager.expire_acks(1_000 + 2 * ACK_EXPIRY_MS)
-    assert not manager.is_acknowledged(TP)
+    assert not manager._sequences.of[TP].acknowledged
     leave(manager)
-    assert not manager.may_leave(ProducerBatch(TP, 0, 2, 0, Listener()))
+    assert not manager.may_drain(ProducerBatch(TP, 0, 2, 0, Listener()))
 
 
 def test_an_idempotent_producer_may_use_produce_12() -> None:
@@ -154,3 +143,41 @@ def test_an_idempotent_producer_may_use_produce_12() -> None:
     assert not manager.is_transactional
     assert not manager.is_completing
     assert manager.transactional_id is None
+
+
+def test_the_producer_id_0_is_one() -> None:
+    manager = TransactionManager()
+    manager.begin_initialize()
+    assert not manager.has_producer_id
+    manager.handle_init_producer_id(InitProducerIdResponse(ErrorCode.NONE, 0, 0), "here")
+    assert manager.has_producer_id
+
+
+def test_a_new_identity_waits_until_nothing_of_the_old_one_is_in_flight() -> None:
+    """Java raises the epoch instead (TransactionManager.bumpIdempotentEpochAndResetIdIfNeeded)."""
+    manager = ready()
+    manager.handle_produce_response(leave(manager), Answer.ACKNOWLEDGED, 0, 1)
+    failed, behind = leave(manager), leave(manager)
+    assert manager.handle_lost_sequence(failed, KafkaError("no"), unclear=False) == ()
+    assert manager.renewing
+    manager.renew()
+    assert manager.has_producer_id, "one batch still has a sequence of the old identity"
+    assert not manager.may_drain(ProducerBatch(TP, 0, 2, 0, Listener()))
+    manager.handle_produce_response(behind, Answer.REFUSED, -1, 1)
+    manager.handle_lost_sequence(behind, KafkaError("no"), unclear=False)
+    manager.renew()
+    assert not manager.has_producer_id
+    assert not manager.renewing
+    manager.begin_initialize()
+    manager.handle_init_producer_id(InitProducerIdResponse(ErrorCode.NONE, 8, 0), "here")
+    assert manager.may_drain(ProducerBatch(TP, 0, 2, 0, Listener()))
+    assert leave(manager).base_sequence == 0
+
+
+def test_a_batch_that_was_never_sent_costs_no_identity() -> None:
+    """It has no sequence, so that no sequence is missing at the broker."""
+    manager = ready()
+    waiting = ProducerBatch(TP, 0, 1, 0, Listener())
+    assert manager.handle_lost_sequence(waiting, KafkaError("expired"), unclear=False) == ()
+    assert not manager.renewing
+    assert manager.may_drain(waiting)

@@ -17,8 +17,11 @@ from spark_kafka_sink.admin.call import AnyBroker, Call
 from spark_kafka_sink.config.producer_config import ProducerConfig
 from spark_kafka_sink.errors import ErrorCode, KafkaError, ProducerFencedError
 from spark_kafka_sink.producer.transaction.transaction_manager import PreparedTransaction, State
-from spark_kafka_sink.protocol.control_messages import EndTxnRequest, FindCoordinatorRequest
-from spark_kafka_sink.protocol.responses import EndTxnResponse
+from spark_kafka_sink.protocol.control_messages import (
+    EndTxnRequest,
+    EndTxnResponse,
+    FindCoordinatorRequest,
+)
 from tests.producer.transactional_driver import TransactionalDriver, code_of
 from tests.real_kafka import RealKafka, consume_topic
 
@@ -76,7 +79,7 @@ def end(kafka: RealKafka, prepared: PreparedTransaction, *, commit: bool) -> End
     config = ProducerConfig.parse({"bootstrap.servers": kafka.bootstrap})
     find = FindCoordinatorRequest((prepared.transactional_id,))
     with AdminClient(config) as admin:
-        answer = admin.loop.ask(Call(find, AnyBroker()), admin.deadline())
+        answer = admin.loop.send_and_receive(Call(find, AnyBroker()), admin.deadline())
         node = answer.coordinators[prepared.transactional_id].node
         assert node is not None
         request = EndTxnRequest(
@@ -87,7 +90,7 @@ def end(kafka: RealKafka, prepared: PreparedTransaction, *, commit: bool) -> End
             prepared.transaction_version,
         )
         while True:
-            answer = admin.loop.ask(Call(request, node), admin.deadline())
+            answer = admin.loop.send_and_receive(Call(request, node), admin.deadline())
             if answer.error is not ErrorCode.CONCURRENT_TRANSACTIONS:
                 return answer
 
@@ -100,7 +103,7 @@ def test_what_is_committed_is_seen_and_what_is_aborted_never_is(broker: RealKafk
     topic = broker.unique_topic("txn")
     with TransactionalDriver(broker.bootstrap, new_id()) as producer:
         producer.init().begin()
-        assert producer.manager.transaction_version == broker.transaction_version
+        assert producer.manager._identity.transaction.version == broker.transaction_version
         producer.send(topic, 0, values("a", "b"))
         producer.flush()
         assert committed(broker, topic) == []

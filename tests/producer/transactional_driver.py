@@ -18,6 +18,7 @@ from spark_kafka_sink.producer.accumulator.producer_batch import ProducerBatch
 from spark_kafka_sink.producer.accumulator.record_accumulator import RecordAccumulator
 from spark_kafka_sink.producer.metadata import Metadata
 from spark_kafka_sink.producer.metrics.produce_recorder import ProduceRecorder
+from spark_kafka_sink.producer.metrics.producer_metrics import ProducerMetrics
 from spark_kafka_sink.producer.sender.sender import Sender
 from spark_kafka_sink.producer.transaction.transaction_manager import (
     PreparedTransaction,
@@ -54,7 +55,7 @@ class TransactionalDriver:
         self.manager = TransactionManager(
             transactional_id=transactional_id, transaction_timeout_ms=transaction_timeout_ms
         )
-        self.recorder = ProduceRecorder()
+        self.recorder = ProduceRecorder(ProducerMetrics(self.clock))
         self.accumulator = RecordAccumulator(
             config, self.clock, self.manager, self.recorder, self._wakeup
         )

@@ -7,7 +7,7 @@ import uuid
 from typing import Any
 
 from kio.schema.errors import ErrorCode as KioErrorCode
-from kio_oracle import Module, write
+from kio_oracle import Module, ids_of, in_every_version, write
 
 from spark_kafka_sink.protocol.control_messages import (
     ApiVersionsRequest,
@@ -26,17 +26,9 @@ CREATE_TOPICS = CreateTopicsRequest(
     (NewTopic("orders", 3, 1, {"retention.ms": "1000"}), NewTopic("clicks", 1, 1)), 5_000
 )
 
-ALL: list[tuple[Any, int]] = [
-    (request, version)
-    for request in (API_VERSIONS, METADATA, INIT_PRODUCER_ID, INIT_2PC, CREATE_TOPICS)
-    for version in range(request.versions.min, request.versions.max + 1)
-]
-IDS = [f"{request.api_key.name}-v{version}" for request, version in ALL]
+ALL = in_every_version(API_VERSIONS, METADATA, INIT_PRODUCER_ID, INIT_2PC, CREATE_TOPICS)
+IDS = ids_of(ALL)
 TOPIC_ID = uuid.UUID(int=0x0123456789ABCDEF)
-
-
-def decode(request: Any, version: int, data: bytes) -> Any:
-    return request.decode(version, memoryview(data))
 
 
 def milliseconds(count: int) -> dt.timedelta:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import datetime as dt
 import importlib
 import io
 from typing import Any
@@ -46,3 +47,25 @@ def write(entity: Any) -> bytes:
     buffer = io.BytesIO()
     entity_writer(type(entity))(buffer, entity)
     return buffer.getvalue()
+
+
+#: What answers say of it, as kio takes it.
+THROTTLE = dt.timedelta(milliseconds=9)
+
+
+def decode(request: Any, version: int, data: bytes) -> Any:
+    return request.decode(version, memoryview(data))
+
+
+def read_request(request: Any, version: int) -> Any:
+    """As kio reads what we have written."""
+    kio = Module(request.api_key.name.lower(), version, "request")
+    return kio.read(type(request).__name__, b"".join(request.encode(version)))
+
+
+def in_every_version(*requests: Any) -> list[tuple[Any, int]]:
+    return [(r, version) for r in requests for version in range(r.versions.min, r.versions.max + 1)]
+
+
+def ids_of(pairs: list[tuple[Any, int]]) -> list[str]:
+    return [f"{request.api_key.name}-v{version}" for request, version in pairs]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from spark_kafka_sink.errors import ErrorCode, UnsupportedVersionError
-from spark_kafka_sink.protocol.api_versions import NodeApiVersions
 from spark_kafka_sink.protocol.control_messages import (
     ApiVersionsRequest,
     ApiVersionsResponse,
@@ -25,8 +24,10 @@ BROKERS = {
 SHARED = {"2.1": (7, 7, 2, 1), "2.8": (9, 11, 3, 4), "3.7": (10, 12, 3, 4), "4.3": (12, 13, 4, 5)}
 
 
-def broker(name: str) -> NodeApiVersions:
-    return NodeApiVersions({key: VersionRange(*pair) for key, pair in BROKERS[name].items()})
+def broker(name: str) -> ApiVersionsResponse:
+    return ApiVersionsResponse(
+        ErrorCode.NONE, {key: VersionRange(*pair) for key, pair in BROKERS[name].items()}
+    )
 
 
 @pytest.mark.parametrize("name", BROKERS)
@@ -49,7 +50,7 @@ def test_a_transaction_of_protocol_1_caps_produce_at_11() -> None:
 
 def test_a_minimum_of_0_that_4_x_brokers_claim_for_produce_does_not_lower_ours() -> None:
     # KAFKA-18659: offered 0 to 2 only, nothing is shared, whatever the broker claims.
-    old = NodeApiVersions({0: VersionRange(0, 2)})
+    old = ApiVersionsResponse(ErrorCode.NONE, {0: VersionRange(0, 2)})
     with pytest.raises(
         UnsupportedVersionError, match="offers versions 0 to 2, this client 3 to 12"
     ):
@@ -69,7 +70,6 @@ def test_the_transaction_protocol_comes_from_the_finalized_features(
     features: dict[str, int], version: int
 ) -> None:
     response = ApiVersionsResponse(ErrorCode.NONE, {0: VersionRange(0, 12)}, features, 9)
-    versions = NodeApiVersions.of(response)
-    assert versions.transaction_version == version
-    assert versions.finalized_features_epoch == 9
-    assert versions.api_versions == {0: VersionRange(0, 12)}
+    assert response.transaction_version == version
+    assert response.finalized_features_epoch == 9
+    assert response.api_versions == {0: VersionRange(0, 12)}

@@ -57,7 +57,7 @@ def test_partitions_read_as_they_were_given(given_: list[PartitionInfo]) -> None
         assert partitions[number] == partitions[number - len(given_)] == info
         assert partitions.tps[number] == info.tp
         assert partitions.leader(number) == info.leader
-        assert partitions.leader_epoch(number) == info.leader_epoch
+        assert partitions.leader_epochs()[number] == info.leader_epoch
     with pytest.raises(IndexError):
         partitions[len(given_)]
 

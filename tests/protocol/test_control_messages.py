@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from hostile import refused
 from kio.schema.errors import ErrorCode as KioErrorCode
-from kio_oracle import Module
+from kio_oracle import Module, decode
 
 from spark_kafka_sink.errors import (
     ErrorCode,
@@ -36,7 +36,6 @@ from tests.protocol.control_answers import (
     answer,
     api_versions,
     create_topics,
-    decode,
     init_producer_id,
     metadata,
     milliseconds,

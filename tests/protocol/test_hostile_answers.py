@@ -26,12 +26,12 @@ from kio.schema.errors import ErrorCode as KioErrorCode
 from spark_kafka_sink.errors import ErrorCode
 from spark_kafka_sink.network.auth.sasl_mechanism import SaslError
 from spark_kafka_sink.network.auth.sasl_scram import ScramMechanism
-from spark_kafka_sink.protocol.cluster import Node, TopicPartition
-from spark_kafka_sink.protocol.config_messages import (
+from spark_kafka_sink.protocol.admin_messages import (
     ConfigResource,
     ConfigResourceType,
     DescribeConfigsRequest,
 )
+from spark_kafka_sink.protocol.cluster import Node, TopicPartition
 from spark_kafka_sink.protocol.control_messages import (
     AddPartitionsToTxnRequest,
     ApiVersionsRequest,
@@ -42,7 +42,7 @@ from spark_kafka_sink.protocol.control_messages import (
     MetadataRequest,
     NewTopic,
 )
-from spark_kafka_sink.protocol.fetch_messages import FetchPartition, FetchRequest, IsolationLevel
+from spark_kafka_sink.protocol.fetch_messages import FetchPartition, FetchRequest
 from spark_kafka_sink.protocol.metadata_response import MOST_BROKERS
 from spark_kafka_sink.protocol.sasl import SaslHandshakeRequest
 from spark_kafka_sink.protocol.transaction_admin_messages import (
@@ -189,7 +189,7 @@ def of_the_others() -> list[Case]:
     errors = tuple((i, None) for i in range(6_000))
     told = tuple((i, "a") for i in range(5_000))
     nodes = tuple(Node(i, "a", 1) for i in range(5_000))
-    fetch = FetchRequest((FetchPartition(tp, 0),), IsolationLevel.READ_COMMITTED)
+    fetch = FetchRequest((FetchPartition(tp, 0),))
     aborted = b"".join(struct.pack(">qq", 2**40 + i, 2**40 + i) for i in range(6_000))
     fetched = (
         m.int32(0) + m.int32(1) + b"\0\1a" + m.int32(1) + struct.pack(">ihqq", 0, 0, 9, 9)

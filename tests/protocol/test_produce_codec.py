@@ -19,11 +19,7 @@ from spark_kafka_sink.errors import (
     UnsupportedVersionError,
 )
 from spark_kafka_sink.protocol.cluster import Node, TopicPartition
-from spark_kafka_sink.protocol.produce import (
-    PartitionProduceData,
-    ProduceRequest,
-    RecordError,
-)
+from spark_kafka_sink.protocol.produce import PartitionProduceData, ProduceRequest, RecordError
 
 VERSIONS = range(3, 13)
 

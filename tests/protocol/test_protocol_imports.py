@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
-
 import pytest
+
+from tests.programs import run_python
 
 HEAVY = ("kio", "hypothesis", "pyarrow", "numpy", "google_crc32c", "asyncio")
 
@@ -13,10 +12,7 @@ HEAVY = ("kio", "hypothesis", "pyarrow", "numpy", "google_crc32c", "asyncio")
 def run(code: str) -> list[str]:
     """Which of HEAVY are loaded after ``code``, in an interpreter of its own."""
     report = f"import sys; print(*[name for name in {HEAVY!r} if name in sys.modules])"
-    done = subprocess.run(
-        [sys.executable, "-c", f"{code}\n{report}"], capture_output=True, text=True, check=True
-    )
-    return done.stdout.split()
+    return run_python("-c", f"{code}\n{report}").stdout.split()
 
 
 @pytest.mark.parametrize(
@@ -27,12 +23,9 @@ def run(code: str) -> list[str]:
         "bodies",
         "transaction_admin_messages",
         "fetch_messages",
-        "config_messages",
-        "quorum_messages",
-        "responses",
+        "admin_messages",
         "produce",
         "frames",
-        "api_versions",
         "cluster",
         "wire",
     ],

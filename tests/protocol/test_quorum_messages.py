@@ -11,7 +11,7 @@ from kio.schema.errors import ErrorCode as KioErrorCode
 from kio.serial import entity_reader, entity_writer
 
 from spark_kafka_sink.errors import ErrorCode, RemoteProtocolError
-from spark_kafka_sink.protocol.quorum_messages import DescribeQuorumRequest, DescribeQuorumResponse
+from spark_kafka_sink.protocol.admin_messages import DescribeQuorumRequest, DescribeQuorumResponse
 
 ASKED = DescribeQuorumRequest()
 NOW_MS = 1_795_363_200_000

@@ -11,11 +11,11 @@ from array import array
 from typing import Any
 
 import pytest
-from hostile import allocated, mutations, parses_or_refuses, refused
+from hostile import allocated, refused
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from kio.schema.errors import ErrorCode as KioErrorCode
-from kio_oracle import Module, write
+from kio_oracle import THROTTLE, Module, decode, ids_of, read_request, write
 
 from spark_kafka_sink.errors import ErrorCode, InvalidTopicError, UnsupportedVersionError
 from spark_kafka_sink.protocol.cluster import TopicPartition
@@ -37,21 +37,9 @@ PARTITIONS = (TopicPartition("a", 0), TopicPartition("b", 7), TopicPartition("a"
 PRODUCERS = DescribeProducersRequest(PARTITIONS)
 
 ALL: list[tuple[Any, int]] = [(DESCRIBE, 0), (LIST, 0), (LIST, 1), (LIST, 2), (PRODUCERS, 0)]
-IDS = [f"{request.api_key.name}-v{version}" for request, version in ALL]
-THROTTLE = dt.timedelta(milliseconds=9)
+IDS = ids_of(ALL)
 START_MS = 1_700_000_000_123
 START = dt.datetime.fromtimestamp(START_MS / 1000, dt.UTC)
-
-
-def decode(request: Any, version: int, data: bytes) -> Any:
-    return request.decode(version, memoryview(data))
-
-
-def read_request(request: Any, version: int) -> Any:
-    api = request.api_key.name.lower()
-    return Module(api, version, "request").read(
-        type(request).__name__, b"".join(request.encode(version))
-    )
 
 
 # --- answers as kio writes them
@@ -178,7 +166,7 @@ def test_a_duration_needs_version_1() -> None:
     request = ListTransactionsRequest(min_duration_ms=0)
     assert request.versions == VersionRange(1, 2)
     assert read_request(request, 1).duration_filter == 0
-    with pytest.raises(UnsupportedVersionError, match=r"3\.8"):
+    with pytest.raises(UnsupportedVersionError, match="versions 1 to 2 are"):
         request.encode(0)
 
 
@@ -325,30 +313,6 @@ def test_an_answer_about_other_partitions_is_refused(topics: list[tuple[str, lis
 
 
 # --- liars
-
-
-@pytest.mark.parametrize(("request_", "version"), ALL, ids=IDS)
-def test_every_cut_is_refused_and_so_is_every_byte_too_much(request_: Any, version: int) -> None:
-    data = answer(request_, version)
-    decode(request_, version, data)
-    for size in range(len(data)):
-        assert refused(lambda size=size: decode(request_, version, data[:size]))
-    assert refused(lambda: decode(request_, version, data + b"\0"))
-
-
-@given(mutations([answer(request, version) for request, version in ALL]))
-@settings(max_examples=300, deadline=None)
-def test_changed_bytes_parse_or_are_refused(mutation: tuple[int, bytes]) -> None:
-    index, data = mutation
-    request, version = ALL[index]
-    parses_or_refuses(lambda: decode(request, version, data))
-
-
-@given(st.sampled_from(range(len(ALL))), st.binary(max_size=64))
-@settings(max_examples=300, deadline=None)
-def test_any_bytes_parse_or_are_refused(index: int, data: bytes) -> None:
-    request, version = ALL[index]
-    parses_or_refuses(lambda: decode(request, version, data))
 
 
 @pytest.mark.parametrize(("request_", "version"), ALL, ids=IDS)

@@ -4,15 +4,12 @@ kio's reader, answers against its writer, and liars.
 
 from __future__ import annotations
 
-import datetime as dt
 from typing import Any
 
 import pytest
-from hostile import allocated, mutations, parses_or_refuses, refused
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hostile import allocated, refused
 from kio.schema.errors import ErrorCode as KioErrorCode
-from kio_oracle import Module, write
+from kio_oracle import THROTTLE, Module, decode, ids_of, in_every_version, read_request, write
 
 from spark_kafka_sink.errors import ErrorCode, InvalidTopicError, UnsupportedVersionError
 from spark_kafka_sink.protocol.cluster import Node, TopicPartition
@@ -21,9 +18,9 @@ from spark_kafka_sink.protocol.control_messages import (
     CoordinatorType,
     EndTxnRequest,
     FindCoordinatorRequest,
+    FoundCoordinator,
 )
 from spark_kafka_sink.protocol.request import VersionRange
-from spark_kafka_sink.protocol.responses import FoundCoordinator
 from spark_kafka_sink.protocol.transaction_offset_messages import (
     AddOffsetsToTxnRequest,
     OffsetAndMetadata,
@@ -47,24 +44,8 @@ OFFSETS_1 = TxnOffsetCommitRequest("orders", "readers", 4711, 3, OFFSETS, 1)
 OFFSETS_2 = TxnOffsetCommitRequest("orders", "readers", 4711, 3, OFFSETS, 2)
 REQUESTS = (FIND, FIND_TWO, FIND_GROUPS, ADD, ADD_OFFSETS, OFFSETS_1, OFFSETS_2, END_1, END_2)
 
-ALL: list[tuple[Any, int]] = [
-    (request, version)
-    for request in REQUESTS
-    for version in range(request.versions.min, request.versions.max + 1)
-]
-IDS = [f"{request.api_key.name}-v{version}" for request, version in ALL]
-THROTTLE = dt.timedelta(milliseconds=9)
-
-
-def decode(request: Any, version: int, data: bytes) -> Any:
-    return request.decode(version, memoryview(data))
-
-
-def read_request(request: Any, version: int) -> Any:
-    api = request.api_key.name.lower()
-    return Module(api, version, "request").read(
-        type(request).__name__, b"".join(request.encode(version))
-    )
+ALL = in_every_version(*REQUESTS)
+IDS = ids_of(ALL)
 
 
 # --- answers as kio writes them
@@ -368,30 +349,6 @@ def test_half_an_identity_is_refused(fields: dict[str, int]) -> None:
 
 
 # --- liars
-
-
-@pytest.mark.parametrize(("request_", "version"), ALL, ids=IDS)
-def test_every_cut_is_refused_and_so_is_every_byte_too_much(request_: Any, version: int) -> None:
-    data = answer(request_, version)
-    decode(request_, version, data)
-    for size in range(len(data)):
-        assert refused(lambda size=size: decode(request_, version, data[:size]))
-    assert refused(lambda: decode(request_, version, data + b"\0"))
-
-
-@given(mutations([answer(request, version) for request, version in ALL]))
-@settings(max_examples=300, deadline=None)
-def test_changed_bytes_parse_or_are_refused(mutation: tuple[int, bytes]) -> None:
-    index, data = mutation
-    request, version = ALL[index]
-    parses_or_refuses(lambda: decode(request, version, data))
-
-
-@given(st.sampled_from(range(len(ALL))), st.binary(max_size=64))
-@settings(max_examples=300, deadline=None)
-def test_any_bytes_parse_or_are_refused(index: int, data: bytes) -> None:
-    request, version = ALL[index]
-    parses_or_refuses(lambda: decode(request, version, data))
 
 
 @pytest.mark.parametrize("count", [2**31 - 1, 10**6])

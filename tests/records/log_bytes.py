@@ -10,7 +10,6 @@ from crc32c import crc32c
 from spark_kafka_sink.errors import ErrorCode
 from spark_kafka_sink.protocol.fetch_messages import (
     FetchedPartition,
-    IsolationLevel,
 )
 from spark_kafka_sink.records.compression import Codec, CompressionType
 from spark_kafka_sink.records.varint import varint
@@ -69,5 +68,4 @@ def data(base: int, *values: bytes, producer: int = -1, **options: object) -> by
 
 
 def fetched(log: bytes, offset: int = 0) -> FetchedPartition:
-    isolation = IsolationLevel.READ_UNCOMMITTED
-    return FetchedPartition(ErrorCode.NONE, offset, isolation, records=memoryview(log))
+    return FetchedPartition(ErrorCode.NONE, offset, memoryview(log))

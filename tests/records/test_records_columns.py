@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from spark_kafka_sink.errors import DataError
 from spark_kafka_sink.records.record_columns import (
-    MAX_CHUNK_ROWS,
+    CHUNK_ROWS,
+    ChunkSize,
     ColumnPlan,
     RecordColumns,
     from_record_batch,
@@ -284,7 +285,7 @@ def test_what_lies_under_a_null_list_is_neither_sent_nor_checked():
 def test_no_rows_give_no_chunks():
     empty = columns(VALUE, value=pa.array([], pa.string()))
     assert empty.rows == 0
-    assert list(empty.chunks()) == []
+    assert list(empty.chunks(ChunkSize())) == []
 
 
 @given(
@@ -294,7 +295,7 @@ def test_no_rows_give_no_chunks():
 def test_chunks_hold_all_rows_in_order_within_the_limit(lengths, limit):
     values = [bytes([i]) * n for i, n in enumerate(lengths)]
     whole = RecordColumns(len(values), "t", value=pa.array(values, pa.binary()))
-    chunks = list(whole.chunks(limit))
+    chunks = list(whole.chunks(ChunkSize(max_bytes=limit)))
     assert [v for c in chunks for v in c.value.to_pylist()] == values
     assert [c.first_row for c in chunks] == np.cumsum([0] + [c.rows for c in chunks])[:-1].tolist()
     for chunk in chunks:
@@ -304,8 +305,8 @@ def test_chunks_hold_all_rows_in_order_within_the_limit(lengths, limit):
 
 
 def test_rows_without_bytes_are_bounded_by_their_number():
-    chunks = list(RecordColumns(MAX_CHUNK_ROWS * 2 + 1, "t").chunks())
-    assert [c.rows for c in chunks] == [MAX_CHUNK_ROWS, MAX_CHUNK_ROWS, 1]
+    chunks = list(RecordColumns(CHUNK_ROWS * 2 + 1, "t").chunks(ChunkSize()))
+    assert [c.rows for c in chunks] == [CHUNK_ROWS, CHUNK_ROWS, 1]
 
 
 def test_a_row_of_many_columns_costs_only_those_that_are_used():

@@ -1,8 +1,6 @@
 """Columns to record bytes and back: cuts, deltas, groups, both ways of joining pieces."""
 
 import pickle
-import subprocess
-import sys
 from dataclasses import replace
 
 import numpy as np
@@ -16,13 +14,19 @@ from spark_kafka_sink.protocol.cluster import TopicPartition
 from spark_kafka_sink.records import record_encoder, record_headers
 from spark_kafka_sink.records.encoded_slice import OpenPosition
 from spark_kafka_sink.records.gather import VIEWS_WORK, TakeGather, ViewGather
-from spark_kafka_sink.records.record_columns import ColumnPlan, RecordColumns, from_record_batch
+from spark_kafka_sink.records.record_columns import (
+    ChunkSize,
+    ColumnPlan,
+    RecordColumns,
+    from_record_batch,
+)
 from spark_kafka_sink.records.record_encoder import (
     encode_groups,
     encode_slice_again,
     group_rows,
 )
 from tests.fakes.record_reader import parse_records
+from tests.programs import run_python
 
 NOW = 1_700_000_000_000
 GATHERS = [ViewGather, TakeGather] if VIEWS_WORK else [TakeGather]
@@ -162,7 +166,7 @@ def test_an_open_batch_is_continued_where_it_stands(case, data):
 def test_chunking_changes_nothing(case, chunk_bytes, limit):
     columns, partitions = case
     slices, first = [], 0
-    for chunk in columns.chunks(chunk_bytes):
+    for chunk in columns.chunks(ChunkSize(max_bytes=chunk_bytes)):
         slices += encode(chunk, partitions[first : first + chunk.rows], limits=limit)[1]
         first += chunk.rows
     check(columns, partitions, slices)
@@ -311,5 +315,4 @@ def test_a_worker_process_does_not_import_pandas():
 
     assert pd, "without it nothing is proven: pyspark[sql] brings it into the dev group"
     code = "import sys, spark_kafka_sink.producer.kafka_producer; print('pandas' in sys.modules)"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "False"
+    assert run_python("-c", code).stdout.strip() == "False"

@@ -14,9 +14,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spark_kafka_sink.errors import ConfigError
-from spark_kafka_sink.records import gather, json_text
-from spark_kafka_sink.records.base64_text import base64_column
-from spark_kafka_sink.records.json_text import json_objects, text_of
+from spark_kafka_sink.records import gather
+from spark_kafka_sink.records.json import json_text
+from spark_kafka_sink.records.json.base64_text import base64_column
+from spark_kafka_sink.records.json.json_text import json_objects, text_of
 
 
 def objects(**columns):

@@ -85,11 +85,11 @@ def test_each_topic_is_asked_for_by_itself():
 @pytest.mark.parametrize(
     ("answer", "text"),
     [
-        ([0, 1, 2, 4], "answered partition 4 for topic t, which has 4"),
-        ([0, -1, 2, 3], "answered partition -1 for topic t"),
+        ([0, 1, 2, 4], "returned partition 4 for topic t, which has 4"),
+        ([0, -1, 2, 3], "returned partition -1 for topic t"),
         ([0, 1], r"of shape \(2,\) for 4 rows of topic t"),
-        ([0.0, 1.0, 2.0, 3.0], "answered float64"),
-        (None, "answered object"),
+        ([0.0, 1.0, 2.0, 3.0], "returned float64"),
+        (None, "returned object"),
         (
             ValueError("key b'secret'"),
             r"raised ValueError in partition \(\w+\.py:\d+\) for topic t",

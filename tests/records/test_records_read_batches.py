@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spark_kafka_sink.errors import ErrorCode, IllegalStateError
-from spark_kafka_sink.protocol.fetch_messages import FetchedPartition, IsolationLevel
+from spark_kafka_sink.protocol.fetch_messages import FetchedPartition
 from spark_kafka_sink.records import log_records
 from spark_kafka_sink.records.compression import Codec, CompressionType
 from spark_kafka_sink.records.log_records import (
@@ -129,7 +129,7 @@ def test_a_batch_that_compaction_emptied_still_has_its_offsets() -> None:
 
 
 def test_a_fetch_that_failed_is_no_log() -> None:
-    failed = FetchedPartition(ErrorCode.NOT_LEADER_OR_FOLLOWER, 0, IsolationLevel.READ_UNCOMMITTED)
+    failed = FetchedPartition(ErrorCode.NOT_LEADER_OR_FOLLOWER, 0)
     with pytest.raises(IllegalStateError):
         list(read_batches(failed, lambda _: True))
 

@@ -16,7 +16,7 @@ from spark_kafka_sink.errors import AuthenticationError, RemoteProtocolError
 from spark_kafka_sink.network.auth.login import StaticLogin
 from spark_kafka_sink.network.auth.sasl_plain import PlainMechanism
 from spark_kafka_sink.network.auth.sasl_scram import ScramMechanism
-from spark_kafka_sink.network.channel.channel_builder import SaslChannelBuilder
+from spark_kafka_sink.network.channel.channel_builder import ChannelBuilder
 from spark_kafka_sink.network.channel.selectable import ChannelStateKind
 from spark_kafka_sink.producer.metrics.producer_metrics import ProducerMetrics
 from spark_kafka_sink.security.password import Password
@@ -70,7 +70,7 @@ def plain(password="correct horse"):
 
 
 def sasl_driver(login=None, clock=None, **options):
-    return Driver(builder=SaslChannelBuilder(login or plain(), None, "me"), clock=clock, **options)
+    return Driver(builder=ChannelBuilder(None, login or plain(), "me"), clock=clock, **options)
 
 
 class Session:
@@ -396,7 +396,7 @@ def tls():
 def test_a_session_is_renewed_over_tls_where_one_record_holds_many_frames(tls):
     """What is left of a record lies above the socket, and no event tells of it."""
     clock, broker = Ahead(), ScriptedBroker("PLAIN", lifetime=LIFETIME)
-    builder = SaslChannelBuilder(plain(), tls[1], "me")
+    builder = ChannelBuilder(tls[1], plain(), "me")
     with LoopbackServer() as server, Driver(builder=builder, clock=clock) as driver:
         session = Session(driver, server, broker)
         session.peer = tls[0].wrap_socket(

@@ -11,7 +11,7 @@ import pytest
 
 from spark_kafka_sink import KafkaProducer
 from spark_kafka_sink.clock import SystemClock
-from spark_kafka_sink.config.config_file import read_lines
+from spark_kafka_sink.config.files.config_file import read_lines
 from spark_kafka_sink.config.oauth_settings import OAuthSettings, TokenFile
 from spark_kafka_sink.config.sasl_settings import sasl_settings
 from spark_kafka_sink.config.secret_references import resolve

@@ -15,8 +15,8 @@ from spark_kafka_sink.admin.admin_client import AdminClient
 from spark_kafka_sink.cli.app import app
 from spark_kafka_sink.clock import SystemClock
 from spark_kafka_sink.config.sink_config import SinkConfig
-from spark_kafka_sink.datasource.check_steps import State
-from spark_kafka_sink.datasource.cluster_checks import (
+from spark_kafka_sink.datasource.checks.check_steps import State
+from spark_kafka_sink.datasource.checks.cluster_checks import (
     HOST_STEPS,
     STEPS,
     check_cluster,
@@ -180,7 +180,7 @@ HOUR_MS = 3_600_000
         ({"message.timestamp.type": "LogAppendTime"}, 2 * HOUR_MS, State.WARNING, "wrong time"),
         ({"message.timestamp.before.max.ms": "1000"}, -HOUR_MS, State.FAILED, "before.max.ms=1000"),
         ({}, -HOUR_MS, State.WARNING, "behind broker"),
-        ({}, 0, State.OK, "ms beside broker"),
+        ({}, 0, State.OK, "ms versus broker"),
     ],
 )
 def test_a_clock_that_is_off_is_named(secure_kafka, settings, off_ms, state, text):

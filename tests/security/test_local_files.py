@@ -10,7 +10,7 @@ import threading
 import pytest
 
 from spark_kafka_sink.clock import SystemClock
-from spark_kafka_sink.config.config_file import read_lines
+from spark_kafka_sink.config.files.config_file import read_lines
 from spark_kafka_sink.config.oauth_settings import OAuthSettings, TokenFile
 from spark_kafka_sink.config.secret_references import resolve
 from spark_kafka_sink.config.sink_config import SinkConfig

@@ -9,7 +9,7 @@ import pytest
 from spark_kafka_sink import errors
 from spark_kafka_sink.clock import SystemClock
 from spark_kafka_sink.config.sink_config import SinkConfig
-from spark_kafka_sink.datasource import preflight, topic_checks
+from spark_kafka_sink.datasource.checks import preflight, topic_checks
 from spark_kafka_sink.errors import AuthorizationError, ErrorCode
 from tests.secure_kafka import acl
 
@@ -77,7 +77,10 @@ def test_settings_that_do_not_fit_are_told_once_in_a_process(secure_kafka, look,
     takes = f"[KP0307] topic {topic} takes batches of at most 10000 bytes (max.message.bytes), and "
     assert batch.startswith(f"{takes}kafka.batch.size is 262144: ")
     assert row.startswith(f"{takes}kafka.max.request.size is 1048576: ")
-    assert "compression.type=gzip, and batches come with kafka.compression.type=none" in compression
+    assert (
+        "compression.type=gzip, and batches are sent with kafka.compression.type=none"
+        in compression
+    )
     assert all("/errors/KP0307/" in warning for warning in (batch, row, compression))
 
 

@@ -20,7 +20,7 @@ from spark_kafka_sink.config.sasl_settings import sasl_settings
 from spark_kafka_sink.config.secret_references import resolve, takes_references
 from spark_kafka_sink.config.sink_config import SinkConfig
 from spark_kafka_sink.errors import ConfigError
-from spark_kafka_sink.network.channel.channel_builder import channel_builder
+from spark_kafka_sink.network.channel.channel_builder import ChannelBuilder
 from spark_kafka_sink.security import import_paths
 from spark_kafka_sink.security.password import Password
 from tests.security.canaries import new_canary, search
@@ -210,7 +210,7 @@ def test_what_was_looked_up_is_no_reference_again(monkeypatch):
         ConfigError,
         match=r"is http, so the client.s secret would be sent in the clear to \$\{env:URL\}",
     ):
-        channel_builder("SASL_SSL", resolve(options))
+        ChannelBuilder.of("SASL_SSL", resolve(options))
 
 
 def test_an_empty_variable_does_not_switch_the_name_check_off(monkeypatch):

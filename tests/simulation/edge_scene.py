@@ -34,18 +34,10 @@ from spark_kafka_sink.transactions import exactly_once
 from spark_kafka_sink.transactions.exactly_once import ExactlyOnceDriver
 from tests.fakes.fake_cluster.codec import Request, read_request
 from tests.simulation.processes import Network
-from tests.simulation.spark_scene import Scene
-from tests.simulation.spark_world import (
-    PREFIX,
-    QUERY,
-    TIMEOUT_MS,
-    TOPIC,
-    Attempt,
-    PythonWorker,
-    Run,
-    SparkLife,
-    owner_of,
-)
+from tests.simulation.spark_scene import Scene, owner_of
+from tests.simulation.spark_sink import Frame
+from tests.simulation.spark_tasks import Attempt, PythonWorker
+from tests.simulation.spark_world import PREFIX, QUERY, TIMEOUT_MS, TOPIC, Run, SparkLife
 
 #: The error of a job that is to fail.
 PLANNED = "a task's process was killed, as planned"
@@ -78,13 +70,13 @@ class EdgeScene(Scene):
         self._identities: dict[int, TaskIdentity] = {}
         self._task_errors: list[KafkaError] = []
 
-    def _query(self) -> None:
+    def play(self) -> None:
         with patch.object(exactly_once, "shared_driver", self._shared):
-            super()._query()
+            super().play()
 
     @contextmanager
     def _shared(self, *_: object) -> Iterator[ExactlyOnceDriver]:
-        with self._driver_side(_driving.get()) as driver:
+        with self.driver_side(_driving.get()) as driver:
             yield driver
 
     @contextmanager
@@ -102,7 +94,7 @@ class EdgeScene(Scene):
         self, run: Run, number: int, plan: TransactionPlan, tasks: int, *, attempt: int = 0
     ) -> list[Attempt]:
         """One attempt of each task, when all are over."""
-        found = [self._launch(run, number, task, attempt, plan) for task in range(tasks)]
+        found = [self.launch(run, number, task, attempt, plan) for task in range(tasks)]
         self.scheduler.block(lambda: all(a.over for a in found), NEVER)
         return found
 
@@ -115,7 +107,7 @@ class EdgeScene(Scene):
     ) -> tuple[str, ...]:
         """Spark's abort of a micro-batch of which not every task has told."""
         owner = owner_of(run.id, plan)
-        with self._driver_side(run) as aborter:
+        with self.driver_side(run) as aborter:
             prepared = prepared_transactions(messages, owner)
             return aborter.abort(owner, number, prepared, tasks_may_run=True)
 
@@ -218,13 +210,12 @@ class EdgeScene(Scene):
 
     def frame(self, run: Run, number: int, **how: Any) -> Any:
         """A DataFrame whose rows say that they are of batch ``number``; ``how`` as :meth:`job`."""
-        told = {"sql.streaming.queryId": QUERY} if self.tells_query else {}
+        nothing = {"tasks": 1, "rows": 0}
 
-        def empty() -> Any:
-            return self.frame(run, number, tasks=1, rows=0)
+        def save(options: dict[str, str], part: int | None) -> None:
+            self.job(run, options, number, **(nothing if part is None else how))
 
-        session = _Session(_SparkContext(told) if self.tells_query else None, empty)
-        return _DataFrame(session, lambda options: self.job(run, options, number, **how))
+        return Frame(save, QUERY if self.tells_query else None)
 
     def _write(
         self, worker: PythonWorker, identity: TaskIdentity, plan: TransactionPlan
@@ -254,65 +245,3 @@ class UntoldScene(EdgeScene):
     """Plain batch jobs; and foreachBatch from a thread pool, or over Spark Connect."""
 
     tells_query = False
-
-
-@dataclass(frozen=True)
-class _SparkContext:
-    local_properties: dict[str, str]
-
-    def getLocalProperty(self, name: str) -> str | None:
-        return self.local_properties.get(name)
-
-
-@dataclass(frozen=True)
-class _Session:
-    """Without a context it is one of Spark Connect. ``empty`` makes a DataFrame without a row."""
-
-    context: _SparkContext | None
-    empty: Callable[[], _DataFrame]
-
-    def range(self, end: int) -> _DataFrame:
-        assert end == 0
-        return self.empty()
-
-    @property
-    def sparkContext(self) -> _SparkContext:
-        if self.context is None:
-            raise AttributeError("sparkContext")
-        return self.context
-
-
-@dataclass(frozen=True)
-class _DataFrame:
-    """A micro-batch, as far as a function for foreachBatch looks at it. ``do`` gets the options
-    when it is saved.
-    """
-
-    sparkSession: _Session  # noqa: N815 - Spark's name
-    do: Callable[[dict[str, str]], object]
-    told: dict[str, str] = field(default_factory=dict)
-
-    @property
-    def write(self) -> _DataFrame:
-        return replace(self, told={})
-
-    def selectExpr(self, *_: str) -> _DataFrame:
-        return self
-
-    def format(self, _: str) -> _DataFrame:
-        return self
-
-    def mode(self, _: str) -> _DataFrame:
-        return self
-
-    def option(self, key: str, value: object) -> _DataFrame:
-        self.told[key] = str(value)
-        return self
-
-    def options(self, **options: object) -> _DataFrame:
-        for key, value in options.items():
-            self.option(key, value)
-        return self
-
-    def save(self) -> None:
-        self.do(self.told)

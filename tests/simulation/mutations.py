@@ -56,7 +56,7 @@ def _every(n: int, broken: Callable[..., Any]) -> Callable[..., Callable[..., An
 
 
 def drop_a_reenqueued_batch() -> AbstractContextManager[Any]:
-    return _wrap(RecordAccumulator, "reenqueue", _every(3, lambda true, *given: None))
+    return _wrap(BatchRequeuer, "reenqueue", _every(3, lambda true, *given: None))
 
 
 def resend_with_a_new_sequence() -> AbstractContextManager[Any]:
@@ -65,7 +65,7 @@ def resend_with_a_new_sequence() -> AbstractContextManager[Any]:
         manager = self._transaction_manager
         if manager is not None:
             assert isinstance(manager, TransactionManager)
-            sequence = manager.next_sequence(batch.tp)
+            sequence = manager._sequences.of[batch.tp].next_sequence
             identity, epoch = manager.producer_id_and_epoch
             batch.base_sequence, batch.buffers = -1, ()
             batch.set_producer_state(identity, epoch, sequence, transactional=False)
@@ -89,9 +89,7 @@ def tell_a_row_twice() -> AbstractContextManager[Any]:
 
 
 def lose_a_batch_at_its_expiry() -> AbstractContextManager[Any]:
-    return _wrap(
-        RecordAccumulator, "expired_batches", _every(1, lambda true, *given: true(*given)[1:])
-    )
+    return _wrap(BatchRequeuer, "expired", _every(1, lambda true, *given: true(*given)[1:]))
 
 
 def retry_in_the_wrong_order() -> AbstractContextManager[Any]:
@@ -120,24 +118,22 @@ def let_the_first_batch_have_company() -> AbstractContextManager[Any]:
     return patch.object(PartitionSequences, "can_send_new", method)
 
 
-def take_a_lost_answer_for_success() -> AbstractContextManager[Any]:
+def _acknowledged_by(wrong: Answer) -> AbstractContextManager[Any]:
     true = sender_module.answer_of
 
     def method(code: Any) -> Answer:
         answer = true(code)
-        return Answer.ACKNOWLEDGED if answer is Answer.UNCLEAR else answer
+        return Answer.ACKNOWLEDGED if answer is wrong else answer
 
     return patch.object(sender_module, "answer_of", method)
+
+
+def take_a_lost_answer_for_success() -> AbstractContextManager[Any]:
+    return _acknowledged_by(Answer.UNCLEAR)
 
 
 def take_out_of_order_for_a_duplicate() -> AbstractContextManager[Any]:
-    true = sender_module.answer_of
-
-    def method(code: Any) -> Answer:
-        answer = true(code)
-        return Answer.ACKNOWLEDGED if answer is Answer.OUT_OF_ORDER else answer
-
-    return patch.object(sender_module, "answer_of", method)
+    return _acknowledged_by(Answer.OUT_OF_ORDER)
 
 
 def keep_the_memory_of_a_failed_batch() -> AbstractContextManager[Any]:

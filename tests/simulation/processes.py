@@ -202,6 +202,10 @@ class Process:
     def name(self) -> str:
         return f"{self.role} {self.nth}"
 
+    @property
+    def over(self) -> bool:
+        return self.dead or all(task.done for task in self.tasks)
+
     def start(self, run: Callable[[], object], name: str) -> Task:
         """Also KafkaProducer's ``start_thread``."""
         if not self.dead:

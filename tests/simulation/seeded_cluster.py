@@ -15,9 +15,9 @@ from spark_kafka_sink.errors import ErrorCode
 from spark_kafka_sink.protocol.cluster import TopicPartition
 from spark_kafka_sink.protocol.request import ApiKey
 from tests.fakes.fake_cluster import FakeCluster, FakeConnection
-from tests.fakes.fake_cluster.cluster import Outcome
 from tests.fakes.fake_cluster.codec import Request
 from tests.fakes.fake_cluster.control import Control, Fault, Kind
+from tests.fakes.fake_cluster.outcome import Outcome
 from tests.fakes.fake_cluster.partition_log import PartitionLog
 
 NODES = 3
@@ -164,18 +164,18 @@ class SeededCluster(FakeCluster):
                 )
         if self.may("cut off", faults.cut_off):
             node = fate.randint(1, NODES)
-            if not self.down and not self._cut_off:
+            if not self.down and not self.views:
                 self.cut_off(node)
                 self.at(now + fate.randint(100, 8_000), lambda: self.rejoin(node))
         if self.may("broker stops", faults.broker_stops):
             node = fate.randint(1, NODES)
-            out = self.down | self._cut_off.keys()
+            out = self.down | self.views.keys()
             if node not in out and len(out) < NODES - 1:
                 self.stop_broker(node)
                 self.at(now + fate.randint(10, 5_000), lambda: self.start_broker(node))
 
     def _caught_up(self, log: PartitionLog) -> None:
-        log.isr = set(log.replicas) - self.down - self._cut_off.keys()
+        log.isr = set(log.replicas) - self.down - self.views.keys()
         self._elect(log)
 
     def _up_to(self, ms: int) -> int:

@@ -1,4 +1,4 @@
-"""What must be true of a streaming query, whatever happened to it (P1 to P5).
+"""What must be true of an application, whatever happened to it (P1 to P5).
 
 P1, P2: a read_committed consumer sees each row of a batch that Spark calls committed once. P3: rows
 of a task keep their order in a partition. P4: of a batch that is not committed nothing is visible,
@@ -9,68 +9,18 @@ from __future__ import annotations
 
 from collections import Counter
 
-from spark_kafka_sink.errors import CommitError, PartialCommitError, SupersededError
+from spark_kafka_sink.errors import CommitError, SupersededError
 from tests.fakes.fake_cluster.transaction_coordinator import State
 from tests.simulation.processes import Blow
-from tests.simulation.spark_application import STRANGER, Application, Kind, LostCallError, Outcome
-from tests.simulation.spark_world import TIMEOUT_MS, SparkWorld
-
-
-def check(world: SparkWorld) -> None:
-    """AssertionError for the first that is broken."""
-    assert world.commits == list(range(world.life.batches)), world.commits
-    partial = [error for _, _, error in world.errors if isinstance(error, PartialCommitError)]
-    assert not partial, f"a batch was committed in part: {partial[0].message}"
-    _each_row_once(world)
-    _order(world)
-    _nothing_open(world)
-
-
-def _each_row_once(world: SparkWorld) -> None:
-    seen: Counter[tuple[int, int, int]] = Counter()
-    attempts: dict[tuple[int, int], set[int]] = {}
-    for rows in world.seen().values():
-        for batch, task, attempt, row in rows:
-            seen[batch, task, row] += 1
-            attempts.setdefault((batch, task), set()).add(attempt)
-    wanted = {
-        (batch, task, row)
-        for batch in range(world.life.batches)
-        for task in range(world.life.tasks)
-        for row in range(len(world.rows(batch, task)))
-    }
-    lost = sorted(wanted - seen.keys())
-    assert not lost, f"lost: {lost}"
-    foreign = sorted(seen.keys() - wanted)
-    assert not foreign, f"of no batch: {foreign}"
-    doubled = sorted(row for row, count in seen.items() if count > 1)
-    assert not doubled, f"doubled: {doubled}"
-    torn = sorted(where for where, found in attempts.items() if len(found) > 1)
-    assert not torn, f"of two attempts: {torn}"
-
-
-def _order(world: SparkWorld) -> None:
-    for partition, rows in world.seen().items():
-        last: dict[tuple[int, int], int] = {}
-        for batch, task, _, row in rows:
-            assert row > last.get((batch, task), -1), f"partition {partition}: {rows}"
-            last[batch, task] = row
-
-
-def _nothing_open(world: SparkWorld) -> None:
-    for tp, log in world.cluster.logs.items():
-        assert log.last_stable_offset == log.end, f"{tp} hangs at {log.last_stable_offset}"
-    open_ = [
-        t.transactional_id
-        for t in world.cluster.transactions.transactions.values()
-        if t.state is State.ONGOING
-    ]
-    assert not open_, f"open: {open_}"
+from tests.simulation.spark_application import Application
+from tests.simulation.spark_application_life import Kind
+from tests.simulation.spark_world import TIMEOUT_MS
+from tests.simulation.spark_writes import STRANGER, LostCallError, Outcome
 
 
 def judge(app: Application) -> None:
-    """As :func:`check`, of an application: AssertionError for the first that is broken."""
-    assert not app.broken, app.broken[0]
+    """AssertionError for the first that is broken."""
+    assert not app.observer.broken, app.observer.broken[0]
     _torn_by_a_death_alone(app)
     _nobody_comes_back(app)
     _partial_is_partial(app)
@@ -105,11 +55,30 @@ def judge(app: Application) -> None:
     _nothing_open(app)
 
 
+def _order(app: Application) -> None:
+    for partition, rows in app.seen().items():
+        last: dict[tuple[int, int], int] = {}
+        for batch, task, _, row in rows:
+            assert row > last.get((batch, task), -1), f"partition {partition}: {rows}"
+            last[batch, task] = row
+
+
+def _nothing_open(app: Application) -> None:
+    for tp, log in app.cluster.logs.items():
+        assert log.last_stable_offset == log.end, f"{tp} hangs at {log.last_stable_offset}"
+    open_ = [
+        t.transactional_id
+        for t in app.cluster.transactions.transactions.values()
+        if t.state is State.ONGOING
+    ]
+    assert not open_, f"open: {open_}"
+
+
 def _torn_by_a_death_alone(app: Application) -> None:
     """A batch is visible in part only when its driver went away between the first and the last
     end, for longer than a transaction lives, and then somebody was told.
     """
-    for write, ends in app.torn():
+    for write, ends in app.observer.torn():
         committed = [end.at_ms for end in ends if end is not None and end.committed]
         lost = [end.at_ms for end in ends if end is not None and not end.committed]
         where = f"batch {write.tag} of {write.run.id}: {ends}"
@@ -139,17 +108,12 @@ def _nobody_comes_back(app: Application) -> None:
 def _partial_is_partial(app: Application) -> None:
     """Nobody is told of a batch that is visible in part, of which nothing is visible, or all."""
     for number in {write.number for write in app.partial}:
-        found = [
-            app.end_of(m)
-            for write in app.writes
-            if write.number == number
-            for m in write.messages
-            if m.prepared is not None
-        ]
+        writes = [write for write in app.writes if write.number == number]
+        found = [end for write in writes for end in app.observer.ends_of(write)]
         whole = all(end is not None and end.committed for end in found)
         assert not whole, f"batch {number} is called partial, and all of it is visible"
     for write in app.partial:
-        ends = [app.end_of(m) for m in write.messages if m.prepared is not None]
+        ends = app.observer.ends_of(write)
         if ends and not any(end is not None and end.committed for end in ends):
             others = [w for w in app.writes if w.number == write.number and w is not write]
             assert others, f"batch {write.number} is called partial, and nothing of it is visible"

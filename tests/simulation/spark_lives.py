@@ -7,30 +7,19 @@ from __future__ import annotations
 import argparse
 import gc
 import random
-import resource
 import sys
 import time
-from collections import Counter, deque
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+from collections import Counter
+from collections.abc import Sequence
 
-from spark_kafka_sink.transactions.commit_state import CommitState
-from tests.fakes.record_reader import parse_batch
 from tests.fakes.simulated_network import NetworkFaults
 from tests.simulation.processes import Blow, Strike
 from tests.simulation.seeded_cluster import ClusterFaults
-from tests.simulation.spark_application import (
-    OPERATIONS,
-    STRANGER,
-    Application,
-    ApplicationLife,
-    Kind,
-    Start,
-)
+from tests.simulation.spark_application import Application
+from tests.simulation.spark_application_life import OPERATIONS, ApplicationLife, Kind
 from tests.simulation.spark_invariants import judge
-from tests.simulation.spark_world import LOG_TOPIC, QUERY, SparkWorld
-
-Misfortune = Callable[[random.Random, ApplicationLife], ApplicationLife]
+from tests.simulation.spark_long_run import long_run
+from tests.simulation.spark_misfortunes import MISFORTUNES, SHORT, Misfortune
 
 #: Lines of a failing life's end that are printed.
 _TAIL = 120
@@ -39,7 +28,7 @@ _TAIL = 120
 class SparkLifeError(AssertionError):
     """A seed that breaks an invariant: its script, the end of what happened, and how to replay."""
 
-    def __init__(self, world: SparkWorld, error: BaseException) -> None:
+    def __init__(self, world: Application, error: BaseException) -> None:
         tail = "\n".join(world.trace[-_TAIL:])
         super().__init__(
             f"{type(error).__name__}: {error}\n{world.life}\n  ... what happened last:\n{tail}\n"
@@ -64,7 +53,7 @@ def seeds_with(misfortune: Misfortune, seeds: Sequence[int]) -> list[int]:
 def _drawn(seed: int) -> tuple[random.Random, ApplicationLife, Misfortune | None]:
     fate = random.Random(f"spark life {seed}")
     life = _any(fate, seed)
-    return fate, life, fate.choice(_MISFORTUNES) if fate.random() < 0.6 else None
+    return fate, life, fate.choice(MISFORTUNES) if fate.random() < 0.6 else None
 
 
 def _any(fate: random.Random, seed: int) -> ApplicationLife:
@@ -133,7 +122,7 @@ def _any(fate: random.Random, seed: int) -> ApplicationLife:
         late_sweeps=fate.choice((0, 0, 0, 0, 2_000, 15_000)),
         marker_ms=fate.choice((2, 2, 2, 400)),
         away_ms=fate.choice(((0, 100, 3_000), (0, 100, 3_000), (3_000, 90_000))),
-        times_ms=fate.choice((_SHORT, (60_000, 30_000, 120_000))),
+        times_ms=fate.choice((SHORT, (60_000, 30_000, 120_000))),
     )
 
 
@@ -149,266 +138,6 @@ def _strike(fate: random.Random) -> Strike:
     return Strike(role, nth, fate.randrange(40), blow, ms)
 
 
-# ---- misfortunes: what has to meet what ----------------------------------------------------------
-
-_SHORT = (20_000, 5_000, 20_000)
-
-
-def dies_behind_its_decision(fate: random.Random, life: ApplicationLife) -> ApplicationLife:
-    """Tasks began at different times, so that some transactions time out before it is back."""
-    return replace(
-        life,
-        tasks=fate.choice((2, 3)),
-        strikes=(Strike("commit", 0, fate.randrange(2), Blow.KILL_ALL, 0, "decided"),),
-        late=0.6,
-        late_ms=24_000,
-        slow=0.0,
-        fails=0.0,
-        empty=0.0,
-        rights=0.0,
-        twice=0.0,
-        operators=0.0,
-        stops=0.0,
-        away_ms=fate.choice(((52_000,), (54_000,), (56_000,), (90_000,))),
-        times_ms=_SHORT,
-    )
-
-
-def _dies_between_two_ends(fate: random.Random, life: ApplicationLife) -> ApplicationLife:
-    """One was committed, and the coordinator of another one was not there. (Or it lives on.)"""
-    dies = Strike("commit", 0, fate.randrange(3, 20), Blow.KILL_ALL, 0, "decided")
-    return replace(
-        life,
-        tasks=fate.choice((2, 3)),
-        strikes=(dies,) if fate.random() < 0.6 else (),
-        fails=0.0,
-        slow=0.0,
-        late=0.0,
-        empty=0.0,
-        rights=0.0,
-        twice=0.0,
-        stops=0.0,
-        lost_coordinator=25_000,
-        away_ms=(90_000,),
-        times_ms=_SHORT,
-    )
-
-
-def _dies_before_its_record_is_stable(
-    fate: random.Random, life: ApplicationLife
-) -> ApplicationLife:
-    """The next one reads the log while the markers of the decision are on their way."""
-    return replace(
-        life,
-        strikes=(Strike("commit", 0, fate.randrange(2), Blow.KILL_ALL, 0, "decided"),),
-        marker_ms=fate.choice((400, 3_000)),
-        away_ms=(0,),
-    )
-
-
-def two_die(fate: random.Random, life: ApplicationLife) -> ApplicationLife:
-    """Both leave something open."""
-    return replace(
-        life,
-        kind=fate.choice((Kind.STREAM, Kind.FOREACH_BATCH, Kind.TRANSACTION, Kind.VERSIONS)),
-        batches=fate.choice((2, 3)),
-        strikes=tuple(
-            Strike("commit", nth, fate.randrange(12), Blow.KILL_ALL)
-            for nth in fate.choice(((0, 1), (1, 2)))
-        ),
-        warm_driver=False,
-        away_ms=(0, 100, 3_000),
-    )
-
-
-def _an_identity_is_late(fate: random.Random, life: ApplicationLife) -> ApplicationLife:
-    """A task's InitProducerId arrives when another one was answered, and the batch decided."""
-    freeze = Strike("commit", 0, fate.randrange(14), Blow.FREEZE, 5_000, "check")
-    dies = Strike("commit", 0, fate.randrange(4), Blow.KILL_ALL, 0, "decided")
-    return replace(
-        life,
-        strikes=(fate.choice((freeze, dies)),),
-        late_init=fate.choice((6_000, 8_000, 15_000)),
-        away_ms=(3_000, 20_000),
-        times_ms=_SHORT,
-        fails=0.0,
-        slow=0.0,
-        late=0.0,
-    )
-
-
-def a_partition_is_late(fate: random.Random, life: ApplicationLife) -> ApplicationLife:
-    """As the identity, with version 1: it opens again what was committed, and nobody has noted."""
-    return replace(
-        life,
-        transaction_version=1,
-        strikes=(Strike("commit", 0, fate.randrange(1, 14), Blow.KILL_ALL, 0, "decided"),),
-        late_add=fate.choice((7_000, 9_000, 15_000)),
-        away_ms=(90_000,),
-        times_ms=_SHORT,
-        fails=0.0,
-        slow=0.0,
-        late=0.0,
-        empty=0.0,
-    )
-
-
-def abort_beside_a_commit(fate: random.Random, life: ApplicationLife) -> ApplicationLife:
-    """The user stopped the query. The commit goes on, and waits: before its first request to end
-    anything, so that abort comes between its check and its decision; or right behind that.
-    """
-    since = fate.choice(("", "decided"))
-    step = fate.randrange(8) if not since else fate.randrange(3)
-    stop = Strike("commit", 0, step, Blow.STOP, 0, since)
-    wait = Strike("commit", 0, step, Blow.FREEZE, fate.choice((500, 1_000, 5_000)), since)
-    ends = (
-        Strike("commit", 1, 0, Blow.FREEZE, fate.choice((1_000, 3_000)), "end"),
-        Strike("commit", 0, 0, Blow.FREEZE, fate.choice((3_000, 9_000)), "end"),
-    )
-    return replace(
-        life,
-        kind=Kind.STREAM,
-        tasks=fate.choice((2, 3)),
-        strikes=(stop, wait, *(() if since else ends)),
-        warm_driver=False,
-        fails=0.0,
-        empty=0.0,
-        twice=0.0,
-    )
-
-
-def frozen_before_its_decision(fate: random.Random, life: ApplicationLife) -> ApplicationLife:
-    ms = fate.choice((45_000, 55_000, 75_000))
-    since, steps = fate.choice((("check", 20), ("end", 3)))
-    strike = Strike("commit", 0, fate.randrange(steps), Blow.FREEZE, ms, since)
-    return replace(life, strikes=(strike,), late=fate.choice((0.0, 0.5)), late_ms=40_000)
-
-
-def at_a_deposed_leader(fate: random.Random, life: ApplicationLife) -> ApplicationLife:
-    """Who decided the first batch is dead, and the next driver reads what was before that."""
-    strike = Strike("commit", 0, fate.randrange(12), Blow.KILL_ALL, 0, "decided")
-    life = life if fate.random() < 0.3 else _calm()(fate, life)
-    return replace(
-        life,
-        kind=fate.choice((Kind.STREAM, Kind.FOREACH_BATCH, Kind.VERSIONS)),
-        strikes=(strike,),
-        deposed=True,
-        empty=0.0,
-        empty_first=0.0,
-        away_ms=(0, 100),
-        times_ms=_SHORT,
-    )
-
-
-def _the_log_gives_no_answer(fate: random.Random, life: ApplicationLife) -> ApplicationLife:
-    """Its writes are taken, and their answers are lost."""
-    return replace(life, mute_log=fate.choice((1, 2, 3)), strikes=(), times_ms=_SHORT)
-
-
-def _rights_are_gone(fate: random.Random, life: ApplicationLife) -> ApplicationLife:
-    return replace(life, rights=0.7)
-
-
-def a_broker_was_down(fate: random.Random, life: ApplicationLife) -> ApplicationLife:
-    """The driver lives on, and what beaten attempts leave open is at the broker that came back."""
-    life = life if fate.random() < 0.3 else _calm()(fate, life)
-    return replace(
-        life,
-        kind=fate.choice((Kind.STREAM, Kind.FOREACH_BATCH)),
-        batches=3,
-        absent_node=fate.choice((1, 2, 3)),
-        speculative=0.9,
-        empty=0.0,
-        warm_driver=True,
-    )
-
-
-def _fails_again_and_again(fate: random.Random, life: ApplicationLife) -> ApplicationLife:
-    """While its tasks are at work, and also in a run that has committed nothing yet."""
-    return replace(
-        life,
-        batches=3,
-        kind=fate.choice((Kind.STREAM, Kind.FOREACH_BATCH, Kind.VERSIONS)),
-        stops=0.6,
-        fails=0.2,
-        slow=0.3,
-        strikes=(),
-    )
-
-
-def _it_takes_long(fate: random.Random, life: ApplicationLife) -> ApplicationLife:
-    """Its tasks begin one after the other."""
-    return replace(life, tasks=fate.choice((2, 3)), late=0.4, late_ms=80_000, strikes=())
-
-
-def a_stranger(fate: random.Random, life: ApplicationLife) -> ApplicationLife:
-    """It comes while the next batch takes long. (What is an old batch to others is done for
-    versions.)
-    """
-    life = life if fate.random() < 0.3 else _calm()(fate, life)
-    return replace(
-        life,
-        kind=fate.choice((Kind.STREAM, Kind.FOREACH_BATCH, Kind.TRANSACTION, Kind.VERSIONS)),
-        batches=fate.choice((2, 3)),
-        stranger_at=0,
-        stranger_query=fate.choice((QUERY, "query-9")),
-        rows=fate.randint(2, 6),
-        slow=0.3,
-    )
-
-
-def _two_at_once(fate: random.Random, life: ApplicationLife) -> ApplicationLife:
-    """For long enough that both commit in turn."""
-    return replace(life, batches=5, tasks=1, rows=2, twice=0.8, stops=0.0)
-
-
-def _calm(**of: object) -> Misfortune:
-    """Nothing is wrong but that."""
-
-    def misfortune(fate: random.Random, life: ApplicationLife) -> ApplicationLife:
-        return replace(
-            life,
-            network=NetworkFaults(latency_ms=fate.choice((0, 2, 20))),
-            cluster=ClusterFaults(work_ms=life.cluster.work_ms, append_ms=life.cluster.append_ms),
-            strikes=(),
-            fails=0.0,
-            slow=0.0,
-            stops=0.0,
-            rights=0.0,
-            late=0.0,
-            late_sweeps=0,
-            heals_after_ms=None,
-            **of,  # type: ignore[arg-type]  # fields of a life
-        )
-
-    return misfortune
-
-
-_MISFORTUNES: tuple[Misfortune, ...] = (
-    dies_behind_its_decision,
-    _dies_between_two_ends,
-    _dies_before_its_record_is_stable,
-    two_die,
-    _an_identity_is_late,
-    a_partition_is_late,
-    abort_beside_a_commit,
-    abort_beside_a_commit,
-    frozen_before_its_decision,
-    at_a_deposed_leader,
-    _the_log_gives_no_answer,
-    _rights_are_gone,
-    a_broker_was_down,
-    _fails_again_and_again,
-    _it_takes_long,
-    a_stranger,
-    _two_at_once,
-    _calm(twice=0.8),
-    _calm(operators=0.9, operations=("look", "commit"), transaction_version=2),
-    _calm(crowded=True),
-    _calm(unreachable=True),
-)
-
-
 def live(seed: int) -> Application:
     """Live and judge the life of ``seed``; SparkLifeError says what broke."""
     world = Application(draw(seed))
@@ -418,84 +147,6 @@ def live(seed: int) -> Application:
     except Exception as error:
         raise SparkLifeError(world, error) from error
     return world
-
-
-class LongRun(Application):
-    """One query of very many micro-batches. What the world itself remembers of them is thrown away,
-    so that what grows is the sink's.
-    """
-
-    def __init__(self, kind: Kind, batches: int) -> None:
-        super().__init__(
-            ApplicationLife(
-                0, batches=batches, tasks=2, rows=1, network=NetworkFaults(), new_worker=0.0,
-                speculative=0.1, warm_driver=True, kind=kind, times_ms=(20_000, 5_000, 20_000),
-            )
-        )  # fmt: skip
-        self.trace = deque(maxlen=_TAIL)  # type: ignore[assignment]
-        self.scheduler.most_turns = 1 << 62
-        self.begun = time.monotonic()
-        self.ids_at: dict[int, int] = {}
-
-    def _noted(self, run: Start, number: int) -> None:
-        del self.writes[:-2], self.order[:-2]
-        self._attempts = [attempt for attempt in self._attempts if not attempt.over]
-        run.workers = [worker for worker in run.workers if not worker.process.dead]
-        self.ends.clear()
-        if (number + 1) % max(1, self.life.batches // 8) == 0:
-            self.told(number + 1)
-
-    def told(self, batches: int) -> None:
-        """One line of what there is by now."""
-        transactions = self.cluster.transactions.transactions
-        ids = sum("~~" not in one for one in transactions)
-        workers = sum(process.role == "worker" for process in self.machine.processes)
-        newest = self.newest()
-        print(
-            f"{batches:>6} micro-batches: {ids} transactional ids of tasks, {workers} workers "
-            f"started; the log's newest record {len(newest)} bytes, "
-            f"{len(CommitState.decode(self.key, newest).superseded)} superseded runs; "
-            f"{resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024} MiB, "
-            f"{time.monotonic() - self.begun:.0f} s",
-            flush=True,
-        )
-        self.ids_at[batches] = ids
-
-    def newest(self) -> bytes:
-        """The log's newest record of the key."""
-        found = b""
-        for tp, log in self.cluster.logs.items():
-            if tp.topic == LOG_TOPIC and log.batches:
-                last = next(batch for batch in reversed(log.batches) if not batch.control)
-                found = parse_batch(last.data).records[-1].value or b""
-        return found
-
-    def check(self) -> None:
-        """AssertionError unless each row is visible once, and what there is is bounded."""
-        assert not self.broken, self.broken[0]
-        seen = Counter((b, t, r) for rows in self.seen().values() for b, t, _, r in rows)
-        life = self.life
-        # (A batch from STRANGER on has as many rows as a stranger's.)
-        wanted = {(b, t, r) for b in range(life.batches) for t in (0, 1) for r in range(life.rows)}
-        assert wanted <= seen.keys()
-        assert {b for b, _, _ in seen.keys() - wanted} == set(range(STRANGER, life.batches))
-        assert set(seen.values()) == {1}
-        workers = sum(process.role == "worker" for process in self.machine.processes)
-        ids = sum("~~" not in one for one in self.cluster.transactions.transactions)
-        assert ids <= workers * 4, f"{ids} ids of {workers} workers"
-
-
-def long_run(kind: Kind, batches: int) -> int:
-    world = LongRun(kind, batches)
-    world.live()
-    world.check()
-    fired = world.fired
-    print(
-        f"{kind.value}: {batches} micro-batches, {fired['= speculative attempts']} speculative "
-        f"attempts: every row once, {fired['= looks for what hangs after a commit']} times looked "
-        "and nothing hung"
-    )
-    return 0
 
 
 def main() -> int:

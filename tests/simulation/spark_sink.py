@@ -23,20 +23,17 @@ from spark_kafka_sink.config.producer_config import ProducerConfig
 from spark_kafka_sink.config.sink_config import SinkConfig
 from spark_kafka_sink.datasource import foreach_batch
 from spark_kafka_sink.datasource.exactly_once import transaction_commit, transaction_plan
-from spark_kafka_sink.datasource.exactly_once.transaction_plan import TransactionPlan
-from spark_kafka_sink.datasource.exactly_once.transactional_producers import producers_of_task
 from spark_kafka_sink.datasource.write.commit_message import TaskCommitMessage
-from spark_kafka_sink.datasource.write.write_task import TaskIdentity, WriteTask
-from spark_kafka_sink.network.client.client_factory import new_network_client
-from spark_kafka_sink.producer.kafka_producer import KafkaProducer
+from spark_kafka_sink.datasource.write.write_task import TaskIdentity
 from spark_kafka_sink.records.column_plan import ColumnPlan
 from spark_kafka_sink.transactions import exactly_once
 from spark_kafka_sink.transactions.committer import Commit
 from spark_kafka_sink.transactions.exactly_once import ExactlyOnceDriver
 from spark_kafka_sink.transactions.operations import Operator
 from tests.simulation.processes import Machine, Process
-from tests.simulation.spark_world import PythonWorker
+from tests.simulation.spark_tasks import PythonWorker, new_client, write_rows
 
+SERVERS = "kafka.bootstrap.servers"
 #: What Spark keeps of a write at planning, and gives back to commit or abort.
 Planned = bytes
 Save = Callable[[dict[str, str], int | None], None]
@@ -79,7 +76,7 @@ class Sink:
         driver = self._kept.pop(key, None)
         if driver is None:
             driver = ExactlyOnceDriver(
-                config, log_topic, clock=self._machine.scheduler, new_client=self._client(process)
+                config, log_topic, clock=self._machine.scheduler, new_client=new_client(process)
             )
         try:
             yield driver
@@ -90,11 +87,6 @@ class Sink:
             self._kept[key] = driver
         else:
             driver.close()
-
-    @staticmethod
-    def _client(process: Process) -> Any:
-        network = process.network()
-        return lambda c, m, k: new_network_client(c, m, k, selector=network)
 
     # -- the driver's side --
 
@@ -147,11 +139,11 @@ class Sink:
         client = TransactionClient(
             config.producer,
             clock=self._machine.scheduler,
-            new_client=self._client(self._machine.current),
+            new_client=new_client(self._machine.current),
         )
-        from spark_kafka_sink.transactions.decision_log import DecisionLog
+        from spark_kafka_sink.transactions.commit_log.commit_log import CommitLog
 
-        log = DecisionLog(client, config.commit_log_topic)
+        log = CommitLog(client, config.commit_log_topic)
         with client:
             yield Operator(log, client)
 
@@ -166,33 +158,9 @@ class Sink:
         batches: Iterator[pa.RecordBatch],
         columns: ColumnPlan,
     ) -> TaskCommitMessage:
-        """An attempt of a task, as ``WritePlan.write``."""
-        plan: TransactionPlan = pickle.loads(planned)
-        scheduler = self._machine.scheduler
-
-        def new_producer(config: ProducerConfig, _: object) -> KafkaProducer:
-            process = worker.process
-            producer = KafkaProducer(
-                config, clock=scheduler, new_client=self._client(process),
-                start_thread=process.start,
-            )  # fmt: skip
-            process.guard(producer)
-            return producer
-
-        task = WriteTask(
-            columns,
-            producers_of_task(
-                plan, config_of(tuple(options.items())).producer, None, identity,
-                factory=new_producer, worker=worker.kept,
-            ),
-            identity,
-            transaction_time=plan.time,
-            monotonic_ms=scheduler.now_ms,
-            wall_ms=scheduler.wall_ms,
-        )  # fmt: skip
-        if plan.is_done(identity):
-            return task.drop(batches, count=plan.verify)
-        return task.run(batches)
+        """An attempt of a task."""
+        config = config_of(tuple(options.items())).producer
+        return write_rows(worker, pickle.loads(planned), config, identity, batches, columns)
 
 
 def _unpickled(messages: Sequence[TaskCommitMessage]) -> list[TaskCommitMessage]:

@@ -25,8 +25,8 @@ from tests.fakes.fake_cluster.codec import Request
 from tests.fakes.fake_cluster.control import FOREVER
 from tests.fakes.fake_cluster.transaction_coordinator import TransactionCoordinator
 from tests.simulation.edge_scene import EdgeScene
-from tests.simulation.spark_world import LOG_TOPIC, PREFIX, TIMEOUT_MS, SparkLife, SparkWorld
-from tests.simulation.test_spark_races import of_the_log
+from tests.simulation.spark_scene import Scene, of_the_log
+from tests.simulation.spark_world import LOG_TOPIC, PREFIX, TIMEOUT_MS, SparkLife
 
 BOTH_TASKS = {(0, task) for task in (0, 1)}
 
@@ -34,12 +34,12 @@ BOTH_TASKS = {(0, task) for task in (0, 1)}
 @pytest.fixture(autouse=True)
 def _as_in_production(monkeypatch: pytest.MonkeyPatch) -> None:
     """max.block.ms as it is shipped, above the margin of these transactions."""
-    given = SparkWorld._config
+    given = Scene.config
 
-    def config(self: SparkWorld, client_id: str) -> ProducerConfig:
+    def config(self: Scene, client_id: str) -> ProducerConfig:
         return replace(given(self, client_id), max_block_ms=60_000)
 
-    monkeypatch.setattr(SparkWorld, "_config", config)
+    monkeypatch.setattr(Scene, "config", config)
 
 
 def tasks_seen(scene: EdgeScene) -> set[tuple[int, int]]:
@@ -145,22 +145,14 @@ def test_a_decision_of_which_nothing_is_committed_is_undone_by_the_next_start(
         run = scene.run("run-0")
         plan = scene.plan(run)
         begun = scene.scheduler.now
-        first = scene._launch(run, 0, 0, 0, plan)
+        first = scene.launch(run, 0, 0, 0, plan)
         scene.scheduler.block(lambda: first.over, NEVER)
         if timed_out < 2:
             scene.scheduler.sleep(25_000)
-        second = scene._launch(run, 0, 1, 0, plan)
+        second = scene.launch(run, 0, 1, 0, plan)
         scene.scheduler.block(lambda: second.over, NEVER)
         messages = [a.message for a in (first, second) if a.message is not None]
-        silent = scene.cluster.control.drop(
-            ApiKey.END_TXN, FOREVER, processed=False, where=lambda r: not of_the_log(r)
-        )
-        commit = run.process.start(lambda: scene.commit(run, 0, plan, messages), "commit")
-        scene.scheduler.block(lambda: silent.fired > 0, NEVER)
-        run.process.kill()
-        assert commit.done
-        scene.scheduler.sleep(100)  # what it has sent arrives
-        scene.cluster.control.clear()
+        scene.decides_and_dies(run, 0, plan, messages)
         after_ms = {0: TIMEOUT_MS - 3_000, 1: TIMEOUT_MS + 12_000, 2: 3 * TIMEOUT_MS}[timed_out]
         scene.scheduler.sleep(begun + after_ms - scene.scheduler.now)
         assert len(scene.open_ids()) == 2 - timed_out
@@ -291,13 +283,7 @@ def test_what_is_known_of_a_decision_never_again_has_a_hint_that_ends_it() -> No
         run = scene.run("run-0")
         plan = scene.plan(run)
         messages = scene.write(run, 0, plan)
-        silent = scene.cluster.control.drop(
-            ApiKey.END_TXN, FOREVER, processed=False, where=lambda r: not of_the_log(r)
-        )
-        run.process.start(lambda: scene.commit(run, 0, plan, messages), "commit")
-        scene.scheduler.block(lambda: silent.fired > 0, NEVER)
-        run.process.kill()
-        scene.cluster.control.clear()
+        scene.decides_and_dies(run, 0, plan, messages)
         scene.scheduler.sleep(2 * TIMEOUT_MS)
         for message in messages:
             assert message.transaction is not None

@@ -18,8 +18,8 @@ from tests.fakes.fake_cluster.codec import Request
 from tests.fakes.fake_cluster.control import FOREVER
 from tests.simulation.edge_scene import EdgeScene
 from tests.simulation.seeded_cluster import ClusterFaults
+from tests.simulation.spark_scene import of_the_log
 from tests.simulation.spark_world import TIMEOUT_MS, SparkLife
-from tests.simulation.test_spark_races import of_the_log
 
 #: What a healthy step may take, in simulated milliseconds: nobody is waited for longer than 2 s.
 SOON_MS = 2_500
@@ -36,8 +36,8 @@ def test_a_request_of_a_sweep_that_arrives_late_does_not_hurt_the_next_batch(ver
     def play(scene: EdgeScene) -> None:
         run = scene.run("run-0")
         plan = scene.plan(run)
-        winner = scene._launch(run, 0, 0, 0, plan)
-        loser = scene._launch(run, 0, 0, 1, plan)
+        winner = scene.launch(run, 0, 0, 0, plan)
+        loser = scene.launch(run, 0, 0, 1, plan)
         scene.scheduler.block(lambda: winner.over and loser.over, NEVER)
         assert winner.message is not None
         assert loser.message is not None
@@ -107,7 +107,7 @@ def test_an_orphan_at_a_broker_that_came_back_is_swept(was_down: bool) -> None:
     def play(scene: EdgeScene) -> None:
         run = behind_broker_3(scene, was_down=was_down)
         plan = scene.plan(run)
-        loser = scene._launch(run, 1, 0, 1, plan)
+        loser = scene.launch(run, 1, 0, 1, plan)
         messages = scene.write(run, 1, plan)
         scene.scheduler.block(lambda: loser.over, NEVER)
         assert len(scene.open_ids()) == 2

@@ -28,8 +28,9 @@ from tests.fakes.fake_cluster.codec import Request
 from tests.fakes.fake_cluster.control import FOREVER
 from tests.fakes.fake_cluster.partition_log import PartitionLog
 from tests.simulation.edge_scene import EdgeScene
-from tests.simulation.spark_world import LOG_TOPIC, PREFIX, TIMEOUT_MS, Run, SparkLife, SparkWorld
-from tests.simulation.test_spark_races import of_the_log
+from tests.simulation.spark_scene import Scene, of_the_log
+from tests.simulation.spark_tasks import producer_of
+from tests.simulation.spark_world import LOG_TOPIC, PREFIX, TIMEOUT_MS, Run, SparkLife
 
 #: What a healthy step may take, in simulated milliseconds.
 SOON_MS = 2_000
@@ -163,11 +164,11 @@ def begin_as_neighbour(scene: EdgeScene, run: Run) -> None:
 
     def write() -> None:
         config = replace(
-            scene._config("neighbour"),
+            scene.config("neighbour"),
             transactional_id=log_id(NEIGHBOUR),
             transaction_timeout_ms=30_000,
         )
-        producer = scene._producer(run.process, config)
+        producer = producer_of(run.process, config)
         producer.init_transactions()
         producer.begin_transaction()
         record = ProducerRecord(LOG_TOPIC, b"{}", NEIGHBOUR.encode(), log_partition(NEIGHBOUR))
@@ -268,13 +269,13 @@ def test_a_decision_that_only_not_coordinator_was_told_of_is_not_taken_for_unwri
 def test_a_commit_rides_through_a_log_below_its_min_insync_replicas(
     version: int, away_ms: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    given = SparkWorld._config
+    given = Scene.config
 
-    def config(self: SparkWorld, client_id: str) -> ProducerConfig:
+    def config(self: Scene, client_id: str) -> ProducerConfig:
         here = given(self, client_id)
         return replace(here, max_block_ms=60_000, transaction_timeout_ms=900_000)  # as shipped
 
-    monkeypatch.setattr(SparkWorld, "_config", config)
+    monkeypatch.setattr(Scene, "config", config)
 
     def play(scene: EdgeScene) -> None:
         scene.batch(scene.run("run-0"), 0)

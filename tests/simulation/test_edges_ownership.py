@@ -12,14 +12,13 @@ from spark_kafka_sink.datasource.write_plan import WritePlan
 from spark_kafka_sink.errors import CommitError, KafkaError, SupersededError
 from spark_kafka_sink.protocol.request import ApiKey
 from spark_kafka_sink.records.column_plan import ColumnPlan
+from spark_kafka_sink.transactions.commit_log.commit_log import CommitLog
 from spark_kafka_sink.transactions.commit_state import CommitState
-from spark_kafka_sink.transactions.decision_log import DecisionLog
 from spark_kafka_sink.transactions.exactly_once import Commit
 from spark_kafka_sink.transactions.operations import Operator
-from tests.fakes.fake_cluster.control import FOREVER
 from tests.simulation.edge_scene import EdgeScene
+from tests.simulation.spark_scene import of_the_log
 from tests.simulation.spark_world import LOG_TOPIC, PREFIX, TOPIC, Run, SparkLife
-from tests.simulation.test_spark_races import of_the_log
 
 
 @pytest.mark.parametrize("version", [1, 2])
@@ -30,20 +29,13 @@ def test_the_last_breath_of_a_superseded_driver_between_produce_and_end_txn_stop
     """B is the owner, and its decision's Produce is answered late; A, superseded, opens the log:
     B's transaction of the log is aborted, and B's EndTxn comes after that.
     """
-    told: list[object] = []
 
     def play(scene: EdgeScene) -> None:
         old, new = scene.taken_over()
         scene.cluster.marker_ms = marker_ms
         slow = scene.cluster.control.delay(ApiKey.PRODUCE, 40, topic=LOG_TOPIC)
 
-        def commit() -> None:
-            try:
-                told.append(scene.commit(*new))
-            except KafkaError as error:
-                told.append(error)
-
-        late = new.run.process.start(commit, "commit")
+        late, told = scene.beside(new.run.process, lambda: scene.commit(*new))
         scene.scheduler.block(lambda: bool(slow.fired), NEVER)
         with pytest.raises(KafkaError):
             scene.commit(*old)
@@ -59,7 +51,6 @@ def test_a_commit_that_its_successor_has_rolled_forward_is_not_called_failed(ver
     """A's decision is in the log, and A does not hear of it. B begins: it ends what A decided, and
     takes over with a batch of its own. A opens the log again, and finds itself superseded.
     """
-    told: list[object] = []
 
     def play(scene: EdgeScene) -> None:
         old = scene.run("run-0")
@@ -67,13 +58,7 @@ def test_a_commit_that_its_successor_has_rolled_forward_is_not_called_failed(ver
         messages = scene.write(old, 0, plan)
         lost = scene.cluster.control.drop(ApiKey.END_TXN, where=of_the_log)
 
-        def commit() -> None:
-            try:
-                told.append(scene.commit(old, 0, plan, messages))
-            except KafkaError as error:
-                told.append(error)
-
-        late = old.process.start(commit, "commit")
+        late, told = scene.beside(old.process, lambda: scene.commit(old, 0, plan, messages))
         scene.scheduler.block(lambda: bool(lost.fired), NEVER)
         assert scene.batch(scene.run("run-1"), 1) is Commit.COMMITTED
         scene.scheduler.block(lambda: late.done, NEVER)
@@ -151,15 +136,15 @@ def test_an_abort_that_does_not_know_its_run_gives_up_nobody(newcomers_batch: in
 
 def reset(scene: EdgeScene, run: Run) -> None:
     """``kprod txn reset``."""
-    with scene._driver_side(run) as driver:
-        operator = Operator(DecisionLog(driver._client, LOG_TOPIC), driver._client)
+    with scene.driver_side(run) as driver:
+        operator = Operator(CommitLog(driver._client, LOG_TOPIC), driver._client)
         operator.reset(operator.plan_reset(PREFIX, force=True))
 
 
 def lose(scene: EdgeScene, run: Run) -> None:
     """As if the log had been deleted, and made anew."""
-    with scene._driver_side(run) as driver:
-        log = DecisionLog(driver._client, LOG_TOPIC)
+    with scene.driver_side(run) as driver:
+        log = CommitLog(driver._client, LOG_TOPIC)
         deadline = scene.scheduler.now + 20_000
         log.open(PREFIX, deadline).write(None, deadline)
 
@@ -240,25 +225,14 @@ def test_a_start_beside_another_roll_forward_does_not_fail(version: int) -> None
         run = scene.run("run-0")
         plan = scene.plan(run)
         messages = scene.write(run, 0, plan)
-        silent = scene.cluster.control.drop(
-            ApiKey.END_TXN, FOREVER, processed=False, where=lambda r: not of_the_log(r)
-        )
-        run.process.start(lambda: scene.commit(run, 0, plan, messages), "commit")
-        scene.scheduler.block(lambda: silent.fired > 0, NEVER)
-        run.process.kill()
-        scene.cluster.control.clear()
+        scene.decides_and_dies(run, 0, plan, messages)
         slow = scene.cluster.control.delay(
             ApiKey.END_TXN, 3_000, 1, where=lambda r: not of_the_log(r)
         )
-        told: list[object] = []
-
-        def start() -> None:
-            try:
-                told.append(scene.plan(scene.run("run-1")).state.last_done)
-            except KafkaError as error:
-                told.append(error)
-
-        one = scene.machine.process("driver").start(start, "plan")
+        one, told = scene.beside(
+            scene.machine.process("driver"),
+            lambda: scene.plan(scene.run("run-1")).state.last_done,
+        )
         scene.scheduler.block(lambda: slow.fired > 0, NEVER)
         assert scene.plan(scene.run("run-2")).state.last_done == 0
         assert not told
@@ -283,14 +257,7 @@ def test_an_abort_beside_another_runs_decision_of_its_number_ends_its_own_transa
         plan, plan_other = scene.plan(run), scene.plan(other)
         messages = scene.write(run, 1, plan)
         theirs = scene.write(other, 1, plan_other)
-        silent = scene.cluster.control.drop(
-            ApiKey.END_TXN, FOREVER, processed=False, where=lambda r: not of_the_log(r)
-        )
-        run.process.start(lambda: scene.commit(run, 1, plan, messages), "commit")
-        scene.scheduler.block(lambda: silent.fired > 0, NEVER)
-        run.process.kill()
-        scene.scheduler.sleep(100)
-        scene.cluster.control.clear()
+        scene.decides_and_dies(run, 1, plan, messages)
         scene.abort(other, 1, plan_other, theirs)
         assert not [i for i in scene.open_ids() if "~run-1~" in i]
         assert scene.batch(scene.run("run-2"), 1) is Commit.ALREADY_DONE

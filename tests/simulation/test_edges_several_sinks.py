@@ -18,8 +18,8 @@ from spark_kafka_sink.protocol.request import ApiKey
 from spark_kafka_sink.transactions.exactly_once import Batch, Commit
 from tests.fakes.fake_cluster.control import FOREVER
 from tests.simulation.edge_scene import PLANNED, EdgeScene, UntoldScene
-from tests.simulation.spark_world import TOPIC, Run, SparkLife, owner_of
-from tests.simulation.test_spark_races import of_the_log
+from tests.simulation.spark_scene import of_the_log, owner_of
+from tests.simulation.spark_world import TOPIC, Run, SparkLife
 
 VERSIONS = pytest.mark.parametrize("version", [1, 2])
 
@@ -153,7 +153,6 @@ def test_a_block_that_its_successor_has_rolled_forward_is_not_called_failed(vers
     """Its decision is in the log, and it does not hear of it, until the successor owns the key.
     (The commit that decides the writes of a block has no transaction of its own.)
     """
-    told: list[object] = []
 
     def play(scene: EdgeScene) -> None:
         old = scene.run("run-0")
@@ -161,18 +160,15 @@ def test_a_block_that_its_successor_has_rolled_forward_is_not_called_failed(vers
         messages = scene.write(old, 0, plan)
         owner = owner_of(old.id, plan)
         prepared = prepared_transactions(messages, owner)
-        with scene._driver_side(old) as driver:
+        with scene.driver_side(old) as driver:
             driver.commit(owner, Batch(0, prepared, payload_of(messages, TOPIC), part=0))
         lost = scene.cluster.control.drop(ApiKey.END_TXN, where=of_the_log)
 
-        def commit() -> None:
-            try:
-                with scene._driver_side(old) as driver:
-                    told.append(driver.commit(owner, Batch(0, (), parts=1)))
-            except KafkaError as error:
-                told.append(error)
+        def commit() -> Commit:
+            with scene.driver_side(old) as driver:
+                return driver.commit(owner, Batch(0, (), parts=1))
 
-        late = old.process.start(commit, "commit")
+        late, told = scene.beside(old.process, commit)
         scene.scheduler.block(lambda: bool(lost.fired), NEVER)
         assert scene.batch(scene.run("run-1"), 1) is Commit.COMMITTED
         scene.scheduler.block(lambda: late.done, NEVER)

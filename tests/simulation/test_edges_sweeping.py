@@ -235,8 +235,8 @@ def test_an_orphan_is_ended_once_and_never_touched_again(warm: bool, version: in
         run = scene.run("run-0")
         for number in range(12):
             plan = scene.plan(run)
-            winner = scene._launch(run, number, 0, 0, plan)
-            loser = scene._launch(run, number, 0, 1, plan)
+            winner = scene.launch(run, number, 0, 0, plan)
+            loser = scene.launch(run, number, 0, 1, plan)
             scene.scheduler.block(lambda w=winner, o=loser: w.over and o.over, NEVER)
             assert winner.message is not None
             assert loser.message is not None
@@ -251,8 +251,6 @@ def test_an_orphan_is_ended_once_and_never_touched_again(warm: bool, version: in
             scene.cluster.control.__dict__.pop("met_by")
             for worker in run.workers:
                 worker.lost = True
-            if not warm:
-                run.kept = None
 
     life = SparkLife(1, tasks=1, warm_driver=warm, new_worker=1.0, transaction_version=version)
     EdgeScene.of(play, life)

@@ -5,14 +5,12 @@
 
 from __future__ import annotations
 
-import os
 import re
-import subprocess
-import sys
 from collections import Counter
 
 import pytest
 
+from tests.programs import run_python
 from tests.simulation.life import draw
 from tests.simulation.mutations import MUTATIONS, Mutation
 from tests.simulation.run import LifeError, live
@@ -63,14 +61,10 @@ def test_the_same_seed_lives_the_same_life(seed: int) -> None:
 
 def test_a_seed_lives_the_same_life_in_another_process() -> None:
     """Not even the order of Python's sets may matter, or no failure could be replayed."""
-    command = [sys.executable, "-m", "tests.simulation", "--seeds", "3", "--from", "7", "--trace"]
+    command = ("-m", "tests.simulation", "--seeds", "3", "--from", "7", "--trace")
     traces = []
     for hash_seed in ("1", "2"):
-        environment = os.environ | {"PYTHONHASHSEED": hash_seed}
-        done = subprocess.run(
-            command, check=False, env=environment, capture_output=True, text=True, timeout=60
-        )
-        assert done.returncode == 0, done.stdout + done.stderr
+        done = run_python(*command, environment={"PYTHONHASHSEED": hash_seed})
         traces.append(
             [line for line in done.stdout.splitlines() if " simulated hours " not in line]
         )

@@ -15,14 +15,9 @@ from spark_kafka_sink.errors import (
 from spark_kafka_sink.protocol.request import ApiKey
 from spark_kafka_sink.transactions.exactly_once import Commit
 from spark_kafka_sink.transactions.transactional_ids import TransactionalId, log_id
-from tests.fakes.fake_cluster.codec import Request
 from tests.fakes.fake_cluster.control import FOREVER
-from tests.simulation.spark_scene import Scene
+from tests.simulation.spark_scene import Scene, of_the_log
 from tests.simulation.spark_world import PREFIX, TIMEOUT_MS, SparkLife
-
-
-def of_the_log(request: Request) -> bool:
-    return bool(request.body.transactional_id == log_id(PREFIX))
 
 
 def test_a_stalled_init_producer_id_hurts_no_other_attempt() -> None:
@@ -34,10 +29,10 @@ def test_a_stalled_init_producer_id_hurts_no_other_attempt() -> None:
         run = scene.run("run-0")
         plan = scene.plan(run)
         stalled = scene.cluster.control.delay(ApiKey.INIT_PRODUCER_ID, 15_000)
-        first = scene._launch(run, 0, 0, 0, plan)
+        first = scene.launch(run, 0, 0, 0, plan)
         scene.scheduler.sleep(3_000)
         assert stalled.fired
-        second = scene._launch(run, 0, 0, 1, plan)
+        second = scene.launch(run, 0, 0, 1, plan)
         scene.scheduler.block(lambda: second.over, NEVER)
         assert second.message is not None
         assert not first.over
@@ -157,8 +152,7 @@ def test_the_last_breath_of_a_superseded_driver_does_not_stop_the_one_after_it(
     def play(scene: Scene) -> None:
         old, new = scene.taken_over()
         looks = scene.cluster.control.delay(ApiKey.DESCRIBE_TRANSACTIONS, 3_000)
-        told: list[Commit] = []
-        late = new.run.process.start(lambda: told.append(scene.commit(*new)), "commit")
+        late, told = scene.beside(new.run.process, lambda: scene.commit(*new))
         scene.scheduler.block(lambda: bool(looks.fired), NEVER)
         with pytest.raises(SupersededError, match="run run-1"):
             scene.commit(*old)
@@ -220,10 +214,10 @@ def test_a_warm_producer_that_is_evicted_leaves_its_prepared_transaction_alone()
     def play(scene: Scene) -> None:
         run = scene.run("run-0")
         plan = scene.plan(run)
-        messages = [scene._launch(run, 0, task, 0, plan) for task in range(1)]
+        messages = [scene.launch(run, 0, task, 0, plan) for task in range(1)]
         scene.scheduler.block(lambda: all(a.over for a in messages), NEVER)
         for task in (1, 2):
-            messages.append(scene._launch(run, 0, task, 0, plan))
+            messages.append(scene.launch(run, 0, task, 0, plan))
             scene.scheduler.block(lambda: messages[-1].over, NEVER)
         worker = run.workers[0]
         assert len(run.workers) == 1
@@ -323,7 +317,7 @@ def test_a_batch_that_a_broker_aborted_by_time_is_aborted_whole(version: int) ->
         plan = scene.plan(run)
         old = scene.write(run, 0, plan, tasks=1)
         scene.scheduler.sleep(TIMEOUT_MS + 15_000)
-        late = scene._launch(run, 0, 1, 0, plan)
+        late = scene.launch(run, 0, 1, 0, plan)
         scene.scheduler.block(lambda: late.over, NEVER)
         assert late.message is not None
         with pytest.raises(CommitError, match=r"1 of 2 transactions are not open any more"):

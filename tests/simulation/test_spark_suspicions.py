@@ -5,21 +5,15 @@ from __future__ import annotations
 import pytest
 
 from spark_kafka_sink.clock import NEVER
-from spark_kafka_sink.errors import (
-    CommitError,
-    CommitOutcomeUnknownError,
-    KafkaError,
-    SupersededError,
-)
+from spark_kafka_sink.errors import CommitError, CommitOutcomeUnknownError, SupersededError
 from spark_kafka_sink.protocol.request import ApiKey
-from spark_kafka_sink.transactions.decision_log import DecisionLog
+from spark_kafka_sink.transactions.commit_log.commit_log import CommitLog
 from spark_kafka_sink.transactions.exactly_once import Batch, Commit, Owner
 from spark_kafka_sink.transactions.ownership import Numbering
 from spark_kafka_sink.transactions.transactional_ids import TransactionalId, log_key
 from tests.fakes.fake_cluster.control import FOREVER
-from tests.simulation.spark_scene import Scene
+from tests.simulation.spark_scene import Scene, of_the_log
 from tests.simulation.spark_world import LOG_TOPIC, PREFIX, SparkLife
-from tests.simulation.test_spark_races import of_the_log
 
 
 @pytest.mark.parametrize("version", [1, 2])
@@ -83,7 +77,7 @@ def test_a_micro_batch_of_another_query_is_not_taken_for_the_one_that_is_done() 
         run = scene.run("run-0")
         key = log_key(PREFIX, "shared")
         batch = Batch(0, ())
-        with scene._driver_side(run) as driver:
+        with scene.driver_side(run) as driver:
             assert driver.commit(Owner(key, "run-0", "query-a", 0), batch) is Commit.EMPTY
             again = Owner(key, "run-1", "query-a", 1, "run-0")
             assert driver.commit(again, batch) is Commit.ALREADY_DONE
@@ -103,29 +97,22 @@ def test_a_commit_that_opens_the_log_behind_the_abort_decides_nothing(version: i
         abort ends the transactions
         commit writes DECIDED, with transactions that are gone
     """
-    outcomes: list[object] = []
 
     def play(scene: Scene) -> None:
         run = scene.run("run-0")
         scene.batch(run, 0)
         plan = scene.plan(run)
         messages = scene.write(run, 1, plan)
-
-        def commit() -> None:
-            try:
-                outcomes.append(scene.commit(run, 1, plan, messages))
-            except KafkaError as error:
-                outcomes.append(error)
-
         control = scene.cluster.control
         stalled = control.drop(ApiKey.INIT_PRODUCER_ID, processed=False, where=of_the_log)
-        run.process.start(commit, "commit")
+        late, outcomes = scene.beside(run.process, lambda: scene.commit(run, 1, plan, messages))
         scene.scheduler.block(lambda: bool(stalled.fired), NEVER)
         slow_read = control.delay(ApiKey.FETCH, 8_000 - 3_500)
         slow_check = control.delay(ApiKey.DESCRIBE_TRANSACTIONS, 4_500)
         scene.scheduler.sleep(3_500)
         scene.abort(run, 1, plan, messages)
-        scene.scheduler.block(lambda: bool(outcomes), NEVER)
+        scene.scheduler.block(lambda: late.done, NEVER)
+        assert isinstance(outcomes[0], CommitError), outcomes
         assert slow_read.fired
         assert slow_check.fired
         again = scene.run("run-1")
@@ -134,7 +121,6 @@ def test_a_commit_that_opens_the_log_behind_the_abort_decides_nothing(version: i
         assert scene.open_ids() == []
 
     scene = Scene.of(play, SparkLife(1, tasks=2, transaction_version=version))
-    assert isinstance(outcomes[0], CommitError), outcomes
     assert scene.batches() == {0, 1}
 
 
@@ -147,7 +133,7 @@ def test_a_query_whose_first_batch_here_was_aborted_goes_on_with_it() -> None:
         first = scene.run("run-0")
         plan = scene.plan(first)
         scene.abort(first, 57, plan, scene.write(first, 57, plan))
-        late = scene._launch(first, 57, 0, 1, plan)
+        late = scene.launch(first, 57, 0, 1, plan)
         scene.scheduler.block(lambda: late.over, NEVER)
         assert len(scene.open_ids()) == 1
         again = scene.run("run-1")
@@ -162,13 +148,13 @@ def test_a_query_whose_first_batch_here_was_aborted_goes_on_with_it() -> None:
 def test_a_job_that_was_aborted_leaves_no_record_unless_it_may_come_again() -> None:
     def play(scene: Scene) -> None:
         run = scene.run("run-0")
-        with scene._driver_side(run) as driver:
+        with scene.driver_side(run) as driver:
             for name, numbering in (("job-1", Numbering.ONCE), ("app", Numbering.VERSIONS)):
                 owner = Owner(log_key(PREFIX, name), "job-1", "", 0, numbering=numbering)
                 driver.abort(owner, 0, (), tasks_may_run=False)
             with pytest.raises(CommitError, match="run job-1 of 'orders~app' was aborted"):
                 driver.commit(owner, Batch(0, ()))
-        with scene._driver_side(run) as driver:
+        with scene.driver_side(run) as driver:
             assert driver.plan(log_key(PREFIX, "job-1")).superseded == ()
             assert driver.plan(log_key(PREFIX, "app")).superseded == ("job-1",)
 
@@ -242,8 +228,8 @@ def test_an_abort_finds_the_log_without_the_key_and_undoes_all_the_same() -> Non
         plan = scene.plan(run)
         assert plan.state.generation == 1
         messages = scene.write(run, 1, plan)
-        with scene._driver_side(run) as driver:
-            log = DecisionLog(driver._client, LOG_TOPIC)
+        with scene.driver_side(run) as driver:
+            log = CommitLog(driver._client, LOG_TOPIC)
             deadline = scene.scheduler.now + 20_000
             log.open(PREFIX, deadline).write(None, deadline)
         assert len(scene.open_ids()) == 1

@@ -27,16 +27,7 @@ from spark_kafka_sink.producer.record_future import RecordFuture
 from spark_kafka_sink.protocol.cluster import TopicPartition
 from spark_kafka_sink.records.record_columns import RecordColumns
 from tests.fakes.simulated_network import NetworkFaults, SimulatedNetwork
-from tests.simulation.life import (
-    Action,
-    AddPartitions,
-    Attempt,
-    Close,
-    Flush,
-    Life,
-    Pause,
-    Send,
-)
+from tests.simulation.life import Action, AddPartitions, Attempt, Close, Flush, Life, Pause, Send
 from tests.simulation.scheduler import START_MS, Scheduler, TurnLock
 from tests.simulation.seeded_cluster import SeededCluster
 

@@ -16,8 +16,8 @@ from spark_kafka_sink.network.client.network_client import NetworkClient
 from spark_kafka_sink.producer.kafka_producer import KafkaProducer
 from spark_kafka_sink.producer.metadata import Metadata
 from spark_kafka_sink.producer.transaction.transaction_states import PreparedTransaction
+from spark_kafka_sink.transactions.commit_log.commit_log import CommitLog
 from spark_kafka_sink.transactions.commit_state import CommitState
-from spark_kafka_sink.transactions.decision_log import DecisionLog
 from spark_kafka_sink.transactions.exactly_once import ExactlyOnceDriver
 from tests.fakes.producer_world import ProducerWorld, columns
 from tests.fakes.simulated_network import SimulatedNetwork
@@ -75,7 +75,7 @@ class CommittingWorld(ProducerWorld):
     def logged(self, key: str) -> CommitState | None:
         """What a stranger reads."""
         with self.client() as client:
-            log = DecisionLog(client, LOG_TOPIC)
+            log = CommitLog(client, LOG_TOPIC)
             return log.read(key, self.scheduler.now_ms() + 30_000).state
 
     def settled(self, transactional_id: str) -> str:

@@ -10,8 +10,7 @@ from spark_kafka_sink.admin.transaction_client import TransactionClient
 from spark_kafka_sink.config.producer_config import ProducerConfig
 from tests.fakes.fake_cluster import FakeCluster
 from tests.real_kafka import RealKafka
-from tests.transactions.open_transactions import fence
-from tests.transactions.operator_stage import Stage
+from tests.transactions.operator_stage import Stage, set_stage, topics_of
 from tests.transactions.simulated_driver import DriverWorld
 
 
@@ -38,16 +37,12 @@ def operator_client(kafka: RealKafka) -> Iterator[TransactionClient]:
 
 @pytest.fixture(scope="module")
 def operator_topics(kafka: RealKafka) -> tuple[str, str]:
-    log = kafka.unique_topic("commits", 2, {"cleanup.policy": "compact"})
-    return kafka.unique_topic("data", 2), log
+    return topics_of(kafka)
 
 
 @pytest.fixture
 def stage(
     kafka: RealKafka, operator_client: TransactionClient, operator_topics: tuple[str, str]
 ) -> Iterator[Stage]:
-    found = Stage(kafka, operator_client, operator_topics)
-    yield found
-    left = list(found.still_open())
-    if left:
-        fence(operator_client, left)
+    with set_stage(kafka, operator_client, operator_topics) as found:
+        yield found

@@ -27,17 +27,19 @@ def open_transactions(
     identities: dict[str, tuple[int, int]] = {}
 
     def initialise(i: str) -> Call[InitProducerIdResponse]:
-        def take(response: InitProducerIdResponse) -> ErrorCode | None:
+        def handle_response(response: InitProducerIdResponse) -> ErrorCode | None:
             identities[i] = (response.producer_id, response.producer_epoch)
             return _again(response.error)
 
-        return Call(InitProducerIdRequest(i, 60_000), CoordinatorKey(i), take)
+        return Call(InitProducerIdRequest(i, 60_000), CoordinatorKey(i), handle_response)
 
     def add(i: str) -> Call[AddPartitionsToTxnResponse]:
-        def take(response: AddPartitionsToTxnResponse) -> ErrorCode | None:
+        def handle_response(response: AddPartitionsToTxnResponse) -> ErrorCode | None:
             return _again(response.errors[tp])
 
-        return Call(AddPartitionsToTxnRequest(i, *identities[i], (tp,)), CoordinatorKey(i), take)
+        return Call(
+            AddPartitionsToTxnRequest(i, *identities[i], (tp,)), CoordinatorKey(i), handle_response
+        )
 
     assert client.loop.run([initialise(i) for i in ids], deadline)
     assert client.loop.run([add(i) for i in ids], deadline)

@@ -6,7 +6,8 @@ from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
@@ -17,14 +18,31 @@ from spark_kafka_sink.cli.app import app
 from spark_kafka_sink.producer.transaction.transaction_states import PreparedTransaction
 from spark_kafka_sink.protocol.cluster import TopicPartition
 from spark_kafka_sink.protocol.transaction_admin_messages import TransactionState
+from spark_kafka_sink.transactions.commit_log.commit_log import CommitLog, LogSession
 from spark_kafka_sink.transactions.commit_state import CommitState, Decision
-from spark_kafka_sink.transactions.decision_log import DecisionLog, LogSession
 from spark_kafka_sink.transactions.operations import Operator
 from spark_kafka_sink.transactions.transactional_ids import TransactionalId, log_key
 from tests.real_kafka import RealKafka
-from tests.transactions.open_transactions import TIMEOUT_MS, open_transactions
+from tests.transactions.open_transactions import TIMEOUT_MS, fence, open_transactions
 
 Json = dict[str, Any]
+
+
+def topics_of(kafka: RealKafka) -> tuple[str, str]:
+    """Of open transactions without rows, and of the log."""
+    log = kafka.unique_topic("commits", 2, {"cleanup.policy": "compact"})
+    return kafka.unique_topic("data", 2), log
+
+
+@contextmanager
+def set_stage(
+    kafka: RealKafka, client: TransactionClient, topics: tuple[str, str]
+) -> Iterator[Stage]:
+    """What it leaves open is ended with it."""
+    stage = Stage(kafka, client, topics)
+    yield stage
+    if left := list(stage.still_open()):
+        fence(client, left)
 
 
 class Stage:
@@ -35,7 +53,7 @@ class Stage:
         self.client = client
         self.topic, self.log_topic = topics
         self.prefix = f"p{uuid.uuid4().hex[:8]}"
-        self.log = DecisionLog(client, self.log_topic)
+        self.log = CommitLog(client, self.log_topic)
         self.operator = Operator(self.log, client)
 
     # -- the world --------------------------------------------------------------------------------

@@ -6,8 +6,6 @@ from __future__ import annotations
 
 import json
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -15,11 +13,12 @@ import typer
 from typer.testing import CliRunner
 
 import spark_kafka_sink
-from spark_kafka_sink.cli import connection, txn
+from spark_kafka_sink.cli import connection
 from spark_kafka_sink.cli.app import app
 from spark_kafka_sink.cli.arguments import Where
 from spark_kafka_sink.cli.connection import settings_of
 from spark_kafka_sink.cli.show import age, show_open, show_report
+from spark_kafka_sink.cli.txn import txn_commands
 from spark_kafka_sink.errors import ErrorCode
 from spark_kafka_sink.protocol.transaction_admin_messages import (
     TransactionDescription,
@@ -28,21 +27,16 @@ from spark_kafka_sink.protocol.transaction_admin_messages import (
 from spark_kafka_sink.transactions.commit_state import CommitState, Standing
 from spark_kafka_sink.transactions.inspection import KeyReport, OpenTransaction
 from spark_kafka_sink.transactions.transactional_ids import TransactionalId
+from tests.programs import run_python
 
 ROOT = Path(__file__).parents[2]
-COMMANDS = txn.app.registered_commands
+COMMANDS = txn_commands.app.registered_commands
 NOBODY = ("-b", "127.0.0.1:1", "--timeout", "0.3")
 
 
 def test_without_the_extra_one_line_names_it() -> None:
     """-S leaves everything out that is installed."""
-    run = subprocess.run(
-        [sys.executable, "-S", "-m", "spark_kafka_sink.cli", "txn", "list", "p"],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    run = run_python("-S", "-m", "spark_kafka_sink.cli", "txn", "list", "p", fails=True)
     assert run.returncode == 1
     assert run.stdout == ""
     assert run.stderr == (
@@ -51,13 +45,7 @@ def test_without_the_extra_one_line_names_it() -> None:
 
 
 def test_the_entry_point_runs_and_a_cluster_that_is_not_there_is_one_line() -> None:
-    run = subprocess.run(
-        [sys.executable, "-m", "spark_kafka_sink.cli", "txn", "list", "p", *NOBODY],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    run = run_python("-m", "spark_kafka_sink.cli", "txn", "list", "p", *NOBODY, fails=True)
     assert run.returncode == 1
     assert run.stdout == ""
     assert run.stderr.count("\n") == 1
@@ -73,7 +61,7 @@ def test_a_cluster_that_is_not_there_is_given_up_long_before_a_step_is(
     """--timeout is for steps that get answers; who waits meanwhile is told for whom."""
     assert connection._MOST_TO_CONNECT <= 15
     monkeypatch.setattr(connection, "_MOST_TO_CONNECT", 0.5)
-    monkeypatch.setattr(connection, "_SIGN_OF_LIFE", 0.01)
+    monkeypatch.setattr(connection, "_NOTICE_AFTER_S", 0.01)
     for command in (["list", "p"], ["abort", "p~r~w~1", "--yes"], ["reset", "p", "--yes"]):
         result = CliRunner().invoke(app, ["txn", *command, "-b", "127.0.0.1:1", "--timeout", "600"])
         assert result.exit_code == 1
@@ -120,7 +108,7 @@ def test_the_commit_log_is_the_files_unless_the_command_names_another(tmp_path: 
         (["abort", "--run", "r", *NOBODY], "give transactional ids, or --run RUN with --prefix"),
         (["abort", "p~r~1", "--prefix", "p", *NOBODY], "give transactional ids, or --run RUN"),
         (["sweep", "p", "--older-than", "15", *NOBODY], "'15' is no time"),
-        (["sweep", "p", "--json", *NOBODY], "--json asks nothing: give --yes, or --dry-run"),
+        (["sweep", "p", "--json", *NOBODY], "--json does not prompt: give --yes, or --dry-run"),
         (["resolve", "p", "--batch", "1", *NOBODY], "--as"),
         (["resolve", "p", "--batch", "1", "--as", "lost", *NOBODY], "--as"),
         (["resolve", "p", "--as", "done", *NOBODY], "--batch"),
@@ -200,13 +188,13 @@ def test_a_long_table_says_how_much_is_left_out(capsys: pytest.CaptureFixture[st
     [("250ms", 250), ("90s", 90_000), ("15m", 900_000), (" 2h ", 7_200_000), ("1d", 86_400_000)],
 )
 def test_a_time_is_a_number_with_its_unit(text: str, milliseconds: int) -> None:
-    assert txn.duration_ms(text) == milliseconds
+    assert txn_commands.duration_ms(text) == milliseconds
 
 
 @pytest.mark.parametrize("text", ["", "m", "15", "-1s", "1.5h", "15 m", "1w", "9" * 13 + "s"])
 def test_what_is_no_time_is_refused(text: str) -> None:
     with pytest.raises(typer.BadParameter, match="is no time"):
-        txn.duration_ms(text)
+        txn_commands.duration_ms(text)
 
 
 def test_an_age_is_shown_in_its_two_largest_units() -> None:

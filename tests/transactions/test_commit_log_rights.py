@@ -13,8 +13,8 @@ from spark_kafka_sink.admin.transaction_client import TransactionClient
 from spark_kafka_sink.clock import SystemClock
 from spark_kafka_sink.config.producer_config import ProducerConfig
 from spark_kafka_sink.errors import AuthorizationError
+from spark_kafka_sink.transactions.commit_log.commit_log import CommitLog
 from spark_kafka_sink.transactions.commit_state import CommitState
-from spark_kafka_sink.transactions.decision_log import DecisionLog
 from tests.secure_kafka import SecureKafka, acl
 
 STATE = CommitState(generation=1, run_id="run", last_done=7)
@@ -25,7 +25,7 @@ def write(options: dict[str, str], topic: str, key: str) -> None:
     """Open, write, read."""
     deadline = SystemClock().now_ms() + 20_000
     with TransactionClient(ProducerConfig.parse(options)) as client:
-        log = DecisionLog(client, topic)
+        log = CommitLog(client, topic)
         log.open(key, deadline).write(STATE, deadline)
         assert log.read(key, deadline).state == STATE
 

@@ -56,7 +56,7 @@ STATES = st.builds(
     done=st.lists(st.builds(Done, st.integers(0, 2**62), PAYLOADS), max_size=3).map(tuple),
     parts=PARTS.map(tuple),
     parts_of=st.just(3),
-    burnt=st.lists(TEXT, max_size=2).map(tuple),
+    retired=st.lists(TEXT, max_size=2).map(tuple),
     other=st.sampled_from(((), (("later", '{"a": 1}'),))),
 )
 DECIDED = CommitState(

@@ -35,6 +35,7 @@ from spark_kafka_sink.protocol.control_messages import ApiVersionsRequest
 from spark_kafka_sink.protocol.request import ApiKey
 from spark_kafka_sink.protocol.transaction_admin_messages import TransactionState
 from spark_kafka_sink.transactions.aborter import Aborter
+from spark_kafka_sink.transactions.commit_log.commit_log import CommitLog
 from spark_kafka_sink.transactions.commit_state import (
     CommitState,
     Decision,
@@ -43,14 +44,13 @@ from spark_kafka_sink.transactions.commit_state import (
     Phase,
 )
 from spark_kafka_sink.transactions.committer import Batch, Commit, Committer
-from spark_kafka_sink.transactions.decision_log import DecisionLog
 from spark_kafka_sink.transactions.ownership import Owner
 from spark_kafka_sink.transactions.transactional_ids import TransactionalId
 from tests.engine.rows import Row, in_pieces, plan, stored, write
 from tests.real_kafka import RealKafka, consume_topic
 from tests.transactions.kafka_3_9_reader import COMMITTED, visible
 from tests.transactions.open_transactions import TIMEOUT_MS, fence
-from tests.transactions.operator_stage import Stage, names
+from tests.transactions.operator_stage import Stage, names, set_stage, topics_of
 
 # The first run on a machine fetches the broker.
 pytestmark = [pytest.mark.broker, pytest.mark.timeout(600)]
@@ -65,20 +65,15 @@ def client(kafka_3_9: RealKafka) -> Iterator[TransactionClient]:
 
 @pytest.fixture(scope="module")
 def topics(kafka_3_9: RealKafka) -> tuple[str, str]:
-    """Of open transactions without rows, and of the log."""
-    log = kafka_3_9.unique_topic("commits", 2, {"cleanup.policy": "compact"})
-    return kafka_3_9.unique_topic("data", 2), log
+    return topics_of(kafka_3_9)
 
 
 @pytest.fixture
 def stage(
     kafka_3_9: RealKafka, client: TransactionClient, topics: tuple[str, str]
 ) -> Iterator[Stage]:
-    found = Stage(kafka_3_9, client, topics)
-    yield found
-    left = list(found.still_open())
-    if left:
-        fence(client, left)
+    with set_stage(kafka_3_9, client, topics) as found:
+        yield found
 
 
 def producer_of(kafka: RealKafka, transactional_id: str, **options: object) -> KafkaProducer:
@@ -101,7 +96,7 @@ def test_it_is_a_broker_that_offers_no_transactions_of_version_2(
     kafka_3_9: RealKafka, client: TransactionClient
 ) -> None:
     with AdminClient(client.config) as admin:
-        answer = admin.loop.ask(
+        answer = admin.loop.send_and_receive(
             Call(ApiVersionsRequest("test", "0"), AnyBroker()), admin.deadline()
         )
     offered = answer.api_versions
@@ -239,7 +234,7 @@ def test_a_producer_goes_on_when_its_prepared_transaction_was_ended(
 def test_a_state_is_written_read_replaced_and_removed(kafka_3_9: RealKafka, stage: Stage) -> None:
     """The missing topic is created; an independent reader finds each state once."""
     topic = f"commits-{uuid.uuid4().hex[:12]}"
-    stage.log = DecisionLog(stage.client, topic)
+    stage.log = CommitLog(stage.client, topic)
     assert stage.read() is None
     done = stage.state()
     decided = done.decided(

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spark_kafka_sink.errors import CommitError
-from spark_kafka_sink.transactions.log_parts import belongs_to, cut, join
+from spark_kafka_sink.transactions.commit_log.log_parts import belongs_to, cut, join
 
 KEY = b"orders~app"
 #: A state is JSON: it does not begin like a part.

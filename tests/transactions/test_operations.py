@@ -11,9 +11,9 @@ import pytest
 
 from spark_kafka_sink.errors import CommitError, RefusedError, SupersededError
 from spark_kafka_sink.producer.transaction.transaction_states import PreparedTransaction
+from spark_kafka_sink.transactions.commit_log.commit_log import CommitLog, LogSession
 from spark_kafka_sink.transactions.commit_state import CommitState, Decision, Done, Standing
 from spark_kafka_sink.transactions.committer import Batch, Committer
-from spark_kafka_sink.transactions.decision_log import DecisionLog, LogSession
 from spark_kafka_sink.transactions.operations import Operator
 from spark_kafka_sink.transactions.ownership import Owner
 from tests.transactions.operator_stage import Stage, names
@@ -107,7 +107,7 @@ def test_a_driver_that_opens_the_log_behind_the_fence_commits_nothing(
     owner = Owner(stage.prefix, "run-2", "query", 2)
     refused: list[str] = []
 
-    class Behind(DecisionLog):
+    class Behind(CommitLog):
         """The driver comes while the operator has opened the key, and has not written yet."""
 
         def open(self, key: str, deadline_ms: int) -> LogSession:
@@ -175,7 +175,7 @@ def test_the_log_lists_whole_states_of_exactly_the_prefix(stage: Stage) -> None:
     """Also those in several records, and not those that were forgotten."""
     transactions = [PreparedTransaction(f"{stage.prefix}~r~w{k}~0", k, 0, 2) for k in range(20)]
     long = stage.state(transactions)
-    small_parts = DecisionLog(stage.client, stage.log_topic, part_bytes=200)
+    small_parts = CommitLog(stage.client, stage.log_topic, part_bytes=200)
     small_parts.open(stage.prefix, stage.soon()).write(long, stage.soon())
     stage.write(stage.state(), f"{stage.prefix}~app")
     stage.write(stage.state(), f"{stage.prefix}~forgotten")
@@ -184,5 +184,5 @@ def test_the_log_lists_whole_states_of_exactly_the_prefix(stage: Stage) -> None:
     stage.write(stage.state(), f"{stage.prefix}b")
     found = stage.log.states(stage.prefix, stage.soon())
     assert found == {stage.prefix: long, f"{stage.prefix}~app": stage.state()}
-    missing = DecisionLog(stage.client, f"{stage.prefix}-missing")
+    missing = CommitLog(stage.client, f"{stage.prefix}-missing")
     assert missing.states(stage.prefix, stage.soon()) is None

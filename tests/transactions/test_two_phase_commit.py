@@ -28,8 +28,8 @@ from spark_kafka_sink.protocol.control_messages import (
     InitProducerIdResponse,
 )
 from spark_kafka_sink.protocol.transaction_admin_messages import TransactionState
+from tests.conformance.worlds import RealWorld
 from tests.fakes.fake_cluster.codec import Answer, write
-from tests.fakes.script_worlds import RealWorld
 from tests.real_kafka import RealKafka
 
 # What Kafka makes of a version that is not stable: two brokers of their own.
@@ -68,12 +68,12 @@ def initialise(client: TransactionClient, request: InitProducerIdRequest) -> Ini
     """The first answer that does not pass by itself."""
     found: list[InitProducerIdResponse] = []
 
-    def take(response: InitProducerIdResponse) -> ErrorCode | None:
+    def handle_response(response: InitProducerIdResponse) -> ErrorCode | None:
         found.append(response)
         return None if retry_decision(response.error) is RetryDecision.FINAL else response.error
 
     assert request.transactional_id is not None
-    call = Call(request, CoordinatorKey(request.transactional_id), take)
+    call = Call(request, CoordinatorKey(request.transactional_id), handle_response)
     assert client.loop.run([call], soon(client)), call.last_status
     return found[-1]
 
@@ -84,12 +84,14 @@ def open_transaction(
     """Of version 1, under an identity that is there. Nothing is written."""
     identity = owner.producer_id, owner.producer_epoch
 
-    def take(response: AddPartitionsToTxnResponse) -> ErrorCode | None:
+    def handle_response(response: AddPartitionsToTxnResponse) -> ErrorCode | None:
         code = response.errors[tp]
         assert code is ErrorCode.NONE or retry_decision(code) is not RetryDecision.FINAL, code.name
         return None if code is ErrorCode.NONE else code
 
-    call = Call(AddPartitionsToTxnRequest(name, *identity, (tp,)), CoordinatorKey(name), take)
+    call = Call(
+        AddPartitionsToTxnRequest(name, *identity, (tp,)), CoordinatorKey(name), handle_response
+    )
     assert client.loop.run([call], soon(client)), call.last_status
     return PreparedTransaction(name, *identity, 1)
 

@@ -1,4 +1,4 @@
-"""Bars of bench/HISTORY.md: the median ratio to a peer, with its interval."""
+"""Bars and tables of bench/HISTORY.md: the median ratio to a peer, with its interval."""
 
 from __future__ import annotations
 
@@ -16,11 +16,17 @@ _ROW = re.compile(
     r" ([\d.]+)x \(([\d.]+)-([\d.]+), n=(\d+)\) \|$",
     re.MULTILINE,
 )
+_CPU = re.compile(
+    r"^\| ([^|]+) \| [\d.]+ (?:us CPU a row|client CPU s) \| [^|(]+ \(([^|]+)\) \| ([^|]+) \|$",
+    re.MULTILINE,
+)
 
 
 @dataclass(frozen=True, slots=True)
 class Ratio:
-    """kprod's rows a second over a peer's, the median of ``rounds`` and its interval."""
+    """kprod's rows a second over a peer's, the median of ``rounds`` and its interval; and of the
+    CPU of the same rounds (``-`` where it was not measured).
+    """
 
     what: str
     peer: str
@@ -32,6 +38,7 @@ class Ratio:
     rounds: int
     day: str
     commit: str
+    cpu: str
 
 
 def newest(peers: tuple[str, ...], beginning: str) -> list[Ratio]:
@@ -41,11 +48,13 @@ def newest(peers: tuple[str, ...], beginning: str) -> list[Ratio]:
     heads = list(_HEAD.finditer(text))
     for head, after in zip(heads, [*heads[1:], None], strict=True):
         part = text[head.end() : after.start() if after else len(text)]
+        cpu = {(what, peer): quotient for what, peer, quotient in _CPU.findall(part)}
         for what, ours, theirs, peer, middle, low, high, rounds in _ROW.findall(part):
             if what.startswith(beginning) and peer in peers:
                 row = Ratio(
                     what, peer, int(ours.replace(",", "")), int(theirs.replace(",", "")),
                     float(middle), float(low), float(high), int(rounds), head[1], head[2],
+                    cpu.get((what, peer), "-"),
                 )  # fmt: skip
                 found.setdefault((what, peer), row)
     return sorted(found.values(), key=lambda row: (row.what, peers.index(row.peer)))
@@ -60,7 +69,13 @@ def spark() -> str:
 
 
 def engine() -> str:
-    return _bars("bench-engine", newest(ENGINE_PEERS, "engine"), "other producers")
+    return _bars("bench-engine", _engines(by_partitions=False), "other producers")
+
+
+def _engines(*, by_partitions: bool) -> list[Ratio]:
+    """The settings of the part ``partitions``, whose names end with brokers; or the others."""
+    rows = newest(ENGINE_PEERS, "engine")
+    return [row for row in rows if row.what.endswith(("broker", "brokers")) == by_partitions]
 
 
 def page_lines() -> Iterator[str]:
@@ -90,20 +105,28 @@ def page_lines() -> Iterator[str]:
     )
     yield from (
         "",
-        "A record at a time (`KafkaProducer.send`) is another matter: it costs 3.4 times the CPU of confluent-kafka's `produce` and a quarter of kafka-python's.",
+        "A record at a time (`KafkaProducer.send`) is another matter: it costs 3.3 times the CPU of confluent-kafka's `produce` and a quarter of kafka-python's.",
     )
-    yield from ("", *_table(newest(ENGINE_PEERS, "engine")))
+    yield from ("", *_table(_engines(by_partitions=False)))
+    yield from (
+        "",
+        "## By the number of partitions",
+        "",
+        "Batches of a task that writes to thousands of partitions have few rows, and each costs a fixed time: [tuning](tuning.md#small-arrow-batches-many-partitions).",
+        "",
+        *_table(_engines(by_partitions=True)),
+    )
     yield from ("", "## What exactly-once adds", "", *_exactly_once(), "")
     yield "[The history](../bench/HISTORY.md) has every run, what was tried, and what did not help."
 
 
 def _table(rows: list[Ratio]) -> Iterator[str]:
-    yield "| what | kprod | peer | ratio (interval, rounds) | measured |"
-    yield "|---|---|---|---|---|"
+    yield "| what | kprod | peer | rows/s, kprod / peer | client CPU, kprod / peer | measured |"
+    yield "|---|---|---|---|---|---|"
     for row in rows:
         yield (
             f"| {row.what} | {row.ours:,} rows/s | {row.peer}: {row.theirs:,} rows/s |"
-            f" {row.middle:g}x ({row.low:g}-{row.high:g}, n={row.rounds}) |"
+            f" {row.middle:g}x ({row.low:g}-{row.high:g}, n={row.rounds}) | {row.cpu} |"
             f" {row.day}, {row.commit} |"
         )
 

@@ -40,7 +40,7 @@ def offsets_by_arrow(checkpoint: str, batch_id: int) -> dict[TopicPartition, int
     from pyarrow import fs
 
     path = _path(checkpoint, batch_id)
-    # Databricks mounts its own file system.
+    # Databricks mounts DBFS.
     uri = path.replace("dbfs:/", "/dbfs/", 1) if path.startswith("dbfs:/") else path
     try:
         found, inside = fs.FileSystem.from_uri(uri) if ":" in uri else (fs.LocalFileSystem(), uri)

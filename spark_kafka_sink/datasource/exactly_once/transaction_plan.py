@@ -4,7 +4,7 @@ Owns: :class:`TransactionPlan`, the options of exactly-once that depend on the m
 stream), and the first read of the commit log, before step 1 of a record's way. Never: a transaction
 (``transactional_producers``), a commit (``transaction_commit``).
 
-The run of a batch job is part of its writer, which Spark creates once and pickles: a run that is
+The run of a batch job is a field of its writer, which Spark creates once and pickles: a run that is
 generated here (or by ``foreach_batch``) is the same in the tasks and at commit, and its number is
 checked here. The run id and the query id of a stream are Spark's and known in tasks only, so their
 checks run there, before anything is written.
@@ -189,7 +189,7 @@ def plan_transactions(config: SinkConfig, *, streaming: bool, driver: str = "") 
         check_run(key, context.run, state)
         check_number(key, numbering, context.query_id, plan.number, state)
     if plan.skips:
-        # A version older than the last may be a re-run, or come too late and not be written.
+        # A version older than the last may be a re-run, or may never have been written.
         warn(
             _log,
             Kind.NOTHING_WRITTEN,

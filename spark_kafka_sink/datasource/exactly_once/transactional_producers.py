@@ -5,13 +5,14 @@ transaction. It takes the place of ``producer_cache``, which is without transact
 transaction's states (``producer/transaction/transaction_manager.py``), a row.
 
 **No two processes ever share an id.** A failed, a speculative and a lost attempt of one task have
-the same names in Spark, and any of them may resume late: a delayed InitProducerId of one would
+the same names in Spark, and any of them may resume later: a delayed InitProducerId of one would
 abort the prepared transaction of another. So an id belongs to a worker process:
 ``{key}~{run}~g{generation}.{driver}.{token}~{k}``. The token is generated once per process, and
 again after a fork; it follows the driver's (``driver_identity``), and the log's generation when the
 batch was planned (``transactional_ids``). k is the smallest one whose last use has surely ended:
-the batch of that use is done in the driver's plan (``last_done``), and the driver has not burnt the
-id (``sweep.py``). A use counts from the moment when the id is taken, even if its attempt failed.
+the batch of that use is done in the driver's plan (``last_done``), and the driver has not retired
+the id (``transactions/sweep.py``). A use counts from the moment when the id is acquired, even if
+its attempt failed.
 
 A micro-batch that gives a worker three tasks, with lastDone 6 when it is planned::
 
@@ -39,7 +40,7 @@ import os
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Protocol, cast
+from typing import TYPE_CHECKING
 
 from spark_kafka_sink.config.producer_config import ProducerConfig
 from spark_kafka_sink.datasource.exactly_once.transaction_plan import TransactionPlan
@@ -51,14 +52,17 @@ from spark_kafka_sink.datasource.write.producer_cache import (
     new_producer,
     process_cache,
 )
-from spark_kafka_sink.datasource.write.write_task import TaskIdentity, TaskProducer
-from spark_kafka_sink.errors import ErrorCode, KafkaTimeoutError
+from spark_kafka_sink.datasource.write.write_task import TaskIdentity
+from spark_kafka_sink.errors import KafkaTimeoutError
 from spark_kafka_sink.network.process_local import ProcessLocal
 from spark_kafka_sink.producer.transaction.transaction_states import PreparedTransaction
 from spark_kafka_sink.protocol.cluster import Cluster
 from spark_kafka_sink.transactions.commit_state import NOTHING_DONE
 from spark_kafka_sink.transactions.ownership import Numbering
 from spark_kafka_sink.transactions.transactional_ids import TransactionalId
+
+if TYPE_CHECKING:
+    from spark_kafka_sink.producer.kafka_producer import KafkaProducer
 
 #: How long a failed attempt may take to abort its transaction, in ms. A sweep ends what is left.
 ABANDON_MS = 5_000
@@ -68,31 +72,6 @@ _MOST_IDS = 3
 _NEVER = 2**63
 #: Separates the driver's token and the worker's.
 _OF_DRIVER = "."
-
-
-class TransactionalProducer(TaskProducer, Protocol):
-    """The producer with a transactional id that a task uses (``KafkaProducer``)."""
-
-    @property
-    def identity_in_doubt(self) -> bool:
-        """Whether an InitProducerId or AddPartitionsToTxn of it may still be in flight."""
-        ...
-
-    def init_transactions(self) -> None: ...
-
-    def begin_transaction(self) -> None: ...
-
-    def prepare(self) -> PreparedTransaction:
-        """From here on only the driver, or the broker's timeout, ends the transaction."""
-        ...
-
-    def forget_prepared(self) -> None:
-        """The driver has ended it; ``init_transactions`` comes next."""
-        ...
-
-    def abandon(self, timeout_ms: int) -> None:
-        """Abort the open transaction, and close."""
-        ...
 
 
 class WorkerIds:
@@ -108,17 +87,17 @@ class WorkerIds:
         #: By key, run and generation: the batch of the last use of each k.
         self._used: dict[tuple[str, str, int | None], list[int]] = {}
 
-    def take(
+    def acquire(
         self, plan: TransactionPlan, run: str, batch_id: int, last_done: int
     ) -> TransactionalId:
         """The id for the next task of ``batch_id``; it counts as used in that batch."""
         worker = f"{plan.driver}{_OF_DRIVER}{self.token}" if plan.driver else self.token
-        burnt, generation = plan.state.burnt, plan.state.generation
+        retired, generation = plan.state.retired, plan.state.generation
         with self._lock:
             used = self._used.setdefault((plan.key, run, generation), [])
             for k, last_use in enumerate([*used, last_done]):
                 found = TransactionalId(plan.key, run, worker, k, generation)
-                if last_use <= last_done and str(found) not in burnt:
+                if last_use <= last_done and str(found) not in retired:
                     break
             if k == len(used):
                 used.append(batch_id)
@@ -126,14 +105,14 @@ class WorkerIds:
                 used[k] = batch_id
         return found
 
-    def give_up(self, id_: TransactionalId) -> None:
-        """The id is never taken again."""
+    def retire(self, id_: TransactionalId) -> None:
+        """The id is not used again."""
         with self._lock:
             self._used[id_.key, id_.run, id_.planned][id_.number] = _NEVER
 
 
 class TransactionalProducers:
-    """The :class:`ProducerSource` of one task: one id, taken with the first row, one transaction.
+    """The :class:`ProducerSource` of a task: one id, acquired with the first row, one transaction.
 
     ``warm`` is None when no later task can use the id.
     """
@@ -155,7 +134,7 @@ class TransactionalProducers:
         self._warm = warm
         self._id: TransactionalId | None = None
 
-    def acquire(self) -> TaskProducer:
+    def acquire(self) -> KafkaProducer:
         """A producer in a transaction. Calls the coordinator, for at most max.block.ms.
 
         KafkaTimeoutError when InitProducerId times out for every id that may be tried.
@@ -165,19 +144,18 @@ class TransactionalProducers:
             producer = self._begun(self._id)
             if producer is not None:
                 return producer
-            self._ids.give_up(self._id)
+            self._ids.retire(self._id)
         raise KafkaTimeoutError(
             f"InitProducerId for '{self._id}' timed out and was retried; the first request may "
             "still reach the broker and abort this transaction",
             hint="this attempt has written nothing, and the next one has another transactional.id",
-            code=ErrorCode.REQUEST_TIMED_OUT,
         )
 
-    def _begun(self, id_: TransactionalId) -> TransactionalProducer | None:
+    def _begun(self, id_: TransactionalId) -> KafkaProducer | None:
         """A producer in a transaction; None when its identity is in doubt."""
         self._config = replace(self._config, transactional_id=str(id_))
         warm = None if self._warm is None else self._warm.take(self._config)
-        producer = _own(warm or self._factory(self._config, self._cluster))
+        producer = warm or self._factory(self._config, self._cluster)
         try:
             if warm is not None:
                 producer.forget_prepared()
@@ -191,28 +169,26 @@ class TransactionalProducers:
             raise
         return producer
 
-    def prepare(self, producer: TaskProducer) -> PreparedTransaction:
+    def prepare(self, producer: KafkaProducer) -> PreparedTransaction:
         """KafkaTimeoutError when an AddPartitionsToTxn timed out: if it arrives after the commit,
         the coordinator's state no longer shows that the transaction was committed.
         """
-        own = _own(producer)
-        if own.identity_in_doubt:
+        if producer.identity_in_doubt:
             raise KafkaTimeoutError(
                 f"AddPartitionsToTxn for '{self._id}' timed out and was retried; the first request "
                 "may still reach the broker, after the commit",
                 hint="this attempt fails, and Spark starts another one",
-                code=ErrorCode.REQUEST_TIMED_OUT,
             )
-        return own.prepare()
+        return producer.prepare()
 
-    def release(self, producer: TaskProducer) -> None:
+    def release(self, producer: KafkaProducer) -> None:
         if self._warm is None:
             close(producer)
         else:
             self._warm.keep(self._config, producer)
 
-    def discard(self, producer: TaskProducer) -> None:
-        _abandon(_own(producer))
+    def discard(self, producer: KafkaProducer) -> None:
+        _abandon(producer)
 
 
 def producers_of_task(
@@ -224,7 +200,7 @@ def producers_of_task(
     factory: ProducerFactory = new_producer,
     worker: Worker | None = None,
 ) -> TransactionalProducers:
-    """The producer source for a task of ``plan``. An id is taken when it is needed."""
+    """The producer source for a task of ``plan``. An id is acquired when it is needed."""
     config = effective_config(config, identity.app_id)
     config = replace(config, two_phase_commit=plan.two_phase_commit)
     worker = process_worker() if worker is None else worker
@@ -235,7 +211,7 @@ def producers_of_task(
         last_done = NOTHING_DONE
 
     def next_id() -> TransactionalId:
-        return worker.ids.take(plan, run, number, last_done)
+        return worker.ids.acquire(plan, run, number, last_done)
 
     # The ids of other jobs are never used again.
     warm = worker.warm if plan.numbering.is_of_micro_batches else None
@@ -243,7 +219,7 @@ def producers_of_task(
 
 
 def is_of_driver(id_: TransactionalId, driver: str) -> bool:
-    """Whether a worker process took the id for a task that ``driver`` planned."""
+    """Whether a worker process acquired the id for a task that ``driver`` planned."""
     return id_.worker.startswith(driver + _OF_DRIVER)
 
 
@@ -259,11 +235,6 @@ class Worker:
 process_worker = ProcessLocal(lambda: Worker(WorkerIds(), process_cache()))
 
 
-def _own(producer: TaskProducer) -> TransactionalProducer:
-    """The producer that :meth:`TransactionalProducers.acquire` returned."""
-    return cast("TransactionalProducer", producer)
-
-
-def _abandon(producer: TransactionalProducer) -> None:
-    with contextlib.suppress(Exception):  # the caller has its own error
+def _abandon(producer: KafkaProducer) -> None:
+    with contextlib.suppress(Exception):  # the caller raises the cause
         producer.abandon(ABANDON_MS)

@@ -4,13 +4,13 @@ Owns, by file:
 
 ======================  =========================================================================
 kprod_listener          Spark's events and the batches' reports, joined
-instruments             the metrics, and the field that each comes from
+instruments             the metrics, and the field that each is read from
 measurements            the values in a report or a progress, and the bound on labels
 prometheus_metrics      Prometheus' client library
 open_telemetry_metrics  OpenTelemetry's API
 ======================  =========================================================================
 
 Never: anything in a task or in Spark's ``commit``. A task's figures come with its commit message
-and the batch's report, so metrics cost nothing per row; the libraries are imported by those two
-files alone.
+and the batch's report, so metrics cost nothing per row; the libraries are imported in those two
+files only.
 """

@@ -1,11 +1,11 @@
-"""The table of metrics: name, kind, unit, labels, and the field that each comes from.
+"""The table of metrics: name, kind, unit, labels, and the field that each is read from.
 
 Owns: :data:`INSTRUMENTS`, from which docs/metrics.md and the tests of dashboard and alert rules are
 generated, and their names in Prometheus. Never: a value.
 
 Names and units follow OpenTelemetry: dotted names, UCUM units, no unit in the name (but ``ratio``,
 which some exporters to Prometheus add for the unit 1 and others do not). Prometheus'
-names are derived as OpenTelemetry's own exporters derive them (the unit as a suffix, then
+names are derived as OpenTelemetry's exporters derive them (the unit as a suffix, then
 ``_total``), so that one dashboard and one set of rules serve both. Labels are bounded: a query, a
 broker, an outcome, an error's code, a phase of a micro-batch; never a partition, a task, a batch or
 a run.
@@ -57,8 +57,8 @@ class Instrument:
 
     ``field`` is a field of the report or of the progress (``a.b``: of an object in it); empty:
     each document counts as 1. Of a list of objects (``a[].b``) each has a value, and of an object
-    of numbers each member. ``label_field`` is where the label's value stands, of each member of the
-    list if there is one; empty: the member's name. ``scale`` turns a value into ``unit``.
+    of numbers each member. ``label_field`` is the field with the label's value, of each member of
+    the list if there is one; empty: the member's name. ``scale`` converts a value to ``unit``.
     """
 
     name: str
@@ -122,7 +122,7 @@ _VOLUME = (
 
 _TIME = (
     Instrument("kprod.throttle.time", _C, "s", _REPORT, "throttleMs",
-               "Time for which brokers' quotas held requests back, summed over answers.", _MS),
+               "Time for which brokers' quotas held requests back, summed over responses.", _MS),
     Instrument("kprod.input.wait.time", _C, "s", _REPORT, "inputWaitMs",
                "Time that tasks waited for Spark's next rows.", _MS),
     Instrument("kprod.buffer.wait.time", _C, "s", _REPORT, "bufferWaitMs",
@@ -154,13 +154,13 @@ _TASKS = (
 
 _BROKERS = (
     Instrument("kprod.broker.requests", _C, "{request}", _REPORT, "brokers[].requests",
-               "Produce requests that a broker answered.",
+               "Produce requests that a broker responded to.",
                label=Label.BROKER, label_field="id"),
     Instrument("kprod.broker.latency.mean", _G, "s", _REPORT, "brokers[].meanLatencyMs",
-               "Mean time to a broker's answer, in the last write.", _MS,
+               "Mean time to a broker's response, in the last write.", _MS,
                label=Label.BROKER, label_field="id"),
     Instrument("kprod.broker.latency.max", _G, "s", _REPORT, "brokers[].maxLatencyMs",
-               "Longest time to a broker's answer, in the last write.", _MS,
+               "Longest time to a broker's response, in the last write.", _MS,
                label=Label.BROKER, label_field="id"),
 )  # fmt: skip
 
@@ -173,7 +173,7 @@ _TRANSACTIONS = (
                "kafka.transaction.timeout.ms, after which brokers abort a transaction.", _MS),
 )  # fmt: skip
 
-#: From Spark's own progress, so that one place shows what Spark did and what the sink did.
+#: From Spark's progress, so that one place shows what Spark and the sink did.
 _QUERIES = (
     Instrument("kprod.query.input.rows", _C, "{row}", _PROGRESS, "numInputRows",
                "Rows that micro-batches read."),
@@ -207,5 +207,5 @@ FROM_THE_START: Final = {
     Label.CODE: (Kind.EXPIRED.kp_code,),
 }
 
-#: By name, for the listener's own.
+#: By name, for the metrics of the listener.
 BY_NAME: Final = {instrument.name: instrument for instrument in INSTRUMENTS}

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
         QueryTerminatedEvent,
     )
 
-#: Reports of a query that wait for their progress, at most: Spark's progress may be late.
+#: Reports of a query that wait for their progress, at most: Spark's progress may arrive later.
 MAX_WAITING: Final = 100
 
 _CODE = re.compile(r"\[(KP\d{4})\]")
@@ -70,7 +70,7 @@ class KprodListener(StreamingQueryListener):
         self._wall_s = wall_s
         #: By run id. Only a run's start and its progress have its name.
         self._names: dict[str, str] = {}
-        #: By query id: a report may not have the name, and must get the same label as Spark's part.
+        #: By query id: a report may not have the name, and must get the label of Spark's metrics.
         self._queries: dict[str, str] = {}
         #: Reports that arrived before the progress of their batch, by query id.
         self._waiting: dict[str, deque[Document]] = {}

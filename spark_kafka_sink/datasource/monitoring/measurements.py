@@ -3,7 +3,7 @@
 Owns: :func:`measure`, which finds the values, :class:`Metrics`, which passes them to the libraries,
 and the bound on a label's values. Never: an instrument's meaning (``instruments``).
 
-A label's value never comes from a row, an option or a message of an error: it is a query's name or
+A label's value is never taken from a row, an option or an error's message: it is a query's name or
 id, a broker's number, a member of a fixed set, or a code.
 """
 

@@ -16,5 +16,5 @@ Never: a decision whether a batch is committed. A report that can't be delivered
 
 A report is made on the driver, in the Python process in which Spark runs ``commit`` or ``abort``,
 and passed to every destination once. **To receive reports, add a row to**
-``destinations.DESTINATIONS``; a user's own code is named by the option ``reportListeners``.
+``destinations.DESTINATIONS``; a user's code is named by the option ``reportListeners``.
 """

@@ -5,10 +5,9 @@ the content of a report; an error: a failed destination is a warning, because it
 batch.
 
 **To receive every report, add a row to** :data:`DESTINATIONS`: a function that gets the
-:class:`~spark_kafka_sink.config.sink_config.SinkConfig` of the write and returns a destination (any
-callable that takes a :class:`WriteReport`), or None when the options don't set it. It is called on
-the driver, in the process and on the thread of Spark's ``commit`` or ``abort``, for every outcome;
-it must return soon, because the next micro-batch waits for it.
+:class:`WriteReport`, and the :class:`~spark_kafka_sink.config.sink_config.SinkConfig` of the write.
+It is called on the driver, in the process and on the thread of Spark's ``commit`` or ``abort``, for
+every outcome; it must return soon, because the next micro-batch waits for it.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-Destination = Callable[[WriteReport], object]
+Destination = Callable[[WriteReport, SinkConfig], object]
 
 #: How long brokers may take to acknowledge a report outside of a decision, in ms.
 REPORT_TOPIC_MS = 10_000
@@ -43,28 +42,20 @@ _DECIDED = (Outcome.COMMITTED, Outcome.PREPARED, Outcome.DONE_BEFORE)
 
 def publish(report: WriteReport, config: SinkConfig) -> None:
     """Passes ``report`` to every destination in ``config``. Never raises."""
-    for of_config in DESTINATIONS:
-        _deliver(of_config, config, report)
+    for destination in DESTINATIONS:
+        _deliver(destination, report, config)
 
 
-def _deliver(
-    of_config: Callable[[SinkConfig], Destination | None], config: SinkConfig, report: WriteReport
-) -> None:
+def _deliver(destination: Destination, report: WriteReport, config: SinkConfig) -> None:
     try:
-        destination = of_config(config)
-        if destination is not None:
-            destination(report)
+        destination(report, config)
     except (Exception, SystemExit) as error:  # noqa: BLE001 - a report must not fail the batch
-        # Only our own errors are known to hold no secret.
+        # Only our errors are known to contain no secret.
         why = error.message if isinstance(error, KafkaError) else place_of(error)
         warn(_log, Kind.REPORT_NOT_WRITTEN, "a report can't be delivered: %s", why)
 
 
-def _log_line(config: SinkConfig) -> Destination:  # noqa: ARG001 - every write has its line
-    return _log_success
-
-
-def _log_success(report: WriteReport) -> None:
+def _log_line(report: WriteReport, config: SinkConfig) -> None:  # noqa: ARG001 - in every write
     """Successful commits only: failed ones raise, and aborts log a warning (``write_plan``)."""
     if report.outcome.is_success:
         configure_logging()
@@ -72,11 +63,7 @@ def _log_success(report: WriteReport) -> None:
         _log.info("%s", line_of(report), extra={"context": summary_of(report)})
 
 
-def _last_report(config: SinkConfig) -> Destination | None:  # noqa: ARG001 - every write has one
-    return _keep
-
-
-def _keep(report: WriteReport) -> None:
+def _last_report(report: WriteReport, config: SinkConfig) -> None:  # noqa: ARG001 - in every write
     try:
         keep(report)
     except UnusableFileError as error:
@@ -86,54 +73,45 @@ def _keep(report: WriteReport) -> None:
     raise KafkaError(f"it is not kept for last_report: {problem}", kind=Kind.REPORT_NOT_WRITTEN)
 
 
-def _report_path(config: SinkConfig) -> Destination | None:
-    path = config.report_path
-    return None if path is None else lambda report: write_report_file(path, report)
+def _report_path(report: WriteReport, config: SinkConfig) -> None:
+    if config.report_path is not None:
+        write_report_file(config.report_path, report)
 
 
 def topic_record(report: WriteReport, report_topic: str) -> TopicRecord:
-    """The record for ``reportTopic``; that of an exactly-once batch is part of its decision."""
+    """The record for ``reportTopic``; with exactly-once, in a transaction of the batch."""
     # Imported here, so that a commit without it loads neither network nor Arrow.
     from spark_kafka_sink.transactions.topic_records import TopicRecord
 
     return TopicRecord(report_topic, report.json().encode())
 
 
-def _report_topic(config: SinkConfig) -> Destination | None:
+def _report_topic(report: WriteReport, config: SinkConfig) -> None:
     topic = config.report_topic
-    if topic is None:
-        return None
+    if topic is None or report.outcome in _DECIDED:
+        return  # a decided one was written with the decision, maybe by another driver
+    from spark_kafka_sink.transactions.exactly_once import shared_driver
 
-    def write(report: WriteReport) -> None:
-        if report.outcome in _DECIDED:
-            return  # it was written with the decision (``topic_record``), maybe by another driver
-        from spark_kafka_sink.transactions.exactly_once import shared_driver
-
-        with shared_driver(config.producer, config.commit_log_topic) as driver:
-            driver.write_record(topic_record(report, topic), REPORT_TOPIC_MS)
-
-    return write
+    with shared_driver(config.producer, config.commit_log_topic) as driver:
+        driver.write_record(topic_record(report, topic), REPORT_TOPIC_MS)
 
 
-def _listeners(config: SinkConfig) -> Destination | None:
-    def call_each(report: WriteReport) -> None:
-        for path in config.report_listeners:
-            _deliver(partial(_listener, path), config, report)
-
-    return call_each if config.report_listeners else None
+def _listeners(report: WriteReport, config: SinkConfig) -> None:
+    for path in config.report_listeners:
+        _deliver(partial(_listener, path), report, config)
 
 
-def _listener(path: str, config: SinkConfig) -> Destination:  # noqa: ARG001 - all name theirs
-    return listener(path)
+def _listener(path: str, report: WriteReport, config: SinkConfig) -> None:  # noqa: ARG001 - as all
+    listener(path)(report)
 
 
-def listener(path: str) -> Destination:
+def listener(path: str) -> Callable[[WriteReport], object]:
     """The listener that ``path``, of the option reportListeners, names. ConfigError."""
     return find_function(path, "reportListeners", "report")
 
 
 #: In calling order.
-DESTINATIONS: tuple[Callable[[SinkConfig], Destination | None], ...] = (
+DESTINATIONS: tuple[Destination, ...] = (
     _log_line,
     _last_report,
     _report_path,

@@ -92,7 +92,7 @@ def _query_of(report: WriteReport, every: Sequence[Path]) -> str:
 
 
 def _fit(query_id: str) -> str:
-    """A part of a file's name."""
+    """The query id in a file's name."""
     return query_id if _QUERY_ID.fullmatch(query_id) else _NO_QUERY
 
 

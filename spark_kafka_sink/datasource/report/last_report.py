@@ -56,8 +56,8 @@ def last_report(query_or_spark: StreamingQuery | SparkSession) -> WriteReport | 
     # Both kinds of sessions have a version; only a query has a run.
     query_id = getattr(query_or_spark, "id", None) if hasattr(query_or_spark, "runId") else None
     spark = SparkSession.active() if query_id is not None else query_or_spark
-    asked = _OF_ANY if query_id is None else str(query_id)
-    schema = spark.read.format("kprod").option(LAST_REPORT, asked).load().schema  # type: ignore[union-attr] # a session, then
+    requested = _OF_ANY if query_id is None else str(query_id)
+    schema = spark.read.format("kprod").option(LAST_REPORT, requested).load().schema  # type: ignore[union-attr] # a session, then
     found = schema[_COLUMN].metadata if _COLUMN in schema.names else None
     if found is None:
         raise NoReportsKeptError(
@@ -68,10 +68,10 @@ def last_report(query_or_spark: StreamingQuery | SparkSession) -> WriteReport | 
     return _report(found[_TEXT]) if _TEXT in found else None
 
 
-def schema_with_report(asked: str) -> StructType:
+def schema_with_report(requested: str) -> StructType:
     """The schema that the data source returns on the driver."""
     try:
-        text = kept(None if asked == _OF_ANY else asked)
+        text = kept(None if requested == _OF_ANY else requested)
         metadata = {} if text is None else {_TEXT: text}
     except UnusableFileError as error:
         metadata = {_PROBLEM: str(error)}

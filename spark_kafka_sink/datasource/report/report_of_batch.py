@@ -144,7 +144,7 @@ def after_commit(
 
 
 def _report_id(messages: Sequence[TaskCommitMessage]) -> str:
-    """The same for the same attempts of tasks, so that an abort knows the commit's."""
+    """The same for the same task attempts, so that an abort has the id of the commit."""
     if not messages:
         return uuid.uuid4().hex
     attempts = sorted((m.app_id, m.host, m.task_attempt_id, m.begun_ms) for m in messages)

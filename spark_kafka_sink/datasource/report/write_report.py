@@ -1,7 +1,7 @@
 """What one batch or micro-batch wrote, or why it was not written: report version 1.
 
-Owns: :class:`WriteReport` and its parts, their meaning and units, and the JSON of a report. The
-JSON Schema (``write_report.schema.json`` beside this file) and docs/reports.md are generated.
+Owns: :class:`WriteReport` and its fields, their meaning and units, and the JSON of a report. The
+JSON Schema (``write_report.schema.json`` in this folder) and docs/reports.md are generated.
 Never: how the values are computed (``report_of_batch.py``), where a report goes
 (``destinations.py``).
 
@@ -40,9 +40,9 @@ class Outcome(StrEnum):
     PREPARED = "prepared, to be decided with other writes"
     #: The commit raised: see ``error``.
     FAILED = "failed"
-    #: It is not known whether the batch is committed; the next start resolves it.
+    #: It is unknown whether the batch is committed; the next start resolves it.
     UNKNOWN = "unknown"
-    #: Committed in part: the broker aborted some of the transactions.
+    #: Partly committed: the broker aborted some of the transactions.
     PARTIAL = "partial"
     #: Spark aborted the batch before its commit: a task failed, or the query was stopped.
     ABORTED = "aborted"
@@ -80,9 +80,9 @@ class BrokerReport:
     """One broker's Produce requests, over all finished tasks."""
 
     id: Annotated[int, Described("The node id; -1 where a batch had no known leader.")]
-    requests: Annotated[int, Described("Produce requests that it answered.", "requests")]
-    mean_latency_ms: Annotated[float, Described("Mean time from a request to its answer.", _MS)]
-    max_latency_ms: Annotated[int, Described("Longest time from a request to its answer.", _MS)]
+    requests: Annotated[int, Described("Produce requests that it responded to.", "requests")]
+    mean_latency_ms: Annotated[float, Described("Mean time from a request to its response.", _MS)]
+    max_latency_ms: Annotated[int, Described("Longest time from a request to its response.", _MS)]
     last_answer: Annotated[
         str,
         Described(
@@ -94,7 +94,7 @@ class BrokerReport:
 
 @dataclass(frozen=True, slots=True)
 class PartitionReport:
-    """The offsets of one topic partition; rows of other producers may lie between them."""
+    """The offsets of one topic partition; rows of other producers may be between them."""
 
     topic: Annotated[str, Described("The topic.")]
     partition: Annotated[int, Described("The partition.")]
@@ -232,7 +232,7 @@ class WriteReport:
         int,
         Described(
             "Record batches that a broker had already, and kept once (a retry whose first"
-            " answer was lost).",
+            " response was lost).",
             "batches",
         ),
     ]
@@ -248,7 +248,7 @@ class WriteReport:
         ),
     ]
     throttle_ms: Annotated[
-        int, Described("Throttling that brokers imposed, summed over answers.", _MS)
+        int, Described("Throttling that brokers imposed, summed over responses.", _MS)
     ]
     mean_queue_ms: Annotated[
         float, Described("From a record batch's first row until it was sent, on average.", _MS)
@@ -280,7 +280,7 @@ class WriteReport:
             "Connections that tasks have opened, those to coordinators among them.", "connections"
         ),
     ]
-    brokers: Annotated[tuple[BrokerReport, ...], Described("Every broker that answered, by id.")]
+    brokers: Annotated[tuple[BrokerReport, ...], Described("Every broker that responded, by id.")]
     partitions: Annotated[
         tuple[PartitionReport, ...],
         Described("The offsets of every partition, by topic and partition (none with acks=0)."),
@@ -295,7 +295,7 @@ class WriteReport:
 
     @property
     def slowest_broker(self) -> BrokerReport | None:
-        """The broker with the longest mean latency, or None when none answered."""
+        """The broker with the longest mean latency, or None when none responded."""
         return max(self.brokers, key=lambda one: one.mean_latency_ms, default=None)
 
     def json(self) -> str:

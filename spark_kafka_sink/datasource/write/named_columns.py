@@ -1,10 +1,10 @@
 """The columns that keyColumns, valueColumns and headersColumns name, found in a DataFrame's schema.
 
 Owns: how a name is resolved, which types can be written, and their errors. Never:
-values of rows (``records/json_text.py``), Arrow. Runs on the driver, before any task.
+values of rows (``records/json/json_text.py``), Arrow. Runs on the driver, before any task.
 
 A name is resolved as by Spark with ``spark.sql.caseSensitive=false``: the column of that name in
-any case. An exact match comes first, so that a schema of the other setting can be written, too. As
+any case. An exact match is preferred, so that a schema of the other setting can be written, too. As
 in ``to_json(struct(id))``, JSON has the name as the user writes it.
 """
 
@@ -13,8 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from spark_kafka_sink.config.column_names import ALL_COLUMNS
-from spark_kafka_sink.config.named_columns import ColumnFormat
+from spark_kafka_sink.config.named_columns import ALL_COLUMNS, ColumnFormat
 from spark_kafka_sink.config.suggestions import nearest_name
 from spark_kafka_sink.error_kinds import Kind
 from spark_kafka_sink.errors import SchemaError, safe_text
@@ -23,11 +22,11 @@ from spark_kafka_sink.records.column_plan import ComposedColumns, NamedColumn
 if TYPE_CHECKING:
     from pyspark.sql.types import DataType, StructType
 
-#: Decimals with more digits behind the point may have an exponent in Arrow's text, and have none in
+#: Decimals with a larger scale may have an exponent in Arrow's text, and have none in
 #: that of Spark's cast.
 _MOST_PLAIN_DIGITS = 6
 
-#: The part of a type that can't be written, as a path below the column and a type; None: none.
+#: The nested type that can't be written: a path below the column, and the type. None: none.
 _Problem = tuple[str, str] | None
 
 

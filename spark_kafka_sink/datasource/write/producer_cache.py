@@ -26,12 +26,15 @@ import contextlib
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 from spark_kafka_sink.config.producer_config import ProducerConfig
-from spark_kafka_sink.datasource.write.write_task import TaskProducer
 from spark_kafka_sink.network.process_local import ProcessLocal
 from spark_kafka_sink.protocol.cluster import Cluster
 from spark_kafka_sink.transactions.transactional_ids import TransactionalId, parse
+
+if TYPE_CHECKING:
+    from spark_kafka_sink.producer.kafka_producer import KafkaProducer
 
 #: Idle producers of a process. Two, so that a stream that writes to two clusters keeps both.
 CAPACITY = 2
@@ -39,7 +42,7 @@ CAPACITY = 2
 #: An evicted producer has nothing in flight; this bounds a stuck socket, in ms.
 EVICTION_CLOSE_MS = 1_000
 
-ProducerFactory = Callable[[ProducerConfig, Cluster | None], TaskProducer]
+ProducerFactory = Callable[[ProducerConfig, Cluster | None], "KafkaProducer"]
 
 
 class ProducerCache:
@@ -48,12 +51,12 @@ class ProducerCache:
     def __init__(self, *, capacity: int = CAPACITY) -> None:
         self._capacity = capacity
         self._lock = threading.Lock()
-        self._idle: dict[ProducerConfig, TaskProducer] = {}  # longest idle first
+        self._idle: dict[ProducerConfig, KafkaProducer] = {}  # longest idle first
 
     def __len__(self) -> int:
         return len(self._idle)
 
-    def take(self, config: ProducerConfig) -> TaskProducer | None:
+    def take(self, config: ProducerConfig) -> KafkaProducer | None:
         """A warm producer of exactly this config, or None. The caller owns it now. Producers that
         can't be used any more are closed.
         """
@@ -69,7 +72,7 @@ class ProducerCache:
         close(found, 0)  # it failed while it was idle (its sender ended): it had no rows
         return None
 
-    def keep(self, config: ProducerConfig, producer: TaskProducer) -> None:
+    def keep(self, config: ProducerConfig, producer: KafkaProducer) -> None:
         """Keeps ``producer`` warm when it is reusable, else closes it. Never raises."""
         if not producer.reusable or not _park(producer):
             close(producer)
@@ -114,7 +117,7 @@ def _number(config: ProducerConfig) -> int:
 process_cache = ProcessLocal(ProducerCache)
 
 
-def new_producer(config: ProducerConfig, cluster: Cluster | None) -> TaskProducer:
+def new_producer(config: ProducerConfig, cluster: Cluster | None) -> KafkaProducer:
     """A producer over real connections."""
     from spark_kafka_sink.producer.kafka_producer import KafkaProducer
 
@@ -132,26 +135,26 @@ class CachedProducers:
     cluster: Cluster | None
     factory: ProducerFactory = new_producer
 
-    def acquire(self) -> TaskProducer:
+    def acquire(self) -> KafkaProducer:
         return self.cache.take(self.config) or self.factory(self.config, self.cluster)
 
-    def prepare(self, producer: TaskProducer) -> None:
+    def prepare(self, producer: KafkaProducer) -> None:
         """Nothing to prepare: no transaction."""
 
-    def release(self, producer: TaskProducer) -> None:
+    def release(self, producer: KafkaProducer) -> None:
         self.cache.keep(self.config, producer)
 
-    def discard(self, producer: TaskProducer) -> None:
+    def discard(self, producer: KafkaProducer) -> None:
         close(producer, 0)
 
 
-def close(producer: TaskProducer, timeout_ms: int = EVICTION_CLOSE_MS) -> None:
-    """Never raises: the rows are acknowledged, or the caller has its own error."""
+def close(producer: KafkaProducer, timeout_ms: int = EVICTION_CLOSE_MS) -> None:
+    """Never raises: the rows are acknowledged, or the caller raises the cause."""
     with contextlib.suppress(Exception):
         producer.close(timeout_ms)
 
 
-def _park(producer: TaskProducer) -> bool:
+def _park(producer: KafkaProducer) -> bool:
     try:
         producer.park()
     except Exception:  # noqa: BLE001 - every row is acknowledged: parking must not fail a task

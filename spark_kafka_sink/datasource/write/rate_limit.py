@@ -1,7 +1,7 @@
 """A task's share of maxRecordsPerSecond and maxBytesPerSecond, and the wait that enforces it.
 
 Owns: :class:`RateLimit`, a token bucket in units of time, and how many tasks share a rate. Never:
-what is sent (``write_task``), a clock of its own.
+what is sent (``write_task``), a clock.
 
 **The bucket.** A row costs the time that it takes at the task's share of the rate; it is sent when
 that time has passed since the previous row, or since the first rows arrived: the bucket starts
@@ -85,7 +85,7 @@ class RateLimit:
 
 def tasks_at_once(limits: RateLimits, conf: Callable[[str], str]) -> int:
     """How many tasks share the rate: tasksAtOnce, or what Spark's configuration allows. ``conf``
-    returns one of its entries, empty when it is not set. ConfigError when neither is known.
+    returns one of its entries, empty when it is not set. ConfigError when both are unknown.
     """
     if limits.tasks_at_once is not None:
         return limits.tasks_at_once

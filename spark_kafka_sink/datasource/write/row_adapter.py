@@ -29,7 +29,7 @@ _COLUMNS = tuple(f.name for f in fields(ColumnPlan) if f.name.endswith("_column"
 class RowAdapter:
     """Makes Arrow batches of ``Row`` iterators.
 
-    ``plan`` fits the batches that :meth:`batches` yields: they hold the planned columns alone.
+    ``plan`` fits the batches that :meth:`batches` yields: they have only the planned columns.
     """
 
     def __init__(self, schema: StructType, plan: ColumnPlan) -> None:

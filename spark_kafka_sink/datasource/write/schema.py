@@ -1,6 +1,6 @@
 """Spark's sink contract: the columns of a Kafka sink, their types and their precedence.
 
-Owns: the checks of a DataFrame's schema with the texts of Spark's own Kafka sink
+Owns: the checks of a DataFrame's schema with the messages of Spark's Kafka sink
 (``KafkaWriter.scala``), and the :class:`ColumnPlan` that follows. Never: values of rows (those
 are ``records/record_columns``), Arrow. Runs on the driver, before any task.
 
@@ -105,7 +105,7 @@ def with_keys_required(plan: ColumnPlan) -> ColumnPlan:
 
 
 def _refuse_replaced_columns(schema: StructType, plan: ColumnPlan) -> None:
-    """A column of the sink's own names that an option replaces must be in an option: it would be
+    """A column with a name of the sink that an option replaces must be in an option: it would be
     dropped silently, which is surely not intended.
     """
     used = _named_indices(plan)
@@ -160,7 +160,7 @@ def _column(
 
 
 def _near_name(schema: StructType, name: str) -> str | None:
-    """A hint when ``name`` is missing and a column differs from it by case alone."""
+    """A hint when ``name`` is missing and a column differs from it only in case."""
     for field in schema.fields:
         if field.name.lower() == name:
             return f"column names are case-sensitive here: rename {field.name} to {name}"
@@ -195,14 +195,14 @@ def _refuse_what_spark_cannot_ship(schema: StructType) -> None:
     for field in schema.fields:
         if field.name in seen:
             raise SchemaError(
-                f"column {field.name} occurs twice, and Spark can't hand both to a Python sink",
+                f"column {field.name} occurs twice, and Spark can't pass both to a Python sink",
                 hint="drop or rename one of them before writing",
             )
         seen.add(field.name)
         if isinstance(field.dataType, YearMonthIntervalType):
             raise SchemaError(
                 f"column {field.name} is of type {field.dataType.simpleString()}, which Spark "
-                "can't hand to a Python sink",
+                "can't pass to a Python sink",
                 hint="drop the column before writing; a Kafka sink would ignore it anyway",
             )
 

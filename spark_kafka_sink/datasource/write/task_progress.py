@@ -2,7 +2,7 @@
 progressListeners.
 
 Owns: :class:`TaskProgress`, and :class:`ProgressLog`, whose thread reports it even while the task's
-own threads wait. Never: the counting (``producer/metrics/``); a cost for each row or batch.
+threads wait. Never: the counting (``producer/metrics/``); a cost for each row or batch.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ class TaskProgress:
     rows_per_second: Annotated[float, Described("Acknowledged since the line before.", "rows/s")]
     retries: Annotated[int, Described("Record batches that were sent again.", "batches")]
     in_flight: Annotated[
-        int, Described("Record batches that were sent and are not answered.", "batches")
+        int, Described("Record batches that were sent and have no response.", "batches")
     ]
     oldest_batch_ms: Annotated[int, Described("Age of the oldest of these.", "ms")]
     slowest_broker: Annotated[
-        int, Described("Node id with the longest mean latency; -1: none answered.")
+        int, Described("Node id with the longest mean latency; -1: none responded.")
     ]
     slowest_broker_ms: Annotated[float, Described("Its mean latency.", "ms")]
     rate_wait_ms: Annotated[
@@ -72,7 +72,7 @@ def progress_listener(path: str) -> ProgressListener:
 
 class ProgressLog:
     """A context manager around a task's attempt: logs :meth:`TaskProgress.line` and calls
-    ``listeners`` every ``every_s`` seconds, from its own thread, which the end of the attempt does
+    ``listeners`` every ``every_s`` seconds, from another thread, which the end of the attempt does
     not wait for. ``progress`` returns the current state; it is called on that thread.
     """
 

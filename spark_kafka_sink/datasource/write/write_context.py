@@ -19,11 +19,11 @@ from spark_kafka_sink.transactions.transactional_ids import is_part
 
 @dataclass(frozen=True, slots=True)
 class WriteContext:
-    """``run`` identifies the writer: one query run, as far as Python can tell. ``query_id`` is
-    empty when it is not known.
+    """``run`` identifies the writer: one query run, as far as Python can see it. ``query_id`` is
+    empty when it is unknown.
 
-    For writes that are decided together: ``part`` is the index of this one; the last one has
-    ``parts``, their number, and ``abort`` when they are not to be decided. ``offsets`` are those of
+    For writes that are committed together: ``part`` is the index of this one; the last one has
+    ``parts``, their number, and ``abort`` when they must not be committed. ``offsets`` are those of
     the option offsetsGroup, by topic and partition.
     """
 

@@ -1,8 +1,8 @@
 """One task attempt: Arrow batches in, a commit message out. Steps 2 and 13 of a record's way.
 
 Owns: the loop over Spark's iterator, the count of its rows, and the end of the attempt, with or
-without an error. Never: columns (``records/``), delivery (``producer/``), where a producer comes
-from (``producer_cache``).
+without an error. Never: columns (``records/``), delivery (``producer/``), where a producer is
+taken from (``producer_cache``).
 
 ``write`` returns only when every row is acknowledged, and it counts (rule R8). A failed attempt
 closes its producer, which is not reused: Spark writes the whole partition again in another attempt.
@@ -10,11 +10,11 @@ closes its producer, which is not reused: Spark writes the whole partition again
 
 from __future__ import annotations
 
-import contextlib
 import platform
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import astuple, dataclass, replace
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import asdict, astuple, dataclass, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
 from spark_kafka_sink.config.named_columns import OnNullValue
@@ -29,10 +29,11 @@ from spark_kafka_sink.datasource.write.task_progress import (
 from spark_kafka_sink.error_kinds import Kind
 from spark_kafka_sink.errors import DataError, DeliveryError, IllegalStateError, RecordTooLargeError
 from spark_kafka_sink.producer.metrics.produce_report import ProduceReport
-from spark_kafka_sink.producer.metrics.producer_progress import ProducerProgress
 from spark_kafka_sink.producer.transaction.transaction_states import PreparedTransaction
+from spark_kafka_sink.records.batch_joiner import BatchJoiner
 from spark_kafka_sink.records.column_plan import ColumnPlan
 from spark_kafka_sink.records.record_columns import (
+    ChunkSize,
     RecordColumns,
     from_record_batch,
     rows_with_value,
@@ -42,60 +43,25 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from spark_kafka_sink.datasource.write.rate_limit import RateLimit
-
-
-class TaskProducer(Protocol):
-    """The producer that a task uses (implemented in ``producer/kafka_producer.py``)."""
-
-    @property
-    def reusable(self) -> bool:
-        """True after a clean end: nothing in flight, nothing unresolved, no error."""
-        ...
-
-    @property
-    def producer_id_and_epoch(self) -> tuple[int, int]:
-        """(-1, -1) without idempotence."""
-        ...
-
-    def start_attempt(self) -> None: ...
-
-    def waiting_for_input(self) -> contextlib.AbstractContextManager[None]:
-        """A context around the wait for more rows: linger.ms counts only inside."""
-        ...
-
-    def send_columns(self, columns: RecordColumns) -> None:
-        """Blocks for back-pressure; raises on the first failure of anything sent before."""
-        ...
-
-    def finish_attempt(self) -> ProduceReport:
-        """Blocks until everything is acknowledged; raises when anything is not."""
-        ...
-
-    def progress(self) -> ProducerProgress:
-        """The attempt's progress so far; thread-safe."""
-        ...
-
-    def park(self) -> None: ...
-
-    def close(self, timeout_ms: int) -> None: ...
+    from spark_kafka_sink.producer.kafka_producer import KafkaProducer
 
 
 class ProducerSource(Protocol):
-    """Where a task's producer comes from, and where it goes (``producer_cache``, and with
-    exactly-once ``transactional_producers``).
+    """Where a task acquires and releases its producer (``producer_cache``, and with exactly-once
+    ``transactional_producers``).
     """
 
-    def acquire(self) -> TaskProducer: ...
+    def acquire(self) -> KafkaProducer: ...
 
-    def prepare(self, producer: TaskProducer) -> PreparedTransaction | None:
+    def prepare(self, producer: KafkaProducer) -> PreparedTransaction | None:
         """After everything is acknowledged: the transaction for the driver to end, if any."""
         ...
 
-    def release(self, producer: TaskProducer) -> None:
+    def release(self, producer: KafkaProducer) -> None:
         """After a clean end: kept warm when it is reusable."""
         ...
 
-    def discard(self, producer: TaskProducer) -> None:
+    def discard(self, producer: KafkaProducer) -> None:
         """After a failure: closed immediately, without waiting for anything in flight."""
         ...
 
@@ -119,7 +85,7 @@ class TaskIdentity:
     def current(cls) -> TaskIdentity:
         """The identity of the task that runs in this process; IllegalStateError outside of one.
 
-        The names of the local properties are Spark's own (``StreamExecution.QUERY_ID_KEY``,
+        The names of the local properties are Spark's (``StreamExecution.QUERY_ID_KEY``,
         ``MicroBatchExecution.BATCH_ID_KEY``; the job group of a stream is its run id, the job's
         description begins with its name; a session's ``spark.`` options are its jobs' properties).
         """
@@ -249,7 +215,7 @@ class WriteTask:
         self._progress_listeners = progress_listeners
         #: The current step of the writer's thread, for :meth:`_progress`, and its producer.
         self._step = ""
-        self._producer: TaskProducer | None = None
+        self._producer: KafkaProducer | None = None
         self._reported_before = (self._begun_ms, 0)
 
     def run(self, batches: Iterator[pa.RecordBatch]) -> TaskCommitMessage:
@@ -264,7 +230,8 @@ class WriteTask:
 
     def _run(self, batches: Iterator[pa.RecordBatch]) -> TaskCommitMessage:
         start = self._monotonic_ms()
-        first = self._next_with_rows(batches)
+        joiner = BatchJoiner(batches, self._monotonic_ms, self._waiting_for_input)
+        first = self._next_batch(joiner, ChunkSize())
         if first is None:
             return self._message(None, None, (-1, -1), self._monotonic_ms() - start)
         self._step = "a producer (brokers, and the transaction's coordinator)"
@@ -276,11 +243,7 @@ class WriteTask:
                 self._first_row_ms, self._start_wall_ms = self._monotonic_ms(), self._wall_ms()
             self._send(producer, first)
             del first  # one Arrow batch at a time: it may be 64 MB
-            while True:
-                with producer.waiting_for_input():
-                    batch = self._next_with_rows(batches)
-                if batch is None:
-                    break
+            while (batch := self._next_batch(joiner, producer.chunk_size)) is not None:
                 self._check_time()
                 self._send(producer, batch)
                 del batch
@@ -323,14 +286,19 @@ class WriteTask:
             self._skipped_rows += batch.num_rows - kept.num_rows
             yield kept
 
-    def _next_with_rows(self, batches: Iterator[pa.RecordBatch]) -> pa.RecordBatch | None:
+    def _next_batch(self, batches: BatchJoiner, size: ChunkSize) -> pa.RecordBatch | None:
         begun = self._monotonic_ms()
         self._step = "Spark's next rows"
         try:
-            return next((batch for batch in batches if batch.num_rows), None)
+            return batches.next(size)
         finally:
             self._step = ""
             self._input_wait_ms += self._monotonic_ms() - begun
+
+    def _waiting_for_input(self, delay_ms: int) -> AbstractContextManager[None]:
+        """Before the first row there is no producer yet."""
+        producer = self._producer
+        return nullcontext() if producer is None else producer.waiting_for_input(delay_ms)
 
     def _progress(self) -> TaskProgress:
         """Called on the thread of :class:`ProgressLog`."""
@@ -361,7 +329,7 @@ class WriteTask:
             last_answer=answers[-1] if answers else "",
         )
 
-    def _send(self, producer: TaskProducer, batch: pa.RecordBatch) -> None:
+    def _send(self, producer: KafkaProducer, batch: pa.RecordBatch) -> None:
         if not self._plan.names_columns:
             self._send_part(producer, batch)
             return
@@ -370,7 +338,7 @@ class WriteTask:
         for part in parts_of(batch):
             self._send_part(producer, part)
 
-    def _send_part(self, producer: TaskProducer, batch: pa.RecordBatch) -> None:
+    def _send_part(self, producer: KafkaProducer, batch: pa.RecordBatch) -> None:
         before = self._rows
         self._rows += batch.num_rows
         try:
@@ -393,7 +361,7 @@ class WriteTask:
             raise
 
     def _send_at_rate(
-        self, producer: TaskProducer, columns: RecordColumns, rate: RateLimit
+        self, producer: KafkaProducer, columns: RecordColumns, rate: RateLimit
     ) -> None:
         costs = rate.costs_ms(columns)
         if self._time is not None:
@@ -432,36 +400,20 @@ class WriteTask:
         producer: tuple[int, int],
         elapsed_ms: int,
     ) -> TaskCommitMessage:
-        identity = self._identity
         report = ProduceReport() if report is None else report
         counts: dict[str, Any] = report.counts() | {"rows": self._rows}
         return TaskCommitMessage(
             **counts,
+            **asdict(self._identity),
             acknowledged=report.rows,
             elapsed_ms=elapsed_ms,
-            nodes=tuple(
-                (
-                    node,
-                    seen.requests,
-                    seen.total_latency_ms,
-                    seen.max_latency_ms,
-                    seen.last_answer,
-                )
-                for node, seen in sorted(report.nodes.items())
-            ),
+            nodes=tuple((node, *astuple(seen)) for node, seen in sorted(report.nodes.items())),
             # -1: a broker that reports a duplicate may not have the first copy's offset
             offsets=tuple(
                 (tp.topic, tp.partition, first, last)
                 for tp, (first, last) in sorted(report.offsets.items())
                 if first >= 0
             ),
-            partition_id=identity.partition_id,
-            attempt=identity.attempt,
-            task_attempt_id=identity.task_attempt_id,
-            host=identity.host,
-            query_id=identity.query_id,
-            run_id=identity.run_id,
-            batch_id=identity.batch_id,
             producer_id=producer[0],
             producer_epoch=producer[1],
             cluster_id=report.cluster_id or "",
@@ -475,7 +427,4 @@ class WriteTask:
             broker_wait_ms=self._broker_wait_ms,
             skipped_rows=self._skipped_rows,
             rate_wait_ms=0 if self._rate is None else self._rate.waited_ms,
-            app_id=identity.app_id,
-            app_name=identity.app_name,
-            query_name=identity.query_name,
         )

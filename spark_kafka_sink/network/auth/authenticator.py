@@ -1,6 +1,6 @@
 """Authentication to a broker before the first request (Java's ``Authenticator``).
 
-Owns: the :class:`Authenticator` protocol; the one of PLAINTEXT and SSL, which has nothing to say;
+Owns: the :class:`Authenticator` protocol; the one of PLAINTEXT and SSL, which does nothing;
 and the one of SASL as far as bytes go: frames of ``sasl_authenticator.py`` written and read. Never:
 sockets (a transport layer is given), nor what is in the frames.
 """
@@ -45,7 +45,7 @@ class Authenticator(Protocol):
         ...
 
     def begin_reauthentication(self) -> None:
-        """Not :attr:`complete` any more. The channel reads from now on, because answers to
+        """Not :attr:`complete` any more. The channel reads from now on, because responses to
         requests still arrive, and gives us what is ours: :meth:`receive`.
         """
         ...
@@ -133,7 +133,7 @@ class SaslAuthenticator:
                 return
             if not self._started:
                 raise RemoteProtocolError("the broker speaks first, which Kafka's brokers never do")
-            self._take(payload, now)
+            self._handle_payload(payload, now)
 
     def _start(self, now: int) -> None:
         mechanism = self._login.mechanism(self._host, now)
@@ -142,7 +142,7 @@ class SaslAuthenticator:
             self._started = True
             self._out = memoryview(self._machine.start(mechanism))
 
-    def _take(self, payload: memoryview, now: int) -> None:
+    def _handle_payload(self, payload: memoryview, now: int) -> None:
         following = self._machine.receive(payload, now)
         if following is not None:
             self._out = memoryview(following)
@@ -165,7 +165,7 @@ class SaslAuthenticator:
         self._again = True
 
     def receive(self, payload: memoryview, now: int) -> None:
-        self._take(payload, now)
+        self._handle_payload(payload, now)
         self._flush()
 
     def close(self) -> None:

@@ -23,7 +23,7 @@ from spark_kafka_sink.error_kinds import Kind
 from spark_kafka_sink.errors import AuthenticationError, ConfigError, ErrorCode, safe_text
 from spark_kafka_sink.network.auth.login import FetchedCredential
 from spark_kafka_sink.network.auth.oauth_token import Token
-from spark_kafka_sink.network.auth.sasl_mechanism import SaslError
+from spark_kafka_sink.network.auth.sasl_mechanism import SaslError, SaslMechanism
 from spark_kafka_sink.security import import_paths
 from spark_kafka_sink.security.password import Password, text_of
 
@@ -76,7 +76,7 @@ class Keys:
         return region
 
 
-class AwsMskIamMechanism:
+class AwsMskIamMechanism(SaslMechanism):
     """One message, a signed request as JSON; the broker's answer has an id of its request."""
 
     __slots__ = ("_host", "_keys", "complete")
@@ -93,9 +93,6 @@ class AwsMskIamMechanism:
     def secrets(self) -> tuple[str, ...]:
         keys = self._keys.keys
         return (keys.secret_key, keys.session_token or "")
-
-    def refused(self) -> bool:
-        return False
 
     def first(self) -> bytes:
         region = self._keys.region_of(self._host)

@@ -11,9 +11,10 @@ from __future__ import annotations
 
 import logging
 import threading
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final, Generic, Protocol, TypeVar
+from typing import Final, Generic, TypeVar
 
 from spark_kafka_sink.clock import Clock
 from spark_kafka_sink.error_kinds import Kind
@@ -31,27 +32,33 @@ _SHORTEST_PAUSE_MS: Final = 50
 #: A fetch that takes longer is considered hung (a server that sends a byte now and then, or an
 #: interrupt before its thread started): another one is started.
 _LONGEST_FETCH_MS: Final = 120_000
-#: Hosts whose credentials are kept; more than any cluster's brokers would be a mistake somewhere.
-_MOST_KEPT: Final = 1_024
+#: Hosts whose credentials are cached; more than any cluster's brokers would be a mistake somewhere.
+_MOST_CACHED: Final = 1_024
 
 
-class Login(Protocol):
-    """The login shared by all connections of a producer."""
+class Login(ABC):
+    """The login shared by all connections of a producer. One whose credential is always there has
+    :meth:`mechanism` alone.
+    """
 
+    __slots__ = ()
+
+    @abstractmethod
     def mechanism(self, host: str, now: int) -> SaslMechanism | None:
         """A new exchange with the broker ``host``; None while the credential is being fetched.
 
         The attached wakeup is then called when to try again. Raises AuthenticationError when no
         credential can be obtained, ConnectionError when there is temporarily none.
         """
-        ...
 
-    def attach(self, wakeup: Callable[[], None]) -> None: ...
+    def attach(self, wakeup: Callable[[], None]) -> None:  # noqa: B027 - not for all
+        """Set what is called, from any thread, when a credential was fetched."""
 
-    def close(self) -> None: ...
+    def close(self) -> None:  # noqa: B027 - as above
+        """No more calls of the wakeup."""
 
 
-class StaticLogin:
+class StaticLogin(Login):
     """For mechanisms whose credential is in the options."""
 
     __slots__ = ("_make",)
@@ -62,12 +69,6 @@ class StaticLogin:
     def mechanism(self, host: str, now: int) -> SaslMechanism:
         del host, now
         return self._make()
-
-    def attach(self, wakeup: Callable[[], None]) -> None:
-        """Unused: the credential is always available."""
-
-    def close(self) -> None:
-        """Nothing to close."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +100,7 @@ class _Failure:
 
 
 @dataclass(slots=True)
-class _Kept(Generic[T]):
+class _Cached(Generic[T]):
     """The state of one key. Times are the clock's milliseconds."""
 
     #: When the fetch in progress began; None when there is none.
@@ -137,15 +138,15 @@ class Fetcher(Generic[T]):
         self._backoff = backoff
         self._per_host = per_host
         self._lock = threading.Lock()
-        self._kept: dict[str, _Kept[T]] = {}
+        self._cached: dict[str, _Cached[T]] = {}
         self._wakeups: list[Callable[[], None]] = []
 
-    def enlist(self, wakeup: Callable[[], None]) -> None:
+    def add_wakeup(self, wakeup: Callable[[], None]) -> None:
         """Call it, from any thread, after each fetch."""
         with self._lock:
             self._wakeups.append(wakeup)
 
-    def dismiss(self, wakeup: Callable[[], None]) -> None:
+    def remove_wakeup(self, wakeup: Callable[[], None]) -> None:
         with self._lock:
             if wakeup in self._wakeups:
                 self._wakeups.remove(wakeup)
@@ -153,36 +154,39 @@ class Fetcher(Generic[T]):
     def mechanism(self, host: str, now: int) -> SaslMechanism | None:
         with self._lock:
             key = host if self._per_host else ""
-            kept = self._kept.get(key)
-            if kept is None:
-                if len(self._kept) >= _MOST_KEPT:
-                    del self._kept[next(iter(self._kept))]
-                kept = self._kept[key] = _Kept()
-            value, start = self._look(kept, now)
+            cached = self._cached.get(key)
+            if cached is None:
+                if len(self._cached) >= _MOST_CACHED:
+                    del self._cached[next(iter(self._cached))]
+                cached = self._cached[key] = _Cached()
+            value, start = self._cached_value(cached, now)
         if value is not None:
             return self._make(value, host)
         if start:
             threading.Thread(
-                target=self._run, args=(kept, host), name=f"kafka-login | {self._name}", daemon=True
+                target=self._run,
+                args=(cached, host),
+                name=f"kafka-login | {self._name}",
+                daemon=True,
             ).start()
         return None
 
-    def _look(self, kept: _Kept[T], now: int) -> tuple[T | None, bool]:
+    def _cached_value(self, cached: _Cached[T], now: int) -> tuple[T | None, bool]:
         """The cached credential, if it is usable, and whether to start a fetch. Under the lock."""
-        since = kept.fetching_since
+        since = cached.fetching_since
         if since is not None and now - since < _LONGEST_FETCH_MS:
             return None, False
-        if kept.value is not None and now < kept.refresh_at:
-            return kept.value, False
-        if kept.failure is not None and now < kept.failure_until:
-            usable = kept.expires_at is None or now < kept.expires_at
-            if kept.value is not None and usable:
-                return kept.value, False
-            raise kept.failure.error()
-        kept.fetching_since = now
+        if cached.value is not None and now < cached.refresh_at:
+            return cached.value, False
+        if cached.failure is not None and now < cached.failure_until:
+            usable = cached.expires_at is None or now < cached.expires_at
+            if cached.value is not None and usable:
+                return cached.value, False
+            raise cached.failure.error()
+        cached.fetching_since = now
         return None, True
 
-    def _run(self, kept: _Kept[T], host: str) -> None:
+    def _run(self, cached: _Cached[T], host: str) -> None:
         """The fetching thread: notifies the waiters with the result or the error."""
         fetched: FetchedCredential[T] | None = None
         failure: _Failure | None = None
@@ -203,25 +207,25 @@ class Fetcher(Generic[T]):
             warn(_log, Kind.NO_NEW_CREDENTIAL, "no new credential: %s", failure.message)
         now = self._clock.now_ms()
         with self._lock:
-            kept.fetching_since = None
-            kept.failure = failure
+            cached.fetching_since = None
+            cached.failure = failure
             if fetched is not None:
-                kept.failures = 0
-                kept.value = fetched.value
-                kept.refresh_at = now + max(_SHORTEST_USE_MS, fetched.refresh_after_ms)
+                cached.failures = 0
+                cached.value = fetched.value
+                cached.refresh_at = now + max(_SHORTEST_USE_MS, fetched.refresh_after_ms)
                 life = fetched.expires_after_ms
-                kept.expires_at = None if life is None else now + life
+                cached.expires_at = None if life is None else now + life
             else:
                 # Long enough that all waiters get this result, instead of a fetch each.
-                pause = max(_SHORTEST_PAUSE_MS, self._backoff.backoff(kept.failures))
-                kept.failure_until = now + pause
-                kept.failures += 1
+                pause = max(_SHORTEST_PAUSE_MS, self._backoff.backoff(cached.failures))
+                cached.failure_until = now + pause
+                cached.failures += 1
             wakeups = tuple(self._wakeups)
         for wakeup in wakeups:
             wakeup()
 
 
-class FetchingLogin(Generic[T]):
+class FetchingLogin(Login, Generic[T]):
     """One producer's part in a :class:`Fetcher`."""
 
     __slots__ = ("_fetcher", "_wakeup")
@@ -235,9 +239,9 @@ class FetchingLogin(Generic[T]):
 
     def attach(self, wakeup: Callable[[], None]) -> None:
         self._wakeup = wakeup
-        self._fetcher.enlist(wakeup)
+        self._fetcher.add_wakeup(wakeup)
 
     def close(self) -> None:
         """A fetch in progress completes, and its credential is cached for others."""
         if self._wakeup is not None:
-            self._fetcher.dismiss(self._wakeup)
+            self._fetcher.remove_wakeup(self._wakeup)

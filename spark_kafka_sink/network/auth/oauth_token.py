@@ -1,8 +1,8 @@
 """OAuth tokens: their format, their lifetime, and unsecured tokens.
 
-Owns: :class:`Token`, the reading of a JWT's lifetime, when it is fetched anew (Java's
+Owns: :class:`Token`, the reading of a JWT's lifetime, when it is fetched again (Java's
 ``ExpiringCredentialRefreshingLogin``), and Kafka's unsecured tokens for tests. Never: whether a
-token is true: only the broker can tell.
+token is valid, which only the broker can decide.
 """
 
 from __future__ import annotations

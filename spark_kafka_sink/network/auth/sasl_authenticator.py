@@ -4,7 +4,7 @@ Owns: the order of the requests (ApiVersions v0, SaslHandshake, SaslAuthenticate
 are done), the versions, the correlation ids, the session's lifetime (KIP-368), and what the
 broker's refusals mean. Never: a socket, a clock, a credential's origin, what a mechanism says.
 
-It stands before a record's way: a connection carries requests when this is done.
+It precedes a record's way: a connection sends requests when this is complete.
 """
 
 from __future__ import annotations
@@ -23,10 +23,9 @@ from spark_kafka_sink.errors import (
     safe_text,
 )
 from spark_kafka_sink.network.auth.sasl_mechanism import SaslError, SaslMechanism
-from spark_kafka_sink.protocol.control_messages import ApiVersionsRequest
+from spark_kafka_sink.protocol.control_messages import ApiVersionsRequest, ApiVersionsResponse
 from spark_kafka_sink.protocol.frames import frame, parse_response_header
 from spark_kafka_sink.protocol.request import ApiKey, Request
-from spark_kafka_sink.protocol.responses import ApiVersionsResponse
 from spark_kafka_sink.protocol.sasl import (
     SaslAuthenticateRequest,
     SaslAuthenticateResponse,
@@ -48,7 +47,7 @@ _JITTER: Final = 0.10
 #: (KafkaChannel.MIN_REAUTH_INTERVAL_ONE_SECOND_NANOS).
 _SHORTEST_INTERVAL_MS: Final = 1_001
 
-#: More answers than any mechanism needs (GSSAPI: four).
+#: More responses than any mechanism needs (GSSAPI: four).
 _MOST_ROUNDS: Final = 16
 
 
@@ -126,9 +125,9 @@ class SaslClientAuthenticator:
         if self._state is SaslState.INITIAL:
             # Version 0: a broker treats a request that it can't read as a GSSAPI token.
             request = ApiVersionsRequest("", "")
-            return self._ask(request, 0, SaslState.API_VERSIONS)
+            return self._send_request(request, 0, SaslState.API_VERSIONS)
         self._again = True
-        return self._ask(SaslHandshakeRequest(mechanism.name), 1, SaslState.HANDSHAKE)
+        return self._send_request(SaslHandshakeRequest(mechanism.name), 1, SaslState.HANDSHAKE)
 
     def receive(self, payload: memoryview, now: int) -> bytes | None:
         """The next frame to send, or None when there is none.
@@ -140,7 +139,7 @@ class SaslClientAuthenticator:
         try:
             return self._receive(payload, now)
         except (KafkaError, OSError):
-            self._move(SaslState.FAILED)
+            self._set_state(SaslState.FAILED)
             raise
 
     def describe_disconnect(self) -> str:
@@ -196,7 +195,7 @@ class SaslClientAuthenticator:
                 ErrorCode.UNSUPPORTED_VERSION,
             )
         self._authenticate_version = max(0, min(ours.max, authenticate.max))
-        return self._ask(SaslHandshakeRequest(self._expected.name), 1, SaslState.HANDSHAKE)
+        return self._send_request(SaslHandshakeRequest(self._expected.name), 1, SaslState.HANDSHAKE)
 
     def _handle_handshake(self, response: SaslHandshakeResponse) -> bytes:
         if response.error is ErrorCode.UNSUPPORTED_SASL_MECHANISM:
@@ -224,7 +223,7 @@ class SaslClientAuthenticator:
                 self._expected.hint,
                 ErrorCode.SASL_AUTHENTICATION_FAILED,
             ) from None
-        return self._say(first)
+        return self._send_token(first)
 
     def _handle_authenticate(self, response: SaslAuthenticateResponse, now: int) -> bytes | None:
         mechanism = self._expected
@@ -244,8 +243,8 @@ class SaslClientAuthenticator:
                 ErrorCode.SASL_AUTHENTICATION_FAILED,
             ) from None
         if answer is not None:
-            return self._say(answer)
-        self._move(SaslState.COMPLETE)
+            return self._send_token(answer)
+        self._set_state(SaslState.COMPLETE)
         self._mechanism = None  # and with it the credential
         if response.session_lifetime_ms > 0:
             share = _EARLIEST_SHARE + _JITTER * self._random()
@@ -258,12 +257,12 @@ class SaslClientAuthenticator:
         assert self._mechanism is not None, "there is one from start to COMPLETE"
         return self._mechanism
 
-    def _say(self, token: bytes) -> bytes:
+    def _send_token(self, token: bytes) -> bytes:
         request = SaslAuthenticateRequest(token)
-        return self._ask(request, self._authenticate_version, SaslState.AUTHENTICATE)
+        return self._send_request(request, self._authenticate_version, SaslState.AUTHENTICATE)
 
-    def _ask(self, request: Request[object], version: int, state: SaslState) -> bytes:
-        self._move(state)
+    def _send_request(self, request: Request[object], version: int, state: SaslState) -> bytes:
+        self._set_state(state)
         self._sent, self._sent_version = request, version
         following = self._correlation_id + 1
         over = following > _MAX_CORRELATION_ID
@@ -271,7 +270,7 @@ class SaslClientAuthenticator:
         buffers, _ = frame(request, version, self._correlation_id, self._client_id)
         return b"".join(buffers)
 
-    def _move(self, state: SaslState) -> None:
+    def _set_state(self, state: SaslState) -> None:
         if state not in _TRANSITIONS[self._state]:
             raise IllegalStateError(f"SASL moves from {self._state.name} to {state.name}")
         self._state = state

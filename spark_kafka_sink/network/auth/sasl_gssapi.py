@@ -14,7 +14,7 @@ from spark_kafka_sink.config.sasl_settings import KerberosSettings
 from spark_kafka_sink.error_kinds import Kind
 from spark_kafka_sink.errors import AuthenticationError, ConfigError, ErrorCode, safe_text
 from spark_kafka_sink.network.auth.login import FetchedCredential
-from spark_kafka_sink.network.auth.sasl_mechanism import SaslError
+from spark_kafka_sink.network.auth.sasl_mechanism import SaslError, SaslMechanism
 from spark_kafka_sink.security.allow_lists import check_file
 from spark_kafka_sink.security.password import looked_up, text_of, without_secrets
 
@@ -26,7 +26,7 @@ _NO_LAYER: Final = 1
 _REFRESH_MS: Final = 600_000
 
 
-class GssapiMechanism:
+class GssapiMechanism(SaslMechanism):
     """Kerberos' own messages until the context is established, then one for the security layer."""
 
     __slots__ = ("_chosen", "_context", "complete")
@@ -42,9 +42,6 @@ class GssapiMechanism:
         self._context = context
         self._chosen = False
         self.complete = False
-
-    def refused(self) -> bool:
-        return False
 
     def first(self) -> bytes:
         return self._step(None)

@@ -1,6 +1,6 @@
 """What all SASL mechanisms have in common (RFC 4422): messages in, messages out.
 
-Owns: the :class:`SaslMechanism` protocol, and the one error by which a mechanism says that the
+Owns: the :class:`SaslMechanism` protocol, and the one error with which a mechanism reports that the
 broker's authentication failed. Never: bytes around a message, sockets, time.
 """
 
@@ -22,20 +22,14 @@ class SaslMechanism(Protocol):
     mechanism's rules or none that can be made, and KafkaError.
     """
 
-    @property
-    def name(self) -> str:
-        """The mechanism's registered name, as the broker has it in sasl.enabled.mechanisms."""
-        ...
+    __slots__ = ()
 
-    @property
-    def complete(self) -> bool:
-        """True when complete on the client's side, including the broker's authentication."""
-        ...
-
-    @property
-    def hint(self) -> str:
-        """What a person should look at when the broker rejects us."""
-        ...
+    #: The mechanism's registered name, as the broker has it in sasl.enabled.mechanisms.
+    name: str
+    #: True when complete on the client's side, including the broker's authentication.
+    complete: bool
+    #: What a person should look at when the broker rejects us.
+    hint: str
 
     @property
     def secrets(self) -> tuple[str, ...]:
@@ -44,7 +38,7 @@ class SaslMechanism(Protocol):
 
     def refused(self) -> bool:
         """Authentication failed. True when the next exchange will differ."""
-        ...
+        return False
 
     def first(self) -> bytes:
         """The first message."""

@@ -8,14 +8,14 @@ from __future__ import annotations
 from typing import Final
 
 from spark_kafka_sink.network.auth.oauth_token import Token
-from spark_kafka_sink.network.auth.sasl_mechanism import SaslError
+from spark_kafka_sink.network.auth.sasl_mechanism import SaslError, SaslMechanism
 
 _HINT: Final = (
     "has the token expired, and does the broker trust who issued it, for this audience and scope?"
 )
 
 
-class OAuthBearerMechanism:
+class OAuthBearerMechanism(SaslMechanism):
     """Sends the token; acknowledges an error of the broker (RFC 7628, 3.2.3)."""
 
     __slots__ = ("_refused", "_token", "complete", "hint")
@@ -31,9 +31,6 @@ class OAuthBearerMechanism:
     @property
     def secrets(self) -> tuple[str, ...]:
         return (self._token.value.value,)
-
-    def refused(self) -> bool:
-        return False
 
     def first(self) -> bytes:
         pairs = (("auth", f"Bearer {self._token.value.value}"), *self._token.extensions)

@@ -5,11 +5,11 @@ Never: whether it is wise (``cross_checks.py`` warns where nothing encrypts the 
 
 from __future__ import annotations
 
-from spark_kafka_sink.network.auth.sasl_mechanism import CHECK_THE_USER, SaslError
+from spark_kafka_sink.network.auth.sasl_mechanism import CHECK_THE_USER, SaslError, SaslMechanism
 from spark_kafka_sink.security.password import Password, Text, looked_up, text_of
 
 
-class PlainMechanism:
+class PlainMechanism(SaslMechanism):
     """One message, and the broker's yes or no comes with the frame around its empty answer."""
 
     __slots__ = ("_password", "_username", "complete")
@@ -25,9 +25,6 @@ class PlainMechanism:
     @property
     def secrets(self) -> tuple[str, ...]:
         return (self._password.value, *looked_up(self._username))
-
-    def refused(self) -> bool:
-        return False
 
     def first(self) -> bytes:
         self.complete = True

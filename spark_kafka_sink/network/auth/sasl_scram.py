@@ -1,7 +1,7 @@
-"""SCRAM-SHA-256 and SCRAM-SHA-512 (RFC 5802, RFC 7677): the password never travels.
+"""SCRAM-SHA-256 and SCRAM-SHA-512 (RFC 5802, RFC 7677): the password is never sent.
 
-Owns: the client's side of one exchange. The broker proves that it knows the password too: an answer
-without the right signature is an error, however friendly it is. Never: bytes around a message.
+Owns: the client's side of one exchange. The broker proves that it knows the password, too: a
+response without the right signature is an error. Never: bytes around a message.
 
 **Two forms of one password.** RFC 5802 wants names and passwords prepared (RFC 4013); Kafka's
 brokers and tools take them as they are (``ScramFormatter.normalize``). The two differ for a few
@@ -19,7 +19,12 @@ import secrets
 from collections.abc import Callable
 from typing import Final
 
-from spark_kafka_sink.network.auth.sasl_mechanism import CHECK_THE_USER, SaslError
+from spark_kafka_sink.network.auth.login import Login
+from spark_kafka_sink.network.auth.sasl_mechanism import (
+    CHECK_THE_USER,
+    SaslError,
+    SaslMechanism,
+)
 from spark_kafka_sink.network.auth.saslprep import saslprep
 from spark_kafka_sink.security.password import Password, Text, looked_up, text_of
 
@@ -58,7 +63,7 @@ def _new_nonce() -> str:
     return secrets.token_urlsafe(24)
 
 
-class ScramMechanism:
+class ScramMechanism(SaslMechanism):
     """client-first, server-first, client-final, server-final."""
 
     hint = CHECK_THE_USER
@@ -149,7 +154,7 @@ class ScramMechanism:
         return hmac.new(key, message, self._hash).digest()
 
 
-class ScramLogin:
+class ScramLogin(Login):
     """Name and password, in the form that the broker takes. One thread, the network's."""
 
     __slots__ = ("_form", "_forms", "_mechanism")
@@ -175,12 +180,6 @@ class ScramLogin:
         if self._form == form and form + 1 < len(self._forms):
             self._form += 1
         return self._form > form
-
-    def attach(self, wakeup: Callable[[], None]) -> None:
-        """Never waits."""
-
-    def close(self) -> None:
-        """Nothing to end."""
 
 
 def _sasl_name(username: str) -> str:

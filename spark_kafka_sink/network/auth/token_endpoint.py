@@ -1,11 +1,11 @@
 """An access token from an identity provider (RFC 6749, 4.4: client credentials; KIP-768).
 
-Owns: the one HTTP request, over TLS with the provider verified, and what its answers mean. Never:
-when to ask. It blocks, so only a login's own thread may call it: for at most
-``sasl.login.connect.timeout.ms`` until TLS stands (after the resolver's own time) and
-``sasl.login.read.timeout.ms`` from then to the last byte of the answer, however it comes. Redirects
-are not followed: the request holds the client's secret. Nothing of an answer is shown but OAuth's
-own error fields.
+Owns: the one HTTP request, over TLS with the provider verified, and the meaning of its responses.
+Never: when it is sent. It blocks, so only a login's thread may call it: for at most
+``sasl.login.connect.timeout.ms`` until TLS is established (after name resolution) and
+``sasl.login.read.timeout.ms`` from then to the last byte of the response. Redirects are not
+followed: the request contains the client's secret. Nothing of a response is shown but OAuth's
+error fields.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from spark_kafka_sink.network.tls.ssl_context import ssl_context
 from spark_kafka_sink.network.tls.ssl_failures import explain
 from spark_kafka_sink.security.password import Password, looked_up, text_of, without_secrets
 
-#: No provider's answer is longer.
+#: No provider's response is longer.
 _LONGEST_ANSWER: Final = 1 << 20
 #: With its headers, and every "100 Continue" before it.
 _MOST_BYTES: Final = _LONGEST_ANSWER + (1 << 18)
@@ -180,7 +180,7 @@ def _connected(address: tuple[str, int], deadline: _Deadline) -> socket.socket:
 
 
 class _TooLongError(Exception):
-    """More bytes than any answer has."""
+    """More bytes than any response has."""
 
 
 class _Deadline:
@@ -290,7 +290,7 @@ def _refusal(
     if status in _FINAL:
         return _error(what, "are client id, client secret and scope right, and the URL?")
     if 300 <= status < 400:
-        return _error(what, "redirects are not followed; give the URL behind it")
+        return _error(what, "redirects are not followed; give the final URL")
     return OSError(what)
 
 

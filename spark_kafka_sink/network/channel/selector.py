@@ -158,7 +158,7 @@ class Selector:
         self.disconnected = {}
         self._news = False
         if self._closing:
-            self._go_on_closing()
+            self._continue_closing()
         if self._unsent:
             self._write_unsent(now)
         if self._news or self._immediately_connected or self._buffered_reads:
@@ -216,7 +216,7 @@ class Selector:
 
     # ---- one poll ----
 
-    def _go_on_closing(self) -> None:
+    def _continue_closing(self) -> None:
         for node_id, channel in list(self._closing.items()):
             if node_id in self._failed_sends or not self._has_pending_receive(channel):
                 del self._closing[node_id]

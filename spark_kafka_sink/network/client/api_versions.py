@@ -7,10 +7,11 @@ the version of other requests to a node. Never: sending, or the connection's sta
 
 from __future__ import annotations
 
+import re
 from enum import Enum
 
+from spark_kafka_sink import __version__
 from spark_kafka_sink.errors import ErrorCode
-from spark_kafka_sink.protocol.api_versions import NodeApiVersions
 from spark_kafka_sink.protocol.control_messages import ApiVersionsRequest, ApiVersionsResponse
 from spark_kafka_sink.protocol.request import ApiKey, Request
 
@@ -28,13 +29,16 @@ class ApiVersions:
 
     __slots__ = ("_known", "needing_fetch", "request")
 
-    def __init__(self, request: ApiVersionsRequest) -> None:
-        self.request = request
-        self._known: dict[int, NodeApiVersions] = {}
+    def __init__(self) -> None:
+        # The version in KIP-511's form: letters, digits, dots and dashes, starting and ending
+        # with a letter or digit.
+        version = re.sub(r"[^a-zA-Z0-9.-]", "-", __version__).strip(".-") or "0"
+        self.request = ApiVersionsRequest("spark-kafka-sink", version)
+        self._known: dict[int, ApiVersionsResponse] = {}
         #: The nodes to query, each with the version of the request.
         self.needing_fetch: dict[int, int] = {}
 
-    def of(self, node_id: int) -> NodeApiVersions | None:
+    def of(self, node_id: int) -> ApiVersionsResponse | None:
         """The node's response; None while unknown."""
         return self._known.get(node_id)
 
@@ -67,11 +71,7 @@ class ApiVersions:
             return ApiVersionsOutcome.RETRY
         if response.error is not ErrorCode.NONE:
             return ApiVersionsOutcome.REFUSED
-        self._known[node_id] = NodeApiVersions(
-            response.api_versions,
-            response.finalized_features,
-            response.finalized_features_epoch,
-        )
+        self._known[node_id] = response
         return ApiVersionsOutcome.KNOWN
 
     def disconnected(self, node_id: int) -> None:

@@ -7,11 +7,11 @@ which of a host's addresses is tried next. Never: sockets, requests, a clock.
 from __future__ import annotations
 
 import logging
-import random as _random
 from collections.abc import Callable
 from enum import Enum
 
 from spark_kafka_sink.clock import NEVER
+from spark_kafka_sink.config.producer_config import ProducerConfig
 from spark_kafka_sink.errors import AuthenticationError, IllegalStateError
 from spark_kafka_sink.network.backoff import ExponentialBackoff
 from spark_kafka_sink.network.client.host_resolver import HostResolver
@@ -111,24 +111,19 @@ class ClusterConnectionStates:
     """The states by node id. A node that was never connected to has none."""
 
     def __init__(
-        self,
-        *,
-        reconnect_backoff_ms: int,
-        reconnect_backoff_max_ms: int,
-        connection_setup_timeout_ms: int,
-        connection_setup_timeout_max_ms: int,
-        resolve: HostResolver,
-        random: Callable[[], float] = _random.random,
+        self, config: ProducerConfig, *, resolve: HostResolver, random: Callable[[], float]
     ) -> None:
         self._states: dict[int, _NodeConnectionState] = {}
         #: Nodes whose connection is being set up.
         self.connecting_nodes: set[int] = set()
         self._resolve = resolve
         self._reconnect_backoff = ExponentialBackoff(
-            reconnect_backoff_ms, reconnect_backoff_max_ms, random=random
+            config.reconnect_backoff_ms, config.reconnect_backoff_max_ms, random=random
         )
         self._setup_timeout = ExponentialBackoff(
-            connection_setup_timeout_ms, connection_setup_timeout_max_ms, random=random
+            config.socket_connection_setup_timeout_ms,
+            config.socket_connection_setup_timeout_max_ms,
+            random=random,
         )
 
     # ---- events ----
@@ -197,11 +192,6 @@ class ClusterConnectionStates:
             state.throttled_until_ms is None or state.throttled_until_ms < until_ms
         ):
             state.throttled_until_ms = until_ms
-
-    def remove(self, node_id: int) -> None:
-        """Forget the node: unlike after ``disconnected``, there is no reconnect backoff."""
-        self._states.pop(node_id, None)
-        self.connecting_nodes.discard(node_id)
 
     # ---- queries ----
 

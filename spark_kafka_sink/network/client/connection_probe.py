@@ -8,18 +8,17 @@ on the caller's thread.
 from __future__ import annotations
 
 import socket
-from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final, Self
 
-from spark_kafka_sink.clock import Clock, SystemClock
+from spark_kafka_sink.clock import SystemClock
 from spark_kafka_sink.config.producer_config import ProducerConfig
 from spark_kafka_sink.config.secret_references import resolve
-from spark_kafka_sink.network.channel.channel_builder import ChannelBuilder, channel_builder
+from spark_kafka_sink.network.channel.channel_builder import ChannelBuilder
 from spark_kafka_sink.network.channel.kafka_channel import KafkaChannel
 from spark_kafka_sink.network.channel.selector import Selector
-from spark_kafka_sink.network.client.host_resolver import HostResolver, resolve_host
+from spark_kafka_sink.network.client.host_resolver import resolve_host
 
 #: The length of one poll: the stages completed in it can't be distinguished.
 _POLL_MS: Final = 20
@@ -55,18 +54,11 @@ class ConnectionProbe:
     required package that is not installed.
     """
 
-    def __init__(
-        self,
-        config: ProducerConfig,
-        *,
-        clock: Clock | None = None,
-        resolve_name: HostResolver = resolve_host,
-    ) -> None:
-        self._clock = SystemClock() if clock is None else clock
-        self._resolve = resolve_name
+    def __init__(self, config: ProducerConfig) -> None:
+        self._clock = SystemClock()
         options = resolve(dict(config.security))
-        self._builder = _Remembering(
-            channel_builder(config.security_protocol, options, config.client_id, self._clock)
+        self._builder = _Remembering.of(
+            config.security_protocol, options, config.client_id, self._clock
         )
         self._selector = Selector(self._builder, self._clock, connections_max_idle_ms=-1)
         protocol = config.security_protocol.upper()
@@ -90,7 +82,7 @@ class ConnectionProbe:
     def reach(self, host: str, port: int, *, timeout_ms: int) -> Reached:
         """The best result of all addresses of ``host``; stops at the first success."""
         try:
-            addresses = self._resolve(host)
+            addresses = resolve_host(host)
         except OSError as error:
             return Reached(f"{host}:{port}", (), Stage.NAME, error.strerror or str(error))
         deadline = self._clock.now_ms() + timeout_ms
@@ -115,7 +107,6 @@ class ConnectionProbe:
         except OSError as error:
             return Reached(remote, (Stage.NAME,), Stage.TCP, error.strerror or str(error))
         channel = self._builder.made
-        assert channel is not None
         done: tuple[Stage, ...] = (Stage.NAME,)
         while True:
             self._selector.poll(_POLL_MS)
@@ -151,21 +142,15 @@ def _stages(
     return done if len(done) > len(before) else before
 
 
-class _Remembering:
-    """A builder that keeps its last channel."""
+class _Remembering(ChannelBuilder):
+    """Keeps the channel it made last, whose stages the probe watches."""
 
-    def __init__(self, builder: ChannelBuilder) -> None:
-        self._builder = builder
-        self.made: KafkaChannel | None = None
+    __slots__ = ("made",)
+
+    made: KafkaChannel
 
     def build_channel(
         self, node_id: int, host: str, remote: str, sock: socket.socket
     ) -> KafkaChannel:
-        self.made = self._builder.build_channel(node_id, host, remote, sock)
+        self.made = super().build_channel(node_id, host, remote, sock)
         return self.made
-
-    def attach(self, wakeup: Callable[[], None]) -> None:
-        self._builder.attach(wakeup)
-
-    def close(self) -> None:
-        self._builder.close()

@@ -96,7 +96,7 @@ class InFlightRequests:
     def can_send_more(self, node_id: int) -> bool:
         """True when the last request is written and fewer than the limit are in flight.
 
-        While the last one is not written, another one would only queue behind it.
+        While the last one is not written, another one would only queue after it.
         """
         queue = self._requests.get(node_id)
         return not queue or (queue[-1].sent and len(queue) < self._max)

@@ -14,9 +14,8 @@ from typing import Protocol
 
 from spark_kafka_sink.errors import AuthenticationError, KafkaError
 from spark_kafka_sink.network.client.client_request import ClientRequest, ClientResponse
-from spark_kafka_sink.protocol.api_versions import NodeApiVersions
 from spark_kafka_sink.protocol.cluster import Node
-from spark_kafka_sink.protocol.control_messages import MetadataRequest
+from spark_kafka_sink.protocol.control_messages import ApiVersionsResponse, MetadataRequest
 from spark_kafka_sink.protocol.metadata_response import MetadataResponse
 from spark_kafka_sink.protocol.request import Request
 
@@ -75,7 +74,7 @@ class KafkaClient(Protocol):
 
     def authentication_error(self, node: Node) -> AuthenticationError | None: ...
 
-    def api_versions(self, node_id: int) -> NodeApiVersions | None:
+    def api_versions(self, node_id: int) -> ApiVersionsResponse | None:
         """The broker's ApiVersions response; None while not connected."""
         ...
 
@@ -101,8 +100,6 @@ class KafkaClient(Protocol):
     def least_loaded_node(self, now: int) -> Node | None: ...
 
     def in_flight_request_count(self, node_id: int | None = None) -> int: ...
-
-    def has_in_flight_requests(self, node_id: int | None = None) -> bool: ...
 
     def wakeup(self) -> None:
         """Wake up a blocked :meth:`poll`. Any thread."""

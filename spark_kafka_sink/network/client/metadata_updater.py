@@ -1,7 +1,7 @@
 """Sends metadata requests (Java's NetworkClient.DefaultMetadataUpdater).
 
 Owns: the one metadata request in flight, the choice of the least loaded node, and when to
-rebootstrap (KIP-899, KIP-1102). Never: the content of the response (``producer/metadata.py`` behind
+rebootstrap (KIP-899, KIP-1102). Never: the content of the response (``producer/metadata.py``, a
 ``MetadataStore``), nor sockets.
 """
 

@@ -14,11 +14,11 @@ import logging
 import random as _random
 import threading
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from enum import Enum
 from typing import Final
 
 from spark_kafka_sink.clock import NEVER, Clock
+from spark_kafka_sink.config.producer_config import ProducerConfig
 from spark_kafka_sink.errors import (
     ApiError,
     AuthenticationError,
@@ -34,7 +34,7 @@ from spark_kafka_sink.network.channel.selectable import (
     NetworkSend,
     Selectable,
 )
-from spark_kafka_sink.network.client.api_versions import ApiVersions, ApiVersionsOutcome
+from spark_kafka_sink.network.client.api_versions import ApiVersionsOutcome
 from spark_kafka_sink.network.client.client_request import ClientRequest, ClientResponse
 from spark_kafka_sink.network.client.cluster_connection_states import ClusterConnectionStates
 from spark_kafka_sink.network.client.connection_failures import SILENT_LISTENER
@@ -47,15 +47,10 @@ from spark_kafka_sink.network.client.least_loaded_node import (
 )
 from spark_kafka_sink.network.client.metadata_updater import MetadataUpdater
 from spark_kafka_sink.network.client.node_connections import NodeConnections
-from spark_kafka_sink.protocol.api_versions import NodeApiVersions
 from spark_kafka_sink.protocol.cluster import Node
-from spark_kafka_sink.protocol.control_messages import (
-    ApiVersionsRequest,
-    ApiVersionsResponse,
-    MetadataRequest,
-    MetadataResponse,
-)
+from spark_kafka_sink.protocol.control_messages import ApiVersionsResponse, MetadataRequest
 from spark_kafka_sink.protocol.frames import frame
+from spark_kafka_sink.protocol.metadata_response import MetadataResponse
 from spark_kafka_sink.protocol.request import ApiKey, Request
 
 _log = logging.getLogger(__name__)
@@ -70,24 +65,6 @@ class _State(Enum):
     CLOSED = "closed"
 
 
-@dataclass(frozen=True, slots=True)
-class NetworkClientConfig:
-    """The options of a client, under their Java names. Times are milliseconds, sizes bytes."""
-
-    client_id: str
-    max_in_flight_requests_per_connection: int = 5
-    request_timeout_ms: int = 30_000
-    reconnect_backoff_ms: int = 50
-    reconnect_backoff_max_ms: int = 1_000
-    socket_connection_setup_timeout_ms: int = 10_000
-    socket_connection_setup_timeout_max_ms: int = 30_000
-    metadata_recovery_rebootstrap_trigger_ms: int = 300_000
-    send_buffer_bytes: int = 131_072
-    receive_buffer_bytes: int = 32_768
-    software_name: str = "spark-kafka-sink"
-    software_version: str = "0"
-
-
 class NetworkClient:
     """Implements ``KafkaClient``. One thread owns it; any may call :meth:`wakeup`,
     :meth:`initiate_close`, :attr:`active` and :meth:`connection_failures`.
@@ -97,7 +74,7 @@ class NetworkClient:
 
     def __init__(
         self,
-        config: NetworkClientConfig,
+        config: ProducerConfig,
         *,
         selector: Selectable,
         metadata: MetadataStore,
@@ -110,21 +87,8 @@ class NetworkClient:
         self._metadata = metadata
         self._clock = clock
         self._random = random
-        states = ClusterConnectionStates(
-            reconnect_backoff_ms=config.reconnect_backoff_ms,
-            reconnect_backoff_max_ms=config.reconnect_backoff_max_ms,
-            connection_setup_timeout_ms=config.socket_connection_setup_timeout_ms,
-            connection_setup_timeout_max_ms=config.socket_connection_setup_timeout_max_ms,
-            resolve=resolve,
-            random=random,
-        )
-        self._connections = NodeConnections(
-            selector,
-            states,
-            ApiVersions(ApiVersionsRequest(config.software_name, config.software_version)),
-            send_buffer_bytes=config.send_buffer_bytes,
-            receive_buffer_bytes=config.receive_buffer_bytes,
-        )
+        states = ClusterConnectionStates(config, resolve=resolve, random=random)
+        self._connections = NodeConnections(config, selector, states)
         self._connection_states = states
         self._api_versions = self._connections.api_versions
         self._failures = self._connections.failures
@@ -147,6 +111,7 @@ class NetworkClient:
     def ready(self, node: Node, now: int) -> bool:
         node_id = node.id
         if self._connection_states.is_ready(node_id, now):
+            # While a metadata update is due no node is ready: the update goes first.
             return (
                 self._in_flight.can_send_more(node_id)
                 and self._selector.is_channel_ready(node_id)
@@ -155,10 +120,6 @@ class NetworkClient:
         if self._connection_states.can_connect(node_id, now):
             self.initiate_connect(node, now)
         return False
-
-    def is_ready(self, node: Node, now: int) -> bool:
-        # While a metadata update is due no node is ready: the update goes first.
-        return self.can_send_request(node.id, now) and not self._updater.is_update_due(now)
 
     def can_send_request(self, node_id: int, now: int) -> bool:
         return (
@@ -179,14 +140,11 @@ class NetworkClient:
     def authentication_error(self, node: Node) -> AuthenticationError | None:
         return self._connection_states.authentication_error(node.id)
 
-    def api_versions(self, node_id: int) -> NodeApiVersions | None:
+    def api_versions(self, node_id: int) -> ApiVersionsResponse | None:
         return self._api_versions.of(node_id)
 
     def in_flight_request_count(self, node_id: int | None = None) -> int:
         return self._in_flight.count(node_id)
-
-    def has_in_flight_requests(self, node_id: int | None = None) -> bool:
-        return self._in_flight.count(node_id) > 0
 
     def connection_failures(self) -> dict[str, str]:
         """The failed addresses, each with its latest reason.

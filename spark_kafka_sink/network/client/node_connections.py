@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable
 
+from spark_kafka_sink.config.producer_config import ProducerConfig
 from spark_kafka_sink.errors import AuthenticationError, RemoteProtocolError, WrongListenerError
 from spark_kafka_sink.network.channel.selectable import ChannelState, Selectable
 from spark_kafka_sink.network.client.api_versions import ApiVersions
@@ -25,19 +26,12 @@ class NodeConnections:
     """Single-threaded. Buffer sizes are bytes, -1: the operating system's."""
 
     def __init__(
-        self,
-        selector: Selectable,
-        states: ClusterConnectionStates,
-        api_versions: ApiVersions,
-        *,
-        send_buffer_bytes: int,
-        receive_buffer_bytes: int,
+        self, config: ProducerConfig, selector: Selectable, states: ClusterConnectionStates
     ) -> None:
+        self._config = config
         self._selector = selector
-        self._send_buffer_bytes = send_buffer_bytes
-        self._receive_buffer_bytes = receive_buffer_bytes
         self.states = states
-        self.api_versions = api_versions
+        self.api_versions = ApiVersions()
         self.failures = ConnectionFailures()
         # Host and port of each node's last attempt.
         self._begun: dict[int, tuple[str, int]] = {}
@@ -56,8 +50,8 @@ class NodeConnections:
                 node.id,
                 node.host,
                 (ip, node.port),
-                self._send_buffer_bytes,
-                self._receive_buffer_bytes,
+                self._config.send_buffer_bytes,
+                self._config.receive_buffer_bytes,
             )
         except (OSError, OverflowError) as error:
             # OverflowError: a broker's advertised port is invalid.
@@ -113,9 +107,4 @@ class NodeConnections:
     def close(self, node_id: int, now: int) -> None:
         """The client closed the connection: reconnect after the backoff."""
         self.states.disconnected(node_id, now)
-        self.api_versions.disconnected(node_id)
-
-    def forget(self, node_id: int) -> None:
-        """As :meth:`close`, but without a backoff."""
-        self.states.remove(node_id)
         self.api_versions.disconnected(node_id)

@@ -1,4 +1,5 @@
-"""TLS: ``key_stores`` read, ``ssl_context`` made, ``ssl_transport_layer`` speaking it.
+"""TLS on a connection: certificates, keys, the handshake and the encrypted bytes.
 
-Owns: certificates, keys and the handshake; ``ssl_failures`` explains a failure in a sentence.
+Owns: ``key_stores`` (reads files), ``ssl_context`` (from the options), ``ssl_transport_layer`` (the
+handshake, reads and writes) and ``ssl_failures`` (explains a failure in a sentence).
 """

@@ -4,11 +4,11 @@ Owns: one connection's TLS session: handshake, records, close_notify, and the er
 Never: certificates, keys and trust (``ssl_context.py``), a wait, a frame.
 
 The session works on two memory buffers (``ssl.MemoryBIO``), not on the socket: a call never blocks,
-and what OpenSSL wants to send in the middle of a read (a key update, an alert) is sent by us.
+and what OpenSSL must send during a read (a key update, an alert) is sent by this class.
 Renegotiation is refused by the context; TLS 1.3 has none.
 
 Messages of TLS's own (key updates, requests to renegotiate, tickets) can be sent without end, by
-whoever answers at the address, before any certificate. So one call takes a chunk of them at most,
+whoever accepts the connection, before any certificate. So one call takes a chunk of them at most,
 and a connection that brings nothing else, or has us answer and doesn't read, is ended.
 """
 
@@ -40,7 +40,7 @@ _SMALL_CHUNK = 4096
 _MOST_IDLE = 1024 * 1024
 _WORTH = 64
 #: Encrypted bytes that wait for the socket: our own, of which the last record may begin below
-#: :data:`_AHEAD`, and 64 KiB of answers to the broker's TLS messages.
+#: :data:`_AHEAD`, and 64 KiB of responses to the broker's TLS messages.
 _MOST_UNSENT = _AHEAD + 2 * _RECORD + 4 * _RECORD
 
 
@@ -48,7 +48,7 @@ class SslTransportLayer:
     """A TLS client over a plaintext transport layer; the certificate must be valid for ``host``.
 
     Reads and writes carry the caller's bytes once :attr:`ready`. Failures of the handshake, and
-    alerts by which the broker refuses our certificate later (TLS 1.3 tells at the first read),
+    alerts by which the broker refuses our certificate later (TLS 1.3 reports it at the first read),
     leave as AuthenticationError; a connection that just ends, or breaks once the broker has sent
     bytes over it, leaves as ConnectionError.
     """
@@ -146,7 +146,7 @@ class SslTransportLayer:
                 # With a buffer it returns the number of bytes, despite its stub.
                 count = cast("int", self._session.read(len(target), target))
             except ssl.SSLWantReadError:
-                # Comes before each chunk, so that no more than one has its answers unsent.
+                # Comes before each chunk, so that no more than one has its responses unsent.
                 self._flush()  # a key update requires a response
                 self._refuse_flood()
                 if self._receive(began):
@@ -282,7 +282,7 @@ class SslTransportLayer:
         """close_notify, if the socket takes it at once, and the end of the socket."""
         try:
             if self._handshaken:
-                # unwrap() waits for the broker's close_notify; ours is out before it says so.
+                # unwrap() waits for the broker's close_notify; ours is sent before it raises.
                 with contextlib.suppress(ssl.SSLError, OSError, ValueError):
                     self._session.unwrap()
                 with contextlib.suppress(OSError):

@@ -63,7 +63,7 @@ class BatchCloser:
                 # Interrupted in the middle: the sender closes the rest, see ``BatchDrainer``.
                 with self._lock:
                     for batch in claimed[done:]:
-                        batch.give_up_claim()
+                        batch.release_claim()
                 self._wakeup()
 
     def finish_closing(self, batch: ProducerBatch) -> None:

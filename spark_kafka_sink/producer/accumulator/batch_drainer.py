@@ -59,8 +59,8 @@ class BatchDrainer:
     """Takes batches out of the accumulator's queues, under its lock (``_lock``).
 
     The lock also guards ``writer_encodes``. ``writer_waiting_since`` (monotonic ms, or None) and
-    ``closed`` are plain flags, set by the writer's side and read here in every pass. ``mixed`` says
-    that both ``send`` and columns fill batches: their limits of age differ.
+    ``closed`` are plain flags, set by the writer thread and read here in every pass. ``mixed``:
+    both ``send`` and columns fill batches, whose limits of age differ.
     """
 
     __slots__ = (
@@ -173,7 +173,7 @@ class BatchDrainer:
                     continue
                 head = queue.batches[0]
                 if head.state is BatchState.CLOSING or (
-                    manager is not None and not manager.may_leave(head)
+                    manager is not None and not manager.may_drain(head)
                 ):
                     continue  # the closer, or the response, wakes the sender
                 left = self._backoff_left(queue, head, now) if head.attempts else 0
@@ -203,7 +203,7 @@ class BatchDrainer:
                 continue
             if queue.batches[0] is not batch or queue.muted or queue.leader < 0:
                 continue  # not its turn
-            if queue.leader not in nodes and (manager is None or manager.may_leave(batch)):
+            if queue.leader not in nodes and (manager is None or manager.may_drain(batch)):
                 nodes.add(queue.leader)
                 if len(nodes) == len(self._queues.by_node):
                     return delay
@@ -214,8 +214,8 @@ class BatchDrainer:
     ) -> dict[int, list[ProducerBatch]]:
         """Batches by node id, IN_FLIGHT, headers written; nodes without batches are omitted.
 
-        At most one batch of a partition, at most ``max_size`` bytes for a node unless one batch
-        alone is larger. Each call starts at the partition after the one that was drained last, so
+        At most one batch of a partition, at most ``max_size`` bytes for a node unless a single
+        batch is larger. Each call starts at the partition after the one that was drained last, so
         that no partition of a node starves.
         """
         if cluster is not self._queues.cluster:
@@ -237,13 +237,13 @@ class BatchDrainer:
         send_all = self._send_all_open(now)
         manager = self._transaction_manager
         taken: list[ProducerBatch] = []
-        room = NEVER  # one batch alone may be larger than max_size
+        room = NEVER  # a single batch may be larger than max_size
         for index in range(start, start + count):
             queue = queues[index % count]
             # Read without the lock; a concurrent change by the writer wakes us for another pass.
             if not queue.batches or not (send_all or self._may_send(queue, now)):
                 continue
-            batch = self._take_head(queue, room, now)
+            batch = self._poll_head(queue, room, now)
             if batch is None:
                 continue
             if batch.state is BatchState.READY:
@@ -273,7 +273,7 @@ class BatchDrainer:
         """
         return batch.futures is not None or self._open_left(batch, now) <= 0
 
-    def _take_head(self, queue: PartitionQueue, room: int, now: int) -> ProducerBatch | None:
+    def _poll_head(self, queue: PartitionQueue, room: int, now: int) -> ProducerBatch | None:
         """Remove the head of ``queue`` and return it IN_FLIGHT; when it has more than ``room``
         bytes it stays queued and is returned READY; None when it may not be sent now. An open head
         is closed first.
@@ -285,7 +285,7 @@ class BatchDrainer:
                 return None
             batch = queue.batches[0]
             if batch.state is BatchState.CLOSING or (
-                manager is not None and not manager.may_leave(batch)
+                manager is not None and not manager.may_drain(batch)
             ):
                 return None
             if batch.state is BatchState.READY:
@@ -306,8 +306,8 @@ class BatchDrainer:
                 claimed.append(batch)
         for batch_to_close in claimed:
             self._closer.finish_closing(batch_to_close)
-        # Only this thread removes heads, except for an abort by another thread: look again.
-        return self._take_head(queue, room, now)
+        # Only this thread removes heads, except for an abort by another thread: check again.
+        return self._poll_head(queue, room, now)
 
     def update_node_latency_stats(self, node_id: int, now: int, *, can_drain: bool) -> None:
         """A node has data ready, and (``can_drain``) its connection accepted some (KIP-794)."""

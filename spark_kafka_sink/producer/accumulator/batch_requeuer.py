@@ -1,6 +1,6 @@
-"""Requeues batches (retries and split pieces) and expires queued ones.
+"""Requeues batches (retries and split batches) and expires queued ones.
 
-Owns: the queue position of a retry and of the pieces of a split, their backoff, and
+Owns: the queue position of a retry and of split batches, their backoff, and
 delivery.timeout.ms of queued batches. Runs on the sender thread. Never: why a batch is requeued
 (``sender.py``), its completion, a clock.
 """
@@ -71,7 +71,7 @@ class BatchRequeuer:
             self.next_expiry_ms = expiry
 
     def reenqueue(self, batch: ProducerBatch, now: int) -> None:
-        """Put ``batch`` at the head of its queue; with sequences, behind earlier retries.
+        """Put ``batch`` at the head of its queue; with sequences, after earlier retries.
 
         Raises IllegalStateError under idempotence for a batch that has no sequence, or that the
         transaction manager does not track as in flight.
@@ -82,9 +82,9 @@ class BatchRequeuer:
             self._insert(batch)
 
     def split_and_reenqueue(self, batch: ProducerBatch) -> int:
-        """Split a batch that a broker rejected as too large; returns the number of pieces.
+        """Split a batch that a broker rejected as too large; returns the number of split batches.
 
-        The pieces go to the head, in order, without backoff; with sequences they are tracked in
+        They go to the head, in order, without backoff; with sequences they are tracked in
         flight in place of ``batch`` and take over its memory. Batches of this topic are limited to
         half of the rejected size from now on (rule R7).
         """
@@ -92,23 +92,23 @@ class BatchRequeuer:
             self._check_tracked(batch)
             first = self._incomplete.generation + 1
             self._incomplete.generation += 2
-        pieces = batch.split(first)
+        split_batches = batch.split(first)
         self._limits.refused(batch)
         with self._lock:
-            for piece in pieces:
-                piece.pool_size = piece.size_in_bytes
+            for split_batch in split_batches:
+                split_batch.pool_size = split_batch.size_in_bytes
             before, batch.pool_size = batch.pool_size, 0
-            after = sum(piece.pool_size for piece in pieces)
-            self._incomplete.replace(batch, pieces)
+            after = sum(split_batch.pool_size for split_batch in split_batches)
+            self._incomplete.replace(batch, split_batches)
             manager = self._transaction_manager
             if manager is not None:
                 manager.remove_in_flight_batch(batch)
-                for piece in pieces:
-                    manager.add_in_flight_batch(piece)
-            for piece in reversed(pieces):
-                self._insert(piece)
+                for split_batch in split_batches:
+                    manager.add_in_flight_batch(split_batch)
+            for split_batch in reversed(split_batches):
+                self._insert(split_batch)
         self._pool.adjust(before, after)
-        return len(pieces)
+        return len(split_batches)
 
     def _check_tracked(self, batch: ProducerBatch) -> None:
         manager = self._transaction_manager
@@ -127,7 +127,7 @@ class BatchRequeuer:
 
     def _insert(self, batch: ProducerBatch) -> None:
         queue = self._queues.by_partition[batch.tp]
-        behind = 0
+        index = 0
         if batch.has_sequence:
             # Two batches in flight on one connection may be requeued in any order: the earlier
             # sequence must be sent first again.
@@ -136,12 +136,15 @@ class BatchRequeuer:
                     other.base_sequence, batch.base_sequence
                 ):
                     break
-                behind += 1
-        self._queues.insert(queue, behind, batch)
+                index += 1
+        self._queues.insert(queue, index, batch)
         self.queued(batch.created_ms)
 
     def expired(self, now: int) -> list[ProducerBatch]:
-        """Take queued batches past delivery.timeout.ms out of their queues, oldest first."""
+        """Take queued batches past delivery.timeout.ms out of their queues, oldest first.
+
+        The caller fails them (``complete_exceptionally``) and deallocates them.
+        """
         if now < self.next_expiry_ms:
             return []  # no queued batch is older than the last pass found
         expired: list[ProducerBatch] = []

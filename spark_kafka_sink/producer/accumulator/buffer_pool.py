@@ -15,7 +15,6 @@ from typing import Protocol
 from spark_kafka_sink.clock import Clock, Latch
 from spark_kafka_sink.errors import (
     BufferExhaustedError,
-    ErrorCode,
     IllegalStateError,
     RecordTooLargeError,
 )
@@ -85,7 +84,6 @@ class BufferPool:
                 f"memory buffer you have configured with the buffer.memory configuration "
                 f"({self.total}).",
                 hint="raise kafka.buffer.memory, or write smaller rows",
-                code=ErrorCode.MESSAGE_TOO_LARGE,
             )
         with self._lock:
             self._check_open()
@@ -111,7 +109,7 @@ class BufferPool:
                 if waiter in self._waiters:
                     self._waiters.remove(waiter)
                 self._available += waiter.gathered
-                self._hand_out()
+                self._serve_waiters()
             raise
 
     def _check_served(self, waiter: _Waiter) -> None:
@@ -122,18 +120,17 @@ class BufferPool:
             f"Failed to allocate {waiter.size} bytes within the configured max blocking "
             f"time. Total memory: {self.total} bytes. Available memory: "
             f"{self._available} bytes.",
-            code=ErrorCode.REQUEST_TIMED_OUT,
         )
 
-    def _hand_out(self) -> None:
-        """Give free bytes to the waiters, first come first served; in pieces, so that a large
-        request is served too.
+    def _serve_waiters(self) -> None:
+        """Give free bytes to the waiters, first come first served; also fewer than requested, so
+        that a large request is served too.
         """
         while self._waiters and self._available > 0:
             head = self._waiters[0]
-            piece = min(self._available, head.size - head.gathered)
-            head.gathered += piece
-            self._available -= piece
+            granted = min(self._available, head.size - head.gathered)
+            head.gathered += granted
+            self._available -= granted
             if head.gathered < head.size:
                 return
             self._waiters.popleft()
@@ -144,7 +141,7 @@ class BufferPool:
         with self._lock:
             self._available += size
             if self._waiters:
-                self._hand_out()
+                self._serve_waiters()
 
     def adjust(self, old_size: int, new_size: int) -> None:
         """Update the count after a size change (compression, split), without blocking.

@@ -1,6 +1,6 @@
 """The checks before a batch is drained. Owns: the protocol :class:`DrainControl`.
 
-``transaction_manager.py`` implements it; tests substitute their own. Never: state.
+``transaction_manager.py`` implements it; tests have other implementations. Never: state.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ class DrainControl(Protocol):
         """A transaction is being committed or aborted: every batch is sent now, or failed."""
         ...
 
-    def may_leave(self, batch: ProducerBatch) -> bool:
+    def may_drain(self, batch: ProducerBatch) -> bool:
         """True when ``batch``, the head of its queue, may be drained now. Without a sequence, by
         rule R3 (there is a producer id; transactional: the partition is part of the transaction;
         nothing unresolved; at most five in flight); a retry, which has its sequence, when all
@@ -40,9 +40,9 @@ class DrainControl(Protocol):
         ...
 
     def add_in_flight_batch(self, batch: ProducerBatch) -> None:
-        """Track ``batch``, a piece of a split, which has its sequence."""
+        """Track ``batch``, a split batch, which has its sequence."""
         ...
 
     def remove_in_flight_batch(self, batch: ProducerBatch) -> None:
-        """Forget ``batch`` (called for a batch that is split, before its pieces are added)."""
+        """Forget ``batch`` (it is split; called before the split batches are added)."""
         ...

@@ -1,7 +1,7 @@
 """Incomplete batches, and the flushes that wait for them (Java's IncompleteBatches).
 
 Owns: the set of all batches between their opening and their last response, and the counts of the
-flushes. Never: a lock of its own; the accumulator's lock guards it.
+flushes. Never: a lock; the accumulator's guards it.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from spark_kafka_sink.producer.accumulator.producer_batch import ProducerBatch
 
 
 class Flush:
-    """One call of flush: counts down the batches that existed when it began, and their pieces."""
+    """One call of flush: counts down the batches that existed when it began, also split ones."""
 
     __slots__ = ("remaining", "upto")
 
@@ -49,14 +49,14 @@ class IncompleteBatches:
         self.generation = batch.generation
         self._batches[batch.generation] = batch
 
-    def replace(self, batch: ProducerBatch, pieces: Sequence[ProducerBatch]) -> None:
-        """``batch`` was split: flushes that wait for it wait for its pieces."""
+    def replace(self, batch: ProducerBatch, split_batches: Sequence[ProducerBatch]) -> None:
+        """``batch`` was split: flushes that wait for it now wait for the split batches."""
         if batch.generation in self._batches:
             for flush in self._flushes:
                 if batch.lineage <= flush.upto:
-                    flush.remaining += len(pieces)
-        for piece in pieces:
-            self._batches[piece.generation] = piece
+                    flush.remaining += len(split_batches)
+        for split_batch in split_batches:
+            self._batches[split_batch.generation] = split_batch
         self.remove((batch,))
 
     def remove(self, batches: Iterable[ProducerBatch]) -> None:

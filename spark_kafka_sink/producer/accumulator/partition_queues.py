@@ -2,7 +2,7 @@
 
 Owns: one :class:`PartitionQueue` for each topic partition, the queues of each leader, those with a
 closed head, and the open batches in opening order. A pass must not visit 1000 partitions when one
-has data. Never: a lock of its own (the accumulator's guards it), a decision what to send.
+has data. Never: a lock (the accumulator's guards it), which batch is sent.
 """
 
 from __future__ import annotations
@@ -113,9 +113,9 @@ class PartitionQueues:
         if not batches or batches[0] is queue.open:
             del self.closed_heads[queue]
 
-    def insert(self, queue: PartitionQueue, behind: int, batch: ProducerBatch) -> None:
-        """Requeue ``batch`` at index ``behind``."""
-        queue.batches.insert(behind, batch)
+    def insert(self, queue: PartitionQueue, index: int, batch: ProducerBatch) -> None:
+        """Requeue ``batch`` at index ``index``."""
+        queue.batches.insert(index, batch)
         self._classify(queue)
 
     def remove(self, queue: PartitionQueue, batch: ProducerBatch) -> None:

@@ -21,7 +21,6 @@ from typing import Protocol
 from spark_kafka_sink.clock import Clock
 from spark_kafka_sink.errors import (
     ApiError,
-    ErrorCode,
     IllegalStateError,
     InvalidRecordError,
     KafkaError,
@@ -52,7 +51,7 @@ class BatchState(Enum):
     IN_FLIGHT = "in flight"
     DONE = "done"
 
-    # Enum's own is a function of Python's, and these are looked up for each batch.
+    # Enum's is a Python function, and these are dictionary keys for each batch.
     __hash__ = object.__hash__
 
 
@@ -80,7 +79,7 @@ class BatchListener(Protocol):
     def batch_done(self, batch: ProducerBatch) -> None:
         """``batch`` was acknowledged (``error`` is None) or failed. Once for each; no lock held.
 
-        A batch that was split is not reported; its pieces are.
+        A batch that was split is not reported; the split batches are.
         """
         ...
 
@@ -95,9 +94,9 @@ class ProducerBatch:
 
     Counts are records, sizes bytes, times monotonic milliseconds, timestamps milliseconds since the
     epoch. ``generation`` is unique for every batch that was ever opened; ``lineage`` is the
-    generation of the batch that this one was split from, else its own. ``pool_size`` is what the
-    BufferPool counts for it. ``attempts`` is how often it was requeued after a failed send.
-    ``raw_limit`` is the maximum size for records of ``send``, in raw record bytes; 0 before
+    generation of the batch that this one was split from, else ``generation``. ``pool_size`` is
+    what the BufferPool counts for it. ``attempts`` is how often it was requeued after a failed
+    send. ``raw_limit`` is the maximum size for records of ``send``, in raw record bytes; 0 before
     :meth:`take_records`. ``futures`` are those of its records of ``send``, in order; None: there
     are none. ``size_in_bytes`` is the size as sent, once it is closed. Only the batch itself
     changes ``state``.
@@ -169,7 +168,7 @@ class ProducerBatch:
         self.error: KafkaError | None = None
         self.record_errors: Sequence[RecordError] = ()
         self.raw_limit = 0
-        #: Estimated bytes of the largest record as a batch of its own (Java's maxRecordSize); for
+        #: Estimated bytes of the largest record as a batch by itself (Java's maxRecordSize); for
         #: columns, of the largest record of the whole chunk.
         self.largest_record = 0
         self._longest = 0
@@ -258,7 +257,7 @@ class ProducerBatch:
             raise self._refuse()
         self.state = BatchState.CLOSING
 
-    def give_up_claim(self) -> None:
+    def release_claim(self) -> None:
         """CLOSING -> OPEN, unless it is DONE meanwhile: the closer was interrupted."""
         if self.state is BatchState.CLOSING:
             self._move(BatchState.OPEN)
@@ -376,7 +375,7 @@ class ProducerBatch:
         return self.state is BatchState.DONE
 
     def complete(self, base_offset: int, log_append_time_ms: int) -> bool:
-        """Acknowledged. False when it had failed before (aborted, expired): the response is late.
+        """Acknowledged. False when it has failed before (aborted, expired): the response is late.
 
         ``base_offset`` is -1 when it is not known (acks=0, a duplicate). Raises IllegalStateError
         when it was acknowledged already.
@@ -453,7 +452,7 @@ class ProducerBatch:
         if named.message is not None:
             message = f"{self.tp}: {safe_text(named.message)}"
         if len(self.record_errors) > 1 or not isinstance(error, ApiError):
-            return InvalidRecordError(message, hint=error.hint, code=ErrorCode.INVALID_RECORD)
+            return InvalidRecordError(message, hint=error.hint)
         return type(error)(message, hint=error.hint, code=error.code, kind=error.kind)
 
     def _is_late(self) -> bool:
@@ -485,11 +484,11 @@ class ProducerBatch:
         raw = section
         if not codec.is_none:
             raw = codec.decompress(section, self.raw_size)
-        pieces: list[ProducerBatch] = []
+        split_batches: list[ProducerBatch] = []
         sequence = self.base_sequence
         for half in split_records(raw, self.record_count, self.base_timestamp):
-            generation = first_generation + len(pieces)
-            piece = ProducerBatch(
+            generation = first_generation + len(split_batches)
+            split_batch = ProducerBatch(
                 self.tp,
                 self.created_ms,
                 generation,
@@ -497,37 +496,37 @@ class ProducerBatch:
                 self._listener,
                 self.lineage,
             )
-            piece.append(half.data, half.record_count, half.max_timestamp)
-            piece.largest_record = self.largest_record
-            piece.close(codec)
-            piece.attempts = self.attempts
-            piece.retry_at_ms = self.created_ms  # the broker is not at fault: no backoff
-            piece._leader_epoch = self._leader_epoch
-            piece._leader_epoch_attempts = self._leader_epoch_attempts
+            split_batch.append(half.data, half.record_count, half.max_timestamp)
+            split_batch.largest_record = self.largest_record
+            split_batch.close(codec)
+            split_batch.attempts = self.attempts
+            split_batch.retry_at_ms = self.created_ms  # the broker is not at fault: no backoff
+            split_batch._leader_epoch = self._leader_epoch
+            split_batch._leader_epoch_attempts = self._leader_epoch_attempts
             if self.has_sequence:
-                piece.set_producer_state(
+                split_batch.set_producer_state(
                     self.producer_id,
                     self.producer_epoch,
                     sequence,
                     transactional=self.transactional,
                 )
                 sequence = increment_sequence(sequence, half.record_count)
-            pieces.append(piece)
-        self._transfer_futures(pieces)
+            split_batches.append(split_batch)
+        self._transfer_futures(split_batches)
         self.error = None
         self._move_to_done()
-        return pieces
+        return split_batches
 
-    def _transfer_futures(self, pieces: Sequence[ProducerBatch]) -> None:
-        """The futures of this batch's records now wait for the pieces."""
+    def _transfer_futures(self, split_batches: Sequence[ProducerBatch]) -> None:
+        """The futures of this batch's records now wait for the split batches."""
         result = self.result
         if result is None:
             return
         first = 0
-        for piece in pieces:
-            piece.result = result.for_split()
-            end = first + piece.record_count
-            piece.futures = [f for f in self.futures or () if first <= f.index < end]
-            result.transfer(piece.futures, piece.result, first)
+        for split_batch in split_batches:
+            split_batch.result = ProduceRequestResult(result.tp, result.clock)
+            end = first + split_batch.record_count
+            split_batch.futures = [f for f in self.futures or () if first <= f.index < end]
+            result.transfer(split_batch.futures, split_batch.result, first)
             first = end
         result.release_waiters()

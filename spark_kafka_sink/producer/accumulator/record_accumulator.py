@@ -9,7 +9,7 @@ only a flush waits on one.
 **Who closes an open batch.** Encoding needs the open batch's record count and base timestamp, and
 compressing takes long, so neither happens under the lock:
 
-1. The writer asks :meth:`RecordAccumulator.positions` and encodes for generation g, count n.
+1. The writer calls :meth:`RecordAccumulator.positions` and encodes for generation g, count n.
 2. Meanwhile the sender finds that g must be sent (linger, flush, waiters in the pool, age, close):
    it *claims* g under the lock (OPEN -> CLOSING; from here nothing is appended to g), compresses it
    without the lock and marks it READY.
@@ -102,7 +102,7 @@ class Memory:
 
 @dataclass(frozen=True, slots=True)
 class AppendResult:
-    """``refused`` slices must be encoded again; batches now own ``taken`` bytes of the pool."""
+    """``refused`` slices must be encoded again; batches now use ``taken`` bytes of the pool."""
 
     refused: tuple[EncodedSlice, ...]
     taken: int
@@ -119,7 +119,7 @@ class RecordAccumulator:
     Called by the writer: :meth:`positions`, :meth:`append`, :meth:`set_writer_waiting_since`,
     flush. Called by the sender: everything else.
 
-    ``pool`` memory is allocated by the writer before :meth:`append` and handed over there.
+    ``pool`` memory is allocated by the writer before :meth:`append` and passed on there.
     """
 
     def __init__(
@@ -161,7 +161,7 @@ class RecordAccumulator:
             self._closer,
             transaction_manager,
         )
-        # Called by the sender in every iteration: no method call between.
+        # What its parts do, without a method call between.
         self.ready = self._drainer.ready
         self.drain = self._drainer.drain
         self.update_node_latency_stats = self._drainer.update_node_latency_stats
@@ -176,6 +176,10 @@ class RecordAccumulator:
             self._limits,
             transaction_manager,
         )
+        self.reenqueue = self._returns.reenqueue
+        self.split_and_reenqueue = self._returns.split_and_reenqueue
+        self.expired_batches = self._returns.expired
+        self.raw_limit = self._limits.raw_limit
         #: No record is accepted any more. May be read without the lock.
         self.closed = False
         self._has_columns = self._has_records = False
@@ -215,21 +219,17 @@ class RecordAccumulator:
                 return None
             return self.raw_limit(tp.topic) - queue.open.raw_size
 
-    def raw_limit(self, topic: str) -> int:
-        """Raw record bytes after which a batch of ``topic`` counts as full."""
-        return self._limits.raw_limit(topic)
-
     def append(self, slices: Sequence[EncodedSlice], now: int) -> AppendResult:
         """Copy ``slices`` into their batches; see the module docstring for why some are refused.
 
         The memory of their bytes, and of a header for each slice that opens a batch, has been
-        allocated in the pool by the caller; ``taken`` is the part that batches now own.
+        allocated in the pool by the caller; ``taken`` is how much of it batches now use.
         Batches that are full are closed (compressed) here, on the caller's thread.
 
         Raises IllegalStateError when the accumulator is closed, or the error that failed it.
         """
         # A slice is a view of a whole chunk's buffer: the copy lets the chunk be freed (rule R5).
-        chunks = [bytes(piece.data) for piece in slices]
+        chunks = [bytes(encoded.data) for encoded in slices]
         refused: list[EncodedSlice] = []
         refused_tps: set[TopicPartition] = set()
         claimed: list[ProducerBatch] = []
@@ -239,17 +239,17 @@ class RecordAccumulator:
             was_idle = not self._queues.open
             ready = False
             queues = self._queues.by_partition
-            for piece, chunk in zip(slices, chunks, strict=True):
-                tp, data, count, generation, first_offset, base, latest, last, _, largest = piece
+            for encoded, chunk in zip(slices, chunks, strict=True):
+                tp, data, count, generation, first_offset, base, latest, last, _, largest = encoded
                 queue = queues[tp]
                 batch = queue.open
                 if refused and tp in refused_tps:
-                    refused.append(piece)
+                    refused.append(encoded)
                     continue
                 size = memory = data.nbytes
                 if generation == 0:
                     if batch is not None:
-                        # The planner saw this batch and found no room for the next record.
+                        # The encoder knew this batch, and its next record did not fit.
                         ready |= self._closer.claim(queue, claimed)
                     batch = self._open_batch(queue, base, now)
                     memory += HEADER_SIZE
@@ -258,7 +258,7 @@ class RecordAccumulator:
                     or batch.generation != generation
                     or batch.record_count != first_offset
                 ):
-                    refused.append(piece)
+                    refused.append(encoded)
                     refused_tps.add(tp)
                     continue
                 batch.append(chunk, count, latest, size)
@@ -361,7 +361,7 @@ class RecordAccumulator:
             if memory is None or given < HEADER_SIZE + size:
                 return None, HEADER_SIZE + max(size, min(limit, self._memory_step)), wake
             batch = self._open_batch(queue, timestamp, memory.allocated_ms)
-            limit = max(limit, size)  # a larger record gets its own batch
+            limit = max(limit, size)  # a larger record is a batch by itself
             wake = True
         if batch.futures is None:
             batch.take_records(self._clock, limit)
@@ -388,7 +388,7 @@ class RecordAccumulator:
             return self._incomplete.begin_flush()
 
     def await_flush_completion(self, flush: Flush, deadline_ms: int) -> bool:
-        """Wait until the batches of ``flush`` and all pieces split from them are complete.
+        """Wait until the batches of ``flush`` and all batches split from them are complete.
 
         Returns False at the deadline. Returns True at once when the accumulator has failed.
         """
@@ -442,23 +442,6 @@ class RecordAccumulator:
     def unmute_partition(self, tp: TopicPartition) -> None:
         with self._lock:
             self._queues.by_partition[tp].muted = False
-
-    # ---- the sender: requeue -------------------------------------------------------------------
-
-    def reenqueue(self, batch: ProducerBatch, now: int) -> None:
-        """See :meth:`BatchRequeuer.reenqueue`."""
-        self._returns.reenqueue(batch, now)
-
-    def split_and_reenqueue(self, batch: ProducerBatch, now: int) -> int:  # noqa: ARG002 - as Java
-        """See :meth:`BatchRequeuer.split_and_reenqueue`."""
-        return self._returns.split_and_reenqueue(batch)
-
-    def expired_batches(self, now: int) -> list[ProducerBatch]:
-        """Remove queued batches past delivery.timeout.ms from their queues, oldest first.
-
-        The caller fails them (``complete_exceptionally``) and calls :meth:`deallocate`.
-        """
-        return self._returns.expired(now)
 
     def next_expiry_time_ms(self) -> int:
         """No queued batch expires before this time (monotonic ms); NEVER when none is queued."""

@@ -38,8 +38,8 @@ class ProduceRecorder:
 
     def __init__(
         self,
+        metrics: ProducerMetrics,
         on_failure: Callable[[ProducerBatch], None] = lambda _: None,
-        metrics: ProducerMetrics | None = None,
     ) -> None:
         self._on_failure = on_failure
         self._metrics = metrics
@@ -48,8 +48,8 @@ class ProduceRecorder:
         self.failed_batch: ProducerBatch | None = None
         self._report = _Counts()
         self._before = self._waits()
-        #: Connections that :meth:`end_attempt` has told of. One begins before its first row: it is
-        #: connected for InitProducerId already.
+        #: Connections that :meth:`end_attempt` has reported. The first is made before the first
+        #: row, for InitProducerId.
         self._connections_told = 0
         #: The last response that caused a retry, for messages about waits.
         self.last_answer: str | None = None
@@ -113,13 +113,11 @@ class ProduceRecorder:
         """A Produce request with ``batches`` is sent."""
         with self._lock:
             self._report.requests += 1
-        if self._metrics is not None:
-            self._metrics.request_sent(batches, now)
+        self._metrics.request_sent(batches, now)
 
     def request_answered(self, node_id: int, latency_ms: int, throttle_ms: int, now: int) -> None:
         """A Produce response arrived from ``node_id``."""
-        if self._metrics is not None:
-            self._metrics.request_answered(node_id, latency_ms, throttle_ms, now)
+        self._metrics.request_answered(node_id, latency_ms, throttle_ms, now)
         with self._lock:
             counts = self._report
             counts.throttle_ms += throttle_ms
@@ -140,35 +138,22 @@ class ProduceRecorder:
             if error is not None:
                 self.last_answer = f"{batch.tp}: {error.message}"
                 self._report.answers[node_id] = safe_text(self.last_answer)
-        if self._metrics is not None:
-            self._metrics.records_retried(batch.tp.topic, batch.record_count)
+        self._metrics.records_retried(batch.tp.topic, batch.record_count)
 
     def batch_split(self, batch: ProducerBatch) -> None:  # noqa: ARG002 - counted, not by topic
         with self._lock:
             self._report.splits += 1
-        if self._metrics is not None:
-            self._metrics.batch_split()
+        self._metrics.batch_split()
 
     def batch_duplicate(self, batch: ProducerBatch) -> None:  # noqa: ARG002 - counted, not by topic
         with self._lock:
             self._report.duplicates += 1
 
     @property
-    def failure(self) -> KafkaError | None:
-        """The error of the first failed batch."""
-        batch = self.failed_batch
-        return None if batch is None else batch.error
-
-    @property
     def failed_alone(self) -> tuple[int, KafkaError | None]:
         """The number of records that failed without failing the attempt, and the first error."""
         with self._lock:
             return self._failed_alone, self._failed_alone_of
-
-    @property
-    def rows(self) -> int:
-        """Rows acknowledged so far."""
-        return self._report.rows
 
     def report(self, cluster_id: str | None = None) -> ProduceReport:
         """The counts of this attempt so far, on the cluster of that id."""
@@ -193,16 +178,12 @@ class ProduceRecorder:
 
     def _waits(self) -> tuple[int, int]:
         """Since the producer was created: waits for memory and topics (ms)."""
-        metrics = self._metrics
-        if metrics is None:
-            return 0, 0
-        return int(metrics.total(Measurement.POOL_WAIT)), int(
-            metrics.total(Measurement.METADATA_WAIT)
-        )
+        total = self._metrics.total
+        return int(total(Measurement.POOL_WAIT)), int(total(Measurement.METADATA_WAIT))
 
     def _connections(self) -> int:
         """That were made in the producer's whole life."""
-        return 0 if self._metrics is None else self._metrics.count(Measurement.CONNECTED)
+        return self._metrics.count(Measurement.CONNECTED)
 
 
 class _Counts:

@@ -1,4 +1,4 @@
-"""The result of one attempt, part of commit messages, and the merge of such results.
+"""The result of one attempt, which commit messages contain, and the merge of such results.
 
 Owns: :class:`ProduceReport`, :class:`NodeReport` and their merge. Never: the counting
 (``produce_recorder.py``), an import of Arrow or numpy: a commit on the driver loads neither.

@@ -90,7 +90,7 @@ class Measurement(Enum):
     SELECT = "select-wait-time"
     IO = "io-time"
 
-    # Enum's own is a Python function, and these are looked up for each request.
+    # Enum's is a Python function, and these are dictionary keys for each request.
     __hash__ = object.__hash__
 
 
@@ -269,7 +269,7 @@ METRICS: tuple[Metric, ...] = (
     *_traffic(Group.NODE),
 )  # fmt: skip
 
-#: Maximum number of topics, and of nodes, with sensors of their own; the rest counts only in the
+#: Maximum number of topics, and of nodes, with sensors; the rest counts only in the
 #: producer's. A dynamic topic column could else fill the memory with sensors.
 MAX_TAGS = 1_000
 

@@ -14,7 +14,7 @@ _NAN = float("nan")
 
 @dataclass(frozen=True, slots=True)
 class Windows:
-    """metrics.sample.window.ms and metrics.num.samples: how far back rates and averages look."""
+    """metrics.sample.window.ms and metrics.num.samples: the time that rates and averages cover."""
 
     window_ms: int = 30_000
     samples: int = 2

@@ -24,7 +24,7 @@ class BatchCompletionListener:
         recorder: ProduceRecorder,
         transaction_manager: TransactionManager | None,
         interceptors: Interceptors | None,
-        metrics: ProducerMetrics | None = None,
+        metrics: ProducerMetrics,
     ) -> None:
         self._recorder = recorder
         self._manager = transaction_manager
@@ -41,8 +41,7 @@ class BatchCompletionListener:
                 self._recorder.batch_failed_alone(batch)
             else:
                 self._recorder.batch_done(batch)
-            if self._metrics is not None:
-                self._metrics.records_failed(batch.tp.topic, batch.record_count)
+            self._metrics.records_failed(batch.tp.topic, batch.record_count)
         if self._interceptors is not None and with_future < batch.record_count:
             self._interceptors.on_acknowledgement(
                 RecordMetadata(

@@ -17,12 +17,12 @@ from spark_kafka_sink.producer.accumulator.producer_batch import ProducerBatch
 class InFlightBatches:
     """A batch is in flight until its response arrives, even when it was completed before that."""
 
-    __slots__ = ("_delivery_timeout_ms", "_doubted", "_last_answers", "_on_wire", "next_expiry_ms")
+    __slots__ = ("_delivery_timeout_ms", "_last_answers", "_on_wire", "_unproven", "next_expiry_ms")
 
     def __init__(self, delivery_timeout_ms: int) -> None:
         self._delivery_timeout_ms = delivery_timeout_ms
         self._on_wire: dict[ProducerBatch, int] = {}
-        self._doubted: dict[ProducerBatch, None] = {}
+        self._unproven: dict[ProducerBatch, None] = {}
         self._last_answers: dict[ProducerBatch, tuple[str, ErrorCode]] = {}
         #: None of them expires before this time; NEVER when there is none.
         self.next_expiry_ms = NEVER
@@ -34,12 +34,12 @@ class InFlightBatches:
     @property
     def is_empty(self) -> bool:
         """No batch is in flight or waits for proof."""
-        return not self._on_wire and not self._doubted
+        return not self._on_wire and not self._unproven
 
     @property
-    def has_doubted(self) -> bool:
-        """Some batch was answered OUT_OF_ORDER and waits for proof."""
-        return bool(self._doubted)
+    def has_unproven(self) -> bool:
+        """Some batch got OUT_OF_ORDER_SEQUENCE_NUMBER and waits for proof."""
+        return bool(self._unproven)
 
     def sent(self, batches: Iterable[ProducerBatch], node_id: int) -> None:
         """The batches are sent to ``node_id``."""
@@ -53,12 +53,12 @@ class InFlightBatches:
         """Their response arrived, or will not arrive."""
         for batch in batches:
             self._on_wire.pop(batch, None)
-        if not self._on_wire and not self._doubted:
+        if not self._on_wire and not self._unproven:
             self.next_expiry_ms = NEVER
 
     def await_proof(self, batch: ProducerBatch) -> None:
         """``batch`` waits for a later acknowledgement."""
-        self._doubted[batch] = None
+        self._unproven[batch] = None
         self.next_expiry_ms = min(self.next_expiry_ms, batch.created_ms + self._delivery_timeout_ms)
 
     def answered(self, batch: ProducerBatch, broker: str, code: ErrorCode) -> None:
@@ -87,11 +87,11 @@ class InFlightBatches:
 
     def forget(self, batches: Iterable[ProducerBatch]) -> None:
         """They are completed, failed or split."""
-        if self._doubted or self._last_answers:
+        if self._unproven or self._last_answers:
             for batch in batches:
-                self._doubted.pop(batch, None)
+                self._unproven.pop(batch, None)
                 self._last_answers.pop(batch, None)
-            if not self._on_wire and not self._doubted:
+            if not self._on_wire and not self._unproven:
                 self.next_expiry_ms = NEVER
 
     def expired(self, now: int) -> list[ProducerBatch]:
@@ -100,7 +100,7 @@ class InFlightBatches:
             return []
         expired = []
         self.next_expiry_ms = NEVER
-        for batch in (*self._on_wire, *self._doubted):
+        for batch in (*self._on_wire, *self._unproven):
             if batch.is_done:
                 continue
             if batch.has_reached_delivery_timeout(self._delivery_timeout_ms, now):

@@ -13,7 +13,7 @@ from typing import Protocol
 
 
 class NetworkThread(Protocol):
-    """The part of ``threading.Thread`` that the producer uses."""
+    """The methods of ``threading.Thread`` that the producer uses."""
 
     def is_alive(self) -> bool: ...
 

@@ -77,7 +77,6 @@ def delivery_timeout_error(
         f"Expiring {batch.record_count} record(s) for {batch.tp}: {now - batch.created_ms} ms "
         f"has passed since batch creation, {batch.attempts} retries were made; {status}",
         hint=f"{hint}; {_LIMIT}" if hint else _LIMIT,
-        code=ErrorCode.REQUEST_TIMED_OUT,
         kind=Kind.EXPIRED,
     )
 

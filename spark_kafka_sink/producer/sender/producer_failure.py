@@ -1,7 +1,7 @@
 """The failure of a whole producer, and the error that its methods raise from then on.
 
 Owns: a producer's failure and its message. It connects the sources of failures (the batch recorder,
-the sender, an interrupted call) with the parts that must stop. Never: which batch fails
+the sender, an interrupted call) with the components that must stop. Never: which batch fails
 (``sender.py``), which of them fails the attempt (``batch_completion.py``).
 
 The effect of a permanently failed batch (rule R2):
@@ -56,7 +56,7 @@ class ProducerFailure:
                 raise self.failure
             return
         if batch is None and isinstance(cause, AuthenticationError):
-            # The writer's own wait may raise it first: the error must be the same either way.
+            # A wait of the writer may raise it first: the error must be the same either way.
             self.fail_producer(cause)
             raise cause
         if batch is None:

@@ -20,7 +20,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Protocol
 
 from spark_kafka_sink.clock import NEVER, Clock
 from spark_kafka_sink.config.producer_config import ProducerConfig
@@ -36,6 +35,7 @@ from spark_kafka_sink.network.client.kafka_client import KafkaClient
 from spark_kafka_sink.producer.accumulator.producer_batch import BatchState, ProducerBatch
 from spark_kafka_sink.producer.accumulator.record_accumulator import RecordAccumulator
 from spark_kafka_sink.producer.metadata import Metadata
+from spark_kafka_sink.producer.metrics.produce_recorder import ProduceRecorder
 from spark_kafka_sink.producer.sender.in_flight_batches import InFlightBatches
 from spark_kafka_sink.producer.sender.produce_errors import (
     code_of_lost_request,
@@ -63,20 +63,6 @@ _MAX_VERSION = 12
 _LONGEST_POLL_MS = 1
 
 
-class SenderRecorder(Protocol):
-    """The events that the sender reports (``produce_recorder.py``'s ProduceRecorder)."""
-
-    def request_sent(self, batches: Sequence[ProducerBatch], now: int) -> None: ...
-    def request_answered(
-        self, node_id: int, latency_ms: int, throttle_ms: int, now: int
-    ) -> None: ...
-    def batch_retried(
-        self, batch: ProducerBatch, error: KafkaError | None = None, node_id: int = -1
-    ) -> None: ...
-    def batch_split(self, batch: ProducerBatch) -> None: ...
-    def batch_duplicate(self, batch: ProducerBatch) -> None: ...
-
-
 def answer_of(code: ErrorCode) -> Answer:
     """Classify a produce error code for the sequence logic."""
     if code in (ErrorCode.NONE, ErrorCode.DUPLICATE_SEQUENCE_NUMBER):
@@ -88,7 +74,7 @@ def answer_of(code: ErrorCode) -> Answer:
     return Answer.UNCLEAR if code.retriable else Answer.REFUSED
 
 
-#: The action for each answer when batches have no sequence.
+#: The action for each kind of response when batches have no sequence.
 _WITHOUT_SEQUENCE = {
     Answer.ACKNOWLEDGED: Action.COMPLETE,
     Answer.UNCLEAR: Action.RESEND,
@@ -113,7 +99,7 @@ class Sender:
         transaction_manager: TransactionManager | None,
         config: ProducerConfig,
         clock: Clock,
-        report: SenderRecorder,
+        report: ProduceRecorder,
     ) -> None:
         self._client = client
         self._metadata = metadata
@@ -227,8 +213,8 @@ class Sender:
         manager = self._transaction_manager
         return not (
             self._accumulator.has_undrained
-            or self._client.has_in_flight_requests()
-            or self._in_flight.has_doubted
+            or self._client.in_flight_request_count()
+            or self._in_flight.has_unproven
             or self._metadata.has_waiters
             or (manager is not None and manager.wants_requests)
         )
@@ -242,7 +228,6 @@ class Sender:
         if self._accumulator.has_undrained:
             error = manager.last_error or TransactionAbortedError(
                 "Failing batch since transaction was aborted",
-                code=ErrorCode.TRANSACTION_ABORTABLE,
             )
             self._accumulator.abort_undrained_batches(error)
             return NEVER if self._has_pending() else 0
@@ -269,10 +254,6 @@ class Sender:
         self._forced = True
         self.initiate_close()
 
-    @property
-    def running(self) -> bool:
-        return self._running
-
     def _fail_producer(self, error: KafkaError) -> None:
         if self.fatal_error is None:
             self.fatal_error = error
@@ -290,7 +271,7 @@ class Sender:
             if self.fatal_error is not None:
                 return 0
             expiry = min(in_flight.next_expiry_ms, accumulator.next_expiry_time_ms())
-        cluster = self._metadata.fetch()
+        cluster = self._metadata.cluster
         result = accumulator.ready(cluster, now)
         if result.unknown_leader_topics:
             self._metadata.add_topics(result.unknown_leader_topics, now)
@@ -373,12 +354,12 @@ class Sender:
         """Fail batches past delivery.timeout.ms: queued, in flight, or awaiting proof."""
         for batch in (*self._accumulator.expired_batches(now), *self._in_flight.expired(now)):
             self._fail_batch(batch, self._timeout_error(batch, now), unclear=batch.has_sequence)
-        if self._transaction_manager is not None and self._transaction_manager.renewing:
-            self._maybe_renew(self._transaction_manager)
+        self._maybe_renew()
 
-    def _maybe_renew(self, manager: TransactionManager) -> None:
+    def _maybe_renew(self) -> None:
         """Only when nothing is in flight: no late response can then match a new batch."""
-        if self._in_flight.is_empty:
+        manager = self._transaction_manager
+        if manager is not None and manager.renewing and self._in_flight.is_empty:
             manager.renew()
 
     def _timeout_error(self, batch: ProducerBatch, now: int) -> KafkaTimeoutError:
@@ -409,7 +390,7 @@ class Sender:
         if isinstance(body, ProduceResponse):
             latency, now = response.latency_ms, response.received_ms
             self._report.request_answered(node_id, latency, body.throttle_ms, now)
-            self._take_leader_hints(body)
+            self._update_leaders(body)
             for answer in body.partitions:
                 answered = left.pop(answer.tp, None)
                 if answered is not None:
@@ -423,10 +404,9 @@ class Sender:
             answer = PartitionProduceResponse(tp, code, -1, error_message=message or None)
             self._complete_batch(batch, answer, response, done)
         self._release(*done)
-        if self._transaction_manager is not None and self._transaction_manager.renewing:
-            self._maybe_renew(self._transaction_manager)
+        self._maybe_renew()
 
-    def _take_leader_hints(self, body: ProduceResponse) -> None:
+    def _update_leaders(self, body: ProduceResponse) -> None:
         """KIP-951: the next send goes to the new leader without a metadata request."""
         for answer in body.partitions:
             if answer.leader is not None and answer.error.refreshes_metadata:
@@ -448,7 +428,7 @@ class Sender:
         if self._guarantee_message_order:
             self._accumulator.unmute_partition(batch.tp)
         if batch.state is BatchState.DONE:
-            self._take_late_answer(batch, code)
+            self._handle_late_response(batch, code)
             return
         if code is not ErrorCode.NONE:
             self._in_flight.answered(batch, self._name(response.request.destination), code)
@@ -460,7 +440,7 @@ class Sender:
         verdict: Verdict[ProducerBatch] = (
             Verdict(_WITHOUT_SEQUENCE[kind])
             if manager is None
-            else manager.handle_answer(batch, kind, answer.base_offset, now)
+            else manager.handle_produce_response(batch, kind, answer.base_offset, now)
         )
         if verdict.action is Action.COMPLETE:
             if verdict.proven or code is not ErrorCode.NONE:
@@ -494,16 +474,16 @@ class Sender:
         ):
             return False
         self._report.batch_split(batch)
-        self._accumulator.split_and_reenqueue(batch, now)
+        self._accumulator.split_and_reenqueue(batch)
         self._in_flight.forget((batch,))
         return True
 
-    def _take_late_answer(self, batch: ProducerBatch, code: ErrorCode) -> None:
+    def _handle_late_response(self, batch: ProducerBatch, code: ErrorCode) -> None:
         """The batch was proven by a later acknowledgement, or expired, while this copy was in
         flight: only its memory is still held, for the socket. An abort may wait for this response.
         """
         if self._transaction_manager is not None:
-            self._transaction_manager.late_answer(batch, answer_of(code))
+            self._transaction_manager.handle_late_response(batch, answer_of(code))
         self._release(batch)
 
     def _note_duplicates(
@@ -534,12 +514,12 @@ class Sender:
         unclear: bool,
     ) -> None:
         """Fail ``batch`` permanently. In a transaction, the transaction can then only be aborted.
-        Else, with sequences, batches of ``send`` fail alone (each record's future has the error)
+        Else, with sequences, only that batch of ``send`` fails (each record's future has the error)
         and the producer continues under a new id; rows of columns belong to an attempt, and the
         producer fails with them (rule R2). ``unclear``: its records may be in the log.
 
         The transaction fails before the batch is reported: a writer whose flush returns must not
-        find a transaction that still looks intact, and prepare it.
+        find a transaction that still seems intact, and prepare it.
         """
         manager = self._transaction_manager
         failed = [batch]
@@ -578,5 +558,5 @@ class Sender:
         return refusal_error(batch, answer, response, broker, reason)
 
     def _name(self, node_id: int) -> str:
-        node = self._metadata.fetch().nodes.get(node_id)
+        node = self._metadata.cluster.nodes.get(node_id)
         return f"(id {node_id})" if node is None else str(node)

@@ -16,18 +16,18 @@ The rules, each with the race that it closes:
 * **The first batch is sent alone until it is acknowledged.** Fresh topic: A gets
   NOT_LEADER_OR_FOLLOWER; B, sent right after A, reaches the broker when it has become leader. The
   broker does not know the producer, so it accepts B; A is then always out of order, and B precedes
-  A in the log. Alone, A is simply resent until it is appended; then the broker knows the producer.
+  A in the log. A sent alone is resent until it is appended; then the broker knows the producer.
 * **A later acknowledgement proves the earlier batches**, after a first one: a broker that knows
   the producer appends B only after A. So A need not be resent when its response is lost. The
-  acknowledged offset must leave room for them; if not, the broker has lost this producer's state
-  (topic recreated, log truncated by an unclean election), and the attempt fails.
+  acknowledged offset must leave offsets for them; if not, the broker has lost this producer's
+  state (topic recreated, log truncated by an unclean election), and the attempt fails.
 * **Batches with a sequence are resent in order, one at a time, before any new batch.** A gets
   NOT_LEADER; B and C after it OUT_OF_ORDER, because A is missing: B and C are not at fault, and are
   resent after A.
 * **OUT_OF_ORDER counts only against a batch sent with no unresolved batch before it.** A is
   rejected by old leader 1, B's rejection by 1 is still in flight; A is sent to new leader 2 and
   acknowledged; now B's old OUT_OF_ORDER arrives, and B is the first unresolved batch. It proves
-  nothing: B was sent behind A. B is resent, and that response counts.
+  nothing: B was sent after A. B is resent, and that response counts.
 * **OUT_OF_ORDER against such a batch is a doubt, not yet a failure.** All batches before A are in
   the log, so the broker's last sequence is beyond A: A is a duplicate older than the broker
   remembers (A to D were appended, their responses lost, the broker restarted and remembers D only).
@@ -72,7 +72,7 @@ class Answer(Enum):
     UNCLEAR = "a retriable error, a disconnect, a time-out"
     REFUSED = "any other error"
 
-    # Enum's own is a Python function, and :data:`ACTIONS` is looked up for each batch.
+    # Enum's is a Python function, and :data:`ACTIONS` is read for each batch.
     __hash__ = object.__hash__
 
 
@@ -214,7 +214,7 @@ class PartitionSequences(Generic[BatchT]):
                 return False
         return True
 
-    def take(self, batch: BatchT, record_count: int) -> int:
+    def assign_sequence(self, batch: BatchT, record_count: int) -> int:
         """The sequence of a new batch of ``record_count`` records, which is sent now."""
         sequence = self.next_sequence
         self.next_sequence = (sequence + record_count) % _SEQUENCES
@@ -223,16 +223,18 @@ class PartitionSequences(Generic[BatchT]):
         return sequence
 
     def add(self, batch: BatchT, base_sequence: int, record_count: int) -> None:
-        """Track a piece of a split: ordered by its sequence, waiting to be resent."""
-        piece = _InFlight(batch, base_sequence, record_count, _Place.QUEUED, left_as_head=True)
-        piece.resent = True
+        """Track a split batch: ordered by its sequence, waiting to be resent."""
+        split_batch = _InFlight(
+            batch, base_sequence, record_count, _Place.QUEUED, left_as_head=True
+        )
+        split_batch.resent = True
         at = 0
-        while at < len(self._in_flight) and _precedes(self._in_flight[at], piece):
+        while at < len(self._in_flight) and _precedes(self._in_flight[at], split_batch):
             at += 1
-        self._in_flight.insert(at, piece)
+        self._in_flight.insert(at, split_batch)
 
     def remove(self, batch: BatchT) -> None:
-        """Forget a batch that is split; its pieces are added next."""
+        """Forget a batch that is split; the split batches are added next."""
         self._in_flight = [f for f in self._in_flight if f.batch is not batch]
 
     def sent(self, batch: BatchT) -> None:
@@ -245,7 +247,7 @@ class PartitionSequences(Generic[BatchT]):
     def answer(
         self, batch: BatchT, answer: Answer, base_offset: int = -1, now: int = 0
     ) -> Verdict[BatchT]:
-        """Update the state with an answer. ``base_offset`` is -1 when unknown."""
+        """Update the state for a response. ``base_offset`` is -1 when unknown."""
         for at, flight in enumerate(self._in_flight):  # noqa: B007 - used after the loop
             if flight.batch is batch:
                 break

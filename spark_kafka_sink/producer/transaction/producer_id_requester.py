@@ -20,7 +20,7 @@ from spark_kafka_sink.network.client.kafka_client import KafkaClient
 from spark_kafka_sink.producer.metadata import Metadata
 from spark_kafka_sink.producer.transaction.transaction_manager import TransactionManager
 from spark_kafka_sink.protocol.cluster import Node
-from spark_kafka_sink.protocol.responses import InitProducerIdResponse
+from spark_kafka_sink.protocol.control_messages import InitProducerIdResponse
 
 #: Minimum delay before looking again for an available broker, if retry.backoff.ms is shorter.
 _LEAST_RETRY_MS = 50

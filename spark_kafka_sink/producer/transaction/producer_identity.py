@@ -25,11 +25,11 @@ from spark_kafka_sink.producer.transaction.transaction_states import (
     ProducerIdAndEpoch,
     State,
 )
-from spark_kafka_sink.protocol.api_versions import NodeApiVersions
 from spark_kafka_sink.protocol.cluster import TopicPartition
+from spark_kafka_sink.protocol.control_messages import ApiVersionsResponse
 from spark_kafka_sink.protocol.request import ApiKey
 
-#: From this InitProducerId version on, a producer can send its own epoch to have it raised
+#: From this InitProducerId version on, a producer can send its epoch to have it raised
 #: (KIP-360).
 _INIT_WITH_OWN_EPOCH = 3
 
@@ -114,7 +114,7 @@ class ProducerIdentity:
         return self.transaction.version >= 2 or self._may_raise_epoch
 
     def note_api_versions(
-        self, brokers: Iterable[NodeApiVersions], coordinator: NodeApiVersions | None
+        self, brokers: Iterable[ApiVersionsResponse], coordinator: ApiVersionsResponse | None
     ) -> None:
         """Update the cluster's features from connected brokers; the highest epoch wins."""
         for versions in brokers:
@@ -137,13 +137,13 @@ class ProducerIdentity:
             self.last_error = None
         self.state = target
 
-    def fail_for_good(self, error: KafkaError) -> None:
+    def transition_to_fatal_error(self, error: KafkaError) -> None:
         """The first error is kept."""
         if self.state is not State.FATAL_ERROR:
             self.transition(State.FATAL_ERROR)
             self.last_error = error
 
-    def fail_transaction(self, error: KafkaError) -> None:
+    def transition_to_abortable_error(self, error: KafkaError) -> None:
         """The transaction can only be aborted. No effect while it is being aborted, or after a
         fatal error (a ``send`` that was waiting fails then, too); the first error is kept.
         """
@@ -156,7 +156,7 @@ class ProducerIdentity:
         self.transition(State.IN_TRANSACTION)
         self.transaction = Transaction(self.latest_version)
 
-    def take(self, producer: ProducerIdAndEpoch) -> None:
+    def set_producer_id_and_epoch(self, producer: ProducerIdAndEpoch) -> None:
         """A broker returned the requested identity: the first one, one to abort, or one for a
         transaction that has begun, and may have completed, meanwhile.
         """
@@ -176,13 +176,13 @@ class ProducerIdentity:
         self.transition(State.READY if known else State.UNINITIALIZED)
         self.transaction = Transaction(self.transaction.version)
 
-    def give_up(self) -> None:
+    def reset_producer_id(self) -> None:
         """Drop the identity; a new one must be requested."""
         self.transition(State.UNINITIALIZED)
         self.producer = NO_PRODUCER_ID
 
     def forget_prepared(self) -> None:
-        self.give_up()
+        self.reset_producer_id()
         self.transaction = Transaction(self.transaction.version)
 
     # -- refusals ---------------------------------------------------------------------------------
@@ -199,7 +199,7 @@ class ProducerIdentity:
             remedy = "this transaction can only be aborted; then a new one can begin"
         else:
             remedy = "the producer can only be closed"
-        # The cause's own hint first: only that helps a task of the sink, which aborts by itself.
+        # The hint of the cause first: only that helps a task of the sink, which aborts by itself.
         hint = f"{error.hint}; {remedy}" if error.hint else remedy
         raise KafkaError(what, hint=hint, kind=error.kind) from error
 

@@ -16,8 +16,8 @@ The transaction version (1, or 2 as of KIP-890) is a feature of the cluster
 
 Threads: application threads call the methods named after ``KafkaProducer``'s; the sender calls the
 others. Changes are made under the identity's lock. Single fields are read without it
-(``may_leave`` runs for each batch): each is set or replaced atomically, and a wakeup follows each
-change, so that the sender looks again.
+(``may_drain`` runs for each batch): each is set or replaced atomically, and a wakeup follows each
+change, so that the sender checks again.
 """
 
 from __future__ import annotations
@@ -52,10 +52,12 @@ from spark_kafka_sink.producer.transaction.transactional_result import Transacti
 from spark_kafka_sink.producer.transaction.txn_partition_map import ACK_EXPIRY_MS, TxnPartitionMap
 from spark_kafka_sink.producer.transaction.txn_request_queue import TxnRequestQueue
 from spark_kafka_sink.producer.transaction.txn_requests import TxnRequest, TxnRequestKind
-from spark_kafka_sink.protocol.api_versions import NodeApiVersions
 from spark_kafka_sink.protocol.cluster import TopicPartition
-from spark_kafka_sink.protocol.control_messages import InitProducerIdRequest
-from spark_kafka_sink.protocol.responses import InitProducerIdResponse
+from spark_kafka_sink.protocol.control_messages import (
+    ApiVersionsResponse,
+    InitProducerIdRequest,
+    InitProducerIdResponse,
+)
 from spark_kafka_sink.records.record_batch import NO_SEQUENCE
 
 __all__ = [
@@ -158,16 +160,6 @@ class TransactionManager:
         return self._identity.producer.producer_id >= 0
 
     @property
-    def transaction_version(self) -> int:
-        """1 or 2: of the open, or else of the last transaction."""
-        return self._identity.transaction.version
-
-    @property
-    def partitions(self) -> frozenset[TopicPartition]:
-        """The partitions of the transaction."""
-        return frozenset(self._identity.transaction.partitions)
-
-    @property
     def produce_versions(self) -> tuple[int, int]:
         """The lowest (0: no bound) and highest version of Produce. With version 2 of transactions
         the leader must add the partition to the transaction, with version 1 it must not.
@@ -214,7 +206,7 @@ class TransactionManager:
         """
         if response.error is ErrorCode.NONE:
             with self._identity.lock:
-                self._identity.take(
+                self._identity.set_producer_id_and_epoch(
                     ProducerIdAndEpoch(response.producer_id, response.producer_epoch)
                 )
             return True
@@ -271,6 +263,11 @@ class TransactionManager:
             self._begin_abort(TransactionalResult("close"))
 
     def _begin_abort(self, result: TransactionalResult) -> None:
+        error = self._identity.last_error
+        if error is not None:
+            # A commit waits for its batches, one of them fails, and before the sender fails the
+            # commit for it, a close begins the abort, which clears the error: it would be sent.
+            self.requests.fail_end(error)
         self._identity.transition(State.ABORTING_TRANSACTION)
         self._identity.transaction.new_partitions.clear()
         self.requests.enqueue(TxnRequest(TxnRequestKind.END_TXN, result, committed=False))
@@ -352,7 +349,7 @@ class TransactionManager:
             identity.raise_error()
             identity.require(State.IN_TRANSACTION, "add a partition to a transaction")
             identity.transaction.add(tps)
-        # The sender may have skipped these batches, and must look again.
+        # The sender may have skipped these batches, and must check again.
         self._wakeup()
 
     def maybe_fail_with_error(self) -> None:
@@ -367,7 +364,7 @@ class TransactionManager:
         No effect while it is being aborted. The first error is kept.
         """
         with self._identity.lock:
-            self._identity.fail_transaction(error)
+            self._identity.transition_to_abortable_error(error)
         self._wakeup()
 
     def _call(
@@ -404,7 +401,7 @@ class TransactionManager:
         )
 
     def note_api_versions(
-        self, brokers: Iterable[NodeApiVersions], coordinator: NodeApiVersions | None
+        self, brokers: Iterable[ApiVersionsResponse], coordinator: ApiVersionsResponse | None
     ) -> None:
         """Learn the transaction version and InitProducerId version from connected brokers."""
         self._identity.note_api_versions(brokers, coordinator)
@@ -414,7 +411,7 @@ class TransactionManager:
     def transition_to_fatal_error(self, error: KafkaError) -> None:
         """This producer sends nothing more; the first error is kept."""
         with self._identity.lock:
-            self._identity.fail_for_good(error)
+            self._identity.transition_to_fatal_error(error)
             self._fail_calls(error)
 
     def close(self, error: KafkaError) -> None:
@@ -429,7 +426,7 @@ class TransactionManager:
 
     # -- drain (called by the accumulator) --------------------------------------------------------
 
-    def may_leave(self, batch: ProducerBatch) -> bool:
+    def may_drain(self, batch: ProducerBatch) -> bool:
         """True when ``batch``, the head of its queue, may be sent now.
 
         Java's shouldStopDrainBatchesForPartition. Only a response or a call changes False to True,
@@ -467,26 +464,22 @@ class TransactionManager:
         identity.transaction.started = True
         producer_id, epoch = identity.producer
         self._sequences.in_flight += 1
-        sequence = self._sequences.of[batch.tp].take(batch, batch.record_count)
+        sequence = self._sequences.of[batch.tp].assign_sequence(batch, batch.record_count)
         batch.set_producer_state(
             producer_id, epoch, sequence, transactional=self._transactional_id is not None
         )
 
-    def next_sequence(self, tp: TopicPartition) -> int:
-        """The base sequence of the next batch of ``tp``."""
-        return self._sequences.of[tp].next_sequence
-
     def add_in_flight_batch(self, batch: ProducerBatch) -> None:
-        """Track a queued piece of a split, which has its sequence."""
+        """Track a queued split batch, which has its sequence."""
         self._sequences.add(batch)
 
     def remove_in_flight_batch(self, batch: ProducerBatch) -> None:
-        """Forget a split batch; its pieces are added next, and cover its sequences."""
+        """Forget a batch that is split; the split batches, added next, cover its sequences."""
         self._sequences.remove(batch)
 
     # -- responses (reported by the sender) -------------------------------------------------------
 
-    def handle_answer(
+    def handle_produce_response(
         self, batch: ProducerBatch, answer: Answer, base_offset: int, now: int
     ) -> Verdict[ProducerBatch]:
         """The next action for ``batch``; rule R3 is in ``partition_sequences.py``."""
@@ -511,9 +504,9 @@ class TransactionManager:
         identity = self._identity
         with identity.lock:
             if getattr(error, "code", None) in _FATAL_OF_A_BATCH:
-                identity.fail_for_good(error)
+                identity.transition_to_fatal_error(error)
             elif unclear and batch.has_sequence and not identity.can_raise_epoch:
-                identity.fail_for_good(
+                identity.transition_to_fatal_error(
                     KafkaError(
                         f"{error.message}; it is not safe to continue: the coordinator is too "
                         "old to raise this producer's epoch",
@@ -521,8 +514,8 @@ class TransactionManager:
                     )
                 )
             elif identity.state in ONGOING:
-                identity.fail_transaction(_as_abortable(error))
-            # Otherwise it was appended outside of a transaction and fails alone.
+                identity.transition_to_abortable_error(_as_abortable(error))
+            # Otherwise it was appended outside of a transaction, and only it fails.
         return others
 
     def handle_lost_sequence(
@@ -547,11 +540,11 @@ class TransactionManager:
         """
         if self._sequences.in_flight == 0 and self._identity.state is State.READY:
             with self._identity.lock:
-                self._identity.give_up()
+                self._identity.reset_producer_id()
             self._sequences.reset()
             self.renewing = False
 
-    def late_answer(self, batch: ProducerBatch, answer: Answer) -> None:
+    def handle_late_response(self, batch: ProducerBatch, answer: Answer) -> None:
         """The late response of a failed batch may prove its outcome."""
         if answer is Answer.ACKNOWLEDGED or (answer is not Answer.UNCLEAR and not batch.in_retry):
             self._sequences.resolve(batch)
@@ -560,10 +553,6 @@ class TransactionManager:
     def has_unresolved_batches(self) -> bool:
         """True when a failed batch of the transaction may be, or may yet be, in the log."""
         return self._sequences.has_unresolved
-
-    def is_acknowledged(self, tp: TopicPartition) -> bool:
-        """True once a broker acknowledged a batch of this producer on ``tp``."""
-        return self._sequences.is_acknowledged(tp)
 
     def expire_acks(self, now: int) -> None:
         """Periodically expire acknowledgements older than ACK_EXPIRY_MS."""
@@ -577,7 +566,6 @@ def _as_abortable(error: KafkaError) -> KafkaError:
     abortable = TransactionAbortableError(
         f"Transaction Request was aborted after exhausting retries. {error.message}",
         hint=error.hint,
-        code=ErrorCode.TRANSACTION_ABORTABLE,
         kind=error.kind,
     )
     abortable.__cause__ = error

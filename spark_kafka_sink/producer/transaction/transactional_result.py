@@ -8,7 +8,7 @@ from __future__ import annotations
 import threading
 
 from spark_kafka_sink.clock import Clock, Waiters
-from spark_kafka_sink.errors import ErrorCode, KafkaError, KafkaTimeoutError
+from spark_kafka_sink.errors import KafkaError, KafkaTimeoutError
 
 
 class TransactionalResult:
@@ -69,7 +69,6 @@ class TransactionalResult:
             raise KafkaTimeoutError(
                 f"{self.operation} did not complete in time",
                 hint="it continues: call it again to wait for its outcome, or close the producer",
-                code=ErrorCode.REQUEST_TIMED_OUT,
             )
         self._acked = True
         if self._error is not None:

@@ -53,7 +53,7 @@ class TxnPartitionMap:
         self.of.clear()
 
     def add(self, batch: ProducerBatch) -> None:
-        """A piece of a split."""
+        """A split batch."""
         if batch.base_sequence == NO_SEQUENCE:
             raise IllegalStateError(f"{batch.tp}: a batch without a sequence can't be in flight")
         self.of[batch.tp].add(batch, batch.base_sequence, batch.record_count)
@@ -77,11 +77,6 @@ class TxnPartitionMap:
     def has_unresolved(self) -> bool:
         """True while it is unknown whether some failed batch is, or will be, in the log."""
         return any(sequences.has_unresolved for sequences in self.of.values())
-
-    def is_acknowledged(self, tp: TopicPartition) -> bool:
-        """True once a broker acknowledged a batch of this identity on ``tp``."""
-        sequences = self.of.get(tp)
-        return sequences is not None and sequences.acknowledged
 
     def expire_acks(self, now: int) -> None:
         """Periodically expire acknowledgements older than ACK_EXPIRY_MS."""

@@ -8,7 +8,7 @@ on the identity and the transaction (Java's ``TxnRequestHandler`` and
 
 **After an abort, no batch of the transaction may still be appended.** With version 2 the raised
 epoch ensures this. With version 1, when the outcome of a batch or a request is unknown,
-InitProducerId is sent instead of EndTxn: without an own epoch it aborts the open transaction *and*
+InitProducerId is sent instead of EndTxn: without an epoch it aborts the open transaction *and*
 fences the epoch that wrote it, so that a batch still in flight is rejected.
 
 Everything runs on the sender thread, except :meth:`TxnRequestQueue.enqueue` and
@@ -39,17 +39,15 @@ from spark_kafka_sink.producer.transaction.txn_requests import (
 from spark_kafka_sink.protocol.cluster import Node
 from spark_kafka_sink.protocol.control_messages import (
     AddPartitionsToTxnRequest,
-    EndTxnRequest,
-    FindCoordinatorRequest,
-    InitProducerIdRequest,
-)
-from spark_kafka_sink.protocol.request import Request
-from spark_kafka_sink.protocol.responses import (
     AddPartitionsToTxnResponse,
+    EndTxnRequest,
     EndTxnResponse,
+    FindCoordinatorRequest,
     FindCoordinatorResponse,
+    InitProducerIdRequest,
     InitProducerIdResponse,
 )
+from spark_kafka_sink.protocol.request import Request
 
 _MOST_NAMED = 10
 
@@ -75,10 +73,10 @@ class TxnRequestQueue:
         self._in_flight: TxnRequest | None = None
         self._coordinator: Node | None = None
         #: A request was sent and may still be in flight. An InitProducerId that the coordinator
-        #: handles after the retry that was answered fences the retry's identity and aborts its
+        #: handles after the retry that got a response fences the retry's identity and aborts its
         #: transaction. An AddPartitionsToTxn (version 1) that it handles after the commit opens
-        #: another transaction under the same epoch; when that times out, it looks as if the first
-        #: one had.
+        #: another transaction under the same epoch; when that times out, it seems that the first
+        #: one did.
         self.identity_in_doubt = False
 
     @property
@@ -113,6 +111,12 @@ class TxnRequestQueue:
         self._pending.clear()
         if self._in_flight is not None:
             self._in_flight.result.fail(error)
+
+    def fail_end(self, error: KafkaError) -> None:
+        """Fail a pending EndTxn: the transaction is ended otherwise."""
+        for request in [r for r in self._pending if r.kind is TxnRequestKind.END_TXN]:
+            self._pending.remove(request)
+            request.result.fail(error)
 
     def _waits(self, kind: TxnRequestKind) -> bool:
         return any(request.kind is kind for request in self._pending)
@@ -159,7 +163,7 @@ class TxnRequestQueue:
             return None, wait
 
     def _adds_any(self, add: TxnRequest) -> bool:
-        """False: it was queued behind another request when the abort began, and was never sent."""
+        """False: it was queued after another request when the abort began, and was never sent."""
         transaction = self._identity.transaction
         if transaction.new_partitions or transaction.pending_partitions:
             return True
@@ -254,7 +258,7 @@ class TxnRequestQueue:
             self._in_flight = None
             if self._identity.state is State.FATAL_ERROR:
                 return Reaction.DONE  # its waiter already has the error
-            code, message = self._take(request, body)
+            code, message = self._apply_response(request, body)
             reaction = reaction_to(request.kind, code)
             if code is ErrorCode.CONCURRENT_TRANSACTIONS and self._identity.transaction.partitions:
                 # Not the first partitions: so the cause is not the previous transaction, which is
@@ -268,7 +272,7 @@ class TxnRequestQueue:
                 self._refused(request, reaction, code, where, message)
             return reaction
 
-    def _take(self, request: TxnRequest, body: object) -> tuple[ErrorCode, str | None]:
+    def _apply_response(self, request: TxnRequest, body: object) -> tuple[ErrorCode, str | None]:
         """Apply a success. Returns the decisive code, and the broker's message for it."""
         if isinstance(body, FindCoordinatorResponse):
             (found,) = body.coordinators.values()
@@ -276,11 +280,13 @@ class TxnRequestQueue:
                 self._coordinator = found.node
             return found.error, found.message
         if isinstance(body, AddPartitionsToTxnResponse):
-            return self._take_partitions(body)
+            return self._apply_partitions(body)
         if isinstance(body, InitProducerIdResponse):
             if body.error is ErrorCode.NONE:
                 self._sequences.reset()
-                self._identity.take(ProducerIdAndEpoch(body.producer_id, body.producer_epoch))
+                self._identity.set_producer_id_and_epoch(
+                    ProducerIdAndEpoch(body.producer_id, body.producer_epoch)
+                )
             return body.error, None
         assert isinstance(body, EndTxnResponse), f"{request.kind.api_name}: {body!r}"
         if body.error is ErrorCode.NONE:
@@ -289,7 +295,7 @@ class TxnRequestQueue:
             self._identity.complete_transaction(successor)
         return body.error, None
 
-    def _take_partitions(self, body: AddPartitionsToTxnResponse) -> tuple[ErrorCode, str | None]:
+    def _apply_partitions(self, body: AddPartitionsToTxnResponse) -> tuple[ErrorCode, str | None]:
         transaction, kind = self._identity.transaction, TxnRequestKind.ADD_PARTITIONS_TO_TXN
         failed = {tp: code for tp, code in body.errors.items() if code is not ErrorCode.NONE}
         if not failed:
@@ -333,10 +339,10 @@ class TxnRequestQueue:
             request.kind is TxnRequestKind.END_TXN and not request.committed
         )
         if reaction is Reaction.ABORTABLE and not aborts and identity.state in _CAN_ABORT:
-            identity.fail_transaction(error)
+            identity.transition_to_abortable_error(error)
         else:
             self._fatal(error)
 
     def _fatal(self, error: KafkaError) -> None:
-        self._identity.fail_for_good(error)
+        self._identity.transition_to_fatal_error(error)
         self.fail_all(error)

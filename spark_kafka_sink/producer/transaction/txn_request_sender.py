@@ -101,7 +101,7 @@ class TxnRequestSender:
 
     def _send(self, request: TxnRequest, node: Node, now: int) -> None:
         client = self._client
-        brokers = (client.api_versions(node_id) for node_id in self._metadata.fetch().nodes)
+        brokers = (client.api_versions(node_id) for node_id in self._metadata.cluster.nodes)
         versions = client.api_versions(node.id)
         self._manager.note_api_versions(
             [known for known in (*brokers, versions) if known is not None],

@@ -20,7 +20,7 @@ _8 = np.uint32(8)
 
 
 def _tables() -> tuple[UInt32s, UInt32s, UInt32s, UInt32s]:
-    """Entry i of table n: the register after byte i and n zero bytes behind it."""
+    """Entry i of table n: the register after byte i and then n zero bytes."""
     first = np.arange(256, dtype=np.uint32)
     for _ in range(8):
         first = np.where(first & 1, first >> 1 ^ np.uint32(0xEDB88320), first >> 1)

@@ -1,6 +1,6 @@
 """Keys of different lengths as 32-bit words, so that a hash takes one word of many keys at a time.
 
-Owns: :class:`KeyBlock`, and the walk over a long column in blocks. Beside step 5 of a
+Owns: :class:`KeyBlock`, and the iteration over a long column in blocks. It belongs to step 5 of a
 record's way. Never: a hash (``murmur2``, ``murmur3``, ``crc32``, ``fnv1a``).
 """
 
@@ -33,7 +33,7 @@ def hash_blocks(
 ) -> UInt32s:
     """The hash of every key, by blocks; a null is the empty key.
 
-    ``hash_block`` answers in the order of its :class:`KeyBlock`.
+    ``hash_block`` returns hashes in the order of its :class:`KeyBlock`.
     """
     out = np.empty(len(keys), np.uint32)
     for first in range(0, len(keys), _BLOCK):
@@ -119,7 +119,7 @@ class KeyBlock:
 
 
 def _words(data: npt.NDArray[np.uint8]) -> UInt64s:
-    """Entry i holds the 8 bytes from byte 4 i on, zeros behind the end, and two entries more.
+    """Entry i holds the 8 bytes from byte 4 i on, zeros after the end, and two entries more.
 
     Any 4 bytes of the data are then one aligned load and one shift.
     """

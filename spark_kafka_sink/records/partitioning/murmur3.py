@@ -1,7 +1,7 @@
 """MurmurHash3 (x86, 32 bits, seed 0) of whole columns: what Iceberg puts rows into buckets by.
 
 Owns: the hash of byte strings, and of integers as Iceberg hashes them. Never: which rows have a key
-to hash (``partitioners``). Kafka's own hash is another one (``murmur2``).
+to hash (``partitioners``). Kafka's hash is ``murmur2``.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""A partitioner of the user's own, named by import path in ``partitioner.class``.
+"""A partitioner class of the user, given by import path in ``partitioner.class``.
 
-Owns: what such a class must have (:class:`ColumnPartitioner`), asking it topic by topic, and
-checking its result. Never: importing (``import_paths``).
+Owns: the interface of such a class (:class:`ColumnPartitioner`), its calls topic by topic, and the
+check of its results. Never: importing (``import_paths``).
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class ColumnPartitioner(Protocol):
         partition_count: int,
         available: Sequence[int],
     ) -> Sequence[int] | npt.NDArray[np.integer] | pa.Array:
-        """A partition, within [0, ``partition_count``), for each row of a piece of one topic.
+        """A partition, within [0, ``partition_count``), for each row of a chunk of one topic.
 
         ``keys`` and ``values`` are binary columns (None: all null); ``available`` are the
         partitions that have a leader now.
@@ -103,14 +103,14 @@ class OwnPartitioner:
         chosen = np.asarray(said)
         if chosen.shape != (count,) or chosen.dtype.kind not in "iu":
             raise DataError(
-                f"{OPTION} {self._path} answered {chosen.dtype} of shape {chosen.shape} for"
+                f"{OPTION} {self._path} returned {chosen.dtype} of shape {chosen.shape} for"
                 f" {count} rows of topic {topic}",
                 hint="it must return one whole number for each row",
             )
         if count and not 0 <= int(chosen.min()) <= int(chosen.max()) < partitions:
             wrong = int(chosen.max()) if int(chosen.max()) >= partitions else int(chosen.min())
             raise DataError(
-                f"{OPTION} {self._path} answered partition {wrong} for topic {topic}, which has"
+                f"{OPTION} {self._path} returned partition {wrong} for topic {topic}, which has"
                 f" {partitions}",
                 hint="it must return numbers from 0 to partition_count - 1",
             )

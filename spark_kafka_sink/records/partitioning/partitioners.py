@@ -1,12 +1,12 @@
 """Which partition each row goes to.
 
 Owns: :class:`Partitioner` and the built-in ones, by Java's names (:func:`partitioner`). Never:
-metadata (a :class:`TopicView` is handed in), accumulator state (asked through ``open_room``).
+metadata (passed in as a :class:`TopicView`), accumulator state (read through ``open_room``).
 
-The rule, row by row: an explicit partition beats; else a key decides by its hash over *all*
-partitions (which hash, and which keys, ``key_rules`` says); else the row is sticky (KIP-794): rows
-go on to one partition until it has got enough, then to another. By columns, sticky rows are cut by
-their cumulative size, and KIP-794's condition for a switch is evaluated once for each piece.
+The rule, row by row: an explicit partition wins; else the hash of the key over *all* partitions
+(which hash, and which keys, is in ``key_rules``); else the row is sticky (KIP-794): rows go to one
+partition until it has received enough, then to another. In columns, sticky rows are cut into runs
+by their cumulative size, and KIP-794's condition for a switch is evaluated once for each run.
 """
 
 from __future__ import annotations
@@ -65,8 +65,8 @@ class Partitioner(Protocol):
         ...
 
 
-#: How much each of ``available`` wants of the next sticky piece; None: all the same. This is where
-#: KIP-794's adaptive weights (queue sizes of the accumulator) come in.
+#: The weight of each of ``available`` in the choice for the next sticky run; None: all the same.
+#: These are KIP-794's adaptive weights (queue sizes of the accumulator).
 Weights = Callable[[str, Sequence[int]], Sequence[int] | None]
 
 
@@ -159,10 +159,10 @@ class BuiltInPartitioner:
             view = views[topic]
             part = content if rows is None else content.take(rows)
             sizes = size_bounds(part, len(part), view.raw_limit, spread)
-            out[slice(None) if rows is None else rows] = self._pieces(topic, view, sizes, open_room)
+            out[slice(None) if rows is None else rows] = self._runs(topic, view, sizes, open_room)
 
-    def _pieces(self, topic: str, view: TopicView, sizes: Int64s, open_room: OpenRoom) -> Int32s:
-        """The partitions of ``sizes`` rows of one topic, in pieces of about a batch each."""
+    def _runs(self, topic: str, view: TopicView, sizes: Int64s, open_room: OpenRoom) -> Int32s:
+        """The partitions of ``sizes`` rows of one topic, in runs of about a batch each."""
         ends = np.cumsum(sizes)
         partitions: list[int] = []
         lengths: list[int] = []
@@ -176,8 +176,8 @@ class BuiltInPartitioner:
             if left <= 0 or (state.produced and sizes[row] > left):
                 state = None
                 continue
-            # The row that would pass the limit opens the next piece: here it would open a new batch
-            # just before the switch. A first row that is too large has a batch of its own.
+            # The row that would exceed the limit begins the next run: here it would open a new
+            # batch just before the switch. A first row that is too large is a batch by itself.
             end = int(np.searchsorted(ends, taken + left, side="right"))
             end = min(max(end, row + 1), len(sizes))
             partitions.append(state.partition)
@@ -185,8 +185,8 @@ class BuiltInPartitioner:
             state.produced += int(ends[end - 1]) - taken
             row, taken = end, int(ends[end - 1])
             if row < len(sizes):
-                # This piece took what its batch takes: the next one goes elsewhere. Asking for
-                # its room again would answer from before the piece, which is not appended yet.
+                # This run fills its batch, so the next one goes to another partition. ``open_room``
+                # would still return the state before this run, which is not appended yet.
                 state = None
         return np.repeat(np.array(partitions, np.int32), lengths)
 
@@ -217,7 +217,7 @@ def _until_switch(produced: int, room: int | None, limit: int) -> int:
 
     Java switches once ``produced`` reached batch.size *and* the last batch is full (or none is
     open), at the latest at twice batch.size. The open batch is full after ``room`` more bytes, the
-    ones that follow it each after ``limit``; so the first such moment is known beforehand.
+    ones that follow it each after ``limit``; so the first such row can be computed.
     """
     if room is None:
         if produced >= limit:
@@ -291,7 +291,7 @@ def partitioner(
     name: str | None, *, ignore_keys: bool = False, weights: Weights = no_weights
 ) -> Partitioner:
     """A new partitioner by Java class name, short or full, by a name of ``key_rules``, or by the
-    import path of a user's own (None: the built-in one). ``weights`` are for sticky rows.
+    import path of a user's class (None: the built-in one). ``weights`` are for sticky rows.
 
     Raises ConfigError for a name that is not known.
     """

@@ -27,7 +27,7 @@ class TopicView:
     """What a partitioner sees of a topic: how many partitions, and those with a leader.
 
     ``raw_limit`` is how many raw record bytes a batch of this topic takes (see
-    ``record_encoder.encode_groups``): the size of a sticky piece.
+    ``record_encoder.encode_groups``): the size of a sticky run.
     """
 
     count: int
@@ -79,7 +79,7 @@ def _codes(topic: pa.DictionaryArray) -> npt.NDArray[np.integer]:
 def rows_by_topic(
     columns: RecordColumns, wanted: Bools | None
 ) -> Iterator[tuple[str, Int64s | None]]:
-    """Each topic with its ``wanted`` rows (None: all); rows None means all of the columns."""
+    """Each topic with its ``wanted`` rows (None: all); rows None means all rows of the columns."""
     topic = columns.topic
     if isinstance(topic, str):
         yield topic, None if wanted is None else np.flatnonzero(wanted)

@@ -24,7 +24,7 @@ itself: :meth:`FakeCluster.stop_broker`, ``start_broker``, ``restart_broker``, `
 Left out: replication lag (a follower has all its leader has), quotas, ACLs, groups, segments. One
 file for each API (``api_*.py``); what they share is the log (``partition_log.py``), what a broker
 refuses of a batch (``batch_checks.py``) and the coordinator (``transaction_coordinator.py``).
-That all this is like a broker is shown by ``tests/fakes/test_fake_cluster_like_a_broker.py``.
+That all this is like a broker is shown by ``tests/conformance/test_fake_cluster_like_a_broker.py``.
 """
 
 from tests.fakes.fake_cluster.cluster import FakeCluster

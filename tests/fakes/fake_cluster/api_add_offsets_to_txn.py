@@ -17,7 +17,7 @@ _FENCED = 2
 
 def handle(cluster: FakeCluster, node: int, request: Request) -> Any:
     body = request.body
-    if body.transactional_id and not cluster.coordinates(node, body.transactional_id):
+    if body.transactional_id and not cluster.coordinators.coordinates(node, body.transactional_id):
         return refuse(cluster, request, ErrorCode.NOT_COORDINATOR)
     error = cluster.transactions.add_partitions(
         body.transactional_id,

@@ -28,7 +28,7 @@ def handle(cluster: FakeCluster, node: int, request: Request) -> Any:
         }
         return _answer(cluster, request, errors)
     transactional_id = body.v3_and_below_transactional_id
-    refused = cluster.refused_by(node, transactional_id, writes=True)
+    refused = cluster.coordinators.refused_by(node, transactional_id, writes=True)
     if refused is not ErrorCode.NONE:
         return refuse(cluster, request, refused)
     producer = (body.v3_and_below_producer_id, body.v3_and_below_producer_epoch)

@@ -46,11 +46,12 @@ def _state(request: Request, transactional_id: str, error: ErrorCode, **known: A
 def _describe(cluster: FakeCluster, node: int, request: Request, transactional_id: str) -> Any:
     if not transactional_id:
         return _state(request, transactional_id, ErrorCode.INVALID_REQUEST)
-    refused = cluster.refused_by(node, transactional_id)
+    refused = cluster.coordinators.refused_by(node, transactional_id)
     if refused is not ErrorCode.NONE:
         return _state(request, transactional_id, refused)
     found = next(
-        (t for t in cluster.known_at(node) if t.transactional_id == transactional_id), None
+        (t for t in cluster.coordinators.known_at(node) if t.transactional_id == transactional_id),
+        None,
     )
     if found is None:
         return _state(request, transactional_id, ErrorCode.TRANSACTIONAL_ID_NOT_FOUND)

@@ -16,7 +16,7 @@ _FENCED, _TRANSACTIONS_V2 = 2, 5
 
 def handle(cluster: FakeCluster, node: int, request: Request) -> Any:
     body = request.body
-    refused = cluster.refused_by(node, body.transactional_id, writes=True)
+    refused = cluster.coordinators.refused_by(node, body.transactional_id, writes=True)
     if refused is not ErrorCode.NONE:
         return refuse(cluster, request, refused)
     ended = cluster.transactions.end(

@@ -28,7 +28,7 @@ def _answer(cluster: FakeCluster, node: int, request: Request, refused: ErrorCod
     answer, body = request.answer, request.body
 
     def told(key: str) -> dict[str, Any]:
-        found = -1 if refused else cluster.coordinator_seen(node, key)
+        found = -1 if refused else cluster.coordinators.seen(node, key)
         error = refused
         if found < 0 and not refused:
             error = ErrorCode.COORDINATOR_NOT_AVAILABLE

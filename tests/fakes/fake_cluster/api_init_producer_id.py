@@ -27,7 +27,7 @@ def handle(cluster: FakeCluster, node: int, request: Request) -> Any:
     transactional_id = body.transactional_id
     if transactional_id is None:
         found = (ErrorCode.NONE, cluster.transactions.new_producer_id(), 0)
-    elif (refused := cluster.refused_by(node, transactional_id, writes=True)) is not ErrorCode.NONE:
+    elif refused := cluster.coordinators.refused_by(node, transactional_id, writes=True):
         found = (refused, -1, -1)
     else:
         found = cluster.transactions.initialize(

@@ -24,11 +24,11 @@ def handle(cluster: FakeCluster, node: int, request: Request) -> Any:
     duration = getattr(body, "duration_filter", -1)
     # (RE2 in a broker, which has less; it must match the whole id.)
     pattern = getattr(body, "transactional_id_pattern", None)
-    if cluster.is_loading(node):
+    if cluster.coordinators.is_loading(node):
         return refuse(cluster, request, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
     found = [
         t
-        for t in cluster.known_at(node)
+        for t in cluster.coordinators.known_at(node)
         if t.state is not State.DEAD
         and (not states or t.state.value in states)
         and (not producers or t.producer_id in producers)

@@ -37,7 +37,7 @@ def _refused(request: Request, group: Any, error: ErrorCode) -> Any:
 
 
 def _group(cluster: FakeCluster, node: int, request: Request, group: Any) -> Any:
-    if not cluster.coordinates(node, group.group_id):
+    if not cluster.coordinators.coordinates(node, group.group_id):
         return _refused(request, group, ErrorCode.NOT_COORDINATOR)
     committed = cluster.groups.committed.get(group.group_id, {})
     unstable = cluster.groups.unstable(group.group_id) if request.body.require_stable else set()

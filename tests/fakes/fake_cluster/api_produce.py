@@ -11,6 +11,7 @@ from tests.fakes.fake_cluster import batch_checks
 from tests.fakes.fake_cluster.batch_checks import Batch, RefusedError
 from tests.fakes.fake_cluster.codec import Request
 from tests.fakes.fake_cluster.control import Fault
+from tests.fakes.fake_cluster.outcome import Closed
 
 if TYPE_CHECKING:
     from tests.fakes.fake_cluster.cluster import FakeCluster
@@ -178,8 +179,6 @@ def _append(
 
 
 def _end(cluster: FakeCluster, request: Request, done: list[tuple[Any, list[Done]]]) -> Any:
-    from tests.fakes.fake_cluster.cluster import Closed
-
     errors = {part.error for _, parts in done for part in parts}
     if request.body.acks == 0:
         return Closed() if errors - {ErrorCode.NONE} else None

@@ -39,7 +39,7 @@ def _verified(cluster: FakeCluster, node: int, request: Request) -> ErrorCode:
     body = request.body
     if not body.group_id:
         return ErrorCode.INVALID_GROUP_ID
-    if not cluster.coordinates(node, body.group_id):
+    if not cluster.coordinators.coordinates(node, body.group_id):
         return ErrorCode.NOT_COORDINATOR
     producer = (body.producer_id, body.producer_epoch)
     if cluster.groups.has_ongoing(*producer):

@@ -5,80 +5,25 @@ from __future__ import annotations
 import heapq
 import uuid
 import zlib
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from copy import copy
 from dataclasses import dataclass, field
 from random import Random
-from typing import Any
 
 from spark_kafka_sink.clock import NEVER
 from spark_kafka_sink.errors import ErrorCode
 from spark_kafka_sink.protocol.cluster import TopicPartition
-from tests.fakes.fake_cluster import (
-    api_add_offsets_to_txn,
-    api_add_partitions_to_txn,
-    api_api_versions,
-    api_create_topics,
-    api_describe_cluster,
-    api_describe_producers,
-    api_describe_transactions,
-    api_end_txn,
-    api_fetch,
-    api_find_coordinator,
-    api_init_producer_id,
-    api_list_offsets,
-    api_list_transactions,
-    api_metadata,
-    api_offset_fetch,
-    api_produce,
-    api_txn_offset_commit,
-)
+from spark_kafka_sink.protocol.request import ApiKey
 from tests.fakes.fake_cluster.batch_checks import RefusedError
-from tests.fakes.fake_cluster.codec import (
-    Request,
-    UnreadableError,
-    peek,
-    read_request,
-    write_answer,
-)
+from tests.fakes.fake_cluster.codec import Request
 from tests.fakes.fake_cluster.connection import FakeConnection
 from tests.fakes.fake_cluster.control import Control, Fault, Kind
+from tests.fakes.fake_cluster.coordinators import Coordinators
 from tests.fakes.fake_cluster.group_offsets import OFFSETS_PARTITION, GroupOffsets
+from tests.fakes.fake_cluster.outcome import Outcome
 from tests.fakes.fake_cluster.partition_log import PartitionLog
+from tests.fakes.fake_cluster.requests import APIS, held_ms, outcome_of, readable
 from tests.fakes.fake_cluster.transaction_coordinator import Transaction, TransactionCoordinator
-
-_APIS: Mapping[int, Any] = {
-    api.KEY: api
-    for api in (
-        api_add_offsets_to_txn,
-        api_add_partitions_to_txn,
-        api_api_versions,
-        api_create_topics,
-        api_describe_cluster,
-        api_describe_producers,
-        api_describe_transactions,
-        api_end_txn,
-        api_fetch,
-        api_find_coordinator,
-        api_init_producer_id,
-        api_list_offsets,
-        api_list_transactions,
-        api_metadata,
-        api_offset_fetch,
-        api_produce,
-        api_txn_offset_commit,
-    )
-}
-
-
-@dataclass(slots=True)
-class Outcome:
-    """What becomes of a request: bytes, nothing, or the connection's end."""
-
-    answer: bytes | None = None
-    delay_ms: int = 0
-    closes: bool = False
 
 
 @dataclass(eq=False)
@@ -154,18 +99,19 @@ class FakeCluster:
         #: What throttle time every answer tells.
         self.throttle_ms: Callable[[], int] = lambda: 0
         self.trace: Callable[[str], None] = lambda line: None
-        self._coordinators: dict[str, int] = {}
-        self._moves: dict[str, Move] = {}
-        #: When the last move of a coordinator is over, and when a broker came back last.
-        self.moved_ms = self.up_ms = -NEVER
-        self._cut_off: dict[int, View] = {}
-        self._asked_ms = self._appended_ms = 0
+        self._placed: dict[str, int] = {}
+        self.coordinators = Coordinators(self)
+        #: When a broker came back last.
+        self.up_ms = -NEVER
+        #: Those that are cut off, and what they know.
+        self.views: dict[int, View] = {}
+        self._asked_ms = self.appended_ms = 0
         self._connections: list[FakeConnection] = []
         self._due: list[tuple[int, int, Callable[[], None]]] = []
         self._due_count = 0
         self._next_scan_ms: int | None = None
-        self.ranges = {key: api.VERSIONS for key, api in _APIS.items()}
-        stable = {api_init_producer_id.KEY: 5} if two_phase_commit is None else {}
+        self.ranges = {key: api.VERSIONS for key, api in APIS.items()}
+        stable = {ApiKey.INIT_PRODUCER_ID: 5} if two_phase_commit is None else {}
         for key, highest in {**stable, **(versions or {})}.items():
             lowest = self.ranges.pop(key)[0]
             if highest > 0:
@@ -270,7 +216,7 @@ class FakeCluster:
 
     def heal(self) -> None:
         """All brokers up, all replicas in sync, no fault left."""
-        for node in list(self._cut_off):
+        for node in list(self.views):
             self.rejoin(node)
         for node in list(self.down):
             self.start_broker(node)
@@ -283,7 +229,7 @@ class FakeCluster:
         """Its connections end with what they asked; its partitions move if they can."""
         self.trace(f"broker {node} is down")
         self.rejoin(node)
-        with self._failing_over():
+        with self.coordinators.failing_over():
             self.down.add(node)
         for connection in self._connections:
             if connection.node_id == node:
@@ -297,7 +243,7 @@ class FakeCluster:
     def start_broker(self, node: int) -> None:
         self.trace(f"broker {node} is up")
         self.up_ms = self.now
-        with self._failing_over():
+        with self.coordinators.failing_over():
             self.down.discard(node)
         for log in self.logs.values():
             if node in log.replicas:
@@ -317,7 +263,7 @@ class FakeCluster:
 
     def _elect(self, log: PartitionLog) -> None:
         """A leader that is up and in sync; -1 when there is none."""
-        there = log.isr - self.down - self._cut_off.keys()
+        there = log.isr - self.down - self.views.keys()
         if log.leader in there:
             return
         able = [node for node in log.replicas if node in there]
@@ -330,7 +276,7 @@ class FakeCluster:
         it knew, until :meth:`rejoin`. Others lead and coordinate in its place; what it should
         write, it refuses.
         """
-        if node in self._cut_off or node in self.down:
+        if node in self.views or node in self.down:
             return
         self.trace(f"broker {node} is cut off")
         view = View(
@@ -338,11 +284,11 @@ class FakeCluster:
             {
                 tid: copy(t)
                 for tid, t in self.transactions.transactions.items()
-                if self.refused_by(node, tid) is ErrorCode.NONE
+                if self.coordinators.refused_by(node, tid) is ErrorCode.NONE
             },
         )
-        with self._failing_over():
-            self._cut_off[node] = view
+        with self.coordinators.failing_over():
+            self.views[node] = view
         for log in self.logs.values():
             if log.isr != {node}:
                 log.isr.discard(node)
@@ -350,22 +296,22 @@ class FakeCluster:
 
     def rejoin(self, node: int) -> None:
         """A broker that was cut off learns what happened meanwhile."""
-        if node not in self._cut_off:
+        if node not in self.views:
             return
         self.trace(f"broker {node} is back")
-        with self._failing_over():
-            del self._cut_off[node]
+        with self.coordinators.failing_over():
+            del self.views[node]
         for log in self.logs.values():
             if node in log.replicas:
                 log.isr.add(node)
             self._elect(log)
 
     def is_cut_off(self, node: int) -> bool:
-        return node in self._cut_off
+        return node in self.views
 
     def log_at(self, node: int, tp: TopicPartition) -> PartitionLog | None:
         """The partition as ``node`` knows it."""
-        view = self._cut_off.get(node)
+        view = self.views.get(node)
         return self.logs.get(tp) if view is None else view.logs.get(tp)
 
     @property
@@ -377,9 +323,9 @@ class FakeCluster:
 
     def coordinator_of(self, key: str) -> int:
         """The node that answers for a transactional id, or is about to; or -1."""
-        out = self.down | self.unreachable | self._cut_off.keys()
+        out = self.down | self.unreachable | self.views.keys()
         up = [node for node in self.brokers if node not in out]
-        chosen = self._coordinators.get(key)
+        chosen = self._placed.get(key)
         if chosen is not None and chosen in up:
             return chosen
         if not up:
@@ -395,76 +341,9 @@ class FakeCluster:
         has loaded it for ``loading_ms``.
         """
         before = self.coordinator_of(key)
-        self._coordinators[key] = node
+        self._placed[key] = node
         self.transactions.epoch += 1
-        self._begin_move(key, before, (resigned_ms, loading_ms))
-
-    @contextmanager
-    def _failing_over(self) -> Iterator[None]:
-        """Ids that have another coordinator afterwards move, and that takes its time."""
-        before = {tid: self.coordinator_of(tid) for tid in self.transactions.transactions}
-        yield
-        for tid, node in before.items():
-            if self.coordinator_of(tid) != node:
-                self._begin_move(tid, node, self.failover_ms())
-
-    def _begin_move(self, key: str, before: int, took: tuple[int, int]) -> None:
-        resigned, loading = took
-        self.moved_ms = self.now + resigned + loading
-        if resigned or loading:
-            self.trace(f"the coordinator of {key} moves: {resigned} + {loading} ms")
-            move = Move(before, self.now + resigned, self.now + resigned + loading)
-            self._moves[key] = move
-
-    def _moving(self, key: str) -> Move | None:
-        move = self._moves.get(key)
-        if move is not None and move.loaded_ms <= self.now:
-            del self._moves[key]
-            return None
-        return move
-
-    def coordinator_seen(self, node: int, key: str) -> int:
-        """What ``node`` answers to FindCoordinator: its view may be old for a moment; -1: none."""
-        view = self._cut_off.get(node)
-        if view is not None and key in view.transactions:
-            return node
-        move = self._moving(key)
-        found = self.coordinator_of(key)
-        if move is None or move.resigned_ms <= self.now:
-            return found
-        return (move.before, -1, found)[node % 3]
-
-    def coordinates(self, node: int, key: str) -> bool:
-        return self.refused_by(node, key) is ErrorCode.NONE
-
-    def refused_by(self, node: int, key: str, *, writes: bool = False) -> ErrorCode:
-        """What ``node`` says to a question about that id, before it looks at it."""
-        view = self._cut_off.get(node)
-        if not key:
-            return ErrorCode.NONE
-        if view is not None:
-            if key not in view.transactions:
-                return ErrorCode.NOT_COORDINATOR
-            # Its log is not replicated any more: a write to it ends with its time.
-            return ErrorCode.COORDINATOR_NOT_AVAILABLE if writes else ErrorCode.NONE
-        move = self._moving(key)
-        if self.coordinator_of(key) != node or (move is not None and self.now < move.resigned_ms):
-            return ErrorCode.NOT_COORDINATOR
-        return ErrorCode.NONE if move is None else ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
-
-    def known_at(self, node: int) -> list[Transaction]:
-        """The transactional ids that ``node`` coordinates, as it knows them."""
-        view = self._cut_off.get(node)
-        if view is not None:
-            return list(view.transactions.values())
-        return [t for i, t in self.transactions.transactions.items() if self.coordinates(node, i)]
-
-    def is_loading(self, node: int) -> bool:
-        """``node`` loads transactional ids, whichever."""
-        loading = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
-        return node not in self._cut_off and any(
-            self.refused_by(node, key) is loading for key in list(self._moves)
-        )
+        self.coordinators.begin_move(key, before, (resigned_ms, loading_ms))
 
     def open_for_ms(self, transaction: Transaction) -> int:
         """(Very long, when it never began.)"""
@@ -478,7 +357,7 @@ class FakeCluster:
             return False
         # From when the request was due: time may have jumped over that, and its answer must not
         # come before the change.
-        self._appended_ms = self.now + took - self._asked_ms
+        self.appended_ms = self.now + took - self._asked_ms
         self.at(self.now + took, change)
         return True
 
@@ -490,7 +369,9 @@ class FakeCluster:
 
     def _scan(self) -> None:
         self._next_scan_ms = None
-        self.transactions.abort_timed_out(self.now, known=lambda key: self._moving(key) is None)
+        self.transactions.abort_timed_out(
+            self.now, known=lambda key: self.coordinators.moving(key) is None
+        )
         if any(t.state.value == "Ongoing" for t in self.transactions.transactions.values()):
             self.schedule_abort_scan()
 
@@ -504,7 +385,7 @@ class FakeCluster:
         """Write the markers that are missing; those whose leader is down are tried again, and all
         while nobody coordinates them.
         """
-        if self._moving(transaction.transactional_id) is not None:
+        if self.coordinators.moving(transaction.transactional_id) is not None:
             self.at(self.now + 20, lambda: self._mark(transaction, commit, pid, epoch))
             return
         for tp in sorted(transaction.partitions):
@@ -534,78 +415,23 @@ class FakeCluster:
 
     def holds(self, node: int, frame: bytes) -> int:
         """So long a fault keeps this request from being worked on."""
-        if not self.control.may_hold:
-            return 0
-        try:
-            request = read_request(frame)
-        except UnreadableError:
-            return 0
-        fault = self.control.held_by(request, node)
-        if fault is None:
-            return 0
-        self.trace(f"{request} is held for {fault.delay_ms} ms")
-        return fault.delay_ms
+        return held_ms(self, node, frame)
 
     def work(self, node: int, frame: bytes, now: int) -> Outcome:
         """Work on one request of a connection to ``node``."""
         self.now = max(self.now, now)
         self._asked_ms = now
-        try:
-            api, version, _ = peek(frame)
-            lowest, highest = self.ranges.get(api, (0, -1))
-            if not lowest <= version <= highest:
-                if api == api_api_versions.KEY:
-                    return Outcome(api_api_versions.unsupported(self, frame))
-                return Outcome(closes=True)
-            request = read_request(frame)
-        except UnreadableError as e:
-            self.trace(f"node {node} can't read a request: {e}")
-            return Outcome(closes=True)
+        request = readable(self, node, frame)
+        if isinstance(request, Outcome):
+            return request
         faults = self.control.met_by(request, node)
         for fault in faults:
             self.trace(f"{fault.kind.value} for {request}")
         return self._work(request, node, {fault.kind: fault for fault in faults})
 
     def _work(self, request: Request, node: int, faults: dict[Kind, Fault]) -> Outcome:
-        delay = faults[Kind.DELAY].delay_ms if Kind.DELAY in faults else 0
-        self._appended_ms = 0
-        lost = faults.get(Kind.CUT) or faults.get(Kind.DROP)
-        closes = Kind.CUT in faults
-        if lost is not None and not lost.processed:
-            return Outcome(None, delay, closes)
-        body = self._answer(request, node, faults.get(Kind.ANSWER))
-        delay += self._appended_ms
-        if lost is not None:
-            return Outcome(None, delay, closes)
-        if isinstance(body, Closed):
-            return Outcome(None, delay, closes=True)
-        if body is None:
-            return Outcome(None, delay)
-        answer = body if isinstance(body, bytes) else write_answer(request, body)
-        return Outcome(answer, delay)
-
-    def _answer(self, request: Request, node: int, fault: Fault | None) -> Any:
-        api = _APIS[request.api]
-        if fault is None or (
-            request.api == api_produce.KEY and isinstance(fault.answer, ErrorCode)
-        ):
-            if request.api == api_produce.KEY:
-                return api_produce.handle(self, node, request, fault)
-            return api.handle(self, node, request)
-        if fault.processed:
-            api.handle(self, node, request)
-        if isinstance(fault.answer, ErrorCode):
-            return api.refuse(self, request, fault.answer)
-        return fault.answer(request) if callable(fault.answer) else fault.answer
-
-
-@dataclass(frozen=True, slots=True)
-class Move:
-    """A transactional id changes its coordinator: nobody's until ``resigned_ms``, then loaded."""
-
-    before: int
-    resigned_ms: int
-    loaded_ms: int
+        self.appended_ms = 0
+        return outcome_of(self, request, node, faults)
 
 
 @dataclass(frozen=True, slots=True)
@@ -614,7 +440,3 @@ class View:
 
     logs: dict[TopicPartition, PartitionLog]
     transactions: dict[str, Transaction]
-
-
-class Closed:
-    """A handler's answer that hangs up."""

@@ -1,0 +1,248 @@
+"""What ``kprod txn`` changes: fence, commit, abort, sweep, resolve, reset.
+
+Owns: the question before a change, and exit codes. Never: arguments (``txn_commands.py``),
+what is refused and how a change is made (``transactions/operations.py``), how it looks
+(``cli/show.py``).
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from typing import Final
+
+import typer
+
+from spark_kafka_sink.cli.arguments import Where
+from spark_kafka_sink.cli.connection import FAILED, connected, fail, operator_of
+from spark_kafka_sink.cli.show import (
+    Json,
+    open_json,
+    phase_of,
+    print_json,
+    report_json,
+    say,
+    show_kept,
+    show_open,
+    show_report,
+    state_json,
+    summary,
+)
+from spark_kafka_sink.errors import ConfigError, safe_text
+from spark_kafka_sink.transactions.commit_state import CommitState
+from spark_kafka_sink.transactions.inspection import check_key
+from spark_kafka_sink.transactions.operations import EndPlan, Operator
+from spark_kafka_sink.transactions.outcomes import Outcome
+from spark_kafka_sink.transactions.transactional_ids import check_part, parse
+
+#: Of an id that begins no transaction: any that brokers allow.
+_FENCE_TIMEOUT_MS: Final = 60_000
+
+
+class Confirmation:
+    """The steps before every change: describe it, stop at --dry-run, ask."""
+
+    def __init__(self, as_json: bool, dry_run: bool, yes: bool) -> None:
+        if as_json and not dry_run and not yes:
+            raise typer.BadParameter("--json does not prompt: give --yes, or --dry-run")
+        self.as_json = as_json
+        self._dry_run = dry_run
+        self._yes = yes
+
+    def given(self, fields: Json, what: str) -> bool:
+        """False with --dry-run, after printing the change. The answer no ends the command."""
+        if self._dry_run:
+            self.end(fields, None, f"Would {what}")
+            return False
+        if self._yes:
+            return True
+        unasked = None
+        try:
+            agreed = typer.confirm(f"{what[:1].upper()}{what[1:]} Continue?", err=True)
+        except typer.Abort:  # standard input is at its end
+            agreed, unasked = False, "no answer: --yes skips the confirmation"
+            sys.stderr.write("\n")
+        if not agreed:
+            fail("nothing was changed", unasked, FAILED)
+        return True
+
+    def end(self, fields: Json, after: Json | None, text: str) -> None:
+        """The result: ``after`` is None when nothing was changed."""
+        if not self.as_json:
+            say(text)
+            return
+        print_json({**fields, "dryRun": self._dry_run, **(after or {"changed": False})})
+
+
+def fence(where: Where, confirmation: Confirmation, name: str) -> None:
+    """Another client's id."""
+    with connected(where, lambda: _check_another(name), as_json=confirmation.as_json) as to:
+        before: Json = {"command": "fence", "transactionalId": name}
+        if confirmation.given(
+            before, f"abort the open transaction of '{name}', and fence its producer."
+        ):
+            to.client.init_producer_id(name, _FENCE_TIMEOUT_MS, to.client.deadline())
+            confirmation.end(
+                before, {"changed": True}, f"'{name}' has no open transaction any more."
+            )
+
+
+def commit(where: Where, confirmation: Confirmation, key: str) -> None:
+    """A batch that is DECIDED."""
+    with operator_of(where, lambda: check_key(key), as_json=confirmation.as_json) as operator:
+        report = operator.plan_commit(key)
+        before: Json = {"command": "commit", "key": report_json(report), "after": None}
+        decision = report.state.decision
+        if decision is None:
+            confirmation.end(
+                before, None, f"Nothing is decided under '{key}': {phase_of(report.state)}."
+            )
+            return
+        if not confirmation.as_json:
+            show_report(report)
+        warning = ""
+        if lost := report.with_outcome(Outcome.LOST):
+            some = report.with_outcome(Outcome.COMMITTED)
+            becomes = "be PARTIAL" if some else "be undone, and written again"
+            warning = f" {len(lost)} are lost: the batch will {becomes}."
+        elif unknown := report.with_outcome(Outcome.UNKNOWN):
+            warning = f" {len(unknown)} are unknown to their coordinators: this will fail."
+        what = f"batch {decision.number} of '{key}', {len(decision.ids)} transactions."
+        if confirmation.given(before, f"commit {what}{warning}"):
+            state = operator.commit(report)
+            confirmation.end(before, _after(key, state), f"'{key}' is {phase_of(state)}.")
+
+
+def abort(where: Where, confirmation: Confirmation, ids: Sequence[str], *, force: bool) -> None:
+    """Transactions by name."""
+    with operator_of(where, lambda: _check_ids(ids), as_json=confirmation.as_json) as operator:
+        _end(operator, operator.plan_abort(ids, force=force), confirmation, "abort")
+
+
+def abort_run(
+    where: Where, confirmation: Confirmation, prefix: str, run: str, *, force: bool
+) -> None:
+    """All that is open of a run."""
+    with operator_of(
+        where, lambda: check_part("PREFIX", prefix), as_json=confirmation.as_json
+    ) as operator:
+        _end(operator, operator.plan_abort_run(prefix, run, force=force), confirmation, "abort")
+
+
+def sweep(
+    where: Where,
+    confirmation: Confirmation,
+    prefix: str,
+    *,
+    run: str | None,
+    older_than_ms: int | None,
+    force: bool,
+) -> None:
+    """Orphans."""
+    with operator_of(
+        where, lambda: check_part("PREFIX", prefix), as_json=confirmation.as_json
+    ) as operator:
+        plan = operator.plan_sweep(prefix, run=run, older_than_ms=older_than_ms, force=force)
+        _end(operator, plan, confirmation, "sweep")
+
+
+def resolve(
+    where: Where, confirmation: Confirmation, key: str, batch: int, *, done: bool, force: bool
+) -> None:
+    """A batch that is PARTIAL."""
+    with operator_of(where, lambda: check_key(key), as_json=confirmation.as_json) as operator:
+        plan = operator.plan_resolve(key, batch, done=done, force=force)
+        before: Json = {
+            "command": "resolve",
+            "key": report_json(plan.report),
+            "as": "done" if done else "replay",
+            "after": None,
+        }
+        if not confirmation.as_json:
+            show_report(plan.report)
+        what = "count as done" if plan.done else "be written again"
+        more = "commit" if plan.done else "abort"
+        also = f", and {more} the {len(plan.open_ids)} that are open" if plan.open_ids else ""
+        if confirmation.given(
+            before,
+            f"let batch {batch} of '{key}' {what} ({summary(plan.report.transactions)}){also}.",
+        ):
+            state = operator.resolve(plan)
+            confirmation.end(before, _after(key, state), f"'{key}' is {phase_of(state)}.")
+
+
+def reset(where: Where, confirmation: Confirmation, key: str, *, force: bool) -> None:
+    """A key of the commit log."""
+    with operator_of(where, lambda: check_key(key), as_json=confirmation.as_json) as operator:
+        report = operator.plan_reset(key, force=force)
+        before: Json = {"command": "reset", "key": report_json(report)}
+        if not confirmation.as_json:
+            show_report(report)
+        if confirmation.given(before, f"forget '{key}' ({phase_of(report.state)})."):
+            operator.reset(report)
+            confirmation.end(before, {"changed": True}, f"'{key}' is forgotten.")
+
+
+# -- what they share ------------------------------------------------------------------------------
+
+
+def _check_another(name: str) -> None:
+    if parse(name) is not None:
+        raise ConfigError(
+            f"'{safe_text(name, 400)}' is the transactional id of a task of this package",
+            hint="'kprod txn abort' ends it, after checking the commit log",
+        )
+
+
+def _check_ids(ids: Sequence[str]) -> None:
+    """ConfigError for what can't be of a task of ours."""
+    for one in ids:
+        if parse(one) is None:
+            raise ConfigError(
+                f"'{safe_text(one, 400)}' is not the transactional id of a task",
+                hint="'kprod txn list PREFIX' shows them; 'kprod txn fence' ends another client's",
+            )
+
+
+def _after(key: str, state: CommitState) -> Json:
+    return {"changed": True, "after": state_json(key, state)}
+
+
+def _end(operator: Operator, plan: EndPlan, confirmation: Confirmation, command: str) -> None:
+    """Abort what is planned."""
+    before: Json = {
+        "command": command,
+        "transactions": [open_json(t) for t in plan.transactions],
+        "kept": dict(plan.kept),
+        "ended": [],
+        "failed": {},
+    }
+    if not confirmation.as_json:
+        show_kept("Kept", plan.kept)
+        if plan.transactions:
+            show_open("To be aborted", plan.transactions)
+    if not plan.transactions:
+        confirmation.end(before, None, "There is nothing to abort.")
+        return
+    runs = len({t.id.run for t in plan.transactions})
+    count = len(plan.transactions)
+    what = f"abort {_many(count, 'transaction')} of {_many(runs, 'run')}."
+    if not confirmation.given(before, what):
+        return
+    aborted = operator.end(plan)
+    after: Json = {
+        "changed": bool(aborted.ended),
+        "kept": {**plan.kept, **aborted.kept},
+        "ended": list(aborted.ended),
+        "failed": dict(aborted.failed),
+    }
+    if not confirmation.as_json:
+        show_kept("Kept after the second check", aborted.kept)
+        show_kept("Not aborted", aborted.failed)
+    confirmation.end(before, after, f"Aborted {_many(len(aborted.ended), 'transaction')}.")
+    if aborted.failed or (command == "abort" and aborted.kept):
+        raise typer.Exit(FAILED)
+
+
+def _many(count: int, what: str) -> str:
+    return f"{count} {what}{'' if count == 1 else 's'}"

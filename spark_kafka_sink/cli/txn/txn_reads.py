@@ -1,0 +1,106 @@
+"""The commands of ``kprod txn`` that only read: list, blockers, describe.
+
+Owns: their requests, and their JSON. Never: arguments (``txn_commands.py``), their tables
+(``cli/show.py``).
+"""
+
+from __future__ import annotations
+
+from functools import partial
+
+from spark_kafka_sink.cli.arguments import Where
+from spark_kafka_sink.cli.connection import Connected, connected, operator_and_log, operator_of
+from spark_kafka_sink.cli.show import (
+    any_open_json,
+    blocker_json,
+    open_json,
+    print_json,
+    report_json,
+    say,
+    show_all,
+    show_blockers,
+    show_overview,
+    show_report,
+    state_json,
+)
+from spark_kafka_sink.cli.watching import watched
+from spark_kafka_sink.transactions.blockers import blockers as find_blockers
+from spark_kafka_sink.transactions.blockers import every_open
+from spark_kafka_sink.transactions.inspection import check_key
+from spark_kafka_sink.transactions.transactional_ids import check_part
+
+
+def list_prefix(where: Where, prefix: str, *, watch: bool, as_json: bool) -> None:
+    """The open transactions of a prefix, and its keys of the commit log."""
+    with operator_and_log(where, lambda: check_part("PREFIX", prefix), as_json=as_json) as (
+        operator,
+        log_topic,
+    ):
+        if not as_json:
+            inspector = operator.inspector
+            show = partial(show_overview, prefix, log_topic)
+            watched(lambda: show(inspector.overview(prefix)), watch=watch)
+            return
+        found = operator.inspector.overview(prefix)
+        print_json(
+            {
+                "command": "list",
+                "prefix": prefix,
+                "logTopic": log_topic,
+                "logTopicExists": found.keys is not None,
+                "open": [open_json(t) for t in found.open],
+                "keys": [
+                    state_json(key, state) for key, state in sorted((found.keys or {}).items())
+                ],
+            }
+        )
+
+
+def list_all(where: Where, *, watch: bool, as_json: bool) -> None:
+    """All open transactions of the cluster, of every client."""
+    with connected(where, as_json=as_json) as to:
+        watched(lambda: _list_all(to, as_json=as_json), watch=watch)
+
+
+def _list_all(to: Connected, *, as_json: bool) -> None:
+    deadline = to.client.deadline()
+    ids = [one.transactional_id for one in every_open(to.client, deadline)]
+    described = to.client.describe(ids, deadline) if ids else {}
+    now_ms = to.client.clock.wall_ms()
+    found = sorted((t for t in described.values() if t.start_ms >= 0), key=lambda t: t.start_ms)
+    if as_json:
+        print_json({"command": "list", "open": [any_open_json(t, now_ms) for t in found]})
+    elif found:
+        show_all(found, now_ms)
+        say("'kprod txn list PREFIX' also shows what the commit log says of a prefix.")
+    else:
+        say("No transaction is open.")
+
+
+def blockers(where: Where, topic: str, *, watch: bool, as_json: bool) -> None:
+    """The transactions that hold the last stable offsets of a topic."""
+    with connected(where, as_json=as_json) as to:
+        watched(lambda: _blockers(to, topic, where.again(), as_json=as_json), watch=watch)
+
+
+def _blockers(to: Connected, topic: str, again: str, *, as_json: bool) -> None:
+    found = find_blockers(to.client, to.log, topic, to.client.deadline())
+    if as_json:
+        rows = [blocker_json(b) for b in found]
+        print_json({"command": "blockers", "topic": topic, "blockers": rows})
+    elif found:
+        show_blockers(topic, found, again)
+    else:
+        say(f"No transaction is open in {topic}: no consumer waits for one.")
+
+
+def describe(where: Where, name: str, *, as_json: bool) -> None:
+    """Keys of the commit log, and what coordinators hold of what they decided."""
+    with operator_of(where, lambda: check_key(name), as_json=as_json) as operator:
+        reports = operator.inspector.describe(name)
+        if as_json:
+            keys = [report_json(report) for report in reports]
+            print_json({"command": "describe", "name": name, "keys": keys})
+            return
+        for report in reports:
+            show_report(report)

@@ -1,0 +1,157 @@
+"""The check of the cluster before the first task: are brokers reachable, does the topic exist?
+
+Owns: when that check runs, what its failure means (``preflight=required|warn|off``), and the 60
+seconds for which its result is cached. Never: the requests (``admin``, ``topic_checks``); a check
+before ``commit`` or ``abort``, where an unavailable broker would fail an acknowledged batch.
+
+The :class:`Cluster` is passed to the tasks in the writer, so that 200 tasks don't request the same
+metadata at the same time.
+
+**Planning or commit** (seen on pyspark 4.2). Spark calls ``streamWriter`` in three places. For
+planning, in every micro-batch, it creates a new data source from class and options in the planner
+process. For commit and abort it unpickles, in another process, a data source that was created once
+per run, and calls ``streamWriter`` on that. So an unpickled data source is used for a commit or an
+abort (``KprodDataSource.__reduce__``). If a later Spark plans with an unpickled one, the preflight
+is skipped, and the tasks raise its errors. A writer's ``__getstate__`` runs at planning only, too,
+but the user would get its errors as "PicklingError: Could not serialize object".
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from spark_kafka_sink.clock import Clock, SystemClock
+from spark_kafka_sink.config.producer_config import ProducerConfig
+from spark_kafka_sink.config.secret_references import UnresolvedReferenceError
+from spark_kafka_sink.config.sink_config import Preflight, SinkConfig
+from spark_kafka_sink.errors import KafkaError
+from spark_kafka_sink.protocol.cluster import Cluster
+
+_log = logging.getLogger(__name__)
+
+#: How long a planning process caches the result, in ms.
+KEPT_MS = 60_000
+
+#: With preflight=warn the longest wait for a result that is only advice, in ms.
+WARN_WAIT_MS = 5_000
+
+#: A topic counts as missing when every response of this time was UNKNOWN_TOPIC_OR_PARTITION. With
+#: max.block.ms alone, a misspelled topic would take its default, a minute. The causes of a wrong
+#: response are shorter: a topic created a moment ago reaches every broker within one or two
+#: metadata updates (tens of milliseconds, a second or two under load), and a broker that creates it
+#: for us (auto.create.topics.enable) returns the same error for about a second. No response and
+#: other errors may end later (a broker that restarts), so the whole max.block.ms applies to them.
+#: Tasks wait that long, too: no user waits for them interactively.
+MISSING_TOPIC_TIMEOUT_MS = 10_000
+
+#: Clusters cached by one planning process; a planner serves few.
+KEPT_ANSWERS = 16
+
+
+@dataclass(frozen=True, slots=True)
+class TopicsSeen:
+    """The result: the cluster with the topics, and which of these are compacted (none when the
+    principal may not see configs).
+    """
+
+    cluster: Cluster
+    compacted: frozenset[str] = frozenset()
+
+
+#: Requests the topics from the brokers of a config within some milliseconds; raises KafkaError.
+Describe = Callable[[SinkConfig, tuple[str, ...], int], TopicsSeen]
+
+
+@dataclass(frozen=True, slots=True)
+class _Answer:
+    seen: TopicsSeen | None
+    until_ms: int
+
+
+class PreflightCheck:
+    """Runs and caches the check. ``_lock`` guards ``_answers``; it is not held during requests."""
+
+    def __init__(self, describe: Describe, clock: Clock) -> None:
+        self._describe = describe
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._answers: dict[tuple[ProducerConfig, tuple[str, ...]], _Answer] = {}
+
+    def check(self, config: SinkConfig, *, streaming: bool) -> TopicsSeen | None:
+        """The cluster and its topics as brokers describe them, or None when that is unknown.
+
+        With ``required``, raises the error: KafkaTimeoutError for brokers that can't be reached
+        within max.block.ms, or for a missing topic (after :data:`MISSING_TOPIC_TIMEOUT_MS` at
+        most), AuthorizationError, InvalidTopicError and so on. With ``warn`` the error is one
+        warning line, at most once in 60 s. Without a ``topic`` option only the brokers are checked.
+        """
+        mode = config.preflight_for(streaming=streaming)
+        if mode is Preflight.OFF:
+            return None
+        topics = tuple(topic for topic in (config.topic, config.report_topic) if topic is not None)
+        key = (config.producer, topics)
+        kept = self._kept(key, required=mode is Preflight.REQUIRED)
+        if kept is not None:
+            return kept.seen
+        limit_ms = config.producer.max_block_ms
+        if mode is Preflight.WARN:
+            limit_ms = min(limit_ms, WARN_WAIT_MS)
+        try:
+            seen = self._describe(config, topics, limit_ms)
+        except KafkaError as error:
+            if mode is Preflight.REQUIRED:
+                raise
+            _log.warning("preflight=warn, continuing despite: %s", error.one_line())
+            self._keep(key, None)
+            return None
+        self._keep(key, seen)
+        return seen
+
+    def _kept(
+        self, key: tuple[ProducerConfig, tuple[str, ...]], *, required: bool
+    ) -> _Answer | None:
+        """The cached result; a cached failure does not count when one is required."""
+        with self._lock:
+            answer = self._answers.get(key)
+        if answer is None or answer.until_ms <= self._clock.now_ms():
+            return None
+        return None if answer.seen is None and required else answer
+
+    def _keep(self, key: tuple[ProducerConfig, tuple[str, ...]], seen: TopicsSeen | None) -> None:
+        with self._lock:
+            self._answers.pop(key, None)
+            self._answers[key] = _Answer(seen, self._clock.now_ms() + KEPT_MS)
+            while len(self._answers) > KEPT_ANSWERS:
+                del self._answers[next(iter(self._answers))]
+
+
+_process_preflight: PreflightCheck | None = None
+
+
+def process_preflight() -> PreflightCheck:
+    """The preflight of this planning process, created at first use."""
+    global _process_preflight
+    if _process_preflight is None:
+        _process_preflight = PreflightCheck(_describe, SystemClock())
+    return _process_preflight
+
+
+def _describe(config: SinkConfig, topics: tuple[str, ...], timeout_ms: int) -> TopicsSeen:
+    # Imported here: commit and abort plan, too, without the network.
+    from spark_kafka_sink.admin.admin_client import AdminClient
+    from spark_kafka_sink.datasource.checks.topic_checks import check_topics
+
+    try:
+        with AdminClient(config.producer) as admin:
+            cluster = admin.describe_topics(
+                topics, timeout_ms=timeout_ms, missing_topic_timeout_ms=MISSING_TOPIC_TIMEOUT_MS
+            )
+            compacted = check_topics(
+                admin, config.producer, config.topic, config.report_topic, timeout_ms=timeout_ms
+            )
+            return TopicsSeen(cluster, compacted)
+    except UnresolvedReferenceError as error:
+        raise error.seen_by("the driver") from None

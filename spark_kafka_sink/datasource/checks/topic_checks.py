@@ -1,0 +1,246 @@
+"""Checks once, before the first task, whether the topic accepts what this job will send.
+
+Owns: what is compared (WRITE; max.message.bytes with batch.size and max.request.size; the topic's
+compression.type; its bounds for timestamps with this machine's clock), and the messages. Never:
+whether a topic exists (``preflight.py``); an error for what may still work, which is a warning;
+a message about configs that the principal may not see.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Final, TypeVar
+
+from spark_kafka_sink.admin.admin_client import AdminClient, ClockDifference
+from spark_kafka_sink.admin.call import AnyBroker, Call
+from spark_kafka_sink.config.producer_config import ProducerConfig
+from spark_kafka_sink.datasource.report.write_report import MAX_JSON_BYTES
+from spark_kafka_sink.error_kinds import Kind
+from spark_kafka_sink.errors import (
+    AuthorizationError,
+    ConfigError,
+    ErrorCode,
+    KafkaError,
+    warn_once,
+)
+from spark_kafka_sink.protocol.control_messages import MetadataRequest
+from spark_kafka_sink.protocol.metadata_response import TopicMetadata
+
+T = TypeVar("T")
+
+_log = logging.getLogger(__name__)
+
+#: The timeout of both requests, in ms: they are optional.
+CHECK_MS: Final = 5_000
+
+LARGEST: Final = "max.message.bytes"
+COMPRESSION: Final = "compression.type"
+LEAST_IN_SYNC: Final = "min.insync.replicas"
+CLEANUP: Final = "cleanup.policy"
+#: Its value, with or without ``delete``, for topics that reject records without a key.
+_COMPACT: Final = "compact"
+_TIMESTAMPS: Final = "message.timestamp.type"
+_AFTER: Final = "message.timestamp.after.max.ms"
+_BEFORE: Final = "message.timestamp.before.max.ms"
+#: A larger clock difference is a warning whatever a topic accepts: logins by token or by signature
+#: begin to fail.
+_CLOCK_OFF_MS: Final = 60_000
+#: Upper bound on the overhead of a record batch of one record.
+_AROUND_A_REPORT: Final = 1_000
+#: Bits of authorized operations: the codes of Kafka's AclOperation.
+_OPERATIONS: Final = {
+    3: "READ",
+    4: "WRITE",
+    5: "CREATE",
+    6: "DELETE",
+    7: "ALTER",
+    8: "DESCRIBE",
+    10: "DESCRIBE_CONFIGS",
+    11: "ALTER_CONFIGS",
+}
+#: The compression.type of topics that keep batches as they are sent.
+_AS_SENT: Final = "producer"
+#: The message.timestamp.type of topics whose records get the broker's time.
+_BROKERS_TIME: Final = "LogAppendTime"
+
+
+@dataclass(frozen=True, slots=True)
+class TopicWarning:
+    """A topic's ``setting`` that conflicts with the producer's, as an error that may be a warning.
+    ``refuses``: rows may fail; else they only cost more.
+    """
+
+    setting: str
+    error: KafkaError
+    refuses: bool = False
+
+
+def check_topics(
+    admin: AdminClient,
+    config: ProducerConfig,
+    topic: str | None,
+    report_topic: str | None,
+    *,
+    timeout_ms: int,
+) -> frozenset[str]:
+    """The topics that are compacted, as far as the principal may see configs.
+
+    AuthorizationError for a topic that it may not write to; a warning, once in a process, for
+    configs with which rows may fail or cost more than necessary, and for a ``report_topic`` that
+    does not accept every report.
+
+    A request that fails, or that a broker does not support or allow, is ignored: the tasks raise
+    errors then.
+    """
+    topics = [one for one in (topic, report_topic) if one is not None]
+    if not topics:
+        return frozenset()
+    limit_ms = min(timeout_ms, CHECK_MS)
+    rights = _if_possible(lambda: topic_rights(admin, topics, limit_ms))
+    for name, operations in rights.items():
+        check_write(name, operations)
+    configs = _if_possible(lambda: topic_settings(admin, topics, limit_ms))
+    for name, settings in configs.items():
+        # Reports are batches of one record, to which options of the producer don't apply.
+        found = warnings_of(config, name, settings) if name == topic else _too_small(name, settings)
+        warn_once(_log, (one.error.one_line() for one in found))
+    return frozenset(
+        t for t, settings in configs.items() if _COMPACT in (settings.get(CLEANUP) or "")
+    )
+
+
+def _if_possible(request: Callable[[], Mapping[str, T]]) -> Mapping[str, T]:
+    try:
+        return request()
+    except KafkaError as error:
+        _log.debug("the preflight's check of rights and configs: %s", error.one_line())
+        return {}
+
+
+def topic_rights(
+    admin: AdminClient, topics: Collection[str], timeout_ms: int
+) -> Mapping[str, int | None]:
+    """The principal's operations on each topic, as bits; None where brokers don't report them."""
+    found = topics_in_full(admin, topics, timeout_ms)
+    return {name: topic.authorized_operations for name, topic in found.items()}
+
+
+def topics_in_full(
+    admin: AdminClient, topics: Collection[str], timeout_ms: int
+) -> Mapping[str, TopicMetadata]:
+    """Each topic's metadata, with the principal's operations and in-sync replicas."""
+    request = MetadataRequest(
+        tuple(sorted(topics)),
+        allow_auto_topic_creation=False,
+        include_topic_authorized_operations=True,
+    )
+    answer = admin.loop.send_and_receive(Call(request, AnyBroker()), admin.deadline(timeout_ms))
+    return {topic.name: topic for topic in answer.topics}
+
+
+def check_write(topic: str, operations: int | None) -> None:
+    """AuthorizationError without WRITE. Only a plausible response counts: a topic that is returned
+    may be DESCRIBEd, so a broker that omits that does not support this field.
+    """
+    if operations is None:
+        return
+    may = [name for bit, name in _OPERATIONS.items() if operations >> bit & 1]
+    if "DESCRIBE" in may and "WRITE" not in may:
+        code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        raise AuthorizationError(
+            f"topic {topic}: {code.name} ({code.value}): not authorised to write to it (only to "
+            f"{', '.join(may)})",
+            hint=code.info.hint,
+            code=code,
+        )
+
+
+def topic_settings(
+    admin: AdminClient, topics: Collection[str], timeout_ms: int
+) -> Mapping[str, Mapping[str, str | None]]:
+    """The configs of each topic that concern a write; empty where brokers don't return them."""
+    names = (LARGEST, COMPRESSION, LEAST_IN_SYNC, CLEANUP, _TIMESTAMPS, _AFTER, _BEFORE)
+    return admin.topic_configs(topics, names, admin.deadline(timeout_ms))
+
+
+def warnings_of(
+    config: ProducerConfig, topic: str, settings: Mapping[str, str | None]
+) -> Iterator[TopicWarning]:
+    """The conflicts of ``settings`` with the producer's; for one setting the worst first."""
+    largest = settings.get(LARGEST) or ""
+    if largest.isdecimal():
+        yield from _size_warnings(config, topic, int(largest))
+    wanted, sent = settings.get(COMPRESSION), config.compression_type
+    if wanted not in (None, _AS_SENT, sent if sent != "none" else "uncompressed"):
+        yield _warning(
+            COMPRESSION,
+            f"topic {topic} has {COMPRESSION}={wanted}, and batches are sent with "
+            f"kafka.{COMPRESSION}={sent}: brokers recompress each of them",
+            f"set one to the other, or the topic's {COMPRESSION} to {_AS_SENT}",
+        )
+
+
+def _size_warnings(config: ProducerConfig, topic: str, largest: int) -> Iterator[TopicWarning]:
+    takes = f"topic {topic} takes batches of at most {largest} bytes ({LARGEST})"
+    # A batch of one row has a header of 61 bytes, and the row some overhead; Kafka's two defaults
+    # (1048576 and 1048588) are intended to match.
+    if config.max_request_size > largest and config.compression_type == "none":
+        yield _warning(
+            LARGEST,
+            f"{takes}, and kafka.max.request.size is {config.max_request_size}: a row between the "
+            "two fails its task at the broker",
+            f"raise {LARGEST}, or lower kafka.max.request.size, so that such a row is named "
+            "before it is sent",
+            refuses=True,
+        )
+    if config.batch_size > largest:
+        yield _warning(
+            LARGEST,
+            f"{takes}, and kafka.batch.size is {config.batch_size}: each full batch is rejected, "
+            "split and sent again",
+            f"lower kafka.batch.size, or raise {LARGEST}",
+        )
+
+
+def _too_small(report_topic: str, settings: Mapping[str, str | None]) -> Iterator[TopicWarning]:
+    largest = settings.get(LARGEST) or ""
+    if largest.isdecimal() and int(largest) < MAX_JSON_BYTES + _AROUND_A_REPORT:
+        yield _warning(
+            LARGEST,
+            f"topic {report_topic} takes batches of at most {largest} bytes ({LARGEST}), and a "
+            f"report has up to {MAX_JSON_BYTES} before compression: that of a batch to thousands "
+            "of partitions may be refused, and with exactly-once its commit fails then",
+            f"raise {LARGEST} of the topic that reportTopic names",
+        )
+
+
+def clock_warning(
+    topic: str | None, settings: Mapping[str, str | None], found: ClockDifference
+) -> TopicWarning | None:
+    """What a wrong clock does to rows, whose timestamp is this machine's time unless they have one.
+    Leaders apply the topic's bounds by their clocks; the controller's represents these.
+    """
+    surely_ms = max(0, abs(found.ahead_ms) - found.error_ms)
+    where = "ahead of" if found.ahead_ms > 0 else "behind"
+    off = f"this machine's clock is {surely_ms} ms {where} broker {found.controller}'s"
+    setting = _AFTER if found.ahead_ms > 0 else _BEFORE
+    bound = settings.get(setting) or ""
+    hint = "set the clock, here or there (NTP)"
+    if (
+        topic is not None
+        and bound.isdecimal()
+        and surely_ms > int(bound)
+        and settings.get(_TIMESTAMPS) != _BROKERS_TIME
+    ):
+        refused = f"{off}, and topic {topic} has {setting}={bound}: rows are rejected"
+        return _warning(setting, refused, hint, refuses=True)
+    if surely_ms > _CLOCK_OFF_MS:
+        return _warning(setting, f"{off}: rows, tokens and signatures have a wrong time", hint)
+    return None
+
+
+def _warning(setting: str, message: str, hint: str, *, refuses: bool = False) -> TopicWarning:
+    error = ConfigError(message, hint=hint, kind=Kind.TOPIC_LIMIT)
+    return TopicWarning(setting, error, refuses)

@@ -1,0 +1,85 @@
+"""Small Arrow batches, joined to larger ones.
+
+Owns: :class:`BatchJoiner`. Never: how many rows are worth it (the producer knows that), columns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager
+
+import pyarrow as pa
+
+from spark_kafka_sink.records.record_columns import ChunkSize
+
+#: Rows are held back for others no longer than this after the call. Only the wait for the next
+#: batch may exceed it, because nothing can interrupt that.
+HOLD_MS = 100
+
+
+class BatchJoiner:
+    """The batches of an iterable, in order, without those that have no rows; small ones joined.
+
+    A batch is copied only when it is joined to others, and what is joined has at most the rows and
+    bytes of one chunk. ``now_ms`` is a monotonic clock.
+
+    ``waiting(delay_ms)`` returns the context of a wait for input: the producer's waiting_for_input.
+    While batches are joined linger.ms counts only behind the time for that: partitions' open
+    batches are about to get the rows that came, and should not be sent before.
+    """
+
+    __slots__ = ("_batches", "_next", "_now_ms", "_waiting")
+
+    def __init__(
+        self,
+        batches: Iterable[pa.RecordBatch],
+        now_ms: Callable[[], int],
+        waiting: Callable[[int], AbstractContextManager[None]],
+    ) -> None:
+        self._batches = iter(batches)
+        self._now_ms = now_ms
+        self._waiting = waiting
+        #: Taken from the iterator, but not returned: it was too much for the batches before.
+        self._next: pa.RecordBatch | None = None
+
+    def next(self, size: ChunkSize) -> pa.RecordBatch | None:
+        """The next batch; None at the end. With fewer than the wanted rows it is joined to those
+        behind it, as far as they come within :data:`HOLD_MS` and fit into one chunk. Raises what
+        the iterator raises; rows that were held back then are lost to the caller.
+        """
+        until = self._now_ms() + HOLD_MS
+        first, self._next = self._next, None
+        if first is None:
+            with self._waiting(0):
+                first = self._take()
+        if first is None or first.num_rows >= size.wanted_rows:
+            return first
+        with self._waiting(HOLD_MS):
+            return self._joined(first, size, until)
+
+    def _joined(self, first: pa.RecordBatch, size: ChunkSize, until: int) -> pa.RecordBatch:
+        joined, rows, taken = [first], first.num_rows, first.nbytes
+        # Input that is slower than that is passed on as it comes.
+        while rows < size.wanted_rows and self._now_ms() < until:
+            last = joined[-1]  # the next is mostly like it
+            if rows + last.num_rows > size.max_rows or taken + last.nbytes > size.max_bytes:
+                break
+            batch = self._take()
+            if batch is None:
+                break
+            rows += batch.num_rows
+            taken += batch.nbytes
+            if rows > size.max_rows or taken > size.max_bytes or batch.schema != first.schema:
+                self._next = batch
+                break
+            joined.append(batch)
+        return first if len(joined) == 1 else _concatenated(joined)
+
+    def _take(self) -> pa.RecordBatch | None:
+        return next((batch for batch in self._batches if batch.num_rows), None)
+
+
+def _concatenated(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
+    # pa.concat_batches came with pyarrow 19.
+    (batch,) = pa.Table.from_batches(batches).combine_chunks().to_batches()
+    return batch

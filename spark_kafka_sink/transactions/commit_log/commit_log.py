@@ -1,0 +1,352 @@
+"""The commit log: a compacted topic in the cluster that the data goes to.
+
+Owns: :class:`CommitLog` and its sessions, the topic's creation and its configs, the partition
+of a key. Never: a decision (``transactions/committer.py``), bytes of records
+(``log_parts.py``), the requests (``log_reader.py``, ``log_writer.py``).
+
+In the same cluster it has the same failures and credentials, and InitProducerId is a free fence.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from typing import Final, NamedTuple
+
+from spark_kafka_sink.admin.transaction_client import TransactionClient
+from spark_kafka_sink.error_kinds import Kind
+from spark_kafka_sink.errors import (
+    ApiError,
+    AuthorizationError,
+    ConfigError,
+    ErrorCode,
+    KafkaTimeoutError,
+    SupersededError,
+    warn,
+)
+from spark_kafka_sink.protocol.cluster import TopicPartition
+from spark_kafka_sink.protocol.control_messages import NewTopic
+from spark_kafka_sink.records.partitioning.murmur2 import murmur2_of
+from spark_kafka_sink.transactions.commit_log.log_parts import PART_BYTES, cut, join, key_of
+from spark_kafka_sink.transactions.commit_log.log_reader import (
+    KeyFilter,
+    LogCache,
+    LogReader,
+    LogSnapshot,
+)
+from spark_kafka_sink.transactions.commit_log.log_writer import LogWriter
+from spark_kafka_sink.transactions.commit_state import CommitState
+from spark_kafka_sink.transactions.lease import lease_ms
+from spark_kafka_sink.transactions.transactional_ids import log_id
+
+#: Partitions of a topic that is created here. Keys hash over the first PARTITIONS only, and are all
+#: in partition 0 of a topic with fewer, so that adding partitions moves no key. (Only growing a
+#: smaller topic up to this number does.)
+PARTITIONS: Final = 16
+_CONFIGS: Final = {
+    "cleanup.policy": "compact",
+    "segment.bytes": str(16 * 1024 * 1024),
+    "segment.ms": str(60 * 60 * 1000),
+    "min.cleanable.dirty.ratio": "0.1",
+}
+#: How long a read waits for the markers of a write that has just ended.
+_MARKERS_MS: Final = 500
+
+_log = logging.getLogger(__name__)
+
+
+class LogRead(NamedTuple):
+    """``settled`` is False while a write is in progress: ``state`` is the one before it."""
+
+    state: CommitState | None
+    settled: bool
+
+
+class CommitLog:
+    """States by key (``transactional_ids.log_key``) on ``topic``, over ``client``'s connections.
+
+    Every call may also raise ConfigError for a topic that is not compacted, and an
+    AuthorizationError that names the topic and the missing rights.
+    """
+
+    def __init__(
+        self,
+        client: TransactionClient,
+        topic: str,
+        *,
+        part_bytes: int = PART_BYTES,
+    ) -> None:
+        self._client = client
+        self._topic = topic
+        self._log_cache = LogCache()
+        self._part_bytes = part_bytes
+        self._rights = (
+            f"DESCRIBE, READ and WRITE on the topic '{topic}' (commitLogTopic), and CREATE while "
+            "it is missing"
+        )
+        self._reader = LogReader(client, self._rights)
+
+    def read(self, key: str, deadline_ms: int) -> LogRead:
+        """The newest state, without fencing, and without waiting for a write in progress."""
+        tp, topic_id = self._partition(key, deadline_ms)
+        snapshot = self._settled(
+            lambda: self._read(key, tp, topic_id, deadline_ms), deadline_ms, _MARKERS_MS
+        )
+        return LogRead(_decoded(key, snapshot), snapshot.settled)
+
+    def open(self, key: str, deadline_ms: int) -> LogSession:
+        """Fence every earlier writer of ``key`` (InitProducerId, which aborts what a crashed one
+        left open), then read to the end.
+        """
+        client = self._client
+        tp, topic_id = self._partition(key, deadline_ms)
+        timeout_ms = lease_ms(client.config.transaction_timeout_ms)
+        producer = client.init_producer_id(log_id(key), timeout_ms, deadline_ms)
+        # (A leader that hasn't noticed that it was deposed may never get the markers.)
+        snapshot = self._settled(lambda: self._read(key, tp, topic_id, deadline_ms), deadline_ms)
+        if not snapshot.settled:
+            raise KafkaTimeoutError(
+                f"{tp} of the commit log still has an open transaction of '{key}', which was ended",
+                hint="its leader is cut off from the other brokers, or its replicas don't follow",
+            )
+        writer = LogWriter(
+            client,
+            tp,
+            log_id(key),
+            producer,
+            client.transaction_version(deadline_ms),
+            timeout_ms=timeout_ms,
+            rights=self._rights,
+        )
+
+        def is_newest(first_offset: int, deadline_ms: int) -> bool:
+            """No record of ``key`` is between the end that was read and ``first_offset``."""
+            name, end = key.encode(), snapshot.next_offset
+            if first_offset >= end and not (
+                first_offset > end
+                and self._reader.has_records(tp, name, end, first_offset, deadline_ms)
+            ):
+                return True
+            self._log_cache.forget(topic_id, name)
+            return False
+
+        return LogSession(key, snapshot, writer, is_newest, self._part_bytes)
+
+    def states(self, prefix: str, deadline_ms: int) -> dict[str, CommitState] | None:
+        """The states of all keys of exactly this prefix, without fencing; None when the topic is
+        missing: it is not created. Reads the whole log.
+        """
+        known = self._topic in self._client.loop.cluster.topics
+        if not known and not self._find_or_create(deadline_ms, create=False):
+            return None
+        found: dict[str, CommitState] = {}
+        for partition in range(self._partitions()):
+            read = partial(
+                self._reader.read_keys,
+                TopicPartition(self._topic, partition),
+                KeyFilter(prefix.encode(), prefix=True),
+                LogSnapshot(),
+                deadline_ms,
+            )
+            # An operator's command must see a write that has just ended, too.
+            snapshot = self._settled(read, deadline_ms, _MARKERS_MS)
+            for key in {key_of(k).decode(errors="replace") for k in snapshot.records}:
+                state = _decoded(key, snapshot)
+                if state is not None:
+                    found[key] = state
+        return found
+
+    def _settled(
+        self, read: Callable[[], LogSnapshot], deadline_ms: int, wait_ms: int | None = None
+    ) -> LogSnapshot:
+        """``read`` until no write is in progress, for at most ``wait_ms`` (None: until the
+        deadline). Markers follow an EndTxn in milliseconds.
+        """
+        clock = self._client.clock
+        until = deadline_ms if wait_ms is None else min(deadline_ms, clock.now_ms() + wait_ms)
+        snapshot = read()
+        attempts = 0
+        while not snapshot.settled and clock.now_ms() < until:
+            self._client.loop.pause(attempts, until)
+            if clock.now_ms() < deadline_ms:
+                snapshot = read()
+            attempts += 1
+        return snapshot
+
+    def _read(
+        self, key: str, tp: TopicPartition, topic_id: bytes | None, deadline_ms: int
+    ) -> LogSnapshot:
+        name = key.encode()
+        before = self._log_cache.get(topic_id, name)
+        snapshot = self._reader.read_keys(tp, KeyFilter(name), before, deadline_ms)
+        self._log_cache.put(topic_id, name, snapshot)
+        return snapshot
+
+    # -- the topic --------------------------------------------------------------------------------
+
+    def _partition(self, key: str, deadline_ms: int) -> tuple[TopicPartition, bytes | None]:
+        """The partition of ``key``, in an existing and compacted topic; and the topic's id."""
+        loop = self._client.loop
+        if self._topic not in loop.cluster.topics:
+            self._find_or_create(deadline_ms)
+        partition = (murmur2_of(key.encode()) & 0x7FFFFFFF) % self._partitions()
+        return TopicPartition(self._topic, partition), loop.cluster.topic_ids.get(self._topic)
+
+    def _partitions(self) -> int:
+        """The number of partitions that keys hash over."""
+        count = len(self._client.loop.cluster.topics[self._topic])
+        return PARTITIONS if count >= PARTITIONS else 1
+
+    def _find_or_create(self, deadline_ms: int, *, create: bool = True) -> bool:
+        """False when it is missing and ``create`` is False."""
+        client, topic = self._client, self._topic
+
+        def left() -> int:
+            return max(0, deadline_ms - client.clock.now_ms())
+
+        try:
+            try:
+                client.describe_topics(
+                    (topic,),
+                    timeout_ms=left(),
+                    missing_topic_timeout_ms=0,
+                    allow_auto_topic_creation=False,
+                )
+            except KafkaTimeoutError:
+                if left() == 0:
+                    raise
+                if not create:
+                    return False
+                self._create(left)
+        except AuthorizationError as error:
+            raise AuthorizationError(
+                f"the commit log {error.message}",
+                hint=f"the principal needs {self._rights}",
+                code=error.code,
+            ) from error
+        topic_id = client.loop.cluster.topic_ids.get(topic)
+        if topic_id is None or topic_id not in self._log_cache.checked:
+            self._check(deadline_ms)
+            if topic_id is not None:
+                self._log_cache.checked.add(topic_id)
+        return True
+
+    def _create(self, left: Callable[[], int]) -> None:
+        """With all configs, else without those that managed clusters refuse (small segments)."""
+        new = NewTopic(self._topic, PARTITIONS, -1, _CONFIGS)
+        try:
+            self._client.create_topics((new,), timeout_ms=left(), exist_ok=True)
+        except ApiError as error:
+            if error.code not in (ErrorCode.INVALID_CONFIG, ErrorCode.POLICY_VIOLATION):
+                raise
+            plain = replace(new, configs={"cleanup.policy": "compact"})
+            self._client.create_topics((plain,), timeout_ms=left(), exist_ok=True)
+
+    def _check(self, deadline_ms: int) -> None:
+        """A topic with cleanup.policy=delete loses decisions, and so does an unclean leader
+        election. Without the right to read the configs nothing is checked.
+        """
+        names = ("cleanup.policy", "min.insync.replicas", "unclean.leader.election.enable")
+        found = self._client.topic_configs((self._topic,), names, deadline_ms)[self._topic]
+        replicas = min(len(p.replicas) for p in self._client.loop.cluster.topics[self._topic])
+        if found.get("unclean.leader.election.enable") == "true":
+            warn(
+                _log,
+                Kind.COMMIT_LOG_AT_RISK,
+                "commitLogTopic '%s' has unclean.leader.election.enable=true: an unclean election "
+                "loses decisions, and batches may come twice or be lost; set it to false",
+                self._topic,
+            )
+        if replicas > 1 and found.get("min.insync.replicas") == "1":
+            warn(
+                _log,
+                Kind.COMMIT_LOG_AT_RISK,
+                "commitLogTopic '%s' has %d replicas and min.insync.replicas=1: a decision may be "
+                "lost with one broker; set it to 2",
+                self._topic,
+                replicas,
+            )
+        policy = found.get("cleanup.policy")
+        if policy is not None and policy != "compact":
+            raise ConfigError(
+                f"commitLogTopic '{self._topic}' has cleanup.policy={policy}; it must be compact",
+                hint="set another topic, or a missing one: it is created with the right configs",
+            )
+
+
+class LogSession:
+    """The only writer of a key, until it is opened again; ``state`` was read after every earlier
+    writer was fenced. After an error of :meth:`write` the key must be opened again.
+
+    ``is_newest`` is called for the first write, with its offset and deadline, before it counts;
+    from then on this is the only writer. Without it a batch may be committed twice, when a leader
+    is partitioned from its peers and from the controller, but not from us::
+
+        run 0: DECIDED 1, DONE 1 at the new leader; crashes before Spark records batch 1
+        run 1: plans, and later opens the log: the old leader returns DONE 0; batch 1 is written
+        run 1: its Produce is refused there, and taken by the new leader, after DONE 1
+    """
+
+    def __init__(
+        self,
+        key: str,
+        snapshot: LogSnapshot,
+        writer: LogWriter,
+        is_newest: Callable[[int, int], bool],
+        part_bytes: int,
+    ) -> None:
+        self._key = key
+        self._is_newest: Callable[[int, int], bool] | None = is_newest
+        self._state = _decoded(key, snapshot)
+        self._existing = set(snapshot.records)
+        self._writer = writer
+        self._part_bytes = part_bytes
+
+    @property
+    def state(self) -> CommitState | None:
+        return self._state
+
+    def write(
+        self,
+        state: CommitState | None,
+        deadline_ms: int,
+        *,
+        check: Callable[[], None] | None = None,
+    ) -> None:
+        """Replace the state, durably (None removes the key).
+
+        ``check`` is called when the record is in the log but not committed yet. From then on the
+        write is a lease: a broker aborts it when it isn't ended within seconds, whatever happens to
+        this process. What ``check`` raises is raised, and nothing is written.
+
+        Raises SupersededError when another session was opened meanwhile, or when :attr:`state` was
+        not the newest (read from a deposed leader): nothing was written. LogOutcomeUnknownError
+        when it may or may not be written. Any other KafkaError: it is not written.
+        """
+        if state is None and not self._existing:
+            return
+
+        def before_its_end(first_offset: int) -> None:
+            if self._is_newest is not None and not self._is_newest(first_offset, deadline_ms):
+                raise SupersededError(
+                    f"the commit log of '{self._key}' was read from a broker that is no leader "
+                    "of it any more, and has been written since",
+                    hint="open it again",
+                )
+            if check is not None:
+                check()
+
+        revision = self._writer.begin(deadline_ms)
+        value = None if state is None else state.encode()
+        records = cut(self._key.encode(), value, revision, self._existing, self._part_bytes)
+        self._writer.commit(records, deadline_ms, before_its_end)
+        self._is_newest = None
+        self._existing = {key for key, part in records.items() if part is not None}
+        self._state = state
+
+
+def _decoded(key: str, snapshot: LogSnapshot) -> CommitState | None:
+    value = join(key.encode(), snapshot.records)
+    return None if value is None else CommitState.decode(key, value)

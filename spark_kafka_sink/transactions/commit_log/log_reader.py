@@ -1,0 +1,251 @@
+"""Reads keys of the commit log, up to the end of their partition.
+
+Owns: :class:`LogCache` (the offset up to which each key was read, and its records),
+:class:`LogReader`. Never: what a record means (``log_parts.py``), a write.
+
+**The end** is the high watermark by ListOffsets, not by Fetch: a leader that was just elected may
+lag behind what was acknowledged, and only ListOffsets fails until it has caught up (KIP-207). It
+may still be stale: a deposed leader that hasn't noticed returns its own. A write detects that
+(:meth:`LogReader.has_records`).
+
+**Uncommitted** records are read, and each transaction's marker decides whether they count. So no
+reader waits for another key's writer that crashed between its record and EndTxn in the same
+partition. A transaction without a marker is a write in progress.
+
+**A snapshot** saves reading the partition from its beginning. It stays valid while the topic is the
+same one (its id) and the log still has its offset: compaction removes records of a key only when a
+newer one of that key follows, which has a higher offset and will be read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Final
+
+from spark_kafka_sink.admin.call import Call, Leader, retry_code
+from spark_kafka_sink.admin.transaction_client import TransactionClient
+from spark_kafka_sink.errors import CommitError, ErrorCode
+from spark_kafka_sink.protocol.cluster import TopicPartition
+from spark_kafka_sink.protocol.fetch_messages import (
+    FetchedPartition,
+    FetchPartition,
+    FetchRequest,
+    FetchResponse,
+    ListOffsetsRequest,
+    OffsetSpec,
+)
+from spark_kafka_sink.records.log_records import (
+    ControlType,
+    ReadBatch,
+    Unreadable,
+    read_batches,
+)
+from spark_kafka_sink.transactions.commit_log.log_parts import belongs_to
+from spark_kafka_sink.transactions.transactional_ids import SEPARATOR
+
+#: Cached snapshots, the most recently used.
+_MOST_SNAPSHOTS: Final = 1000
+#: Bytes of a batch's records. Ours have at most half of that (``log_parts.PART_BYTES``).
+_MOST_KEPT: Final = 2 * 1024 * 1024
+
+
+class _CutOffError(Exception):
+    """The log does not have the requested offset."""
+
+
+@dataclass(slots=True)
+class LogSnapshot:
+    """The records below ``next_offset``: value by record key. ``settled`` is False when a write is
+    in progress from ``next_offset`` on.
+    """
+
+    next_offset: int = 0
+    records: dict[bytes, bytes] = field(default_factory=dict)
+    settled: bool = True
+
+    def copy(self) -> LogSnapshot:
+        return LogSnapshot(self.next_offset, dict(self.records), self.settled)
+
+
+@dataclass(frozen=True, slots=True)
+class KeyFilter:
+    """``key``, or with ``prefix`` every key of that prefix. Only batches with a matching key are
+    decompressed, so another key's corrupt batch does no harm.
+    """
+
+    key: bytes
+    prefix: bool = False
+
+    def takes(self, record_key: bytes) -> bool:
+        return belongs_to(self.key, record_key) or (
+            self.prefix and record_key.startswith(self.key + SEPARATOR.encode())
+        )
+
+
+class LogCache:
+    """The snapshots of one log."""
+
+    def __init__(self) -> None:
+        self._snapshots: dict[tuple[bytes, bytes], LogSnapshot] = {}
+        #: Ids of topics whose configs were checked.
+        self.checked: set[bytes] = set()
+
+    def get(self, topic_id: bytes | None, key: bytes) -> LogSnapshot:
+        found = None if topic_id is None else self._snapshots.get((topic_id, key))
+        return LogSnapshot() if found is None else found.copy()
+
+    def put(self, topic_id: bytes | None, key: bytes, snapshot: LogSnapshot) -> None:
+        """Cache a copy; without the topic's id (brokers before 2.8) nothing is cached."""
+        if topic_id is None:
+            return
+        self.forget(topic_id, key)
+        self._snapshots[topic_id, key] = snapshot.copy()
+        while len(self._snapshots) > _MOST_SNAPSHOTS:
+            del self._snapshots[next(iter(self._snapshots))]
+
+    def forget(self, topic_id: bytes | None, key: bytes) -> None:
+        """The key is read from the beginning again."""
+        if topic_id is not None:
+            self._snapshots.pop((topic_id, key), None)
+
+
+class LogReader:
+    """Reads one topic; ``rights`` are what an AuthorizationError names."""
+
+    def __init__(self, client: TransactionClient, rights: str) -> None:
+        self._client = client
+        self._rights = rights
+
+    def read_keys(
+        self, tp: TopicPartition, wanted: KeyFilter, snapshot: LogSnapshot, deadline_ms: int
+    ) -> LogSnapshot:
+        """``snapshot``, advanced to the partition's current end, with the records of the ``wanted``
+        keys. KafkaTimeoutError when a leader does not respond in time.
+        """
+        end = self._offset(tp, OffsetSpec.LATEST, deadline_ms)
+        if snapshot.next_offset > end:
+            snapshot = LogSnapshot()  # the log was truncated meanwhile: an unclean election
+        if end == 0:
+            # A missing right to READ is an error now, not at the first start that finds a record.
+            self._fetch(tp, 0, deadline_ms)
+        try:
+            return self._read_up_to(tp, wanted, snapshot, end, deadline_ms)
+        except _CutOffError:
+            snapshot = LogSnapshot(self._offset(tp, OffsetSpec.EARLIEST, deadline_ms))
+            return self._read_up_to(tp, wanted, snapshot, end, deadline_ms)
+
+    def _read_up_to(
+        self,
+        tp: TopicPartition,
+        wanted: KeyFilter,
+        snapshot: LogSnapshot,
+        end: int,
+        deadline_ms: int,
+    ) -> LogSnapshot:
+        begun: dict[int, tuple[int, dict[bytes, bytes | None]]] = {}
+        for batch in self._batches(tp, wanted, snapshot.next_offset, end, deadline_ms):
+            producer, first = batch.producer_id, batch.base_offset
+            if batch.marker is not None:
+                _, written = begun.pop(producer, (first, {}))
+                _apply(snapshot, written if batch.marker is ControlType.COMMIT else {})
+            elif batch.records:
+                written = {r.key: r.value for r in batch.records if r.key is not None}
+                begun.setdefault(producer, (first, {}))[1].update(written)
+        snapshot.settled = not begun
+        snapshot.next_offset = min((offset for offset, _ in begun.values()), default=end)
+        return snapshot
+
+    def has_records(
+        self, tp: TopicPartition, key: bytes, first: int, end: int, deadline_ms: int
+    ) -> bool:
+        """Whether there is a record of ``key``, committed or not, in [first, end). Also True when
+        that can't be read.
+        """
+        batches = self._batches(tp, KeyFilter(key), first, end, deadline_ms)
+        try:
+            return any(batch.records and batch.base_offset < end for batch in batches)
+        except _CutOffError:
+            return True
+
+    def _batches(
+        self,
+        tp: TopicPartition,
+        wanted: KeyFilter,
+        first: int,
+        end: int,
+        deadline_ms: int,
+    ) -> Iterator[ReadBatch]:
+        """Transactional batches and markers in [first, end), and after it in the last Fetch. Other
+        batches are not ours, and are skipped: a principal that may write to the topic must not
+        block every key of the partition. CommitError when a wanted batch can't be read.
+        """
+        attempts = 0
+        while first < end:
+            fetched = self._fetch(tp, first, deadline_ms)
+            if fetched.error is ErrorCode.OFFSET_OUT_OF_RANGE:
+                raise _CutOffError
+            before = first
+            for batch in read_batches(fetched, wanted.takes, wanted.key, _MOST_KEPT):
+                first = max(first, batch.next_offset)
+                if batch.header_known and not batch.transactional:
+                    continue
+                if batch.unreadable is not None:
+                    raise _unreadable(tp, batch.unreadable)
+                yield batch
+            if first > before:
+                attempts = 0
+                continue
+            # A follower that has just become the leader has no high watermark yet.
+            self._client.loop.pause(attempts, deadline_ms)
+            attempts += 1
+
+    def _offset(self, tp: TopicPartition, spec: OffsetSpec, deadline_ms: int) -> int:
+        call = Call(
+            ListOffsetsRequest((tp,), spec),
+            Leader(tp),
+            lambda response: self._retry_code("ListOffsets", tp, response.partitions[tp].error),
+        )
+        return (
+            self._client.loop.send_and_receive(call, deadline_ms, _named("ListOffsets", tp))
+            .partitions[tp]
+            .offset
+        )
+
+    def _fetch(self, tp: TopicPartition, offset: int, deadline_ms: int) -> FetchedPartition:
+        def handle_response(response: FetchResponse) -> ErrorCode | None:
+            code = response.error
+            if code is ErrorCode.NONE:
+                code = response.partitions[tp].error
+                if code is ErrorCode.OFFSET_OUT_OF_RANGE:
+                    return None
+            return self._retry_code("Fetch", tp, code)
+
+        request = FetchRequest((FetchPartition(tp, offset),), max_wait_ms=0)
+        call = Call(request, Leader(tp), handle_response)
+        return self._client.loop.send_and_receive(
+            call, deadline_ms, _named("Fetch", tp)
+        ).partitions[tp]
+
+    def _retry_code(self, what: str, tp: TopicPartition, code: ErrorCode) -> ErrorCode | None:
+        return retry_code(code, _named(what, tp), self._rights)
+
+
+def _named(what: str, tp: TopicPartition) -> str:
+    return f"{what} of the commit log {tp}"
+
+
+def _apply(snapshot: LogSnapshot, written: dict[bytes, bytes | None]) -> None:
+    for key, value in written.items():
+        if value is None:
+            snapshot.records.pop(key, None)
+        else:
+            snapshot.records[key] = value
+
+
+def _unreadable(tp: TopicPartition, found: Unreadable) -> CommitError:
+    return CommitError(
+        f"offset {found.offset} of {tp}, the commit log, can't be read: {found.reason}",
+        hint="no other client may write to the topic of commitLogTopic; "
+        "kafka-delete-records removes the records before an offset, and their decisions",
+    )

@@ -1,0 +1,276 @@
+"""Writes records to the commit log, one transaction each time, with a definite outcome.
+
+Owns: :class:`LogWriter`: the transactions of one id on one partition, one after another.
+Never: what a record means, a read (``log_reader.py``), other writers.
+
+One write, and the outcome when each step fails::
+
+    version 1: AddPartitionsToTxn    nothing is written
+    Produce (one or more batches)    nothing is written: no other client commits this transaction
+    the caller's check               as before; the broker aborts the transaction when it times out
+    EndTxn(commit)                   NONE: written. No definite response: unknown
+
+A Produce without a definite response is retried with the same bytes; DUPLICATE_SEQUENCE_NUMBER
+means that the first one had arrived. **No (producer id, epoch) is used for two transactions.** With
+version 2, the response to EndTxn has the next epoch. With version 1 it does not: InitProducerId is
+sent with our identity, and succeeds only while it is still the id's current one (KIP-360).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from enum import Enum
+from typing import Final, TypeVar
+
+from spark_kafka_sink.admin.call import Call, CoordinatorKey, Leader, retry_code
+from spark_kafka_sink.admin.transaction_client import TransactionClient
+from spark_kafka_sink.errors import (
+    ErrorCode,
+    IllegalStateError,
+    InvalidTxnStateError,
+    KafkaError,
+    ProducerFencedError,
+    SupersededError,
+)
+from spark_kafka_sink.producer.transaction.transaction_states import (
+    PreparedTransaction,
+    ProducerIdAndEpoch,
+)
+from spark_kafka_sink.protocol.cluster import TopicPartition
+from spark_kafka_sink.protocol.control_messages import AddPartitionsToTxnRequest
+from spark_kafka_sink.protocol.produce import (
+    PartitionProduceData,
+    ProduceRequest,
+    ProduceResponse,
+)
+from spark_kafka_sink.protocol.transaction_admin_messages import TransactionState
+from spark_kafka_sink.transactions.commit_log.log_parts import PART_BYTES
+from spark_kafka_sink.transactions.commit_state import LogOutcomeUnknownError
+from spark_kafka_sink.transactions.topic_records import (
+    LAST_PRODUCE_OF_VERSION_1,
+    LATEST_PRODUCE,
+    batch_of,
+)
+
+ResponseT = TypeVar("ResponseT")
+
+#: Version 2 returns INVALID_TXN_STATE for a transaction that another InitProducerId, or its
+#: timeout, has just aborted. Reopening the log shows which.
+_FENCED: Final = (ProducerFencedError, InvalidTxnStateError)
+#: How long after EndTxn its markers are polled for, in ms.
+_MARKERS_MS: Final = 50
+#: How long a failed write may take to abort its transaction.
+_ABORT_MS: Final = 1_000
+
+
+class _State(Enum):
+    READY = "its identity is unused"
+    USED = "its identity was used for a transaction that is committed"
+    BUSY = "a transaction is open"
+    FAILED = "a write failed"
+
+
+class LogWriter:
+    """``producer`` is a new identity by InitProducerId. Not usable after an error."""
+
+    def __init__(
+        self,
+        client: TransactionClient,
+        tp: TopicPartition,
+        transactional_id: str,
+        producer: ProducerIdAndEpoch,
+        version: int,
+        *,
+        timeout_ms: int,
+        rights: str,
+    ) -> None:
+        self._client = client
+        self._tp = tp
+        self._id = transactional_id
+        self._producer = producer
+        self._version = version
+        self._timeout_ms = timeout_ms
+        self._rights = rights
+        self._state = _State.READY
+        self._unanswered = 0
+        self._ended_ms = 0
+        self._first_offset = -1
+
+    def begin(self, deadline_ms: int) -> int:
+        """Make sure that the id has no other owner; returns a number of the next transaction that
+        is unique in the log.
+        """
+        if self._state is _State.USED:
+            self._state = _State.FAILED
+            try:
+                self._producer = self._client.init_producer_id(
+                    self._id, self._timeout_ms, deadline_ms, ours=self._producer
+                )
+            except ProducerFencedError as error:
+                raise self._superseded(error) from error
+            self._state = _State.READY
+        self._require(_State.READY)
+        self._state = _State.BUSY
+        return self._producer.producer_id << 16 | self._producer.epoch
+
+    def commit(
+        self,
+        records: Mapping[bytes, bytes | None],
+        deadline_ms: int,
+        check: Callable[[int], None] = lambda first_offset: None,  # noqa: ARG005 - nothing to check
+    ) -> None:
+        """Write all of ``records`` (None: a tombstone), or none. ``check`` is called before EndTxn
+        with the offset of the first one (-1: the broker no longer has it); when it raises, nothing
+        is written.
+
+        Raises SupersededError and every other KafkaError when nothing is written,
+        LogOutcomeUnknownError when that is not known.
+        """
+        self._require(_State.BUSY)
+        self._state = _State.FAILED
+        try:
+            if self._version < 2:
+                self._add_partition(deadline_ms)
+            else:
+                self._await_markers(deadline_ms)
+            sequence = 0
+            for batch in self._batches(records):
+                self._produce(batch, sequence, deadline_ms)
+                sequence += len(batch)
+        except SupersededError:
+            raise  # the id has another owner
+        except KafkaError:
+            if self._unanswered == 0:
+                self._abort(deadline_ms)
+            # Else an abort might overtake a Produce that is still in flight.
+            raise
+        try:
+            check(self._first_offset)
+        except BaseException:
+            self._abort(deadline_ms)
+            raise
+        self._end(deadline_ms)
+
+    # -- steps ------------------------------------------------------------------------------------
+
+    def _add_partition(self, deadline_ms: int) -> None:
+        request = AddPartitionsToTxnRequest(self._id, *self._producer, (self._tp,))
+        where = f"AddPartitionsToTxn of '{self._id}'"
+        call = Call(
+            request, CoordinatorKey(self._id), lambda r: self._retry_code(r.errors[self._tp], where)
+        )
+        self._run(call, "AddPartitionsToTxn", deadline_ms)
+
+    def _await_markers(self, deadline_ms: int) -> None:
+        """A leader that gets a new transaction before the markers of the previous one waits for
+        them, 20 ms at a time (Kafka's add.partitions.to.txn.retry.backoff.ms). They take a few
+        milliseconds, so poll the coordinator first.
+        """
+        until = min(deadline_ms, self._ended_ms + _MARKERS_MS)
+        attempts = 0
+        while self._client.clock.now_ms() < until:
+            found = self._client.describe([self._id], deadline_ms)
+            if found[self._id].state is not TransactionState.PREPARE_COMMIT:
+                return
+            self._client.loop.pause(attempts, until)
+            attempts += 1
+
+    def _batches(
+        self, records: Mapping[bytes, bytes | None]
+    ) -> Iterator[list[tuple[bytes, bytes | None]]]:
+        """In batches that are small enough for a topic's max.message.bytes."""
+        batch: list[tuple[bytes, bytes | None]] = []
+        size = 0
+        for key, value in records.items():
+            more = len(key) + len(value or b"")
+            if batch and size + more > PART_BYTES:
+                yield batch
+                batch, size = [], 0
+            batch.append((key, value))
+            size += more
+        if batch:
+            yield batch
+
+    def _produce(
+        self, records: list[tuple[bytes, bytes | None]], sequence: int, deadline_ms: int
+    ) -> None:
+        now = self._client.clock.wall_ms()
+        batch = batch_of(records, now, self._producer, sequence)
+
+        def handle_response(response: ProduceResponse) -> ErrorCode | None:
+            code = response.partitions[0].error
+            if sequence == 0:
+                self._first_offset = response.partitions[0].base_offset
+            if code is ErrorCode.DUPLICATE_SEQUENCE_NUMBER:
+                code = ErrorCode.NONE
+            return self._retry_code(code, f"Produce to the commit log {self._tp}")
+
+        data = PartitionProduceData(self._tp, batch, sum(map(len, batch)))
+        latest = LATEST_PRODUCE if self._version >= 2 else LAST_PRODUCE_OF_VERSION_1
+        request = ProduceRequest(
+            -1, self._client.config.request_timeout_ms, (data,), self._id, max_version=latest
+        )
+        self._run(Call(request, Leader(self._tp), handle_response), "Produce", deadline_ms)
+
+    def _end(self, deadline_ms: int) -> None:
+        ending = self._client.end_one(self._transaction(), committed=True, deadline_ms=deadline_ms)
+        response = ending.response
+        if response is not None and response.error is ErrorCode.NONE:
+            successor = ProducerIdAndEpoch(response.producer_id, response.producer_epoch)
+            self._ended_ms = self._client.clock.now_ms()
+            if successor.is_valid:
+                self._producer, self._state = successor, _State.READY
+            else:
+                self._state = _State.USED
+            return
+        error = ending.error
+        if response is not None:
+            error = response.error.error(f"EndTxn of '{self._id}'")
+        if ending.unclear:
+            raise LogOutcomeUnknownError(
+                f"whether the commit log {self._tp} has the decision is not known: "
+                f"EndTxn of '{self._id}' got no clear answer in time",
+                hint="nothing was undone: the next start of the query resolves it",
+                transactional_ids=(self._id,),
+            ) from error
+        if isinstance(error, _FENCED):
+            raise self._superseded(error) from error
+        assert error is not None, "EndTxn has an answer or an error"
+        raise error
+
+    def _abort(self, deadline_ms: int) -> None:
+        """Abort, so that no reader waits for the transaction's timeout. Best effort."""
+        soon = min(deadline_ms, self._client.clock.now_ms() + _ABORT_MS)
+        self._client.end_one(self._transaction(), committed=False, deadline_ms=soon)
+
+    # -- responses --------------------------------------------------------------------------------
+
+    def _run(self, call: Call[ResponseT], what: str, deadline_ms: int) -> None:
+        try:
+            self._client.loop.send_and_receive(
+                call, deadline_ms, f"{what} of the commit log's '{self._id}'"
+            )
+        finally:
+            self._unanswered += call.sent - call.answered
+
+    def _retry_code(self, code: ErrorCode, where: str) -> ErrorCode | None:
+        try:
+            return retry_code(code, where, self._rights)
+        except _FENCED as error:
+            raise self._superseded(error) from error
+
+    def _transaction(self) -> PreparedTransaction:
+        return PreparedTransaction(self._id, *self._producer, self._version)
+
+    def _superseded(self, error: KafkaError) -> SupersededError:
+        return SupersededError(
+            f"another driver now writes the commit log as '{self._id}': {error.message}",
+            hint="this one must stop; if no other was started, two queries share a "
+            "transactionalIdPrefix",
+        )
+
+    def _require(self, state: _State) -> None:
+        if self._state is not state:
+            raise IllegalStateError(
+                f"'{self._id}' of the commit log: {self._state.value}; open the key again"
+            )

@@ -1,0 +1,65 @@
+"""Exactly-once writes and streams on Spark, and what is read back of them with read_committed."""
+
+from __future__ import annotations
+
+import time
+
+from pyspark.sql.functions import col, raise_error, when
+
+COMMITTED = "read_committed"
+
+
+def save(df, options, **more):
+    df.write.format("kprod").mode("append").options(**(options | more)).save()
+
+
+def run(df, options, tmp_path, **more):
+    """Runs a stream over all that is there, from its checkpoint."""
+    query = (
+        df.writeStream.format("kprod")
+        .options(**(options | more))
+        .option("checkpointLocation", str(tmp_path / "checkpoint"))
+        .trigger(availableNow=True)
+        .start()
+    )
+    query.awaitTermination()
+    return query
+
+
+def run_with(frame, function, tmp_path, checkpoint="checkpoint", mode="append"):
+    """The same, with a function for foreachBatch."""
+    query = (
+        frame.writeStream.foreachBatch(function)
+        .outputMode(mode)
+        .option("checkpointLocation", str(tmp_path / checkpoint))
+        .trigger(availableNow=True)
+        .start()
+    )
+    query.awaitTermination()
+
+
+def numbers(spark, start, end, partitions=2):
+    return spark.range(start, end, 1, partitions).selectExpr("cast(id AS string) AS value")
+
+
+def shows(consume, topic, expected):
+    """A read_committed reader sees just these once the markers are there (milliseconds later)."""
+    wanted = sorted(str(v).encode() for v in expected)
+    deadline = time.monotonic() + 60
+    while (found := sorted(consume(topic, isolation=COMMITTED).values)) != wanted:
+        assert time.monotonic() < deadline, f"{found}, and not {wanted}"
+
+
+def fails_at(df, value):
+    """``df``, with a row that fails its task after others were written."""
+    return df.select(
+        when(col("value") == str(value), raise_error("told to fail"))
+        .otherwise(col("value"))
+        .alias("value")
+    )
+
+
+def lose_commit(tmp_path, batch_id):
+    """The driver dies between our DONE and Spark's own record of the commit."""
+    for record in (tmp_path / "checkpoint" / "commits").glob(f"*{batch_id}*"):
+        record.unlink()

@@ -1,0 +1,271 @@
+"""Commit messages with transactions: what the driver ends, and what it refuses to end."""
+
+from __future__ import annotations
+
+import json
+import logging
+import pickle
+from dataclasses import replace
+
+import pytest
+from pyspark.cloudpickle import dumps as cloud_dumps
+
+from spark_kafka_sink.config.sink_config import SinkConfig
+from spark_kafka_sink.datasource.exactly_once.transaction_commit import (
+    payload_of,
+    prepared_transactions,
+)
+from spark_kafka_sink.datasource.report.log_line import line_of
+from spark_kafka_sink.datasource.report.report_of_batch import report_of_batch
+from spark_kafka_sink.datasource.report.write_report import Outcome
+from spark_kafka_sink.datasource.write.commit_message import checked_messages
+from spark_kafka_sink.datasource.write_plan import WritePlan
+from spark_kafka_sink.errors import CommitError, KafkaTimeoutError
+from spark_kafka_sink.producer.transaction.transaction_states import PreparedTransaction
+from spark_kafka_sink.records.column_plan import ColumnPlan
+from spark_kafka_sink.transactions.commit_state import Payload
+from spark_kafka_sink.transactions.ownership import Numbering, Owner
+from tests.datasource.commit_messages import message
+from tests.datasource.exactly_once.transaction_plans import NAMED_JOB, config
+
+CONFIG = SinkConfig.parse(
+    {"kafka.bootstrap.servers": "h:1", "topic": "t", "deliveryGuarantee": "exactly-once"}
+)
+JOBS = Owner("p~app", "j0b", "", 3, "run-0", Numbering.VERSIONS)
+STREAMS = Owner("p", "run-2", "query-1", 3, "run-0")
+
+
+def of_job(id_="p~app~j0b~0123456789ab~17", **changes):
+    values = {
+        "generation": 3,
+        "incarnation": "run-0",
+        "start_ms": 1,
+        "transaction": (id_, 4711, 0, 2),
+        "payload": (3, 30),
+    }
+    return message(**(values | changes))
+
+
+def of_stream(id_="p~run-2~0123456789ab~0", **changes):
+    values = {"query_id": "query-1", "run_id": "run-2", "batch_id": 7}
+    return of_job(id_, **(values | changes))
+
+
+def empty(**changes):
+    none = {"rows": 0, "acknowledged": 0, "transaction": None, "start_ms": -1, "nodes": ()}
+    none |= {"payload": (0, 0)}
+    return of_stream(**(none | {"offsets": (), "producer_id": -1, "producer_epoch": -1} | changes))
+
+
+def test_a_transaction_survives_sparks_pickle():
+    copy = pickle.loads(cloud_dumps(of_job()))
+    assert copy == of_job()
+    assert copy.prepared == PreparedTransaction("p~app~j0b~0123456789ab~17", 4711, 0, 2)
+    assert empty().prepared is None
+
+
+ID = "p~app~j0b~0123456789ab~17"
+
+
+@pytest.mark.parametrize(
+    "transaction",
+    [
+        (ID, 4711, 0),
+        (ID, 4711, 0, 3),
+        (ID, 4711, 0, 0),
+        (ID, 4711, 2**15, 2),
+        (ID, -1, 0, 2),
+        (ID, 4711, -1, 2),
+        (17, 4711, 0, 2),
+        [ID, 4711, 0, 2],
+        (ID, True, 0, 2),
+        ID,
+    ],
+)
+def test_a_transaction_that_is_none_is_refused(transaction):
+    with pytest.raises(CommitError, match="transaction is not"):
+        checked_messages([of_job(transaction=transaction)])
+
+
+@pytest.mark.parametrize("field", ["generation", "start_ms"])
+@pytest.mark.parametrize("value", [-2, "1", None, True])
+def test_a_wrong_generation_or_start_is_refused(field, value):
+    with pytest.raises(CommitError, match=field):
+        checked_messages([of_job(**{field: value})])
+
+
+@pytest.mark.parametrize("value", [-1, 1, None, b"run-0"])
+def test_a_wrong_incarnation_is_refused(value):
+    with pytest.raises(CommitError, match="incarnation"):
+        checked_messages([of_job(incarnation=value)])
+
+
+@pytest.mark.parametrize("value", [(3,), (3, -1), (-1, 3), (3, 30, 1), [3, 30], ("3", 30), 3, True])
+def test_a_wrong_payload_is_refused(value):
+    with pytest.raises(CommitError, match=r"payload is not \(rows, bytes\)"):
+        checked_messages([of_job(payload=value)])
+
+
+def test_a_batchs_payload_is_what_all_tasks_wrote_and_unknown_when_one_did_not_look():
+    told = [of_stream(), empty(), of_stream("p~run-2~ba9876543210~4", payload=(4, 70))]
+    assert payload_of(told, "t") == Payload(7, 100, "t")
+    assert payload_of(told, None) == Payload(7, 100, "")
+    assert payload_of([], "t") == Payload(0, 0, "t")
+    assert payload_of([*told, empty(payload=None)], "t") is None
+
+
+def test_what_was_prepared_is_what_is_ended():
+    told = [of_stream(), empty(), of_stream("p~run-2~ba9876543210~4")]
+    assert [t.transactional_id for t in prepared_transactions(told, STREAMS)] == [
+        "p~run-2~0123456789ab~0",
+        "p~run-2~ba9876543210~4",
+    ]
+    assert prepared_transactions([of_job()], JOBS) == (of_job().prepared,)
+
+
+@pytest.mark.parametrize(
+    ("id_", "why"),
+    [
+        ("p.q~run-2~0123456789ab~0", "its key is not 'p'"),
+        ("P~run-2~0123456789ab~0", "its key is not 'p'"),
+        ("p~run-1~0123456789ab~0", "its run is not run-2"),
+        ("p~app~run-2~0123456789ab~0", "its key is not 'p'"),
+        ("p~run-2~0", "its key is not 'p'"),
+        ("p~run-2~0123456789ab~00", "not the transactional id of a task"),
+        ("p~~log", "not the transactional id of a task"),
+        ("p~run-2~~0", "not the transactional id of a task"),
+        ("p~a~app~run-2~0123456789ab~0", "not the transactional id of a task"),
+        ("their-payments", "not the transactional id of a task"),
+        ("", "not the transactional id of a task"),
+        ("p~run-2~0123456789ab~0\n", "not the transactional id of a task"),
+    ],
+)
+def test_an_id_that_is_not_of_this_run_is_refused(id_, why):
+    with pytest.raises(CommitError) as raised:
+        prepared_transactions([of_stream(id_)], STREAMS)
+    assert why in raised.value.message
+    assert "\n" not in raised.value.message
+
+
+@pytest.mark.parametrize(
+    ("id_", "why"),
+    [
+        ("p~app~other~0123456789ab~17", "its run is not j0b"),
+        ("p~j0b~0123456789ab~17", "its key is not 'p~app'"),
+        ("p~app.b~j0b~0123456789ab~17", "its key is not 'p~app'"),
+        ("q~app~j0b~0123456789ab~17", "its key is not 'p~app'"),
+        ("p~app~17", "its run is not j0b"),
+    ],
+)
+def test_an_id_that_is_not_of_this_job_is_refused(id_, why):
+    with pytest.raises(CommitError, match=why):
+        prepared_transactions([of_job(id_)], JOBS)
+
+
+def test_one_transaction_of_two_tasks_is_refused():
+    with pytest.raises(CommitError, match="another task has it, too"):
+        prepared_transactions([of_stream(), of_stream(partition_id=1)], STREAMS)
+
+
+def test_a_transaction_of_another_producer_than_the_tasks_is_refused():
+    with pytest.raises(CommitError, match="its producer id is not the task's"):
+        prepared_transactions([of_stream(producer_epoch=1)], STREAMS)
+
+
+def test_rows_without_a_transaction_and_a_transaction_without_rows_are_refused():
+    with pytest.raises(CommitError, match="wrote 3 rows, and its commit message names no"):
+        prepared_transactions([of_stream(transaction=None)], STREAMS)
+    with pytest.raises(CommitError, match="wrote 0 rows, and its commit message names a"):
+        prepared_transactions([of_stream(rows=0, acknowledged=0)], STREAMS)
+
+
+# --- who commits -------------------------------------------------------------------------------
+
+
+def plan(transactions=None):
+    given = config(transactionalIdPrefix="p")
+    return WritePlan(given, ColumnPlan(topic="t", value_column=0), None, transactions)
+
+
+@pytest.mark.parametrize(
+    "other",
+    [{"run_id": "run-3"}, {"query_id": "query-9"}, {"generation": 4}, {"incarnation": "run-9"}],
+)
+def test_messages_of_two_runs_are_refused_before_anything_is_asked(other):
+    second = of_stream("p~run-2~0123456789ab~1", partition_id=1, **other)
+    with pytest.raises(CommitError, match="name 2 runs, queries or generations"):
+        plan().commit([of_stream(), second], 7)
+
+
+@pytest.mark.parametrize("missing", [{"run_id": ""}, {"query_id": ""}, {"generation": -1}])
+def test_messages_that_say_no_run_are_refused(missing):
+    with pytest.raises(CommitError, match="don't have the run"):
+        plan().commit([of_stream(**missing)], 7)
+
+
+def test_a_message_of_another_plan_is_refused():
+    with pytest.raises(CommitError, match="of another plan"):
+        plan(NAMED_JOB).commit([of_job(generation=2)])
+
+
+def test_a_forged_id_is_refused_before_anything_is_asked():
+    with pytest.raises(CommitError, match="which is not its own"):
+        plan().commit([of_stream("their-payments")], 7)
+
+
+def test_a_none_a_foreign_version_and_another_micro_batch_are_refused_as_ever():
+    with pytest.raises(CommitError, match="1 of 2 tasks sent no commit message"):
+        plan().commit([of_stream(), None], 7)
+    with pytest.raises(CommitError, match="was given a message of micro-batch 7"):
+        plan().commit([of_stream()], 8)
+
+
+def test_a_skipped_version_is_compared_with_the_log_and_its_abort_asks_nobody(caplog):
+    skipped = plan(replace(NAMED_JOB, number=6))
+    nothing = empty(query_id="", run_id="", batch_id=-1, payload=(3, 30))
+    with pytest.raises(KafkaTimeoutError, match="__kprod_commits"):  # nobody listens there
+        skipped.commit([nothing])
+    with caplog.at_level(logging.WARNING):
+        skipped.abort([None])
+    assert "could not be aborted" not in caplog.text
+
+
+def test_an_abort_that_reaches_no_broker_says_so_and_raises_nothing(caplog):
+    with caplog.at_level(logging.WARNING):
+        plan().abort([of_stream(), None], 7)
+        plan(NAMED_JOB).abort([of_job(), None])
+    assert caplog.text.count("could not be aborted") == 2
+    assert "127.0.0.1:1" in caplog.text
+    assert "kafka.transaction.timeout.ms (900000)" in caplog.text
+
+
+def test_an_abort_of_messages_that_nobody_could_have_sent_raises_nothing(caplog):
+    with caplog.at_level(logging.WARNING):
+        plan().abort([of_stream("their-payments"), of_stream(run_id="")], 7)
+    assert "could not be aborted" in caplog.text
+
+
+def test_an_abort_that_hears_of_no_run_says_what_will_end_it(caplog):
+    with caplog.at_level(logging.WARNING):
+        plan().abort([None, None], 7)
+    assert "no task reported its run, and this process has no JVM" in caplog.text
+    assert "could not be aborted" not in caplog.text, "no broker was asked"
+
+
+def test_an_abort_that_hears_of_no_run_looks_for_what_its_driver_left_open(caplog):
+    with caplog.at_level(logging.WARNING):
+        replace(plan(), driver="abcdef01").abort([None, None], 7)
+    assert "no task reported" not in caplog.text
+    assert "could not be aborted" in caplog.text
+    assert "127.0.0.1:1" in caplog.text
+
+
+def test_the_report_names_guarantee_transactions_and_outcome():
+    report = report_of_batch(CONFIG, [of_stream(), empty()], Outcome.COMMITTED)
+    assert "guarantee=exactly-once transactions=1 outcome=committed" in line_of(report)
+    told = json.loads(report.json())
+    assert (told["deliveryGuarantee"], told["transactions"], told["outcome"]) == (
+        "exactly-once",
+        1,
+        "committed",
+    )

@@ -1,0 +1,101 @@
+"""Planning, tasks, commit and abort on a real Kafka, without Spark: what an abort knows."""
+
+from __future__ import annotations
+
+import base64
+import pickle
+
+import pytest
+
+from spark_kafka_sink.config.sink_config import SinkConfig
+from spark_kafka_sink.datasource.exactly_once import transaction_commit
+from spark_kafka_sink.datasource.exactly_once.transaction_plan import plan_transactions
+from spark_kafka_sink.datasource.exactly_once.transactional_producers import process_worker
+from spark_kafka_sink.datasource.write.write_task import TaskIdentity
+from spark_kafka_sink.errors import SupersededError
+from spark_kafka_sink.transactions.exactly_once import close_shared_drivers
+from tests.datasource.exactly_once.queries import COMMITTED, shows
+from tests.datasource.exactly_once.stream_task import stream_task
+from tests.programs import run_python
+
+#: Another worker process: runs one task, prints its message, ends as interpreters do.
+_WORKER = """
+import base64, pickle, sys
+from tests.datasource.exactly_once.stream_task import stream_task
+config, plan = pickle.loads(base64.b64decode(sys.argv[1]))
+print(base64.b64encode(pickle.dumps(stream_task(config, plan, 0, ["a", "b"]))).decode())
+"""
+
+
+@pytest.fixture
+def config(options):
+    yield SinkConfig.parse(options)
+    process_worker().warm.close()
+    close_shared_drivers()
+
+
+def test_an_abort_without_messages_sweeps_what_its_own_driver_left_open(config, topic, consume):
+    mine, other = "abcdef01", "abcdef02"
+    first = plan_transactions(config, streaming=True, driver=mine)
+    transaction_commit.commit(config, None, [stream_task(config, first, 0, ["a"])], 0)
+    second = plan_transactions(config, streaming=True, driver=mine)
+    state = second.state
+    assert (state.last_done, state.query_id, state.generation) == (0, "query-1", 1)
+    message = stream_task(config, second, 1, ["killed before its message arrived"])
+    assert message.transaction[0].endswith("~0"), "the id is used again"
+
+    def abort(driver):
+        return transaction_commit.abort(
+            config, None, [], 1, tasks_may_run=True, driver_token=driver
+        )
+
+    assert abort(other) == (), "another query of the prefix is left alone"
+    assert plan_transactions(config, streaming=True).state.run_id == "run-1"
+    assert abort(mine) == (message.transaction[0],)
+    third = plan_transactions(config, streaming=True, driver=mine)
+    assert third.state.superseded == ("run-1",), "Spark ends the run whose batch it aborts"
+    transaction_commit.commit(config, None, [stream_task(config, third, 1, ["b"], "run-2")], 1)
+    shows(consume, topic, ["a", "b"])
+
+
+def test_a_worker_that_ends_with_a_prepared_transaction_leaves_it_to_the_driver(
+    config, topic, consume
+):
+    """Spark stops idle workers: the warm producer goes with the interpreter, and says nothing."""
+    plan = plan_transactions(config, streaming=True)
+    given = base64.b64encode(pickle.dumps((config, plan))).decode()
+    ended = run_python("-c", _WORKER, given)
+    message = pickle.loads(base64.b64decode(ended.stdout))
+    assert message.run_id == "run-1"
+    assert consume(topic, isolation=COMMITTED).values == []
+    transaction_commit.commit(config, None, [message], 0)
+    shows(consume, topic, ["a", "b"])
+
+
+def test_an_abort_after_a_commit_undoes_nothing(config, topic, consume):
+    plan = plan_transactions(config, streaming=True)
+    message = stream_task(config, plan, 0, ["a"])
+    transaction_commit.commit(config, None, [message], 0)
+    assert transaction_commit.abort(config, None, [message], 0, tasks_may_run=False) == ()
+    shows(consume, topic, ["a"])
+
+
+def test_a_micro_batch_that_is_planned_again_after_its_commit_is_known_as_done(config):
+    plan = plan_transactions(config, streaming=True)
+    transaction_commit.commit(config, None, [stream_task(config, plan, 5, ["a"])], 5)
+    again = plan_transactions(config, streaming=True)
+    identity = TaskIdentity(query_id="query-1", run_id="run-2", batch_id=5)
+    assert again.is_done(identity) is True
+
+
+def test_a_run_that_was_taken_over_fails_at_its_next_task_before_it_writes(config, topic, consume):
+    plan = plan_transactions(config, streaming=True)
+    transaction_commit.commit(config, None, [stream_task(config, plan, 0, ["a"])], 0)
+    plan = plan_transactions(config, streaming=True)
+    other = stream_task(config, plan, 1, ["b"], run_id="run-2")
+    transaction_commit.commit(config, None, [other], 1)
+    plan = plan_transactions(config, streaming=True)
+    assert plan.state.superseded == ("run-1",)
+    with pytest.raises(SupersededError, match="run run-1"):
+        plan.is_done(TaskIdentity(query_id="query-1", run_id="run-1", batch_id=2))
+    shows(consume, topic, ["a", "b"])

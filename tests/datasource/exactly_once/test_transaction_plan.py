@@ -1,0 +1,193 @@
+"""What planning ships for exactly-once, and which task may write. No Spark, no broker."""
+
+from __future__ import annotations
+
+import pickle
+from dataclasses import replace
+
+import pytest
+from pyspark.cloudpickle import dumps as cloud_dumps
+from pyspark.sql.datasource import CaseInsensitiveDict
+from pyspark.sql.types import StringType, StructField, StructType
+
+from spark_kafka_sink.datasource.exactly_once.transaction_plan import check_run, prefix_of
+from spark_kafka_sink.datasource.source import KprodDataSource
+from spark_kafka_sink.datasource.write.write_context import WriteContext
+from spark_kafka_sink.datasource.write.write_task import TaskIdentity
+from spark_kafka_sink.errors import CommitError, ConfigError, IllegalStateError, SupersededError
+from spark_kafka_sink.transactions.commit_state import CommitState
+from spark_kafka_sink.transactions.ownership import Numbering, Owner
+from tests.datasource.exactly_once.transaction_plans import (
+    NAMED_JOB,
+    OPTIONS,
+    STATE,
+    STREAM,
+    config,
+)
+
+SCHEMA = StructType([StructField("value", StringType())])
+
+
+def task(batch_id: int, query_id: str = "query-1", run_id: str = "run-2") -> TaskIdentity:
+    return TaskIdentity(query_id=query_id, run_id=run_id, batch_id=batch_id)
+
+
+def test_a_group_for_offsets_is_refused_where_no_batch_tells_any():
+    """A job has no sources whose offsets Spark logs, whatever checkpoint it names."""
+    given = config(txnAppId="a", txnVersion="1", offsetsGroup="g", checkpointLocation="/c")
+    with pytest.raises(ConfigError, match="offsetsGroup needs") as refused:
+        prefix_of(given, streaming=False)
+    assert "for streams, and for foreach_batch and transaction" in refused.value.hint
+
+
+# --- which task may write ----------------------------------------------------------------------
+
+
+def test_the_next_micro_batch_is_written():
+    assert STREAM.is_done(task(7)) is False
+
+
+def test_a_micro_batch_that_is_done_is_not_written_again():
+    assert STREAM.is_done(task(6)) is True
+
+
+@pytest.mark.parametrize("number", [0, 5, 8, 1000])
+def test_a_micro_batch_out_of_turn_is_refused_with_both_numbers(number):
+    with pytest.raises(CommitError) as raised:
+        STREAM.is_done(task(number))
+    assert "batch 6 of query query-1" in raised.value.message
+    assert f"batch {number}" in raised.value.message
+    assert "kprod txn reset p" in raised.value.hint
+
+
+@pytest.mark.parametrize("number", [0, 6, 7])
+def test_another_query_is_refused_with_both_ids(number):
+    with pytest.raises(CommitError) as raised:
+        STREAM.is_done(task(number, query_id="query-2"))
+    for told in ("query-1", "query-2", "batch 6", f"batch {number}"):
+        assert told in raised.value.message
+    assert "kprod txn reset p" in raised.value.hint
+
+
+def test_a_run_that_was_superseded_is_refused_before_it_writes():
+    with pytest.raises(SupersededError, match="run old-run must stop") as raised:
+        STREAM.is_done(task(7, run_id="old-run"))
+    assert "another run has taken over 'p'" in raised.value.message
+    assert "transactionalIdPrefix" in raised.value.hint
+
+
+def test_under_a_new_key_a_stream_may_begin_anywhere():
+    """A checkpoint that was written with at-least-once before goes on with exactly-once."""
+    new = replace(STREAM, state=CommitState())
+    assert new.is_done(task(0)) is False
+    assert new.is_done(task(57)) is False
+
+
+@pytest.mark.parametrize(
+    "changes", [{"batch_id": -1}, {"run_id": ""}, {"run_id": "a job group~of somebody's"}]
+)
+def test_a_stream_whose_task_is_not_told_where_it_belongs_is_refused(changes):
+    with pytest.raises(IllegalStateError, match="the run and the micro-batch"):
+        STREAM.is_done(replace(task(7), **changes))
+
+
+@pytest.mark.parametrize(("version", "skips"), [(5, True), (6, True), (7, False), (900, False)])
+def test_a_version_that_is_done_is_skipped(version, skips):
+    plan = replace(NAMED_JOB, number=version)
+    assert plan.skips is skips
+    assert plan.is_done(TaskIdentity()) is skips
+
+
+@pytest.mark.parametrize("number", [5, 6, 7])
+def test_a_job_without_a_version_is_never_skipped(number):
+    """Nobody asks for it again, so whatever the log says of its key is of itself."""
+    plan = replace(NAMED_JOB, numbering=Numbering.ONCE, number=number)
+    assert plan.skips is False
+    assert plan.is_done(TaskIdentity()) is False
+
+
+def test_what_spark_tells_a_tasks_thread_changes_nothing_for_a_job():
+    """A job runs inside of a foreachBatch, or beside one: its own context says who writes."""
+    for identity in (TaskIdentity(), task(3, "some-query", "old-run"), task(6), task(900)):
+        assert NAMED_JOB.is_done(identity) is False
+        assert replace(NAMED_JOB, number=6).is_done(identity) is True
+
+
+@pytest.mark.parametrize(("number", "skips"), [(6, True), (7, False)])
+def test_a_micro_batch_of_foreach_batch_that_is_done_is_skipped(number, skips):
+    context = WriteContext("run-f", "query-1")
+    plan = replace(NAMED_JOB, numbering=Numbering.MICRO_BATCHES, context=context, number=number)
+    assert plan.skips is skips
+    assert plan.is_done(TaskIdentity()) is skips
+
+
+def test_a_run_that_is_unknown_or_owns_the_key_may_write_and_a_superseded_one_not():
+    check_run("p", "run-2", STATE)
+    check_run("p", "nobody-knows-it", STATE)
+    check_run("p", "run-2", CommitState())
+    with pytest.raises(SupersededError, match="'p'"):
+        check_run("p", "old-run", STATE)
+
+
+def test_a_jobs_owner_is_who_was_planned():
+    plan = replace(NAMED_JOB, context=WriteContext("j0b", "query-1"))
+    assert plan.owner == Owner("p~app", "j0b", "query-1", 3, "run-0", Numbering.VERSIONS)
+
+
+def test_a_plan_travels_and_says_how_long_a_transaction_may_take():
+    for plan in (STREAM, NAMED_JOB):
+        copy = pickle.loads(cloud_dumps(plan))
+        assert copy == plan
+        time = copy.time
+        assert (time.timeout_ms, time.margin_ms) == (900_000, 90_000)
+        assert (time.generation, time.incarnation) == (3, "run-0")
+
+
+# --- options by mode ---------------------------------------------------------------------------
+
+
+def test_a_batch_job_has_a_default_prefix_and_a_stream_must_name_its_own():
+    assert prefix_of(config(), streaming=False) == "kprod"
+    assert prefix_of(config(transactionalIdPrefix="mine"), streaming=True) == "mine"
+    with pytest.raises(ConfigError) as raised:
+        prefix_of(config(), streaming=True)
+    assert "needs the option transactionalIdPrefix" in raised.value.message
+    assert "also after a restart" in raised.value.hint
+
+
+@pytest.mark.parametrize("bad", ["a~b", "a b", "ä", "a/b", "x" * 101])
+@pytest.mark.parametrize("streaming", [True, False])
+def test_an_illegal_prefix_is_named(bad, streaming):
+    with pytest.raises(ConfigError, match="transactionalIdPrefix is "):
+        prefix_of(config(transactionalIdPrefix=bad), streaming=streaming)
+
+
+def test_an_illegal_app_is_named():
+    with pytest.raises(ConfigError, match="txnAppId is 'a~b'"):
+        prefix_of(config(txnAppId="a~b", txnVersion="1"), streaming=False)
+
+
+def test_a_stream_counts_by_itself_and_foreach_batch_is_named():
+    with pytest.raises(ConfigError) as raised:
+        prefix_of(config(txnAppId="a", txnVersion="1", transactionalIdPrefix="p"), streaming=True)
+    assert "spark_kafka_sink.foreach_batch" in raised.value.hint
+
+
+def data_source(**options: str) -> KprodDataSource:
+    return KprodDataSource(CaseInsensitiveDict(OPTIONS | options))
+
+
+def test_the_mode_is_checked_at_planning_and_before_commit_alike():
+    for source in (data_source(), pickle.loads(cloud_dumps(data_source()))):
+        with pytest.raises(ConfigError, match="needs the option transactionalIdPrefix"):
+            source.streamWriter(SCHEMA, False)
+
+
+def test_before_a_streams_commit_no_broker_is_asked():
+    travelled = pickle.loads(cloud_dumps(data_source(transactionalIdPrefix="p")))
+    assert travelled.streamWriter(SCHEMA, False).plan.transactions is None
+
+
+def test_planning_without_a_broker_fails_before_any_task():
+    with pytest.raises(Exception, match=r"127\.0\.0\.1:1"):
+        data_source().writer(SCHEMA, False)

@@ -1,0 +1,110 @@
+"""Several writes decided together by ``transaction``, into a real Kafka."""
+
+from __future__ import annotations
+
+import uuid
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+from pyspark.errors import StreamingQueryException
+
+from spark_kafka_sink.datasource.foreach_batch import transaction
+from tests.datasource.exactly_once.queries import (
+    COMMITTED,
+    fails_at,
+    lose_commit,
+    numbers,
+    run_with,
+    shows,
+)
+
+
+@pytest.fixture
+def second(kafka):
+    return kafka.unique_topic("exactly-once-second", partitions=1)
+
+
+@pytest.mark.parametrize("threads", [False, True], ids=["in turn", "from threads"])
+def test_two_writes_of_a_transaction_become_visible_together(
+    source, options, topic, second, consume, tmp_path, reports, threads
+):
+    frame, add = source
+    name = f"together-{uuid.uuid4().hex[:6]}"
+    before = []
+
+    def write(batch, batch_id):
+        parts = [
+            (batch.where("value LIKE 'o%'"), {}),
+            (batch.where("value LIKE 'p%'"), {"topic": second}),
+        ]
+        with transaction(name, batch_id, **options) as t:
+            if threads:
+                with ThreadPoolExecutor(2) as pool:
+                    for future in [pool.submit(t.write, df, **to) for df, to in parts]:
+                        future.result()
+            else:
+                for df, to in parts:
+                    t.write(df, **to)
+            before.append([len(consume(x, isolation=COMMITTED).values) for x in (topic, second)])
+
+    add(["o1", "o2", "p1"])
+    run_with(frame, write, tmp_path)
+    for to, expected in ((topic, ["o1", "o2"]), (second, ["p1"])):
+        shows(consume, to, expected)
+    lose_commit(tmp_path, 0)
+    add(["o3"])
+    run_with(frame, write, tmp_path)  # the first one comes again; and one whose second is empty
+    for to, expected in ((topic, ["o1", "o2", "o3"]), (second, ["p1"])):
+        shows(consume, to, expected)
+    assert before[0] == [0, 0]
+    assert before[-1] == [2, 1]
+    prepared = "prepared, to be decided with other writes"
+    dropped = "done before"
+    assert [r["outcome"] for r in reports()] == [
+        prepared, prepared, "committed", dropped, dropped, dropped, prepared, prepared, "committed",
+    ]  # fmt: skip
+
+
+def test_a_second_write_that_fails_makes_the_first_one_invisible(
+    source, options, topic, second, consume, tmp_path
+):
+    frame, add = source
+    name = f"failing-{uuid.uuid4().hex[:6]}"
+    fails = True
+
+    def write(batch, batch_id):
+        with transaction(name, batch_id, **options) as t:
+            t.write(batch)
+            t.write(fails_at(batch, "b") if fails else batch, topic=second)
+
+    add(["a", "b"])
+    with pytest.raises(StreamingQueryException, match="told to fail"):
+        run_with(frame, write, tmp_path)
+    for to in (topic, second):
+        shows(consume, to, [])
+    assert sorted(consume(topic).values) == [b"a", b"b"], "they are in the log, aborted"
+    fails = False
+    run_with(frame, write, tmp_path)
+    for to in (topic, second):
+        shows(consume, to, ["a", "b"])
+
+
+def test_a_block_that_raises_after_its_writes_leaves_nothing_visible(
+    spark, options, topic, second, consume
+):
+    """Outside of any query, too."""
+
+    def whole(fails):
+        with transaction("by-hand", 0, **options) as t:
+            t.write(numbers(spark, 0, 10))
+            t.write(numbers(spark, 10, 20), topic=second)
+            if fails:
+                raise KeyError("theirs")
+
+    with pytest.raises(KeyError, match="theirs"):
+        whole(fails=True)
+    for to in (topic, second):
+        shows(consume, to, [])
+    whole(fails=False)
+    for to, expected in ((topic, range(10)), (second, range(10, 20))):
+        shows(consume, to, expected)

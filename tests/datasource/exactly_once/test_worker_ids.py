@@ -1,0 +1,156 @@
+"""The transactional ids of a worker process: which one a task gets, and when one is used again."""
+
+from __future__ import annotations
+
+import os
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from spark_kafka_sink.datasource.exactly_once.transactional_producers import (
+    WorkerIds,
+    is_of_driver,
+    process_worker,
+)
+from spark_kafka_sink.network.process_local import ProcessLocal
+from spark_kafka_sink.transactions.commit_state import CommitState
+from spark_kafka_sink.transactions.transactional_ids import TransactionalId, parse
+from tests.datasource.exactly_once.transaction_plans import RUN, plan
+
+# --- ids ---------------------------------------------------------------------------------------
+
+
+def take(worker: WorkerIds, batch_id: int, last_done: int, **changes: object) -> TransactionalId:
+    return worker.acquire(plan(**changes), RUN, batch_id, last_done)
+
+
+def ids_of(
+    worker: WorkerIds, batch_id: int, last_done: int, count: int = 1, **changes: object
+) -> list[int]:
+    return [take(worker, batch_id, last_done, **changes).number for _ in range(count)]
+
+
+def test_the_tasks_of_a_micro_batch_get_ids_of_their_own_and_the_next_one_gets_the_same():
+    worker = WorkerIds()
+    assert ids_of(worker, 0, -1, 3) == [0, 1, 2]
+    assert ids_of(worker, 1, 0, 2) == [0, 1]
+    assert ids_of(worker, 2, 1, 4) == [0, 1, 2, 3]
+
+
+def test_an_id_is_not_used_again_before_the_driver_says_that_its_last_use_is_over():
+    worker = WorkerIds()
+    assert ids_of(worker, 7, 6) == [0]
+    assert ids_of(worker, 8, 6, 2) == [1, 2], "planned before 7 was done"
+    assert ids_of(worker, 8, 7) == [0]
+    assert ids_of(worker, 9, 8, 4) == [0, 1, 2, 3]
+
+
+def test_runs_and_keys_count_by_themselves():
+    worker = WorkerIds()
+    taken = [
+        str(worker.acquire(plan(key=key), run, 0, -1)).replace(f"g3.{worker.token}", "W")
+        for key, run in (("p", "r"), ("p", "s"), ("p.q", "r"), ("p~app", "r"), ("p", "r"))
+    ]
+    assert taken == ["p~r~W~0", "p~s~W~0", "p.q~r~W~0", "p~app~r~W~0", "p~r~W~1"]
+
+
+def test_a_worker_is_known_by_twelve_hex_digits_that_parse():
+    worker = WorkerIds()
+    taken = take(worker, 0, -1, key="my.prefix~my-app")
+    assert len(worker.token) == 12
+    assert int(worker.token, 16) >= 0
+    assert parse(str(taken)) == taken
+    assert WorkerIds().token != worker.token
+
+
+def test_an_id_tells_which_driver_planned_it():
+    worker = WorkerIds()
+    planned = take(worker, 0, -1, driver="abcdef01")
+    assert planned.worker == f"abcdef01.{worker.token}"
+    assert parse(str(planned)) == planned
+    assert is_of_driver(planned, "abcdef01")
+    assert not is_of_driver(planned, "abcdef0")
+    assert not is_of_driver(planned, "0bcdef01")
+    unseen = take(worker, 0, -1)
+    assert unseen.worker == worker.token
+    assert not is_of_driver(unseen, worker.token[:8])
+    assert unseen.number == 1, "the numbers are the run's, whoever plans it"
+
+
+def test_an_id_tells_the_generation_that_it_was_planned_at_and_counts_by_itself_there():
+    """A run that takes over goes on at the next one."""
+    worker = WorkerIds()
+    first, second = (take(worker, n, n - 1, state=CommitState(generation=n)) for n in (0, 1))
+    assert (first.planned, second.planned) == (0, 1)
+    assert str(second) == f"p~{RUN}~g1.{worker.token}~0"
+    assert parse(str(second)) == second
+
+
+def test_an_id_that_the_driver_has_burnt_is_never_taken_again():
+    worker = WorkerIds()
+    taken = [str(take(worker, 0, -1)) for _ in range(3)]
+    retired = CommitState(generation=3, retired=(taken[0], taken[2]))
+    assert ids_of(worker, 1, 0, 2, state=retired) == [1, 3]
+    assert ids_of(worker, 2, 1, 2, state=retired) == [1, 3]
+    assert ids_of(worker, 3, 2, 2, state=CommitState(generation=3, retired=("p~other~w~0",))) == [
+        0,
+        1,
+    ]
+
+
+def test_an_id_that_is_given_up_is_never_taken_again():
+    worker = WorkerIds()
+    lost = take(worker, 0, -1)
+    worker.retire(lost)
+    assert [ids_of(worker, batch, batch - 1)[0] for batch in range(1, 5)] == [1, 1, 1, 1]
+
+
+def test_a_forked_child_has_ids_of_its_own():
+    pid = 1
+    worker = ProcessLocal(WorkerIds, pid=lambda: pid)
+    before = take(worker(), 0, -1)
+    pid = 2
+    after = take(worker(), 0, -1)
+    assert after.worker != before.worker
+    assert after.number == 0
+    assert len(worker().token) == 12
+
+
+def test_a_real_fork_takes_another_token():
+    mine = str(take(process_worker().ids, 0, -1))
+    reading, writing = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.write(writing, str(take(process_worker().ids, 0, -1)).encode())
+        os._exit(0)
+    os.waitpid(child, 0)
+    os.close(writing)
+    with os.fdopen(reading) as told:
+        assert told.read() not in ("", mine)
+
+
+def test_a_long_stream_takes_as_many_ids_as_its_largest_micro_batch_had_tasks():
+    worker = WorkerIds()
+    largest = 0
+    for batch in range(1_000):
+        tasks = 1 + batch * 7 % 5
+        largest = max(largest, tasks)
+        taken = [take(worker, batch, batch - 1) for _ in range(tasks)]
+        assert len({str(i) for i in taken}) == tasks
+        assert all(i.number < largest for i in taken)
+
+
+@given(st.lists(st.tuples(st.booleans(), st.integers(0, 3)), max_size=60))
+def test_no_id_is_given_out_twice_while_its_use_may_matter(steps):
+    """Micro-batches follow each other; some are not done yet when the next one's task comes."""
+    worker = WorkerIds()
+    batch, done = 0, -1
+    in_use: dict[int, int] = {}
+    for begins_next, behind in steps:
+        if begins_next:
+            batch += 1
+            done = max(done, batch - 1 - behind)
+        k = take(worker, batch, done).number
+        assert in_use.get(k, -1) <= done, f"{k} was used in {in_use.get(k)}, and {done} is done"
+        assert k == 0 or all(in_use.get(j, -1) > done for j in range(k)), "a smaller one was free"
+        in_use[k] = batch

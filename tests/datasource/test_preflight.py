@@ -1,0 +1,125 @@
+"""When brokers are asked, and what the answer is worth."""
+
+from __future__ import annotations
+
+import pytest
+
+from spark_kafka_sink.config.sink_config import SinkConfig
+from spark_kafka_sink.datasource.checks.preflight import KEPT_MS, WARN_WAIT_MS, PreflightCheck
+from spark_kafka_sink.documentation import where_to_read
+from spark_kafka_sink.errors import KafkaTimeoutError
+from spark_kafka_sink.protocol.cluster import Cluster, PartitionInfo, PartitionInfos, TopicPartition
+
+CLUSTER = Cluster(topics={"t": PartitionInfos.of("t", [PartitionInfo(TopicPartition("t", 0), 1)])})
+
+
+class Hand:
+    """A clock that a test moves by hand."""
+
+    def __init__(self):
+        self.now = 1_000
+
+    def now_ms(self):
+        return self.now
+
+    wall_ms = now_ms
+
+    def wait(self, condition, deadline_ms):
+        raise AssertionError("the preflight itself never waits")
+
+
+class Brokers:
+    def __init__(self, answer=CLUSTER):
+        self.answer = answer
+        self.asked = []
+
+    def __call__(self, config, topics, timeout_ms):
+        self.asked.append((topics, timeout_ms))
+        if isinstance(self.answer, Exception):
+            raise self.answer
+        return self.answer
+
+
+def config(**options):
+    return SinkConfig.parse({"kafka.bootstrap.servers": "127.0.0.1:9092", "topic": "t"} | options)
+
+
+def test_a_batch_ships_what_the_brokers_said():
+    brokers = Brokers()
+    assert PreflightCheck(brokers, Hand()).check(config(), streaming=False) is CLUSTER
+    assert brokers.asked == [(("t",), 60_000)]
+
+
+def test_the_wait_is_bounded_by_max_block_ms():
+    brokers = Brokers()
+    limited = config(**{"kafka.max.block.ms": "1234"})
+    PreflightCheck(brokers, Hand()).check(limited, streaming=False)
+    assert brokers.asked == [(("t",), 1234)]
+
+
+def test_the_answer_is_kept_for_a_minute():
+    brokers, clock = Brokers(), Hand()
+    preflight = PreflightCheck(brokers, clock)
+    for _ in range(3):
+        assert preflight.check(config(), streaming=True) is CLUSTER
+    assert len(brokers.asked) == 1
+    clock.now += KEPT_MS
+    preflight.check(config(), streaming=True)
+    assert len(brokers.asked) == 2
+
+
+def test_another_topic_or_another_option_is_another_question():
+    brokers = Brokers()
+    preflight = PreflightCheck(brokers, Hand())
+    preflight.check(config(), streaming=False)
+    preflight.check(config(topic="u"), streaming=False)
+    preflight.check(config(**{"kafka.bootstrap.servers": "127.0.0.1:9093"}), streaming=False)
+    assert len(brokers.asked) == 3
+
+
+def test_without_a_topic_option_only_the_brokers_are_looked_for():
+    brokers = Brokers()
+    plain = SinkConfig.parse({"kafka.bootstrap.servers": "127.0.0.1:9092"})
+    PreflightCheck(brokers, Hand()).check(plain, streaming=False)
+    assert brokers.asked[0][0] == ()
+
+
+def test_a_failure_stops_a_batch_and_is_asked_again():
+    brokers = Brokers(KafkaTimeoutError("Topic t not present in metadata after 5000 ms."))
+    preflight = PreflightCheck(brokers, Hand())
+    for _ in range(2):
+        with pytest.raises(KafkaTimeoutError, match="Topic t not present"):
+            preflight.check(config(), streaming=False)
+    assert len(brokers.asked) == 2
+
+
+def test_a_failure_warns_a_stream_once_a_minute_and_costs_little(caplog):
+    brokers, clock = Brokers(KafkaTimeoutError("no broker answered", hint="tried a:1")), Hand()
+    preflight = PreflightCheck(brokers, clock)
+    for _ in range(3):
+        assert preflight.check(config(), streaming=True) is None
+    assert brokers.asked == [(("t",), WARN_WAIT_MS)]
+    (warning,) = (r.getMessage() for r in caplog.records)
+    assert warning == (
+        "preflight=warn, continuing despite: [KP0305] no broker answered (tried a:1; see "
+        f"{where_to_read('KP0305')})"
+    )
+
+
+def test_a_failure_that_a_stream_was_warned_of_does_not_count_for_a_batch():
+    brokers = Brokers(KafkaTimeoutError("no broker answered"))
+    preflight = PreflightCheck(brokers, Hand())
+    preflight.check(config(), streaming=True)
+    brokers.answer = CLUSTER
+    assert preflight.check(config(), streaming=False) is CLUSTER
+
+
+def test_the_option_beats_the_default_of_batch_and_stream(caplog):
+    brokers = Brokers(KafkaTimeoutError("no broker answered"))
+    preflight = PreflightCheck(brokers, Hand())
+    with pytest.raises(KafkaTimeoutError):
+        preflight.check(config(preflight="required"), streaming=True)
+    assert preflight.check(config(preflight="warn"), streaming=False) is None
+    before = len(brokers.asked)
+    assert preflight.check(config(preflight="off"), streaming=False) is None
+    assert len(brokers.asked) == before

@@ -1,0 +1,295 @@
+"""What needs a Python process of its own: discovery without register(), and Spark Connect.
+
+Each test starts one process with its own Spark. A classic session and a Connect session can't live
+in one process, and discovery happens once per JVM.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+
+from tests.programs import run_python
+
+# Each test is a Spark application of its own.
+pytestmark = [pytest.mark.long, pytest.mark.spark, pytest.mark.broker, pytest.mark.timeout(240)]
+
+ROOT = Path(__file__).parents[2]
+
+START = """
+import os, sys, tempfile
+from pyspark.sql import SparkSession
+bootstrap, topic = sys.argv[1:]
+options = {"kafka.bootstrap.servers": bootstrap, "topic": topic}
+
+def refused(text, action):
+    try:
+        action()
+    except Exception as error:
+        assert text in str(error), error
+    else:
+        raise AssertionError(f"not refused: {text}")
+"""
+
+CLASSIC = "\nspark = SparkSession.builder.master('local[1]').getOrCreate()\n"
+
+DISCOVERED = """
+rows = spark.range(5).selectExpr("cast(id AS string) AS value").coalesce(1)
+rows.write.format("kprod").options(**options).mode("append").save()
+assert "spark_kafka_sink" not in sys.modules, "nothing of ours runs in the user's process"
+
+from pyspark.errors import AnalysisException
+try:
+    rows.write.format("kprod").options(**options).save()
+except AnalysisException as error:
+    assert "cannot be written in the" in str(error), error
+else:
+    raise AssertionError("without register() Spark refuses save() without a mode")
+
+# A stream of the discovered source: its commit gets a DefaultSource out of a pickle.
+source = tempfile.mkdtemp()
+rows.write.mode("overwrite").json(source)
+query = (spark.readStream.schema("value string").json(source).writeStream.format("kprod")
+         .options(**options).option("checkpointLocation", tempfile.mkdtemp())
+         .trigger(availableNow=True).start())
+query.awaitTermination()
+print("DONE")
+"""
+
+BROKEN_NEIGHBOUR = """
+rows = spark.range(5).selectExpr("cast(id AS string) AS value").coalesce(1)
+try:
+    rows.write.format("kprod").options(**options).mode("append").save()
+except Exception as error:
+    assert "DATA_SOURCE_NOT_FOUND" in str(error), error
+else:
+    raise AssertionError("Spark drops all discovered sources when one of them is broken")
+import spark_kafka_sink
+spark_kafka_sink.register(spark)
+rows.write.format("kprod").options(**options).save()
+print("DONE")
+"""
+
+CONNECT = """
+spark = SparkSession.builder.remote("local[1]").getOrCreate()
+import spark_kafka_sink
+from spark_kafka_sink.errors import ConfigError
+spark_kafka_sink.register(spark)
+spark_kafka_sink.register(spark)
+rows = spark.range(5).selectExpr("cast(id AS string) AS value").coalesce(1)
+assert "connect" in type(rows.write).__module__
+
+assert spark_kafka_sink.last_report(spark) is None
+rows.write.format("kprod").options(**options).save()
+rows.write.options(**options).save(format="kprod", mode="append")
+(host,) = spark_kafka_sink.check(spark, options)
+assert (host.driver, host.failed) == (False, None), host
+assert {"topic", "rights"} <= {step.name for step in host.steps}, "one task does every step"
+told = spark_kafka_sink.last_report(spark)
+assert (told.rows, told.outcome, told.query_id) == (5, "acknowledged", None), told
+
+refused("cannot be written in the",
+        lambda: rows.write.format("kprod").options(**options).mode("error").save())
+refused("Save mode Overwrite not allowed for Kafka",
+        lambda: rows.write.format("kprod").options(**options).mode("overwrite").save())
+refused("value must be a(n) string or binary",
+        lambda: spark.range(1).selectExpr("id AS value").write.format("kprod")
+        .options(**options).save())
+there = tempfile.mkdtemp()
+refused("already exists", lambda: rows.write.format("json").save(there))
+
+source = tempfile.mkdtemp()
+rows.write.mode("overwrite").json(source)
+stream = spark.readStream.schema("value string").json(source)
+
+def start(trigger, **more):
+    return (stream.writeStream.format("kprod").options(**options)
+            .option("checkpointLocation", tempfile.mkdtemp()).trigger(**trigger).start(**more))
+
+try:
+    start({"continuous": "1 second"})
+except ConfigError as error:
+    assert "continuous trigger" in str(error)
+else:
+    raise AssertionError("the continuous trigger was not refused")
+# The server's driver writes the reports, and this client sees the folder: they share a machine.
+import time
+from prometheus_client import CollectorRegistry
+from spark_kafka_sink.datasource.monitoring.prometheus_metrics import PrometheusMetrics
+registry, joined = CollectorRegistry(), []
+options["reportPath"] = tempfile.mkdtemp()
+listener = spark_kafka_sink.KprodListener(
+    PrometheusMetrics(registry), reports=options["reportPath"],
+    on_batch=lambda progress, reports: joined.append((progress, reports)))
+spark.streams.addListener(listener)
+query = start({"availableNow": True}, queryName="connected")
+query.awaitTermination()
+assert query.exception() is None
+def value(name, **labels):
+    return registry.get_sample_value(name, {"query": "connected", **labels})
+deadline = time.monotonic() + 60
+while value("kprod_query_active") != 0 and time.monotonic() < deadline:
+    time.sleep(0.05)  # the server's events come on a stream of their own
+spark.streams.removeListener(listener)
+assert value("kprod_query_active") == 0
+assert value("kprod_rows_total") == 5, joined
+(batch,) = [one for one in joined if one[1]]
+assert batch[0]["batchId"] == batch[1][0]["batchId"] == 0
+assert (batch[1][0]["queryName"], batch[0]["name"]) == ("connected", "connected")
+del options["reportPath"]
+told = spark_kafka_sink.last_report(query)
+assert (told.query_id, told.query_name, told.rows) == (query.id, "connected", 5), told
+
+spark.sql("CREATE TABLE t (value string) USING kprod")
+rows.writeTo("t").options(**options).append()
+try:
+    stream.writeStream.options(**options).trigger(continuous="1 second").toTable("t")
+except ConfigError as error:
+    assert "continuous trigger" in str(error)
+else:
+    raise AssertionError("the continuous trigger was not refused for a table")
+
+spark_kafka_sink.register(spark, default_mode=False)
+refused("cannot be written in the",
+        lambda: rows.write.format("kprod").options(**options).save())
+spark.stop()
+print("DONE")
+"""
+
+CONNECT_FOREACH_BATCH = """
+import shutil, uuid
+spark = SparkSession.builder.remote("local[1]").getOrCreate()
+import spark_kafka_sink
+spark_kafka_sink.register(spark)
+source, home = tempfile.mkdtemp(), tempfile.mkdtemp()
+stream = spark.readStream.schema("value string").option("maxFilesPerTrigger", 1).json(source)
+write = spark_kafka_sink.foreach_batch("connect-" + uuid.uuid4().hex[:6], **options)
+
+def add(value):
+    part = os.path.join(home, uuid.uuid4().hex)
+    with open(part, "w") as file:
+        file.write('{"value": "%s"}\\n' % value)
+    os.rename(part, os.path.join(source, os.path.basename(part) + ".json"))
+
+def go(checkpoint, frame=stream):
+    query = (frame.writeStream.foreachBatch(write).trigger(availableNow=True)
+             .option("checkpointLocation", os.path.join(home, checkpoint)).start())
+    query.awaitTermination()
+
+add("a")
+go("one")
+refused("other rows, which would be dropped",
+        lambda: go("other", stream.selectExpr("value || '!' AS value")))
+add("b")
+go("one")
+refused("is at batch 1 of query unknown", lambda: go("two"))
+shutil.rmtree(os.path.join(home, "one"))
+refused("is at batch 1 of query unknown", lambda: go("one"))
+spark.stop()
+print("DONE")
+"""
+
+RETRIED = """
+from pyspark import TaskContext
+import spark_kafka_sink
+spark = SparkSession.builder.master("local[2,3]").getOrCreate()
+spark_kafka_sink.register(spark)
+marks = tempfile.mkdtemp()
+
+def dies_once(batches):
+    context = TaskContext.get()
+    sent = 0
+    for batch in batches:
+        # Partition 1 dies behind its second batch, in its first two attempts.
+        if context.partitionId() == 1 and sent == 2 and context.attemptNumber() < 2:
+            open(os.path.join(marks, str(context.attemptNumber())), "w").close()
+            raise RuntimeError("planned")
+        yield batch
+        sent += 1
+
+spark.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", "100")
+rows = spark.range(0, 1000, 1, 2).selectExpr("cast(id AS string) AS value")
+rows = rows.mapInArrow(dies_once, "value string")
+(rows.write.format("kprod").options(**options).option("kafka.linger.ms", "0")
+ .option("kafka.batch.size", "500").save())
+assert sorted(os.listdir(marks)) == ["0", "1"], "the fault fired in two attempts"
+spark.stop()
+print("DONE")
+"""
+
+
+CONFS = (
+    "spark.ui.enabled=false",
+    "spark.ui.showConsoleProgress=false",
+    "spark.driver.host=127.0.0.1",
+    "spark.driver.bindAddress=127.0.0.1",
+    "spark.connect.grpc.binding.address=127.0.0.1",
+    "spark.driver.memory=700m",
+    "spark.sql.shuffle.partitions=1",
+)
+
+
+def run(script, bootstrap, topic, python_path, home, **more_environment):
+    """Runs ``script`` in a fresh Python; what it prints is shown when it fails."""
+    environment = dict.fromkeys(name for name in os.environ if name.startswith("SPARK"))
+    environment |= {
+        "PYTHONPATH": os.pathsep.join(map(str, python_path)),
+        "PYSPARK_PYTHON": sys.executable,
+        "PYSPARK_DRIVER_PYTHON": sys.executable,
+        "PYSPARK_SUBMIT_ARGS": " ".join([*(f"--conf {conf}" for conf in CONFS), "pyspark-shell"]),
+        "PATH": os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]]),
+    }
+    environment |= more_environment
+    code = textwrap.dedent(script)
+    done = run_python("-c", code, bootstrap, topic, cwd=home, environment=environment, timeout=200)
+    assert done.stdout.endswith("DONE\n"), done.stdout + done.stderr
+    return done
+
+
+def test_spark_finds_the_format_by_itself(kafka, consume, tmp_path):
+    topic = kafka.unique_topic("discovered")
+    done = run(START + CLASSIC + DISCOVERED, kafka.bootstrap, topic, [ROOT], tmp_path)
+    assert sorted(consume(topic).values) == sorted(str(n).encode() for n in [*range(5)] * 2)
+    assert "kprod wrote rows=5" in done.stderr, "the report is in the driver's log"
+
+
+def test_a_broken_neighbour_hides_the_format_and_register_brings_it_back(kafka, consume, tmp_path):
+    (tmp_path / "pyspark_broken.py").write_text("raise ImportError('not our fault')\n")
+    topic = kafka.unique_topic("neighbour")
+    run(START + CLASSIC + BROKEN_NEIGHBOUR, kafka.bootstrap, topic, [ROOT, tmp_path], tmp_path)
+    assert len(consume(topic)) == 5
+
+
+def test_a_connect_session_is_like_a_classic_one(kafka, consume, tmp_path):
+    topic = kafka.unique_topic("connect")
+    # pyspark's own way to an ephemeral port for the local server, in place of 15002.
+    run(START + CONNECT, kafka.bootstrap, topic, [ROOT], tmp_path, SPARK_TESTING="1")
+    assert sorted(consume(topic).values) == sorted(str(n).encode() for n in [*range(5)] * 4)
+
+
+def test_foreach_batch_over_connect_under_a_deleted_checkpoint_is_an_error_and_drops_nothing(
+    kafka, consume, tmp_path
+):
+    """The function's process knows neither the query nor its run."""
+    topic = kafka.unique_topic("connect-foreach-batch")
+    script = START + CONNECT_FOREACH_BATCH
+    run(script, kafka.bootstrap, topic, [ROOT], tmp_path, SPARK_TESTING="1")
+    assert sorted(consume(topic, isolation="read_committed").values) == [b"a", b"b"]
+
+
+def test_a_task_that_spark_runs_again_writes_all_its_rows_and_the_report_counts_them_once(
+    kafka, consume, tmp_path
+):
+    topic = kafka.unique_topic("retried")
+    done = run(START + RETRIED, kafka.bootstrap, topic, [ROOT], tmp_path)
+    values = [int(value) for value in consume(topic).values]
+    assert set(values) == set(range(1000))
+    again = len(values) - 1000
+    # At most what two failed attempts of one task had read; never a row of the other task.
+    assert 0 <= again <= 400
+    assert all(values.count(n) == 1 for n in range(500))
+    assert "kprod wrote rows=1000 " in done.stderr

@@ -1,0 +1,151 @@
+"""Streams into a real Kafka, at least once."""
+
+from __future__ import annotations
+
+import datetime as dt
+import time
+import uuid
+
+import pytest
+from pyspark import cloudpickle
+from pyspark.errors import StreamingQueryException
+from pyspark.sql.functions import col, lit
+
+from spark_kafka_sink.datasource.source import KprodDataSource
+from tests.datasource.rows import ROWS, values
+
+
+def test_a_stream_writes_each_micro_batch_once_and_counts_its_rows(source, stream, topic, consume):
+    rows, add = source
+    add(ROWS)
+    add(["6", "7", "8"])
+    query = stream(rows, topic)
+    query.awaitTermination()
+    assert values(consume(topic)) == [*ROWS, "6", "7", "8"]
+    assert sorted(p.sink.numOutputRows for p in query.recentProgress if p.numInputRows) == [3, 5]
+
+
+def test_a_restarted_stream_goes_on_where_it_stood(source, stream, topic, consume):
+    rows, add = source
+    add(ROWS)
+    stream(rows, topic).awaitTermination()
+    add(["6"])
+    stream(rows, topic).awaitTermination()
+    assert values(consume(topic)) == [*ROWS, "6"]
+
+
+def test_a_stream_with_a_processing_time_trigger(source, stream, topic, consume):
+    rows, add = source
+    add(ROWS)
+    query = stream(
+        rows.select(lit(topic).alias("topic"), "value"), trigger={"processingTime": "0 seconds"}
+    )
+    try:
+        query.processAllAvailable()
+        assert values(consume(topic)) == ROWS
+        add(["6"])
+        query.processAllAvailable()
+        assert values(consume(topic)) == [*ROWS, "6"]
+    finally:
+        query.stop()
+
+
+def test_a_stream_from_the_rate_source(spark, stream, topic, consume):
+    rate = spark.readStream.format("rate").option("rowsPerSecond", 200).load()
+    query = stream(
+        rate.selectExpr("cast(value AS string) AS value"),
+        topic,
+        trigger={"processingTime": "200 milliseconds"},
+    )
+    try:
+        deadline = time.monotonic() + 30
+        while sum(progress.numInputRows for progress in query.recentProgress) < 100:
+            assert time.monotonic() < deadline
+            assert query.exception() is None
+            query.awaitTermination(0.1)
+    finally:
+        query.stop()
+    # stop() comes in the middle of a micro-batch, of which some rows may be there.
+    committed = sum(progress.numInputRows for progress in query.recentProgress)
+    found = [int(v) for v in consume(topic).values]
+    assert len(found) == len(set(found)), "no row twice"
+    assert set(range(committed)) <= set(found), "no row lost"
+
+
+def test_a_stream_to_a_missing_topic_fails_its_job(source, stream):
+    rows, add = source
+    add(ROWS)
+    query = stream(rows, f"missing-{uuid.uuid4().hex}", **{"kafka.max.block.ms": "1000"})
+    with pytest.raises(StreamingQueryException) as raised:
+        query.awaitTermination()
+    # Spark's own sink ends in "Job aborted" here; of a Python sink Spark shows the cause itself.
+    assert "not present in metadata after 1000 ms" in str(raised.value)
+
+
+def test_a_stream_whose_preflight_is_required_fails_at_planning(source, stream):
+    rows, add = source
+    add(ROWS)
+    options = {"preflight": "required", "kafka.max.block.ms": "1000"}
+    query = stream(rows, f"missing-{uuid.uuid4().hex}", **options)
+    with pytest.raises(StreamingQueryException, match="Failed to initialize Python data source"):
+        query.awaitTermination()
+
+
+def test_for_each_batch_writes_and_needs_no_mode_here(source, kafka, topic, tmp_path, consume):
+    rows, add = source
+    add(ROWS)
+
+    def save(batch, _batch_id):
+        options = {"kafka.bootstrap.servers": kafka.bootstrap, "topic": topic}
+        batch.write.format("kprod").options(**options).save()
+
+    query = (
+        rows.writeStream.foreachBatch(save)
+        .outputMode("update")
+        .option("checkpointLocation", str(tmp_path / "checkpoint"))
+        .trigger(availableNow=True)
+        .start()
+    )
+    query.awaitTermination()
+    assert values(consume(topic)) == ROWS
+
+
+class RowSource(KprodDataSource):
+    """The source as it is on pyspark 4.0, where streams have no Arrow writer."""
+
+    @classmethod
+    def name(cls):
+        return "kprod_rows"
+
+    def _has_arrow_stream_writer(self):
+        return False
+
+
+def test_rows_are_adapted_where_spark_has_no_arrow_stream_writer(
+    spark, source, stream, topic, consume
+):
+    import test_streams_on_kafka as this_module
+
+    # Workers don't see the tests: send the class along.
+    cloudpickle.register_pickle_by_value(this_module)
+    try:
+        spark.dataSource.register(RowSource)
+    finally:
+        cloudpickle.unregister_pickle_by_value(this_module)
+    rows, add = source
+    add(ROWS)
+    instant = dt.datetime.fromtimestamp(int(time.time()) - 60, dt.UTC)
+    full = rows.select(
+        lit("extra").alias("extra"),
+        col("value").cast("binary").alias("value"),
+        col("value").alias("key"),
+        lit(1).alias("partition"),
+        lit(instant).alias("timestamp"),
+    ).selectExpr("*", "map('h', cast(key AS binary)) AS headers")
+    stream(full, topic, fmt="kprod_rows").awaitTermination()
+    found = consume(topic)
+    assert values(found) == ROWS
+    assert found.keys == found.values
+    assert set(found.partitions) == {1}
+    assert set(found.timestamps) == {int(instant.timestamp()) * 1000}
+    assert [h[0][1] for h in found.headers] == found.values

@@ -1,0 +1,57 @@
+"""SQL and tables into a real Kafka."""
+
+from __future__ import annotations
+
+import pyspark
+import pytest
+
+from tests.datasource.rows import ROWS, frame, values
+
+
+def test_insert_into_with_options(spark, kafka, topic, table, consume):
+    spark.sql(f"CREATE TABLE {table} (key string, value string) USING kprod")
+    spark.sql(
+        f"INSERT INTO {table} WITH ('kafka.bootstrap.servers' = '{kafka.bootstrap}', "
+        f"'topic' = '{topic}') SELECT 'k', 'v'"
+    )
+    found = consume(topic)
+    assert (found.keys, found.values) == ([b"k"], [b"v"])
+
+
+@pytest.mark.skipif(pyspark.__version__ < "4.1", reason="an INSERT must name every column there")
+def test_a_table_without_columns_has_the_canonical_ones(spark, kafka, topic, table, consume):
+    spark.sql(f"CREATE TABLE {table} USING kprod")
+    spark.sql(
+        f"INSERT INTO {table} WITH ('kafka.bootstrap.servers' = '{kafka.bootstrap}', "
+        f"'topic' = '{topic}') (value) SELECT cast('v' AS binary)"
+    )
+    assert consume(topic).values == [b"v"]
+
+
+def test_write_to_a_table(spark, kafka, topic, table, consume):
+    spark.sql(f"CREATE TABLE {table} (value string) USING kprod")
+    rows = frame(spark, [(v,) for v in ROWS], "value string")
+    writer = rows.writeTo(table).option("kafka.bootstrap.servers", kafka.bootstrap)
+    writer.option("topic", topic).append()
+    assert values(consume(topic)) == ROWS
+
+
+def test_save_as_table(spark, kafka, topic, table, consume):
+    rows = frame(spark, [(v,) for v in ROWS], "value string")
+    options = {"kafka.bootstrap.servers": kafka.bootstrap, "topic": topic}
+    rows.write.format("kprod").options(**options).saveAsTable(table)
+    assert values(consume(topic)) == ROWS
+
+
+def test_a_stream_to_a_table(source, kafka, topic, table, tmp_path, spark, consume):
+    spark.sql(f"CREATE TABLE {table} (value string) USING kprod")
+    rows, add = source
+    add(ROWS)
+    query = (
+        rows.writeStream.options(**{"kafka.bootstrap.servers": kafka.bootstrap, "topic": topic})
+        .option("checkpointLocation", str(tmp_path / "checkpoint"))
+        .trigger(availableNow=True)
+        .toTable(table)
+    )
+    query.awaitTermination()
+    assert values(consume(topic)) == ROWS

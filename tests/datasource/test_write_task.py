@@ -1,0 +1,359 @@
+"""One task attempt on a stand-in producer."""
+
+from __future__ import annotations
+
+import logging
+import queue
+import sys
+import threading
+import time
+from types import SimpleNamespace
+
+import pyarrow as pa
+import pytest
+from recording_producer import OneProducer, RecordingProducer
+
+from spark_kafka_sink.config.named_columns import OnNullValue
+from spark_kafka_sink.datasource.write.task_progress import ProgressLog, progress_listener
+from spark_kafka_sink.datasource.write.write_task import TaskIdentity, TransactionTime, WriteTask
+from spark_kafka_sink.errors import ConfigError, DataError, DeliveryError, IllegalStateError
+from spark_kafka_sink.producer.transaction.transaction_states import PreparedTransaction
+from spark_kafka_sink.records.column_plan import ColumnPlan
+
+PLAN = ColumnPlan(topic="t", value_column=0)
+IDENTITY = TaskIdentity(
+    partition_id=5, attempt=1, task_attempt_id=42, host="h", query_id="q", run_id="r", batch_id=9
+)
+
+
+def batch(*values):
+    return pa.RecordBatch.from_arrays([pa.array(values, pa.string())], names=["value"])
+
+
+def run(producers, batches, plan=PLAN):
+    task = WriteTask(plan, producers, IDENTITY, monotonic_ms=lambda: 100, wall_ms=lambda: 1_700_000)
+    return task.run(iter(batches))
+
+
+def test_every_batch_is_sent_in_order_and_the_message_tells_what_was_acknowledged():
+    producers = OneProducer(RecordingProducer())
+    told = run(producers, [batch("a", "b"), batch("c")])
+    assert producers.producer.events == ["start", "send 2", "send 1", "finish"]
+    values = [v for columns in producers.producer.sent for v in columns.value.to_pylist()]
+    assert values == [b"a", b"b", b"c"]
+    assert (told.rows, told.acknowledged, told.bytes, told.batch_bytes) == (3, 3, 150, 300)
+    assert told.nodes == ((1, 2, 9, 6, ""),)
+    assert told.offsets == (("t", 0, 10, 12),), "a partition without a known offset is left out"
+    assert (told.producer_id, told.producer_epoch) == (4711, 3)
+
+
+def test_the_message_says_which_attempt_it_is():
+    told = run(OneProducer(RecordingProducer()), [batch("a")])
+    assert (told.partition_id, told.attempt, told.task_attempt_id) == (5, 1, 42)
+    assert (told.host, told.query_id, told.run_id, told.batch_id) == ("h", "q", "r", 9)
+
+
+def test_a_clean_end_releases_the_producer():
+    producers = OneProducer(RecordingProducer())
+    run(producers, [batch("a")])
+    assert (producers.released, producers.discarded) == (1, 0)
+
+
+@pytest.mark.parametrize("batches", [[], [batch()], [batch(), batch()]])
+def test_a_partition_without_rows_opens_no_connection(batches):
+    producers = OneProducer(RecordingProducer())
+    told = run(producers, batches)
+    assert producers.acquired == 0
+    assert (told.rows, told.acknowledged, told.nodes, told.offsets) == (0, 0, (), ())
+    assert told.producer_id == -1
+
+
+def test_batches_without_rows_in_between_are_passed_over():
+    producers = OneProducer(RecordingProducer())
+    assert run(producers, [batch(), batch("a"), batch(), batch("b"), batch()]).rows == 2
+    assert producers.producer.events == ["start", "send 1", "send 1", "finish"]
+
+
+def test_small_batches_are_joined_to_as_many_rows_as_the_producer_wants():
+    """Its first rows tell the producer how many partitions there are: they go alone."""
+    producers = OneProducer(RecordingProducer(wanted_rows=3))
+    batches = [batch("a"), batch("b", "c"), batch("d"), batch("e", "f", "g", "h"), batch("i")]
+    assert run(producers, batches).rows == 9
+    assert producers.producer.events == ["start", "send 1", "send 3", "send 4", "send 1", "finish"]
+    values = [v for columns in producers.producer.sent for v in columns.value.to_pylist()]
+    assert values == [b"%c" % c for c in b"abcdefghi"]
+
+
+def test_a_bad_row_of_a_joined_batch_is_named_by_its_place_among_all_rows():
+    plan = ColumnPlan(topic="t", value_column=0, on_null_value=OnNullValue.ERROR)
+    with pytest.raises(DataError, match="row 3 of the Arrow batch") as caught:
+        run(
+            OneProducer(RecordingProducer(wanted_rows=4)),
+            [batch("a", "b"), batch("c", "d"), batch("e", None)],
+            plan,
+        )
+    assert caught.value.__notes__ == ["  while sending rows 2 to 5 of partition 5 of the DataFrame"]
+
+
+def test_the_producer_knows_when_its_writer_waits_for_input():
+    producer = RecordingProducer()
+    seen = []
+
+    def batches():
+        yield batch("a")
+        seen.append(producer.waiting)
+        yield batch("b")
+        seen.append(producer.waiting)
+
+    run(OneProducer(producer), batches())
+    assert seen == [True, True]
+
+
+def test_a_failed_send_closes_the_producer_and_the_error_stays_what_it_is():
+    producers = OneProducer(RecordingProducer(fail_at_send=2, error=DeliveryError("t-0: gone")))
+    with pytest.raises(DeliveryError, match=r"^\[KP0500\] t-0: gone\n"):
+        run(producers, [batch("a"), batch("b"), batch("c")])
+    assert (producers.released, producers.discarded) == (0, 1)
+    assert "finish" not in producers.producer.events
+
+
+def test_an_error_of_sparks_input_closes_the_producer():
+    def batches():
+        yield batch("a")
+        raise OSError("the input broke")
+
+    producers = OneProducer(RecordingProducer())
+    with pytest.raises(OSError, match="the input broke"):
+        run(producers, batches())
+    assert (producers.released, producers.discarded) == (0, 1)
+
+
+def test_an_interrupted_task_leaves_no_half_sent_producer_behind():
+    producers = OneProducer(RecordingProducer(fail_at_send=1, error=KeyboardInterrupt()))
+    with pytest.raises(KeyboardInterrupt):
+        run(producers, [batch("a")])
+    assert producers.discarded == 1
+
+
+def test_an_error_of_sparks_input_before_the_first_row_opens_no_connection():
+    def batches():
+        raise OSError("the input broke")
+        yield
+
+    producers = OneProducer(RecordingProducer())
+    with pytest.raises(OSError, match="the input broke"):
+        run(producers, batches())
+    assert producers.acquired == 0
+
+
+def test_rows_that_were_not_acknowledged_fail_the_attempt():
+    producers = OneProducer(RecordingProducer(lose_rows=1))
+    with pytest.raises(DeliveryError, match="partition 5: 3 rows came in, 2 were acknowledged"):
+        run(producers, [batch("a", "b", "c")])
+    assert producers.discarded == 1
+
+
+def test_a_bad_row_fails_the_attempt_and_closes_the_producer():
+    plan = ColumnPlan(topic_column=0, value_column=0)
+    producers = OneProducer(RecordingProducer())
+    with pytest.raises(DataError, match="topic"):
+        run(producers, [batch("a", None)], plan)
+    assert producers.discarded == 1
+
+
+def test_a_bad_rows_error_says_where_in_the_dataframe_it_is():
+    plan = ColumnPlan(topic_column=0, value_column=0)
+    with pytest.raises(DataError) as raised:
+        run(OneProducer(RecordingProducer()), [batch("a", "b"), batch("c", None)], plan)
+    assert raised.value.__notes__ == ["  while sending rows 2 to 3 of partition 5 of the DataFrame"]
+
+
+def test_outside_of_a_task_there_is_no_identity():
+    with pytest.raises(IllegalStateError, match="outside of a Spark task"):
+        TaskIdentity.current()
+
+
+SKIP = ColumnPlan(topic="t", value_column=0, on_null_value=OnNullValue.SKIP)
+
+
+def test_rows_without_a_value_are_skipped_and_counted():
+    producers = OneProducer(RecordingProducer())
+    told = run(producers, [batch("a", None), batch(None, None), batch(None, "b")], SKIP)
+    assert (told.rows, told.acknowledged, told.skipped_rows) == (2, 2, 4)
+    assert producers.producer.events == ["start", "send 1", "send 1", "finish"]
+
+
+def test_a_partition_of_skipped_rows_alone_opens_no_connection():
+    producers = OneProducer(RecordingProducer())
+    told = run(producers, [batch(None), batch(None, None)], SKIP)
+    assert (producers.acquired, told.rows, told.skipped_rows) == (0, 0, 3)
+
+
+def test_an_errors_note_says_that_skipped_rows_are_not_counted():
+    producers = OneProducer(RecordingProducer(fail_at_send=1, error=DataError("no")))
+    with pytest.raises(DataError) as raised:
+        run(producers, [batch(None, "a", "b")], SKIP)
+    (note,) = raised.value.__notes__
+    assert note.startswith("  while sending rows 0 to 1 of partition 5 of the DataFrame")
+    assert note.endswith(", of which 1 rows were skipped and are not counted")
+
+
+def test_what_a_batch_that_is_done_would_have_written_leaves_out_skipped_rows():
+    task = WriteTask(SKIP, OneProducer(RecordingProducer()), IDENTITY)
+    assert task.drop(iter([batch("ab", None)]), count=True).payload == (1, 2)
+
+
+# --- exactly-once ------------------------------------------------------------------------------
+
+PREPARED = PreparedTransaction("p~j~42", 4711, 3, 2)
+
+
+def timed(producers, batches, at, timeout_ms=1000, margin_ms=300):
+    """Runs a task on a clock that stands at 0 first, and at the next of ``at`` whenever the input
+    gives a batch or its end; then it stands still.
+    """
+    now, left = 0, list(at)
+
+    def advance():
+        nonlocal now
+        now = left.pop(0) if left else now
+
+    def arriving():
+        for one in batches:
+            advance()
+            yield one
+        advance()
+
+    task = WriteTask(
+        PLAN,
+        producers,
+        IDENTITY,
+        transaction_time=TransactionTime(timeout_ms, margin_ms, 8),
+        monotonic_ms=lambda: now,
+        wall_ms=lambda: 1_700_000,
+    )
+    return task.run(arriving())
+
+
+def test_the_message_names_the_prepared_transaction_the_generation_and_its_begin():
+    told = timed(OneProducer(RecordingProducer(), PREPARED), [batch("a")], [0])
+    assert told.transaction == ("p~j~42", 4711, 3, 2)
+    assert told.prepared == PREPARED
+    assert (told.generation, told.start_ms) == (8, 1_700_000)
+
+
+def test_without_a_row_there_is_no_transaction_but_a_generation():
+    producers = OneProducer(RecordingProducer(), PREPARED)
+    told = timed(producers, [batch()], [0])
+    assert (told.transaction, told.generation, told.start_ms) == (None, 8, -1)
+    assert producers.acquired == 0
+
+
+def test_without_exactly_once_a_message_says_nothing_of_transactions():
+    told = run(OneProducer(RecordingProducer()), [batch("a")])
+    assert (told.transaction, told.generation, told.start_ms) == (None, -1, -1)
+
+
+@pytest.mark.parametrize(
+    ("at", "events"),
+    [
+        # the first batch, the second, the end
+        ([10_000, 10_701], ["start", "send 1"]),
+        ([10_000, 10_700, 10_701], ["start", "send 1", "send 1", "finish"]),
+    ],
+)
+def test_a_transaction_without_time_for_the_commit_is_given_up(at, events):
+    """The wait for the first row doesn't count: there was no transaction yet."""
+    producers = OneProducer(RecordingProducer(), PREPARED)
+    with pytest.raises(DeliveryError) as raised:
+        timed(producers, [batch("a"), batch("b")], at)
+    assert producers.producer.events == events
+    assert (producers.released, producers.discarded) == (0, 1)
+    assert "kafka.transaction.timeout.ms (1000)" in raised.value.message
+    assert "open for 701 ms" in raised.value.message
+    assert "transaction.max.timeout.ms" in raised.value.hint
+
+
+def test_a_transaction_with_just_enough_time_is_prepared():
+    producers = OneProducer(RecordingProducer(), PREPARED)
+    assert timed(producers, [batch("a"), batch("b")], [10_000, 10_700]).rows == 2
+    assert producers.released == 1
+
+
+def test_the_wait_for_input_is_told_and_when_the_attempt_began():
+    told = timed(OneProducer(RecordingProducer()), [batch("a"), batch("b")], [300, 700, 1000])
+    assert (told.input_wait_ms, told.broker_wait_ms, told.elapsed_ms) == (1000, 0, 1000)
+    assert told.begun_ms == 1_699_000
+
+
+def test_a_prepare_that_fails_closes_the_producer():
+    class Refusing(OneProducer):
+        def prepare(self, producer):
+            raise IllegalStateError("told to refuse")
+
+    producers = Refusing(RecordingProducer())
+    with pytest.raises(IllegalStateError, match="told to refuse"):
+        timed(producers, [batch("a")], [0])
+    assert producers.discarded == 1
+
+
+def test_a_task_that_runs_says_how_far_it_is_and_for_whom_it_waits(caplog):
+    """While its thread waits for Spark's next rows: whatever a task waits for, it speaks."""
+    producers = OneProducer(RecordingProducer())
+    task = WriteTask(PLAN, producers, IDENTITY, progress_every_s=0.01)
+    lines = []
+
+    def said(needle):
+        deadline = time.monotonic() + 30
+        while time.monotonic() < deadline:
+            lines[:] = [r.getMessage() for r in caplog.records if "kprod writes" in r.getMessage()]
+            if any(needle in line for line in lines):
+                return next(line for line in lines if needle in line)
+            time.sleep(0.005)
+        raise AssertionError((needle, lines))
+
+    def arriving():
+        yield batch("a", "b")
+        line = said("rows=2 ")
+        assert "partition=5 attempt=1 batchId=9 " in line
+        assert " megabytes=1.0 " in line
+        assert " retries=1 inFlight=3 oldestBatchMs=700 " in line
+        assert " slowestBroker=2 slowestBrokerMs=50.0 " in line
+        assert " waitsFor=Spark's next rows: broker 2 (3 batches, 700 ms) " in line
+        assert line.endswith(" lastAnswer=broker 2: t-0: no leader")
+        producers.producer.waits_for_memory = True
+        said("waitsFor=memory (buffer.memory is used up): broker 2 (3 batches, 700 ms)")
+
+    with caplog.at_level(logging.INFO, "spark_kafka_sink"):
+        assert task.run(arriving()).rows == 2
+
+
+def test_a_running_tasks_progress_goes_to_listeners_and_one_that_raises_stops_nothing(
+    caplog, monkeypatch
+):
+    heard = queue.Queue()
+    module = SimpleNamespace(fails=lambda progress: 1 / 0, hears=heard.put)
+    monkeypatch.setitem(sys.modules, "kprod_progress", module)
+    listeners = [progress_listener(f"kprod_progress:{name}") for name in ("fails", "hears")]
+    producers = OneProducer(RecordingProducer())
+    task = WriteTask(PLAN, producers, IDENTITY, progress_every_s=0.01, progress_listeners=listeners)
+
+    def arriving():
+        yield batch("a", "b")
+        assert heard.get(timeout=30).partition == 5
+
+    with caplog.at_level(logging.WARNING, "spark_kafka_sink"):
+        assert task.run(arriving()).rows == 2
+    assert "a task's progress can't be delivered: ZeroDivisionError in <lambda>" in caplog.text
+
+
+def test_a_progress_listener_that_is_no_function_is_an_error():
+    with pytest.raises(ConfigError, match="progressListeners: os:sep can't be called"):
+        progress_listener("os:sep")
+
+
+def test_a_task_that_is_over_says_nothing_more():
+    with ProgressLog(lambda: None, every_s=60):
+        (thread,) = (t for t in threading.enumerate() if t.name == "kprod-task-progress")
+    thread.join(30)
+    assert not thread.is_alive()

@@ -1,0 +1,53 @@
+"""What transactions of version 1 and of version 2 must stand alike."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from spark_kafka_sink.protocol.request import ApiKey
+from tests.exactly_once.harness import World, of_attempt, of_data
+from tests.exactly_once.processes import Driver, kill_and_wait, sender_of
+from tests.faults.proxy import Action, Hit, Side
+
+
+def answer_to_end_txn_is_lost(
+    world: World, driver: Driver, name: str, action: Action, whose: Callable[[Hit], bool]
+) -> Any:
+    """R05: the batch is there all the same; its report."""
+    scenario = world.scenario(name, kafka_request_timeout_ms="1500")
+    fault = world.fault(ApiKey.END_TXN, action, Side.RESPONSE, match=whose)
+    answer = driver.run("batch", **scenario.batch(tasks=3))
+    assert answer["result"] == "OK", answer
+    assert fault.fired == 1
+    report = scenario.assert_clean()
+    assert report.visible == 400
+    return report
+
+
+def produce_of_a_dead_attempt_is_late(
+    world: World, driver: Driver, name: str, *, within_s: float, settle_s: float
+) -> Any:
+    """R09: it arrives in the next transaction of its id, and joins none; the report."""
+    scenario = world.scenario(name, partitions=1)
+    zombie = world.fault(
+        ApiKey.PRODUCE,
+        Action.HOLD,
+        Side.REQUEST,
+        match=of_attempt(task=1, attempt=0),
+        then=lambda hit: kill_and_wait(sender_of(hit)),
+    )
+    answer = driver.run("batch", **scenario.batch(0, fates={"1": {"0": "ABORT"}}))
+    assert answer["result"] == "OK", answer
+    assert zombie.fired == 1
+    second = world.fault(ApiKey.END_TXN, Action.HOLD, Side.REQUEST, match=of_data)
+    driver.begin("batch", **scenario.batch(1))
+    assert second.hit.wait(within_s)
+    zombie.release()
+    assert zombie.answered.wait(20), "the broker has answered the zombie"
+    second.release()
+    answer = driver.answer()
+    assert answer["result"] == "OK", answer
+    report = scenario.assert_clean(settle_s=settle_s)
+    assert report.visible == 800
+    return report

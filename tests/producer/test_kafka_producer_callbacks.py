@@ -1,0 +1,104 @@
+"""The callbacks of KafkaProducer.send: when, on which thread, and what they may do."""
+
+from __future__ import annotations
+
+import pytest
+
+from spark_kafka_sink.errors import IllegalStateError, KafkaError
+from spark_kafka_sink.producer.producer_record import RecordMetadata
+from spark_kafka_sink.producer.record_future import RecordFuture
+from tests.producer.answered_producers import TP0, Heard, Producers, hold, to0
+
+
+def test_callbacks_run_once_on_the_network_thread_in_the_order_of_the_records(
+    producers: Producers,
+):
+    """ProducerBatchTest#testBatchCannotCompleteTwice."""
+    producer, _ = producers(batch_size=1000)
+    heard = Heard()
+    for n in range(300):
+        producer.send(to0(b"%d" % n), heard)
+    producer.flush()
+    assert [metadata.offset for metadata, _ in heard.calls] == list(range(300))
+    assert {error for _, error in heard.calls} == {None}
+    assert heard.threads == {producer._thread}
+
+
+def test_flush_returns_after_the_callbacks(producers: Producers):
+    producer, _ = producers()
+    heard = Heard()
+    for round_ in range(1, 50):
+        producer.send(to0(), heard)
+        producer.flush()
+        assert len(heard.calls) == round_
+
+
+def test_a_callback_that_raises_is_logged_without_what_it_says(
+    producers: Producers, caplog: pytest.LogCaptureFixture
+):
+    producer, _ = producers(linger_ms=60_000)
+    heard = Heard()
+
+    def broken(metadata: RecordMetadata, error: KafkaError | None) -> None:
+        raise ValueError("a secret of the row")
+
+    producer.send(to0(), broken)
+    producer.send(to0(), heard)
+    producer.flush()
+    assert len(heard.calls) == 1
+    assert "user-provided callback" in caplog.text
+    assert "ValueError in broken (test_kafka_producer_callbacks.py:" in caplog.text
+    assert "secret" not in caplog.text
+
+
+def test_a_done_callback_gets_the_future_before_or_after_its_end(producers: Producers):
+    producer, _ = producers(linger_ms=60_000)
+    future = producer.send(to0())
+    seen: list[RecordFuture] = []
+    future.add_done_callback(seen.append)
+    assert seen == []
+    producer.flush()
+    assert seen == [future]
+    future.add_done_callback(seen.append)
+    assert seen == [future, future]
+
+
+def test_flush_in_a_callback_is_refused(producers: Producers):
+    producer, _ = producers()
+    caught: list[BaseException] = []
+
+    def flush(metadata: RecordMetadata, error: KafkaError | None) -> None:
+        try:
+            producer.flush()
+        except IllegalStateError as refused:
+            caught.append(refused)
+
+    producer.send(to0(), flush).result(60)
+    assert "inside a callback is not permitted" in str(caught[0])
+    producer.flush()
+
+
+def test_close_in_a_callback_drops_everything_with_a_warning(
+    producers: Producers, caplog: pytest.LogCaptureFixture
+):
+    producer, client = producers(batch_size=200, max_in_flight_requests_per_connection=1)
+    client.answer = hold
+    first = producer.send(to0(b"x" * 200), lambda metadata, error: producer.close(5000))
+    last = producer.send(to0(b"x" * 200))
+    client.await_produced(1)
+    client.release()
+    assert first.result(60).offset == 0
+    error = last.exception(10)
+    assert "closed before" in str(error)
+    producer._thread.join(60)
+    assert not producer._thread.is_alive()
+    assert "Overriding close timeout 5000 ms to 0 ms" in caplog.text
+
+
+def test_a_callback_may_send(producers: Producers):
+    producer, client = producers()
+    again: list[RecordFuture] = []
+    producer.send(to0(b"1"), lambda metadata, error: again.append(producer.send(to0(b"2"))))
+    producer.flush()
+    again[0].result(60)
+    assert client.values(TP0) == [b"1", b"2"]

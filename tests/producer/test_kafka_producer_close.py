@@ -1,0 +1,184 @@
+"""The end of a KafkaProducer: closed, interrupted, forked, or without its network thread."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable
+
+import pytest
+
+from spark_kafka_sink.errors import DeliveryError, IllegalStateError, KafkaError
+from spark_kafka_sink.producer.kafka_producer import KafkaProducer
+from spark_kafka_sink.producer.record_future import RecordFuture
+from tests.fakes.answering_client import AnsweringClient
+from tests.producer.answered_producers import TP0, Heard, Producers, hold, numbered, rows_of, to0
+
+
+def test_close_now_fails_what_has_no_outcome(producers: Producers):
+    """RecordAccumulatorTest#testAbortIncompleteBatches."""
+    producer, client = producers(linger_ms=60_000, batch_size=500)
+    client.answer = hold
+    heard = Heard()
+    futures = [producer.send(to0(b"x" * 50), heard) for _ in range(100)]
+    client.await_produced(1)
+    producer.close(0)
+    assert all("closed before" in str(future.exception(0)) for future in futures)
+    assert len(heard.calls) == 100
+    assert producer._accumulator.pool.available == producer._config.buffer_memory
+
+
+def test_sends_that_race_with_close_end_every_one(producers: Producers):
+    """RecordAccumulatorTest#testAbortIncompleteBatches. Concurrent appends: refused, or failed, but
+    never without an outcome.
+    """
+    for _ in range(20):
+        producer, client = producers(batch_size=500)
+        client.answer = hold
+        futures: list[RecordFuture] = []
+
+        def send(producer: KafkaProducer = producer, into: list[RecordFuture] = futures) -> None:
+            try:
+                while True:
+                    into.append(producer.send(to0(b"x" * 50)))
+            except KafkaError:
+                pass
+
+        threads = [threading.Thread(target=send) for _ in range(2)]
+        for thread in threads:
+            thread.start()
+        client.await_produced(1)
+        producer.close(0)
+        for thread in threads:
+            thread.join(60)
+        assert all(future.exception(5) is not None for future in futures)
+
+
+def test_close_may_wait_for_ever(producers: Producers):
+    """Java's close() without a time-out means Long.MAX_VALUE milliseconds."""
+    producer, client = producers(linger_ms=60_000)
+    producer.send(to0(b"v"))
+    producer.close(2**63 - 1)
+    assert client.values(TP0) == [b"v"]
+
+
+def test_a_failing_network_thread_ends_every_future(producers: Producers):
+    producer, client = producers()
+    client.answer = hold
+    future = producer.send(to0())
+
+    def broken() -> None:
+        raise RuntimeError("a bug")
+
+    client.on_poll = broken
+    client.wakeup()
+    assert "a bug" in str(future.exception(10))
+    with pytest.raises(DeliveryError, match="a bug"):
+        producer.send(to0())
+
+
+def interrupt_the_writer(client: AnsweringClient, when: Callable[[], bool]) -> None:
+    """Ctrl-C, once: where this thread wakes the sender, and ``when`` is so."""
+    writer = threading.current_thread()
+
+    def interrupt() -> None:
+        if threading.current_thread() is writer and when():
+            client.on_wakeup = lambda: None
+            raise KeyboardInterrupt
+
+    client.on_wakeup = interrupt
+
+
+def test_an_interrupt_while_it_waits_for_memory_leaves_the_producer_as_it_was(
+    producers: Producers,
+):
+    producer, client = producers(buffer_memory=2000)
+    client.answer = hold
+    interrupt_the_writer(client, lambda: producer._accumulator.pool.waiters > 0)
+
+    def send_without_end() -> None:
+        for _ in range(100):
+            producer.send(to0(b"x" * 300))
+
+    with pytest.raises(KeyboardInterrupt):
+        send_without_end()
+    client.release()
+    producer.flush()
+    producer.send(to0(b"after")).result(60)
+    assert client.values(TP0)[-1] == b"after"
+    assert producer._accumulator.pool.available == producer._config.buffer_memory
+
+
+def test_an_interrupted_send_of_columns_leaves_a_producer_that_only_closes(producers: Producers):
+    producer, client = producers(buffer_memory=10_000, batch_size=1000)
+    client.answer = hold
+    interrupt_the_writer(client, lambda: producer._accumulator.pool.waiters > 0)
+
+    def send_without_end() -> None:
+        for first in range(0, 1_000_000, 100):
+            producer.send_columns(rows_of(numbered(first, 100), 0))
+
+    with pytest.raises(KeyboardInterrupt):
+        send_without_end()
+    assert producer._accumulator.pool.waiters == 0
+    with pytest.raises(IllegalStateError, match="interrupted"):
+        producer.flush()
+    producer.close(0)
+    assert producer._accumulator.pool.available == producer._config.buffer_memory
+
+
+def test_an_interrupt_behind_an_append_gives_no_memory_back_that_the_batch_has(
+    producers: Producers,
+):
+    """It lands where the sender is woken: the record is in its batch then, and is sent."""
+    producer, client = producers(linger_ms=60_000)
+    interrupt_the_writer(client, lambda: True)
+    with pytest.raises(KeyboardInterrupt):
+        producer.send(to0(b"v"))
+    producer.flush()
+    assert client.values(TP0) == [b"v"]
+    assert producer._accumulator.pool.available == producer._config.buffer_memory
+
+
+def test_close_sends_the_rest(producers: Producers):
+    producer, client = producers()
+    producer.send_columns(rows_of(numbered(0, 10), 0))
+    producer.close(10_000)
+    assert len(client.values(TP0)) == 10
+    assert client.closed
+    with pytest.raises(IllegalStateError, match="closed"):
+        producer.send_columns(rows_of([b"x"], 0))
+
+
+def test_close_with_no_time_drops_everything(producers: Producers):
+    producer, client = producers()
+    client.answer = hold
+    producer.send_columns(rows_of(numbered(0, 100), 0))
+    producer.close(0)
+    assert client.closed
+    assert not producer._accumulator.has_incomplete
+    assert producer._accumulator.pool.available == producer._config.buffer_memory
+
+
+def test_a_forked_child_is_refused(producers: Producers):
+    """Its network thread stayed in the parent, and the sockets belong to both."""
+    producer, client = producers()
+    reading, writing = os.pipe()
+    child = os.fork()
+    if child == 0:
+        told = b"nothing"
+        try:
+            producer.send_columns(rows_of([b"x"], 0))
+        except IllegalStateError as error:
+            told = error.message.encode()
+        finally:
+            producer.close()
+            os.write(writing, told)
+            os._exit(0)
+    os.close(writing)
+    with os.fdopen(reading, "rb") as pipe:
+        assert b"was made in process" in pipe.read()
+    os.waitpid(child, 0)
+    assert not client.closed
+    producer.send_columns(rows_of([b"x"], 0))
+    assert producer.finish_attempt().rows == 1

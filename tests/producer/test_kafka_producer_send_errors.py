@@ -1,0 +1,316 @@
+"""The errors of KafkaProducer.send: of one record, and of the batch that it is in."""
+
+from __future__ import annotations
+
+import logging
+import time
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from spark_kafka_sink.errors import (
+    BufferExhaustedError,
+    DataError,
+    DeliveryError,
+    ErrorCode,
+    IllegalStateError,
+    InvalidRecordError,
+    InvalidTopicError,
+    KafkaError,
+    KafkaTimeoutError,
+    RecordTooLargeError,
+    SerializationError,
+)
+from spark_kafka_sink.producer.kafka_producer import KafkaProducer
+from spark_kafka_sink.producer.producer_record import ProducerRecord, RecordMetadata
+from spark_kafka_sink.protocol.cluster import Cluster
+from spark_kafka_sink.protocol.produce import (
+    PartitionProduceResponse,
+    ProduceRequest,
+    ProduceResponse,
+    RecordError,
+)
+from tests.fakes.answering_client import AnsweringClient
+from tests.fakes.clock import FakeClock
+from tests.producer.answered_producers import CLUSTER, TP0, Heard, Producers, hold, refuse, to0
+
+
+def test_what_the_protocol_knows_goes_into_future_and_callback(producers: Producers):
+    """KafkaProducerTest#testMetadataTimeoutWithMissingTopic. An unknown topic blocks up to
+    max.block.ms.
+    """
+    producer, _ = producers(max_block_ms=50)
+    heard = Heard()
+    future = producer.send(ProducerRecord("nowhere", b"v"), heard)
+    assert future.done()
+    with pytest.raises(KafkaTimeoutError, match="Topic nowhere not present in metadata after 50"):
+        future.result()
+    ((metadata, error),) = heard.calls
+    assert metadata == RecordMetadata("nowhere", -1, -1, -1, -1, -1)
+    assert error is future.exception()
+    producer.send(to0()).result(60)  # nothing else happened to it
+
+
+def test_a_partition_out_of_range_is_waited_for_and_then_named(producers: Producers):
+    """KafkaProducerTest#testMetadataTimeoutWithPartitionOutOfRange."""
+    producer, _ = producers(max_block_ms=50)
+    future = producer.send(ProducerRecord("test", b"v", partition=4))
+    with pytest.raises(
+        KafkaTimeoutError,
+        match="Partition 4 of topic test with partition count 4 is not present in metadata after "
+        "50 ms",
+    ):
+        future.result()
+
+
+def test_a_record_too_large_is_its_futures_error(producers: Producers):
+    producer, _ = producers(max_request_size=1000)
+    heard = Heard()
+    future = producer.send(to0(b"x" * 2000), heard)
+    with pytest.raises(RecordTooLargeError, match=r"max\.request\.size"):
+        future.result()
+    assert heard.calls[0][0] == RecordMetadata("test", 0)
+    producer, _ = producers(buffer_memory=1000)
+    with pytest.raises(RecordTooLargeError, match=r"buffer\.memory"):
+        producer.send(to0(b"x" * 2000)).result()
+
+
+def test_the_wait_for_memory_is_limited_and_its_error_is_the_futures(producers: Producers):
+    """KafkaProducer#doSend. Metadata and memory share max.block.ms."""
+    producer, client = producers(buffer_memory=2000, max_block_ms=200)
+    client.answer = hold
+    errors = []
+    start = time.monotonic()
+    while not errors:
+        future = producer.send(to0(b"x" * 500))
+        if future.done():
+            errors.append(future.exception())
+    assert isinstance(errors[0], BufferExhaustedError)
+    assert 0.19 <= time.monotonic() - start < 30  # the clock counts whole milliseconds
+    client.release()
+    producer.flush()
+    producer.send(to0()).result(60)
+
+
+def test_metadata_and_memory_share_one_budget(producers: Producers):
+    """KafkaProducer#doSend. What the wait for the topic took is not left for the wait for
+    memory.
+    """
+    clock = FakeClock()
+    client = AnsweringClient(CLUSTER)
+
+    class NoThread:
+        def is_alive(self) -> bool:
+            return False
+
+        def join(self, timeout: float | None = None) -> None:
+            pass
+
+    given = {"bootstrap.servers": "127.0.0.1:9092", "max.block.ms": 1000, "buffer.memory": 10_000}
+    producer = KafkaProducer(
+        given,
+        cluster=CLUSTER,
+        client=client,
+        clock=clock,
+        start_thread=lambda run, name: NoThread(),
+    )
+    producer._accumulator.pool.allocate(10_000, 0)
+    metadata = producer._metadata
+    waited = metadata.await_topics
+
+    def slow(topics: object, deadline: int) -> Cluster:
+        clock.advance(700)
+        return metadata.cluster
+
+    metadata.await_topics = slow  # type: ignore[method-assign, assignment]
+    metadata.set_parked(parked=True)  # so that send asks
+    start = clock.now_ms()
+    error = producer.send(to0()).exception()
+    metadata.await_topics = waited  # type: ignore[method-assign]
+    assert isinstance(error, BufferExhaustedError)
+    assert clock.now_ms() - start == 1000
+    producer.close(0)
+
+
+def test_wrong_types_and_states_are_raised(producers: Producers):
+    producer, _ = producers(value_serializer="int")
+    with pytest.raises(
+        SerializationError,
+        match=r"Can't convert value of class str to class IntegerSerializer specified in "
+        r"value\.serializer",
+    ) as caught:
+        producer.send(to0("a secret"))
+    assert "secret" not in str(caught.value)
+    with pytest.raises(SerializationError):
+        producer.send(to0(2**31))
+    producer.close(1000)
+    with pytest.raises(IllegalStateError, match="closed"):
+        producer.send(to0(1))
+
+
+@pytest.mark.parametrize(
+    ("fields", "text"),
+    [
+        ({"topic": ""}, "Topic cannot be null"),
+        ({"topic": "t", "partition": -1}, "Invalid partition: -1"),
+        ({"topic": "t", "timestamp": -1}, "Invalid timestamp: -1"),
+        ({"topic": "t", "headers": [(None, b"")]}, "a header is not a pair"),
+        ({"topic": "t", "headers": [("k", "text")]}, "the value of header k is str"),
+        ({"topic": "t", "headers": [("\udcff", b"")]}, r"the key of header \S+ is no text"),
+        ({"topic": b"t"}, "the topic of a record is bytes, not str"),
+        ({"topic": 5}, "the topic of a record is int, not str"),
+        ({"topic": "t", "timestamp": 2**63}, "does not fit into 64 bits"),
+        ({"topic": "t", "timestamp": 1.7e12}, "Invalid timestamp: a whole number is wanted"),
+        ({"topic": "t", "timestamp": "now"}, "Invalid timestamp: a whole number is wanted"),
+        ({"topic": "t", "partition": 0.0}, "Invalid partition: a whole number is wanted"),
+        ({"topic": "t", "partition": np.int64(-1)}, "Invalid partition: -1"),
+    ],
+)
+def test_a_record_that_is_none_is_refused_in_javas_words(fields: dict[str, object], text: str):
+    """Before it is a batch's: the network thread would end of a number that no header can hold,
+    and the producer with it.
+    """
+    with pytest.raises(DataError, match=text):
+        ProducerRecord(**fields)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("topic", ["x" * 40_000, "t\udcff"], ids=["too long", "no text"])
+def test_a_topic_that_no_request_can_carry_harms_no_other(producers: Producers, topic: str):
+    """KafkaProducerTest#testSendToInvalidTopic: else metadata could never be asked for again: each
+    question names every topic in use.
+    """
+    producer, client = producers()
+    heard = Heard()
+    error = producer.send(ProducerRecord(topic, b"v"), heard).exception(10)
+    assert isinstance(error, InvalidTopicError)
+    assert [told for _, told in heard.calls] == [error]
+    with pytest.raises(InvalidTopicError):
+        producer.partitions_for(topic)
+    producer.send(to0()).result(60)
+    producer._metadata.refresh(producer._clock.now_ms() + 10_000)
+    assert len(client.logs[TP0]) == 1
+    assert topic not in producer._metadata._topics
+
+
+# ---- of a batch ----------------------------------------------------------------------------------
+
+
+def test_without_idempotence_a_refused_batch_fails_its_records_and_no_others(
+    producers: Producers,
+):
+    producer, client = producers(enable_idempotence="false")
+    client.answer = refuse(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+    heard = Heard()
+    future = producer.send(to0(), heard)
+    with pytest.raises(KafkaError, match="TOPIC_AUTHORIZATION_FAILED"):
+        future.result(60)
+    assert heard.calls[0][0] == RecordMetadata("test", 0)
+    client.release()
+    assert producer.send(to0()).result(60).offset == 0
+    producer.flush()
+
+
+def test_an_idempotent_producer_goes_on_after_a_refused_batch_under_a_new_id(
+    producers: Producers,
+):
+    """As Java's. What was not sent before the refusal came goes out, each record of it once."""
+    producer, client = producers(linger_ms=60_000, batch_size=2000)
+    client.answer = hold
+    heard = Heard()
+    futures = [producer.send(to0(b"x" * 100), heard) for _ in range(100)]
+    client.await_produced(1)
+    before = producer.producer_id_and_epoch
+    client.answer = refuse(ErrorCode.INVALID_RECORD)
+    client.wakeup()
+    refused = futures[0].exception(10)
+    assert isinstance(refused, KafkaError)
+    client.release()
+    producer.flush()
+    failed = [future for future in futures if future.exception(10) is not None]
+    assert 0 < len(failed) < 100
+    assert failed == futures[: len(failed)]
+    offsets = [future.result(10).offset for future in futures[len(failed) :]]
+    assert offsets == list(range(100 - len(failed)))
+    assert len(heard.calls) == 100
+    assert producer.producer_id_and_epoch != before
+    with pytest.raises(DeliveryError, match="of 100 rows were not acknowledged"):
+        producer.finish_attempt()
+
+
+def test_one_topic_that_refuses_costs_the_others_nothing(producers: Producers):
+    producer, client = producers(linger_ms=0)
+    other = ProducerRecord("test", b"1", partition=1)
+    producer.send(other).result(10)
+
+    def refuse_partition_0(request: object) -> object:
+        if not isinstance(request, ProduceRequest):
+            return None
+        answers = [
+            PartitionProduceResponse(
+                item.tp,
+                ErrorCode.TOPIC_AUTHORIZATION_FAILED if item.tp == TP0 else ErrorCode.NONE,
+                -1 if item.tp == TP0 else 1,
+            )
+            for item in request.data
+        ]
+        return ProduceResponse(tuple(answers))
+
+    client.answer = refuse_partition_0
+    denied = producer.send(to0())
+    with pytest.raises(KafkaError, match="TOPIC_AUTHORIZATION_FAILED"):
+        denied.result(10)
+    client.release()
+    producer.send(other).result(10)
+    producer.send(to0()).result(10)
+    producer.flush()
+
+
+def test_a_failed_batch_of_columns_still_ends_an_idempotent_producer(producers: Producers):
+    """Rule 5.2: rows have no futures, and their attempt is lost as a whole."""
+    producer, client = producers()
+    client.answer = refuse(ErrorCode.INVALID_RECORD)
+    producer.send_batch(pa.record_batch({"value": ["1"], "partition": [0]}), topic="test")
+    with pytest.raises(DeliveryError, match="INVALID_RECORD"):
+        producer.flush()
+    with pytest.raises(DeliveryError):
+        producer.send(to0())
+    producer.close(1000)
+
+
+def test_a_broker_that_names_records_fails_each_with_its_own_error(producers: Producers):
+    """ProducerBatchTest#testCompleteExceptionallyWithRecordErrors."""
+    producer, client = producers(linger_ms=60_000, enable_idempotence="false")
+    client.answer = refuse(ErrorCode.INVALID_RECORD, RecordError(1, "no key"), RecordError(3, None))
+    futures = [producer.send(to0(b"%d" % n)) for n in range(4)]
+    producer.flush()
+    errors = [future.exception() for future in futures]
+    assert isinstance(errors[1], InvalidRecordError)
+    assert "no key" in str(errors[1])
+    assert isinstance(errors[3], InvalidRecordError)
+    for other in (errors[0], errors[2]):
+        assert type(other) is KafkaError
+        assert "because it was part of a batch" in str(other)
+
+
+def test_a_single_named_record_keeps_the_class_of_the_partitions_error(producers: Producers):
+    """ProducerBatchTest#testCompleteExceptionallyWithRecordErrors,
+    SenderTest#testRecordErrorPropagatedToApplication.
+    """
+    producer, client = producers(linger_ms=60_000, enable_idempotence="false")
+    client.answer = refuse(ErrorCode.INVALID_TOPIC_EXCEPTION, RecordError(0, "so it is"))
+    futures = [producer.send(to0(b"%d" % n)) for n in range(2)]
+    producer.flush()
+    assert isinstance(futures[0].exception(), InvalidTopicError)
+    assert "so it is" in str(futures[0].exception())
+    assert type(futures[1].exception()) is KafkaError
+
+
+def test_the_log_shows_no_payload(producers: Producers, caplog: pytest.LogCaptureFixture):
+    caplog.set_level(logging.DEBUG)
+    producer, client = producers(enable_idempotence="false")
+    client.answer = refuse(ErrorCode.INVALID_RECORD)
+    producer.send(to0(b"a secret", key=b"another secret", headers=[("h", b"third secret")]))
+    producer.flush()
+    assert "secret" not in caplog.text
+    assert "secret" not in repr(to0(b"secret", key=b"secret", headers=[("h", b"secret")]))

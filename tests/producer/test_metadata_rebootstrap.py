@@ -1,0 +1,172 @@
+"""Metadata that starts again from the bootstrap servers, and what is known of a leader then."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+
+from spark_kafka_sink.clock import NEVER
+from spark_kafka_sink.errors import ErrorCode
+from spark_kafka_sink.network.client.client_request import ClientResponse
+from spark_kafka_sink.network.client.least_loaded_node import LeastLoadedNode
+from spark_kafka_sink.network.client.metadata_updater import MetadataUpdater
+from spark_kafka_sink.protocol.cluster import (
+    Cluster,
+    Node,
+    Nodes,
+    PartitionInfo,
+    PartitionInfos,
+    TopicPartition,
+)
+from spark_kafka_sink.protocol.control_messages import (
+    InitProducerIdRequest,
+    InitProducerIdResponse,
+    MetadataRequest,
+)
+from spark_kafka_sink.protocol.metadata_response import MetadataResponse, TopicMetadata
+from tests.fakes.sender_world import SenderWorld, cluster_of
+from tests.producer.metadata_world import ID1, NODES, SEED, TP, MetadataWorld, answer, topic
+
+
+def test_rebootstrap_forgets_the_brokers_but_not_the_partitions() -> None:
+    world = MetadataWorld(SEED)
+    world.metadata.rebootstrap(world.now)
+    assert [n.id for n in world.metadata.nodes()] == [-1, -2]
+    assert len(world.metadata.cluster.topics["t"]) == 1
+    assert world.metadata.cluster.leader_for(TP) is None
+    world.update(topic("t", epoch=6))
+    assert world.metadata.cluster.leader_for(TP) == NODES[0]
+
+
+def test_what_is_known_of_a_leader_is_said_and_no_more() -> None:
+    world = MetadataWorld(SEED)
+    known = world.metadata.leader_known
+    assert known(TP) == "its leader is one:9092 (id 1)"
+    assert known(TopicPartition("u", 0)) == "nothing is known of the partition now"
+    world.refresh(topic("t", (1,), epoch=6), nodes=(NODES[1],))
+    assert known(TP) == "its leader was broker 1, which is no longer in the metadata"
+    world.metadata.rebootstrap(world.now)
+    assert known(TP).startswith("its leader was broker 1; since then no known broker responded")
+    world.clock.advance(1_000)
+    world.update(topic("t", (-1,), epoch=7))
+    assert known(TP) == "the partition has no leader in the last metadata response"
+
+
+def test_a_batch_that_expires_after_its_broker_died_does_not_say_that_it_has_no_leader() -> None:
+    with SenderWorld(cluster=cluster_of([1, 1, 2])) as world:
+        world.metadata.rebootstrap(world.clock.now_ms())
+        batch = world.append()
+        world.clock.advance(120_000)
+        world.sender.run()
+        assert batch.error is not None
+        assert (
+            "its leader was broker 1; since then no known broker responded" in batch.error.message
+        )
+        assert "no leader" not in batch.error.message
+
+
+def test_a_broker_that_refuses_an_id_is_named_also_after_a_rebootstrap() -> None:
+    with SenderWorld(with_id=False) as world:
+        world.client.prepare(
+            InitProducerIdRequest,
+            InitProducerIdResponse(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, -1, -1),
+        )
+        asked = world.client.poll
+
+        def poll(timeout_ms: int, now: int) -> Sequence[ClientResponse]:
+            world.metadata.rebootstrap(now)  # between the request and its answer
+            return asked(timeout_ms, now)
+
+        world.client.poll = poll  # type: ignore[method-assign]
+        world.append()
+        world.round(2)
+        assert world.sender.fatal_error is not None
+        assert "InitProducerId on broker one:9092 (id 1)" in str(world.sender.fatal_error)
+
+
+# ---- with the updater that asks for it -----------------------------------------------------------
+
+
+class Carrier:
+    """A network that takes every metadata request and answers none by itself."""
+
+    def find_least_loaded_node(self, now: int) -> LeastLoadedNode:
+        return LeastLoadedNode(NODES[0], any_connection_ready=True)
+
+    def can_send_request(self, node_id: int, now: int) -> bool:
+        return True
+
+    def can_connect(self, node: Node, now: int) -> bool:
+        return False
+
+    def initiate_connect(self, node: Node, now: int) -> None:
+        raise AssertionError
+
+    def send_metadata_request(self, request: MetadataRequest, node_id: int, now: int) -> bool:
+        return True
+
+
+class UpdaterWorld(MetadataWorld):
+    """The store with the updater that asks for it."""
+
+    def __init__(self, seed: Cluster | None = None) -> None:
+        super().__init__(seed)
+        self.updater = MetadataUpdater(
+            self.metadata, Carrier(), retry_ms=50, rebootstrap_trigger_ms=10_000
+        )
+
+    def respond(self, response: MetadataResponse) -> None:
+        self.metadata.request_update()
+        self.clock.advance(1_000)
+        assert self.updater.maybe_update(self.now) == NEVER
+        self.updater.handle_response(response, self.now)
+
+
+def test_a_missing_listener_is_warned_of_once(caplog: pytest.LogCaptureFixture) -> None:
+    world = UpdaterWorld(SEED)
+
+    def without_listener(*partitions: int) -> MetadataResponse:
+        infos = [PartitionInfo(TopicPartition("t", p), -1, 6, (1,)) for p in range(2)]
+        errors = dict.fromkeys(partitions, ErrorCode.LISTENER_NOT_FOUND)
+        found = PartitionInfos.of("t", infos, errors)
+        return answer(TopicMetadata(ErrorCode.NONE, "t", ID1, False, found))
+
+    for partitions in ((0,), (0,), (), (0,), (0, 1)):
+        world.respond(without_listener(*partitions))
+    warnings = [r.getMessage() for r in caplog.records if "no listener" in r.getMessage()]
+    assert len(warnings) == 2
+    assert "t-0" in warnings[0]
+    assert "t-1" in warnings[1]
+
+
+def test_a_broker_that_asks_for_it_sends_the_store_back_to_the_bootstrap_servers() -> None:
+    """NetworkClientTest#testRebootstrap, error 129 (KIP-1102)."""
+    world = UpdaterWorld(SEED)
+    required = ErrorCode.REBOOTSTRAP_REQUIRED
+    world.respond(MetadataResponse(Nodes.of(()), None, -1, (), error=required))
+    assert world.updater.time_to_rebootstrap(world.now) == 0
+    world.updater.rebootstrap(world.now)
+    assert [n.id for n in world.metadata.nodes()] == [-1, -2]
+    assert world.updater.time_to_rebootstrap(world.now) > 0
+
+
+def test_metadata_in_vain_for_the_triggers_time_starts_again_from_bootstrap() -> None:
+    """NetworkClientTest#testRebootstrap, metadata.recovery.rebootstrap.trigger.ms (KIP-1102)."""
+    world = UpdaterWorld(SEED)
+    world.metadata.request_update()
+    assert world.updater.maybe_update(world.now) == NEVER
+    world.clock.advance(10_000)
+    assert world.updater.time_to_rebootstrap(world.now) > 0
+    world.clock.advance(1)
+    assert world.updater.time_to_rebootstrap(world.now) == 0
+
+
+def test_a_reply_without_nodes_is_no_answer_to_the_triggers_clock() -> None:
+    """NetworkClientTest#testRebootstrap: a failed update does not start the time anew."""
+    world = UpdaterWorld(SEED)
+    for _ in range(10):
+        world.respond(answer(topic("t"), nodes=()))
+    assert world.metadata.cluster is SEED
+    world.clock.advance(2_000)
+    assert world.updater.time_to_rebootstrap(world.now) == 0

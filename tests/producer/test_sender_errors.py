@@ -1,0 +1,142 @@
+"""What fails for good: a batch, its attempt, or the producer, and in which words."""
+
+from __future__ import annotations
+
+import pytest
+
+from spark_kafka_sink.clock import NEVER
+from spark_kafka_sink.errors import (
+    ApiError,
+    AuthenticationError,
+    AuthorizationError,
+    ErrorCode,
+    InvalidRecordError,
+    KafkaError,
+    RecordTooLargeError,
+    UnsupportedVersionError,
+)
+from spark_kafka_sink.protocol.produce import ProduceRequest, RecordError
+from tests.fakes.sender_world import TP0, TP2, SenderWorld, acknowledged, error_of
+
+
+def test_without_idempotence_a_failed_batch_fails_alone() -> None:
+    """SenderTest#testCanRetryWithoutIdempotence."""
+    with SenderWorld(idempotent=False) as world:
+        bad, good = world.append(TP0), world.append(TP2)
+        world.refuse(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+        world.acknowledge(TP2)
+        world.round(2)
+        assert isinstance(error_of(bad), AuthorizationError)
+        assert acknowledged(good)
+        assert world.sender.fatal_error is None
+
+
+@pytest.mark.parametrize(
+    ("code", "kind"),
+    [
+        (ErrorCode.TOPIC_AUTHORIZATION_FAILED, AuthorizationError),
+        (ErrorCode.INVALID_RECORD, InvalidRecordError),
+        (ErrorCode.INVALID_TIMESTAMP, InvalidRecordError),
+        (ErrorCode.RECORD_LIST_TOO_LARGE, RecordTooLargeError),
+        (ErrorCode.UNSUPPORTED_VERSION, UnsupportedVersionError),
+    ],
+)
+def test_a_refused_batch_fails_the_attempt_with_its_own_error(
+    code: ErrorCode, kind: type[ApiError]
+) -> None:
+    """SenderTest#testRecordErrorPropagatedToApplication,
+    SenderTest#testCancelInFlightRequestAfterFatalError: in-flight and queued batches fail too,
+    and nothing more is sent.
+    """
+    with SenderWorld() as world:
+        world.establish(TP2)
+        refused, queued, in_flight = world.append(TP0), world.append(TP0), world.append(TP2)
+        world.refuse(code)
+        world.sender.run()
+        assert isinstance(error_of(refused), kind)
+        assert error_of(refused).code is code
+        assert error_of(queued) is error_of(refused)
+        assert error_of(in_flight) is error_of(refused)
+        assert len(world.client.produced) == 2
+        assert world.client.closed
+        assert world.memory_in_use == 0
+        with pytest.raises(kind):
+            world.accumulator.append([], world.clock.now_ms())
+
+
+def test_what_the_broker_says_of_a_record_is_in_the_error() -> None:
+    """SenderTest#testRecordErrorPropagatedToApplication."""
+    with SenderWorld() as world:
+        batch = world.append(records=3)
+        errors = (RecordError(1, "Compacted topic cannot accept message without key"),)
+        world.refuse(ErrorCode.INVALID_RECORD, record_errors=errors)
+        world.round(2)
+        assert "record 1 of the batch: Compacted topic cannot" in error_of(batch).message
+        assert batch.record_errors == errors
+
+
+def test_a_refused_record_comes_before_the_brokers_long_words_for_the_whole_batch() -> None:
+    """A real broker sends both, and its message for the batch hides the record behind its length.
+
+    With INVALID_TIMESTAMP it has no message for the record.
+    """
+    whole = "One or more records have been rejected due to 2 record errors in total " + "x" * 200
+    with SenderWorld() as world:
+        batch = world.append(records=3)
+        errors = (RecordError(1, "no key"), RecordError(2, "no key"))
+        world.refuse(ErrorCode.INVALID_RECORD, record_errors=errors, error_message=whole)
+        world.round(2)
+        assert "record 1 of the batch (and 1 more): no key" in error_of(batch).message
+    with SenderWorld() as world:
+        batch = world.append(records=3)
+        world.refuse(
+            ErrorCode.INVALID_TIMESTAMP, record_errors=(RecordError(2, None),), error_message="late"
+        )
+        world.round(2)
+        assert "record 2 of the batch: late" in error_of(batch).message
+
+
+def test_a_request_that_was_never_sent_for_its_version_fails_its_batches() -> None:
+    """SenderTest#testUnsupportedVersionInProduceRequest."""
+    with SenderWorld() as world:
+        batch = world.append()
+        refused = UnsupportedVersionError("PRODUCE: no", code=ErrorCode.UNSUPPORTED_VERSION)
+        world.client.prepare(ProduceRequest, error=refused)
+        world.round(2)
+        assert isinstance(error_of(batch), UnsupportedVersionError)
+
+
+def test_a_broker_that_refuses_who_we_are_fails_the_producer_at_once() -> None:
+    with SenderWorld() as world:
+        batch = world.append()
+        world.client.unready = {1: NEVER}
+        refused = AuthenticationError("SASL authentication failed")
+        world.client.authentication_errors = {1: refused}
+        world.round()
+        assert world.manager is not None
+        assert world.manager.fatal_error is refused, "a call that waits for an id must end, too"
+        world.sender.run()
+        assert world.sender.fatal_error is refused
+        assert batch.error is refused
+
+
+def test_an_unexpected_exception_reaches_every_batch_and_waiter_and_is_not_repeated() -> None:
+    with SenderWorld() as world:
+        batches = [world.append(), world.append(TP2)]
+        calls = []
+
+        def explode() -> None:
+            calls.append(1)
+            raise ZeroDivisionError("boom")
+
+        world.client.on_poll = explode
+        world.sender.run()
+        assert len(calls) == 1
+        fatal = world.sender.fatal_error
+        assert isinstance(fatal, KafkaError)
+        assert "ZeroDivisionError: boom" in fatal.message
+        assert isinstance(fatal.__cause__, ZeroDivisionError)
+        assert [batch.error for batch in batches] == [fatal, fatal]
+        assert world.client.closed
+        with pytest.raises(KafkaError, match="ZeroDivisionError"):
+            world.metadata.await_topics(["other"], world.clock.now_ms() + 1_000)

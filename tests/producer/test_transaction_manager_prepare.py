@@ -1,0 +1,151 @@
+"""Prepared transactions: what may be prepared, and that nothing but the driver touches it then."""
+
+from __future__ import annotations
+
+import pickle
+
+import pytest
+
+from spark_kafka_sink.errors import ErrorCode, IllegalStateError, KafkaError
+from spark_kafka_sink.producer.accumulator.producer_batch import ProducerBatch
+from spark_kafka_sink.producer.transaction.partition_sequences import Answer
+from spark_kafka_sink.producer.transaction.transaction_manager import PreparedTransaction, State
+from spark_kafka_sink.protocol.control_messages import (
+    AddPartitionsToTxnResponse,
+    InitProducerIdRequest,
+)
+from spark_kafka_sink.records.compression import Codec
+from tests.fakes.accumulator_world import Listener
+from tests.fakes.sender_world import PRODUCER_ID, TP0, TP1
+from tests.fakes.transaction_world import (
+    BOTH,
+    TRANSACTIONAL_ID,
+    TransactionWorld,
+    initialized_manager,
+)
+
+
+@BOTH
+def test_a_prepared_transaction_is_nobodys_here(version: int) -> None:
+    with TransactionWorld(version) as world:
+        world.begin_and_write()
+        prepared = world.manager.prepare()
+        assert prepared == PreparedTransaction(TRANSACTIONAL_ID, PRODUCER_ID, 0, version)
+        assert pickle.loads(pickle.dumps(prepared)) == prepared
+        assert world.manager._identity.transaction.partitions == {TP0}
+        world.client.requests.clear()
+        for call in (
+            world.manager.begin_commit,
+            world.manager.begin_abort,
+            world.manager.begin_transaction,
+            world.manager.initialize_transactions,
+            world.manager.prepare,
+            lambda: world.manager.maybe_add_partition(TP1),
+            lambda: world.manager.transition_to_abortable_error(KafkaError("late")),
+        ):
+            with pytest.raises(IllegalStateError):
+                call()
+        assert not world.manager.may_drain(ProducerBatch(TP0, 0, 1, 0, Listener()))
+        assert not world.manager.reusable
+        world.sender.initiate_close()
+        world.sender.run()
+        assert world.asked == [], "closing ended a prepared transaction"
+        assert world.state is State.PREPARED
+
+
+def test_a_forced_close_or_a_failure_leaves_a_prepared_transaction_alone() -> None:
+    for end in ("force", "fatal"):
+        with TransactionWorld() as world:
+            world.begin_and_write()
+            world.manager.prepare()
+            world.client.requests.clear()
+            if end == "force":
+                world.sender.force_close()
+            else:
+                world.manager.transition_to_fatal_error(KafkaError("a bug"))
+                world.sender.initiate_close()
+            world.sender.run()
+            assert world.asked == []
+
+
+def test_only_what_is_acknowledged_can_be_prepared() -> None:
+    with TransactionWorld(1) as world:
+        world.begin()
+        with pytest.raises(IllegalStateError, match="nothing was written"):
+            world.manager.prepare()
+        world.send()
+        with pytest.raises(IllegalStateError, match="flush"):
+            world.manager.prepare()
+        world.add()
+        world.round(2)
+        with pytest.raises(IllegalStateError, match="flush"):
+            world.manager.prepare()
+        world.acknowledge()
+        world.round(1)
+        world.manager.prepare()
+
+
+def test_a_transaction_that_failed_cannot_be_prepared() -> None:
+    with TransactionWorld() as world:
+        world.begin_and_write()
+        world.manager.transition_to_abortable_error(KafkaError("row 7 is too large"))
+        with pytest.raises(KafkaError, match="row 7"):
+            world.manager.prepare()
+
+
+@BOTH
+def test_an_id_whose_prepared_transaction_was_ended_is_initialised_anew(version: int) -> None:
+    with TransactionWorld(version) as world:
+        world.begin_and_write()
+        world.commit()
+        world.manager.begin_transaction()
+        if version == 1:
+            world.init()
+            world.round(2)
+        world.write(offset=2)
+        world.manager.prepare()
+        world.manager.forget_prepared()
+        assert world.state is State.UNINITIALIZED
+        assert not world.manager.has_producer_id
+        world.client.requests.clear()
+        world.epoch = 4
+        result = world.manager.initialize_transactions()
+        world.init()
+        world.await_(result)
+        assert world.asked == ["init"], "the coordinator is still known"
+        # An identity of before, told, would be called fenced.
+        assert world.client.sent(InitProducerIdRequest)[0].producer_id == -1
+        world.manager.begin_transaction()
+        world.write(offset=3)
+        assert [(b.epoch, b.sequence) for b in world.produced] == [(5, 0)]
+
+
+def test_prepare_is_held_back_by_each_thing_that_is_without_its_answer() -> None:
+    manager = initialized_manager()
+    incomplete = False
+    manager.attach(lambda: None, lambda: incomplete)
+    manager.begin_transaction()
+
+    def refused() -> None:
+        with pytest.raises(IllegalStateError, match="not acknowledged"):
+            manager.prepare()
+        assert manager.state is State.IN_TRANSACTION
+
+    manager.maybe_add_partition(TP0)
+    refused()  # a partition to be added
+    request, _ = manager.requests.next_request(0, has_incomplete=True)
+    assert request is not None
+    manager.requests.build(request)
+    refused()  # a partition that is asked for
+    added = AddPartitionsToTxnResponse({TP0: ErrorCode.NONE})
+    manager.requests.handle_response(request, added, "here")
+    batch = ProducerBatch(TP0, 0, 1, 0, Listener())
+    batch.append(b"", 1, 0)
+    batch.close(Codec())
+    manager.batch_sent(batch)
+    refused()  # a sequence without an answer
+    manager.handle_produce_response(batch, Answer.ACKNOWLEDGED, 0, 0)
+    incomplete = True
+    refused()  # a batch in the accumulator
+    incomplete = False
+    assert manager.prepare() == PreparedTransaction(TRANSACTIONAL_ID, 7, 0, 1)

@@ -1,0 +1,38 @@
+"""Python programs in a process of their own."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+
+
+def run_python(
+    *arguments: str | Path,
+    cwd: Path = ROOT,
+    environment: Mapping[str, str | None] | None = None,
+    stdin: str = "",
+    timeout: float = 150,
+    fails: bool = False,
+) -> subprocess.CompletedProcess[str]:
+    """This Python with ``arguments``, to its end, and what it printed. ``environment`` is beside
+    this process's own, from which a None takes one away. AssertionError with the output when its
+    exit is not 0; or is, and it ``fails``.
+    """
+    given = {**os.environ, **(environment or {})}
+    done = subprocess.run(
+        [sys.executable, *map(str, arguments)],
+        cwd=cwd,
+        env={name: value for name, value in given.items() if value is not None},
+        input=stdin,
+        capture_output=True,
+        text=True,
+        timeout=timeout,
+        check=False,
+    )
+    assert (done.returncode != 0) == fails, done.stdout[-2000:] + done.stderr[-4000:]
+    return done

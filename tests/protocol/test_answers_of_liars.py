@@ -1,0 +1,119 @@
+"""Answers that are cut, changed or made up parse, or are refused: of every API but Produce."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import test_fetch_messages as fetching
+import test_transaction_admin_messages as admin
+import test_transaction_messages as transactions
+from hostile import allocated, best_seconds, mutations, parses_or_refuses, refused, work
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from kio_oracle import decode
+
+from spark_kafka_sink.errors import RemoteProtocolError
+from tests.protocol import control_answers as control
+from tests.protocol.control_answers import (
+    API_VERSIONS,
+    CREATE_TOPICS,
+    INIT_PRODUCER_ID,
+    METADATA,
+    metadata,
+)
+
+#: Of each API, and of each version of it, a request and an answer to it.
+ANSWERS = [
+    (request, version, room.answer(request, version))
+    for room in (control, fetching, admin, transactions)
+    for request, version in room.ALL
+]
+EACH = pytest.mark.parametrize(
+    ("request_", "version", "data"),
+    ANSWERS,
+    ids=[f"{request.api_key.name}-v{version}" for request, version, _ in ANSWERS],
+)
+
+
+@EACH
+def test_an_answer_cut_anywhere_or_too_long_is_refused(
+    request_: Any, version: int, data: bytes
+) -> None:
+    assert not refused(lambda: decode(request_, version, data))
+    for size in range(len(data)):
+        assert refused(lambda size=size: decode(request_, version, data[:size]))
+    with pytest.raises(RemoteProtocolError, match="left over") as caught:
+        decode(request_, version, data + b"\x00")
+    assert caught.value.message.startswith(f"{request_.api_key.name} v{version}: ")
+
+
+@EACH
+def test_a_bomb_at_any_byte_parses_or_is_refused(request_: Any, version: int, data: bytes) -> None:
+    for at in range(len(data)):
+        for bomb in (b"\x7f\xff\xff\xff", b"\xff\xff\xff\xff\x0f", b"\xff" * 10, b"\x80"):
+            broken = data[:at] + bomb + data[at + len(bomb) :]
+            parses_or_refuses(lambda broken=broken: decode(request_, version, broken))
+
+
+@given(case=mutations([data for _, _, data in ANSWERS]))
+@settings(max_examples=2000, deadline=None)
+def test_a_mutated_answer_parses_or_is_refused(case: tuple[int, bytes]) -> None:
+    index, data = case
+    request_, version, _ = ANSWERS[index]
+    parses_or_refuses(lambda: decode(request_, version, data))
+
+
+@given(asked=st.sampled_from(ANSWERS), data=st.binary(max_size=120))
+@settings(max_examples=1400, deadline=None)
+def test_random_bytes_parse_or_are_refused(asked: tuple[Any, int, bytes], data: bytes) -> None:
+    parses_or_refuses(lambda: decode(*asked[:2], data))
+
+
+@EACH
+def test_an_answer_in_another_version_parses_or_is_refused(
+    request_: Any, version: int, data: bytes
+) -> None:
+    for other, answered, told in ANSWERS:
+        if other == request_ and answered != version:
+            parses_or_refuses(lambda told=told: decode(request_, version, told))
+
+
+@pytest.mark.parametrize(
+    ("request_", "version", "data"),
+    [
+        (API_VERSIONS, 0, b"\x00\x00" + b"\x7f\xff\xff\xff"),
+        (API_VERSIONS, 4, b"\x00\x00" + b"\xff\xff\xff\xff\x07"),
+        (METADATA, 4, bytes(4) + b"\x7f\xff\xff\xff"),
+        (METADATA, 12, bytes(4) + b"\xff\xff\xff\xff\x07"),
+        (CREATE_TOPICS, 2, bytes(4) + b"\x7f\xff\xff\xff"),
+        (CREATE_TOPICS, 7, bytes(4) + b"\xff\xff\xff\xff\x07"),
+        (INIT_PRODUCER_ID, 5, bytes(16) + b"\xff\xff\xff\xff\x0f"),  # tagged fields
+    ],
+)
+def test_a_claimed_count_allocates_nothing(request_: Any, version: int, data: bytes) -> None:
+    decoding = lambda: decode(request_, version, data + b"0123456789")  # noqa: E731
+    assert refused(decoding)
+    assert allocated(decoding) < 64 * 1024
+
+
+def thousand_partitions(version: int, count: int = 1000) -> bytes:
+    return metadata(version, topics=lambda t, p: (t("orders", tuple(p(i) for i in range(count))),))
+
+
+@pytest.mark.timing
+def test_metadata_of_a_thousand_partitions_takes_milliseconds() -> None:
+    data = thousand_partitions(12)
+    # About 3 ms here; the bound only catches an accident.
+    assert best_seconds(lambda: decode(METADATA, 12, data)) < 0.05
+
+
+def test_metadata_of_a_thousand_partitions_takes_little_memory() -> None:
+    data = thousand_partitions(12)
+    assert allocated(lambda: decode(METADATA, 12, data)) <= len(data) + 64 * 1024
+
+
+def test_metadata_takes_linear_time() -> None:
+    short, long = thousand_partitions(12), thousand_partitions(12, 16_000)
+    once = work(lambda: decode(METADATA, 12, short))
+    assert work(lambda: decode(METADATA, 12, long)) <= 16 * once

@@ -1,0 +1,220 @@
+"""Broken protocols: what a careless change of exactly-once would do, each within its context."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import replace
+from typing import Any
+from unittest.mock import patch
+
+from spark_kafka_sink.admin.transaction_client import TransactionClient
+from spark_kafka_sink.datasource.exactly_once.transaction_plan import TransactionPlan
+from spark_kafka_sink.datasource.exactly_once.transactional_producers import WorkerIds
+from spark_kafka_sink.errors import ErrorCode
+from spark_kafka_sink.producer.kafka_producer import KafkaProducer
+from spark_kafka_sink.transactions import aborter, committer, ending, outcomes, ownership
+from spark_kafka_sink.transactions.aborter import Aborter
+from spark_kafka_sink.transactions.commit_log.log_reader import LogReader
+from spark_kafka_sink.transactions.commit_state import CommitState
+from spark_kafka_sink.transactions.committer import Committer
+from spark_kafka_sink.transactions.outcomes import Outcome
+from spark_kafka_sink.transactions.ownership import Owner
+from spark_kafka_sink.transactions.sweep import Sweeper, Swept
+from spark_kafka_sink.transactions.transactional_ids import TransactionalId
+from tests.simulation.mutant import all_of
+
+
+def never_sweeps() -> AbstractContextManager[Any]:
+    return patch.object(Sweeper, "sweep", lambda *_, **__: Swept())
+
+
+def abort_does_nothing() -> AbstractContextManager[Any]:
+    return all_of(
+        patch.object(Aborter, "abort", lambda *_, **__: ()),
+        patch.object(Aborter, "abort_unknown", lambda *_, **__: ()),
+    )
+
+
+def no_prepare_check() -> AbstractContextManager[Any]:
+    return patch.object(Committer, "_check_prepared", lambda *_: None)
+
+
+def no_age_check() -> AbstractContextManager[Any]:
+    return patch.object(TransactionClient, "older_than", lambda *_, **__: frozenset())
+
+
+def anybody_may_commit() -> AbstractContextManager[Any]:
+    return patch.object(Owner, "check", lambda *_: None)
+
+
+def one_duel() -> AbstractContextManager[Any]:
+    """Whoever opens the log behind a healthy driver's back stops it."""
+    return patch.object(ownership, "_MAX_ATTEMPTS", 1)
+
+
+def strangers_are_not_superseded() -> AbstractContextManager[Any]:
+    """A driver that died before its first commit is in no record."""
+    true = CommitState.standing
+    return patch.object(CommitState, "standing", lambda self, run, _=None: true(self, run))
+
+
+def doubt_is_ignored() -> AbstractContextManager[Any]:
+    return patch.object(KafkaProducer, "identity_in_doubt", property(lambda _: False))
+
+
+def lost_counts_as_committed() -> AbstractContextManager[Any]:
+    true = outcomes.outcome_of
+
+    def outcome_of(transaction: Any, found: Any) -> Outcome:
+        outcome = true(transaction, found)
+        return Outcome.COMMITTED if outcome in (Outcome.LOST, Outcome.UNKNOWN) else outcome
+
+    return patch.object(ending, "outcome_of", outcome_of)
+
+
+def done_is_never_noted() -> AbstractContextManager[Any]:
+    return patch.object(Committer, "_write_done", lambda *_: None)
+
+
+def abort_gives_nothing_up() -> AbstractContextManager[Any]:
+    return patch.object(
+        Aborter, "_mark_run_aborted", lambda _self, _owner, _number, session: session
+    )
+
+
+def abort_ignores_the_decision() -> AbstractContextManager[Any]:
+    return all_of(
+        patch.object(aborter, "_decided", lambda _: frozenset()),
+        patch.object(Aborter, "_mark_run_aborted", lambda _self, _owner, _number, session: session),
+    )
+
+
+def _ends(change: Callable[[ErrorCode | None, bool], ErrorCode | None]) -> Any:
+    true = TransactionClient.end
+
+    def end(self: Any, transactions: Any, *, committed: bool, deadline_ms: int) -> Any:
+        found = true(self, transactions, committed=committed, deadline_ms=deadline_ms)
+        return {i: change(code, committed) for i, code in found.items()}
+
+    return patch.object(TransactionClient, "end", end)
+
+
+def silence_counts_as_committed() -> AbstractContextManager[Any]:
+    return all_of(_ends(lambda code, _: ErrorCode.NONE if code is None else code))
+
+
+def doubtful_counts_as_committed() -> AbstractContextManager[Any]:
+    """Another sink's."""
+    doubtful = {
+        ErrorCode.INVALID_PRODUCER_EPOCH,
+        ErrorCode.INVALID_TXN_STATE,
+        ErrorCode.INVALID_PRODUCER_ID_MAPPING,
+        ErrorCode.PRODUCER_FENCED,
+    }
+    return all_of(
+        _ends(lambda code, commit: ErrorCode.NONE if commit and code in doubtful else code)
+    )
+
+
+def decides_before_it_checks() -> AbstractContextManager[Any]:
+    def decide(self: Any, owner: Any, session: Any, state: Any) -> Any:
+        deadline = self._client.deadline()
+        session.write(state, deadline)
+        self._check_prepared(owner, state.decision, deadline)
+        return state
+
+    return patch.object(Committer, "_decide", decide)
+
+
+def forgets_the_last_end() -> AbstractContextManager[Any]:
+    true = ending.commit_all
+
+    def commit_all(coordinators: Any, transactions: Sequence[Any], *more: Any) -> Any:
+        return true(coordinators, list(transactions)[:-1] or list(transactions), *more)
+
+    return patch.object(committer, "commit_all", commit_all)
+
+
+def generation_never_moves() -> AbstractContextManager[Any]:
+    def taken_over(self: CommitState, run_id: str, query_id: str) -> CommitState:
+        query_id = query_id or self.query_id
+        if self.generation and self.run_id == run_id:
+            return self
+        return replace(self, generation=1, run_id=run_id, query_id=query_id)
+
+    return patch.object(CommitState, "taken_over", taken_over)
+
+
+def planning_does_not_roll_forward() -> AbstractContextManager[Any]:
+    def roll_forward(self: Any, key: str) -> CommitState:
+        return self._decisions.read(key, self._client.deadline()).state or CommitState()
+
+    return patch.object(Committer, "roll_forward", roll_forward)
+
+
+def a_write_that_is_not_over_is_not_waited_for() -> AbstractContextManager[Any]:
+    """What the log says while its markers are on their way counts."""
+    true = LogReader.read_keys
+
+    def read_keys(*given: Any) -> Any:
+        place = true(*given)
+        place.settled = True
+        return place
+
+    return patch.object(LogReader, "read_keys", read_keys)
+
+
+def nobody_is_superseded() -> AbstractContextManager[Any]:
+    return patch.object(CommitState, "_with_superseded", lambda *_: ())
+
+
+def empties_are_left() -> AbstractContextManager[Any]:
+    true = TransactionClient.open_transactions
+
+    def open_transactions(self: Any, *given: Any, **named: Any) -> Any:
+        return true(self, *given, **(named | {"idle": False}))
+
+    return patch.object(TransactionClient, "open_transactions", open_transactions)
+
+
+def forgets_what_is_done() -> AbstractContextManager[Any]:
+    """Neither the driver nor its tasks look whether a batch is done."""
+    return all_of(
+        patch.object(Committer, "_done_before", lambda *_: False),
+        patch.object(TransactionPlan, "is_done", lambda *_: False),
+    )
+
+
+def ends_without_a_decision() -> AbstractContextManager[Any]:
+    """EndTxn before the commit point."""
+    return patch.object(Committer, "_decide", lambda _self, _owner, _session, state: state)
+
+
+def finishes_nothing() -> AbstractContextManager[Any]:
+    """A decided batch counts as done without being ended."""
+    return patch.object(
+        Committer, "_finish", lambda _self, _key, _session, state, **_: state.finished()
+    )
+
+
+def one_id_for_two_tasks() -> AbstractContextManager[Any]:
+    def acquire(self: WorkerIds, plan: TransactionPlan, run: str, *_: Any) -> TransactionalId:
+        return TransactionalId(plan.key, run, self.token, 0)
+
+    return all_of(
+        patch.object(WorkerIds, "acquire", acquire),
+        patch.object(WorkerIds, "retire", lambda *_: None),
+    )
+
+
+def a_prepared_producer_aborts_as_it_closes() -> AbstractContextManager[Any]:
+    true = KafkaProducer.prepare
+
+    def prepare(self: KafkaProducer) -> Any:
+        prepared = true(self)
+        self.forget_prepared()
+        self.init_transactions()
+        return prepared
+
+    return patch.object(KafkaProducer, "prepare", prepare)

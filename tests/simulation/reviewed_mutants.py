@@ -1,0 +1,222 @@
+"""Broken protocols: defects of exactly-once that reviews found, put back within their context."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import replace
+from typing import Any
+from unittest.mock import patch
+
+from spark_kafka_sink.admin.admin_client import AdminClient
+from spark_kafka_sink.admin.transaction_client import TransactionClient
+from spark_kafka_sink.datasource.exactly_once import (
+    transaction_commit,
+    transaction_plan,
+)
+from spark_kafka_sink.datasource.exactly_once.transactional_producers import TransactionalProducers
+from spark_kafka_sink.errors import KafkaTimeoutError, ProducerFencedError
+from spark_kafka_sink.protocol import fetch_messages
+from spark_kafka_sink.transactions import aborter, committer, ownership
+from spark_kafka_sink.transactions.aborter import Aborter
+from spark_kafka_sink.transactions.commit_log import commit_log, log_writer
+from spark_kafka_sink.transactions.commit_log.log_reader import LogReader
+from spark_kafka_sink.transactions.commit_state import CommitState, LogOutcomeUnknownError, Payload
+from spark_kafka_sink.transactions.committer import Commit, Committer
+from spark_kafka_sink.transactions.ownership import Numbering, Owner
+from tests.simulation.mutant import all_of
+
+
+def s1_unknown_queries_are_not_checked() -> AbstractContextManager[Any]:
+    """A foreachBatch of which Spark tells nothing skips what others wrote."""
+    true = committer.check_number
+
+    def check(key: str, numbering: Numbering, query_id: str, number: int, state: Any) -> None:
+        if query_id or numbering is not Numbering.MICRO_BATCHES:
+            true(key, numbering, query_id, number, state)
+
+    return all_of(
+        patch.object(committer, "check_number", check),
+        patch.object(transaction_plan, "check_number", check),
+        patch.object(committer, "check_payload", lambda *_: None),
+    )
+
+
+def s2_the_gap_before_a_write_is_not_looked_at() -> AbstractContextManager[Any]:
+    return patch.object(LogReader, "has_records", lambda *_: False)
+
+
+def s3_an_abort_of_a_superseded_run_does_not_sweep() -> AbstractContextManager[Any]:
+    true = Aborter.abort
+
+    def abort(self: Any, owner: Owner, number: int, transactions: Any, **named: Any) -> Any:
+        state = self._decisions.read(owner.key, self._client.deadline()).state
+        if state is None or state.run_id in ("", owner.run_id):
+            return true(self, owner, number, transactions, **named)
+        with patch.object(Aborter, "_sweep", lambda *_, **__: ()):
+            return true(self, owner, number, transactions, **named)
+
+    return patch.object(Aborter, "abort", abort)
+
+
+def s4_named_jobs_sweep_no_dead_runs() -> AbstractContextManager[Any]:
+    true = Committer._sweep
+
+    def sweep(self: Any, owner: Owner, session: Any, state: CommitState, **more: Any) -> None:
+        known = state if "~" not in owner.key else replace(state, superseded=(), generation=0)
+        true(self, owner, session, known, **more)
+
+    return patch.object(Committer, "_sweep", sweep)
+
+
+def s5_a_decision_is_no_lease() -> AbstractContextManager[Any]:
+    """Checked first, and written whenever it gets there."""
+
+    def decide(self: Any, owner: Any, session: Any, state: Any) -> Any:
+        self._check_prepared(owner, state.decision, self._client.deadline())
+        session.write(state, self._client.deadline())
+        return state
+
+    return all_of(
+        patch.object(Committer, "_decide", decide),
+        patch.object(commit_log, "lease_ms", lambda _: 30_000),
+    )
+
+
+def s6_the_roll_forward_undoes_nothing() -> AbstractContextManager[Any]:
+    return patch.object(committer, "undo", lambda *_: False)
+
+
+def s7_brokers_are_as_they_were_minutes_ago() -> AbstractContextManager[Any]:
+    true = AdminClient.brokers
+
+    def brokers(self: Any, deadline_ms: int, *, max_age_ms: int = 0) -> Any:
+        return true(self, deadline_ms, max_age_ms=300_000)
+
+    return patch.object(AdminClient, "brokers", brokers)
+
+
+def s8_a_sweep_fences_whoever_has_the_id() -> AbstractContextManager[Any]:
+    """InitProducerId, which hits the next transaction when it is late, and leaves ids Empty."""
+
+    def abort_exactly(self: TransactionClient, found: Mapping[str, Any], deadline_ms: int) -> Any:
+        return self.fence(found, deadline_ms)
+
+    return patch.object(TransactionClient, "abort_exactly", abort_exactly)
+
+
+def s9_what_was_swept_is_swept_again() -> AbstractContextManager[Any]:
+    """A sweep leaves ids Empty, so that each commit finds them, and fences them once more."""
+    true = TransactionClient.abort_exactly
+
+    def abort_exactly(self: TransactionClient, found: Mapping[str, Any], deadline_ms: int) -> Any:
+        answers = true(self, found, deadline_ms)
+        for i in found:
+            self.init_producer_id(i, 60_000, deadline_ms)
+        return answers
+
+    return patch.object(TransactionClient, "abort_exactly", abort_exactly)
+
+
+def s11_invalid_txn_state_stops_the_healthy() -> AbstractContextManager[Any]:
+    return patch.object(log_writer, "_FENCED", (ProducerFencedError,))
+
+
+def s11_an_unclear_write_is_not_looked_up() -> AbstractContextManager[Any]:
+    true = ownership.retry_when_fenced
+
+    def retry_when_fenced(
+        open_: Any, attempt: Any, check: Any = lambda _: None, **named: Any
+    ) -> Any:
+        def once(opened: Any) -> Any:
+            try:
+                return attempt(opened)
+            except LogOutcomeUnknownError as error:
+                raise KafkaTimeoutError(error.message, hint="") from error
+
+        return true(open_, once, check, **named)
+
+    return all_of(
+        patch.object(committer, "retry_when_fenced", retry_when_fenced),
+        patch.object(aborter, "retry_when_fenced", retry_when_fenced),
+    )
+
+
+def s12_readers_wait_for_strangers() -> AbstractContextManager[Any]:
+    """Nothing is read before the last stable offset is the end."""
+    true, fetched = LogReader.read_keys, fetch_messages._fetched
+    #: Of the last response (ours keeps no offsets).
+    ends: list[tuple[int, int]] = []
+
+    def keeps_ends(one: Any, fetch_offset: int) -> Any:
+        ends[:] = [(one.last_stable_offset, one.high_watermark)]
+        return fetched(one, fetch_offset)
+
+    def read_keys(self: Any, tp: Any, wanted: Any, place: Any, deadline_ms: int) -> Any:
+        attempts = 0
+        while True:
+            self._fetch(tp, place.next_offset, deadline_ms)
+            stable, end = ends[0]
+            if stable >= end:
+                return true(self, tp, wanted, place, deadline_ms)
+            self._client.loop.pause(attempts, deadline_ms)
+            attempts += 1
+
+    return all_of(
+        patch.object(fetch_messages, "_fetched", keeps_ends),
+        patch.object(LogReader, "read_keys", read_keys),
+    )
+
+
+def s13_every_broker_must_answer() -> AbstractContextManager[Any]:
+    true = Committer._check_prepared
+
+    def check(self: Any, owner: Owner, decision: Any, deadline: int) -> None:
+        found = self._client.open_transactions(owner.key, deadline, patient=True)
+        if found.silent:
+            raise KafkaTimeoutError("a broker gave no answer", hint="")
+        true(self, owner, decision, deadline)
+
+    return patch.object(Committer, "_check_prepared", check)
+
+
+def s14_errors_behind_the_decision_are_bare() -> AbstractContextManager[Any]:
+    @contextmanager
+    def decided(*_: Any) -> Iterator[None]:
+        yield
+
+    return patch.object(committer, "_decided", decided)
+
+
+def s15_an_abort_without_a_run_takes_all() -> AbstractContextManager[Any]:
+    return patch.object(transaction_commit, "is_of_driver", lambda *_: True)
+
+
+def s16_a_late_request_may_open_what_was_committed() -> AbstractContextManager[Any]:
+    """AddPartitionsToTxn that got lost, and was answered when it was asked again."""
+
+    def prepare(self: Any, producer: Any) -> Any:
+        return producer.prepare()
+
+    return patch.object(TransactionalProducers, "prepare", prepare)
+
+
+def s17_an_empty_version_counts() -> AbstractContextManager[Any]:
+    true = Committer.commit
+
+    def commit(self: Any, owner: Owner, batch: Any) -> Commit:
+        how = true(self, owner, batch)
+        if how is Commit.EMPTY and owner.numbering is Numbering.VERSIONS:
+            session = self._decisions.open(owner.key, self._client.deadline())
+            state = (session.state or CommitState()).taken_over(owner.run_id, "")
+            session.write(state.skipped_to(batch.number, (Payload(),)), self._client.deadline())
+        return how
+
+    return all_of(
+        patch.object(Committer, "commit", commit),
+        patch.object(committer, "check_payload", lambda *_: None),
+    )
+
+
+def s18_other_rows_are_dropped() -> AbstractContextManager[Any]:
+    return patch.object(committer, "check_payload", lambda *_: None)

@@ -1,0 +1,238 @@
+"""What is done to an application: brokers down, requests late, strangers, neighbours, operators."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from spark_kafka_sink.admin.transaction_client import TransactionClient
+from spark_kafka_sink.errors import ErrorCode, KafkaError
+from spark_kafka_sink.protocol.cluster import TopicPartition
+from spark_kafka_sink.protocol.request import ApiKey
+from spark_kafka_sink.records.partitioning.murmur2 import murmur2_of
+from spark_kafka_sink.transactions.commit_log.commit_log import CommitLog
+from spark_kafka_sink.transactions.commit_state import CommitState
+from spark_kafka_sink.transactions.transactional_ids import log_id
+from tests.fakes.fake_cluster.codec import Request
+from tests.fakes.fake_cluster.control import FOREVER
+from tests.simulation.processes import Process
+from tests.simulation.seeded_cluster import NODES
+from tests.simulation.spark_sink import config_of
+from tests.simulation.spark_tasks import new_client
+from tests.simulation.spark_world import LOG_TOPIC, PREFIX
+from tests.simulation.spark_writes import STRANGER, Start
+
+if TYPE_CHECKING:
+    from tests.simulation.spark_application import Application
+
+#: A broker is down, or cut off, for no longer, whatever happens.
+_AWAY_MS = 30_000
+#: So many others die in the log's partition, one after the other; more only take time.
+_NEIGHBOURS = 60
+
+
+class Disturbances:
+    """``lay`` lays what is in the way from the beginning; all else happens when it is called."""
+
+    def __init__(self, app: Application) -> None:
+        self._app = app
+        #: The broker that was cut off as the log's leader.
+        self.deposed: int | None = None
+        #: Processes of operators and neighbours.
+        self.helpers: list[Process] = []
+        self._lost = False
+
+    def lay(self) -> None:
+        app, life, control = self._app, self._app.life, self._app.cluster.control
+        app.cluster.marker_ms = life.marker_ms
+        if life.absent_node and not life.deposed:
+            # It is down when the first driver learns who there is.
+            app.cluster.stop_broker(life.absent_node)
+            app.timeline.after(_AWAY_MS, self.absent_is_back)
+        if life.late_sweeps:
+            for api in (ApiKey.INIT_PRODUCER_ID, ApiKey.END_TXN):
+                control.hold(api, life.late_sweeps, FOREVER, where=self._sweeps)
+        if life.late_init:
+            control.hold(ApiKey.INIT_PRODUCER_ID, life.late_init, nth=1, where=_is_a_tasks)
+        if life.late_add:
+            control.hold(ApiKey.ADD_PARTITIONS_TO_TXN, life.late_add, nth=1)
+        if life.mute_log:
+            own = log_id(app.key)
+            control.drop(
+                ApiKey.END_TXN, life.mute_log, where=lambda r: r.body.transactional_id == own
+            )
+        if life.crowded:
+            app.cluster.create_topic(LOG_TOPIC, 1, configs={"cleanup.policy": "compact"})
+        if life.unreachable:
+            app.cluster.brokers[NODES + 1] = 9092 + NODES + 1
+            app.machine.ports[9092 + NODES + 1] = NODES + 1
+            app.cluster.unreachable.add(NODES + 1)
+
+    # -- brokers --
+
+    def absent_is_back(self) -> None:
+        if self._app.life.absent_node in self._app.cluster.down:
+            self._app.cluster.start_broker(self._app.life.absent_node)
+
+    def at_a_commit(self, run: Start) -> None:
+        """In the first run's the log's leader is cut off; in the next driver's it is soon back."""
+        if not self._app.life.deposed:
+            return
+        if self.deposed is None:
+            self._depose()
+        elif run is not self._app.runs[0]:
+            # When it has read the log there, and can't write to it.
+            self._rejoins(self.deposed, self._app.fate.randint(500, 4_000))
+
+    def _depose(self) -> None:
+        """The log's leader is cut off, and the next driver knows no other broker."""
+        app = self._app
+        hashed = (murmur2_of(app.key.encode()) & 0x7FFFFFFF) % 16
+        log = app.cluster.logs.get(TopicPartition(LOG_TOPIC, 0 if app.life.crowded else hashed))
+        if log is None or log.leader < 0:
+            return
+        self.deposed = log.leader
+        app.fired["= the log's leader was deposed"] += 1
+        app.cluster.cut_off(log.leader)
+        self._rejoins(self.deposed, _AWAY_MS)
+
+    def _rejoins(self, node: int, after_ms: int) -> None:
+        self._app.timeline.after(after_ms, lambda: self._app.cluster.rejoin(node))
+
+    def at_a_decision(self, decided: tuple[str, ...]) -> None:
+        """Nobody coordinates its first transaction for a while, once."""
+        app = self._app
+        if app.life.lost_coordinator and decided and not self._lost:
+            self._lost = True
+            app.fired["= a coordinator was lost behind the decision"] += 1
+            node, ms = app.fate.randint(1, NODES), app.life.lost_coordinator
+            app.cluster.move_coordinator(decided[0], node, resigned_ms=ms)
+
+    def take_rights(self) -> None:
+        """An administrator's mistake, for seconds: data transactions may not be ended."""
+        self._app.fired["= rights taken"] += 1
+        own = log_id(self._app.key)
+        fault = self._app.cluster.control.answer(
+            ApiKey.END_TXN,
+            ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+            FOREVER,
+            nth=self._app.fate.choice((1, 1, 2)),
+            where=lambda r: r.body.transactional_id != own,
+        )
+        self._app.timeline.after(3_000, lambda: setattr(fault, "times", fault.fired))
+
+    def _sweeps(self, request: Request) -> bool:
+        """It ends, or fences, a transaction that no task has told of."""
+        body = request.body
+        if not _is_a_tasks(request) or getattr(body, "committed", False):
+            return False
+        told = {t.transactional_id for w in self._app.writes[-2:] for t in w.transactions}
+        from_driver = request.client_id != "spark-kafka-sink"
+        return from_driver and str(body.transactional_id) not in told
+
+    # -- people --
+
+    def stop_now(self, process: Process) -> None:
+        """The user stops the query whose call ``process`` makes."""
+        for run in self._app.runs:
+            if run.process is process.parent:
+                run.stopped = True
+
+    def stop_soon(self, run: Start) -> None:
+        def stop() -> None:
+            if not run.ended and not run.process.dead:
+                self._app.fired["= stopped by the user"] += 1
+                self._app.note(f"{run.id}: the user stops it")
+                run.stopped = True
+
+        ms = self._app.fate.choice((5, 20, 40, 60, 100, 200, 600, 2_000))
+        self._app.timeline.after(ms, stop)
+
+    def start_stranger(self) -> None:
+        """Another query under the same name: with a new checkpoint, or a copied one."""
+        app, number = self._app, self._app.life.stranger_at
+        assert number is not None
+        run = app.new_start("run-s", "stranger")
+        run.query = app.life.stranger_query
+        app.fired["= strangers under the same name"] += 1
+
+        def body() -> None:
+            try:
+                app.one(run, number, STRANGER + number)
+            except KafkaError as error:
+                app.note(f"stranger: {type(error).__name__}: {error.message}")
+            finally:
+                run.ended = True
+
+        run.process.start(body, "a batch")
+
+    def start_neighbours(self) -> None:
+        """Each writes its key into the log's partition, and dies before the end of its write."""
+        self._app.cluster.control.drop(
+            ApiKey.END_TXN, FOREVER, processed=False, where=_is_neighbours
+        )
+        self._neighbour(0)
+
+    def _neighbour(self, number: int) -> None:
+        app = self._app
+        if app.is_done or number == _NEIGHBOURS:
+            return
+        process = self._helper("neighbour")
+
+        def body() -> None:
+            config = config_of(tuple(app.given.items())).producer
+            client = TransactionClient(config, clock=app.scheduler, new_client=new_client(process))
+            log = CommitLog(client, LOG_TOPIC)
+            app.timeline.after(5_000, process.kill)
+            deadline = app.scheduler.now + 20_000
+            try:
+                log.open(f"eu{number}", deadline).write(
+                    CommitState(generation=1, run_id="theirs"), deadline
+                )
+            except KafkaError:
+                return
+
+        process.start(body, "writes")
+        app.timeline.after(700, lambda: self._neighbour(number + 1))
+
+    def operate_soon(self) -> None:
+        """``kprod txn`` by somebody who knows no better time."""
+        what = self._app.fate.choice(self._app.life.operations)
+        ms = self._app.fate.choice((5, 30, 60, 100, 200, 1_000))
+        self._app.timeline.after(ms, lambda: self._operate(what))
+
+    def _operate(self, what: str) -> None:
+        app = self._app
+        if app.is_done:
+            return
+        process = self._helper("operator")
+        run = app.runs[-1].id
+
+        def body() -> None:
+            try:
+                with app.sink.operator(app.given) as operator:
+                    if what == "sweep":
+                        operator.end(operator.plan_sweep(PREFIX, force=True))
+                    elif what == "abort run":
+                        operator.end(operator.plan_abort_run(PREFIX, run))
+                    elif what == "commit":
+                        operator.commit(operator.plan_commit(app.key))
+                    else:
+                        operator.inspector.overview(PREFIX)
+                app.fired[f"= operators: {what}"] += 1
+            except KafkaError as error:
+                app.note(f"operator: {what}: {type(error).__name__}: {error.message}")
+
+        process.start(body, what)
+
+    def _helper(self, role: str) -> Process:
+        process = self._app.machine.process(role)
+        self.helpers.append(process)
+        return process
+
+
+def _is_a_tasks(request: Request) -> bool:
+    return "~~" not in str(request.body.transactional_id)
+
+
+def _is_neighbours(request: Request) -> bool:
+    return str(request.body.transactional_id).startswith("eu")

@@ -1,0 +1,320 @@
+"""What is seen of an application while it lives, and what of that must not be."""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from spark_kafka_sink.errors import SupersededError
+from spark_kafka_sink.transactions.commit_state import CommitState
+from spark_kafka_sink.transactions.committer import Commit
+from spark_kafka_sink.transactions.lease import lease_ms, margin_ms
+from spark_kafka_sink.transactions.transactional_ids import log_id, parse
+from tests.fakes.fake_cluster.transaction_coordinator import State, Transaction
+from tests.fakes.record_reader import parse_batch
+from tests.simulation.processes import Process
+from tests.simulation.spark_application_life import Kind
+from tests.simulation.spark_world import LOG_TOPIC, TIMEOUT_MS
+from tests.simulation.spark_writes import Start, Write
+
+if TYPE_CHECKING:
+    from tests.simulation.spark_application import Application
+
+#: The log's transaction is open for so long at most: the lease, and a late scan for it.
+LEASE_MS = lease_ms(TIMEOUT_MS) + 10_000
+#: So long a driver believes what it knows of the brokers.
+KNOWN_MS = 10_000
+
+
+@dataclass(frozen=True)
+class End:
+    """How a coordinator decided about a prepared transaction."""
+
+    committed: bool
+    at_ms: int
+    #: How long it had been open.
+    age_ms: int
+
+
+class Observer:
+    """``broken`` is what was not as it must be; ``ends`` are those of prepared transactions."""
+
+    def __init__(self, app: Application) -> None:
+        self._app = app
+        self.broken: list[str] = []
+        #: By (transactional id, producer id, epoch).
+        self.ends: dict[tuple[str, int, int], End] = {}
+        #: What the log says now, and of that the transactions that are to be committed.
+        self._logged: CommitState | None = None
+        self._standing: set[tuple[str, int, int]] = set()
+        #: How often each process warned.
+        self.said: Counter[Process] = Counter()
+        #: The call that ended last warned of something.
+        self.warned = False
+        app.cluster.on_decided = self.decided
+
+    @contextmanager
+    def listening(self) -> Iterator[None]:
+        """Warnings are counted, by the process that has its turn."""
+        logger = logging.getLogger("spark_kafka_sink")
+        before = (logger.propagate, logger.level, logging.root.manager.disable)
+        handler = _Listener(self._warned)
+        logger.addHandler(handler)
+        logger.propagate = False
+        logger.setLevel(logging.WARNING)
+        logging.disable(logging.NOTSET)
+        try:
+            yield
+        finally:
+            logger.removeHandler(handler)
+            logger.propagate, logger.level = before[:2]
+            logging.disable(before[2])
+
+    def _warned(self, text: str) -> None:
+        task = self._app.scheduler.current
+        if task is not None:
+            self._app.note(f"warning: {text}")
+            found = next((p for p in self._app.machine.processes if task in p.tasks), None)
+            if found is not None:
+                self.said[found] += 1
+
+    def decided(self, transaction: Transaction, committed: bool) -> None:
+        """A coordinator has decided about it."""
+        now = self._app.scheduler.now
+        epoch = transaction.epoch - (1 if self._epoch_moved(transaction, committed) else 0)
+        key = (transaction.transactional_id, transaction.producer_id, epoch)
+        age = now - transaction.start_ms
+        self.ends.setdefault(key, End(committed, now, age))
+        if not committed and key in self._standing:
+            # (The oldest may be about to time out: then all are undone.)
+            known = self._app.cluster.transactions.transactions
+            oldest = min(known[one].start_ms for one, _, _ in self._standing)
+            if now - oldest < TIMEOUT_MS - margin_ms(TIMEOUT_MS) // 4:
+                self.breaks(f"decided, and {key[0]} is aborted when it is open for {age} ms")
+            self._standing.clear()  # one was over: the others may be undone
+        if committed and transaction.transactional_id == log_id(self._app.key):
+            self._check_decision(transaction)
+            for process in self._app.machine.processes[-40:]:
+                if process.role == "commit" and not process.dead:
+                    process.mark("decided")
+
+    def _check_decision(self, of_the_log: Transaction) -> None:
+        """A decision stands on transactions that live for a while: what was checked behind the
+        beginning of ``of_the_log`` is in the log within the lease, or never.
+        """
+        now = self._app.scheduler.now
+        before, self._logged = self._logged, self.newest()
+        state = self._logged
+        decision = None if state is None or state.lost else state.decision
+        decided = () if decision is None else decision.ids
+        self._standing = {
+            (t.transactional_id, t.producer_id, t.producer_epoch)
+            for t in (() if decision is None else decision.transactions)
+        }
+        if self._logged is not None and before is not None:
+            owner = self._logged.run_id
+            if owner not in ("", before.run_id):
+                if self._logged.generation <= before.generation:
+                    self.breaks(f"{owner} took over, and the generation did not move")
+                if owner in before.superseded:
+                    self.breaks(f"{owner} took over, and was superseded before")
+        for standing in self._standing:
+            if standing in self.ends and not self.ends[standing].committed:
+                self.breaks(f"decided, and {standing[0]} was aborted before")
+        took = now - of_the_log.start_ms
+        if took > LEASE_MS:
+            self.breaks(f"the log's transaction was open for {took} ms")
+        most = TIMEOUT_MS - margin_ms(TIMEOUT_MS) + took
+        is_new = before is None or before.decision != decision
+        for one in decided if is_new else ():
+            found = self._app.cluster.transactions.find(one)
+            if found is None or found.state is not State.ONGOING:
+                continue
+            if now - found.start_ms > most:
+                self.breaks(f"decided, and {one} is open for {now - found.start_ms} ms")
+        self._app.disturbances.at_a_decision(decided)
+
+    @staticmethod
+    def _epoch_moved(transaction: Transaction, committed: bool) -> bool:
+        """A fence raises it, and every end of version 2."""
+        return transaction.version >= 2 or (not committed and transaction.last_epoch == -1)
+
+    def check_failed(self, write: Write) -> None:
+        """P4: whoever is told that it failed is told the truth."""
+        committed = [
+            one.transactional_id
+            for one, end in zip(write.transactions, self.ends_of(write), strict=True)
+            if _committed(end)
+        ]
+        if committed:
+            self.breaks(
+                f"{write.run.id}: batch {write.number} is called failed "
+                f"({type(write.error).__name__}), and {committed} are committed"
+            )
+        if {one.transactional_id for one in write.transactions} & set(self.decided_ids()):
+            self.breaks(
+                f"{write.run.id}: batch {write.number} is called failed "
+                f"({type(write.error).__name__}), and it is decided"
+            )
+        if isinstance(write.error, SupersededError) and self._app.life.calm:
+            self._check_superseded(write)
+
+    def _check_superseded(self, write: Write) -> None:
+        """Who has to stop for another one finds that one in the log."""
+        own, state = write.run_id, self.newest()
+        if state is None or (state.run_id == own and own not in state.superseded):
+            self.breaks(f"{write.run.id}: superseded by nobody: {write.error}")
+
+    def check_planned(self, run: Start) -> None:
+        """Nothing is planned over a decision that nobody ends. (Planning may read at a leader that
+        was deposed; the commit does not.)
+        """
+        if self._app.disturbances.deposed is not None or self._app.life.cluster.cut_off:
+            return
+        others = [
+            p
+            for p in self._app.machine.processes
+            if p.role in ("commit", "plan", "operator", "driver", "stranger")
+            and p is not run.process
+            and not p.over
+        ]
+        if not others and self.decided_ids():
+            self.breaks(f"{run.id}: planned over a decision")
+
+    def check_nothing_hangs(self, write: Write, begun: int, what: str) -> None:
+        """P5: of what was open when the call began, and is this run's or a dead one's, nothing is
+        open now; unless it said that it could not see to that, or a task of it still runs.
+        """
+        run, own, life = write.run, write.run_id, self._app.life
+        cluster = self._app.cluster
+        if cluster.coordinators.moved_ms >= begun or cluster.up_ms >= begun - KNOWN_MS:
+            # An id that moves is in nobody's list for a moment, and a broker that came back is
+            # known a moment later.
+            return
+        if self.warned or self.at_work(run):
+            return
+        dead = [
+            r
+            for r in self._app.runs
+            if r.died_ms < run.begun_ms
+            and what == "commit"
+            and write.how is not Commit.ALREADY_DONE  # who drops a batch may not own the key
+            and life.kind is not Kind.JOB
+            and r.query == run.query
+        ]
+        article = "an" if what == "abort" else "a"
+        self._app.fired[f"= looks for what hangs after {article} {what}"] += 1
+        decided, known = self.decided_ids(), cluster.transactions.transactions.values()
+        hangs = sorted(
+            t.transactional_id
+            for t in known
+            if t.state is State.ONGOING
+            and t.transactional_id not in decided
+            and t.start_ms < begun
+            and (_run_of(t) == own or (dead and self._opened_by(t) in dead))
+        )
+        hangs += sorted(
+            t.transactional_id
+            for t in known
+            if t.state is State.EMPTY
+            and what == "commit"
+            and life.transaction_version >= 2
+            and t.epoch >= 0
+            and t.since_ms < begun
+            and _run_of(t) == own
+        )
+        if hangs:
+            self.breaks(f"{run.id}: open behind the {what} of {write.number}: {hangs}")
+
+    def at_work(self, run: Start) -> bool:
+        return any(a.worker in run.workers and not a.over for a in self._app.attempted)
+
+    def check_swept_for_good(self, run: Start, begun: int) -> None:
+        """What was ended is not found again by the next commit: only a sweep could have given these
+        ids an identity. (With version 1 it does, and leaves them alone then.)
+        """
+        life = self._app.life
+        bad = life.heals_after_ms is not None or life.late_init or life.transaction_version < 2
+        if self.warned or bad:
+            return
+        empty = [
+            t.transactional_id
+            for t in self._app.cluster.transactions.transactions.values()
+            if t.state is State.EMPTY and t.since_ms >= begun and _run_of(t) == run.id
+        ]
+        if empty:
+            self.breaks(f"{run.id}: swept, and to be swept again: {empty}")
+
+    def check_noted(self, write: Write) -> None:
+        """What is committed is not called decided any more, unless it said so."""
+        life = self._app.life
+        if self.warned or not life.calm or life.twice or life.operators:
+            return
+        if self.decided_ids():
+            self.breaks(f"{write.run.id}: batch {write.number} is not noted as done")
+
+    def decided_ids(self) -> tuple[str, ...]:
+        """What the log says is to be committed, whether its markers are written or not."""
+        state = self.newest()
+        return () if state is None or state.decision is None else state.decision.ids
+
+    def newest(self) -> CommitState | None:
+        """What is written last under the key, unless it is aborted."""
+        value = self.newest_value()
+        return None if value is None else CommitState.decode(self._app.key, value)
+
+    def newest_value(self) -> bytes | None:
+        name = self._app.key.encode()
+        for tp, log in self._app.cluster.logs.items():
+            if tp.topic != LOG_TOPIC:
+                continue
+            for batch in reversed(log.batches):
+                if batch.control or log.is_aborted(batch):
+                    continue
+                for record in reversed(parse_batch(batch.data).records):
+                    if record.key == name:
+                        return record.value
+        return None
+
+    def breaks(self, what: str) -> None:
+        self._app.note(f"BROKEN: {what}")
+        self.broken.append(what)
+
+    def _opened_by(self, transaction: Transaction) -> Start | None:
+        for run in self._app.runs:
+            tokens = {worker.kept.ids.token for worker in run.workers}
+            if any(token in transaction.transactional_id for token in tokens):
+                return run
+        return None
+
+    def ends_of(self, write: Write) -> list[End | None]:
+        """Of its transactions; None of one that nobody ended."""
+        keys = ((t.transactional_id, t.producer_id, t.producer_epoch) for t in write.transactions)
+        return [self.ends.get(key) for key in keys]
+
+    def torn(self) -> list[tuple[Write, list[End | None]]]:
+        """Writes of which some transactions were committed and some were not."""
+        found = [(write, self.ends_of(write)) for write in self._app.writes]
+        return [(write, ends) for write, ends in found if len(set(map(_committed, ends))) > 1]
+
+
+def _committed(end: End | None) -> bool:
+    return end is not None and end.committed
+
+
+class _Listener(logging.Handler):
+    def __init__(self, tell: Callable[[str], None]) -> None:
+        super().__init__(logging.WARNING)
+        self._tell = tell
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self._tell(record.getMessage())
+
+
+def _run_of(transaction: Transaction) -> str:
+    found = parse(transaction.transactional_id)
+    return "" if found is None else found.run

@@ -1,0 +1,92 @@
+"""The starts of an application, their writes, and what became of each."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+
+from spark_kafka_sink.clock import NEVER
+from spark_kafka_sink.datasource.foreach_batch import ForeachBatch
+from spark_kafka_sink.datasource.write.commit_message import TaskCommitMessage
+from spark_kafka_sink.errors import KafkaError
+from spark_kafka_sink.producer.transaction.transaction_states import PreparedTransaction
+from spark_kafka_sink.transactions.committer import Commit
+from tests.simulation.processes import Process
+from tests.simulation.spark_sink import Planned
+from tests.simulation.spark_world import QUERY, Run
+
+#: Rows of a stranger's batch 0 say that they are of batch 1000.
+STRANGER = 1000
+
+
+class Outcome(Enum):
+    UNDER_WAY = "under way"
+    TOLD = "told as written"
+    FAILED = "failed"
+    #: The error says that it may be written, or is in part.
+    DOUBTFUL = "doubtful"
+
+
+class LostCallError(KafkaError):
+    """Nobody knows what became of it: its process died, or nobody waited for it."""
+
+
+@dataclass(eq=False)
+class Write:
+    """One call of ``save()``, or one micro-batch of a stream, by one start of the application."""
+
+    run: Start
+    number: int
+    #: Its rows say that they are of this batch.
+    tag: int
+    options: dict[str, str]
+    streaming: bool
+    query: str
+    empty: bool = False
+    #: Of a transaction of several writes: which one; None for the one that ends it.
+    part: int | None = None
+    planned: Planned = b""
+    messages: Sequence[TaskCommitMessage] = ()
+    outcome: Outcome = Outcome.UNDER_WAY
+    how: Commit | None = None
+    error: KafkaError | None = None
+
+    @property
+    def run_id(self) -> str:
+        """As the log tells it: of a job the one that planning gave it."""
+        context = pickle.loads(self.planned).context if self.planned else None
+        return self.run.id if context is None else str(context.run)
+
+    @property
+    def transactions(self) -> list[PreparedTransaction]:
+        """Those of its tasks."""
+        return [m.prepared for m in self.messages if m.prepared is not None]
+
+    @property
+    def batch_id(self) -> int | None:
+        return self.number if self.streaming else None
+
+
+@dataclass(eq=False)
+class Start(Run):
+    """One start of the application: its driver, and what of it is known."""
+
+    begun_ms: int = 0
+    #: When it ended, or was killed.
+    died_ms: int = NEVER
+    failed: bool = False
+    stopped: bool = False
+    #: Spark has called abort for it.
+    undone: bool = False
+    #: Processes that wait for the next call, by role.
+    pool: dict[str, Process] = field(default_factory=dict)
+    query: str = QUERY
+    #: What its user made for foreachBatch, in this driver.
+    writer: ForeachBatch | None = None
+
+    @property
+    def token(self) -> str:
+        """The driver's, in transactional ids."""
+        return f"d{self.process.nth}{self.process.role[0]}"
