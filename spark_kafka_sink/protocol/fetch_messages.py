@@ -55,14 +55,10 @@ class OffsetSpec(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class PartitionOffset:
-    """``offset`` is -1 when ``error`` is not NONE; ``leader_epoch`` -1 when it is unknown (< v4).
-
-    LATEST is the high watermark.
-    """
+    """``offset`` is -1 when ``error`` is not NONE. LATEST is the high watermark."""
 
     error: ErrorCode
     offset: int = -1
-    leader_epoch: int = -1
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +119,7 @@ def _partition_offset(one: list_offsets.ListOffsetsPartitionResponse) -> Partiti
         return PartitionOffset(error)
     if one.offset < 0:
         raise MalformedError("an offset is negative")
-    return PartitionOffset(error, one.offset, max(-1, one.leader_epoch))
+    return PartitionOffset(error, one.offset)
 
 
 @dataclass(frozen=True, slots=True)

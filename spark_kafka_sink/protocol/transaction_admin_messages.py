@@ -161,14 +161,10 @@ class TransactionListing:
 
 @dataclass(frozen=True, slots=True)
 class ListTransactionsResponse:
-    """What one broker coordinates. ``transactions`` is empty when ``error`` is not NONE.
-
-    ``unknown_states``: filters that this broker has no state for, so that they filter nothing in.
-    """
+    """What one broker coordinates. ``transactions`` is empty when ``error`` is not NONE."""
 
     error: ErrorCode
     transactions: Sequence[TransactionListing]
-    unknown_states: Sequence[str] = ()
     throttle_ms: int = 0
 
 
@@ -215,7 +211,6 @@ class ListTransactionsRequest(ControlRequest[ListTransactionsResponse]):
         return ListTransactionsResponse(
             error,
             found if error is ErrorCode.NONE else (),
-            answer.unknown_state_filters.checked(str),
             max(0, answer.throttle_time_ms),
         )
 

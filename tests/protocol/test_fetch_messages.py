@@ -237,7 +237,7 @@ def test_a_version_outside_of_ours_is_refused(request_: Any, version: int) -> No
 @pytest.mark.parametrize("version", OF_OFFSETS)
 def test_offsets_are_read(version: int) -> None:
     response = decode(OFFSETS, version, list_offsets(version))
-    expected = PartitionOffset(ErrorCode.NONE, 1234, 5 if version >= 4 else -1)
+    expected = PartitionOffset(ErrorCode.NONE, 1234)
     assert response.partitions == dict.fromkeys((A0, A3, B7), expected)
     assert response.throttle_ms == 9
 
