@@ -60,6 +60,7 @@ def test_the_design_is_read_in_fifteen_minutes():
 def test_there_are_ten_rules_and_the_code_names_no_other():
     assert {f"R{number}" for number in range(1, 11)} == RULES
     for path, text in CODE.items():
+        assert re.findall(r"[Rr]ules? \d", text) == [], path
         named = re.findall(r"[Rr]ules? (R\d+)(?: and (R\d+))?", text)
         assert {rule for pair in named for rule in pair if rule} <= RULES, path
 

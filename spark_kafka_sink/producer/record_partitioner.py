@@ -1,7 +1,7 @@
 """The partition of a single record (Java's ``KafkaProducer.partition``, exactly KIP-794).
 
 Owns: the choice for one record of ``send``, and the sticky partition of each topic's records
-without a key. Never: columns (``records/partitioners`` has the same rules for many rows at once), a
+without a key. Never: columns (``records/partitioning`` has the same rules for many rows at once), a
 lock: a sticky partition is changed under the accumulator's.
 
 A sticky partition is only read here; the accumulator checks under its lock whether another thread

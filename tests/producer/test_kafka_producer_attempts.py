@@ -11,7 +11,7 @@ pytestmark = pytest.mark.usefixtures("small_batches")
 
 
 def test_a_warm_producer_keeps_its_id_and_its_sequences(producers: Producers):
-    """Rule 5.4."""
+    """Rule R4."""
     producer, client = producers()
     for attempt in range(3):
         producer.start_attempt()

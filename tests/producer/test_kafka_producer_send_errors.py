@@ -267,7 +267,7 @@ def test_one_topic_that_refuses_costs_the_others_nothing(producers: Producers):
 
 
 def test_a_failed_batch_of_columns_still_ends_an_idempotent_producer(producers: Producers):
-    """Rule 5.2: rows have no futures, and their attempt is lost as a whole."""
+    """Rule R2: rows have no futures, and their attempt is lost as a whole."""
     producer, client = producers()
     client.answer = refuse(ErrorCode.INVALID_RECORD)
     producer.send_batch(pa.record_batch({"value": ["1"], "partition": [0]}), topic="test")

@@ -47,7 +47,7 @@ def test_a_real_broker_takes_every_row_with_every_codec(
 def test_batches_beyond_the_brokers_limit_are_split_and_arrive_in_order(
     kafka: RealKafka, consume: Callable[..., Consumed]
 ):
-    """Rule 5.7 on a real broker: sequences keep their ranges, batches behind wait and go again."""
+    """Rule R7 on a real broker: sequences keep their ranges, batches behind wait and go again."""
     topic = kafka.unique_topic("split", partitions=2, configs={"max.message.bytes": "3000"})
     config = ProducerConfig.parse({"bootstrap.servers": kafka.bootstrap, "batch.size": 20_000})
     producer = KafkaProducer(config)

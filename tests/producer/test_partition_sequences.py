@@ -1,4 +1,4 @@
-"""Rule 5.3 of the design: the table of answers, race by race."""
+"""Rule R3: the table of answers, race by race."""
 
 from __future__ import annotations
 

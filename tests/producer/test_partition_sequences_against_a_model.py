@@ -1,4 +1,4 @@
-"""PartitionSequences against a model of brokers (rule 5.3 of the design).
+"""PartitionSequences against a model of brokers (rule R3).
 
 The model keeps what Kafka's ProducerStateManager keeps: the last sequence and the last five
 batches of a producer; a producer that it does not know may begin with any sequence; a restart

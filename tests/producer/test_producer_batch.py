@@ -69,7 +69,7 @@ def test_what_is_sent_reads_back_with_the_producers_state(codec: Codec):
 
 
 def test_bytes_are_frozen_at_close_and_every_retry_hands_out_the_same_objects():
-    """Rule 5.1."""
+    """Rule R1."""
     batch = batch_of(ROWS)
     batch.close(GZIP)
     batch.set_producer_state(1, 0, 0, transactional=False)

@@ -203,7 +203,7 @@ def test_waiters_in_the_pool_make_open_batches_sendable():
 
 
 def test_a_partition_held_back_by_its_sequences_is_not_ready():
-    """Rule 5.3: the first batch travels alone. The node must not look ready meanwhile, or the
+    """Rule R3: the first batch travels alone. The node must not look ready meanwhile, or the
     sender would spin until the answer comes."""
     manager = Sequences()
     world = World(manager)

@@ -107,7 +107,7 @@ def test_retries_come_back_in_sequence_order_even_over_the_wrap():
 
 
 def test_a_retry_keeps_its_sequence_and_its_bytes():
-    """Rule 5.1: the very same objects."""
+    """Rule R1: the very same objects."""
     manager = Sequences()
     world = World(manager)
     world.fill(TP0)

@@ -1,7 +1,7 @@
 """Partition weights for rows without a key (KIP-794, KIP-1123).
 
 Owns: the weights of partitions, from queue sizes, unavailable nodes and racks (for step 5 of a
-record's way). Never: the choice itself (``records/partitioners`` for columns,
+record's way). Never: the choice itself (``records/partitioning`` for columns,
 ``record_partitioner`` for single records), nor a lock: its inputs may be slightly stale.
 
 Java recomputes the weights of each topic in every pass of the sender; here they are computed when a
