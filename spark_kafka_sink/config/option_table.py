@@ -110,7 +110,8 @@ _BATCHING = (
            " batches of 128 to 512 KiB"),
     Option("linger.ms", _T.LONG, 5, _MEDIUM,
            "How long a batch that is not full waits for more rows. It counts only while the task"
-           " waits for Spark's next rows; at the end of the input nothing lingers.", _ZERO),
+           " waits for Spark's next rows; at the end of the input nothing lingers. With 0, small"
+           " Arrow batches are not joined either.", _ZERO),
     Option("buffer.memory", _T.LONG, 33_554_432, _HIGH,
            "Bytes of batches that wait or are in flight, per task. When they are used up, the task"
            " waits for brokers.", _ZERO),

@@ -105,8 +105,10 @@ class ColumnAppender:
         # Compared with the rows of a chunk of the usual size, not with those that it had: twice as
         # many would look like enough, the next chunk be small again, and so on in turn.
         size = self._large if rows < 2 * _ROWS_OF_A_SLICE * slices else self._usual
-        if chunks > 1:
-            return size  # as many rows as memory allows: more would not make the chunks larger
+        if chunks > 1 or self._config.linger_ms == 0:
+            # As many rows as memory allows: more would not make the chunks larger. Or none is to
+            # wait for others.
+            return size
         wanted = max(_ROWS_OF_A_CHUNK, int(_ROWS_OF_A_SLICE * slices))
         return replace(size, wanted_rows=min(wanted, size.max_rows))
 

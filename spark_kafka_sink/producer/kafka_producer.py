@@ -24,7 +24,14 @@ from typing import Self
 from spark_kafka_sink.clock import Clock, SystemClock
 from spark_kafka_sink.config.producer_config import ProducerConfig
 from spark_kafka_sink.error_kinds import Kind
-from spark_kafka_sink.errors import DeliveryError, IllegalStateError, KafkaError, warn
+from spark_kafka_sink.errors import (
+    DataError,
+    DeliveryError,
+    IllegalStateError,
+    KafkaError,
+    RecordTooLargeError,
+    warn,
+)
 from spark_kafka_sink.network.client.kafka_client import KafkaClient
 from spark_kafka_sink.producer import plugins
 from spark_kafka_sink.producer.accumulator.partition_load import PartitionLoad
@@ -314,14 +321,24 @@ class KafkaProducer:
     def send_batches(self, batches: Iterable[ArrowBatch], topic: str | None = None) -> None:
         """:meth:`send_batch` for every batch of an iterable, such as a pyarrow.RecordBatchReader.
 
-        Small batches are joined, and linger.ms counts while the iterable is waited for. What it
-        raises is raised; rows that it returned in the last
-        :data:`~spark_kafka_sink.records.batch_joiner.HOLD_MS` may not have been appended then.
+        Small batches are joined, unless linger.ms is 0, and linger.ms counts while the iterable is
+        waited for. All rows are appended when this returns. Before, the last ones may be held back:
+        an iterable must not flush or commit them. An Exception that it raises is raised behind the
+        rows before it; for another BaseException (KeyboardInterrupt) those that were held back are
+        not appended.
         """
+        self._check_usable()
         checked = map(self._batches.checked, batches)
         joiner = BatchJoiner(checked, self._clock.now_ms, self.waiting_for_input)
+        rows = 0
         while (batch := joiner.next(self.chunk_size)) is not None:
-            self.send_batch(batch, topic)
+            before, rows = rows, rows + batch.num_rows
+            try:
+                self.send_batch(batch, topic)
+            except (DataError, RecordTooLargeError) as error:
+                # Its row is counted in what was joined.
+                error.add_note(f"  while sending rows {before} to {rows - 1} of all batches")
+                raise
             del batch  # one Arrow batch at a time: it may be large
 
     @property

@@ -21,14 +21,15 @@ class BatchJoiner:
     """The batches of an iterable, in order, without those that have no rows; small ones joined.
 
     A batch is copied only when it is joined to others, and what is joined has at most the rows and
-    bytes of one chunk. ``now_ms`` is a monotonic clock.
+    bytes of one chunk. Batches whose rows may be larger than their bytes (dictionaries, runs) are
+    not joined. ``now_ms`` is a monotonic clock.
 
     ``waiting(delay_ms)`` returns the context of a wait for input: the producer's waiting_for_input.
     While batches are joined linger.ms counts only behind the time for that: partitions' open
     batches are about to get the rows that came, and should not be sent before.
     """
 
-    __slots__ = ("_batches", "_next", "_now_ms", "_waiting")
+    __slots__ = ("_batches", "_error", "_next", "_now_ms", "_waiting")
 
     def __init__(
         self,
@@ -41,18 +42,22 @@ class BatchJoiner:
         self._waiting = waiting
         #: Taken from the iterator, but not returned: it was too much for the batches before.
         self._next: pa.RecordBatch | None = None
+        #: Of the iterator, behind batches that were not returned yet.
+        self._error: Exception | None = None
 
     def next(self, size: ChunkSize) -> pa.RecordBatch | None:
         """The next batch; None at the end. With fewer than the wanted rows it is joined to those
         behind it, as far as they come within :data:`HOLD_MS` and fit into one chunk. Raises what
-        the iterator raises; rows that were held back then are lost to the caller.
+        the iterator raises, an Exception behind the batches before it.
         """
+        if self._error is not None:
+            raise self._error
         until = self._now_ms() + HOLD_MS
         first, self._next = self._next, None
         if first is None:
             with self._waiting(0):
                 first = self._take()
-        if first is None or first.num_rows >= size.wanted_rows:
+        if first is None or first.num_rows >= size.wanted_rows or _may_expand(first.schema):
             return first
         with self._waiting(HOLD_MS):
             return self._joined(first, size, until)
@@ -64,7 +69,11 @@ class BatchJoiner:
             last = joined[-1]  # the next is mostly like it
             if rows + last.num_rows > size.max_rows or taken + last.nbytes > size.max_bytes:
                 break
-            batch = self._take()
+            try:
+                batch = self._take()
+            except Exception as error:  # noqa: BLE001 - raised behind the rows that came before it
+                self._error = error
+                break
             if batch is None:
                 break
             rows += batch.num_rows
@@ -77,6 +86,21 @@ class BatchJoiner:
 
     def _take(self) -> pa.RecordBatch | None:
         return next((batch for batch in self._batches if batch.num_rows), None)
+
+
+def _may_expand(schema: pa.Schema) -> bool:
+    return any(_type_may_expand(field.type) for field in schema)
+
+
+def _type_may_expand(type_: pa.DataType) -> bool:
+    """Its values are decoded to more bytes than ``nbytes`` counts. (Not all dictionaries can be
+    joined, either.)
+    """
+    if isinstance(type_, pa.BaseExtensionType):
+        return _type_may_expand(type_.storage_type)
+    if pa.types.is_dictionary(type_) or pa.types.is_run_end_encoded(type_):
+        return True
+    return any(_type_may_expand(type_.field(index).type) for index in range(type_.num_fields))
 
 
 def _concatenated(batches: list[pa.RecordBatch]) -> pa.RecordBatch:

@@ -7,6 +7,7 @@ import queue
 import sys
 import threading
 import time
+import weakref
 from types import SimpleNamespace
 
 import pyarrow as pa
@@ -181,6 +182,22 @@ def test_rows_without_a_value_are_skipped_and_counted():
     told = run(producers, [batch("a", None), batch(None, None), batch(None, "b")], SKIP)
     assert (told.rows, told.acknowledged, told.skipped_rows) == (2, 2, 4)
     assert producers.producer.events == ["start", "send 1", "send 1", "finish"]
+
+
+def test_a_batch_with_skipped_rows_is_gone_before_the_next_is_taken():
+    """It may be 64 MB: a task's memory is counted with two of them."""
+    before = []
+
+    def source():
+        for _ in range(4):
+            assert [one() for one in before] == [None] * len(before)
+            taken = batch(None, "a", "b")
+            before.append(weakref.ref(taken))
+            yield taken
+            del taken
+
+    told = run(OneProducer(RecordingProducer()), source(), SKIP)
+    assert (told.rows, told.skipped_rows, len(before)) == (8, 4, 4)
 
 
 def test_a_partition_of_skipped_rows_alone_opens_no_connection():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 import time
 from collections.abc import Iterator
@@ -10,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from spark_kafka_sink.errors import DataError, SchemaError
+from spark_kafka_sink.errors import DataError, IllegalStateError, SchemaError
 from spark_kafka_sink.protocol.cluster import TopicPartition
 from tests.producer.answered_producers import PARTITIONS, TP0, Producers, numbered, rows_of
 
@@ -220,13 +221,51 @@ def test_what_is_no_batch_is_refused_among_batches_too(producers: Producers, wro
 
 
 def test_an_iterable_that_raises_leaves_the_producer_usable(producers: Producers):
-    """Its error is not one of sending: what was appended before is sent."""
+    """Its error is not one of sending: what it returned before is sent, also what was held back."""
 
     def broken() -> Iterator[pa.RecordBatch]:
-        yield pa.record_batch({"value": ["a"]})
+        for n in range(4):
+            yield pa.record_batch({"value": [f"{n}"]})
         raise OSError("the input broke")
 
     producer, _ = producers()
     with pytest.raises(OSError, match="the input broke"):
         producer.send_batches(broken(), topic="test")
-    assert producer.finish_attempt().rows == 1
+    assert producer.finish_attempt().rows == 4
+
+
+def test_the_rows_of_an_error_are_counted_over_all_batches(producers: Producers):
+    """The message counts those of what was joined, which nobody but the producer knows."""
+    producer, _ = producers()
+    batches = [pa.record_batch({"value": ["a"] * 10, "partition": [0] * 10}) for _ in range(9)]
+    batches[7] = pa.record_batch({"value": ["a"] * 10, "partition": [-1] + [0] * 9})
+    with pytest.raises(DataError) as raised:
+        producer.send_batches(batches, topic="test")
+    row = re.search(r"row (\d+) of the Arrow batch", str(raised.value))
+    (note,) = raised.value.__notes__
+    first = re.fullmatch(r"  while sending rows (\d+) to \d+ of all batches", note)
+    assert row is not None
+    assert first is not None
+    assert int(first[1]) + int(row[1]) == 70
+
+
+def test_a_closed_producer_takes_no_batch_of_an_iterable(producers: Producers):
+    producer, _ = producers()
+    producer.close()
+    batches = iter([pa.record_batch({"value": ["a"]})])
+    with pytest.raises(IllegalStateError):
+        producer.send_batches(batches, topic="test")
+    assert len(list(batches)) == 1
+
+
+def test_with_a_linger_of_zero_no_batch_waits_for_others(producers: Producers):
+    producer, _ = producers(linger_ms=0)
+    taken = []
+
+    def counted() -> Iterator[pa.RecordBatch]:
+        for n in range(5):
+            taken.append(producer.chunk_size.wanted_rows)
+            yield pa.record_batch({"value": [f"{n}"]})
+
+    producer.send_batches(counted(), topic="test")
+    assert taken == [1] * 5

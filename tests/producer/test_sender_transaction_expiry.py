@@ -54,6 +54,30 @@ def test_an_expired_batch_that_was_never_sent_makes_the_transaction_abortable(ve
 
 
 @BOTH
+@pytest.mark.parametrize("lost", [False, True], ids=["in flight", "lost"])
+def test_a_send_that_fails_behind_a_sent_commit_does_not_undo_it(version: int, lost: bool) -> None:
+    """Another thread's send was waiting, and its record is not in the transaction. An abort could
+    not be told from the commit: the first may be in effect.
+    """
+    with TransactionWorld(version) as world:
+        world.begin_and_write()
+        commit = world.manager.begin_commit()
+        if lost:
+            world.cut(EndTxnRequest)
+        world.round(2 if lost else 1)
+        assert world.client.sent(EndTxnRequest), "the commit was not sent"
+        world.manager.transition_to_abortable_error(KafkaError("another thread's record"))
+        assert world.state is State.COMMITTING_TRANSACTION
+        if lost:
+            world.find()
+        world.end()
+        world.round(3, ms=BACKOFF)
+        world.await_(commit)
+        assert {end.committed for end in world.client.sent(EndTxnRequest)} == {True}
+        assert world.state is State.READY
+
+
+@BOTH
 def test_a_close_does_not_send_the_commit_of_a_transaction_that_lost_a_batch(version: int) -> None:
     """The commit waits in the queue for its batches, one expires, and before the sender fails the
     commit for it, the producer is closed: the abort clears the error that would have stopped it.

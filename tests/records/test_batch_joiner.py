@@ -143,10 +143,10 @@ def test_batches_with_other_columns_are_not_joined() -> None:
     ]
 
 
-def test_nested_columns_and_dictionaries_are_joined() -> None:
+def test_nested_columns_are_joined() -> None:
     headers = pa.array([[("k", b"v")], None], pa.map_(pa.string(), pa.binary()))
     batches = [
-        pa.record_batch({"topic": pa.array(topics).dictionary_encode(), "headers": headers})
+        pa.record_batch({"topic": pa.array(topics), "headers": headers})
         for topics in (["a", "b"], ["c", "b"])
     ]
     (joined,) = all_of(joiner_of(batches), 100)
@@ -154,11 +154,57 @@ def test_nested_columns_and_dictionaries_are_joined() -> None:
     assert joined["headers"].to_pylist() == [[("k", b"v")], None] * 2
 
 
-def test_an_error_of_the_input_is_raised_as_it_is() -> None:
+class Tagged(pa.ExtensionType):
+    """An extension type over ``storage``."""
+
+    def __init__(self, storage: pa.DataType) -> None:
+        super().__init__(storage, "tests.tagged")
+
+    def __arrow_ext_serialize__(self) -> bytes:
+        return b""
+
+
+DICTIONARY = pa.array(["x" * 1000, "y"] * 50).dictionary_encode()
+
+
+@pytest.mark.parametrize(
+    "column",
+    [
+        DICTIONARY,
+        pa.array([f"{n}" for n in range(100)]).cast(pa.dictionary(pa.int8(), pa.string())),
+        pa.ListArray.from_arrays(list(range(101)), DICTIONARY),
+        pa.StructArray.from_arrays([DICTIONARY], ["of"]),
+        pa.RunEndEncodedArray.from_arrays(pa.array([100], pa.int32()), pa.array(["x" * 1000])),
+        pa.ExtensionArray.from_storage(Tagged(DICTIONARY.type), DICTIONARY),
+    ],
+    ids=["dictionary", "int8", "list", "struct", "runs", "extension"],
+)
+def test_rows_that_are_larger_than_their_bytes_are_not_joined(column: pa.Array) -> None:
+    """A chunk's bytes would be no bound of them; and some dictionaries can't be joined."""
+    batches = [pa.record_batch({"value": column})] * 5
+    assert all_of(joiner_of(batches), CHUNK_ROWS) == batches
+
+
+def test_an_error_of_the_input_is_raised_behind_the_rows_before_it() -> None:
     def broken() -> Iterator[pa.RecordBatch]:
         yield batch("a")
+        yield batch("b")
         raise OSError("the input broke")
 
     joiner = joiner_of(broken())
-    with pytest.raises(OSError, match="the input broke"):
+    joined = joiner.next(wanting(100))
+    assert joined is not None
+    assert joined["value"].to_pylist() == ["a", "b"]
+    for _ in range(2):
+        with pytest.raises(OSError, match="the input broke"):
+            joiner.next(wanting(100))
+
+
+def test_an_interrupt_is_raised_at_once() -> None:
+    def interrupted() -> Iterator[pa.RecordBatch]:
+        yield batch("a")
+        raise KeyboardInterrupt
+
+    joiner = joiner_of(interrupted())
+    with pytest.raises(KeyboardInterrupt):
         joiner.next(wanting(100))

@@ -226,7 +226,7 @@ class WriteTask:
         has no time left, and any exception of Spark's input.
         """
         with ProgressLog(self._progress, self._progress_every_s, self._progress_listeners):
-            return self._run(self._kept(batches))
+            return self._run(batches)
 
     def _run(self, batches: Iterator[pa.RecordBatch]) -> TaskCommitMessage:
         start = self._monotonic_ms()
@@ -268,29 +268,31 @@ class WriteTask:
         """
         start = self._monotonic_ms()
         rows = size = 0
-        for batch in self._kept(batches) if count else ():
-            rows += batch.num_rows
-            size += from_record_batch(batch, self._plan, self._wall_ms()).payload_bytes()
+        for batch in batches if count else ():
+            kept = self._kept(batch)
+            rows += kept.num_rows
+            size += from_record_batch(kept, self._plan, self._wall_ms()).payload_bytes()
         message = self._message(None, None, (-1, -1), self._monotonic_ms() - start)
         return replace(message, payload=(rows, size) if count else None)
 
-    def _kept(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """``batches`` without the rows that onNullValue=skip drops, which are counted."""
+    def _kept(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """``batch`` without the rows that onNullValue=skip drops, which are counted."""
         if self._plan.on_null_value is not OnNullValue.SKIP:
-            return batches
-        return self._with_value(batches)
-
-    def _with_value(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for batch in batches:
-            kept = rows_with_value(batch, self._plan)
-            self._skipped_rows += batch.num_rows - kept.num_rows
-            yield kept
+            return batch
+        kept = rows_with_value(batch, self._plan)
+        self._skipped_rows += batch.num_rows - kept.num_rows
+        return kept
 
     def _next_batch(self, batches: BatchJoiner, size: ChunkSize) -> pa.RecordBatch | None:
         begun = self._monotonic_ms()
         self._step = "Spark's next rows"
         try:
-            return batches.next(size)
+            while (batch := batches.next(size)) is not None:
+                kept = self._kept(batch)
+                if kept.num_rows:
+                    return kept
+                del batch, kept  # before the next one: it may be large
+            return None
         finally:
             self._step = ""
             self._input_wait_ms += self._monotonic_ms() - begun

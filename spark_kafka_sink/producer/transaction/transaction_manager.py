@@ -361,10 +361,15 @@ class TransactionManager:
     def transition_to_abortable_error(self, error: KafkaError) -> None:
         """A record of the transaction could not be sent: the transaction can only be aborted.
 
-        No effect while it is being aborted. The first error is kept.
+        No effect while it is being aborted, nor once its commit was sent: that record (another
+        thread's ``send`` was waiting) is not in it, and the coordinator's response decides. The
+        first error is kept.
         """
-        with self._identity.lock:
-            self._identity.transition_to_abortable_error(error)
+        identity = self._identity
+        with identity.lock:
+            if identity.state is State.COMMITTING_TRANSACTION and identity.transaction.end_sent:
+                return
+            identity.transition_to_abortable_error(error)
         self._wakeup()
 
     def _call(
