@@ -49,7 +49,7 @@ def test_the_first_rows_are_sent_as_they_come(producers: Producers):
 
 
 def test_as_many_rows_are_wanted_as_are_worth_a_chunk_and_its_slices(producers: Producers):
-    producer, _ = producers(cluster_of([1] * PARTITIONS))
+    producer, _ = producers(cluster_of([1] * PARTITIONS), linger_ms=5)
     send(producer, 100, 10, 2)
     few = producer.chunk_size
     assert CHUNK_ROWS // 2 < few.wanted_rows < CHUNK_ROWS == few.max_rows
@@ -61,7 +61,7 @@ def test_as_many_rows_are_wanted_as_are_worth_a_chunk_and_its_slices(producers: 
 
 def test_rows_that_fill_more_than_a_chunk_want_no_others(producers: Producers):
     """They have as many rows for each partition as memory allows."""
-    producer, _ = producers(cluster_of([1] * PARTITIONS), buffer_memory=6_000_000)
+    producer, _ = producers(cluster_of([1] * PARTITIONS), buffer_memory=6_000_000, linger_ms=5)
     send(producer, 2000, 1000, PARTITIONS)
     assert producer.chunk_size.wanted_rows == 1
 
@@ -79,7 +79,7 @@ def test_chunks_are_larger_where_each_partition_gets_few_rows_and_stay_so(produc
 
 
 def test_no_chunk_takes_more_than_a_quarter_of_the_memory(producers: Producers):
-    producer, _ = producers(cluster_of([1] * PARTITIONS), buffer_memory=6_000_000)
+    producer, _ = producers(cluster_of([1] * PARTITIONS), buffer_memory=6_000_000, linger_ms=5)
     for _ in range(2):
         send(producer, 3000, 1000, PARTITIONS)
     assert [size.max_bytes for size in SIZES] == [1_500_000, 1_500_000]

@@ -201,7 +201,7 @@ def test_a_batch_needs_the_columns_of_the_sink(producers: Producers):
 
 
 def test_an_iterable_of_batches_is_sent_small_ones_together(producers: Producers):
-    producer, _ = producers()
+    producer, _ = producers(linger_ms=5)
     batches = [
         pa.record_batch({"value": [f"{n}-{i}" for i in range(10)], "partition": [n % 4] * 10})
         for n in range(40)
@@ -214,7 +214,7 @@ def test_an_iterable_of_batches_is_sent_small_ones_together(producers: Producers
 
 @pytest.mark.parametrize("wrong", [b"bytes", pa.table({"value": ["a"]})])
 def test_what_is_no_batch_is_refused_among_batches_too(producers: Producers, wrong: object):
-    producer, _ = producers()
+    producer, _ = producers(linger_ms=5)
     good = pa.record_batch({"value": ["a"]})
     with pytest.raises(DataError, match=r"takes a pyarrow\.RecordBatch, not"):
         producer.send_batches([good, wrong], topic="test")  # type: ignore[list-item]
@@ -228,7 +228,7 @@ def test_an_iterable_that_raises_leaves_the_producer_usable(producers: Producers
             yield pa.record_batch({"value": [f"{n}"]})
         raise OSError("the input broke")
 
-    producer, _ = producers()
+    producer, _ = producers(linger_ms=5)
     with pytest.raises(OSError, match="the input broke"):
         producer.send_batches(broken(), topic="test")
     assert producer.finish_attempt().rows == 4
@@ -236,7 +236,7 @@ def test_an_iterable_that_raises_leaves_the_producer_usable(producers: Producers
 
 def test_the_rows_of_an_error_are_counted_over_all_batches(producers: Producers):
     """The message counts those of what was joined, which nobody but the producer knows."""
-    producer, _ = producers()
+    producer, _ = producers(linger_ms=5)
     batches = [pa.record_batch({"value": ["a"] * 10, "partition": [0] * 10}) for _ in range(9)]
     batches[7] = pa.record_batch({"value": ["a"] * 10, "partition": [-1] + [0] * 9})
     with pytest.raises(DataError) as raised:
