@@ -237,6 +237,7 @@ def test_what_such_a_function_raises_is_told_by_its_place(no_aws):
     with pytest.raises(OSError, match=r"awsCredentialsProvider: ConnectionError in away") as raised:
         fetch("h")
     assert "s3cr3t" not in "".join(traceback.format_exception(raised.value))
+    assert raised.value.__context__ is None
 
 
 def test_missing_credentials_are_told(no_aws):

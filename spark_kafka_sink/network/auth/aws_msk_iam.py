@@ -196,8 +196,10 @@ class _Source:
         try:
             return self._provider()
         except OSError as error:
-            # It may pass, and is tried again. By name only: its text may hold anything.
-            raise OSError(f"awsCredentialsProvider: {import_paths.place_of(error)}") from None
+            where = import_paths.place_of(error)
+        # It may pass, and is tried again. By name only: its text may hold anything; raised in the
+        # handler, this would keep it in __context__.
+        raise OSError(f"awsCredentialsProvider: {where}")
 
 
 def _region(session: Any) -> str | None:  # noqa: ANN401 - botocore and boto3 have no types
