@@ -19,6 +19,7 @@ from spark_kafka_sink.local_kafka import (
     probe,
 )
 from tests.real_kafka import RealKafka
+from tests.waiting import wait_for
 
 # Each test starts brokers of its own.
 pytestmark = [pytest.mark.long, pytest.mark.broker, pytest.mark.timeout(300)]
@@ -93,6 +94,36 @@ def test_clients_can_be_told_another_address_than_brokers_use():
     with KafkaCluster(overrides=told) as cluster:
         metadata = AdminClient({"bootstrap.servers": cluster.bootstrap}).list_topics(timeout=30)
         assert [(b.host, b.port) for b in metadata.brokers.values()] == [("127.0.0.1", 9)]
+
+
+def test_rows_are_kept_whatever_their_timestamps_are():
+    """Kafka's default deletes those of more than seven days ago, at its first look 30 s after the
+    start; tests and examples write the timestamps of their data.
+    """
+    from confluent_kafka import Consumer, Producer, TopicPartition
+
+    looks = {"log.initial.task.delay.ms": "100", "log.retention.check.interval.ms": "100"}
+    with KafkaCluster(overrides=looks) as cluster:
+        broker = RealKafka(cluster.bootstrap, cluster)
+        kept, short = broker.unique_topic(), broker.unique_topic(configs={"retention.ms": "1000"})
+        producer = Producer({"bootstrap.servers": cluster.bootstrap})
+        for topic in (kept, short):
+            producer.produce(topic, value=b"v", timestamp=1_357_000_000_000)
+        assert producer.flush(30) == 0
+        reader = Consumer({"bootstrap.servers": cluster.bootstrap, "group.id": "none"})
+
+        def first_offset(topic):
+            return reader.get_watermark_offsets(TopicPartition(topic, 0), timeout=30)[0]
+
+        try:
+            # As much as has been looked at twice: the second look began behind the first's end.
+            wait_for(lambda: first_offset(short) == 1, 60, "the broker's look")
+            producer.produce(short, value=b"v", timestamp=1_357_000_000_000)
+            assert producer.flush(30) == 0
+            wait_for(lambda: first_offset(short) == 2, 60, "the broker's next look")
+            assert first_offset(kept) == 0
+        finally:
+            reader.close()
 
 
 def test_an_older_feature_level_can_be_chosen():
