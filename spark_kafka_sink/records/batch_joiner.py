@@ -29,7 +29,7 @@ class BatchJoiner:
     batches are about to get the rows that came, and should not be sent before.
     """
 
-    __slots__ = ("_batches", "_error", "_next", "_now_ms", "_waiting")
+    __slots__ = ("_batches", "_error", "_expands", "_next", "_now_ms", "_schema", "_waiting")
 
     def __init__(
         self,
@@ -44,6 +44,9 @@ class BatchJoiner:
         self._next: pa.RecordBatch | None = None
         #: Of the iterator, behind batches that were not returned yet.
         self._error: Exception | None = None
+        #: Of the small batch before; ``_expands``: batches of this schema may.
+        self._schema: pa.Schema | None = None
+        self._expands = False
 
     def next(self, size: ChunkSize) -> pa.RecordBatch | None:
         """The next batch; None at the end. With fewer than the wanted rows it is joined to those
@@ -57,7 +60,7 @@ class BatchJoiner:
         if first is None:
             with self._waiting(0):
                 first = self._take()
-        if first is None or first.num_rows >= size.wanted_rows or _may_expand(first.schema):
+        if first is None or first.num_rows >= size.wanted_rows or self._may_expand(first.schema):
             return first
         with self._waiting(HOLD_MS):
             return self._joined(first, size, until)
@@ -84,12 +87,17 @@ class BatchJoiner:
             joined.append(batch)
         return first if len(joined) == 1 else _concatenated(joined)
 
+    def _may_expand(self, schema: pa.Schema) -> bool:
+        """Looked at once: all batches have mostly one schema, of which there may be hundreds of
+        columns.
+        """
+        if self._schema is None or schema != self._schema:
+            self._schema = schema
+            self._expands = any(_type_may_expand(field.type) for field in schema)
+        return self._expands
+
     def _take(self) -> pa.RecordBatch | None:
         return next((batch for batch in self._batches if batch.num_rows), None)
-
-
-def _may_expand(schema: pa.Schema) -> bool:
-    return any(_type_may_expand(field.type) for field in schema)
 
 
 def _type_may_expand(type_: pa.DataType) -> bool:
