@@ -14,7 +14,7 @@ import sys
 import sysconfig
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -57,8 +57,7 @@ class StandaloneCluster:
 
     def python_processes(self) -> list[psutil.Process]:
         """The executors' Python workers and the daemons that fork them."""
-        found = self.worker.children(recursive=True)
-        return [one for one in found if one.name().startswith("python")]
+        return [one for one in self.worker.children(recursive=True) if is_python(one)]
 
     def submit(self, job: Path, *arguments: str, py_files: Path) -> str:
         """Standard output of a job that ran on an executor with both cores."""
@@ -89,6 +88,13 @@ class StandaloneCluster:
         ]
         assert run.returncode == 0, "\n".join(told[-60:])
         return run.stdout.decode()
+
+
+def is_python(process: psutil.Process) -> bool:
+    """False as well when it ends meanwhile: Spark ends workers whenever it likes."""
+    with suppress(psutil.NoSuchProcess):
+        return process.name().startswith("python")
+    return False
 
 
 @contextmanager

@@ -12,7 +12,7 @@ import psutil
 import pytest
 
 from spark_kafka_sink.cli.size import Load
-from tests.datasource.standalone_cluster import JOB
+from tests.datasource.standalone_cluster import JOB, is_python
 
 MIB = 1024 * 1024
 #: What the figures promise.
@@ -46,7 +46,7 @@ class Watch:
         """Resident bytes of the worker that has a connection; 0 while none has."""
         of_executors = self._cluster.python_processes()
         others = set(psutil.Process().children(recursive=True)) - set(of_executors)
-        of_driver = [self._to_brokers(one) for one in others if _name(one).startswith("python")]
+        of_driver = [self._to_brokers(one) for one in others if is_python(one)]
         self.driver_connections = max(self.driver_connections, sum(of_driver))
         for process in of_executors:
             count = self._to_brokers(process)
@@ -73,12 +73,6 @@ class Watch:
             if abs(found - size) > MIB or not found:
                 size, since = found, time.monotonic()
             time.sleep(0.05)
-
-
-def _name(process: psutil.Process) -> str:
-    with suppress(psutil.Error):
-        return process.name()
-    return ""
 
 
 @pytest.mark.parametrize(

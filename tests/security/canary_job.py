@@ -125,12 +125,12 @@ def processes(out: Path, name: str) -> None:
     for process in found:
         try:
             environment, command = process.environ(), process.cmdline()
+            path = out / "processes" / f"{name} {process.pid} {process.name()}"
         except psutil.Error:
             continue
         # The one place where those secrets have to be, under their names and no other.
         shown = {n: v for n, v in environment.items() if not n.startswith("KPROD_CANARY")}
         lines = [*command, *(f"{n}={v}" for n, v in shown.items())]
-        path = out / "processes" / f"{name} {process.pid} {process.name()}"
         path.write_text("\n".join(lines))
 
 
