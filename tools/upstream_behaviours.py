@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -439,11 +440,20 @@ def problems() -> list[str]:
     ]
 
 
+@cache
 def _tests_by_name() -> dict[str, set[str]]:
     found: dict[str, set[str]] = {}
     for path in sorted((ROOT / "tests").rglob("test_*.py")):
-        for node in ast.walk(ast.parse(path.read_text())):
-            if isinstance(node, ast.FunctionDef) and node.name.startswith("test_"):
-                for name in _NAME.findall(ast.get_docstring(node) or ""):
-                    found.setdefault(name, set()).add(node.name)
+        for test in _tests(ast.parse(path.read_text()).body):
+            for name in _NAME.findall(ast.get_docstring(test) or ""):
+                found.setdefault(name, set()).add(test.name)
     return found
+
+
+def _tests(body: Iterable[ast.stmt]) -> Iterator[ast.FunctionDef]:
+    """Those of a module and of its classes."""
+    for node in body:
+        if isinstance(node, ast.ClassDef):
+            yield from _tests(node.body)
+        elif isinstance(node, ast.FunctionDef) and node.name.startswith("test_"):
+            yield node

@@ -382,8 +382,9 @@ def test_a_topic_gets_what_a_file_gets(tmp_path):
     assert destinations.topic_record(report, "reports").value + b"\n" == file.read_bytes()
 
 
-def test_a_report_that_is_in_a_decision_is_written_to_its_topic_by_nobody_else(caplog):
+def test_a_report_that_is_in_a_decision_is_written_to_its_topic_by_nobody_else(caplog, monkeypatch):
     """There is no broker: whoever tried would say so."""
+    monkeypatch.setattr(destinations, "REPORT_TOPIC_MS", 500)
     asked = {"reportTopic": "reports", "deliveryGuarantee": "exactly-once"}
     nobody = config(
         **asked, **{"kafka.max.block.ms": "50", "kafka.bootstrap.servers": "127.0.0.1:1"}

@@ -188,9 +188,9 @@ def test_a_topic_that_no_request_can_carry_harms_no_other(producers: Producers, 
     with pytest.raises(InvalidTopicError):
         producer.partitions_for(topic)
     producer.send(to0()).result(60)
-    producer._metadata.refresh(producer._clock.now_ms() + 10_000)
     assert len(client.logs[TP0]) == 1
-    assert topic not in producer._metadata._topics
+    asked, _ = producer._metadata.new_request(producer._clock.now_ms())
+    assert asked.topics == ("test",)
 
 
 # ---- of a batch ----------------------------------------------------------------------------------
