@@ -30,7 +30,7 @@ class SecureKafka:
     ``cluster.client_options(listener, mechanism, user)`` are the options to get in by SSL,
     SASL_SSL and SASL_PLAINTEXT, as ``alice`` (may do everything) or ``bob`` (nothing without ACLs).
     ``ca`` and the keys are those of the other listeners, which stand for rows of the certificate
-    matrix. REAUTH is SASL_PLAINTEXT with sessions of two seconds.
+    matrix. REAUTH is SASL_PLAINTEXT with sessions of ten seconds.
     """
 
     kafka: RealKafka
@@ -88,7 +88,7 @@ def secure_broker(directory: Path) -> Iterator[SecureKafka]:
         "listener.name.mutual.ssl.client.auth": "required",
         "listener.name.oldtls.ssl.enabled.protocols": "TLSv1.2",
         "listener.name.oldtls.ssl.protocol": "TLSv1.2",
-        "listener.name.reauth.connections.max.reauth.ms": "2000",
+        "listener.name.reauth.connections.max.reauth.ms": "10000",
     }
     for name, certificate in certificates.items():
         prefix = f"listener.name.{name.lower()}.ssl"

@@ -30,9 +30,9 @@ def one_row(spark: SparkSession) -> DataFrame:
     return spark.range(0, 1, 1, 1).selectExpr("'v' AS value")
 
 
-def test_a_missing_topic_is_one_error_on_the_driver(one_row: DataFrame, fails: Fails) -> None:
+def test_a_missing_topic_is_one_error_on_the_driver(one_row: DataFrame, gives_up: Fails) -> None:
     topic = missing()
-    failure = fails(one_row, topic)
+    failure = gives_up(one_row, topic)
     assert failure.on_the_driver
     failure.says(
         f"Topic {topic} not present in metadata after 1000 ms",
@@ -47,20 +47,20 @@ def test_who_misspells_a_topic_waits_ten_seconds_and_not_a_minute(
     one_row: DataFrame, fails: Fails
 ) -> None:
     topic, believed_s = missing(), MISSING_TOPIC_TIMEOUT_MS / 1000
-    failure = fails(one_row, topic, **{"kafka.max.block.ms": "60000"})
+    failure = fails(one_row, topic)
     assert failure.on_the_driver
     failure.says(f"Topic {topic} not present in metadata after {MISSING_TOPIC_TIMEOUT_MS} ms")
     assert believed_s <= failure.seconds < believed_s + SLACK_S
 
 
 def test_a_missing_topic_of_a_row_is_named_by_the_task(
-    spark: SparkSession, fails: Fails, kafka: RealKafka, consume: Consume
+    spark: SparkSession, gives_up: Fails, kafka: RealKafka, consume: Consume
 ) -> None:
     here, gone = kafka.unique_topic("here"), missing()
     frame = spark.range(0, 5, 1, 1).selectExpr(
         "cast(id AS string) AS value", f"if(id = 3, '{gone}', '{here}') AS topic"
     )
-    failure = fails(frame)
+    failure = gives_up(frame)
     assert failure.jobs == 1
     failure.says(f"Topic {gone} not present in metadata after 1000 ms", "create the topic first")
     assert failure.seconds < 1 + SLACK_S
@@ -86,7 +86,8 @@ def test_a_topic_that_is_deleted_after_the_preflight_fails_at_delivery_timeout(
         yield from batches
 
     frame = spark.range(0, 1, 1, 1).selectExpr("'v' AS value")
-    failure = fails(frame.mapInArrow(delete_first, "value string"), topic)
+    limits = {"kafka.request.timeout.ms": "1000", "kafka.delivery.timeout.ms": "3000"}
+    failure = fails(frame.mapInArrow(delete_first, "value string"), topic, **limits)
     assert failure.jobs == 1
     failure.says(
         f"DeliveryError: {topic}-0: 1 rows were not acknowledged",
@@ -108,15 +109,14 @@ def willing() -> Iterator[str]:
 def test_a_broker_that_creates_topics_creates_those_of_option_and_column(
     spark: SparkSession, one_row: DataFrame, write: Write, willing: str, consume: Consume
 ) -> None:
-    limits = {"kafka.max.block.ms": "30000", "kafka.delivery.timeout.ms": "30000"}
     option, *column = (f"made-{n}" for n in range(3))
     start = time.monotonic()
-    write(one_row, option, bootstrap=willing, **limits)
+    write(one_row, option, bootstrap=willing)
     assert time.monotonic() - start < MISSING_TOPIC_TIMEOUT_MS / 1000 + SLACK_S
     frame = spark.range(0, 4, 1, 1).selectExpr(
         "cast(id AS string) AS value", "concat('made-', 1 + id % 2) AS topic"
     )
-    write(frame, bootstrap=willing, **limits)
+    write(frame, bootstrap=willing)
     assert consume(option, bootstrap=willing).values == [b"v"]
     assert [consume(t, bootstrap=willing).values for t in column] == [
         [b"0", b"2"],

@@ -174,7 +174,7 @@ def offsets_of_protocol_1(s: Script) -> None:
     commit("it commits offsets", own, {(topic, 0): 9})
     add_offsets(s, "it adds", tid, own, group)
     stored(s, "fenced", group, both, stable=True)
-    own = s.init("a short time-out", tid, timeout=500, own=newer)
+    own = s.init("a short time-out", tid, timeout=1000, own=newer)
     add_offsets(s, "add, and wait", tid, own, group)
     commit("and commit", own, {(topic, 0): 9})
     s.state("timed out", tid, until="CompleteAbort")

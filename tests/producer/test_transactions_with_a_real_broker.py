@@ -248,7 +248,7 @@ def test_a_prepared_transaction_outlives_its_process(broker: RealKafka) -> None:
 
 def test_a_transaction_that_timed_out_is_told_at_its_commit(broker: RealKafka) -> None:
     topic = broker.unique_topic("txn")
-    with TransactionalDriver(broker.bootstrap, new_id(), transaction_timeout_ms=500) as producer:
+    with TransactionalDriver(broker.bootstrap, new_id(), transaction_timeout_ms=1_500) as producer:
         producer.init().begin()
         producer.send(topic, 0, values("late"))
         producer.flush()

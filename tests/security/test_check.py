@@ -39,6 +39,8 @@ class Wrong:
     step: str
     text: str
     options: dict[str, str] = field(default_factory=dict)
+    #: For a step; those that nobody answers use it up.
+    timeout_ms: int = 30_000
 
 
 CONNECTIONS = {
@@ -58,7 +60,9 @@ CONNECTIONS = {
     ),
     "TLS to a plaintext port": Wrong("PLAINTEXT", "TLS", "PLAINTEXT", SSL),
     "plaintext to a TLS port": Wrong("GOOD", "ApiVersions", "security.protocol to SSL"),
-    "plaintext to a SASL port": Wrong("SASL_PLAINTEXT", "ApiVersions", "does it require SASL?"),
+    "plaintext to a SASL port": Wrong(
+        "SASL_PLAINTEXT", "ApiVersions", "does it require SASL?", timeout_ms=2_000
+    ),
     "SASL to a plaintext port": Wrong(
         "PLAINTEXT",
         "SASL",
@@ -89,7 +93,7 @@ class ClockThatIsOff(SystemClock):
         return super().wall_ms() + self._by_ms
 
 
-def steps_of(bootstrap, options, timeout_ms=2_000, clock=None):
+def steps_of(bootstrap, options, timeout_ms=30_000, clock=None):
     config = SinkConfig.parse(
         {"kafka.bootstrap.servers": bootstrap}
         | {n if "." not in n else f"kafka.{n}": v for n, v in options.items()}
@@ -121,7 +125,7 @@ def test_a_connection_that_does_not_work_is_named_by_the_first_red_row(secure_ka
         option: str(getattr(secure_kafka, value)) if option in (TRUST, KEYS) else value
         for option, value in wrong.options.items()
     }
-    assert_named(steps_of(bootstrap, options), wrong.step, wrong.text)
+    assert_named(steps_of(bootstrap, options, wrong.timeout_ms), wrong.step, wrong.text)
 
 
 @pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"])

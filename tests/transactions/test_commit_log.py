@@ -442,6 +442,7 @@ def test_a_compacted_log_is_read_over_its_holes(
         time.sleep(0.5)
 
 
+@pytest.mark.timing
 def test_what_a_log_costs(
     kafka: RealKafka, client: TransactionClient, record_property: Callable[[str, object], None]
 ) -> None:

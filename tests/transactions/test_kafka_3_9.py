@@ -356,7 +356,7 @@ def time_out(stage: Stage, lost: PreparedTransaction) -> None:
 
 def test_a_decision_of_which_one_timed_out_and_none_was_committed_is_undone(query: Query) -> None:
     stage = query.stage
-    kept, lost = query.task(0, "kept"), query.task(1, "lost", transaction_timeout_ms=300)
+    kept, lost = query.task(0, "kept"), query.task(1, "lost", transaction_timeout_ms=1_500)
     stage.write(stage.state([kept, lost]))
     time_out(stage, lost)
     assert query.driver().roll_forward(stage.prefix) == stage.state() == stage.read()
@@ -368,7 +368,7 @@ def test_a_decided_transaction_that_timed_out_when_another_was_committed_is_told
     query: Query,
 ) -> None:
     stage = query.stage
-    kept, lost = query.task(0, "kept"), query.task(1, "lost", transaction_timeout_ms=300)
+    kept, lost = query.task(0, "kept"), query.task(1, "lost", transaction_timeout_ms=1_500)
     stage.write(stage.state([kept, lost]))
     stage.client.end([kept], committed=True, deadline_ms=stage.soon())
     time_out(stage, lost)
