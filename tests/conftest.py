@@ -54,8 +54,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         for fixture, marker in _MARKER_OF_FIXTURE.items():
             if fixture in getattr(item, "fixturenames", ()):
                 item.add_marker(marker)
-        # The first one on a machine fetches that Kafka.
-        if "kafka_3_9" in getattr(item, "fixturenames", ()):
+        # The first one on a machine fetches that Kafka; a long one is longer on a busy machine.
+        slow = {"long", "faults", "cluster"} & {marker.name for marker in item.iter_markers()}
+        fetched = "kafka_3_9" in getattr(item, "fixturenames", ())
+        if fetched or (slow and item.get_closest_marker("timeout") is None):
             item.add_marker(pytest.mark.timeout(600))
 
 

@@ -105,7 +105,7 @@ def test_a_program_of_a_page_prints_what_the_page_says(page, tmp_path):
         "PYSPARK_PYTHON": sys.executable,
         "PYSPARK_DRIVER_PYTHON": sys.executable,
     }
-    done = run_python(program, cwd=tmp_path, environment=environment)
+    done = run_python(program, cwd=tmp_path, environment=environment, timeout=400)
     # (The README's rows are in two tasks, so either may be first.)
     order = sorted if page == "README.md" else list
     assert order(done.stdout.splitlines()[-len(PROGRAMS[page]) :]) == order(PROGRAMS[page])

@@ -102,7 +102,7 @@ def test_the_job_writes_a_day_once_and_nothing_when_it_is_repeated(
     environment = {"KAFKA_PASSWORD": secure_kafka.cluster.security.passwords["alice"]}
     for _ in range(2):
         arguments = ("-c", PROGRAM, script.resolve(), *parameters)
-        run_python(*arguments, cwd=tmp_path, environment=environment)
+        run_python(*arguments, cwd=tmp_path, environment=environment, timeout=250)
     bootstrap = secure_kafka.kafka.bootstrap
     found = consume(topic, bootstrap=bootstrap, isolation="read_committed")
     assert (found.keys, found.values) == ([b"a"], [b"1"])

@@ -444,7 +444,8 @@ def test_memory_stays_within_its_bound_over_two_gigabytes(own_kafka):
     configs = {"retention.bytes": "500000000", "segment.bytes": "100000000"}
     topic = own_kafka.unique_topic("memory", 4, configs)
     where = ("--bootstrap", own_kafka.bootstrap, "--topic", topic)
-    told = json.loads(run_python("-m", "bench.memory", *where, "--gigabytes", "2").stdout)
+    done = run_python("-m", "bench.memory", *where, "--gigabytes", "2", timeout=400)
+    told = json.loads(done.stdout)
     admin = AdminClient({"bootstrap.servers": own_kafka.bootstrap})
     admin.delete_topics([topic])[topic].result(30)
     assert told["peak"] <= told["bound"], told
