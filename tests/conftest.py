@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from spark_kafka_sink.local_kafka import KAFKA_3_VERSION
 from tests.real_kafka import (
@@ -31,6 +32,11 @@ if TYPE_CHECKING:
 # Spark starts Python workers by these names, and plain "python3" is some other Python.
 os.environ["PYSPARK_PYTHON"] = sys.executable
 os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+
+# An example that is slow on a busy machine is no failure. The rest is the profile that Hypothesis
+# has chosen by itself: "ci" under CI.
+settings.register_profile("kprod", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("kprod")
 
 _MARKER_OF_FIXTURE = {
     "kafka": "broker",

@@ -264,7 +264,6 @@ def test_parsing_raises_config_error_and_nothing_else(options, with_servers):
     assert config.delivery_timeout_ms >= min(config.linger_ms + config.request_timeout_ms, INT_MAX)
 
 
-@settings(deadline=None)
 @given(
     st.sampled_from([o for o in _TYPED if o.type is OptionType.INT]),
     st.integers(min_value=-(2**40), max_value=2**40),

@@ -35,7 +35,6 @@ def choice(partitioner: RecordPartitioner, cluster: Cluster, key: bytes | None =
     return partitioner.partition("test", key, b"v", cluster.topics["test"])
 
 
-@settings(deadline=None)  # the first column imports half of the world
 @given(st.binary(max_size=80))
 def test_a_key_decides_as_it_does_by_columns(key: bytes):
     """DefaultPartitionerTest#testKeyPartitionIsStable."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pyarrow as pa
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from spark_kafka_sink.protocol.cluster import TopicPartition
@@ -18,7 +18,6 @@ MAYBE_BYTES = st.none() | st.binary(max_size=300) | st.just(bytes(range(250)) * 
 TIMES = st.integers(0, 2**62)
 
 
-@settings(deadline=None)
 @given(st.lists(st.tuples(MAYBE_BYTES, MAYBE_BYTES, TIMES), min_size=1, max_size=20))
 def test_records_are_the_bytes_that_columns_give(
     rows: list[tuple[bytes | None, bytes | None, int]],
@@ -42,7 +41,6 @@ def test_records_are_the_bytes_that_columns_give(
     assert b"".join(bytes(piece.data) for piece in slices) == single
 
 
-@settings(deadline=None)
 @given(
     MAYBE_BYTES,
     MAYBE_BYTES,

@@ -16,7 +16,7 @@ import botocore.auth
 import botocore.session
 import pytest
 from botocore.credentials import Credentials
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from spark_kafka_sink.clock import SystemClock
@@ -71,7 +71,6 @@ def test_the_message_is_that_of_amazons_java_client(frozen):
     assert set(mechanism.secrets) == {KEYS.secret_key, KEYS.session_token}
 
 
-@settings(deadline=None)
 @given(st.binary(max_size=50) | st.just(b'{"version":"1999"}') | st.just(b"[" * 50_000))
 def test_any_other_answer_is_no_success(answer):
     mechanism = AwsMskIamMechanism(Keys(KEYS, None), HOST)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from spark_kafka_sink.config.jaas_config import parse_jaas_config
@@ -87,14 +87,12 @@ def quoted(value: str) -> str:
     return f'"{out}"'
 
 
-@settings(deadline=None)
 @given(module=NAMES, options=st.dictionaries(NAMES, st.text(max_size=30), max_size=6))
 def test_what_was_quoted_comes_back_whatever_it_holds(module, options):
     text = f"{module} required " + " ".join(f"{k}={quoted(v)}" for k, v in options.items()) + ";"
     assert parse_jaas_config(text).options == options
 
 
-@settings(deadline=None)
 @given(st.text(max_size=200) | st.text(alphabet="ab=;\"' \\\n/*", max_size=60).map(
     lambda rest: f"M required {rest}"))  # fmt: skip
 def test_any_text_is_read_or_refused_as_configuration(text):

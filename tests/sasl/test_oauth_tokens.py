@@ -7,7 +7,7 @@ import traceback
 
 import pytest
 import trustme
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from spark_kafka_sink.clock import SystemClock
@@ -76,7 +76,6 @@ def test_the_end_of_a_jwt_is_read_and_other_tokens_have_none():
         assert expiry_of(token) is None
 
 
-@settings(deadline=None)
 @given(st.text(max_size=100))
 def test_any_text_is_a_token_without_an_end_or_has_one(text):
     end = expiry_of(text)

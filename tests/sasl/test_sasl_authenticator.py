@@ -5,7 +5,7 @@ from __future__ import annotations
 import struct
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from spark_kafka_sink.errors import (
@@ -282,7 +282,6 @@ def test_every_message_of_the_broker_cut_at_every_byte_is_an_error(name, version
             sasl.receive(memoryview(whole + b"\x00"), 0)
 
 
-@settings(deadline=None)
 @given(
     step=st.integers(0, 3),
     name=st.sampled_from(MECHANISMS),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from spark_kafka_sink.errors import ErrorCode, RemoteProtocolError
@@ -41,7 +41,6 @@ def test_no_token_is_shown():
         assert "secret" not in repr(value)
 
 
-@settings(deadline=None)
 @given(data=st.binary(max_size=300), version=st.integers(0, 2))
 def test_any_bytes_are_read_or_break_the_protocol(data, version):
     for request, at in ((SaslHandshakeRequest("X"), 1), (SaslAuthenticateRequest(b""), version)):

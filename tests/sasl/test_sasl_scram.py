@@ -7,7 +7,7 @@ import hashlib
 import hmac
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scramp import ScramMechanism as ScrampMechanism
 from scramp.utils import saslprep as scramp_saslprep
@@ -142,7 +142,6 @@ def test_nothing_may_come_after_the_end():
         scram.answer(b"")
 
 
-@settings(deadline=None)
 @given(st.binary(max_size=200) | st.text(max_size=200).map(lambda t: t.encode(errors="ignore")))
 def test_any_answer_is_taken_or_refused_and_never_believed(message):
     scram = client()
@@ -181,7 +180,6 @@ def test_names_and_passwords_are_prepared_as_rfc_4013_has_it(text, prepared):
     assert saslprep(text) == prepared
 
 
-@settings(deadline=None)
 @given(st.text(max_size=20))
 def test_preparing_agrees_with_scramps_where_both_accept(text):
     ours = saslprep(text)

@@ -6,7 +6,6 @@ import json
 
 import pytest
 from hypothesis import given
-from hypothesis import settings as settings_of
 from hypothesis import strategies as st
 
 from spark_kafka_sink.config.oauth_settings import (
@@ -263,7 +262,6 @@ def test_plain_http_is_for_this_machine(host):
     assert isinstance(oauth(None, {URL: f"http://{host}:1/t"} | GOOD).source, ClientCredentials)
 
 
-@settings_of(deadline=None)
 @given(url=st.text(max_size=40) | st.from_regex(r"(https?|file)://?[^ ]{0,30}", fullmatch=True))
 def test_any_url_is_a_source_or_an_error(url):
     try:
@@ -279,7 +277,6 @@ NAME = st.sampled_from(
 )  # fmt: skip
 
 
-@settings_of(deadline=None)
 @given(
     mechanism=st.none() | st.sampled_from(["PLAIN", "SCRAM-SHA-256", "OAUTHBEARER", "GSSAPI", "x"]),
     module=st.sampled_from(["Plain", "Scram", "OAuthBearer", "Krb5", "IAM", "Other"]),
