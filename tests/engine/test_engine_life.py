@@ -213,13 +213,15 @@ def test_close_sends_what_is_queued_and_close_0_drops_it_and_both_leave_nothing(
 
 @contextmanager
 def interrupted_after(seconds: float) -> Iterator[None]:
-    """KeyboardInterrupt in this thread, wherever it then is."""
+    """KeyboardInterrupt in this thread, wherever it then is; another one every five seconds, since
+    Python swallows those that come in a finaliser.
+    """
 
     def interrupt(_number: int, _frame: object) -> None:
         raise KeyboardInterrupt
 
     before = signal.signal(signal.SIGALRM, interrupt)
-    signal.setitimer(signal.ITIMER_REAL, seconds)
+    signal.setitimer(signal.ITIMER_REAL, seconds, 5.0)
     try:
         yield
     finally:
@@ -227,6 +229,9 @@ def interrupted_after(seconds: float) -> Iterator[None]:
         signal.signal(signal.SIGALRM, before)
 
 
+@pytest.mark.filterwarnings(  # one that came in a finaliser
+    "ignore:(?s).*KeyboardInterrupt:pytest.PytestUnraisableExceptionWarning"
+)
 @pytest.mark.parametrize("codec", ["none", "zstd"])
 def test_a_keyboard_interrupt_anywhere_leaves_no_thread_no_socket_and_no_hole(
     kafka, consume, codec
@@ -241,9 +246,11 @@ def test_a_keyboard_interrupt_anywhere_leaves_no_thread_no_socket_and_no_hole(
     for topic in topics:
         producer = KafkaProducer(config(kafka.bootstrap, options))
         producer.start_attempt()
+        deadline = time.monotonic() + 60
         try:
             with interrupted_after(rng.uniform(0.001, 0.15)):
                 for first in itertools.count(0, 50):
+                    assert time.monotonic() < deadline, "no interrupt came out"
                     rows = [b"%08d" % i + rng.randbytes(500) for i in range(first, first + 50)]
                     send(producer, values_of(topic), [values_batch(rows)])
                     if rng.random() < 0.1:
@@ -375,15 +382,18 @@ def test_200_attempts_leave_threads_files_and_memory_as_they_were(kafka):
         gc.collect()
         return open_files(), threading.active_count(), process.memory_info().rss
 
-    for number in range(200):
+    states = []
+    for number in range(1, 201):
         attempt(producer, values_of(topic), [rows])
         producer.park()
-        if number == 60:
-            files, threads, memory = state()
-    files_after, threads_after, memory_after = state()
+        if number in (62, 108, 154, 200):
+            states.append(state())
     producer.close(10_000)
-    assert (files_after, threads_after) == (files, threads)
-    assert memory_after - memory < 8 * 1024 * 1024
+    assert states[-1][:2] == states[0][:2]
+    # What leaks grows in each of three thirds; an allocator may take some more at once.
+    memory = [resident for _, _, resident in states]
+    grown = [after - before for before, after in itertools.pairwise(memory)]
+    assert min(grown) < 8 * 1024 * 1024 / 3, grown
 
 
 # ---- what it costs -------------------------------------------------------------------------------

@@ -14,7 +14,7 @@ from spark_kafka_sink.network.channel.selectable import ChannelState, NetworkRec
 from spark_kafka_sink.network.channel.selector import Selector
 
 #: Seconds after which a test that waits for an event has failed.
-PATIENCE = 10.0
+PATIENCE = 60.0
 
 
 class LoopbackServer:

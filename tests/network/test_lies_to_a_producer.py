@@ -20,6 +20,7 @@ from spark_kafka_sink.errors import KafkaError
 from spark_kafka_sink.protocol.request import ApiKey
 from tests.network.liar import TOPIC, Liar, Lie, api_versions, framed, identity, produced
 from tests.protocol import metadata_bytes as m
+from tests.waiting import wait_for
 
 _LOG = logging.getLogger("spark_kafka_sink")
 #: At once; each takes its time-out, and next to no work.
@@ -274,12 +275,17 @@ def write_to(case: Case, *, drips: bool) -> str:
             producer.send(ProducerRecord("t", b"a")).result(60)
         except KafkaError as error:
             said = f"{error.message} {error.hint}"
+            # On a busy machine the time may be over while an answer is on its way: then that is the
+            # reason of the error, and this one was logged before, or will be.
+            wait_for(
+                lambda: (case.words or "") in f"{said} {' '.join(logged.lines)}",
+                timeout=30,
+                what=f"{case.words!r} beside {said!r}",
+            )
         finally:
             producer.close(1000)
             _LOG.removeHandler(logged)
         assert liar.lied
-    # On a busy machine the time may be over while an answer is on its way: then that is the reason
-    # of the error, and this one was logged before.
     return said and f"{said} {' '.join(logged.lines)}"
 
 

@@ -110,6 +110,8 @@ def test_memory_that_stays_used_up_names_its_options_and_the_brokers_answer(prod
         buffer_memory=10_000, max_block_ms=200, retry_backoff_ms=10, retry_backoff_max_ms=10
     )
     client.answer = refuse(ErrorCode.NOT_ENOUGH_REPLICAS)
+    producer.send_columns(rows_of(numbered(0, 100), 0))
+    client.await_produced(10)  # more than there are batches: the first answers were seen
     with pytest.raises(BufferExhaustedError) as caught:
         send_without_end(producer)
     text = str(caught.value)
@@ -153,7 +155,8 @@ def test_a_record_beyond_buffer_memory_is_refused_in_javas_words(producers: Prod
 
 def test_a_row_that_cannot_be_sent_loses_the_attempt(producers: Producers):
     """The rows before it may be in batches: nothing more of this attempt may go."""
-    producer, client = producers(max_block_ms=50)
+    # However long this takes, the first row is in an open batch.
+    producer, client = producers(max_block_ms=50, linger_ms=60_000)
     producer.send_columns(rows_of([b"x"], 0))
     with pytest.raises(DataError, match="Partition 9 of topic test"):
         producer.send_columns(rows_of([b"y"], 9))

@@ -171,24 +171,26 @@ def test_what_can_not_pass_is_an_authentication_error_for_all():
 
 
 def test_a_fetch_without_an_end_is_given_up_for_another():
-    gate, clock = threading.Event(), FakeClock()
+    begun, gate, clock = threading.Event(), threading.Event(), FakeClock()
     fetch = Scripted(FetchedCredential("b", 9_000))
 
     def stuck_once(host):
-        if not gate.is_set():
+        if not begun.is_set():
+            begun.set()
             gate.wait(60)
             return FetchedCredential("a", 9_000)
         return fetch(host)
 
     login, woken = login_of(stuck_once, clock)
     assert login.mechanism("h", clock.now_ms()) is None
+    assert begun.wait(60)
     clock.advance(119_000)
     assert login.mechanism("h", clock.now_ms()) is None
     clock.advance(2_000)
-    gate.set()  # for the second fetch; the first is not needed any more
     assert login.mechanism("h", clock.now_ms()) is None
     woken.wait()
-    assert login.mechanism("h", clock.now_ms()) is not None
+    assert login.mechanism("h", clock.now_ms()) == ("b", "h")
+    gate.set()  # the first is not needed any more
 
 
 def test_a_kept_failure_keeps_no_frames_and_so_no_secrets():
