@@ -54,10 +54,10 @@ def test_a_missing_topic_fails_the_job_within_max_block_ms(spark, write, preflig
             frame(spark, [("v",)], "value string"),
             missing,
             preflight=preflight,
-            **{"kafka.max.block.ms": "1500"},
+            **{"kafka.max.block.ms": "3000"},
         )
-    assert time.monotonic() - start < 20
-    assert f"Topic {missing} not present in metadata after 1500 ms" in str(raised.value)
+    assert time.monotonic() - start < 60
+    assert f"Topic {missing} not present in metadata after 3000 ms" in str(raised.value)
     at_planning = "Failed to initialize Python data source writer" in str(raised.value)
     assert at_planning == (preflight == "required")
     # However Spark wraps it, from the driver and from a task: its code and its page, each whole.
@@ -71,10 +71,10 @@ def test_an_unreachable_broker_is_found_on_the_driver(spark):
             **{
                 "kafka.bootstrap.servers": "127.0.0.1:1",
                 "topic": "t",
-                "kafka.max.block.ms": "1000",
+                "kafka.max.block.ms": "3000",
             }
         ).save()
-    first = "[KP0301] no broker answered within 1000 ms; tried 127.0.0.1:1: Connection refused ("
+    first = "[KP0301] no broker answered within 3000 ms; tried 127.0.0.1:1: Connection refused ("
     assert first in str(raised.value)
     assert "Failed to initialize Python data source writer" in str(raised.value)
 
@@ -201,7 +201,7 @@ def test_a_partition_holds_the_bucket_that_iceberg_would_put_its_rows_into(
 def test_a_partition_that_is_not_there_fails_the_job(spark, write, topic, partition):
     rows = frame(spark, [("v", partition)], "value string, partition int")
     with pytest.raises(Exception) as raised:
-        write(rows, topic, **{"kafka.max.block.ms": "1000"})
+        write(rows, topic, **{"kafka.max.block.ms": "30000"})
     assert "DataError" in str(raised.value)
     assert str(partition) in str(raised.value)
 

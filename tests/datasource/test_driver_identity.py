@@ -59,7 +59,7 @@ def tokens(top: str, *options: dict[str, str], depth: int = 1, times: int = 1) -
         [top, "-c", _ABOVE, *given],
         check=True,
         stdout=subprocess.PIPE,
-        timeout=60,
+        timeout=150,
         env=environment,
     )
     return [json.loads(line) for line in told.stdout.splitlines()]
@@ -107,7 +107,7 @@ def test_a_name_with_spaces_and_parentheses_hides_no_jvm(tmp_path, java):
         [java, "-c", script, odd, "-c", script, *leaf],
         check=True,
         stdout=subprocess.PIPE,
-        timeout=60,
+        timeout=150,
         env=environment,
     )
     (found,) = json.loads(told.stdout)

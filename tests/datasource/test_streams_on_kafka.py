@@ -58,7 +58,7 @@ def test_a_stream_from_the_rate_source(spark, stream, topic, consume):
         trigger={"processingTime": "200 milliseconds"},
     )
     try:
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + 60
         while sum(progress.numInputRows for progress in query.recentProgress) < 100:
             assert time.monotonic() < deadline
             assert query.exception() is None

@@ -48,5 +48,8 @@ def test_producers_stay_warm_between_tasks(spark, kafka, write, topic, consume):
     assert before
     for _ in range(4):
         write(rows, topic, **warm)
-    assert connections() == before
+    # One that was opened anew has another port; an idle worker may be gone, with its own.
+    after = connections()
+    assert after
+    assert after <= before
     assert len(consume(topic)) == 10

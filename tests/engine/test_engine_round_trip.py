@@ -176,7 +176,7 @@ def test_kafka_python_reads_whatever_was_written(kafka, written):
                 continue
             consumer.assign([TopicPartition(written.topic, partition)])
             found: list[Row] = []
-            deadline = now_ms() + 20_000
+            deadline = now_ms() + 60_000
             while len(found) < len(wanted) and now_ms() < deadline:
                 for records in consumer.poll(timeout_ms=1000).values():
                     found += [

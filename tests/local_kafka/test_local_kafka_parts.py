@@ -304,7 +304,7 @@ def test_a_killed_fetch_is_cleared_away_by_the_next_one(maven, monkeypatch, tmp_
     cache = tmp_path / "cache" / "spark_kafka_sink"
     # A session of its own, so that the whole family can be killed at once.
     process = subprocess.Popen([sys.executable, "-c", RESOLVE_IN_A_PROCESS], start_new_session=True)
-    wait_for(lambda: runs(tmp_path) == 1, 20, "the start of the fetch")
+    wait_for(lambda: runs(tmp_path) == 1, 60, "the start of the fetch")
     os.killpg(process.pid, signal.SIGKILL)
     process.wait()
     assert list(cache.glob("partial-*"))
@@ -435,5 +435,5 @@ def test_a_killed_parent_leaves_no_process_and_no_directory(frozen):
         os.kill(int(pid), signal.SIGSTOP)
     parent.kill()
     parent.communicate()
-    wait_for(lambda: not alive(int(pid)), 20, "the end of the child")
-    wait_for(lambda: not Path(directory).exists(), 20, "the end of the directory")
+    wait_for(lambda: not alive(int(pid)), 60, "the end of the child")
+    wait_for(lambda: not Path(directory).exists(), 60, "the end of the directory")

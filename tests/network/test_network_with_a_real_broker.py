@@ -44,7 +44,7 @@ def metadata_of(bootstrap: str, *, due: bool = False) -> FixedMetadata:
     return FixedMetadata(tuple(Cluster.bootstrap(servers).nodes.values()), due=due)
 
 
-def poll_until(client: NetworkClient, condition: Callable[[], object], seconds: float = 10) -> None:
+def poll_until(client: NetworkClient, condition: Callable[[], object], seconds: float = 60) -> None:
     deadline = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < deadline, client.connection_failures()
@@ -74,6 +74,7 @@ def test_pipelined_requests_are_answered_in_order(kafka: RealKafka) -> None:
     responses: list[ClientResponse] = []
     with client_of(kafka.bootstrap, metadata) as client:
         poll_until(client, lambda: client.ready(node, CLOCK.now_ms()))
+        began = CLOCK.now_ms()
         for _ in range(3):
             request = client.new_client_request(
                 node.id,
@@ -84,12 +85,13 @@ def test_pipelined_requests_are_answered_in_order(kafka: RealKafka) -> None:
             client.send(request, CLOCK.now_ms())
             client.poll(0, CLOCK.now_ms())
         poll_until(client, lambda: len(responses) == 3)
+        lasted = CLOCK.now_ms() - began
     for response in responses:
         assert isinstance(response.body, MetadataResponse)
         assert response.body.brokers
     ids = [r.request.correlation_id for r in responses]
     assert ids == sorted(ids)
-    assert all(0 <= r.latency_ms < 5000 for r in responses)
+    assert all(0 <= r.latency_ms <= lasted for r in responses)
 
 
 def test_an_address_that_refuses_is_named_and_the_next_one_serves(kafka: RealKafka) -> None:

@@ -236,7 +236,7 @@ def test_a_prepared_transaction_outlives_its_process(broker: RealKafka) -> None:
         [sys.executable, "-c", script, broker.bootstrap, name, topic],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=150,
         check=False,
     )
     assert done.returncode == 9, done.stderr
