@@ -44,7 +44,7 @@ def produce_of_a_dead_attempt_is_late(
     driver.begin("batch", **scenario.batch(1))
     assert second.hit.wait(within_s)
     zombie.release()
-    assert zombie.answered.wait(20), "the broker has answered the zombie"
+    assert zombie.answered.wait(90), "the broker has answered the zombie"
     second.release()
     answer = driver.answer()
     assert answer["result"] == "OK", answer

@@ -29,6 +29,9 @@ STALL_S = 5.0
 #: ``make faults`` runs all there is; plain pytest runs each scenario once, in one of its variants.
 THOROUGH = "KPROD_FAULT_ROUNDS" in os.environ
 
+#: For a fault that counts requests: no other one is asked again because its answer is late.
+ASKED_ONCE = {"kafka_request_timeout_ms": "60000", "kafka_delivery_timeout_ms": "120000"}
+
 T = TypeVar("T")
 
 
@@ -174,6 +177,13 @@ class Scenario:
             return -1
         done = [b.number for b in self.batches() if b.result is Result.OK]
         return max(done, default=-1)
+
+    def checkpointed(self) -> int:
+        """The newest batch in the checkpoint's commit log; -1 when there is none. (What a killed
+        driver had seen of it may not have come to the truth file.)
+        """
+        names = [path.name for path in (self.checkpoint / "commits").glob("*")]
+        return max((int(name) for name in names if name.isdigit()), default=-1)
 
     def check(self, *, settle_s: float = checker.SETTLE_S) -> Report:
         self.world.assert_fired()

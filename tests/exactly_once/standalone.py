@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-import socket
+import re
 import subprocess
 import sys
 import time
@@ -25,21 +25,20 @@ _DEPLOY = "org.apache.spark.deploy"
 
 
 class StandaloneSpark:
-    """A context manager; ``url`` is a driver's master."""
+    """A context manager; ``url`` is a driver's master, once it is entered."""
 
     def __init__(self, home: Path, hosts: tuple[str, ...] = ("127.0.0.1", "127.0.0.2")) -> None:
         self._home = home
         self._hosts = hosts
         self._processes: list[subprocess.Popen[bytes]] = []
-        with socket.create_server(("127.0.0.1", 0)) as free:
-            self._port = free.getsockname()[1]
-        self.url = f"spark://127.0.0.1:{self._port}"
+        self.url = ""
 
     def __enter__(self) -> StandaloneSpark:
         try:
             self._home.mkdir()
-            place = ["--webui-port", "0", "--host"]
-            self._start("master", "Master", *place, "127.0.0.1", "--port", str(self._port))
+            place = ["--webui-port", "0", "--port", "0", "--host"]
+            self._start("master", "Master", *place, "127.0.0.1")
+            self.url = self._await("master", r"Starting Spark master at (spark://\S+)")
             self._await("master", "I have been elected leader")
             for host in self._hosts:
                 resources = ["--cores", "1", "--memory", "1g"]
@@ -93,9 +92,13 @@ class StandaloneSpark:
     def _log(self, name: str) -> Path:
         return self._home / f"{name}.log"
 
-    def _await(self, name: str, text: str) -> None:
+    def _await(self, name: str, pattern: str) -> str:
+        """What a line of the log says, once it is there: all of ``pattern``, or its last group."""
         deadline = time.monotonic() + START_S
-        while text not in (log := self._log(name).read_text(errors="replace")):
+        while True:
+            log = self._log(name).read_text(errors="replace")
+            if found := re.search(pattern, log):
+                return found[found.lastindex or 0]
             assert time.monotonic() < deadline, f"{name} did not start:\n{log[-3000:]}"
             assert all(p.poll() is None for p in self._processes), f"it ended:\n{log[-3000:]}"
             time.sleep(0.05)

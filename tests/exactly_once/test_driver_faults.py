@@ -16,7 +16,7 @@ import pytest
 
 from spark_kafka_sink.protocol.request import ApiKey
 from tests.exactly_once.checker import transactions
-from tests.exactly_once.harness import of_data, of_log, thorough, variants
+from tests.exactly_once.harness import ASKED_ONCE, of_data, of_log, thorough, variants
 from tests.exactly_once.truth import Result
 from tests.faults.proxy import Action, Hit, Side
 from tests.waiting import wait_for
@@ -34,7 +34,7 @@ def test_r03_a_driver_killed_between_two_end_txns_has_committed_the_whole_batch(
     world, driver, new_driver, record_property
 ):
     """DECIDED is written, one transaction of four is committed, three are not."""
-    scenario = world.scenario("r03")
+    scenario = world.scenario("r03", **ASKED_ONCE)
     before = TASKS * BATCH
     first = world.fault(ApiKey.END_TXN, Action.PASS, Side.RESPONSE, nth=before + 1, match=of_data)
     held = world.fault(
@@ -43,7 +43,7 @@ def test_r03_a_driver_killed_between_two_end_txns_has_committed_the_whole_batch(
     victim = new_driver()
     victim.begin("stream", **scenario.stream(tasks=TASKS))
     assert held.hit.wait(240)
-    assert first.hit.wait(20)
+    assert first.hit.wait(60)
     victim.kill()
     held.deliver = False
     world.faults.remove(held)
@@ -51,7 +51,7 @@ def test_r03_a_driver_killed_between_two_end_txns_has_committed_the_whole_batch(
         i for i, state in transactions(world.direct, scenario.prefix).items() if state == "Ongoing"
     ]
     assert len(open_ids) == TASKS - 1, open_ids
-    assert scenario.committed() == BATCH - 1
+    assert scenario.checkpointed() == BATCH - 1
     answer = driver.run("stream", **scenario.stream(tasks=TASKS, until=BATCH + 2))
     assert answer["result"] == "OK", answer
     report = scenario.assert_clean()
@@ -65,7 +65,7 @@ def test_r03_a_jvm_killed_between_two_end_txns_leaves_a_committer_that_harms_not
     """Only the JVM dies. Its committer's requests arrive when the next driver has ended the batch
     and written two more.
     """
-    scenario = world.scenario("r03-jvm")
+    scenario = world.scenario("r03-jvm", **ASKED_ONCE)
     before = TASKS * BATCH
     sender: list[int] = []
 
@@ -87,7 +87,7 @@ def test_r03_a_jvm_killed_between_two_end_txns_leaves_a_committer_that_harms_not
     answer = driver.run("stream", **scenario.stream(tasks=TASKS, until=BATCH + 2))
     assert answer["result"] == "OK", answer
     held.release()
-    assert held.answered.wait(20), "the old committer's EndTxn has reached the broker"
+    assert held.answered.wait(90), "the old committer's EndTxn has reached the broker"
     report = scenario.assert_clean()
     record_property("found", report)
 
@@ -100,12 +100,12 @@ def test_r04_a_driver_killed_behind_all_end_txns_writes_the_batch_once(
     restarted query writes the batch again. The commit log says DONE (the answer to that is held)
     or still DECIDED (the request is).
     """
-    scenario = world.scenario("r04")
+    scenario = world.scenario("r04", **ASKED_ONCE)
     # Each batch ends two transactions of the log: DECIDED, then DONE.
     held = world.fault(ApiKey.END_TXN, Action.HOLD, side, nth=2 * BATCH + 2, match=of_log)
     scenario.kill_stream(new_driver(), held, tasks=TASKS)
     held.release(deliver=False)
-    assert scenario.committed() == BATCH - 1
+    assert scenario.checkpointed() == BATCH - 1
     answer = driver.run("stream", **scenario.stream(tasks=TASKS, until=BATCH + 2))
     assert answer["result"] == "OK", answer
     report = scenario.assert_clean()

@@ -77,8 +77,8 @@ def test_r06_an_end_txn_that_never_gets_a_clear_answer_is_an_error_that_names_th
     scenario = world.scenario(
         "r06-ever",
         kafka_request_timeout_ms="1000",
-        kafka_delivery_timeout_ms="4000",
-        kafka_max_block_ms="4000",
+        kafka_delivery_timeout_ms="10000",
+        kafka_max_block_ms="10000",
     )
     fault = world.fault(
         ApiKey.END_TXN,

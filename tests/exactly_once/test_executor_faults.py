@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 
 import psutil
 import pytest
 
 from spark_kafka_sink.protocol.request import ApiKey
-from tests.exactly_once.harness import of_attempt, of_data
+from tests.exactly_once.harness import World, of_attempt, of_data
 from tests.exactly_once.processes import Driver, sender_of
 from tests.exactly_once.standalone import StandaloneSpark
-from tests.faults.proxy import Action, Hit, Side
+from tests.faults.proxy import Action, Fault, Hit, Side
 
 pytestmark = [pytest.mark.broker, pytest.mark.spark, pytest.mark.timeout(600)]
 
@@ -63,6 +64,21 @@ def executor_of(hit: Hit) -> psutil.Process:
     return executor
 
 
+def hold_attempt_1_until(world: World, met: threading.Event) -> None:
+    """Cold workers may bring the speculative copy to the broker first; it must not win before
+    attempt 0 was ``met``.
+    """
+    world.faults.add(
+        Fault(
+            ApiKey.PRODUCE,
+            Action.PASS,
+            Side.REQUEST,
+            match=of_attempt(task=1, attempt=1),
+            then=lambda _: met.wait(120),
+        )
+    )
+
+
 def test_r02_of_two_speculative_attempts_that_both_finish_one_is_seen(
     world, executors, record_property
 ):
@@ -95,10 +111,12 @@ def test_r08_an_attempt_that_was_cut_off_and_comes_back_is_refused(
     """
     scenario = world.scenario("r08", **PATIENT)
     frozen: list[psutil.Process] = []
+    met = threading.Event()
 
     def freeze(hit: Hit) -> None:
         frozen.append(executor_of(hit))
         frozen[0].suspend()
+        met.set()
 
     held = world.fault(
         ApiKey.PRODUCE,
@@ -107,6 +125,7 @@ def test_r08_an_attempt_that_was_cut_off_and_comes_back_is_refused(
         match=of_attempt(task=1, attempt=0),
         then=freeze,
     )
+    hold_attempt_1_until(world, met)
     try:
         answer = executors.run("batch", **scenario.batch(fates={"1": {"0": "ABORT"}}))
         assert answer["result"] == "OK", answer
@@ -116,7 +135,7 @@ def test_r08_an_attempt_that_was_cut_off_and_comes_back_is_refused(
         executors.begin("batch", **scenario.batch(1))
         assert second.hit.wait(240)
         held.release()
-        assert held.answered.wait(20), "the old attempt's rows have reached the broker"
+        assert held.answered.wait(90), "the old attempt's rows have reached the broker"
         second.release()
         answer = executors.answer()
     finally:
@@ -131,21 +150,23 @@ def test_r08_an_attempt_that_was_cut_off_and_comes_back_is_refused(
 def test_an_executor_that_dies_behind_the_last_acknowledgement_is_not_seen(
     world, executors, record_property
 ):
-    for _ in range(3):
-        world.begin()
-        scenario = world.scenario("lost-executor")
-        fault = world.fault(
-            ApiKey.PRODUCE,
-            Action.PASS,
-            Side.RESPONSE,
-            match=of_attempt(task=1, attempt=0),
-            then=lambda hit: executor_of(hit).kill(),
-        )
-        answer = executors.run("batch", **scenario.batch(fates={"1": {"0": "ABORT"}}))
-        assert answer["result"] == "OK", answer
-        if fault.fired:
-            break
-        # Attempt 0 was slow to start, and a speculative one was there before it.
+    scenario = world.scenario("lost-executor", **PATIENT)
+    met = threading.Event()
+
+    def kill(hit: Hit) -> None:
+        executor_of(hit).kill()
+        met.set()
+
+    fault = world.fault(
+        ApiKey.PRODUCE,
+        Action.PASS,
+        Side.RESPONSE,
+        match=of_attempt(task=1, attempt=0),
+        then=kill,
+    )
+    hold_attempt_1_until(world, met)
+    answer = executors.run("batch", **scenario.batch(fates={"1": {"0": "ABORT"}}))
+    assert answer["result"] == "OK", answer
     assert fault.fired == 1
     report = scenario.assert_clean(settle_s=15.0)
     assert report.aborted > 0

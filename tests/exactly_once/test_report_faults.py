@@ -7,7 +7,7 @@ import json
 import pytest
 
 from spark_kafka_sink.protocol.request import ApiKey
-from tests.exactly_once.harness import Scenario, World, of_data, of_log, variants
+from tests.exactly_once.harness import ASKED_ONCE, Scenario, World, of_data, of_log, variants
 from tests.faults.proxy import Action, Side
 from tests.real_kafka import consume_topic
 
@@ -26,7 +26,7 @@ def reports_of(world: World, scenario: Scenario) -> list[dict[str, object]]:
 
 
 def with_reports(world: World, name: str) -> Scenario:
-    scenario = world.scenario(name)
+    scenario = world.scenario(name, **ASKED_ONCE)
     scenario.options["reportTopic"] = world.kafka.create_topic(f"{scenario.run}-reports", 1)
     return scenario
 
@@ -51,7 +51,7 @@ def test_a_driver_killed_between_decided_and_done_leaves_one_report_of_the_batch
     scenario.kill_stream(new_driver(), held, tasks=TASKS)
     held.deliver = False
     world.faults.remove(held)
-    assert scenario.committed() == BATCH - 1
+    assert scenario.checkpointed() == BATCH - 1
     assert {r["batchId"] for r in reports_of(world, scenario)} <= set(range(BATCH + 1))
     answer = driver.run("stream", **scenario.stream(tasks=TASKS, until=BATCH + 2))
     assert answer["result"] == "OK", answer
@@ -69,7 +69,7 @@ def test_a_driver_killed_before_its_decision_leaves_the_report_of_the_batch_that
     held = world.fault(ApiKey.END_TXN, Action.HOLD, side, nth=2 * BATCH + 1, match=of_log)
     scenario.kill_stream(new_driver(), held, tasks=TASKS)
     held.release(deliver=False)
-    assert scenario.committed() == BATCH - 1
+    assert scenario.checkpointed() == BATCH - 1
     assert [r["batchId"] for r in reports_of(world, scenario)] == list(range(BATCH))
     answer = driver.run("stream", **scenario.stream(tasks=TASKS, until=BATCH + 2))
     assert answer["result"] == "OK", answer

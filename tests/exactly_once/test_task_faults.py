@@ -15,7 +15,7 @@ from tests.exactly_once.processes import kill_and_wait, sender_of
 from tests.faults.proxy import Action, Fault, Side
 from tests.waiting import wait_for
 
-pytestmark = [pytest.mark.broker, pytest.mark.spark, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.broker, pytest.mark.spark, pytest.mark.timeout(600)]
 
 #: After a clean end, and after an abort: nothing may hang for longer.
 CLEAN_S = 5.0
@@ -77,8 +77,8 @@ def test_r10_a_job_whose_task_fails_for_good_leaves_nothing_visible_and_nothing_
 def test_r07_a_stage_that_outlives_the_transactions_fails_as_a_whole_and_says_why(
     world, driver, record_property
 ):
-    scenario = world.scenario("r07", **{"kafka.transaction.timeout.ms": "4000"})
-    spec = {"task": 1, "after": 0, "how": "sleep", "seconds": 6, "marks": str(scenario.marks())}
+    scenario = world.scenario("r07", **{"kafka.transaction.timeout.ms": "10000"})
+    spec = {"task": 1, "after": 0, "how": "sleep", "seconds": 13, "marks": str(scenario.marks())}
     answer = driver.run("batch", **scenario.batch(misbehave=[spec]))
     assert answer["result"] == "FAIL", answer
     assert "transaction.timeout.ms" in answer["error"], answer
@@ -91,27 +91,37 @@ def test_r07_a_stage_that_outlives_the_transactions_fails_as_a_whole_and_says_wh
 def test_r09_a_dead_attempts_produce_that_arrives_in_the_next_transaction_is_refused(
     world, driver, record_property
 ):
-    report = produce_of_a_dead_attempt_is_late(world, driver, "r09", within_s=60, settle_s=CLEAN_S)
+    report = produce_of_a_dead_attempt_is_late(world, driver, "r09", within_s=200, settle_s=CLEAN_S)
     record_property("found", report)
 
 
 def test_r11_what_has_no_rows_opens_and_ends_no_transaction(world, driver, record_property):
     scenario = world.scenario("r11", partitions=3)
-    counted = world.faults.add(Fault(ApiKey.END_TXN, Action.PASS, Side.REQUEST, match=of_data))
-    counted.times = 1_000_000
+    # What a request says behind its correlation id: one that is asked again counts once.
+    ended: set[bytes] = set()
+    world.faults.add(
+        Fault(
+            ApiKey.END_TXN,
+            Action.PASS,
+            Side.REQUEST,
+            times=1_000_000,
+            match=of_data,
+            then=lambda hit: ended.add(hit.request[12:]),
+        )
+    )
     first = {**scenario.batch(0, rows=0, tasks=3), "first": 0}
     assert driver.run("batch", **first)["result"] == "OK"
-    assert counted.seen == 0
+    assert not ended
     assert (
         driver.run("batch", **{**scenario.batch(1, rows=2, tasks=6), "first": 10})["result"] == "OK"
     )
-    assert counted.seen == 2, "a transaction for each task that had a row"
+    assert len(ended) == 2, "a transaction for each task that had a row"
     many = int(os.environ.get("KPROD_FAULT_TASKS", "40"))
     assert (
         driver.run("batch", **{**scenario.batch(2, rows=1, tasks=many), "first": 20})["result"]
         == "OK"
     )
-    assert counted.seen == 3
+    assert len(ended) == 3
     report = scenario.assert_clean(settle_s=CLEAN_S)
     assert report.visible == 3
 

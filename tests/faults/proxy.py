@@ -22,7 +22,7 @@ from enum import Enum
 from spark_kafka_sink.protocol.request import ApiKey
 
 #: How long a broker may take to answer a request that was held.
-_ANSWER_S = 10.0
+_ANSWER_S = 60.0
 
 
 class Side(Enum):
