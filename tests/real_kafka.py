@@ -154,7 +154,7 @@ def consume_topic(
         waiting = {}
         for partition in found.partitions:
             place = TopicPartition(topic, partition)
-            waiting[partition] = _end_offset(consumer, place, timeout)
+            waiting[partition] = watermarks(consumer, place, timeout)[1]
         consumer.assign([TopicPartition(topic, p, OFFSET_BEGINNING) for p in waiting])
         messages = []
         deadline = time.monotonic() + timeout
@@ -194,8 +194,11 @@ def _place_of(message: Message) -> tuple[int, int]:
     return partition, offset
 
 
-def _end_offset(consumer: Consumer, place: TopicPartition, timeout: float) -> int:
-    """A topic made a moment ago has leaders in the metadata that do not lead yet; they are awaited.
+def watermarks(
+    consumer: Consumer, place: TopicPartition, timeout: float = TIMEOUT_S
+) -> tuple[int, int]:
+    """The first offset and the end. A topic made a moment ago, or a node that was bounced, has
+    leaders in the metadata that do not lead yet; they are awaited.
 
     (confluent-kafka, which waits for that in its own fetches, does not do so here.)
     """
@@ -204,14 +207,14 @@ def _end_offset(consumer: Consumer, place: TopicPartition, timeout: float) -> in
     deadline = time.monotonic() + timeout
     while True:
         try:
-            end: int = consumer.get_watermark_offsets(place, timeout=timeout)[1]
+            low, high = consumer.get_watermark_offsets(place, timeout=timeout)
         except KafkaException as error:
             code = error.args[0].code()
             if code != KafkaError.NOT_LEADER_FOR_PARTITION or time.monotonic() > deadline:
                 raise
             time.sleep(0.02)
         else:
-            return end
+            return low, high
 
 
 # --- where the broker comes from -----------------------------------------------------------------

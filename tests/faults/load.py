@@ -18,6 +18,7 @@ from spark_kafka_sink.config.producer_config import ProducerConfig
 from spark_kafka_sink.producer.kafka_producer import KafkaProducer
 from spark_kafka_sink.producer.metrics.produce_recorder import ProduceReport
 from spark_kafka_sink.records.record_columns import ColumnPlan, from_record_batch
+from tests.real_kafka import watermarks
 
 ROWS_PER_BATCH = 500
 
@@ -105,7 +106,7 @@ def verdict(bootstrap: str, topic: str, rows: int, *, value_size: int = 200) -> 
     ends: dict[int, int] = {}
     assignment = []
     for number in partitions:
-        low, high = consumer.get_watermark_offsets(TopicPartition(topic, number), timeout=20)
+        low, high = watermarks(consumer, TopicPartition(topic, number))
         if high > low:
             ends[number] = high
             assignment.append(TopicPartition(topic, number, low))

@@ -13,7 +13,7 @@ from spark_kafka_sink.producer.kafka_producer import KafkaProducer
 from spark_kafka_sink.producer.metrics.produce_recorder import ProduceReport
 from tests.faults.load import config, verdict, write
 
-pytestmark = [pytest.mark.faults, pytest.mark.broker, pytest.mark.cluster, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.faults, pytest.mark.broker, pytest.mark.cluster, pytest.mark.timeout(600)]
 
 ROWS = 200_000
 
@@ -30,7 +30,14 @@ def under_load(kafka3, fault: Callable[[], None]) -> ProduceReport:
     """Write while ``fault`` runs in another thread, from a third of the rows on, to its end."""
     topic = replicated_topic(kafka3.bootstrap)
     producer = KafkaProducer(
-        config(kafka3.bootstrap, batch_size="32768", request_timeout_ms="10000")
+        config(
+            kafka3.bootstrap,
+            batch_size="32768",
+            request_timeout_ms="10000",
+            # A node's start takes long on a busy machine.
+            max_block_ms="120000",
+            delivery_timeout_ms="180000",
+        )
     )
     done = threading.Event()
     errors: list[BaseException] = []

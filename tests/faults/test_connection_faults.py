@@ -14,6 +14,7 @@ from spark_kafka_sink.producer.kafka_producer import KafkaProducer
 from spark_kafka_sink.protocol.request import ApiKey
 from tests.faults.load import config, verdict, write
 from tests.faults.proxy import Action, Proxy, Side
+from tests.real_kafka import AT_ONCE_S
 
 pytestmark = [pytest.mark.faults, pytest.mark.broker, pytest.mark.timeout(180)]
 
@@ -133,7 +134,7 @@ def test_a_broker_that_stops_answering_fails_the_attempt_within_delivery_timeout
     start = time.monotonic()
     with pytest.raises(DeliveryError) as caught:
         write(producer, topic, ROWS)
-    assert time.monotonic() - start < 4 + 1 + 4
+    assert time.monotonic() - start < 4 + AT_ONCE_S
     assert topic in str(caught.value)
     assert "delivery.timeout.ms" in str(caught.value)
     assert not producer.reusable
@@ -168,7 +169,7 @@ def test_a_peer_that_accepts_and_never_answers_is_an_error_within_max_block_ms()
         start = time.monotonic()
         with pytest.raises(KafkaError) as caught:
             write(producer, "nowhere", 10)
-        assert 2.5 < time.monotonic() - start < 8
+        assert 2.5 < time.monotonic() - start < 3 + AT_ONCE_S
         assert "nowhere" in str(caught.value)
         assert address in str(caught.value)
         producer.close(1000)
@@ -178,9 +179,9 @@ def test_a_topic_created_a_moment_ago_takes_every_row_without_a_stall(proxy, boo
     for _ in range(10):
         start = time.monotonic()
         topic = new_topic(bootstrap, partitions=13)
-        producer = KafkaProducer(config(bootstrap))
+        producer = KafkaProducer(config(bootstrap, max_block_ms="60000"))
         write(producer, topic, 5000)
         producer.close(10_000)
-        assert time.monotonic() - start < 15
+        assert time.monotonic() - start < AT_ONCE_S
         found = verdict(bootstrap, topic, 5000)
         assert found.clean, str(found)
