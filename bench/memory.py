@@ -12,6 +12,7 @@ import argparse
 import json
 import threading
 import time
+from contextlib import suppress
 
 import psutil
 from confluent_kafka.admin import AdminClient
@@ -26,8 +27,23 @@ ARROW_BATCH = 10_000 * (VALUE_SIZE + 12 + 8)
 
 def workers() -> list[psutil.Process]:
     """Spark's Python workers and their daemon: below the JVM, below this process."""
-    found = psutil.Process().children(recursive=True)
-    return [p for p in found if p.name().startswith("python")]
+    return [p for p in psutil.Process().children(recursive=True) if _is_python(p)]
+
+
+def _is_python(process: psutil.Process) -> bool:
+    """False as well when it ends meanwhile: Spark ends workers whenever it likes."""
+    with suppress(psutil.NoSuchProcess):
+        return process.name().startswith("python")
+    return False
+
+
+def largest() -> int:
+    """Resident bytes of the largest worker; 0 when there is none."""
+    sizes = [0]
+    for process in workers():
+        with suppress(psutil.NoSuchProcess):
+            sizes.append(process.memory_info().rss)
+    return max(sizes)
 
 
 class Sampler(threading.Thread):
@@ -41,13 +57,8 @@ class Sampler(threading.Thread):
     def run(self) -> None:
         start = time.monotonic()
         while not self._ended.wait(0.05):
-            sizes = []
-            for process in workers():
-                try:
-                    sizes.append(process.memory_info().rss)
-                except psutil.NoSuchProcess:
-                    continue
-            self.samples.append((round(time.monotonic() - start, 2), max(sizes, default=0)))
+            rss = largest()
+            self.samples.append((round(time.monotonic() - start, 2), rss))
 
     def end(self) -> list[tuple[float, int]]:
         self._ended.set()
@@ -75,7 +86,7 @@ def main() -> None:
         ).mode("append").save()
 
     write(1)
-    base = max(process.memory_info().rss for process in workers())
+    base = largest()
     sampler = Sampler()
     sampler.start()
     write(count)

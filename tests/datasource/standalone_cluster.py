@@ -21,8 +21,8 @@ from pathlib import Path
 import psutil
 import pyspark
 
-START_S = 90.0
-SUBMIT_S = 150.0
+START_S = 240.0
+SUBMIT_S = 300.0
 BIN = Path(pyspark.__file__).parent / "bin"
 #: The program of all jobs here.
 JOB = Path(__file__).with_name("standalone_jobs.py")
@@ -133,7 +133,8 @@ def _process(home: Path, main: str, *arguments: str) -> Iterator[tuple[psutil.Pr
         process.terminate()
         _, left = psutil.wait_procs([psutil.Process(process.pid), *theirs], timeout=10)
         for one in left:
-            one.kill()
+            with suppress(psutil.NoSuchProcess):
+                one.kill()
         process.wait()
 
 

@@ -60,10 +60,14 @@ def test_a_task_that_runs_speaks_in_sparks_log_of_python_workers(spark, write, t
 
     rows = frame(spark, [("v",)], "value string").coalesce(1)
 
+    def lines():
+        return [r for r in spark.tvf.python_worker_logs().collect() if "kprod writes" in r.msg]
+
     spark.conf.set("spark.sql.pyspark.worker.logging.enabled", "true")
     try:
         write(rows.mapInArrow(slowly, "value string"), topic)
-        told = [r for r in spark.tvf.python_worker_logs().collect() if "kprod writes" in r.msg]
+        # Spark stores a worker's lines in its own time.
+        told = wait_for(lines, 60, "the task's line")
     finally:
         spark.conf.unset("spark.sql.pyspark.worker.logging.enabled")
     assert "waitsFor=Spark's next rows" in told[0].msg

@@ -75,8 +75,10 @@ def test_a_node_that_dies_while_it_starts_is_reported_at_once_with_its_log():
 
 def test_three_nodes_go_on_when_one_is_gone(kafka3):
     topic = kafka3.unique_topic(partitions=3)
-    state = probe.cluster_state(*kafka3.node(1).probe_address)
-    assert state is not None
+    # One probe waits for a second, and three nodes may be busy for longer.
+    state = wait_for(
+        lambda: probe.cluster_state(*kafka3.node(1).probe_address), 60, "the cluster's state"
+    )
     assert state.brokers == {1, 2, 3}
     ours = [p for p in state.partitions if p.topic == topic]
     assert all(len(p.replicas) == 3 for p in ours)
@@ -143,7 +145,7 @@ def test_the_command_prints_the_address_and_ends_cleanly(end, tmp_path):
     )
     assert process.stdout is not None
     host, port = process.stdout.readline().strip().split(":")
-    assert probe.answers_api_versions(host, int(port))
+    wait_for(lambda: probe.answers_api_versions(host, int(port)), 60, "the node's answer")
     process.send_signal(end)
     rest, errors = process.communicate(timeout=60)
     assert (process.returncode, rest) == (0, ""), errors
