@@ -98,6 +98,8 @@ def executed(notebook: NotebookNode, variables: Mapping[str, str]) -> NotebookNo
         client = NotebookClient(
             notebook,
             timeout=LONGEST_S,
+            iopub_timeout=60,
+            startup_timeout=180,
             kernel_name="python3",
             resources={"metadata": {"path": folder}},
         )

@@ -168,7 +168,8 @@ def too_few_replicas(s: Script, stop: Callable[[int], None]) -> None:
     leader = int(partition(1).leader_id)
     s.step("all are there", error_name(_produce_at(s, leader, topic, 12)))
     stop(leader % 3 + 1)
-    while len(partition(leader).isr_nodes) > 2:
+    # The metadata tells one before the other.
+    while len((now := partition(leader)).isr_nodes) > 2 or not now.offline_replicas:
         s.world.pause()
     s.step("who is in sync", len(partition(leader).isr_nodes))
     s.step("who is offline", len(partition(leader).offline_replicas))

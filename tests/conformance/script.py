@@ -28,7 +28,7 @@ PASSING = {"CONCURRENT_TRANSACTIONS", "COORDINATOR_NOT_AVAILABLE", "COORDINATOR_
 class Script:
     """Tells requests to one world and keeps the steps."""
 
-    def __init__(self, world: World, *, retries: int = 500) -> None:
+    def __init__(self, world: World, *, retries: int = 3000) -> None:
         self.world = world
         self.steps: list[tuple[str, Any]] = []
         self._producers: dict[int, str] = {-1: "none"}

@@ -62,7 +62,7 @@ def _read_huge(bootstrap: str, topic: str) -> list[bytes | None]:
     try:
         consumer.assign([TopicPartition(topic, 0, 0)])
         found: list[bytes | None] = []
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + 90
         while len(found) < 3 and time.monotonic() < deadline:
             for message in consumer.consume(10, timeout=1):
                 assert message.error() is None, message.error()

@@ -180,7 +180,7 @@ def rows_of(secure, secrets: Secrets, provider: str, token: str) -> list[dict[st
         prefixed = {f"kafka.{n}": v for n, v in options.items()}
         protocol = {} if known else {"kafka.security.protocol": listener}
         servers = {"kafka.bootstrap.servers": cluster.bootstrap_of(listener), "topic": topic}
-        prefixed["kafka.max.block.ms"] = "8000"
+        prefixed["kafka.max.block.ms"] = "8000" if says else "60000"
         return {
             "name": name, "kind": kind, "options": servers | protocol | prefixed | (known or {}),
             "says": says,
