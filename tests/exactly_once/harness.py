@@ -24,11 +24,14 @@ from tests.faults.proxy import Action, Fault, Faults, Hit, Proxy, Side
 from tests.real_kafka import RealKafka
 
 COMMIT_LOG = "__kprod_commits"
-#: So long may consumers stand still after a batch has ended, well or not.
-STALL_S = 5.0
 #: ``make faults`` runs all there is; plain pytest runs each scenario once, in one of its variants.
 THOROUGH = "KPROD_FAULT_ROUNDS" in os.environ
-
+#: So long may consumers stand still after a batch has ended, well or not; in CI, two JVMs start on
+#: two busy cores meanwhile.
+STALL_S = 5.0 if THOROUGH else 20.0
+#: After a clean end, and after an abort, nothing may hang for longer. (Less than the time-outs of
+#: the transactions, lest these end it.)
+CLEAN_S = 5.0 if THOROUGH else 15.0
 #: For a fault that counts requests: no other one is asked again because its answer is late.
 ASKED_ONCE = {"kafka_request_timeout_ms": "60000", "kafka_delivery_timeout_ms": "120000"}
 

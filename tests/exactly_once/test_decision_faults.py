@@ -9,7 +9,7 @@ import pytest
 
 from spark_kafka_sink.protocol.request import ApiKey
 from tests.exactly_once.checker import new_admin, transactions
-from tests.exactly_once.harness import Scenario, World, of_data, thorough
+from tests.exactly_once.harness import CLEAN_S, Scenario, World, of_data, thorough
 from tests.exactly_once.processes import Driver
 from tests.fakes.fake_cluster.codec import read_request
 from tests.faults.proxy import Action, Hit, Side
@@ -17,8 +17,6 @@ from tests.waiting import wait_for
 
 pytestmark = [pytest.mark.broker, pytest.mark.spark, pytest.mark.timeout(600)]
 
-#: After a clean end, and after an abort: nothing may hang for longer.
-CLEAN_S = 5.0
 TASKS = 4
 #: Transactions that are over soon, for whoever is to stay away: from a task's first row to the
 #: commit half of that may pass (see ``margin_ms``).

@@ -12,15 +12,12 @@ import pytest
 from spark_kafka_sink.protocol.request import ApiKey
 from tests.exactly_once.checker import transactions
 from tests.exactly_once.half_written import EAGER, SIZE, half_written
-from tests.exactly_once.harness import of_batch, thorough, variants
+from tests.exactly_once.harness import CLEAN_S, of_batch, thorough, variants
 from tests.faults.proxy import Action, Side
 
 KILLS = max(2, int(os.environ.get("KPROD_FAULT_KILLS", "3")) // 4)
 
 pytestmark = [pytest.mark.broker, pytest.mark.spark, pytest.mark.timeout(600)]
-
-#: After a clean end, and after an abort: nothing may hang for longer.
-CLEAN_S = 5.0
 
 WHERE = pytest.mark.parametrize("where", variants("pool", "own", "connect"))
 

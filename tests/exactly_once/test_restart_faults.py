@@ -8,14 +8,11 @@ import pytest
 
 from tests.exactly_once.checker import coordinated_by, new_admin
 from tests.exactly_once.half_written import EAGER, SIZE, half_written
-from tests.exactly_once.harness import World, thorough
+from tests.exactly_once.harness import CLEAN_S, World, thorough
 from tests.exactly_once.truth import Result
 from tests.waiting import wait_for
 
 pytestmark = [pytest.mark.broker, pytest.mark.spark, pytest.mark.timeout(600)]
-
-#: After a clean end, and after an abort: nothing may hang for longer.
-CLEAN_S = 5.0
 
 
 def test_a_restarted_query_whose_first_batch_fails_leaves_nothing_open(

@@ -10,15 +10,12 @@ from spark_kafka_sink.protocol.request import ApiKey
 from tests.exactly_once.both_versions import produce_of_a_dead_attempt_is_late
 from tests.exactly_once.checker import Fault as Wrong
 from tests.exactly_once.half_written import EAGER, SIZE
-from tests.exactly_once.harness import of_attempt, of_data, variants
+from tests.exactly_once.harness import CLEAN_S, of_attempt, of_data, variants
 from tests.exactly_once.processes import kill_and_wait, sender_of
 from tests.faults.proxy import Action, Fault, Side
 from tests.waiting import wait_for
 
 pytestmark = [pytest.mark.broker, pytest.mark.spark, pytest.mark.timeout(600)]
-
-#: After a clean end, and after an abort: nothing may hang for longer.
-CLEAN_S = 5.0
 
 
 def test_r01_a_worker_killed_behind_its_last_acknowledgement_is_not_seen(
