@@ -134,7 +134,13 @@ class WriteReport:
         int, Described("When the report was made: the commit, or the abort, began.", _EPOCH_MS)
     ]
     outcome: Annotated[Outcome, Described("What became of the rows.")]
-    error: Annotated[ErrorReport | None, Described("Why the batch failed; null when it did not.")]
+    error: Annotated[
+        ErrorReport | None,
+        Described(
+            "Why the commit failed; null when it did not, and when Spark aborted the batch, which "
+            "says why in its own message alone."
+        ),
+    ]
 
     # -- identity -----------------------------------------------------------------------------
     version: Annotated[str, Described("Version of spark-kafka-sink.")]
