@@ -18,6 +18,7 @@ import psutil
 from confluent_kafka.admin import AdminClient
 
 from bench.spark_job import rows, session
+from tests.programs import is_python
 
 BUFFER_MEMORY = 32 * 1024 * 1024
 VALUE_SIZE = 1024
@@ -27,14 +28,7 @@ ARROW_BATCH = 10_000 * (VALUE_SIZE + 12 + 8)
 
 def workers() -> list[psutil.Process]:
     """Spark's Python workers and their daemon: below the JVM, below this process."""
-    return [p for p in psutil.Process().children(recursive=True) if _is_python(p)]
-
-
-def _is_python(process: psutil.Process) -> bool:
-    """False as well when it ends meanwhile: Spark ends workers whenever it likes."""
-    with suppress(psutil.NoSuchProcess):
-        return process.name().startswith("python")
-    return False
+    return [p for p in psutil.Process().children(recursive=True) if is_python(p)]
 
 
 def largest() -> int:

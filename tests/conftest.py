@@ -57,13 +57,13 @@ _NEEDS = {"broker", "cluster", "spark"}
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
+        fixtures = getattr(item, "fixturenames", ())
         for fixture, marker in _MARKER_OF_FIXTURE.items():
-            if fixture in getattr(item, "fixturenames", ()):
+            if fixture in fixtures:
                 item.add_marker(marker)
         # The first one on a machine fetches that Kafka; a long one is longer on a busy machine.
         slow = {"long", "faults", "cluster"} & {marker.name for marker in item.iter_markers()}
-        fetched = "kafka_3_9" in getattr(item, "fixturenames", ())
-        if fetched or (slow and item.get_closest_marker("timeout") is None):
+        if "kafka_3_9" in fixtures or (slow and item.get_closest_marker("timeout") is None):
             item.add_marker(pytest.mark.timeout(600))
 
 

@@ -1,4 +1,4 @@
-"""Python programs in a process of their own."""
+"""Python programs in processes of their own."""
 
 from __future__ import annotations
 
@@ -6,7 +6,10 @@ import os
 import subprocess
 import sys
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
+
+import psutil
 
 ROOT = Path(__file__).parents[1]
 
@@ -36,3 +39,10 @@ def run_python(
     )
     assert (done.returncode != 0) == fails, done.stdout[-2000:] + done.stderr[-4000:]
     return done
+
+
+def is_python(process: psutil.Process) -> bool:
+    """False as well when it ends meanwhile: Spark ends workers whenever it likes."""
+    with suppress(psutil.NoSuchProcess):
+        return process.name().startswith("python")
+    return False

@@ -21,6 +21,8 @@ from pathlib import Path
 import psutil
 import pyspark
 
+from tests.programs import is_python
+
 START_S = 240.0
 SUBMIT_S = 300.0
 BIN = Path(pyspark.__file__).parent / "bin"
@@ -88,13 +90,6 @@ class StandaloneCluster:
         ]
         assert run.returncode == 0, "\n".join(told[-60:])
         return run.stdout.decode()
-
-
-def is_python(process: psutil.Process) -> bool:
-    """False as well when it ends meanwhile: Spark ends workers whenever it likes."""
-    with suppress(psutil.NoSuchProcess):
-        return process.name().startswith("python")
-    return False
 
 
 @contextmanager

@@ -12,8 +12,9 @@ import psutil
 import pytest
 
 from spark_kafka_sink.cli.size import Load
-from tests.datasource.standalone_cluster import JOB, is_python
+from tests.datasource.standalone_cluster import JOB
 from tests.exactly_once.checker import offsets
+from tests.programs import is_python
 
 MIB = 1024 * 1024
 #: What the figures promise.

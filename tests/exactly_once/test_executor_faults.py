@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import psutil
 import pytest
@@ -64,10 +64,18 @@ def executor_of(hit: Hit) -> psutil.Process:
     return executor
 
 
-def hold_attempt_1_until(world: World, met: threading.Event) -> None:
-    """Cold workers may bring the speculative copy to the broker first; it must not win before
-    attempt 0 was ``met``.
+def meet_attempt_0(
+    world: World, action: Action, side: Side, then: Callable[[Hit], object]
+) -> Fault:
+    """The first Produce of task 1's attempt 0 meets the fault, and ``then`` is called. Cold workers
+    may bring attempt 1 to the broker first, which must not win before that: it waits.
     """
+    met = threading.Event()
+
+    def meet(hit: Hit) -> None:
+        then(hit)
+        met.set()
+
     world.faults.add(
         Fault(
             ApiKey.PRODUCE,
@@ -77,6 +85,7 @@ def hold_attempt_1_until(world: World, met: threading.Event) -> None:
             then=lambda _: met.wait(120),
         )
     )
+    return world.fault(ApiKey.PRODUCE, action, side, match=of_attempt(task=1, attempt=0), then=meet)
 
 
 def test_r02_of_two_speculative_attempts_that_both_finish_one_is_seen(
@@ -111,21 +120,12 @@ def test_r08_an_attempt_that_was_cut_off_and_comes_back_is_refused(
     """
     scenario = world.scenario("r08", **PATIENT)
     frozen: list[psutil.Process] = []
-    met = threading.Event()
 
     def freeze(hit: Hit) -> None:
         frozen.append(executor_of(hit))
         frozen[0].suspend()
-        met.set()
 
-    held = world.fault(
-        ApiKey.PRODUCE,
-        Action.HOLD,
-        Side.REQUEST,
-        match=of_attempt(task=1, attempt=0),
-        then=freeze,
-    )
-    hold_attempt_1_until(world, met)
+    held = meet_attempt_0(world, Action.HOLD, Side.REQUEST, freeze)
     try:
         answer = executors.run("batch", **scenario.batch(fates={"1": {"0": "ABORT"}}))
         assert answer["result"] == "OK", answer
@@ -151,20 +151,7 @@ def test_an_executor_that_dies_behind_the_last_acknowledgement_is_not_seen(
     world, executors, record_property
 ):
     scenario = world.scenario("lost-executor", **PATIENT)
-    met = threading.Event()
-
-    def kill(hit: Hit) -> None:
-        executor_of(hit).kill()
-        met.set()
-
-    fault = world.fault(
-        ApiKey.PRODUCE,
-        Action.PASS,
-        Side.RESPONSE,
-        match=of_attempt(task=1, attempt=0),
-        then=kill,
-    )
-    hold_attempt_1_until(world, met)
+    fault = meet_attempt_0(world, Action.PASS, Side.RESPONSE, lambda hit: executor_of(hit).kill())
     answer = executors.run("batch", **scenario.batch(fates={"1": {"0": "ABORT"}}))
     assert answer["result"] == "OK", answer
     assert fault.fired == 1

@@ -116,18 +116,17 @@ def test_prometheus_sees_the_stream_and_a_broker_that_is_killed_under_load(spark
     with demo_ops.OpsDemo(spark, rate=20_000) as ops:
         value = ops.prometheus.value
         label = '{query="orders"}'
-        rows = wait_for(
-            lambda: value(f"kprod_rows_total{label}"), LONGEST_S, "rows in Prometheus", pause=0.2
-        )
+
+        def scraped(expression, what):
+            return wait_for(
+                lambda: value(expression), LONGEST_S, f"{what}, in Prometheus", pause=0.2
+            )
+
+        rows = scraped(f"kprod_rows_total{label}", "rows")
         assert rows > 0
         assert value(f"kprod_query_active{label}") == 1
         # A report is read as soon as it is there, its micro-batch's progress when Spark tells it.
-        wait_for(
-            lambda: (value(f"kprod_query_input_rows_total{label}") or 0) >= rows,
-            LONGEST_S,
-            "the input rows of the rows, in Prometheus",
-            pause=0.2,
-        )
+        scraped(f"kprod_query_input_rows_total{label} >= {rows}", "the rows as input")
         assert value('kprod_writes_total{query="orders",outcome="committed"}') >= 1
         assert value(f"kprod_transaction_timeout_seconds{label}") == 900
         assert value("sum(kprod_broker_requests_total)") > 0
@@ -143,21 +142,11 @@ def test_prometheus_sees_the_stream_and_a_broker_that_is_killed_under_load(spark
 
         before = value(f"kprod_retries_total{label}")
         kill_with_a_produce_request(ops.kafka.node(demo_ops.KILLED_NODE))
-        wait_for(
-            lambda: value(f"kprod_retries_total{label} - {before}"),
-            LONGEST_S,
-            "batches that were sent again, in Prometheus",
-            pause=0.2,
-        )
+        scraped(f"kprod_retries_total{label} - {before}", "batches that were sent again")
         # The same in the report of the batch, with what was answered or broke.
         (hit, *_) = [r for r in ops.reports() if r["retries"]]
         assert hit["outcome"] == "committed"
         assert any(broker["lastAnswer"] for broker in hit["brokers"])
         again = value(f"kprod_rows_total{label}")
-        wait_for(
-            lambda: value(f"kprod_rows_total{label} - {again}"),
-            LONGEST_S,
-            "rows without the broker",
-            pause=0.2,
-        )
+        scraped(f"kprod_rows_total{label} - {again}", "rows without the broker")
         assert value(f"sum(kprod_writes_total{label})") <= len(ops.reports())

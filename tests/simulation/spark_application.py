@@ -116,11 +116,11 @@ class Application(SparkWorld):
                 self.scheduler.sleep(fate.randint(0, 900))
                 other = self._start()
                 self.pairs.append((run, other))
-                self.scheduler.block(lambda r=other: r.ended or r.process.dead, NEVER)
-            self.scheduler.block(lambda r=run: r.ended or r.process.dead, NEVER)
+                self.scheduler.block(lambda r=other: r.over, NEVER)
+            self.scheduler.block(lambda r=run: r.over, NEVER)
             if not self.is_done:
                 self.scheduler.sleep(fate.choice(life.away_ms))
-        self.scheduler.block(lambda: all(r.ended or r.process.dead for r in self.runs), NEVER)
+        self.scheduler.block(lambda: all(r.over for r in self.runs), NEVER)
         self.note("all is done")
         self.scheduler.block(lambda: all(a.over for a in self.attempted), NEVER)
         self.scheduler.block(lambda: all(p.over for p in self.disturbances.helpers), NEVER)
@@ -336,7 +336,7 @@ class Application(SparkWorld):
         found: list[T] = []
         failed: list[KafkaError] = []
         begun, said = self.scheduler.now, self.observer.said[process]
-        alive = [one for one in self.runs if not (one.ended or one.process.dead)]
+        alive = [one for one in self.runs if not one.over]
 
         def body() -> None:
             try:

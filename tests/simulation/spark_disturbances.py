@@ -139,7 +139,7 @@ class Disturbances:
 
     def stop_soon(self, run: Start) -> None:
         def stop() -> None:
-            if not run.ended and not run.process.dead:
+            if not run.over:
                 self._app.fired["= stopped by the user"] += 1
                 self._app.note(f"{run.id}: the user stops it")
                 run.stopped = True

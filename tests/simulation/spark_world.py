@@ -60,6 +60,10 @@ class Run:
     workers: list[PythonWorker] = field(default_factory=list)
     ended: bool = False
 
+    @property
+    def over(self) -> bool:
+        return self.ended or self.process.dead
+
 
 class SparkWorld:
     """``live`` is called once."""
