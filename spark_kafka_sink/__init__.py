@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from spark_kafka_sink.security import allow_lists as _  # noqa: F401 - reads the lists
+from spark_kafka_sink.security import operators_variables as _  # noqa: F401 - read now
 from spark_kafka_sink.version import __version__
 
 if TYPE_CHECKING:

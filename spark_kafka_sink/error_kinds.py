@@ -264,12 +264,13 @@ ENTRIES: Final[Mapping[Kind, Entry]] = {
         ),
     ),
     Kind.INLINE_SECRET: Entry(
-        "A secret is in an option that Spark shows",
+        "A secret is in an option that Spark shows, or on a command line",
         "Spark hides options by their names, and would show this one in plans, in its UI and in "
-        "event logs. Give a reference, `${file:/path}` or `${env:NAME}`. If the secret was real, "
-        "replace it: Spark may have logged it before we saw it. "
-        "[How secrets travel](security.md).",
+        "event logs; a command line is in the shell's history and in `ps`. Give a reference, "
+        "`${file:/path}` or `${env:NAME}`. If the secret was real, replace it: Spark may have "
+        "logged it before we saw it. [How secrets travel](security.md).",
         (
+            "... is on the command line: the shell's history and ps show it",
             "... is given inline, and Spark would show it: in plans, in its UI and in event logs",
             "nothing in its text makes Spark hide it",
         ),
@@ -360,11 +361,13 @@ ENTRIES: Final[Mapping[Kind, Entry]] = {
     Kind.WEAK_SECURITY: Entry(
         "Warning: an attacker could eavesdrop or impersonate a broker",
         "A secret is sent in the clear (use SASL_SSL), the broker's name is not compared with its "
-        "certificate (remove the empty `ssl.endpoint.identification.algorithm`), or a file of "
-        "secrets is world-writable (`chmod o-w`). [Security](security.md).",
+        "certificate (remove the empty `ssl.endpoint.identification.algorithm`), or is compared "
+        "with one that DNS gives (remove `client.dns.lookup`), or a file of secrets is "
+        "world-writable (`chmod o-w`). [Security](security.md).",
         (
             "... is SASL_PLAINTEXT and sasl.mechanism is ...",
             "... is empty: brokers' names are not compared with their certificates",
+            "the name that a bootstrap server's certificate must carry is one that DNS gives",
             "...: every user of this machine may write that file",
         ),
     ),

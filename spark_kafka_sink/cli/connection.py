@@ -20,10 +20,14 @@ from spark_kafka_sink.cli.arguments import Where
 from spark_kafka_sink.cli.progress import shown
 from spark_kafka_sink.config.files.config_file import OPTION
 from spark_kafka_sink.config.given_options import given_options
+from spark_kafka_sink.config.jaas_config import inline_secrets
 from spark_kafka_sink.config.producer_config import ProducerConfig
+from spark_kafka_sink.config.sasl_settings import names_a_known_module
+from spark_kafka_sink.config.secret_references import is_one_reference
 from spark_kafka_sink.config.sink_config import SinkConfig
-from spark_kafka_sink.config.unknown_options import PREFIX
-from spark_kafka_sink.errors import ConfigError, KafkaError, safe_text
+from spark_kafka_sink.config.unknown_options import PREFIX, may_be_secret
+from spark_kafka_sink.error_kinds import Kind
+from spark_kafka_sink.errors import ConfigError, KafkaError, coded, safe_text
 from spark_kafka_sink.transactions.commit_log.commit_log import CommitLog
 from spark_kafka_sink.transactions.operations import Operator
 
@@ -131,12 +135,35 @@ def settings_of(cluster: Where, more: Mapping[str, object] | None = None) -> tup
     return config, cluster.log_topic or config.commit_log_topic
 
 
+def _warn_of_secrets(options: Mapping[str, object]) -> None:
+    """Of each secret that the command line has, also under a misspelt name."""
+    for name, value in options.items():
+        text, is_module = str(value), name.lower().endswith("sasl.jaas.config")
+        if not may_be_secret(name.lower()) or is_one_reference(text):
+            continue
+        if is_module and names_a_known_module(text) and not inline_secrets(text, own_options=True):
+            continue
+        _warn(
+            coded(
+                Kind.INLINE_SECRET,
+                f"{name} is on the command line: the shell's history and ps show it",
+                "give a reference, ${file:/path/to/it} or ${env:NAME}, or a file by --config; and"
+                " if this one was real, replace it",
+            )
+        )
+
+
+def _warn(warning: str) -> None:
+    sys.stderr.write(f"kprod: warning: {safe_text(warning, _MOST_SHOWN)}\n")
+
+
 def _config(cluster: Where, more: Mapping[str, object]) -> SinkConfig:
     options: dict[str, object] = dict(more)
     if cluster.config_file is not None:
         options[OPTION] = cluster.config_file
     if cluster.bootstrap_servers is not None:
         options[f"{PREFIX}bootstrap.servers"] = cluster.bootstrap_servers
+    _warn_of_secrets(more)
     given = given_options(options, PREFIX)
     if "bootstrap.servers" not in given.producer:
         raise ConfigError(
@@ -145,5 +172,5 @@ def _config(cluster: Where, more: Mapping[str, object]) -> SinkConfig:
         )
     config = SinkConfig.of(given)
     for warning in config.warnings:
-        sys.stderr.write(f"kprod: warning: {safe_text(warning, _MOST_SHOWN)}\n")
+        _warn(warning)
     return config

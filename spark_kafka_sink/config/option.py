@@ -174,7 +174,8 @@ class OneOfAnyCase:
         return next((c for c in self.choices if self._folded(c) == folded), None)
 
     def _folded(self, value: str) -> str:
-        return value.upper()
+        # The capital of a long s is an S, and of a dotless i an I: those are other words.
+        return value.upper() if value.isascii() else value
 
     def broken(self, value: OptionValue) -> str | None:
         if isinstance(value, str) and self.find(value) is not None:

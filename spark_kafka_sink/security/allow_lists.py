@@ -3,9 +3,9 @@
 Owns: the lists, which are variables of the environment of the driver and of each executor, so that
 no option changes them; and the errors for what is not on one. Never: opening what was allowed.
 
-The lists are read once, when the package is imported, and frozen: code that an option has called
-can't change what the next option may reach, not by ``os.environ`` either. A forked worker inherits
-them, every other process reads its own environment when it imports the package.
+The lists are those of the moment when the package was imported (``operators_variables``), and
+frozen: code that an option has called can't change what the next option may reach, not by
+``os.environ`` either.
 
 A list that is not set allows everything; one that is set and empty allows nothing. A list that
 can't be read is an error for everything that it would decide.
@@ -23,6 +23,7 @@ from typing import Final
 
 from spark_kafka_sink.error_kinds import Kind
 from spark_kafka_sink.errors import ConfigError, safe_text
+from spark_kafka_sink.security.operators_variables import VARIABLES
 
 #: Files and directories: references, stores, token files, keytabs; config files without a list of
 #: their own. Kafka's ``allowed.paths``.
@@ -70,7 +71,7 @@ def read_lists(environment: Mapping[str, str]) -> Mapping[str, _List]:
 
 
 #: Those of this process, since the package was imported.
-_LISTS: Final = read_lists(os.environ)
+_LISTS: Final = read_lists(VARIABLES)
 
 
 class NotAllowedError(ConfigError):

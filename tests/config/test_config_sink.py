@@ -135,7 +135,7 @@ def test_a_name_of_librdkafka_gets_javas(name):
     if java is None:
         assert "remove it" in error.hint
     else:
-        assert error.hint == f"use kafka.{java}"
+        assert error.hint.partition("; ")[0] == f"use kafka.{java}"
         assert any(part in PRODUCER_OPTIONS for part in java.replace(",", "").split())
 
 

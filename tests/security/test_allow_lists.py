@@ -109,7 +109,7 @@ def test_config_files_have_a_list_of_their_own(here, limit):
     file = here / "other" / "file"
     limit(allow_lists.PATHS, f"{here}/allowed")
     limit(allow_lists.CONFIG_FILES, f"{file}")
-    assert read_lines(str(file)) == {"k": "v"}
+    assert read_lines(str(file)) == [("k", "v")]
     # The lines of it, where its secrets are, and no other file; nor all of it as one secret.
     assert resolve({"sasl.password": Password(f"${{file:{file}:k}}")})["sasl.password"].value == "v"
     with pytest.raises(NotAllowedError):
@@ -174,7 +174,7 @@ def test_a_token_file_is_a_path_and_no_endpoint(here, limit):
 
 def test_a_keytab_is_a_path(here, limit):
     limit(allow_lists.PATHS, f"{here}/allowed")
-    jaas = f'{KERBEROS} serviceName="kafka" keyTab="{here}/other/file";'
+    jaas = f'{KERBEROS} serviceName="kafka" keyTab="{here}/other/file" principal="p";'
     options = {"sasl.mechanism": "GSSAPI", "sasl.jaas.config": jaas}
     with pytest.raises(NotAllowedError, match="keyTab"):
         new_login(sasl_settings(options), SystemClock())

@@ -90,7 +90,9 @@ def test_what_comes_into_quotes_of_a_login_module_ends_none_of_them(monkeypatch)
 
 
 @given(
-    st.text(st.characters(exclude_categories=["Cs"]), max_size=30).filter(lambda t: "\0" not in t),
+    st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=30).filter(
+        lambda t: "\0" not in t
+    ),
     st.sampled_from("'\""),
 )
 def test_any_password_comes_whole_out_of_a_quoted_login_module(password, quote):
@@ -123,7 +125,9 @@ def test_a_secrets_content_never_changes_the_login_module(text, password, monkey
 
 
 @given(
-    st.text(st.characters(exclude_categories=["Cs"]), max_size=30).filter(lambda t: "\0" not in t),
+    st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=30).filter(
+        lambda t: "\0" not in t
+    ),
     st.sampled_from(["{}", '"{}"', "'{}'", '"x{}"', "x{}"]),
     st.sampled_from(["", "/* ' */", '// "\n', "/*'\"*/"]),
 )

@@ -54,9 +54,12 @@ def read_trust_store(options: Mapping[str, object]) -> TrustMaterial | None:
     if location is None:
         return None
     source, content, kind = _read(location, "ssl.truststore", kind)
-    if kind == "PEM":
-        return TrustMaterial(source, _text(content))
     password = _secret(options, "ssl.truststore.password")
+    if kind == "PEM":
+        _refuse_unused(
+            password, "SSL trust store password cannot be specified for PEM format.", source
+        )
+        return TrustMaterial(source, _text(content))
     _, certificates = _pkcs12(source, content, password, "ssl.truststore.password")
     return TrustMaterial(source, certificates)
 
@@ -82,10 +85,16 @@ def read_key_store(options: Mapping[str, object]) -> KeyMaterial | None:
     if location is None:
         return None
     source, content, kind = _read(location, "ssl.keystore", kind)
+    password = _secret(options, "ssl.keystore.password")
     if kind == "PEM":
         text = _text(content)
+        _refuse_unused(
+            password,
+            "SSL key store password cannot be specified with PEM format, only key password may be"
+            " specified.",
+            source,
+        )
         return _pem_key(source, text, text, key_password)
-    password = _secret(options, "ssl.keystore.password")
     private_key, certificates = _pkcs12(source, content, password, "ssl.keystore.password")
     if not private_key:
         raise ConfigError(
@@ -106,7 +115,19 @@ def _pem_key(source: str, chain: str, key: str, password: Password | None) -> Ke
             f"the certificate chain that belongs to {source} holds no certificate",
             kind=Kind.KEY_STORE,
         )
+    if "ENCRYPTED" not in private_key:
+        _refuse_unused(password, "ssl.key.password is set, and the key is not encrypted.", source)
     return KeyMaterial(source, "\n".join(certificates) + "\n", private_key + "\n", password)
+
+
+def _refuse_unused(password: Password | None, problem: str, source: str) -> None:
+    """ConfigError: who sets a password believes that something is protected by it."""
+    if password is not None and password.value:
+        raise ConfigError(
+            f"{problem} ({source})",
+            hint="remove that password, or name the file that it is of",
+            kind=Kind.KEY_STORE,
+        )
 
 
 def _kind(options: Mapping[str, object], name: str) -> str | None:
