@@ -332,11 +332,7 @@ def _endpoint_tls(module: JaasEntry) -> dict[str, Text]:
         if not short.startswith("ssl.") or option is None:
             continue
         if short in found:
-            raise ConfigError(
-                f"sasl.jaas.config: {short} and oauth.{short} are both set; one would not count",
-                hint="keep one of them",
-                kind=Kind.NO_EFFECT,
-            )
+            raise _two_values(f"option {short}, also as oauth.{short},")
         found[short] = as_password(module.get(name)) if option.secret else module.get(name)
     check_rules(STORE_RULES, found, str, "sasl.jaas.config: ")
     return found
@@ -400,6 +396,8 @@ def _unsecured(module: JaasEntry) -> UnsecuredToken | None:
         if found is None:
             continue
         kind, claim = found.groups()
+        if claim in claims:
+            raise _two_values(f"claim {claim}")
         if kind == "Number":
             claims[claim] = _number(name, value)
         elif kind == "List":
@@ -432,13 +430,17 @@ def _extensions(module: JaasEntry) -> tuple[tuple[str, str], ...]:
         if match is None:
             continue
         if found.setdefault(match[1], value) != value:
-            raise ConfigError(
-                f"sasl.jaas.config: the extension {safe_text(match[1])} has two values",
-                hint="keep one of them",
-                kind=Kind.NO_EFFECT,
-            )
+            raise _two_values(f"extension {match[1]}")
         checked_extension(match[1], value)
     return tuple(sorted(found.items()))
+
+
+def _two_values(what: str) -> ConfigError:
+    return ConfigError(
+        f"sasl.jaas.config: the {safe_text(what)} has two values, and one would not count",
+        hint="keep one of them",
+        kind=Kind.NO_EFFECT,
+    )
 
 
 def checked_extension(name: str, value: str) -> tuple[str, str]:
