@@ -79,7 +79,11 @@ def check(
     options: Annotated[
         list[str] | None,
         typer.Option(
-            "--option", "-o", metavar="NAME=VALUE", help="Any option of the write, as in Spark."
+            "--option",
+            "-o",
+            metavar="NAME=VALUE",
+            help="Any option of the write, as in Spark. A secret by reference, ${env:NAME} or "
+            "${file:/path}: the shell's history and ps show a command line.",
         ),
     ] = None,
     from_executors: Annotated[
@@ -102,6 +106,8 @@ def check(
     from spark_kafka_sink.cli import check as work
 
     given = dict(_pair(one) for one in options or ())
+    if len(given) < len(options or ()):
+        raise typer.BadParameter("a name comes twice", param_hint="--option")
     if topic is not None:
         given["topic"] = topic
     where = Where(bootstrap_servers, config, None, timeout)

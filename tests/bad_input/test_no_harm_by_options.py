@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import re
+from itertools import combinations
 from pathlib import Path
 
 import pytest
@@ -129,3 +130,92 @@ def test_the_table_is_large_and_says_each_thing_once():
     keys = [json.dumps(row[:2], sort_keys=True) for row in ROWS]
     assert len(keys) == len(set(keys)) > 400
     assert {row[2].partition(" ")[0] for row in ROWS} == {"refused", "warned", "harmless:"}
+
+
+#: Values that make something less safe, or might; each is tried beside each other one.
+WEAKER = [
+    ("kafka.acks", "0"),
+    ("kafka.acks", "1"),
+    ("kafka.acks", "all"),
+    ("kafka.retries", "0"),
+    ("kafka.enable.idempotence", "false"),
+    ("kafka.enable.idempotence", "true"),
+    ("kafka.max.in.flight.requests.per.connection", "6"),
+    ("kafka.client.dns.lookup", "resolve_canonical_bootstrap_servers_only"),
+    ("kafka.ssl.endpoint.identification.algorithm", ""),
+    ("kafka.ssl.endpoint.identification.algorithm", "https"),
+    ("kafka.ssl.enabled.protocols", "TLSv1.2"),
+    ("kafka.ssl.truststore.location", "/ca.pem"),
+    ("kafka.ssl.truststore.certificates", "${file:/ca.pem}"),
+    ("kafka.security.protocol", "PLAINTEXT"),
+    ("kafka.security.protocol", "SSL"),
+    ("kafka.security.protocol", "SASL_PLAINTEXT"),
+    ("kafka.security.protocol", "SASL_SSL"),
+    ("kafka.sasl.mechanism", "PLAIN"),
+    ("kafka.sasl.mechanism", "SCRAM-SHA-256"),
+    ("kafka.sasl.mechanism", "AWS_MSK_IAM"),
+    ("kafka.sasl.mechanism", "OAUTHBEARER"),
+    ("kafka.sasl.jaas.config", "${env:JAAS}"),
+    ("kafka.bootstrap.servers", "SSL://b:9092"),
+    ("kafka.bootstrap.servers", "https://b:9092"),
+    ("kafka.bootstrap.servers", "PLAINTEXT://b:9092"),
+    ("deliveryGuarantee", "exactly-once"),
+    ("deliveryGuarantee", "at-least-once"),
+    ("deliveryGuarantee", "none"),
+    ("preflight", "off"),
+    ("verifyReplays", "false"),
+    ("kafka.transaction.timeout.ms", "1000"),
+    ("kafka.compression.type", "none"),
+    ("kafka.max.block.ms", "0"),
+]
+BASES = {
+    "": {},
+    "tls": {"kafka.security.protocol": "SSL"},
+    "scram": {"kafka.security.protocol": "SASL_SSL", "kafka.sasl.mechanism": "SCRAM-SHA-512"}
+    | WITH["user"],
+    "token": {"kafka.security.protocol": "SASL_SSL", "kafka.sasl.mechanism": "OAUTHBEARER"}
+    | {"kafka.sasl.password": "${env:PWV}"},
+    "once": WITH["once"],
+}
+
+
+def weaknesses(config: SinkConfig, options: dict[str, str]) -> set[str]:
+    """What is less safe than by default, and than its name says, with the word of a warning."""
+    producer, found = config.producer, set()
+    security, protocol = dict(producer.security), producer.security_protocol
+    if protocol.endswith("SSL"):
+        if security.get("ssl.endpoint.identification.algorithm") == "":
+            found.add("KP0153 ssl.endpoint.identification.algorithm")
+        if producer.client_dns_lookup != "use_all_dns_ips":
+            found.add("KP0153 client.dns.lookup")
+    elif security and protocol == "PLAINTEXT":
+        found.add("an error")
+    elif security and security.get("sasl.mechanism") not in ("SCRAM-SHA-256", "SCRAM-SHA-512"):
+        found.add("KP0153 SASL_PLAINTEXT")
+    if options["kafka.bootstrap.servers"][:5] in ("SSL:/", "https") and "SSL" not in protocol:
+        found.add("an error")
+    if options.get("deliveryGuarantee") != "none" and (
+        producer.acks != -1 or producer.retries == 0 or not producer.enable_idempotence
+    ):
+        found.add("KP0152 deliveryGuarantee is none")
+    if config.is_exactly_once and producer.transaction_timeout_ms < 60_000:
+        found.add("KP0154 transaction.timeout.ms")
+    return found
+
+
+@pytest.mark.parametrize("base", BASES)
+def test_no_pair_of_options_is_weaker_without_a_word(base):
+    met, silent = set(), []
+    for pair in combinations(WEAKER, 2):
+        options = GOOD | BASES[base] | dict(pair)
+        try:
+            config = SinkConfig.parse(options)
+        except ConfigError:
+            continue
+        for weakness in weaknesses(config, options):
+            code, _, word = weakness.partition(" ")
+            met.add(code)
+            if not any(f"[{code}]" in w and word in w for w in config.warnings):
+                silent.append((weakness, pair))
+    assert silent == []
+    assert met >= {"KP0152" if base != "once" else "KP0154"}

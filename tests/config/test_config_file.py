@@ -271,3 +271,23 @@ def test_a_file_that_is_not_utf_8_is_read_as_java_does(tmp_path):
     path = tmp_path / "latin"
     path.write_bytes("bootstrap.servers=b:9092\nclient.id=ü\n".encode("latin-1"))
     assert parse(str(path)).producer.client_id == "ü"
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("linger.ms=1\nlinger.ms=2\n", "Option 'linger.ms' (in "),
+        ("linger.ms=1\nlinger.ms=1\n", "is there twice"),
+        ("linger.ms=1\nLINGER.ms=2\n", "'LINGER.ms'"),
+        ("kafka.linger.ms=1\nlinger.ms=2\n", "Options 'kafka.linger.ms' and 'linger.ms'"),
+        ("group.id=a\nKAFKA.group.id=b\n", "are the same option"),
+        ("topic=a\nTopic=b\n", "are the same option"),
+        ("security.protocol=SSL\nsecurity.proto\\\ncol=PLAINTEXT\n", "is there twice"),
+    ],
+)
+def test_a_name_that_comes_twice_is_an_error(text, words, tmp_path):
+    """In whatever spelling: which of them counts would be arbitrary, or a downgrade."""
+    error = refused(file_of(tmp_path, "bootstrap.servers=b:1\n" + text))
+    assert words in error.message
+    assert error.hint == "remove one of them"
+    assert "client.properties)" in error.message
