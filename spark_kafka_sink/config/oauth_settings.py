@@ -234,10 +234,13 @@ def _refuse_what_is_of_another_source(
         of = {"endpoint": ClientCredentials, "unsecured": UnsecuredToken}
         if found is not None and not isinstance(source, of[found.lastgroup or ""]):
             idle.append(f"{name} in sasl.jaas.config")
+    words = _WORDS[type(source)]
+    if isinstance(source, ClientCredentials) and text_of(source.url).startswith("http:"):
+        idle += [f"{name} in sasl.jaas.config" for name, _ in source.tls]
+        words = "a URL of http" if source.tls else words
     if idle:
         raise ConfigError(
-            f"{' and '.join(idle)} would have no effect, because the token comes from"
-            f" {_WORDS[type(source)]}",
+            f"{' and '.join(idle)} would have no effect, because the token comes from {words}",
             hint="remove it, or what names that other place",
             kind=Kind.NO_EFFECT,
         )

@@ -13,7 +13,8 @@ from __future__ import annotations
 import importlib
 import traceback
 from collections.abc import Callable
-from types import FunctionType, MethodType
+from inspect import getattr_static
+from types import FunctionType, MethodType, ModuleType
 
 from spark_kafka_sink.error_kinds import Kind
 from spark_kafka_sink.errors import ConfigError, safe_text
@@ -118,17 +119,20 @@ def place_of(error: BaseException) -> str:
 
 
 def _refuse_what_is_defined_elsewhere(found: object, shown: str) -> None:
-    """With a list, every step of a path is to be of a module on it, an object by its class:
-    ``os.abort`` of one that imports os is not, neither is another module, or what Python or a C
-    library brings (``log.handlers.clear``).
+    """With a list, every step of a path is to be of a module on it, an object by its class or by
+    the function that it wraps: ``os.abort`` of one that imports os is not, neither is another
+    module, or what Python or a C library brings (``log.handlers.clear``).
     """
     if not limits_imports():
         return
-    # Nothing is asked of an object itself: it may answer anything, and import more.
+    # A class and a function know where they are from. An object is not asked: it may answer
+    # anything, and import more.
     named = issubclass(type(found), (type, FunctionType, MethodType))
-    home = found if named else type(found)
-    module, name = getattr(home, "__module__", None), getattr(home, "__qualname__", None)
-    if module == "builtins" or not is_import_listed(f"{module}.{name}"):
+    ask = getattr if named else getattr_static
+    module = ask(found, "__module__", None)
+    name = ask(found, "__qualname__", type(found).__qualname__)
+    own = isinstance(module, str) and module != "builtins" and type(found) is not ModuleType
+    if not own or not is_import_listed(f"{module}.{name}"):
         raise NotAllowedError(
             f"{shown} comes from a module that the operator of this process does not allow",
             hint="name it where it is defined",

@@ -32,6 +32,8 @@ LOGINS = [
     ("OAUTHBEARER", "OAuthBearerLoginModule", {URL: "https://idp/t"},
      {"clientId": "i", "clientSecret": "s"}),
     ("OAUTHBEARER", "OAuthBearerLoginModule", {URL: "https://idp/t", ID: "i", SECRET: "s"}, {}),
+    ("OAUTHBEARER", "OAuthBearerLoginModule", {URL: "http://localhost/t", ID: "i", SECRET: "s"},
+     {}),
     ("OAUTHBEARER", "OAuthBearerLoginModule", {URL: "file:/token"}, {}),
     ("OAUTHBEARER", "OAuthBearerLoginModule", {"sasl.password": "a.b.c"}, {}),
     ("OAUTHBEARER", "OAuthBearerLoginModule", {HANDLER: IAM}, {}),

@@ -51,6 +51,8 @@ def make():
     def inner(): return "made"
     return inner
 made = make()
+cached = functools.cache(make)
+cached_abort = functools.cache(abort)
 """
 
 #: What each of them would give: the environment, all modules, code of others.
@@ -78,6 +80,8 @@ LEAD_ELSEWHERE = [
     "abort",
     "chdir",
     "forget",
+    "cached.cache_clear",
+    "cached_abort",
     "path.expandvars",
     "os",
     "os.path.join",
@@ -132,7 +136,15 @@ def test_neither_does_its_first_half(path, listed):
 
 
 @pytest.mark.parametrize(
-    "path", ["kafka:Part", "kafka:Part.partition", "kafka:made", "kafka:Own", "kafka:registry"]
+    "path",
+    [
+        "kafka:Part",
+        "kafka:Part.partition",
+        "kafka:made",
+        "kafka:Own",
+        "kafka:registry",
+        "kafka:cached",
+    ],
 )
 def test_what_a_listed_module_defines_is_found(path, listed):
     """Also what it has from another listed module, whose own name may be private."""
