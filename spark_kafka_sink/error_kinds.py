@@ -201,6 +201,7 @@ ENTRIES: Final[Mapping[Kind, Entry]] = {
         "given twice: keep the intended one.",
         (
             "... would have no effect, because ... is ...",
+            "... would have no effect, because the token comes from ...",
             "Both SSL trust store location and separate trust certificates are specified.",
         ),
     ),
@@ -289,11 +290,13 @@ ENTRIES: Final[Mapping[Kind, Entry]] = {
         "sasl.jaas.config can't be used",
         'It is one login module: its class, `required`, `name="value"` pairs, and a semicolon. '
         "The class must match `sasl.mechanism`, by its Kafka name (a prefix `kafkashaded.` is "
-        "removed). [SASL](security.md#sasl).",
+        "removed); its options have Java's names, letter by letter, and none is empty. "
+        "[SASL](security.md#sasl).",
         (
             "sasl.jaas.config can't be read: ... (at character ...)",
             "sasl.jaas.config: the login module ... is not known here",
             "sasl.jaas.config has a ..., but sasl.mechanism is ...",
+            "sasl.jaas.config: ... has no option ...",
         ),
     ),
     Kind.TOKEN_SOURCE: Entry(

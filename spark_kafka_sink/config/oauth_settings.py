@@ -241,7 +241,7 @@ def _refuse_what_is_of_another_source(
     if idle:
         raise ConfigError(
             f"{' and '.join(idle)} would have no effect, because the token comes from {words}",
-            hint="remove it, or what names that other place",
+            hint="remove it: it is for a token from another place",
             kind=Kind.NO_EFFECT,
         )
 
