@@ -12,8 +12,10 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
+import re
 import stat
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
@@ -41,26 +43,28 @@ class UnusableFileError(Exception):
     """Why a file can't be used, as words that follow "it can't be read: "."""
 
 
-def read_file(path: str, shown: str, limit: int = MAX_TEXT) -> bytes:
+def read_file(
+    path: str, shown: str, limit: int = MAX_TEXT, check: Callable[[str], None] | None = None
+) -> bytes:
     """All of a regular file of at most ``limit`` bytes. UnusableFileError.
 
-    ``shown`` is how the warning for a file that everybody may write names it.
+    ``shown`` is how the warning for a file that everybody may write names it. ``check`` raises for
+    a path that may not be read. It is called before the file is opened, and with the path of what
+    was opened: a link on the way there may have been replaced between the two.
     """
+    if check is not None:
+        check(path)
+    refuse_uri(path)
     try:
         # Without O_NONBLOCK, opening a FIFO would block until another process writes to it.
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
         try:
-            mode = os.fstat(fd)
-            if not stat.S_ISREG(mode.st_mode):
-                problem = _kind(mode.st_mode)
-            else:
-                content = _content(fd, limit)
-                _warn_if_everybody_writes(mode, shown)
-                return content
+            mode = _checked(fd, path, check)
+            content = _content(fd, limit)
+            _warn_if_everybody_writes(mode, shown)
+            return content
         finally:
             os.close(fd)
-    except UnusableFileError as error:
-        problem = str(error)
     except OSError as error:
         problem = _words(error)
     except ValueError:
@@ -69,20 +73,19 @@ def read_file(path: str, shown: str, limit: int = MAX_TEXT) -> bytes:
     raise UnusableFileError(problem)
 
 
-def append_line(path: str, line: bytes) -> None:
+def append_line(path: str, line: bytes, check: Callable[[str], None] | None = None) -> None:
     """Adds ``line`` to a regular file, which is made if it is not there. UnusableFileError.
+    ``check`` is as in :func:`read_file`.
 
     One write with O_APPEND: several processes may share the file. A symbolic link is not followed:
     another user may have created it.
     """
+    refuse_uri(path)
     flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOFOLLOW
     try:
         fd = os.open(path, flags, 0o644)  # nothing in a report is secret; the umask may take more
         try:
-            mode = os.fstat(fd)
-            if not stat.S_ISREG(mode.st_mode):
-                problem = _kind(mode.st_mode)
-            elif mode.st_size > MAX_REPORT:
+            if _checked(fd, path, check).st_size > MAX_REPORT:
                 problem = f"it is larger than {MAX_REPORT} bytes"
             elif os.write(fd, line) != len(line):
                 problem = "the disk took a part of the line only"
@@ -105,6 +108,7 @@ def write_new_file(directory: str, name: str, content: bytes) -> None:
     and volumes that can't rename show a file when it is closed, as a whole; there it is written at
     once. Nothing is ever appended or written twice.
     """
+    refuse_uri(directory)
     try:
         folder = Path(directory)
         folder.mkdir(parents=True, exist_ok=True)
@@ -122,6 +126,41 @@ def write_new_file(directory: str, name: str, content: bytes) -> None:
     else:
         return
     raise UnusableFileError(problem)
+
+
+def refuse_other_kinds(path: str) -> None:
+    """UnusableFileError for what is there and is no regular file: who opens it would wait."""
+    try:
+        mode = Path(path).stat().st_mode
+    except (OSError, ValueError):
+        return  # who opens it says so
+    if not stat.S_ISREG(mode):
+        raise UnusableFileError(_kind(mode))
+
+
+def refuse_uri(path: str) -> None:
+    """As a path, ``s3://bucket/x`` would be a file below a directory ``s3:``."""
+    if uri := re.match(r"[A-Za-z][A-Za-z0-9+.-]*:/", path):
+        message = f"it is a URI ({uri.group()}...), and a local path is needed"
+        raise UnusableFileError(message)
+
+
+def _checked(fd: int, path: str, check: Callable[[str], None] | None) -> os.stat_result:
+    """The mode of an open file that ``check`` allows. UnusableFileError for another kind."""
+    mode = os.fstat(fd)
+    if not stat.S_ISREG(mode.st_mode):
+        raise UnusableFileError(_kind(mode.st_mode))
+    if check is not None:
+        check(_path_of(fd, path))
+    return mode
+
+
+def _path_of(fd: int, path: str) -> str:
+    """The path of an open file; on other systems than Linux, what ``path`` leads to now."""
+    try:
+        return str(Path(f"/proc/self/fd/{fd}").readlink())
+    except OSError:
+        return os.path.realpath(path)
 
 
 def _write_whole(path: Path, content: bytes) -> None:
