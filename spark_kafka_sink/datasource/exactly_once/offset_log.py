@@ -15,7 +15,7 @@ from spark_kafka_sink.datasource.exactly_once.source_offsets import source_offse
 from spark_kafka_sink.errors import ConfigError, DataError, KafkaError, safe_text
 from spark_kafka_sink.protocol.cluster import TopicPartition
 from spark_kafka_sink.security.allow_lists import check_file, check_uri
-from spark_kafka_sink.security.local_files import UnusableFileError, read_file, refuse_other_kinds
+from spark_kafka_sink.security.local_files import UnusableFileError, read_file, refuse_unusable
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -26,10 +26,7 @@ _MOST_BYTES: Final = 16 * 1024 * 1024
 #: The file systems that pyarrow may read; it supports more, and web servers among them.
 _BY_ARROW: Final = frozenset(("abfs", "abfss", "gs", "hdfs", "s3", "viewfs"))
 #: Those that Spark may read: Hadoop supports http and ftp, too.
-_BY_SPARK: Final = _BY_ARROW | frozenset(
-    ("adl", "cosn", "dbfs", "maprfs", "o3fs", "obs", "ofs", "oss", "s3a", "s3n")
-    + ("swebhdfs", "wasb", "wasbs", "webhdfs")
-)
+_BY_SPARK: Final = _BY_ARROW | {"cosn", "dbfs", "obs", "ofs", "oss", "s3a", "wasb", "wasbs"}
 #: In these the user part of a URI is the container.
 _AZURE: Final = frozenset(("abfs", "abfss", "wasb", "wasbs"))
 #: pyarrow takes any other host for an endpoint, to which it sends the driver's credentials.
@@ -109,7 +106,7 @@ def _by_spark(session: SparkSession, path: str) -> bytes:
         _check_uri(path, _BY_SPARK)
     else:
         check_file(local, _shown(path))
-        refuse_other_kinds(local)
+        refuse_unusable(local)
     if glob := re.search(r"[*?\[\]{}\\]", path):
         message = f"Spark reads a path with {glob.group()} as a pattern"
         raise UnusableFileError(message)
