@@ -311,10 +311,10 @@ def _offsets(
             "offsetsGroup needs the option checkpointLocation: offsets are read there",
             hint="give foreach_batch or transaction the query's own checkpointLocation, too",
         )
-    from spark_kafka_sink.datasource.exactly_once.offset_log import offsets_by_spark
+    from spark_kafka_sink.datasource.exactly_once.offset_log import offsets_of_batch
 
     found: dict[str, dict[str, int]] = {}
-    for tp, offset in offsets_by_spark(session, str(checkpoint.value), batch_id).items():
+    for tp, offset in offsets_of_batch(str(checkpoint.value), batch_id, session).items():
         found.setdefault(tp.topic, {})[str(tp.partition)] = offset
     return found
 

@@ -139,13 +139,13 @@ class KprodDataSource(DataSource):
         from spark_kafka_sink.config.unknown_options import PREFIX
         from spark_kafka_sink.datasource.checks.preflight import process_preflight
         from spark_kafka_sink.datasource.process_logging import configure_logging
+        from spark_kafka_sink.datasource.report.report_file import check_report_path
         from spark_kafka_sink.datasource.write.schema import (
             near_names,
             plan_columns,
             with_keys_required,
         )
         from spark_kafka_sink.datasource.write_plan import WritePlan
-        from spark_kafka_sink.security.allow_lists import check_report_path
 
         if not self.options:
             raise ConfigError(

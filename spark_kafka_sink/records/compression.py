@@ -191,10 +191,9 @@ def _gunzip_stream(data: Buffer) -> Iterator[Buffer]:
         while not stream.eof:
             chunk = stream.decompress(rest, _CHUNK)
             rest = stream.unconsumed_tail
-            if chunk:
-                yield chunk
-            elif not stream.eof:
+            if not chunk and not stream.eof:
                 raise EOFError
+            yield chunk  # maybe empty: a caller counts them
         rest = stream.unused_data
         if rest[:2] != b"\x1f\x8b":
             return

@@ -12,6 +12,7 @@ import struct
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from enum import IntEnum
+from itertools import islice
 from typing import Final
 
 from spark_kafka_sink.errors import (
@@ -35,10 +36,12 @@ from spark_kafka_sink.records.varint import MAX_VARINT_BYTES, MAX_VARLONG_BYTES,
 
 #: Default limit of the bytes of matching records that are kept of one batch.
 MAX_UNPACKED = 16 * 1024 * 1024
-#: Limits after which :func:`read_batches` skips a batch: ours are never of that many unpacked
-#: bytes, or of that many records.
-MOST_WALKED: Final = 1024 * 1024 * 1024
-MOST_RECORDS: Final = 1_000_000
+#: Limits after which :func:`read_batches` skips the rest of a batch. Ours have half a MiB of
+#: records (``log_parts.PART_BYTES``): one part of a state, or the tombstones of some parts.
+MOST_WALKED: Final = 8 * 1024 * 1024
+MOST_RECORDS: Final = 10_000
+#: Of a mebibyte each; but a stream may also be of any number of empty ones.
+_MOST_CHUNKS: Final = 1000
 #: The longest key that may match, in bytes.
 _LONGEST_KEY: Final = 64 * 1024
 #: Bytes that a kept record counts in addition to its own: a million empty ones need memory, too.
@@ -131,15 +134,16 @@ def read_batches(
     max_kept: int = MAX_UNPACKED,
 ) -> Iterator[ReadBatch]:
     """The batches of ``fetched`` that end at its fetch offset or after it, with the records whose
-    key is ``wanted``, of any producer, whether their transactions are committed or not.
+    key is ``wanted``, of any transaction, committed or not. Of a batch that is not transactional
+    only the header is read: it is not ours.
 
     Keys are compared before values are read, and only values of matching keys are kept: about
     ``max_kept`` bytes of one batch, and one batch at a time. Every matching key must contain the
     bytes ``mention``: a batch without them is not even parsed. So a batch that is too large, or
     whose records are none, matters only for keys that it contains: for all others it has no
     records, and for these it is ``unreadable``, like one that can't be decompressed or has a wrong
-    checksum. Reading stops at :data:`MOST_WALKED` bytes and :data:`MOST_RECORDS` records, about a
-    second of work; a caller with little time checks its clock between batches.
+    checksum. Reading stops at :data:`MOST_WALKED` bytes and :data:`MOST_RECORDS` records, a tenth
+    of a second of work; a caller checks its clock between batches.
 
     Never raises for bytes. After a batch whose length can't be right nothing follows.
     IllegalStateError when the fetch failed.
@@ -196,6 +200,8 @@ def _read(
         header.transactional,
         header.control,
     )
+    if not header.transactional:
+        return found
     walk = _Walk(batch)
     try:
         if header.control:
@@ -222,18 +228,22 @@ class _Walk:
         self._begin()
 
     def _begin(self) -> None:
-        self._chunks = Codec(self._batch.header.codec).stream(self._batch.section)
+        self._chunks = self._stream()
         self._chunk: Buffer = b""
         self._at = 0
         #: Bytes of the chunks before this one.
         self._before = 0
+
+    def _stream(self) -> Iterator[Buffer]:
+        stream = Codec(self._batch.header.codec).stream(self._batch.section)
+        return islice(stream, _MOST_CHUNKS)
 
     def mentions(self, mention: bytes) -> bool:
         """Whether these bytes occur, within the limits."""
         if not mention:
             return True
         walked, seam = 0, b""
-        for chunk in Codec(self._batch.header.codec).stream(self._batch.section):
+        for chunk in self._stream():
             text = bytes(chunk)
             if mention in text or mention in seam + text[: len(mention)]:
                 return True

@@ -26,7 +26,7 @@ from spark_kafka_sink.errors import ConfigError, safe_text
 from spark_kafka_sink.security.operators_variables import VARIABLES
 
 #: Files and directories: references, stores, token files, keytabs; config files without a list of
-#: their own. Kafka's ``allowed.paths``.
+#: their own; the directory of checkpointLocation, which may be a URI. Kafka's ``allowed.paths``.
 PATHS: Final = "KPROD_ALLOWED_PATHS"
 #: Files and directories for ``configFile``, and for references to a line of one.
 CONFIG_FILES: Final = "KPROD_ALLOWED_CONFIG_FILES"
@@ -60,7 +60,7 @@ def _read(variable: str, text: str) -> _List:
     items = tuple(item for item in (part.strip() for part in text.split(",")) if item)
     if variable in (PATHS, CONFIG_FILES, REPORT_PATHS):
         for item in items:
-            if not item.startswith("/"):
+            if not item.startswith("/") and "://" not in item:
                 return _List(problem=f"{safe_text(item)} is no absolute path")
     return _List(items)
 
@@ -101,6 +101,15 @@ def check_file(path: str, what: str, *, line: bool = False) -> None:
     if others is not None and _is_below(path, others):
         return
     raise NotAllowedError.of(what, PATHS)
+
+
+def check_uri(uri: str, what: str) -> None:
+    """NotAllowedError for a file of another file system, unless a URI of PATHS is above it."""
+    allowed = _list(PATHS)
+    if allowed is not None and not any(
+        uri.startswith(f"{entry.rstrip('/')}/") for entry in allowed.items if "://" in entry
+    ):
+        raise NotAllowedError.of(what, PATHS)
 
 
 def check_config_file(path: str, what: str) -> None:
@@ -179,7 +188,7 @@ def _is_below(path: str, allowed: _List) -> bool:
         real = os.path.realpath(path)
     except (OSError, ValueError):
         return False
-    for entry in allowed.items:
+    for entry in (one for one in allowed.items if "://" not in one):
         directory = os.path.realpath(entry)
         if real == directory or real.startswith(directory.rstrip("/") + "/"):
             return True

@@ -48,10 +48,14 @@ class Session:
     def read(self):
         return self
 
-    def text(self, path, *, wholetext):
-        assert wholetext
-        rows = [(Path(path).read_text(),)]
-        return SimpleNamespace(collect=lambda: rows)
+    def format(self, name):
+        assert name == "binaryFile"
+        return self
+
+    def load(self, path):
+        rows = [(Path(path).read_bytes(),)]
+        files = SimpleNamespace(collect=lambda: rows, select=lambda _: files, where=lambda _: files)
+        return files
 
 
 class Frame:

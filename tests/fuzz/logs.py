@@ -69,7 +69,7 @@ def _batch(rng: random.Random) -> bytes:
     section = _SECTIONS[kind] if rng.random() < 0.5 else mutated(rng, _SECTIONS[kind])
     covered = struct.pack(
         ">hiqqqhii",
-        kind | rng.choice((0, 0, 0, 0x10, 0x30)),
+        kind | rng.choice((0, 0x10, 0x10, 0x10, 0x30)),
         rng.choice((4, 4, 0, -1, 2**31 - 1)),
         0,
         0,

@@ -24,22 +24,21 @@ def batch(
     *,
     last: int | None = None,
     producer: int = -1,
-    transactional: bool = False,
+    transactional: bool = True,
     control: bool = False,
     appended: bool = False,
     codec: CompressionType = CompressionType.NONE,
     count: int | None = None,
 ) -> bytes:
     """A batch with its base offset; each record is (offset delta, key, value)."""
-    section = b""
+    section = bytearray()
     for delta, key, value in records:
         body = b"\0" + varint(delta) + varint(delta)
         for field_ in (key, value):
             body += varint(-1) if field_ is None else varint(len(field_)) + field_
         body += varint(0)
         section += varint(len(body)) + body
-    if codec:
-        section = Codec(codec).compress([section])
+    packed = Codec(codec).compress([section]) if codec else bytes(section)
     attributes = int(codec) | 8 * appended | 16 * transactional | 32 * control
     covered = struct.pack(
         ">hiqqqhii",
@@ -52,8 +51,27 @@ def batch(
         -1,
         len(records) if count is None else count,
     )
-    body = covered + section
+    body = covered + packed
     return struct.pack(">qiibI", base, 9 + len(body), 3, 2, crc32c(body)) + body
+
+
+def raw_batch(
+    codec: int,
+    packed: bytes,
+    count: int,
+    *,
+    base: int = 0,
+    transactional: bool = True,
+    control: bool = False,
+) -> bytes:
+    """A batch with a section as it is given."""
+    attributes = codec | 0x10 * transactional | 0x20 * control
+    producer = (7, 0) if transactional else (-1, -1)
+    covered = struct.pack(
+        ">hiqqqhii", attributes, max(0, count - 1), BASE, BASE, *producer, -1, count
+    )
+    body = covered + packed
+    return struct.pack(">qiibI", base, 9 + len(body), 0, 2, crc32c(body)) + body
 
 
 def marker(base: int, producer: int, kind: int, key: bytes | None = None) -> bytes:
@@ -64,7 +82,7 @@ def marker(base: int, producer: int, kind: int, key: bytes | None = None) -> byt
 
 def data(base: int, *values: bytes, producer: int = -1, **options: object) -> bytes:
     records = [(i, b"k", value) for i, value in enumerate(values)]
-    return batch(base, records, producer=producer, transactional=producer >= 0, **options)  # type: ignore[arg-type]
+    return batch(base, records, producer=producer, **options)  # type: ignore[arg-type]
 
 
 def fetched(log: bytes, offset: int = 0) -> FetchedPartition:

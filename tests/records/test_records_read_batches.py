@@ -6,11 +6,11 @@ import struct
 import tracemalloc
 import zlib
 from collections.abc import Callable
+from dataclasses import replace
 
 import lz4.frame
 import pyarrow as pa
 import pytest
-from crc32c import crc32c
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -26,7 +26,7 @@ from spark_kafka_sink.records.log_records import (
     read_batches,
 )
 from spark_kafka_sink.records.varint import varint
-from tests.records.log_bytes import BASE, CODECS, batch, data, fetched, marker
+from tests.records.log_bytes import BASE, CODECS, batch, data, fetched, marker, raw_batch
 
 MIB = 1024 * 1024
 
@@ -50,15 +50,6 @@ def section(
     return raw_batch(int(codec), packed, count, base=base, control=control)
 
 
-def raw_batch(
-    codec: int, packed: bytes, count: int, *, base: int = 0, control: bool = False
-) -> bytes:
-    attributes = codec | 0x30 * control
-    covered = struct.pack(">hiqqqhii", attributes, max(0, count - 1), BASE, BASE, 7, 0, -1, count)
-    body = covered + packed
-    return struct.pack(">qiibI", base, 9 + len(body), 0, 2, crc32c(body)) + body
-
-
 # --- what is read
 
 
@@ -69,7 +60,6 @@ def test_records_of_wanted_keys_are_read_whatever_the_codec(codec: CompressionTy
         [(0, b"k", b"a"), (1, b"other", b"x"), (2, None, b"y"), (4, b"k", None), (5, b"k", b"")],
         last=6,
         producer=4711,
-        transactional=True,
         codec=codec,
     )
     (found,) = read(log)
@@ -160,7 +150,7 @@ def test_a_large_value_that_mentions_a_key_is_stepped_over_for_that_key() -> Non
 
 
 def test_a_wanted_record_behind_a_large_one_is_read() -> None:
-    both = record(0, b"theirs", b"k" * (40 * MIB)) + record(1, b"k", b"mine")
+    both = record(0, b"theirs", b"k" * (7 * MIB)) + record(1, b"k", b"mine")
     (found,) = read(section(CompressionType.ZSTD, both, 2))
     assert [(r.offset, r.value) for r in found.records] == [(1, b"mine")]
 
@@ -194,7 +184,7 @@ def test_a_stream_that_can_not_be_unpacked_may_hold_every_key() -> None:
     (found,) = read(raw_batch(4, whole[:-4], 1, base=4))
     assert found.unreadable is not None
     assert "zstd" in found.unreadable.reason
-    assert (found.unreadable.offset, found.transactional, found.producer_id) == (4, False, 7)
+    assert (found.unreadable.offset, found.transactional, found.producer_id) == (4, True, 7)
 
 
 @pytest.mark.parametrize("codec", [CompressionType.GZIP, CompressionType.ZSTD])
@@ -234,6 +224,34 @@ def test_what_lies_behind_a_wrong_checksum_is_read() -> None:
 
 
 # --- memory and time
+
+
+def test_of_a_batch_without_a_transaction_the_header_is_read() -> None:
+    """It is another client's, and its records may be any number, or none: ``k`` is mentioned."""
+    compared: list[bytes] = []
+    for packed in (record(0, b"k", b"theirs"), b"\x7fkkkkk"):
+        log = raw_batch(0, packed, 1, base=4, transactional=False)
+        (found,) = read_batches(fetched(log), lambda key: not compared.append(key), b"k")
+        assert found == ReadBatch(4, 4)
+    assert compared == []
+
+
+@pytest.mark.parametrize("codec", [CompressionType.GZIP, CompressionType.SNAPPY])
+def test_a_stream_of_very_many_pieces_is_read_to_a_thousand(codec: CompressionType) -> None:
+    """Of gzip they may even be empty: a second of work for a MB that holds nothing."""
+    if codec is CompressionType.GZIP:
+        nothing = zlib.compressobj(9, wbits=31).flush()
+        pieces = [Codec(codec).compress([record(0, b"k", b"mine")]), *[nothing] * 50_000]
+        packed = b"".join(pieces)
+    else:
+        blocks = [record(0, b"k", b"mine"), *[b"x"] * 50_000]
+        raw = [bytes(pa.Codec("snappy").compress(block, asbytes=True)) for block in blocks]
+        packed = b"\x82SNAPPY\0" + struct.pack(">ii", 1, 1)
+        packed += b"".join(struct.pack(">i", len(block)) + block for block in raw)
+    whole = raw_batch(codec, packed, 1)
+    (found,) = read(whole)
+    assert [r.value for r in found.records] == [b"mine"]
+    assert read(raw_batch(codec, packed, 1), b"y") == [replace(found, records=(), unreadable=None)]
 
 
 def test_headers_are_stepped_over() -> None:

@@ -40,18 +40,6 @@ def here(tmp_path):
     return tmp_path
 
 
-@pytest.fixture
-def limit(monkeypatch):
-    """``limit(variable, text)``: the process has imported the package with these lists."""
-    environment = {}
-
-    def to(variable, text):
-        environment[variable] = text
-        monkeypatch.setattr(allow_lists, "_LISTS", allow_lists.read_lists(environment))
-
-    return to
-
-
 def readings(path) -> dict[str, object]:
     """Each way in which an option has a file read, by what the error names."""
     whole, line = Password(f"${{file:{path}}}"), Password(f"${{file:{path}:k}}")

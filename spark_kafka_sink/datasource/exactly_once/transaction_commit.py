@@ -193,11 +193,11 @@ def _offsets(
             for partition, offset in partitions.items()
         }
     else:
-        from spark_kafka_sink.datasource.exactly_once.offset_log import offsets_by_arrow
+        from spark_kafka_sink.datasource.exactly_once.offset_log import offsets_of_batch
 
         assert config.checkpoint_location is not None
         assert batch_id is not None
-        offsets = offsets_by_arrow(config.checkpoint_location, batch_id)
+        offsets = offsets_of_batch(config.checkpoint_location, batch_id)
     if not offsets:
         return None
     return GroupOffsets(group_id, {tp: OffsetAndMetadata(at) for tp, at in offsets.items()})

@@ -6,6 +6,8 @@ meaning or default (``config/producer_config.py``).
 
 from __future__ import annotations
 
+import socket
+import time
 from dataclasses import replace
 
 from spark_kafka_sink.clock import Clock
@@ -14,8 +16,14 @@ from spark_kafka_sink.config.secret_references import resolve
 from spark_kafka_sink.network.channel.channel_builder import ChannelBuilder
 from spark_kafka_sink.network.channel.selectable import Selectable, SelectorMetrics
 from spark_kafka_sink.network.channel.selector import Selector
-from spark_kafka_sink.network.client.host_resolver import bootstrap_addresses
+from spark_kafka_sink.network.client.host_resolver import (
+    HostResolver,
+    bootstrap_addresses,
+    numeric,
+    resolve_host,
+)
 from spark_kafka_sink.network.client.kafka_client import MetadataStore
+from spark_kafka_sink.network.client.lookup_threads import LookupThreads, resolve_within
 from spark_kafka_sink.network.client.network_client import NetworkClient
 
 
@@ -32,6 +40,7 @@ def new_network_client(
     Secret references are resolved here, in the process that connects. ConfigError when one can't
     be resolved, or for invalid security options.
     """
+    resolve_name: HostResolver = resolve_host
     if selector is None:
         selector = Selector(
             ChannelBuilder.of(
@@ -41,13 +50,32 @@ def new_network_client(
             connections_max_idle_ms=config.connections_max_idle_ms,
             metrics=metrics,
         )
-    return NetworkClient(config, selector=selector, metadata=metadata, clock=clock)
+        resolve_name = LookupThreads(selector.wakeup)
+    return NetworkClient(
+        config, selector=selector, metadata=metadata, clock=clock, resolve=resolve_name
+    )
 
 
 def with_bootstrap_addresses(config: ProducerConfig) -> ProducerConfig:
     """``config`` with the bootstrap servers resolved according to client.dns.lookup.
 
-    ConfigError when none of them can be resolved.
+    ConfigError when none of them can be resolved within max.block.ms.
     """
-    servers = bootstrap_addresses(config.bootstrap_servers, config.client_dns_lookup)
+    deadline = time.monotonic() + config.max_block_ms / 1000
+
+    def resolve(host: str) -> list[str]:
+        return numeric(host) or resolve_within(deadline - time.monotonic(), host, resolve_host)
+
+    def canonical_name(address: str) -> str:
+        try:
+            return resolve_within(deadline - time.monotonic(), address, socket.getfqdn)
+        except OSError:
+            return address
+
+    servers = bootstrap_addresses(
+        config.bootstrap_servers,
+        config.client_dns_lookup,
+        resolve=resolve,
+        canonical_name=canonical_name,
+    )
     return replace(config, bootstrap_servers=servers)

@@ -54,10 +54,15 @@ class _Addresses:
         self._index = 0
         self._last_attempted: str | None = None
 
-    def current(self) -> str:
-        """The address to try; resolved when there is none. OSError for an unknown host."""
+    def current(self) -> str | None:
+        """The address to try; resolved when there is none. None while the host is being looked up,
+        OSError for an unknown host.
+        """
         if not self._addresses:
-            addresses = self._resolve(self.host)
+            try:
+                addresses = self._resolve(self.host)
+            except BlockingIOError:
+                return None
             _log.debug("%s resolves to %s", self.host, addresses)
             # The host is resolved again after a disconnect; begin with another address than the
             # last, if there is one: that one may be at fault (a load balancer's instance).
@@ -195,8 +200,10 @@ class ClusterConnectionStates:
 
     # ---- queries ----
 
-    def current_address(self, node_id: int) -> str:
-        """The address to connect to. OSError when the host can't be resolved."""
+    def current_address(self, node_id: int) -> str | None:
+        """The address to connect to; None while the host is being looked up. OSError when it can't
+        be resolved.
+        """
         return self._state(node_id).addresses.current()
 
     def can_connect(self, node_id: int, now: int) -> bool:

@@ -18,7 +18,8 @@ from spark_kafka_sink.config.secret_references import resolve
 from spark_kafka_sink.network.channel.channel_builder import ChannelBuilder
 from spark_kafka_sink.network.channel.kafka_channel import KafkaChannel
 from spark_kafka_sink.network.channel.selector import Selector
-from spark_kafka_sink.network.client.host_resolver import resolve_host
+from spark_kafka_sink.network.client.host_resolver import numeric, resolve_host
+from spark_kafka_sink.network.client.lookup_threads import resolve_within
 
 #: The length of one poll: the stages completed in it can't be distinguished.
 _POLL_MS: Final = 20
@@ -81,11 +82,11 @@ class ConnectionProbe:
 
     def reach(self, host: str, port: int, *, timeout_ms: int) -> Reached:
         """The best result of all addresses of ``host``; stops at the first success."""
+        deadline = self._clock.now_ms() + timeout_ms
         try:
-            addresses = resolve_host(host)
+            addresses = numeric(host) or resolve_within(timeout_ms / 1000, host, resolve_host)
         except OSError as error:
             return Reached(f"{host}:{port}", (), Stage.NAME, error.strerror or str(error))
-        deadline = self._clock.now_ms() + timeout_ms
         best: Reached | None = None
         for ip in addresses:
             found = self._reach(host, (ip, port), deadline)

@@ -1,7 +1,8 @@
 """Host names to addresses (Java's ``HostResolver`` and ``ClientUtils.resolve``).
 
-Owns: the only name lookups of the package. Never: which address is tried when
-(``cluster_connection_states.py``). A lookup blocks the sender thread, as it does in Java.
+Owns: the name lookups of clients. They block; who must not wait looks up on a thread
+(``lookup_threads.py``), unlike Java, whose sender waits for the resolver. Never: which address is
+tried when (``cluster_connection_states.py``).
 """
 
 from __future__ import annotations
@@ -19,11 +20,20 @@ _log = logging.getLogger(__name__)
 #: The value of client.dns.lookup that asks for canonical names.
 CANONICAL: Final = "resolve_canonical_bootstrap_servers_only"
 
-#: A host name to its addresses, best first. Raises OSError when there are none.
+#: A host name to its addresses, best first. Raises OSError when there are none, of which
+#: BlockingIOError is for now only.
 HostResolver = Callable[[str], list[str]]
 
 
-def resolve_host(host: str) -> list[str]:
+def numeric(host: str) -> list[str]:
+    """The address that ``host`` is, for which nothing is looked up; empty for a name."""
+    try:
+        return resolve_host(host, socket.AI_NUMERICHOST)
+    except OSError:
+        return []
+
+
+def resolve_host(host: str, flags: int = 0) -> list[str]:
     """Every address of ``host``, without duplicates, IPv4 first.
 
     The order within a family is the resolver's. IPv4 goes first because the JVM's default does
@@ -31,7 +41,7 @@ def resolve_host(host: str) -> list[str]:
     unlike Java, the other family is tried after it. OSError for an invalid or unknown name.
     """
     try:
-        found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
+        found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM, flags=flags)
     except UnicodeError:
         raise OSError("not a host name") from None
     addresses = [

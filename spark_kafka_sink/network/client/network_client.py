@@ -285,7 +285,7 @@ class NetworkClient:
         if self._api_versions.needing_fetch:
             self._handle_initiate_api_version_requests(now)
         if states.connecting_nodes:
-            self._handle_timed_out_connections(responses, now)
+            self._handle_connecting(responses, now)
         if now > self._in_flight.earliest_deadline_ms:
             self._handle_timed_out_requests(responses, now)
         if rebootstrap_timeout < NEVER and self._updater.time_to_rebootstrap(now) == 0:
@@ -394,10 +394,14 @@ class NetworkClient:
                 request = self.new_client_request(node_id, self._api_versions.request, now)
                 self._do_send(request, now, internal=True, version=version)
 
-    def _handle_timed_out_connections(self, responses: list[ClientResponse], now: int) -> None:
+    def _handle_connecting(self, responses: list[ClientResponse], now: int) -> None:
+        for node_id in self._connections.resume(now):
+            self._updater.handle_server_disconnect(node_id, now, None)
         for node_id in self._connection_states.nodes_with_connection_setup_timeout(now):
             limit = self._connection_states.connection_setup_timeout_ms(node_id)
-            reason = f"no connection within {limit} ms (socket.connection.setup.timeout.ms)"
+            looked_up = node_id not in self._connections.unresolved
+            missing = "connection" if looked_up else "answer to the lookup of its name"
+            reason = f"no {missing} within {limit} ms (socket.connection.setup.timeout.ms)"
             self._selector.close_channel(node_id)
             self._process_disconnection(
                 responses, node_id, now, _local_close(reason), timed_out=True

@@ -33,17 +33,34 @@ class NodeConnections:
         self.states = states
         self.api_versions = ApiVersions()
         self.failures = ConnectionFailures()
+        #: The nodes that are connecting, and whose host is being looked up.
+        self.unresolved: dict[int, Node] = {}
         # Host and port of each node's last attempt.
         self._begun: dict[int, tuple[str, int]] = {}
 
     def begin(self, node: Node, now: int) -> bool:
         """Initiate a connection; False when that failed immediately."""
-        failures = self.failures
         self._begun[node.id] = (node.host, node.port)
-        failures.connecting(node.id, node.host, node.port)
+        self.failures.connecting(node.id, node.host, node.port)
+        self.states.connecting(node.id, now, node.host)
+        return self._connect(node, now)
+
+    def resume(self, now: int) -> list[int]:
+        """Go on with the connections whose hosts are being looked up; returns those that failed."""
+        waiting, self.unresolved = self.unresolved, {}
+        return [
+            node.id
+            for node in waiting.values()
+            if self.states.is_connecting(node.id) and not self._connect(node, now)
+        ]
+
+    def _connect(self, node: Node, now: int) -> bool:
+        failures = self.failures
         try:
-            self.states.connecting(node.id, now, node.host)
             ip = self.states.current_address(node.id)
+            if ip is None:
+                self.unresolved[node.id] = node
+                return True
             failures.connecting(node.id, node.host, node.port, ip)
             _log.debug("connecting to node %d at %s", node.id, failures.address(node.id))
             self._selector.connect(

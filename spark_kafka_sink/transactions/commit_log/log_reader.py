@@ -25,7 +25,7 @@ from typing import Final
 
 from spark_kafka_sink.admin.call import Call, Leader, retry_code
 from spark_kafka_sink.admin.transaction_client import TransactionClient
-from spark_kafka_sink.errors import CommitError, ErrorCode
+from spark_kafka_sink.errors import CommitError, ErrorCode, KafkaTimeoutError
 from spark_kafka_sink.protocol.cluster import TopicPartition
 from spark_kafka_sink.protocol.fetch_messages import (
     FetchedPartition,
@@ -178,7 +178,8 @@ class LogReader:
     ) -> Iterator[ReadBatch]:
         """Transactional batches and markers in [first, end), and after it in the last Fetch. Other
         batches are not ours, and are skipped: a principal that may write to the topic must not
-        block every key of the partition. CommitError when a wanted batch can't be read.
+        block every key of the partition. CommitError when a wanted batch can't be read,
+        KafkaTimeoutError when the batches take until the deadline.
         """
         attempts = 0
         while first < end:
@@ -188,11 +189,12 @@ class LogReader:
             before = first
             for batch in read_batches(fetched, wanted.takes, wanted.key, _MOST_KEPT):
                 first = max(first, batch.next_offset)
-                if batch.header_known and not batch.transactional:
-                    continue
-                if batch.unreadable is not None:
-                    raise _unreadable(tp, batch.unreadable)
-                yield batch
+                if batch.transactional or not batch.header_known:
+                    if batch.unreadable is not None:
+                        raise _unreadable(tp, batch.unreadable)
+                    yield batch
+                if first < end and self._client.clock.now_ms() >= deadline_ms:
+                    raise _too_long(tp, first, end)
             if first > before:
                 attempts = 0
                 continue
@@ -241,6 +243,14 @@ def _apply(snapshot: LogSnapshot, written: dict[bytes, bytes | None]) -> None:
             snapshot.records.pop(key, None)
         else:
             snapshot.records[key] = value
+
+
+def _too_long(tp: TopicPartition, offset: int, end: int) -> KafkaTimeoutError:
+    return KafkaTimeoutError(
+        f"the commit log {tp} can't be read in time: of its {end} offsets, {offset} were read",
+        hint="no other client may write to the topic of commitLogTopic; kafka.max.block.ms bounds"
+        " the time",
+    )
 
 
 def _unreadable(tp: TopicPartition, found: Unreadable) -> CommitError:
