@@ -21,7 +21,7 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 EXTRAS = PROJECT["project"]["optional-dependencies"]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 SUBSTITUTIONS = PROJECT["tool"]["hatch"]["metadata"]["hooks"]["fancy-pypi-readme"]["substitutions"]
-LOCKS = ("dev", "runtime", "site")
+LOCKS = ("dev", "runtime", "site", "supply")
 
 
 def locked(name):
@@ -41,6 +41,9 @@ def wanted(name):
     groups = PROJECT["dependency-groups"]
     if name == "site":
         return [Requirement(line) for line in groups["site"]]
+    if name == "supply":
+        own = [line for line in groups["supply"] if isinstance(line, str)]
+        return [Requirement(line) for line in groups["build"] + own]
     lines = list(PROJECT["project"]["dependencies"])
     if name == "runtime":
         lines += EXTRAS["aws"] + EXTRAS["cli"] + EXTRAS["metrics"] + EXTRAS["tls"]
