@@ -28,10 +28,9 @@ def explain(code: str) -> None:
             return
     for answer, info in CODES.items():
         if requested in (answer.kp_code, answer.name) and answer is not ErrorCode.NONE:
-            lines = [f"A broker's answer: {info.meaning}. The producer: {info.error_class.value}."]
-            if info.hint is not None:
-                lines.append(f"What helps: {info.hint}.")
-            _show(answer.kp_code, f"{answer.name} ({answer.value})", lines)
+            told = f"A broker's answer: {info.meaning}. The producer: {info.error_class.value}."
+            helps = f"What helps: {info.hint}."
+            _show(answer.kp_code, f"{answer.name} ({answer.value})", [told, helps])
             return
     known = [*Kind, *(c.kp_code for c in ErrorCode), *ErrorCode.__members__]
     near = difflib.get_close_matches(requested, known, n=1)
