@@ -178,12 +178,12 @@ class KafkaError(Exception):
         self.kind = self.default_kind if kind is None else kind
 
     @property
-    def url(self) -> str:
-        """The documentation of this kind of error, for this version."""
+    def url(self) -> str | None:
+        """The documentation of this kind of error, for this version, where there is a site."""
         return error_url(self.kind.kp_code)
 
     def __str__(self) -> str:
-        """The code and the message on one line; the hint and the page's address on another."""
+        """The code and the message on one line; the hint and where to read more on another."""
         see = f"see {where_to_read(self.kind.kp_code)}"
         more = see if self.hint is None else f"hint: {self.hint}; {see}"
         return f"[{self.kind.kp_code}] {self.message}\n  {more}"

@@ -22,12 +22,13 @@ def page_lines() -> Iterator[str]:
     """docs/errors.md, below its title: all of them."""
     yield paragraph(
         "Every error is one line that says what went wrong, where, and what to do, behind the code",
-        "of its kind; a second line has a hint, where there is one, and the address of its page.",
+        "of its kind; a second line has a hint, where there is one, and where to read more.",
         "None contains a row, a key, a header or a secret. In Spark, an error of the driver's",
         "planning arrives inside PYTHON_DATA_SOURCE_ERROR, and one of a task inside the job's",
-        "failure; the lines are the same. A warning is a line of the log, with a code and the",
-        "address as an error has them. A code keeps its meaning forever. `kprod explain CODE`",
-        "says what stands here, without a network ([the command line](cli.md)). What has no code",
+        "failure; the lines are the same. A warning is a line of the log, with a code as an error",
+        "has it. A code keeps its meaning forever. `kprod explain CODE` says what is here, without",
+        "a network or an extra ([the command line](cli.md)), also as `python -m spark_kafka_sink",
+        "explain CODE`. What has no code",
         "of ours is in [troubleshooting](troubleshooting.md).",
     )
     yield ""

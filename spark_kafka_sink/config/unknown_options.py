@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from spark_kafka_sink.config.option import Option, Status
 from spark_kafka_sink.config.option_table import PRODUCER_OPTIONS, SINK_OPTIONS
 from spark_kafka_sink.config.suggestions import nearest_name
-from spark_kafka_sink.documentation import page_url
+from spark_kafka_sink.documentation import page_address
 from spark_kafka_sink.error_kinds import Kind
 from spark_kafka_sink.errors import ConfigError
 
@@ -332,7 +332,7 @@ def unknown_option(key: str, shown: str, place: OptionSource) -> ConfigError:
             " shown",
             hint="is this the properties file that was meant?",
         )
-    return _unknown(shown, place, nearest or f"every option: {page_url('options')}")
+    return _unknown(shown, place, nearest or f"every option: {page_address('options')}")
 
 
 def _known_elsewhere(name: str, shown: str, place: OptionSource) -> ConfigError | None:
