@@ -1,4 +1,4 @@
-"""A Kafka sink for Spark, and for columns (Arrow) the fastest Kafka producer in Python.
+"""A Kafka sink for Spark, and a Kafka producer for Python that takes columns (Arrow).
 
 Importing this package imports neither pyspark nor pyarrow: a task pays for what it uses, and the
 public names load what they need when they are first asked for.

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from spark_kafka_sink.config.option import Option, Status
 from spark_kafka_sink.config.option_table import PRODUCER_OPTIONS, SINK_OPTIONS
 from spark_kafka_sink.config.suggestions import nearest_name
-from spark_kafka_sink.documentation import page_url
+from spark_kafka_sink.documentation import page_address
 from spark_kafka_sink.error_kinds import Kind
 from spark_kafka_sink.errors import ConfigError
 from spark_kafka_sink.security.password import REPLACE_IT
@@ -351,7 +351,7 @@ def _unknown_name(key: str, shown: str, place: OptionSource) -> ConfigError:
             " secret, and is not shown",
             hint="is this the properties file that was meant?",
         )
-    return _unknown(shown, place, nearest or f"every option: {page_url('options')}")
+    return _unknown(shown, place, nearest or f"every option: {page_address('options')}")
 
 
 def _known_elsewhere(name: str, shown: str, place: OptionSource) -> ConfigError | None:

@@ -268,7 +268,7 @@ class Metadata:
             raise self.no_broker_answered(self._max_block_ms, what)
         hint: str | None = None
         if code is not None:
-            hint = f"the brokers answered {code.name}: {code.info.hint or code.info.meaning}"
+            hint = f"the brokers answered {code.name}: {code.info.hint}"
         error = KafkaTimeoutError(what, hint=hint, kind=Kind.TOPIC_NOT_PRESENT)
         raise error from (None if code is None else code.error(f"topic {topic}"))
 

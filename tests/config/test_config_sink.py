@@ -11,7 +11,7 @@ from spark_kafka_sink.config.option_table import PRODUCER_OPTIONS, SINK_OPTIONS
 from spark_kafka_sink.config.producer_config import ProducerConfig
 from spark_kafka_sink.config.sink_config import DeliveryGuarantee, Preflight, SinkConfig
 from spark_kafka_sink.config.unknown_options import CONSUMER_KEYS, LIBRDKAFKA_KEYS, SOURCE_OPTIONS
-from spark_kafka_sink.documentation import page_url
+from spark_kafka_sink.documentation import page_address
 from spark_kafka_sink.errors import ConfigError
 
 SERVERS = {"kafka.bootstrap.servers": "127.0.0.1:9092"}
@@ -96,8 +96,8 @@ def test_the_preflight_depends_on_the_mode_until_it_is_set():
         ("deliveryguarante", "did you mean deliveryGuarantee?"),
         ("report_path", "did you mean reportPath?"),
         ("bootstrap.servers", "@kafka.bootstrap.servers"),
-        ("zzzzzz", f"every option: {page_url('options')}"),
-        ("kafka.", f"every option: {page_url('options')}"),
+        ("zzzzzz", f"every option: {page_address('options')}"),
+        ("kafka.", f"every option: {page_address('options')}"),
     ],
 )  # fmt: skip
 def test_an_unknown_name_gets_the_nearest_one(name, nearest):

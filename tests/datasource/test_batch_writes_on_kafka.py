@@ -11,7 +11,7 @@ import mmh3
 import pytest
 from pyspark.sql.functions import col, lit
 
-from spark_kafka_sink.documentation import error_url
+from spark_kafka_sink.documentation import where_to_read
 from tests.datasource.rows import ROWS, frame, values
 
 # ---- topic: column, option, both, none (acceptance list 1-3, 10, 17) -----------------------------
@@ -62,7 +62,7 @@ def test_a_missing_topic_fails_the_job_within_max_block_ms(spark, write, preflig
     assert at_planning == (preflight == "required")
     # However Spark wraps it, from the driver and from a task: its code and its page, each whole.
     assert f": [KP0302] Topic {missing} not present" in str(raised.value)
-    assert error_url("KP0302") in str(raised.value).split()
+    assert where_to_read("KP0302") in str(raised.value)
 
 
 def test_an_unreachable_broker_is_found_on_the_driver(spark):
