@@ -11,12 +11,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from spark_kafka_sink.config.producer_config import ProducerConfig
 from spark_kafka_sink.errors import BufferExhaustedError, KafkaTimeoutError
 from spark_kafka_sink.network.channel.selectable import NetworkReceive, NetworkSend
-from spark_kafka_sink.producer.accumulator.buffer_pool import BufferPool
 from spark_kafka_sink.producer.accumulator.producer_batch import ProducerBatch
+from spark_kafka_sink.producer.accumulator.record_accumulator import RecordAccumulator
+from spark_kafka_sink.producer.buffer_pool import BufferPool
 from spark_kafka_sink.producer.kafka_producer import KafkaProducer
-from spark_kafka_sink.producer.metrics.produce_recorder import ProduceRecorder
+from spark_kafka_sink.producer.lifecycle import Lifecycle
+from spark_kafka_sink.producer.metrics.produce_recorder import (
+    BatchCompletionListener,
+    ProduceRecorder,
+)
 from spark_kafka_sink.producer.metrics.producer_metrics import (
     MAX_TAGS,
     METRICS,
@@ -28,7 +34,6 @@ from spark_kafka_sink.producer.metrics.producer_metrics import (
 )
 from spark_kafka_sink.producer.metrics.sensors import Sensor, Windows
 from spark_kafka_sink.producer.producer_record import ProducerRecord
-from spark_kafka_sink.producer.sender.batch_completion import BatchCompletionListener
 from spark_kafka_sink.protocol.cluster import TopicPartition
 from spark_kafka_sink.records.compression import Codec, CompressionType
 from spark_kafka_sink.records.record_columns import RecordColumns
@@ -142,7 +147,12 @@ class World:
         self.clock = FakeClock()
         self.metrics = ProducerMetrics(self.clock, client_id="me")
         self.recorder = ProduceRecorder(self.metrics)
-        self.ends = BatchCompletionListener(self.recorder, None, None, self.metrics)
+        self.pool = BufferPool(100, self.clock, self.metrics)
+        config = ProducerConfig.parse({"bootstrap.servers": "127.0.0.1:9092"})
+        accumulator = RecordAccumulator(config, self.clock, Lifecycle(), self.pool)
+        self.ends = BatchCompletionListener(
+            self.clock, accumulator, self.recorder, None, self.metrics, transactional=False
+        )
 
     @property
     def now(self) -> int:
@@ -222,8 +232,7 @@ def test_retries_splits_and_failures_count_records_once() -> None:
 
 def test_a_wait_for_memory_counts_and_one_in_vain_too() -> None:
     world = World()
-    pool = BufferPool(100, world.clock)
-    pool.metrics = world.metrics
+    pool = world.pool
     pool.allocate(100, world.now)
     pool.allocate(0, world.now)
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from spark_kafka_sink.producer.accumulator.partition_load import PartitionLoad, frequencies
+from spark_kafka_sink.producer.accumulator.batch_drainer import PartitionLoad, frequencies
 from spark_kafka_sink.protocol.cluster import (
     Cluster,
     Node,

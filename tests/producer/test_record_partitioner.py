@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spark_kafka_sink.errors import DataError
-from spark_kafka_sink.producer.record_partitioner import (
+from spark_kafka_sink.producer.send.record_partitioner import (
     ColumnsPartitioner,
     RecordPartitioner,
     StickyPartition,

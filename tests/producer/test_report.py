@@ -3,54 +3,73 @@
 import pickle
 from dataclasses import fields
 
-from spark_kafka_sink.errors import KafkaError, KafkaTimeoutError
-from spark_kafka_sink.producer.accumulator.producer_batch import ProducerBatch
+import pytest
+
+from spark_kafka_sink.errors import DeliveryError, KafkaError, KafkaTimeoutError
+from spark_kafka_sink.producer.accumulator.producer_batch import BatchListener, ProducerBatch
 from spark_kafka_sink.producer.metrics.produce_recorder import (
-    NodeReport,
+    BatchCompletionListener,
     ProduceRecorder,
+)
+from spark_kafka_sink.producer.metrics.produce_report import (
+    LARGEST,
+    SUMMED,
+    NodeReport,
     ProduceReport,
 )
-from spark_kafka_sink.producer.metrics.produce_report import LARGEST, SUMMED
 from spark_kafka_sink.producer.metrics.producer_metrics import Measurement, ProducerMetrics
 from spark_kafka_sink.protocol.cluster import TopicPartition
 from spark_kafka_sink.records.compression import Codec, CompressionType
-from tests.fakes.accumulator_world import TP0, TP1
+from tests.fakes.accumulator_world import TP0, TP1, World
 from tests.fakes.clock import FakeClock
 
 
-def batch_of(recorder: ProduceRecorder, tp: TopicPartition, records: int) -> ProducerBatch:
-    batch = ProducerBatch(tp, 0, 1, 0, recorder)
+def listener_of(world: World, *, transactional: bool = False) -> BatchCompletionListener:
+    metrics = ProducerMetrics(world.clock)
+    recorder = ProduceRecorder(metrics)
+    return BatchCompletionListener(
+        world.clock, world.accumulator, recorder, None, metrics, transactional=transactional
+    )
+
+
+def batch_of(listener: BatchListener, tp: TopicPartition, records: int) -> ProducerBatch:
+    batch = ProducerBatch(tp, 0, 1, 0, listener)
     batch.append(bytes(1000), records, 0)
     batch.close(Codec(CompressionType.GZIP, -1))
     return batch
 
 
 def test_acknowledged_batches_count_rows_bytes_and_offsets():
-    recorder = ProduceRecorder(ProducerMetrics(FakeClock()))
-    first = batch_of(recorder, TP0, 5)
+    listener = listener_of(World())
+    first = batch_of(listener, TP0, 5)
     first.complete(100, -1)
-    batch_of(recorder, TP0, 3).complete(107, -1)
-    batch_of(recorder, TP1, 2).complete(-1, -1)  # a duplicate: its offset is not told
-    report = recorder.report()
+    batch_of(listener, TP0, 3).complete(107, -1)
+    batch_of(listener, TP1, 2).complete(-1, -1)  # a duplicate: its offset is not known
+    report = listener._recorder.report()
     assert (report.rows, report.batches) == (10, 3)
     assert report.bytes == 3 * first.size_in_bytes
     assert report.batch_bytes == 3 * 1061
     assert report.offsets == {TP0: (100, 109)}
 
 
-def test_the_first_failure_is_kept_and_told_once():
-    told: list[ProducerBatch] = []
-    recorder = ProduceRecorder(ProducerMetrics(FakeClock()), told.append)
-    one, two = batch_of(recorder, TP0, 1), batch_of(recorder, TP1, 1)
-    error = KafkaTimeoutError("late")
-    one.complete_exceptionally(error)
+def test_the_first_failed_batch_of_columns_fails_the_producer():
+    world = World()
+    listener = listener_of(world)
+    one, two = batch_of(listener, TP0, 1), batch_of(listener, TP1, 1)
+    late = KafkaTimeoutError("late")
+    one.complete_exceptionally(late)
     two.complete_exceptionally(KafkaTimeoutError("a consequence"))
-    assert told == [one]
-    assert recorder.failed_batch is one
-    assert one.error is error
-    assert recorder.report().rows == 0
-    recorder.start_attempt()
-    assert recorder.failed_batch is None
+    with pytest.raises(DeliveryError, match="test-0: 1 rows were not acknowledged") as caught:
+        world.accumulator.lifecycle.check()
+    assert caught.value.__cause__ is late
+
+
+def test_a_failed_batch_of_a_transaction_does_not_fail_the_producer():
+    world = World()
+    listener = listener_of(world, transactional=True)
+    batch_of(listener, TP0, 3).complete_exceptionally(KafkaTimeoutError("late"))
+    world.accumulator.lifecycle.check()
+    assert listener._recorder.failed_alone[0] == 3
 
 
 def test_requests_are_counted_by_node():

@@ -6,13 +6,9 @@ import pytest
 
 from spark_kafka_sink.clock import NEVER
 from spark_kafka_sink.errors import IllegalStateError, KafkaError, KafkaTimeoutError
-from spark_kafka_sink.producer.transaction.transaction_manager import (
-    TRANSITIONS,
-    State,
-    TransactionManager,
-)
+from spark_kafka_sink.producer.transaction.transaction_states import TRANSITIONS, State
 from tests.fakes.sender_world import TP0, TP1
-from tests.fakes.transaction_world import TransactionWorld
+from tests.fakes.transaction_world import TransactionWorld, new_manager
 
 
 def test_the_table_knows_every_state_and_any_may_fail_for_good() -> None:
@@ -59,7 +55,7 @@ def test_calls_in_a_wrong_state_raise_and_change_nothing() -> None:
 
 
 def test_an_idempotent_producer_has_no_transactions() -> None:
-    manager = TransactionManager()
+    manager = new_manager()
     with pytest.raises(IllegalStateError, match="transactional producer"):
         manager.initialize_transactions()
     manager.maybe_add_partition(TP0)

@@ -1,19 +1,23 @@
-"""Counts the events of an attempt, for its report.
+"""Counts the events of an attempt, for its report; the outcome of each batch is one of them.
 
-Owns: :class:`ProduceRecorder`, which the sender calls and which is notified of every completed
-batch; its result is a ``produce_report.ProduceReport``. Never: any cost per row, any decision (it
-stores the first failure; ``producer_failure.py`` handles it).
+Owns: :class:`ProduceRecorder`, which the sender calls and whose result is a
+``produce_report.ProduceReport``; :class:`BatchCompletionListener`, which is notified of every
+completed batch, and decides which failed one fails the attempt. Never: any cost per row.
 """
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from spark_kafka_sink.errors import KafkaError, safe_text
+from spark_kafka_sink.clock import Clock
+from spark_kafka_sink.errors import DeliveryError, KafkaError, safe_text
 from spark_kafka_sink.producer.accumulator.producer_batch import ProducerBatch
+from spark_kafka_sink.producer.accumulator.record_accumulator import RecordAccumulator
+from spark_kafka_sink.producer.interceptors import Interceptors
+from spark_kafka_sink.producer.lifecycle import first_line
 from spark_kafka_sink.producer.metrics.produce_report import (
     LARGEST,
     SUMMED,
@@ -21,36 +25,25 @@ from spark_kafka_sink.producer.metrics.produce_report import (
     ProduceReport,
 )
 from spark_kafka_sink.producer.metrics.producer_metrics import Measurement, ProducerMetrics
+from spark_kafka_sink.producer.producer_record import RecordMetadata
 from spark_kafka_sink.protocol.cluster import TopicPartition
 from spark_kafka_sink.records.record_batch import HEADER_SIZE
-
-__all__ = ["NodeReport", "ProduceRecorder", "ProduceReport"]
 
 
 class ProduceRecorder:
     """Counts for the current attempt; a few calls for each request.
 
-    One lock (``_lock``) guards all fields. It is the accumulator's BatchListener: acknowledged and
-    failed batches arrive by :meth:`batch_done`; the sender calls the others. ``on_failure`` is
-    called once in an attempt, for the first batch that failed permanently, on the thread that
-    failed it and without a lock.
+    One lock (``_lock``) guards all fields.
     """
 
-    def __init__(
-        self,
-        metrics: ProducerMetrics,
-        on_failure: Callable[[ProducerBatch], None] = lambda _: None,
-    ) -> None:
-        self._on_failure = on_failure
+    def __init__(self, metrics: ProducerMetrics) -> None:
         self._metrics = metrics
         self._lock = threading.Lock()
-        #: The first batch of this attempt that failed permanently.
-        self.failed_batch: ProducerBatch | None = None
         self._report = _Counts()
         self._before = self._waits()
         #: Connections that :meth:`end_attempt` has reported. The first is made before the first
         #: row, for InitProducerId.
-        self._connections_told = 0
+        self._connections_reported = 0
         #: The last response that caused a retry, for messages about waits.
         self.last_answer: str | None = None
         self._failed_alone = 0
@@ -60,17 +53,13 @@ class ProduceRecorder:
         """Reset the counts."""
         before = self._waits()
         with self._lock:
-            self.failed_batch = None
             self._report = _Counts()
             self._before = before
             self.last_answer = None
             self._failed_alone = 0
             self._failed_alone_of = None
 
-    def batch_done(self, batch: ProducerBatch) -> None:
-        if batch.error is not None:
-            self._batch_failed(batch)
-            return
+    def batch_acknowledged(self, batch: ProducerBatch) -> None:
         size, count = batch.size_in_bytes, batch.record_count
         queued = batch.drained_ms - batch.created_ms
         first = batch.base_offset
@@ -95,15 +84,8 @@ class ProduceRecorder:
                     last = seen_last
             offsets[tp] = (first, last)
 
-    def _batch_failed(self, batch: ProducerBatch) -> None:
-        with self._lock:
-            if self.failed_batch is not None:
-                return
-            self.failed_batch = batch
-        self._on_failure(batch)
-
     def batch_failed_alone(self, batch: ProducerBatch) -> None:
-        """A failed batch that does not fail the attempt: the futures of its records report it."""
+        """A failed batch that does not fail the attempt: its records' futures have the error."""
         with self._lock:
             self._failed_alone += batch.record_count
             if self._failed_alone_of is None:
@@ -165,7 +147,7 @@ class ProduceRecorder:
             return self._report.freeze(
                 buffer_wait_ms=buffer,
                 metadata_wait_ms=metadata,
-                connections=connections - self._connections_told,
+                connections=connections - self._connections_reported,
                 cluster_id=cluster_id,
             )
 
@@ -173,7 +155,7 @@ class ProduceRecorder:
         """:meth:`report`, for the last time of this attempt."""
         report = self.report(cluster_id)
         with self._lock:
-            self._connections_told += report.connections
+            self._connections_reported += report.connections
         return report
 
     def _waits(self) -> tuple[int, int]:
@@ -184,6 +166,78 @@ class ProduceRecorder:
     def _connections(self) -> int:
         """That were made in the producer's whole life."""
         return self._metrics.count(Measurement.CONNECTED)
+
+
+class BatchCompletionListener:
+    """The batches' listener. It runs after the futures of a batch's records, at no cost per row."""
+
+    __slots__ = (
+        "_accumulator", "_clock", "_interceptors", "_metrics", "_recorder", "_transactional"
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        clock: Clock,
+        accumulator: RecordAccumulator,
+        recorder: ProduceRecorder,
+        interceptors: Interceptors | None,
+        metrics: ProducerMetrics,
+        *,
+        transactional: bool,
+    ) -> None:
+        self._clock = clock
+        self._accumulator = accumulator
+        self._recorder = recorder
+        self._interceptors = interceptors
+        self._metrics = metrics
+        self._transactional = transactional
+
+    def batch_done(self, batch: ProducerBatch) -> None:
+        """Called once for each batch, on the thread that completed it; no lock held."""
+        error = batch.error
+        if error is None:
+            self._recorder.batch_acknowledged(batch)
+        else:
+            if self._fails_alone(batch):
+                self._recorder.batch_failed_alone(batch)
+            else:
+                self._fail_producer(batch, error)
+            self._metrics.records_failed(batch.tp.topic, batch.record_count)
+        if self._interceptors is not None and not batch.has_futures_only:
+            self._interceptors.on_acknowledgement(
+                RecordMetadata(
+                    batch.tp.topic,
+                    batch.tp.partition,
+                    batch.base_offset,
+                    batch.base_timestamp
+                    if batch.log_append_time_ms < 0
+                    else batch.log_append_time_ms,
+                    record_count=batch.record_count - len(batch.records or ()),
+                ),
+                error,
+            )
+
+    def _fails_alone(self, batch: ProducerBatch) -> bool:
+        """True when the failure affects only this batch, or its transaction, which the transaction
+        manager handles. Its records have futures, or the commit fails.
+        """
+        return self._transactional or batch.has_futures_only
+
+    def _fail_producer(self, batch: ProducerBatch, cause: KafkaError) -> None:
+        """The attempt fails with ``batch``, and with it the producer, unless it has failed before:
+        also the unsent batches that fail with the producer are reported here.
+        """
+        if self._accumulator.lifecycle.error is not None:
+            return
+        age = self._clock.now_ms() - batch.created_ms
+        error = DeliveryError(
+            f"{batch.tp}: {batch.record_count} rows were not acknowledged (attempts: "
+            f"{batch.attempts + (batch.drained_ms > 0)}, age: {age} ms): {first_line(cause)}",
+            hint=cause.hint,
+            kind=cause.kind,
+        )
+        error.__cause__ = cause
+        self._accumulator.fail(error, cause)
 
 
 class _Counts:
