@@ -27,10 +27,7 @@ from spark_kafka_sink.producer.interceptors import OPTION as INTERCEPTORS
 from spark_kafka_sink.producer.interceptors import Interceptors, close_plugin, configure_plugin
 from spark_kafka_sink.producer.lifecycle import Lifecycle, NetworkLink, StartThread
 from spark_kafka_sink.producer.metadata import Metadata
-from spark_kafka_sink.producer.metrics.produce_recorder import (
-    BatchCompletionListener,
-    ProduceRecorder,
-)
+from spark_kafka_sink.producer.metrics.produce_recorder import ProduceRecorder
 from spark_kafka_sink.producer.metrics.producer_metrics import Gauge, ProducerMetrics
 from spark_kafka_sink.producer.metrics.sensors import Windows
 from spark_kafka_sink.producer.send.record_appender import RecordAppender, RecordFiller
@@ -167,7 +164,6 @@ class ProducerParts:
             client_id=config.client_id,
             windows=Windows(config.metrics_sample_window_ms, config.metrics_num_samples),
         )
-        self.recorder = ProduceRecorder(self.metrics)
         self.metadata = Metadata(
             config,
             clock,
@@ -200,15 +196,14 @@ class ProducerParts:
         )
         manager = self.transaction_manager
         self.transactional = manager if manager is not None and manager.is_transactional else None
-        listener = BatchCompletionListener(
+        self.recorder = ProduceRecorder(
             clock,
-            self.accumulator,
-            self.recorder,
-            self.interceptors,
             self.metrics,
+            self.accumulator,
+            self.interceptors,
             transactional=self.transactional is not None,
         )
-        self.filler = BatchFiller(config, self.accumulator, listener, self._link.wakeup)
+        self.filler = BatchFiller(config, self.accumulator, self.recorder, self._link.wakeup)
         self._drainer = BatchDrainer(config, self.accumulator, self.filler, manager)
         self._returns = BatchReturns(config, self.accumulator, self.filler.limits, manager)
         self._load = PartitionLoad(config, lambda: self.metadata.cluster, self.accumulator)

@@ -19,10 +19,7 @@ from spark_kafka_sink.producer.accumulator.record_accumulator import RecordAccum
 from spark_kafka_sink.producer.buffer_pool import BufferPool
 from spark_kafka_sink.producer.lifecycle import Lifecycle, NetworkLink
 from spark_kafka_sink.producer.metadata import Metadata
-from spark_kafka_sink.producer.metrics.produce_recorder import (
-    BatchCompletionListener,
-    ProduceRecorder,
-)
+from spark_kafka_sink.producer.metrics.produce_recorder import ProduceRecorder
 from spark_kafka_sink.producer.metrics.producer_metrics import ProducerMetrics
 from spark_kafka_sink.producer.sender.sender import Sender
 from spark_kafka_sink.producer.transaction.transaction_manager import TransactionManager
@@ -149,7 +146,6 @@ class SenderWorld:
             connection_failures=self.link.connection_failures,
             random=lambda: 0.5,
         )
-        self.recorder = ProduceRecorder(metrics)
         self.pool = BufferPool(config.buffer_memory, self.clock)
         self.accumulator = RecordAccumulator(config, self.clock, self.lifecycle, self.pool)
         self.manager = (
@@ -162,15 +158,10 @@ class SenderWorld:
             if idempotent
             else None
         )
-        self.listener = BatchCompletionListener(
-            self.clock,
-            self.accumulator,
-            self.recorder,
-            None,
-            metrics,
-            transactional=transactional_id is not None,
+        self.recorder = ProduceRecorder(
+            self.clock, metrics, self.accumulator, transactional=transactional_id is not None
         )
-        self.filler = BatchFiller(config, self.accumulator, self.listener, lambda: None)
+        self.filler = BatchFiller(config, self.accumulator, self.recorder, lambda: None)
         self.returns = BatchReturns(
             config, self.accumulator, self.filler.limits, self.manager, random=lambda: 0.5
         )

@@ -19,10 +19,7 @@ from spark_kafka_sink.producer.accumulator.record_accumulator import RecordAccum
 from spark_kafka_sink.producer.buffer_pool import BufferPool
 from spark_kafka_sink.producer.kafka_producer import KafkaProducer
 from spark_kafka_sink.producer.lifecycle import Lifecycle
-from spark_kafka_sink.producer.metrics.produce_recorder import (
-    BatchCompletionListener,
-    ProduceRecorder,
-)
+from spark_kafka_sink.producer.metrics.produce_recorder import ProduceRecorder
 from spark_kafka_sink.producer.metrics.producer_metrics import (
     MAX_TAGS,
     METRICS,
@@ -146,20 +143,17 @@ class World:
     def __init__(self) -> None:
         self.clock = FakeClock()
         self.metrics = ProducerMetrics(self.clock, client_id="me")
-        self.recorder = ProduceRecorder(self.metrics)
         self.pool = BufferPool(100, self.clock, self.metrics)
         config = ProducerConfig.parse({"bootstrap.servers": "127.0.0.1:9092"})
         accumulator = RecordAccumulator(config, self.clock, Lifecycle(), self.pool)
-        self.ends = BatchCompletionListener(
-            self.clock, accumulator, self.recorder, None, self.metrics, transactional=False
-        )
+        self.recorder = ProduceRecorder(self.clock, self.metrics, accumulator)
 
     @property
     def now(self) -> int:
         return self.clock.now_ms()
 
     def batch(self, topic: str = "t", records: int = 10, size: int = 939) -> ProducerBatch:
-        batch = ProducerBatch(TopicPartition(topic, 0), self.now, 1, 0, self.ends)
+        batch = ProducerBatch(TopicPartition(topic, 0), self.now, 1, 0, self.recorder)
         batch.append(bytes(size), records, 0)
         batch.close(Codec(CompressionType.NONE, -1))
         return batch
@@ -199,7 +193,7 @@ def test_a_request_counts_by_producer_and_by_topic() -> None:
 
 def test_the_compression_rate_is_what_is_left() -> None:
     world = World()
-    batch = ProducerBatch(TP, world.now, 1, 0, world.ends)
+    batch = ProducerBatch(TP, world.now, 1, 0, world.recorder)
     batch.append(bytes(100_000), 1, 0)
     batch.close(Codec(CompressionType.GZIP, -1))
     world.recorder.request_sent([batch], world.now)

@@ -86,7 +86,8 @@ def test_bytes_are_frozen_at_close_and_every_retry_hands_out_the_same_objects():
 @pytest.mark.parametrize(
     ("origin", "target", "move"),
     [
-        (BatchState.OPEN, BatchState.CLOSING, lambda batch: batch.claim()),
+        (BatchState.OPEN, BatchState.CLOSING, lambda batch: batch.move(BatchState.CLOSING)),
+        (BatchState.OPEN, BatchState.READY, lambda batch: batch.finish_close(None, Codec())),
         (BatchState.CLOSING, BatchState.READY, lambda batch: batch.finish_close(None, Codec())),
         (BatchState.READY, BatchState.IN_FLIGHT, lambda batch: batch.drained(0)),
         (BatchState.IN_FLIGHT, BatchState.READY, lambda batch: batch.reenqueued(0)),
@@ -113,11 +114,11 @@ def test_every_move_that_the_table_leaves_out_raises_and_changes_nothing():
             batch = batch_of(ROWS)
             batch.state = state
             if target in allowed:
-                batch._move(target)
+                batch.move(target)
                 assert batch.state is target
             else:
                 with pytest.raises(IllegalStateError):
-                    batch._move(target)
+                    batch.move(target)
                 assert batch.state is state
 
 

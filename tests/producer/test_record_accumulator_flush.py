@@ -99,6 +99,7 @@ def test_a_failed_accumulator_wakes_flush_and_refuses_appends():
     world.append(TP2)
     flush = Flush(world)
     error = KafkaError("gone")
+    world.accumulator.lifecycle.stop(error)
     world.accumulator.abort_incomplete_batches(error)
     assert flush.end() is True
     assert [b.error for b in world.listener.done] == [error] * 3

@@ -156,9 +156,9 @@ def test_five_writers_and_a_sender_lose_nothing():
             taken = 0
             while True:
                 piece = world.slice(tp, 20, data=data)
-                if accumulator.positions([tp])[0].room < 20:
+                if world.filler.positions([tp])[0].room < 20:
                     piece = world.slice(tp, 20, data=data, generation=0, first_offset_delta=0)
-                result = accumulator.append([piece], world.now)
+                result = world.filler.append([piece], world.now)
                 taken += result.taken
                 if not result.refused:
                     break

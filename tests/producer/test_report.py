@@ -6,11 +6,8 @@ from dataclasses import fields
 import pytest
 
 from spark_kafka_sink.errors import DeliveryError, KafkaError, KafkaTimeoutError
-from spark_kafka_sink.producer.accumulator.producer_batch import BatchListener, ProducerBatch
-from spark_kafka_sink.producer.metrics.produce_recorder import (
-    BatchCompletionListener,
-    ProduceRecorder,
-)
+from spark_kafka_sink.producer.accumulator.producer_batch import ProducerBatch
+from spark_kafka_sink.producer.metrics.produce_recorder import ProduceRecorder
 from spark_kafka_sink.producer.metrics.produce_report import (
     LARGEST,
     SUMMED,
@@ -21,31 +18,27 @@ from spark_kafka_sink.producer.metrics.producer_metrics import Measurement, Prod
 from spark_kafka_sink.protocol.cluster import TopicPartition
 from spark_kafka_sink.records.compression import Codec, CompressionType
 from tests.fakes.accumulator_world import TP0, TP1, World
-from tests.fakes.clock import FakeClock
 
 
-def listener_of(world: World, *, transactional: bool = False) -> BatchCompletionListener:
+def recorder_of(world: World, *, transactional: bool = False) -> ProduceRecorder:
     metrics = ProducerMetrics(world.clock)
-    recorder = ProduceRecorder(metrics)
-    return BatchCompletionListener(
-        world.clock, world.accumulator, recorder, None, metrics, transactional=transactional
-    )
+    return ProduceRecorder(world.clock, metrics, world.accumulator, transactional=transactional)
 
 
-def batch_of(listener: BatchListener, tp: TopicPartition, records: int) -> ProducerBatch:
-    batch = ProducerBatch(tp, 0, 1, 0, listener)
+def batch_of(recorder: ProduceRecorder, tp: TopicPartition, records: int) -> ProducerBatch:
+    batch = ProducerBatch(tp, 0, 1, 0, recorder)
     batch.append(bytes(1000), records, 0)
     batch.close(Codec(CompressionType.GZIP, -1))
     return batch
 
 
 def test_acknowledged_batches_count_rows_bytes_and_offsets():
-    listener = listener_of(World())
-    first = batch_of(listener, TP0, 5)
+    recorder = recorder_of(World())
+    first = batch_of(recorder, TP0, 5)
     first.complete(100, -1)
-    batch_of(listener, TP0, 3).complete(107, -1)
-    batch_of(listener, TP1, 2).complete(-1, -1)  # a duplicate: its offset is not known
-    report = listener._recorder.report()
+    batch_of(recorder, TP0, 3).complete(107, -1)
+    batch_of(recorder, TP1, 2).complete(-1, -1)  # a duplicate: its offset is not known
+    report = recorder.report()
     assert (report.rows, report.batches) == (10, 3)
     assert report.bytes == 3 * first.size_in_bytes
     assert report.batch_bytes == 3 * 1061
@@ -54,8 +47,8 @@ def test_acknowledged_batches_count_rows_bytes_and_offsets():
 
 def test_the_first_failed_batch_of_columns_fails_the_producer():
     world = World()
-    listener = listener_of(world)
-    one, two = batch_of(listener, TP0, 1), batch_of(listener, TP1, 1)
+    recorder = recorder_of(world)
+    one, two = batch_of(recorder, TP0, 1), batch_of(recorder, TP1, 1)
     late = KafkaTimeoutError("late")
     one.complete_exceptionally(late)
     two.complete_exceptionally(KafkaTimeoutError("a consequence"))
@@ -66,14 +59,14 @@ def test_the_first_failed_batch_of_columns_fails_the_producer():
 
 def test_a_failed_batch_of_a_transaction_does_not_fail_the_producer():
     world = World()
-    listener = listener_of(world, transactional=True)
-    batch_of(listener, TP0, 3).complete_exceptionally(KafkaTimeoutError("late"))
+    recorder = recorder_of(world, transactional=True)
+    batch_of(recorder, TP0, 3).complete_exceptionally(KafkaTimeoutError("late"))
     world.accumulator.lifecycle.check()
-    assert listener._recorder.failed_alone[0] == 3
+    assert recorder.failed_alone[0] == 3
 
 
 def test_requests_are_counted_by_node():
-    recorder = ProduceRecorder(ProducerMetrics(FakeClock()))
+    recorder = recorder_of(World())
     for latency in (5, 9):
         recorder.request_sent([], now=0)
         recorder.request_answered(1, latency, throttle_ms=3, now=9)
@@ -109,8 +102,8 @@ def test_every_counter_says_how_it_is_merged():
 
 
 def test_an_attempt_counts_its_own_waits_only():
-    metrics = ProducerMetrics(FakeClock())
-    recorder = ProduceRecorder(metrics)
+    recorder = recorder_of(World())
+    metrics = recorder._metrics
     metrics.buffer_waited(100, 0, exhausted=False)
     recorder.start_attempt()
     metrics.buffer_waited(20, 0, exhausted=False)
@@ -122,7 +115,7 @@ def test_an_attempt_counts_its_own_waits_only():
 
 
 def test_the_last_answer_that_made_a_batch_go_again_is_kept_by_broker():
-    recorder = ProduceRecorder(ProducerMetrics(FakeClock()))
+    recorder = recorder_of(World())
     recorder.request_answered(1, 5, 0, 0)
     for words, node in (("first", 2), ("second", 2), ("other", 1)):
         recorder.batch_retried(batch_of(recorder, TP0, 7), KafkaError(words), node)

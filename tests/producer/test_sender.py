@@ -144,7 +144,7 @@ def test_close_sends_the_rest_and_closes_the_client() -> None:
         assert world.client.closed
         assert world.lifecycle.fatal is None
         wakeups = world.client.wakeups
-        world.sender.wakeup()
+        world.link.wakeup()
         assert world.client.wakeups == wakeups
 
 

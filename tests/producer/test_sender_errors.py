@@ -9,6 +9,7 @@ from spark_kafka_sink.errors import (
     ApiError,
     AuthenticationError,
     AuthorizationError,
+    DeliveryError,
     ErrorCode,
     InvalidRecordError,
     KafkaError,
@@ -60,8 +61,9 @@ def test_a_refused_batch_fails_the_attempt_with_its_own_error(
         assert len(world.client.produced) == 2
         assert world.client.closed
         assert world.memory_in_use == 0
-        with pytest.raises(kind):
+        with pytest.raises(DeliveryError) as caught:
             world.filler.append([], world.clock.now_ms())
+        assert caught.value.__cause__ is error_of(refused)
 
 
 def test_what_the_broker_says_of_a_record_is_in_the_error() -> None:

@@ -28,7 +28,6 @@ OK = InitProducerIdResponse(ErrorCode.NONE, 7, 0)
 
 def answer(manager: TransactionManager, response: InitProducerIdResponse) -> Reaction:
     """The manager asks for an id, and broker ``b`` answers."""
-    manager.maybe_request_producer_id()
     request, _ = manager.requests.next_request(0)
     assert request is not None
     manager.requests.build(request)
@@ -62,20 +61,15 @@ def test_an_illegal_transition_raises_and_changes_nothing() -> None:
 
 def test_an_id_is_requested_once() -> None:
     manager = new_manager()
-    manager.maybe_request_producer_id()
-    manager.maybe_request_producer_id()
+    assert manager.requests.waiting
     assert manager.requests.next_request(0)[0] is not None
     assert manager.requests.next_request(0)[0] is None
-    manager = ready()
-    manager.maybe_request_producer_id()
-    assert not manager.requests.waiting
+    assert not ready().requests.waiting
 
 
 def test_nothing_may_be_drained_before_there_is_an_id_or_after_a_fatal_error() -> None:
     manager = new_manager()
     batch = ProducerBatch(TP, 0, 1, 0, Listener())
-    assert not manager.may_drain(batch)
-    manager.maybe_request_producer_id()
     assert not manager.may_drain(batch)
     answer(manager, OK)
     assert manager.may_drain(batch)

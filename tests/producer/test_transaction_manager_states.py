@@ -125,7 +125,7 @@ def test_an_answer_after_the_end_changes_nothing() -> None:
         world.round(2)
         world.manager.transition_to_fatal_error(KafkaError("the end"))
         world.init()
-        world.round()
+        world.client.poll(0, world.clock.now_ms())
         assert world.state is State.FATAL_ERROR
         assert not world.manager.has_producer_id
         with pytest.raises(KafkaError, match="the end"):

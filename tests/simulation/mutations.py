@@ -22,7 +22,7 @@ from spark_kafka_sink.producer.accumulator.record_accumulator import (
 from spark_kafka_sink.producer.buffer_pool import BufferPool
 from spark_kafka_sink.producer.column_appender import ColumnAppender
 from spark_kafka_sink.producer.metadata import Metadata
-from spark_kafka_sink.producer.metrics.produce_recorder import BatchCompletionListener
+from spark_kafka_sink.producer.metrics.produce_recorder import ProduceRecorder
 from spark_kafka_sink.producer.send.record_future import ProduceRequestResult
 from spark_kafka_sink.producer.sender import sender as sender_module
 from spark_kafka_sink.producer.sender.sender import Sender
@@ -202,7 +202,7 @@ def go_on_after_a_failed_batch() -> AbstractContextManager[Any]:
     def both() -> Iterator[None]:
         with (
             patch.object(Sender, "_fail_producer", lambda *given: None),
-            patch.object(BatchCompletionListener, "_fails_alone", lambda *given: True),
+            patch.object(ProduceRecorder, "_fails_alone", lambda *given: True),
         ):
             yield
 

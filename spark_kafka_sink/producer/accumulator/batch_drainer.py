@@ -108,9 +108,10 @@ class BatchDrainer:
     def _send_all_open(self, now: int) -> bool:
         """True when all open batches must be sent unfilled."""
         accumulator = self._accumulator
+        if accumulator.incomplete.flushes:
+            return True
         return (
-            accumulator.incomplete.flushing
-            or not accumulator.lifecycle.is_open
+            not accumulator.lifecycle.is_open
             # A thread may be waiting for memory that only open batches hold: sending them is the
             # only way to free it.
             or accumulator.pool.waiters > 0
@@ -285,7 +286,7 @@ class BatchDrainer:
                     return None
                 self._filler.claim(queue, claimed)
             else:
-                batch.claim()  # its closer was interrupted and released the claim
+                batch.move(BatchState.CLOSING)  # its closer was interrupted and released the claim
                 claimed.append(batch)
         for batch_to_close in claimed:
             self._filler.finish_closing(batch_to_close)

@@ -122,10 +122,12 @@ class BatchFiller:
 
     __slots__ = (
         "_accumulator",
+        "_delivery_timeout_ms",
         "_linger_ms",
         "_listener",
         "_max_open_ms",
         "_queues",
+        "_uncompressed",
         "_wakeup",
         "codec",
         "limits",
@@ -143,8 +145,10 @@ class BatchFiller:
         self._listener = listener
         self._wakeup = wakeup
         self.codec = Codec.of(config)
+        self._uncompressed = self.codec.is_none
         self.limits = BatchLimits(config, self.codec)
         self._linger_ms = config.linger_ms
+        self._delivery_timeout_ms = config.delivery_timeout_ms
         # Well before it would expire, should delivery.timeout.ms be that short.
         self._max_open_ms = max(config.linger_ms, min(MAX_OPEN_MS, config.delivery_timeout_ms // 4))
 
@@ -196,7 +200,8 @@ class BatchFiller:
         taken = 0
         accumulator, queues = self._accumulator, self._queues.by_partition
         with accumulator.lock:
-            accumulator.lifecycle.check()
+            if not accumulator.lifecycle.is_open:
+                accumulator.lifecycle.check()
             was_idle = not self._queues.open
             ready = False
             for encoded, chunk in zip(slices, chunks, strict=True):
@@ -251,7 +256,8 @@ class BatchFiller:
         batch = ProducerBatch(queue.tp, now, generation, base_timestamp, self._listener)
         self._queues.open_batch(queue, batch)
         accumulator.incomplete.add(batch)
-        accumulator.queued(now)
+        if now + self._delivery_timeout_ms < accumulator.next_expiry_ms:
+            accumulator.queued(now)
         return batch
 
     def open_left(self, batch: ProducerBatch, now: int) -> int:
@@ -273,10 +279,10 @@ class BatchFiller:
         ``claimed``, and the caller must close it without the lock.
         """
         batch = self._queues.close_open(queue)
-        batch.claim()
-        if self.codec.is_none:
+        if self._uncompressed:
             batch.finish_close(None, self.codec)  # nothing to compress: keep the lock
             return True
+        batch.move(BatchState.CLOSING)
         claimed.append(batch)
         return False
 

@@ -49,10 +49,11 @@ class BatchState(Enum):
 
 _S = BatchState
 
-#: The allowed transitions. OPEN -> CLOSING is a claim: exactly one thread compresses.
-#: CLOSING -> OPEN is a claim released by an interrupted thread. Any batch may fail.
+#: The allowed transitions. OPEN -> CLOSING is a claim: exactly one thread compresses; with nothing
+#: to compress, OPEN -> READY. CLOSING -> OPEN is a claim released by an interrupted thread. Any
+#: batch may fail.
 TRANSITIONS: dict[BatchState, frozenset[BatchState]] = {
-    _S.OPEN: frozenset({_S.CLOSING, _S.DONE}),
+    _S.OPEN: frozenset({_S.CLOSING, _S.READY, _S.DONE}),
     _S.CLOSING: frozenset({_S.READY, _S.OPEN, _S.DONE}),
     _S.READY: frozenset({_S.IN_FLIGHT, _S.DONE}),
     _S.IN_FLIGHT: frozenset({_S.READY, _S.DONE}),
@@ -100,7 +101,7 @@ class ProducerBatch:
     generation of the batch that this one was split from, else ``generation``. ``pool_size`` is
     what the BufferPool counts for it. ``attempts`` is how often it was requeued after a failed
     send. ``records`` are its records of ``send``; None: there are none. ``chunks`` are the record
-    bytes. ``size_in_bytes`` is the size as sent, once it is closed. Only :meth:`_move` changes
+    bytes. ``size_in_bytes`` is the size as sent, once it is closed. Only :meth:`move` changes
     ``state``.
     """
 
@@ -187,12 +188,16 @@ class ProducerBatch:
             f"{self.record_count} records, sequence {self.base_sequence})"
         )
 
-    def _move(self, to: BatchState) -> None:
+    def move(self, to: BatchState) -> None:
+        """Change the state; IllegalStateError when the table does not allow it."""
         if to not in TRANSITIONS[self.state]:
             raise IllegalStateError(
                 f"{self.tp}: a batch can't go from '{self.state.value}' to '{to.value}'"
             )
         self.state = to
+        if to is BatchState.DONE:
+            # A send in progress holds its own references; the buffers are not read again.
+            self.chunks, self.buffers = [], ()
 
     def _refuse(self) -> IllegalStateError:
         return IllegalStateError(f"{self.tp}: not possible for a batch '{self.state.value}'")
@@ -211,14 +216,10 @@ class ProducerBatch:
         if max_timestamp > self.max_timestamp:
             self.max_timestamp = max_timestamp
 
-    def claim(self) -> None:
-        """OPEN -> CLOSING: no more appends; the caller compresses."""
-        self._move(BatchState.CLOSING)
-
     def release_claim(self) -> None:
         """CLOSING -> OPEN, unless it is DONE meanwhile: the closer was interrupted."""
         if self.state is BatchState.CLOSING:
-            self._move(BatchState.OPEN)
+            self.move(BatchState.OPEN)
 
     def compress(self, codec: Codec) -> bytes | None:
         """The compressed record section, or None without compression. Changes nothing.
@@ -232,10 +233,10 @@ class ProducerBatch:
         return codec.compress(chunks if self.records is None else [b"".join(chunks)])
 
     def finish_close(self, compressed: bytes | None, codec: Codec) -> None:
-        """CLOSING -> READY: the bytes are frozen."""
-        if self.state is not BatchState.CLOSING:  # IN_FLIGHT -> READY is a retry
+        """OPEN or CLOSING -> READY: the bytes are frozen."""
+        if self.state is BatchState.IN_FLIGHT:  # whose way back is :meth:`reenqueued`
             raise self._refuse()
-        self._move(BatchState.READY)
+        self.move(BatchState.READY)
         self._codec = codec
         if compressed is not None:
             self.chunks = [compressed]
@@ -247,7 +248,6 @@ class ProducerBatch:
 
     def close(self, codec: Codec) -> None:
         """OPEN -> READY in one step, for one thread (the accumulator runs the steps separately)."""
-        self.claim()
         self.finish_close(self.compress(codec), codec)
 
     # ---- sending -----------------------------------------------------------------------------
@@ -294,14 +294,14 @@ class ProducerBatch:
 
     def drained(self, now: int, leader_epoch: int = -1) -> None:
         """READY -> IN_FLIGHT, to the leader of that epoch (-1: unknown)."""
-        self._move(BatchState.IN_FLIGHT)
+        self.move(BatchState.IN_FLIGHT)
         self.drained_ms = now
         if leader_epoch > self._leader_epoch:
             self._leader_epoch, self._leader_epoch_attempts = leader_epoch, self.attempts
 
     def reenqueued(self, retry_at_ms: int) -> None:
         """IN_FLIGHT -> READY: counts an attempt; not to be drained before ``retry_at_ms``."""
-        self._move(BatchState.READY)
+        self.move(BatchState.READY)
         self.attempts += 1
         self.retry_at_ms = retry_at_ms
 
@@ -340,8 +340,10 @@ class ProducerBatch:
             return self._is_late()
         self.base_offset = base_offset
         self.log_append_time_ms = log_append_time_ms
-        self._move_to_done()
-        self.report_done()
+        self.move(BatchState.DONE)
+        if self.records is not None:
+            self.records.complete(self)
+        self._listener.batch_done(self)
         return True
 
     def complete_exceptionally(
@@ -362,7 +364,7 @@ class ProducerBatch:
             return self._is_late()
         self.error = error
         self.record_errors = record_errors
-        self._move_to_done()
+        self.move(BatchState.DONE)
         return True
 
     def report_done(self) -> None:
@@ -380,11 +382,6 @@ class ProducerBatch:
         if self.error is None:
             raise IllegalStateError(f"{self.tp}: the batch was already acknowledged")
         return False
-
-    def _move_to_done(self) -> None:
-        self._move(BatchState.DONE)
-        # A send in progress holds its own references; the buffers are not read again.
-        self.chunks, self.buffers = [], ()
 
     def split(self, first_generation: int) -> list[ProducerBatch]:
         """Two READY batches with this one's records in order; this one is DONE, unreported.
@@ -435,5 +432,5 @@ class ProducerBatch:
         if self.records is not None:
             self.records.split(split_batches)
         self.error = None
-        self._move_to_done()
+        self.move(BatchState.DONE)
         return split_batches

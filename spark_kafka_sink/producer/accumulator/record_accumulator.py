@@ -171,11 +171,12 @@ class IncompleteBatches:
     that name), and the flushes that wait for them. Every method runs under the accumulator's lock.
     """
 
-    __slots__ = ("_batches", "_flushes", "flushed", "generation")
+    __slots__ = ("_batches", "flushed", "flushes", "generation")
 
     def __init__(self) -> None:
         self._batches: dict[int, ProducerBatch] = {}
-        self._flushes: list[Flush] = []
+        #: Those in progress.
+        self.flushes: list[Flush] = []
         #: Woken when a flush is complete.
         self.flushed = Waiters()
         #: The generation of the newest batch.
@@ -185,11 +186,6 @@ class IncompleteBatches:
         """True while a batch is incomplete: queued or in flight. Any thread, without the lock."""
         return bool(self._batches)
 
-    @property
-    def flushing(self) -> bool:
-        """True while a flush is in progress."""
-        return bool(self._flushes)
-
     def add(self, batch: ProducerBatch) -> None:
         """Add an opened batch of the next generation: earlier flushes do not wait for it."""
         self.generation = batch.generation
@@ -198,7 +194,7 @@ class IncompleteBatches:
     def replace(self, batch: ProducerBatch, split_batches: Sequence[ProducerBatch]) -> None:
         """``batch`` was split: flushes that wait for it now wait for the split batches."""
         if batch.generation in self._batches:
-            for flush in self._flushes:
+            for flush in self.flushes:
                 if batch.lineage <= flush.upto:
                     flush.remaining += len(split_batches)
         for split_batch in split_batches:
@@ -210,7 +206,7 @@ class IncompleteBatches:
         for batch in batches:
             if self._batches.pop(batch.generation, None) is None:
                 continue
-            for flush in self._flushes:
+            for flush in self.flushes:
                 if batch.lineage <= flush.upto:
                     flush.remaining -= 1
                     if flush.remaining == 0:
@@ -223,11 +219,11 @@ class IncompleteBatches:
     def begin_flush(self) -> Flush:
         """Start a flush of the existing batches: later ones have higher generations."""
         flush = Flush(self.generation, len(self._batches))
-        self._flushes.append(flush)
+        self.flushes.append(flush)
         return flush
 
     def end_flush(self, flush: Flush) -> None:
-        self._flushes.remove(flush)
+        self.flushes.remove(flush)
 
 
 class RecordAccumulator:
@@ -329,7 +325,8 @@ class RecordAccumulator:
 
     def next_expiry_time_ms(self) -> int:
         """No queued batch expires before this time (monotonic ms); NEVER when none is queued."""
-        return self.next_expiry_ms if self.has_undrained else NEVER
+        queues = self.queues
+        return self.next_expiry_ms if queues.closed_heads or queues.open else NEVER
 
     def deallocate(self, *batches: ProducerBatch) -> None:
         """The batches are complete: return their memory. Idempotent.

@@ -1,8 +1,8 @@
 """Counts the events of an attempt, for its report; the outcome of each batch is one of them.
 
-Owns: :class:`ProduceRecorder`, which the sender calls and whose result is a
-``produce_report.ProduceReport``; :class:`BatchCompletionListener`, which is notified of every
-completed batch, and decides which failed one fails the attempt. Never: any cost per row.
+Owns: :class:`ProduceRecorder`, which the sender calls, and which is notified of every completed
+batch and knows which failed one fails the attempt; its result is a
+``produce_report.ProduceReport``. Never: any cost per row, an outcome (``producer_batch.py``).
 """
 
 from __future__ import annotations
@@ -31,13 +31,27 @@ from spark_kafka_sink.records.record_batch import HEADER_SIZE
 
 
 class ProduceRecorder:
-    """Counts for the current attempt; a few calls for each request.
+    """Counts for the current attempt; a few calls for each request, and one for each batch, whose
+    listener it is: after the futures of the batch's records. Also interceptors of columns get the
+    outcome of their batches here.
 
-    One lock (``_lock``) guards all fields.
+    One lock (``_lock``) guards the counts.
     """
 
-    def __init__(self, metrics: ProducerMetrics) -> None:
+    def __init__(
+        self,
+        clock: Clock,
+        metrics: ProducerMetrics,
+        accumulator: RecordAccumulator,
+        interceptors: Interceptors | None = None,
+        *,
+        transactional: bool = False,
+    ) -> None:
+        self._clock = clock
         self._metrics = metrics
+        self._accumulator = accumulator
+        self._interceptors = interceptors
+        self._transactional = transactional
         self._lock = threading.Lock()
         self._report = _Counts()
         self._before = self._waits()
@@ -59,37 +73,78 @@ class ProduceRecorder:
             self._failed_alone = 0
             self._failed_alone_of = None
 
-    def batch_acknowledged(self, batch: ProducerBatch) -> None:
-        size, count = batch.size_in_bytes, batch.record_count
-        queued = batch.drained_ms - batch.created_ms
-        first = batch.base_offset
-        with self._lock:
-            counts = self._report
-            counts.rows += count
-            counts.batches += 1
-            counts.bytes += size
-            counts.batch_bytes += batch.raw_size + HEADER_SIZE
-            counts.queue_ms += queued
-            if queued > counts.max_queue_ms:
-                counts.max_queue_ms = queued
-            if first < 0:
-                return  # acks=0, a duplicate, or proven by a later response: the offset is unknown
-            last = first + count - 1
-            tp, offsets = batch.tp, counts.offsets
-            if tp in offsets:
-                seen_first, seen_last = offsets[tp]
-                if seen_first < first:
-                    first = seen_first
-                if seen_last > last:
-                    last = seen_last
-            offsets[tp] = (first, last)
+    def batch_done(self, batch: ProducerBatch) -> None:
+        """Called once for each batch, on the thread that completed it; no lock held."""
+        if batch.error is not None:
+            self._batch_failed(batch, batch.error)
+        else:
+            size, count = batch.size_in_bytes, batch.record_count
+            queued = batch.drained_ms - batch.created_ms
+            with self._lock:
+                counts = self._report
+                counts.rows += count
+                counts.batches += 1
+                counts.bytes += size
+                counts.batch_bytes += batch.raw_size + HEADER_SIZE
+                counts.queue_ms += queued
+                if queued > counts.max_queue_ms:
+                    counts.max_queue_ms = queued
+                # Unknown with acks=0, of a duplicate, or of one that a later response proved.
+                first = batch.base_offset
+                if first >= 0:
+                    last = first + count - 1
+                    tp, offsets = batch.tp, counts.offsets
+                    if tp in offsets:
+                        seen_first, seen_last = offsets[tp]
+                        if seen_first < first:
+                            first = seen_first
+                        if seen_last > last:
+                            last = seen_last
+                    offsets[tp] = (first, last)
+        if self._interceptors is not None and not batch.has_futures_only:
+            self._notify(self._interceptors, batch)
 
-    def batch_failed_alone(self, batch: ProducerBatch) -> None:
-        """A failed batch that does not fail the attempt: its records' futures have the error."""
-        with self._lock:
-            self._failed_alone += batch.record_count
-            if self._failed_alone_of is None:
-                self._failed_alone_of = batch.error
+    def _batch_failed(self, batch: ProducerBatch, error: KafkaError) -> None:
+        self._metrics.records_failed(batch.tp.topic, batch.record_count)
+        if self._fails_alone(batch):
+            with self._lock:
+                self._failed_alone += batch.record_count
+                if self._failed_alone_of is None:
+                    self._failed_alone_of = error
+        elif self._accumulator.lifecycle.error is None:
+            # Also the unsent batches, which fail with the producer, come here.
+            self._accumulator.fail(self._attempt_error(batch, error), error)
+
+    def _fails_alone(self, batch: ProducerBatch) -> bool:
+        """True when the failure affects only this batch, or its transaction, which the transaction
+        manager handles. Its records have futures, or the commit fails.
+        """
+        return self._transactional or batch.has_futures_only
+
+    def _attempt_error(self, batch: ProducerBatch, cause: KafkaError) -> DeliveryError:
+        age = self._clock.now_ms() - batch.created_ms
+        error = DeliveryError(
+            f"{batch.tp}: {batch.record_count} rows were not acknowledged (attempts: "
+            f"{batch.attempts + (batch.drained_ms > 0)}, age: {age} ms): {first_line(cause)}",
+            hint=cause.hint,
+            kind=cause.kind,
+        )
+        error.__cause__ = cause
+        return error
+
+    @staticmethod
+    def _notify(interceptors: Interceptors, batch: ProducerBatch) -> None:
+        appended = batch.log_append_time_ms
+        interceptors.on_acknowledgement(
+            RecordMetadata(
+                batch.tp.topic,
+                batch.tp.partition,
+                batch.base_offset,
+                batch.base_timestamp if appended < 0 else appended,
+                record_count=batch.record_count - len(batch.records or ()),
+            ),
+            batch.error,
+        )
 
     def request_sent(self, batches: Sequence[ProducerBatch], now: int) -> None:
         """A Produce request with ``batches`` is sent."""
@@ -166,78 +221,6 @@ class ProduceRecorder:
     def _connections(self) -> int:
         """That were made in the producer's whole life."""
         return self._metrics.count(Measurement.CONNECTED)
-
-
-class BatchCompletionListener:
-    """The batches' listener. It runs after the futures of a batch's records, at no cost per row."""
-
-    __slots__ = (
-        "_accumulator", "_clock", "_interceptors", "_metrics", "_recorder", "_transactional"
-    )  # fmt: skip
-
-    def __init__(
-        self,
-        clock: Clock,
-        accumulator: RecordAccumulator,
-        recorder: ProduceRecorder,
-        interceptors: Interceptors | None,
-        metrics: ProducerMetrics,
-        *,
-        transactional: bool,
-    ) -> None:
-        self._clock = clock
-        self._accumulator = accumulator
-        self._recorder = recorder
-        self._interceptors = interceptors
-        self._metrics = metrics
-        self._transactional = transactional
-
-    def batch_done(self, batch: ProducerBatch) -> None:
-        """Called once for each batch, on the thread that completed it; no lock held."""
-        error = batch.error
-        if error is None:
-            self._recorder.batch_acknowledged(batch)
-        else:
-            if self._fails_alone(batch):
-                self._recorder.batch_failed_alone(batch)
-            else:
-                self._fail_producer(batch, error)
-            self._metrics.records_failed(batch.tp.topic, batch.record_count)
-        if self._interceptors is not None and not batch.has_futures_only:
-            self._interceptors.on_acknowledgement(
-                RecordMetadata(
-                    batch.tp.topic,
-                    batch.tp.partition,
-                    batch.base_offset,
-                    batch.base_timestamp
-                    if batch.log_append_time_ms < 0
-                    else batch.log_append_time_ms,
-                    record_count=batch.record_count - len(batch.records or ()),
-                ),
-                error,
-            )
-
-    def _fails_alone(self, batch: ProducerBatch) -> bool:
-        """True when the failure affects only this batch, or its transaction, which the transaction
-        manager handles. Its records have futures, or the commit fails.
-        """
-        return self._transactional or batch.has_futures_only
-
-    def _fail_producer(self, batch: ProducerBatch, cause: KafkaError) -> None:
-        """The attempt fails with ``batch``, and with it the producer, unless it has failed before:
-        also the unsent batches that fail with the producer are reported here.
-        """
-        if self._accumulator.lifecycle.error is not None:
-            return
-        age = self._clock.now_ms() - batch.created_ms
-        error = DeliveryError(
-            f"{batch.tp}: {batch.record_count} rows were not acknowledged (attempts: "
-            f"{batch.attempts + (batch.drained_ms > 0)}, age: {age} ms): {first_line(cause)}",
-            hint=cause.hint,
-            kind=cause.kind,
-        )
-        error.__cause__ = cause
-        self._accumulator.fail(error, cause)
 
 
 class _Counts:

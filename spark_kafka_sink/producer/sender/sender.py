@@ -196,8 +196,7 @@ class Sender:
         manager = self._transaction_manager
         if self._transactional and manager is not None and manager.must_abort:
             timeout = self._abort_undrained_batches(manager)
-        if manager is not None and self._requester is not None:
-            manager.maybe_request_producer_id()
+        if self._requester is not None:
             # The accumulator drains nothing without a producer id, but connections open meanwhile.
             timeout = min(
                 timeout, self._requester.maybe_request(now), self._send_producer_data(now)

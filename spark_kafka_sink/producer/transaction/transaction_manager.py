@@ -168,15 +168,6 @@ class TransactionManager:
         """True when another task may reuse this producer: no error, no batch in flight."""
         return self._identity.state is State.READY and self._sequences.in_flight == 0
 
-    def maybe_request_producer_id(self) -> None:
-        """Request the id of an idempotent producer that has none (called by the sender)."""
-        identity = self._identity
-        if identity.state is State.UNINITIALIZED and self._transactional_id is None:
-            with identity.lock:
-                identity.transition(State.INITIALIZING)
-                result = TransactionalResult("InitProducerId")
-                self.requests.enqueue(TxnRequest(TxnRequestKind.INIT_PRODUCER_ID, result))
-
     # -- the application's calls ------------------------------------------------------------------
 
     def initialize_transactions(self) -> TransactionalResult:

@@ -101,11 +101,14 @@ class TxnRequestQueue:
 
     @property
     def waiting(self) -> bool:
-        """True while a request is pending or in flight."""
+        """True while a request is to be sent or in flight."""
+        identity = self._identity
         return (
             bool(self._pending)
             or self._in_flight is not None
-            or bool(self._identity.transaction.new_partitions)
+            or bool(identity.transaction.new_partitions)
+            # An idempotent producer needs an id at once, a transactional one when it says so.
+            or (identity.state is State.UNINITIALIZED and identity.transactional_id is None)
         )
 
     def needs_coordinator(self, request: TxnRequest) -> bool:
@@ -162,6 +165,10 @@ class TxnRequestQueue:
             ):
                 result = TransactionalResult("AddPartitionsToTxn")
                 self.enqueue(TxnRequest(TxnRequestKind.ADD_PARTITIONS_TO_TXN, result))
+            if identity.state is State.UNINITIALIZED and identity.transactional_id is None:
+                identity.transition(State.INITIALIZING)
+                result = TransactionalResult("InitProducerId")
+                self.enqueue(TxnRequest(TxnRequestKind.INIT_PRODUCER_ID, result))
             while self._pending:
                 request = self._pending[0]
                 if request.kind is TxnRequestKind.END_TXN and has_incomplete:
