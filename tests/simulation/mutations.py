@@ -13,6 +13,7 @@ from typing import Any
 from unittest.mock import patch
 
 from spark_kafka_sink.network.client.network_client import NetworkClient
+from spark_kafka_sink.producer.accumulator.batch_filler import BatchFiller
 from spark_kafka_sink.producer.accumulator.batch_returns import BatchReturns
 from spark_kafka_sink.producer.accumulator.producer_batch import ProducerBatch
 from spark_kafka_sink.producer.accumulator.record_accumulator import (
@@ -176,7 +177,7 @@ def forget_refused_slices() -> AbstractContextManager[Any]:
 def append_to_a_batch_that_another_closed() -> AbstractContextManager[Any]:
     """Positions go stale: the slice is taken into a batch of its own with its old deltas."""
 
-    def broken(true: Any, self: RecordAccumulator, slices: Any, *given: Any) -> Any:
+    def broken(true: Any, self: BatchFiller, slices: Any, *given: Any) -> Any:
         from dataclasses import replace
 
         result = true(self, slices, *given)
@@ -186,7 +187,7 @@ def append_to_a_batch_that_another_closed() -> AbstractContextManager[Any]:
             return replace(again, taken=again.taken + result.taken)
         return result
 
-    return _wrap(RecordAccumulator, "append", _every(1, broken))
+    return _wrap(BatchFiller, "append", _every(1, broken))
 
 
 def split_and_lose_a_half() -> AbstractContextManager[Any]:
