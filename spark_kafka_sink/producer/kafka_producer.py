@@ -140,7 +140,7 @@ class KafkaProducer:
             error = self._lifecycle.error
             if error is not None:
                 # Also when this append was interrupted: unsent batches fail.
-                self._accumulator.fail(error)
+                self._fail_producer(error)
             raise
 
     def send_batch(self, batch: ArrowBatch, topic: str | None = None) -> None:
@@ -476,6 +476,7 @@ class KafkaProducer:
             manager.transition_to_abortable_error(error)
         else:
             self._accumulator.fail(error)
+            self._lifecycle.is_reported = True
 
     def _in_callback(self) -> bool:
         return threading.current_thread() is self._thread
@@ -515,7 +516,7 @@ class KafkaProducer:
             self._sender.force_close()
             self._parts.close_plugins()
             return
-        if timeout_ms > 0 and life.error is None:
+        if timeout_ms > 0 and not life.is_reported:
             self._sender.initiate_close()
             # Java's default is Long.MAX_VALUE; Python accepts no more than this.
             self._thread.join(min(timeout_ms / 1000, threading.TIMEOUT_MAX))

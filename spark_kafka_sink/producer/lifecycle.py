@@ -96,7 +96,9 @@ class Lifecycle:
     other lock, and nothing is called under it.
     """
 
-    __slots__ = ("_lock", "closed", "error", "fatal", "forced", "forks", "is_open", "pid")
+    __slots__ = (
+        "_lock", "closed", "error", "fatal", "forced", "forks", "is_open", "is_reported", "pid"
+    )  # fmt: skip
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -104,6 +106,8 @@ class Lifecycle:
         self.is_open = True
         #: What every method but ``close`` raises, once the producer has failed: the first failure.
         self.error: KafkaError | None = None
+        #: A call has raised it: ``close`` need not wait for batches in flight.
+        self.is_reported = False
         #: The error that stops the network thread: nothing more is sent.
         self.fatal: KafkaError | None = None
         #: ``close`` was called; ``forced``: it does not wait for queued records.
@@ -139,8 +143,8 @@ class Lifecycle:
         """
         if forced:
             self.forced = True
-        self.is_open = False
         self.closed = True
+        self.is_open = False
 
     @property
     def is_forked(self) -> bool:
@@ -162,6 +166,7 @@ class Lifecycle:
     def raise_error(self) -> None:
         """Raise the error of a failed producer."""
         if self.error is not None:
+            self.is_reported = True
             raise self.error
 
 
