@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from spark_kafka_sink.producer.interceptors import ProducerInterceptor
     from spark_kafka_sink.producer.kafka_producer import KafkaProducer
     from spark_kafka_sink.producer.producer_record import Headers, ProducerRecord, RecordMetadata
-    from spark_kafka_sink.producer.record_future import RecordFuture
-    from spark_kafka_sink.producer.serialization import Serializer
+    from spark_kafka_sink.producer.send.record_future import RecordFuture
+    from spark_kafka_sink.producer.send.serialization import Serializer
 
 __all__ = [
     "Headers",
@@ -50,9 +50,9 @@ _HOMES = {
     "KprodListener": "spark_kafka_sink.datasource.monitoring.kprod_listener",
     "ProducerInterceptor": "spark_kafka_sink.producer.interceptors",
     "ProducerRecord": "spark_kafka_sink.producer.producer_record",
-    "RecordFuture": "spark_kafka_sink.producer.record_future",
+    "RecordFuture": "spark_kafka_sink.producer.send.record_future",
     "RecordMetadata": "spark_kafka_sink.producer.producer_record",
-    "Serializer": "spark_kafka_sink.producer.serialization",
+    "Serializer": "spark_kafka_sink.producer.send.serialization",
     "WriteReport": "spark_kafka_sink.datasource.report.write_report",
     "check": "spark_kafka_sink.datasource.checks.executor_checks",
     "foreach_batch": "spark_kafka_sink.datasource.foreach_batch",

@@ -47,11 +47,6 @@ ALLOWED = {
         "has_offset",
         "has_timestamp",
     ],
-    "states that tests look at (Java's isCompleted, hasUnresolvedSequences)": [
-        "is_completed",
-        "has_unresolved_batches",
-        "refused_slices",
-    ],
     "members of an enum that are found by their value, or compared with by none": [
         "ABORT",
         "DEAD",

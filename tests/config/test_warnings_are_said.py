@@ -18,11 +18,11 @@ PLAIN = {"sasl.mechanism": "PLAIN", "sasl.username": "u", "sasl.password": "p"}
 @pytest.fixture(autouse=True)
 def nothing_said_yet(monkeypatch, caplog):
     monkeypatch.setattr(errors, "_said", set())
-    caplog.set_level(logging.WARNING, "spark_kafka_sink.producer.producer_options")
+    caplog.set_level(logging.WARNING, "spark_kafka_sink.producer.wiring")
 
 
 def said(caplog):
-    return [r.message for r in caplog.records if r.name.endswith("producer_options")]
+    return [r.message for r in caplog.records if r.name.endswith("producer.wiring")]
 
 
 @pytest.mark.parametrize(
@@ -56,7 +56,7 @@ def test_a_producer_reads_a_config_file_and_names_what_it_leaves_out(caplog, tmp
 
 
 def test_what_was_said_is_not_remembered_without_end(caplog):
-    log = logging.getLogger("spark_kafka_sink.producer.producer_options")
+    log = logging.getLogger("spark_kafka_sink.producer.wiring")
     warn_once(log, (f"warning {i}" for i in range(2_500)))
     assert len(said(caplog)) == 2_500
     assert len(errors._said) <= 1_000

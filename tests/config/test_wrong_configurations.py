@@ -18,8 +18,8 @@ from spark_kafka_sink.config.producer_config import ProducerConfig
 from spark_kafka_sink.config.sink_config import SinkConfig
 from spark_kafka_sink.errors import ConfigError
 from spark_kafka_sink.producer.interceptors import Interceptors
-from spark_kafka_sink.producer.producer_options import ProducerOptions
-from spark_kafka_sink.producer.serialization import serializer
+from spark_kafka_sink.producer.send.serialization import serializer
+from spark_kafka_sink.producer.wiring import ProducerOptions
 from spark_kafka_sink.records.partitioning import own_partitioner
 from spark_kafka_sink.security import import_paths
 

@@ -8,7 +8,7 @@ import pytest
 
 from spark_kafka_sink.clock import NEVER, Latch, SystemClock
 from spark_kafka_sink.errors import BufferExhaustedError, IllegalStateError, RecordTooLargeError
-from spark_kafka_sink.producer.accumulator.buffer_pool import BufferPool
+from spark_kafka_sink.producer.buffer_pool import BufferPool
 from tests.fakes.clock import FakeClock
 
 

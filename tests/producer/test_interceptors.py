@@ -20,13 +20,13 @@ from spark_kafka_sink.errors import (
 )
 from spark_kafka_sink.producer.interceptors import Interceptors, ProducerInterceptor
 from spark_kafka_sink.producer.kafka_producer import KafkaProducer
+from spark_kafka_sink.producer.lifecycle import NetworkThread
 from spark_kafka_sink.producer.producer_record import (
     NO_HEADERS,
     Headers,
     ProducerRecord,
     RecordMetadata,
 )
-from spark_kafka_sink.producer.sender.network_thread import NetworkThread
 from spark_kafka_sink.records.record_columns import RecordColumns
 from tests.fakes.accumulator_world import cluster_of
 from tests.fakes.answering_client import AnsweringClient

@@ -6,7 +6,7 @@ import pytest
 
 from spark_kafka_sink.errors import IllegalStateError, KafkaError
 from spark_kafka_sink.producer.producer_record import RecordMetadata
-from spark_kafka_sink.producer.record_future import RecordFuture
+from spark_kafka_sink.producer.send.record_future import RecordFuture
 from tests.producer.answered_producers import TP0, Heard, Producers, hold, to0
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from spark_kafka_sink.errors import DeliveryError, IllegalStateError, KafkaError
 from spark_kafka_sink.producer.kafka_producer import KafkaProducer
-from spark_kafka_sink.producer.record_future import RecordFuture
+from spark_kafka_sink.producer.send.record_future import RecordFuture
 from tests.fakes.answering_client import AnsweringClient
 from tests.producer.answered_producers import TP0, Heard, Producers, hold, numbered, rows_of, to0
 
@@ -156,7 +156,7 @@ def test_close_with_no_time_drops_everything(producers: Producers):
     producer.send_columns(rows_of(numbered(0, 100), 0))
     producer.close(0)
     assert client.closed
-    assert not producer._accumulator.has_incomplete
+    assert not producer._accumulator.incomplete
     assert producer._accumulator.pool.available == producer._config.buffer_memory
 
 

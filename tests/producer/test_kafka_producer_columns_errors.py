@@ -94,7 +94,7 @@ def test_a_failure_ends_a_flush_at_once_although_others_are_in_flight(producers:
 
     threading.Thread(target=flush, daemon=True).start()
     assert failed.wait(60)
-    assert producer._accumulator.has_incomplete
+    assert producer._accumulator.incomplete
 
 
 def test_rows_that_are_never_acknowledged_fail_at_delivery_timeout(producers: Producers):

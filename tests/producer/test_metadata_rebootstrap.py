@@ -81,8 +81,8 @@ def test_a_broker_that_refuses_an_id_is_named_also_after_a_rebootstrap() -> None
         world.client.poll = poll  # type: ignore[method-assign]
         world.append()
         world.round(2)
-        assert world.sender.fatal_error is not None
-        assert "InitProducerId on broker one:9092 (id 1)" in str(world.sender.fatal_error)
+        assert world.lifecycle.fatal is not None
+        assert "InitProducerId on broker one:9092 (id 1)" in str(world.lifecycle.fatal)
 
 
 # ---- with the updater that asks for it -----------------------------------------------------------

@@ -86,7 +86,8 @@ def test_bytes_are_frozen_at_close_and_every_retry_hands_out_the_same_objects():
 @pytest.mark.parametrize(
     ("origin", "target", "move"),
     [
-        (BatchState.OPEN, BatchState.CLOSING, lambda batch: batch.claim()),
+        (BatchState.OPEN, BatchState.CLOSING, lambda batch: batch.move(BatchState.CLOSING)),
+        (BatchState.OPEN, BatchState.READY, lambda batch: batch.finish_close(None, Codec())),
         (BatchState.CLOSING, BatchState.READY, lambda batch: batch.finish_close(None, Codec())),
         (BatchState.READY, BatchState.IN_FLIGHT, lambda batch: batch.drained(0)),
         (BatchState.IN_FLIGHT, BatchState.READY, lambda batch: batch.reenqueued(0)),
@@ -113,11 +114,11 @@ def test_every_move_that_the_table_leaves_out_raises_and_changes_nothing():
             batch = batch_of(ROWS)
             batch.state = state
             if target in allowed:
-                batch._move(target)
+                batch.move(target)
                 assert batch.state is target
             else:
                 with pytest.raises(IllegalStateError):
-                    batch._move(target)
+                    batch.move(target)
                 assert batch.state is state
 
 
@@ -250,12 +251,12 @@ def test_split_pieces_take_the_place_of_the_whole_in_queue_pool_and_flush():
     world.fill(TP0, 300)
     flush = world.accumulator.begin_flush()
     (big,) = world.drain(1)
-    limit = world.accumulator.raw_limit("test")
-    assert world.accumulator.split_and_reenqueue(big) == 2
+    limit = world.raw_limit("test")
+    assert world.returns.split_and_reenqueue(big) == 2
     world.accumulator.deallocate(big)
     # Half of what was refused is the topic's limit from here on.
-    assert world.accumulator.raw_limit("test") == min(limit, big.size_in_bytes // 2 - HEADER)
-    assert world.accumulator.raw_limit("other") == limit
+    assert world.raw_limit("test") == min(limit, big.size_in_bytes // 2 - HEADER)
+    assert world.raw_limit("other") == limit
     drained = []
     while batches := world.drain(1):
         drained += batches
@@ -272,7 +273,7 @@ def test_without_sequences_too_the_pieces_go_in_order():
     data = encoded([(b"%d" % n, BASE) for n in range(4)])
     world.append(TP0, len(data), 4, data=memoryview(data), base_timestamp=BASE, last=True)
     (big,) = world.drain(1)
-    world.accumulator.split_and_reenqueue(big)
+    world.returns.split_and_reenqueue(big)
     pieces = world.drain(1) + world.drain(1)
     assert [r.value for piece in pieces for r in read(piece)] == [b"0", b"1", b"2", b"3"]
 
@@ -285,7 +286,7 @@ def test_pieces_that_were_never_sent_by_themselves_are_spared_as_sent():
     data = encoded([(b"x", BASE)] * 4)
     world.append(TP0, len(data), 4, data=memoryview(data), base_timestamp=BASE, last=True)
     (big,) = world.drain(1)
-    world.accumulator.split_and_reenqueue(big)
+    world.returns.split_and_reenqueue(big)
     world.accumulator.abort_undrained_batches(KafkaTimeoutError("lost"))
     assert world.listener.done == []
 

@@ -114,7 +114,7 @@ def test_a_topic_is_in_use_as_long_as_its_records_open_batches():
     for _ in range(20):
         clock.advance(1500)
         producer.send(ProducerRecord("test", b"v"))
-        (batch,) = producer._accumulator._incomplete.all()
+        (batch,) = producer._accumulator.incomplete.all()
         producer._accumulator.abort_undrained_batches(DataError("it has left"))
         assert batch.is_done
     assert metadata._topics["test"] > clock.now_ms()

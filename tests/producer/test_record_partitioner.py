@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spark_kafka_sink.errors import DataError
-from spark_kafka_sink.producer.record_partitioner import (
+from spark_kafka_sink.producer.send.record_partitioner import (
     ColumnsPartitioner,
     RecordPartitioner,
     StickyPartition,
@@ -139,7 +139,7 @@ class LastByte:
 
 def test_a_partitioner_that_knows_columns_only_is_asked_row_by_row():
     cluster = cluster_of([1, 2, 1])
-    own = ColumnsPartitioner(by_name(f"{__name__}:LastByte"), World().accumulator)
+    own = ColumnsPartitioner(by_name(f"{__name__}:LastByte"), World().filler)
     partitioner = partitioner_of(cluster, own=own)
     assert [choice(partitioner, cluster, b"key %d" % n) for n in range(6)] == [0, 1, 2, 0, 1, 2]
 
@@ -148,7 +148,7 @@ def test_a_partitioner_that_knows_columns_only_is_asked_row_by_row():
 def test_records_and_columns_take_the_same_turns(leaders: list[int]):
     cluster = cluster_of(leaders)
     turns = RoundRobinPartitioner()
-    alone = partitioner_of(cluster, own=ColumnsPartitioner(turns, World().accumulator))
+    alone = partitioner_of(cluster, own=ColumnsPartitioner(turns, World().filler))
     views = {"test": TopicView.of(cluster, "test", 3)}
     found: list[object] = [choice(alone, cluster, b"key") for _ in range(5)]
     found += turns.assign(RecordColumns(7, "test"), views, lambda tp: None).tolist()

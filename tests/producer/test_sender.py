@@ -142,9 +142,9 @@ def test_close_sends_the_rest_and_closes_the_client() -> None:
         world.sender.run()
         assert all(acknowledged(batch) for batch in batches)
         assert world.client.closed
-        assert world.sender.fatal_error is None
+        assert world.lifecycle.fatal is None
         wakeups = world.client.wakeups
-        world.sender.wakeup()
+        world.link.wakeup()
         assert world.client.wakeups == wakeups
 
 

@@ -22,7 +22,7 @@ def test_past_delivery_timeout_a_batch_is_neither_split_nor_retried(code: ErrorC
         world.round(1)
         assert isinstance(error_of(batch), ApiError)
         assert world.memory_in_use == 0
-        assert not world.accumulator.has_incomplete
+        assert not world.accumulator.incomplete
         assert world.recorder.report().splits == 0
 
 

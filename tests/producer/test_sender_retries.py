@@ -78,7 +78,7 @@ def test_retries_end_and_the_error_names_where_how_often_and_why() -> None:
             assert words in error.message
         assert pickle.loads(pickle.dumps(error)).message == error.message
         assert world.memory_in_use == 0
-        assert world.sender.fatal_error is None
+        assert world.lifecycle.fatal is None
 
 
 @pytest.mark.parametrize("idempotent", [True, False])
@@ -178,7 +178,7 @@ def test_a_too_large_batch_goes_as_two_at_its_own_sequences() -> None:
         report = world.recorder.report()
         assert (report.rows, report.splits) == (4, 1)
         assert world.memory_in_use == 0
-        assert not world.accumulator.has_incomplete
+        assert not world.accumulator.incomplete
         assert world.manager is not None
         assert world.manager.reusable
         first, second = (batch.data for batch in world.produced[2:4])

@@ -73,7 +73,7 @@ def test_an_identity_that_is_refused_for_good_fails_the_producer(
         else:
             world.client.prepare(InitProducerIdRequest, error=prepared)
         world.sender.run()
-        assert isinstance(world.sender.fatal_error, kind)
+        assert isinstance(world.lifecycle.fatal, kind)
         assert isinstance(error_of(batch), kind)
 
 
@@ -237,7 +237,7 @@ def test_out_of_order_before_any_acknowledgement_fails_the_attempt() -> None:
         error = error_of(batch)
         assert isinstance(error, OutOfOrderSequenceError)
         assert "no batch of this producer was acknowledged" in error.message
-        assert world.sender.fatal_error is error
+        assert world.lifecycle.fatal is error
 
 
 def test_out_of_order_on_the_first_in_flight_is_settled_by_what_is_behind_it() -> None:
@@ -271,7 +271,7 @@ def test_the_attempt_fails_when_nothing_behind_is_accepted_either() -> None:
         world.round(2)
         for _ in range(3):
             world.refuse(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER)
-        while world.sender.fatal_error is None:
+        while world.lifecycle.fatal is None:
             world.round(1, ms=BACKOFF)
         world.sender.run()
         assert isinstance(error_of(first), OutOfOrderSequenceError)
@@ -286,4 +286,4 @@ def test_unknown_producer_id_fails_the_attempt() -> None:
         world.refuse(ErrorCode.UNKNOWN_PRODUCER_ID)
         world.round(2)
         assert isinstance(error_of(batch), OutOfOrderSequenceError)
-        assert world.sender.fatal_error is not None
+        assert world.lifecycle.fatal is not None

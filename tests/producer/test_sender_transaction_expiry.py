@@ -12,14 +12,14 @@ from spark_kafka_sink.errors import (
     TransactionAbortableError,
 )
 from spark_kafka_sink.producer.accumulator.producer_batch import ProducerBatch
-from spark_kafka_sink.producer.transaction.transaction_manager import State
+from spark_kafka_sink.producer.transaction.transaction_states import State
 from spark_kafka_sink.protocol.control_messages import (
     AddPartitionsToTxnRequest,
     EndTxnRequest,
     InitProducerIdRequest,
 )
 from tests.fakes.sender_world import PRODUCER_ID
-from tests.fakes.transaction_world import BACKOFF, BOTH, SHORT, TransactionWorld
+from tests.fakes.transaction_world import BACKOFF, BOTH, SHORT, TransactionWorld, is_completed
 
 
 def expire_in_flight(world: TransactionWorld) -> ProducerBatch:
@@ -47,7 +47,7 @@ def test_an_expired_batch_that_was_never_sent_makes_the_transaction_abortable(ve
         assert isinstance(batch.error, KafkaTimeoutError)
         with pytest.raises(TransactionAbortableError, match="after exhausting retries"):
             world.await_(commit)
-        assert not world.manager.has_unresolved_batches
+        assert not world.manager._sequences.has_unresolved
         world.client.unready = {}
         world.abort()
         assert world.state is State.READY
@@ -90,7 +90,7 @@ def test_a_close_does_not_send_the_commit_of_a_transaction_that_lost_a_batch(ver
         commit = world.manager.begin_commit()
         while batch.error is None:
             world.round(1, ms=600)
-        assert not commit.is_completed
+        assert not is_completed(commit)
         world.manager.abort_on_close()
         world.client.unready = {}
         world.end()
@@ -122,7 +122,7 @@ def test_an_expired_batch_in_flight_holds_the_end_until_its_request_is_over() ->
     with TransactionWorld(2, **SHORT) as world:
         batch = expire_in_flight(world)
         assert isinstance(batch.error, KafkaTimeoutError)
-        assert world.manager.has_unresolved_batches
+        assert world.manager._sequences.has_unresolved
         assert world.memory_in_use > 0
         abort = world.manager.begin_abort()
         world.round(5, ms=BACKOFF)
@@ -144,7 +144,7 @@ def test_a_batch_whose_retries_are_used_up_without_an_answer_may_still_come() ->
             world.round(2, ms=200)
         assert batch.error is not None
         assert "no retries are left" in str(batch.error)
-        assert world.manager.has_unresolved_batches
+        assert world.manager._sequences.has_unresolved
         world.client.requests.clear()
         abort = world.manager.begin_abort()
         world.init()
@@ -164,7 +164,7 @@ def test_version_1_fences_itself_when_a_batch_may_still_come() -> None:
         abort = world.manager.begin_abort()
         world.init(ErrorCode.CONCURRENT_TRANSACTIONS)
         world.round(2)
-        assert not abort.is_completed
+        assert not is_completed(abort)
         world.epoch += 1  # the one that the coordinator fenced with
         world.init()
         world.await_(abort)
@@ -182,10 +182,10 @@ def test_a_late_acknowledgement_resolves_an_expired_batch_so_that_the_end_suffic
     """SenderTest#testUnresolvedSequencesAreNotFatal."""
     with TransactionWorld(1, **SHORT) as world:
         expire_in_flight(world)
-        assert world.manager.has_unresolved_batches
+        assert world.manager._sequences.has_unresolved
         world.acknowledge(offset=1)
         world.round(1)
-        assert not world.manager.has_unresolved_batches
+        assert not world.manager._sequences.has_unresolved
         world.abort()
         assert world.asked[-1] == "end"
 
@@ -200,12 +200,12 @@ def test_a_later_acknowledgement_resolves_an_expired_batch_too() -> None:
         later = world.send()
         world.round(1)
         world.round(1, ms=301)
-        assert world.manager.has_unresolved_batches
+        assert world.manager._sequences.has_unresolved
         world.lose()
         world.acknowledge(offset=2)
         world.round(2)
         assert later.error is None
-        assert not world.manager.has_unresolved_batches
+        assert not world.manager._sequences.has_unresolved
 
 
 def test_a_late_refusal_settles_a_batch_that_left_once_and_no_other() -> None:
@@ -223,10 +223,10 @@ def test_a_late_refusal_settles_a_batch_that_left_once_and_no_other() -> None:
                 world.round(1, ms=BACKOFF)
                 assert world.asked[-2:] == ["produce", "produce"]
             world.round(1, ms=1_001)
-            assert world.manager.has_unresolved_batches
+            assert world.manager._sequences.has_unresolved
             world.refuse(ErrorCode.INVALID_RECORD)
             world.round(1)
-            assert world.manager.has_unresolved_batches is retried
+            assert world.manager._sequences.has_unresolved is retried
 
 
 def test_version_1_fences_itself_when_partitions_were_asked_for_without_an_answer() -> None:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from spark_kafka_sink.errors import ConfigError, SerializationError
 from spark_kafka_sink.producer.producer_record import Headers
-from spark_kafka_sink.producer.serialization import serialize, serializer
+from spark_kafka_sink.producer.send.serialization import serialize, serializer
 
 
 def bytes_of(name: str | None, data: object) -> bytes | None:

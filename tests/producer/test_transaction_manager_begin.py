@@ -7,14 +7,14 @@ the coordinator for the next identity when the next transaction begins.
 from __future__ import annotations
 
 from spark_kafka_sink.errors import ErrorCode
-from spark_kafka_sink.producer.transaction.transaction_manager import State
+from spark_kafka_sink.producer.transaction.transaction_states import State
 from spark_kafka_sink.protocol.control_messages import (
     AddPartitionsToTxnRequest,
     EndTxnRequest,
     InitProducerIdRequest,
 )
 from tests.fakes.sender_world import PRODUCER_ID, TP0, TP1, TP2
-from tests.fakes.transaction_world import TRANSACTIONAL_ID, TransactionWorld
+from tests.fakes.transaction_world import TRANSACTIONAL_ID, TransactionWorld, is_completed
 
 
 def test_version_1_asks_in_order_and_one_request_at_a_time() -> None:
@@ -153,7 +153,7 @@ def test_an_abort_before_the_first_identity_of_a_transaction_needs_no_request() 
         world.round(2)
         abort = world.manager.begin_abort()
         world.round(2)
-        assert not abort.is_completed, "two transactional requests at once"
+        assert not is_completed(abort), "two transactional requests at once"
         world.init()
         world.await_(abort)
         assert world.state is State.READY

@@ -15,8 +15,8 @@ from spark_kafka_sink.errors import (
     TransactionAbortableError,
     UnsupportedVersionError,
 )
-from spark_kafka_sink.producer.transaction.transaction_manager import State
-from spark_kafka_sink.producer.transaction.transactional_result import TransactionalResult
+from spark_kafka_sink.producer.transaction.transaction_states import State
+from spark_kafka_sink.producer.transaction.txn_requests import TransactionalResult
 from spark_kafka_sink.protocol.control_messages import FindCoordinatorRequest
 from tests.fakes.sender_world import NODE1
 from tests.fakes.transaction_world import BOTH, TRANSACTIONAL_ID, TransactionWorld
@@ -71,7 +71,7 @@ def test_a_fenced_producer_is_at_its_end(kind: str, code: ErrorCode) -> None:
         for call in (world.manager.begin_transaction, world.manager.begin_abort):
             with pytest.raises(ProducerFencedError, match="took over"):
                 call()
-        assert world.sender.fatal_error is not None
+        assert world.lifecycle.fatal is not None
 
 
 @pytest.mark.parametrize(
@@ -96,7 +96,7 @@ def test_what_no_abort_mends_is_fatal(version: int, kind: str, code: ErrorCode) 
     with TransactionWorld(version) as world:
         result = refused(world, kind, code)
         assert world.state is State.FATAL_ERROR
-        error = world.manager.fatal_error
+        error = world.lifecycle.fatal
         assert isinstance(error, ApiError)
         assert error.code is code
         assert isinstance(error, InvalidTxnStateError) is (code is ErrorCode.INVALID_TXN_STATE)
@@ -186,7 +186,7 @@ def test_a_request_that_can_never_be_sent_is_fatal(error: ApiError) -> None:
         world.client.prepare(FindCoordinatorRequest, error=error)
         world.finish(result)
         world.check_failed(result, type(error))
-        assert world.sender.fatal_error is error
+        assert world.lifecycle.fatal is error
 
 
 def test_a_node_that_refuses_us_is_fatal() -> None:
@@ -199,4 +199,4 @@ def test_a_node_that_refuses_us_is_fatal() -> None:
         result = world.manager.initialize_transactions()
         world.finish(result)
         assert result.error is refused
-        assert world.sender.fatal_error is refused
+        assert world.lifecycle.fatal is refused

@@ -16,7 +16,7 @@ from spark_kafka_sink.admin.admin_client import AdminClient
 from spark_kafka_sink.admin.call import AnyBroker, Call
 from spark_kafka_sink.config.producer_config import ProducerConfig
 from spark_kafka_sink.errors import ErrorCode, KafkaError, ProducerFencedError
-from spark_kafka_sink.producer.transaction.transaction_manager import PreparedTransaction, State
+from spark_kafka_sink.producer.transaction.transaction_states import PreparedTransaction, State
 from spark_kafka_sink.protocol.control_messages import (
     EndTxnRequest,
     EndTxnResponse,

@@ -69,7 +69,7 @@ def test_a_partition_held_back_does_not_end_the_drain_of_its_node():
     world, cluster = World(), cluster_of([1, 1, 1])
     for tp in (TP0, TP1, TP2):
         world.fill(tp)
-    world.accumulator.mute_partition(TP1)
+    world.drainer.mute_partition(TP1)
     assert [b.tp for b in world.drain(1, cluster=cluster)] == [TP0, TP2]
 
 
@@ -77,11 +77,11 @@ def test_a_muted_partition_is_neither_ready_nor_drained_but_expires():
     """RecordAccumulatorTest#testMutedPartitions."""
     world = World()
     world.fill(TP0)
-    world.accumulator.mute_partition(TP0)
+    world.drainer.mute_partition(TP0)
     assert world.ready_nodes() == set()
     assert world.drain(1) == []
-    world.accumulator.unmute_partition(TP0)
+    world.drainer.unmute_partition(TP0)
     assert world.ready_nodes() == {1}
-    world.accumulator.mute_partition(TP0)
+    world.drainer.mute_partition(TP0)
     world.clock.advance(world.config.delivery_timeout_ms)
-    assert len(world.accumulator.expired_batches(world.now)) == 1
+    assert len(world.returns.expired(world.now)) == 1

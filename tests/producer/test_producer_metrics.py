@@ -11,11 +11,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from spark_kafka_sink.config.producer_config import ProducerConfig
 from spark_kafka_sink.errors import BufferExhaustedError, KafkaTimeoutError
 from spark_kafka_sink.network.channel.selectable import NetworkReceive, NetworkSend
-from spark_kafka_sink.producer.accumulator.buffer_pool import BufferPool
 from spark_kafka_sink.producer.accumulator.producer_batch import ProducerBatch
+from spark_kafka_sink.producer.accumulator.record_accumulator import RecordAccumulator
+from spark_kafka_sink.producer.buffer_pool import BufferPool
 from spark_kafka_sink.producer.kafka_producer import KafkaProducer
+from spark_kafka_sink.producer.lifecycle import Lifecycle
 from spark_kafka_sink.producer.metrics.produce_recorder import ProduceRecorder
 from spark_kafka_sink.producer.metrics.producer_metrics import (
     MAX_TAGS,
@@ -28,7 +31,6 @@ from spark_kafka_sink.producer.metrics.producer_metrics import (
 )
 from spark_kafka_sink.producer.metrics.sensors import Sensor, Windows
 from spark_kafka_sink.producer.producer_record import ProducerRecord
-from spark_kafka_sink.producer.sender.batch_completion import BatchCompletionListener
 from spark_kafka_sink.protocol.cluster import TopicPartition
 from spark_kafka_sink.records.compression import Codec, CompressionType
 from spark_kafka_sink.records.record_columns import RecordColumns
@@ -141,15 +143,17 @@ class World:
     def __init__(self) -> None:
         self.clock = FakeClock()
         self.metrics = ProducerMetrics(self.clock, client_id="me")
-        self.recorder = ProduceRecorder(self.metrics)
-        self.ends = BatchCompletionListener(self.recorder, None, None, self.metrics)
+        self.pool = BufferPool(100, self.clock, self.metrics)
+        config = ProducerConfig.parse({"bootstrap.servers": "127.0.0.1:9092"})
+        accumulator = RecordAccumulator(config, self.clock, Lifecycle(), self.pool)
+        self.recorder = ProduceRecorder(self.clock, self.metrics, accumulator)
 
     @property
     def now(self) -> int:
         return self.clock.now_ms()
 
     def batch(self, topic: str = "t", records: int = 10, size: int = 939) -> ProducerBatch:
-        batch = ProducerBatch(TopicPartition(topic, 0), self.now, 1, 0, self.ends)
+        batch = ProducerBatch(TopicPartition(topic, 0), self.now, 1, 0, self.recorder)
         batch.append(bytes(size), records, 0)
         batch.close(Codec(CompressionType.NONE, -1))
         return batch
@@ -189,7 +193,7 @@ def test_a_request_counts_by_producer_and_by_topic() -> None:
 
 def test_the_compression_rate_is_what_is_left() -> None:
     world = World()
-    batch = ProducerBatch(TP, world.now, 1, 0, world.ends)
+    batch = ProducerBatch(TP, world.now, 1, 0, world.recorder)
     batch.append(bytes(100_000), 1, 0)
     batch.close(Codec(CompressionType.GZIP, -1))
     world.recorder.request_sent([batch], world.now)
@@ -222,8 +226,7 @@ def test_retries_splits_and_failures_count_records_once() -> None:
 
 def test_a_wait_for_memory_counts_and_one_in_vain_too() -> None:
     world = World()
-    pool = BufferPool(100, world.clock)
-    pool.metrics = world.metrics
+    pool = world.pool
     pool.allocate(100, world.now)
     pool.allocate(0, world.now)
 

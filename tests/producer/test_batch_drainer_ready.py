@@ -9,7 +9,7 @@ import pytest
 
 from spark_kafka_sink.clock import NEVER
 from spark_kafka_sink.errors import IllegalStateError
-from spark_kafka_sink.producer.accumulator.batch_drainer import MAX_OPEN_MS
+from spark_kafka_sink.producer.accumulator.batch_filler import MAX_OPEN_MS
 from spark_kafka_sink.protocol.cluster import Node, TopicPartition
 from tests.fakes.accumulator_world import (
     CLUSTER,
@@ -116,7 +116,7 @@ def test_an_aged_batch_waits_for_the_slices_that_are_encoded_for_it():
     assert world.ready_nodes() == set()
     assert world.drain(1) == []
     woken = world.wakeups
-    assert world.accumulator.append([encoded], world.now).refused == ()
+    assert world.filler.append([encoded], world.now).refused == ()
     assert world.wakeups == woken + 1
     assert [b.record_count for b in world.drain(1)] == [2]
     # A writer that failed while it encoded can't hold a batch for ever.
@@ -139,7 +139,7 @@ def test_the_next_ready_check_is_the_smallest_wait_of_those_not_ready():
     world.accumulator.set_writer_waiting_since(None)
     world.fill(TP2)
     (batch,) = world.drain(2)
-    world.accumulator.reenqueue(batch, world.now)
+    world.returns.reenqueue(batch, world.now)
     assert world.ready().next_ready_check_delay_ms == 40
 
 

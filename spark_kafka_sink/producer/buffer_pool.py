@@ -45,9 +45,9 @@ class BufferPool:
     bytes. It is never held while anything else is called.
     """
 
-    __slots__ = ("_available", "_clock", "_closed", "_lock", "_waiters", "metrics", "total")
+    __slots__ = ("_available", "_clock", "_closed", "_lock", "_metrics", "_waiters", "total")
 
-    def __init__(self, total: int, clock: Clock) -> None:
+    def __init__(self, total: int, clock: Clock, metrics: PoolMetrics | None = None) -> None:
         self.total = total
         self._clock = clock
         self._lock = threading.Lock()
@@ -55,7 +55,7 @@ class BufferPool:
         self._waiters: deque[_Waiter] = deque()
         self._closed = False
         #: Notified of every wait, when it is over.
-        self.metrics: PoolMetrics | None = None
+        self._metrics = metrics
 
     @property
     def available(self) -> int:
@@ -97,9 +97,9 @@ class BufferPool:
             if on_wait is not None:
                 on_wait()
             in_time = self._clock.wait(waiter.served, deadline_ms)
-            if self.metrics is not None:
+            if self._metrics is not None:
                 now = self._clock.now_ms()
-                self.metrics.buffer_waited(now - start, now, exhausted=not in_time)
+                self._metrics.buffer_waited(now - start, now, exhausted=not in_time)
             with self._lock:
                 self._check_served(waiter)
         except BaseException:

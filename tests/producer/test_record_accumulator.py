@@ -23,7 +23,7 @@ def test_memory_goes_back_once_whatever_happens():
     world.accumulator.deallocate(batch)
     world.accumulator.deallocate(batch)
     assert world.memory_in_use == 0
-    assert not world.accumulator.has_incomplete
+    assert not world.accumulator.incomplete
 
 
 def test_compression_recounts_the_pool():
@@ -39,14 +39,14 @@ def test_compression_recounts_the_pool():
 def test_the_raw_limit_follows_the_compression_that_was_seen_and_stays_bounded():
     """Full means estimated compressed bytes; raw bytes are what lies in memory."""
     plain, gzip = World(), World(compression_type="gzip")
-    assert plain.accumulator.raw_limit("test") == 1000 - HEADER
-    first = gzip.accumulator.raw_limit("test")
+    assert plain.raw_limit("test") == 1000 - HEADER
+    first = gzip.raw_limit("test")
     assert first < 1000
     for _ in range(300):
         gzip.append(TP0, 9000, last=True)
         gzip.complete(*gzip.drain(1))
-    assert gzip.accumulator.raw_limit("test") == 8 * 1000
-    assert gzip.accumulator.raw_limit("other") == first
+    assert gzip.raw_limit("test") == 8 * 1000
+    assert gzip.raw_limit("other") == first
 
 
 def test_flush_waits_for_what_existed_and_not_for_what_came_later():
@@ -99,13 +99,14 @@ def test_a_failed_accumulator_wakes_flush_and_refuses_appends():
     world.append(TP2)
     flush = Flush(world)
     error = KafkaError("gone")
+    world.accumulator.lifecycle.stop(error)
     world.accumulator.abort_incomplete_batches(error)
     assert flush.end() is True
     assert [b.error for b in world.listener.done] == [error] * 3
     assert world.memory_in_use == 0
     assert in_flight.complete(0, -1) is False  # the late answer is ignored
     with pytest.raises(KafkaError, match="gone"):
-        world.accumulator.append([world.slice(TP0, 10)], world.now)
+        world.filler.append([world.slice(TP0, 10)], world.now)
     with pytest.raises(IllegalStateError):
         world.accumulator.pool.allocate(1, NEVER)
 
@@ -120,7 +121,7 @@ def test_a_failure_ends_a_flush_although_a_batch_is_still_in_flight():
     world.accumulator.fail(KafkaError("another batch failed"))
     assert flush.end() is True
     assert [b.tp for b in world.listener.done] == [TP2]  # what was never sent is dropped
-    assert world.accumulator.has_incomplete
+    assert world.accumulator.incomplete
 
 
 def test_a_batch_that_was_sent_once_is_spared_without_sequences_too():
@@ -130,7 +131,7 @@ def test_a_batch_that_was_sent_once_is_spared_without_sequences_too():
     world = World()
     world.fill(TP0)
     (batch,) = world.drain(1)
-    world.accumulator.reenqueue(batch, world.now)
+    world.returns.reenqueue(batch, world.now)
     world.accumulator.abort_undrained_batches(KafkaTimeoutError("lost"))
     assert world.listener.done == []
 
@@ -143,7 +144,7 @@ def test_aborting_undrained_batches_spares_those_that_were_sent():
         world.fill(TP0, size)
     (sent,) = world.drain(1)
     (retried,) = world.drain(1)
-    world.accumulator.reenqueue(retried, world.now)
+    world.returns.reenqueue(retried, world.now)
     world.append(TP1)
     world.accumulator.abort_undrained_batches(KafkaTimeoutError("lost"))
     assert sorted(b.raw_size for b in world.listener.done) == [100, 903]

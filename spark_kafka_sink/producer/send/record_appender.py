@@ -1,8 +1,9 @@
 """Appends a single record to the accumulator (Java's ``KafkaProducer.doSend``).
 
 Owns: the steps of ``send``: metadata, serializers, partition, size, headers made read-only, memory,
-append; and the notification of callbacks and interceptors when a step fails. Thread-safe. Never:
-batches, the network, columns (``column_appender.py``).
+and the append to a batch, under the accumulator's lock; the notification of callbacks and
+interceptors when a step fails. Thread-safe. Never: how a batch is opened and closed
+(``batch_filler.py``), the network, columns (``column_appender.py``).
 
 max.block.ms is one budget for all that blocks here: the wait for metadata and the wait for memory.
 """
@@ -17,18 +18,21 @@ from spark_kafka_sink.errors import (
     ApiError,
     BufferExhaustedError,
     DataError,
+    IllegalStateError,
     KafkaError,
     KafkaTimeoutError,
     RecordTooLargeError,
     safe_text,
 )
-from spark_kafka_sink.producer.accumulator.producer_batch import UnplacedRecord
+from spark_kafka_sink.producer.accumulator.batch_filler import BatchFiller
+from spark_kafka_sink.producer.accumulator.producer_batch import ProducerBatch
 from spark_kafka_sink.producer.accumulator.record_accumulator import (
-    PARTITION_CHANGED,
-    Memory,
+    PartitionQueue,
     RecordAccumulator,
 )
+from spark_kafka_sink.producer.buffer_pool import BufferPool
 from spark_kafka_sink.producer.interceptors import Interceptors
+from spark_kafka_sink.producer.lifecycle import ForkCounter, Lifecycle
 from spark_kafka_sink.producer.metadata import Metadata
 from spark_kafka_sink.producer.producer_record import (
     NO_HEADERS,
@@ -39,26 +43,174 @@ from spark_kafka_sink.producer.producer_record import (
     set_headers,
     tp_of,
 )
-from spark_kafka_sink.producer.record_future import (
+from spark_kafka_sink.producer.send.record_future import (
     Callback,
+    FutureRecords,
     RecordFuture,
+    UnplacedRecord,
     call_back,
     intercepted,
 )
-from spark_kafka_sink.producer.record_partitioner import RecordPartitioner, StickyPartition
-from spark_kafka_sink.producer.sender.network_thread import ForkCounter
-from spark_kafka_sink.producer.serialization import BytesSerializer, Serializer, serialize
+from spark_kafka_sink.producer.send.record_partitioner import RecordPartitioner, StickyPartition
+from spark_kafka_sink.producer.send.serialization import BytesSerializer, Serializer, serialize
 from spark_kafka_sink.producer.transaction.transaction_manager import TransactionManager
-from spark_kafka_sink.protocol.cluster import PartitionInfos
+from spark_kafka_sink.protocol.cluster import PartitionInfos, TopicPartition
+from spark_kafka_sink.records.record_batch import HEADER_SIZE
 from spark_kafka_sink.records.single_record import (
     EMPTY_SECTION,
     MOST_OVERHEAD,
     headers_section,
+    record_bytes,
     size_upper_bound,
 )
 
+#: Returned by :meth:`RecordFiller.append` when the sticky partition changed.
+PARTITION_CHANGED = -1
+
+#: A batch of single records allocates memory in steps of this (Kafka 4.4's incremental strategy): a
+#: whole batch.size for each open batch would be 256 MiB for 1000 partitions, and an allocation for
+#: each record costs as much as encoding it.
+MEMORY_STEP = 16_384
+
+#: Length, attributes, the two deltas and two lengths of a record, as the sticky partitioner counts.
+_RECORD_OVERHEAD = 12
+
 #: Interval at which a topic's last use is updated: metadata.max.idle.ms is at least 5 seconds.
 _TOUCH_MS = 1_000
+
+
+class Memory:
+    """``size`` bytes of the pool that a sending thread has held since ``allocated_ms``; 0 once a
+    batch owns them.
+    """
+
+    __slots__ = ("allocated_ms", "size")
+
+    def __init__(self) -> None:
+        self.size = self.allocated_ms = 0
+
+
+class RecordFiller:
+    """Appends single records to the accumulator's batches, on any number of threads."""
+
+    def __init__(
+        self,
+        config: ProducerConfig,
+        clock: Clock,
+        accumulator: RecordAccumulator,
+        filler: BatchFiller,
+        wakeup: Callable[[], None],
+    ) -> None:
+        self._clock = clock
+        self._accumulator = accumulator
+        self._lifecycle = accumulator.lifecycle
+        self._by_partition = accumulator.queues.by_partition
+        self._filler = filler
+        self._wakeup = wakeup
+        self._memory_step = max(1, min(MEMORY_STEP, config.buffer_memory // 8))
+
+    def append(
+        self,
+        tp: TopicPartition,
+        record: UnplacedRecord,
+        sticky: StickyPartition | None = None,
+        memory: Memory | None = None,
+    ) -> RecordFuture | int:
+        """One record into the open batch of ``tp``, or into a new one (RecordAccumulator.append).
+
+        ``memory`` was allocated in the pool for it; the batch owns it once a future is returned.
+
+        Returns the record's future; or PARTITION_CHANGED: nothing was appended, call the
+        partitioner again; or the number of bytes to allocate before calling this again. Raises the
+        error of a producer that has failed, IllegalStateError when it is closed.
+        """
+        accumulator, filler = self._accumulator, self._filler
+        claimed: list[ProducerBatch] = []
+        wanted, wake = 0, False
+        with accumulator.lock:
+            if not self._lifecycle.is_open:
+                self._lifecycle.check()
+            try:
+                queue = self._by_partition[tp]
+                batch = queue.open
+                if sticky is not None and sticky.changed(all_full=batch is None):
+                    return PARTITION_CHANGED
+                records, future = None if batch is None else batch.records, None
+                if batch is not None and type(records) is FutureRecords:
+                    future = records.try_append(batch, record)
+                if future is None:
+                    batch, wanted, wake = self._make_room(queue, record, memory, claimed)
+                    if batch is not None:
+                        records = batch.records
+                        assert type(records) is FutureRecords
+                        future = records.try_append(batch, record)
+                if batch is not None:
+                    accumulator.appended_records += 1
+                    assert type(records) is FutureRecords
+                    if batch.raw_size >= records.raw_limit:
+                        wake |= filler.claim(queue, claimed)
+                    if sticky is not None:
+                        assert future is not None
+                        size = (
+                            _RECORD_OVERHEAD + len(record[3]) + future.key_size + future.value_size
+                        )
+                        sticky.appended(size, all_full=queue.open is None)
+            except BaseException as error:
+                # A KeyboardInterrupt between two of these lines: the state is unknown.
+                accumulator.failed(
+                    IllegalStateError(f"sending was interrupted by {type(error).__name__}")
+                )
+                raise
+        if wake:
+            self._wakeup()
+        if claimed:
+            filler.close_claimed(claimed)
+        return wanted if future is None else future
+
+    def _make_room(
+        self,
+        queue: PartitionQueue,
+        record: UnplacedRecord,
+        memory: Memory | None,
+        claimed: list[ProducerBatch],
+    ) -> tuple[ProducerBatch | None, int, bool]:
+        """Under the lock: the batch for ``record``, with memory for it; or None and the number of
+        bytes needed. And whether the sender must be woken.
+        """
+        timestamp, key, value, headers, _ = record
+        raw_limit = self._filler.limits.raw_limit
+        given = 0 if memory is None else memory.size
+        limit = raw_limit(queue.tp.topic)
+        wake = False
+        batch = queue.open
+        if batch is not None:
+            # The limit at the batch's first single record: Java, too, reads the estimated
+            # compression ratio once for each batch.
+            if type(batch.records) is FutureRecords:
+                limit = batch.records.raw_limit
+            delta = timestamp - batch.base_timestamp
+            size = len(record_bytes(batch.record_count, delta, key, value, headers))
+            room = limit - batch.raw_size
+            if size > room:
+                wake = self._filler.claim(queue, claimed)
+                batch = None
+                limit = raw_limit(queue.tp.topic)
+            elif batch.pool_size + given < HEADER_SIZE + batch.raw_size + size:
+                return None, max(size, min(room, self._memory_step)), wake
+        if batch is None:
+            size = len(record_bytes(0, 0, key, value, headers))
+            if memory is None or given < HEADER_SIZE + size:
+                return None, HEADER_SIZE + max(size, min(limit, self._memory_step)), wake
+            batch = self._filler.open_batch(queue, timestamp, memory.allocated_ms)
+            limit = max(limit, size)  # a larger record is a batch by itself
+            wake = True
+        if batch.records is None:
+            batch.records = FutureRecords(queue.tp, self._clock, limit)
+            self._accumulator.has_records = True
+        if memory is not None:
+            batch.pool_size += given
+            memory.size = 0
+        return batch, 0, wake
 
 
 class RecordAppender:
@@ -69,22 +221,24 @@ class RecordAppender:
         config: ProducerConfig,
         clock: Clock,
         metadata: Metadata,
-        accumulator: RecordAccumulator,
+        lifecycle: Lifecycle,
+        pool: BufferPool,
+        filler: RecordFiller,
         partitioner: RecordPartitioner,
         transactional: TransactionManager | None,
         interceptors: Interceptors | None,
         serializers: tuple[Serializer, Serializer],
         wakeup: Callable[[], None],
-        check_usable: Callable[[], None],
     ) -> None:
-        """``check_usable`` raises when the producer is closed, has failed, or was forked."""
         self._max_block_ms = config.max_block_ms
         self._max_request_size = config.max_request_size
         self._buffer_memory = config.buffer_memory
         self._surely_fits = min(config.max_request_size, config.buffer_memory) - MOST_OVERHEAD
         self._clock = clock
         self._metadata = metadata
-        self._accumulator = accumulator
+        self._lifecycle = lifecycle
+        self._pool = pool
+        self._filler = filler
         self._partitioner = partitioner
         self._manager = transactional
         self._interceptors = interceptors
@@ -95,8 +249,6 @@ class RecordAppender:
         )
         self._numbers = partitioner.numbers
         self._wakeup = wakeup
-        self._check_producer = check_usable
-        self._forks = ForkCounter.count
         #: Until this time a topic's last use need not be updated.
         self._touched_until: dict[str, int] = {}
 
@@ -108,11 +260,8 @@ class RecordAppender:
         """
         if self._interceptors is not None:
             record = self._interceptors.on_send(record)
-        if (
-            self._accumulator.closed
-            or self._forks != ForkCounter.count
-            or self._manager is not None
-        ):
+        life = self._lifecycle
+        if not life.is_open or life.forks != ForkCounter.count or self._manager is not None:
             self._check_usable(record)
         try:
             future = self._append(record, callback)
@@ -171,14 +320,14 @@ class RecordAppender:
         if timestamp is None:
             timestamp = self._clock.wall_ms()
         unplaced = (timestamp, key, value, headers, callback)
-        placed = self._accumulator.append_record(partitions.tps[partition], unplaced, sticky)
+        placed = self._filler.append(partitions.tps[partition], unplaced, sticky)
         if type(placed) is RecordFuture:
             return placed
         return self._append_waiting(partitions, partition, sticky, unplaced, placed, deadline)
 
     def _check_usable(self, record: ProducerRecord) -> None:
         try:
-            self._check_producer()
+            self._lifecycle.check()
             if self._manager is not None:
                 self._manager.ensure_in_transaction()
         except Exception as error:
@@ -215,7 +364,7 @@ class RecordAppender:
         """The loop of Java's append, until memory is allocated and the partition is unchanged.
         ``placed`` is what the first round got.
         """
-        accumulator, topic = self._accumulator, partitions.topic
+        topic = partitions.topic
         now = self._clock.now_ms()
         if deadline is None:
             deadline = now + self._max_block_ms
@@ -233,11 +382,11 @@ class RecordAppender:
                 else:
                     memory = self._allocate(memory, placed, deadline)
                 tp = partitions.tps[partition]
-                placed = accumulator.append_record(tp, unplaced, sticky, memory)
+                placed = self._filler.append(tp, unplaced, sticky, memory)
             return placed
         finally:
             if memory is not None and memory.size:
-                accumulator.pool.deallocate(memory.size)
+                self._pool.deallocate(memory.size)
 
     def _choose(
         self,
@@ -298,7 +447,7 @@ class RecordAppender:
 
     def _allocate(self, memory: Memory | None, size: int, deadline: int) -> Memory:
         """Allocate ``size`` bytes in place of ``memory``, which was of another size."""
-        pool = self._accumulator.pool
+        pool = self._pool
         if memory is None:
             memory = Memory()
         else:

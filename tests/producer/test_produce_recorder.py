@@ -3,19 +3,26 @@
 import pickle
 from dataclasses import fields
 
-from spark_kafka_sink.errors import KafkaError, KafkaTimeoutError
+import pytest
+
+from spark_kafka_sink.errors import DeliveryError, KafkaError, KafkaTimeoutError
 from spark_kafka_sink.producer.accumulator.producer_batch import ProducerBatch
-from spark_kafka_sink.producer.metrics.produce_recorder import (
+from spark_kafka_sink.producer.metrics.produce_recorder import ProduceRecorder
+from spark_kafka_sink.producer.metrics.produce_report import (
+    LARGEST,
+    SUMMED,
     NodeReport,
-    ProduceRecorder,
     ProduceReport,
 )
-from spark_kafka_sink.producer.metrics.produce_report import LARGEST, SUMMED
 from spark_kafka_sink.producer.metrics.producer_metrics import Measurement, ProducerMetrics
 from spark_kafka_sink.protocol.cluster import TopicPartition
 from spark_kafka_sink.records.compression import Codec, CompressionType
-from tests.fakes.accumulator_world import TP0, TP1
-from tests.fakes.clock import FakeClock
+from tests.fakes.accumulator_world import TP0, TP1, World
+
+
+def recorder_of(world: World, *, transactional: bool = False) -> ProduceRecorder:
+    metrics = ProducerMetrics(world.clock)
+    return ProduceRecorder(world.clock, metrics, world.accumulator, transactional=transactional)
 
 
 def batch_of(recorder: ProduceRecorder, tp: TopicPartition, records: int) -> ProducerBatch:
@@ -26,11 +33,11 @@ def batch_of(recorder: ProduceRecorder, tp: TopicPartition, records: int) -> Pro
 
 
 def test_acknowledged_batches_count_rows_bytes_and_offsets():
-    recorder = ProduceRecorder(ProducerMetrics(FakeClock()))
+    recorder = recorder_of(World())
     first = batch_of(recorder, TP0, 5)
     first.complete(100, -1)
     batch_of(recorder, TP0, 3).complete(107, -1)
-    batch_of(recorder, TP1, 2).complete(-1, -1)  # a duplicate: its offset is not told
+    batch_of(recorder, TP1, 2).complete(-1, -1)  # a duplicate: its offset is not known
     report = recorder.report()
     assert (report.rows, report.batches) == (10, 3)
     assert report.bytes == 3 * first.size_in_bytes
@@ -38,23 +45,28 @@ def test_acknowledged_batches_count_rows_bytes_and_offsets():
     assert report.offsets == {TP0: (100, 109)}
 
 
-def test_the_first_failure_is_kept_and_told_once():
-    told: list[ProducerBatch] = []
-    recorder = ProduceRecorder(ProducerMetrics(FakeClock()), told.append)
+def test_the_first_failed_batch_of_columns_fails_the_producer():
+    world = World()
+    recorder = recorder_of(world)
     one, two = batch_of(recorder, TP0, 1), batch_of(recorder, TP1, 1)
-    error = KafkaTimeoutError("late")
-    one.complete_exceptionally(error)
+    late = KafkaTimeoutError("late")
+    one.complete_exceptionally(late)
     two.complete_exceptionally(KafkaTimeoutError("a consequence"))
-    assert told == [one]
-    assert recorder.failed_batch is one
-    assert one.error is error
-    assert recorder.report().rows == 0
-    recorder.start_attempt()
-    assert recorder.failed_batch is None
+    with pytest.raises(DeliveryError, match="test-0: 1 rows were not acknowledged") as caught:
+        world.accumulator.lifecycle.check()
+    assert caught.value.__cause__ is late
+
+
+def test_a_failed_batch_of_a_transaction_does_not_fail_the_producer():
+    world = World()
+    recorder = recorder_of(world, transactional=True)
+    batch_of(recorder, TP0, 3).complete_exceptionally(KafkaTimeoutError("late"))
+    world.accumulator.lifecycle.check()
+    assert recorder.failed_alone[0] == 3
 
 
 def test_requests_are_counted_by_node():
-    recorder = ProduceRecorder(ProducerMetrics(FakeClock()))
+    recorder = recorder_of(World())
     for latency in (5, 9):
         recorder.request_sent([], now=0)
         recorder.request_answered(1, latency, throttle_ms=3, now=9)
@@ -90,8 +102,8 @@ def test_every_counter_says_how_it_is_merged():
 
 
 def test_an_attempt_counts_its_own_waits_only():
-    metrics = ProducerMetrics(FakeClock())
-    recorder = ProduceRecorder(metrics)
+    recorder = recorder_of(World())
+    metrics = recorder._metrics
     metrics.buffer_waited(100, 0, exhausted=False)
     recorder.start_attempt()
     metrics.buffer_waited(20, 0, exhausted=False)
@@ -103,7 +115,7 @@ def test_an_attempt_counts_its_own_waits_only():
 
 
 def test_the_last_answer_that_made_a_batch_go_again_is_kept_by_broker():
-    recorder = ProduceRecorder(ProducerMetrics(FakeClock()))
+    recorder = recorder_of(World())
     recorder.request_answered(1, 5, 0, 0)
     for words, node in (("first", 2), ("second", 2), ("other", 1)):
         recorder.batch_retried(batch_of(recorder, TP0, 7), KafkaError(words), node)

@@ -1,4 +1,4 @@
-"""Requeues batches (retries and split batches) and expires queued ones.
+"""Takes batches back that the sender drained: retries, split batches; and expires queued ones.
 
 Owns: the queue position of a retry and of split batches, their backoff, and
 delivery.timeout.ms of queued batches. Runs on the sender thread. Never: why a batch is requeued
@@ -7,68 +7,48 @@ delivery.timeout.ms of queued batches. Runs on the sender thread. Never: why a b
 
 from __future__ import annotations
 
-import threading
+import random as _random
+from collections.abc import Callable
 
 from spark_kafka_sink.clock import NEVER
+from spark_kafka_sink.config.producer_config import ProducerConfig
 from spark_kafka_sink.errors import IllegalStateError
 from spark_kafka_sink.network.backoff import ExponentialBackoff
-from spark_kafka_sink.producer.accumulator.batch_limits import BatchLimits
-from spark_kafka_sink.producer.accumulator.buffer_pool import BufferPool
-from spark_kafka_sink.producer.accumulator.drain_control import DrainControl
-from spark_kafka_sink.producer.accumulator.incomplete_batches import IncompleteBatches
-from spark_kafka_sink.producer.accumulator.partition_queues import PartitionQueues
-from spark_kafka_sink.producer.accumulator.producer_batch import (
-    BatchState,
-    ProducerBatch,
-)
+from spark_kafka_sink.producer.accumulator.batch_drainer import DrainControl
+from spark_kafka_sink.producer.accumulator.batch_filler import BatchLimits
+from spark_kafka_sink.producer.accumulator.producer_batch import BatchState, ProducerBatch
+from spark_kafka_sink.producer.accumulator.record_accumulator import RecordAccumulator
 from spark_kafka_sink.records.record_batch import NO_SEQUENCE, sequence_before
 
 
-class BatchRequeuer:
-    """Works on the accumulator's lock (``_lock``) and queues.
-
-    The lock also guards ``next_expiry_ms``: no queued batch expires before that time (monotonic
-    ms); NEVER when none is queued. It may be read without the lock.
-    """
+class BatchReturns:
+    """Puts batches into the accumulator's queues, and takes expired ones out, under its lock."""
 
     __slots__ = (
+        "_accumulator",
         "_backoff",
         "_delivery_timeout_ms",
-        "_incomplete",
         "_limits",
-        "_lock",
-        "_pool",
         "_queues",
         "_transaction_manager",
-        "next_expiry_ms",
     )
 
     def __init__(
         self,
-        delivery_timeout_ms: int,
-        backoff: ExponentialBackoff,
-        lock: threading.Lock,
-        queues: PartitionQueues,
-        incomplete: IncompleteBatches,
-        pool: BufferPool,
+        config: ProducerConfig,
+        accumulator: RecordAccumulator,
         limits: BatchLimits,
         transaction_manager: DrainControl | None,
+        random: Callable[[], float] = _random.random,
     ) -> None:
-        self._delivery_timeout_ms = delivery_timeout_ms
-        self._backoff = backoff
-        self._lock = lock
-        self._queues = queues
-        self._incomplete = incomplete
-        self._pool = pool
+        self._accumulator = accumulator
+        self._queues = accumulator.queues
         self._limits = limits
         self._transaction_manager = transaction_manager
-        self.next_expiry_ms = NEVER
-
-    def queued(self, created_ms: int) -> None:
-        """Under the lock: a batch created at ``created_ms`` was queued."""
-        expiry = created_ms + self._delivery_timeout_ms
-        if expiry < self.next_expiry_ms:
-            self.next_expiry_ms = expiry
+        self._delivery_timeout_ms = config.delivery_timeout_ms
+        self._backoff = ExponentialBackoff(
+            config.retry_backoff_ms, config.retry_backoff_max_ms, random=random
+        )
 
     def reenqueue(self, batch: ProducerBatch, now: int) -> None:
         """Put ``batch`` at the head of its queue; with sequences, after earlier retries.
@@ -76,7 +56,7 @@ class BatchRequeuer:
         Raises IllegalStateError under idempotence for a batch that has no sequence, or that the
         transaction manager does not track as in flight.
         """
-        with self._lock:
+        with self._accumulator.lock:
             self._check_tracked(batch)
             batch.reenqueued(now + self._backoff.backoff(batch.attempts))
             self._insert(batch)
@@ -88,18 +68,19 @@ class BatchRequeuer:
         flight in place of ``batch`` and take over its memory. Batches of this topic are limited to
         half of the rejected size from now on (rule R7).
         """
-        with self._lock:
+        incomplete = self._accumulator.incomplete
+        with self._accumulator.lock:
             self._check_tracked(batch)
-            first = self._incomplete.generation + 1
-            self._incomplete.generation += 2
+            first = incomplete.generation + 1
+            incomplete.generation += 2
         split_batches = batch.split(first)
         self._limits.refused(batch)
-        with self._lock:
+        with self._accumulator.lock:
             for split_batch in split_batches:
                 split_batch.pool_size = split_batch.size_in_bytes
             before, batch.pool_size = batch.pool_size, 0
             after = sum(split_batch.pool_size for split_batch in split_batches)
-            self._incomplete.replace(batch, split_batches)
+            incomplete.replace(batch, split_batches)
             manager = self._transaction_manager
             if manager is not None:
                 manager.remove_in_flight_batch(batch)
@@ -107,7 +88,7 @@ class BatchRequeuer:
                     manager.add_in_flight_batch(split_batch)
             for split_batch in reversed(split_batches):
                 self._insert(split_batch)
-        self._pool.adjust(before, after)
+        self._accumulator.pool.adjust(before, after)
         return len(split_batches)
 
     def _check_tracked(self, batch: ProducerBatch) -> None:
@@ -138,18 +119,28 @@ class BatchRequeuer:
                     break
                 index += 1
         self._queues.insert(queue, index, batch)
-        self.queued(batch.created_ms)
+        self._accumulator.queued(batch.created_ms)
+
+    def discard(self, batch: ProducerBatch) -> None:
+        """Remove ``batch`` from its queue, if it is there: a later response proved that it need not
+        be resent.
+        """
+        with self._accumulator.lock:
+            queue = self._queues.by_partition[batch.tp]
+            if batch in queue.batches:
+                self._queues.remove(queue, batch)
 
     def expired(self, now: int) -> list[ProducerBatch]:
         """Take queued batches past delivery.timeout.ms out of their queues, oldest first.
 
         The caller fails them (``complete_exceptionally``) and deallocates them.
         """
-        if now < self.next_expiry_ms:
+        accumulator = self._accumulator
+        if now < accumulator.next_expiry_ms:
             return []  # no queued batch is older than the last pass found
         expired: list[ProducerBatch] = []
-        with self._lock:
-            self.next_expiry_ms = NEVER
+        with accumulator.lock:
+            accumulator.next_expiry_ms = NEVER
             for queue in self._queues.by_partition.values():
                 while queue.batches:
                     batch = queue.batches[0]
@@ -159,7 +150,7 @@ class BatchRequeuer:
                         or batch.state is BatchState.CLOSING
                     ):
                         expiry = max(batch.created_ms + self._delivery_timeout_ms, now + 1)
-                        self.next_expiry_ms = min(self.next_expiry_ms, expiry)
+                        accumulator.next_expiry_ms = min(accumulator.next_expiry_ms, expiry)
                         break
                     self._queues.remove(queue, batch)
                     expired.append(batch)

@@ -16,7 +16,7 @@ import threading
 from collections.abc import Callable
 from typing import Protocol
 
-from spark_kafka_sink.producer.accumulator.record_accumulator import RecordAccumulator
+from spark_kafka_sink.producer.accumulator.batch_filler import BatchFiller
 from spark_kafka_sink.protocol.cluster import Cluster, PartitionInfos
 from spark_kafka_sink.records.arrow_schema import columns_of_record
 from spark_kafka_sink.records.partitioning.key_rules import JAVA_RULE, Choice, KeyRule
@@ -27,7 +27,7 @@ from spark_kafka_sink.records.partitioning.topic_view import TopicView
 StickySize = Callable[[str], int]
 
 #: Cached keys with their numbers, at most, and the longest one in bytes.
-_REMEMBERED, _SHORT = 8192, 64
+_MAX_CACHED, _MAX_CACHED_KEY = 8192, 64
 
 #: One of the partitions of a topic, for records without a key: the choice that adaptive weights
 #: and racks replace.
@@ -45,7 +45,9 @@ class RecordPartitionerPlugin(Protocol):
 
 
 class StickyPartition:
-    """A topic's sticky partition until it is switched."""
+    """A topic's sticky partition until it is switched (Java's StickyPartitionInfo, with
+    RecordAccumulator's checks on it).
+    """
 
     __slots__ = ("_owner", "_produced", "_size", "_topic", "partition")
 
@@ -57,7 +59,9 @@ class StickyPartition:
         self.partition = partition
 
     def changed(self, *, all_full: bool) -> bool:
-        """Under the accumulator's lock. See ``StickyChoice``."""
+        """Under the accumulator's lock: another record switched the topic to another partition, or
+        the switch is due now. ``all_full``: the queue has no batch with room.
+        """
         if not self._owner.is_current(self._topic, self):
             return True
         if all_full:
@@ -67,7 +71,7 @@ class StickyPartition:
         return False
 
     def appended(self, size: int, *, all_full: bool) -> None:
-        """Under the accumulator's lock. See ``StickyChoice``."""
+        """Under the accumulator's lock: the record added ``size`` bytes."""
         self._produced += size
         if self._produced >= self._size and (all_full or self._produced >= 2 * self._size):
             self._owner.move_on(self._topic)
@@ -125,8 +129,8 @@ class RecordPartitioner:
         memory is not accounted for.
         """
         number = self._rule.number(key)
-        if self.numbers is not None and len(key) <= _SHORT:
-            if len(self.numbers) >= _REMEMBERED:
+        if self.numbers is not None and len(key) <= _MAX_CACHED_KEY:
+            if len(self.numbers) >= _MAX_CACHED:
                 self.numbers.clear()
             self.numbers[key] = number
         return number
@@ -159,10 +163,10 @@ class ColumnsPartitioner:
     One lock (``_lock``) guards the partitioner, which belongs to one thread at a time.
     """
 
-    def __init__(self, by_columns: Partitioner, accumulator: RecordAccumulator) -> None:
+    def __init__(self, by_columns: Partitioner, filler: BatchFiller) -> None:
         self._by_columns = by_columns
         self._turns = by_columns if isinstance(by_columns, RoundRobinPartitioner) else None
-        self._accumulator = accumulator
+        self._filler = filler
         self._lock = threading.Lock()
 
     def partition(
@@ -173,8 +177,8 @@ class ColumnsPartitioner:
             partitions = cluster.topics[topic]
             with self._lock:
                 return self._turns.next(topic, partitions.available or range(len(partitions)))
-        accumulator = self._accumulator
-        views = {topic: TopicView.of(cluster, topic, accumulator.raw_limit(topic))}
+        filler = self._filler
+        views = {topic: TopicView.of(cluster, topic, filler.limits.raw_limit(topic))}
         columns = columns_of_record(topic, key, value)
         with self._lock:
-            return int(self._by_columns.assign(columns, views, accumulator.open_room)[0])
+            return int(self._by_columns.assign(columns, views, filler.open_room)[0])

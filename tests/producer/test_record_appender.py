@@ -1,4 +1,4 @@
-"""RecordAccumulator.append_record: single records, their memory, their linger, beside columns."""
+"""RecordFiller: single records in batches, their memory, their linger, beside columns."""
 
 from __future__ import annotations
 
@@ -6,13 +6,18 @@ import pytest
 
 from spark_kafka_sink.clock import NEVER
 from spark_kafka_sink.errors import IllegalStateError
-from spark_kafka_sink.producer.accumulator.producer_batch import UnplacedRecord
-from spark_kafka_sink.producer.accumulator.record_accumulator import (
+from spark_kafka_sink.producer.accumulator.producer_batch import ProducerBatch
+from spark_kafka_sink.producer.send.record_appender import (
     MEMORY_STEP,
     PARTITION_CHANGED,
     Memory,
+    RecordFiller,
 )
-from spark_kafka_sink.producer.record_future import RecordFuture
+from spark_kafka_sink.producer.send.record_future import (
+    FutureRecords,
+    RecordFuture,
+    UnplacedRecord,
+)
 from spark_kafka_sink.protocol.cluster import TopicPartition
 from spark_kafka_sink.records.single_record import EMPTY_SECTION, record_bytes, size_upper_bound
 from tests.fakes.accumulator_world import HEADER, TP0, TP1, World, cluster_of
@@ -23,11 +28,21 @@ def unplaced(value: bytes, timestamp: int = 1000) -> UnplacedRecord:
     return timestamp, None, value, EMPTY_SECTION, None
 
 
+def filler_of(world: World) -> RecordFiller:
+    return RecordFiller(world.config, world.clock, world.accumulator, world.filler, world.wake)
+
+
+def futures_of(batch: ProducerBatch) -> list[RecordFuture]:
+    assert isinstance(batch.records, FutureRecords)
+    return batch.records.futures
+
+
 class Records:
     """Appends records to a world's accumulator as RecordAppender does."""
 
     def __init__(self, world: World) -> None:
         self.world = world
+        self.filler = filler_of(world)
         self.trips = 0
 
     def __call__(
@@ -35,15 +50,13 @@ class Records:
     ) -> RecordFuture:
         memory = Memory()
         while True:
-            placed = self.world.accumulator.append_record(
-                tp, unplaced(value, timestamp), memory=memory
-            )
+            placed = self.filler.append(tp, unplaced(value, timestamp), memory=memory)
             if isinstance(placed, RecordFuture):
                 assert memory.size == 0, "it is the batch's now"
                 return placed
             assert placed > memory.size
-            self.world.accumulator.pool.deallocate(memory.size)
-            self.world.accumulator.pool.allocate(placed, self.world.now)
+            self.world.pool.deallocate(memory.size)
+            self.world.pool.allocate(placed, self.world.now)
             self.trips += 1
             memory.size, memory.allocated_ms = placed, self.world.now
 
@@ -71,9 +84,9 @@ def test_a_record_goes_into_a_batch_only_with_memory_for_it():
     def append(size: int) -> RecordFuture | int:
         memory = Memory()
         if size:
-            world.accumulator.pool.allocate(size, world.now)
+            world.pool.allocate(size, world.now)
             memory.size, memory.allocated_ms = size, world.now
-        return world.accumulator.append_record(TP0, record, memory=memory)
+        return filler_of(world).append(TP0, record, memory=memory)
 
     assert isinstance(append(HEADER + size), RecordFuture)
     assert append(0) >= size  # type: ignore[operator]  # no future
@@ -109,13 +122,13 @@ class Choice:
 
 def test_the_sticky_partition_hears_whether_a_batch_still_takes_more():
     world, choice = World(batch_size=1000), Choice()
-    limit = world.accumulator.raw_limit("test")
+    limit = world.raw_limit("test")
     for size in (460, limit - 460 - 18):  # with 9 bytes around each
         memory = Memory()
-        world.accumulator.pool.allocate(600, world.now)
+        world.pool.allocate(600, world.now)
         memory.size = 600
         record = unplaced(b"x" * size)
-        placed = world.accumulator.append_record(TP0, record, choice, memory)
+        placed = filler_of(world).append(TP0, record, choice, memory)
         assert isinstance(placed, RecordFuture)
     assert choice.told == [
         ("asked", True),  # nothing is open yet
@@ -133,12 +146,12 @@ def test_a_record_and_columns_share_a_batch():
     planned = world.slice(TP0, 100)
     future = records()
     assert future.index == 2
-    assert world.accumulator.append([planned], world.now).refused == (planned,)
+    assert world.filler.append([planned], world.now).refused == (planned,)
     world.append(TP0, 100, 3)
     assert world.accumulator.appended_records == 6
     world.accumulator.begin_flush()
     (batch,) = world.drain()
-    assert (batch.record_count, batch.futures) == (6, [future])
+    assert (batch.record_count, futures_of(batch)) == (6, [future])
 
 
 def test_linger_runs_from_the_creation_of_a_batch():
@@ -216,10 +229,10 @@ class Moved:
 def test_nothing_is_appended_for_a_partition_that_was_given_up():
     world = World()
     moved = Moved()
-    answer = world.accumulator.append_record(TP0, unplaced(b"v"), moved)
+    answer = filler_of(world).append(TP0, unplaced(b"v"), moved)
     assert answer == PARTITION_CHANGED
     assert moved.asked == [True]
-    assert not world.accumulator.has_open
+    assert not world.accumulator.queues.open
 
 
 def test_an_interrupt_in_the_middle_of_an_append_ends_the_accumulator():
@@ -234,7 +247,7 @@ def test_an_interrupt_in_the_middle_of_an_append_ends_the_accumulator():
 
     world = World()
     with pytest.raises(KeyboardInterrupt):
-        world.accumulator.append_record(TP0, unplaced(b"v"), Interrupting())
+        filler_of(world).append(TP0, unplaced(b"v"), Interrupting())
     with pytest.raises(IllegalStateError, match="interrupted by KeyboardInterrupt"):
         Records(world)()
 
@@ -264,17 +277,15 @@ def test_the_futures_of_a_split_batch_end_with_their_own_piece():
     records = Records(world)
     futures = [records(value=b"%d" % n) for n in range(7)]
     (batch,) = world.drain()
-    world.accumulator.split_and_reenqueue(batch)
+    world.returns.split_and_reenqueue(batch)
     assert not any(future.done() for future in futures)
     offsets = {}
     for base in (1000, 2000):
         (piece,) = world.drain()
-        assert piece.futures is not None
-        assert [f.index for f in piece.futures] == list(range(piece.record_count))
+        assert [f.index for f in futures_of(piece)] == list(range(piece.record_count))
         piece.complete(base, -1)
-        piece.report_done()
         world.accumulator.deallocate(piece)
-        offsets |= {id(f): base + f.index for f in piece.futures}
+        offsets |= {id(f): base + f.index for f in futures_of(piece)}
     assert [future.result(0).offset for future in futures] == [offsets[id(f)] for f in futures]
     assert world.memory_in_use == 0
 

@@ -19,7 +19,7 @@ def test_backoff_doubles_from_the_last_attempt_and_delays_no_other_partition():
     waits = []
     for _ in range(5):
         batch = next(b for b in world.drain(1) if b.tp == TP0)
-        world.accumulator.reenqueue(batch, world.now)
+        world.returns.reenqueue(batch, world.now)
         waits.append(world.ready().next_ready_check_delay_ms)
         assert world.drain(1) == []
         world.clock.advance(waits[-1] - 1)
@@ -35,7 +35,7 @@ def test_a_flush_does_not_shorten_a_backoff():
     world = World()
     world.fill(TP0)
     (batch,) = world.drain(1)
-    world.accumulator.reenqueue(batch, world.now)
+    world.returns.reenqueue(batch, world.now)
     world.accumulator.begin_flush()
     assert world.ready_nodes() == set()
 
@@ -49,12 +49,12 @@ def test_a_newer_leader_epoch_cancels_the_backoff_of_that_attempt_only():
     old, new = cluster_of([1], epoch=1), cluster_of([2], epoch=2)
     world.fill(TP0)
     (batch,) = world.drain(cluster=old)
-    world.accumulator.reenqueue(batch, world.now)
+    world.returns.reenqueue(batch, world.now)
     assert world.ready_nodes(old) == set()
     assert world.ready_nodes(cluster_of([1], epoch=1)) == set()  # same epoch: backoff goes on
     assert world.ready_nodes(new) == {2}
     (batch,) = world.drain(cluster=new)
-    world.accumulator.reenqueue(batch, world.now)
+    world.returns.reenqueue(batch, world.now)
     assert world.ready_nodes(new) == set()  # the next attempt backs off again
 
 
@@ -64,7 +64,7 @@ def test_a_batch_that_was_closed_by_its_drain_backs_off_before_its_first_retry_t
     world.append(TP0)  # open: nothing but the flush sends it
     world.accumulator.begin_flush()
     (batch,) = world.drain(1)
-    world.accumulator.reenqueue(batch, world.now)
+    world.returns.reenqueue(batch, world.now)
     assert world.ready_nodes() == set()
     assert world.ready_nodes(cluster_of([2], epoch=2)) == {2}
 
@@ -75,7 +75,7 @@ def test_a_batch_put_back_goes_to_the_head():
     world.fill(TP0, 901)
     world.fill(TP0, 902)
     (first,) = world.drain(1)
-    world.accumulator.reenqueue(first, world.now)
+    world.returns.reenqueue(first, world.now)
     world.clock.advance(1000)
     assert world.drain(1) == [first]
     assert first.attempts == 1
@@ -98,7 +98,7 @@ def test_retries_come_back_in_sequence_order_even_over_the_wrap():
     assert [b.base_sequence for b in batches] == [2**31 - 1, 0, 1]
     manager.first_in_flight_sequence = lambda tp: 2**31 - 1  # as the real one orders them
     for batch in (third, first, second):
-        world.accumulator.reenqueue(batch, world.now)
+        world.returns.reenqueue(batch, world.now)
     world.clock.advance(1000)
     assert world.drain(1) == [first]
     assert world.drain(1) == []  # the second waits until the first is settled
@@ -113,7 +113,7 @@ def test_a_retry_keeps_its_sequence_and_its_bytes():
     world.fill(TP0)
     (batch,) = world.drain(1)
     sent = batch.buffers
-    world.accumulator.reenqueue(batch, world.now)
+    world.returns.reenqueue(batch, world.now)
     world.clock.advance(1000)
     assert world.drain(1) == [batch]
     assert all(a is b for a, b in zip(sent, batch.buffers, strict=True))
@@ -128,10 +128,10 @@ def test_a_batch_without_sequence_or_not_in_flight_cannot_come_back_under_idempo
     (batch,) = world.drain(1)
     manager.in_flight.clear()
     with pytest.raises(IllegalStateError, match="not tracked"):
-        world.accumulator.reenqueue(batch, world.now)
+        world.returns.reenqueue(batch, world.now)
     batch.base_sequence = -1
     with pytest.raises(IllegalStateError, match="without sequence"):
-        world.accumulator.reenqueue(batch, world.now)
+        world.returns.reenqueue(batch, world.now)
 
 
 # ---- expiry --------------------------------------------------------------------------------------
@@ -148,15 +148,15 @@ def test_batches_expire_oldest_first_and_only_the_dead_ones():
     world.append(TP0)
     assert world.accumulator.next_expiry_time_ms() == world.now + 800
     world.clock.advance(799)
-    assert world.accumulator.expired_batches(world.now) == []
+    assert world.returns.expired(world.now) == []
     world.clock.advance(1)
-    assert [b.tp for b in world.accumulator.expired_batches(world.now)] == [TP1]
+    assert [b.tp for b in world.returns.expired(world.now)] == [TP1]
     world.clock.advance(100)
-    expired = world.accumulator.expired_batches(world.now)
+    expired = world.returns.expired(world.now)
     assert [b.tp for b in expired] == [TP0, TP0]
     assert world.accumulator.next_expiry_time_ms() == world.now + 100
     world.clock.advance(100)
-    assert len(world.accumulator.expired_batches(world.now)) == 1  # the open one
+    assert len(world.returns.expired(world.now)) == 1  # the open one
     assert not world.accumulator.has_undrained
     assert world.accumulator.next_expiry_time_ms() == NEVER
 
@@ -169,7 +169,7 @@ def test_batches_that_expire_together_come_oldest_first():
         world.fill(tp)
         world.clock.advance(1)
     world.clock.advance(1000)
-    assert [b.tp for b in world.accumulator.expired_batches(world.now)] == [TP2, TP0, TP1]
+    assert [b.tp for b in world.returns.expired(world.now)] == [TP2, TP0, TP1]
 
 
 def test_an_old_batch_that_comes_back_is_seen_by_the_next_expiry():
@@ -181,7 +181,7 @@ def test_an_old_batch_that_comes_back_is_seen_by_the_next_expiry():
     created = world.now
     (batch,) = world.drain(1)
     world.clock.advance(1500)
-    assert world.accumulator.expired_batches(world.now) == []  # in flight: not in a queue
-    world.accumulator.reenqueue(batch, world.now)
+    assert world.returns.expired(world.now) == []  # in flight: not in a queue
+    world.returns.reenqueue(batch, world.now)
     assert world.accumulator.next_expiry_time_ms() == created + 1000
-    assert world.accumulator.expired_batches(world.now) == [batch]
+    assert world.returns.expired(world.now) == [batch]

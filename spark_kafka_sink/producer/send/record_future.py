@@ -1,8 +1,8 @@
 """The result of ``send``: the future of one record's outcome (Java's FutureRecordMetadata).
 
-Owns: :class:`RecordFuture` and :class:`ProduceRequestResult`, the outcome of a whole batch, shared
-by the futures of its records. It is the last step of a record's way. Never: the outcome itself
-(``producer_batch.py`` sets it).
+Owns: :class:`RecordFuture`, :class:`ProduceRequestResult`, the outcome of a whole batch, shared by
+the futures of its records, and :class:`FutureRecords`, the records of ``send`` in one batch. It is
+the last step of a record's way. Never: the outcome itself (``producer_batch.py`` has it).
 
 A future costs a few words of memory and no lock: it has its batch's result and its index in that
 batch, and its metadata is created on demand. A batch that is split transfers its futures
@@ -20,10 +20,21 @@ from collections.abc import Callable, Iterable, Sequence
 
 from spark_kafka_sink.clock import NEVER, Clock, Waiters
 from spark_kafka_sink.error_kinds import Kind
-from spark_kafka_sink.errors import KafkaError, KafkaTimeoutError, warn
+from spark_kafka_sink.errors import (
+    ApiError,
+    InvalidRecordError,
+    KafkaError,
+    KafkaTimeoutError,
+    safe_text,
+    warn,
+)
+from spark_kafka_sink.producer.accumulator.producer_batch import ProducerBatch
 from spark_kafka_sink.producer.interceptors import Interceptors
 from spark_kafka_sink.producer.producer_record import Headers, RecordMetadata, new_record_metadata
 from spark_kafka_sink.protocol.cluster import TopicPartition
+from spark_kafka_sink.protocol.produce import RecordError
+from spark_kafka_sink.records.record_batch import HEADER_SIZE
+from spark_kafka_sink.records.single_record import record_bytes, size_upper_bound
 from spark_kafka_sink.security.import_paths import place_of
 
 _log = logging.getLogger(__name__)
@@ -260,6 +271,109 @@ class RecordFuture:
     def _error(self, result: ProduceRequestResult) -> KafkaError | None:
         errors = result.record_errors
         return None if errors is None else errors(self.index)
+
+
+#: A record of ``send`` before it has its position in a batch: timestamp, key, value, headers
+#: (``single_record.headers_section``), and what receives its outcome.
+UnplacedRecord = tuple[int, bytes | None, bytes | None, bytes, Callback | None]
+
+
+class FutureRecords:
+    """The records of ``send`` in one batch, whose futures complete with it (Java's thunks): a
+    batch's ``BatchRecords``.
+
+    ``raw_limit`` is the maximum size of the batch for more of them, in raw record bytes.
+    """
+
+    __slots__ = ("_longest", "futures", "raw_limit", "result")
+
+    def __init__(self, tp: TopicPartition, clock: Clock, raw_limit: int) -> None:
+        self.raw_limit = raw_limit
+        self.futures: list[RecordFuture] = []
+        self.result = ProduceRequestResult(tp, clock)
+        self._longest = 0
+
+    def __len__(self) -> int:
+        return len(self.futures)
+
+    def try_append(self, batch: ProducerBatch, unplaced: UnplacedRecord) -> RecordFuture | None:
+        """Append one record to ``batch``, which is OPEN; None when it has no room or no memory for
+        it. Under the accumulator's lock.
+        """
+        timestamp, key, value, headers, callback = unplaced
+        count = batch.record_count
+        record = record_bytes(count, timestamp - batch.base_timestamp, key, value, headers)
+        size = len(record)
+        raw_size = batch.raw_size + size
+        if raw_size > self.raw_limit or raw_size > batch.pool_size - HEADER_SIZE:
+            return None
+        result = self.result
+        key_size = -1 if key is None else len(key)
+        value_size = -1 if value is None else len(value)
+        future = RecordFuture.of(result, count, timestamp, key_size, value_size, callback)
+        if callback is not None:
+            result.wanted = True
+        self.futures.append(future)
+        # What ``ProducerBatch.append`` does, without the call.
+        batch.chunks.append(record)
+        batch.raw_size = raw_size
+        batch.record_count = count + 1
+        if timestamp > batch.max_timestamp:
+            batch.max_timestamp = timestamp
+        if size > self._longest:
+            self._longest = size
+            batch.largest_record = max(batch.largest_record, size_upper_bound(key, value, headers))
+        return future
+
+    def complete(self, batch: ProducerBatch) -> None:
+        """Set the outcome, run the callbacks, wake the waiters."""
+        errors = None if batch.error is None else lambda index: error_of_record(batch, index)
+        if self.result.set(batch.base_offset, batch.log_append_time_ms, errors):
+            self.result.run_callbacks(self.futures)
+        self.result.release_waiters()
+
+    def split(self, halves: Sequence[ProducerBatch]) -> None:
+        """The futures now wait for ``halves``."""
+        result = self.result
+        first = 0
+        for half in halves:
+            records = FutureRecords(result.tp, result.clock, 0)
+            end = first + half.record_count
+            records.futures = [f for f in self.futures if first <= f.index < end]
+            result.transfer(records.futures, records.result, first)
+            half.records = records
+            first = end
+        result.release_waiters()
+
+
+def error_of_record(batch: ProducerBatch, index: int) -> KafkaError:
+    """The error of record ``index`` of a failed batch (Sender.failBatch).
+
+    A broker that reports record errors returns one code for all of them: only when it reports a
+    single record does that record's error have its class. The others were not at fault.
+    """
+    error = batch.error
+    assert error is not None
+    if not batch.record_errors:
+        return error
+    for named in batch.record_errors:
+        if named.batch_index == index:
+            return _named_error(batch, error, named)
+    return KafkaError(
+        f"{batch.tp}: Failed to append record because it was part of a batch which had one or more "
+        "invalid records",
+        hint=error.hint,
+        kind=error.kind,
+    )
+
+
+def _named_error(batch: ProducerBatch, error: KafkaError, named: RecordError) -> KafkaError:
+    message = error.message
+    if named.message is not None:
+        message = f"{batch.tp}: {safe_text(named.message)}"
+    if len(batch.record_errors) > 1 or not isinstance(error, ApiError):
+        return InvalidRecordError(message, hint=error.hint)
+    return type(error)(message, hint=error.hint, code=error.code, kind=error.kind)
 
 
 def intercepted(

@@ -6,13 +6,9 @@ import pytest
 
 from spark_kafka_sink.clock import NEVER
 from spark_kafka_sink.errors import IllegalStateError, KafkaError, KafkaTimeoutError
-from spark_kafka_sink.producer.transaction.transaction_manager import (
-    TRANSITIONS,
-    State,
-    TransactionManager,
-)
+from spark_kafka_sink.producer.transaction.transaction_states import TRANSITIONS, State
 from tests.fakes.sender_world import TP0, TP1
-from tests.fakes.transaction_world import TransactionWorld
+from tests.fakes.transaction_world import TransactionWorld, new_manager
 
 
 def test_the_table_knows_every_state_and_any_may_fail_for_good() -> None:
@@ -59,7 +55,7 @@ def test_calls_in_a_wrong_state_raise_and_change_nothing() -> None:
 
 
 def test_an_idempotent_producer_has_no_transactions() -> None:
-    manager = TransactionManager()
+    manager = new_manager()
     with pytest.raises(IllegalStateError, match="transactional producer"):
         manager.initialize_transactions()
     manager.maybe_add_partition(TP0)
@@ -129,7 +125,7 @@ def test_an_answer_after_the_end_changes_nothing() -> None:
         world.round(2)
         world.manager.transition_to_fatal_error(KafkaError("the end"))
         world.init()
-        world.round()
+        world.client.poll(0, world.clock.now_ms())
         assert world.state is State.FATAL_ERROR
         assert not world.manager.has_producer_id
         with pytest.raises(KafkaError, match="the end"):
