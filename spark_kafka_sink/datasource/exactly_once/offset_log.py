@@ -1,9 +1,9 @@
-"""Reads a micro-batch's file of Spark's offset log, ``checkpointLocation/offsets/<batchId>``.
+"""Reads files of a query's checkpoint: ``offsets/<batchId>`` of Spark's offset log, ``metadata``.
 
-Owns: where such a file may be (:func:`offset_log_text`). Never: its content
-(``source_offsets.py``), a commit of offsets (``transactions/offset_commits.py``).
+Owns: where such a file may be (:func:`checkpoint_text`). Never: its content
+(``source_offsets.py``), what follows from it (``checkpoint.py``).
 
-Spark writes that file before the batch begins, and never changes it.
+Spark writes a batch's file before the batch begins, and never changes it.
 """
 
 from __future__ import annotations
@@ -44,18 +44,23 @@ def offsets_of_batch(
     try:
         return source_offsets(offset_log_text(checkpoint, batch_id, session))
     except DataError as error:
-        path = _path(checkpoint, batch_id)
-        raise ConfigError(f"{_shown(path)}: {error.message}") from error
+        path = f"{checkpoint.rstrip('/')}/offsets/{batch_id}"
+        raise ConfigError(f"{shown(path)}: {error.message}") from error
 
 
 def offset_log_text(checkpoint: str, batch_id: int, session: SparkSession | None = None) -> str:
-    """The text of ``checkpoint/offsets/<batch_id>``, at most 16 MiB of it.
+    """As :func:`checkpoint_text`, of ``offsets/<batch_id>``."""
+    return checkpoint_text(checkpoint, f"offsets/{batch_id}", session)
+
+
+def checkpoint_text(checkpoint: str, file: str, session: SparkSession | None = None) -> str:
+    """The text of ``checkpoint/<file>``, at most 16 MiB of it.
 
     With a session Spark reads it, classic or over Connect. In a process without one it is read as a
     local file, or by pyarrow. A URI names a file and no more: a query could name another endpoint,
     which would get requests with the driver's credentials. ConfigError.
     """
-    path = _path(checkpoint, batch_id)
+    path = f"{checkpoint.rstrip('/')}/{file}"
     try:
         content = _by_spark(session, path) if session is not None else _without_spark(path)
         return content.decode()
@@ -64,18 +69,14 @@ def offset_log_text(checkpoint: str, batch_id: int, session: SparkSession | None
     except Exception as error:
         first = str(error).partition("\n")[0]
         raise ConfigError(
-            f"{_shown(path)} can't be read: {safe_text(first)}",
+            f"{shown(path)} can't be read: {safe_text(first)}",
             hint="checkpointLocation must be given as an option, and be the query's own; in a "
             f"stream it is a local path or a URI of {', '.join(sorted(_BY_ARROW))}, in "
             "foreach_batch and transaction Spark reads it, from other file systems too",
         ) from error
 
 
-def _path(checkpoint: str, batch_id: int) -> str:
-    return f"{checkpoint.rstrip('/')}/offsets/{batch_id}"
-
-
-def _shown(path: str) -> str:
+def shown(path: str) -> str:
     """Without what may be a secret: a query, or a user's password."""
     named = re.sub(r"//[^@]*:[^@]*@", "//[hidden]@", re.sub(r"\?.*", "?...", path, flags=re.DOTALL))
     return f"checkpointLocation: {safe_text(named)}"
@@ -86,7 +87,7 @@ def _without_spark(path: str) -> bytes:
     mounted = f"/dbfs/{path[6:]}" if path.startswith("dbfs:/") else path
     local = _local(mounted)
     if local is not None:
-        return read_file(local, _shown(path), _MOST_BYTES, lambda it: check_file(it, _shown(path)))
+        return read_file(local, shown(path), _MOST_BYTES, lambda it: check_file(it, shown(path)))
     _check_uri(path, _BY_ARROW)
     azure = re.match(r"abfss?://(?P<host>[^/]*)", path)
     if azure is not None and not re.fullmatch(_AZURE_ACCOUNT, azure["host"]):
@@ -108,7 +109,7 @@ def _by_spark(session: SparkSession, path: str) -> bytes:
     if local is None:
         _check_uri(path, _BY_SPARK)
     else:
-        check_file(local, _shown(path))
+        check_file(local, shown(path))
         refuse_other_kinds(local)
     if glob := re.search(r"[*?\[\]{}\\]", path):
         message = f"Spark reads a path with {glob.group()} as a pattern"
@@ -149,4 +150,4 @@ def _check_uri(uri: str, schemes: frozenset[str]) -> None:
         problem = "its URI has a user, or its host is none"
     if problem is not None:
         raise UnusableFileError(problem)
-    check_uri(uri, _shown(uri))
+    check_uri(uri, shown(uri))
