@@ -334,7 +334,11 @@ _SINK = (
            " Kafka: the consumer group whose offsets are committed with each micro-batch, in"
            " the same decision, so that lag tools see what is visible. It needs the query's"
            " checkpointLocation as an option, and the topics that are read in the cluster that is"
-           " written to.", NonEmpty()),
+           " written to. Each query needs a group of its own.", NonEmpty()),
+    Option("offsetsGroupInUse", _T.STRING, "refuse", _LOW,
+           "What a write does when the group of offsetsGroup has members, whose position would be"
+           " overwritten: `refuse` is an error before any task starts, `allow` commits nevertheless.",
+           OneOfAnyCase(("refuse", "allow"))),
     Option("twoPhaseCommit", _T.STRING, "off", _LOW,
            "With exactly-once: `auto` writes in transactions that never time out (KIP-939) where"
            " brokers offer it and the principal has the right TWO_PHASE_COMMIT, and says so; `off`"
@@ -343,7 +347,7 @@ _SINK = (
     Option("txnContext", _T.STRING, None, _LOW,
            "The run that writes: set by foreach_batch and transaction.", NonEmpty(), internal=True),
     Option("checkpointLocation", _T.STRING, None, _LOW,
-           "Spark's own, where offsetsGroup finds a micro-batch's offsets.", internal=True),
+           "Spark's own, where a micro-batch's offsets are found.", internal=True),
     Option("commitLogTopic", _T.STRING, COMMIT_LOG_TOPIC, _LOW,
            "With exactly-once: the compacted topic in which drivers keep their decisions. It is"
            " created when it is missing and the principal may create it.", TopicName()),

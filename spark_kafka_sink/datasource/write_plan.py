@@ -102,7 +102,7 @@ class WritePlan:
                 _log.info(
                     "task %d writes nothing: its batch is committed already", identity.partition_id
                 )
-                return task.drop(batches, count=plan.verify)
+                return task.drop(batches, count=plan.counts_replays)
             return task.run(batches)
         except UnresolvedReferenceError as error:
             raise error.seen_by("an executor") from None

@@ -54,7 +54,7 @@ class TaskCommitMessage(WriterCommitMessage):
     ``producer_id`` is -1 without idempotence.
 
     ``transaction`` is to be ended by the driver, None when nothing was written or without
-    exactly-once. ``generation`` and ``incarnation`` are the commit log's in the driver's plan
+    exactly-once; with ``two_phase_commit`` it never times out. ``generation`` and ``incarnation`` are the commit log's in the driver's plan
     (-1: no exactly-once), ``start_ms`` the wall time of the transaction's first row (-1: none).
     ``begun_ms`` is the wall time at which the attempt began, ``input_wait_ms`` how long it waited
     for Spark's next rows, ``broker_wait_ms`` for acknowledgements after the last one;
@@ -107,6 +107,7 @@ class TaskCommitMessage(WriterCommitMessage):
     app_id: str = ""
     app_name: str = ""
     query_name: str = ""
+    two_phase_commit: bool = False
 
     @property
     def prepared(self) -> PreparedTransaction | None:
@@ -226,6 +227,8 @@ def _problems(message: TaskCommitMessage) -> list[str]:
         wrong.append("nodes is not a tuple of (id, requests, total ms, longest ms, last answer)")
     if not _all_rows(message.offsets, ("", 0, 0, 0)):
         wrong.append("offsets is not a tuple of (topic, partition, first, last)")
+    if not isinstance(message.two_phase_commit, bool):
+        wrong.append("two_phase_commit is not a bool")
     if message.transaction is not None and not _is_transaction(message.transaction):
         wrong.append("transaction is not (id, producer id, epoch, version 1 or 2)")
     if message.payload is not None and not _all_rows((message.payload,), (0, 0)):
