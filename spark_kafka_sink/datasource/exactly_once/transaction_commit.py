@@ -175,20 +175,20 @@ def _owner(
         if any(m.generation != plan.state.generation for m in messages):
             raise CommitError("a task's commit message is of another plan than this writer's")
         return plan.owner
-    owners = {(m.run_id, m.query_id, m.generation, m.incarnation) for m in messages}
+    owners = {(m.run_id, m.query_id, m.generation) for m in messages}
     if len(owners) != 1:
         raise CommitError(
             f"the commit messages of one micro-batch name {len(owners)} runs, queries or "
             "generations of the commit log; they must have the same one"
         )
-    run_id, query_id, generation, incarnation = owners.pop()
+    run_id, query_id, generation = owners.pop()
     if not run_id or not query_id or generation < 0:
         raise CommitError(
             "the commit messages don't have the run and the query that they belong to",
             hint="the micro-batch was written without deliveryGuarantee=exactly-once",
         )
     key = log_key(prefix_of(config, streaming=True))
-    return Owner(key, run_id, query_id, generation, incarnation)
+    return Owner(key, run_id, query_id, generation)
 
 
 def _is_two_phase(plan: TransactionPlan | None, messages: Sequence[TaskCommitMessage]) -> bool:

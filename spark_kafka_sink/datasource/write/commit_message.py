@@ -31,7 +31,7 @@ from spark_kafka_sink.producer.transaction.transaction_states import PreparedTra
 from spark_kafka_sink.protocol.cluster import TopicPartition
 
 #: Incremented whenever a field is added, removed or changes its meaning.
-SCHEMA_VERSION = 6
+SCHEMA_VERSION = 7
 
 #: node id, requests, total latency in ms, longest latency in ms, the last response that caused a
 #: retry (empty: none)
@@ -96,7 +96,6 @@ class TaskCommitMessage(WriterCommitMessage):
     cluster_id: str
     transaction: TransactionFields | None = None
     generation: int = -1
-    incarnation: str = ""
     start_ms: int = -1
     payload: tuple[int, int] | None = None
     begun_ms: int = 0
@@ -210,7 +209,7 @@ _COUNTS = (
 )  # fmt: skip
 _IDS = ("batch_id", "producer_id", "producer_epoch", "generation", "start_ms")
 _TEXTS = (
-    "host", "query_id", "run_id", "cluster_id", "incarnation", "app_id", "app_name", "query_name",
+    "host", "query_id", "run_id", "cluster_id", "app_id", "app_name", "query_name",
 )  # fmt: skip
 
 
