@@ -337,7 +337,7 @@ _SINK = (
            " written to. Each query needs a group of its own.", NonEmpty()),
     Option("offsetsGroupInUse", _T.STRING, "refuse", _LOW,
            "What a write does when the group of offsetsGroup has members, whose position would be"
-           " overwritten: `refuse` is an error before any task starts, `allow` commits nevertheless.",
+           " overwritten: `refuse` is an error before any task starts, `allow` commits it anyway.",
            OneOfAnyCase(("refuse", "allow"))),
     Option("twoPhaseCommit", _T.STRING, "off", _LOW,
            "With exactly-once: `auto` writes in transactions that never time out (KIP-939) where"

@@ -154,27 +154,29 @@ class Transaction:
         Raises what the write raises; then the whole transaction fails. IllegalStateError, and
         nothing is sent, after the transaction's end; CommitError after a failed write.
         """
-        with self._lock:
-            self._refuse_ended("a write comes behind its end, and sends nothing")
-            if self._failure is not None:
-                raise CommitError(
-                    f"{self._shown} is aborted at its end, because a write failed; this one sends "
-                    "nothing",
-                    hint="let the error of a failed write out of the block",
-                ) from self._failure
-            self._running += 1
-        try:
+        with self._counted():
             _check("transaction", options)
             _check_of_one_write(options, self._options)
             context = self._context_of(batch)
             _save(batch, self._name, self._number, {**self._options, **options}, context)
+
+    @contextmanager
+    def _counted(self) -> Iterator[None]:
+        """A write that runs, unless it comes too late; its error is the block's."""
+        with self._lock:
+            self._refuse_ended("a write comes behind its end, and sends nothing")
+            self._refuse_failed()
+            self._running += 1
+        failure: BaseException | None = None
+        try:
+            yield
         except BaseException as error:
-            with self._lock:
-                self._failure = self._failure or error
+            failure = error
             raise
         finally:
             with self._lock:
                 self._running -= 1
+                self._failure = self._failure or failure
 
     def _context_of(self, batch: DataFrame) -> WriteContext:
         """The context of a further write."""
@@ -235,6 +237,14 @@ class Transaction:
                 f"{self._shown} {self._state.value}: {what}",
                 hint="all writes of a micro-batch belong into its 'with transaction(...)' block",
             )
+
+    def _refuse_failed(self) -> None:
+        if self._failure is not None:
+            raise CommitError(
+                f"{self._shown} is aborted at its end, because a write failed; this one sends "
+                "nothing",
+                hint="let the error of a failed write out of the block",
+            ) from self._failure
 
     def _check_plans(self, plans: Counter[int], *, whole: bool) -> None:
         written = Written(self._query.run, self._number, plans)

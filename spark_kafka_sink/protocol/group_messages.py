@@ -69,9 +69,9 @@ class ListGroupsRequest(ControlRequest[ListGroupsResponse]):
     def read(self, reader: WireReader, version: int) -> ListGroupsResponse:
         answer = messages.list_groups.ListGroupsResponse.read(reader, version)
         error = error_code(answer.error_code)
-        found = answer.groups.checked(_group, lambda one: one.group_id == self.group_id)
-        return ListGroupsResponse(error, found[0] if found and error is ErrorCode.NONE else None)
+        found = answer.groups.checked(_group, lambda one: one[0] == self.group_id)
+        return ListGroupsResponse(error, found[0][1] if found and error is ErrorCode.NONE else None)
 
 
-def _group(one: list_groups.ListedGroup) -> GroupWithMembers:
-    return GroupWithMembers(one.group_state, one.group_type)
+def _group(one: list_groups.ListedGroup) -> tuple[str, GroupWithMembers]:
+    return one.group_id, GroupWithMembers(one.group_state, one.group_type)

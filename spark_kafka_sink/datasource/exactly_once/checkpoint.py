@@ -73,7 +73,7 @@ class Checkpoint:
         if problem is not None:
             raise ConfigError(
                 f"{shown(self._location)} {problem}",
-                hint="give the write its query's own checkpointLocation, not that of an earlier one",
+                hint="give the write its query's checkpointLocation, not that of an earlier one",
             )
 
     def known_digest(self, number: int, query_id: str | None = None) -> str:

@@ -102,8 +102,8 @@ class TransactionPlan:
             return
         number = self.state.last_done if self.number is None else self.number
         raise CommitError(
-            f"batch {number} of '{self.key}' is done with the sources' offsets {there}, and in this "
-            f"checkpoint it has the offsets {here}: other rows under a done number",
+            f"batch {number} of '{self.key}' is done with the sources' offsets {there}, and in "
+            f"this checkpoint it has the offsets {here}: other rows under a done number",
             hint="the checkpoint was copied or restored, or is that of another query; for a new "
             "checkpoint choose a new transactionalIdPrefix or name, or 'kprod txn reset "
             f"{self.key}' removes the old state",
