@@ -11,11 +11,9 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Final
 
-from spark_kafka_sink.datasource.exactly_once.source_offsets import source_offsets
-from spark_kafka_sink.errors import ConfigError, DataError, KafkaError, safe_text
-from spark_kafka_sink.protocol.cluster import TopicPartition
+from spark_kafka_sink.errors import ConfigError, KafkaError, safe_text
 from spark_kafka_sink.security.allow_lists import check_file, check_uri
-from spark_kafka_sink.security.local_files import UnusableFileError, read_file, refuse_other_kinds
+from spark_kafka_sink.security.local_files import UnusableFileError, read_file, refuse_unusable
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -26,31 +24,12 @@ _MOST_BYTES: Final = 16 * 1024 * 1024
 #: The file systems that pyarrow may read; it supports more, and web servers among them.
 _BY_ARROW: Final = frozenset(("abfs", "abfss", "gs", "hdfs", "s3", "viewfs"))
 #: Those that Spark may read: Hadoop supports http and ftp, too.
-_BY_SPARK: Final = _BY_ARROW | frozenset(
-    ("adl", "cosn", "dbfs", "maprfs", "o3fs", "obs", "ofs", "oss", "s3a", "s3n")
-    + ("swebhdfs", "wasb", "wasbs", "webhdfs")
-)
+_BY_SPARK: Final = _BY_ARROW | {"cosn", "dbfs", "obs", "ofs", "oss", "s3a", "wasb", "wasbs"}
 #: In these the user part of a URI is the container.
 _AZURE: Final = frozenset(("abfs", "abfss", "wasb", "wasbs"))
 #: pyarrow takes any other host for an endpoint, to which it sends the driver's credentials.
 _AZURE_ACCOUNT: Final = r"[a-z0-9-]+@[a-z0-9]+\.(dfs|blob)\.core\.windows\.net"
 _URI: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):(?://([^/]*))?(/.*)", re.DOTALL)
-
-
-def offsets_of_batch(
-    checkpoint: str, batch_id: int, session: SparkSession | None = None
-) -> dict[TopicPartition, int]:
-    """The next offset of every partition of the batch's Kafka sources. ConfigError."""
-    try:
-        return source_offsets(offset_log_text(checkpoint, batch_id, session))
-    except DataError as error:
-        path = f"{checkpoint.rstrip('/')}/offsets/{batch_id}"
-        raise ConfigError(f"{shown(path)}: {error.message}") from error
-
-
-def offset_log_text(checkpoint: str, batch_id: int, session: SparkSession | None = None) -> str:
-    """As :func:`checkpoint_text`, of ``offsets/<batch_id>``."""
-    return checkpoint_text(checkpoint, f"offsets/{batch_id}", session)
 
 
 def checkpoint_text(checkpoint: str, file: str, session: SparkSession | None = None) -> str:
@@ -110,7 +89,7 @@ def _by_spark(session: SparkSession, path: str) -> bytes:
         _check_uri(path, _BY_SPARK)
     else:
         check_file(local, shown(path))
-        refuse_other_kinds(local)
+        refuse_unusable(local)
     if glob := re.search(r"[*?\[\]{}\\]", path):
         message = f"Spark reads a path with {glob.group()} as a pattern"
         raise UnusableFileError(message)

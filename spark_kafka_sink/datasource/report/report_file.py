@@ -16,8 +16,7 @@ from spark_kafka_sink.security import allow_lists
 from spark_kafka_sink.security.local_files import (
     UnusableFileError,
     append_line,
-    refuse_other_kinds,
-    refuse_uri,
+    refuse_unusable,
     write_new_file,
 )
 
@@ -26,9 +25,7 @@ def check_report_path(path: str) -> None:
     """ConfigError for what no report can be written to, before a row is written."""
     allow_lists.check_report_path(path)
     try:
-        refuse_uri(path)
-        if not Path(path).is_dir():
-            refuse_other_kinds(path)
+        refuse_unusable(path, directories=True)
     except UnusableFileError as error:
         raise ConfigError(
             f"reportPath={safe_text(path)} can't be written: {error}",

@@ -62,6 +62,7 @@ class WriteContext:
         counts = (found.writes, *_numbers(found.offsets))
         whole = all(n is None or (type(n) is int and n >= 0) for n in counts)
         texts = (found.run, *(t or found.run for t in (found.query_id, found.token, found.digest)))
+        whole = whole and type(found.abort) is type(found.tasks_may_run) is bool
         if not (whole and all(type(text) is str and is_part(text) for text in texts)):
             raise ConfigError(
                 f"{TXN_CONTEXT} is set by foreach_batch and transaction only",
