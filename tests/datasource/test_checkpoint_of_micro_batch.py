@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from spark_kafka_sink import foreach_batch
-from spark_kafka_sink.datasource.exactly_once.checkpoint import digest_of
+from spark_kafka_sink.datasource.exactly_once.checkpoint import Checkpoint, digest_of
 from spark_kafka_sink.datasource.foreach_batch import transaction
 from spark_kafka_sink.errors import ConfigError
 from tests.datasource.saved_frames import OPTIONS, Frame, Session, written
@@ -87,8 +87,9 @@ def test_the_digest_is_of_query_number_and_offsets():
         digest_of("query-1", 4, same),
         digest_of("query-1", 3, same.replace("7", "8")),
         digest_of("query-1", 3, same + "\n-"),
+        digest_of("query-1", 3, same, ["files"]),
     ]
-    assert len({DIGEST, *others}) == 5
+    assert len({DIGEST, *others}) == 6
 
 
 @BOTH
@@ -128,3 +129,24 @@ def test_with_a_group_a_checkpoint_that_is_ahead_is_refused(whole, write):
     with pytest.raises(ConfigError, match="is ahead: batch 3 is to be written, and 4 has begun"):
         write(Frame(session), 3, **OPTIONS, offsetsGroup="g", checkpointLocation=whole)
     assert session.saved == []
+
+
+def test_a_file_sources_digest_has_its_files(whole):
+    """Its offset only counts the source's batches."""
+    log = 'v1\n{}\n{"source":{"0":7}}\n{"logOffset":9}'
+    (Path(whole) / "offsets" / "3").write_text(log)
+    folder = Path(whole) / "sources" / "1"
+    folder.mkdir(parents=True)
+    digests = []
+    for files in ("v1\na", "v1\nb"):
+        (folder / "9.compact").write_text(files)
+        digests.append(Checkpoint(whole).digest(3))
+        assert digests[-1] == digest_of("query-1", 3, log, [files])
+    assert digests[0] != digests[1]
+    (folder / "9").write_text("v1\nc")
+    assert Checkpoint(whole).digest(3) == digest_of("query-1", 3, log, ["v1\nc"])
+
+
+def test_a_file_source_without_its_list_has_no_digest(whole):
+    (Path(whole) / "offsets" / "3").write_text('v1\n{}\n{"logOffset":9}')
+    assert Checkpoint(whole).known_digest(3) == ""

@@ -5,7 +5,8 @@ Never: which files may be read (``offset_log.py``), what is done with the digest
 
 A micro-batch is the query's id, its number and its sources' end offsets. Spark writes these before
 the batch begins and never changes them, so a batch that runs again has the same digest, whatever
-its rows are now; a batch of another checkpoint, or of a copy that went another way, has not.
+its rows are now; a batch of another checkpoint, or of a copy that went another way, has not. The
+offset of a file source only counts its batches: there the list of the batch's files says more.
 """
 
 from __future__ import annotations
@@ -13,11 +14,11 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Final
 
 from spark_kafka_sink.datasource.exactly_once.offset_log import checkpoint_text, shown
-from spark_kafka_sink.datasource.exactly_once.source_offsets import source_offsets
+from spark_kafka_sink.datasource.exactly_once.source_offsets import file_sources, source_offsets
 from spark_kafka_sink.errors import ConfigError, DataError
 from spark_kafka_sink.network.process_local import ProcessLocal
 from spark_kafka_sink.protocol.cluster import TopicPartition
@@ -58,7 +59,14 @@ class Checkpoint:
 
     def digest(self, number: int) -> str:
         """The digest of a micro-batch. ConfigError for files that can't be read."""
-        return digest_of(self._query_id(), number, self._text(f"offsets/{number}"))
+        offset_log = self._text(f"offsets/{number}")
+        files = [self._files(source, batch) for source, batch in file_sources(offset_log)]
+        return digest_of(self._query_id(), number, offset_log, files)
+
+    def _files(self, source: str, batch: int) -> str:
+        """The list of files of a source's own batch; of some it begins with all earlier ones."""
+        file = f"sources/{source}/{batch}"
+        return _if_readable(lambda: self._text(file)) or self._text(f"{file}.compact")
 
     def check(self, number: int, query_id: str) -> None:
         """ConfigError when batch ``number`` of query ``query_id`` (empty: unknown), which is
@@ -119,8 +127,10 @@ def _if_readable(read: Callable[[], str]) -> str:
         return ""
 
 
-def digest_of(query_id: str, number: int, offset_log: str) -> str:
-    """Of the batch whose file of the offset log has this text."""
+def digest_of(query_id: str, number: int, offset_log: str, files: Iterable[str] = ()) -> str:
+    """Of the batch whose file of the offset log has this text; ``files`` are those of file sources,
+    in their order.
+    """
     ends = offset_log.split("\n")[_HEAD:]
-    identity = "\n".join((query_id, str(number), *ends))
+    identity = json.dumps([query_id, number, ends, list(files)])
     return hashlib.sha256(identity.encode()).hexdigest()[:_LENGTH]

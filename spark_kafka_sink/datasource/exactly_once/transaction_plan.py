@@ -203,7 +203,10 @@ def plan_transactions(config: SinkConfig, *, streaming: bool, driver: str = "") 
     from spark_kafka_sink.transactions.exactly_once import shared_driver
 
     prefix = prefix_of(config, streaming=streaming)
-    numbering = _numbering(config, streaming=streaming)
+    context = None
+    if config.txn_context is not None:
+        context = WriteContext.of_option(config.txn_context)
+    numbering = _numbering(context, config, streaming=streaming)
     job = uuid.uuid4().hex
     name = job if numbering is Numbering.ONCE else config.txn_app_id
     key = log_key(prefix, None if streaming else name)
@@ -212,7 +215,8 @@ def plan_transactions(config: SinkConfig, *, streaming: bool, driver: str = "") 
         two_phase_commit = config.two_phase_commit and driver_side.two_phase_commit(key)
         if config.offsets_group is not None and not config.offsets_group_may_be_used:
             refuse_members(driver_side.client, config.offsets_group)
-    context = None if streaming else _context(config, numbering, job, state, driver)
+    if context is None and not streaming:
+        context = WriteContext(_run(numbering, job, state, driver))
     plan = TransactionPlan(
         key=key,
         state=state,
@@ -244,26 +248,22 @@ def plan_transactions(config: SinkConfig, *, streaming: bool, driver: str = "") 
     return plan
 
 
-def _numbering(config: SinkConfig, *, streaming: bool) -> Numbering:
+def _numbering(context: WriteContext | None, config: SinkConfig, *, streaming: bool) -> Numbering:
     if streaming:
         return Numbering.STREAM
-    if config.txn_context is not None:
+    if context is not None:
         return Numbering.MICRO_BATCHES
     return Numbering.ONCE if config.txn_app_id is None else Numbering.VERSIONS
 
 
-def _context(
-    config: SinkConfig, numbering: Numbering, job: str, state: CommitState, driver: str
-) -> WriteContext:
+def _run(numbering: Numbering, job: str, state: CommitState, driver: str) -> str:
     """The run of a batch job. The versions that one driver writes one after another are one run, so
     that its workers reuse their ids: it is the log's owner when this driver has named it.
     """
-    if config.txn_context is not None:
-        return WriteContext.of_option(config.txn_context)
     if numbering is Numbering.ONCE or not driver:
-        return WriteContext(job)
+        return job
     ours = f"{driver}-"
-    return WriteContext(state.run_id if state.run_id.startswith(ours) else ours + job)
+    return state.run_id if state.run_id.startswith(ours) else ours + job
 
 
 def _digest_of_done(config: SinkConfig, state: CommitState) -> str:
