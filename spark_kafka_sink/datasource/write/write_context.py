@@ -23,8 +23,8 @@ class WriteContext:
     empty when it is unknown.
 
     For writes that are committed together: ``token`` is their block's, ``part`` the index of this
-    one; the last one has ``parts``, their number, and ``abort`` when they must not be committed. ``offsets`` are those of
-    the option offsetsGroup, by topic and partition.
+    one; the last one has ``parts``, their number, and ``abort`` when they must not be committed.
+    ``offsets`` are those of the option offsetsGroup, by topic and partition.
     """
 
     run: str
