@@ -1,11 +1,13 @@
 """The command line ``kprod``: checks a cluster, explains errors and options, repairs transactions.
 
-Owns: the commands. Never: a decision (``transactions/operations.py``). Needs the extra ``cli``:
-Typer and Rich are imported when the command runs, and nothing else of the package imports this.
+Owns: the commands. Never: the commit of a batch (``transactions/``). Needs the extra ``cli``: Typer
+and Rich are imported when the command runs, and nothing else of the package imports this.
 
 ``app`` is the tree of commands, with ``arguments``; one file for each command: ``check``,
 ``explain``, ``options``, ``convert``, ``template``, ``size``, ``report``, and ``txn``, a room.
 ``connection`` connects them to a cluster, ``show``, ``progress`` and ``watching`` print.
+``inspection`` reads what brokers and commit log have, ``blockers`` what blocks the consumers of a
+topic, and ``operations`` changes it.
 """
 
 from __future__ import annotations

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
+from spark_kafka_sink.cli.operations import Operator
 from spark_kafka_sink.clock import NEVER
 from spark_kafka_sink.config.sink_config import SinkConfig
 from spark_kafka_sink.datasource.write_plan import WritePlan
@@ -15,7 +16,6 @@ from spark_kafka_sink.records.column_plan import ColumnPlan
 from spark_kafka_sink.transactions.commit_log.commit_log import CommitLog
 from spark_kafka_sink.transactions.commit_state import CommitState
 from spark_kafka_sink.transactions.exactly_once import Commit
-from spark_kafka_sink.transactions.operations import Operator
 from tests.simulation.edge_scene import EdgeScene
 from tests.simulation.spark_scene import of_the_log
 from tests.simulation.spark_world import LOG_TOPIC, PREFIX, TOPIC, Run, SparkLife

@@ -2,7 +2,7 @@
 
 Owns: :class:`Inspector`, and what it finds: open transactions with the standing of their runs, keys
 of the log with the outcome of each decided transaction. Never: a change (``operations.py``), a
-terminal (``cli``). No write uses it.
+terminal. No write uses it.
 
 Inspecting fences no driver, so the results may be out of date a moment later: before a change they
 are read again, after fencing.
