@@ -58,7 +58,7 @@ _OF_ONE_WRITE = frozenset(o.name.lower() for o in SINK_OPTIONS.values() if o.of_
 
 _GUARANTEE = SINK_OPTIONS["deliveryGuarantee"]
 
-_writes = ProcessLocal(NamedWrites)
+_runs = ProcessLocal(NamedWrites)
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,17 +82,17 @@ class ForeachBatch:
         """
         options = dict(self.options)
         micro_batch = _MicroBatch(self.name, batch_id, options)
-        with _writes().open(micro_batch.place, _described("foreach_batch", self.name)):
+        with _runs().open(micro_batch.place, _described("foreach_batch", self.name)):
             query = calling_query(batch.sparkSession)
             written = Written(query.run, batch_id, Counter([_plan_of(batch, query)]))
-            _writes().check(micro_batch.place, self.name, written, whole=True)
+            _runs().check(micro_batch.place, self.name, written, whole=True)
             try:
                 context = micro_batch.context(batch.sparkSession, query)
                 _save(batch, self.name, batch_id, options, context)
             except BaseException:
-                _writes().end(micro_batch.place, query.session)
+                _runs().end(micro_batch.place, query.session)
                 raise
-            _writes().wrote(micro_batch.place, written)
+            _runs().wrote(micro_batch.place, written)
 
 
 def foreach_batch(name: str, **options: OptionText) -> ForeachBatch:
@@ -206,7 +206,7 @@ class Transaction:
             ) from failure
         self._check_plans(self._plans, whole=True)
         self._end(abort=False)
-        _writes().wrote(self.place, Written(self._query.run, self._number, self._plans))
+        _runs().wrote(self.place, Written(self._query.run, self._number, self._plans))
         self._state = _State.COMMITTED
 
     def abort(self) -> None:
@@ -215,7 +215,7 @@ class Transaction:
             if self._state in (_State.COMMITTED, _State.ABORTED):
                 return
             self._state = _State.ABORTED
-        _writes().end(self.place, self._query.session)
+        _runs().end(self.place, self._query.session)
         try:
             self._end(abort=True)
         except Exception as error:  # noqa: BLE001 - the error that led here is the one to see
@@ -248,7 +248,7 @@ class Transaction:
 
     def _check_plans(self, plans: Counter[int], *, whole: bool) -> None:
         written = Written(self._query.run, self._number, plans)
-        _writes().check(self.place, self._name, written, whole=whole)
+        _runs().check(self.place, self._name, written, whole=whole)
 
     def _end(self, *, abort: bool) -> None:
         """By a write without rows: its commit runs where brokers are surely reachable."""
@@ -285,7 +285,7 @@ def transaction(name: str, batch_id: int, **options: OptionText) -> Iterator[Tra
     check_part("the name given to transaction", name)
     _check("transaction", options)
     block = Transaction(name, batch_id, options)
-    with _writes().open(block.place, _described("transaction", name)):
+    with _runs().open(block.place, _described("transaction", name)):
         try:
             yield block
             block.end()
@@ -316,7 +316,7 @@ class _MicroBatch:
             offsets = self._offsets(checkpoint, query)
         if checkpoint is not None:
             digest = checkpoint.known_digest(self._number, query.id)
-        run = _writes().run(self.place, query.session)
+        run = _runs().run(self.place, query.session)
         return WriteContext(run, query.id, token=token, offsets=offsets, digest=digest)
 
     def _offsets(

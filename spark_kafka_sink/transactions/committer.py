@@ -359,6 +359,14 @@ class Committer:
         check_number(owner.key, owner.numbering, owner.query_id, batch.number, state)
         if batch.number > state.last_done:
             return False
+        if batch.transactions and state.done_batch(batch.number) is None:
+            # It was not done when it was planned, and wrote; a later one was committed meanwhile.
+            raise CommitError(
+                f"batch {batch.number} of '{owner.key}' was being written while batch "
+                f"{state.last_done} was committed; nothing of it is visible",
+                hint="two jobs with one txnAppId ran at the same time: write its versions in "
+                "ascending order, one after the other",
+            )
         check_payload(owner.key, batch, state)
         return True
 
@@ -473,7 +481,7 @@ class Committer:
                 self._client.deadline(),
             )
             retired = [i for i in swept.retired if (p := parse(i)) and p.run == owner.run_id]
-            if retired and owner.numbering.is_of_micro_batches:
+            if retired and owner.numbering is not Numbering.ONCE:
                 session.write(state.with_retired(retired), self._client.deadline())
         except KafkaError as error:
             warn(

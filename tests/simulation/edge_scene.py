@@ -183,7 +183,8 @@ class EdgeScene(Scene):
         tasks = life.tasks if tasks is None else tasks
         config = SinkConfig.parse(options)
         with self.driving(run):
-            transactions = plan_transactions(config, streaming=False)
+            driver = f"d{run.process.nth}" if config.txn_app_id else ""
+            transactions = plan_transactions(config, streaming=False, driver=driver)
             plan = WritePlan(config, ColumnPlan(topic=TOPIC, value_column=0), None, transactions)
             self.life = replace(life, rows=life.rows if rows is None else rows)
             attempts = self.attempts(run, number, transactions, tasks)
