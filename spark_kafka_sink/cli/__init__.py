@@ -6,8 +6,7 @@ and Rich are imported when the command runs, and nothing else of the package imp
 ``app`` is the tree of commands, with ``arguments``; one file for each command: ``check``,
 ``explain``, ``options``, ``convert``, ``template``, ``size``, ``report``, and ``txn``, a room.
 ``connection`` connects them to a cluster, ``show``, ``progress`` and ``watching`` print.
-``inspection`` reads what brokers and commit log have, ``blockers`` what blocks the consumers of a
-topic, and ``operations`` changes it.
+``operations``, a room, is what operators see and change.
 """
 
 from __future__ import annotations

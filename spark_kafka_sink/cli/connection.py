@@ -17,7 +17,7 @@ import typer
 
 from spark_kafka_sink.admin.transaction_client import TransactionClient
 from spark_kafka_sink.cli.arguments import Where
-from spark_kafka_sink.cli.operations import Operator
+from spark_kafka_sink.cli.operations.operator import Operator
 from spark_kafka_sink.cli.progress import shown
 from spark_kafka_sink.config.files.config_file import OPTION
 from spark_kafka_sink.config.given_options import given_options

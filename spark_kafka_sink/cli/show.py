@@ -1,6 +1,6 @@
 """The output of commands: a table for people, JSON for scripts.
 
-Owns: both forms. Never: what is shown (``cli/inspection.py``), a command. Names in the
+Owns: both forms. Never: what is shown (``cli/operations/inspection.py``), a command. Names in the
 JSON are kept from version to version; new ones may join them. Times are milliseconds, and what is
 not known is null.
 """
@@ -15,8 +15,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from rich.console import Console
 from rich.table import Table
 
-from spark_kafka_sink.cli.blockers import Blocker
-from spark_kafka_sink.cli.inspection import (
+from spark_kafka_sink.cli.operations.blockers import Blocker
+from spark_kafka_sink.cli.operations.inspection import (
     DecidedBy,
     DecidedTransaction,
     KeyReport,

@@ -19,7 +19,7 @@ from unittest.mock import patch
 import pyarrow as pa
 
 from spark_kafka_sink.admin.transaction_client import TransactionClient
-from spark_kafka_sink.cli.operations import Operator
+from spark_kafka_sink.cli.operations.operator import Operator
 from spark_kafka_sink.config.producer_config import ProducerConfig
 from spark_kafka_sink.config.sink_config import SinkConfig
 from spark_kafka_sink.datasource import foreach_batch

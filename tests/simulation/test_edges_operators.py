@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from spark_kafka_sink.admin.transaction_client import TransactionClient
-from spark_kafka_sink.cli.operations import Operator
+from spark_kafka_sink.cli.operations.operator import Operator
 from spark_kafka_sink.clock import NEVER
 from spark_kafka_sink.errors import CommitError, CommitOutcomeUnknownError, ErrorCode
 from spark_kafka_sink.protocol.request import ApiKey

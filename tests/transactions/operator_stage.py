@@ -15,7 +15,7 @@ from typer.testing import CliRunner, Result
 
 from spark_kafka_sink.admin.transaction_client import TransactionClient
 from spark_kafka_sink.cli.app import app
-from spark_kafka_sink.cli.operations import Operator
+from spark_kafka_sink.cli.operations.operator import Operator
 from spark_kafka_sink.producer.transaction.transaction_states import PreparedTransaction
 from spark_kafka_sink.protocol.cluster import TopicPartition
 from spark_kafka_sink.protocol.transaction_admin_messages import TransactionState

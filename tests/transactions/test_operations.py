@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import pytest
 
-from spark_kafka_sink.cli.operations import Operator
+from spark_kafka_sink.cli.operations.operator import Operator
 from spark_kafka_sink.errors import CommitError, RefusedError, SupersededError
 from spark_kafka_sink.producer.transaction.transaction_states import PreparedTransaction
 from spark_kafka_sink.transactions.commit_log.commit_log import CommitLog, LogSession

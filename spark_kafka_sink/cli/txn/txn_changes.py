@@ -1,7 +1,7 @@
 """What ``kprod txn`` changes: fence, commit, abort, sweep, resolve, reset.
 
 Owns: the question before a change, and exit codes. Never: arguments (``txn_commands.py``),
-what is refused and how a change is made (``cli/operations.py``), how it looks
+what is refused and how a change is made (``cli/operations/operator.py``), how it looks
 (``cli/show.py``).
 """
 
@@ -15,8 +15,8 @@ import typer
 
 from spark_kafka_sink.cli.arguments import Where
 from spark_kafka_sink.cli.connection import FAILED, connected, fail, operator_of
-from spark_kafka_sink.cli.inspection import check_key
-from spark_kafka_sink.cli.operations import EndPlan, Operator
+from spark_kafka_sink.cli.operations.inspection import check_key
+from spark_kafka_sink.cli.operations.operator import EndPlan, Operator
 from spark_kafka_sink.cli.show import (
     Json,
     open_json,

@@ -9,10 +9,10 @@ from __future__ import annotations
 from functools import partial
 
 from spark_kafka_sink.cli.arguments import Where
-from spark_kafka_sink.cli.blockers import blockers as find_blockers
-from spark_kafka_sink.cli.blockers import every_open
 from spark_kafka_sink.cli.connection import Connected, connected, operator_and_log, operator_of
-from spark_kafka_sink.cli.inspection import check_key
+from spark_kafka_sink.cli.operations.blockers import blockers as find_blockers
+from spark_kafka_sink.cli.operations.blockers import every_open
+from spark_kafka_sink.cli.operations.inspection import check_key
 from spark_kafka_sink.cli.show import (
     any_open_json,
     blocker_json,

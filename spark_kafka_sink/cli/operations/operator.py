@@ -1,7 +1,7 @@
 """An operator's changes: commit, abort, sweep, resolve, reset.
 
 Owns: :class:`Operator`, what is refused and why, and the order of fencing, checking again and
-changing. Never: a terminal, a confirmation (``txn/txn_changes.py``), the commit of a running
+changing. Never: a terminal, a confirmation (``cli/txn``), the commit of a running
 driver (``transactions/committer.py``). No write uses it.
 
 Each change has two steps. ``plan_...`` only reads: it returns what would be done, or raises
@@ -25,7 +25,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from spark_kafka_sink.admin.transaction_client import TransactionClient
-from spark_kafka_sink.cli.inspection import (
+from spark_kafka_sink.cli.operations.inspection import (
     Inspector,
     KeyReport,
     OpenTransaction,

@@ -1,7 +1,7 @@
 """What brokers and the commit log have for a prefix: read only, for operators.
 
 Owns: :class:`Inspector`, and what it finds: open transactions with the standing of their runs, keys
-of the log with the outcome of each decided transaction. Never: a change (``operations.py``), a
+of the log with the outcome of each decided transaction. Never: a change (``operator.py``), a
 terminal. No write uses it.
 
 Inspecting fences no driver, so the results may be out of date a moment later: before a change they
