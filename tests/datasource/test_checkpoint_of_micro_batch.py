@@ -97,8 +97,8 @@ def test_the_digest_is_of_query_number_and_offsets():
 def test_without_a_group_no_checkpoint_fails_a_write(whole, write, damage, caplog):
     """Rows and bytes decide then, as without the option."""
     files = {
-        "no metadata": lambda: (Path(whole) / "metadata").unlink(),
-        "no offsets": lambda: (Path(whole) / "offsets" / "3").unlink(),
+        "no metadata": (Path(whole) / "metadata").unlink,
+        "no offsets": (Path(whole) / "offsets" / "3").unlink,
         "no id": lambda: (Path(whole) / "metadata").write_text("{}"),
         "other id": lambda: (Path(whole) / "metadata").write_text('{"id":"query-0"}'),
         "ahead": lambda: (Path(whole) / "offsets" / "4").write_text("v1\n{}\n-"),

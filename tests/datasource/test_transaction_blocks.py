@@ -331,11 +331,16 @@ def test_a_write_after_the_end_sends_nothing_and_says_why():
 def test_a_write_after_a_failed_one_sends_nothing():
     """All of its rows would be sent, only to be aborted."""
     session = Session()
-    with pytest.raises(CommitError, match="a write failed"), transaction("f", 0, **OPTIONS) as t:
-        with pytest.raises(OSError, match="the write broke"):
-            t.write(Frame(session, fails=True))
-        with pytest.raises(CommitError, match="a write failed; this one sends nothing"):
-            t.write(Frame(session))
+
+    def block():
+        with transaction("f", 0, **OPTIONS) as t:
+            with pytest.raises(OSError, match="the write broke"):
+                t.write(Frame(session, fails=True))
+            with pytest.raises(CommitError, match="a write failed; this one sends nothing"):
+                t.write(Frame(session))
+
+    with pytest.raises(CommitError, match="is aborted: a write failed"):
+        block()
     assert [frame.rows for frame in session.saved] == [3, 0]
 
 
@@ -349,10 +354,14 @@ def test_a_commit_within_the_block_is_its_only_one():
 
 def test_an_abort_within_the_block_is_no_success():
     session = Session()
-    with pytest.raises(IllegalStateError, match="is aborted"):  # noqa: SIM117
+
+    def block():
         with transaction("given-up", 0, **OPTIONS) as t:
             t.write(Frame(session))
             t.abort()
+
+    with pytest.raises(IllegalStateError, match="is aborted"):
+        block()
     assert [frame.context.abort for frame in session.saved] == [False, True]
 
 

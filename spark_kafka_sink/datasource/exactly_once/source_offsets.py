@@ -1,8 +1,8 @@
 """The end offsets of a micro-batch's Kafka sources, from the text of Spark's offset log.
 
 Owns: :func:`source_offsets`, from the text of ``checkpointLocation/offsets/<batchId>`` to the next
-offset of each partition, and :func:`file_sources`. Never: reading that file, or committing the offsets
-(``transactions/offset_commits.py``).
+offset of each partition, and :func:`file_sources`. Never: reading that file, or committing the
+offsets (``transactions/offset_commits.py``).
 
 Spark's OffsetSeqLog writes it before the batch begins, and never changes it: a first line with the
 format, a second with the batch's metadata, then the sources' end offsets. In ``v1`` there is a line
