@@ -30,7 +30,9 @@ from spark_kafka_sink.transactions import exactly_once
 from spark_kafka_sink.transactions.committer import Commit
 from spark_kafka_sink.transactions.exactly_once import ExactlyOnceDriver
 from spark_kafka_sink.transactions.operations import Operator
+from spark_kafka_sink.transactions.topic_records import TopicRecord
 from tests.simulation.processes import Machine, Process
+from tests.simulation.spark_checkpoints import read_by_spark
 from tests.simulation.spark_tasks import PythonWorker, new_client, write_rows
 
 SERVERS = "kafka.bootstrap.servers"
@@ -105,11 +107,12 @@ class Sink:
         planned: Planned,
         messages: Sequence[TaskCommitMessage],
         batch_id: int | None,
+        report: TopicRecord | None = None,
     ) -> Commit:
         """``batch_id`` is None for a batch write, whose plan comes back."""
         config = config_of(tuple(options.items()))
         plan = pickle.loads(planned) if batch_id is None else None
-        return transaction_commit.commit(config, plan, _unpickled(messages), batch_id)
+        return transaction_commit.commit(config, plan, _unpickled(messages), batch_id, report)
 
     def abort(
         self,
@@ -183,23 +186,30 @@ class Frame:
     options, and ``part``. Without a query id it is one of Spark Connect's.
     """
 
-    def __init__(self, save: Save, query_id: str | None, part: int | None = 0) -> None:
+    def __init__(
+        self, save: Save, query_id: str | None, part: int | None = 0, run_id: str = ""
+    ) -> None:
         self._save = save
         self._part = part
         self._query_id = query_id
+        self._run_id = run_id
         self._options: dict[str, str] = {}
         self._mode = ""
 
     @property
     def sparkSession(self) -> Any:
         """With the frame without rows that ends a transaction."""
-        nothing = Frame(self._save, self._query_id, None)
+        nothing = Frame(self._save, self._query_id, None, self._run_id)
         session = SimpleNamespace(
             range=lambda _: SimpleNamespace(selectExpr=lambda *_: nothing),
+            read=read_by_spark(),
         )
         if self._query_id is not None:
-            query_id = self._query_id
-            session.sparkContext = SimpleNamespace(getLocalProperty=lambda _: query_id)
+            properties = {
+                "sql.streaming.queryId": self._query_id,
+                "spark.jobGroup.id": self._run_id or self._query_id,
+            }
+            session.sparkContext = SimpleNamespace(getLocalProperty=properties.get)
         return session
 
     @property
