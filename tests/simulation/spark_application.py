@@ -146,7 +146,8 @@ class Application(SparkWorld):
             if len(self.runs) >= PATIENCE and not self.healed:
                 self.heal()
             if len(self.runs) >= MOST_RUNS:
-                raise SimulationError(f"it is not done after {MOST_RUNS} starts")
+                last = self.errors[-1][2] if self.errors else "no error"
+                raise SimulationError(f"it is not done after {MOST_RUNS} starts: {last}")
             run = self._start()
             if life.sibling and len(self.runs) == 1:
                 self.disturbances.start_sibling(run)
@@ -298,8 +299,8 @@ class Application(SparkWorld):
         if self.checkpoints is not None:
             old = life.old_checkpoint and not self.blocks.corrected
             options["checkpointLocation"] = self.checkpoints.path("old" if old else run.checkpoint)
-        if life.offsets and run.is_main and run.checkpoint == "own":
-            options["offsetsGroup"] = READERS
+            if life.offsets and run.checkpoint == "own":
+                options["offsetsGroup"] = READERS
         return options
 
     @staticmethod

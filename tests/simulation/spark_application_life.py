@@ -109,9 +109,10 @@ class ApplicationLife(SparkLife):
     #: transaction.timeout.ms of each start in turn, and of operators.
     timeouts_ms: tuple[int, ...] = (TIMEOUT_MS,)
     operators_timeout_ms: int = TIMEOUT_MS
-    #: For so long coordinators load the transactions of the first decision; who comes meanwhile.
-    loads_ms: int = 0
+    #: Who comes behind the first decision ("operator", "start"); and for so long coordinators load
+    #: the transactions of it.
     meanwhile: str = ""
+    loads_ms: int = 0
     #: So many requests of the second start to commit one of the decided transactions are lost.
     lost_ends: int = 0
     #: Of a driver that dies when a batch is committed, before Spark has noted it.

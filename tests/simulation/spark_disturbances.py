@@ -39,7 +39,7 @@ class Disturbances:
         self.deposed: int | None = None
         #: Processes of operators and neighbours.
         self.helpers: list[Process] = []
-        self._lost = self._loaded = self._ends_lost = False
+        self._lost = self._met = self._ends_lost = False
 
     def lay(self) -> None:
         app, life, control = self._app, self._app.life, self._app.cluster.control
@@ -101,32 +101,37 @@ class Disturbances:
     def at_a_decision(self, decided: tuple[str, ...]) -> None:
         """Nobody coordinates its first transaction for a while, once; or all coordinators load."""
         app = self._app
-        if app.life.loads_ms and decided and not self._loaded:
-            self._loaded = True
-            self._load(app.life.loads_ms)
+        if app.life.meanwhile and decided and not self._met:
+            self._met = True
+            self._meet()
         if app.life.lost_coordinator and decided and not self._lost:
             self._lost = True
             app.fired["= a coordinator was lost behind the decision"] += 1
             node, ms = app.fate.randint(1, NODES), app.life.lost_coordinator
-            app.cluster.move_coordinator(decided[0], node, resigned_ms=ms)
+            # (A task's transaction; or the driver's own, where those of tasks never time out.)
+            one = decided[-1 if app.life.two_phases else 0]
+            app.cluster.move_coordinator(one, node, resigned_ms=ms)
 
-    def _load(self, ms: int) -> None:
-        """Coordinators of data load for so long, and somebody else comes meanwhile."""
-        app = self._app
-        app.fired["= coordinators load behind the decision"] += 1
-        own = log_id(app.key)
-        fault = app.cluster.control.answer(
-            ApiKey.END_TXN,
-            ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
-            FOREVER,
-            where=lambda r: r.body.transactional_id != own,
-        )
-        app.timeline.after(ms, lambda: setattr(fault, "times", fault.fired))
-        soon = app.fate.randint(0, ms)
+    def _meet(self) -> None:
+        """Somebody else comes behind the first decision; and coordinators of data load for a while,
+        so that who has decided still works on it then.
+        """
+        app, own = self._app, log_id(self._app.key)
+        if app.life.loads_ms:
+            app.fired["= coordinators load behind the decision"] += 1
+            fault = app.cluster.control.answer(
+                ApiKey.END_TXN,
+                ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+                FOREVER,
+                where=lambda r: r.body.transactional_id != own,
+            )
+            app.timeline.after(app.life.loads_ms, lambda: setattr(fault, "times", fault.fired))
+        loads = app.life.loads_ms
+        comes = app.fate.randint(0, loads) if loads else app.fate.randint(2_000, 9_000)
         if app.life.meanwhile == "operator":
-            app.timeline.after(soon, lambda: app.operators.operate("commit"))
-        elif app.life.meanwhile == "start":
-            app.timeline.after(soon, app.start_another)
+            app.timeline.after(comes, lambda: app.operators.operate("commit"))
+        else:
+            app.timeline.after(comes, app.start_another)
 
     def at_a_start(self, run: Start) -> None:
         """Requests of the second one to commit what the first one has decided get lost."""

@@ -12,6 +12,7 @@ from collections import Counter
 from spark_kafka_sink.errors import CommitError, ConfigError, SupersededError
 from spark_kafka_sink.protocol.cluster import TopicPartition
 from spark_kafka_sink.transactions.lease import margin_ms
+from spark_kafka_sink.transactions.transactional_ids import parse
 from tests.fakes.fake_cluster.transaction_coordinator import State
 from tests.simulation.processes import Blow
 from tests.simulation.spark_application import READERS, Application
@@ -63,7 +64,20 @@ def judge(app: Application) -> None:
     if app.life.kind is Kind.JOB or any(tag >= STRANGER for tag in failed):
         assert not foreign, f"visible, though every attempt failed: {foreign}"
     _order(app)
+    _ids_are_used_again(app)
     _nothing_open(app)
+
+
+def _ids_are_used_again(app: Application) -> None:
+    """All batches of one start of a query have one run, so that its workers need no new ids."""
+    life = app.life
+    if life.kind not in (Kind.FOREACH_BATCH, Kind.TRANSACTION) or life.mistaken:
+        return
+    known = [found for one in app.cluster.transactions.transactions if (found := parse(one))]
+    for start in app.runs:
+        tokens = tuple(worker.kept.ids.token for worker in start.workers)
+        runs = {one.run for one in known if tokens and one.worker.endswith(tokens)}
+        assert len(runs) < 2, f"{start.id} has ids of {len(runs)} runs, and each batch has new ones"
 
 
 def _first_of_each_start(app: Application) -> list[Write]:

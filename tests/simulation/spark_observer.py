@@ -93,16 +93,17 @@ class Observer:
     def decided(self, transaction: Transaction, committed: bool) -> None:
         """A coordinator has decided about it."""
         now = self._app.scheduler.now
-        epoch = transaction.epoch - (1 if self._epoch_moved(transaction, committed) else 0)
-        key = (transaction.transactional_id, transaction.producer_id, epoch)
         age = now - transaction.start_ms
-        self.ends.setdefault(key, End(committed, now, age, transaction.timeout_ms))
-        if not committed and key in self._standing:
+        keys = self._keys_of(transaction, committed)
+        for key in keys:
+            self.ends.setdefault(key, End(committed, now, age, transaction.timeout_ms))
+        if not committed and self._standing & set(keys):
             # (The oldest may be about to time out: then all are undone.)
             known = self._app.cluster.transactions.transactions
             standing = [known[one] for one, _, _ in self._standing]
             if all(now - t.start_ms < _undone_at_ms(t.timeout_ms) for t in standing):
-                self.breaks(f"decided, and {key[0]} is aborted when it is open for {age} ms")
+                name = transaction.transactional_id
+                self.breaks(f"decided, and {name} is aborted when it is open for {age} ms")
             self._standing.clear()  # one was over: the others may be undone
         if committed and transaction.transactional_id == log_id(self._app.key):
             self._check_decision(transaction)
@@ -148,9 +149,13 @@ class Observer:
         self._app.disturbances.at_a_decision(decided)
 
     @staticmethod
-    def _epoch_moved(transaction: Transaction, committed: bool) -> bool:
-        """A fence raises it, and every end of version 2."""
-        return transaction.version >= 2 or (not committed and transaction.last_epoch == -1)
+    def _keys_of(one: Transaction, committed: bool) -> list[tuple[str, int, int]]:
+        """Under which it was prepared. (A fence raises the epoch, and every end of version 2; an
+        abort of version 1 may be either.)
+        """
+        moved = one.version >= 2 or (not committed and one.last_epoch == -1)
+        epochs = [one.epoch - moved] + [one.epoch] * (one.version < 2 and not committed)
+        return [(one.transactional_id, one.producer_id, epoch) for epoch in epochs]
 
     def check_failed(self, write: Write) -> None:
         """P4: whoever is told that it failed is told the truth."""

@@ -19,10 +19,15 @@ from tests.simulation.spark_misfortunes import SHORT, Misfortune
 from tests.simulation.spark_world import QUERY, TIMEOUT_MS
 
 #: Of the command line without a config file the time-out is a fifteenth of the sink's.
-_OPERATORS_MS = (TIMEOUT_MS // 15, 20_000, 900_000)
+_OPERATORS_MS = (TIMEOUT_MS // 15, TIMEOUT_MS // 15, 20_000, 900_000)
 _OTHERS_MS = ((TIMEOUT_MS, 900_000), (TIMEOUT_MS, 40_000), (900_000, TIMEOUT_MS))
-_DIES = Strike("commit", 0, 0, Blow.KILL_ALL, 0, "decided")
 _MICRO_BATCHES = (Kind.STREAM, Kind.FOREACH_BATCH, Kind.TRANSACTION)
+
+
+def _dies(life: ApplicationLife, step: int) -> tuple[Strike, ...]:
+    """Behind the first decision; each call has a process of its own then."""
+    nth = life.block.writes if life.kind is Kind.TRANSACTION else 0
+    return (Strike("commit", nth, step, Blow.KILL_ALL, 0, "decided"),)
 
 
 def _quiet(life: ApplicationLife) -> ApplicationLife:
@@ -50,16 +55,15 @@ def an_operator_commits(fate: random.Random, life: ApplicationLife) -> Applicati
     """The driver died behind its decision, and nobody has started it again yet."""
     return replace(
         _quiet(life),
-        strikes=(replace(_DIES, step=fate.randrange(3)),),
+        strikes=_dies(life, fate.randrange(3)),
         tasks=fate.choice((2, 3)),
         late=0.5,
         late_ms=10_000,
         empty=0.0,
-        operators=1.0,
-        operations=("commit",),
+        meanwhile="operator",
         operators_timeout_ms=fate.choice(_OPERATORS_MS),
         warm_driver=False,
-        away_ms=(3_000, 10_000),
+        away_ms=(10_000,),
     )
 
 
@@ -96,10 +100,10 @@ def restarted_with_another_time_out(fate: random.Random, life: ApplicationLife) 
     """It is back when the first of the decided transactions is about to time out, and some of its
     requests to that one's coordinator get lost.
     """
+    life = replace(life, kind=fate.choice((*_MICRO_BATCHES, Kind.VERSIONS)))
     return replace(
         _quiet(life),
-        kind=fate.choice((*_MICRO_BATCHES, Kind.VERSIONS)),
-        strikes=(_DIES,),
+        strikes=_dies(life, 0),
         tasks=2,
         late=0.8,
         late_ms=20_000,
@@ -175,7 +179,7 @@ def a_write_fails_unseen(fate: random.Random, life: ApplicationLife) -> Applicat
         life if fate.random() < 0.5 else _quiet(life),
         kind=Kind.TRANSACTION,
         block=Block(fate.choice((2, 3)), swallows=0.8, threads=fate.random() < 0.3),
-        fails=0.5,
+        fails=0.3,
         heals_after_ms=60_000,
     )
 
@@ -201,15 +205,17 @@ def reads_of_another_query(fate: random.Random, life: ApplicationLife) -> Applic
 
 def transactions_never_time_out(fate: random.Random, life: ApplicationLife) -> ApplicationLife:
     """The driver dies between two ends, and is away for long."""
-    dies = Strike("commit", fate.choice((0, 1, 2)), fate.randrange(16), Blow.KILL_ALL, 0, "decided")
+    life = replace(life, kind=fate.choice((*_MICRO_BATCHES, Kind.VERSIONS)))
     return replace(
         life if fate.random() < 0.3 else _quiet(life),
-        strikes=(dies,),
+        strikes=_dies(life, fate.randrange(2, 12)),
+        lost_coordinator=fate.choice((0, 25_000, 25_000)),
+        warm_driver=False,
         transaction_version=2,
         offsets=True,
         report=fate.random() < 0.7,
         two_phases=True,
-        away_ms=fate.choice(((3_000,), (90_000,), (90_000,))),
+        away_ms=fate.choice(((3_000,), (90_000,), (90_000,), (90_000,))),
         times_ms=SHORT,
     )
 
@@ -255,23 +261,26 @@ def other_bytes_each_time(fate: random.Random, life: ApplicationLife) -> Applica
 
 
 def operators_do_what_they_can(fate: random.Random, life: ApplicationLife) -> ApplicationLife:
+    """Also what they should not."""
     return replace(
         life if fate.random() < 0.4 else _quiet(life),
-        block=Block(fate.choice((1, 2, 3)), threads=fate.random() < 0.3),
-        operators=0.9,
-        operations=fate.choice((ALL_OPERATIONS, ("abort", "reset"), ("reset", "sweep orphans"))),
+        kind=fate.choice((*_MICRO_BATCHES, Kind.TRANSACTION, Kind.VERSIONS)),
+        batches=3,
+        block=Block(fate.choice((2, 3)), threads=fate.random() < 0.3),
+        operators=1.0,
+        operations=fate.choice((ALL_OPERATIONS, ("abort", "reset"), ("reset",))),
         operators_timeout_ms=fate.choice(_OPERATORS_MS),
     )
 
 
 def a_torn_batch_is_resolved(fate: random.Random, life: ApplicationLife) -> ApplicationLife:
     """One was committed, and another one has timed out as nobody came."""
+    life = replace(life, kind=fate.choice((*_MICRO_BATCHES, Kind.VERSIONS)))
     return replace(
         _quiet(life),
-        kind=fate.choice((*_MICRO_BATCHES, Kind.VERSIONS)),
         tasks=fate.choice((2, 3)),
         empty=0.0,
-        strikes=(Strike("commit", 0, fate.randrange(3, 12), Blow.KILL_ALL, 0, "decided"),),
+        strikes=_dies(life, fate.randrange(3, 12)),
         lost_coordinator=25_000,
         away_ms=(90_000,),
         warm_driver=False,
