@@ -94,7 +94,7 @@ def state_json(key: str, state: CommitState) -> Json:
         "batch": None if state.decision is None else state.decision.number,
         "lastDone": None if state.last_done == NOTHING_DONE else state.last_done,
         "generation": state.generation,
-        "runId": state.owner,
+        "runId": state.run_id,
         "queryId": state.query_id or None,
         "superseded": list(state.superseded),
         "lost": list(state.lost),
@@ -176,7 +176,7 @@ def show_overview(prefix: str, log_topic: str, overview: Overview) -> None:
             "" if state.decision is None else str(state.decision.number),
             _batch(state.last_done),
             str(state.generation),
-            state.owner,
+            state.run_id,
         )
         for key, state in sorted(overview.keys.items())
     ]
@@ -246,7 +246,7 @@ def show_report(report: KeyReport) -> None:
     facts = [
         ("phase", state.phase.name),
         ("last done", _batch(state.last_done)),
-        ("owner (run)", state.owner),
+        ("owner (run)", state.run_id),
         ("generation", str(state.generation)),
     ]
     if state.query_id:

@@ -163,6 +163,7 @@ class Transaction:
         self._number = number
         self._options = dict(options)
         self._run = run
+        self._token = uuid.uuid4().hex
         self._lock = threading.Lock()
         self._begun = 0
         self._running = 0
@@ -188,7 +189,7 @@ class Transaction:
             self._begun += 1
             self._running += 1
             self._session = session
-        context = WriteContext(self._run, _query_of(session), part=part)
+        context = WriteContext(self._run, _query_of(session), part=part, token=self._token)
         try:
             _save(batch, self._name, self._number, {**self._options, **options}, context)
         except BaseException as error:
@@ -228,7 +229,12 @@ class Transaction:
             return  # nothing was written
         offsets = None if abort else _offsets(session, self._options, self._number)
         context = WriteContext(
-            self._run, _query_of(session), parts=self._begun, abort=abort, offsets=offsets
+            self._run,
+            _query_of(session),
+            parts=self._begun,
+            token=self._token,
+            abort=abort,
+            offsets=offsets,
         )
         text = "CAST(id AS STRING)"
         nothing = session.range(0).selectExpr(f"{text} AS value", f"{text} AS topic")

@@ -214,11 +214,11 @@ def test_the_writes_of_a_transaction_are_its_parts_and_the_last_one_decides_them
         t.write(Frame(session), topic="b")
         assert len(session.saved) == 2, "nothing is decided before the block ends"
     contexts = [frame.context for frame in session.saved]
-    (run,) = {c.run for c in contexts}
+    ((run, token),) = {(c.run, c.token) for c in contexts}
     assert contexts == [
-        WriteContext(run, "query-1", part=0),
-        WriteContext(run, "query-1", part=1),
-        WriteContext(run, "query-1", parts=2),
+        WriteContext(run, "query-1", part=0, token=token),
+        WriteContext(run, "query-1", part=1, token=token),
+        WriteContext(run, "query-1", parts=2, token=token),
     ]
     assert [frame.told["topic"] for frame in session.saved] == ["a", "b", "t"]
     assert [frame.rows for frame in session.saved] == [3, 3, 0]

@@ -58,7 +58,7 @@ def test_a_transaction_of_it_outlives_every_time_out_and_is_committed(
             lives = prepared[0].transactional_id
             found = client.describe([lives], deadline)[lives]
         assert (found.state.value, found.timeout_ms) == ("Ongoing", NEVER_TIMES_OUT_MS)
-        owner = Owner(key, "run", "query", state.generation, state.incarnation)
+        owner = Owner(key, "run", "query", state.generation)
         batch = Batch(0, (prepared[0],), Payload(1, 1))
         assert commit_in_time(driver, owner, batch) is Commit.COMMITTED
     assert consume_topic(kafka_2pc.bootstrap, topic, isolation="read_committed").by_partition() == {

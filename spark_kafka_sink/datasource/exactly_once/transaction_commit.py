@@ -25,7 +25,7 @@ from spark_kafka_sink.errors import CommitError, safe_text, warn
 from spark_kafka_sink.protocol.cluster import TopicPartition
 from spark_kafka_sink.protocol.transaction_offset_messages import OffsetAndMetadata
 from spark_kafka_sink.transactions.commit_state import Payload
-from spark_kafka_sink.transactions.committer import Batch, Commit
+from spark_kafka_sink.transactions.committer import Batch, Block, Commit
 from spark_kafka_sink.transactions.offset_commits import GroupOffsets
 from spark_kafka_sink.transactions.ownership import Owner
 from spark_kafka_sink.transactions.topic_records import TopicRecord
@@ -59,8 +59,8 @@ def commit(
     batch = Batch(number, prepared, payload_of(messages, config.topic))
     if prepared:
         batch = replace(batch, report=report)
-    if context is not None:
-        batch = replace(batch, part=context.part, parts=context.parts)
+    if context is not None and context.token:
+        batch = replace(batch, block=Block(context.token, context.parts))
     if config.offsets_group is not None:
         batch = replace(batch, offsets=_offsets(config, config.offsets_group, plan, batch_id))
     with shared_driver(config.producer, config.commit_log_topic) as driver:
@@ -165,20 +165,20 @@ def _owner(
         if any(m.generation != plan.state.generation for m in messages):
             raise CommitError("a task's commit message is of another plan than this writer's")
         return plan.owner
-    owners = {(m.run_id, m.query_id, m.generation, m.incarnation) for m in messages}
+    owners = {(m.run_id, m.query_id, m.generation) for m in messages}
     if len(owners) != 1:
         raise CommitError(
             f"the commit messages of one micro-batch name {len(owners)} runs, queries or "
             "generations of the commit log; they must have the same one"
         )
-    run_id, query_id, generation, incarnation = owners.pop()
+    run_id, query_id, generation = owners.pop()
     if not run_id or not query_id or generation < 0:
         raise CommitError(
             "the commit messages don't have the run and the query that they belong to",
             hint="the micro-batch was written without deliveryGuarantee=exactly-once",
         )
     key = log_key(prefix_of(config, streaming=True))
-    return Owner(key, run_id, query_id, generation, incarnation)
+    return Owner(key, run_id, query_id, generation)
 
 
 def _offsets(

@@ -75,10 +75,7 @@ class TransactionPlan:
         from spark_kafka_sink.datasource.write.write_task import TransactionTime
 
         timeout_ms = NEVER if self.two_phase_commit else self.transaction_timeout_ms
-        state = self.state
-        return TransactionTime(
-            timeout_ms, margin_ms(timeout_ms), state.generation, state.incarnation
-        )
+        return TransactionTime(timeout_ms, margin_ms(timeout_ms), self.state.generation)
 
     @property
     def owner(self) -> Owner:
@@ -89,7 +86,6 @@ class TransactionPlan:
             self.context.run,
             self.context.query_id,
             self.state.generation,
-            self.state.incarnation,
             self.numbering,
         )
 

@@ -31,7 +31,7 @@ from spark_kafka_sink.producer.transaction.transaction_states import PreparedTra
 from spark_kafka_sink.protocol.cluster import TopicPartition
 
 #: Incremented whenever a field is added, removed or changes its meaning.
-SCHEMA_VERSION = 6
+SCHEMA_VERSION = 7
 
 #: node id, requests, total latency in ms, longest latency in ms, the last response that caused a
 #: retry (empty: none)
@@ -54,8 +54,8 @@ class TaskCommitMessage(WriterCommitMessage):
     ``producer_id`` is -1 without idempotence.
 
     ``transaction`` is to be ended by the driver, None when nothing was written or without
-    exactly-once. ``generation`` and ``incarnation`` are the commit log's in the driver's plan
-    (-1: no exactly-once), ``start_ms`` the wall time of the transaction's first row (-1: none).
+    exactly-once. ``generation`` is the commit log's in the driver's plan (-1: no
+    exactly-once), ``start_ms`` the wall time of the transaction's first row (-1: none).
     ``begun_ms`` is the wall time at which the attempt began, ``input_wait_ms`` how long it waited
     for Spark's next rows, ``broker_wait_ms`` for acknowledgements after the last one;
     ``skipped_rows`` are those that onNullValue=skip dropped, not included in ``rows``, and
@@ -96,7 +96,6 @@ class TaskCommitMessage(WriterCommitMessage):
     cluster_id: str
     transaction: TransactionFields | None = None
     generation: int = -1
-    incarnation: str = ""
     start_ms: int = -1
     payload: tuple[int, int] | None = None
     begun_ms: int = 0
@@ -209,7 +208,7 @@ _COUNTS = (
 )  # fmt: skip
 _IDS = ("batch_id", "producer_id", "producer_epoch", "generation", "start_ms")
 _TEXTS = (
-    "host", "query_id", "run_id", "cluster_id", "incarnation", "app_id", "app_name", "query_name",
+    "host", "query_id", "run_id", "cluster_id", "app_id", "app_name", "query_name",
 )  # fmt: skip
 
 

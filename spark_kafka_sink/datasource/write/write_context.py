@@ -22,8 +22,8 @@ class WriteContext:
     """``run`` identifies the writer: one query run, as far as Python can see it. ``query_id`` is
     empty when it is unknown.
 
-    For writes that are committed together: ``part`` is the index of this one; the last one has
-    ``parts``, their number, and ``abort`` when they must not be committed. ``offsets`` are those of
+    For writes that are committed together: ``token`` is their block's, ``part`` the index of this
+    one; the last one has ``parts``, their number, and ``abort`` when they must not be committed. ``offsets`` are those of
     the option offsetsGroup, by topic and partition.
     """
 
@@ -33,6 +33,7 @@ class WriteContext:
     parts: int | None = None
     abort: bool = False
     offsets: dict[str, dict[str, int]] | None = None
+    token: str = ""
 
     def to_option(self) -> str:
         return json.dumps(asdict(self), separators=(",", ":"))
@@ -46,7 +47,7 @@ class WriteContext:
             found = cls("")
         counts = (found.part, found.parts, *_numbers(found.offsets))
         whole = all(n is None or (type(n) is int and n >= 0) for n in counts)
-        texts = (found.run, found.query_id or found.run)
+        texts = (found.run, found.query_id or found.run, found.token or found.run)
         if not (whole and all(type(text) is str and is_part(text) for text in texts)):
             raise ConfigError(
                 f"{TXN_CONTEXT} is set by foreach_batch and transaction only",

@@ -139,14 +139,12 @@ def local_property(name: str) -> str:
 @dataclass(frozen=True, slots=True)
 class TransactionTime:
     """How long a task's transaction may be open: ``timeout_ms`` (transaction.timeout.ms) minus
-    ``margin_ms``, which the driver's commit needs. ``generation`` and ``incarnation`` are returned
-    to the driver.
+    ``margin_ms``, which the driver's commit needs. ``generation`` is returned to the driver.
     """
 
     timeout_ms: int
     margin_ms: int
     generation: int = 0
-    incarnation: str = ""
 
     def check(self, open_ms: int, partition_id: int) -> None:
         """DeliveryError when a transaction of age ``open_ms`` can't be committed in time."""
@@ -421,7 +419,6 @@ class WriteTask:
             cluster_id=report.cluster_id or "",
             transaction=None if transaction is None else astuple(transaction),
             generation=-1 if self._time is None else self._time.generation,
-            incarnation="" if self._time is None else self._time.incarnation,
             payload=None if self._time is None else (self._rows, self._payload_bytes),
             start_ms=self._start_wall_ms,
             begun_ms=max(self._wall_ms() - elapsed_ms, 0),

@@ -44,7 +44,7 @@ from spark_kafka_sink.protocol.produce import (
     ProduceResponse,
 )
 from spark_kafka_sink.protocol.transaction_admin_messages import TransactionState
-from spark_kafka_sink.transactions.commit_log.log_parts import PART_BYTES
+from spark_kafka_sink.transactions.commit_log.log_parts import PIECE_BYTES
 from spark_kafka_sink.transactions.commit_state import LogOutcomeUnknownError
 from spark_kafka_sink.transactions.topic_records import (
     LAST_PRODUCE_OF_VERSION_1,
@@ -183,7 +183,7 @@ class LogWriter:
         size = 0
         for key, value in records.items():
             more = len(key) + len(value or b"")
-            if batch and size + more > PART_BYTES:
+            if batch and size + more > PIECE_BYTES:
                 yield batch
                 batch, size = [], 0
             batch.append((key, value))
