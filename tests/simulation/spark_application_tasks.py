@@ -113,7 +113,9 @@ class ApplicationTasks:
         app, alike, part = self._app, self._app.life.alike, write.part or 0
         if write.empty or (app.life.kind is Kind.TRANSACTION and write.part is None):
             return []
-        rows = app.rows(write.tag % STRANGER if alike else write.tag, task + 100 * part * (not alike))
+        rows = app.rows(
+            write.tag % STRANGER if alike else write.tag, task + 100 * part * (not alike)
+        )
         if alike:
             return rows
         # A stranger's batch has other rows, and more of them; as has each write of a block.

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from spark_kafka_sink.clock import NEVER
-from spark_kafka_sink.datasource.foreach_batch import Transaction, transaction
+from spark_kafka_sink.datasource.foreach_batch import transaction
 from spark_kafka_sink.errors import ConfigError, KafkaError
 from tests.simulation.scheduler import Task
 from tests.simulation.spark_application_life import Second
@@ -121,9 +121,7 @@ class Blocks:
         for part in parts:
             part.outcome = Outcome.TOLD
 
-    def _in_threads(
-        self, run: Start, write: Callable[[int], None], frames: Sequence[int]
-    ) -> None:
+    def _in_threads(self, run: Start, write: Callable[[int], None], frames: Sequence[int]) -> None:
         failed: list[KafkaError] = []
 
         def in_thread(frame: int) -> None:

@@ -18,7 +18,7 @@ from tests.simulation.processes import Process
 from tests.simulation.seeded_cluster import NODES
 from tests.simulation.spark_sink import config_of
 from tests.simulation.spark_tasks import new_client
-from tests.simulation.spark_world import LOG_TOPIC, PREFIX
+from tests.simulation.spark_world import LOG_TOPIC
 from tests.simulation.spark_writes import STRANGER, Start
 
 if TYPE_CHECKING:
