@@ -299,6 +299,12 @@ def _checked_url(given: Text) -> SplitResult:
             kind=Kind.TOKEN_SOURCE,
         )
     if parts.scheme == "file" and parts.path and parts.netloc in ("", "localhost"):
+        if parts.query or parts.fragment:
+            raise ConfigError(
+                f"{_URL} is a file's URL with a query or a fragment, which a file does not have",
+                hint="write '?' and '#' of a file's name as %3F and %23",
+                kind=Kind.TOKEN_SOURCE,
+            )
         return parts
     if parts.scheme not in ("http", "https") or not parts.hostname:
         raise ConfigError(

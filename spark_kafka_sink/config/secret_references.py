@@ -243,9 +243,12 @@ def _from_file(name: str, reference: str, what: str) -> str:
     location, _, key = what.partition(":")
     shown = f"{name}: {safe_text(reference)}"
     hint = "the driver and every executor need the file, readable for the user who runs them"
-    allow_lists.check_file(location, shown, line=bool(key))
+
+    def check(path: str) -> None:
+        allow_lists.check_file(path, shown, line=bool(key))
+
     try:
-        text = decoded(read_file(location, shown))
+        text = decoded(read_file(location, shown, check=check))
     except UnusableFileError as error:
         problem = f"can't be read: {error}"
         raise UnresolvedReferenceError.of(name, reference, problem, hint) from None

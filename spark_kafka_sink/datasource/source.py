@@ -139,13 +139,13 @@ class KprodDataSource(DataSource):
         from spark_kafka_sink.config.unknown_options import PREFIX
         from spark_kafka_sink.datasource.checks.preflight import process_preflight
         from spark_kafka_sink.datasource.process_logging import configure_logging
+        from spark_kafka_sink.datasource.report.report_file import check_report_path
         from spark_kafka_sink.datasource.write.schema import (
             near_names,
             plan_columns,
             with_keys_required,
         )
         from spark_kafka_sink.datasource.write_plan import WritePlan
-        from spark_kafka_sink.security.allow_lists import check_report_path
 
         if not self.options:
             raise ConfigError(
@@ -165,7 +165,7 @@ class KprodDataSource(DataSource):
 
             prefix_of(config, streaming=streaming)
         driver = ""
-        if config.is_exactly_once and streaming:
+        if config.is_exactly_once and (streaming or config.txn_app_id is not None):
             from spark_kafka_sink.datasource.driver_identity import driver_token
 
             driver = driver_token(given.as_options())

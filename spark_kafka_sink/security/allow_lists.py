@@ -18,7 +18,7 @@ from spark_kafka_sink.error_kinds import Kind
 from spark_kafka_sink.errors import ConfigError, safe_text
 
 #: Files and directories: references, stores, token files, keytabs; config files without a list of
-#: their own. Kafka's ``allowed.paths``.
+#: their own; the directory of checkpointLocation, which may be a URI. Kafka's ``allowed.paths``.
 PATHS: Final = "KPROD_ALLOWED_PATHS"
 #: Files and directories for ``configFile``, and for references to a line of one.
 CONFIG_FILES: Final = "KPROD_ALLOWED_CONFIG_FILES"
@@ -60,6 +60,15 @@ def check_file(path: str, what: str, *, line: bool = False) -> None:
     if line and _is_below(path, _paths(CONFIG_FILES) or ()):
         return
     raise NotAllowedError.of(what, PATHS)
+
+
+def check_uri(uri: str, what: str) -> None:
+    """NotAllowedError for a file of another file system, unless a URI of PATHS is above it."""
+    allowed = _items(PATHS)
+    if allowed is not None and not any(
+        uri.startswith(f"{entry.rstrip('/')}/") for entry in allowed if "://" in entry
+    ):
+        raise NotAllowedError.of(what, PATHS)
 
 
 def check_config_file(path: str, what: str) -> None:
@@ -123,10 +132,13 @@ def _items(variable: str) -> tuple[str, ...] | None:
 
 def _paths(variable: str) -> tuple[str, ...] | None:
     items = _items(variable)
-    for item in items or ():
+    if items is None:
+        return None
+    local = tuple(item for item in items if "://" not in item)
+    for item in local:
         if not item.startswith("/"):
             raise _unreadable(variable, f"{safe_text(item)} is no absolute path")
-    return items
+    return local
 
 
 def _unreadable(variable: str, problem: str) -> ConfigError:

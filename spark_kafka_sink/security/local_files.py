@@ -12,8 +12,10 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
+import re
 import stat
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
@@ -41,59 +43,49 @@ class UnusableFileError(Exception):
     """Why a file can't be used, as words that follow "it can't be read: "."""
 
 
-def read_file(path: str, shown: str, limit: int = MAX_TEXT) -> bytes:
+def read_file(
+    path: str, shown: str, limit: int = MAX_TEXT, check: Callable[[str], None] | None = None
+) -> bytes:
     """All of a regular file of at most ``limit`` bytes. UnusableFileError.
 
-    ``shown`` is how the warning for a file that everybody may write names it.
+    ``shown`` is how the warning for a file that everybody may write names it. ``check`` raises for
+    a path that may not be read. It is called before the file is opened, and with the path of what
+    was opened: a link on the way there may have been replaced between the two.
     """
+    fd = _opened(path, os.O_RDONLY, check)
     try:
-        # Without O_NONBLOCK, opening a FIFO would block until another process writes to it.
-        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
-        try:
-            mode = os.fstat(fd)
-            if not stat.S_ISREG(mode.st_mode):
-                problem = _kind(mode.st_mode)
-            else:
-                content = _content(fd, limit)
-                _warn_if_everybody_writes(mode, shown)
-                return content
-        finally:
-            os.close(fd)
-    except UnusableFileError as error:
-        problem = str(error)
+        mode = _checked(fd, path, check)
+        content = _content(fd, limit)
+        _warn_if_everybody_writes(mode, shown)
     except OSError as error:
         problem = _words(error)
-    except ValueError:
-        problem = "it is no name that a file can have"
+    else:
+        return content
+    finally:
+        os.close(fd)
     # Not within a handler: the context would be an OSError, which holds the path.
     raise UnusableFileError(problem)
 
 
-def append_line(path: str, line: bytes) -> None:
+def append_line(path: str, line: bytes, check: Callable[[str], None] | None = None) -> None:
     """Adds ``line`` to a regular file, which is made if it is not there. UnusableFileError.
+    ``check`` is as in :func:`read_file`.
 
     One write with O_APPEND: several processes may share the file. A symbolic link is not followed:
     another user may have created it.
     """
-    flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOFOLLOW
+    fd = _opened(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW, check)
     try:
-        fd = os.open(path, flags, 0o644)  # nothing in a report is secret; the umask may take more
-        try:
-            mode = os.fstat(fd)
-            if not stat.S_ISREG(mode.st_mode):
-                problem = _kind(mode.st_mode)
-            elif mode.st_size > MAX_REPORT:
-                problem = f"it is larger than {MAX_REPORT} bytes"
-            elif os.write(fd, line) != len(line):
-                problem = "the disk took a part of the line only"
-            else:
-                return
-        finally:
-            os.close(fd)
+        if _checked(fd, path, check).st_size > MAX_REPORT:
+            problem = f"it is larger than {MAX_REPORT} bytes"
+        elif os.write(fd, line) != len(line):
+            problem = "the disk took a part of the line only"
+        else:
+            return
     except OSError as error:
         problem = _words(error)
-    except ValueError:
-        problem = "it is no name that a file can have"
+    finally:
+        os.close(fd)
     raise UnusableFileError(problem)
 
 
@@ -105,6 +97,7 @@ def write_new_file(directory: str, name: str, content: bytes) -> None:
     and volumes that can't rename show a file when it is closed, as a whole; there it is written at
     once. Nothing is ever appended or written twice.
     """
+    _refuse_uri(directory)
     try:
         folder = Path(directory)
         folder.mkdir(parents=True, exist_ok=True)
@@ -122,6 +115,61 @@ def write_new_file(directory: str, name: str, content: bytes) -> None:
     else:
         return
     raise UnusableFileError(problem)
+
+
+def refuse_unusable(path: str, *, directories: bool = False) -> None:
+    """UnusableFileError for a path that another program must not open: a URI, or what is there and
+    is no regular file (opening a FIFO waits for its other end).
+    """
+    _refuse_uri(path)
+    try:
+        mode = Path(path).stat().st_mode
+    except (OSError, ValueError):
+        return  # who opens it says so
+    if not (stat.S_ISREG(mode) or (directories and stat.S_ISDIR(mode))):
+        raise UnusableFileError(_kind(mode))
+
+
+def _refuse_uri(path: str) -> None:
+    """As a path, ``s3://bucket/x`` would be a file below a directory ``s3:``."""
+    if uri := re.match(r"[A-Za-z][A-Za-z0-9+.-]*:/", path):
+        message = f"it is a URI ({uri.group()}...), and a local path is needed"
+        raise UnusableFileError(message)
+
+
+def _opened(path: str, flags: int, check: Callable[[str], None] | None) -> int:
+    """The descriptor of a file that ``check`` allows. UnusableFileError."""
+    if check is not None:
+        check(path)
+    _refuse_uri(path)
+    try:
+        # Without O_NONBLOCK, opening a FIFO would block until another process opens it, too.
+        # Nothing in a report is secret; the umask may take more.
+        return os.open(path, flags | os.O_CLOEXEC | os.O_NONBLOCK, 0o644)
+    except OSError as error:
+        problem = _words(error)
+    except ValueError:
+        problem = "it is no name that a file can have"
+    raise UnusableFileError(problem)
+
+
+def _checked(fd: int, path: str, check: Callable[[str], None] | None) -> os.stat_result:
+    """The mode of an open file that ``check`` allows. UnusableFileError for another kind."""
+    mode = os.fstat(fd)
+    if not stat.S_ISREG(mode.st_mode):
+        raise UnusableFileError(_kind(mode.st_mode))
+    if check is not None:
+        check(_path_of(fd, path))
+    return mode
+
+
+def _path_of(fd: int, path: str) -> str:
+    """The path of an open file; on other systems than Linux, what ``path`` leads to now."""
+    try:
+        # A file that was replaced meanwhile is "deleted".
+        return str(Path(f"/proc/self/fd/{fd}").readlink()).removesuffix(" (deleted)")
+    except OSError:
+        return os.path.realpath(path)
 
 
 def _write_whole(path: Path, content: bytes) -> None:

@@ -4,23 +4,30 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import stat
 import threading
 
 import pytest
+from pyspark.sql.datasource import CaseInsensitiveDict
+from pyspark.sql.types import StringType, StructField, StructType
 
 from spark_kafka_sink.clock import SystemClock
 from spark_kafka_sink.config.files.config_file import read_lines
 from spark_kafka_sink.config.oauth_settings import OAuthSettings, TokenFile
+from spark_kafka_sink.config.sasl_settings import KerberosSettings
 from spark_kafka_sink.config.secret_references import resolve
 from spark_kafka_sink.config.sink_config import SinkConfig
 from spark_kafka_sink.datasource.report.destinations import publish
 from spark_kafka_sink.datasource.report.report_of_batch import report_of_batch
 from spark_kafka_sink.datasource.report.write_report import Outcome
+from spark_kafka_sink.datasource.source import KprodDataSource
 from spark_kafka_sink.errors import AuthenticationError, ConfigError
+from spark_kafka_sink.network.auth.sasl_gssapi import gssapi_contexts
 from spark_kafka_sink.network.auth.token_sources import token_fetcher
 from spark_kafka_sink.network.tls.key_stores import read_key_store, read_trust_store
 from spark_kafka_sink.security import local_files
+from spark_kafka_sink.security.allow_lists import PATHS, NotAllowedError, check_file
 from spark_kafka_sink.security.local_files import MAX_STORE, MAX_TEXT, UnusableFileError
 from spark_kafka_sink.security.password import Password
 
@@ -144,7 +151,83 @@ def test_a_location_by_reference_is_named_by_it_in_the_warning(tmp_path, monkeyp
     assert "canary9" not in caplog.text
 
 
+@pytest.mark.parametrize("reader", [name for name in READERS if name != "a line of a file"])
+@pytest.mark.parametrize("uri", ["s3://bucket/x", "file:///nowhere/x", "dbfs:/x", "https://h/x"])
+def test_a_uri_is_not_read_as_a_path(reader, uri, tmp_path, monkeypatch):
+    """A directory ``s3:`` of the working directory would be somebody's to make."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / uri.rpartition("/")[0]).mkdir(parents=True)
+    (tmp_path / uri).write_text(CHAIN)
+    if reader == "a configFile" and uri.startswith("file:"):
+        return  # it is read: /nowhere/x, which is not there
+    with pytest.raises((ConfigError, AuthenticationError)) as raised:
+        READERS[reader](uri)
+    assert re.search("is not a local path|it is a URI|No such file|has a ':'", str(raised.value))
+
+
+def test_a_keytab_is_a_regular_file(tmp_path):
+    """The library would wait for a FIFO's other end."""
+    os.mkfifo(tmp_path / "fifo")
+    for path, why in ((f"FILE:{tmp_path}/fifo", "it is a FIFO"), ("s3://b/k", "it is a URI")):
+        with pytest.raises(ConfigError, match=f"keyTab={path} can't be read: {why}"):
+            gssapi_contexts(KerberosSettings("kafka", path, "me"))
+
+
+def test_a_link_that_is_replaced_after_the_check_is_refused(tmp_path, monkeypatch):
+    """Checked while it leads to an allowed file, and opened when it leads to another."""
+    allowed, other = tmp_path / "allowed", tmp_path / "other"
+    for folder in (allowed, other):
+        folder.mkdir()
+        (folder / "file").write_text("k=v\n")
+    link = allowed / "link"
+    monkeypatch.setenv(PATHS, str(allowed))
+    checked = []
+
+    def check(path):
+        check_file(path, "it")
+        checked.append(path)
+        link.unlink()
+        link.symlink_to(other)
+
+    def replaced(use):
+        link.unlink(missing_ok=True)
+        link.symlink_to(allowed)
+        checked.clear()
+        with pytest.raises(NotAllowedError):
+            use()
+        assert checked == [str(link / "file")], "the first check allows it"
+
+    replaced(lambda: local_files.read_file(str(link / "file"), "it", check=check))
+    replaced(lambda: local_files.append_line(str(link / "file"), b"line\n", check))
+    assert (other / "file").read_text() == "k=v\n"
+
+
+def test_a_hard_link_is_the_file_itself(tmp_path, monkeypatch):
+    """conda, uv and ostree make CA bundles hard links; and who may make one of a file of others
+    may read and write that file already (fs.protected_hardlinks).
+    """
+    (tmp_path / "store").write_text(CHAIN)
+    (tmp_path / "allowed").mkdir()
+    (tmp_path / "allowed" / "ca.pem").hardlink_to(tmp_path / "store")
+    monkeypatch.setenv(PATHS, f"{tmp_path}/allowed")
+    assert read_trust_store({"ssl.truststore.location": f"{tmp_path}/allowed/ca.pem"})
+
+
 # --- reports --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("path", ["s3://bucket/reports/", "file:///tmp/r", "dbfs:/r", "FIFO"])
+def test_a_report_path_that_is_no_local_file_is_refused(path, tmp_path, monkeypatch):
+    """When the write is planned; else ``s3://bucket`` is a directory ``s3:`` on the driver."""
+    monkeypatch.chdir(tmp_path)
+    if path == "FIFO":
+        os.mkfifo(path)
+    options = {"kafka.bootstrap.servers": "127.0.0.1:1", "topic": "t", "preflight": "off"}
+    source = KprodDataSource(CaseInsensitiveDict(options | {"reportPath": path}))
+    with pytest.raises(ConfigError, match=f"reportPath={path} can't be written: it is a"):
+        source.writer(StructType([StructField("value", StringType())]), overwrite=False)
+    publish_to(path)
+    assert [made.name for made in tmp_path.iterdir() if made.is_dir()] == []
 
 
 def test_reports_of_two_processes_share_a_file(tmp_path):

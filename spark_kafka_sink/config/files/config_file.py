@@ -34,9 +34,10 @@ def read_lines(location: str) -> dict[str, str]:
             f"{OPTION} {shown} is not a local path",
             hint="it is read as a file: mount it, or give its local path (/Volumes/...)",
         )
-    check_config_file(location, f"{OPTION} {shown}")
+    what = f"{OPTION} {shown}"
     try:
-        return parse_properties(decoded(read_file(location, f"{OPTION} {shown}")))
+        content = read_file(location, what, check=lambda path: check_config_file(path, what))
+        return parse_properties(decoded(content))
     except UnusableFileError as error:
         raise ConfigError(
             f"{OPTION} {shown} can't be read: {error}",

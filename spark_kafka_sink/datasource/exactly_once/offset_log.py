@@ -1,18 +1,19 @@
-"""Reads the end offsets of a micro-batch's Kafka sources from Spark's offset log.
+"""Reads files of a query's checkpoint: ``offsets/<batchId>`` of Spark's offset log, ``metadata``.
 
-Owns: finding and reading ``checkpointLocation/offsets/<batchId>``. Never: its content
-(``source_offsets.py``), a commit of offsets (``transactions/offset_commits.py``).
+Owns: where such a file may be (:func:`checkpoint_text`). Never: its content
+(``source_offsets.py``), what follows from it (``checkpoint.py``).
 
-Spark writes that file before the batch begins, and never changes it.
+Spark writes a batch's file before the batch begins, and never changes it.
 """
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Final
 
-from spark_kafka_sink.datasource.exactly_once.source_offsets import source_offsets
-from spark_kafka_sink.errors import ConfigError, DataError, safe_text
-from spark_kafka_sink.protocol.cluster import TopicPartition
+from spark_kafka_sink.errors import ConfigError, KafkaError, safe_text
+from spark_kafka_sink.security.allow_lists import check_file, check_uri
+from spark_kafka_sink.security.local_files import UnusableFileError, read_file, refuse_unusable
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -20,53 +21,112 @@ if TYPE_CHECKING:
 #: Bytes of a file: 100 000 partitions take three million.
 _MOST_BYTES: Final = 16 * 1024 * 1024
 
-
-def offsets_by_spark(
-    session: SparkSession, checkpoint: str, batch_id: int
-) -> dict[TopicPartition, int]:
-    """Reads with Spark, from every file system that it supports, classic and over Connect."""
-    path = _path(checkpoint, batch_id)
-    try:
-        rows = session.read.text(path, wholetext=True).collect()
-    except Exception as error:
-        raise _unreadable(path, error) from error
-    return _offsets("".join(row[0] for row in rows), path)
+#: The file systems that pyarrow may read; it supports more, and web servers among them.
+_BY_ARROW: Final = frozenset(("abfs", "abfss", "gs", "hdfs", "s3", "viewfs"))
+#: Those that Spark may read: Hadoop supports http and ftp, too.
+_BY_SPARK: Final = _BY_ARROW | {"cosn", "dbfs", "obs", "ofs", "oss", "s3a", "wasb", "wasbs"}
+#: In these the user part of a URI is the container.
+_AZURE: Final = frozenset(("abfs", "abfss", "wasb", "wasbs"))
+#: pyarrow takes any other host for an endpoint, to which it sends the driver's credentials.
+_AZURE_ACCOUNT: Final = r"[a-z0-9-]+@[a-z0-9]+\.(dfs|blob)\.core\.windows\.net"
+_URI: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):(?://([^/]*))?(/.*)", re.DOTALL)
 
 
-def offsets_by_arrow(checkpoint: str, batch_id: int) -> dict[TopicPartition, int]:
-    """Reads in a process without a session: local paths, and URIs that pyarrow supports (s3, gs,
-    abfss, hdfs).
+def checkpoint_text(checkpoint: str, file: str, session: SparkSession | None = None) -> str:
+    """The text of ``checkpoint/<file>``, at most 16 MiB of it.
+
+    With a session Spark reads it, classic or over Connect. In a process without one it is read as a
+    local file, or by pyarrow. A URI names a file and no more: a query could name another endpoint,
+    which would get requests with the driver's credentials. ConfigError.
     """
+    path = f"{checkpoint.rstrip('/')}/{file}"
+    try:
+        content = _by_spark(session, path) if session is not None else _without_spark(path)
+        return content.decode()
+    except KafkaError:
+        raise
+    except Exception as error:
+        first = str(error).partition("\n")[0]
+        raise ConfigError(
+            f"{shown(path)} can't be read: {safe_text(first)}",
+            hint="checkpointLocation must be given as an option, and be the query's own; in a "
+            f"stream it is a local path or a URI of {', '.join(sorted(_BY_ARROW))}, in "
+            "foreach_batch and transaction Spark reads it, from other file systems too",
+        ) from error
+
+
+def shown(path: str) -> str:
+    """Without what may be a secret: a query, or a user's password."""
+    named = re.sub(r"//[^@]*:[^@]*@", "//[hidden]@", re.sub(r"\?.*", "?...", path, flags=re.DOTALL))
+    return f"checkpointLocation: {safe_text(named)}"
+
+
+def _without_spark(path: str) -> bytes:
+    # Databricks mounts DBFS.
+    mounted = f"/dbfs/{path[6:]}" if path.startswith("dbfs:/") else path
+    local = _local(mounted)
+    if local is not None:
+        return read_file(local, shown(path), _MOST_BYTES, lambda it: check_file(it, shown(path)))
+    _check_uri(path, _BY_ARROW)
+    azure = re.match(r"abfss?://(?P<host>[^/]*)", path)
+    if azure is not None and not re.fullmatch(_AZURE_ACCOUNT, azure["host"]):
+        message = "its host is not container@account.dfs.core.windows.net"
+        raise UnusableFileError(message)
     from pyarrow import fs
 
-    path = _path(checkpoint, batch_id)
-    # Databricks mounts DBFS.
-    uri = path.replace("dbfs:/", "/dbfs/", 1) if path.startswith("dbfs:/") else path
-    try:
-        found, inside = fs.FileSystem.from_uri(uri) if ":" in uri else (fs.LocalFileSystem(), uri)
-        with found.open_input_stream(inside) as stream:
-            text = stream.read(_MOST_BYTES).decode()
-    except (OSError, ValueError) as error:
-        raise _unreadable(path, error) from error
-    return _offsets(text, path)
+    found, inside = fs.FileSystem.from_uri(path)
+    with found.open_input_stream(inside) as stream:
+        content: bytes = stream.read(_MOST_BYTES + 1)
+    if len(content) > _MOST_BYTES:
+        message = f"it is larger than {_MOST_BYTES} bytes"
+        raise UnusableFileError(message)
+    return content
 
 
-def _path(checkpoint: str, batch_id: int) -> str:
-    return f"{checkpoint.rstrip('/')}/offsets/{batch_id}"
+def _by_spark(session: SparkSession, path: str) -> bytes:
+    local = _local(path)
+    if local is None:
+        _check_uri(path, _BY_SPARK)
+    else:
+        check_file(local, shown(path))
+        refuse_unusable(local)
+    if glob := re.search(r"[*?\[\]{}\\]", path):
+        message = f"Spark reads a path with {glob.group()} as a pattern"
+        raise UnusableFileError(message)
+    # The length is compared before the content is read.
+    small = session.read.format("binaryFile").load(path).where(f"length <= {_MOST_BYTES}")
+    rows = small.select("content").collect()
+    if len(rows) != 1:
+        message = f"Spark found {len(rows)} files of at most {_MOST_BYTES} bytes there"
+        raise UnusableFileError(message)
+    return bytes(rows[0][0])
 
 
-def _offsets(text: str, path: str) -> dict[TopicPartition, int]:
-    try:
-        return source_offsets(text)
-    except DataError as error:
-        raise ConfigError(f"offsetsGroup: {safe_text(path, 200)}: {error.message}") from error
+def _local(path: str) -> str | None:
+    """The local path, also of a file URI; None for another URI."""
+    uri = _URI.fullmatch(path)
+    if uri is None:
+        return path
+    scheme, host, inside = uri.groups()
+    return inside if scheme.lower() == "file" and not host else None
 
 
-def _unreadable(path: str, error: Exception) -> ConfigError:
-    first = str(error).partition("\n")[0]
-    return ConfigError(
-        f"offsetsGroup: {safe_text(path, 200)} can't be read: {safe_text(first, 200)}",
-        hint="checkpointLocation must be given as an option, and be the query's own; in a stream "
-        "pyarrow reads it, in foreach_batch and transaction Spark does, from every file system "
-        "that it supports",
-    )
+def _check_uri(uri: str, schemes: frozenset[str]) -> None:
+    """UnusableFileError unless it names a file of one of these ``schemes``, and no more.
+    NotAllowedError when the operator doesn't list it.
+    """
+    match = _URI.fullmatch(uri)
+    scheme, host, inside = match.groups() if match else ("", "", "")
+    at = "@" in (host or "")
+    problem = None
+    if scheme not in schemes:
+        problem = f"its scheme is not supported here: {', '.join(sorted(schemes))} are"
+    elif re.search(r"[?#%]", uri):
+        problem = "its URI has a query or an escape, and only a path is allowed"
+    elif {".", ".."} & set(inside.split("/")):
+        problem = "its URI has a step '.' or '..'"
+    elif (at and scheme not in _AZURE) or not re.fullmatch(r"([\w-]+@)?[\w.-]*(:\d+)?", host or ""):
+        problem = "its URI has a user, or its host is none"
+    if problem is not None:
+        raise UnusableFileError(problem)
+    check_uri(uri, shown(uri))

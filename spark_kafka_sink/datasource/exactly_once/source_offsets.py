@@ -16,7 +16,7 @@ from __future__ import annotations
 import json
 import re
 
-from spark_kafka_sink.errors import DataError, safe_text
+from spark_kafka_sink.errors import DataError
 from spark_kafka_sink.protocol.cluster import TopicPartition
 
 _TOPIC = re.compile(r"[a-zA-Z0-9._-]{1,249}")
@@ -36,7 +36,9 @@ def source_offsets(text: str) -> dict[TopicPartition, int]:
     version, _, rest = text.partition("\n")
     version = version.strip()
     if version not in ("v1", "v2"):
-        raise _malformed(f"its format is '{safe_text(version, 20)}'; v1 and v2 are supported")
+        # No other text: the file may be something else.
+        shown = version if re.fullmatch(r"v\d{1,3}", version) else "none"
+        raise _malformed(f"its format is {shown}; v1 and v2 are supported")
     metadata, *lines = rest.split("\n")
     if not isinstance(_json(metadata), dict):
         raise _malformed("its second line is not the batch's metadata")

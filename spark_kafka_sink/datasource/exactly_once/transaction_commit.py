@@ -12,14 +12,16 @@ are found by the driver's token in the transactional ids (``driver_identity``).
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from spark_kafka_sink.config.sink_config import SinkConfig
+from spark_kafka_sink.datasource.exactly_once.checkpoint import Checkpoint
 from spark_kafka_sink.datasource.exactly_once.transaction_plan import TransactionPlan, prefix_of
 from spark_kafka_sink.datasource.exactly_once.transactional_producers import is_of_driver
 from spark_kafka_sink.datasource.write.commit_message import TaskCommitMessage
+from spark_kafka_sink.datasource.write.write_context import WriteContext
 from spark_kafka_sink.error_kinds import Kind
 from spark_kafka_sink.errors import CommitError, safe_text, warn
 from spark_kafka_sink.protocol.cluster import TopicPartition
@@ -27,7 +29,7 @@ from spark_kafka_sink.protocol.transaction_offset_messages import OffsetAndMetad
 from spark_kafka_sink.transactions.commit_state import Payload
 from spark_kafka_sink.transactions.committer import Batch, Block, Commit
 from spark_kafka_sink.transactions.offset_commits import GroupOffsets
-from spark_kafka_sink.transactions.ownership import Owner
+from spark_kafka_sink.transactions.ownership import Numbering, Owner
 from spark_kafka_sink.transactions.topic_records import TopicRecord
 from spark_kafka_sink.transactions.transactional_ids import log_key, parse
 
@@ -56,16 +58,24 @@ def commit(
     prepared = prepared_transactions(messages, owner)
     number = _number(plan, batch_id)
     context = None if plan is None else plan.context
-    batch = Batch(number, prepared, payload_of(messages, config.topic))
-    if prepared:
-        batch = replace(batch, report=report)
-    if context is not None and context.token:
-        batch = replace(batch, block=Block(context.token, context.parts))
-    if config.offsets_group is not None:
-        batch = replace(batch, offsets=_offsets(config, config.offsets_group, plan, batch_id))
+    batch = Batch(
+        number,
+        prepared,
+        payload_of(messages, config.topic),
+        report=report if prepared else None,
+        two_phase_commit=_is_two_phase(plan, messages),
+    )
+    if context is None:
+        batch = _with_checkpoint(batch, config, owner)
+    else:
+        batch = replace(
+            batch, digest=context.digest, offsets=_group_offsets(config, _of_context(context))
+        )
+        if context.token:
+            batch = replace(batch, block=Block(context.token, context.writes))
     with shared_driver(config.producer, config.commit_log_topic) as driver:
         if context is not None and context.abort:
-            driver.abort(owner, number, prepared, tasks_may_run=True)
+            driver.abort(owner, number, prepared, tasks_may_run=context.tasks_may_run)
             return Commit.EMPTY
         return driver.commit(owner, batch)
 
@@ -181,26 +191,43 @@ def _owner(
     return Owner(key, run_id, query_id, generation)
 
 
-def _offsets(
-    config: SinkConfig, group_id: str, plan: TransactionPlan | None, batch_id: int | None
-) -> GroupOffsets | None:
-    """The end offsets of this batch's sources; None without a Kafka source."""
+def _is_two_phase(plan: TransactionPlan | None, messages: Sequence[TaskCommitMessage]) -> bool:
+    """In a stream only the tasks know what was planned."""
     if plan is not None:
-        offsets_of = (plan.context and plan.context.offsets) or {}
-        offsets = {
-            TopicPartition(topic, int(partition)): offset
-            for topic, partitions in offsets_of.items()
-            for partition, offset in partitions.items()
-        }
-    else:
-        from spark_kafka_sink.datasource.exactly_once.offset_log import offsets_by_arrow
+        return plan.two_phase_commit
+    return any(message.two_phase_commit for message in messages)
 
-        assert config.checkpoint_location is not None
-        assert batch_id is not None
-        offsets = offsets_by_arrow(config.checkpoint_location, batch_id)
-    if not offsets:
+
+def _with_checkpoint(batch: Batch, config: SinkConfig, owner: Owner) -> Batch:
+    """With what a stream's checkpoint says of the batch."""
+    if config.checkpoint_location is None or owner.numbering is not Numbering.STREAM:
+        return batch
+    checkpoint = Checkpoint(config.checkpoint_location)
+    offsets = None
+    if config.offsets_group is not None:
+        checkpoint.check(batch.number, owner.query_id)
+        offsets = _group_offsets(config, checkpoint.offsets(batch.number))
+    return replace(
+        batch, offsets=offsets, digest=checkpoint.known_digest(batch.number, owner.query_id)
+    )
+
+
+def _of_context(context: WriteContext) -> dict[TopicPartition, int]:
+    return {
+        TopicPartition(topic, int(partition)): offset
+        for topic, partitions in (context.offsets or {}).items()
+        for partition, offset in partitions.items()
+    }
+
+
+def _group_offsets(
+    config: SinkConfig, offsets: Mapping[TopicPartition, int]
+) -> GroupOffsets | None:
+    """The end offsets of the batch's sources; None without a Kafka source, and without a group."""
+    if config.offsets_group is None or not offsets:
         return None
-    return GroupOffsets(group_id, {tp: OffsetAndMetadata(at) for tp, at in offsets.items()})
+    ends = {tp: OffsetAndMetadata(at) for tp, at in offsets.items()}
+    return GroupOffsets(config.offsets_group, ends)
 
 
 def _number(plan: TransactionPlan | None, batch_id: int | None) -> int:

@@ -11,13 +11,27 @@ from pathlib import Path
 
 from spark_kafka_sink.datasource.report.write_report import WriteReport
 from spark_kafka_sink.error_kinds import Kind
-from spark_kafka_sink.errors import ConfigError
-from spark_kafka_sink.security.allow_lists import check_report_path
+from spark_kafka_sink.errors import ConfigError, safe_text
+from spark_kafka_sink.security import allow_lists
 from spark_kafka_sink.security.local_files import (
     UnusableFileError,
     append_line,
+    refuse_unusable,
     write_new_file,
 )
+
+
+def check_report_path(path: str) -> None:
+    """ConfigError for what no report can be written to, before a row is written."""
+    allow_lists.check_report_path(path)
+    try:
+        refuse_unusable(path, directories=True)
+    except UnusableFileError as error:
+        raise ConfigError(
+            f"reportPath={safe_text(path)} can't be written: {error}",
+            hint="it is a file or a directory of the driver: mount a store (/Volumes/..., /dbfs/"
+            "...), or use reportTopic",
+        ) from None
 
 
 def write_report_file(path: str, report: WriteReport) -> None:
@@ -25,13 +39,13 @@ def write_report_file(path: str, report: WriteReport) -> None:
     every micro-batch, and a job that runs every hour keeps its history in one file. A directory
     gets one file per report. ConfigError.
     """
-    check_report_path(path)
+    allow_lists.check_report_path(path)
     line = (report.json() + "\n").encode()
     try:
         if path.endswith("/") or Path(path).is_dir():
             write_new_file(path, file_name(report), line)
         else:
-            append_line(path, line)
+            append_line(path, line, allow_lists.check_report_path)
     except UnusableFileError as error:
         problem = str(error)
     else:

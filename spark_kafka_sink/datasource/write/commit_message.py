@@ -54,8 +54,9 @@ class TaskCommitMessage(WriterCommitMessage):
     ``producer_id`` is -1 without idempotence.
 
     ``transaction`` is to be ended by the driver, None when nothing was written or without
-    exactly-once. ``generation`` is the commit log's in the driver's plan (-1: no
-    exactly-once), ``start_ms`` the wall time of the transaction's first row (-1: none).
+    exactly-once; with ``two_phase_commit`` it never times out. ``generation`` is the commit log's
+    in the driver's plan (-1: no exactly-once), ``start_ms`` the wall time of the transaction's
+    first row (-1: none).
     ``begun_ms`` is the wall time at which the attempt began, ``input_wait_ms`` how long it waited
     for Spark's next rows, ``broker_wait_ms`` for acknowledgements after the last one;
     ``skipped_rows`` are those that onNullValue=skip dropped, not included in ``rows``, and
@@ -106,6 +107,7 @@ class TaskCommitMessage(WriterCommitMessage):
     app_id: str = ""
     app_name: str = ""
     query_name: str = ""
+    two_phase_commit: bool = False
 
     @property
     def prepared(self) -> PreparedTransaction | None:
@@ -211,6 +213,8 @@ _TEXTS = (
     "host", "query_id", "run_id", "cluster_id", "app_id", "app_name", "query_name",
 )  # fmt: skip
 
+_FLAGS = ("two_phase_commit",)
+
 
 def _problems(message: TaskCommitMessage) -> list[str]:
     """The errors in the fields of ``message``; types first, then the counts."""
@@ -221,6 +225,7 @@ def _problems(message: TaskCommitMessage) -> list[str]:
         if not _is_int(getattr(message, name), least)
     ]
     wrong += [f"{n} is not a str" for n in _TEXTS if not isinstance(getattr(message, n), str)]
+    wrong += [f"{n} is not a bool" for n in _FLAGS if not isinstance(getattr(message, n), bool)]
     if not _all_rows(message.nodes, ("id", 0, 0, 0, "")):
         wrong.append("nodes is not a tuple of (id, requests, total ms, longest ms, last answer)")
     if not _all_rows(message.offsets, ("", 0, 0, 0)):

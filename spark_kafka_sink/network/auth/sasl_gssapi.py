@@ -16,7 +16,8 @@ from spark_kafka_sink.errors import AuthenticationError, ConfigError, ErrorCode,
 from spark_kafka_sink.network.auth.login import FetchedCredential
 from spark_kafka_sink.network.auth.sasl_mechanism import SaslError, SaslMechanism
 from spark_kafka_sink.security.allow_lists import check_file
-from spark_kafka_sink.security.password import looked_up, text_of, without_secrets
+from spark_kafka_sink.security.local_files import UnusableFileError, refuse_unusable
+from spark_kafka_sink.security.password import Text, looked_up, text_of, without_secrets
 
 T = TypeVar("T")
 
@@ -86,8 +87,7 @@ def gssapi_contexts(
     and the second need not wait. ConfigError when the package is not there.
     """
     if settings.keytab:
-        path = text_of(settings.keytab).removeprefix("FILE:")
-        check_file(path, f"sasl.jaas.config: keyTab={safe_text(f'{settings.keytab}')}")
+        _check_keytab(settings.keytab)
     gssapi = _library()
     hidden = looked_up(settings.service_name, settings.keytab, settings.principal)
 
@@ -121,6 +121,16 @@ def gssapi_contexts(
         return FetchedCredential(host, _REFRESH_MS)
 
     return fetch, lambda _, host: guarded(host, GssapiMechanism)
+
+
+def _check_keytab(keytab: Text) -> None:
+    """ConfigError for what the library must not open, or would wait for."""
+    path, what = text_of(keytab).removeprefix("FILE:"), f"sasl.jaas.config: keyTab={keytab}"
+    check_file(path, safe_text(what))
+    try:
+        refuse_unusable(path)
+    except UnusableFileError as error:
+        raise ConfigError(f"{safe_text(what)} can't be read: {error}") from None
 
 
 def _name(error: Exception) -> str:

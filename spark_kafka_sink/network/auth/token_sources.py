@@ -84,7 +84,7 @@ def _asker(settings: OAuthSettings, clock: Clock) -> Callable[[], _Answer]:
         case StaticToken(token):
             return lambda: (token.value, None, {}, "the options")
         case TokenFile(path):
-            _check(path)
+            check_file(text_of(path), f"{_URL}: {safe_text(f'{path}')}")
             return lambda: (_read(path), None, {}, safe_text(f"{path}"))
         case UnsecuredToken(claims, life_s):
             made = dict(claims)
@@ -100,15 +100,12 @@ def _asker(settings: OAuthSettings, clock: Clock) -> Callable[[], _Answer]:
             raise ConfigError("AWS signs its tokens and has no fetcher")
 
 
-def _check(path: Text) -> None:
-    check_file(text_of(path), f"{_URL}: {safe_text(f'{path}')}")
-
-
 def _read(path: Text) -> str:
     shown = safe_text(f"{path}")
-    _check(path)  # again: it may have become a link meanwhile
+    what = f"{_URL}: {shown}"
     try:
-        return read_file(text_of(path), f"{_URL}: {shown}").decode("ascii")
+        content = read_file(text_of(path), what, check=lambda it: check_file(it, what))
+        return content.decode("ascii")
     except UnicodeDecodeError:
         return "\0"  # no token either
     except UnusableFileError as error:

@@ -144,9 +144,8 @@ def _read(location: object, store: str, kind: str | None) -> tuple[str, bytes, s
     """Its source as shown in messages, its bytes, and its type: PEM or PKCS12."""
     source = f"{store}.location={safe_text(f'{location}')}"
     path = text_of(location)
-    check_file(path, source)
     try:
-        content = read_file(path, source, MAX_STORE)
+        content = read_file(path, source, MAX_STORE, lambda it: check_file(it, source))
     except UnusableFileError as error:
         raise ConfigError(
             f"{source} can't be read: {error}",

@@ -80,8 +80,8 @@ def test_a_source_that_is_not_kafka_is_left_out(other: str) -> None:
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("", "its format is ''"),
-        ("v3\n{}\n0:-", "its format is 'v3'"),
+        ("", "its format is none"),
+        ("v3\n{}\n0:-", "its format is v3"),
         ("{}", "v1 and v2 are supported"),
         ("v1", "not JSON"),
         ("v1\n[]", "not the batch's metadata"),

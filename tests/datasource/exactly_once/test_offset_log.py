@@ -1,0 +1,159 @@
+"""What ``checkpointLocation`` can reach: one file of a query's checkpoint, and nothing else."""
+
+from __future__ import annotations
+
+import os
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from spark_kafka_sink.datasource.exactly_once.checkpoint import Checkpoint
+from spark_kafka_sink.datasource.exactly_once.offset_log import checkpoint_text
+from spark_kafka_sink.errors import ConfigError
+from spark_kafka_sink.protocol.cluster import TopicPartition
+from spark_kafka_sink.security.allow_lists import PATHS, NotAllowedError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+LOG = 'v1\n{"batchWatermarkMs":0}\n{"source":{"0":7}}'
+MOST = 16 * 1024 * 1024
+
+
+@pytest.fixture
+def checkpoint(tmp_path: Path) -> Path:
+    """Of a query whose batch 3 ends at offset 7 of a partition."""
+    (tmp_path / "offsets").mkdir()
+    (tmp_path / "offsets" / "3").write_text(LOG)
+    return tmp_path
+
+
+@contextmanager
+def server() -> Iterator[tuple[int, list[bytes]]]:
+    """A web server's port, and the requests that arrive there."""
+    arrived: list[bytes] = []
+
+    def answer() -> None:
+        while True:
+            try:
+                connection, _ = listening.accept()
+            except OSError:
+                return
+            with connection:
+                arrived.append(connection.recv(1 << 16))
+                connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nv1\n{}\n-\n\n")
+
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        thread = threading.Thread(target=answer, daemon=True)
+        thread.start()
+        yield listening.getsockname()[1], arrived
+        listening.shutdown(socket.SHUT_RDWR)
+        thread.join(30)
+        assert not thread.is_alive()
+
+
+@pytest.mark.parametrize("prefix", ["", "file:", "file://"])
+def test_the_file_of_the_batch_is_read(checkpoint: Path, prefix: str) -> None:
+    for location in (f"{prefix}{checkpoint}", f"{prefix}{checkpoint}/"):
+        assert checkpoint_text(location, "offsets/3") == LOG
+        assert Checkpoint(location).offsets(3) == {TopicPartition("source", 0): 7}
+
+
+@pytest.mark.timeout(60)
+def test_a_fifo_in_a_checkpoint_is_refused(checkpoint: Path) -> None:
+    """Who opens it waits for a writer; a commit would wait without end."""
+    os.mkfifo(checkpoint / "offsets" / "4")
+    with pytest.raises(ConfigError, match="it is a FIFO, and no regular file"):
+        checkpoint_text(str(checkpoint), "offsets/4")
+
+
+def test_a_file_that_is_too_large_is_refused(checkpoint: Path) -> None:
+    with (checkpoint / "offsets" / "4").open("wb") as file:
+        file.truncate(MOST + 1)
+    with pytest.raises(ConfigError, match=f"it is larger than {MOST} bytes"):
+        checkpoint_text(str(checkpoint), "offsets/4")
+
+
+@pytest.mark.parametrize(
+    ("location", "why"),
+    [
+        ("s3://b/x?scheme=http&endpoint_override={host}&region=r", "a query or an escape"),
+        ("s3://b/x%3Fendpoint_override={host}", "a query or an escape"),
+        ("s3://b/x#y", "a query or an escape"),
+        ("s3://KEY:hunter2@b/x", "has a user"),
+        ("s3://KEY:hun/ter2@b/x", "host is none"),
+        ("gs://anonymous@b/x", "has a user"),
+        ("s3://b/../x", "has a step"),
+        ("abfss://c:hunter2@a.dfs.core.windows.net/x", "has a user"),
+        ("abfss://{host}/container/x", "container@account"),
+        ("abfss://c@{host}/x", "container@account"),
+        ("abfss://c@a.dfs.core.windows.net.example.com/x", "container@account"),
+        ("abfss://c@{host}/.dfs.core.windows.net/x", "container@account"),
+        ("hf://datasets/a/b", "scheme is not supported"),
+        ("http://{host}/x", "scheme is not supported"),
+        ("fsspec+http://{host}/x", "scheme is not supported"),
+        ("mock:///x", "scheme is not supported"),
+        ("file://{host}/x", "scheme is not supported"),
+        ("S3://b/x", "scheme is not supported"),
+    ],
+)
+def test_a_uri_that_names_more_than_a_file_is_refused(location: str, why: str) -> None:
+    """Else the driver would send its credentials to a host that an option names."""
+    with server() as (port, arrived):
+        with pytest.raises(ConfigError, match=why) as raised:
+            checkpoint_text(location.format(host=f"127.0.0.1:{port}"), "offsets/3")
+        assert arrived == []
+    told = f"{raised.value} {raised.value.__cause__}"
+    assert "hunter2" not in told
+    assert "ter2" not in told
+
+
+@pytest.mark.parametrize("listed", ["", "/nowhere", "s3://b"])
+def test_a_checkpoint_outside_the_list_is_not_read(
+    checkpoint: Path, listed: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(PATHS, listed)
+    for location in (str(checkpoint), f"file://{checkpoint}", "s3://bucket/x", "gs://b/x"):
+        with pytest.raises(NotAllowedError, match=f"{PATHS} of this process"):
+            checkpoint_text(location, "offsets/3")
+
+
+def test_a_listed_checkpoint_is_read(checkpoint: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(PATHS, f"gs://b, {checkpoint}")
+    assert checkpoint_text(str(checkpoint), "offsets/3") == LOG
+
+
+def test_no_error_shows_what_is_in_the_file(checkpoint: Path) -> None:
+    """It may be another file than an offset log: the option names it."""
+    (checkpoint / "offsets" / "4").write_text("canary9\ncanary9\n")
+    with pytest.raises(ConfigError, match="its format is none") as raised:
+        Checkpoint(str(checkpoint)).offsets(4)
+    assert "canary9" not in str(raised.value)
+
+
+def test_spark_reads_the_file_by_the_same_rules(
+    spark: SparkSession, checkpoint: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert checkpoint_text(str(checkpoint), "offsets/3", spark) == LOG
+    assert checkpoint_text(f"file://{checkpoint}/", "offsets/3", spark) == LOG
+    os.mkfifo(checkpoint / "offsets" / "4")
+    with (checkpoint / "offsets" / "5").open("wb") as file:
+        file.truncate(MOST + 1)
+    for location, number, why in (
+        (str(checkpoint), 4, "FIFO"),
+        (str(checkpoint), 5, f"Spark found 0 files of at most {MOST} bytes"),
+        (str(checkpoint), 6, "can't be read"),
+        (f"{checkpoint.parent}/{{x,{checkpoint.name}}}", 3, "as a pattern"),
+        ("s3a://b/x?y=z", 3, "a query or an escape"),
+        ("http://127.0.0.1/x", 3, "scheme is not supported"),
+    ):
+        with pytest.raises(ConfigError, match=why):
+            checkpoint_text(location, f"offsets/{number}", spark)
+    monkeypatch.setenv(PATHS, "/nowhere")
+    with pytest.raises(NotAllowedError):
+        checkpoint_text(str(checkpoint), "offsets/3", spark)
