@@ -155,9 +155,7 @@ class Application(SparkWorld):
                 self.scheduler.sleep(fate.randint(0, 900))
                 self.start_another()
             self.scheduler.block(lambda: all(r.over for r in self.runs if r.is_main), NEVER)
-            if self._torn and life.resolved_as:
-                self._torn = False
-                self.operators.resolve(len(self.commits))
+            self._resolve()
             if self.is_shut_out:
                 break
             if not self.is_done:
@@ -170,6 +168,12 @@ class Application(SparkWorld):
         if life.two_phases:
             self.heal()
             self.operators.clean_up()
+
+    def _resolve(self) -> None:
+        """An operator decides what becomes of a torn batch."""
+        if self._torn and self.life.resolved_as:
+            self._torn = False
+            self.operators.resolve(len(self.commits))
 
     @property
     def is_shut_out(self) -> bool:

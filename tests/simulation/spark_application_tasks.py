@@ -113,10 +113,8 @@ class ApplicationTasks:
         app, alike, part = self._app, self._app.life.alike, write.part or 0
         if write.empty or (app.life.kind is Kind.TRANSACTION and write.part is None):
             return []
-        rows = app.rows(
-            write.tag % STRANGER if alike else write.tag, task + 100 * part * (not alike)
-        )
         if alike:
-            return rows
+            return app.rows(write.tag % STRANGER, task)
+        rows = app.rows(write.tag, task + 100 * part)
         # A stranger's batch has other rows, and more of them; as has each write of a block.
         return [*rows, *[0] * part * bool(rows), *([0, 1] if write.tag >= STRANGER else ())]

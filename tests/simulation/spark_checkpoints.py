@@ -60,10 +60,15 @@ def _kept() -> tempfile.TemporaryDirectory[str]:
 
 
 def read_by_spark() -> Any:
-    """``SparkSession.read``, as far as text files go."""
+    """``SparkSession.read``, as far as the content of files goes."""
 
-    def text(path: str, *, wholetext: bool) -> Any:
-        assert wholetext
-        return SimpleNamespace(collect=lambda: [(Path(path).read_text(),)])
+    def load(path: str) -> Any:
+        files = SimpleNamespace(collect=lambda: [(Path(path).read_bytes(),)])
+        files.where = files.select = lambda _: files
+        return files
 
-    return SimpleNamespace(text=text)
+    def format_(name: str) -> Any:
+        assert name == "binaryFile"
+        return SimpleNamespace(load=load)
+
+    return SimpleNamespace(format=format_)

@@ -208,10 +208,10 @@ class Disturbances:
 
     def start_sibling(self, beside: Start) -> None:
         """Another query of the same application, with a checkpoint of its own and the same name: it
-        goes on until it is stopped.
+        goes on until it is stopped. (Spark Connect has a Python process for each.)
         """
         app = self._app
-        run = app.new_start("run-q", "driver", beside.process)
+        run = app.new_start("run-q", "driver", None if app.life.connect else beside.process)
         run.query, run.checkpoint, run.is_main = "query-9", "other", False
         app.fired["= siblings of the same name"] += 1
 

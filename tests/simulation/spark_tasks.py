@@ -165,5 +165,5 @@ def write_rows(
         wall_ms=scheduler.wall_ms,
     )
     if plan.is_done(identity):
-        return task.drop(batches, count=plan.verify)
+        return task.drop(batches, count=plan.counts_replays)
     return task.run(batches)
