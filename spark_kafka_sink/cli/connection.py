@@ -23,6 +23,7 @@ from spark_kafka_sink.config.given_options import given_options
 from spark_kafka_sink.config.producer_config import ProducerConfig
 from spark_kafka_sink.config.sink_config import SinkConfig
 from spark_kafka_sink.config.unknown_options import PREFIX
+from spark_kafka_sink.error_kinds import Kind
 from spark_kafka_sink.errors import ConfigError, KafkaError, safe_text
 from spark_kafka_sink.transactions.commit_log.commit_log import CommitLog
 from spark_kafka_sink.transactions.operations import Operator
@@ -57,7 +58,7 @@ def connected(
     that a broker responds, so that the error of a later request is not misleading.
     """
     with one_line_errors():
-        config, log_topic = settings_of(cluster)
+        config, log_topic = settings_of(cluster, writes=False)
         check()
         # One limit for every step, whatever options of a producer the file has.
         limit_ms = int(cluster.timeout_s * 1000)
@@ -123,11 +124,17 @@ def _waiting_notice(config: ProducerConfig, limit_s: float) -> Iterator[None]:
         timer.cancel()
 
 
-def settings_of(cluster: Where, more: Mapping[str, object] | None = None) -> tuple[SinkConfig, str]:
+def settings_of(
+    cluster: Where, more: Mapping[str, object] | None = None, *, writes: bool = True
+) -> tuple[SinkConfig, str]:
     """What a write with this file as its ``configFile``, and ``more`` as its options, would have,
-    and the commit log's topic.
+    and the commit log's topic. Without ``writes`` there are no warnings of options without effect:
+    the file is a write's.
     """
     config = _config(cluster, more or {})
+    for warning in config.warnings:
+        if writes or f"[{Kind.WITHOUT_EFFECT}]" not in warning:
+            sys.stderr.write(f"kprod: warning: {safe_text(warning, _MOST_SHOWN)}\n")
     return config, cluster.log_topic or config.commit_log_topic
 
 
@@ -143,7 +150,4 @@ def _config(cluster: Where, more: Mapping[str, object]) -> SinkConfig:
             "which cluster? Give --bootstrap-servers HOST:PORT, or --config FILE with "
             "bootstrap.servers in it"
         )
-    config = SinkConfig.of(given)
-    for warning in config.warnings:
-        sys.stderr.write(f"kprod: warning: {safe_text(warning, _MOST_SHOWN)}\n")
-    return config
+    return SinkConfig.of(given)

@@ -42,8 +42,8 @@ from spark_kafka_sink.transactions.commit_state import (
     Payload,
     Phase,
 )
-from spark_kafka_sink.transactions.ending import abort_all, commit_all, older_than, undo
-from spark_kafka_sink.transactions.lease import lease_ms, margin_ms
+from spark_kafka_sink.transactions.ending import abort_all, commit_all, near_timeout, undo
+from spark_kafka_sink.transactions.lease import margin_ms
 from spark_kafka_sink.transactions.offset_commits import GroupOffsets, prepare_offsets
 from spark_kafka_sink.transactions.outcomes import Outcome, is_prepared, outcome_of
 from spark_kafka_sink.transactions.ownership import Numbering, Owner, retry_when_fenced
@@ -57,6 +57,8 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
+#: How long a check of a decision's transactions counts.
+_CHECKED_MS = 1_000
 #: Ids that an error lists; it has the number of all.
 _NAMED = 5
 #: The worker part in the id of the driver's own transaction with offsets.
@@ -126,7 +128,7 @@ class Committer:
     """Commits and rolls forward, over the connections of ``client``.
 
     max.block.ms bounds the steps before a decision, delivery.timeout.ms committing what is
-    decided; transaction.timeout.ms is the tasks'.
+    decided. How old a transaction may be is its own.
     """
 
     def __init__(self, log: CommitLog, client: TransactionClient) -> None:
@@ -136,12 +138,12 @@ class Committer:
         self._sweeper = Sweeper(client)
         self._block_ms = config.max_block_ms
         self._end_ms = max(config.max_block_ms, config.delivery_timeout_ms)
-        self._transaction_timeout_ms = config.transaction_timeout_ms
 
     # -- planning -----------------------------------------------------------------------------
 
-    def roll_forward(self, key: str) -> CommitState:
-        """The state of ``key``, after committing a batch that an earlier driver decided.
+    def roll_forward(self, key: str, *, only_lost: bool = False) -> CommitState:
+        """The state of ``key``, after committing a batch that an earlier driver decided, or undoing
+        it: as in :func:`undo`.
 
         Raises PartialCommitError for a batch that lost rows and is not resolved yet, and
         CommitOutcomeUnknownError when its transactions can't be committed now.
@@ -156,10 +158,12 @@ class Committer:
         # driver opens the log again.)
         return retry_when_fenced(
             lambda: self._decisions.open(key, self._client.deadline()),
-            lambda session: self._rolled_forward(key, session),
+            lambda session: self._rolled_forward(key, session, only_lost=only_lost),
         )
 
-    def _rolled_forward(self, key: str, session: LogSession) -> CommitState:
+    def _rolled_forward(
+        self, key: str, session: LogSession, *, only_lost: bool = False
+    ) -> CommitState:
         state = session.state or CommitState()
         _check_resolved(key, state)
         decision = state.decision
@@ -167,7 +171,7 @@ class Committer:
             return state
         with _decided(key, decision):
             _log.info("kprod %s: batch %d was decided; committing it now", key, decision.number)
-            state = self._finish(key, session, state)
+            state = self._finish(key, session, state, only_lost=only_lost)
             # Not `_write_done`, which may fail: the next batch would reuse these ids, while the
             # log, still at DECIDED, names transactions that can't be described any more.
             session.write(state, self._client.deadline())
@@ -352,15 +356,13 @@ class Committer:
 
     def _check_prepared(self, owner: Owner, decision: Decision, deadline: int) -> None:
         """Raises CommitError, and aborts all, unless each is prepared and far from its timeout."""
-        timeout_ms = self._transaction_timeout_ms
-        oldest_ms = timeout_ms - margin_ms(timeout_ms)
         ids = decision.ids
         found = self._client.describe(ids, deadline)
         gone = [t for t in decision.transactions if not is_prepared(t, found[t.transactional_id])]
         late: list[str] = []
         if not gone:
-            old = older_than(self._client, found, oldest_ms, deadline)
-            late = [i for i in ids if i in old]
+            near = near_timeout(self._client, found, margin_ms, deadline)
+            late = [i for i in ids if i in near]
         if not gone and not late:
             return
         abort_all(self._client, decision.transactions, self._client.deadline())
@@ -370,14 +372,16 @@ class Committer:
                 f"batch {decision.number} of '{owner.key}' can't be committed: {len(gone)} of "
                 f"{len(ids)} transactions are not open any more (first: "
                 f"{gone[0].transactional_id}, now {first.state.value}); nothing of it is visible",
-                hint=f"a transaction may stay open for kafka.transaction.timeout.ms ({timeout_ms} "
-                "ms) from its task's first row to the end of the last task: write in smaller "
-                "batches, or raise it (the broker's transaction.max.timeout.ms permitting)",
+                hint="a transaction may stay open for kafka.transaction.timeout.ms from its task's "
+                "first row to the end of the last task: write in smaller batches, or raise it (the "
+                "broker's transaction.max.timeout.ms permitting)",
             )
+        timeout_ms = found[late[0]].timeout_ms
         raise CommitError(
             f"batch {decision.number} of '{owner.key}' took too long: {len(late)} of {len(ids)} "
-            f"transactions are open for more than {oldest_ms} ms (first: {late[0]}), too near to "
-            f"kafka.transaction.timeout.ms ({timeout_ms} ms); nothing of it is visible",
+            f"transactions are too near to their time-out (first: {late[0]}, open for more than "
+            f"{timeout_ms - margin_ms(timeout_ms)} ms of {timeout_ms} ms); nothing of it is "
+            "visible",
             hint="write in smaller batches, or raise kafka.transaction.timeout.ms (the broker's "
             "transaction.max.timeout.ms permitting)",
         )
@@ -388,9 +392,7 @@ class Committer:
         """
         decision = state.decision
         assert decision is not None
-        deadline = self._client.clock.now_ms() + min(
-            self._block_ms, margin_ms(self._transaction_timeout_ms) // 2
-        )
+        deadline = self._client.deadline()
         try:
             session.write(
                 state, deadline, check=lambda: self._check_prepared(owner, decision, deadline)
@@ -405,11 +407,17 @@ class Committer:
         return state
 
     def _finish(
-        self, key: str, session: LogSession, state: CommitState, *, checked_ms: int | None = None
+        self,
+        key: str,
+        session: LogSession,
+        state: CommitState,
+        *,
+        checked_ms: int | None = None,
+        only_lost: bool = False,
     ) -> CommitState:
-        """Commit what is decided; returns the state with the batch done. Or undone: when brokers
-        have aborted some of it, and none was committed, since the check at ``checked_ms`` (None: by
-        an earlier process).
+        """Commit what is decided; returns the state with the batch done. Or undone
+        (:func:`undo`), unless its transactions were checked a moment ago, at ``checked_ms`` (None:
+        by an earlier process).
 
         This process may have been paused after its decision for as long as a crashed one is away
         before a roll forward. Committing the rest would make the batch partial then.
@@ -417,12 +425,9 @@ class Committer:
         decision = state.decision
         assert decision is not None
         deadline = self._client.deadline(self._end_ms)
-        lease = lease_ms(self._transaction_timeout_ms)
-        is_late = checked_ms is None or self._client.clock.now_ms() - checked_ms > lease
-        if is_late:
-            timeout_ms = self._transaction_timeout_ms
-            oldest_ms = timeout_ms - margin_ms(timeout_ms) // 4
-            if undo(self._client, decision.transactions, oldest_ms, deadline):
+        if checked_ms is None or self._client.clock.now_ms() - checked_ms > _CHECKED_MS:
+            transactions = decision.transactions
+            if undo(self._client, transactions, deadline, only_lost=only_lost):
                 return _undone(key, state)
         ended = commit_all(self._client, decision.transactions, deadline)
         if set(ended.lost) == set(decision.ids):
@@ -570,9 +575,10 @@ def _undone(key: str, state: CommitState) -> CommitState:
     warn(
         _log,
         Kind.BATCH_UNDONE,
-        "kprod '%s': batch %d was decided, and brokers had aborted a part of it before anything "
-        "was committed (its driver was away for longer than kafka.transaction.timeout.ms); nothing "
-        "of it is visible, and it will be written again",
+        "kprod '%s': batch %d was decided, and brokers had aborted some of its transactions, or "
+        "were about to, before any was committed (its driver was away for too long of their "
+        "kafka.transaction.timeout.ms): all are aborted, and nothing of it is visible; a query "
+        "writes it again when it is started, a job must be run again",
         key,
         state.decision.number,
     )

@@ -118,11 +118,12 @@ class Operator:
         return report
 
     def commit(self, report: KeyReport) -> CommitState:
-        """Commit every transaction of the decision, as the next start of the query would.
+        """Commit every transaction of the decision. None is aborted, unless brokers have aborted
+        some and none is committed: then the batch is not done in the state that is returned.
 
         Raises PartialCommitError, CommitOutcomeUnknownError.
         """
-        return Committer(self._log, self._client).roll_forward(report.key)
+        return Committer(self._log, self._client).roll_forward(report.key, only_lost=True)
 
     # -- abort, sweep -------------------------------------------------------------------------
 

@@ -103,14 +103,26 @@ def commit(where: Where, confirmation: Confirmation, key: str) -> None:
         warning = ""
         if lost := report.with_outcome(Outcome.LOST):
             some = report.with_outcome(Outcome.COMMITTED)
-            becomes = "be PARTIAL" if some else "be undone, and written again"
+            becomes = "be PARTIAL" if some else "be undone: nothing of it becomes visible"
             warning = f" {len(lost)} are lost: the batch will {becomes}."
         elif unknown := report.with_outcome(Outcome.UNKNOWN):
             warning = f" {len(unknown)} are unknown to their coordinators: this will fail."
         what = f"batch {decision.number} of '{key}', {len(decision.ids)} transactions."
         if confirmation.given(before, f"commit {what}{warning}"):
             state = operator.commit(report)
-            confirmation.end(before, _after(key, state), f"'{key}' is {phase_of(state)}.")
+            committed = state.last_done >= decision.number
+            after = {**_after(key, state), "committed": committed}
+            if committed:
+                confirmation.end(before, after, f"'{key}' is {phase_of(state)}.")
+                return
+            confirmation.end(
+                before,
+                after,
+                f"Batch {decision.number} of '{key}' is undone: some of its transactions were "
+                "aborted before any was committed, so all are, and nothing of it is visible. "
+                "Start its query, which writes it again; a job must be run again.",
+            )
+            raise typer.Exit(FAILED)
 
 
 def abort(where: Where, confirmation: Confirmation, ids: Sequence[str], *, force: bool) -> None:
