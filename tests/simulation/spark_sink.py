@@ -6,6 +6,7 @@ belongs to the simulated process that makes it (``Machine.current``).
 
 from __future__ import annotations
 
+import os
 import pickle
 import random
 import uuid
@@ -69,6 +70,9 @@ class Sink:
         with ExitStack() as stack:
             stack.enter_context(patch.object(exactly_once, "shared_driver", self._shared))
             stack.enter_context(patch.object(uuid, "uuid4", self._uuid4))
+            # (It names the Python process that a Connect server starts for a query's function, and
+            # means nothing where a session is classic.)
+            stack.enter_context(patch.dict(os.environ, {"SPARK_CONNECT_LOCAL_URL": "simulated"}))
             for module, name, make in _OF_A_PROCESS:
                 kept = _ByProcess(self._machine, make)
                 stack.enter_context(patch.object(module, name, kept))
@@ -180,6 +184,7 @@ def _unpickled(messages: Sequence[TaskCommitMessage]) -> list[TaskCommitMessage]
 _OF_A_PROCESS: tuple[tuple[ModuleType, str, Callable[[], Any]], ...] = (
     (foreach_batch, "_writes", NamedWrites),
     (calling_query, "_found", dict),
+    (calling_query, "_process", lambda: uuid.uuid4().hex),
     (checkpoint, "_unreadable", set),
     (offsets_group, "_checked", dict),
 )
