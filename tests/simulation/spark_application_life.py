@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 
 from tests.simulation.processes import Blow
@@ -44,7 +44,9 @@ class Block:
     threads: bool = False
     #: The writes come in another order each time.
     shuffled: bool = False
-    #: Of an error of a write that the function swallows.
+    #: Of a write whose rows can't be converted, in the first starts; and of an error of a write
+    #: that the function swallows.
+    fails: float = 0.0
     swallows: float = 0.0
     second: Second = Second.NONE
     #: An option of the last write alone, which would lead it out of its block.
@@ -109,9 +111,10 @@ class ApplicationLife(SparkLife):
     #: transaction.timeout.ms of each start in turn, and of operators.
     timeouts_ms: tuple[int, ...] = (TIMEOUT_MS,)
     operators_timeout_ms: int = TIMEOUT_MS
-    #: Who comes behind the first decision ("operator", "start"); and for so long coordinators load
-    #: the transactions of it.
+    #: Who comes behind the first decision ("operator", "start"), and when; and for so long
+    #: coordinators load the transactions of it.
     meanwhile: str = ""
+    comes_ms: int = 0
     loads_ms: int = 0
     #: So many requests of the second start to commit one of the decided transactions are lost.
     lost_ends: int = 0
@@ -142,6 +145,12 @@ class ApplicationLife(SparkLife):
         most = 15_000 if min(self.timeouts_ms) >= TIMEOUT_MS else 5_000
         frozen = any(s.blow is Blow.FREEZE and s.ms > most for s in self.strikes)
         return frozen or max(self.away_ms) > most
+
+    @property
+    def only_dies(self) -> bool:
+        """Nothing happens to it but that drivers die, and are soon started again."""
+        deaths = all(strike.blow is Blow.KILL_ALL for strike in self.strikes)
+        return deaths and not self.absences and replace(self, strikes=(), unnoted=0.0).calm
 
     @property
     def knows_offsets(self) -> bool:

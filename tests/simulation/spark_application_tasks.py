@@ -91,6 +91,8 @@ class ApplicationTasks:
         app = self._app
         if not app.healed and app.fate.random() < app.life.late:
             app.scheduler.sleep(app.fate.randint(0, app.life.late_ms))
+        if write.broken:
+            raise KafkaError("a value can't be converted")
         rows = self.partitions(write, identity.partition_id)
         half = len(rows) // 2
         for first, last in ((0, half), (half, len(rows))):

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from tests.simulation.spark_application import Application
 
 NAME = "sales"
+#: Rows are wrong only in the first starts.
+_EARLY = 5
 #: The frames of a second block, which no first block has.
 _SECOND = (3, 4)
 
@@ -93,6 +95,8 @@ class Blocks:
             write = Write(run, number, tag, given, False, run.query, part=part)
             if part is not None:
                 parts.append(write)
+                early = len(app.runs) < _EARLY
+                write.broken = early and app.fate.random() < app.life.block.fails
             app.save(write)
 
         def write(frame: int) -> None:

@@ -126,8 +126,7 @@ class Disturbances:
                 where=lambda r: r.body.transactional_id != own,
             )
             app.timeline.after(app.life.loads_ms, lambda: setattr(fault, "times", fault.fired))
-        loads = app.life.loads_ms
-        comes = app.fate.randint(0, loads) if loads else app.fate.randint(2_000, 9_000)
+        comes = app.life.comes_ms
         if app.life.meanwhile == "operator":
             app.timeline.after(comes, lambda: app.operators.operate("commit"))
         else:

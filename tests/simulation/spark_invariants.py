@@ -199,7 +199,18 @@ def _every_start_ended_well_or_knew_why(app: Application) -> None:
     assert "ProducerFencedError" not in codes, "a bare PRODUCER_FENCED reached the user"
     life = app.life
     harmless = not life.operators or set(life.operations) <= {"look", "commit"}
-    if not life.calm or life.fails or life.stops or not harmless or life.mistaken or life.sibling:
+    if life.only_dies and life.block.varies:
+        # (A part of a block that died is in nobody's way.)
+        assert not app.errors, f"only drivers died, and yet: {app.errors}"
+    if (
+        not life.calm
+        or life.fails
+        or life.block.fails
+        or life.stops
+        or not harmless
+        or life.mistaken
+        or life.sibling
+    ):
         return
     if life.twice:
         # (Of a run that is superseded the tasks stop, too: then Spark says that they failed. Its

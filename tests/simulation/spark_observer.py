@@ -188,12 +188,18 @@ class Observer:
         if type(write.error) is CommitError and state.last_done == write.number:
             self.breaks(f"{write.run.id}: batch {write.number} is done, and refused: {write.error}")
 
-    def check_operators_commit(self, decision: Decision) -> None:
-        """It commits what it was asked to commit, unless brokers have aborted some of it."""
+    def check_operators_commit(self, decision: Decision, *, alone: bool) -> None:
+        """It commits what it was asked to commit, unless brokers have aborted some of it, or
+        another start, as it was about to time out (unless the operator was ``alone``).
+        """
         ends = [self.ends.get(_key_of(t)) for t in decision.transactions]
         lost = [end for end in ends if end is not None and not end.committed]
-        oldest = max((end.age_ms - _undone_at_ms(end.timeout_ms) for end in lost), default=0)
-        if None in ends or (lost and oldest < 0):
+        late = [
+            end
+            for end in lost
+            if end.age_ms >= (end.timeout_ms if alone else _undone_at_ms(end.timeout_ms))
+        ]
+        if None in ends or (lost and not late):
             self.breaks(f"an operator has committed {decision.number}, and it was aborted: {ends}")
 
     def _check_superseded(self, write: Write) -> None:

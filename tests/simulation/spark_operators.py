@@ -105,6 +105,7 @@ class Operators:
 
     def _commit(self, operator: Operator) -> None:
         """All keys that have a decision."""
+        alone = all(run.over for run in self._app.runs)
         keys = operator.inspector.keys(PREFIX)
         decided = [key for key, state in keys.items() if state.decision is not None]
         for key in decided or [self._app.key]:
@@ -112,7 +113,8 @@ class Operators:
             operator.commit(report)
             if report.state.decision is not None:
                 self._app.fired["= operators: decisions ended"] += 1
-                self._app.observer.check_operators_commit(report.state.decision)
+                alone = alone and all(run.over for run in self._app.runs)
+                self._app.observer.check_operators_commit(report.state.decision, alone=alone)
 
     def _reset(self, operator: Operator) -> None:
         """With force, unless a batch is in progress: that is a mistake of the operator's."""

@@ -52,7 +52,10 @@ def _quiet(life: ApplicationLife) -> ApplicationLife:
 
 
 def an_operator_commits(fate: random.Random, life: ApplicationLife) -> ApplicationLife:
-    """The driver died behind its decision, and nobody has started it again yet."""
+    """The driver died behind its decision, and nobody has started it again yet; it may be about to
+    time out.
+    """
+    comes = fate.choice((3_000, 8_000, 46_000, 50_000))
     return replace(
         _quiet(life),
         strikes=_dies(life, fate.randrange(3)),
@@ -61,9 +64,10 @@ def an_operator_commits(fate: random.Random, life: ApplicationLife) -> Applicati
         late_ms=10_000,
         empty=0.0,
         meanwhile="operator",
+        comes_ms=comes,
         operators_timeout_ms=fate.choice(_OPERATORS_MS),
         warm_driver=False,
-        away_ms=(10_000,),
+        away_ms=(comes + 2_000,),
     )
 
 
@@ -76,13 +80,17 @@ def an_operator_meets_a_driver(fate: random.Random, life: ApplicationLife) -> Ap
         late_ms=20_000,
         empty=0.0,
         loads_ms=fate.choice((500, 2_000, 6_000)),
+        comes_ms=fate.choice((0, 400, 1_500, 5_000)),
         meanwhile="operator",
         operators_timeout_ms=fate.choice(_OPERATORS_MS),
     )
 
 
 def a_start_meets_a_driver(fate: random.Random, life: ApplicationLife) -> ApplicationLife:
-    """As the operator, with the time-out of its own configuration; or long behind the decision."""
+    """As the operator, with the time-out of its own configuration; or so long behind the decision
+    that its transactions are about to time out.
+    """
+    loads, comes = fate.choice(((500, 0), (2_000, 400), (6_000, 5_000), (36_000, 30_000)))
     return replace(
         _quiet(life),
         kind=fate.choice(_MICRO_BATCHES),
@@ -90,9 +98,11 @@ def a_start_meets_a_driver(fate: random.Random, life: ApplicationLife) -> Applic
         late=0.5,
         late_ms=24_000,
         empty=0.0,
-        loads_ms=fate.choice((500, 2_000, 6_000)),
+        loads_ms=loads,
+        comes_ms=comes,
         meanwhile="start",
         timeouts_ms=fate.choice(((TIMEOUT_MS,), (TIMEOUT_MS, 20_000), (TIMEOUT_MS, 900_000))),
+        times_ms=(60_000, 30_000, 120_000),
     )
 
 
@@ -178,9 +188,7 @@ def a_write_fails_unseen(fate: random.Random, life: ApplicationLife) -> Applicat
     return replace(
         life if fate.random() < 0.5 else _quiet(life),
         kind=Kind.TRANSACTION,
-        block=Block(fate.choice((2, 3)), swallows=0.8, threads=fate.random() < 0.3),
-        fails=0.3,
-        heals_after_ms=60_000,
+        block=Block(fate.choice((2, 3)), fails=0.3, swallows=0.8, threads=fate.random() < 0.3),
     )
 
 
@@ -192,6 +200,7 @@ def a_block_dies_half_written(fate: random.Random, life: ApplicationLife) -> App
         kind=Kind.TRANSACTION,
         block=Block(varies=True, threads=fate.random() < 0.3),
         strikes=(strike,),
+        preemption=0.0,
         warm_driver=False,
     )
 

@@ -47,6 +47,8 @@ class Write:
     empty: bool = False
     #: Of a transaction of several writes: which one; None for the one that ends it.
     part: int | None = None
+    #: One of its rows can't be converted.
+    broken: bool = False
     planned: Planned = b""
     messages: Sequence[TaskCommitMessage] = ()
     outcome: Outcome = Outcome.UNDER_WAY
