@@ -17,6 +17,7 @@ import typer
 
 from spark_kafka_sink.admin.transaction_client import TransactionClient
 from spark_kafka_sink.cli.arguments import Where
+from spark_kafka_sink.cli.operations.operator import Operator
 from spark_kafka_sink.cli.progress import shown
 from spark_kafka_sink.config.files.config_file import OPTION
 from spark_kafka_sink.config.given_options import given_options
@@ -26,7 +27,6 @@ from spark_kafka_sink.config.unknown_options import PREFIX
 from spark_kafka_sink.error_kinds import Kind
 from spark_kafka_sink.errors import ConfigError, KafkaError, safe_text
 from spark_kafka_sink.transactions.commit_log.commit_log import CommitLog
-from spark_kafka_sink.transactions.operations import Operator
 
 #: Exit codes.
 FAILED, USAGE = 1, 2

@@ -314,14 +314,14 @@ class CommitState:
             "done": [[one.number, *_payload_fields(one.payloads)] for one in self.done],
             "superseded": list(self.superseded),
         }
-        if digests := {str(one.number): one.digest for one in self.done if one.digest}:
+        # By number: a package that doesn't know them keeps them, and goes on to other batches.
+        batches: list[Done | Decision] = [*self.done, *filter(None, [self.decision])]
+        if digests := {str(one.number): one.digest for one in batches if one.digest}:
             fields["digests"] = digests
         if self.decision is not None:
             fields["batch"] = self.decision.number
             fields["payloads"] = _payload_fields(self.decision.payloads)
             fields["transactions"] = _by_stem(self.decision.transactions)
-            if self.decision.digest:
-                fields["digest"] = self.decision.digest
         if self.lost:
             fields["lost"] = list(self.lost)
         if self.parts:
@@ -363,15 +363,16 @@ class CommitState:
                     f"this one reads {FORMAT})",
                     hint="a stream that ran with a newer version must continue with it",
                 )
+            digests = fields.get("digests", {})
             decision = None
             if "batch" in fields:
+                number = _int64(fields["batch"])
                 decision = Decision(
-                    _int64(fields["batch"]),
+                    number,
                     _transactions(key, fields["transactions"]),
                     _payloads(fields.get("payloads", ())),
-                    _text(fields.get("digest", "")),
+                    _text(digests.get(str(number), "")),
                 )
-            digests = fields.get("digests", {})
             superseded = tuple(_text(run) for run in fields["superseded"])
             run_id = _text(fields["runId"])
             state = cls(
@@ -412,7 +413,7 @@ class CommitState:
 _KNOWN: Final = frozenset(
     {
         "format", "generation", "runId", "queryId", "lastDone", "done", "digests", "superseded",
-        "batch", "payloads", "transactions", "digest", "lost", "partsOf", "partsToken", "burnt",
+        "batch", "payloads", "transactions", "lost", "partsOf", "partsToken", "burnt",
         # Of version 0.1:
         "incarnation", "parts",
     }

@@ -318,14 +318,22 @@ class Committer:
         """The driver's own transactions of ``batch``, which share its decision; ``number`` is that
         of its ids.
         """
+        client, deadline, two_phase = self._client, self._client.deadline(), batch.two_phase_commit
+
+        def id_(worker: str) -> str:
+            return str(TransactionalId(owner.key, owner.run_id, worker, number, owner.generation))
+
         found = []
-        deadline = self._client.deadline()
-        if batch.report is not None:
-            id_ = str(TransactionalId(owner.key, owner.run_id, _REPORT, number, owner.generation))
-            found.append(prepare_record(self._client, id_, batch.report, deadline))
-        if batch.offsets is not None:
-            id_ = str(TransactionalId(owner.key, owner.run_id, _OFFSETS, number, owner.generation))
-            found.append(prepare_offsets(self._client, id_, batch.offsets, deadline))
+        if (record := batch.report) is not None:
+            found.append(
+                prepare_record(client, id_(_REPORT), record, deadline, two_phase_commit=two_phase)
+            )
+        if (offsets := batch.offsets) is not None:
+            found.append(
+                prepare_offsets(
+                    client, id_(_OFFSETS), offsets, deadline, two_phase_commit=two_phase
+                )
+            )
         return tuple(found)
 
     def _write_done(self, key: str, session: LogSession, state: CommitState | None) -> None:

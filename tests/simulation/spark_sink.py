@@ -20,6 +20,7 @@ from unittest.mock import patch
 import pyarrow as pa
 
 from spark_kafka_sink.admin.transaction_client import TransactionClient
+from spark_kafka_sink.cli.operations.operator import Operator
 from spark_kafka_sink.config.producer_config import ProducerConfig
 from spark_kafka_sink.config.sink_config import SinkConfig
 from spark_kafka_sink.datasource import calling_query, foreach_batch
@@ -36,7 +37,6 @@ from spark_kafka_sink.records.column_plan import ColumnPlan
 from spark_kafka_sink.transactions import exactly_once
 from spark_kafka_sink.transactions.committer import Commit
 from spark_kafka_sink.transactions.exactly_once import ExactlyOnceDriver
-from spark_kafka_sink.transactions.operations import Operator
 from spark_kafka_sink.transactions.topic_records import TopicRecord
 from tests.simulation.processes import Machine, Process
 from tests.simulation.spark_checkpoints import read_by_spark

@@ -8,13 +8,13 @@ from dataclasses import replace
 import pytest
 
 from spark_kafka_sink.admin.transaction_client import TransactionClient
+from spark_kafka_sink.cli.operations.operator import Operator
 from spark_kafka_sink.clock import NEVER
 from spark_kafka_sink.errors import CommitError, CommitOutcomeUnknownError, ErrorCode
 from spark_kafka_sink.protocol.request import ApiKey
 from spark_kafka_sink.transactions.commit_log.commit_log import CommitLog
 from spark_kafka_sink.transactions.commit_state import CommitState, Phase
 from spark_kafka_sink.transactions.exactly_once import Commit, ExactlyOnceDriver
-from spark_kafka_sink.transactions.operations import Operator
 from tests.fakes.fake_cluster.control import FOREVER
 from tests.simulation.edge_scene import EdgeScene
 from tests.simulation.spark_tasks import new_client

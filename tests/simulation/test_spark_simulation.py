@@ -136,7 +136,9 @@ def test_a_failing_seed_tells_its_script_and_how_to_replay_it():
         live(3)
 
 
-@pytest.mark.parametrize("mutant", [*CARELESS, *REVIEWED, *OF_BLOCKS], ids=lambda mutant: mutant.__name__)
+@pytest.mark.parametrize(
+    "mutant", [*CARELESS, *REVIEWED, *OF_BLOCKS], ids=lambda mutant: mutant.__name__
+)
 def test_a_broken_protocol_still_breaks_something_that_is_there(mutant):
     """(``make mutants`` tells with which seed each is found.)"""
     with mutant():

@@ -271,6 +271,10 @@ def test_a_digest_stays_with_its_batch():
     assert done.done == (Done(7, (), "a0"),)
     assert json.loads(done.encode())["digests"] == {"7": "a0"}
     assert CommitState.decode("p", done.encode()) == done
+    # A package of 0.1 keeps the field, and decides the next batch.
+    theirs = json.loads(done.encode()) | {"batch": 8, "transactions": {"p~r~w~": [[0, 1, 3, 2]]}}
+    decided = CommitState.decode("p", json.dumps(theirs).encode())
+    assert decided.finished().done[-1] == Done(8)
 
 
 def test_the_batches_done_last_are_remembered_with_what_they_were():

@@ -1,7 +1,7 @@
 """What ``kprod txn`` changes: fence, commit, abort, sweep, resolve, reset.
 
 Owns: the question before a change, and exit codes. Never: arguments (``txn_commands.py``),
-what is refused and how a change is made (``transactions/operations.py``), how it looks
+what is refused and how a change is made (``cli/operations/operator.py``), how it looks
 (``cli/show.py``).
 """
 
@@ -15,6 +15,8 @@ import typer
 
 from spark_kafka_sink.cli.arguments import Where
 from spark_kafka_sink.cli.connection import FAILED, connected, fail, operator_of
+from spark_kafka_sink.cli.operations.inspection import check_key
+from spark_kafka_sink.cli.operations.operator import EndPlan, Operator
 from spark_kafka_sink.cli.show import (
     Json,
     open_json,
@@ -30,8 +32,6 @@ from spark_kafka_sink.cli.show import (
 )
 from spark_kafka_sink.errors import ConfigError, safe_text
 from spark_kafka_sink.transactions.commit_state import CommitState
-from spark_kafka_sink.transactions.inspection import check_key
-from spark_kafka_sink.transactions.operations import EndPlan, Operator
 from spark_kafka_sink.transactions.outcomes import Outcome
 from spark_kafka_sink.transactions.transactional_ids import check_part, parse
 

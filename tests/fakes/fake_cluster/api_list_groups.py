@@ -21,8 +21,7 @@ def handle(cluster: FakeCluster, node: int, request: Request) -> Any:
     listed = [
         answer.ListedGroup(group_id=name, protocol_type="", group_state=state, **typed)
         for name, state in groups.states().items()
-        if cluster.coordinators.coordinates(node, name)
-        and (not states or state.lower() in states)
+        if cluster.coordinators.coordinates(node, name) and (not states or state.lower() in states)
     ]
     return answer.ListGroupsResponse(
         throttle_time=cluster.throttle_ms(), error_code=ErrorCode.NONE, groups=listed
