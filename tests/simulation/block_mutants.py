@@ -19,6 +19,7 @@ from spark_kafka_sink.datasource.exactly_once.named_writes import NamedWrites
 from spark_kafka_sink.transactions import committer, ending
 from spark_kafka_sink.transactions.commit_state import CommitState, Decision, Part, Payload
 from spark_kafka_sink.transactions.committer import Batch, Committer
+from spark_kafka_sink.transactions.lease import margin_ms
 from spark_kafka_sink.transactions.outcomes import Outcome, is_prepared, outcome_of
 from spark_kafka_sink.transactions.ownership import Owner
 from tests.simulation.mutant import all_of, with_text
@@ -71,9 +72,7 @@ def _undo(*, looks_again: bool, minds_committed: bool) -> Callable[..., bool]:
             return False
         if Outcome.LOST not in outcomes.values() and (
             only_lost
-            or not ending.near_timeout(
-                client, found, lambda t: ending.margin_ms(t) // 4, deadline_ms
-            )
+            or not ending.near_timeout(client, found, lambda t: margin_ms(t) // 4, deadline_ms)
         ):
             return False
         if not ending.abort_all(client, open_, deadline_ms):
