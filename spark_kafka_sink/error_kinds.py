@@ -675,8 +675,8 @@ ENTRIES: Final[Mapping[Kind, Entry]] = {
     ),
     Kind.DECIDED_NOT_ABORTED: Entry(
         "Warning: Spark aborted a batch that was decided",
-        "A decision is never undone: the next start of the query commits the batch. To commit it "
-        "now: `kprod txn commit KEY` ([the command line](cli.md)).",
+        "The next start of the query commits the batch. To commit it now: `kprod txn commit KEY` "
+        "([the command line](cli.md)).",
         ("batch ... of '...' is decided, so it is not aborted",),
     ),
     Kind.ORPHANS_UNSEEN: Entry(
@@ -691,11 +691,12 @@ ENTRIES: Final[Mapping[Kind, Entry]] = {
         ),
     ),
     Kind.BATCH_UNDONE: Entry(
-        "Warning: a decided batch was aborted as a whole, and is written again",
-        "Its driver was away for longer than `kafka.transaction.timeout.ms`, and brokers had "
-        "aborted transactions of it before any of it was visible. Nothing is lost. "
+        "Warning: a decided batch was aborted as a whole",
+        "Its driver was away for too long of `kafka.transaction.timeout.ms`: brokers had aborted "
+        "transactions of it, or were about to, before any of it was visible. A query writes it "
+        "again when it is started; a job must be run again. "
         "[How to choose the time](delivery-guarantees.md#how-to-choose-the-time-out).",
-        ("batch ... was decided, and brokers had aborted a part of it",),
+        ("batch ... was decided, and brokers had aborted some of its transactions",),
     ),
     Kind.DONE_NOT_NOTED: Entry(
         "Warning: a batch is committed, and the commit log does not say so",

@@ -1,12 +1,13 @@
 """The command line ``kprod``: checks a cluster, explains errors and options, repairs transactions.
 
-Owns: the commands. Never: a decision (``transactions/operations.py``). Needs the extra ``cli`` for
+Owns: the commands. Never: the commit of a batch (``transactions/``). Needs the extra ``cli`` for
 all but ``explain``, which every message names: Typer and Rich are imported when the command runs,
 and nothing else of the package imports this.
 
 ``app`` is the tree of commands, with ``arguments``; one file for each command: ``check``,
 ``options``, ``convert``, ``template``, ``size``, ``report``, and ``txn``, a room.
 ``connection`` connects them to a cluster, ``show``, ``progress`` and ``watching`` print.
+``operations``, a room, is what operators see and change.
 """
 
 from __future__ import annotations

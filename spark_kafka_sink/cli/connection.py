@@ -17,6 +17,7 @@ import typer
 
 from spark_kafka_sink.admin.transaction_client import TransactionClient
 from spark_kafka_sink.cli.arguments import Where
+from spark_kafka_sink.cli.operations.operator import Operator
 from spark_kafka_sink.cli.progress import shown
 from spark_kafka_sink.config.files.config_file import OPTION
 from spark_kafka_sink.config.given_options import given_options
@@ -29,7 +30,6 @@ from spark_kafka_sink.config.unknown_options import PREFIX, may_be_secret
 from spark_kafka_sink.error_kinds import Kind
 from spark_kafka_sink.errors import ConfigError, KafkaError, coded, safe_text
 from spark_kafka_sink.transactions.commit_log.commit_log import CommitLog
-from spark_kafka_sink.transactions.operations import Operator
 
 #: Exit codes.
 FAILED, USAGE = 1, 2
@@ -61,7 +61,7 @@ def connected(
     that a broker responds, so that the error of a later request is not misleading.
     """
     with one_line_errors():
-        config, log_topic = settings_of(cluster)
+        config, log_topic = settings_of(cluster, writes=False)
         check()
         # One limit for every step, whatever options of a producer the file has.
         limit_ms = int(cluster.timeout_s * 1000)
@@ -127,11 +127,17 @@ def _waiting_notice(config: ProducerConfig, limit_s: float) -> Iterator[None]:
         timer.cancel()
 
 
-def settings_of(cluster: Where, more: Mapping[str, object] | None = None) -> tuple[SinkConfig, str]:
+def settings_of(
+    cluster: Where, more: Mapping[str, object] | None = None, *, writes: bool = True
+) -> tuple[SinkConfig, str]:
     """What a write with this file as its ``configFile``, and ``more`` as its options, would have,
-    and the commit log's topic.
+    and the commit log's topic. Without ``writes`` there are no warnings of options without effect:
+    the file is a write's.
     """
     config = _config(cluster, more or {})
+    for warning in config.warnings:
+        if writes or f"[{Kind.WITHOUT_EFFECT}]" not in warning:
+            _warn(warning)
     return config, cluster.log_topic or config.commit_log_topic
 
 
@@ -170,7 +176,4 @@ def _config(cluster: Where, more: Mapping[str, object]) -> SinkConfig:
             "which cluster? Give --bootstrap-servers HOST:PORT, or --config FILE with "
             "bootstrap.servers in it"
         )
-    config = SinkConfig.of(given)
-    for warning in config.warnings:
-        _warn(warning)
-    return config
+    return SinkConfig.of(given)

@@ -259,6 +259,9 @@ class Option:
     for_producer: bool = False
     #: Set by this package only: read like any other, but not documented, and never suggested.
     internal: bool = False
+    #: About rows and their topic, so that the writes of a ``transaction`` may differ in it; in any
+    #: other option they would be decided elsewhere, or under other terms.
+    of_one_write: bool = False
 
     @property
     def secret(self) -> bool:

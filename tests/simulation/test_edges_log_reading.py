@@ -71,6 +71,9 @@ class _DeposedView:
         self._cluster = scene.cluster
         self.logs = {**scene.cluster.logs, **logs}
 
+    def log_at(self, _: int, tp: Any) -> Any:
+        return self.logs.get(tp)
+
     def __getattr__(self, name: str) -> Any:
         return getattr(self._cluster, name)
 
@@ -339,3 +342,29 @@ def test_a_cluster_that_refuses_the_logs_segment_settings_gets_a_plain_compacted
 
     scene = EdgeScene.of(play)
     assert scene.batches() == {0}
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_an_abort_that_reads_at_a_deposed_leader_ends_nothing_that_is_decided(version: int) -> None:
+    """There the log is behind the abort's own plan: its run has not taken over yet."""
+
+    def play(scene: EdgeScene) -> None:
+        scene.batch(scene.run("run-0"), 0)
+        scene.scheduler.sleep(1_000)
+        ends = {tp: log.end for tp, log in scene.cluster.logs.items() if tp.topic == LOG_TOPIC}
+        run = scene.run("run-1")
+        scene.batch(run, 1)
+        plan = scene.plan(run)
+        messages = scene.write(run, 2, plan)
+        scene.decides_and_dies(run, 2, plan, messages)
+        with deposed(scene, ends) as answered:
+            assert scene.abort(scene.run("run-1"), 2, plan, messages) == ()
+        assert answered
+        assert len(scene.open_ids()) == 2
+        assert scene.batch(scene.run("run-2"), 2) is Commit.ALREADY_DONE
+
+    assert EdgeScene.of(play, SparkLife(1, tasks=2, transaction_version=version)).batches() == {
+        0,
+        1,
+        2,
+    }

@@ -15,6 +15,7 @@ from spark_kafka_sink.datasource.exactly_once.transaction_commit import (
 from spark_kafka_sink.datasource.foreach_batch import Transaction, transaction
 from spark_kafka_sink.errors import KafkaError
 from spark_kafka_sink.protocol.request import ApiKey
+from spark_kafka_sink.transactions.committer import Block
 from spark_kafka_sink.transactions.exactly_once import Batch, Commit
 from tests.fakes.fake_cluster.control import FOREVER
 from tests.simulation.edge_scene import PLANNED, EdgeScene, UntoldScene
@@ -161,12 +162,12 @@ def test_a_block_that_its_successor_has_rolled_forward_is_not_called_failed(vers
         owner = owner_of(old.id, plan)
         prepared = prepared_transactions(messages, owner)
         with scene.driver_side(old) as driver:
-            driver.commit(owner, Batch(0, prepared, payload_of(messages, TOPIC), part=0))
+            driver.commit(owner, Batch(0, prepared, payload_of(messages, TOPIC), block=Block("b")))
         lost = scene.cluster.control.drop(ApiKey.END_TXN, where=of_the_log)
 
         def commit() -> Commit:
             with scene.driver_side(old) as driver:
-                return driver.commit(owner, Batch(0, (), parts=1))
+                return driver.commit(owner, Batch(0, (), block=Block("b", 1)))
 
         late, told = scene.beside(old.process, commit)
         scene.scheduler.block(lambda: bool(lost.fired), NEVER)

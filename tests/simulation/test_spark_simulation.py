@@ -19,7 +19,7 @@ from tests.simulation.spark_application_life import ApplicationLife, Kind
 from tests.simulation.spark_invariants import judge
 from tests.simulation.spark_lives import SparkLifeError, draw, live, seeds_with
 from tests.simulation.spark_long_run import long_run
-from tests.simulation.spark_mutants import CARELESS, REVIEWED, found_by
+from tests.simulation.spark_mutants import CARELESS, OF_BLOCKS, REVIEWED, found_by
 
 #: About 10 s of one core. (``make queries`` lives thousands.)
 SEEDS = range(3, 43)
@@ -136,7 +136,9 @@ def test_a_failing_seed_tells_its_script_and_how_to_replay_it():
         live(3)
 
 
-@pytest.mark.parametrize("mutant", [*CARELESS, *REVIEWED], ids=lambda mutant: mutant.__name__)
+@pytest.mark.parametrize(
+    "mutant", [*CARELESS, *REVIEWED, *OF_BLOCKS], ids=lambda mutant: mutant.__name__
+)
 def test_a_broken_protocol_still_breaks_something_that_is_there(mutant):
     """(``make mutants`` tells with which seed each is found.)"""
     with mutant():

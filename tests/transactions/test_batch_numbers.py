@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 
 from spark_kafka_sink.errors import CommitError
-from spark_kafka_sink.transactions.commit_state import KEPT_DONE, CommitState, Done, Payload
-from spark_kafka_sink.transactions.committer import Batch, check_number, check_payload
+from spark_kafka_sink.transactions.commit_state import KEPT_DONE, CommitState, Done, Part, Payload
+from spark_kafka_sink.transactions.committer import Batch, Block, check_number, check_payload
 from spark_kafka_sink.transactions.ownership import Numbering
 
 WRITTEN = Payload(3, 30, "t")
@@ -61,7 +61,7 @@ def test_what_version_0_1_wrote_remembers_no_versions() -> None:
 def test_so_many_versions_are_remembered_and_what_is_before_them_may_come() -> None:
     state = CommitState(generation=1)
     for number in range(0, 4 * KEPT_DONE, 2):
-        state = state.skipped_to(number, (WRITTEN,))
+        state = state.skipped_to(Done(number, (WRITTEN,)))
     assert len(state.done) == KEPT_DONE
     oldest = state.done[0].number
     check(Numbering.VERSIONS, oldest - 1, state)
@@ -158,15 +158,63 @@ def test_what_nobody_looked_at_or_remembers_is_not_compared() -> None:
     check_payload("p", Batch(6, (), OTHER), old)
 
 
-def test_each_part_is_compared_with_its_own() -> None:
+def block(*noted: Payload) -> CommitState:
+    """Batch 6 is done with two writes; those of a block that is replayed are noted."""
     state = replace(STREAM, done=(Done(6, (WRITTEN, OTHER)),))
-    check_payload("p", Batch(6, (), WRITTEN, part=0), state)
-    check_payload("p", Batch(6, (), OTHER, part=1), state)
-    check_payload("p", Batch(6, (), None, parts=2), state)
-    check_payload("p", Batch(6, (), Payload(), parts=2), state)
-    for part, found in ((0, OTHER), (1, WRITTEN), (2, WRITTEN)):
-        with pytest.raises(CommitError, match="other rows, which would be dropped"):
-            check_payload("p", Batch(6, (), found, part=part), state)
-    for parts in (0, 1, 3):
-        with pytest.raises(CommitError, match=f"done with 2 writes, and {parts} are to be decided"):
-            check_payload("p", Batch(6, (), Payload(), parts=parts), state)
+    for found in noted:
+        state = state.with_part(6, "block", Part((), found))
+    return state
+
+
+def replays(state: CommitState, found: Payload | None, writes: int | None = None) -> None:
+    check_payload("p", Batch(6, (), found, block=Block("block", writes)), state)
+
+
+@pytest.mark.parametrize("order", [(WRITTEN, OTHER), (OTHER, WRITTEN)])
+def test_writes_of_a_block_may_be_replayed_in_any_order(order: tuple[Payload, Payload]) -> None:
+    """Those of threads come in another one each time."""
+    replays(block(), order[0])
+    replays(block(order[0]), order[1])
+    replays(block(*order), Payload(), writes=2)
+
+
+@pytest.mark.parametrize("noted", [(), (WRITTEN,), (OTHER,)])
+def test_a_write_that_a_done_block_had_not_is_not_dropped(noted: tuple[Payload, ...]) -> None:
+    found = (*noted, Payload(9, 9, "t")) if len(noted) < 1 else (*noted, *noted)
+    with pytest.raises(CommitError, match="other rows under a done number"):
+        replays(block(*noted), found[-1])
+
+
+def test_a_done_block_that_has_fewer_writes_now_is_not_dropped() -> None:
+    with pytest.raises(CommitError, match=r"done with .* bytes to t, .* with 3 rows"):
+        replays(block(WRITTEN), Payload(), writes=1)
+
+
+def test_a_block_whose_writes_are_not_counted_is_not_compared() -> None:
+    replays(block(), None)
+    replays(block(), Payload(), writes=2)
+    replays(block(WRITTEN), Payload(), writes=2)
+
+
+@pytest.mark.parametrize("found", [None, WRITTEN, OTHER])
+def test_a_batch_with_the_digest_of_the_done_one_is_dropped(found: Payload | None) -> None:
+    """Whatever it counts: a query may be not deterministic."""
+    state = replace(STREAM, done=(Done(6, (WRITTEN,), "a0"),))
+    check_payload("p", Batch(6, (), found, "a0"), state)
+    check_payload("p", Batch(6, (), found, "a0", Block("block")), state)
+    check_payload("p", Batch(6, (), Payload(), "a0", Block("block", 3)), state)
+
+
+def test_a_batch_with_another_digest_is_not_dropped_though_its_rows_are_alike() -> None:
+    state = replace(STREAM, done=(Done(6, (WRITTEN,), "a0"),))
+    with pytest.raises(CommitError, match=r"with input a0, .* with input b1: other rows under"):
+        check_payload("p", Batch(6, (), WRITTEN, "b1"), state)
+
+
+@pytest.mark.parametrize("done", ["", "a0"])
+def test_rows_decide_where_a_digest_is_unknown(done: str) -> None:
+    state = replace(STREAM, done=(Done(6, (WRITTEN,), done),))
+    now = "" if done else "b1"
+    check_payload("p", Batch(6, (), WRITTEN, now), state)
+    with pytest.raises(CommitError, match="other rows under a done number"):
+        check_payload("p", Batch(6, (), OTHER, now), state)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -27,6 +29,7 @@ Json = dict[str, Any]
 OPEN_OR_ENDING = {TransactionState.ONGOING, TransactionState.PREPARE_ABORT}
 #: Its markers may not be written yet.
 ABORTED = {TransactionState.PREPARE_ABORT, TransactionState.COMPLETE_ABORT}
+COMMITTED = {TransactionState.PREPARE_COMMIT, TransactionState.COMPLETE_COMMIT}
 
 
 # -- list, describe -------------------------------------------------------------------------------
@@ -142,6 +145,7 @@ def test_commit_makes_a_decided_batch_visible(
     assert consume(topic, isolation="read_committed").values == []
     done = stage.json("commit", stage.prefix, "--yes")
     assert (done["changed"], done["after"]["phase"], done["after"]["lastDone"]) == (True, "DONE", 8)
+    assert done["committed"]
     assert stage.still_open() == set()
     assert stage.read() == stage.state(last_done=8, done=(Done(8),))
     assert consume(topic, isolation="read_committed").values == [b"row"]
@@ -169,6 +173,42 @@ def test_a_commit_that_comes_too_late_says_partial(stage: Stage) -> None:
     assert state is not None
     assert (state.phase, state.lost) == (Phase.PARTIAL, (aborted.transactional_id,))
     assert "no commit brings their rows back" in stage.refused("commit", stage.prefix)
+
+
+def test_commit_aborts_nothing_for_an_option_of_its_own(stage: Stage, tmp_path: Path) -> None:
+    """Nor without a file, where the time-out of a producer is a 15th of the sink's."""
+    transactions = stage.open(2)
+    stage.write(stage.state(transactions))
+    config = tmp_path / "theirs.properties"
+    config.write_text("transaction.timeout.ms=400\nsecurity.protocol=PLAINTEXT\n")
+    deadline = time.monotonic() + 30
+    while not stage.client.older_than(names(transactions), 400, stage.soon()):
+        assert time.monotonic() < deadline
+    result = stage.run("commit", stage.prefix, "--yes", "--config", str(config))
+    assert f"'{stage.prefix}' is DONE, last batch 8" in result.stdout
+    assert result.stderr == "", "nothing is said of options that only a write has"
+    assert set(stage.states(transactions)) <= COMMITTED
+
+
+def test_commit_says_that_a_batch_is_undone_and_fails(stage: Stage) -> None:
+    """Its rows were to become visible: a script must notice that they did not."""
+    for as_json in (True, False):
+        open_, lost = stage.open(2, worker=f"w{as_json}")
+        stage.client.end([lost], committed=False, deadline_ms=stage.soon())
+        stage.write(stage.state((open_, lost)))
+        if as_json:
+            told = stage.json("commit", stage.prefix, "--yes", code=1)
+            assert (told["changed"], told["committed"], told["after"]["lastDone"]) == (
+                True,
+                False,
+                7,
+            )
+        else:
+            text = " ".join(stage.run("commit", stage.prefix, "--yes", code=1).stdout.split())
+            assert f"Batch 8 of '{stage.prefix}' is undone" in text
+            assert "a job must be run again" in text
+        assert set(stage.states([open_, lost])) <= ABORTED
+        assert stage.read() == stage.state()
 
 
 # -- abort ----------------------------------------------------------------------------------------

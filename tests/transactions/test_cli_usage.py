@@ -17,6 +17,7 @@ from spark_kafka_sink.cli import connection
 from spark_kafka_sink.cli.app import app
 from spark_kafka_sink.cli.arguments import Where
 from spark_kafka_sink.cli.connection import settings_of
+from spark_kafka_sink.cli.operations.inspection import KeyReport, OpenTransaction
 from spark_kafka_sink.cli.show import age, show_open, show_report
 from spark_kafka_sink.cli.txn import txn_commands
 from spark_kafka_sink.errors import ErrorCode
@@ -25,7 +26,6 @@ from spark_kafka_sink.protocol.transaction_admin_messages import (
     TransactionState,
 )
 from spark_kafka_sink.transactions.commit_state import CommitState, Standing
-from spark_kafka_sink.transactions.inspection import KeyReport, OpenTransaction
 from spark_kafka_sink.transactions.transactional_ids import TransactionalId
 from tests.programs import run_python
 

@@ -282,9 +282,10 @@ class Query:
     def aborter(self) -> Aborter:
         return Aborter(self.stage.log, self.stage.client)
 
-    def owner(self, run: str = "run-1", generation: int = 0) -> Owner:
-        incarnation = "run-1" if generation else ""
-        return Owner(self.stage.prefix, run, "query-1", generation, incarnation)
+    def owner(self, run: str = "run-1") -> Owner:
+        """As it is planned now."""
+        state = self.stage.read() or CommitState()
+        return Owner(self.stage.prefix, run, "query-1", state.generation)
 
     def task(
         self, k: int, *values: str, run: str = "run-1", **options: object
@@ -313,7 +314,8 @@ def test_batches_are_committed_one_after_the_other_and_each_once(query: Query) -
     assert query.shows("a", "b", "c", "d")
     state = query.stage.read()
     done = tuple(Done(number, (Payload(),)) for number in range(3))
-    assert state == CommitState(1, "run-1", "query-1", last_done=2, incarnation="run-1", done=done)
+    assert state is not None
+    assert state == CommitState(state.generation, "run-1", "query-1", last_done=2, done=done)
     assert query.driver().roll_forward(owner.key) == state
     assert query.stage.still_open() == set()
 
@@ -333,7 +335,7 @@ def test_an_abort_ends_what_was_prepared_and_what_was_left(query: Query) -> None
     answers = stage.client.end(orphans, committed=True, deadline_ms=stage.soon())
     assert set(answers.values()) == {ErrorCode.PRODUCER_FENCED}
     again = Batch(1, (query.task(0, "again", run="run-2"),))
-    assert driver.commit(query.owner("run-2", generation=1), again) is Commit.COMMITTED
+    assert driver.commit(query.owner("run-2"), again) is Commit.COMMITTED
     assert query.aborter().abort(owner, 1, [transaction], tasks_may_run=False) == ()
     assert query.shows("kept", "again")
 
@@ -415,20 +417,19 @@ def test_a_batch_that_is_open_for_too_long_by_the_brokers_clock_is_not_decided(
 def test_the_later_driver_wins_and_sweeps_what_the_earlier_one_left(query: Query) -> None:
     stage = query.stage
     assert query.driver().commit(query.owner(), Batch(0, (query.task(0, "a"),))) is Commit.COMMITTED
-    planned = query.driver().roll_forward(stage.prefix).generation
     orphan, beaten = stage.open(1, worker="dead"), query.task(0, "b")
     other = Stage(stage.kafka, stage.client, (stage.topic, stage.log_topic))
     other.prefix = f"{stage.prefix}.b"
     bystander = other.open(1)
-    later = query.owner("run-2", planned)
+    earlier, later = query.owner("run-1"), query.owner("run-2")
     batch = Batch(1, (query.task(0, "B", run="run-2"),))
     assert query.driver().commit(later, batch) is Commit.COMMITTED
     assert stage.still_open() == set()
     assert stage.states(orphan) == [TransactionState.EMPTY]
     assert other.still_open() == set(names(bystander))
     with pytest.raises(SupersededError, match="run run-2"):
-        query.driver().commit(query.owner("run-1", planned), Batch(1, (beaten,)))
-    assert query.aborter().abort(query.owner("run-1", planned), 1, (), tasks_may_run=False) == ()
+        query.driver().commit(earlier, Batch(1, (beaten,)))
+    assert query.aborter().abort(earlier, 1, (), tasks_may_run=False) == ()
     assert query.shows("a", "B")
     fence(other.client, names(bystander))
 

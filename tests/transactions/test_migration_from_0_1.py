@@ -17,7 +17,6 @@ from spark_kafka_sink.records.column_plan import ColumnPlan
 from spark_kafka_sink.records.record_columns import from_record_batch
 from spark_kafka_sink.transactions.commit_state import CommitState, Payload, Phase
 from spark_kafka_sink.transactions.committer import Batch, Commit
-from spark_kafka_sink.transactions.exactly_once import ExactlyOnceDriver
 from spark_kafka_sink.transactions.ownership import Numbering, Owner
 from spark_kafka_sink.transactions.transactional_ids import log_id
 from tests.transactions.committing_world import LOG_TOPIC, CommittingWorld
@@ -64,7 +63,7 @@ def write_as_0_1(
 
 
 def owner(state: CommitState, key: str, run: str, **more: Numbering) -> Owner:
-    return Owner(key, run, "query-1", state.generation, state.incarnation, **more)
+    return Owner(key, run, "query-1", state.generation, **more)
 
 
 def next_batch(world: CommittingWorld, key: str, run: str, number: int, *values: str) -> Batch:
@@ -242,22 +241,27 @@ def test_a_batch_that_it_called_partial_waits_for_an_operator_still(world: Commi
     world.play(body)
 
 
-def test_the_log_goes_on_with_an_incarnation_and_what_is_planned_before_it_still_commits(
-    world: CommittingWorld,
-) -> None:
+def test_a_key_with_an_incarnation_and_parts_goes_on_without_them(world: CommittingWorld) -> None:
+    """As 0.1 left it in its last days, when a driver died between two writes of a block."""
+
     def body() -> None:
-        write_as_0_1(world, "p")
-
-        def plan(driver: ExactlyOnceDriver) -> CommitState:
-            return driver.plan("p")
-
+        part = world.prepared(f"p~run-1~{TOKEN}~0", "lost")
+        parts = [
+            {
+                "index": 0,
+                "payload": [1, 4, "t"],
+                "transactions": {
+                    f"p~run-1~{TOKEN}~": [[0, part.producer_id, part.producer_epoch, 2]]
+                },
+            }
+        ]
+        write_as_0_1(world, "p", format=2, incarnation="run-0", partsOf=7, parts=parts)
         with world.driver() as driver:
-            assert plan(driver).incarnation == ""
-            mine = owner(plan(driver), "p", "run-2")
+            mine = owner(driver.plan("p"), "p", "run-2")
             for number in (7, 8):
                 batch = next_batch(world, "p", "run-2", number, f"{number}")
                 assert driver.commit(mine, batch) is Commit.COMMITTED
-            assert plan(driver).incarnation == "run-2"
+        assert world.settled(part.transactional_id) == world.swept
         assert world.visible() == ["7", "8"]
 
     world.play(body)

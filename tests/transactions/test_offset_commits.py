@@ -48,12 +48,12 @@ class Group:
         return f"{self.name}~run~offsets~0"
 
     def prepare(self, offsets: Offsets, transactional_id: str = "") -> PreparedTransaction:
+        self.client._version = self.version  # as of a cluster of it
         return prepare_offsets(
             self.client,
             transactional_id or self.id(),
             GroupOffsets(self.name, offsets),
             self.client.clock.now_ms() + TIMEOUT_MS,
-            transaction_version=self.version,
         )
 
     def end(self, *prepared: PreparedTransaction, committed: bool) -> list[ErrorCode | None]:
@@ -199,12 +199,12 @@ def test_each_missing_right_is_named(secure_kafka: SecureKafka) -> None:
 
     def prepare_as_bob(version: int) -> PreparedTransaction:
         with TransactionClient(bob) as client:
+            client._version = version
             return prepare_offsets(
                 client,
                 transactional_id,
                 GroupOffsets(name, {TopicPartition(topic, 0): OffsetAndMetadata(1)}),
                 client.clock.now_ms() + TIMEOUT_MS,
-                transaction_version=version,
             )
 
     cases = (

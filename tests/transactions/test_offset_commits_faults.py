@@ -46,13 +46,9 @@ def prepare(
     offset: int = 7,
     milliseconds: int = 60_000,
 ) -> PreparedTransaction:
-    return prepare_offsets(
-        client,
-        ID,
-        GroupOffsets(GROUP, {tp: OffsetAndMetadata(offset)}),
-        world.soon(milliseconds),
-        transaction_version=version,
-    )
+    client._version = version  # as of a cluster of it
+    offsets = GroupOffsets(GROUP, {tp: OffsetAndMetadata(offset)})
+    return prepare_offsets(client, ID, offsets, world.soon(milliseconds))
 
 
 def end(world: DriverWorld, client: TransactionClient, prepared: PreparedTransaction) -> None:

@@ -37,7 +37,7 @@ class Sink:
 
     def owner(self) -> Owner:
         state = self.driver.plan(self.key)
-        return Owner(self.key, "run", "query", state.generation, state.incarnation)
+        return Owner(self.key, "run", "query", state.generation)
 
     def batch(self, number: int, offset: int, *, rows: int = 1, topic: str = "") -> Batch:
         ids = [f"{self.key}~run~w{number}~{k}" for k in range(rows)]

@@ -9,12 +9,12 @@ from dataclasses import replace
 
 import pytest
 
+from spark_kafka_sink.cli.operations.operator import Operator
 from spark_kafka_sink.errors import CommitError, RefusedError, SupersededError
 from spark_kafka_sink.producer.transaction.transaction_states import PreparedTransaction
 from spark_kafka_sink.transactions.commit_log.commit_log import CommitLog, LogSession
 from spark_kafka_sink.transactions.commit_state import CommitState, Decision, Done, Standing
 from spark_kafka_sink.transactions.committer import Batch, Committer
-from spark_kafka_sink.transactions.operations import Operator
 from spark_kafka_sink.transactions.ownership import Owner
 from tests.transactions.operator_stage import Stage, names
 
@@ -39,7 +39,7 @@ def test_who_takes_over_meanwhile_is_not_swept(stage: Stage) -> None:
     stage.write(stage.state())
     plan = stage.operator.plan_sweep(stage.prefix)
     assert [t.standing for t in plan.transactions] == [Standing.UNKNOWN]
-    stage.write(stage.state().taken_over("run-2", "query"))
+    stage.write(stage.state().taken_over("run-2", "query", 1))
     aborted = stage.operator.end(plan)
     assert aborted.kept == {new.transactional_id: OWNED}
     assert stage.still_open() == {new.transactional_id}
@@ -175,8 +175,8 @@ def test_the_log_lists_whole_states_of_exactly_the_prefix(stage: Stage) -> None:
     """Also those in several records, and not those that were forgotten."""
     transactions = [PreparedTransaction(f"{stage.prefix}~r~w{k}~0", k, 0, 2) for k in range(20)]
     long = stage.state(transactions)
-    small_parts = CommitLog(stage.client, stage.log_topic, part_bytes=200)
-    small_parts.open(stage.prefix, stage.soon()).write(long, stage.soon())
+    small_pieces = CommitLog(stage.client, stage.log_topic, piece_bytes=200)
+    small_pieces.open(stage.prefix, stage.soon()).write(long, stage.soon())
     stage.write(stage.state(), f"{stage.prefix}~app")
     stage.write(stage.state(), f"{stage.prefix}~forgotten")
     stage.write(None, f"{stage.prefix}~forgotten")

@@ -37,7 +37,7 @@ def new_world(version: int) -> CommittingWorld:
 def owner(driver: ExactlyOnceDriver, run: str) -> Owner:
     """As planned now."""
     state = driver.plan(KEY)
-    return Owner(KEY, run, "query", state.generation, state.incarnation)
+    return Owner(KEY, run, "query", state.generation)
 
 
 def batch(
@@ -173,12 +173,12 @@ def test_a_real_broker_takes_both_kinds_and_a_missing_topic_fails_the_batch(
     with ExactlyOnceDriver(config, "__kprod_commits") as driver:
         for number in (0, 1):
             state = driver.plan(key)
-            mine = Owner(key, "run", "query", state.generation, state.incarnation)
+            mine = Owner(key, "run", "query", state.generation)
             record = TopicRecord(topic, f"batch {number}".encode())
             assert driver.commit(mine, Batch(number, (), Payload(), report=record))
             driver.write_record(TopicRecord(topic, b"alone"), 10_000)
         state = driver.plan(key)
-        mine = Owner(key, "run", "query", state.generation, state.incarnation)
+        mine = Owner(key, "run", "query", state.generation)
         missing = TopicRecord(f"{topic}-missing", b"")
         with pytest.raises((ApiError, TimeoutError)):
             driver.commit(mine, Batch(2, (), Payload(), report=missing))

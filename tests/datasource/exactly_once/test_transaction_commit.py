@@ -31,14 +31,13 @@ from tests.datasource.exactly_once.transaction_plans import NAMED_JOB, config
 CONFIG = SinkConfig.parse(
     {"kafka.bootstrap.servers": "h:1", "topic": "t", "deliveryGuarantee": "exactly-once"}
 )
-JOBS = Owner("p~app", "j0b", "", 3, "run-0", Numbering.VERSIONS)
-STREAMS = Owner("p", "run-2", "query-1", 3, "run-0")
+JOBS = Owner("p~app", "j0b", "", 3, Numbering.VERSIONS)
+STREAMS = Owner("p", "run-2", "query-1", 3)
 
 
 def of_job(id_="p~app~j0b~0123456789ab~17", **changes):
     values = {
         "generation": 3,
-        "incarnation": "run-0",
         "start_ms": 1,
         "transaction": (id_, 4711, 0, 2),
         "payload": (3, 30),
@@ -92,12 +91,6 @@ def test_a_transaction_that_is_none_is_refused(transaction):
 def test_a_wrong_generation_or_start_is_refused(field, value):
     with pytest.raises(CommitError, match=field):
         checked_messages([of_job(**{field: value})])
-
-
-@pytest.mark.parametrize("value", [-1, 1, None, b"run-0"])
-def test_a_wrong_incarnation_is_refused(value):
-    with pytest.raises(CommitError, match="incarnation"):
-        checked_messages([of_job(incarnation=value)])
 
 
 @pytest.mark.parametrize("value", [(3,), (3, -1), (-1, 3), (3, 30, 1), [3, 30], ("3", 30), 3, True])
@@ -189,7 +182,7 @@ def plan(transactions=None):
 
 @pytest.mark.parametrize(
     "other",
-    [{"run_id": "run-3"}, {"query_id": "query-9"}, {"generation": 4}, {"incarnation": "run-9"}],
+    [{"run_id": "run-3"}, {"query_id": "query-9"}, {"generation": 4}],
 )
 def test_messages_of_two_runs_are_refused_before_anything_is_asked(other):
     second = of_stream("p~run-2~0123456789ab~1", partition_id=1, **other)

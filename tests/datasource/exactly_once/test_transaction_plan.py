@@ -131,7 +131,7 @@ def test_a_run_that_is_unknown_or_owns_the_key_may_write_and_a_superseded_one_no
 
 def test_a_jobs_owner_is_who_was_planned():
     plan = replace(NAMED_JOB, context=WriteContext("j0b", "query-1"))
-    assert plan.owner == Owner("p~app", "j0b", "query-1", 3, "run-0", Numbering.VERSIONS)
+    assert plan.owner == Owner("p~app", "j0b", "query-1", 3, Numbering.VERSIONS)
 
 
 def test_a_plan_travels_and_says_how_long_a_transaction_may_take():
@@ -140,7 +140,7 @@ def test_a_plan_travels_and_says_how_long_a_transaction_may_take():
         assert copy == plan
         time = copy.time
         assert (time.timeout_ms, time.margin_ms) == (900_000, 90_000)
-        assert (time.generation, time.incarnation) == (3, "run-0")
+        assert time.generation == 3
 
 
 # --- options by mode ---------------------------------------------------------------------------

@@ -1,8 +1,8 @@
 """An operator's changes: commit, abort, sweep, resolve, reset.
 
 Owns: :class:`Operator`, what is refused and why, and the order of fencing, checking again and
-changing. Never: a terminal (``cli``), a confirmation, the commit of a running driver
-(``committer.py``). No write uses it.
+changing. Never: a terminal, a confirmation (``cli/txn``), the commit of a running
+driver (``transactions/committer.py``). No write uses it.
 
 Each change has two steps. ``plan_...`` only reads: it returns what would be done, or raises
 RefusedError. Then the change **reads again after fencing**, since a driver may be running::
@@ -25,6 +25,13 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from spark_kafka_sink.admin.transaction_client import TransactionClient
+from spark_kafka_sink.cli.operations.inspection import (
+    Inspector,
+    KeyReport,
+    OpenTransaction,
+    decided_ids,
+    standing_of,
+)
 from spark_kafka_sink.errors import ConfigError, ErrorCode, RefusedError, safe_text
 from spark_kafka_sink.protocol.transaction_admin_messages import (
     TransactionDescription,
@@ -34,13 +41,6 @@ from spark_kafka_sink.transactions.commit_log.commit_log import CommitLog, LogSe
 from spark_kafka_sink.transactions.commit_state import CommitState, Phase, Standing
 from spark_kafka_sink.transactions.committer import Committer
 from spark_kafka_sink.transactions.ending import commit_all
-from spark_kafka_sink.transactions.inspection import (
-    Inspector,
-    KeyReport,
-    OpenTransaction,
-    decided_ids,
-    standing_of,
-)
 from spark_kafka_sink.transactions.outcomes import Outcome
 from spark_kafka_sink.transactions.ownership import retry_when_fenced
 from spark_kafka_sink.transactions.transactional_ids import log_key, parse, prefix_of_key
@@ -118,11 +118,12 @@ class Operator:
         return report
 
     def commit(self, report: KeyReport) -> CommitState:
-        """Commit every transaction of the decision, as the next start of the query would.
+        """Commit every transaction of the decision. None is aborted, unless brokers have aborted
+        some and none is committed: then the batch is not done in the state that is returned.
 
         Raises PartialCommitError, CommitOutcomeUnknownError.
         """
-        return Committer(self._log, self._client).roll_forward(report.key)
+        return Committer(self._log, self._client).roll_forward(report.key, only_lost=True)
 
     # -- abort, sweep -------------------------------------------------------------------------
 

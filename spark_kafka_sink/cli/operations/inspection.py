@@ -1,8 +1,8 @@
 """What brokers and the commit log have for a prefix: read only, for operators.
 
 Owns: :class:`Inspector`, and what it finds: open transactions with the standing of their runs, keys
-of the log with the outcome of each decided transaction. Never: a change (``operations.py``), a
-terminal (``cli``). No write uses it.
+of the log with the outcome of each decided transaction. Never: a change (``operator.py``), a
+terminal. No write uses it.
 
 Inspecting fences no driver, so the results may be out of date a moment later: before a change they
 are read again, after fencing.

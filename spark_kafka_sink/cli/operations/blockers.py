@@ -13,6 +13,7 @@ from typing import Final
 
 from spark_kafka_sink.admin.call import Call, Leader, retry_code
 from spark_kafka_sink.admin.transaction_client import TransactionClient, listed, listing
+from spark_kafka_sink.cli.operations.inspection import DecidedBy, decided_ids, standing_of
 from spark_kafka_sink.errors import ErrorCode
 from spark_kafka_sink.protocol.cluster import TopicPartition
 from spark_kafka_sink.protocol.transaction_admin_messages import (
@@ -26,7 +27,6 @@ from spark_kafka_sink.protocol.transaction_admin_messages import (
 )
 from spark_kafka_sink.transactions.commit_log.commit_log import CommitLog
 from spark_kafka_sink.transactions.commit_state import CommitState, Standing
-from spark_kafka_sink.transactions.inspection import DecidedBy, decided_ids, standing_of
 from spark_kafka_sink.transactions.transactional_ids import parse
 
 #: The states in which a consumer waits.
