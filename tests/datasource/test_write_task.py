@@ -14,6 +14,7 @@ import pyarrow as pa
 import pytest
 from recording_producer import OneProducer, RecordingProducer
 
+from spark_kafka_sink.clock import NEVER
 from spark_kafka_sink.config.named_columns import OnNullValue
 from spark_kafka_sink.datasource.write.task_progress import ProgressLog, progress_listener
 from spark_kafka_sink.datasource.write.write_task import TaskIdentity, TransactionTime, WriteTask
@@ -257,6 +258,14 @@ def test_the_message_names_the_prepared_transaction_the_generation_and_its_begin
     assert told.transaction == ("p~j~42", 4711, 3, 2)
     assert told.prepared == PREPARED
     assert (told.generation, told.start_ms) == (8, 1_700_000)
+    assert told.two_phase_commit is False
+
+
+def test_the_message_says_that_its_transaction_never_times_out():
+    """The driver's own transactions of the decision must not, either."""
+    producers = OneProducer(RecordingProducer(), PREPARED)
+    assert timed(producers, [batch("a")], [0], timeout_ms=NEVER).two_phase_commit is True
+    assert timed(producers, [], [0], timeout_ms=NEVER).two_phase_commit is False
 
 
 def test_without_a_row_there_is_no_transaction_but_a_generation():

@@ -182,7 +182,7 @@ def _unpickled(messages: Sequence[TaskCommitMessage]) -> list[TaskCommitMessage]
 
 #: What a process remembers from one call to the next (``ProcessLocal``).
 _OF_A_PROCESS: tuple[tuple[ModuleType, str, Callable[[], Any]], ...] = (
-    (foreach_batch, "_writes", NamedWrites),
+    (foreach_batch, "_runs", NamedWrites),
     (calling_query, "_found", dict),
     (calling_query, "_process", lambda: uuid.uuid4().hex),
     (checkpoint, "_unreadable", set),

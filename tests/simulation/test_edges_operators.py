@@ -148,7 +148,9 @@ def test_a_batch_is_too_old_by_the_time_out_of_its_own_transactions(version: int
         messages = scene.write(run, 0, plan)
         scene.scheduler.sleep(TIMEOUT_MS - 10_000)
         config = scene.config
-        scene.config = lambda who: replace(config(who), transaction_timeout_ms=LONGER)  # type: ignore[method-assign]
+        scene.config = lambda client_id: replace(  # type: ignore[method-assign]
+            config(client_id), transaction_timeout_ms=LONGER
+        )
         with pytest.raises(CommitError, match=f"open for more than 30000 ms of {TIMEOUT_MS} ms"):
             scene.commit(run, 0, plan, messages)
         assert scene.open_ids() == []

@@ -12,6 +12,7 @@ from pyspark.cloudpickle import dumps as cloud_dumps
 
 from spark_kafka_sink.config.sink_config import SinkConfig
 from spark_kafka_sink.datasource.exactly_once.transaction_commit import (
+    _is_two_phase,
     payload_of,
     prepared_transactions,
 )
@@ -97,6 +98,19 @@ def test_a_wrong_generation_or_start_is_refused(field, value):
 def test_a_wrong_payload_is_refused(value):
     with pytest.raises(CommitError, match=r"payload is not \(rows, bytes\)"):
         checked_messages([of_job(payload=value)])
+
+
+def test_a_flag_that_is_none_is_refused():
+    with pytest.raises(CommitError, match="two_phase_commit is not a bool"):
+        checked_messages([of_stream(two_phase_commit=1)])
+
+
+def test_the_driver_asks_for_two_phase_commit_when_the_tasks_did():
+    """In a stream its commit runs in another process than its planning."""
+    messages = [of_stream(), of_stream(two_phase_commit=True)]
+    assert _is_two_phase(None, messages)
+    assert not _is_two_phase(None, messages[:1])
+    assert _is_two_phase(replace(NAMED_JOB, two_phase_commit=True), [empty()])
 
 
 def test_a_batchs_payload_is_what_all_tasks_wrote_and_unknown_when_one_did_not_look():

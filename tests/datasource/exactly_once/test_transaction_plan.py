@@ -10,12 +10,12 @@ from pyspark.cloudpickle import dumps as cloud_dumps
 from pyspark.sql.datasource import CaseInsensitiveDict
 from pyspark.sql.types import StringType, StructField, StructType
 
-from spark_kafka_sink.datasource.exactly_once.transaction_plan import check_run, prefix_of
+from spark_kafka_sink.datasource.exactly_once.transaction_plan import _run, check_run, prefix_of
 from spark_kafka_sink.datasource.source import KprodDataSource
 from spark_kafka_sink.datasource.write.write_context import WriteContext
 from spark_kafka_sink.datasource.write.write_task import TaskIdentity
 from spark_kafka_sink.errors import CommitError, ConfigError, IllegalStateError, SupersededError
-from spark_kafka_sink.transactions.commit_state import CommitState
+from spark_kafka_sink.transactions.commit_state import CommitState, Done, Payload
 from spark_kafka_sink.transactions.ownership import Numbering, Owner
 from tests.datasource.exactly_once.transaction_plans import (
     NAMED_JOB,
@@ -191,3 +191,48 @@ def test_before_a_streams_commit_no_broker_is_asked():
 def test_planning_without_a_broker_fails_before_any_task():
     with pytest.raises(Exception, match=r"127\.0\.0\.1:1"):
         data_source().writer(SCHEMA, False)
+
+
+# --- a batch that runs again -------------------------------------------------------------------
+
+DONE = replace(STATE, done=(Done(6, (Payload(3, 30, "t"),), "digest-6"),))
+
+
+def test_a_batch_that_is_known_by_its_digest_is_not_read_again():
+    known = replace(STREAM, state=DONE, digest="digest-6")
+    assert known.is_done(task(6)) is True
+    assert known.counts_replays is False
+    assert replace(known, digest="").counts_replays is True
+    assert replace(STREAM, digest="digest-6").counts_replays is True, "0.1 noted no digest"
+    assert replace(known, digest="", verify=False).counts_replays is False
+
+
+@pytest.mark.parametrize("number", [6, 7])
+def test_a_checkpoint_with_other_offsets_is_refused(number):
+    """Also for the next batch: a copy went another way before it."""
+    other = replace(STREAM, state=DONE, digest="other")
+    with pytest.raises(CommitError, match="other rows under a done number") as raised:
+        other.is_done(task(number))
+    assert "batch 6 of 'p'" in raised.value.message
+    assert "kprod txn reset p" in raised.value.hint
+
+
+# --- the run of a version ----------------------------------------------------------------------
+
+
+def test_the_versions_of_one_driver_are_one_run():
+    """So that its workers reuse their ids; another driver takes over, as an aborted run does."""
+    nobody = CommitState()
+    first = _run(Numbering.VERSIONS, "j0a", nobody, "driver1")
+    assert first == "driver1-j0a"
+    owned = CommitState(generation=1, run_id=first)
+    assert _run(Numbering.VERSIONS, "j0b", owned, "driver1") == first
+    assert _run(Numbering.VERSIONS, "j0b", owned, "driver2") == "driver2-j0b"
+    aborted = owned.with_aborted_run(first)
+    assert _run(Numbering.VERSIONS, "j0b", aborted, "driver1") == "driver1-j0b"
+
+
+def test_a_job_of_one_version_or_of_no_known_driver_is_a_run_of_its_own():
+    owned = CommitState(generation=1, run_id="driver1-j0a")
+    assert _run(Numbering.ONCE, "j0b", owned, "driver1") == "j0b"
+    assert _run(Numbering.VERSIONS, "j0b", owned, "") == "j0b"
