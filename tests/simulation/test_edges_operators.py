@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from unittest.mock import patch
 
 import pytest
 
@@ -147,11 +148,11 @@ def test_a_batch_is_too_old_by_the_time_out_of_its_own_transactions(version: int
         plan = scene.plan(run)
         messages = scene.write(run, 0, plan)
         scene.scheduler.sleep(TIMEOUT_MS - 10_000)
-        config = scene.config
-        scene.config = lambda client_id: replace(  # type: ignore[method-assign]
-            config(client_id), transaction_timeout_ms=LONGER
-        )
-        with pytest.raises(CommitError, match=f"open for more than 30000 ms of {TIMEOUT_MS} ms"):
+        longer = replace(scene.config("driver"), transaction_timeout_ms=LONGER)
+        with (
+            patch.object(scene, "config", lambda _: longer),
+            pytest.raises(CommitError, match=f"open for more than 30000 ms of {TIMEOUT_MS} ms"),
+        ):
             scene.commit(run, 0, plan, messages)
         assert scene.open_ids() == []
 
