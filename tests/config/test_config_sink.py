@@ -205,7 +205,7 @@ def exactly_once(**options):
     return parse({"deliveryGuarantee": "Exactly-Once"} | options)
 
 
-def test_exactly_once_gives_transactions_a_quarter_of_an_hour_unless_told_otherwise():
+def test_exactly_once_has_a_default_timeout_of_a_quarter_hour():
     config = exactly_once()
     assert config.delivery_guarantee is DeliveryGuarantee.EXACTLY_ONCE
     assert config.is_exactly_once
@@ -240,13 +240,13 @@ def test_the_options_of_exactly_once_are_read():
 
 @pytest.mark.parametrize("name", ["transactionalIdPrefix", "txnAppId", "commitLogTopic"])
 @pytest.mark.parametrize("guarantee", [{}, {"deliveryGuarantee": "none"}, {"kafka.acks": "1"}])
-def test_options_of_exactly_once_are_refused_with_another_guarantee(name, guarantee):
+def test_options_of_exactly_once_need_that_guarantee(name, guarantee):
     error = refused({name: "x"} | guarantee)
     assert error.message.startswith(f"{name} needs deliveryGuarantee=exactly-once")
 
 
 @pytest.mark.parametrize("streaming", [True, False])
-def test_exactly_once_requires_the_preflight_unless_told_otherwise(streaming):
+def test_exactly_once_requires_the_preflight_by_default(streaming):
     assert exactly_once().preflight_for(streaming=streaming) is Preflight.REQUIRED
     assert exactly_once(preflight="off").preflight_for(streaming=streaming) is Preflight.OFF
 
@@ -268,7 +268,7 @@ BREAKS_IDEMPOTENCE = pytest.mark.parametrize(
 
 
 @BREAKS_IDEMPOTENCE
-def test_what_breaks_idempotence_means_none_with_one_warning(options):
+def test_options_against_idempotence_mean_none_with_one_warning(options):
     config = parse(options)
     assert config.delivery_guarantee is DeliveryGuarantee.NONE
     assert config.producer.enable_idempotence is False
@@ -278,7 +278,7 @@ def test_what_breaks_idempotence_means_none_with_one_warning(options):
 
 
 @BREAKS_IDEMPOTENCE
-def test_what_breaks_idempotence_contradicts_a_guarantee_that_was_asked_for(options):
+def test_options_against_idempotence_contradict_a_guarantee(options):
     error = refused(options | {"deliveryGuarantee": "at-least-once"})
     assert error.message.startswith("deliveryGuarantee=at-least-once needs an idempotent producer")
     assert next(iter(options)) in error.message
@@ -346,5 +346,5 @@ def test_parsing_raises_config_error_and_nothing_else(options, with_servers):
 
 
 @pytest.mark.parametrize("given", ["onnullvalue", "onNullValue", "ONNULLVALUE"])
-def test_a_hint_has_the_documented_spelling_of_an_option_whatever_spark_passed(given):
+def test_a_hint_spells_an_option_as_documented(given):
     assert refused({given: "x"}).hint.startswith("onNullValue takes string")

@@ -57,7 +57,7 @@ def test_no_kind_is_unused():
     assert set().union(*map(kinds_named_in, modules)) == set(Kind.__members__)
 
 
-def test_a_code_of_the_runbook_is_one_of_ours_and_leads_to_a_heading_there():
+def test_a_code_of_the_runbook_exists_and_has_its_heading():
     runbook = (ROOT / "docs" / "runbook.md").read_text(encoding="utf-8")
     headings = re.findall(r"^## (.+)$", runbook, re.MULTILINE)
     anchors = {heading.lower().replace(" ", "-") for heading in headings}
@@ -170,7 +170,7 @@ def test_a_kind_survives_the_way_from_a_worker_to_the_driver(cls):
     assert narrower.kind is Kind.NO_BROKER
 
 
-def test_a_brokers_answer_has_the_kind_of_its_code_and_our_own_time_out_has_not():
+def test_a_brokers_answer_has_its_codes_kind_and_a_timeout_none():
     assert ErrorCode.REQUEST_TIMED_OUT.error("t").kind is ErrorCode.REQUEST_TIMED_OUT
     ours = KafkaTimeoutError("slow", code=ErrorCode.REQUEST_TIMED_OUT)
     assert ours.kind is Kind.TIMEOUT

@@ -105,7 +105,7 @@ def test_a_lock_is_as_new_as_what_it_locks(name):
         assert all(one.specifier.contains(version) for version in versions), f"make lock: {one}"
 
 
-def test_the_licence_of_everything_that_a_release_brings_is_listed():
+def test_the_licence_of_every_released_dependency_is_listed():
     page = (ROOT / "docs" / "licences.md").read_text(encoding="utf-8")
     rows = re.findall(r"^\| (\S+) \| (\S+) \| (.+) \|$", page, re.MULTILINE)
     listed = {canonicalize_name(name): version for name, version, _ in rows}

@@ -139,7 +139,7 @@ def test_who_decides_about_the_partition(spark, kafka, write, consume):
     assert partitions_of(nulls) == by_key, "a null partition leaves the choice to the partitioner"
 
 
-def test_a_partitioner_of_the_users_own_is_asked_and_an_explicit_partition_beats_it(
+def test_a_users_partitioner_is_used_unless_a_partition_is_given(
     spark, kafka, write, consume, tmp_path
 ):
     (tmp_path / "always_zero.py").write_text(
@@ -172,9 +172,7 @@ def test_keys_go_where_javas_partitioner_sends_them(spark, kafka, write, consume
     assert where[0] == where[1]
 
 
-def test_a_partition_holds_the_bucket_that_iceberg_would_put_its_rows_into(
-    spark, kafka, write, consume
-):
+def test_a_partition_holds_the_bucket_that_iceberg_computes(spark, kafka, write, consume):
     """The key as docs/options.md tells how to make it of a number."""
     numbers = [34, -1, *range(-(2**63), 2**63, 2**58)]
     rows = frame(spark, [(n,) for n in numbers], "id bigint").selectExpr(
@@ -250,7 +248,7 @@ def test_big_rows_pass_through_a_small_buffer(spark, kafka, write, consume):
     assert {len(v) for v in found.values} == {15000}
 
 
-def test_a_job_that_failed_says_what_stays_and_the_next_one_works(spark, write, topic, consume):
+def test_a_failed_job_says_what_stays_and_the_next_one_works(spark, write, topic, consume):
     rows = spark.range(0, 4, 1, 2).selectExpr(
         "cast(id AS string) AS value", "IF(id = 3, -5, 0) AS partition"
     )

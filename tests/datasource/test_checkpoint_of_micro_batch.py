@@ -30,12 +30,12 @@ def with_group(request, tmp_path):
     return {"configFile": str(tmp_path / "kafka.properties")}
 
 
-def test_foreach_batch_tells_the_offsets_of_its_batch(checkpoint, with_group):
+def test_foreach_batch_passes_the_offsets_of_its_batch(checkpoint, with_group):
     write = foreach_batch("offsets", **OPTIONS, **with_group, checkpointLocation=checkpoint)
     assert written(write, 3).context.offsets == {"source": {"0": 7}}
 
 
-def test_a_transaction_tells_the_offsets_of_its_batch_where_it_is_decided(checkpoint, with_group):
+def test_a_transaction_passes_offsets_to_its_deciding_write(checkpoint, with_group):
     session = Session()
     given = OPTIONS | with_group
     with transaction("offsets", 3, **given, checkpointLocation=checkpoint) as t:

@@ -135,7 +135,7 @@ def test_its_run_does_not_come_from_sparks_local_properties():
 
 
 @pytest.mark.parametrize("query", ["", "a query~of somebody's", 7, "x" * 101, "a\nb"])
-def test_a_query_id_that_is_none_is_not_told(query):
+def test_an_invalid_query_id_is_left_out(query):
     frame = written(foreach_batch("odd", **OPTIONS), 0, {"sql.streaming.queryId": query})
     assert frame.context.query_id == ""
 
@@ -173,7 +173,7 @@ def test_another_guarantee_is_refused_and_its_own_is_taken():
     foreach_batch("taken", **OPTIONS, deliveryguarantee="Exactly-Once")
 
 
-def test_it_is_public_and_stays_a_function_when_its_module_is_imported():
+def test_the_name_stays_a_function_when_its_module_is_imported():
     assert "foreach_batch" in spark_kafka_sink.__all__
     code = (
         "import spark_kafka_sink.datasource.foreach_batch, sys, spark_kafka_sink; "

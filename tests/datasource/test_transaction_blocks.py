@@ -42,7 +42,7 @@ def test_each_block_has_a_token_of_its_own():
 
 
 @pytest.mark.parametrize("swallowed", [False, True])
-def test_a_write_that_fails_fails_all_also_when_its_error_is_swallowed(swallowed):
+def test_a_failed_write_fails_the_block_even_when_swallowed(swallowed):
     session = Session()
 
     def block():
@@ -123,7 +123,7 @@ def test_writes_of_threads_are_parts_of_one_transaction():
     assert (len(parts), last.writes) == (8, 8)
 
 
-def test_a_transaction_without_a_write_writes_nothing_and_its_run_is_kept_like_the_others():
+def test_a_block_without_a_write_is_empty_and_keeps_its_run():
     with transaction("unused", 0, **OPTIONS):
         pass
     runs = []
@@ -140,7 +140,7 @@ def test_a_transaction_without_a_write_writes_nothing_and_its_run_is_kept_like_t
 
 
 @pytest.mark.parametrize("key", ["txnAppId", "txnversion", "txnContext"])
-def test_what_a_transaction_sets_itself_is_refused_also_for_one_write(key):
+def test_options_that_a_transaction_sets_are_refused_for_a_write(key):
     with (
         pytest.raises(ConfigError, match=f"transaction sets {key} itself"),
         transaction("refused", 0, **OPTIONS, **{key: "1"}),

@@ -115,7 +115,7 @@ def test_any_text_is_a_context_or_an_error_of_the_option(text):
     assert WriteContext.of_option(context.to_option()) == context
 
 
-def test_a_batch_job_with_another_text_fails_before_a_broker_is_asked():
+def test_a_forged_context_fails_before_any_request():
     given = config(txnAppId="a", txnVersion="1", txnContext='{"run":"a~b"}')
     with pytest.raises(ConfigError, match="set by foreach_batch and transaction only"):
         plan_transactions(given, streaming=False)

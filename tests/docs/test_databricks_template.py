@@ -52,7 +52,7 @@ def test_each_property_is_asked_for_and_used():
         jsonschema.validate(one["default"], one)
 
 
-def test_answers_are_in_the_project_and_nothing_is_left_of_the_template(tmp_path):
+def test_answers_are_in_the_project_and_no_template_is_left(tmp_path):
     project = written(tmp_path, {"project_name": "nightly", "topic": "t1"})
     assert project.name == bundle(project)["bundle"]["name"] == "nightly"
     assert "--topic=t1" in job(project)["tasks"][0]["spark_python_task"]["parameters"]
@@ -71,7 +71,7 @@ def test_the_job_is_what_databricks_classes_take(project):
     assert JobSettings.from_dict(wrong).as_dict() != wrong
 
 
-def test_the_password_is_a_reference_to_the_scope_wherever_it_stands(project):
+def test_the_password_is_always_a_reference_to_the_scope(project):
     (cluster,) = job(project)["job_clusters"]
     assert cluster["new_cluster"]["spark_env_vars"] == {
         "KAFKA_PASSWORD": "{{secrets/kafka/password}}"

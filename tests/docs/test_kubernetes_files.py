@@ -51,7 +51,7 @@ def test_the_image_has_what_the_application_starts():
     assert len(spec["arguments"]) == 3  # path, topic, version
 
 
-def test_the_secret_is_where_the_job_looks_on_driver_and_executors():
+def test_driver_and_executors_mount_the_secret_where_it_is_read():
     for part in ("driver", "executor"):
         (secret,) = APPLICATION["spec"][part]["secrets"]
         found = re.findall(rf"{secret['path']}/([a-z.]+)", JOB)

@@ -15,7 +15,7 @@ def test_drain_takes_one_batch_of_a_partition_for_each_call():
     assert [b.tp for b in world.drain(1)] == [TP0]
 
 
-def test_drain_stops_at_max_size_but_takes_one_oversize_batch_alone():
+def test_drain_stops_at_max_size_and_takes_an_oversize_one_alone():
     """RecordAccumulatorTest#testPartialDrain."""
     world = World()
     world.fill(TP0, 900)
@@ -41,7 +41,7 @@ def test_the_next_drain_starts_after_the_partition_drained_last():
     assert [b.tp for b in world.drain(1, max_size=1)] == [TP1]
 
 
-def test_the_next_drain_starts_behind_the_last_one_although_everything_fitted():
+def test_the_next_drain_starts_after_the_last_one():
     world = World()
     world.fill(TP1)
     world.drain(1)
@@ -65,7 +65,7 @@ def test_what_did_not_fit_goes_first_in_the_next_drain():
     assert [b.tp for b in world.drain(1, cluster=cluster, max_size=1)] == [TP2]
 
 
-def test_a_partition_held_back_does_not_end_the_drain_of_its_node():
+def test_a_held_partition_does_not_end_its_nodes_drain():
     world, cluster = World(), cluster_of([1, 1, 1])
     for tp in (TP0, TP1, TP2):
         world.fill(tp)
@@ -73,7 +73,7 @@ def test_a_partition_held_back_does_not_end_the_drain_of_its_node():
     assert [b.tp for b in world.drain(1, cluster=cluster)] == [TP0, TP2]
 
 
-def test_a_muted_partition_is_neither_ready_nor_drained_but_expires():
+def test_a_muted_partition_is_not_ready_but_expires():
     """RecordAccumulatorTest#testMutedPartitions."""
     world = World()
     world.fill(TP0)

@@ -45,7 +45,7 @@ def test_a_batch_that_another_follows_is_full():
     assert world.drain(1) == []  # the second one is open and not due
 
 
-def test_a_record_larger_than_batch_size_has_a_batch_of_its_own_and_is_ready():
+def test_a_record_larger_than_batch_size_has_its_own_batch():
     """RecordAccumulatorTest#testAppendLargeNonCompressed."""
     world = World()
     world.append(TP0, 100)
@@ -56,7 +56,7 @@ def test_a_record_larger_than_batch_size_has_a_batch_of_its_own_and_is_ready():
     assert [b.raw_size for b in world.drain(1)] == [5000]
 
 
-def test_an_open_batch_is_ready_exactly_when_the_writer_has_waited_linger_ms():
+def test_an_open_batch_is_ready_after_linger_of_the_writers_wait():
     """RecordAccumulatorTest#testLinger, and linger runs while the writer waits for input."""
     world = World()
     world.append(TP0)
@@ -106,7 +106,7 @@ def test_an_aged_batch_does_not_drag_the_young_ones_along():
     assert world.ready().next_ready_check_delay_ms == MAX_OPEN_MS - 1
 
 
-def test_an_aged_batch_waits_for_the_slices_that_are_encoded_for_it():
+def test_an_aged_batch_waits_for_slices_being_encoded_for_it():
     """Else the writer of many partitions would encode a part of every chunk twice."""
     world = World()
     world.append(TP0)
@@ -126,7 +126,7 @@ def test_an_aged_batch_waits_for_the_slices_that_are_encoded_for_it():
     assert world.ready_nodes() == {1}
 
 
-def test_the_next_ready_check_is_the_smallest_wait_of_those_not_ready():
+def test_the_next_ready_check_is_the_smallest_remaining_wait():
     """RecordAccumulatorTest#testNextReadyCheckDelay."""
     world = World(retry_backoff_ms=40, retry_backoff_max_ms=40)
     assert world.ready().next_ready_check_delay_ms == NEVER
@@ -143,7 +143,7 @@ def test_the_next_ready_check_is_the_smallest_wait_of_those_not_ready():
     assert world.ready().next_ready_check_delay_ms == 40
 
 
-def test_the_sender_is_woken_for_a_ready_batch_and_for_the_first_open_one_only():
+def test_the_sender_is_woken_for_ready_and_first_open_batches():
     world = World()
     world.append(TP0)
     assert world.wakeups == 1  # its age must be watched
@@ -233,7 +233,7 @@ def test_a_broker_with_the_id_0_is_ready_like_any_other(full: bool):
     assert [b.tp for b in world.drain(0, cluster=cluster)] == [TP0]
 
 
-def test_a_leaderless_partition_with_data_is_reported_and_one_without_is_not():
+def test_only_a_leaderless_partition_with_data_is_reported():
     """RecordAccumulator#ready."""
     world = World()
     cluster = cluster_of([-1, -1, 2])
@@ -246,7 +246,7 @@ def test_a_leaderless_partition_with_data_is_reported_and_one_without_is_not():
     assert world.drain(1, cluster=cluster) == []
 
 
-def test_a_partition_that_metadata_lost_is_leaderless_and_comes_back():
+def test_a_partition_missing_in_metadata_is_leaderless_until_back():
     world = World()
     world.ready(CLUSTER)
     world.fill(TopicPartition("gone", 3))

@@ -22,7 +22,7 @@ def test_the_room_of_a_partition_is_that_of_its_open_batch():
     assert world.filler.open_room(TP0) is None
 
 
-def test_a_slice_for_a_batch_that_the_sender_closed_meanwhile_is_refused():
+def test_a_slice_for_a_batch_closed_meanwhile_is_refused():
     """The writer encodes for generation g, the sender closes g, append refuses, and so on."""
     world = World()
     world.append(TP0, 100, records=2)
@@ -39,7 +39,7 @@ def test_a_slice_for_a_batch_that_the_sender_closed_meanwhile_is_refused():
     assert world.filler.append([again], world.now).refused == ()
 
 
-def test_what_follows_a_refused_slice_in_its_partition_is_refused_too():
+def test_slices_after_a_refused_one_of_a_partition_are_refused():
     """Else the rows of a partition would change their order."""
     world = World()
     world.append(TP0)
@@ -81,7 +81,7 @@ class PausingCodec:
         return getattr(self.codec, name)
 
 
-def test_a_batch_that_the_writer_compresses_is_left_alone_until_it_is_ready():
+def test_a_batch_being_compressed_is_left_alone_until_ready():
     """CLOSING: the sender skips it, and is woken when the closer is done."""
     world = World(compression_type="gzip")
     pausing = PausingCodec(world)
@@ -100,7 +100,7 @@ def test_a_batch_that_the_writer_compresses_is_left_alone_until_it_is_ready():
     assert len(world.drain(1)) == 1
 
 
-def test_a_batch_aborted_while_it_is_compressed_gives_its_memory_back_once():
+def test_a_batch_aborted_while_compressed_frees_its_memory_once():
     """Force close during the writer's compression."""
     world = World(compression_type="gzip")
     pausing = PausingCodec(world)
@@ -126,7 +126,7 @@ class InterruptedCodec(PausingCodec):
         raise KeyboardInterrupt
 
 
-def test_a_writer_interrupted_while_it_compresses_leaves_the_batch_to_the_sender():
+def test_a_batch_of_an_interrupted_compression_goes_to_the_sender():
     """KeyboardInterrupt in a notebook: nothing hangs, nothing is lost."""
     world = World(compression_type="gzip")
     codec = InterruptedCodec(world).codec

@@ -9,7 +9,7 @@ from spark_kafka_sink.errors import IllegalStateError
 from tests.fakes.accumulator_world import TP0, TP1, TP2, Sequences, World, cluster_of
 
 
-def test_backoff_doubles_from_the_last_attempt_and_delays_no_other_partition():
+def test_backoff_doubles_and_delays_no_other_partition():
     """RecordAccumulatorTest#testRetryBackoff, RecordAccumulatorTest#testExponentialRetryBackoff:
     the spread is switched off (random gives one half).
     """
@@ -40,7 +40,7 @@ def test_a_flush_does_not_shorten_a_backoff():
     assert world.ready_nodes() == set()
 
 
-def test_a_newer_leader_epoch_cancels_the_backoff_of_that_attempt_only():
+def test_a_newer_leader_epoch_cancels_only_that_backoff():
     """RecordAccumulatorTest#testExponentialRetryBackoffLeaderChange,
     RecordAccumulatorTest#testReadyAndDrainWhenABatchIsBeingRetried,
     ProducerBatchTest#testWithLeaderChangesAcrossRetries.
@@ -58,7 +58,7 @@ def test_a_newer_leader_epoch_cancels_the_backoff_of_that_attempt_only():
     assert world.ready_nodes(new) == set()  # the next attempt backs off again
 
 
-def test_a_batch_that_was_closed_by_its_drain_backs_off_before_its_first_retry_too():
+def test_a_batch_closed_by_its_drain_backs_off_too():
     """An epoch that was the leader's all along is no new leader's."""
     world = World()
     world.append(TP0)  # open: nothing but the flush sends it
@@ -120,7 +120,7 @@ def test_a_retry_keeps_its_sequence_and_its_bytes():
     assert manager.next[TP0] == 1
 
 
-def test_a_batch_without_sequence_or_not_in_flight_cannot_come_back_under_idempotence():
+def test_a_batch_without_sequence_can_not_be_given_back():
     """RecordAccumulator#insertInSequenceOrder."""
     manager = Sequences()
     world = World(manager)

@@ -10,7 +10,7 @@ from spark_kafka_sink.producer.send.record_future import RecordFuture
 from tests.producer.answered_producers import TP0, Heard, Producers, hold, to0
 
 
-def test_callbacks_run_once_on_the_network_thread_in_the_order_of_the_records(
+def test_callbacks_run_once_in_order_on_the_network_thread(
     producers: Producers,
 ):
     """ProducerBatchTest#testBatchCannotCompleteTwice."""

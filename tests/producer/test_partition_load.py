@@ -77,7 +77,7 @@ def test_the_weights_are_those_of_the_accumulators_queues():
     assert not load_of(world, cluster).matters
 
 
-def test_only_filled_queues_of_the_topic_count_whatever_was_in_others():
+def test_only_the_topics_own_filled_queues_count():
     world = World()
     queue(world, [0, 2, 0, 1])
     world.append(TopicPartition("other", 0), 100, last=True)
@@ -132,6 +132,6 @@ def test_only_leaders_in_the_own_rack_while_there_are_any():
     assert both.weights(TOPIC, [0, 1, 2]) == [1, 0, 3]
 
 
-def test_a_topic_that_nobody_knows_yet_has_one_partition():
+def test_an_unknown_topic_has_one_partition():
     load = load_of(World(), cluster_of([1]))
     assert load.next_partition("unknown", cluster_of([1])) == 0

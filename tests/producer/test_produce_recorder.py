@@ -114,7 +114,7 @@ def test_an_attempt_counts_its_own_waits_only():
     assert report.cluster_id == "cluster"
 
 
-def test_the_last_answer_that_made_a_batch_go_again_is_kept_by_broker():
+def test_the_last_answer_that_caused_a_retry_is_kept_by_broker():
     recorder = recorder_of(World())
     recorder.request_answered(1, 5, 0, 0)
     for words, node in (("first", 2), ("second", 2), ("other", 1)):

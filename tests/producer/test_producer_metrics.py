@@ -48,14 +48,14 @@ def sensor() -> Sensor:
 # ---- windows -------------------------------------------------------------------------------------
 
 
-def test_a_rate_of_the_first_second_counts_windows_that_never_were_as_empty() -> None:
+def test_a_rate_of_the_first_second_counts_empty_windows() -> None:
     one = sensor()
     one.record(310, now=0)
     assert one.rate(1_000) == 310 / 31
     assert one.event_rate(1_000) == 1 / 31
 
 
-def test_a_rate_looks_back_to_the_oldest_sample_that_overlaps_the_span() -> None:
+def test_a_rate_covers_the_oldest_overlapping_sample() -> None:
     one = sensor()
     one.record(10, now=0)
     one.record(20, now=WINDOW)
@@ -96,7 +96,7 @@ def test_a_window_of_no_length_divides_by_nothing() -> None:
     st.lists(st.tuples(st.integers(0, 40_000), st.integers(0, 1_000)), min_size=1, max_size=60),
     st.integers(1, 3),
 )
-def test_what_is_told_lies_within_what_was_measured(
+def test_a_reported_value_lies_within_what_was_measured(
     steps: list[tuple[int, int]], samples: int
 ) -> None:
     one = Sensor(Windows(WINDOW, samples))
@@ -123,7 +123,7 @@ def test_no_metric_is_declared_twice() -> None:
     assert len(set(names)) == len(names)
 
 
-def test_every_stream_and_every_gauge_is_told() -> None:
+def test_every_measurement_and_every_gauge_is_reported() -> None:
     assert {metric.source for metric in METRICS} == {*Measurement, *Gauge}
 
 
@@ -261,7 +261,7 @@ def test_polls_count_bytes_connections_and_how_long_they_waited() -> None:
     assert world.told(Group.NODE, node_id="node-1")["outgoing-byte-total"] == 200
 
 
-def test_a_dynamic_topic_column_does_not_fill_the_memory_with_sensors() -> None:
+def test_a_dynamic_topic_column_does_not_fill_memory_with_sensors() -> None:
     world = World()
     for number in range(MAX_TAGS + 5):
         world.metrics.records_retried(f"topic-{number}", 1)
@@ -276,7 +276,7 @@ def test_a_dynamic_topic_column_does_not_fill_the_memory_with_sensors() -> None:
 LARGEST = MetricName("record-size-max", Group.PRODUCER.value, (("client-id", "measured"),))
 
 
-def test_a_producer_tells_what_it_did(kafka: RealKafka) -> None:
+def test_a_producer_reports_its_work(kafka: RealKafka) -> None:
     topic = kafka.unique_topic("measured", partitions=2)
     config = {"bootstrap.servers": kafka.bootstrap, "client.id": "measured"}
     with KafkaProducer(config) as producer:

@@ -36,7 +36,7 @@ def test_compression_recounts_the_pool():
     assert world.memory_in_use == 0
 
 
-def test_the_raw_limit_follows_the_compression_that_was_seen_and_stays_bounded():
+def test_the_raw_limit_follows_the_seen_compression_in_bounds():
     """Full means estimated compressed bytes; raw bytes are what lies in memory."""
     plain, gzip = World(), World(compression_type="gzip")
     assert plain.raw_limit("test") == 1000 - HEADER
@@ -49,7 +49,7 @@ def test_the_raw_limit_follows_the_compression_that_was_seen_and_stays_bounded()
     assert gzip.raw_limit("other") == first
 
 
-def test_flush_waits_for_what_existed_and_not_for_what_came_later():
+def test_flush_waits_for_earlier_batches_only():
     """RecordAccumulatorTest#testAwaitFlushComplete."""
     world = World()
     world.append(TP0)
@@ -111,7 +111,7 @@ def test_a_failed_accumulator_wakes_flush_and_refuses_appends():
         world.accumulator.pool.allocate(1, NEVER)
 
 
-def test_a_failure_ends_a_flush_although_a_batch_is_still_in_flight():
+def test_a_failure_ends_a_flush_with_a_batch_still_in_flight():
     """The writer must hear of the failure at once, not when the last answer came."""
     world = World(clock=FakeClock(threads=9))
     world.fill(TP0)
@@ -124,7 +124,7 @@ def test_a_failure_ends_a_flush_although_a_batch_is_still_in_flight():
     assert world.accumulator.incomplete
 
 
-def test_a_batch_that_was_sent_once_is_spared_without_sequences_too():
+def test_a_batch_sent_once_is_spared_without_sequences_too():
     """RecordAccumulatorTest#testAbortUnsentBatches: only its answer tells whether its records are
     in the log.
     """

@@ -95,7 +95,7 @@ def test_a_record_goes_into_a_batch_only_with_memory_for_it():
     assert isinstance(append(size), RecordFuture)
 
 
-def test_the_largest_record_of_a_batch_is_known_wherever_it_stands():
+def test_the_largest_record_of_a_batch_is_known():
     world = World()
     records = Records(world)
     for size in (50, 100, 1):
@@ -120,7 +120,7 @@ class Choice:
         self.told.append(("appended", all_full))
 
 
-def test_the_sticky_partition_hears_whether_a_batch_still_takes_more():
+def test_the_sticky_partitioner_learns_whether_a_batch_is_full():
     world, choice = World(batch_size=1000), Choice()
     limit = world.raw_limit("test")
     for size in (460, limit - 460 - 18):  # with 9 bytes around each
@@ -235,7 +235,7 @@ def test_nothing_is_appended_for_a_partition_that_was_given_up():
     assert not world.accumulator.queues.open
 
 
-def test_an_interrupt_in_the_middle_of_an_append_ends_the_accumulator():
+def test_an_interrupt_within_an_append_ends_the_accumulator():
     """What half an append leaves behind is not known, so nothing more is taken, and what is there
     is not sent."""
 
@@ -291,7 +291,7 @@ def test_the_futures_of_a_split_batch_end_with_their_own_piece():
 
 
 @pytest.mark.parametrize("codec", ["none", "gzip"])
-def test_a_batch_that_a_record_filled_is_ready_at_once_and_one_buffer(codec):
+def test_a_batch_filled_by_a_record_is_ready_and_one_buffer(codec):
     world = World(batch_size=500, linger_ms=10_000, compression_type=codec)
     records = Records(world)
     while not world.ready_nodes():

@@ -116,7 +116,7 @@ def test_unknown_leaders_ask_for_metadata_and_the_batch_follows() -> None:
         assert world.client.requests[-1].destination == NODE2.id
 
 
-def test_an_idle_producer_polls_with_no_timer_and_wants_no_metadata() -> None:
+def test_an_idle_producer_polls_without_timer_and_metadata() -> None:
     """Rule R4."""
     with SenderWorld() as world:
         world.establish()

@@ -77,7 +77,7 @@ def test_what_the_broker_says_of_a_record_is_in_the_error() -> None:
         assert batch.record_errors == errors
 
 
-def test_a_refused_record_comes_before_the_brokers_long_words_for_the_whole_batch() -> None:
+def test_a_refused_record_precedes_the_brokers_message() -> None:
     """A real broker sends both, and its message for the batch hides the record behind its length.
 
     With INVALID_TIMESTAMP it has no message for the record.
@@ -98,7 +98,7 @@ def test_a_refused_record_comes_before_the_brokers_long_words_for_the_whole_batc
         assert "record 2 of the batch: late" in error_of(batch).message
 
 
-def test_a_request_that_was_never_sent_for_its_version_fails_its_batches() -> None:
+def test_a_request_without_a_common_version_fails_its_batches() -> None:
     """SenderTest#testUnsupportedVersionInProduceRequest."""
     with SenderWorld() as world:
         batch = world.append()
@@ -108,7 +108,7 @@ def test_a_request_that_was_never_sent_for_its_version_fails_its_batches() -> No
         assert isinstance(error_of(batch), UnsupportedVersionError)
 
 
-def test_a_broker_that_refuses_who_we_are_fails_the_producer_at_once() -> None:
+def test_a_failed_authentication_fails_the_producer_at_once() -> None:
     with SenderWorld() as world:
         batch = world.append()
         world.client.unready = {1: NEVER}
@@ -122,7 +122,7 @@ def test_a_broker_that_refuses_who_we_are_fails_the_producer_at_once() -> None:
         assert batch.error is refused
 
 
-def test_an_unexpected_exception_reaches_every_batch_and_waiter_and_is_not_repeated() -> None:
+def test_an_unexpected_exception_reaches_every_batch_once() -> None:
     with SenderWorld() as world:
         batches = [world.append(), world.append(TP2)]
         calls = []

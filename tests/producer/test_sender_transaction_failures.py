@@ -61,7 +61,7 @@ class StateAtTheEnd:
         self._seen.append(self._world.state)
 
 
-def test_the_transaction_has_failed_before_anybody_hears_of_the_batch() -> None:
+def test_the_transaction_fails_before_the_batch_is_reported() -> None:
     """A writer's flush ends with its last batch. It asks for prepare() at once: were the
     transaction still whole, it would be committed without that batch.
     """
@@ -92,7 +92,7 @@ def test_the_transaction_has_failed_before_anybody_hears_of_the_batch() -> None:
         (ErrorCode.UNSUPPORTED_VERSION, State.FATAL_ERROR),
     ],
 )
-def test_which_answers_end_the_transaction_and_which_the_producer(
+def test_answers_end_the_transaction_or_the_producer_by_a_table(
     code: ErrorCode, state: State
 ) -> None:
     """SenderTest#testTransactionalUnknownProducerHandlingWhenRetentionLimitReached,
@@ -217,7 +217,7 @@ def test_every_request_of_a_transaction_names_it() -> None:
         assert all(batch.data[22] & transactional for batch in world.produced)
 
 
-def test_after_a_fatal_error_everything_fails_and_nothing_more_is_sent() -> None:
+def test_after_a_fatal_error_everything_fails_and_nothing_is_sent() -> None:
     """SenderTest#testCancelInFlightRequestAfterFatalError."""
     world = TransactionWorld()
     world.begin_and_write()

@@ -67,7 +67,7 @@ def test_an_id_is_requested_once() -> None:
     assert not ready().requests.waiting
 
 
-def test_nothing_may_be_drained_before_there_is_an_id_or_after_a_fatal_error() -> None:
+def test_nothing_is_drained_without_an_id_or_after_a_fatal_error() -> None:
     manager = new_manager()
     batch = ProducerBatch(TP, 0, 1, 0, Listener())
     assert not manager.may_drain(batch)
@@ -151,7 +151,7 @@ def test_a_batch_without_a_sequence_cannot_be_in_flight() -> None:
         manager.add_in_flight_batch(ProducerBatch(TP, 0, 1, 0, Listener()))
 
 
-def test_an_acknowledgement_lapses_so_that_a_forgotten_producer_probes_first() -> None:
+def test_an_old_acknowledgement_lapses_and_the_producer_probes() -> None:
     manager = ready()
     manager.handle_produce_response(leave(manager), Answer.ACKNOWLEDGED, 0, now=1_000)
     manager.expire_acks(1_000 + ACK_EXPIRY_MS)
@@ -177,7 +177,7 @@ def test_the_producer_id_0_is_one() -> None:
     assert manager.has_producer_id
 
 
-def test_a_new_identity_waits_until_nothing_of_the_old_one_is_in_flight() -> None:
+def test_a_new_identity_waits_for_the_old_ones_requests() -> None:
     """Java raises the epoch instead (TransactionManager.bumpIdempotentEpochAndResetIdIfNeeded)."""
     manager = ready()
     manager.handle_produce_response(leave(manager), Answer.ACKNOWLEDGED, 0, 1)

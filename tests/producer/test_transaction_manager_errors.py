@@ -139,7 +139,7 @@ def test_transaction_abortable_in_an_abort_is_fatal(version: int) -> None:
 
 @pytest.mark.parametrize(("init", "state"), [(2, State.FATAL_ERROR), (3, State.ABORTABLE_ERROR)])
 @pytest.mark.parametrize("kind", ["add", "commit"])
-def test_an_unknown_producer_is_fatal_where_no_epoch_can_be_raised(
+def test_an_unknown_producer_is_fatal_where_no_epoch_can_rise(
     kind: str, init: int, state: State
 ) -> None:
     """``init`` is the coordinator's newest version of InitProducerId; 3 can raise an epoch."""
@@ -152,7 +152,7 @@ def test_an_unknown_producer_is_fatal_where_no_epoch_can_be_raised(
     "code",
     [ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, ErrorCode.CLUSTER_AUTHORIZATION_FAILED],
 )
-def test_an_id_that_is_refused_may_be_asked_for_again_when_rights_are_given(
+def test_a_refused_id_may_be_requested_again_with_rights(
     code: ErrorCode,
 ) -> None:
     """TransactionManagerTest#testTransactionalIdAuthorizationFailureInInitProducerId."""
@@ -166,7 +166,7 @@ def test_an_id_that_is_refused_may_be_asked_for_again_when_rights_are_given(
         world.await_(again)
 
 
-def test_an_invalid_state_of_the_transaction_is_kept_as_the_cause() -> None:
+def test_an_invalid_transaction_state_is_kept_as_the_cause() -> None:
     """SenderTest#testInvalidTxnStateIsAnAbortableError, with KIP-1050's words."""
     with TransactionWorld() as world:
         refused(world, "produce", ErrorCode.INVALID_TXN_STATE)

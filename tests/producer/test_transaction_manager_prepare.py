@@ -54,7 +54,7 @@ def test_a_prepared_transaction_is_nobodys_here(version: int) -> None:
         assert world.state is State.PREPARED
 
 
-def test_a_forced_close_or_a_failure_leaves_a_prepared_transaction_alone() -> None:
+def test_a_forced_close_or_failure_keeps_a_prepared_transaction() -> None:
     for end in ("force", "fatal"):
         with TransactionWorld() as world:
             world.begin_and_write()
@@ -95,7 +95,7 @@ def test_a_transaction_that_failed_cannot_be_prepared() -> None:
 
 
 @BOTH
-def test_an_id_whose_prepared_transaction_was_ended_is_initialised_anew(version: int) -> None:
+def test_an_id_whose_prepared_transaction_ended_is_initialized(version: int) -> None:
     with TransactionWorld(version) as world:
         world.begin_and_write()
         world.commit()
@@ -121,7 +121,7 @@ def test_an_id_whose_prepared_transaction_was_ended_is_initialised_anew(version:
         assert [(b.epoch, b.sequence) for b in world.produced] == [(5, 0)]
 
 
-def test_prepare_is_held_back_by_each_thing_that_is_without_its_answer() -> None:
+def test_prepare_is_refused_while_anything_is_unanswered() -> None:
     incomplete = IncompleteBatches()
     manager = initialized_manager(incomplete)
     manager.begin_transaction()

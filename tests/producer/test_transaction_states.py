@@ -83,7 +83,7 @@ def test_an_illegal_transition_on_the_network_thread_is_fatal() -> None:
         world.manager.begin_commit()
 
 
-def test_a_record_that_fails_after_the_producer_did_changes_nothing() -> None:
+def test_a_record_failing_after_the_producer_changes_nothing() -> None:
     """It waited (for metadata, for memory) in ``send`` when the producer failed for good."""
     with TransactionWorld() as world:
         world.initialize()
@@ -95,7 +95,7 @@ def test_a_record_that_fails_after_the_producer_did_changes_nothing() -> None:
             world.manager.maybe_fail_with_error()
 
 
-def test_the_first_error_is_the_one_that_is_told() -> None:
+def test_the_first_error_is_the_one_that_is_raised() -> None:
     with TransactionWorld() as world:
         world.begin()
         world.manager.transition_to_abortable_error(KafkaError("first"))
@@ -133,7 +133,7 @@ def test_an_answer_after_the_end_changes_nothing() -> None:
 
 
 @pytest.mark.parametrize("version", [1, 2])
-def test_a_commit_that_timed_out_is_called_again_and_nothing_else_meanwhile(version: int) -> None:
+def test_a_timed_out_commit_may_only_be_called_again(version: int) -> None:
     """TransactionManagerTest#testRetryCommitTransactionAfterTimeout,
     TransactionManagerTest#testRetryAbortTransactionAfterCommitTimeout.
     """

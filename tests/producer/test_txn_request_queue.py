@@ -15,7 +15,7 @@ from tests.fakes.sender_world import NODE1, NODE2, metadata_answer
 from tests.fakes.transaction_world import BACKOFF, BOTH, TransactionWorld
 
 
-def test_nobody_to_ask_for_the_coordinator_means_fresh_metadata() -> None:
+def test_without_a_node_for_the_coordinator_metadata_is_refreshed() -> None:
     """TransactionManagerTest#testDisconnectAndRetry: FindCoordinator goes to any broker, and those
     that are known may be gone.
     """
@@ -34,7 +34,7 @@ def test_nobody_to_ask_for_the_coordinator_means_fresh_metadata() -> None:
     "code",
     [ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.REQUEST_TIMED_OUT],
 )
-def test_other_retriable_errors_are_asked_again_after_the_backoff(code: ErrorCode) -> None:
+def test_other_retriable_errors_are_retried_after_the_backoff(code: ErrorCode) -> None:
     """TransactionManagerTest#testRetriableErrors,
     TransactionManagerTest#testCoordinatorNotAvailable,
     TransactionManagerTest#testAddPartitionToTransactionRetainsRetryBackoffForRegularRetriableError.
@@ -100,9 +100,7 @@ def test_a_moved_coordinator_is_found_again_and_asked_again(code: ErrorCode) -> 
 
 @BOTH
 @pytest.mark.parametrize("lost", ["disconnected", "timed_out"])
-def test_a_disconnect_from_the_coordinator_finds_it_again_and_resends(
-    version: int, lost: str
-) -> None:
+def test_a_lost_coordinator_is_found_again_and_asked_again(version: int, lost: str) -> None:
     """TransactionManagerTest#testLookupCoordinatorOnDisconnectAfterSend."""
     how = {lost: True}
     with TransactionWorld(version) as world:

@@ -35,7 +35,7 @@ def test_every_request_has_a_reaction_to_every_code() -> None:
     assert all(isinstance(kind, TxnRequestKind) for kind, _ in REACTIONS)
 
 
-def test_a_transaction_that_stays_concurrent_is_asked_for_less_and_less_often() -> None:
+def test_a_concurrent_transaction_is_retried_less_and_less_often() -> None:
     """200 tasks that wait for a broker with markers to write must not ask 50 times a second."""
     backoff = TxnBackoff(100, 1_000, random=lambda: 0.5)
     request = TxnRequest(TxnRequestKind.INIT_PRODUCER_ID, TransactionalResult("init_transactions"))
@@ -44,7 +44,7 @@ def test_a_transaction_that_stays_concurrent_is_asked_for_less_and_less_often() 
     assert [backoff.plain(request) for _ in range(4)] == [100, 200, 400, 800]
 
 
-def test_a_result_wakes_all_its_waiters_and_the_first_outcome_counts() -> None:
+def test_a_result_wakes_all_waiters_and_the_first_outcome_counts() -> None:
     clock = FakeClock(threads=4)
     result = TransactionalResult("commit_transaction")
     seen: list[str] = []
@@ -69,7 +69,7 @@ def test_a_result_wakes_all_its_waiters_and_the_first_outcome_counts() -> None:
     assert result.is_acked
 
 
-def test_whoever_waits_learns_of_the_end_wherever_the_request_is() -> None:
+def test_every_waiter_learns_of_the_end() -> None:
     """An application thread may fail the producer while the network thread has a request in its
     hands: not in the queue, and not in flight.
     """
@@ -90,7 +90,7 @@ def test_whoever_waits_learns_of_the_end_wherever_the_request_is() -> None:
         assert manager.requests.next_request(0)[0] is None
 
 
-def test_a_request_that_is_given_back_after_the_end_is_not_asked_again() -> None:
+def test_a_request_returned_after_the_end_is_not_sent_again() -> None:
     manager = initialized_manager()
     manager.begin_transaction()
     manager.maybe_add_partition(TP0)

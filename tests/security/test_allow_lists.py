@@ -84,7 +84,7 @@ def test_an_allowed_file_is_read(what, here, limit):
         assert "can't be read" not in told
 
 
-def test_a_list_that_is_empty_allows_nothing_and_one_that_is_not_set_everything(here, limit):
+def test_an_empty_list_allows_nothing_and_an_unset_one_all(here, limit):
     reference = {"sasl.password": Password(f"${{file:{here}/other/file}}")}
     assert resolve(reference)["sasl.password"].value == "k=v"
     for empty in ("", " , "):
@@ -120,7 +120,7 @@ def test_variables_are_allowed_by_a_pattern_for_their_whole_name(limit, monkeypa
         resolve({"sasl.jaas.config": jaas})
 
 
-def test_what_a_config_files_line_refers_to_has_to_be_allowed_too(here, limit):
+def test_a_reference_of_a_config_files_line_must_be_allowed(here, limit):
     (here / "allowed" / "client").write_text("a=${env:HOME}\nb=${file:/etc/hostname}\n")
     limit(allow_lists.PATHS, f"{here}/allowed")
     limit(allow_lists.ENV_PATTERN, "NONE")
@@ -268,7 +268,7 @@ _HANDLER = "sasl.login.callback.handler.class"
         ({"partitioner.class": "os:getcwd"} | _PLAIN | {"sasl.password": "p"}, allow_lists.IMPORTS),
     ],
 )
-def test_who_names_brokers_of_ones_own_gets_nothing_that_is_not_allowed(options, variable, limit):
+def test_foreign_brokers_get_nothing_that_is_not_allowed(options, variable, limit):
     """Not even a connection: neither the broker nor the endpoint, which are one port here."""
     for name in allow_lists.EVERY:
         limit(name, "")

@@ -240,7 +240,7 @@ def test_reports_of_two_processes_share_a_file(tmp_path):
 
 
 @pytest.mark.parametrize("kind", ["FIFO", "symbolic link", "device", "null", "huge"])
-def test_a_report_goes_to_no_other_kind_of_file_and_commit_goes_on(kind, tmp_path, caplog):
+def test_a_report_goes_to_regular_files_only_and_commits_go_on(kind, tmp_path, caplog):
     """The rows are in Kafka: it is a warning, and nothing waits."""
     path, victim = tmp_path / "report", tmp_path / "victim"
     victim.write_text("precious\n")
@@ -274,7 +274,7 @@ def test_a_report_goes_to_no_other_kind_of_file_and_commit_goes_on(kind, tmp_pat
     ],
 )
 @pytest.mark.timeout(60)  # quadratic, each took minutes; linear, all take a second
-def test_a_megabyte_of_beginnings_without_an_end_is_read_in_no_time(text):
+def test_a_megabyte_of_unclosed_brackets_is_read_at_once(text):
     options = {"ssl.keystore.key": Password(text), "ssl.keystore.certificate.chain": Password(text)}
     with pytest.raises(ConfigError, match="holds no private key"):
         read_key_store(options)

@@ -57,7 +57,7 @@ SHORT = ApplicationLife(7, batches=1, tasks=2, rows=3)
         pytest.param(2, Blow.CUT, marks=pytest.mark.long),
     ],
 )
-def test_struck_at_any_step_each_row_of_a_committed_batch_is_visible_once(version, blow):
+def test_killed_at_any_step_each_committed_row_is_visible_once(version, blow):
     met: Counter[str] = Counter()
     for life in strikes(replace(SHORT, transaction_version=version), blow):
         world = lived(life)
@@ -69,7 +69,7 @@ def test_struck_at_any_step_each_row_of_a_committed_batch_is_visible_once(versio
 
 
 @pytest.mark.timeout(600)
-def test_whatever_happens_each_row_of_a_committed_batch_is_visible_once():
+def test_whatever_happens_each_committed_row_is_visible_once():
     happened: Counter[str] = Counter()
     for seed in SEEDS:
         happened += live(seed).happened()
@@ -99,7 +99,7 @@ def test_whatever_happens_each_row_of_a_committed_batch_is_visible_once():
 
 
 @pytest.mark.parametrize("seed", [0, 3])
-def test_a_driver_that_was_frozen_behind_its_decision_calls_nothing_partial_that_is_not_visible(
+def test_a_driver_frozen_after_its_decision_reports_no_partial(
     seed,
 ):
     """One transaction has timed out when it wakes up, and the other one is still open."""
@@ -128,7 +128,7 @@ def test_the_same_seed_lives_the_same_life():
     assert trace(13) == trace(13)
 
 
-def test_a_failing_seed_tells_its_script_and_how_to_replay_it():
+def test_a_failing_seed_of_a_query_shows_its_script():
     with (
         patch.object(Application, "seen", lambda _, **__: {}),
         pytest.raises(SparkLifeError, match=r"lost: .*(.|\n)*spark_lives --seeds 1 --from 3"),

@@ -45,7 +45,7 @@ def test_a_version_that_was_written_or_is_the_newest_may_come(number: int) -> No
 
 
 @pytest.mark.parametrize("number", [4, 6, 7, 8])
-def test_a_version_between_remembered_ones_that_was_never_written_is_an_error(number: int) -> None:
+def test_a_skipped_version_between_kept_ones_is_an_error(number: int) -> None:
     """Its rows would be dropped: whoever backfills it thinks that they are written."""
     with pytest.raises(CommitError) as raised:
         check(Numbering.VERSIONS, number, VERSIONS)
@@ -65,7 +65,7 @@ def test_what_version_0_1_wrote_remembers_no_versions() -> None:
         check(Numbering.VERSIONS, number, old)
 
 
-def test_so_many_versions_are_remembered_and_what_is_before_them_may_come() -> None:
+def test_versions_before_the_kept_ones_are_accepted() -> None:
     state = CommitState(generation=1)
     for number in range(0, 4 * KEPT_DONE, 2):
         state = state.skipped_to(Done(number, (WRITTEN,)))
@@ -104,7 +104,7 @@ def test_a_function_of_foreach_batch_may_leave_micro_batches_out(number: int) ->
         (Numbering.STREAM, 1000),
     ],
 )
-def test_another_micro_batch_is_an_error_also_one_that_is_remembered(
+def test_any_other_micro_batch_is_an_error_even_a_kept_one(
     numbering: Numbering, number: int
 ) -> None:
     with pytest.raises(CommitError) as raised:
@@ -158,7 +158,7 @@ def test_other_rows_are_not_dropped(number: int, other: Payload) -> None:
     assert "verifyReplays=false" in str(raised.value)
 
 
-def test_what_nobody_looked_at_or_remembers_is_not_compared() -> None:
+def test_uncounted_and_forgotten_batches_are_not_compared() -> None:
     payload(6, None)  # verifyReplays=false
     payload(3, OTHER)
     old = replace(STREAM, done=(Done(6),))  # version 0.1 wrote it

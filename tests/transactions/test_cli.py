@@ -35,7 +35,7 @@ COMMITTED = {TransactionState.PREPARE_COMMIT, TransactionState.COMPLETE_COMMIT}
 # -- list, describe -------------------------------------------------------------------------------
 
 
-def test_list_shows_what_is_open_of_exactly_the_prefix_and_the_keys_of_the_log(
+def test_list_shows_open_transactions_of_exactly_the_prefix(
     stage: Stage,
 ) -> None:
     ours = stage.open(2)
@@ -85,7 +85,7 @@ def topics_of(kafka: RealKafka) -> set[str]:
     return set(AdminClient({"bootstrap.servers": kafka.bootstrap}).list_topics(timeout=30).topics)
 
 
-def test_describe_tells_what_became_of_each_decided_transaction(stage: Stage) -> None:
+def test_describe_shows_the_outcome_of_each_decided_transaction(stage: Stage) -> None:
     """Committed, open, aborted by the broker, and forgotten."""
     committed, open_, lost = stage.open(3)
     forgotten = replace(open_, transactional_id=f"{stage.prefix}~run-1~w~99")
@@ -270,9 +270,7 @@ def test_an_abort_shuts_out_the_driver_that_is_about_to_decide(stage: Stage) -> 
     assert stage.read() == stage.state().with_aborted_run("run-1")
 
 
-def test_a_task_that_is_alive_can_not_go_on_after_its_transaction_was_aborted(
-    stage: Stage, consume: Callable[..., Consumed]
-) -> None:
+def test_an_aborted_task_can_not_go_on(stage: Stage, consume: Callable[..., Consumed]) -> None:
     topic = stage.kafka.unique_topic("alive")
     name = str(TransactionalId(stage.prefix, "run-1", "w", 0))
     options = {"bootstrap.servers": stage.kafka.bootstrap, "transactional.id": name}
@@ -298,7 +296,7 @@ def test_a_task_that_is_alive_can_not_go_on_after_its_transaction_was_aborted(
 # -- sweep ----------------------------------------------------------------------------------------
 
 
-def test_sweep_ends_orphans_and_leaves_the_owners_and_what_is_decided(stage: Stage) -> None:
+def test_sweep_ends_orphans_and_keeps_owners_and_decisions(stage: Stage) -> None:
     own = stage.open(2)
     old = stage.open(2, run="run-0")
     dead = stage.open(1, run="run-x")
@@ -347,7 +345,7 @@ def test_a_sweep_spares_the_young(stage: Stage) -> None:
 
 
 @pytest.mark.parametrize(("how", "last_done"), [("done", 8), ("replay", 7)])
-def test_resolve_ends_a_partial_batch_and_what_is_still_open_of_it(
+def test_resolve_ends_a_partial_batch_and_its_open_transactions(
     stage: Stage, how: str, last_done: int
 ) -> None:
     committed, open_, lost = stage.open(3)
@@ -368,7 +366,7 @@ def test_resolve_ends_a_partial_batch_and_what_is_still_open_of_it(
     assert (after in complete) if how == "done" else (after in ABORTED)
 
 
-def test_resolve_refuses_another_batch_and_what_can_still_be_committed(stage: Stage) -> None:
+def test_resolve_refuses_another_batch_and_a_committable_one(stage: Stage) -> None:
     (one,) = stage.open(1)
     resolve = ("resolve", stage.prefix, "--as", "replay", "--batch")
     stage.write(stage.state())
@@ -382,7 +380,7 @@ def test_resolve_refuses_another_batch_and_what_can_still_be_committed(stage: St
     assert stage.read() == stage.state([one])
 
 
-def test_resolve_ends_a_decided_batch_of_unknown_outcome_when_forced(stage: Stage) -> None:
+def test_resolve_with_force_ends_a_batch_of_unknown_outcome(stage: Stage) -> None:
     forgotten = PreparedTransaction(f"{stage.prefix}~run-1~w~9", 1, 0, 2)
     stage.write(stage.state([forgotten]))
     resolve = ("resolve", stage.prefix, "--as", "done", "--batch", "8")
@@ -396,7 +394,7 @@ def test_resolve_ends_a_decided_batch_of_unknown_outcome_when_forced(stage: Stag
 # -- reset ----------------------------------------------------------------------------------------
 
 
-def test_reset_forgets_a_key(stage: Stage) -> None:
+def test_reset_removes_a_key(stage: Stage) -> None:
     stage.write(stage.state())
     stage.json("reset", stage.prefix, "--dry-run")
     assert stage.read() == stage.state()

@@ -92,13 +92,13 @@ def test_a_state_survives_its_bytes(state):
 
 
 @given(st.binary(max_size=40))
-def test_foreign_bytes_are_told_and_never_taken_for_a_state(value):
+def test_foreign_bytes_are_an_error_and_never_a_state(value):
     with pytest.raises(CommitError, match="commit log"):
         CommitState.decode("p", value)
 
 
 @given(STATES, st.data())
-def test_bytes_that_lost_a_field_are_told(state, data):
+def test_bytes_without_a_field_are_an_error(state, data):
     fields = json.loads(state.encode())
     name = data.draw(st.sampled_from(["format", "generation", "runId", "queryId", "lastDone"]))
     del fields[name]
@@ -137,7 +137,7 @@ NESTED = b"[" * 200_000
     ],
     ids=lambda change: " ".join((*change, *(v[:12].decode() for v in change.values()))),
 )
-def test_a_record_of_somebody_else_is_told_as_such_and_nothing_else_leaves(change):
+def test_a_foreign_record_is_an_error_that_shows_one_short_line(change):
     """What passes stands in messages, so it is short and on one line."""
     fields = {k: json.dumps(v).encode() for k, v in json.loads(DECIDED.encode()).items()}
     value = b",".join(b'"%s":%s' % (k.encode(), v) for k, v in (fields | change).items())
@@ -173,7 +173,7 @@ def test_a_batch_that_lost_transactions_waits_for_an_operator():
     assert state.resolved(done=False) == CommitState(last_done=6)
 
 
-def test_a_decision_that_names_another_key_s_transaction_is_refused_and_the_id_is_named():
+def test_a_decision_with_another_keys_transaction_is_refused():
     for stranger in ("payments-flink~7~w~1", "p.b~r~w~0", "p~name~r~w~0", "q~job~1"):
         decision = Decision(7, (PreparedTransaction(stranger, 1, 2, 2),))
         value = CommitState().decided(decision).encode()
@@ -182,7 +182,7 @@ def test_a_decision_that_names_another_key_s_transaction_is_refused_and_the_id_i
 
 
 @pytest.mark.parametrize("text", ["a\nb", "\x1b[31m", "x" * 201, 7])
-def test_a_text_that_can_not_be_shown_on_one_line_is_not_one_of_ours(text):
+def test_an_unprintable_text_is_refused(text):
     fields = json.loads(CommitState().encode()) | {"runId": text}
     with pytest.raises(CommitError, match="was not written by spark-kafka-sink"):
         CommitState.decode("p", json.dumps(fields).encode())
@@ -194,7 +194,7 @@ def test_what_nests_or_counts_without_end_is_not_one_of_ours():
             CommitState.decode("p", value)
 
 
-def test_fields_of_a_newer_version_are_written_again_as_they_were():
+def test_fields_of_a_newer_version_are_kept_unchanged():
     fields = json.loads(CommitState(last_done=3).encode()) | {"later": {"a": [1]}, "more": None}
     state = CommitState.decode("p", json.dumps(fields).encode()).taken_over("r", "q", 1)
     assert json.loads(state.encode()) | fields == json.loads(state.encode()) | fields
@@ -218,7 +218,7 @@ def test_a_record_of_version_0_1_is_read():
     assert decoded.decision.ids == ("p~u~17",)
 
 
-def test_a_run_that_planned_before_the_last_take_over_is_superseded_though_nobody_knows_it():
+def test_a_run_planned_before_a_take_over_is_superseded():
     state = CommitState().taken_over("first", "q", 1).taken_over("second", "q", 1)
     standings = [state.standing("stranger", planned) for planned in (0, 1, 2, None)]
     assert standings == [*[Standing.SUPERSEDED] * 2, *[Standing.UNKNOWN] * 2]
@@ -277,7 +277,7 @@ def test_a_digest_stays_with_its_batch():
     assert decided.finished().done[-1] == Done(8)
 
 
-def test_the_batches_done_last_are_remembered_with_what_they_were():
+def test_the_newest_done_batches_are_kept_with_their_payloads():
     state = CommitState().taken_over("r", "q", 1)
     for number in range(KEPT_DONE + 3):
         payload = Payload(number, number, "t")
@@ -350,7 +350,7 @@ def test_the_newest_superseded_runs_are_kept_each_once():
     assert len(set(again.superseded)) == len(again.superseded)
 
 
-def test_two_thousand_transactions_take_less_than_a_hundred_kilobytes():
+def test_two_thousand_transactions_take_less_than_100_kilobytes():
     prepared = tuple(
         PreparedTransaction(f"orders~{'0' * 36}~0123456789ab~{k}", 4_000_000 + k, 17, 2)
         for k in range(2000)

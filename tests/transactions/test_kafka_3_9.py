@@ -192,7 +192,7 @@ def prepared(
 
 
 @pytest.mark.parametrize("committed", [True, False], ids=["commit", "abort"])
-def test_a_prepared_transaction_outlives_its_producer_and_anybody_ends_it(
+def test_a_prepared_transaction_outlives_its_producer_process(
     kafka_3_9: RealKafka, stage: Stage, committed: bool
 ) -> None:
     topic = kafka_3_9.unique_topic("txn", partitions=2)
@@ -207,7 +207,7 @@ def test_a_prepared_transaction_outlives_its_producer_and_anybody_ends_it(
     assert len(consume_topic(kafka_3_9.bootstrap, topic)) == 3
 
 
-def test_a_producer_goes_on_when_its_prepared_transaction_was_ended(
+def test_a_producer_goes_on_after_its_prepared_transaction_ended(
     kafka_3_9: RealKafka, stage: Stage
 ) -> None:
     topic = kafka_3_9.unique_topic("txn")
@@ -356,7 +356,7 @@ def time_out(stage: Stage, lost: PreparedTransaction) -> None:
         assert time.monotonic() < deadline, "the broker does not end it"
 
 
-def test_a_decision_of_which_one_timed_out_and_none_was_committed_is_undone(query: Query) -> None:
+def test_a_decision_with_a_timed_out_and_no_committed_is_undone(query: Query) -> None:
     stage = query.stage
     kept, lost = query.task(0, "kept"), query.task(1, "lost", transaction_timeout_ms=1_500)
     stage.write(stage.state([kept, lost]))
@@ -366,7 +366,7 @@ def test_a_decision_of_which_one_timed_out_and_none_was_committed_is_undone(quer
     assert query.shows()
 
 
-def test_a_decided_transaction_that_timed_out_when_another_was_committed_is_told_as_lost(
+def test_a_lost_transaction_beside_a_committed_one_is_partial(
     query: Query,
 ) -> None:
     stage = query.stage
@@ -386,7 +386,7 @@ def test_a_decided_transaction_that_timed_out_when_another_was_committed_is_told
     assert query.shows("kept")
 
 
-def test_a_batch_one_of_whose_transactions_is_not_open_any_more_is_not_decided(
+def test_a_batch_with_a_closed_transaction_is_not_decided(
     query: Query,
 ) -> None:
     open_, gone = query.task(0, "a"), query.task(1, "b")
@@ -398,7 +398,7 @@ def test_a_batch_one_of_whose_transactions_is_not_open_any_more_is_not_decided(
     assert query.shows()
 
 
-def test_a_batch_that_is_open_for_too_long_by_the_brokers_clock_is_not_decided(
+def test_a_batch_too_old_by_the_brokers_clock_is_not_decided(
     query: Query,
 ) -> None:
     stage = query.stage
@@ -414,7 +414,7 @@ def test_a_batch_that_is_open_for_too_long_by_the_brokers_clock_is_not_decided(
     assert query.shows()
 
 
-def test_the_later_driver_wins_and_sweeps_what_the_earlier_one_left(query: Query) -> None:
+def test_the_later_driver_wins_and_sweeps_the_earlier_ones(query: Query) -> None:
     stage = query.stage
     assert query.driver().commit(query.owner(), Batch(0, (query.task(0, "a"),))) is Commit.COMMITTED
     orphan, beaten = stage.open(1, worker="dead"), query.task(0, "b")

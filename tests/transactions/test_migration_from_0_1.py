@@ -79,7 +79,7 @@ def logged(world: CommittingWorld, key: str) -> CommitState:
     return state
 
 
-def test_a_batch_that_it_decided_is_rolled_forward_and_its_runs_orphans_are_swept(
+def test_a_decided_batch_of_0_1_is_committed_and_orphans_swept(
     world: CommittingWorld,
 ) -> None:
     def body() -> None:
@@ -152,7 +152,7 @@ def test_a_query_that_runs_on_across_the_upgrade_keeps_its_key(world: Committing
     world.play(body)
 
 
-def test_the_micro_batch_that_it_did_last_comes_again_and_is_not_compared(
+def test_the_last_batch_of_0_1_is_replayed_without_comparison(
     world: CommittingWorld,
 ) -> None:
     def body() -> None:
@@ -206,7 +206,7 @@ def test_a_job_of_another_prefix_is_not_ended_with_our_rights(world: CommittingW
     world.play(body)
 
 
-def test_a_batch_that_it_decided_and_brokers_aborted_in_part_is_undone(
+def test_a_partly_aborted_decision_of_0_1_is_undone(
     world: CommittingWorld,
 ) -> None:
     """Nothing of it is committed: today it is written again, without an operator."""
@@ -226,7 +226,7 @@ def test_a_batch_that_it_decided_and_brokers_aborted_in_part_is_undone(
     world.play(body)
 
 
-def test_a_batch_that_it_called_partial_waits_for_an_operator_still(world: CommittingWorld) -> None:
+def test_a_partial_batch_of_0_1_still_waits_for_an_operator(world: CommittingWorld) -> None:
     def body() -> None:
         decided = tuple(world.prepared(f"p~run-1~{TOKEN}~{k}", f"7{k}") for k in (0, 1))
         world.end(decided[0], commit=False)

@@ -107,7 +107,7 @@ def group(request: pytest.FixtureRequest) -> Iterator[Group]:
         fence(client, [found.id()])
 
 
-def test_offsets_are_the_groups_if_and_only_if_the_transaction_is_committed(group: Group) -> None:
+def test_offsets_are_visible_only_when_their_transaction_commits(group: Group) -> None:
     first = group.at(7, 0, 2**62)
     prepared = group.prepare(first)
     assert group.stored() == {}, "it is open"
@@ -131,7 +131,7 @@ def test_leader_epoch_and_metadata_are_kept(group: Group) -> None:
     assert group.stored() == offsets
 
 
-def test_who_takes_the_id_anew_aborts_what_was_not_ended(group: Group) -> None:
+def test_initializing_the_id_aborts_what_was_not_ended(group: Group) -> None:
     abandoned = group.prepare(group.at(5))
     prepared = group.prepare(group.at(4))
     assert group.end(abandoned, committed=True) in (

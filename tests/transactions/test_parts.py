@@ -69,7 +69,7 @@ def test_all_parts_become_visible_by_one_record_and_none_before(world: Committin
 
 
 @pytest.mark.parametrize("noted", [(), (0,), (0, 1, 2)])
-def test_a_part_that_is_missing_or_too_many_is_an_error_and_nothing_is_visible(
+def test_a_missing_or_surplus_part_is_an_error(
     world: CommittingWorld, noted: tuple[int, ...]
 ) -> None:
     parts = 2
@@ -192,7 +192,7 @@ def test_parts_of_another_batch_are_not_decided(world: CommittingWorld) -> None:
     world.play(body)
 
 
-def test_a_driver_that_dies_between_two_parts_leaves_nothing_to_the_next_one(
+def test_a_driver_that_dies_between_parts_leaves_no_part(
     world: CommittingWorld,
 ) -> None:
     def body() -> None:
@@ -218,7 +218,7 @@ def test_a_driver_that_dies_between_two_parts_leaves_nothing_to_the_next_one(
     world.play(body)
 
 
-def test_who_drops_a_batch_takes_its_key_over_so_that_two_queries_of_one_name_stop_each_other(
+def test_dropping_a_batch_takes_over_so_that_one_query_stops(
     world: CommittingWorld,
 ) -> None:
     """Nobody may know the queries, and their batches may look alike: they would drop each other's

@@ -109,7 +109,7 @@ def test_each_batch_has_its_report_and_a_replay_has_none(world: CommittingWorld)
 
 
 @pytest.mark.parametrize("version", [1, 2])
-def test_a_driver_killed_before_any_request_of_its_commit_leaves_one_report_and_never_two(
+def test_a_commit_killed_at_any_request_leaves_one_report(
     version: int,
 ) -> None:
     """Behind DECIDED it is the report of the dead driver, before it that of the next attempt."""
@@ -164,7 +164,7 @@ def test_a_record_by_itself_is_visible_at_once(world: CommittingWorld) -> None:
 
 
 @pytest.mark.broker
-def test_a_real_broker_takes_both_kinds_and_a_missing_topic_fails_the_batch(
+def test_a_broker_takes_both_kinds_and_a_missing_topic_fails(
     kafka: RealKafka,
 ) -> None:
     config = ProducerConfig.parse({"bootstrap.servers": kafka.bootstrap, "max.block.ms": "2000"})

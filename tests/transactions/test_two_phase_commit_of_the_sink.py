@@ -34,7 +34,7 @@ def config(kafka: RealKafka, **changes: object) -> ProducerConfig:
     return ProducerConfig.parse({"bootstrap.servers": kafka.bootstrap} | changes)
 
 
-def test_brokers_that_do_not_offer_it_are_told_and_done_without(
+def test_brokers_without_it_are_logged_and_used_without_it(
     kafka: RealKafka, caplog: pytest.LogCaptureFixture
 ) -> None:
     with (
@@ -46,7 +46,7 @@ def test_brokers_that_do_not_offer_it_are_told_and_done_without(
     assert caplog.text.count("twoPhaseCommit=auto is off: brokers don't support") == 1
 
 
-def test_a_transaction_of_it_outlives_every_time_out_and_is_committed(
+def test_a_two_phase_transaction_outlives_every_timeout(
     kafka_2pc: RealKafka, caplog: pytest.LogCaptureFixture
 ) -> None:
     topic, key = kafka_2pc.unique_topic("rows", 1), f"k{uuid.uuid4().hex[:8]}"

@@ -32,7 +32,7 @@ def task(batch_id: int, query_id: str = "query-1", run_id: str = "run-2") -> Tas
     return TaskIdentity(query_id=query_id, run_id=run_id, batch_id=batch_id)
 
 
-def test_a_group_for_offsets_is_refused_where_no_batch_tells_any():
+def test_an_offsets_group_is_refused_without_a_micro_batch():
     """A job has no sources whose offsets Spark logs, whatever checkpoint it names."""
     given = config(txnAppId="a", txnVersion="1", offsetsGroup="g", checkpointLocation="/c")
     with pytest.raises(ConfigError, match="offsetsGroup needs") as refused:
@@ -86,7 +86,7 @@ def test_under_a_new_key_a_stream_may_begin_anywhere():
 @pytest.mark.parametrize(
     "changes", [{"batch_id": -1}, {"run_id": ""}, {"run_id": "a job group~of somebody's"}]
 )
-def test_a_stream_whose_task_is_not_told_where_it_belongs_is_refused(changes):
+def test_a_stream_task_without_its_query_is_refused(changes):
     with pytest.raises(IllegalStateError, match="the run and the micro-batch"):
         STREAM.is_done(replace(task(7), **changes))
 
@@ -106,7 +106,7 @@ def test_a_job_without_a_version_is_never_skipped(number):
     assert plan.is_done(TaskIdentity()) is False
 
 
-def test_what_spark_tells_a_tasks_thread_changes_nothing_for_a_job():
+def test_a_job_ignores_the_local_properties_of_its_thread():
     """A job runs inside of a foreachBatch, or beside one: its own context says who writes."""
     for identity in (TaskIdentity(), task(3, "some-query", "old-run"), task(6), task(900)):
         assert NAMED_JOB.is_done(identity) is False
@@ -121,7 +121,7 @@ def test_a_micro_batch_of_foreach_batch_that_is_done_is_skipped(number, skips):
     assert plan.is_done(TaskIdentity()) is skips
 
 
-def test_a_run_that_is_unknown_or_owns_the_key_may_write_and_a_superseded_one_not():
+def test_an_unknown_or_owning_run_may_write_a_superseded_may_not():
     check_run("p", "run-2", STATE)
     check_run("p", "nobody-knows-it", STATE)
     check_run("p", "run-2", CommitState())
@@ -146,7 +146,7 @@ def test_a_plan_travels_and_says_how_long_a_transaction_may_take():
 # --- options by mode ---------------------------------------------------------------------------
 
 
-def test_a_batch_job_has_a_default_prefix_and_a_stream_must_name_its_own():
+def test_a_job_has_a_default_prefix_and_a_stream_must_have_one():
     assert prefix_of(config(), streaming=False) == "kprod"
     assert prefix_of(config(transactionalIdPrefix="mine"), streaming=True) == "mine"
     with pytest.raises(ConfigError) as raised:
