@@ -131,13 +131,10 @@ def settings_of(
     cluster: Where, more: Mapping[str, object] | None = None, *, writes: bool = True
 ) -> tuple[SinkConfig, str]:
     """What a write with this file as its ``configFile``, and ``more`` as its options, would have,
-    and the commit log's topic. Without ``writes`` there are no warnings of options without effect:
-    the file is a write's.
+    and the commit log's topic. Without ``writes``, the time-out of a write's transactions is left
+    out: each transaction has its own.
     """
-    config = _config(cluster, more or {})
-    for warning in config.warnings:
-        if writes or f"[{Kind.WITHOUT_EFFECT}]" not in warning:
-            _warn(warning)
+    config = _config(cluster, more or {}, writes=writes)
     return config, cluster.log_topic or config.commit_log_topic
 
 
@@ -163,7 +160,7 @@ def _warn(warning: str) -> None:
     sys.stderr.write(f"kprod: warning: {safe_text(warning, _MOST_SHOWN)}\n")
 
 
-def _config(cluster: Where, more: Mapping[str, object]) -> SinkConfig:
+def _config(cluster: Where, more: Mapping[str, object], *, writes: bool) -> SinkConfig:
     options: dict[str, object] = dict(more)
     if cluster.config_file is not None:
         options[OPTION] = cluster.config_file
@@ -176,4 +173,9 @@ def _config(cluster: Where, more: Mapping[str, object]) -> SinkConfig:
             "which cluster? Give --bootstrap-servers HOST:PORT, or --config FILE with "
             "bootstrap.servers in it"
         )
-    return SinkConfig.of(given)
+    if not writes:
+        given.producer.pop("transaction.timeout.ms", None)
+    config = SinkConfig.of(given)
+    for warning in config.warnings:
+        _warn(warning)
+    return config

@@ -145,7 +145,7 @@ def test_a_warnings_line_has_the_form_of_an_errors(caplog):
     assert not caplog.records
 
 
-def test_an_error_shows_its_code_on_the_first_line_and_where_to_read_on_the_last():
+def test_an_error_has_its_code_first_and_where_to_read_last():
     first, second = str(ConfigError("no such thing", hint="set it")).split("\n")
     assert first == "[KP0100] no such thing"
     assert second == "  hint: set it; see kprod explain KP0100"

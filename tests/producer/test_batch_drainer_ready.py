@@ -246,7 +246,7 @@ def test_only_a_leaderless_partition_with_data_is_reported():
     assert world.drain(1, cluster=cluster) == []
 
 
-def test_a_partition_missing_in_metadata_is_leaderless_until_back():
+def test_a_partition_missing_in_metadata_is_leaderless():
     world = World()
     world.ready(CLUSTER)
     world.fill(TopicPartition("gone", 3))

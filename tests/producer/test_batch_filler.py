@@ -126,7 +126,7 @@ class InterruptedCodec(PausingCodec):
         raise KeyboardInterrupt
 
 
-def test_a_batch_of_an_interrupted_compression_goes_to_the_sender():
+def test_an_interrupted_compression_leaves_its_batch_intact():
     """KeyboardInterrupt in a notebook: nothing hangs, nothing is lost."""
     world = World(compression_type="gzip")
     codec = InterruptedCodec(world).codec

@@ -44,7 +44,7 @@ def test_bytes_come_back_to_the_count_whatever_their_size():
     assert pool.available == 100
 
 
-def test_more_than_the_pool_is_refused_and_the_whole_pool_is_fine():
+def test_more_than_the_whole_pool_is_refused():
     """BufferPoolTest#testCantAllocateMoreMemoryThanWeHave."""
     pool = BufferPool(100, FakeClock())
     with pytest.raises(RecordTooLargeError, match=r"buffer\.memory"):
@@ -70,7 +70,7 @@ def test_a_blocked_allocation_gathers_memory_piecewise():
     assert (pool.available, pool.waiters) == (40, 0)
 
 
-def test_a_timed_out_allocation_names_the_pool_and_leaves_the_line():
+def test_a_timed_out_allocation_leaves_the_line():
     """BufferPoolTest#testBlockTimeout: not before the deadline; the waiter is removed, a partial
     grab returned.
     """

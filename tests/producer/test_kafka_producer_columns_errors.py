@@ -27,7 +27,7 @@ def send_without_end(producer: KafkaProducer) -> None:
         producer.send_columns(rows_of(numbered(first, 100), 0))
 
 
-def test_the_first_failure_names_partition_cause_attempts_and_age(producers: Producers):
+def test_the_first_failure_names_partition_cause_and_age(producers: Producers):
     producer, client = producers()
     client.answer = refuse(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
     producer.send_columns(rows_of(numbered(0, 10), 2))

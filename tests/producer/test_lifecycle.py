@@ -34,7 +34,7 @@ def test_the_first_failure_is_what_every_method_raises():
     assert not life.is_open
 
 
-def test_a_failure_lets_the_network_thread_go_on_and_a_fatal_error_stops_it():
+def test_only_a_fatal_error_stops_the_network_thread():
     """What is in flight still gets its response, so that its futures tell the truth."""
     life = Lifecycle()
     life.fail(KafkaError("flush was interrupted"))

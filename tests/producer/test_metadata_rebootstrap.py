@@ -66,7 +66,7 @@ def test_a_batch_expired_after_its_brokers_death_names_the_cause() -> None:
         assert "no leader" not in batch.error.message
 
 
-def test_a_broker_that_refuses_an_id_is_named_after_a_rebootstrap() -> None:
+def test_a_broker_refusing_an_id_is_named_after_rebootstrap() -> None:
     with SenderWorld(with_id=False) as world:
         world.client.prepare(
             InitProducerIdRequest,
@@ -151,7 +151,7 @@ def test_a_broker_may_request_a_rebootstrap() -> None:
     assert world.updater.time_to_rebootstrap(world.now) > 0
 
 
-def test_unavailable_metadata_restarts_from_the_bootstrap_servers() -> None:
+def test_unavailable_metadata_returns_to_bootstrap_servers() -> None:
     """NetworkClientTest#testRebootstrap, metadata.recovery.rebootstrap.trigger.ms (KIP-1102)."""
     world = UpdaterWorld(SEED)
     world.metadata.request_update()

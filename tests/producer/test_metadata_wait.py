@@ -89,7 +89,7 @@ def test_a_wait_unparks() -> None:
     assert isinstance(wait.end(), Cluster)
 
 
-def test_an_unknown_topic_is_awaited_and_the_error_has_its_reason() -> None:
+def test_an_unknown_topic_is_awaited_and_has_a_reason() -> None:
     """KafkaProducerTest#testMetadataTimeoutWithMissingTopic; the text is Spark's sink's."""
     world, wait = waiting("t")
     missing = topic("t", error=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)

@@ -68,7 +68,7 @@ def test_five_in_flight_have_sequences_0_to_4_and_a_sixth_waits() -> None:
     assert not one.sequences.can_send_new()
 
 
-def test_out_of_order_before_an_acknowledgement_fails_the_attempt() -> None:
+def test_out_of_order_before_any_ack_fails_the_attempt() -> None:
     one = Sequenced()
     one.send("a")
     verdict = one.sequences.answer("a", Answer.OUT_OF_ORDER)
@@ -113,7 +113,7 @@ def test_an_old_out_of_order_answer_raises_no_doubt() -> None:
     assert one.answer("b", Answer.ACKNOWLEDGED, 2) == (Action.COMPLETE, ())
 
 
-def test_doubted_batches_are_proven_by_those_in_flight_after_them() -> None:
+def test_doubted_batches_are_proven_by_those_after_them() -> None:
     """Hazard H3, as seen on a real broker: 0, 10, 20, 30 resent after a restart: 45, 45, ok, ok."""
     one = established()
     for name in ("a", "b", "c", "d"):

@@ -57,7 +57,7 @@ def test_the_first_failed_batch_of_columns_fails_the_producer():
     assert caught.value.__cause__ is late
 
 
-def test_a_failed_batch_of_a_transaction_does_not_fail_the_producer():
+def test_a_failed_batch_of_a_transaction_spares_the_producer():
     world = World()
     recorder = recorder_of(world, transactional=True)
     batch_of(recorder, TP0, 3).complete_exceptionally(KafkaTimeoutError("late"))

@@ -102,7 +102,7 @@ def test_with_one_in_flight_the_second_waits_even_over_a_retry(*, idempotent: bo
         assert world.sequences == ([0, 0, 1] if idempotent else [-1, -1, -1])
 
 
-def test_with_one_in_flight_a_new_leader_waits_for_the_old_answer() -> None:
+def test_one_in_flight_waits_for_the_old_leaders_answer() -> None:
     """The connection to the new one is free, but the first batch may still be refused."""
     with SenderWorld(idempotent=False, max_in_flight_requests_per_connection=1) as world:
         first, second = world.append(), world.append()

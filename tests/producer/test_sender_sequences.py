@@ -229,7 +229,7 @@ def test_duplicate_sequence_number_is_success_without_offset() -> None:
         assert world.recorder.report().duplicates == 1
 
 
-def test_out_of_order_before_an_acknowledgement_fails_the_attempt() -> None:
+def test_out_of_order_before_any_ack_fails_the_attempt() -> None:
     with SenderWorld() as world:
         batch = world.append()
         world.refuse(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER)

@@ -217,7 +217,7 @@ def test_every_request_of_a_transaction_names_it() -> None:
         assert all(batch.data[22] & transactional for batch in world.produced)
 
 
-def test_after_a_fatal_error_everything_fails_and_nothing_is_sent() -> None:
+def test_after_a_fatal_error_nothing_is_sent() -> None:
     """SenderTest#testCancelInFlightRequestAfterFatalError."""
     world = TransactionWorld()
     world.begin_and_write()

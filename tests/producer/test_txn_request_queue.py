@@ -15,7 +15,7 @@ from tests.fakes.sender_world import NODE1, NODE2, metadata_answer
 from tests.fakes.transaction_world import BACKOFF, BOTH, TransactionWorld
 
 
-def test_without_a_node_for_the_coordinator_metadata_is_refreshed() -> None:
+def test_metadata_is_refreshed_when_no_node_is_known() -> None:
     """TransactionManagerTest#testDisconnectAndRetry: FindCoordinator goes to any broker, and those
     that are known may be gone.
     """

@@ -212,7 +212,7 @@ def test_a_batch_with_the_digest_of_the_done_one_is_dropped(found: Payload | Non
     check_payload("p", Batch(6, (), Payload(), "a0", Block("block", 3)), state)
 
 
-def test_a_batch_with_another_digest_is_not_dropped_though_its_rows_are_alike() -> None:
+def test_another_digest_is_an_error_even_with_equal_rows() -> None:
     state = replace(STREAM, done=(Done(6, (WRITTEN,), "a0"),))
     with pytest.raises(CommitError, match=r"with input a0, .* with input b1: other rows under"):
         check_payload("p", Batch(6, (), WRITTEN, "b1"), state)
@@ -227,7 +227,7 @@ def test_rows_decide_where_a_digest_is_unknown(done: str) -> None:
         check_payload("p", Batch(6, (), OTHER, now), state)
 
 
-def test_a_version_that_others_overtook_while_it_wrote_is_an_error() -> None:
+def test_a_version_overtaken_while_it_wrote_is_an_error() -> None:
     """The versions of one driver are one run, so that the fence of runs doesn't stop it: what it
     wrote would be dropped as done, without an error.
     """

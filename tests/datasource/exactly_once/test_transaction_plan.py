@@ -232,7 +232,7 @@ def test_the_versions_of_one_driver_are_one_run():
     assert _run(Numbering.VERSIONS, "j0b", aborted, "driver1") == "driver1-j0b"
 
 
-def test_a_job_of_one_version_or_of_no_known_driver_is_a_run_of_its_own():
+def test_a_job_without_a_known_driver_is_a_run_of_its_own():
     owned = CommitState(generation=1, run_id="driver1-j0a")
     assert _run(Numbering.ONCE, "j0b", owned, "driver1") == "j0b"
     assert _run(Numbering.VERSIONS, "j0b", owned, "") == "j0b"
