@@ -345,7 +345,7 @@ def test_a_cluster_that_refuses_the_logs_segment_settings_gets_a_plain_compacted
 
 
 @pytest.mark.parametrize("version", [1, 2])
-def test_an_abort_that_reads_at_a_deposed_leader_ends_nothing_that_is_decided(version: int) -> None:
+def test_an_abort_at_a_deposed_leader_ends_nothing_decided(version: int) -> None:
     """There the log is behind the abort's own plan: its run has not taken over yet."""
 
     def play(scene: EdgeScene) -> None:

@@ -69,7 +69,7 @@ def test_a_commit_that_its_successor_has_rolled_forward_is_not_called_failed(ver
 
 
 @pytest.mark.parametrize("version", [1, 2])
-def test_an_earlier_driver_that_plans_again_does_not_take_the_key_back(version: int) -> None:
+def test_an_earlier_driver_does_not_take_the_key_back(version: int) -> None:
     """It has planned at the newest generation, so that only the list of runs tells it apart."""
 
     def play(scene: EdgeScene) -> None:

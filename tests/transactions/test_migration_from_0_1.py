@@ -241,7 +241,7 @@ def test_a_batch_that_it_called_partial_waits_for_an_operator_still(world: Commi
     world.play(body)
 
 
-def test_a_key_with_an_incarnation_and_parts_goes_on_without_them(world: CommittingWorld) -> None:
+def test_a_key_with_parts_and_incarnation_goes_on_without_them(world: CommittingWorld) -> None:
     """As 0.1 left it in its last days, when a driver died between two writes of a block."""
 
     def body() -> None:
