@@ -392,16 +392,12 @@ class CommitState:
                     (name, json.dumps(fields[name])) for name in sorted(fields.keys() - _KNOWN)
                 ),
             )
-            block = _int64(fields.get("partsOf", NOTHING_DONE)), _text(fields.get("partsToken", ""))
-            for part in map(json.loads, parts):
-                if (part["batch"], part["token"]) == block:
-                    payload = _payloads((part["payload"],))[0]
-                    prepared = _transactions(key, part["transactions"])
-                    of_it = Part(prepared, payload, _text(part["name"]))
-                    state = replace(state, parts=(*state.parts, of_it))
-            if state.parts:
-                state = replace(state, parts_of=block[0], parts_token=block[1])
-            return state
+            number = _int64(fields.get("partsOf", NOTHING_DONE))
+            token = _text(fields.get("partsToken", ""))
+            found = _parts(key, number, token, parts)
+            return (
+                replace(state, parts_of=number, parts_token=token, parts=found) if found else state
+            )
         except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError):
             raise CommitError(
                 f"the commit log's record of '{key}' was not written by spark-kafka-sink",
@@ -430,6 +426,20 @@ def _payload_fields(payloads: Iterable[Payload]) -> list[tuple[object, ...]]:
 
 def _payloads(fields: Iterable[Any]) -> tuple[Payload, ...]:
     return tuple(Payload(_int64(rows), _int64(size), _text(to, 249)) for rows, size, to in fields)
+
+
+def _parts(key: str, number: int, token: str, texts: Iterable[bytes]) -> tuple[Part, ...]:
+    """Those of ``texts`` that are parts of this block."""
+    fields = (json.loads(text) for text in texts)
+    return tuple(
+        Part(
+            _transactions(key, part["transactions"]),
+            _payloads((part["payload"],))[0],
+            _text(part["name"]),
+        )
+        for part in fields
+        if (part["batch"], part["token"]) == (number, token)
+    )
 
 
 def _by_stem(transactions: Iterable[PreparedTransaction]) -> dict[str, list[list[int]]]:

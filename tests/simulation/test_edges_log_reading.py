@@ -345,7 +345,7 @@ def test_a_plain_compacted_log_is_created_where_configs_fail(
 
 
 @pytest.mark.parametrize("version", [1, 2])
-def test_an_abort_at_a_deposed_leader_ends_no_decided_batch(version: int) -> None:
+def test_an_abort_at_a_deposed_leader_ends_nothing_decided(version: int) -> None:
     """There the log is behind the abort's own plan: its run has not taken over yet."""
 
     def play(scene: EdgeScene) -> None:

@@ -140,7 +140,7 @@ def test_a_decision_that_is_about_to_time_out_is_undone_whole(
 
 
 @VERSIONS
-def test_a_batch_is_too_old_by_its_own_transactions_timeout(version: int) -> None:
+def test_a_batch_is_too_old_by_its_own_time_out(version: int) -> None:
     """The driver that commits has a longer one, and the batch would be decided too late."""
 
     def play(scene: EdgeScene) -> None:

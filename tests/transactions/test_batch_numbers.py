@@ -212,7 +212,7 @@ def test_a_batch_with_the_digest_of_the_done_one_is_dropped(found: Payload | Non
     check_payload("p", Batch(6, (), Payload(), "a0", Block("block", 3)), state)
 
 
-def test_another_digest_is_an_error_even_with_equal_rows() -> None:
+def test_a_batch_with_another_digest_and_equal_rows_is_an_error() -> None:
     state = replace(STREAM, done=(Done(6, (WRITTEN,), "a0"),))
     with pytest.raises(CommitError, match=r"with input a0, .* with input b1: other rows under"):
         check_payload("p", Batch(6, (), WRITTEN, "b1"), state)

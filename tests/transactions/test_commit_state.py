@@ -313,7 +313,7 @@ def test_an_aborted_run_that_is_forgotten_can_not_decide():
     assert again.generation == state.generation, "none is forgotten for it"
 
 
-def test_the_number_of_an_earlier_batchs_writes_is_kept():
+def test_an_earlier_block_keeps_its_number_only():
     """A query replays its last batch only; 32 batches of 200 writes would fill every record."""
     two = (Payload(1, 1, "t"), Payload(2, 2, "u"))
     state = CommitState().skipped_to(Done(0, two, "a")).skipped_to(Done(1, two, "b"))

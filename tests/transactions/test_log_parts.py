@@ -65,7 +65,7 @@ def test_a_state_of_one_record_is_readable_as_it_is() -> None:
     assert cut(KEY, b"{}", 5) == {KEY: b"{}"}
 
 
-def test_leftover_pieces_of_other_revisions_are_ignored() -> None:
+def test_pieces_of_other_revisions_are_leftovers_or_errors() -> None:
     records = cut(KEY, b"abcdefgh", 7, 3)
     leftover = cut(KEY, b"abcdefghijkl", 6, 3)[KEY + b"#3"]
     assert join(KEY, records | {KEY + b"#3": leftover}) == b"abcdefgh"

@@ -241,7 +241,7 @@ def test_a_partial_batch_of_0_1_still_waits_for_an_operator(world: CommittingWor
     world.play(body)
 
 
-def test_a_key_with_an_incarnation_goes_on_without_it(world: CommittingWorld) -> None:
+def test_a_key_with_parts_and_incarnation_goes_on_without_them(world: CommittingWorld) -> None:
     """As 0.1 left it in its last days, when a driver died between two writes of a block."""
 
     def body() -> None:

@@ -138,9 +138,7 @@ def test_parts_of_an_abandoned_block_of_the_run_are_replaced(world: CommittingWo
 
 
 @pytest.mark.parametrize("writes", [1, 2])
-def test_a_block_is_never_decided_with_another_ones_writes(
-    world: CommittingWorld, writes: int
-) -> None:
+def test_two_blocks_at_once_are_not_decided_as_one(world: CommittingWorld, writes: int) -> None:
     """Which of them is alive is not known here: the one whose writes are not there fails."""
 
     def body() -> None:
@@ -270,7 +268,7 @@ def test_a_batch_that_is_done_drops_its_parts_and_compares_them(world: Committin
     world.play(body)
 
 
-def test_the_log_grows_linearly_with_a_blocks_writes(
+def test_the_log_grows_linearly_with_the_writes_of_a_block(
     world: CommittingWorld,
 ) -> None:
     def body() -> None:
