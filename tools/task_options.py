@@ -50,7 +50,7 @@ TASKS = (
         "A stream needs `transactionalIdPrefix`, a job that may run again `txnAppId` and"
         " `txnVersion` ([tutorial](tutorial-exactly-once.md)).",
         ("transactionalIdPrefix", "txnAppId", "txnVersion", "kafka.transaction.timeout.ms",
-         "verifyReplays", "offsetsGroup", "twoPhaseCommit", "commitLogTopic"),
+         "verifyReplays", "offsetsGroup", "offsetsGroupInUse", "twoPhaseCommit", "commitLogTopic"),
         {**_SERVERS, "deliveryGuarantee": "exactly-once", "txnAppId": "daily-orders",
          "txnVersion": "20261122"},
     ),

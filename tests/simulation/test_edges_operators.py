@@ -148,9 +148,7 @@ def test_a_batch_is_too_old_by_the_time_out_of_its_own_transactions(version: int
         messages = scene.write(run, 0, plan)
         scene.scheduler.sleep(TIMEOUT_MS - 10_000)
         config = scene.config
-        scene.config = lambda client_id: replace(  # type: ignore[method-assign]
-            config(client_id), transaction_timeout_ms=LONGER
-        )
+        scene.config = lambda client_id: replace(config(client_id), transaction_timeout_ms=LONGER)
         with pytest.raises(CommitError, match=f"open for more than 30000 ms of {TIMEOUT_MS} ms"):
             scene.commit(run, 0, plan, messages)
         assert scene.open_ids() == []
