@@ -1,0 +1,78 @@
+"""A program over Spark Connect: queries of which the driver dies before Spark's own record.
+
+Its arguments are the bootstrap servers, a directory and a topic; it prints a line of JSON with what
+became of each query (an error's text, or nothing).
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+from pyspark.sql import DataFrame, SparkSession
+
+from spark_kafka_sink import foreach_batch, register, transaction
+
+Function = Callable[[DataFrame, int], None]
+
+
+def run(spark: SparkSession, home: Path, name: str, function: Function) -> str:
+    frame = spark.readStream.schema("value string").json(str(home / "source"))
+    query = (
+        frame.writeStream.foreachBatch(function)
+        .option("checkpointLocation", str(home / name))
+        .trigger(availableNow=True)
+        .start()
+    )
+    try:
+        query.awaitTermination()
+    except Exception as error:
+        return str(error)
+    return ""
+
+
+def main() -> None:
+    bootstrap, directory, topic = sys.argv[1:]
+    home = Path(directory)
+    spark = SparkSession.builder.getOrCreate()
+    register(spark)
+    base = {"kafka.bootstrap.servers": bootstrap, "topic": topic, "transactionalIdPrefix": topic}
+    (home / "source").mkdir()
+    (home / "source" / "0.json").write_text('{"value":"a"}\n{"value":"b"}\n')
+
+    def replayed(kind: str) -> list[str]:
+        given = base | {"checkpointLocation": str(home / kind)}
+
+        def function(batch: DataFrame, batch_id: int) -> None:
+            rows = batch.selectExpr(f"concat('{kind} ', repeat(uuid(), 1 + int(rand() * 9))) value")
+            if kind == "function":
+                foreach_batch(kind, **given)(rows, batch_id)
+                return
+            with transaction(kind, batch_id, **given) as t:
+                t.write(rows)
+
+        first = run(spark, home, kind, function)
+        shutil.rmtree(home / kind / "commits")
+        return [first, run(spark, home, kind, function)]
+
+    def twice(batch: DataFrame, batch_id: int) -> None:
+        for tag in "ab":
+            with transaction("twice", batch_id, **base) as t:
+                t.write(batch.selectExpr(f"concat('twice {tag} ', value) AS value"))
+
+    def nested(batch: DataFrame, batch_id: int) -> None:
+        with transaction("nested", batch_id, **base) as t:
+            t.write(batch.selectExpr("concat('nested ', value) AS value"))
+            with transaction("nested", batch_id, **base):
+                pass
+
+    told = {kind: replayed(kind) for kind in ("function", "block")}
+    told |= {f.__name__: [run(spark, home, f.__name__, f)] for f in (twice, nested)}
+    print(json.dumps(told))
+
+
+if __name__ == "__main__":
+    main()

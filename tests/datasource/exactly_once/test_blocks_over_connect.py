@@ -1,0 +1,32 @@
+"""foreach_batch and transaction over Spark Connect, where a function has no local properties."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from tests.datasource.exactly_once.queries import COMMITTED
+from tests.notebooks.connect_server import connect_server
+from tests.programs import ROOT, run_python
+
+pytestmark = [pytest.mark.long, pytest.mark.spark, pytest.mark.broker, pytest.mark.timeout(600)]
+
+
+def test_blocks_and_functions_hold_over_connect(kafka, topic, consume, tmp_path):
+    """A replay with other rows is dropped; a second block of one name is refused, nested or not."""
+    program = Path(__file__).with_name("connect_queries.py")
+    with connect_server(tmp_path, "") as address:
+        done = run_python(
+            program, kafka.bootstrap, tmp_path, topic,
+            environment={"SPARK_REMOTE": address, "PYTHONPATH": str(ROOT)}, timeout=500,
+        )  # fmt: skip
+    told = json.loads(done.stdout.strip().split("\n")[-1])
+    assert told["function"] == told["block"] == ["", ""]
+    assert "wrote another DataFrame in micro-batch 0" in told["twice"][0]
+    assert "they have one name" in told["nested"][0]
+    values = [value.decode().split() for value in consume(topic, isolation=COMMITTED).values]
+    shown = Counter(" ".join(words[:2]) if words[0] == "twice" else words[0] for words in values)
+    assert shown == {"function": 2, "block": 2, "twice a": 2}
