@@ -61,13 +61,13 @@ fuzz: $(VENV)/installed  ## random bytes for all that reads them; MINUTES=10 ONL
 
 # In place of the PySpark that the group asks for. (Older ones leak sockets, which our own pytest
 # settings make an error.)
-sparks: install  ## the tests of datasource/ on other PySparks; VERSIONS="4.0.1 4.1.1 4.3.0"
+sparks: install $(SUPPLY)/installed  ## the tests of datasource/ on other PySparks; VERSIONS="4.0.1 4.1.1 4.3.0"
 	set -e; for version in $(or $(VERSIONS),4.0.1 4.1.1 4.3.0); do \
 		venv=$(abspath .venv-pyspark-$$version); \
 		test -x $$venv/bin/python || $(PYTHON) -m venv $$venv; \
-		$$venv/bin/python -m pip install --quiet --upgrade 'pip>=25.1'; \
-		$$venv/bin/python -m pip install --quiet --editable . --group test; \
-		$$venv/bin/python -m pip install --quiet "pyspark[connect]==$$version"; \
+		pip="$(abspath $(SUPPLY))/bin/uv pip install --quiet --python $$venv/bin/python"; \
+		$$pip --editable . --group test; \
+		$$pip "pyspark[connect]==$$version"; \
 		PYSPARK_PYTHON=$$venv/bin/python PYSPARK_DRIVER_PYTHON=$$venv/bin/python \
 		$$venv/bin/python -m pytest -m spark tests/datasource -p no:unraisableexception \
 			-W ignore::ResourceWarning; \
@@ -119,6 +119,7 @@ lock: $(SUPPLY)/installed  ## requirements/*.lock of pyproject.toml, with hashes
 	$(COMPILE) pyproject.toml --group dev --group build --extra spark -o requirements/dev.lock
 	$(COMPILE) pyproject.toml --extra all -o requirements/runtime.lock
 	$(COMPILE) --group site -o requirements/site.lock
+	$(COMPILE) --group supply -o requirements/supply.lock
 
 sbom: $(SUPPLY)/installed $(RUNTIME)/installed  ## dist/sbom.cdx.json: what the package brings (CycloneDX)
 	@mkdir -p dist
@@ -131,7 +132,7 @@ licences: $(SUPPLY)/installed $(RUNTIME)/installed  ## docs/licences.md: under w
 	mv docs/licences.md.new docs/licences.md
 
 audit: $(SUPPLY)/installed  ## known vulnerabilities of what requirements/*.lock name; asks pypi.org
-	$(SUPPLY)/bin/python tools/audit.py requirements/runtime.lock requirements/dev.lock
+	$(SUPPLY)/bin/python tools/audit.py $(addprefix requirements/,runtime.lock dev.lock supply.lock)
 
 dist: $(SUPPLY)/installed  ## dist/: the sdist, and the wheel built from it
 	$(SUPPLY)/bin/pyproject-build --no-isolation --outdir dist .
@@ -143,11 +144,10 @@ install: $(VENV)/installed  ## .venv, and Kafka's server jars in the user's cach
 	@$(BIN)/python -m spark_kafka_sink.local_kafka --prepare >/dev/null
 
 # Made once, and again when the lock file or pyproject.toml changes. Everything comes with its hash,
-# what builds the package too.
+# what builds the package too; the pip that reads them is Python's own.
 $(VENV)/installed: pyproject.toml requirements/dev.lock
 	@test -n "$(PYTHON)" || { echo "make: no Python 3.11 or newer on PATH; name one: make PYTHON=..." >&2; exit 1; }
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --upgrade 'pip>=25.1'
 	$(BIN)/python -m pip install --quiet --require-hashes -r requirements/dev.lock
 	$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation --editable .
 	@touch $@
@@ -160,15 +160,14 @@ $(RUNTIME)/installed: pyproject.toml requirements/runtime.lock $(VENV)/installed
 	$(RUNTIME)/bin/python -m pip uninstall --quiet --yes pip setuptools
 	@touch $@
 
-$(SUPPLY)/installed: pyproject.toml
-	test -x $(SUPPLY)/bin/python || $(PYTHON) -m venv $(SUPPLY)
-	$(SUPPLY)/bin/python -m pip install --quiet --upgrade 'pip>=25.1'
-	$(SUPPLY)/bin/python -m pip install --quiet --group supply
+# Anew each time: what a change of the lock leaves out must not stay. (Also pip itself is in it.)
+$(SUPPLY)/installed: requirements/supply.lock
+	$(PYTHON) -m venv --clear $(SUPPLY)
+	$(SUPPLY)/bin/python -m pip install --quiet --require-hashes -r requirements/supply.lock
 	@touch $@
 
 $(SITE)/installed: requirements/site.lock
 	test -x $(SITE)/bin/python || $(PYTHON) -m venv $(SITE)
-	$(SITE)/bin/python -m pip install --quiet --upgrade 'pip>=25.1'
 	$(SITE)/bin/python -m pip install --quiet --require-hashes -r requirements/site.lock
 	@touch $@
 

@@ -42,12 +42,12 @@ from spark_kafka_sink.network.client.kafka_client import KafkaClient
 from spark_kafka_sink.network.client.network_client import NetworkClient
 from spark_kafka_sink.network.frame_reader import FrameReader
 from spark_kafka_sink.network.transport_layer import PlaintextTransportLayer
-from spark_kafka_sink.producer.accumulator.batch_closer import BatchCloser
 from spark_kafka_sink.producer.accumulator.batch_drainer import BatchDrainer
+from spark_kafka_sink.producer.accumulator.batch_filler import BatchFiller
 from spark_kafka_sink.producer.accumulator.producer_batch import ProducerBatch
-from spark_kafka_sink.producer.accumulator.record_accumulator import RecordAccumulator
 from spark_kafka_sink.producer.column_appender import ColumnAppender
 from spark_kafka_sink.producer.kafka_producer import KafkaProducer
+from spark_kafka_sink.producer.lifecycle import NetworkLink
 from spark_kafka_sink.producer.metadata import Metadata
 from spark_kafka_sink.producer.metrics.producer_metrics import ProducerMetrics
 from spark_kafka_sink.producer.sender.sender import Sender
@@ -59,15 +59,15 @@ from tests.fakes.fake_cluster.outcome import Outcome
 #: stage, but for what is named here itself.
 STAGES: dict[str, tuple[Callable[..., Any], ...]] = {
     "encode": (KafkaProducer.send_columns, ColumnAppender.append),
-    "append": (RecordAccumulator.positions, RecordAccumulator.append),
-    "close": (BatchCloser.claim, BatchCloser.close_claimed, BatchCloser.finish_closing),
+    "append": (BatchFiller.positions, BatchFiller.append),
+    "close": (BatchFiller.claim, BatchFiller.close_claimed, BatchFiller.finish_closing),
     "drain": (BatchDrainer.ready, BatchDrainer.drain),
     "header": (ProducerBatch.set_producer_state,),
     "request": (Sender._send_produce_request, KafkaChannel.write),  # noqa: SLF001 - its code only
     "response": (KafkaChannel.read, InFlightRequest.parse),
     "completion": (Sender._handle_produce_response,),  # noqa: SLF001
     "loop turns": (Sender.run, Sender.run_once, NetworkClient.poll, Selector.poll),
-    "wakeups": (Sender.wakeup, WakeupPipe.consume),
+    "wakeups": (NetworkLink.wakeup, WakeupPipe.consume),
     "metrics": (
         ProducerMetrics.request_sent, ProducerMetrics.request_answered, ProducerMetrics.polled,
     ),

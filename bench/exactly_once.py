@@ -69,7 +69,7 @@ def commit_seconds(bootstrap: str, topic: str, count: int) -> float:
             prepared.append(producer.prepare())
     with ExactlyOnceDriver(ProducerConfig.parse(options), "__kprod_commits") as driver:
         state = driver.plan(key)
-        owner = Owner(key, job, "", state.generation, state.incarnation, Numbering.ONCE)
+        owner = Owner(key, job, "", state.generation, Numbering.ONCE)
         start = time.perf_counter()
         driver.commit(owner, Batch(0, tuple(prepared)))
         return time.perf_counter() - start

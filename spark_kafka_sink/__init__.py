@@ -1,4 +1,4 @@
-"""A Kafka sink for Spark, and for columns (Arrow) the fastest Kafka producer in Python.
+"""A Kafka sink for Spark, and a Kafka producer for Python that takes columns (Arrow).
 
 Importing this package imports neither pyspark nor pyarrow: a task pays for what it uses, and the
 public names load what they need when they are first asked for.
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from spark_kafka_sink.security import operators_variables as _  # noqa: F401 - read now
 from spark_kafka_sink.version import __version__
 
 if TYPE_CHECKING:
@@ -20,8 +21,8 @@ if TYPE_CHECKING:
     from spark_kafka_sink.producer.interceptors import ProducerInterceptor
     from spark_kafka_sink.producer.kafka_producer import KafkaProducer
     from spark_kafka_sink.producer.producer_record import Headers, ProducerRecord, RecordMetadata
-    from spark_kafka_sink.producer.record_future import RecordFuture
-    from spark_kafka_sink.producer.serialization import Serializer
+    from spark_kafka_sink.producer.send.record_future import RecordFuture
+    from spark_kafka_sink.producer.send.serialization import Serializer
 
 __all__ = [
     "Headers",
@@ -49,9 +50,9 @@ _HOMES = {
     "KprodListener": "spark_kafka_sink.datasource.monitoring.kprod_listener",
     "ProducerInterceptor": "spark_kafka_sink.producer.interceptors",
     "ProducerRecord": "spark_kafka_sink.producer.producer_record",
-    "RecordFuture": "spark_kafka_sink.producer.record_future",
+    "RecordFuture": "spark_kafka_sink.producer.send.record_future",
     "RecordMetadata": "spark_kafka_sink.producer.producer_record",
-    "Serializer": "spark_kafka_sink.producer.serialization",
+    "Serializer": "spark_kafka_sink.producer.send.serialization",
     "WriteReport": "spark_kafka_sink.datasource.report.write_report",
     "check": "spark_kafka_sink.datasource.checks.executor_checks",
     "foreach_batch": "spark_kafka_sink.datasource.foreach_batch",

@@ -1,7 +1,8 @@
 """Where the documentation of this very version is.
 
-Owns: the one address that everything shown to a user is built from. Never: a page's content. A
-wheel has no docs/, so no message names a file of it: it names a page here.
+Owns: the one address that everything shown to a user is built from, of messages, of the metadata of
+the package and of the site. Never: a page's content. A wheel has no docs/, so no message names a
+file of it: without a site it names the command that prints the same.
 """
 
 from __future__ import annotations
@@ -11,8 +12,9 @@ from typing import Final
 
 from spark_kafka_sink.version import __version__
 
-#: The site; each release has its own copy below it, and ``latest`` is the unreleased one.
-SITE: Final = "https://spark-kafka-sink.readthedocs.io/en"
+#: The site, such as ``https://NAME.readthedocs.io/en``; each release has its own copy below it, and
+#: ``latest`` is the unreleased one. Empty while there is none: then nothing names an address.
+SITE: Final[str] = ""
 #: The page of all errors, with an anchor for each code; each has a page of its own below it.
 ERRORS_PAGE: Final = "errors"
 #: The page of remedies by symptom.
@@ -41,26 +43,26 @@ RUNBOOK: Final[Mapping[str, str]] = {
 }
 
 
-def page_url(page: str, anchor: str = "") -> str:
-    """The address of docs/``page``.md, and of one of its headings or codes."""
+def page_address(page: str, anchor: str = "") -> str:
+    """Where docs/``page``.md is, and one of its headings or codes."""
+    if not SITE:
+        return f"the page '{page}' of the documentation"
     return f"{SITE}/{_edition(__version__)}/{page}/{f'#{anchor}' if anchor else ''}"
 
 
-def error_url(code: str) -> str:
-    """The URL of the documentation of an error's code, such as ``KP0301``."""
-    return page_url(f"{ERRORS_PAGE}/{code}")
-
-
-def runbook_url(code: str) -> str | None:
-    """The address of what to do about it in the runbook, where that has a section for it."""
-    anchor = RUNBOOK.get(code)
-    return None if anchor is None else page_url(RUNBOOK_PAGE, anchor)
+def error_url(code: str) -> str | None:
+    """The URL of the page of an error's code, such as ``KP0301``; None where there is no site."""
+    return page_address(f"{ERRORS_PAGE}/{code}") if SITE else None
 
 
 def where_to_read(code: str) -> str:
-    """Both, for the end of a message."""
-    runbook = runbook_url(code)
-    return error_url(code) if runbook is None else f"{error_url(code)} and {runbook}"
+    """For the end of a message: the code's page and the runbook's section, or the command that
+    prints what they say.
+    """
+    if not SITE:
+        return f"kprod explain {code}"
+    page, anchor = page_address(f"{ERRORS_PAGE}/{code}"), RUNBOOK.get(code)
+    return page if anchor is None else f"{page} and {page_address(RUNBOOK_PAGE, anchor)}"
 
 
 def _edition(version: str) -> str:

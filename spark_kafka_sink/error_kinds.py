@@ -201,6 +201,7 @@ ENTRIES: Final[Mapping[Kind, Entry]] = {
         "given twice: keep the intended one.",
         (
             "... would have no effect, because ... is ...",
+            "... would have no effect, because the token comes from ...",
             "Both SSL trust store location and separate trust certificates are specified.",
         ),
     ),
@@ -264,12 +265,13 @@ ENTRIES: Final[Mapping[Kind, Entry]] = {
         ),
     ),
     Kind.INLINE_SECRET: Entry(
-        "A secret is in an option that Spark shows",
+        "A secret is in an option that Spark shows, or on a command line",
         "Spark hides options by their names, and would show this one in plans, in its UI and in "
-        "event logs. Give a reference, `${file:/path}` or `${env:NAME}`. If the secret was real, "
-        "replace it: Spark may have logged it before we saw it. "
-        "[How secrets travel](security.md).",
+        "event logs; a command line is in the shell's history and in `ps`. Give a reference, "
+        "`${file:/path}` or `${env:NAME}`. If the secret was real, replace it: Spark may have "
+        "logged it before we saw it. [How secrets travel](security.md).",
         (
+            "... is on the command line: the shell's history and ps show it",
             "... is given inline, and Spark would show it: in plans, in its UI and in event logs",
             "nothing in its text makes Spark hide it",
         ),
@@ -288,11 +290,13 @@ ENTRIES: Final[Mapping[Kind, Entry]] = {
         "sasl.jaas.config can't be used",
         'It is one login module: its class, `required`, `name="value"` pairs, and a semicolon. '
         "The class must match `sasl.mechanism`, by its Kafka name (a prefix `kafkashaded.` is "
-        "removed). [SASL](security.md#sasl).",
+        "removed); its options have Java's names, letter by letter, and none is empty. "
+        "[SASL](security.md#sasl).",
         (
             "sasl.jaas.config can't be read: ... (at character ...)",
             "sasl.jaas.config: the login module ... is not known here",
             "sasl.jaas.config has a ..., but sasl.mechanism is ...",
+            "sasl.jaas.config: ... has no option ...",
         ),
     ),
     Kind.TOKEN_SOURCE: Entry(
@@ -360,11 +364,13 @@ ENTRIES: Final[Mapping[Kind, Entry]] = {
     Kind.WEAK_SECURITY: Entry(
         "Warning: an attacker could eavesdrop or impersonate a broker",
         "A secret is sent in the clear (use SASL_SSL), the broker's name is not compared with its "
-        "certificate (remove the empty `ssl.endpoint.identification.algorithm`), or a file of "
-        "secrets is world-writable (`chmod o-w`). [Security](security.md).",
+        "certificate (remove the empty `ssl.endpoint.identification.algorithm`), or is compared "
+        "with one that DNS gives (remove `client.dns.lookup`), or a file of secrets is "
+        "world-writable (`chmod o-w`). [Security](security.md).",
         (
             "... is SASL_PLAINTEXT and sasl.mechanism is ...",
             "... is empty: brokers' names are not compared with their certificates",
+            "the name that a bootstrap server's certificate must carry is one that DNS gives",
             "...: every user of this machine may write that file",
         ),
     ),
@@ -669,8 +675,8 @@ ENTRIES: Final[Mapping[Kind, Entry]] = {
     ),
     Kind.DECIDED_NOT_ABORTED: Entry(
         "Warning: Spark aborted a batch that was decided",
-        "A decision is never undone: the next start of the query commits the batch. To commit it "
-        "now: `kprod txn commit KEY` ([the command line](cli.md)).",
+        "The next start of the query commits the batch. To commit it now: `kprod txn commit KEY` "
+        "([the command line](cli.md)).",
         ("batch ... of '...' is decided, so it is not aborted",),
     ),
     Kind.ORPHANS_UNSEEN: Entry(
@@ -685,11 +691,12 @@ ENTRIES: Final[Mapping[Kind, Entry]] = {
         ),
     ),
     Kind.BATCH_UNDONE: Entry(
-        "Warning: a decided batch was aborted as a whole, and is written again",
-        "Its driver was away for longer than `kafka.transaction.timeout.ms`, and brokers had "
-        "aborted transactions of it before any of it was visible. Nothing is lost. "
+        "Warning: a decided batch was aborted as a whole",
+        "Its driver was away for too long of `kafka.transaction.timeout.ms`: brokers had aborted "
+        "transactions of it, or were about to, before any of it was visible. A query writes it "
+        "again when it is started; a job must be run again. "
         "[How to choose the time](delivery-guarantees.md#how-to-choose-the-time-out).",
-        ("batch ... was decided, and brokers had aborted a part of it",),
+        ("batch ... was decided, and brokers had aborted some of its transactions",),
     ),
     Kind.DONE_NOT_NOTED: Entry(
         "Warning: a batch is committed, and the commit log does not say so",

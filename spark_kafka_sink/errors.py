@@ -178,12 +178,12 @@ class KafkaError(Exception):
         self.kind = self.default_kind if kind is None else kind
 
     @property
-    def url(self) -> str:
-        """The documentation of this kind of error, for this version."""
+    def url(self) -> str | None:
+        """The documentation of this kind of error, for this version, where there is a site."""
         return error_url(self.kind.kp_code)
 
     def __str__(self) -> str:
-        """The code and the message on one line; the hint and the page's address on another."""
+        """The code and the message on one line; the hint and where to read more on another."""
         see = f"see {where_to_read(self.kind.kp_code)}"
         more = see if self.hint is None else f"hint: {self.hint}; {see}"
         return f"[{self.kind.kp_code}] {self.message}\n  {more}"
@@ -453,7 +453,8 @@ class CodeInfo:
     error_class: ErrorClass
     error_type: type[ApiError]
     meaning: str
-    hint: str | None = None
+    #: What to do about it; of a code that is retried, what to do when it lasts.
+    hint: str
 
 
 def safe_text(text: str, limit: int = 200) -> str:
@@ -476,83 +477,90 @@ _PRINCIPAL = "the principal (the SASL user, or the client certificate's subject)
 _ACL_TOPIC = f"{_PRINCIPAL} needs the ACL WRITE on the topic, which includes DESCRIBE"
 _ACL_TXN = f"{_PRINCIPAL} needs the ACL WRITE on the transactional id, which includes DESCRIBE"
 _ACL_GROUP = f"{_PRINCIPAL} needs the ACL READ on the group, which includes DESCRIBE"
+_COMMIT_LOG = "create the commit log topic yourself: 16 partitions, cleanup.policy=compact"
+_OTHER_GROUP = "set offsetsGroup to a group in which no consumer runs"
+_IN_SYNC = (
+    "start the brokers that are down, or wait for those that lag"
+    " (kafka-topics.sh --describe --under-min-isr-partitions)"
+)
+_REPORT = "report it with the broker's name and version: a bug here, or a broker that is not Kafka"
 _ACL_IDEMPOTENT = (
     f"{_PRINCIPAL} needs the ACL WRITE on the topic, and has it on none; brokers before 2.8 want"
     " IDEMPOTENT_WRITE on the cluster. deliveryGuarantee=none does without (in a KafkaProducer"
     " enable.idempotence=false)"
 )
 
-_ROWS: tuple[tuple[ErrorCode, ErrorClass, type[ApiError], str, str | None], ...] = (
-    (ErrorCode.UNKNOWN_SERVER_ERROR, _C.FATAL, UnknownServerError, "the broker failed for an unknown reason, or returned an unknown error code", "the broker's server.log has the reason"),
-    (ErrorCode.NONE, _C.SUCCESS, ApiError, "no error", None),
-    (ErrorCode.OFFSET_OUT_OF_RANGE, _C.FATAL, ApiError, "the offset is outside the log", None),
-    (ErrorCode.CORRUPT_MESSAGE, _C.RETRIABLE, CorruptRecordError, "the batch failed its checksum, or its format is wrong", None),
+_ROWS: tuple[tuple[ErrorCode, ErrorClass, type[ApiError], str, str], ...] = (
+    (ErrorCode.UNKNOWN_SERVER_ERROR, _C.FATAL, UnknownServerError, "the broker failed for an unknown reason, or returned an unknown error code", "see the broker's server.log, which has the reason"),
+    (ErrorCode.NONE, _C.SUCCESS, ApiError, "no error", ""),
+    (ErrorCode.OFFSET_OUT_OF_RANGE, _C.FATAL, ApiError, "the offset is outside the log", "set cleanup.policy of the commit log to compact alone: records were removed while it was read"),
+    (ErrorCode.CORRUPT_MESSAGE, _C.RETRIABLE, CorruptRecordError, "the batch failed its checksum, or its format is wrong", "if it stays, something between here and the broker changes bytes: check proxies and machines, and use TLS, which finds it"),
     (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, _C.REFRESH_METADATA, InvalidMetadataError, "the broker does not host this topic partition", _CREATE_TOPIC),
-    (ErrorCode.INVALID_FETCH_SIZE, _C.FATAL, ApiError, "the fetch size is invalid", None),
-    (ErrorCode.LEADER_NOT_AVAILABLE, _C.REFRESH_METADATA, InvalidMetadataError, "the partition has no leader: an election is in progress", None),
-    (ErrorCode.NOT_LEADER_OR_FOLLOWER, _C.REFRESH_METADATA, InvalidMetadataError, "the broker no longer leads this partition", None),
-    (ErrorCode.REQUEST_TIMED_OUT, _C.RETRIABLE, KafkaTimeoutError, "the request timed out", "replicas may be slow or down; see request.timeout.ms"),
-    (ErrorCode.BROKER_NOT_AVAILABLE, _C.FATAL, ApiError, "the broker is not available", None),
-    (ErrorCode.REPLICA_NOT_AVAILABLE, _C.REFRESH_METADATA, InvalidMetadataError, "a replica is not available", None),
+    (ErrorCode.INVALID_FETCH_SIZE, _C.FATAL, ApiError, "the fetch size is invalid", _REPORT),
+    (ErrorCode.LEADER_NOT_AVAILABLE, _C.REFRESH_METADATA, InvalidMetadataError, "the partition has no leader: an election is in progress", "if it lasts, start the brokers that hold the partition's replicas (kafka-topics.sh --describe names them)"),
+    (ErrorCode.NOT_LEADER_OR_FOLLOWER, _C.REFRESH_METADATA, InvalidMetadataError, "the broker no longer leads this partition", "if it lasts, see in the brokers' server.log why leaders keep moving"),
+    (ErrorCode.REQUEST_TIMED_OUT, _C.RETRIABLE, KafkaTimeoutError, "the request timed out", "see whether replicas are slow or down, or raise request.timeout.ms"),
+    (ErrorCode.BROKER_NOT_AVAILABLE, _C.FATAL, ApiError, "the broker is not available", "start the broker that the request needs, then run the write again"),
+    (ErrorCode.REPLICA_NOT_AVAILABLE, _C.REFRESH_METADATA, InvalidMetadataError, "a replica is not available", "if it lasts, start the brokers that hold the partition's replicas"),
     (ErrorCode.MESSAGE_TOO_LARGE, _C.FATAL, RecordTooLargeError, "the batch is larger than the broker accepts", "raise the topic's max.message.bytes, or write smaller rows (a batch of several rows is split and retried, so this is one row)"),
-    (ErrorCode.STALE_CONTROLLER_EPOCH, _C.FATAL, ApiError, "the controller moved", None),
-    (ErrorCode.OFFSET_METADATA_TOO_LARGE, _C.FATAL, ApiError, "the offset's metadata is too large", None),
-    (ErrorCode.NETWORK_EXCEPTION, _C.REFRESH_METADATA, DisconnectError, "the broker disconnected before it responded", None),
-    (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, _C.RETRIABLE, CoordinatorError, "the coordinator is loading", None),
-    (ErrorCode.COORDINATOR_NOT_AVAILABLE, _C.FIND_COORDINATOR, CoordinatorError, "the coordinator is not available", None),
-    (ErrorCode.NOT_COORDINATOR, _C.FIND_COORDINATOR, CoordinatorError, "the broker is not this id's coordinator", None),
-    (ErrorCode.INVALID_TOPIC_EXCEPTION, _C.FATAL, InvalidTopicError, "the topic's name is not legal, or it is internal", "letters, digits, '.', '_' and '-', at most 249 of them; clients can't write to an internal topic"),
+    (ErrorCode.STALE_CONTROLLER_EPOCH, _C.FATAL, ApiError, "the controller moved", "wait for the controller's election to end (kafka-metadata-quorum.sh describe --status), then run the write again"),
+    (ErrorCode.OFFSET_METADATA_TOO_LARGE, _C.FATAL, ApiError, "the offset's metadata is too large", "raise the brokers' offset.metadata.max.bytes"),
+    (ErrorCode.NETWORK_EXCEPTION, _C.REFRESH_METADATA, DisconnectError, "the broker disconnected before it responded", "if it lasts, see the broker's server.log, and what between closes connections (lower connections.max.idle.ms)"),
+    (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, _C.RETRIABLE, CoordinatorError, "the coordinator is loading", "if it lasts for minutes, see in the server.log of the broker how far it has read __transaction_state (of a group, __consumer_offsets)"),
+    (ErrorCode.COORDINATOR_NOT_AVAILABLE, _C.FIND_COORDINATOR, CoordinatorError, "the coordinator is not available", "if it lasts, start the brokers that hold __transaction_state (of a group, __consumer_offsets); with fewer brokers than transaction.state.log.replication.factor, lower that"),
+    (ErrorCode.NOT_COORDINATOR, _C.FIND_COORDINATOR, CoordinatorError, "the broker is not this id's coordinator", "if it lasts, wait for the end of a rolling restart, or see in the server.log why leaders of __transaction_state keep moving"),
+    (ErrorCode.INVALID_TOPIC_EXCEPTION, _C.FATAL, InvalidTopicError, "the topic's name is not legal, or it is internal", "use letters, digits, '.', '_' and '-', at most 249 of them; clients can't write to an internal topic"),
     (ErrorCode.RECORD_LIST_TOO_LARGE, _C.FATAL, RecordTooLargeError, "the batch is larger than the topic's segment.bytes", "lower batch.size or raise the topic's segment.bytes"),
-    (ErrorCode.NOT_ENOUGH_REPLICAS, _C.RETRIABLE, RetriableError, "fewer replicas are in sync than min.insync.replicas", "brokers are down or lag behind"),
-    (ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND, _C.RETRIABLE, RetriableError, "written, but to fewer replicas than min.insync.replicas", "brokers are down or lag behind"),
-    (ErrorCode.INVALID_REQUIRED_ACKS, _C.FATAL, ApiError, "acks is not one of -1, 0, 1", None),
-    (ErrorCode.ILLEGAL_GENERATION, _C.FATAL, ApiError, "the group's generation is another one", None),
-    (ErrorCode.INVALID_GROUP_ID, _C.FATAL, ApiError, "the group id is not legal", None),
-    (ErrorCode.UNKNOWN_MEMBER_ID, _C.FATAL, ApiError, "the group has no such member", None),
-    (ErrorCode.INVALID_COMMIT_OFFSET_SIZE, _C.FATAL, ApiError, "the offsets are more than the topic __consumer_offsets takes at once", None),
+    (ErrorCode.NOT_ENOUGH_REPLICAS, _C.RETRIABLE, RetriableError, "fewer replicas are in sync than min.insync.replicas", _IN_SYNC),
+    (ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND, _C.RETRIABLE, RetriableError, "written, but to fewer replicas than min.insync.replicas", _IN_SYNC),
+    (ErrorCode.INVALID_REQUIRED_ACKS, _C.FATAL, ApiError, "acks is not one of -1, 0, 1", "set acks to all, 1 or 0"),
+    (ErrorCode.ILLEGAL_GENERATION, _C.FATAL, ApiError, "the group's generation is another one", _OTHER_GROUP),
+    (ErrorCode.INVALID_GROUP_ID, _C.FATAL, ApiError, "the group id is not legal", "set offsetsGroup to a name that is not empty"),
+    (ErrorCode.UNKNOWN_MEMBER_ID, _C.FATAL, ApiError, "the group has no such member", _OTHER_GROUP),
+    (ErrorCode.INVALID_COMMIT_OFFSET_SIZE, _C.FATAL, ApiError, "the offsets are more than the topic __consumer_offsets takes at once", "raise max.message.bytes of __consumer_offsets, or read fewer partitions in one query"),
     (ErrorCode.TOPIC_AUTHORIZATION_FAILED, _C.FATAL, AuthorizationError, "not authorised to see the topic or to write to it", _ACL_TOPIC),
     (ErrorCode.GROUP_AUTHORIZATION_FAILED, _C.FATAL, AuthorizationError, "not authorised for the group", _ACL_GROUP),
     (ErrorCode.CLUSTER_AUTHORIZATION_FAILED, _C.FATAL, AuthorizationError, "not authorised to write with idempotence", _ACL_IDEMPOTENT),
-    (ErrorCode.INVALID_TIMESTAMP, _C.FATAL, InvalidRecordError, "a record's timestamp is out of the range that the topic accepts", "a bigint timestamp column holds milliseconds; see the topic's message.timestamp.before.max.ms and message.timestamp.after.max.ms (default: one hour ahead)"),
-    (ErrorCode.UNSUPPORTED_SASL_MECHANISM, _C.FATAL, AuthenticationError, "the broker does not offer this SASL mechanism", None),
-    (ErrorCode.ILLEGAL_SASL_STATE, _C.FATAL, AuthenticationError, "the request does not fit the SASL state", None),
-    (ErrorCode.UNSUPPORTED_VERSION, _C.FATAL, UnsupportedVersionError, "the broker does not support this version of the request", "Kafka 2.1 is the oldest broker that is supported"),
-    (ErrorCode.TOPIC_ALREADY_EXISTS, _C.FATAL, ApiError, "the topic exists already", None),
-    (ErrorCode.INVALID_PARTITIONS, _C.FATAL, ApiError, "the number of partitions is below 1", None),
-    (ErrorCode.INVALID_REPLICATION_FACTOR, _C.FATAL, ApiError, "the replication factor is below 1 or above the number of brokers", None),
-    (ErrorCode.INVALID_REPLICA_ASSIGNMENT, _C.FATAL, ApiError, "the replica assignment is invalid", None),
-    (ErrorCode.INVALID_CONFIG, _C.FATAL, ApiError, "a topic config is invalid", None),
-    (ErrorCode.NOT_CONTROLLER, _C.RETRIABLE, RetriableError, "the broker is not the controller", None),
-    (ErrorCode.INVALID_REQUEST, _C.FATAL, ApiError, "the broker can't read the request", "this is a bug here or a broker that is not Kafka"),
-    (ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT, _C.FATAL, ApiError, "the topic's message format is too old for idempotence or transactions", None),
-    (ErrorCode.POLICY_VIOLATION, _C.FATAL, ApiError, "the request breaks a policy of the broker", None),
-    (ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, _C.SEQUENCE, OutOfOrderSequenceError, "the sequence does not continue the broker's last sequence of this producer", "the broker lost this producer's state (data loss at a leader election?); the attempt fails, and the next one writes all rows with a new producer"),
-    (ErrorCode.DUPLICATE_SEQUENCE_NUMBER, _C.SEQUENCE, ApiError, "the broker already has this batch", None),
-    (ErrorCode.INVALID_PRODUCER_EPOCH, _C.FATAL, ProducerFencedError, "the producer's epoch is old", None),
-    (ErrorCode.INVALID_TXN_STATE, _C.FATAL, InvalidTxnStateError, "the transaction's state forbids this", None),
-    (ErrorCode.INVALID_PRODUCER_ID_MAPPING, _C.FATAL, ProducerFencedError, "the producer id is not the transactional id's", "the id may have expired: transactional.id.expiration.ms"),
-    (ErrorCode.INVALID_TRANSACTION_TIMEOUT, _C.FATAL, ApiError, "transaction.timeout.ms is above the broker's transaction.max.timeout.ms", None),
-    (ErrorCode.CONCURRENT_TRANSACTIONS, _C.RETRIABLE, RetriableError, "the previous transaction of this id is still being completed", None),
-    (ErrorCode.TRANSACTION_COORDINATOR_FENCED, _C.FATAL, ApiError, "the coordinator was fenced", None),
+    (ErrorCode.INVALID_TIMESTAMP, _C.FATAL, InvalidRecordError, "a record's timestamp is out of the range that the topic accepts", "check the unit: a bigint timestamp column holds milliseconds; or change the topic's message.timestamp.before.max.ms and message.timestamp.after.max.ms (default: one hour ahead)"),
+    (ErrorCode.UNSUPPORTED_SASL_MECHANISM, _C.FATAL, AuthenticationError, "the broker does not offer this SASL mechanism", "set sasl.mechanism to one that the listener offers, or add it to the brokers' sasl.enabled.mechanisms"),
+    (ErrorCode.ILLEGAL_SASL_STATE, _C.FATAL, AuthenticationError, "the request does not fit the SASL state", "the listener has no SASL: connect to the port of one that has, or set security.protocol to PLAINTEXT (with TLS: SSL)"),
+    (ErrorCode.UNSUPPORTED_VERSION, _C.FATAL, UnsupportedVersionError, "the broker does not support this version of the request", "use brokers of Kafka 2.1 or newer"),
+    (ErrorCode.TOPIC_ALREADY_EXISTS, _C.FATAL, ApiError, "the topic exists already", "another process created it at the same time: run the write again"),
+    (ErrorCode.INVALID_PARTITIONS, _C.FATAL, ApiError, "the number of partitions is below 1", _COMMIT_LOG),
+    (ErrorCode.INVALID_REPLICATION_FACTOR, _C.FATAL, ApiError, "the replication factor is below 1 or above the number of brokers", f"start more brokers, or lower the cluster's default.replication.factor; or {_COMMIT_LOG}"),
+    (ErrorCode.INVALID_REPLICA_ASSIGNMENT, _C.FATAL, ApiError, "the replica assignment is invalid", _COMMIT_LOG),
+    (ErrorCode.INVALID_CONFIG, _C.FATAL, ApiError, "a topic config is invalid", f"the cluster refuses a setting of the new topic: {_COMMIT_LOG}"),
+    (ErrorCode.NOT_CONTROLLER, _C.RETRIABLE, RetriableError, "the broker is not the controller", "if it lasts, the cluster has no controller: see kafka-metadata-quorum.sh describe --status"),
+    (ErrorCode.INVALID_REQUEST, _C.FATAL, ApiError, "the broker can't read the request", _REPORT),
+    (ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT, _C.FATAL, ApiError, "the topic's message format is too old for idempotence or transactions", "set the topic's message.format.version to 0.11.0 or newer (brokers since 4.0 have no older one)"),
+    (ErrorCode.POLICY_VIOLATION, _C.FATAL, ApiError, "the request breaks a policy of the broker", f"ask who runs the cluster what its policy allows (create.topic.policy.class.name); or {_COMMIT_LOG}"),
+    (ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, _C.SEQUENCE, OutOfOrderSequenceError, "the sequence does not continue the broker's last sequence of this producer", "run the task again, as Spark does: it writes all rows with a new producer; see in the brokers' server.log whether an unclean election lost data"),
+    (ErrorCode.DUPLICATE_SEQUENCE_NUMBER, _C.SEQUENCE, ApiError, "the broker already has this batch", "do nothing: the batch is in the topic once, and the report counts it in duplicates"),
+    (ErrorCode.INVALID_PRODUCER_EPOCH, _C.FATAL, ProducerFencedError, "the producer's epoch is old", "see whether another run uses this transactional id, and stop one of them; or the transaction timed out: raise transaction.timeout.ms, or write in smaller parts"),
+    (ErrorCode.INVALID_TXN_STATE, _C.FATAL, InvalidTxnStateError, "the transaction's state forbids this", "see 'kprod txn describe', then run the batch again: the transaction timed out, or something else ended it"),
+    (ErrorCode.INVALID_PRODUCER_ID_MAPPING, _C.FATAL, ProducerFencedError, "the producer id is not the transactional id's", "run the batch again; the id may have expired: see transactional.id.expiration.ms"),
+    (ErrorCode.INVALID_TRANSACTION_TIMEOUT, _C.FATAL, ApiError, "transaction.timeout.ms is above the broker's transaction.max.timeout.ms", "lower transaction.timeout.ms, or raise the brokers' transaction.max.timeout.ms (15 minutes unless it was changed)"),
+    (ErrorCode.CONCURRENT_TRANSACTIONS, _C.RETRIABLE, RetriableError, "the previous transaction of this id is still being completed", "if it lasts, start the brokers that lead the partitions it wrote to: they have not written its markers yet"),
+    (ErrorCode.TRANSACTION_COORDINATOR_FENCED, _C.FATAL, ApiError, "the coordinator was fenced", "run the batch again: the coordinator moved to another broker"),
     (ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, _C.FATAL, AuthorizationError, "not authorised to use the transactional id", _ACL_TXN),
-    (ErrorCode.SECURITY_DISABLED, _C.FATAL, ApiError, "security is switched off on the broker", None),
-    (ErrorCode.OPERATION_NOT_ATTEMPTED, _C.FATAL, ApiError, "not attempted, because another item of the request failed", None),
-    (ErrorCode.KAFKA_STORAGE_ERROR, _C.REFRESH_METADATA, InvalidMetadataError, "the broker's disk failed", "see the broker's server.log"),
-    (ErrorCode.SASL_AUTHENTICATION_FAILED, _C.FATAL, AuthenticationError, "SASL authentication failed", None),
-    (ErrorCode.UNKNOWN_PRODUCER_ID, _C.SEQUENCE, OutOfOrderSequenceError, "the broker no longer knows this producer id", "the partition's retention may have removed all of this producer's records"),
-    (ErrorCode.GROUP_ID_NOT_FOUND, _C.FATAL, ApiError, "the group does not exist, or is not of consumers", "a share group keeps no offsets of this kind"),
-    (ErrorCode.LISTENER_NOT_FOUND, _C.REFRESH_METADATA, InvalidMetadataError, "the leader has no listener of this name", "every broker must have the listener that bootstrap.servers points at"),
-    (ErrorCode.FENCED_LEADER_EPOCH, _C.REFRESH_METADATA, InvalidMetadataError, "the leader epoch is older than the broker's", None),
-    (ErrorCode.UNKNOWN_LEADER_EPOCH, _C.RETRIABLE, RetriableError, "the leader epoch is newer than the broker's", None),
-    (ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, _C.FATAL, ApiError, "the broker does not support this compression", "zstd needs Kafka 2.1"),
-    (ErrorCode.INVALID_RECORD, _C.FATAL, InvalidRecordError, "the broker rejected a record", "a compacted topic accepts no record without a key"),
-    (ErrorCode.THROTTLING_QUOTA_EXCEEDED, _C.RETRIABLE, RetriableError, "the quota is used up", None),
-    (ErrorCode.PRODUCER_FENCED, _C.FATAL, ProducerFencedError, "a newer producer with this transactional id took over", None),
-    (ErrorCode.UNKNOWN_TOPIC_ID, _C.REFRESH_METADATA, InvalidMetadataError, "the broker does not host this topic id", "the topic may have been deleted and recreated"),
-    (ErrorCode.INCONSISTENT_TOPIC_ID, _C.REFRESH_METADATA, InvalidMetadataError, "the topic id does not match the broker's log", None),
-    (ErrorCode.TRANSACTIONAL_ID_NOT_FOUND, _C.FATAL, ApiError, "the transactional id is not known", None),
-    (ErrorCode.TRANSACTION_ABORTABLE, _C.FATAL, TransactionAbortableError, "the transaction must be aborted", None),
-    (ErrorCode.REBOOTSTRAP_REQUIRED, _C.FATAL, ApiError, "the client must start again from its bootstrap servers", None),
+    (ErrorCode.SECURITY_DISABLED, _C.FATAL, ApiError, "security is switched off on the broker", "set authorizer.class.name on the brokers, or do without ACLs"),
+    (ErrorCode.OPERATION_NOT_ATTEMPTED, _C.FATAL, ApiError, "not attempted, because another item of the request failed", "see the error of the other partition in the same request"),
+    (ErrorCode.KAFKA_STORAGE_ERROR, _C.REFRESH_METADATA, InvalidMetadataError, "the broker's disk failed", "see the broker's server.log, and replace the disk"),
+    (ErrorCode.SASL_AUTHENTICATION_FAILED, _C.FATAL, AuthenticationError, "SASL authentication failed", "check user and password, or the token, and that the user was created for this sasl.mechanism; 'kprod check' tries the login without a job"),
+    (ErrorCode.UNKNOWN_PRODUCER_ID, _C.SEQUENCE, OutOfOrderSequenceError, "the broker no longer knows this producer id", "run the task again, as Spark does; the partition's retention may have removed all of this producer's records: see its retention.ms"),
+    (ErrorCode.GROUP_ID_NOT_FOUND, _C.FATAL, ApiError, "the group does not exist, or is not of consumers", "set offsetsGroup to a consumer group: a share group keeps no offsets of this kind"),
+    (ErrorCode.LISTENER_NOT_FOUND, _C.REFRESH_METADATA, InvalidMetadataError, "the leader has no listener of this name", "give every broker the listener that bootstrap.servers points at"),
+    (ErrorCode.FENCED_LEADER_EPOCH, _C.REFRESH_METADATA, InvalidMetadataError, "the leader epoch is older than the broker's", "if it lasts, check that bootstrap.servers name brokers of one cluster"),
+    (ErrorCode.UNKNOWN_LEADER_EPOCH, _C.RETRIABLE, RetriableError, "the leader epoch is newer than the broker's", "if it lasts, see in the broker's server.log why its metadata is behind"),
+    (ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, _C.FATAL, ApiError, "the broker does not support this compression", "set compression.type to lz4, snappy or gzip: zstd needs Kafka 2.1"),
+    (ErrorCode.INVALID_RECORD, _C.FATAL, InvalidRecordError, "the broker rejected a record", "give each row a key: a compacted topic accepts no record without a key"),
+    (ErrorCode.THROTTLING_QUOTA_EXCEEDED, _C.RETRIABLE, RetriableError, "the quota is used up", f"raise the user's quota controller_mutation_rate, or {_COMMIT_LOG}"),
+    (ErrorCode.PRODUCER_FENCED, _C.FATAL, ProducerFencedError, "a newer producer with this transactional id took over", "stop one of the two runs; give each query a transactionalIdPrefix of its own, and each job a txnAppId"),
+    (ErrorCode.UNKNOWN_TOPIC_ID, _C.REFRESH_METADATA, InvalidMetadataError, "the broker does not host this topic id", "run the write again: the topic may have been deleted and created again"),
+    (ErrorCode.INCONSISTENT_TOPIC_ID, _C.REFRESH_METADATA, InvalidMetadataError, "the topic id does not match the broker's log", "if it lasts, the topic was deleted and created again: run the write again when all brokers have the new one"),
+    (ErrorCode.TRANSACTIONAL_ID_NOT_FOUND, _C.FATAL, ApiError, "the transactional id is not known", "check its spelling ('kprod txn list' shows what is known); after transactional.id.expiration.ms without use brokers forget it"),
+    (ErrorCode.TRANSACTION_ABORTABLE, _C.FATAL, TransactionAbortableError, "the transaction must be aborted", "run the batch again in a new transaction, which Spark does with a failed task"),
+    (ErrorCode.REBOOTSTRAP_REQUIRED, _C.FATAL, ApiError, "the client must start again from its bootstrap servers", "check that bootstrap.servers name brokers of the cluster, then run the write again"),
 )  # fmt: skip
 
 _RETRIABLE = frozenset({_C.RETRIABLE, _C.REFRESH_METADATA, _C.FIND_COORDINATOR})

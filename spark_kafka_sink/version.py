@@ -1,3 +1,3 @@
 """The package's version, where the build and everything that imports nothing else finds it."""
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"

@@ -15,6 +15,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from spark_kafka_sink.local_kafka import KAFKA_3_VERSION
+from spark_kafka_sink.security import allow_lists
 from tests.real_kafka import (
     Consumed,
     RealKafka,
@@ -185,3 +186,15 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     spark_kafka_sink.register(session)
     yield session
     session.stop()
+
+
+@pytest.fixture
+def limit(monkeypatch: pytest.MonkeyPatch) -> Callable[[str, str], None]:
+    """``limit(variable, text)``: the process has imported the package with these lists."""
+    environment: dict[str, str] = {}
+
+    def to(variable: str, text: str) -> None:
+        environment[variable] = text
+        monkeypatch.setattr(allow_lists, "_LISTS", allow_lists.read_lists(environment))
+
+    return to

@@ -65,7 +65,7 @@ def test_there_are_ten_rules_and_the_code_names_no_other():
         assert {rule for pair in named for rule in pair if rule} <= RULES, path
 
 
-def test_the_code_counts_the_steps_of_a_record_as_the_design_does():
+def test_the_code_numbers_the_steps_of_a_record_as_the_design():
     way = DESIGN.split("## The way of a record")[1].split("\n## ")[0]
     steps = set(re.findall(r"^\| (\d+) \|", way, re.MULTILINE))
     for path, text in CODE.items():

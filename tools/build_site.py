@@ -54,7 +54,7 @@ def main() -> int:
         "NO_MKDOCS_2_WARNING": "1",  # who builds this knows what the theme's future is
         "SITE_DIR": str(site),
         "SITE_EDITION": f"spark_kafka_sink {__version__}, Apache-2.0",
-        "SITE_URL": documentation.page_url("x").removesuffix("x/"),
+        "SITE_URL": documentation.SITE and documentation.page_address("x").removesuffix("x/"),
     }
     mkdocs = (sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--clean")
     done = subprocess.run(mkdocs, cwd=ROOT, env=environment, check=False)
@@ -155,17 +155,17 @@ def named() -> Iterator[tuple[str, str, str]]:
     for code in (*kinds, *(code.kp_code for code in errors.CODES)):
         yield f"the old address of {code}", documentation.ERRORS_PAGE, code.lower()
     for code, _ in error_docs.pages():
-        address = documentation.error_url(code)
-        yield f"error {code}", address.removeprefix(documentation.page_url("x")[:-2]).strip("/"), ""
-    call = re.compile(r'page_url\(\s*"([a-z-]+)"(?:,\s*"([a-z0-9-]+)")?\s*\)')
+        yield f"error {code}", f"{documentation.ERRORS_PAGE}/{code}", ""
+    for code, anchor in documentation.RUNBOOK.items():
+        yield f"error {code}", documentation.RUNBOOK_PAGE, anchor
+    call = re.compile(r'page_address\(\s*"([a-z-]+)"(?:,\s*"([a-z0-9-]+)")?\s*\)')
     for path in (ROOT / "spark_kafka_sink").rglob("*.py"):
         for name, anchor in call.findall(path.read_text(encoding="utf-8")):
             yield path.name, name, anchor
-    site = r"spark-kafka-sink\.readthedocs\.io/en/[^/]+/"
-    address = re.compile(site + r"([a-z-]+)/(?:#([a-z0-9-]+))?(?=[\"')\s])")
-    for name in ("README.md", "pyproject.toml", "conf/monitoring/kprod-alerts.yml"):
-        for found, anchor in address.findall((ROOT / name).read_text(encoding="utf-8")):
-            yield name, found, anchor
+    alerts = "conf/monitoring/kprod-alerts.yml"
+    text = (ROOT / alerts).read_text(encoding="utf-8")
+    for found, anchor in re.findall(r"docs/([a-z-]+)\.md#([a-z0-9-]+)", text):
+        yield alerts, found, anchor
 
 
 if __name__ == "__main__":

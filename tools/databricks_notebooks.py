@@ -21,7 +21,6 @@ sys.path.insert(0, str(ROOT))
 from spark_kafka_sink import documentation  # noqa: E402 - runs from a bare checkout
 
 FOLDER = ROOT / "notebooks" / "databricks"
-_PAGES: Final = f"{documentation.SITE}/latest"
 NAMES: Final = ("quick_start", "exactly_once", "two_topics")
 _HEAD: Final = "# Databricks notebook source\n"
 _CELL: Final = "\n\n# COMMAND ----------\n\n"
@@ -160,7 +159,9 @@ def _cells(name: str, notebook: NotebookNode) -> Iterator[str]:
 
 
 def _markdown(text: str) -> str:
-    """A cell of text; its links lead to the site."""
-    text = re.sub(r"\]\(\.\./docs/([a-z-]+)\.md", rf"]({_PAGES}/\1/", text)
-    text = re.sub(r"\]\(([a-z_]+)\.ipynb", rf"]({_PAGES}/notebooks/\1/", text)
+    """A cell of text; its links lead to the site, and are words while there is none."""
+    site = documentation.SITE and f"{documentation.SITE}/latest"
+    for target, place in ((r"\.\./docs/([a-z-]+)\.md", ""), (r"([a-z_]+)\.ipynb", "notebooks/")):
+        link = rf"[\1]({site}/{place}\2/\3)" if site else r"\1"
+        text = re.sub(rf"\[([^]]+)]\({target}(#[^)]*)?\)", link, text)
     return "\n".join(["# MAGIC %md", *(f"# MAGIC {line}".rstrip() for line in text.splitlines())])

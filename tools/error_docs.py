@@ -22,12 +22,13 @@ def page_lines() -> Iterator[str]:
     """docs/errors.md, below its title: all of them."""
     yield paragraph(
         "Every error is one line that says what went wrong, where, and what to do, behind the code",
-        "of its kind; a second line has a hint, where there is one, and the address of its page.",
+        "of its kind; a second line has a hint, where there is one, and where to read more.",
         "None contains a row, a key, a header or a secret. In Spark, an error of the driver's",
         "planning arrives inside PYTHON_DATA_SOURCE_ERROR, and one of a task inside the job's",
-        "failure; the lines are the same. A warning is a line of the log, with a code and the",
-        "address as an error has them. A code keeps its meaning forever. `kprod explain CODE`",
-        "says what stands here, without a network ([the command line](cli.md)). What has no code",
+        "failure; the lines are the same. A warning is a line of the log, with a code as an error",
+        "has it. A code keeps its meaning forever. `kprod explain CODE` says what is here, without",
+        "a network or an extra ([the command line](cli.md)), also as `python -m spark_kafka_sink",
+        "explain CODE`. What has no code",
         "of ours is in [troubleshooting](troubleshooting.md).",
     )
     yield ""
@@ -52,7 +53,7 @@ def page_lines() -> Iterator[str]:
             _REACTIONS[info.error_class],
             "" if code is errors.ErrorCode.NONE else f"`{info.error_type.__name__}`",
             info.meaning,
-            (info.hint or "") + _in_runbook(code.kp_code),
+            ". ".join(filter(None, (info.hint, _in_runbook(code.kp_code)))),
         )
 
 
@@ -80,7 +81,8 @@ def _kinds() -> Iterator[str]:
         yield from (f"### {_anchored(kind.kp_code)}: {entry.title}", "")
         if entry.says:
             yield from (*(f"> {_escaped(message)}  " for message in entry.says), "")
-        yield from (f"{entry.advice}{_in_runbook(kind.kp_code)}", "")
+        for part in filter(None, (entry.advice, _in_runbook(kind.kp_code))):
+            yield from (part, "")
 
 
 def _in_runbook(code: str) -> str:
@@ -89,7 +91,7 @@ def _in_runbook(code: str) -> str:
     if anchor is None:
         return ""
     page = f"{documentation.RUNBOOK_PAGE}.md"
-    return f" Runbook: [{_sections(page)[anchor]}]({page}#{anchor})."
+    return f"Runbook: [{_sections(page)[anchor]}]({page}#{anchor})."
 
 
 @cache
@@ -135,7 +137,7 @@ def pages() -> Iterator[tuple[str, str]]:
     """Of each code its page: the code, and Markdown whose links are those of a page of docs/."""
     for kind, entry in error_kinds.ENTRIES.items():
         says = "".join(f"> {_escaped(message)}  \n" for message in entry.says)
-        parts = (says and f"What it says:\n\n{says}", f"{entry.advice}{_in_runbook(kind.kp_code)}")
+        parts = (says and f"What it says:\n\n{says}", entry.advice, _in_runbook(kind.kp_code))
         yield kind.kp_code, _page(kind.kp_code, entry.title, *parts)
     for code, info in sorted(errors.CODES.items()):
         if code is errors.ErrorCode.NONE:
@@ -143,8 +145,7 @@ def pages() -> Iterator[tuple[str, str]]:
         told = f"A broker's answer: {info.meaning}."
         done = f"What the producer does: {_REACTIONS[info.error_class]}."
         raised = f"The exception: `{info.error_type.__name__}`."
-        hint = f"What helps: {info.hint}." if info.hint else ""
-        parts = (told, done, raised, f"{hint}{_in_runbook(code.kp_code)}".strip())
+        parts = (f"What helps: {info.hint}.", told, done, raised, _in_runbook(code.kp_code))
         yield code.kp_code, _page(code.kp_code, f"{code.name} ({int(code)})", *parts)
 
 

@@ -18,6 +18,7 @@ sys.path[:0] = [str(ROOT), str(ROOT / "tools")]
 
 import cli_docs  # noqa: E402 - runs from a bare checkout
 import error_docs  # noqa: E402
+import figures  # noqa: E402
 import report_docs  # noqa: E402
 import task_options  # noqa: E402
 import upstream_behaviours  # noqa: E402
@@ -90,6 +91,7 @@ PAGES: dict[str, Callable[[], str]] = {
     "docs/options-by-task.md": options_by_task_page,
     "docs/benchmarks.md": benchmarks_page,
     "docs/errors.md": errors_page,
+    **{name: figures.page(name) for name in figures.PAGES},
     "docs/metrics.md": metrics_page,
     "docs/upstream-behaviours.md": upstream_behaviours_page,
     "docs/cli.md": cli_page,

@@ -42,6 +42,7 @@ VERSIONS = {
     "Fetch": (4, 12),  # from 13 on topics have ids in place of names
     "FindCoordinator": (1, 6),
     "InitProducerId": (0, 6),
+    "ListGroups": (4, 5),  # from 4 on with states (KIP-518)
     "ListOffsets": (2, 9),
     "ListTransactions": (0, 2),
     "Metadata": (4, 13),

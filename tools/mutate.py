@@ -24,10 +24,14 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 PRODUCER = "spark_kafka_sink/producer"
-BATCHES = ("producer/test_record_accumulator*.py",)
+BATCHES = (
+    "producer/test_record_accumulator.py",
+    "producer/test_batch_*.py",
+    "producer/test_record_appender.py",
+)
 SIMULATED = "simulation/test_simulation.py"
 SENDER = ("producer/test_sender*.py", "producer/test_kafka_producer_send_errors.py", SIMULATED)
-TRANSACTIONS = ("producer/test_transaction_manager*.py", "producer/test_txn_requests.py")
+TRANSACTIONS = ("producer/test_transaction_*.py", "producer/test_txn_request*.py")
 #: What is changed, and the files of tests/ that must notice, the likeliest first.
 TARGETS: dict[str, tuple[str, tuple[str, ...]]] = {
     "producer_batch": (
@@ -42,11 +46,11 @@ TARGETS: dict[str, tuple[str, tuple[str, ...]]] = {
         f"{PRODUCER}/accumulator/batch_drainer.py",
         (*BATCHES, "producer/test_partition_load.py", *SENDER),
     ),
-    "batch_requeuer": (
-        f"{PRODUCER}/accumulator/batch_requeuer.py",
+    "batch_returns": (
+        f"{PRODUCER}/accumulator/batch_returns.py",
         (*BATCHES, "producer/test_producer_batch.py", *SENDER),
     ),
-    "batch_closer": (f"{PRODUCER}/accumulator/batch_closer.py", (*BATCHES, *SENDER)),
+    "batch_filler": (f"{PRODUCER}/accumulator/batch_filler.py", (*BATCHES, *SENDER)),
     "sender": (f"{PRODUCER}/sender/sender.py", SENDER),
     "in_flight_batches": (f"{PRODUCER}/sender/in_flight_batches.py", SENDER),
     "partition_sequences": (

@@ -12,7 +12,6 @@ from spark_kafka_sink.datasource import described_fields
 from spark_kafka_sink.datasource.report import write_report
 from spark_kafka_sink.datasource.report.write_report import Outcome, WriteReport
 from spark_kafka_sink.datasource.write.task_progress import TaskProgress
-from spark_kafka_sink.documentation import SITE
 
 _MEANINGS = {
     Outcome.ACKNOWLEDGED: "At least once, or none: brokers have acknowledged every row.",
@@ -34,7 +33,7 @@ def schema() -> str:
     """The JSON Schema, as a file."""
     head = {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
-        "$id": f"{SITE}/latest/reports/#version-{write_report.REPORT_VERSION}",
+        "$id": f"urn:spark-kafka-sink:write-report:{write_report.REPORT_VERSION}",
         "title": f"Write report of spark-kafka-sink, version {write_report.REPORT_VERSION}",
     }
     return json.dumps(head | described_fields.json_schema(WriteReport), indent=1) + "\n"

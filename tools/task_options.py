@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from spark_kafka_sink.config.option import Option, Status
 from spark_kafka_sink.config.option_table import PRODUCER_OPTIONS, SINK_OPTIONS
+from spark_kafka_sink.config.sink_config import SinkConfig
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +51,7 @@ TASKS = (
         "A stream needs `transactionalIdPrefix`, a job that may run again `txnAppId` and"
         " `txnVersion` ([tutorial](tutorial-exactly-once.md)).",
         ("transactionalIdPrefix", "txnAppId", "txnVersion", "kafka.transaction.timeout.ms",
-         "verifyReplays", "offsetsGroup", "twoPhaseCommit", "commitLogTopic"),
+         "verifyReplays", "offsetsGroup", "offsetsGroupInUse", "twoPhaseCommit", "commitLogTopic"),
         {**_SERVERS, "deliveryGuarantee": "exactly-once", "txnAppId": "daily-orders",
          "txnVersion": "20261122"},
     ),
@@ -150,11 +151,19 @@ def page_lines() -> Iterator[str]:
             "|---|---|---|",
         )
         for name in options_of(task):
-            yield f"| `{name}` | {_default(options[name])} | {_sentence(options[name].doc)} |"
+            default = _default(default_of(task, options[name]))
+            yield f"| `{name}` | {default} | {_sentence(options[name].doc)} |"
 
 
-def _default(option: Option) -> str:
-    value = option.default
+def default_of(task: Task, option: Option) -> object:
+    """What counts in the task's example, unless that sets it: some defaults follow from others."""
+    if option.name in SINK_OPTIONS or f"kafka.{option.name}" in task.example:
+        return option.default
+    counts = getattr(SinkConfig.parse(task.example).producer, option.attribute, None)
+    return counts if type(counts) is type(option.default) else option.default
+
+
+def _default(value: object) -> str:
     if value is None or value in ("", ()):
         return "-"
     return f"`{str(value).lower() if isinstance(value, bool) else value}`"

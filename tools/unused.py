@@ -47,11 +47,6 @@ ALLOWED = {
         "has_offset",
         "has_timestamp",
     ],
-    "states that tests look at (Java's isCompleted, hasUnresolvedSequences)": [
-        "is_completed",
-        "has_unresolved_batches",
-        "refused_slices",
-    ],
     "members of an enum that are found by their value, or compared with by none": [
         "ABORT",
         "DEAD",
@@ -60,7 +55,6 @@ ALLOWED = {
         "SETTLED",
     ],
     "what generated pages say of options and errors": ["importance", "java_default", "says"],
-    "what tests go through": ["EVERY"],
     "read as an item of its tuple": ["first_offset_delta"],
     "RecordMetadata's, as in Java": ["serialized_key_size", "serialized_value_size"],
     "the local Kafka's public methods (CONTRIBUTING.md)": ["wait_until_in_sync", "thaw"],

@@ -214,6 +214,6 @@ assert len(rows) > before["exactly-once"]
 # MAGIC
 # MAGIC The driver's decisions are records of a compacted topic, `__kprod_commits`; `kprod txn describe` (the
 # MAGIC extra `cli`) shows them, with what the brokers know of each transaction.
-# MAGIC [What is promised](https://spark-kafka-sink.readthedocs.io/en/latest/delivery-guarantees/) says more.
+# MAGIC What is promised says more.
 # MAGIC
 # MAGIC A Kafka that this notebook has started is ended by the next cell; yours is left alone.

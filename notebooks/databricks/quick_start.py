@@ -110,7 +110,7 @@ orders = spark.range(20_000).select(
 # MAGIC ## The report of a write
 # MAGIC
 # MAGIC Each write leaves a report on the driver, here as a file in the folder of `reportPath`. The next cell
-# MAGIC shows some of its fields; [the report notebook](https://spark-kafka-sink.readthedocs.io/en/latest/notebooks/report/) has more.
+# MAGIC shows some of its fields; the report notebook has more.
 
 # COMMAND ----------
 
@@ -153,7 +153,7 @@ counts
 
 # MAGIC %md
 # MAGIC The same as a picture: a key goes to the partition that Kafka's Java clients choose for it
-# MAGIC ([proof](https://spark-kafka-sink.readthedocs.io/en/latest/notebooks/partitioner/)), so 1000 keys are spread about evenly.
+# MAGIC (proof), so 1000 keys are spread about evenly.
 
 # COMMAND ----------
 
@@ -196,7 +196,7 @@ assert sum(rows_in(stream_topic).values()) >= 3000
 # MAGIC
 # MAGIC The next cell writes each micro-batch with a function of its own. That serves the output mode
 # MAGIC `update`, which Spark refuses for every Python sink, and several writes of one micro-batch
-# MAGIC ([two topics](https://spark-kafka-sink.readthedocs.io/en/latest/notebooks/two_topics/)).
+# MAGIC (two topics).
 
 # COMMAND ----------
 
@@ -223,4 +223,4 @@ rows_in(each_topic)
 # MAGIC ## The end
 # MAGIC
 # MAGIC A stream that is killed and started again may write rows twice, unless you ask for more:
-# MAGIC [exactly once](https://spark-kafka-sink.readthedocs.io/en/latest/notebooks/exactly_once/).
+# MAGIC exactly once.

@@ -222,4 +222,4 @@ assert visible["order"] + visible["payment"] == Counter(range(3000))
 
 # MAGIC %md
 # MAGIC What is promised, and what is not (readers of two topics see the two within milliseconds, not at one
-# MAGIC instant): [several writes, one decision](https://spark-kafka-sink.readthedocs.io/en/latest/delivery-guarantees/#several-writes-one-decision).
+# MAGIC instant): several writes, one decision.

@@ -317,7 +317,6 @@ def _errors_of(topics: Collection[str], errors: Mapping[str, ErrorCode]) -> str:
         code = errors.get(topic, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         by_code.setdefault(code, []).append(topic)
     said = (
-        f"{code.name} of {', '.join(names)}: {code.info.hint or code.info.meaning}"
-        for code, names in by_code.items()
+        f"{code.name} of {', '.join(names)}: {code.info.hint}" for code, names in by_code.items()
     )
     return f"the brokers answered {'; '.join(said)}"

@@ -1,11 +1,13 @@
 """The command line ``kprod``: checks a cluster, explains errors and options, repairs transactions.
 
-Owns: the commands. Never: a decision (``transactions/operations.py``). Needs the extra ``cli``:
-Typer and Rich are imported when the command runs, and nothing else of the package imports this.
+Owns: the commands. Never: the commit of a batch (``transactions/``). Needs the extra ``cli`` for
+all but ``explain``, which every message names: Typer and Rich are imported when the command runs,
+and nothing else of the package imports this.
 
 ``app`` is the tree of commands, with ``arguments``; one file for each command: ``check``,
-``explain``, ``options``, ``convert``, ``template``, ``size``, ``report``, and ``txn``, a room.
+``options``, ``convert``, ``template``, ``size``, ``report``, and ``txn``, a room.
 ``connection`` connects them to a cluster, ``show``, ``progress`` and ``watching`` print.
+``operations``, a room, is what operators see and change.
 """
 
 from __future__ import annotations
@@ -21,6 +23,10 @@ _NEEDED = ("typer", "rich")
 def main() -> None:
     """The entry point ``kprod``. Exit codes: 0 done, 1 refused or failed, 2 wrong usage."""
     missing = [name for name in _NEEDED if importlib.util.find_spec(name) is None]
+    if missing and sys.argv[1:2] == ["explain"]:
+        from spark_kafka_sink.explanation import main as explain
+
+        raise SystemExit(explain(sys.argv[2:]))
     if missing:
         sys.stderr.write(
             f"kprod: {' and '.join(missing)} not installed: pip install 'spark-kafka-sink[cli]'\n"

@@ -25,15 +25,15 @@ from spark_kafka_sink.cli.arguments import (
     Where,
 )
 from spark_kafka_sink.cli.txn import txn_commands
-from spark_kafka_sink.documentation import RUNBOOK_PAGE, page_url
+from spark_kafka_sink.documentation import RUNBOOK_PAGE, page_address
 
 #: Below the help of kprod itself, by what is seen. An empty line makes a new one.
 _WHERE_TO_BEGIN = (
     "A consumer is blocked, its lag grows: kprod txn blockers TOPIC",
     "A job is slow: kprod report show PATH (what reportPath names)",
     "A job hangs, or can't write: kprod check -t TOPIC",
-    "An error has a code: kprod error KP0301",
-    f"More: {page_url(RUNBOOK_PAGE)}",
+    "An error has a code: kprod explain KP0301",
+    f"More: {page_address(RUNBOOK_PAGE)}",
 )
 app = typer.Typer(
     help="Checks a cluster; explains errors; shows and repairs transactions of exactly-once.",
@@ -79,7 +79,11 @@ def check(
     options: Annotated[
         list[str] | None,
         typer.Option(
-            "--option", "-o", metavar="NAME=VALUE", help="Any option of the write, as in Spark."
+            "--option",
+            "-o",
+            metavar="NAME=VALUE",
+            help="Any option of the write, as in Spark. A secret by reference, ${env:NAME} or "
+            "${file:/path}: the shell's history and ps show a command line.",
         ),
     ] = None,
     from_executors: Annotated[
@@ -102,6 +106,8 @@ def check(
     from spark_kafka_sink.cli import check as work
 
     given = dict(_pair(one) for one in options or ())
+    if len(given) < len(options or ()):
+        raise typer.BadParameter("a name comes twice", param_hint="--option")
     if topic is not None:
         given["topic"] = topic
     where = Where(bootstrap_servers, config, None, timeout)
@@ -135,7 +141,6 @@ def convert(
     work.convert(file)
 
 
-@app.command("error", epilog=EXAMPLE + "kprod error KP0301")
 @app.command(epilog=EXAMPLE + "kprod explain KP0301")
 def explain(
     code: Annotated[
@@ -146,9 +151,12 @@ def explain(
     ],
 ) -> None:
     """What an error means and what to do about it."""
-    from spark_kafka_sink.cli import explain as work
+    from spark_kafka_sink.explanation import explanation
 
-    work.explain(code)
+    try:
+        sys.stdout.write(explanation(code))
+    except LookupError as error:
+        raise typer.BadParameter(str(error), param_hint="CODE") from None
 
 
 @app.command(epilog=EXAMPLE + "kprod options timeout")

@@ -17,15 +17,19 @@ import typer
 
 from spark_kafka_sink.admin.transaction_client import TransactionClient
 from spark_kafka_sink.cli.arguments import Where
+from spark_kafka_sink.cli.operations.operator import Operator
 from spark_kafka_sink.cli.progress import shown
 from spark_kafka_sink.config.files.config_file import OPTION
 from spark_kafka_sink.config.given_options import given_options
+from spark_kafka_sink.config.jaas_config import inline_secrets
 from spark_kafka_sink.config.producer_config import ProducerConfig
+from spark_kafka_sink.config.sasl_settings import names_a_known_module
+from spark_kafka_sink.config.secret_references import is_one_reference
 from spark_kafka_sink.config.sink_config import SinkConfig
-from spark_kafka_sink.config.unknown_options import PREFIX
-from spark_kafka_sink.errors import ConfigError, KafkaError, safe_text
+from spark_kafka_sink.config.unknown_options import PREFIX, may_be_secret
+from spark_kafka_sink.error_kinds import Kind
+from spark_kafka_sink.errors import ConfigError, KafkaError, coded, safe_text
 from spark_kafka_sink.transactions.commit_log.commit_log import CommitLog
-from spark_kafka_sink.transactions.operations import Operator
 
 #: Exit codes.
 FAILED, USAGE = 1, 2
@@ -57,7 +61,7 @@ def connected(
     that a broker responds, so that the error of a later request is not misleading.
     """
     with one_line_errors():
-        config, log_topic = settings_of(cluster)
+        config, log_topic = settings_of(cluster, writes=False)
         check()
         # One limit for every step, whatever options of a producer the file has.
         limit_ms = int(cluster.timeout_s * 1000)
@@ -123,27 +127,55 @@ def _waiting_notice(config: ProducerConfig, limit_s: float) -> Iterator[None]:
         timer.cancel()
 
 
-def settings_of(cluster: Where, more: Mapping[str, object] | None = None) -> tuple[SinkConfig, str]:
+def settings_of(
+    cluster: Where, more: Mapping[str, object] | None = None, *, writes: bool = True
+) -> tuple[SinkConfig, str]:
     """What a write with this file as its ``configFile``, and ``more`` as its options, would have,
-    and the commit log's topic.
+    and the commit log's topic. Without ``writes``, the time-out of a write's transactions is left
+    out: each transaction has its own.
     """
-    config = _config(cluster, more or {})
+    config = _config(cluster, more or {}, writes=writes)
     return config, cluster.log_topic or config.commit_log_topic
 
 
-def _config(cluster: Where, more: Mapping[str, object]) -> SinkConfig:
+def _warn_of_secrets(options: Mapping[str, object]) -> None:
+    """Of each secret that the command line has, also under a misspelt name."""
+    for name, value in options.items():
+        text, is_module = str(value), name.lower().endswith("sasl.jaas.config")
+        if not may_be_secret(name.lower()) or is_one_reference(text):
+            continue
+        if is_module and names_a_known_module(text) and not inline_secrets(text, own_options=True):
+            continue
+        _warn(
+            coded(
+                Kind.INLINE_SECRET,
+                f"{name} is on the command line: the shell's history and ps show it",
+                "give a reference, ${file:/path/to/it} or ${env:NAME}, or a file by --config; and"
+                " if this one was real, replace it",
+            )
+        )
+
+
+def _warn(warning: str) -> None:
+    sys.stderr.write(f"kprod: warning: {safe_text(warning, _MOST_SHOWN)}\n")
+
+
+def _config(cluster: Where, more: Mapping[str, object], *, writes: bool) -> SinkConfig:
     options: dict[str, object] = dict(more)
     if cluster.config_file is not None:
         options[OPTION] = cluster.config_file
     if cluster.bootstrap_servers is not None:
         options[f"{PREFIX}bootstrap.servers"] = cluster.bootstrap_servers
+    _warn_of_secrets(more)
     given = given_options(options, PREFIX)
     if "bootstrap.servers" not in given.producer:
         raise ConfigError(
             "which cluster? Give --bootstrap-servers HOST:PORT, or --config FILE with "
             "bootstrap.servers in it"
         )
+    if not writes:
+        given.producer.pop("transaction.timeout.ms", None)
     config = SinkConfig.of(given)
     for warning in config.warnings:
-        sys.stderr.write(f"kprod: warning: {safe_text(warning, _MOST_SHOWN)}\n")
+        _warn(warning)
     return config

@@ -78,7 +78,7 @@ def convert(file: Path) -> None:
 def _converted(file: Path) -> Iterator[_Line]:
     others = False
     names = set()
-    for name, value in read_lines(str(file)).items():
+    for name, value in read_lines(str(file)):
         key = name.strip().removeprefix(PREFIX).lower()
         others = others or (key in LIBRDKAFKA_KEYS and key not in PRODUCER_OPTIONS)
         line = _line(name, key, str(value), file)

@@ -18,7 +18,7 @@ from spark_kafka_sink.cli.show import Json, print_json, say, show_rows
 from spark_kafka_sink.cli.watching import watched
 from spark_kafka_sink.datasource.described_fields import described_fields
 from spark_kafka_sink.datasource.report.write_report import REPORT_VERSION, WriteReport
-from spark_kafka_sink.documentation import RUNBOOK_PAGE, page_url
+from spark_kafka_sink.documentation import RUNBOOK_PAGE, page_address
 from spark_kafka_sink.errors import ConfigError, safe_text
 
 #: The waits of tasks, by the field with their length, and what to check.
@@ -41,7 +41,7 @@ _WAITS: Final = {
         "brokers (their meanLatencyMs and lastAnswer), throttleMs, retries",
     ),
 }
-_SLOW: Final = page_url(RUNBOOK_PAGE, "a-job-is-slow")
+_SLOW: Final = page_address(RUNBOOK_PAGE, "a-job-is-slow")
 _VERSION: Final = "reportVersion"
 _MOST_PARTITIONS: Final = 20
 

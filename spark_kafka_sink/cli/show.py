@@ -1,6 +1,6 @@
 """The output of commands: a table for people, JSON for scripts.
 
-Owns: both forms. Never: what is shown (``transactions/inspection.py``), a command. Names in the
+Owns: both forms. Never: what is shown (``cli/operations/inspection.py``), a command. Names in the
 JSON are kept from version to version; new ones may join them. Times are milliseconds, and what is
 not known is null.
 """
@@ -15,17 +15,17 @@ from collections.abc import Iterable, Mapping, Sequence
 from rich.console import Console
 from rich.table import Table
 
-from spark_kafka_sink.errors import safe_text
-from spark_kafka_sink.protocol.transaction_admin_messages import TransactionDescription
-from spark_kafka_sink.transactions.blockers import Blocker
-from spark_kafka_sink.transactions.commit_state import NOTHING_DONE, CommitState, Phase, Standing
-from spark_kafka_sink.transactions.inspection import (
+from spark_kafka_sink.cli.operations.blockers import Blocker
+from spark_kafka_sink.cli.operations.inspection import (
     DecidedBy,
     DecidedTransaction,
     KeyReport,
     OpenTransaction,
     Overview,
 )
+from spark_kafka_sink.errors import safe_text
+from spark_kafka_sink.protocol.transaction_admin_messages import TransactionDescription
+from spark_kafka_sink.transactions.commit_state import NOTHING_DONE, CommitState, Phase, Standing
 from spark_kafka_sink.transactions.outcomes import Outcome
 from spark_kafka_sink.transactions.transactional_ids import parse
 
@@ -94,7 +94,7 @@ def state_json(key: str, state: CommitState) -> Json:
         "batch": None if state.decision is None else state.decision.number,
         "lastDone": None if state.last_done == NOTHING_DONE else state.last_done,
         "generation": state.generation,
-        "runId": state.owner,
+        "runId": state.run_id,
         "queryId": state.query_id or None,
         "superseded": list(state.superseded),
         "lost": list(state.lost),
@@ -176,7 +176,7 @@ def show_overview(prefix: str, log_topic: str, overview: Overview) -> None:
             "" if state.decision is None else str(state.decision.number),
             _batch(state.last_done),
             str(state.generation),
-            state.owner,
+            state.run_id,
         )
         for key, state in sorted(overview.keys.items())
     ]
@@ -246,7 +246,7 @@ def show_report(report: KeyReport) -> None:
     facts = [
         ("phase", state.phase.name),
         ("last done", _batch(state.last_done)),
-        ("owner (run)", state.owner),
+        ("owner (run)", state.run_id),
         ("generation", str(state.generation)),
     ]
     if state.query_id:

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 
 from spark_kafka_sink.error_kinds import Kind
 from spark_kafka_sink.errors import ConfigError, safe_text
+from spark_kafka_sink.security.password import REPLACE_IT
 
 #: Java's ``Utils.HOST_PORT_PATTERN``, with brackets and an IPv6 address belonging together.
 _ADDRESS = re.compile(
@@ -28,8 +29,8 @@ def parse_bootstrap_servers(
     """(host, port) of each item, in order, each once (``ClientUtils.parseAndValidateAddresses``).
 
     Stricter than Java in four points, each of which can only fail later: port 0, an empty host, an
-    IPv6 address without brackets, and ``SSL://`` or the like before an address when ``protocol``
-    is another. ``prefix`` precedes option names in hints. Raises ConfigError.
+    IPv6 address without brackets, and ``SSL://`` or the like (``https://``) before an address when
+    ``protocol`` is another. ``prefix`` precedes option names in hints. Raises ConfigError.
     """
     option = f"{prefix}bootstrap.servers"
     if not items:
@@ -44,6 +45,13 @@ def parse_bootstrap_servers(
             "Configuration 'bootstrap.servers' values must not be empty.",
             hint=f"item {list(items).index('') + 1} of {len(items)} in {option} is empty: remove"
             " the extra comma",
+            kind=Kind.BOOTSTRAP_ADDRESS,
+        )
+    if any("@" in item for item in items):
+        raise ConfigError(
+            "bootstrap.servers holds a name or password (user:password@host), and is not shown",
+            hint=f"an address is host:port; a name goes to {prefix}sasl.username, a password to"
+            f" {prefix}sasl.password; {REPLACE_IT}",
             kind=Kind.BOOTSTRAP_ADDRESS,
         )
     return tuple(dict.fromkeys(_parse(item, protocol, prefix) for item in items))
@@ -76,7 +84,8 @@ def _parse(item: str, protocol: str, prefix: str) -> tuple[str, int]:
                 kind=Kind.BOOTSTRAP_ADDRESS,
             ) from None
     scheme = (match["scheme"] or "").upper()
-    if scheme in _SECURE_SCHEMES and scheme != protocol:
+    encrypts = scheme.endswith(("SSL", "TLS", "HTTPS")) and "SSL" not in protocol
+    if encrypts or (scheme in _SECURE_SCHEMES and scheme != protocol):
         raise ConfigError(
             f"bootstrap.servers has {shown}, but security.protocol is {protocol}",
             hint=f"the part before :// does not set the protocol; {prefix}security.protocol does",

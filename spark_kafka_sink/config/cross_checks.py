@@ -13,6 +13,7 @@ from dataclasses import replace
 from spark_kafka_sink.config.bootstrap_servers import parse_bootstrap_servers
 from spark_kafka_sink.config.given_options import GivenOptions
 from spark_kafka_sink.config.jaas_config import shown_by_spark
+from spark_kafka_sink.config.oauth_settings import names_own_class
 from spark_kafka_sink.config.option import INT_MAX, Option, OptionValue, Status
 from spark_kafka_sink.config.option_table import PRODUCER_OPTIONS
 from spark_kafka_sink.config.sasl_settings import (
@@ -26,6 +27,7 @@ from spark_kafka_sink.config.security_options import (
     IN_THE_CLEAR,
     NOT_HIDDEN_BY_SPARK,
     STORE_RULES,
+    check_rules,
     is_security_option,
     mechanisms_of,
 )
@@ -38,7 +40,7 @@ from spark_kafka_sink.config.unknown_options import (
 from spark_kafka_sink.error_kinds import Kind
 from spark_kafka_sink.errors import ConfigError, coded, safe_text
 from spark_kafka_sink.security.import_paths import is_import_path
-from spark_kafka_sink.security.password import Password, text_of
+from spark_kafka_sink.security.password import REPLACE_IT, Password, text_of
 
 #: The most requests in flight for which a broker can tell a repeated batch from a new one: it keeps
 #: the last five batches of each producer.
@@ -242,6 +244,13 @@ class OptionReader:
             self._check_sasl(protocol)
         if "ssl." in counting:
             self._check_stores()
+            if self.values["client.dns.lookup"] == "resolve_canonical_bootstrap_servers_only":
+                self.warn(
+                    Kind.WEAK_SECURITY,
+                    f"{self.spelled('client.dns.lookup')} is"
+                    " resolve_canonical_bootstrap_servers_only: the name that a bootstrap server's"
+                    " certificate must carry is one that DNS gives",
+                )
             if self.values["ssl.endpoint.identification.algorithm"] == "":
                 self.warn(
                     Kind.WEAK_SECURITY,
@@ -277,9 +286,10 @@ class OptionReader:
         given = {n: self._content(n) for n in self.given if n.startswith("sasl.")}
         if _JAAS in given and not names_a_known_module(text_of(given[_JAAS])):
             given[_JAAS] = self.values[_JAAS]  # other text may be a secret of another kind
+        if mechanism is not None:
+            self._refuse_what_is_of_another_mechanism(mechanism)
         if not can_not_be_read_yet(given):
             mechanism = sasl_settings(given).mechanism
-        if mechanism is not None:
             self._refuse_what_is_of_another_mechanism(mechanism)
         if protocol == "SASL_PLAINTEXT":
             risk = IN_THE_CLEAR.get(mechanism or "", "")
@@ -313,23 +323,8 @@ class OptionReader:
 
     def _check_stores(self) -> None:
         """Options of a store that would be ignored (DefaultSslEngineFactory, with its messages)."""
-        given = {
-            name.removeprefix("ssl.")
-            for name in self.given
-            if name.startswith("ssl.") and text_of(self._content(name))
-        }
-        given |= {f"{name}={self.values[f'ssl.{name}']}" for name in given if name.endswith("type")}
-        for rule in STORE_RULES:
-            if rule.given <= given and not rule.unless & given:
-                names = [self.spelled(f"ssl.{name}") for name in sorted(rule.given)]
-                needed = [f"{self.prefix}ssl.{name}" for name in sorted(rule.unless)]
-                raise ConfigError(
-                    rule.message,
-                    hint=f"set {' or '.join(needed)}, or remove {names[0]}"
-                    if needed
-                    else f"keep one of {' and '.join(names)}",
-                    kind=Kind.KEY_STORE if needed else Kind.NO_EFFECT,
-                )
+        given = {name: self._content(name) for name in self.given if name.startswith("ssl.")}
+        check_rules(STORE_RULES, given, self.spelled)
 
     def _refuse_what_spark_shows(self) -> None:
         """ConfigError for an inline secret that Spark's redaction does not hide."""
@@ -341,21 +336,21 @@ class OptionReader:
                     " its UI and in event logs",
                     hint=f"give a reference, {self.spelled(name)}=${{file:/path/to/it}} or"
                     " ${env:NAME}, or put key and chain into a file for"
-                    f" {self.spelled('ssl.keystore.location')}; and if this one was real, replace"
-                    " it: Spark may have logged it",
+                    f" {self.spelled('ssl.keystore.location')}; {REPLACE_IT}",
                     kind=Kind.INLINE_SECRET,
                 )
 
         login_module = self.values.get("sasl.jaas.config") if self.prefix else None
-        shown = shown_by_spark(login_module.value) if isinstance(login_module, Password) else ()
+        shown: tuple[str, ...] = ()
+        if isinstance(login_module, Password):
+            shown = shown_by_spark(login_module.value, own_options=names_own_class(self.values))
         if shown:
             raise ConfigError(
                 f"{self.spelled('sasl.jaas.config')} holds {safe_text(', '.join(shown))} inline,"
                 " and nothing in its text makes Spark hide it: plans, its UI and event logs would"
                 " show it",
                 hint=f'give a reference, {safe_text(shown[0])}="${{file:/path/to/it}}" or'
-                ' "${env:NAME}"; and if this one was a secret and real, replace it: Spark may have'
-                " logged it",
+                f' "${{env:NAME}}"; {REPLACE_IT}',
                 kind=Kind.INLINE_SECRET,
             )
 

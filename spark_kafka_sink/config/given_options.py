@@ -92,7 +92,7 @@ def given_options(options: Mapping[str, object], prefix: str) -> GivenOptions:
     can't be read.
     """
     found = GivenOptions(prefix)
-    for key, name, value in _folded(options):
+    for key, name, value in _folded(options.items()):
         _add_option(found, key, Given(value, name))
     file = found.own.get(CONFIG_FILE)
     if file is not None:
@@ -195,20 +195,22 @@ def _without_secret(option: Option | None, line: Given, location: str) -> Given:
 
 
 def _folded(
-    options: Mapping[str, object], prefix: str = "", where: str = ""
+    options: Iterable[tuple[str, object]], prefix: str = "", where: str = ""
 ) -> Iterator[tuple[str, str, object]]:
     """(lower-cased name without ``prefix``, name as written, value) of each option.
 
-    Two spellings of one name are an error, because it would be arbitrary which one counts. (Spark
-    folds its options before; there the later one wins.)
+    One that comes twice, in whatever spelling, is an error, because it would be arbitrary which one
+    counts. (Spark folds its options before; there the later one wins.)
     """
     seen: dict[str, str] = {}
-    for name, value in options.items():
+    for name, value in options:
         key = name.lower().removeprefix(prefix)
         if key in seen:
+            both = f"Options '{safe_text(seen[key])}' and '{safe_text(name)}'{where}"
             raise ConfigError(
-                f"Options '{safe_text(seen[key])}' and '{safe_text(name)}'{where} are the same"
-                " option: names don't depend on case",
+                f"Option '{safe_text(name)}'{where} is there twice"
+                if seen[key] == name
+                else f"{both} are the same option: names don't depend on case",
                 hint="remove one of them",
             )
         seen[key] = name

@@ -1,8 +1,8 @@
 """``sasl.jaas.config``: one login module and its options, as Java's ``JaasConfig`` reads them.
 
-Owns: the grammar ``Module flag name=value ... ;`` with Java's quotes, escapes and comments, and
-which options Spark would show. Never: what a module means (``sasl_settings.py``). No message shows
-a part of the text: any of it may be a secret.
+Owns: the grammar ``Module flag name=value ... ;`` with Java's quotes, escapes and comments, which
+options a module has (by ``LOGIN_MODULES``), and which of them Spark would show. Never: what a
+module means (``sasl_settings.py``). No message shows a value: any of it may be a secret.
 
 References stay in it unresolved: they are resolved one value at a time, after parsing
 (``secret_references.resolve``), so that a resolved value can't become another option.
@@ -14,9 +14,12 @@ import re
 from dataclasses import dataclass, field
 from typing import Final
 
+from spark_kafka_sink.config.option import OptionType, Status
+from spark_kafka_sink.config.security_options import LOGIN_MODULES, LoginModule, check_rules
+from spark_kafka_sink.config.suggestions import letters, nearest_name
 from spark_kafka_sink.error_kinds import Kind
 from spark_kafka_sink.errors import ConfigError, safe_text
-from spark_kafka_sink.security.password import Password, Text
+from spark_kafka_sink.security.password import HIDDEN, REPLACE_IT, Password, Text
 
 #: Databricks ships Kafka's classes with this prefix, and its users' options have it.
 _SHADED: Final = "kafkashaded."
@@ -36,15 +39,11 @@ _OCTAL: Final = re.compile(r"[0-3][0-7]{0,2}|[4-7][0-7]?")
 _REDACTED: Final = re.compile(r"secret|password|token|access[.]?key", re.IGNORECASE)
 #: Switches and counts.
 _NO_SECRET: Final = re.compile(r"true|false|[0-9]{0,9}", re.IGNORECASE)
-#: Options of the supported login modules that are not secrets.
-_PUBLIC: Final = re.compile(
-    r"username|clientId|scope|(?:oauth\.)?(?:client\.id|scope|audience|ssl\..*(?:location|type))"
-    r"|extension_.+|unsecuredLogin.+|oauth\.ssl\.endpoint\.identification\.algorithm"
-    r"|awsProfileName|awsRoleArn|awsRoleSessionName|awsRoleExternalId|awsStsRegion|awsDebugCreds"
-    r"|awsCredentialsProvider|awsMaxRetries|awsMaxBackOffTimeMs"
-    r"|serviceName|principal|keyTab|useKeyTab|storeKey|useTicketCache|ticketCache|renewTGT"
-    r"|doNotPrompt|isInitiator|refreshKrb5Config|debug"
-)
+#: What a class's name looks like, and what an option's: anything else may be a secret.
+_CLASS: Final = re.compile(r"(?:[a-z][a-z0-9_]*\.)+[A-Z][A-Za-z0-9]*|[A-Z][A-Za-z0-9]*LoginModule")
+_OPTION: Final = re.compile(r"[A-Za-z][\w.-]{0,63}", re.ASCII)
+#: Of what is read as more than text.
+_TEXTS: Final = (OptionType.STRING, OptionType.PASSWORD, OptionType.LIST)
 
 _HINT: Final = 'it looks like: org.example.SomeLoginModule required username="..." password="...";'
 
@@ -73,8 +72,10 @@ class JaasEntry:
 
     @property
     def shown(self) -> str:
-        """The class as messages name it."""
-        return self.reference or safe_text(self.module)
+        """The class as messages name it; not a word that is none."""
+        if self.reference is not None:
+            return self.reference
+        return safe_text(self.module) if _CLASS.fullmatch(self.module) else HIDDEN
 
 
 #: What an absent sasl.jaas.config says.
@@ -86,25 +87,74 @@ def without_shading(name: str) -> str:
     return name.removeprefix(_SHADED)
 
 
-def shown_by_spark(text: str) -> tuple[str, ...]:
-    """Options of the login module that may be secrets and are inline in ``text``, when Spark's
-    redaction would show it, because it has none of the redacted words.
-
-    References, and options that are not secrets, may be shown. () for a text that can't be parsed.
+def shown_by_spark(text: str, *, own_options: bool) -> tuple[str, ...]:
+    """:func:`inline_secrets` of ``text`` when Spark's redaction would show it, because it has none
+    of the redacted words.
     """
-    if _REDACTED.search(text) is not None:
-        return ()
+    return inline_secrets(text, own_options=own_options) if _REDACTED.search(text) is None else ()
+
+
+def inline_secrets(text: str, *, own_options: bool) -> tuple[str, ...]:
+    """Options of the login module that may be secrets and are inline in ``text``.
+
+    () for a text that can't be parsed. With ``own_options`` the module has other options than its
+    own, for a class of the user's.
+    """
     try:
         entry = parse_jaas_config(text)
     except ConfigError:
         return ()
-    return tuple(
-        name
-        for name, value in entry.options.items()
-        if not any(
-            pattern.fullmatch(text)
-            for pattern, text in ((_PUBLIC, name), (_NO_SECRET, value), (_REFERENCE, value))
-        )
+    found = []
+    for name, value in entry.options.items():
+        option = next(filter(None, (m.find(name) for m in LOGIN_MODULES.values())), None)
+        may_be = own_options or entry.name not in LOGIN_MODULES if option is None else option.secret
+        if may_be and not any(p.fullmatch(value) for p in (_NO_SECRET, _REFERENCE)):
+            found.append(name)
+    return tuple(found)
+
+
+def check_options(entry: JaasEntry, module: LoginModule) -> None:
+    """ConfigError for a name that ``module`` does not have, a value that breaks its rule, and a
+    combination of which one would not count.
+    """
+    for name in entry.options:
+        option = module.find(name)
+        if option is None:
+            raise _unknown(name, entry, module)
+        if option.status is Status.REFUSED:
+            raise ConfigError(
+                f"sasl.jaas.config: {safe_text(name)} is not supported",
+                hint=option.note,
+                kind=Kind.LOGIN_MODULE,
+            )
+        value = entry.get(name)
+        if not value:
+            raise ConfigError(
+                f"sasl.jaas.config: {safe_text(name)} is empty",
+                hint="remove it, or give it a value: an empty one would be as good as none",
+                kind=Kind.LOGIN_MODULE,
+            )
+        if option.rule is not None or option.type not in _TEXTS:
+            hidden = value if isinstance(value, Password) else Password(value)
+            option.read(hidden, f"{name}, in sasl.jaas.config,")
+    check_rules(module.rules, entry.options, str, "sasl.jaas.config: ")
+
+
+def _unknown(name: str, entry: JaasEntry, module: LoginModule) -> ConfigError:
+    names = [n for n, o in module.options.items() if o.status is Status.HONOURED]
+    beginnings = (n for n in names if n.endswith("_") and letters(name).startswith(letters(n)))
+    near = next(beginnings, None) or nearest_name(name.lower(), names)
+    option = None if near is None else module.options[near]
+    hint = f"it has {', '.join(names)}"
+    if near is not None:
+        hint = f"did you mean {near}{'NAME' if near.endswith('_') else ''}?"
+    if option is None or option.secret:
+        hint = f"{hint}; {REPLACE_IT}"
+    shown = safe_text(name) if _OPTION.fullmatch(name) else HIDDEN
+    return ConfigError(
+        f"sasl.jaas.config: {entry.name} has no option {shown}",
+        hint=hint,
+        kind=Kind.LOGIN_MODULE,
     )
 
 
@@ -131,23 +181,23 @@ def parse_jaas_config(text: str) -> JaasEntry:
 
 class _Reader:
     def __init__(self, text: str) -> None:
-        self._text = text
+        self.text = text
         self.position = 0
         self._skip()
 
     @property
     def at_end(self) -> bool:
-        return self.position == len(self._text)
+        return self.position == len(self.text)
 
     def accept(self, symbol: str) -> bool:
-        if not self._text.startswith(symbol, self.position):
+        if not self.text.startswith(symbol, self.position):
             return False
         self.position += 1
         self._skip()
         return True
 
     def word(self, what: str) -> str:
-        found = _WORD.match(self._text, self.position)
+        found = _WORD.match(self.text, self.position)
         if found is None:
             raise _error(f"{what} is missing", self)
         self.position = found.end()
@@ -156,13 +206,13 @@ class _Reader:
 
     def value(self, what: str) -> str:
         """A word, or anything in quotes."""
-        quote = self._text[self.position : self.position + 1]
+        quote = self.text[self.position : self.position + 1]
         if quote not in ('"', "'"):
             return self.word(what)
         out: list[str] = []
         position = self.position + 1
         while True:
-            character = self._text[position : position + 1]
+            character = self.text[position : position + 1]
             if character in ("", "\n", "\r"):
                 raise _error("a quote is not closed", self)
             position += 1
@@ -170,7 +220,7 @@ class _Reader:
                 break
             if character == "\\":
                 character, position = self._escaped(position)
-            elif (reference := _REFERENCE.match(self._text, position - 1)) is not None:
+            elif (reference := _REFERENCE.match(self.text, position - 1)) is not None:
                 character, position = reference.group(), reference.end()
             out.append(character)
         self.position = position
@@ -178,23 +228,24 @@ class _Reader:
         return "".join(out)
 
     def _escaped(self, position: int) -> tuple[str, int]:
-        octal = _OCTAL.match(self._text, position)
+        octal = _OCTAL.match(self.text, position)
         if octal is not None:
             return chr(int(octal.group(), 8)), octal.end()
-        character = self._text[position : position + 1]
+        character = self.text[position : position + 1]
         if not character:
             raise _error("a quote is not closed", self)
         return _ESCAPES.get(character, character), position + 1
 
     def _skip(self) -> None:
-        blank = _BLANK.match(self._text, self.position)
+        blank = _BLANK.match(self.text, self.position)
         if blank is not None:
             self.position = blank.end()
 
 
 def _error(what: str, reader: _Reader) -> ConfigError:
+    named = _CLASS.match(reader.text.strip()) is not None
     return ConfigError(
         f"sasl.jaas.config can't be read: {what} (at character {reader.position + 1})",
-        hint=_HINT,
+        hint=_HINT if named else f"{_HINT} {REPLACE_IT}",
         kind=Kind.LOGIN_MODULE,
     )

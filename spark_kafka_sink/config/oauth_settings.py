@@ -12,13 +12,26 @@ from dataclasses import dataclass, field
 from typing import Final
 from urllib.parse import SplitResult, unquote, urlsplit
 
-from spark_kafka_sink.config.jaas_config import NO_MODULE, JaasEntry, without_shading
+from spark_kafka_sink.config.jaas_config import (
+    NO_MODULE,
+    JaasEntry,
+    check_options,
+    without_shading,
+)
 from spark_kafka_sink.config.secret_references import has_references
+from spark_kafka_sink.config.security_options import LOGIN_MODULES, STORE_RULES, check_rules
 from spark_kafka_sink.error_kinds import Kind
 from spark_kafka_sink.errors import ConfigError, safe_text
 from spark_kafka_sink.security.import_paths import is_import_path
 from spark_kafka_sink.security.loopback import is_loopback
-from spark_kafka_sink.security.password import Password, Text, as_password, shown_text, text_of
+from spark_kafka_sink.security.password import (
+    REPLACE_IT,
+    Password,
+    Text,
+    as_password,
+    shown_text,
+    text_of,
+)
 
 _URL: Final = "sasl.oauthbearer.token.endpoint.url"
 _ID: Final = "sasl.oauthbearer.client.credentials.client.id"
@@ -26,6 +39,9 @@ _SECRET: Final = "sasl.oauthbearer.client.credentials.client.secret"  # noqa: S1
 _SCOPE: Final = "sasl.oauthbearer.scope"
 _HANDLER: Final = "sasl.login.callback.handler.class"
 _RETRIEVER: Final = "sasl.oauthbearer.jwt.retriever.class"
+_URLENCODE: Final = "sasl.oauthbearer.header.urlencode"
+_OF_CREDENTIALS: Final = (_ID, _SECRET, _SCOPE, _URLENCODE)
+_MODULE: Final = LOGIN_MODULES["OAuthBearerLoginModule"]
 
 _OAUTH_PACKAGE: Final = "org.apache.kafka.common.security.oauthbearer."
 #: Java's classes with the behaviour that is the default here.
@@ -44,6 +60,11 @@ _STRIMZI: Final = "io.strimzi.kafka.oauth.client.JaasClientOauthLoginCallbackHan
 _AWS: Final = "software.amazon.msk.auth.iam.IAMOAuthBearerLoginCallbackHandler"
 
 _UNSECURED_CLAIM: Final = re.compile(r"unsecuredLogin(String|Number|List)Claim_(.+)")
+#: Options of the login module that count for one source, whatever the others are.
+_OF_ONE_SOURCE: Final = re.compile(
+    r"(?P<endpoint>clientId|clientSecret|scope|oauth\.(?:client|scope|audience).*|(?:oauth\.)?ssl\..*)"
+    r"|(?P<unsecured>unsecuredLogin(?!Extension_).*)"
+)
 _EXTENSION: Final = re.compile(r"(?:extension|unsecuredLoginExtension)_(.+)")
 #: RFC 7628: a key is letters, a value is printable.
 _EXTENSION_NAME: Final = re.compile(r"[A-Za-z]+")
@@ -116,6 +137,16 @@ TokenSource = (
 )
 
 
+_WORDS: Final[Mapping[type, str]] = {
+    StaticToken: "the options themselves",
+    TokenFile: "a file",
+    UnsecuredToken: "unsecuredLogin... in sasl.jaas.config",
+    ClientCredentials: "a token endpoint",
+    TokenProvider: "a class of your own",
+    AwsLogin: "AWS's credentials",
+}
+
+
 @dataclass(frozen=True, slots=True)
 class RefreshRule:
     """When a token is refreshed: Java's sasl.login.refresh options."""
@@ -140,10 +171,12 @@ class OAuthSettings:
 def oauth_settings(options: Mapping[str, object], entry: JaasEntry | None) -> OAuthSettings:
     """The settings of the ``sasl.`` options and the login module. Raises ConfigError."""
     module = entry or NO_MODULE
-    _refuse_what_contradicts(options, module)
+    _check_names(options, module)
+    source = _source(options, module)
+    _refuse_what_is_of_another_source(options, module, source)
     rule = RefreshRule()
     return OAuthSettings(
-        _source(options, module),
+        source,
         _extensions(module),
         RefreshRule(
             _float(options, "sasl.login.refresh.window.factor", rule.window_factor),
@@ -160,19 +193,6 @@ def aws_login(entry: JaasEntry | None) -> AwsLogin:
     """The options of an IAMLoginModule; none of them has to be there."""
     module = entry or NO_MODULE
     external_id = module.get("awsRoleExternalId")
-    if module.get("awsRoleAccessKeyId") or module.get("awsRoleSecretAccessKey"):
-        raise ConfigError(
-            "sasl.jaas.config: awsRoleAccessKeyId and awsRoleSecretAccessKey are not supported",
-            hint="put the key into a profile and name it with awsProfileName",
-            kind=Kind.TOKEN_SOURCE,
-        )
-    if module.get("awsCredentialsProvider") and module.get("awsProfileName"):
-        raise ConfigError(
-            "sasl.jaas.config: awsCredentialsProvider and awsProfileName are both set, and one of"
-            " them would not count",
-            hint="keep one of them",
-            kind=Kind.TOKEN_SOURCE,
-        )
     return AwsLogin(
         module.get("awsProfileName") or None,
         module.get("awsRoleArn") or None,
@@ -183,18 +203,46 @@ def aws_login(entry: JaasEntry | None) -> AwsLogin:
     )
 
 
-def _refuse_what_contradicts(options: Mapping[str, object], module: JaasEntry) -> None:
+def names_own_class(options: Mapping[str, object]) -> bool:
+    """A class of the user's gives the token, and the login module's options are its own."""
+    names = (without_shading(text_of(options.get(option))) for option in (_HANDLER, _RETRIEVER))
+    return any(name not in (*_ORDINARY, _STRIMZI, _AWS) and is_import_path(name) for name in names)
+
+
+def _check_names(options: Mapping[str, object], module: JaasEntry) -> None:
+    """What can't be meant, before it looks as if something were missing."""
     if text_of(options.get("sasl.username")):
         raise ConfigError(
             "sasl.username is set, but sasl.mechanism is OAUTHBEARER, which has no names",
             hint=f"a client's id is {_ID}",
             kind=Kind.TOKEN_SOURCE,
         )
-    if module.get("oauth.refresh.token"):
+    if not names_own_class(options):
+        aws = without_shading(text_of(options.get(_HANDLER))) == _AWS
+        check_options(module, LOGIN_MODULES["IAMLoginModule"] if aws else _MODULE)
+
+
+def _refuse_what_is_of_another_source(
+    options: Mapping[str, object], module: JaasEntry, source: TokenSource
+) -> None:
+    """What would count for another source only, such as a client's id beside a file."""
+    idle = []
+    if not isinstance(source, ClientCredentials):
+        idle = [n for n in _OF_CREDENTIALS if options.get(n) is True or text_of(options.get(n))]
+    for name in () if isinstance(source, TokenProvider) else module.options:
+        found = _OF_ONE_SOURCE.fullmatch(name)
+        of = {"endpoint": ClientCredentials, "unsecured": UnsecuredToken}
+        if found is not None and not isinstance(source, of[found.lastgroup or ""]):
+            idle.append(f"{name} in sasl.jaas.config")
+    words = _WORDS[type(source)]
+    if isinstance(source, ClientCredentials) and text_of(source.url).startswith("http:"):
+        idle += [f"{name} in sasl.jaas.config" for name, _ in source.tls]
+        words = "a URL of http" if source.tls else words
+    if idle:
         raise ConfigError(
-            "sasl.jaas.config: oauth.refresh.token is not supported",
-            hint="use client credentials: oauth.client.id and oauth.client.secret",
-            kind=Kind.TOKEN_SOURCE,
+            f"{' and '.join(idle)} would have no effect, because the token comes from {words}",
+            hint="remove it: it is for a token from another place",
+            kind=Kind.NO_EFFECT,
         )
 
 
@@ -205,7 +253,7 @@ def _source(options: Mapping[str, object], module: JaasEntry) -> TokenSource:
         source = _by_class(name, text_of(options.get(name)), module)
         if source is not None:
             found[name] = source
-    url = shown_text(options.get(_URL)) or module.get("oauth.token.endpoint.uri")
+    url = _either(options, _URL, module, "oauth.token.endpoint.uri")
     if url:
         found[_URL] = _by_url(url, options, module)
     token = shown_text(options.get("sasl.password"))
@@ -266,22 +314,31 @@ def _by_url(url: Text, options: Mapping[str, object], module: JaasEntry) -> Toke
             kind=Kind.TOKEN_SOURCE,
         )
     scope = _either(options, _SCOPE, module, "scope", "oauth.scope")
-    tls = {key.removeprefix("oauth."): module.get(key) for key in module.options}
     return ClientCredentials(
         url,
         client_id,
         as_password(secret),
         scope or None,
         module.get("oauth.audience") or None,
-        options.get("sasl.oauthbearer.header.urlencode") is True,
+        options.get(_URLENCODE) is True,
         _int(options, "sasl.login.connect.timeout.ms", 10_000),
         _int(options, "sasl.login.read.timeout.ms", 10_000),
-        tuple(
-            (k, as_password(v) if k.endswith(("password", "key", "certificates")) else v)
-            for k, v in sorted(tls.items())
-            if k.startswith("ssl.")
-        ),
+        tuple(sorted(_endpoint_tls(module).items())),
     )
+
+
+def _endpoint_tls(module: JaasEntry) -> dict[str, Text]:
+    """The ``ssl.`` options for the token endpoint, under the brokers' rules."""
+    found: dict[str, Text] = {}
+    for name in module.options:
+        short, option = name.removeprefix("oauth."), _MODULE.find(name)
+        if not short.startswith("ssl.") or option is None:
+            continue
+        if short in found:
+            raise _two_values(f"option {short}, also as oauth.{short},")
+        found[short] = as_password(module.get(name)) if option.secret else module.get(name)
+    check_rules(STORE_RULES, found, str, "sasl.jaas.config: ")
+    return found
 
 
 def _checked_url(given: Text) -> SplitResult:
@@ -315,7 +372,7 @@ def _checked_url(given: Text) -> SplitResult:
     if parts.username is not None:
         raise ConfigError(
             f"{_URL} must not hold a name or password",
-            hint=f"they go to {_ID}",
+            hint=f"they go to {_ID} and {_SECRET}; {REPLACE_IT}",
             kind=Kind.TOKEN_SOURCE,
         )
     if parts.scheme == "http" and not is_loopback(parts.hostname):
@@ -348,6 +405,8 @@ def _unsecured(module: JaasEntry) -> UnsecuredToken | None:
         if found is None:
             continue
         kind, claim = found.groups()
+        if claim in claims:
+            raise _two_values(f"claim {claim}")
         if kind == "Number":
             claims[claim] = _number(name, value)
         elif kind == "List":
@@ -374,12 +433,23 @@ def _number(name: str, text: str) -> float:
 
 
 def _extensions(module: JaasEntry) -> tuple[tuple[str, str], ...]:
-    found = []
+    found: dict[str, str] = {}
     for name, value in module.options.items():
         match = _EXTENSION.fullmatch(name)
-        if match is not None:
-            found.append(checked_extension(match[1], value))
-    return tuple(sorted(found))
+        if match is None:
+            continue
+        if found.setdefault(match[1], value) != value:
+            raise _two_values(f"extension {match[1]}")
+        checked_extension(match[1], value)
+    return tuple(sorted(found.items()))
+
+
+def _two_values(what: str) -> ConfigError:
+    return ConfigError(
+        f"sasl.jaas.config: the {safe_text(what)} has two values, and one would not count",
+        hint="keep one of them",
+        kind=Kind.NO_EFFECT,
+    )
 
 
 def checked_extension(name: str, value: str) -> tuple[str, str]:

@@ -174,7 +174,8 @@ class OneOfAnyCase:
         return next((c for c in self.choices if self._folded(c) == folded), None)
 
     def _folded(self, value: str) -> str:
-        return value.upper()
+        # The capital of a long s is an S, and of a dotless i an I: those are other words.
+        return value.upper() if value.isascii() else value
 
     def broken(self, value: OptionValue) -> str | None:
         if isinstance(value, str) and self.find(value) is not None:
@@ -258,6 +259,9 @@ class Option:
     for_producer: bool = False
     #: Set by this package only: read like any other, but not documented, and never suggested.
     internal: bool = False
+    #: About rows and their topic, so that the writes of a ``transaction`` may differ in it; in any
+    #: other option they would be decided elsewhere, or under other terms.
+    of_one_write: bool = False
 
     @property
     def secret(self) -> bool:

@@ -254,7 +254,7 @@ COMMIT_LOG_TOPIC = "__kprod_commits"
 _SINK = (
     Option("topic", _T.STRING, None, _HIGH,
            "The topic of every row. It beats a `topic` column. Required when there is no such"
-           " column.", TopicName()),
+           " column.", TopicName(), of_one_write=True),
     Option("deliveryGuarantee", _T.STRING, "at-least-once", _HIGH,
            "The guarantee: `at-least-once` (idempotent producer, acks=all), `exactly-once` (each"
            " task writes in a Kafka transaction, and the driver ends them all), or `none` (no"
@@ -262,22 +262,24 @@ _SINK = (
            OneOfAnySpelling(("at-least-once", "none", "exactly-once"))),
     Option("valueColumns", _T.STRING, None, _MEDIUM,
            "Columns that become the record's value, in place of a column `value`; `*`: all of the"
-           " DataFrame. See columns.md.", ColumnNames(all_too=True)),
+           " DataFrame. See columns.md.", ColumnNames(all_too=True), of_one_write=True),
     Option("valueFormat", _T.STRING, "json", _LOW,
            "How valueColumns become a value: `json`, an object as Spark's `to_json(struct(...))`"
            " writes it, or `string`, the text or bytes of a single column.",
-           OneOfAnyCase(("json", "string"))),
+           OneOfAnyCase(("json", "string")), of_one_write=True),
     Option("keyColumns", _T.STRING, None, _MEDIUM,
-           "Columns that become the record's key, in place of a column `key`.", ColumnNames()),
+           "Columns that become the record's key, in place of a column `key`.", ColumnNames(),
+           of_one_write=True),
     Option("keyFormat", _T.STRING, "json", _LOW,
-           "How keyColumns become a key, as valueFormat.", OneOfAnyCase(("json", "string"))),
+           "How keyColumns become a key, as valueFormat.", OneOfAnyCase(("json", "string")),
+           of_one_write=True),
     Option("headersColumns", _T.STRING, None, _LOW,
            "Columns of strings or bytes that become headers of their names, in place of a column"
-           " `headers`. A null is no header.", ColumnNames()),
+           " `headers`. A null is no header.", ColumnNames(), of_one_write=True),
     Option("onNullValue", _T.STRING, "tombstone", _LOW,
            "What becomes of a row whose value is null: a record with a null value (`tombstone`), an"
            " `error`, or nothing (`skip`), which the report counts.",
-           OneOfAnyCase(("tombstone", "error", "skip"))),
+           OneOfAnyCase(("tombstone", "error", "skip")), of_one_write=True),
     Option("maxRecordsPerSecond", _T.LONG, None, _LOW,
            "The most records a second of all tasks of a write together. Tasks wait, and the report"
            " says how long. See tuning.md.", AtLeast(1)),
@@ -332,7 +334,11 @@ _SINK = (
            " Kafka: the consumer group whose offsets are committed with each micro-batch, in"
            " the same decision, so that lag tools see what is visible. It needs the query's"
            " checkpointLocation as an option, and the topics that are read in the cluster that is"
-           " written to.", NonEmpty()),
+           " written to. Each query needs a group of its own.", NonEmpty()),
+    Option("offsetsGroupInUse", _T.STRING, "refuse", _LOW,
+           "What a write does when the group of offsetsGroup has members, whose position would be"
+           " overwritten: `refuse` is an error before any task starts, `allow` commits it anyway.",
+           OneOfAnyCase(("refuse", "allow"))),
     Option("twoPhaseCommit", _T.STRING, "off", _LOW,
            "With exactly-once: `auto` writes in transactions that never time out (KIP-939) where"
            " brokers offer it and the principal has the right TWO_PHASE_COMMIT, and says so; `off`"
@@ -341,7 +347,7 @@ _SINK = (
     Option("txnContext", _T.STRING, None, _LOW,
            "The run that writes: set by foreach_batch and transaction.", NonEmpty(), internal=True),
     Option("checkpointLocation", _T.STRING, None, _LOW,
-           "Spark's own, where offsetsGroup finds a micro-batch's offsets.", internal=True),
+           "Spark's own, where a micro-batch's offsets are found.", internal=True),
     Option("commitLogTopic", _T.STRING, COMMIT_LOG_TOPIC, _LOW,
            "With exactly-once: the compacted topic in which drivers keep their decisions. It is"
            " created when it is missing and the principal may create it.", TopicName()),

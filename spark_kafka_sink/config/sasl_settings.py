@@ -17,6 +17,7 @@ from typing import Final
 from spark_kafka_sink.config.jaas_config import (
     NO_MODULE,
     JaasEntry,
+    check_options,
     parse_jaas_config,
     without_shading,
 )
@@ -27,28 +28,27 @@ from spark_kafka_sink.config.oauth_settings import (
     oauth_settings,
 )
 from spark_kafka_sink.config.secret_references import has_references, is_one_reference
+from spark_kafka_sink.config.security_options import (
+    AWS_MSK_IAM,
+    GSSAPI,
+    LOGIN_MODULES,
+    MECHANISMS,
+    OAUTHBEARER,
+)
 from spark_kafka_sink.error_kinds import Kind
 from spark_kafka_sink.errors import ConfigError, safe_text
-from spark_kafka_sink.security.password import Password, Text, as_password, shown_text, text_of
+from spark_kafka_sink.security.password import (
+    HIDDEN,
+    REPLACE_IT,
+    Password,
+    Text,
+    as_password,
+    shown_text,
+    text_of,
+)
 
-PLAIN: Final = "PLAIN"
-SCRAM: Final = ("SCRAM-SHA-256", "SCRAM-SHA-512")
-OAUTHBEARER: Final = "OAUTHBEARER"
-AWS_MSK_IAM: Final = "AWS_MSK_IAM"
-GSSAPI: Final = "GSSAPI"
-#: Every supported mechanism.
-MECHANISMS: Final = (PLAIN, *SCRAM, OAUTHBEARER, AWS_MSK_IAM, GSSAPI)
 #: Java's default.
 DEFAULT_MECHANISM: Final = GSSAPI
-
-#: Login module (without package) to the mechanisms that it serves.
-_MODULES: Final[Mapping[str, tuple[str, ...]]] = {
-    "PlainLoginModule": (PLAIN,),
-    "ScramLoginModule": SCRAM,
-    "OAuthBearerLoginModule": (OAUTHBEARER,),
-    "IAMLoginModule": (AWS_MSK_IAM,),
-    "Krb5LoginModule": (GSSAPI,),
-}
 _IAM_HANDLER: Final = "software.amazon.msk.auth.iam.IAMClientCallbackHandler"
 
 
@@ -111,7 +111,7 @@ def can_not_be_read_yet(options: Mapping[str, object]) -> bool:
 def names_a_known_module(login_module: str) -> bool:
     """Whether the text begins as a login module does: an error then shows nothing else of it."""
     first = login_module.split(None, 1)[:1]
-    return any(without_shading(name).rpartition(".")[2] in _MODULES for name in first)
+    return any(without_shading(name).rpartition(".")[2] in LOGIN_MODULES for name in first)
 
 
 def _jaas(options: Mapping[str, object]) -> JaasEntry | None:
@@ -133,7 +133,8 @@ def _mechanism(options: Mapping[str, object], entry: JaasEntry | None) -> str:
             hint=f"supported are {', '.join(MECHANISMS)}",
             kind=Kind.SASL_SETTING,
         )
-    serves = _MODULES.get(entry.name, ()) if entry is not None else ()
+    module = None if entry is None else LOGIN_MODULES.get(entry.name)
+    serves = () if module is None else module.mechanisms
     kerberos = text_of(options.get("sasl.kerberos.service.name")) or GSSAPI in serves
     if kerberos:
         return DEFAULT_MECHANISM
@@ -146,19 +147,22 @@ def _mechanism(options: Mapping[str, object], entry: JaasEntry | None) -> str:
 
 
 def _check_module(entry: JaasEntry, mechanism: str) -> None:
-    serves = _MODULES.get(entry.name)
-    if serves is None:
+    module = LOGIN_MODULES.get(entry.name)
+    if module is None:
         raise ConfigError(
             f"sasl.jaas.config: the login module {entry.shown} is not known here",
-            hint=f"known are {', '.join(_MODULES)}",
+            hint=f"known are {', '.join(LOGIN_MODULES)}"
+            + (f"; {REPLACE_IT}" if entry.shown == HIDDEN else ""),
             kind=Kind.LOGIN_MODULE,
         )
-    if mechanism not in serves:
+    if mechanism not in module.mechanisms:
         raise ConfigError(
             f"sasl.jaas.config has a {entry.name}, but sasl.mechanism is {mechanism}",
-            hint=f"a {entry.name} goes with {' or '.join(serves)}",
+            hint=f"a {entry.name} goes with {' or '.join(module.mechanisms)}",
             kind=Kind.LOGIN_MODULE,
         )
+    if mechanism != OAUTHBEARER:  # there they depend on where the token comes from
+        check_options(entry, module)
 
 
 def _check_handlers(options: Mapping[str, object], mechanism: str) -> None:

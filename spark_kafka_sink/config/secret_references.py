@@ -175,9 +175,9 @@ def _resolved(name: str, value: OptionValue) -> object:
             return _login_module(name, value.value)
         # Text around a reference may belong to the secret.
         shown = value.value.strip() if is_one_reference(value.value) else HIDDEN
-        return Password(_expand(name, value.value), shown)
+        return Password(_not_empty(name, value.value), shown)
     text = f"{value}"
-    return Password(_expand(name, text), safe_text(text))
+    return Password(_not_empty(name, text), safe_text(text))
 
 
 def _login_module(name: str, text: str) -> JaasEntry:
@@ -204,7 +204,7 @@ def _looked_up_values(name: str, entry: JaasEntry, *, nested: bool) -> JaasEntry
     options, references = dict(entry.options), {}
     for key, value in entry.options.items():
         if has_references(value):
-            options[key] = _expand(name, value, nested=nested)
+            options[key] = _not_empty(f"{name}: {safe_text(key)}", value, nested=nested)
             references[key] = value.strip() if is_one_reference(value) else HIDDEN
     return replace(entry, options=options, references=references)
 
@@ -220,6 +220,15 @@ def _expand(name: str, text: str, *, nested: bool = True) -> str:
         return _expand(name, found, nested=False)
 
     return _REFERENCE.sub(one, text)
+
+
+def _not_empty(name: str, text: str, *, nested: bool = True) -> str:
+    """:func:`_expand` of all of an option: an empty variable must not count as no option at all."""
+    expanded = _expand(name.partition(": ")[0], text, nested=nested)
+    if not expanded:
+        hint = "an empty value would count as none: give it one, or remove the reference"
+        raise UnresolvedReferenceError.of(name, text.strip(), "is empty", hint)
+    return expanded
 
 
 def _look_up(name: str, match: re.Match[str]) -> str:

@@ -1,13 +1,15 @@
 """The ``ssl.`` and ``sasl.`` options of Kafka's clients: what each means, and which count when.
 
-Owns: their rows of the option table, and the rules by which they count: ``security.protocol``, the
-mechanism, the store that goes with another one.
+Owns: their rows of the option table, those of each login module's own options, and the rules by
+which they count: ``security.protocol``, the mechanism, the store that goes with another one.
 Never: a certificate, a connection.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Final
 
 from spark_kafka_sink.config.option import (
     AtLeast,
@@ -19,7 +21,17 @@ from spark_kafka_sink.config.option import (
     OptionType,
     Status,
 )
-from spark_kafka_sink.config.sasl_settings import MECHANISMS
+from spark_kafka_sink.error_kinds import Kind
+from spark_kafka_sink.errors import ConfigError
+from spark_kafka_sink.security.password import text_of
+
+PLAIN: Final = "PLAIN"
+SCRAM: Final = ("SCRAM-SHA-256", "SCRAM-SHA-512")
+OAUTHBEARER: Final = "OAUTHBEARER"
+AWS_MSK_IAM: Final = "AWS_MSK_IAM"
+GSSAPI: Final = "GSSAPI"
+#: Every supported mechanism.
+MECHANISMS: Final = (PLAIN, *SCRAM, OAUTHBEARER, AWS_MSK_IAM, GSSAPI)
 
 _T = OptionType
 _HIGH, _MEDIUM, _LOW = Importance.HIGH, Importance.MEDIUM, Importance.LOW
@@ -50,21 +62,20 @@ IN_THE_CLEAR = {
     " until it expires",
 }
 
-_BY_NAME = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
+_BY_NAME = (PLAIN, *SCRAM)
 #: Options, by name or beginning, that some mechanisms ignore.
 _OF_MECHANISMS = {
     "sasl.username": _BY_NAME,
-    "sasl.password": (*_BY_NAME, "OAUTHBEARER"),
-    "sasl.oauthbearer.": ("OAUTHBEARER",),
-    "sasl.kerberos.service.name": ("GSSAPI",),
+    "sasl.password": (*_BY_NAME, OAUTHBEARER),
+    "sasl.oauthbearer.": (OAUTHBEARER,),
+    "sasl.kerberos.service.name": (GSSAPI,),
 }
 
 
 @dataclass(frozen=True, slots=True)
-class StoreRule:
-    """Options of TLS, without ``ssl.``, of which one would not count: all of ``given`` together (a
-    ``type=PEM`` only with that value), unless one of ``unless`` is there too. ``message`` is Java's
-    where Java has one.
+class PairRule:
+    """Options of which one would not count: all of ``given`` together (a ``type=PEM`` only with
+    that value), unless one of ``unless`` is there too. ``message`` is Java's where Java has one.
     """
 
     given: frozenset[str]
@@ -72,40 +83,66 @@ class StoreRule:
     message: str
 
 
-def _rule(given: str, unless: str, message: str) -> StoreRule:
-    return StoreRule(frozenset(given.split()), frozenset(unless.split()), message)
+def _rule(given: str, unless: str, message: str) -> PairRule:
+    return PairRule(frozenset(given.split()), frozenset(unless.split()), message)
+
+
+def check_rules(
+    rules: tuple[PairRule, ...],
+    values: Mapping[str, object],
+    spelled: Callable[[str], str],
+    where: str = "",
+) -> None:
+    """ConfigError for the first of ``rules`` that ``values`` break; an empty one is not given."""
+
+    def holds(item: str) -> bool:
+        name, _, wanted = item.partition("=")
+        text = text_of(values.get(name))
+        return text != "" and wanted.lower() in ("", text.lower())
+
+    for rule in rules:
+        if all(map(holds, rule.given)) and not any(map(holds, rule.unless)):
+            names = [spelled(name) for name in sorted(rule.given)]
+            needed = [spelled(name) for name in sorted(rule.unless)]
+            raise ConfigError(
+                where + rule.message,
+                hint=f"set {' or '.join(needed)}, or remove {names[0]}"
+                if needed
+                else f"keep one of {' and '.join(names)}",
+                kind=Kind.KEY_STORE if needed and not where else Kind.NO_EFFECT,
+            )
 
 
 STORE_RULES = (
-    _rule("truststore.certificates truststore.location", "",
+    _rule("ssl.truststore.certificates ssl.truststore.location", "",
           "Both SSL trust store location and separate trust certificates are specified."),
-    _rule("truststore.certificates truststore.password", "",
+    _rule("ssl.truststore.certificates ssl.truststore.password", "",
           "SSL trust store password cannot be specified for PEM format."),
-    _rule("truststore.type=PEM truststore.password", "",
+    _rule("ssl.truststore.type=PEM ssl.truststore.password", "",
           "SSL trust store password cannot be specified for PEM format."),
-    _rule("truststore.password", "truststore.location",
+    _rule("ssl.truststore.password", "ssl.truststore.location",
           "SSL trust store is not specified, but trust store password is specified."),
-    _rule("truststore.type", "truststore.location truststore.certificates",
+    _rule("ssl.truststore.type", "ssl.truststore.location ssl.truststore.certificates",
           "ssl.truststore.type is set, and there is no truststore"),
-    _rule("keystore.key keystore.location", "",
+    _rule("ssl.keystore.key ssl.keystore.location", "",
           "Both SSL key store location and separate private key are specified."),
-    _rule("keystore.certificate.chain keystore.location", "",
+    _rule("ssl.keystore.certificate.chain ssl.keystore.location", "",
           "Both SSL key store location and separate certificate chain are specified."),
-    _rule("keystore.key", "keystore.certificate.chain",
+    _rule("ssl.keystore.key", "ssl.keystore.certificate.chain",
           "SSL private key is specified, but certificate chain is not specified."),
-    _rule("keystore.certificate.chain", "keystore.key",
+    _rule("ssl.keystore.certificate.chain", "ssl.keystore.key",
           "SSL certificate chain is specified, but private key is not specified"),
-    _rule("keystore.key keystore.password", "",
+    _rule("ssl.keystore.key ssl.keystore.password", "",
           "SSL key store password cannot be specified with PEM format, only key password may be"
           " specified."),
-    _rule("keystore.type=PEM keystore.password", "",
+    _rule("ssl.keystore.type=PEM ssl.keystore.password", "",
           "SSL key store password cannot be specified with PEM format, only key password may be"
           " specified."),
-    _rule("keystore.password", "keystore.location",
+    _rule("ssl.keystore.password", "ssl.keystore.location",
           "SSL key store is not specified, but key store password is specified."),
-    _rule("keystore.type", "keystore.location keystore.key",
+    _rule("ssl.keystore.type", "ssl.keystore.location ssl.keystore.key",
           "ssl.keystore.type is set, and there is no keystore"),
-    _rule("key.password", "keystore.location keystore.key",
+    _rule("ssl.key.password", "ssl.keystore.location ssl.keystore.key",
           "ssl.key.password is set, and there is no private key that it could open"),
 )  # fmt: skip
 
@@ -255,6 +292,135 @@ SECURITY_OPTIONS = (
           ("sasl.oauthbearer.assertion.private.key.passphrase", _T.PASSWORD),
           ("sasl.oauthbearer.assertion.template.file", _T.STRING))),
 )  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class LoginModule:
+    """A class of ``sasl.jaas.config``: for which mechanisms, and its options, by their names. One
+    that ends in ``_`` is the beginning of many. Those without meaning are taken without a word:
+    they tune Java's own library.
+    """
+
+    mechanisms: tuple[str, ...]
+    options: Mapping[str, Option]
+    rules: tuple[PairRule, ...] = ()
+
+    def find(self, name: str) -> Option | None:
+        beginning, many, which = name.partition("_")
+        if not many:
+            return self.options.get(name)
+        return self.options.get(f"{beginning}_") if which else None
+
+
+def _of_module(
+    names: str,
+    type_: OptionType = _T.STRING,
+    status: Status = Status.HONOURED,
+    note: str = "",
+) -> Iterator[Option]:
+    return (Option(name, type_, None, _LOW, "", None, status, note) for name in names.split())
+
+
+def _of_endpoint() -> Iterator[Option]:
+    """The brokers' options of TLS for the token endpoint, which gets a secret: its name is always
+    verified, and what would have no effect is refused.
+    """
+    for option in SECURITY_OPTIONS:
+        for prefix in ("", "oauth.") if option.name.startswith("ssl.") else ():
+            here = replace(option, name=prefix + option.name)
+            if option.status is not Status.HONOURED:
+                here = replace(here, status=Status.REFUSED)
+            if option.name == "ssl.endpoint.identification.algorithm":
+                here = replace(here, rule=OneOfAnyCase(("https",)))
+            yield here
+
+
+def _login_module(
+    mechanisms: tuple[str, ...], *rows: Iterator[Option], rules: tuple[PairRule, ...] = ()
+) -> LoginModule:
+    return LoginModule(mechanisms, {o.name: o for row in rows for o in row}, rules)
+
+
+_REFUSED, _UNUSED = Status.REFUSED, Status.NO_MEANING
+_CLIENT = "use client credentials: oauth.client.id and oauth.client.secret"
+
+#: By the class without its package. Names are Java's, letter by letter.
+LOGIN_MODULES: Final[Mapping[str, LoginModule]] = {
+    "PlainLoginModule": _login_module(
+        (PLAIN,), _of_module("username"), _of_module("password", _T.PASSWORD)
+    ),
+    "ScramLoginModule": _login_module(
+        SCRAM,
+        _of_module("username"),
+        _of_module("password", _T.PASSWORD),
+        _of_module("tokenauth", _T.BOOLEAN),
+    ),
+    "OAuthBearerLoginModule": _login_module(
+        (OAUTHBEARER,),
+        _of_module("clientId scope extension_ oauth.client.id oauth.scope oauth.audience"),
+        _of_module("oauth.token.endpoint.uri"),
+        _of_module("clientSecret oauth.client.secret oauth.access.token", _T.PASSWORD),
+        _of_module("unsecuredLoginStringClaim_ unsecuredLoginNumberClaim_"),
+        _of_module("unsecuredLoginListClaim_ unsecuredLoginExtension_"),
+        _of_module("unsecuredLoginLifetimeSeconds"),
+        _of_endpoint(),
+        _of_module("unsecuredLoginPrincipalClaimName unsecuredLoginScopeClaimName", status=_UNUSED),
+        _of_module("oauth.username.claim oauth.fallback.username.claim", status=_UNUSED),
+        _of_module("oauth.fallback.username.prefix oauth.username.prefix", status=_UNUSED),
+        _of_module("oauth.config.id", status=_UNUSED),
+        _of_module("oauth.access.token.is.jwt oauth.enable.metrics", _T.BOOLEAN, _UNUSED),
+        _of_module("oauth.include.accept.header", _T.BOOLEAN, _UNUSED),
+        _of_module("oauth.http.retries oauth.http.retry.pause.millis", _T.INT, _UNUSED),
+        _of_module("oauth.connect.timeout.seconds", _T.INT, _REFUSED,
+                   "set sasl.login.connect.timeout.ms"),
+        _of_module("oauth.read.timeout.seconds", _T.INT, _REFUSED,
+                   "set sasl.login.read.timeout.ms"),
+        _of_module("oauth.max.token.expiry.seconds", _T.INT, _REFUSED,
+                   "set sasl.login.refresh.window.factor, a share of a token's life"),
+        _of_module("oauth.access.token.location", _T.STRING, _REFUSED,
+                   "set sasl.oauthbearer.token.endpoint.url=file:/path"),
+        _of_module("oauth.refresh.token oauth.password.grant.password"
+                   " oauth.client.assertion", _T.PASSWORD, _REFUSED, _CLIENT),
+        _of_module("oauth.refresh.token.location oauth.password.grant.username"
+                   " oauth.client.assertion.location oauth.client.assertion.type"
+                   " oauth.client.credentials.grant.type", _T.STRING, _REFUSED, _CLIENT),
+    ),
+    "IAMLoginModule": _login_module(
+        (AWS_MSK_IAM,),
+        _of_module("awsProfileName awsRoleArn awsRoleSessionName awsRoleExternalId awsStsRegion"),
+        _of_module("awsCredentialsProvider"),
+        _of_module("awsDebugCreds", _T.BOOLEAN, _UNUSED),
+        _of_module("awsMaxRetries awsMaxBackOffTimeMs", _T.INT, _UNUSED),
+        _of_module("awsRoleAccessKeyId awsRoleSecretAccessKey awsRoleSessionToken", _T.PASSWORD,
+                   _REFUSED, "put the key into a profile and name it with awsProfileName"),
+        rules=(
+            _rule("awsCredentialsProvider awsProfileName", "",
+                  "awsCredentialsProvider and awsProfileName are both set, and one of them would"
+                  " not count"),
+            *(_rule(name, "awsRoleArn", f"{name} would have no effect without awsRoleArn")
+              for name in ("awsRoleSessionName", "awsRoleExternalId", "awsStsRegion")),
+        ),
+    ),
+    "Krb5LoginModule": _login_module(
+        (GSSAPI,),
+        _of_module("serviceName principal keyTab"),
+        _of_module("useKeyTab useTicketCache", _T.BOOLEAN),
+        _of_module("storeKey renewTGT doNotPrompt isInitiator refreshKrb5Config debug useFirstPass"
+                   " tryFirstPass storePass clearPass", _T.BOOLEAN, _UNUSED),
+        _of_module("ticketCache", _T.STRING, _REFUSED,
+                   "set KRB5CCNAME in the environment of the driver and of each executor"),
+        rules=(
+            _rule("useKeyTab=true", "keyTab",
+                  "useKeyTab is true, and keyTab is not set: the ticket of kinit would count"),
+            _rule("keyTab useKeyTab=false", "",
+                  "keyTab would have no effect, because useKeyTab is false"),
+            _rule("keyTab", "principal",
+                  "keyTab is set without principal: its first key would count"),
+            _rule("useTicketCache=false", "keyTab",
+                  "useTicketCache is false, and there is no keyTab to log in with"),
+        ),
+    ),
+}  # fmt: skip
 
 
 def is_security_option(name: str) -> bool:

@@ -39,6 +39,7 @@ _OF_EXACTLY_ONCE = (
     "txnVersion",
     "verifyReplays",
     "offsetsGroup",
+    "offsetsGroupInUse",
     "twoPhaseCommit",
     "commitLogTopic",
 )
@@ -83,6 +84,7 @@ class SinkConfig:
     txn_context: str | None = None
     verify_replays: bool = True
     offsets_group: str | None = None
+    offsets_group_may_be_used: bool = False
     checkpoint_location: str | None = None
     two_phase_commit: bool = False
     commit_log_topic: str = COMMIT_LOG_TOPIC
@@ -135,9 +137,8 @@ class SinkConfig:
             txn_context=_text(own.get(TXN_CONTEXT)),
             verify_replays=own.get("verifyReplays") is not False,
             offsets_group=_text(own.get("offsetsGroup")),
-            checkpoint_location=_text(own.get("checkpointLocation"))
-            if "offsetsGroup" in own
-            else None,
+            offsets_group_may_be_used=own.get("offsetsGroupInUse") == "allow",
+            checkpoint_location=_text(own.get("checkpointLocation")),
             two_phase_commit=own.get("twoPhaseCommit") == "auto",
             commit_log_topic=_commit_log(own),
             warnings=producer.warnings,

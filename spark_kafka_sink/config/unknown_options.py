@@ -15,9 +15,10 @@ from dataclasses import dataclass
 from spark_kafka_sink.config.option import Option, Status
 from spark_kafka_sink.config.option_table import PRODUCER_OPTIONS, SINK_OPTIONS
 from spark_kafka_sink.config.suggestions import nearest_name
-from spark_kafka_sink.documentation import page_url
+from spark_kafka_sink.documentation import page_address
 from spark_kafka_sink.error_kinds import Kind
 from spark_kafka_sink.errors import ConfigError
+from spark_kafka_sink.security.password import REPLACE_IT
 
 #: The prefix of a producer's option among the options of a Spark write.
 PREFIX = "kafka."
@@ -300,8 +301,25 @@ def refused_option(option: Option, shown: str, where: str = "") -> ConfigError:
 
 def unknown_option(key: str, shown: str, place: OptionSource) -> ConfigError:
     """The error for a name that is not an option in its place. ``key`` is lower-cased, ``shown`` as
-    its user wrote it.
+    its user wrote it. What may be a secret under a wrong name was shown by others.
     """
+    error = _unknown_name(key, shown, place)
+    if place.where or not may_be_secret(key):
+        return error
+    hint = f"{error.hint}; {REPLACE_IT}" if error.hint else REPLACE_IT
+    return ConfigError(error.message, hint=hint, kind=error.kind)
+
+
+def may_be_secret(key: str) -> bool:
+    """Whether the lower-cased name is a secret's: ours, another client's, or misspelt."""
+    name = key.removeprefix(PREFIX)
+    if name not in PRODUCER_OPTIONS and _SECRET.search(name) is not None:
+        return True
+    option = PRODUCER_OPTIONS.get(nearest_name(name, PRODUCER_OPTIONS) or "")
+    return option is not None and option.secret and not option.name.endswith(_PUBLIC)
+
+
+def _unknown_name(key: str, shown: str, place: OptionSource) -> ConfigError:
     name = key.removeprefix(PREFIX)
     elsewhere = _known_elsewhere(name, shown, place)
     if elsewhere is not None:
@@ -326,13 +344,14 @@ def unknown_option(key: str, shown: str, place: OptionSource) -> ConfigError:
             else f"write {name}: no prefix in this place",
         )
     nearest = _nearest(name, place)
-    if nearest is None and place.where and _DOTTED.fullmatch(key) is None:
+    internal = any(key == own.lower() for own in SINK_OPTIONS)
+    if nearest is None and place.where and not internal and _DOTTED.fullmatch(key) is None:
         return ConfigError(
-            f"a line{place.where} has a name that is no option's; it may be a secret, and is not"
-            " shown",
+            f"a line of the configFile{place.where} has a name that is no option's; it may be a"
+            " secret, and is not shown",
             hint="is this the properties file that was meant?",
         )
-    return _unknown(shown, place, nearest or f"every option: {page_url('options')}")
+    return _unknown(shown, place, nearest or f"every option: {page_address('options')}")
 
 
 def _known_elsewhere(name: str, shown: str, place: OptionSource) -> ConfigError | None:
@@ -375,8 +394,14 @@ def _unknown(shown: str, place: OptionSource, hint: str) -> ConfigError:
     )
 
 
-#: What names of options look like, and passwords, tokens and PEM don't.
-_DOTTED = re.compile(r"[a-z][a-z0-9_-]{0,23}(\.[a-z0-9_-]{1,24}){1,6}")
+#: What names of options, and an INI file's sections, look like; passwords, tokens and PEM don't.
+_DOTTED = re.compile(r"[a-z][a-z0-9_-]{0,23}(\.[a-z0-9_-]{1,24}){1,6}|\[[a-z]{1,24}\]")
+#: In names of secrets, whoever's they are.
+_SECRET = re.compile(
+    r"pass?w|pwd|secret|token$|credential|user\.info$|jaas|key\.pem$|(?:api|access)\.?key$"
+)
+#: Endings of options that are passwords by their type, and may be shown.
+_PUBLIC = ("username", "certificates", "chain")
 
 _SINK_NAMES = {o.name.lower(): o.name for o in SINK_OPTIONS.values() if not o.internal}
 

@@ -27,7 +27,8 @@ _PROC: Final = Path("/proc")
 
 def driver_token(options: Mapping[str, str]) -> str:
     """A hash of this process's JVM and the options of the write (without ``kafka.*`` options, so
-    without secrets). Empty when no JVM is found: then orphans can't be attributed.
+    without secrets, and without the version of a job). Empty when no JVM is found: then orphans
+    can't be attributed, and each version is a run of its own.
     """
     jvm = _jvm(os.getpid())
     if not jvm:
@@ -37,7 +38,7 @@ def driver_token(options: Mapping[str, str]) -> str:
 
 
 def _is_left_out(key: str) -> bool:
-    return key.startswith("kafka.") or key == "configfile"
+    return key.startswith("kafka.") or key in ("configfile", "txnversion")
 
 
 def _jvm(pid: int) -> str:

@@ -165,7 +165,7 @@ class KprodDataSource(DataSource):
 
             prefix_of(config, streaming=streaming)
         driver = ""
-        if config.is_exactly_once and streaming:
+        if config.is_exactly_once and (streaming or config.txn_app_id is not None):
             from spark_kafka_sink.datasource.driver_identity import driver_token
 
             driver = driver_token(given.as_options())

@@ -14,13 +14,14 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from spark_kafka_sink import __version__
 from spark_kafka_sink.config.secret_references import UnresolvedReferenceError
 from spark_kafka_sink.config.sink_config import SinkConfig
 from spark_kafka_sink.datasource.exactly_once.transaction_plan import TransactionPlan
+from spark_kafka_sink.datasource.package_digest import package_digest
 from spark_kafka_sink.datasource.process_logging import configure_logging
 from spark_kafka_sink.datasource.report.destinations import publish, topic_record
 from spark_kafka_sink.datasource.report.kept_reports import is_kept
@@ -59,7 +60,7 @@ class WritePlan:
 
     ``cluster`` is the preflight's, or None; ``transactions`` is None without exactly-once,
     and at the commit and abort of a stream. ``driver`` is the token of ``driver_identity``, empty
-    in batch jobs. ``package_version`` is the driver's.
+    in batch jobs. ``package_version`` and ``package_files`` (a digest) are the driver's.
     """
 
     config: SinkConfig
@@ -68,6 +69,7 @@ class WritePlan:
     transactions: TransactionPlan | None = None
     driver: str = ""
     package_version: str = __version__
+    package_files: str = field(default_factory=package_digest)
 
     def write(
         self, batches: Iterator[pa.RecordBatch], columns: ColumnPlan | None = None
@@ -76,13 +78,7 @@ class WritePlan:
         from spark_kafka_sink.datasource.write.task_progress import progress_listener
         from spark_kafka_sink.datasource.write.write_task import TaskIdentity, WriteTask
 
-        if self.package_version != __version__:
-            raise IllegalStateError(
-                f"spark-kafka-sink is {self.package_version} on the driver and {__version__} on "
-                "this executor",
-                hint="install the same version on both",
-                kind=Kind.VERSIONS_DIFFER,
-            )
+        self._check_package()
         identity = TaskIdentity.current()
         plan = self.transactions
         if plan is None and self.config.is_exactly_once:
@@ -106,10 +102,25 @@ class WritePlan:
                 _log.info(
                     "task %d writes nothing: its batch is committed already", identity.partition_id
                 )
-                return task.drop(batches, count=plan.verify)
+                return task.drop(batches, count=plan.counts_replays)
             return task.run(batches)
         except UnresolvedReferenceError as error:
             raise error.seen_by("an executor") from None
+
+    def _check_package(self) -> None:
+        # (The plan of another version may have no such field: its version is compared first.)
+        if self.package_version != __version__:
+            here, there = __version__, self.package_version
+        elif self.package_files != package_digest():
+            here = f"{__version__} with the files {package_digest()}"
+            there = f"{self.package_version} with the files {self.package_files}"
+        else:
+            return
+        raise IllegalStateError(
+            f"spark-kafka-sink is {there} on the driver and {here} on this executor",
+            hint="install the same package on both",
+            kind=Kind.VERSIONS_DIFFER,
+        )
 
     def _rate(self) -> RateLimit | None:
         """This task's share of the limits; None when there is none."""

@@ -2,8 +2,9 @@
 
 Owns: from a row to its acknowledgement. Never: Spark.
 
-The writer's side: ``kafka_producer`` (all public methods), ``column_appender`` and
-``record_appender`` (rows, one record), ``record_partitioner``, ``serialization``, ``interceptors``,
-``producer_record``, ``record_future``. Both sides: ``metadata``, ``accumulator`` (queued batches),
-``transaction`` (identity, sequences, transactions), ``metrics``. The sender thread: ``sender``.
+``kafka_producer`` has all public methods, ``wiring`` makes the parts, ``lifecycle`` is whether they
+are open. The writer's side: ``column_appender`` (rows), ``send`` (single records),
+``producer_record``, ``interceptors``. Both sides: ``metadata``, ``buffer_pool`` (memory),
+``accumulator`` (queued batches), ``transaction`` (identity, sequences, transactions), ``metrics``.
+The sender thread: ``sender``.
 """

@@ -1,8 +1,9 @@
 """Appends columns to the accumulator.
 
 Owns: how large a chunk is, and the steps for one: metadata, partitions, groups, memory, positions,
-encoding, appending, and encoding refused slices again. Steps 4 to 7 of a record's way, on the
-writer thread. One thread at a time. Never: bytes, queues, the effect of an error on the producer.
+encoding, appending, and encoding refused slices again (steps 4 to 7 of a record's way); and the
+writer's wait for input. On the writer thread, one thread at a time. Never: bytes, queues, the
+effect of an error on the producer.
 
 Memory is allocated for a whole chunk *before* positions are read: the wait for memory is long, the
 sender closes open batches during it (the waiter makes every batch sendable), and slices encoded
@@ -17,8 +18,11 @@ from dataclasses import replace
 from spark_kafka_sink.clock import Clock
 from spark_kafka_sink.config.producer_config import ProducerConfig
 from spark_kafka_sink.errors import BufferExhaustedError, DataError, RecordTooLargeError
+from spark_kafka_sink.producer.accumulator.batch_filler import BatchFiller
 from spark_kafka_sink.producer.accumulator.record_accumulator import RecordAccumulator
+from spark_kafka_sink.producer.buffer_pool import BufferPool
 from spark_kafka_sink.producer.metadata import Metadata
+from spark_kafka_sink.producer.metrics.produce_recorder import ProduceRecorder
 from spark_kafka_sink.producer.transaction.transaction_manager import TransactionManager
 from spark_kafka_sink.protocol.cluster import Cluster
 from spark_kafka_sink.records.encoded_slice import EncodedSlice
@@ -54,29 +58,28 @@ _ROWS_OF_A_SLICE = 32
 
 
 class ColumnAppender:
-    """Appends columns, a chunk at a time.
-
-    ``last_answer`` returns the last response that caused a retry, for messages.
-    """
+    """Appends columns, a chunk at a time."""
 
     def __init__(
         self,
         config: ProducerConfig,
         clock: Clock,
         metadata: Metadata,
-        accumulator: RecordAccumulator,
+        filler: BatchFiller,
+        pool: BufferPool,
         partitioner: Partitioner,
         transactional: TransactionManager | None,
-        last_answer: Callable[[], str | None],
+        recorder: ProduceRecorder,
         wakeup: Callable[[], None],
     ) -> None:
         self._config = config
         self._clock = clock
         self._metadata = metadata
-        self._accumulator = accumulator
+        self._filler = filler
+        self._pool = pool
         self._partitioner = partitioner
         self._manager = transactional
-        self._last_answer = last_answer
+        self._recorder = recorder
         self._wakeup = wakeup
         # A chunk must leave memory for batches of earlier chunks, so that encoding and sending
         # overlap.
@@ -120,8 +123,8 @@ class ColumnAppender:
             middle = chunk.rows // 2
             halves = chunk.slice(0, middle), chunk.slice(middle, chunk.rows - middle)
             return sum(self._append_chunk(half, self._upper_bound(half)) for half in halves)
-        accumulator = self._accumulator
-        limits = {topic: accumulator.raw_limit(topic) for topic in topics}
+        filler = self._filler
+        limits = {topic: filler.limits.raw_limit(topic) for topic in topics}
         try:
             groups = self._group(chunk, cluster, limits)
         except DataError:
@@ -135,14 +138,14 @@ class ColumnAppender:
             slices: Sequence[EncodedSlice] = encode_groups(
                 chunk,
                 groups,
-                accumulator.positions(groups.tps),
+                filler.positions(groups.tps),
                 [limits[tp.topic] for tp in groups.tps],
                 now_ms,
                 max_request_size=self._config.max_request_size,
             )
             count = len(slices)
             while slices:
-                result = accumulator.append(slices, self._clock.now_ms())
+                result = filler.append(slices, self._clock.now_ms())
                 taken += result.taken
                 slices = self._encode_again(chunk, groups, result.refused, now_ms)
             if self._manager is not None:
@@ -151,11 +154,11 @@ class ColumnAppender:
                 self._manager.maybe_add_partitions(groups.tps)
             return count
         finally:
-            accumulator.pool.adjust(size, taken)
+            self._pool.adjust(size, taken)
 
     def _group(self, chunk: RecordColumns, cluster: Cluster, limits: Mapping[str, int]) -> Groups:
         views = {topic: TopicView.of(cluster, topic, limit) for topic, limit in limits.items()}
-        partitions = self._partitioner.assign(chunk, views, self._accumulator.open_room)
+        partitions = self._partitioner.assign(chunk, views, self._filler.open_room)
         return group_rows(chunk, partitions)
 
     def _encode_again(
@@ -173,8 +176,8 @@ class ColumnAppender:
                 slices.append(encoded)
                 continue
             seen.add(encoded.tp)
-            position = self._accumulator.positions([encoded.tp])[0]
-            limit = self._accumulator.raw_limit(encoded.tp.topic)
+            position = self._filler.positions([encoded.tp])[0]
+            limit = self._filler.limits.raw_limit(encoded.tp.topic)
             slices += encode_slice_again(chunk, groups, encoded, position, limit, now_ms)
         return slices
 
@@ -213,9 +216,9 @@ class ColumnAppender:
         config = self._config
         deadline = self._clock.now_ms() + config.buffer_wait_ms
         try:
-            self._accumulator.pool.allocate(size, deadline, self._wakeup)
+            self._pool.allocate(size, deadline, self._wakeup)
         except BufferExhaustedError as error:
-            last = self._last_answer()
+            last = self._recorder.last_answer
             raise BufferExhaustedError(
                 f"buffer.memory ({config.buffer_memory} bytes) stayed exhausted for "
                 f"{config.buffer_wait_ms} ms while {size} bytes were needed (max.block.ms is "
@@ -224,3 +227,28 @@ class ColumnAppender:
                 hint="the brokers accept rows more slowly than they are sent, or not at all",
                 code=error.code,
             ) from error
+
+
+class WaitingForInput:
+    """The time during which a writer of columns waits for input: linger.ms counts only then.
+
+    ``with producer.waiting_for_input(): batch = next(iterator)``. Not reentrant.
+    """
+
+    __slots__ = ("_accumulator", "_clock", "_wakeup", "delay_ms")
+
+    def __init__(
+        self, accumulator: RecordAccumulator, clock: Clock, wakeup: Callable[[], None]
+    ) -> None:
+        self._accumulator = accumulator
+        self._clock = clock
+        self._wakeup = wakeup
+        self.delay_ms = 0
+
+    def __enter__(self) -> None:
+        if self._accumulator.set_writer_waiting_since(self._clock.now_ms() + self.delay_ms):
+            # The sender may be asleep for longer than linger.ms: no batch was due when it checked.
+            self._wakeup()
+
+    def __exit__(self, *_: object) -> None:
+        self._accumulator.set_writer_waiting_since(None)

@@ -2,8 +2,9 @@
 
 Owns: the interface of an interceptor, the import of ``interceptor.classes``, and their isolation:
 an exception is logged, and the next interceptor gets the previous value. They run before the first
-step of a record's way and after its last. Never: a payload in a log line; any cost when there is no
-interceptor.
+step of a record's way and after its last. Also the calls of Java's ``Configurable`` and
+``Closeable``, for these and for serializers and partitioners. Never: a payload in a log line; any
+cost when there is no interceptor; secret options: a class that needs one must obtain it itself.
 """
 
 from __future__ import annotations
@@ -15,7 +16,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from spark_kafka_sink.config.producer_config import ProducerConfig
 from spark_kafka_sink.error_kinds import Kind
 from spark_kafka_sink.errors import ConfigError, KafkaError, safe_text, warn
-from spark_kafka_sink.producer import plugins
 from spark_kafka_sink.producer.producer_record import (
     NO_HEADERS,
     Headers,
@@ -102,7 +102,7 @@ class Interceptors:
     def configure(self, config: ProducerConfig) -> None:
         """Call each one's ``configure``. ConfigError when one raises."""
         for one in self._every:
-            plugins.configure(one, OPTION, config)
+            configure_plugin(one, OPTION, config)
 
     @staticmethod
     def check(paths: Sequence[str]) -> None:
@@ -177,7 +177,7 @@ class Interceptors:
 
     def close(self) -> None:
         for one in self._every:
-            plugins.close(one, "interceptor")
+            close_plugin(one, "interceptor")
 
 
 def _takes_headers(method: Callable[..., object]) -> bool:
@@ -191,3 +191,38 @@ def _takes_headers(method: Callable[..., object]) -> bool:
 
 def _having(interceptors: Iterable[object], name: str) -> tuple[object, ...]:
     return tuple([one for one in interceptors if callable(getattr(one, name, None))])
+
+
+def configure_plugin(plugin: object, option: str, config: ProducerConfig, *more: object) -> None:
+    """``plugin.configure(configs, *more)``: every option but secrets, checked, by Java's names.
+
+    ConfigError, without the text of what it raised.
+    """
+    method = getattr(plugin, "configure", None)
+    if not callable(method):
+        return
+    from spark_kafka_sink.config.option_table import PRODUCER_OPTIONS  # only needed with plugins
+
+    configs = {
+        name: getattr(config, one.attribute)
+        for name, one in PRODUCER_OPTIONS.items()
+        if not one.secret and hasattr(config, one.attribute)
+    }
+    try:
+        method(configs, *more)
+    except Exception as error:  # noqa: BLE001 - a user's code may raise anything
+        why = place_of(error)
+    else:
+        return
+    raise ConfigError(f"{option}: {type(plugin).__name__}.configure raised {why}")
+
+
+def close_plugin(plugin: object, what: str) -> None:
+    """``plugin.close()``; what it raises is logged, because the others must be closed, too."""
+    method = getattr(plugin, "close", None)
+    if not callable(method):
+        return
+    try:
+        method()
+    except Exception as error:  # noqa: BLE001 - see above
+        warn(_log, Kind.USER_CODE, "Failed to close producer %s: %s", what, place_of(error))

@@ -1,9 +1,8 @@
 """The producer's public API: records or columns in, outcomes out.
 
-Owns: the assembly of a producer, its methods and its close. The writer thread calls it; the steps
-of a record's way are ``record_appender.py`` (one record) and ``column_appender.py`` (many). Never:
-bytes, queues, sockets, the handling of a response (``sender.py``), the effect of a failure on the
-producer (``producer_failure.py``).
+Owns: a producer's methods and its close. The writer thread calls it; the steps of a record's way
+are ``record_appender.py`` (one record) and ``column_appender.py`` (many). Never: the assembly of
+the parts (``wiring.py``), bytes, queues, sockets, the handling of a response (``sender.py``).
 
 ``send`` is thread-safe. Columns have one writer thread at a time; other threads may ``send``
 concurrently. Records that one thread sends to a partition keep their order.
@@ -11,13 +10,9 @@ concurrently. Records that one thread sends to a partition keep their order.
 
 from __future__ import annotations
 
-import itertools
 import logging
-import os
 import threading
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import replace
-from functools import partial
 from types import TracebackType
 from typing import Self
 
@@ -33,40 +28,19 @@ from spark_kafka_sink.errors import (
     warn,
 )
 from spark_kafka_sink.network.client.kafka_client import KafkaClient
-from spark_kafka_sink.producer import plugins
-from spark_kafka_sink.producer.accumulator.partition_load import PartitionLoad
-from spark_kafka_sink.producer.accumulator.producer_batch import ProducerBatch
-from spark_kafka_sink.producer.accumulator.record_accumulator import RecordAccumulator
-from spark_kafka_sink.producer.column_appender import ColumnAppender
-from spark_kafka_sink.producer.metadata import Metadata
-from spark_kafka_sink.producer.metrics.produce_recorder import ProduceRecorder, ProduceReport
-from spark_kafka_sink.producer.metrics.producer_metrics import (
-    Gauge,
-    Measurement,
-    MetricName,
-    ProducerMetrics,
-)
-from spark_kafka_sink.producer.metrics.producer_progress import ProducerProgress
-from spark_kafka_sink.producer.metrics.sensors import Windows
-from spark_kafka_sink.producer.producer_options import ProducerOptions
+from spark_kafka_sink.producer.column_appender import WaitingForInput
+from spark_kafka_sink.producer.lifecycle import StartThread, first_line, start_thread
+from spark_kafka_sink.producer.metrics.produce_report import ProduceReport, ProducerProgress
+from spark_kafka_sink.producer.metrics.producer_metrics import Measurement, MetricName
 from spark_kafka_sink.producer.producer_record import ProducerRecord
-from spark_kafka_sink.producer.record_appender import RecordAppender
-from spark_kafka_sink.producer.record_future import Callback, RecordFuture
-from spark_kafka_sink.producer.record_partitioner import ColumnsPartitioner, RecordPartitioner
-from spark_kafka_sink.producer.sender.batch_completion import BatchCompletionListener
-from spark_kafka_sink.producer.sender.network_thread import ForkCounter, StartThread, start_thread
-from spark_kafka_sink.producer.sender.producer_failure import ProducerFailure, first_line
-from spark_kafka_sink.producer.sender.sender import Sender
+from spark_kafka_sink.producer.send.record_future import Callback, RecordFuture
 from spark_kafka_sink.producer.transaction.transaction_manager import TransactionManager
 from spark_kafka_sink.producer.transaction.transaction_states import PreparedTransaction, State
-from spark_kafka_sink.producer.transaction.transactional_result import TransactionalResult
-from spark_kafka_sink.producer.waiting_for_input import WaitingForInput
+from spark_kafka_sink.producer.transaction.txn_requests import TransactionalResult
+from spark_kafka_sink.producer.wiring import NewClient, ProducerOptions, ProducerParts
 from spark_kafka_sink.protocol.cluster import Cluster, PartitionInfo
 from spark_kafka_sink.records.arrow_schema import ArrowBatch, ArrowBatchReader
 from spark_kafka_sink.records.batch_joiner import BatchJoiner
-from spark_kafka_sink.records.partitioning.key_rules import JAVA_RULE, key_rule
-from spark_kafka_sink.records.partitioning.own_partitioner import OwnPartitioner
-from spark_kafka_sink.records.partitioning.partitioners import Partitioner, no_weights, partitioner
 from spark_kafka_sink.records.record_columns import ChunkSize, RecordColumns
 
 _log = logging.getLogger(__name__)
@@ -77,12 +51,6 @@ _FLUSH_GRACE_MS = 30_000
 
 #: How long close() waits for the network thread after a forced close, in ms.
 _FORCED_CLOSE_MS = 5_000
-
-#: Names for producers without client.id, as Java's: producer-1, producer-2, ... in a process.
-_numbers = itertools.count(1)
-
-
-NewClient = Callable[[ProducerConfig, Metadata, Clock], KafkaClient]
 
 
 class KafkaProducer:
@@ -112,160 +80,30 @@ class KafkaProducer:
         """``cluster``: initial metadata. The others are for tests, which substitute a simulated
         clock and network and a stepped thread.
         """
-        options = ProducerOptions.of(config)
-        config = options.config
-        if not config.client_id:
-            name = next(_numbers) if config.transactional_id is None else config.transactional_id
-            config = replace(config, client_id=f"producer-{name}")
-        self._interceptors = options.interceptors
-        self._plugins: list[tuple[object, str]] = [
-            (one, "serializer") for one in options.serializers
-        ]
-        if client is None and new_client is None:
-            config = self._with_bootstrap_addresses(config, cluster)
-        self._config = config
-        self._clock: Clock = SystemClock() if clock is None else clock
-        self._pid = os.getpid()
-        self._forks = ForkCounter.count
-        self._closed = False
-        self._rows_before = 0
-        self._metrics = ProducerMetrics(
-            self._clock,
-            client_id=config.client_id,
-            windows=Windows(config.metrics_sample_window_ms, config.metrics_num_samples),
+        parts = ProducerParts(
+            ProducerOptions.of(config),
+            cluster,
+            SystemClock() if clock is None else clock,
+            client,
+            new_client,
+            start_thread,
         )
-        self._recorder = ProduceRecorder(self._metrics, self._batch_failed)
-        self._metadata = Metadata(config, self._clock, cluster)
-        if self._interceptors is not None:
-            for listener in self._interceptors.cluster_listeners:
-                self._metadata.add_cluster_listener(listener)
-        self._transaction_manager = (
-            TransactionManager(
-                transactional_id=config.transactional_id,
-                transaction_timeout_ms=config.transaction_timeout_ms,
-                two_phase_commit=config.two_phase_commit,
-                max_in_flight=config.max_in_flight_requests_per_connection,
-            )
-            if config.enable_idempotence
-            else None
-        )
-        manager = self._transaction_manager
-        transactional = manager if manager is not None and manager.is_transactional else None
-        self._accumulator = RecordAccumulator(
-            config,
-            self._clock,
-            manager,
-            BatchCompletionListener(self._recorder, manager, self._interceptors, self._metrics),
-            self._wakeup,
-        )
-        self._failure = ProducerFailure(
-            self._clock,
-            self._accumulator,
-            self._recorder,
-            manager,
-            lambda: self._sender.fatal_error,
-        )
-        self._load = PartitionLoad(config, lambda: self._metadata.cluster, self._accumulator)
-        self._waiting = WaitingForInput(self._accumulator, self._clock, self._wakeup)
-        self._columns = ColumnAppender(
-            config,
-            self._clock,
-            self._metadata,
-            self._accumulator,
-            self._new_partitioner(),
-            transactional,
-            lambda: self._recorder.last_answer,
-            self._wakeup,
-        )
+        self._parts = parts
+        self._config = parts.config
+        self._clock = parts.clock
+        self._lifecycle = parts.lifecycle
+        self._accumulator = parts.accumulator
+        self._transaction_manager = parts.transaction_manager
+        self._interceptors = parts.interceptors
+        self._metadata = parts.metadata
+        self._metrics = parts.metrics
+        self._recorder = parts.recorder
+        self._columns = parts.columns
+        self._records = parts.records
+        self._sender = parts.sender
+        self._thread = parts.thread
         self._batches = ArrowBatchReader()
-        rule = key_rule(config.partitioner_class, ignore_keys=config.partitioner_ignore_keys)
-        self._records = RecordAppender(
-            config,
-            self._clock,
-            self._metadata,
-            self._accumulator,
-            RecordPartitioner(
-                lambda: self._metadata.cluster,
-                self._accumulator.raw_limit,
-                next_partition=self._load.next_partition if self._load.matters else None,
-                own=None
-                if rule is not None
-                else ColumnsPartitioner(self._new_partitioner(), self._accumulator),
-                rule=rule or JAVA_RULE,
-            ),
-            transactional,
-            self._interceptors,
-            options.serializers,
-            self._wakeup,
-            self._check_usable,
-        )
-        try:
-            if client is None:
-                if new_client is None:
-                    from spark_kafka_sink.network.client.client_factory import new_network_client
-
-                    new_client = partial(new_network_client, metrics=self._metrics)
-                client = new_client(config, self._metadata, self._clock)
-            self._measure(client)
-            self._sender = Sender(
-                client,
-                self._metadata,
-                self._accumulator,
-                self._transaction_manager,
-                config,
-                self._clock,
-                self._recorder,
-            )
-            self._thread = start_thread(
-                self._sender.run, f"kafka-producer-network-thread | {config.client_id}"
-            )
-        except BaseException:
-            # Close what was opened so far: interceptors may hold files and connections, too.
-            if client is not None:
-                client.close()
-            self._close_plugins()
-            raise
-
-    def _with_bootstrap_addresses(
-        self, config: ProducerConfig, cluster: Cluster | None
-    ) -> ProducerConfig:
-        """Resolve the bootstrap servers; ConfigError when none can be resolved.
-
-        Skipped when ``cluster`` has the brokers: 200 tasks would resolve the same names needlessly.
-        """
-        from spark_kafka_sink.network.client.client_factory import with_bootstrap_addresses
-        from spark_kafka_sink.network.client.host_resolver import CANONICAL
-
-        if cluster is not None and cluster.nodes and config.client_dns_lookup != CANONICAL:
-            return config
-        try:
-            return with_bootstrap_addresses(config)
-        except BaseException:
-            self._close_plugins()
-            raise
-
-    def _measure(self, client: KafkaClient) -> None:
-        """Register the gauges, and set the metrics of the pool and of the metadata."""
-        pool, metadata, metrics = self._accumulator.pool, self._metadata, self._metrics
-        pool.metrics = metadata.metrics = metrics
-        metrics.gauge(Gauge.BUFFER_TOTAL, lambda _: pool.total)
-        metrics.gauge(Gauge.BUFFER_AVAILABLE, lambda _: pool.available)
-        metrics.gauge(Gauge.WAITING_THREADS, lambda _: pool.waiters)
-        metrics.gauge(Gauge.METADATA_AGE, lambda now: (now - metadata.last_success_ms) / 1000)
-        metrics.gauge(Gauge.REQUESTS_IN_FLIGHT, lambda _: client.in_flight_request_count())
-
-    def _new_partitioner(self) -> Partitioner:
-        config = self._config
-        load = self._load
-        made = partitioner(
-            config.partitioner_class,
-            ignore_keys=config.partitioner_ignore_keys,
-            weights=load.weights if load.matters else no_weights,
-        )
-        if isinstance(made, OwnPartitioner):
-            self._plugins.append((made.own, "partitioner"))
-            plugins.configure(made.own, "partitioner.class", config)
-        return made
+        self._rows_before = 0
 
     def __enter__(self) -> Self:
         return self
@@ -280,9 +118,6 @@ class KafkaProducer:
         a transaction that is neither committed nor aborted is aborted.
         """
         self.close()
-
-    def _wakeup(self) -> None:
-        self._sender.wakeup()
 
     # ---- records -----------------------------------------------------------------------------
 
@@ -302,8 +137,10 @@ class KafkaProducer:
         try:
             return self._records.append(record, callback)
         except BaseException:
-            if self._accumulator.failure is not None:
-                self._failure.fail_producer(self._accumulator.failure)
+            error = self._lifecycle.error
+            if error is not None:
+                # Also when this append was interrupted: unsent batches fail.
+                self._fail_producer(error)
             raise
 
     def send_batch(self, batch: ArrowBatch, topic: str | None = None) -> None:
@@ -313,7 +150,7 @@ class KafkaProducer:
 
         Raises SchemaError for invalid columns, and the errors of :meth:`send_columns`.
         """
-        self._check_usable()
+        self._lifecycle.check()
         columns = self._batches.columns(batch, topic, self._clock.wall_ms())
         if columns.rows:
             self.send_columns(columns)
@@ -327,7 +164,7 @@ class KafkaProducer:
         rows before it; for another BaseException (KeyboardInterrupt) those that were held back are
         not appended.
         """
-        self._check_usable()
+        self._lifecycle.check()
         checked = map(self._batches.checked, batches)
         joiner = BatchJoiner(checked, self._clock.now_ms, self.waiting_for_input)
         rows = 0
@@ -357,7 +194,7 @@ class KafkaProducer:
         attempt has failed, and every method but :meth:`close` raises from then on (in a
         transaction: but :meth:`abort_transaction`).
         """
-        self._check_usable()
+        self._lifecycle.check()
         if self._transaction_manager is not None:
             self._transaction_manager.ensure_in_transaction()
         if self._interceptors is not None:
@@ -366,12 +203,12 @@ class KafkaProducer:
             self._columns.append(columns)
         except KafkaError as error:
             # A failed batch closes pool and accumulator: the writer's error is a consequence.
-            self._failure.raise_failure()
-            self._failure.fail_producer(error)
+            self._lifecycle.raise_error()
+            self._fail_producer(error)
             raise
         except BaseException as error:
             # KeyboardInterrupt above all: some rows are appended, some are not.
-            self._failure.fail_producer(
+            self._fail_producer(
                 IllegalStateError(f"sending was interrupted by {type(error).__name__}")
             )
             raise
@@ -382,7 +219,7 @@ class KafkaProducer:
         Raises DeliveryError when this producer has failed, and IllegalStateError from a callback.
         The error of a single record is in its future; the commit raises that of a transaction.
         """
-        self._check_usable()
+        self._lifecycle.check()
         self._refuse_in_callback("flush")
         start = self._clock.now_ms()
         config = self._config
@@ -390,10 +227,10 @@ class KafkaProducer:
         flush = None
         try:
             flush = self._accumulator.begin_flush()
-            self._sender.wakeup()
+            self._parts.wakeup()
             complete = self._accumulator.await_flush_completion(flush, deadline)
         except BaseException as error:
-            self._failure.fail_producer(
+            self._fail_producer(
                 IllegalStateError(f"flush was interrupted by {type(error).__name__}")
             )
             raise
@@ -401,14 +238,14 @@ class KafkaProducer:
             if flush is not None:
                 self._accumulator.end_flush(flush)
             self._record_duration(Measurement.FLUSH_TIME, start)
-        self._failure.raise_failure()
+        self._lifecycle.raise_error()
         if not complete:
             late = DeliveryError(
                 f"{flush.remaining} batches neither acknowledged nor failed within "
                 f"delivery.timeout.ms ({self._config.delivery_timeout_ms})",
                 hint="this is a bug in spark_kafka_sink: please report it",
             )
-            self._failure.fail_producer(late)
+            self._fail_producer(late)
             raise late
 
     def _record_duration(self, measurement: Measurement, start: int) -> None:
@@ -421,7 +258,7 @@ class KafkaProducer:
 
         Raises KafkaTimeoutError, InvalidTopicError, AuthorizationError.
         """
-        self._check_usable()
+        self._lifecycle.check()
         deadline = self._clock.now_ms() + self._config.max_block_ms
         return tuple(self._metadata.await_topics([topic], deadline).topics[topic])
 
@@ -502,8 +339,8 @@ class KafkaProducer:
         """
         manager = self._transaction_manager
         if (
-            not self._closed
-            and self._forks == ForkCounter.count
+            not self._lifecycle.closed
+            and not self._lifecycle.is_forked
             and manager is not None
             and manager.has_ongoing_transaction
             and not manager.is_completing
@@ -514,7 +351,7 @@ class KafkaProducer:
             self.close(0)
 
     def _transactional(self, operation: str) -> TransactionManager:
-        self._check_usable()
+        self._lifecycle.check()
         manager = self._transaction_manager
         if manager is None or not manager.is_transactional:
             raise IllegalStateError(
@@ -527,7 +364,7 @@ class KafkaProducer:
 
     def _await(self, begin: Callable[[], TransactionalResult], measurement: Measurement) -> None:
         result = begin()
-        self._sender.wakeup()
+        self._parts.wakeup()
         start = self._clock.now_ms()
         try:
             result.await_(self._clock, start + self._config.max_block_ms)
@@ -541,12 +378,10 @@ class KafkaProducer:
         """True after a clean attempt: no batch in flight or unresolved, no error (rule R4)."""
         manager = self._transaction_manager
         return (
-            not self._closed
-            and self._failure.failure is None
-            and self._recorder.failed_batch is None
-            and self._forks == ForkCounter.count
+            self._lifecycle.is_open
+            and not self._lifecycle.is_forked
             and self._thread.is_alive()
-            and not self._accumulator.has_incomplete
+            and not self._accumulator.incomplete
             # A producer that never sent a record has no id yet, and is as good as new. One whose
             # transaction is prepared is reusable once that is completed (:meth:`forget_prepared`).
             and (
@@ -565,8 +400,8 @@ class KafkaProducer:
 
     def start_attempt(self) -> None:
         """Reset the counts. IllegalStateError when the previous attempt has incomplete batches."""
-        self._check_usable()
-        if self._accumulator.has_incomplete:
+        self._lifecycle.check()
+        if self._accumulator.incomplete:
             raise IllegalStateError("the previous attempt has unacknowledged batches")
         self._rows_before = self._accumulator.appended_records
         self._recorder.start_attempt()
@@ -596,7 +431,7 @@ class KafkaProducer:
                 " must be repeated",
                 hint="this is a bug in spark_kafka_sink: please report it",
             )
-            self._failure.fail_producer(error)
+            self._fail_producer(error)
             raise error
         return report
 
@@ -610,40 +445,38 @@ class KafkaProducer:
 
     def park(self) -> None:
         """Idle between two tasks: no memory held, no timer. The next send wakes it up."""
-        self._check_usable()
-        if self._accumulator.has_incomplete:
+        self._lifecycle.check()
+        if self._accumulator.incomplete:
             raise IllegalStateError("a producer with unacknowledged batches can't be parked")
         self._accumulator.set_writer_waiting_since(None)
         self._metadata.set_parked(parked=True)
-        self._sender.wakeup()
+        self._parts.wakeup()
 
     def waiting_for_input(self, delay_ms: int = 0) -> WaitingForInput:
         """Around the wait for more rows: linger.ms runs only inside (docs/design/batches.md), and
         begins ``delay_ms`` later.
         """
-        self._waiting.delay_ms = delay_ms
-        return self._waiting
+        self._parts.waiting.delay_ms = delay_ms
+        return self._parts.waiting
 
     # ---- failures ----------------------------------------------------------------------------
 
-    def _batch_failed(self, batch: ProducerBatch) -> None:
-        """The first batch failed permanently (sender thread, no lock): fail unsent batches."""
-        assert batch.error is not None
-        self._accumulator.fail(batch.error)
+    def _fail_producer(self, error: KafkaError) -> None:
+        """From now on every method but close raises ``error``; queued batches are not sent.
 
-    def _check_usable(self) -> None:
-        if self._forks != ForkCounter.count:
-            raise IllegalStateError(
-                f"this producer was made in process {self._pid}, not in {os.getpid()}",
-                hint="a fork has neither its network thread nor its own connections: make a new "
-                "producer after forking",
-            )
-        if self._closed:
-            raise IllegalStateError("the producer is closed")
-        if self._failure.failure is not None:
-            raise self._failure.failure
-        if self._recorder.failed_batch is not None or self._sender.fatal_error is not None:
-            self._failure.raise_failure()
+        In a transaction only the transaction fails and can be aborted, unless the producer has
+        failed before (an interrupted append leaves the accumulator in an unknown state).
+        """
+        manager = self._transaction_manager
+        if (
+            manager is not None
+            and manager.has_ongoing_transaction
+            and self._lifecycle.error is None
+        ):
+            manager.transition_to_abortable_error(error)
+        else:
+            self._accumulator.fail(error)
+            self._lifecycle.is_reported = True
 
     def _in_callback(self) -> bool:
         return threading.current_thread() is self._thread
@@ -665,9 +498,9 @@ class KafkaProducer:
         aborted. Never raises for undelivered records: their futures, or :meth:`flush`, report
         them. In a forked child it does nothing; from a callback it is a forced close.
         """
-        if self._closed or self._forks != ForkCounter.count:
+        life = self._lifecycle
+        if life.closed or life.is_forked:
             return
-        self._closed = True
         if timeout_ms is None:
             timeout_ms = self._config.delivery_timeout_ms
         if self._in_callback():
@@ -681,20 +514,15 @@ class KafkaProducer:
                     timeout_ms,
                 )
             self._sender.force_close()
-            self._close_plugins()
+            self._parts.close_plugins()
             return
-        self._accumulator.close()
-        if timeout_ms > 0 and self._failure.failure is None:
+        if timeout_ms > 0 and not life.is_reported:
             self._sender.initiate_close()
             # Java's default is Long.MAX_VALUE; Python accepts no more than this.
             self._thread.join(min(timeout_ms / 1000, threading.TIMEOUT_MAX))
+        else:
+            self._sender.force_close()
         if self._thread.is_alive():
             self._sender.force_close()
             self._thread.join(_FORCED_CLOSE_MS / 1000)
-        self._close_plugins()
-
-    def _close_plugins(self) -> None:
-        if self._interceptors is not None:
-            self._interceptors.close()
-        for plugin, what in self._plugins:
-            plugins.close(plugin, what)
+        self._parts.close_plugins()

@@ -62,7 +62,7 @@ _UNREACHABLE = (
     " this host"
 )
 #: Addresses of one message: of hundreds of brokers the first few show the cause.
-_MOST_ADDRESSES = 12
+_MAX_ADDRESSES = 12
 
 
 def _notify(listener: ClusterResourceListener, cluster_id: str) -> None:
@@ -95,8 +95,14 @@ class Metadata:
         clock: Clock,
         cluster: Cluster | None = None,
         *,
+        wakeup: Callable[[], None] = _nothing,
+        connection_failures: Callable[[], Mapping[str, str]] = dict,
+        metrics: ProducerMetrics | None = None,
         random: Callable[[], float] = _random.random,
     ) -> None:
+        """``wakeup`` is the client's, ``connection_failures`` its failed addresses with their
+        reasons (for errors), ``metrics`` are notified of every wait for topics, when it is over.
+        """
         self._clock = clock
         self._max_age_ms = config.metadata_max_age_ms
         self._max_idle_ms = config.metadata_max_idle_ms
@@ -108,8 +114,8 @@ class Metadata:
         self._bootstrap = Cluster.bootstrap(config.bootstrap_servers)
         self._lock = threading.Lock()
         self._updated = Waiters()
-        self._wakeup: Callable[[], None] = _nothing
-        self._connection_failures: Callable[[], Mapping[str, str]] = dict
+        self._wakeup = wakeup
+        self._connection_failures = connection_failures
         now = clock.now_ms()
         self.cluster = cluster if cluster is not None and cluster.nodes else self._bootstrap
         self._fetched = self.cluster is not self._bootstrap
@@ -134,8 +140,7 @@ class Metadata:
         self._closed: KafkaError | None = None
         #: The producer sleeps; see :meth:`set_parked`.
         self.parked = False
-        #: Notified of every wait for topics, when it is over.
-        self.metrics: ProducerMetrics | None = None
+        self._metrics = metrics
         self._listeners: list[ClusterResourceListener] = []
         # The last one known: a response may omit it.
         self._cluster_id = self.cluster.cluster_id
@@ -194,9 +199,9 @@ class Metadata:
         finally:
             with self._lock:
                 self._waiting -= 1
-            if self.metrics is not None:
+            if self._metrics is not None:
                 now = self._clock.now_ms()
-                self.metrics.record(Measurement.METADATA_WAIT, now - start, now)
+                self._metrics.record(Measurement.METADATA_WAIT, now - start, now)
 
     def refresh(self, deadline: int) -> Cluster:
         """The cluster of a response to a request sent from now on, or, at ``deadline``, as known
@@ -268,7 +273,7 @@ class Metadata:
             raise self.no_broker_answered(self._max_block_ms, what)
         hint: str | None = None
         if code is not None:
-            hint = f"the brokers answered {code.name}: {code.info.hint or code.info.meaning}"
+            hint = f"the brokers answered {code.name}: {code.info.hint}"
         error = KafkaTimeoutError(what, hint=hint, kind=Kind.TOPIC_NOT_PRESENT)
         raise error from (None if code is None else code.error(f"topic {topic}"))
 
@@ -314,8 +319,8 @@ class Metadata:
                 tried.append(f"{address}: no answer ({_NO_RESPONSE})")
             elif not failures:
                 tried.append(address)
-        if len(tried) > _MOST_ADDRESSES:
-            tried[_MOST_ADDRESSES:] = [f"and {len(tried) - _MOST_ADDRESSES} more"]
+        if len(tried) > _MAX_ADDRESSES:
+            tried[_MAX_ADDRESSES:] = [f"and {len(tried) - _MAX_ADDRESSES} more"]
         return "tried " + "; ".join(tried)
 
     @property

@@ -1,6 +1,7 @@
 """What an option may reach, and how a secret is held.
 
-Owns: ``allow_lists`` (which files, commands and classes may be named at all), ``local_files``
-(opening one), ``import_paths`` (loading a class), ``loopback`` (which hosts are this machine),
-``password`` (a secret whose repr is hidden). Never: what the options mean (``config``).
+Owns: ``allow_lists`` (which files, addresses and classes may be named at all, by
+``operators_variables``), ``local_files`` (opening one), ``import_paths`` (loading a class),
+``loopback`` (which hosts are this machine), ``password`` (a secret whose repr is hidden). Never:
+what the options mean (``config``).
 """

@@ -13,11 +13,17 @@ from __future__ import annotations
 import importlib
 import traceback
 from collections.abc import Callable
-from types import ModuleType
+from inspect import getattr_static
+from types import FunctionType, MethodType, ModuleType
 
 from spark_kafka_sink.error_kinds import Kind
 from spark_kafka_sink.errors import ConfigError, safe_text
-from spark_kafka_sink.security.allow_lists import NotAllowedError, check_import, limits_imports
+from spark_kafka_sink.security.allow_lists import (
+    NotAllowedError,
+    check_import,
+    is_import_listed,
+    limits_imports,
+)
 from spark_kafka_sink.security.password import Password, Text, text_of
 
 _IMPORTABLE = (
@@ -34,7 +40,8 @@ _JVM_PACKAGES = ("com.", "io.", "org.", "net.", "java.", "scala.", "kafkashaded.
 def find(path: Text, option: str) -> object:
     """What ``path`` names. ConfigError, naming ``option``, when it can't be imported.
 
-    NotAllowedError, before anything is imported, when the operator's list does not have it.
+    NotAllowedError, before anything is imported, when the operator's list does not have it; and
+    when the listed module does not define it itself.
     """
     shown = f"{option}: {safe_text(f'{path}')}"
     module, attribute = _parts(path, option)
@@ -43,6 +50,9 @@ def find(path: Text, option: str) -> object:
         found: object = importlib.import_module(module)
         for name in attribute.split("."):
             found = getattr(found, name)
+            _refuse_what_is_defined_elsewhere(found, shown)
+    except NotAllowedError:
+        raise
     except (Exception, SystemExit) as error:  # noqa: BLE001 - a user's module may raise anything
         # Python's ImportError has names of modules; any other may contain anything, and so may
         # the value of a reference.
@@ -52,8 +62,6 @@ def find(path: Text, option: str) -> object:
         hint = _OF_THE_JVM if missing and names_jvm_classes(text_of(path)) else _IMPORTABLE
         why = f"{type(error).__name__}: {safe_text(str(error))}" if reveal else place_of(error)
     else:
-        if limits_imports():
-            _refuse_what_only_passes_through(found, shown)
         return found
     # Not within the handler: the context would bring that text, and a traceback shows it.
     raise ConfigError(f"{shown} can't be imported: {why}", hint=hint, kind=Kind.IMPORT_PATH)
@@ -110,20 +118,25 @@ def place_of(error: BaseException) -> str:
     return f"{type(error).__name__} in {last.name} ({file}:{last.lineno})"
 
 
-def _refuse_what_only_passes_through(found: object, shown: str) -> None:
-    """``os.abort``, say, of an allowed module that imports os: not what the list allows."""
-    home = getattr(found, "__module__", None)
-    if isinstance(found, ModuleType):
-        home = found.__name__
-    if isinstance(home, str):
-        name = getattr(found, "__qualname__", "")
-        try:
-            check_import(f"{home}.{name}" if isinstance(name, str) and name else home, shown)
-        except NotAllowedError:
-            raise NotAllowedError(
-                f"{shown} comes from a module that the operator of this process does not allow",
-                hint="name it where it is defined",
-            ) from None
+def _refuse_what_is_defined_elsewhere(found: object, shown: str) -> None:
+    """With a list, every step of a path is to be of a module on it, an object by its class or by
+    the function that it wraps: ``os.abort`` of one that imports os is not, neither is another
+    module, or what Python or a C library brings (``log.handlers.clear``).
+    """
+    if not limits_imports():
+        return
+    # A class and a function know where they are from. An object is not asked: it may answer
+    # anything, and import more.
+    named = issubclass(type(found), (type, FunctionType, MethodType))
+    ask = getattr if named else getattr_static
+    module = ask(found, "__module__", None)
+    name = ask(found, "__qualname__", type(found).__qualname__)
+    own = isinstance(module, str) and module != "builtins" and type(found) is not ModuleType
+    if not own or not is_import_listed(f"{module}.{name}"):
+        raise NotAllowedError(
+            f"{shown} comes from a module that the operator of this process does not allow",
+            hint="name it where it is defined",
+        )
 
 
 def _parts(path: Text, option: str) -> tuple[str, str]:

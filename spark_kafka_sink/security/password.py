@@ -14,6 +14,12 @@ from urllib.parse import quote, quote_plus, unquote_plus
 
 HIDDEN = "[hidden]"
 
+#: The hint for what may be a secret in a wrong place, which others saw before us.
+REPLACE_IT = (
+    "if that was a real secret, replace it: an option of a write is in Spark's event log and REST"
+    " interface by now, and one of a command line in the shell's history and in ps"
+)
+
 #: A shorter one may occur in any text by chance, and reveals little.
 _SHORTEST_ENCODED = 8
 

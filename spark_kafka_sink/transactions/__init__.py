@@ -6,6 +6,5 @@ Owns: the protocol of a commit. Never: Spark (``datasource/exactly_once``), requ
 ``ownership`` (which run may take them), ``lease`` (until when), ``ending`` and ``outcomes`` (EndTxn
 and its responses) and ``sweep`` (orphans). ``commit_state`` is what is decided, ``commit_log`` the
 topic that keeps it, ``transactional_ids`` the names. ``offset_commits`` and ``topic_records`` are
-the transactions that the driver fills itself. For operators: ``inspection``, ``blockers`` (what
-blocks consumers of a topic) and ``operations`` (changes).
+the transactions that the driver fills itself, with ``driver_transactions``.
 """

@@ -15,7 +15,7 @@ from spark_kafka_sink.error_kinds import Kind
 from spark_kafka_sink.errors import KafkaError, warn
 from spark_kafka_sink.producer.transaction.transaction_states import PreparedTransaction
 from spark_kafka_sink.transactions.commit_log.commit_log import CommitLog, LogSession
-from spark_kafka_sink.transactions.commit_state import CommitState
+from spark_kafka_sink.transactions.commit_state import CommitState, Standing
 from spark_kafka_sink.transactions.ending import abort_all
 from spark_kafka_sink.transactions.ownership import Numbering, Owner, retry_when_fenced
 from spark_kafka_sink.transactions.sweep import Sweeper, is_superseded
@@ -111,8 +111,8 @@ class Aborter:
         return self._sweep(key, lambda one: one.run in runs, keep, tasks_may_run=True)
 
     def _mark_run_aborted(self, owner: Owner, number: int, session: LogSession) -> LogSession:
-        """Unless the batch is decided, or the key has another owner: from here on no commit of this
-        run decides anything, not even one that begins now.
+        """Unless the batch is decided, or the run is superseded: from here on no commit of this run
+        decides anything, not even one that begins now.
 
         Fencing alone stops only a commit that has opened the log before. Spark may call abort
         during a commit that it no longer waits for (its user stopped a query that hung)::
@@ -129,7 +129,10 @@ class Aborter:
         decided = (
             decision is not None and decision.number == number and state.run_id == owner.run_id
         )
-        if owner.may_decide(session.state) and not decided:
+        # (A superseded run can't decide, wherever that was read. The write fails when a log that is
+        # behind what the run was planned with was read at a leader that is none any more.)
+        can_decide = state.standing(owner.run_id, owner.generation) is not Standing.SUPERSEDED
+        if can_decide and not decided:
             session.write(state.with_aborted_run(owner.run_id), self._client.deadline())
         return session
 

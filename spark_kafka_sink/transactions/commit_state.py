@@ -11,13 +11,14 @@ The log keeps the newest state of each key. The states of a batch::
                                      DECIDED N -lose---> PARTIAL N -resolve-> DONE N or DONE N-1
 
 Several writes that are decided together (``spark_kafka_sink.transaction``) are recorded one by one
-before: PREPARED N, which is DONE N-1 with parts.
+before: PREPARED N, which is DONE N-1 with parts. Each part is a document of its own, so that the
+log grows with the number of writes, not with its square.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import astuple, dataclass, replace
 from enum import Enum
 from typing import Any, Final
@@ -31,8 +32,9 @@ from spark_kafka_sink.errors import (
 from spark_kafka_sink.producer.transaction.transaction_states import PreparedTransaction
 from spark_kafka_sink.transactions.transactional_ids import parse, prefix_of_key
 
-#: The format's version. A reader refuses newer ones. 2 has parts, which version 0.1 doesn't read;
-#: every other field that was added since may be dropped by a reader that doesn't read it.
+#: The newest format that is read; 1 is written. In 2, of version 0.1, parts are inside of the
+#: state; they are dropped: only the run that recorded them could decide them. A field that was
+#: added since may be dropped by a reader that doesn't know it.
 FORMAT: Final = 2
 #: The newest run ids that are kept as superseded, and the newest batches that are kept as done.
 KEPT_RUNS: Final = 32
@@ -86,51 +88,57 @@ class Payload:
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """Batch ``number`` is committed; ``payloads`` are those of its writes, in their order; empty
-    for a batch that version 0.1 wrote.
+    """Batch ``number`` is committed. ``digest`` identifies its input, empty when that is unknown;
+    ``payloads`` are those of its writes, in any order, empty when they are not kept.
     """
 
     number: int
     payloads: tuple[Payload, ...] = ()
+    digest: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """One of several writes of a batch: all its tasks have prepared their transactions."""
+    """One of several writes of a batch: all its tasks have prepared their transactions. It has none
+    when its batch is done already: then it is only counted. ``name`` is its own, so that a commit
+    that is tried again does not record it twice.
+    """
 
-    index: int
     transactions: tuple[PreparedTransaction, ...]
     payload: Payload
+    name: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """Batch ``number`` is to be committed, with all of these transactions."""
+    """Batch ``number`` is to be committed, with all of these transactions; the rest as
+    :class:`Done`.
+    """
 
     number: int
     transactions: tuple[PreparedTransaction, ...]
     payloads: tuple[Payload, ...] = ()
+    digest: str = ""
 
     @property
     def ids(self) -> tuple[str, ...]:
         return tuple(t.transactional_id for t in self.transactions)
 
-    def plus(self, transaction: PreparedTransaction) -> Decision:
-        return replace(self, transactions=(*self.transactions, transaction))
+    def plus(self, transactions: Iterable[PreparedTransaction]) -> Decision:
+        return replace(self, transactions=(*self.transactions, *transactions))
 
 
 @dataclass(frozen=True, slots=True)
 class CommitState:
-    """``run_id`` owns the key in this ``generation``, unless it was aborted; ``superseded`` are
+    """``run_id`` owns the key in this ``generation``; empty when it was aborted. ``superseded`` are
     earlier owners' run ids, and those of aborted runs.
 
-    ``incarnation`` distinguishes this state from one of the same key that was deleted or reset,
-    where generations count from 1 again: it is the first owner's run id. ``done`` are the newest
-    done batches (micro-batch ids, or txnVersions), oldest first; ``last_done`` is the newest of
-    all, NOTHING_DONE before the first. ``decision`` is the one in progress, or None; ``lost`` its
-    transactional ids that the broker aborted. ``parts`` are the writes of batch ``parts_of`` that
-    wait for their decision. ``retired`` are ids of the owner that its workers must not use again
-    (``sweep.py``). ``other`` are fields of a newer version, kept unchanged: name and JSON.
+    ``done`` are the newest done batches (micro-batch ids, or txnVersions), oldest first;
+    ``last_done`` is the newest of all, NOTHING_DONE before the first. ``decision`` is the one in
+    progress, or None; ``lost`` its transactional ids that the broker aborted. ``parts`` are the
+    writes of the block ``parts_token`` of batch ``parts_of`` that wait for their decision.
+    ``retired`` are ids of the owner that its workers must not use again (``sweep.py``). ``other``
+    are fields of a newer version, kept unchanged: name and JSON.
     """
 
     generation: int = 0
@@ -140,9 +148,9 @@ class CommitState:
     superseded: tuple[str, ...] = ()
     decision: Decision | None = None
     lost: tuple[str, ...] = ()
-    incarnation: str = ""
     done: tuple[Done, ...] = ()
     parts_of: int = NOTHING_DONE
+    parts_token: str = ""
     parts: tuple[Part, ...] = ()
     retired: tuple[str, ...] = ()
     other: tuple[tuple[str, str], ...] = ()
@@ -154,9 +162,9 @@ class CommitState:
         return Phase.PARTIAL if self.lost else Phase.DECIDED
 
     @property
-    def owner(self) -> str:
-        """The run that may decide; empty when there is none."""
-        return "" if self.run_id in self.superseded else self.run_id
+    def newest_run(self) -> str:
+        """The owner, or the run that was aborted last; empty when no run is known."""
+        return self.run_id or (self.superseded[-1] if self.superseded else "")
 
     def standing(self, run_id: str, planned: int | None = None) -> Standing:
         """Whether that run may decide what it planned at generation ``planned`` (None: unknown):
@@ -181,33 +189,33 @@ class CommitState:
 
     # -- ownership --------------------------------------------------------------------------------
 
-    def taken_over(self, run_id: str, query_id: str) -> CommitState:
+    def taken_over(self, run_id: str, query_id: str, now_ms: int) -> CommitState:
         """With ``run_id`` as the owner; unchanged when it is already. An empty query id keeps the
         current one.
+
+        The first generation of a key is the wall clock's time ``now_ms``: after the log was lost,
+        no run that planned before passes for one that planned since.
         """
         query_id = query_id or self.query_id
         if self.generation and self.run_id == run_id:
             return self if self.query_id == query_id else replace(self, query_id=query_id)
         return replace(
-            self,
-            generation=self.generation + 1,
-            incarnation=self.incarnation or run_id,
+            self._superseding(self.run_id),
+            generation=self.generation + 1 if self.generation else max(1, now_ms),
             run_id=run_id,
             query_id=query_id,
-            superseded=self._with_superseded(self.run_id),
-            parts_of=NOTHING_DONE,
-            parts=(),
             retired=(),
-        )
+        ).without_parts()
 
     def with_aborted_run(self, run_id: str) -> CommitState:
-        """``run_id`` was aborted, and must not decide anything any more. The generation stays, so
-        that a run that was planned with it can take over.
+        """``run_id`` was aborted, and must not decide anything any more; the key has no owner if it
+        was the owner. The generation stays, so that a run that was planned with it can take over:
+        but not when an earlier run is forgotten for it, which must not decide, either.
         """
-        aborted = replace(self, superseded=self._with_superseded(run_id))
-        if run_id != self.run_id:
-            return aborted
-        return replace(aborted, parts_of=NOTHING_DONE, parts=())
+        aborted = self._superseding(run_id)
+        if len(self.superseded) == KEPT_RUNS and self.superseded[0] not in aborted.superseded:
+            aborted = replace(aborted, generation=self.generation + 1)
+        return replace(aborted, run_id="").without_parts() if run_id == self.run_id else aborted
 
     def forgotten(self) -> CommitState:
         """All but the generation, in which no run has planned yet: the next one ends what was
@@ -215,40 +223,54 @@ class CommitState:
         """
         return CommitState(generation=self.generation + 1)
 
-    def _with_superseded(self, run_id: str) -> tuple[str, ...]:
+    def _superseding(self, run_id: str) -> CommitState:
         kept = (run for run in self.superseded if run != run_id)
-        return (*kept, *filter(None, [run_id]))[-KEPT_RUNS:]
+        return replace(self, superseded=(*kept, *filter(None, [run_id]))[-KEPT_RUNS:])
 
     # -- the phases of a batch --------------------------------------------------------------------
 
-    def with_part(self, number: int, part: Part) -> CommitState:
-        """One more write of batch ``number`` is prepared; it replaces an earlier one of the same
-        index.
+    def with_part(self, number: int, token: str, part: Part) -> CommitState:
+        """One more write of the block ``token`` of batch ``number`` is prepared. Parts of another
+        block are dropped: it was abandoned, or it fails when it is to be decided.
         """
         self._require(Phase.DONE)
-        others = self.parts if self.parts_of == number else ()
-        kept = (p for p in others if p.index != part.index)
-        parts = sorted((*kept, part), key=lambda p: p.index)
-        return replace(self, parts_of=number, parts=tuple(parts))
+        others = (p for p in self.parts_by(number, token) if not part.name or p.name != part.name)
+        parts = (*others, part)
+        return replace(self, parts_of=number, parts_token=token, parts=parts)
+
+    def parts_by(self, number: int, token: str) -> tuple[Part, ...]:
+        """The recorded writes of that block."""
+        return self.parts if (self.parts_of, self.parts_token) == (number, token) else ()
+
+    def without_parts(self) -> CommitState:
+        return replace(self, parts_of=NOTHING_DONE, parts_token="", parts=())
 
     def decided(self, decision: Decision) -> CommitState:
         self._require(Phase.DONE)
-        return replace(self, decision=decision, parts_of=NOTHING_DONE, parts=())
+        return replace(self, decision=decision).without_parts()
 
     def finished(self) -> CommitState:
         """Every transaction of the decision is committed."""
         self._require(Phase.DECIDED)
         assert self.decision is not None
-        done = Done(self.decision.number, self.decision.payloads)
+        decision = self.decision
+        done = Done(decision.number, decision.payloads, decision.digest)
         return replace(self._with_done(done), decision=None)
 
-    def skipped_to(self, number: int, payloads: tuple[Payload, ...]) -> CommitState:
-        """Batch ``number`` had no rows, so there was nothing to decide."""
+    def skipped_to(self, done: Done) -> CommitState:
+        """The batch had no rows, so there was nothing to decide."""
         self._require(Phase.DONE)
-        return replace(self._with_done(Done(number, payloads)), parts_of=NOTHING_DONE, parts=())
+        return self._with_done(done).without_parts()
 
     def _with_done(self, done: Done) -> CommitState:
-        kept = tuple(one for one in self.done if one.number != done.number)
+        """Of an earlier batch with several writes only number and digest are kept: a query replays
+        its last one only.
+        """
+        kept = tuple(
+            replace(one, payloads=one.payloads if len(one.payloads) < 2 else ())
+            for one in self.done
+            if one.number != done.number
+        )
         return replace(self, last_done=done.number, done=(*kept, done)[-KEPT_DONE:])
 
     def partly_lost(self, ids: Iterable[str]) -> CommitState:
@@ -279,18 +301,23 @@ class CommitState:
     # -- serialization ------------------------------------------------------------------------
 
     def encode(self) -> bytes:
-        """JSON in UTF-8, for any consumer. A transactional id is stored as stem and number."""
+        """All but the parts: JSON in UTF-8, for any consumer. A transactional id is stored as stem
+        and number.
+        """
         fields: dict[str, object] = {name: json.loads(text) for name, text in self.other}
         fields |= {
-            "format": FORMAT if self.parts else 1,
+            "format": 1,
             "generation": self.generation,
-            "incarnation": self.incarnation,
             "runId": self.run_id,
             "queryId": self.query_id,
             "lastDone": self.last_done,
             "done": [[one.number, *_payload_fields(one.payloads)] for one in self.done],
             "superseded": list(self.superseded),
         }
+        # By number: a package that doesn't know them keeps them, and goes on to other batches.
+        batches: list[Done | Decision] = [*self.done, *filter(None, [self.decision])]
+        if digests := {str(one.number): one.digest for one in batches if one.digest}:
+            fields["digests"] = digests
         if self.decision is not None:
             fields["batch"] = self.decision.number
             fields["payloads"] = _payload_fields(self.decision.payloads)
@@ -299,21 +326,31 @@ class CommitState:
             fields["lost"] = list(self.lost)
         if self.parts:
             fields["partsOf"] = self.parts_of
-            fields["parts"] = [
+            fields["partsToken"] = self.parts_token
+        if self.retired:
+            fields["burnt"] = list(self.retired)  # the name in the format
+        return _json(fields)
+
+    def encode_parts(self) -> list[bytes]:
+        """Each part by itself, in their order."""
+        return [
+            _json(
                 {
-                    "index": part.index,
+                    "batch": self.parts_of,
+                    "token": self.parts_token,
+                    "name": part.name,
                     "payload": _payload_fields((part.payload,))[0],
                     "transactions": _by_stem(part.transactions),
                 }
-                for part in self.parts
-            ]
-        if self.retired:
-            fields["burnt"] = list(self.retired)  # the name in the format
-        return json.dumps(fields, separators=(",", ":")).encode()
+            )
+            for part in self.parts
+        ]
 
     @classmethod
-    def decode(cls, key: str, value: bytes) -> CommitState:
-        """Raises CommitError for bytes of a newer version, bytes that are not a state, and bytes
+    def decode(cls, key: str, value: bytes, parts: Sequence[bytes] = ()) -> CommitState:
+        """``parts`` of another block than the one that ``value`` names are leftovers.
+
+        Raises CommitError for bytes of a newer version, bytes that are not a state, and bytes
         that name a transaction of another key: a principal that may write to the topic must not
         end other clients' transactions with our rights.
         """
@@ -326,40 +363,45 @@ class CommitState:
                     f"this one reads {FORMAT})",
                     hint="a stream that ran with a newer version must continue with it",
                 )
+            digests = fields.get("digests", {})
             decision = None
             if "batch" in fields:
+                number = _int64(fields["batch"])
                 decision = Decision(
-                    _int64(fields["batch"]),
+                    number,
                     _transactions(key, fields["transactions"]),
                     _payloads(fields.get("payloads", ())),
+                    _text(digests.get(str(number), "")),
                 )
-            return cls(
+            superseded = tuple(_text(run) for run in fields["superseded"])
+            run_id = _text(fields["runId"])
+            state = cls(
                 generation=_int64(fields["generation"]),
-                incarnation=_text(fields.get("incarnation", "")),
-                run_id=_text(fields["runId"]),
+                run_id="" if run_id in superseded else run_id,  # (version 0.1 kept an aborted one)
                 query_id=_text(fields["queryId"]),
                 last_done=_int64(fields["lastDone"]),
                 done=tuple(
-                    Done(_int64(number), _payloads(rest))
+                    Done(_int64(number), _payloads(rest), _text(digests.get(str(number), "")))
                     for number, *rest in fields.get("done", ())
                 ),
-                superseded=tuple(_text(run) for run in fields["superseded"]),
+                superseded=superseded,
                 decision=decision,
                 lost=tuple(_text(one, _LONGEST_ID) for one in fields.get("lost", ())),
-                parts_of=_int64(fields.get("partsOf", NOTHING_DONE)),
-                parts=tuple(
-                    Part(
-                        _int64(part["index"]),
-                        _transactions(key, part["transactions"]),
-                        _payloads((part["payload"],))[0],
-                    )
-                    for part in fields.get("parts", ())
-                ),
                 retired=tuple(_text(one, _LONGEST_ID) for one in fields.get("burnt", ())),
                 other=tuple(
                     (name, json.dumps(fields[name])) for name in sorted(fields.keys() - _KNOWN)
                 ),
             )
+            block = _int64(fields.get("partsOf", NOTHING_DONE)), _text(fields.get("partsToken", ""))
+            for part in map(json.loads, parts):
+                if (part["batch"], part["token"]) == block:
+                    payload = _payloads((part["payload"],))[0]
+                    prepared = _transactions(key, part["transactions"])
+                    of_it = Part(prepared, payload, _text(part["name"]))
+                    state = replace(state, parts=(*state.parts, of_it))
+            if state.parts:
+                state = replace(state, parts_of=block[0], parts_token=block[1])
+            return state
         except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError):
             raise CommitError(
                 f"the commit log's record of '{key}' was not written by spark-kafka-sink",
@@ -370,10 +412,16 @@ class CommitState:
 
 _KNOWN: Final = frozenset(
     {
-        "format", "generation", "incarnation", "runId", "queryId", "lastDone", "done",
-        "superseded", "batch", "payloads", "transactions", "lost", "partsOf", "parts", "burnt",
+        "format", "generation", "runId", "queryId", "lastDone", "done", "digests", "superseded",
+        "batch", "payloads", "transactions", "lost", "partsOf", "partsToken", "burnt",
+        # Of version 0.1:
+        "incarnation", "parts",
     }
 )  # fmt: skip
+
+
+def _json(fields: Mapping[str, object]) -> bytes:
+    return json.dumps(fields, separators=(",", ":")).encode()
 
 
 def _payload_fields(payloads: Iterable[Payload]) -> list[tuple[object, ...]]:

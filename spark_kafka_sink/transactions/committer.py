@@ -13,7 +13,9 @@ before anything was committed: then all of it is aborted, and the batch is writt
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Sequence
+import uuid
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from enum import Enum
@@ -34,13 +36,14 @@ from spark_kafka_sink.transactions.commit_state import (
     NOTHING_DONE,
     CommitState,
     Decision,
+    Done,
     LogOutcomeUnknownError,
     Part,
     Payload,
     Phase,
 )
-from spark_kafka_sink.transactions.ending import abort_all, commit_all, older_than, undo
-from spark_kafka_sink.transactions.lease import lease_ms, margin_ms
+from spark_kafka_sink.transactions.ending import abort_all, commit_all, near_timeout, undo
+from spark_kafka_sink.transactions.lease import margin_ms
 from spark_kafka_sink.transactions.offset_commits import GroupOffsets, prepare_offsets
 from spark_kafka_sink.transactions.outcomes import Outcome, is_prepared, outcome_of
 from spark_kafka_sink.transactions.ownership import Numbering, Owner, retry_when_fenced
@@ -54,6 +57,8 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
+#: How long a check of a decision's transactions counts.
+_CHECKED_MS = 1_000
 #: Ids that an error lists; it has the number of all.
 _NAMED = 5
 #: The worker part in the id of the driver's own transaction with offsets.
@@ -67,24 +72,39 @@ _NOTHING_UNDONE = (
 
 
 @dataclass(frozen=True, slots=True)
+class Block:
+    """Several writes of one batch that are decided together; ``token`` distinguishes it from every
+    other block. ``writes`` is None for one of them, which is only recorded, and their number for
+    the last step, which has no rows and decides all of them.
+    """
+
+    token: str
+    writes: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Batch:
     """Micro-batch ``number``, or version of a job; its prepared transactions, one per task that
     wrote a row.
 
     ``payload`` is what all tasks wrote, or would have written when they found the batch done (None:
-    not counted). ``part`` is the index of one of several writes that are decided together, and
-    ``parts`` their number: with ``part`` it is only recorded, with ``parts`` all recorded parts are
-    decided.
+    not counted). ``digest`` identifies the batch's input; empty when that is unknown.
     """
 
     number: int
     transactions: tuple[PreparedTransaction, ...] = field(repr=False)
     payload: Payload | None = None
-    part: int | None = None
-    parts: int | None = None
-    #: Committed with the rows, each in a transaction of the driver's own.
+    digest: str = ""
+    block: Block | None = None
+    #: Committed with the rows, each in a transaction of the driver's own, which asks for two-phase
+    #: commit if the tasks' did.
     offsets: GroupOffsets | None = None
     report: TopicRecord | None = None
+    two_phase_commit: bool = False
+
+    @property
+    def is_recorded_only(self) -> bool:
+        return self.block is not None and self.block.writes is None
 
 
 class Commit(Enum):
@@ -96,11 +116,19 @@ class Commit(Enum):
     PREPARED = "prepared, to be decided with other writes"
 
 
+@dataclass(slots=True)
+class _Attempts:
+    """What the attempts of one commit share: its name, and the decision that they tried last."""
+
+    name: str = field(default_factory=lambda: uuid.uuid4().hex[:8])
+    decision: Decision | None = None
+
+
 class Committer:
     """Commits and rolls forward, over the connections of ``client``.
 
     max.block.ms bounds the steps before a decision, delivery.timeout.ms committing what is
-    decided; transaction.timeout.ms is the tasks'.
+    decided. How old a transaction may be is its own.
     """
 
     def __init__(self, log: CommitLog, client: TransactionClient) -> None:
@@ -110,12 +138,12 @@ class Committer:
         self._sweeper = Sweeper(client)
         self._block_ms = config.max_block_ms
         self._end_ms = max(config.max_block_ms, config.delivery_timeout_ms)
-        self._transaction_timeout_ms = config.transaction_timeout_ms
 
     # -- planning -----------------------------------------------------------------------------
 
-    def roll_forward(self, key: str) -> CommitState:
-        """The state of ``key``, after committing a batch that an earlier driver decided.
+    def roll_forward(self, key: str, *, only_lost: bool = False) -> CommitState:
+        """The state of ``key``, after committing a batch that an earlier driver decided, or undoing
+        it: as in :func:`undo`.
 
         Raises PartialCommitError for a batch that lost rows and is not resolved yet, and
         CommitOutcomeUnknownError when its transactions can't be committed now.
@@ -130,10 +158,12 @@ class Committer:
         # driver opens the log again.)
         return retry_when_fenced(
             lambda: self._decisions.open(key, self._client.deadline()),
-            lambda session: self._rolled_forward(key, session),
+            lambda session: self._rolled_forward(key, session, only_lost=only_lost),
         )
 
-    def _rolled_forward(self, key: str, session: LogSession) -> CommitState:
+    def _rolled_forward(
+        self, key: str, session: LogSession, *, only_lost: bool = False
+    ) -> CommitState:
         state = session.state or CommitState()
         _check_resolved(key, state)
         decision = state.decision
@@ -141,7 +171,7 @@ class Committer:
             return state
         with _decided(key, decision):
             _log.info("kprod %s: batch %d was decided; committing it now", key, decision.number)
-            state = self._finish(key, session, state)
+            state = self._finish(key, session, state, only_lost=only_lost)
             # Not `_write_done`, which may fail: the next batch would reuse these ids, while the
             # log, still at DECIDED, names transactions that can't be described any more.
             session.write(state, self._client.deadline())
@@ -156,20 +186,19 @@ class Committer:
         what was prepared is aborted or will be), CommitOutcomeUnknownError (nothing is undone; the
         next planning resolves it) and PartialCommitError.
         """
-        if owner.numbering is Numbering.ONCE and not batch.transactions and batch.parts is None:
+        if owner.numbering is Numbering.ONCE and not batch.transactions:
             return Commit.EMPTY
-
-        tried: list[Decision] = []
+        attempts = _Attempts()
         try:
             return retry_when_fenced(
                 lambda: self._decisions.open(owner.key, self._client.deadline()),
-                lambda session: self._commit(owner, batch, session, tried),
+                lambda session: self._commit(owner, batch, session, attempts),
                 lambda session: owner.check(session.state),
                 clock=self._client.clock,
             )
         except SupersededError:
             # Our decision may have reached the log; if so, the new owner has committed it.
-            if tried and self._is_committed(tried[-1]):
+            if attempts.decision is not None and self._is_committed(attempts.decision):
                 return Commit.COMMITTED
             raise
 
@@ -181,10 +210,27 @@ class Committer:
         )
 
     def _commit(
-        self, owner: Owner, batch: Batch, session: LogSession, tried: list[Decision]
+        self, owner: Owner, batch: Batch, session: LogSession, attempts: _Attempts
     ) -> Commit:
-        """One attempt. Appends its decision to ``tried`` before writing it."""
+        """One attempt."""
         found = session.state
+        self._check_owner(owner, batch, found)
+        state = self._rolled_forward(owner.key, session)
+        is_ours = found is not None and found.decision is not None and found.run_id == owner.run_id
+        if is_ours and state.last_done == batch.number:
+            # The previous attempt wrote it, without a definite response.
+            how = Commit.COMMITTED
+        elif self._done_before(owner, batch, state):
+            how, state = Commit.ALREADY_DONE, self._drop(owner, batch, session, attempts)
+        elif batch.is_recorded_only:
+            self._record(owner, batch, session, attempts)
+            return Commit.PREPARED
+        else:
+            how, state = self._decide_and_end(owner, batch, session, attempts)
+        self._sweep(owner, session, state)
+        return how
+
+    def _check_owner(self, owner: Owner, batch: Batch, found: CommitState | None) -> None:
         owner.check(found)
         if found is None and owner.numbering.is_of_micro_batches and batch.number > 0:
             warn(
@@ -196,43 +242,56 @@ class Committer:
                 owner.key,
                 batch.number,
             )
-        before = self._rolled_forward(owner.key, session)
-        is_ours = found is not None and found.decision is not None and found.run_id == owner.run_id
-        if is_ours and before.last_done == batch.number:
-            # The previous attempt wrote it, without a definite response.
-            self._sweep(owner, session, before)
-            return Commit.COMMITTED
-        # A job decides one version only, so the owner of a done version decides nothing more.
-        done = before.run_id if owner.numbering is Numbering.VERSIONS else ""
-        state = before.taken_over(owner.run_id, owner.query_id)
-        if self._done_before(owner, batch, before):
-            abort_all(self._client, batch.transactions, self._client.deadline())
-            if state.generation != before.generation and (
-                owner.numbering is Numbering.MICRO_BATCHES
-            ):
-                # The query id may be unknown. Two queries with one name and equal payloads would
-                # keep dropping each other's batches; taking over stops the other one.
-                session.write(state, self._client.deadline())
-                before = state
-            # Else not `state`, which is not written: the runs it lists as superseded may decide.
-            self._sweep(owner, session, before, also=done)
-            return Commit.ALREADY_DONE
-        if batch.part is not None:
-            prepared = batch.transactions + tuple(self._prepared_by_us(owner, batch))
-            part = Part(batch.part, prepared, batch.payload or Payload())
-            session.write(state.with_part(batch.number, part), self._client.deadline())
-            return Commit.PREPARED
+
+    def _drop(
+        self, owner: Owner, batch: Batch, session: LogSession, attempts: _Attempts
+    ) -> CommitState:
+        """The batch is done: abort what its tasks wrote all the same. Returns the log's state."""
+        abort_all(self._client, batch.transactions, self._client.deadline())
+        before = session.state or CommitState()
+        if owner.numbering is not Numbering.MICRO_BATCHES:
+            # Not a state in which we have taken over: it is not written, so the runs that it lists
+            # as superseded may decide.
+            return before
+        # The query id may be unknown. Two queries with one name and equal payloads would keep
+        # dropping each other's batches; taking over stops the other one.
+        state = self._taken_over(owner, before)
+        if batch.block is not None and batch.block.writes is None and batch.payload is not None:
+            part = Part((), batch.payload, attempts.name)
+            state = state.with_part(batch.number, batch.block.token, part)
+        elif not batch.is_recorded_only:
+            state = state.without_parts()
+        if state != before:
+            session.write(state, self._client.deadline())
+        return state
+
+    def _record(self, owner: Owner, batch: Batch, session: LogSession, attempts: _Attempts) -> None:
+        """One write of a block, which waits for its decision."""
+        assert batch.block is not None
+        token = batch.block.token
+        state = self._taken_over(owner, session.state)
+        parts = state.parts_by(batch.number, token)
+        if any(part.name == attempts.name for part in parts):
+            return  # by the previous attempt
+        prepared = batch.transactions + self._prepared_by_us(owner, batch, len(parts))
+        part = Part(prepared, batch.payload or Payload(), attempts.name)
+        session.write(state.with_part(batch.number, token, part), self._client.deadline())
+
+    def _decide_and_end(
+        self, owner: Owner, batch: Batch, session: LogSession, attempts: _Attempts
+    ) -> tuple[Commit, CommitState]:
+        """Decide the batch, and end its transactions. Returns the log's state, too."""
+        before = session.state or CommitState()
+        state = self._taken_over(owner, before)
         decision = _decision(owner, batch, state)
-        for own in self._prepared_by_us(owner, batch):
-            decision = decision.plus(own)
+        decision = decision.plus(self._prepared_by_us(owner, batch, 0))
         if not decision.transactions:
-            if owner.numbering is not Numbering.VERSIONS:
-                before = state.skipped_to(batch.number, decision.payloads)
-                session.write(before, self._client.deadline())
-            # (A version without rows doesn't count as written: its rows may come later.)
-            self._sweep(owner, session, before, also=done)
-            return Commit.EMPTY
-        tried.append(decision)
+            if owner.numbering is Numbering.VERSIONS:
+                return Commit.EMPTY, before  # its rows may come later: it doesn't count as written
+            state = state.skipped_to(Done(batch.number, decision.payloads, decision.digest))
+            session.write(state, self._client.deadline())
+            return Commit.EMPTY, state
+        attempts.decision = decision
         checked_ms = self._client.clock.now_ms()
         state = self._decide(owner, session, state.decided(decision))
         with _decided(owner.key, decision):
@@ -243,22 +302,39 @@ class Committer:
             raise CommitError(
                 f"batch {decision.number} of '{owner.key}' was decided, and brokers had aborted "
                 "its transactions before they were committed; nothing of it is visible",
-                hint="this driver was paused for longer than kafka.transaction.timeout.ms "
-                f"({self._transaction_timeout_ms} ms) allows; write the batch again",
+                hint="this driver was paused for longer than kafka.transaction.timeout.ms allows; "
+                "write the batch again",
             )
         self._write_done(owner.key, session, None if owner.numbering is Numbering.ONCE else state)
-        self._sweep(owner, session, state)
-        return Commit.COMMITTED
+        return Commit.COMMITTED, state
 
-    def _prepared_by_us(self, owner: Owner, batch: Batch) -> Iterator[PreparedTransaction]:
-        """The driver's own transactions of ``batch``, which share its decision."""
-        deadline, part = self._client.deadline(), batch.part or 0
-        if batch.report is not None:
-            report_id = TransactionalId(owner.key, owner.run_id, _REPORT, part, owner.generation)
-            yield prepare_record(self._client, str(report_id), batch.report, deadline)
-        if batch.offsets is not None:
-            offsets_id = TransactionalId(owner.key, owner.run_id, _OFFSETS, part, owner.generation)
-            yield prepare_offsets(self._client, str(offsets_id), batch.offsets, deadline)
+    def _taken_over(self, owner: Owner, state: CommitState | None) -> CommitState:
+        state = state or CommitState()
+        return state.taken_over(owner.run_id, owner.query_id, self._client.clock.wall_ms())
+
+    def _prepared_by_us(
+        self, owner: Owner, batch: Batch, number: int
+    ) -> tuple[PreparedTransaction, ...]:
+        """The driver's own transactions of ``batch``, which share its decision; ``number`` is that
+        of its ids.
+        """
+        client, deadline, two_phase = self._client, self._client.deadline(), batch.two_phase_commit
+
+        def id_(worker: str) -> str:
+            return str(TransactionalId(owner.key, owner.run_id, worker, number, owner.generation))
+
+        found = []
+        if (record := batch.report) is not None:
+            found.append(
+                prepare_record(client, id_(_REPORT), record, deadline, two_phase_commit=two_phase)
+            )
+        if (offsets := batch.offsets) is not None:
+            found.append(
+                prepare_offsets(
+                    client, id_(_OFFSETS), offsets, deadline, two_phase_commit=two_phase
+                )
+            )
+        return tuple(found)
 
     def _write_done(self, key: str, session: LogSession, state: CommitState | None) -> None:
         """Record that every transaction is committed. A failure here must not fail the commit: a
@@ -283,20 +359,26 @@ class Committer:
         check_number(owner.key, owner.numbering, owner.query_id, batch.number, state)
         if batch.number > state.last_done:
             return False
+        if batch.transactions and state.done_batch(batch.number) is None:
+            # It was not done when it was planned, and wrote; a later one was committed meanwhile.
+            raise CommitError(
+                f"batch {batch.number} of '{owner.key}' was being written while batch "
+                f"{state.last_done} was committed; nothing of it is visible",
+                hint="two jobs with one txnAppId ran at the same time: write its versions in "
+                "ascending order, one after the other",
+            )
         check_payload(owner.key, batch, state)
         return True
 
     def _check_prepared(self, owner: Owner, decision: Decision, deadline: int) -> None:
         """Raises CommitError, and aborts all, unless each is prepared and far from its timeout."""
-        timeout_ms = self._transaction_timeout_ms
-        oldest_ms = timeout_ms - margin_ms(timeout_ms)
         ids = decision.ids
         found = self._client.describe(ids, deadline)
         gone = [t for t in decision.transactions if not is_prepared(t, found[t.transactional_id])]
         late: list[str] = []
         if not gone:
-            old = older_than(self._client, found, oldest_ms, deadline)
-            late = [i for i in ids if i in old]
+            near = near_timeout(self._client, found, margin_ms, deadline)
+            late = [i for i in ids if i in near]
         if not gone and not late:
             return
         abort_all(self._client, decision.transactions, self._client.deadline())
@@ -306,14 +388,16 @@ class Committer:
                 f"batch {decision.number} of '{owner.key}' can't be committed: {len(gone)} of "
                 f"{len(ids)} transactions are not open any more (first: "
                 f"{gone[0].transactional_id}, now {first.state.value}); nothing of it is visible",
-                hint=f"a transaction may stay open for kafka.transaction.timeout.ms ({timeout_ms} "
-                "ms) from its task's first row to the end of the last task: write in smaller "
-                "batches, or raise it (the broker's transaction.max.timeout.ms permitting)",
+                hint="a transaction may stay open for kafka.transaction.timeout.ms from its task's "
+                "first row to the end of the last task: write in smaller batches, or raise it (the "
+                "broker's transaction.max.timeout.ms permitting)",
             )
+        timeout_ms = found[late[0]].timeout_ms
         raise CommitError(
             f"batch {decision.number} of '{owner.key}' took too long: {len(late)} of {len(ids)} "
-            f"transactions are open for more than {oldest_ms} ms (first: {late[0]}), too near to "
-            f"kafka.transaction.timeout.ms ({timeout_ms} ms); nothing of it is visible",
+            f"transactions are too near to their time-out (first: {late[0]}, open for more than "
+            f"{timeout_ms - margin_ms(timeout_ms)} ms of {timeout_ms} ms); nothing of it is "
+            "visible",
             hint="write in smaller batches, or raise kafka.transaction.timeout.ms (the broker's "
             "transaction.max.timeout.ms permitting)",
         )
@@ -324,9 +408,7 @@ class Committer:
         """
         decision = state.decision
         assert decision is not None
-        deadline = self._client.clock.now_ms() + min(
-            self._block_ms, margin_ms(self._transaction_timeout_ms) // 2
-        )
+        deadline = self._client.deadline()
         try:
             session.write(
                 state, deadline, check=lambda: self._check_prepared(owner, decision, deadline)
@@ -341,11 +423,17 @@ class Committer:
         return state
 
     def _finish(
-        self, key: str, session: LogSession, state: CommitState, *, checked_ms: int | None = None
+        self,
+        key: str,
+        session: LogSession,
+        state: CommitState,
+        *,
+        checked_ms: int | None = None,
+        only_lost: bool = False,
     ) -> CommitState:
-        """Commit what is decided; returns the state with the batch done. Or undone: when brokers
-        have aborted some of it, and none was committed, since the check at ``checked_ms`` (None: by
-        an earlier process).
+        """Commit what is decided; returns the state with the batch done. Or undone
+        (:func:`undo`), unless its transactions were checked a moment ago, at ``checked_ms`` (None:
+        by an earlier process).
 
         This process may have been paused after its decision for as long as a crashed one is away
         before a roll forward. Committing the rest would make the batch partial then.
@@ -353,12 +441,9 @@ class Committer:
         decision = state.decision
         assert decision is not None
         deadline = self._client.deadline(self._end_ms)
-        lease = lease_ms(self._transaction_timeout_ms)
-        is_late = checked_ms is None or self._client.clock.now_ms() - checked_ms > lease
-        if is_late:
-            timeout_ms = self._transaction_timeout_ms
-            oldest_ms = timeout_ms - margin_ms(timeout_ms) // 4
-            if undo(self._client, decision.transactions, oldest_ms, deadline):
+        if checked_ms is None or self._client.clock.now_ms() - checked_ms > _CHECKED_MS:
+            transactions = decision.transactions
+            if undo(self._client, transactions, deadline, only_lost=only_lost):
                 return _undone(key, state)
         ended = commit_all(self._client, decision.transactions, deadline)
         if set(ended.lost) == set(decision.ids):
@@ -381,20 +466,22 @@ class Committer:
             )
         return state.finished()
 
-    def _sweep(
-        self, owner: Owner, session: LogSession, state: CommitState, *, also: str = ""
-    ) -> None:
+    def _sweep(self, owner: Owner, session: LogSession, state: CommitState) -> None:
         """Sweep after a batch is done, by the log's ``state``. Orphans that are not swept now are
         swept later, or time out, so errors are only logged.
         """
+        runs = {owner.run_id}
+        if owner.numbering is Numbering.VERSIONS:
+            # A job decides one version only, so the owner of a done version decides nothing more.
+            runs.add(state.run_id)
         try:
             swept = self._sweeper.sweep(
                 owner.key,
-                lambda one: one.run in (owner.run_id, also) or is_superseded(one, state),
+                lambda one: one.run in runs or is_superseded(one, state),
                 self._client.deadline(),
             )
             retired = [i for i in swept.retired if (p := parse(i)) and p.run == owner.run_id]
-            if retired and owner.numbering.is_of_micro_batches:
+            if retired and owner.numbering is not Numbering.ONCE:
                 session.write(state.with_retired(retired), self._client.deadline())
         except KafkaError as error:
             warn(
@@ -441,45 +528,62 @@ def check_number(
 
 
 def check_payload(key: str, batch: Batch, state: CommitState) -> None:
-    """Raises CommitError when ``batch``, which is about to be dropped, has other rows than the one
-    that was written with its number.
+    """Raises CommitError when ``batch``, which is about to be dropped, is not the one that was
+    written with its number: it has another digest or, where one of the two is unknown, other rows.
     """
     done = state.done_batch(batch.number)
-    if done is None or not done.payloads or batch.payload is None:
+    if done is None:
         return
-    if batch.parts is not None:
-        if batch.parts == len(done.payloads):
-            return
-        raise CommitError(
-            f"batch {batch.number} of '{key}' is done with {len(done.payloads)} writes, and "
-            f"{batch.parts} are to be decided now",
-            hint="write the same parts of a batch each time, in the same order",
-        )
-    index = batch.part or 0
-    written = done.payloads[index] if index < len(done.payloads) else Payload()
-    if batch.payload != written:
-        raise CommitError(
-            f"batch {batch.number} of '{key}' is done with {written}, and is to be written again "
-            f"with {batch.payload}: other rows, which would be dropped",
-            hint="a checkpoint was copied or restored, a version was used for other data, or the "
-            "query is not deterministic; in that case, or if the rows may be dropped, "
-            "set verifyReplays=false",
-        )
+    if batch.digest and done.digest:
+        if batch.digest != done.digest:
+            raise _other_rows(key, batch.number, f"input {done.digest}", f"input {batch.digest}")
+        return
+    if batch.block is None:
+        found = [] if batch.payload is None else [batch.payload]
+    else:
+        found = [part.payload for part in state.parts_by(batch.number, batch.block.token)]
+        if batch.is_recorded_only and batch.payload is not None:
+            found.append(batch.payload)
+    if not found or not done.payloads:
+        return
+    if batch.block is not None and len(found) < (batch.block.writes or 0):
+        return  # some of its writes were not counted
+    missing, more = Counter(done.payloads), Counter(found)
+    if not more <= missing or (not batch.is_recorded_only and more != missing):
+        raise _other_rows(key, batch.number, _texts(done.payloads), _texts(found))
+
+
+def _texts(payloads: Iterable[Payload]) -> str:
+    return named([str(one) for one in payloads], _NAMED)
+
+
+def _other_rows(key: str, number: int, written: str, now: str) -> CommitError:
+    return CommitError(
+        f"batch {number} of '{key}' is done with {written}, and is to be written again with {now}: "
+        "other rows under a done number, which would be dropped",
+        hint="a checkpoint was copied or restored, a version was used for other data, or the query "
+        "is not deterministic; in that case, or if the rows may be dropped, set "
+        "verifyReplays=false",
+    )
 
 
 def _decision(owner: Owner, batch: Batch, state: CommitState) -> Decision:
-    """The decision for the batch, or for all its recorded parts."""
-    if batch.parts is None:
-        return Decision(batch.number, batch.transactions, (batch.payload or Payload(),))
-    noted = state.parts if state.parts_of == batch.number else ()
-    if [part.index for part in noted] != list(range(batch.parts)):
+    """The decision for the batch, or for all recorded writes of its block."""
+    block = batch.block
+    if block is None:
+        payload = batch.payload or Payload()
+        return Decision(batch.number, batch.transactions, (payload,), batch.digest)
+    parts = state.parts_by(batch.number, block.token)
+    if len(parts) != block.writes:
         raise CommitError(
-            f"batch {batch.number} of '{owner.key}' has {batch.parts} writes, and the commit log "
-            f"has {len(noted)} successful ones; nothing of it is visible",
-            hint="a write failed, or the transaction was ended while one was still running",
+            f"batch {batch.number} of '{owner.key}' has {block.writes} writes, and the commit log "
+            f"has {len(parts)} successful ones of this block; nothing of it is visible",
+            hint="a write failed, the block ended while one was still running, or another block of "
+            "this name has begun meanwhile",
         )
-    transactions = tuple(t for part in noted for t in part.transactions) + batch.transactions
-    return Decision(batch.number, transactions, tuple(part.payload for part in noted))
+    transactions = tuple(t for part in parts for t in part.transactions) + batch.transactions
+    payloads = tuple(part.payload for part in parts)
+    return Decision(batch.number, transactions, payloads, batch.digest)
 
 
 def _undone(key: str, state: CommitState) -> CommitState:
@@ -487,9 +591,10 @@ def _undone(key: str, state: CommitState) -> CommitState:
     warn(
         _log,
         Kind.BATCH_UNDONE,
-        "kprod '%s': batch %d was decided, and brokers had aborted a part of it before anything "
-        "was committed (its driver was away for longer than kafka.transaction.timeout.ms); nothing "
-        "of it is visible, and it will be written again",
+        "kprod '%s': batch %d was decided, and brokers had aborted some of its transactions, or "
+        "were about to, before any was committed (its driver was away for too long of their "
+        "kafka.transaction.timeout.ms): all are aborted, and nothing of it is visible; a query "
+        "writes it again when it is started, a job must be run again",
         key,
         state.decision.number,
     )

@@ -6,7 +6,8 @@ decision (``committer.py``), what a response means (``outcomes.py``).
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -14,7 +15,7 @@ from spark_kafka_sink.clock import Latch
 from spark_kafka_sink.errors import ErrorCode, KafkaTimeoutError
 from spark_kafka_sink.producer.transaction.transaction_states import PreparedTransaction
 from spark_kafka_sink.protocol.transaction_admin_messages import TransactionDescription
-from spark_kafka_sink.transactions.lease import NEVER_TIMES_OUT_MS
+from spark_kafka_sink.transactions.lease import NEVER_TIMES_OUT_MS, margin_ms
 from spark_kafka_sink.transactions.outcomes import Outcome, is_prepared, outcome_of
 
 if TYPE_CHECKING:
@@ -78,17 +79,16 @@ def abort_all(
 def undo(
     client: TransactionClient,
     transactions: Sequence[PreparedTransaction],
-    oldest_ms: int,
     deadline_ms: int,
+    *,
+    only_lost: bool,
 ) -> bool:
-    """Abort all of a decision of which brokers have aborted some, or are about to (it is open for
-    more than ``oldest_ms``), and nobody has committed any: a driver stayed away for too long
-    between its decision and its first EndTxn. True: nothing of it is visible, or ever will be, so
-    the batch can be written again.
+    """Abort all of a decision of which brokers have aborted some, or are about to (not with
+    ``only_lost``), and none is committed; True: all are aborted.
 
-    It may be left at any line: the log still has DECIDED, and the next driver continues here.
-    A coordinator searches for timed out transactions every ten seconds; so one described as open
-    may be gone when its EndTxn arrives there, and others would be committed without it.
+    One that is about to time out may be gone when its EndTxn arrives, and others would be committed
+    without it. Each is judged by its own time-out: the process that looks may have other options
+    than the one that wrote them.
     """
     ids = [t.transactional_id for t in transactions]
     found = client.describe(ids, deadline_ms)
@@ -96,8 +96,9 @@ def undo(
     open_ = [t for t in transactions if is_prepared(t, found[t.transactional_id])]
     if any(o is not Outcome.LOST for t, o in outcomes.items() if t not in open_):
         return False  # committed, about to be, or not known
-    lost = Outcome.LOST in outcomes.values()
-    if not lost and not older_than(client, found, oldest_ms, deadline_ms):
+    if Outcome.LOST not in outcomes.values() and (
+        only_lost or not near_timeout(client, found, lambda t: margin_ms(t) // 4, deadline_ms)
+    ):
         return False
     if not abort_all(client, open_, deadline_ms):
         return False
@@ -105,18 +106,26 @@ def undo(
     return all(outcome_of(t, found[t.transactional_id]) is Outcome.LOST for t in transactions)
 
 
-def older_than(
+def near_timeout(
     client: TransactionClient,
     found: Mapping[str, TransactionDescription],
-    age_ms: int,
+    margin_of: Callable[[int], int],
     deadline_ms: int,
 ) -> frozenset[str]:
-    """Those of ``found`` that are open for longer. Brokers before 3.8 don't return them; then it is
-    by our clock, which is not theirs. (A transaction of two-phase commit never times out.)
+    """Those of ``found`` that are open for longer than their own time-out less its margin. Brokers
+    before 3.8 don't return them; then it is by our clock, which is not theirs. (A transaction of
+    two-phase commit never times out.)
     """
-    timed = [i for i, d in found.items() if d.timeout_ms < NEVER_TIMES_OUT_MS]
-    old = client.older_than(timed, age_ms, deadline_ms)
-    if old is None:
-        begun = client.clock.wall_ms() - age_ms
-        old = frozenset(i for i in timed if 0 <= found[i].start_ms < begun)
-    return old
+    by_timeout: dict[int, list[str]] = defaultdict(list)
+    for one, description in found.items():
+        if description.timeout_ms < NEVER_TIMES_OUT_MS:
+            by_timeout[description.timeout_ms].append(one)
+    near: set[str] = set()
+    for timeout_ms, ids in by_timeout.items():
+        age_ms = timeout_ms - margin_of(timeout_ms)
+        old = client.older_than(ids, age_ms, deadline_ms)
+        if old is None:
+            begun = client.clock.wall_ms() - age_ms
+            old = frozenset(i for i in ids if 0 <= found[i].start_ms < begun)
+        near |= old
+    return frozenset(near)

@@ -69,6 +69,10 @@ class ExactlyOnceDriver:
         self.abort = aborter.abort
         self.abort_unknown = aborter.abort_unknown
 
+    @property
+    def client(self) -> TransactionClient:
+        return self._client
+
     def __enter__(self) -> Self:
         return self
 

@@ -26,6 +26,7 @@ from spark_kafka_sink.protocol.transaction_offset_messages import (
     TxnOffsetCommitRequest,
     TxnOffsetCommitResponse,
 )
+from spark_kafka_sink.transactions.driver_transactions import begin
 
 if TYPE_CHECKING:
     from spark_kafka_sink.admin.transaction_client import TransactionClient
@@ -70,41 +71,38 @@ def prepare_offsets(
     group: GroupOffsets,
     deadline_ms: int,
     *,
-    transaction_version: int | None = None,
+    two_phase_commit: bool = False,
 ) -> PreparedTransaction:
-    """Begin a transaction of ``transactional_id`` and put the offsets of ``group`` into it.
-
-    ``transaction_version`` (1 or 2) is the cluster's unless it is given; the topics must be in the
-    cluster of ``client``.
+    """Begin a transaction of ``transactional_id`` and put the offsets of ``group`` into it. Their
+    topics must be in the cluster of ``client``.
 
     Raises AuthorizationError (naming the missing right), ProducerFencedError when the id has
     another owner by now, InvalidMetadataError for a partition that the cluster does not have, other
     ApiErrors of the brokers, ConfigError for a timeout above the broker's limit, and
-    KafkaTimeoutError without a definite response, also to InitProducerId: that is not retried,
-    since a late one would abort what the id has open by then. After any of them the transaction may
-    be open, and the caller must end it. DescribeTransactions shows its partitions only to a
-    principal that may see the topic __consumer_offsets.
+    KafkaTimeoutError without a definite response, also to InitProducerId: that is not retried.
+    After any of them the transaction may be open, and the caller must end it. DescribeTransactions
+    shows its partitions only to a principal that may see the topic __consumer_offsets.
     """
     if not group.offsets:
         raise IllegalStateError("a transaction without offsets can't be committed")
-    version = transaction_version or client.transaction_version(deadline_ms)
-    timeout_ms = client.config.transaction_timeout_ms
-    owner = client.init_producer_id(transactional_id, timeout_ms, deadline_ms, once=True)
-    if version < 2:
-        where = (
-            f"AddOffsetsToTxn of group '{group.group_id}', transactional id '{transactional_id}'"
-        )
-        # Once: a request that arrives after the commit would open another transaction.
-        call = Call(
-            AddOffsetsToTxnRequest(transactional_id, *owner, group.group_id),
+    where = f"AddOffsetsToTxn of group '{group.group_id}', transactional id '{transactional_id}'"
+    prepared = begin(
+        client,
+        transactional_id,
+        deadline_ms,
+        where,
+        lambda producer: Call(
+            AddOffsetsToTxnRequest(transactional_id, *producer, group.group_id),
             CoordinatorKey(transactional_id),
             lambda response: _retry_code(response.error, where, transactional_id),
-            once=True,
-        )
-        client.loop.send_and_receive(call, deadline_ms, where)
+        ),
+        two_phase_commit=two_phase_commit,
+    )
+    version = prepared.transaction_version
+    identity = prepared.producer_id, prepared.producer_epoch
     calls = [
         Call(
-            TxnOffsetCommitRequest(transactional_id, group.group_id, *owner, part, version),
+            TxnOffsetCommitRequest(transactional_id, group.group_id, *identity, part, version),
             CoordinatorKey(group.group_id, CoordinatorType.GROUP),
             _handle_offsets(client, transactional_id, group.group_id),
         )
@@ -112,7 +110,7 @@ def prepare_offsets(
     ]
     if not client.loop.run(calls, deadline_ms):
         raise client.loop.timeout(f"TxnOffsetCommit of group '{group.group_id}'", calls)
-    return PreparedTransaction(transactional_id, *owner, version)
+    return prepared
 
 
 def _handle_offsets(

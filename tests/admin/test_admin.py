@@ -184,7 +184,7 @@ def test_one_client_answers_again_and_again_with_fresh_answers(kafka: RealKafka)
         assert first in admin.describe_topics([first]).topics
 
 
-def test_a_topic_that_is_steadily_unknown_is_believed_missing_before_the_time_is_up(
+def test_a_topic_unknown_to_all_brokers_is_missing_early(
     kafka: RealKafka,
 ) -> None:
     name = new_name("missing")
@@ -208,7 +208,7 @@ def test_silence_is_not_believed_to_say_that_a_topic_is_missing() -> None:
 # --- who does not answer
 
 
-def test_every_address_that_was_tried_is_told_with_its_reason() -> None:
+def test_an_error_lists_every_tried_address_with_its_reason() -> None:
     with closed_port() as one, closed_port() as two:
         servers = f"127.0.0.1:{one},localhost:{two}"
         with pytest.raises(KafkaTimeoutError) as caught:
@@ -231,13 +231,13 @@ def test_without_topics_the_error_speaks_of_brokers() -> None:
     )
 
 
-def test_a_host_that_has_no_address_is_told() -> None:
+def test_a_host_without_an_address_is_named() -> None:
     with pytest.raises(ConfigError, match="No resolvable bootstrap urls given in") as caught:
         describe_topics(config("no-such-host.invalid:9092"), ["t"], timeout_ms=500)
     assert str(caught.value.hint).startswith("no-such-host.invalid: ")
 
 
-def test_a_host_that_has_no_address_is_told_beside_one_that_refuses() -> None:
+def test_an_unresolvable_host_is_named_beside_a_refused_one() -> None:
     with closed_port() as port, pytest.raises(KafkaTimeoutError) as caught:
         describe_topics(
             config(f"no-such-host.invalid:9092,127.0.0.1:{port}"), ["t"], timeout_ms=500
@@ -265,7 +265,7 @@ def test_what_is_no_broker_is_guessed_at(answer: bytes, guess: str) -> None:
     assert guess in caught.value.message
 
 
-def test_a_listener_that_speaks_tls_is_told_without_waiting() -> None:
+def test_a_tls_listener_is_recognized_without_waiting() -> None:
     def serve(connection: socket.socket) -> None:
         connection.recv(4096)
         connection.sendall(b"\x15\x03\x03\x00\x02\x02\x46")
@@ -329,7 +329,7 @@ def test_a_refused_topic_is_named_with_the_brokers_words(
     assert caught.value.message.startswith(f"topic {topic.name}: {code.name} ({code.value}): ")
 
 
-def test_creating_is_bounded_when_nobody_answers() -> None:
+def test_creating_a_topic_is_bounded_when_no_broker_answers() -> None:
     with closed_port() as port, pytest.raises(KafkaTimeoutError, match="within 300 ms"):
         create_topics(config(f"127.0.0.1:{port}"), [NewTopic("t")], timeout_ms=300)
 

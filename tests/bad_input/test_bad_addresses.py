@@ -67,7 +67,7 @@ def test_what_is_no_broker_is_named_with_a_guess(
     assert failure.seconds < 1 + SLACK_S
 
 
-def test_a_port_that_speaks_tls_is_told_without_waiting(one_row: DataFrame, fails: Fails) -> None:
+def test_a_tls_port_is_recognized_without_waiting(one_row: DataFrame, fails: Fails) -> None:
     with peer(tls_server) as port:
         failure = fails(one_row, "t", bootstrap=f"127.0.0.1:{port}")
     assert failure.on_the_driver
@@ -75,7 +75,7 @@ def test_a_port_that_speaks_tls_is_told_without_waiting(one_row: DataFrame, fail
     assert failure.seconds < SLACK_S, "max.block.ms is a minute"
 
 
-def test_every_address_is_told_with_its_own_reason(one_row: DataFrame, gives_up: Fails) -> None:
+def test_every_address_has_its_own_reason(one_row: DataFrame, gives_up: Fails) -> None:
     nobody = "no-such-host.invalid:9092"
     with refused_port() as refused, peer(silent) as mute:
         servers = f"127.0.0.1:{refused},{nobody},127.0.0.1:{mute}"
@@ -118,7 +118,7 @@ def test_one_good_address_of_three_is_enough(
     assert consume(topic).values == [b"v"]
 
 
-def test_a_silent_address_among_good_ones_costs_a_request_timeout_at_most(
+def test_a_silent_address_costs_a_request_timeout_at_most(
     one_row: DataFrame, write: Write, kafka: RealKafka, consume: Consume
 ) -> None:
     topic = kafka.unique_topic("one-of-two")

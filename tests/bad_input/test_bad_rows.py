@@ -86,7 +86,7 @@ BAD_TOPICS = [
 
 
 @pytest.mark.parametrize(("column", "words"), BAD_TOPICS, ids=[r[0] for r in BAD_TOPICS])
-def test_a_rows_topic_that_cannot_be_one_is_named_and_nothing_is_sent(
+def test_an_illegal_topic_of_a_row_is_named_and_nothing_is_sent(
     spark: SparkSession,
     fails: Fails,
     topic: str,
@@ -123,7 +123,7 @@ def test_what_may_be_null_or_strange_is_sent_as_it_is(
 @pytest.mark.parametrize(
     "far", ["unix_micros(current_timestamp())", "9223372036854775807L"], ids=["micros", "max"]
 )
-def test_a_timestamp_that_the_broker_refuses_names_the_record_and_the_unit(
+def test_a_refused_timestamp_names_the_record_and_the_unit(
     spark: SparkSession, fails: Fails, kafka: RealKafka, consume: Consume, far: str
 ) -> None:
     topic = kafka.unique_topic("future")

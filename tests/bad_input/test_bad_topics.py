@@ -43,9 +43,7 @@ def test_a_missing_topic_is_one_error_on_the_driver(one_row: DataFrame, gives_up
 
 
 @pytest.mark.long
-def test_who_misspells_a_topic_waits_ten_seconds_and_not_a_minute(
-    one_row: DataFrame, fails: Fails
-) -> None:
+def test_a_misspelt_topic_fails_after_ten_seconds(one_row: DataFrame, fails: Fails) -> None:
     topic, believed_s = missing(), MISSING_TOPIC_TIMEOUT_MS / 1000
     failure = fails(one_row, topic)
     assert failure.on_the_driver
@@ -67,7 +65,7 @@ def test_a_missing_topic_of_a_row_is_named_by_the_task(
     assert len(consume(here)) == 0
 
 
-def test_a_topic_that_is_deleted_after_the_preflight_fails_at_delivery_timeout(
+def test_a_deleted_topic_fails_within_delivery_timeout(
     spark: SparkSession, fails: Fails, kafka: RealKafka
 ) -> None:
     """The deletion happens in the task, before its first row: the driver has seen the topic."""
@@ -106,7 +104,7 @@ def willing() -> Iterator[str]:
 
 
 @pytest.mark.long
-def test_a_broker_that_creates_topics_creates_those_of_option_and_column(
+def test_auto_creating_brokers_create_the_named_topics(
     spark: SparkSession, one_row: DataFrame, write: Write, willing: str, consume: Consume
 ) -> None:
     option, *column = (f"made-{n}" for n in range(3))
@@ -125,7 +123,7 @@ def test_a_broker_that_creates_topics_creates_those_of_option_and_column(
 
 
 @pytest.mark.long
-def test_a_broker_that_creates_topics_is_not_asked_for_one_that_cannot_be(
+def test_auto_creating_brokers_are_not_asked_for_illegal_topics(
     one_row: DataFrame, fails: Fails, willing: str
 ) -> None:
     failure = fails(one_row.selectExpr("value", "'not a topic' AS topic"), bootstrap=willing)

@@ -53,7 +53,7 @@ def test_insert_overwrite_is_refused(spark: SparkSession, table: str, jobs: Jobs
     failure.says("Save mode Overwrite not allowed for Kafka", "INSERT INTO in place of")
 
 
-def test_insert_into_loses_its_options_and_says_where_to_put_them(
+def test_insert_into_loses_its_options_and_says_where_they_go(
     spark: SparkSession, one_row: DataFrame, table: str, jobs: Jobs
 ) -> None:
     for insert in (
@@ -103,9 +103,7 @@ def stream_fails(df: DataFrame, tmp_path: Path, mode: str = "append", **options:
     return read_failure(text, time.monotonic() - start)
 
 
-def test_a_streams_wrong_option_column_and_guarantee_are_found_at_planning(
-    stream: DataFrame, tmp_path: Path
-) -> None:
+def test_a_streams_wrong_options_are_found_at_planning(stream: DataFrame, tmp_path: Path) -> None:
     for df, options, word in (
         (stream, {"kafka.liner.ms": "1"}, "did you mean kafka.linger.ms?"),
         (stream.selectExpr("1 AS value"), {}, "value attribute unsupported type int"),
@@ -146,7 +144,7 @@ def test_update_mode_is_refused_by_spark(stream: DataFrame, tmp_path: Path) -> N
     assert "kprod does not support Update mode" in end_of_stream(counts, tmp_path, mode="update")
 
 
-def test_the_continuous_trigger_is_refused_at_start_in_the_users_own_process(
+def test_the_continuous_trigger_is_refused_in_the_users_process(
     spark: SparkSession,
 ) -> None:
     rate = spark.readStream.format("rate").load().selectExpr("cast(value AS string) AS value")
@@ -157,7 +155,7 @@ def test_the_continuous_trigger_is_refused_at_start_in_the_users_own_process(
     assert not spark.streams.active
 
 
-def test_a_stream_to_a_missing_topic_is_warned_and_fails_in_its_task_within_bounds(
+def test_a_stream_to_a_missing_topic_warns_and_fails_in_time(
     stream: DataFrame, tmp_path: Path, kafka: RealKafka
 ) -> None:
     servers = {"kafka.bootstrap.servers": kafka.bootstrap}
@@ -166,7 +164,7 @@ def test_a_stream_to_a_missing_topic_is_warned_and_fails_in_its_task_within_boun
     assert failure.seconds < 2 + SLACK_S, "the driver's advice, then the task"
 
 
-def test_a_streams_bad_row_loses_nothing_and_doubles_nothing_once_it_is_mended(
+def test_a_corrected_bad_row_of_a_stream_loses_nothing(
     spark: SparkSession, tmp_path: Path, kafka: RealKafka, consume: Consume
 ) -> None:
     """The failed micro-batch stays uncommitted: the same checkpoint writes it whole, once."""

@@ -40,7 +40,6 @@ SCENES: dict[tuple[str, ...], tuple[Callable[[Stage], None], str]] = {
     ("check",): (done, "max.message.bytes"),
     ("convert",): (done, ""),
     ("explain",): (done, "KP0301: "),
-    ("error",): (done, "KP0301: "),
     ("options",): (done, "kafka.delivery.timeout.ms"),
     ("size",): (done, "2400"),
     ("template",): (done, "bootstrap.servers="),

@@ -70,7 +70,7 @@ def test_a_file_a_pipe_and_json_have_none(monkeypatch: pytest.MonkeyPatch) -> No
     assert not isinstance(bar("asking brokers", as_json=True), Bar)
 
 
-def test_a_run_of_questions_tells_how_far_it_is_and_that_it_ended(kafka: RealKafka) -> None:
+def test_progress_shows_each_step_and_its_end(kafka: RealKafka) -> None:
     config = SinkConfig.parse({"kafka.bootstrap.servers": kafka.bootstrap})
     told: list[tuple[int, int]] = []
     with TransactionClient(config.producer) as client:
@@ -86,7 +86,7 @@ def test_a_run_of_questions_tells_how_far_it_is_and_that_it_ended(kafka: RealKaf
         assert told[-1][0] == told[-1][1], "the bar of a run that failed goes away, too"
 
 
-def test_a_command_draws_on_standard_error_of_a_terminal_and_not_on_its_output(
+def test_progress_is_drawn_on_a_terminals_standard_error_only(
     tmp_path: Path,
 ) -> None:
     """Many reports, and a folder that takes longer than a second to read."""

@@ -33,7 +33,7 @@ def lines(tmp_path: Path) -> Path:
     return path
 
 
-def test_the_last_report_is_shown_with_units_meanings_and_what_was_waited_for(lines: Path) -> None:
+def test_the_last_report_is_shown_with_units_and_waits(lines: Path) -> None:
     shown = run("show", str(lines)).stdout
     assert "Batch orders 9" in shown
     assert "5000 ms" in shown

@@ -44,7 +44,7 @@ def test_a_worker_has_its_buffer_and_two_arrow_batches():
     assert wide["workerBytes"] - base["workerBytes"] == 2 * 9_000_000
 
 
-def test_an_arrow_batch_is_bounded_by_its_bytes_where_spark_does_it():
+def test_an_arrow_batch_is_bounded_by_bytes_where_spark_does_so():
     assert figures("--row-bytes", "100k")["arrowBatchBytes"] == 64 * MIB + 100 * 1024
     unbounded = figures("--row-bytes", "100k", "--arrow-bytes", "0")
     assert unbounded["arrowBatchBytes"] == 10_000 * 100 * 1024

@@ -17,6 +17,8 @@ OURS = {
     "",
     ".version",
     ".documentation",
+    ".security",
+    ".security.operators_variables",
     ".cli",
     ".cli.app",
     ".cli.arguments",

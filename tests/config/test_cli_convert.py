@@ -26,7 +26,7 @@ def read(tmp_path: Path, result: Result) -> ProducerConfig:
     return SinkConfig.parse({"configFile": str(path)}).producer
 
 
-def test_librdkafkas_names_become_javas_and_its_partitioner_stays(tmp_path):
+def test_librdkafkas_names_become_javas_with_its_partitioner(tmp_path):
     result = convert(
         tmp_path,
         "metadata.broker.list=b:9092\nqueue.buffering.max.ms=5\ncompression.codec=lz4\n"
@@ -61,7 +61,7 @@ def test_sparks_options_and_other_clients_lines(tmp_path):
     assert "lost: kafka.metric.reporters: " in result.stderr
 
 
-def test_an_interceptor_of_the_jvm_is_lost_and_one_of_python_is_kept(tmp_path):
+def test_a_jvm_interceptor_is_dropped_and_a_python_one_kept(tmp_path):
     """A write would refuse it; nothing is sent elsewhere without it, as without a partitioner."""
     result = convert(
         tmp_path, "bootstrap.servers=b:1\ninterceptor.classes=com.example.Audit,org.x.T\n"
@@ -83,7 +83,7 @@ def test_no_secret_is_shown_and_all_work(tmp_path):
     read(tmp_path, result)
 
 
-def test_what_contradicts_itself_is_told_behind_the_result(tmp_path):
+def test_contradictions_are_reported_after_the_result(tmp_path):
     result = convert(tmp_path, "bootstrap.servers=b:9092\nssl.ca.location=/ca.pem\n", code=1)
     assert "ssl.truststore.location=/ca.pem" in result.stdout
     assert "would have no effect" in result.stderr

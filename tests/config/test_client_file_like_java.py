@@ -54,7 +54,7 @@ def ask(questions):
     return run_java("ClientFile", [], lines).splitlines()
 
 
-def test_files_passwords_and_conf_clients_are_what_java_and_kafka_read(monkeypatch):
+def test_files_are_read_as_java_and_kafka_read_them(monkeypatch):
     choice = random.Random(20_261_121)
     files = ["".join(choice.choices(PIECES, k=choice.randint(1, 14))) for _ in range(4_000)]
     passwords = ["".join(choice.choices(PASSWORD, k=choice.randint(1, 8))) for _ in range(1_000)]

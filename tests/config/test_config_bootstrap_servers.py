@@ -82,7 +82,7 @@ def test_a_repeated_address_is_taken_once_with_javas_warning():
     )
 
 
-def test_a_missing_address_is_sparks_sentence_in_the_sink_and_javas_in_the_producer():
+def test_a_missing_address_has_sparks_or_javas_message():
     with pytest.raises(ConfigError) as caught:
         SinkConfig.parse({"topic": "t"})
     assert caught.value.message == MISSING_BOOTSTRAP

@@ -25,7 +25,7 @@ def refused(options):
     return caught.value
 
 
-def test_a_delivery_timeout_that_is_too_short_is_an_error_with_all_three_values():
+def test_a_too_short_delivery_timeout_names_all_three_values():
     """KafkaProducerTest#testDeliveryTimeoutAndLingerMsConfig."""
     error = refused({"delivery.timeout.ms": "1"})
     assert error.message == (
@@ -54,14 +54,14 @@ def test_linger_and_request_timeout_do_not_overflow():
     assert config.delivery_timeout_ms == 2**31 - 1
 
 
-def test_the_wait_for_room_follows_delivery_timeout_until_max_block_is_set():
+def test_the_wait_for_memory_follows_delivery_timeout_by_default():
     assert parse({"delivery.timeout.ms": "90000"}).buffer_wait_ms == 90_000
     assert parse({"request.timeout.ms": "200000"}).buffer_wait_ms == 200_005
     assert parse({"max.block.ms": "60000"}).buffer_wait_ms == 60_000
     assert parse({"max.block.ms": "0"}).buffer_wait_ms == 0
 
 
-def test_idempotence_that_was_asked_for_forbids_what_breaks_it():
+def test_requested_idempotence_forbids_contradicting_options():
     """KafkaProducerTest#testDeliveryTimeoutAndLingerMsConfig."""
     asked = {"enable.idempotence": "true"}
     assert refused(asked | {"retries": "0"}).message == (
@@ -90,7 +90,7 @@ def test_idempotence_switched_off_needs_no_warning():
 
 
 @pytest.mark.parametrize("options", [{}, {"enable.idempotence": "true"}, {"acks": "1"}])
-def test_more_than_five_in_flight_is_always_an_error_with_idempotence(options):
+def test_more_than_five_in_flight_is_an_error_with_idempotence(options):
     """KafkaProducerTest#testDeliveryTimeoutAndLingerMsConfig."""
     assert refused(options | {IN_FLIGHT: "6"}).message == (
         "To use the idempotent producer, max.in.flight.requests.per.connection must be set to at"
@@ -111,7 +111,7 @@ def test_a_transactional_id_needs_idempotence(options):
     )
 
 
-def test_what_a_producer_has_and_the_sink_has_not_is_read_without_a_prefix():
+def test_options_of_the_producer_alone_need_no_prefix():
     config = parse(
         {
             "transactional.id": "x",
@@ -128,7 +128,7 @@ def test_what_a_producer_has_and_the_sink_has_not_is_read_without_a_prefix():
     assert config.warnings == ()
 
 
-def test_two_phase_commit_is_refused_by_this_version_rather_than_left_out():
+def test_two_phase_commit_is_refused_and_not_ignored():
     error = refused({"transaction.two.phase.commit.enable": "true"})
     assert "not supported by this version" in error.message
     assert parse({"transaction.two.phase.commit.enable": "false"}).transactional_id is None
@@ -193,7 +193,7 @@ def test_security_that_the_protocol_does_not_use_is_an_error(given, protocol, me
     assert error.hint.startswith(f"set security.protocol={wanted}")
 
 
-def test_a_java_class_that_makes_tls_engines_is_refused_where_tls_is_spoken():
+def test_a_java_class_of_tls_engines_is_refused_with_tls():
     factory = {"ssl.engine.factory.class": "com.example.Factory"}
     assert "no effect" in refused(factory).message
     error = refused(factory | {"security.protocol": "SSL"})
@@ -237,7 +237,7 @@ def test_a_secret_without_tls_is_warned_of_whichever_way_it_came(mechanism, way,
     assert parse(options | {"security.protocol": "SASL_SSL"}).warnings == ()
 
 
-def test_a_mechanism_that_only_a_reference_knows_is_warned_of_without_tls():
+def test_a_mechanism_behind_a_reference_is_a_warning_without_tls():
     options = {"security.protocol": "SASL_PLAINTEXT", "sasl.jaas.config": "${env:JAAS}"}
     (warning,) = parse(options).warnings
     assert "which is looked up later" in warning
@@ -268,7 +268,7 @@ def test_a_mechanism_that_only_a_reference_knows_is_warned_of_without_tls():
         ),
     ],
 )
-def test_a_store_that_is_given_twice_or_not_at_all_is_javas_error(options, message):
+def test_a_store_given_twice_or_not_at_all_is_javas_error(options, message):
     assert refused({"security.protocol": "SSL"} | options).message == message
 
 
@@ -360,7 +360,7 @@ def test_what_a_configuration_calls_a_partitioner_can_be_made():
         partitioner(config.partitioner_class, ignore_keys=config.partitioner_ignore_keys)
 
 
-def test_what_comes_later_warns_unless_it_is_what_one_gets_anyway():
+def test_later_features_warn_unless_they_are_the_default():
     assert parse({"metadata.cluster.check.enable": "false"}).warnings == ()
     (warning,) = parse({"metadata.cluster.check.enable": "true"}).warnings
     assert warning.startswith("[KP0150] Option 'metadata.cluster.check.enable' has no effect: ")
@@ -378,7 +378,7 @@ def test_the_import_path_of_a_partitioner_is_kept_as_it_is():
 
 
 @pytest.mark.parametrize("name", ["org.apache.kafka.clients.producer.Mine", "Unknown", ""])
-def test_another_partitioner_is_an_error_because_rows_would_go_elsewhere(name):
+def test_an_unknown_partitioner_is_an_error(name):
     error = refused({"partitioner.class": name})
     assert error.message.startswith(f"Invalid value {name} for configuration partitioner.class: ")
 

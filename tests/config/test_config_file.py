@@ -131,7 +131,7 @@ def test_what_is_wrong_as_an_option_is_wrong_in_the_file(tmp_path, line, problem
     assert problem in error.message
 
 
-def test_a_wrong_value_in_the_file_is_an_error_that_names_the_file(tmp_path):
+def test_a_wrong_value_of_a_file_is_an_error_that_names_the_file(tmp_path):
     path = file_of(tmp_path, "bootstrap.servers=b:9092\nlinger.ms=soon\n")
     error = refused(path)
     assert (
@@ -140,7 +140,7 @@ def test_a_wrong_value_in_the_file_is_an_error_that_names_the_file(tmp_path):
     assert error.hint.startswith(f"linger.ms (in {path}) takes long")
 
 
-def test_a_login_module_in_the_file_is_checked_like_one_in_an_option(tmp_path):
+def test_a_files_login_module_is_checked_like_an_options(tmp_path):
     """What travels is the reference; what is checked is the line itself, and it is not shown."""
     path = file_of(
         tmp_path,
@@ -174,7 +174,7 @@ def test_a_file_that_is_no_clients_is_not_shown(tmp_path, content):
     assert "c4nary" not in told.lower()
 
 
-def test_a_line_that_is_near_nothing_is_named_when_it_looks_like_an_option(tmp_path):
+def test_an_unknown_line_is_named_when_it_looks_like_an_option(tmp_path):
     path = file_of(tmp_path, "bootstrap.servers=b:1\nspring.profiles.active=x\n")
     assert refused(path).message == f"Unknown option 'spring.profiles.active' (in {path})"
 
@@ -271,3 +271,23 @@ def test_a_file_that_is_not_utf_8_is_read_as_java_does(tmp_path):
     path = tmp_path / "latin"
     path.write_bytes("bootstrap.servers=b:9092\nclient.id=ü\n".encode("latin-1"))
     assert parse(str(path)).producer.client_id == "ü"
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("linger.ms=1\nlinger.ms=2\n", "Option 'linger.ms' (in "),
+        ("linger.ms=1\nlinger.ms=1\n", "is there twice"),
+        ("linger.ms=1\nLINGER.ms=2\n", "'LINGER.ms'"),
+        ("kafka.linger.ms=1\nlinger.ms=2\n", "Options 'kafka.linger.ms' and 'linger.ms'"),
+        ("group.id=a\nKAFKA.group.id=b\n", "are the same option"),
+        ("topic=a\nTopic=b\n", "are the same option"),
+        ("security.protocol=SSL\nsecurity.proto\\\ncol=PLAINTEXT\n", "is there twice"),
+    ],
+)
+def test_a_name_that_comes_twice_is_an_error(text, words, tmp_path):
+    """In whatever spelling: which of them counts would be arbitrary, or a downgrade."""
+    error = refused(file_of(tmp_path, "bootstrap.servers=b:1\n" + text))
+    assert words in error.message
+    assert error.hint == "remove one of them"
+    assert "client.properties)" in error.message

@@ -88,7 +88,7 @@ def test_options_that_contradict_each_other_are_an_error(options, says):
         named(**options)
 
 
-def test_a_null_value_is_a_tombstone_unless_the_option_says_otherwise():
+def test_a_null_value_is_a_tombstone_by_default():
     assert named().on_null_value is OnNullValue.TOMBSTONE
     assert named(onNullValue="Skip").on_null_value is OnNullValue.SKIP
     string = named(onNullValue="error", valueColumns="a", valueFormat="string")

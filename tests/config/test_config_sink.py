@@ -1,6 +1,7 @@
 """The option map of a Spark write: whose name is it, and what is promised."""
 
 import pickle
+from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
@@ -11,7 +12,7 @@ from spark_kafka_sink.config.option_table import PRODUCER_OPTIONS, SINK_OPTIONS
 from spark_kafka_sink.config.producer_config import ProducerConfig
 from spark_kafka_sink.config.sink_config import DeliveryGuarantee, Preflight, SinkConfig
 from spark_kafka_sink.config.unknown_options import CONSUMER_KEYS, LIBRDKAFKA_KEYS, SOURCE_OPTIONS
-from spark_kafka_sink.documentation import page_url
+from spark_kafka_sink.documentation import page_address
 from spark_kafka_sink.errors import ConfigError
 
 SERVERS = {"kafka.bootstrap.servers": "127.0.0.1:9092"}
@@ -96,8 +97,8 @@ def test_the_preflight_depends_on_the_mode_until_it_is_set():
         ("deliveryguarante", "did you mean deliveryGuarantee?"),
         ("report_path", "did you mean reportPath?"),
         ("bootstrap.servers", "@kafka.bootstrap.servers"),
-        ("zzzzzz", f"every option: {page_url('options')}"),
-        ("kafka.", f"every option: {page_url('options')}"),
+        ("zzzzzz", f"every option: {page_address('options')}"),
+        ("kafka.", f"every option: {page_address('options')}"),
     ],
 )  # fmt: skip
 def test_an_unknown_name_gets_the_nearest_one(name, nearest):
@@ -135,7 +136,7 @@ def test_a_name_of_librdkafka_gets_javas(name):
     if java is None:
         assert "remove it" in error.hint
     else:
-        assert error.hint == f"use kafka.{java}"
+        assert error.hint.partition("; ")[0] == f"use kafka.{java}"
         assert any(part in PRODUCER_OPTIONS for part in java.replace(",", "").split())
 
 
@@ -149,7 +150,7 @@ def test_a_name_has_one_owner():
 
 def test_sparks_own_options_pass_in_silence():
     config = parse({"path": "/x", "checkpointlocation": "/c", "queryname": "q"})
-    assert config == parse()
+    assert config == replace(parse(), checkpoint_location="/c")
     assert parse({"includeHeaders": "true"}).warnings == ()
 
 
@@ -204,7 +205,7 @@ def exactly_once(**options):
     return parse({"deliveryGuarantee": "Exactly-Once"} | options)
 
 
-def test_exactly_once_gives_transactions_a_quarter_of_an_hour_unless_told_otherwise():
+def test_exactly_once_has_a_default_timeout_of_a_quarter_hour():
     config = exactly_once()
     assert config.delivery_guarantee is DeliveryGuarantee.EXACTLY_ONCE
     assert config.is_exactly_once
@@ -239,13 +240,13 @@ def test_the_options_of_exactly_once_are_read():
 
 @pytest.mark.parametrize("name", ["transactionalIdPrefix", "txnAppId", "commitLogTopic"])
 @pytest.mark.parametrize("guarantee", [{}, {"deliveryGuarantee": "none"}, {"kafka.acks": "1"}])
-def test_options_of_exactly_once_are_refused_with_another_guarantee(name, guarantee):
+def test_options_of_exactly_once_need_that_guarantee(name, guarantee):
     error = refused({name: "x"} | guarantee)
     assert error.message.startswith(f"{name} needs deliveryGuarantee=exactly-once")
 
 
 @pytest.mark.parametrize("streaming", [True, False])
-def test_exactly_once_requires_the_preflight_unless_told_otherwise(streaming):
+def test_exactly_once_requires_the_preflight_by_default(streaming):
     assert exactly_once().preflight_for(streaming=streaming) is Preflight.REQUIRED
     assert exactly_once(preflight="off").preflight_for(streaming=streaming) is Preflight.OFF
 
@@ -267,7 +268,7 @@ BREAKS_IDEMPOTENCE = pytest.mark.parametrize(
 
 
 @BREAKS_IDEMPOTENCE
-def test_what_breaks_idempotence_means_none_with_one_warning(options):
+def test_options_against_idempotence_mean_none_with_one_warning(options):
     config = parse(options)
     assert config.delivery_guarantee is DeliveryGuarantee.NONE
     assert config.producer.enable_idempotence is False
@@ -277,7 +278,7 @@ def test_what_breaks_idempotence_means_none_with_one_warning(options):
 
 
 @BREAKS_IDEMPOTENCE
-def test_what_breaks_idempotence_contradicts_a_guarantee_that_was_asked_for(options):
+def test_options_against_idempotence_contradict_a_guarantee(options):
     error = refused(options | {"deliveryGuarantee": "at-least-once"})
     assert error.message.startswith("deliveryGuarantee=at-least-once needs an idempotent producer")
     assert next(iter(options)) in error.message
@@ -345,5 +346,5 @@ def test_parsing_raises_config_error_and_nothing_else(options, with_servers):
 
 
 @pytest.mark.parametrize("given", ["onnullvalue", "onNullValue", "ONNULLVALUE"])
-def test_a_hint_has_the_documented_spelling_of_an_option_whatever_spark_passed(given):
+def test_a_hint_spells_an_option_as_documented(given):
     assert refused({given: "x"}).hint.startswith("onNullValue takes string")

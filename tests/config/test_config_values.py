@@ -86,13 +86,13 @@ def test_a_wrong_value_gets_javas_sentence(name, value, rule):
     assert refused(name, value) == f"Invalid value {value} for configuration {name}: {rule}"
 
 
-def test_the_hint_names_the_option_as_it_is_written_and_what_it_takes():
+def test_the_hint_names_the_option_as_written_and_its_values():
     with pytest.raises(ConfigError) as caught:
         parse(batch__size="x")
     assert caught.value.hint == "batch.size takes int, at least 0; the default is 262144"
 
 
-def test_a_negative_connection_setup_timeout_is_refused_where_java_would_never_connect():
+def test_a_negative_connection_setup_timeout_is_refused():
     assert "Value must be at least 0" in refused("socket.connection.setup.timeout.ms", "-5")
 
 
@@ -172,7 +172,7 @@ def test_the_defaults_are_javas_but_for_the_named_ones():
     assert {f.name: getattr(config, f.name) for f in fields(config)} == java | ours | rest
 
 
-def test_every_honoured_option_has_its_field_and_a_sentence_of_documentation():
+def test_every_option_has_a_field_and_a_documented_sentence():
     names = {f.name for f in fields(ProducerConfig)}
     for option in PRODUCER_OPTIONS.values():
         if option.status is Status.HONOURED and not is_security_option(option.name):
@@ -204,7 +204,7 @@ def test_options_with_a_secret_are_typed_password():
     assert isinstance(config.security[0][1], Password)
 
 
-def test_a_wrong_security_value_is_found_before_it_is_said_to_have_no_effect():
+def test_a_wrong_security_value_is_found_before_no_effect():
     assert refused("sasl.login.connect.timeout.ms", "x").endswith("Not a number of type INT")
     assert refused("sasl.login.refresh.window.factor", "x").endswith("Not a number of type DOUBLE")
     assert refused("sasl.login.refresh.buffer.seconds", "40000").endswith("of type SHORT")

@@ -13,6 +13,8 @@ from spark_kafka_sink import documentation, errors
 from spark_kafka_sink.cli.app import app
 from spark_kafka_sink.error_kinds import ENTRIES, Kind
 from spark_kafka_sink.errors import ConfigError, ErrorCode, KafkaError, KafkaTimeoutError
+from spark_kafka_sink.explanation import explanation
+from tests.programs import run_python
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = ROOT / "spark_kafka_sink"
@@ -55,7 +57,7 @@ def test_no_kind_is_unused():
     assert set().union(*map(kinds_named_in, modules)) == set(Kind.__members__)
 
 
-def test_a_code_of_the_runbook_is_one_of_ours_and_leads_to_a_heading_there():
+def test_a_code_of_the_runbook_exists_and_has_its_heading():
     runbook = (ROOT / "docs" / "runbook.md").read_text(encoding="utf-8")
     headings = re.findall(r"^## (.+)$", runbook, re.MULTILINE)
     anchors = {heading.lower().replace(" ", "-") for heading in headings}
@@ -66,10 +68,27 @@ def test_a_code_of_the_runbook_is_one_of_ours_and_leads_to_a_heading_there():
         assert f"](runbook.md#{anchor})" in section
 
 
-def test_an_error_with_a_section_of_the_runbook_names_it():
-    text = str(KafkaTimeoutError("nobody answered", hint="ask again"))
-    assert text.endswith(f"/errors/KP0305/ and {documentation.runbook_url('KP0305')}")
+@pytest.fixture
+def site(monkeypatch):
+    """As in a release that has one."""
+    monkeypatch.setattr(documentation, "SITE", "https://kprod.example/en")
+    return f"https://kprod.example/en/{documentation._edition(documentation.__version__)}"
+
+
+def test_an_error_with_a_section_of_the_runbook_names_it(site):
+    text = str(KafkaTimeoutError("no answer", hint="ask again"))
+    assert text.endswith(f"see {site}/errors/KP0305/ and {site}/runbook/#a-job-hangs")
     assert "runbook" not in str(ConfigError("wrong"))
+
+
+def test_without_a_site_no_message_has_an_address():
+    """An address that leads nowhere, or to another's page, is worse than none."""
+    assert documentation.SITE == ""
+    for code in CODES:
+        assert documentation.where_to_read(code) == f"kprod explain {code}"
+        if code != ErrorCode.NONE.kp_code:
+            assert "://" not in explanation(code)
+    assert ConfigError("wrong").url is None
 
 
 def test_every_code_has_one_entry_on_the_page():
@@ -118,7 +137,7 @@ def test_a_warnings_line_has_the_form_of_an_errors(caplog):
     log = logging.getLogger("spark_kafka_sink.tests")
     errors.warn(log, Kind.USER_CODE, "%d%% of %s", 3, "100%s")
     (record,) = caplog.records
-    assert record.getMessage() == f"[KP0701] 3% of 100%s (see {documentation.error_url('KP0701')})"
+    assert record.getMessage() == "[KP0701] 3% of 100%s (see kprod explain KP0701)"
     assert (record.levelname, record.module) == ("WARNING", "test_error_kinds")
     caplog.clear()
     log.setLevel(logging.CRITICAL)
@@ -126,17 +145,17 @@ def test_a_warnings_line_has_the_form_of_an_errors(caplog):
     assert not caplog.records
 
 
-def test_an_error_shows_its_code_on_the_first_line_and_the_address_on_the_last():
+def test_an_error_has_its_code_first_and_where_to_read_last():
     first, second = str(ConfigError("no such thing", hint="set it")).split("\n")
     assert first == "[KP0100] no such thing"
-    assert second == f"  hint: set it; see {documentation.error_url('KP0100')}"
+    assert second == "  hint: set it; see kprod explain KP0100"
     first, second = str(ErrorCode.MESSAGE_TOO_LARGE.error("t-0")).split("\n")
     assert first.startswith("[KP1010] t-0: MESSAGE_TOO_LARGE (10): ")
-    assert second.endswith("/errors/KP1010/")
+    assert second.endswith("; see kprod explain KP1010")
     alone = KafkaError("gone")
-    assert str(alone).splitlines()[1] == f"  see {alone.url}"
+    assert str(alone).splitlines()[1] == "  see kprod explain KP0001"
     assert "\n" not in alone.one_line()
-    assert "[KP0001] gone (see https://" in alone.one_line()
+    assert alone.one_line() == "[KP0001] gone (see kprod explain KP0001)"
 
 
 @pytest.mark.parametrize("cls", CLASSES, ids=lambda cls: cls.__name__)
@@ -151,7 +170,7 @@ def test_a_kind_survives_the_way_from_a_worker_to_the_driver(cls):
     assert narrower.kind is Kind.NO_BROKER
 
 
-def test_a_brokers_answer_has_the_kind_of_its_code_and_our_own_time_out_has_not():
+def test_a_brokers_answer_has_its_codes_kind_and_a_timeout_none():
     assert ErrorCode.REQUEST_TIMED_OUT.error("t").kind is ErrorCode.REQUEST_TIMED_OUT
     ours = KafkaTimeoutError("slow", code=ErrorCode.REQUEST_TIMED_OUT)
     assert ours.kind is Kind.TIMEOUT
@@ -163,9 +182,11 @@ def test_a_brokers_answer_has_the_kind_of_its_code_and_our_own_time_out_has_not(
     ("version", "edition"),
     [("0.1.0", "0.1.0"), ("1.12", "1.12"), ("0.2.0.dev3", "latest"), ("0.2.0+local", "latest")],
 )
-def test_an_address_is_of_the_version_that_runs(version, edition, monkeypatch):
+def test_an_address_is_of_the_version_that_runs(version, edition, site, monkeypatch):
     monkeypatch.setattr(documentation, "__version__", version)
-    assert documentation.error_url("KP0301") == f"{documentation.SITE}/{edition}/errors/KP0301/"
+    found = documentation.error_url("KP0301")
+    assert found == f"{documentation.SITE}/{edition}/errors/KP0301/"
+    assert KafkaError("x", kind=Kind.NO_BROKER).url == found
 
 
 def texts_of(path):
@@ -196,12 +217,28 @@ def test_no_message_points_to_a_file_that_a_wheel_does_not_have():
 
 
 @pytest.mark.parametrize("code", [kind.kp_code for kind in Kind])
-def test_explain_says_what_stands_on_the_page_without_links_that_lead_nowhere(code):
+def test_explain_says_what_is_on_the_page_without_its_links(code):
     result = typer.testing.CliRunner().invoke(app, ["explain", code])
     assert result.exit_code == 0
     assert result.stdout.startswith(f"{code}: {ENTRIES[Kind(code)].title}\n")
-    assert result.stdout.endswith(f"{documentation.where_to_read(code)}\n")
     assert ".md" not in result.stdout
+
+
+def test_explain_ends_with_the_address_where_there_is_one(site):
+    assert explanation("KP0305").endswith(f"{documentation.where_to_read('KP0305')}\n")
+    assert f"({site}/options/)" in explanation("KP0100")
+
+
+@pytest.mark.parametrize("code", ["KP0301", "KP1058", "SASL_AUTHENTICATION_FAILED"])
+def test_explain_needs_no_extra(code):
+    """It is what every message names, and a cluster's image has no Typer."""
+    program = "import sys; sys.modules.update(typer=None, rich=None); sys.argv[0] = 'kprod'\n"
+    program += "import importlib.util as u; found = u.find_spec\n"
+    program += "u.find_spec = lambda name: None if name in ('typer', 'rich') else found(name)\n"
+    program += "import runpy; runpy.run_module('spark_kafka_sink', run_name='__main__')"
+    run = run_python("-c", program, "explain", code)
+    assert run.stdout == explanation(code)
+    assert run.stderr == ""
 
 
 @pytest.mark.parametrize("asked", ["KP1010", "[kp1010]", "message_too_large"])

@@ -2,6 +2,7 @@
 
 import json
 import re
+import runpy
 import tomllib
 from pathlib import Path
 
@@ -20,8 +21,7 @@ ROOT = Path(__file__).resolve().parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 EXTRAS = PROJECT["project"]["optional-dependencies"]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
-SUBSTITUTIONS = PROJECT["tool"]["hatch"]["metadata"]["hooks"]["fancy-pypi-readme"]["substitutions"]
-LOCKS = ("dev", "runtime", "site")
+LOCKS = ("dev", "runtime", "site", "supply")
 
 
 def locked(name):
@@ -41,6 +41,9 @@ def wanted(name):
     groups = PROJECT["dependency-groups"]
     if name == "site":
         return [Requirement(line) for line in groups["site"]]
+    if name == "supply":
+        own = [line for line in groups["supply"] if isinstance(line, str)]
+        return [Requirement(line) for line in groups["build"] + own]
     lines = list(PROJECT["project"]["dependencies"])
     if name == "runtime":
         lines += EXTRAS["aws"] + EXTRAS["cli"] + EXTRAS["metrics"] + EXTRAS["tls"]
@@ -50,23 +53,30 @@ def wanted(name):
     return [Requirement(line) for line in lines]
 
 
-def test_the_site_of_the_metadata_is_the_one_that_errors_name():
-    urls = PROJECT["project"]["urls"]
-    assert {"Homepage", "Documentation", "Errors", "Changelog"} <= set(urls)
-    host = documentation.SITE.removesuffix("en")
-    assert all(url.startswith(host) for url in urls.values())
-    assert urls["Errors"] == f"{documentation.SITE}/latest/{documentation.ERRORS_PAGE}/"
+@pytest.fixture(scope="module")
+def metadata():
+    return runpy.run_path(str(ROOT / "tools" / "package_metadata.py"))
 
 
-def test_no_link_of_the_readme_is_relative_on_a_package_index():
-    shown = README
-    for one in SUBSTITUTIONS:
-        replacement = one["replacement"].replace("$HFPR_VERSION", "1.2.3")
-        assert replacement.startswith(f"]({documentation.SITE}/1.2.3/")
-        shown = re.sub(one["pattern"], replacement, shown)
+def test_without_a_site_the_metadata_names_no_address(metadata):
+    """documentation.py has the one setting; an address that leads nowhere is worse than none."""
+    assert documentation.SITE == ""
+    assert "urls" not in PROJECT["project"]
+    shown = metadata["shown"](README, "", "1.2.3")
+    assert re.findall(r"\]\([^)]*\)", shown) == []
+    assert "](docs/" in README
+    assert "delivery guarantees" in shown.lower()
+
+
+def test_with_a_site_every_link_of_the_metadata_leads_to_it(metadata):
+    site = "https://kprod.example/en"
+    shown = metadata["shown"](README, site, "1.2.3")
     links = re.findall(r"\]\(([^)]+)\)", shown)
     assert len(links) > 10
-    assert [link for link in links if not link.startswith("https://")] == []
+    assert [link for link in links if not link.startswith(f"{site}/1.2.3/")] == []
+    assert f"{site}/1.2.3/tutorial-exactly-once/" in links
+    assert f"{site}/1.2.3/design/" in links
+    assert metadata["addresses"](site)["Errors"] == f"{site}/latest/errors/"
 
 
 def test_all_brings_every_extra_that_installs_anywhere():
@@ -95,7 +105,7 @@ def test_a_lock_is_as_new_as_what_it_locks(name):
         assert all(one.specifier.contains(version) for version in versions), f"make lock: {one}"
 
 
-def test_the_licence_of_everything_that_a_release_brings_is_listed():
+def test_the_licence_of_every_released_dependency_is_listed():
     page = (ROOT / "docs" / "licences.md").read_text(encoding="utf-8")
     rows = re.findall(r"^\| (\S+) \| (\S+) \| (.+) \|$", page, re.MULTILINE)
     listed = {canonicalize_name(name): version for name, version, _ in rows}

@@ -22,3 +22,11 @@ def test_each_option_that_does_something_has_one_task():
 def test_an_example_is_taken_and_shows_an_option_of_its_task(task):
     assert SinkConfig.parse(task.example).warnings == ()
     assert set(task.example) & set(TOOL["options_of"](task))
+
+
+def test_a_default_is_the_one_that_counts_in_the_task():
+    """With exactly-once a transaction has 15 minutes, and the page said one."""
+    (task,) = (task for task in TASKS if task.example.get("deliveryGuarantee") == "exactly-once")
+    name = "kafka.transaction.timeout.ms"
+    counts = SinkConfig.parse(task.example).producer.transaction_timeout_ms
+    assert TOOL["default_of"](task, TOOL["obeyed"]()[name]) == counts == 900_000

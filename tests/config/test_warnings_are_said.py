@@ -18,11 +18,11 @@ PLAIN = {"sasl.mechanism": "PLAIN", "sasl.username": "u", "sasl.password": "p"}
 @pytest.fixture(autouse=True)
 def nothing_said_yet(monkeypatch, caplog):
     monkeypatch.setattr(errors, "_said", set())
-    caplog.set_level(logging.WARNING, "spark_kafka_sink.producer.producer_options")
+    caplog.set_level(logging.WARNING, "spark_kafka_sink.producer.wiring")
 
 
 def said(caplog):
-    return [r.message for r in caplog.records if r.name.endswith("producer_options")]
+    return [r.message for r in caplog.records if r.name.endswith("producer.wiring")]
 
 
 @pytest.mark.parametrize(
@@ -41,12 +41,12 @@ def test_a_producer_says_the_warnings_of_its_options_once(options, warning, capl
     assert warning in line
 
 
-def test_a_configuration_that_was_parsed_elsewhere_was_warned_of_there(caplog):
+def test_a_configuration_warns_in_the_process_that_parsed_it(caplog):
     KafkaProducer(ProducerConfig.parse(SERVERS | {"acks": "1"})).close(0)
     assert said(caplog) == []
 
 
-def test_a_producer_reads_a_config_file_and_names_what_it_leaves_out(caplog, tmp_path):
+def test_a_producer_reads_a_config_file_and_names_ignored_lines(caplog, tmp_path):
     path = tmp_path / "client.properties"
     path.write_text("bootstrap.servers=127.0.0.1:1\ngroup.id=g\ntopic=t\nclient.id=from-file\n")
     KafkaProducer({"configFile": str(path)}).close(0)
@@ -56,7 +56,7 @@ def test_a_producer_reads_a_config_file_and_names_what_it_leaves_out(caplog, tmp
 
 
 def test_what_was_said_is_not_remembered_without_end(caplog):
-    log = logging.getLogger("spark_kafka_sink.producer.producer_options")
+    log = logging.getLogger("spark_kafka_sink.producer.wiring")
     warn_once(log, (f"warning {i}" for i in range(2_500)))
     assert len(said(caplog)) == 2_500
     assert len(errors._said) <= 1_000

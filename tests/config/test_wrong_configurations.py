@@ -18,8 +18,8 @@ from spark_kafka_sink.config.producer_config import ProducerConfig
 from spark_kafka_sink.config.sink_config import SinkConfig
 from spark_kafka_sink.errors import ConfigError
 from spark_kafka_sink.producer.interceptors import Interceptors
-from spark_kafka_sink.producer.producer_options import ProducerOptions
-from spark_kafka_sink.producer.serialization import serializer
+from spark_kafka_sink.producer.send.serialization import serializer
+from spark_kafka_sink.producer.wiring import ProducerOptions
 from spark_kafka_sink.records.partitioning import own_partitioner
 from spark_kafka_sink.security import import_paths
 
@@ -355,7 +355,7 @@ def test_a_class_of_the_jvm_gets_the_sentence_that_helps(ask):
     assert "a class of the JVM can't run in Python workers" in caught.value.hint
 
 
-def test_a_python_class_that_is_missing_is_not_taken_for_one_of_the_jvm():
+def test_a_missing_python_class_is_not_taken_for_a_jvm_class():
     for path in ("our.partitioners:Mine", "io.BytesJO", "com.example.function"):
         with pytest.raises(ConfigError) as caught:
             import_paths.find(path, "partitioner.class")
@@ -376,7 +376,7 @@ def test_a_guarantee_is_understood_however_it_is_spelt(value):
     assert least == SinkConfig.parse(GOOD | {"deliveryGuarantee": "at-least-once"})
 
 
-def test_what_only_a_producer_by_itself_takes_is_suggested_to_it_alone(tmp_path):
+def test_options_of_the_producer_alone_are_suggested_to_it_only(tmp_path):
     path = tmp_path / "client.properties"
     path.write_text("transactionl.id=x\n")
     for options in ({"transactionl.id": "x"}, {"configFile": str(path)}):

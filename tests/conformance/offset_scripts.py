@@ -9,7 +9,7 @@ from spark_kafka_sink.errors import ErrorCode
 from tests.conformance.script import PASSING, Script, error_name
 from tests.fakes.fake_cluster.codec import Answer
 
-OFFSET_FETCH, ADD_OFFSETS, OFFSET_COMMIT = 9, 25, 28
+OFFSET_FETCH, LIST_GROUPS, ADD_OFFSETS, OFFSET_COMMIT = 9, 16, 25, 28
 _UNSTABLE_OFFSET_COMMIT = 88
 Offsets = Mapping[tuple[str, int], int]
 
@@ -118,6 +118,17 @@ def stored(s: Script, name: str, group: str, wanted: Offsets, *, stable: bool = 
     s.step(name, (error_name(found), sorted(told)))
 
 
+def listed(s: Script, name: str, group: str, *states: str) -> None:
+    """What is told of one group, of those that are in ``states``."""
+
+    def make(r: Answer) -> Any:
+        return r.ListGroupsRequest(states_filter=states)
+
+    found = s.settled(lambda: s.ask(LIST_GROUPS, 4, make), error_name)
+    told = [(g.protocol_type, g.group_state) for g in found.groups if g.group_id == group]
+    s.step(name, (error_name(found), told))
+
+
 def offsets_of_protocol_1(s: Script) -> None:
     """AddOffsetsToTxn, TxnOffsetCommit up to version 4, EndTxn 4."""
     topic, tid, group = s.topic("offsets-1", 2), "offsets-1", "group-1"
@@ -138,6 +149,7 @@ def offsets_of_protocol_1(s: Script) -> None:
     add_offsets(s, "add to an empty id", "", nobody, group)
     own = s.init("init", tid)
     stored(s, "a group that nobody knows", group, both)
+    listed(s, "listed without offsets", group)
     for version in (2, 3, 4):
         commit(f"commit what was not added, version {version}", own, both, version)
     add_offsets(s, "add with a wrong epoch", tid, (own[0], own[1] + 1), group)
@@ -155,7 +167,12 @@ def offsets_of_protocol_1(s: Script) -> None:
     commit("both again", own, both)
     stored(s, "open", group, both)
     stored(s, "open, asked for what is stable", group, both, stable=True)
+    listed(s, "listed while its offsets are open", group)
     end("commit", own, "CompleteCommit")
+    listed(s, "listed without members", group)
+    listed(s, "listed among those with members", group, "Stable", "PreparingRebalance")
+    listed(s, "listed among the empty", group, "empty")
+    listed(s, "listed among those in no state", group, "Surprised")
     stored(s, "committed", group, both)
     stored(s, "committed and stable", group, both, stable=True)
     stored(s, "not of another partition", group, {(topic, 3): 0, ("absent", 0): 0})

@@ -120,7 +120,7 @@ def test_too_few_replicas_are_refused_as_by_brokers(kafka3: RealKafka) -> None:
 
 
 @pytest.mark.parametrize("version", [1, 2])
-def test_a_decided_transaction_without_markers_answers_as_by_brokers(
+def test_a_decided_transaction_without_markers_answers_alike(
     kafka3: RealKafka, version: int
 ) -> None:
     """The markers' partition has too few replicas, so that the state between holds still."""

@@ -5,8 +5,11 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator
 
-from spark_kafka_sink.producer.metrics.produce_recorder import NodeReport, ProduceReport
-from spark_kafka_sink.producer.metrics.producer_progress import ProducerProgress
+from spark_kafka_sink.producer.metrics.produce_report import (
+    NodeReport,
+    ProduceReport,
+    ProducerProgress,
+)
 from spark_kafka_sink.producer.transaction.transaction_states import PreparedTransaction
 from spark_kafka_sink.protocol.cluster import TopicPartition
 from spark_kafka_sink.records.record_columns import ChunkSize, RecordColumns

@@ -11,7 +11,7 @@ import mmh3
 import pytest
 from pyspark.sql.functions import col, lit
 
-from spark_kafka_sink.documentation import error_url
+from spark_kafka_sink.documentation import where_to_read
 from tests.datasource.rows import ROWS, frame, values
 
 # ---- topic: column, option, both, none (acceptance list 1-3, 10, 17) -----------------------------
@@ -62,7 +62,7 @@ def test_a_missing_topic_fails_the_job_within_max_block_ms(spark, write, preflig
     assert at_planning == (preflight == "required")
     # However Spark wraps it, from the driver and from a task: its code and its page, each whole.
     assert f": [KP0302] Topic {missing} not present" in str(raised.value)
-    assert error_url("KP0302") in str(raised.value).split()
+    assert where_to_read("KP0302") in str(raised.value)
 
 
 def test_an_unreachable_broker_is_found_on_the_driver(spark):
@@ -139,7 +139,7 @@ def test_who_decides_about_the_partition(spark, kafka, write, consume):
     assert partitions_of(nulls) == by_key, "a null partition leaves the choice to the partitioner"
 
 
-def test_a_partitioner_of_the_users_own_is_asked_and_an_explicit_partition_beats_it(
+def test_a_users_partitioner_is_used_unless_a_partition_is_given(
     spark, kafka, write, consume, tmp_path
 ):
     (tmp_path / "always_zero.py").write_text(
@@ -172,9 +172,7 @@ def test_keys_go_where_javas_partitioner_sends_them(spark, kafka, write, consume
     assert where[0] == where[1]
 
 
-def test_a_partition_holds_the_bucket_that_iceberg_would_put_its_rows_into(
-    spark, kafka, write, consume
-):
+def test_a_partition_holds_the_bucket_that_iceberg_computes(spark, kafka, write, consume):
     """The key as docs/options.md tells how to make it of a number."""
     numbers = [34, -1, *range(-(2**63), 2**63, 2**58)]
     rows = frame(spark, [(n,) for n in numbers], "id bigint").selectExpr(
@@ -250,7 +248,7 @@ def test_big_rows_pass_through_a_small_buffer(spark, kafka, write, consume):
     assert {len(v) for v in found.values} == {15000}
 
 
-def test_a_job_that_failed_says_what_stays_and_the_next_one_works(spark, write, topic, consume):
+def test_a_failed_job_says_what_stays_and_the_next_one_works(spark, write, topic, consume):
     rows = spark.range(0, 4, 1, 2).selectExpr(
         "cast(id AS string) AS value", "IF(id = 3, -5, 0) AS partition"
     )

@@ -35,9 +35,7 @@ def rows(count):
 
 
 @pytest.mark.timeout(300)
-def test_a_broker_killed_under_load_is_in_the_tasks_next_line_in_the_report_and_in_metrics(
-    kafka3, caplog, request
-):
+def test_a_broker_killed_under_load_is_in_log_report_and_metrics(kafka3, caplog, request):
     """It is frozen first: so rows are on their way to it for certain when it is killed."""
     assert EVERY_S <= 30, "what is promised: a line tells of it within 30 s"
     options = {"kafka.bootstrap.servers": kafka3.bootstrap, "topic": f"k-{uuid.uuid4().hex[:8]}"}

@@ -127,9 +127,7 @@ def test_the_pages_batch_example_writes_the_pages_table(spark, kafka, consume):
         assert f"| `{key.decode()}` | `{value.decode()}` |" in PAGE
 
 
-def test_the_pages_example_of_null_values_skips_and_the_report_counts(
-    spark, kafka, consume, tmp_path
-):
+def test_the_documented_null_example_skips_and_counts_rows(spark, kafka, consume, tmp_path):
     topics = {}
     report = tmp_path / "report.json"
     code = EXAMPLES[2].replace(".save()", f'.option("reportPath", {str(report)!r}).save()')

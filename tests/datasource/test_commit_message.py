@@ -31,7 +31,7 @@ def test_a_message_is_frozen():
         message().rows = 4
 
 
-def test_a_pickle_names_nothing_but_the_function_that_rebuilds_it():
+def test_a_pickle_names_only_the_function_that_rebuilds_it():
     names = [
         argument
         for opcode, argument, _ in pickletools.genops(pickle.dumps(message(), protocol=2))
@@ -47,7 +47,7 @@ def test_a_none_is_refused_and_the_continuous_trigger_is_named():
     assert "continuous trigger" in raised.value.hint
 
 
-def test_a_message_of_another_package_version_names_both_versions():
+def test_a_message_of_another_version_names_both_versions():
     foreign = rebuild_message(SCHEMA_VERSION, "9.8.7", ())
     with pytest.raises(CommitError) as raised:
         checked_messages([foreign])

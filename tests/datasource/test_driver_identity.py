@@ -70,7 +70,7 @@ def java(tmp_path_factory) -> str:
     return executable(tmp_path_factory.mktemp("jvm"), "java")
 
 
-def test_the_processes_below_one_jvm_have_one_token_and_those_below_another_have_theirs(java):
+def test_processes_of_one_jvm_share_a_token_that_others_lack(java):
     (first,), (second,) = tokens(java, OPTIONS, times=2)
     assert first == second
     assert len(first) == 8
@@ -80,7 +80,7 @@ def test_the_processes_below_one_jvm_have_one_token_and_those_below_another_have
     assert other not in ("", first)
 
 
-def test_there_may_be_wrappers_between_them_and_it_is_given_up_somewhere(java):
+def test_wrappers_are_allowed_between_them_up_to_a_limit(java):
     ((near,),) = tokens(java, OPTIONS, depth=3)
     assert near != ""
     ((far,),) = tokens(java, OPTIONS, depth=17)
@@ -114,7 +114,7 @@ def test_a_name_with_spaces_and_parentheses_hides_no_jvm(tmp_path, java):
     assert len(found) == 8
 
 
-def test_two_writes_of_one_driver_differ_by_their_own_options_and_by_no_kafka_option(java):
+def test_writes_of_a_driver_differ_by_their_own_options_only(java):
     same = [
         OPTIONS,
         {key.upper(): value for key, value in OPTIONS.items()},

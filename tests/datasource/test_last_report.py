@@ -51,7 +51,7 @@ def test_a_report_is_read_as_it_was_written():
         from_json(WriteReport, broken)
 
 
-def test_of_each_query_the_last_report_is_kept_and_of_all_the_newest_is_told(kept):
+def test_the_last_report_of_each_query_and_the_newest_are_kept(kept):
     for one in (report(1), report(2, OTHER), report(3), report(4, "", batch_id=None)):
         kept_reports.keep(one)
     assert [f.name.split("~")[0] for f in sorted(kept.iterdir())] == [QUERY, OTHER, "none"]
@@ -61,7 +61,7 @@ def test_of_each_query_the_last_report_is_kept_and_of_all_the_newest_is_told(kep
     assert kept_reports.kept("never-there") is None
 
 
-def test_a_batch_of_which_no_task_was_finished_is_its_querys_by_its_options(kept):
+def test_an_unfinished_batch_belongs_to_the_query_of_its_options(kept):
     kept_reports.keep(report(1))
     publish(report_of_batch(config(), [], Outcome.ABORTED, batch_id=8, unfinished=[0]), config())
     assert json.loads(kept_reports.kept(QUERY))["outcome"] == "aborted"
@@ -88,7 +88,7 @@ def test_a_query_id_leads_to_no_other_file(kept, tmp_path):
     assert [f.name.split("~")[0] for f in kept.iterdir()] == ["none"]
 
 
-def test_a_driver_that_is_told_of_no_directory_keeps_nothing_and_says_so(monkeypatch, caplog):
+def test_a_driver_without_a_directory_keeps_nothing_and_says_so(monkeypatch, caplog):
     monkeypatch.delenv("SPARK_LOCAL_DIRS", raising=False)
     publish(report(1), config())
     assert "can't be delivered" not in caplog.text
@@ -126,7 +126,7 @@ def start(source, options, tmp_path, name=None):
     return writer.trigger(availableNow=True).start()
 
 
-def test_a_session_is_told_of_its_last_write_whatever_became_of_it(spark, options):
+def test_a_session_finds_the_report_of_its_last_write(spark, options):
     rows = spark.range(5).selectExpr("cast(id AS string) AS value")
     rows.write.format("kprod").options(**options).save()
     told = last_report(spark)
@@ -142,7 +142,7 @@ def test_a_session_is_told_of_its_last_write_whatever_became_of_it(spark, option
     assert last_report(spark).outcome is Outcome.ABORTED
 
 
-def test_a_query_is_told_of_its_own_batch_and_by_its_name(spark, source, options, tmp_path):
+def test_a_querys_report_is_found_by_its_name(spark, source, options, tmp_path):
     query = start(source, options, tmp_path, "ord<ers & id = 7")
     query.awaitTermination()
     spark.range(1).selectExpr("'v' AS value").write.format("kprod").options(**options).save()
@@ -173,7 +173,7 @@ def test_foreach_batch_counts_as_its_querys(source, options, tmp_path):
     assert told.connections >= 1, "that for InitProducerId, before the first row"
 
 
-def test_a_session_that_wrote_nothing_and_a_driver_that_keeps_nothing(spark, monkeypatch):
+def test_no_report_is_found_where_none_was_written_or_kept(spark, monkeypatch):
     class Asked:
         """A session whose driver answers ``schema``."""
 

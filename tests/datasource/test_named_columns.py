@@ -54,14 +54,14 @@ def test_named_columns_take_the_place_of_value_key_and_headers():
     )
 
 
-def test_a_star_is_every_column_also_those_of_the_sinks_own_names():
+def test_a_star_is_every_column_also_the_sinks_own_names():
     columns = schema(("key", TEXT), ("value", DoubleType()), ("x", LONG))
     made = plan(columns, value=("*",))
     assert [column.name for column in made.value.columns] == ["key", "value", "x"]
     assert (made.value_column, made.key_column) == (None, 0)
 
 
-def test_names_are_found_in_any_case_and_written_as_the_user_writes_them():
+def test_names_match_in_any_case_and_are_written_as_given():
     """As Spark: ``to_json(struct(ID))`` of a column ``id`` has the field ``ID``."""
     made = plan(schema(("id", LONG)), value=("ID",))
     assert made.value.columns == (NamedColumn("ID", 0),)
@@ -101,7 +101,7 @@ def test_a_field_of_a_struct_is_no_column():
     ("part", "option"),
     [("value", "valueColumns"), ("key", "keyColumns"), ("headers", "headersColumns")],
 )
-def test_a_column_that_would_be_dropped_without_a_word_is_refused(part, option):
+def test_a_column_that_would_be_dropped_silently_is_refused(part, option):
     columns = schema(("value", TEXT), (part, TEXT)) if part != "value" else schema(("value", TEXT))
     columns.add("x", TEXT)
     error = refused(columns, **{part: ("x",)})
@@ -140,7 +140,7 @@ def test_a_type_that_json_has(data_type):
         (MapType(TEXT, VariantType()), "column a[] is of type variant"),
     ],
 )
-def test_a_type_that_can_not_be_written_is_refused_with_what_to_do(data_type, says):
+def test_an_unsupported_type_is_refused_with_what_to_do(data_type, says):
     error = refused(schema(("a", data_type)), value=("a",))
     assert f"valueColumns: {says}" in error.message
     assert "can't write as json" in error.message

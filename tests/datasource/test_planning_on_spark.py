@@ -91,9 +91,7 @@ def test_a_batch_that_cannot_be_written_fails_on_the_driver(spark, columns, opti
 
 
 @pytest.mark.parametrize(("columns", "options", "text"), [BAD_SCHEMAS[0], BAD_SCHEMAS[7]])
-def test_a_stream_that_cannot_be_written_fails_with_the_same_text(
-    streaming, tmp_path, columns, options, text
-):
+def test_an_unwritable_stream_fails_with_the_same_text(streaming, tmp_path, columns, options, text):
     query = (
         streaming.selectExpr(*columns)
         .writeStream.format("kprod")
@@ -239,7 +237,7 @@ def test_reading_is_refused_with_the_way_out(spark):
         spark.read.format("kprod").options(**TOPIC).load().collect()
 
 
-def test_a_task_that_cannot_reach_a_broker_fails_and_says_so_in_one_line(spark):
+def test_a_task_without_a_broker_fails_with_one_line(spark):
     rows = spark.createDataFrame([("v",)], "value string").coalesce(1)
     with pytest.raises(Exception) as raised:
         save(rows)

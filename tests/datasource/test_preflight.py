@@ -106,7 +106,7 @@ def test_a_failure_warns_a_stream_once_a_minute_and_costs_little(caplog):
     )
 
 
-def test_a_failure_that_a_stream_was_warned_of_does_not_count_for_a_batch():
+def test_a_streams_warning_does_not_replace_a_batchs_error():
     brokers = Brokers(KafkaTimeoutError("no broker answered"))
     preflight = PreflightCheck(brokers, Hand())
     preflight.check(config(), streaming=True)

@@ -257,7 +257,7 @@ def test_spark_finds_the_format_by_itself(kafka, consume, tmp_path):
     assert "kprod wrote rows=5" in done.stderr, "the report is in the driver's log"
 
 
-def test_a_broken_neighbour_hides_the_format_and_register_brings_it_back(kafka, consume, tmp_path):
+def test_a_broken_neighbour_hides_the_format_until_register(kafka, consume, tmp_path):
     (tmp_path / "pyspark_broken.py").write_text("raise ImportError('not our fault')\n")
     topic = kafka.unique_topic("neighbour")
     run(START + CLASSIC + BROKEN_NEIGHBOUR, kafka.bootstrap, topic, [ROOT, tmp_path], tmp_path)
@@ -271,9 +271,7 @@ def test_a_connect_session_is_like_a_classic_one(kafka, consume, tmp_path):
     assert sorted(consume(topic).values) == sorted(str(n).encode() for n in [*range(5)] * 4)
 
 
-def test_foreach_batch_over_connect_under_a_deleted_checkpoint_is_an_error_and_drops_nothing(
-    kafka, consume, tmp_path
-):
+def test_foreach_batch_over_connect_sees_a_deleted_checkpoint(kafka, consume, tmp_path):
     """The function's process knows neither the query nor its run."""
     topic = kafka.unique_topic("connect-foreach-batch")
     script = START + CONNECT_FOREACH_BATCH
@@ -281,9 +279,7 @@ def test_foreach_batch_over_connect_under_a_deleted_checkpoint_is_an_error_and_d
     assert sorted(consume(topic, isolation="read_committed").values) == [b"a", b"b"]
 
 
-def test_a_task_that_spark_runs_again_writes_all_its_rows_and_the_report_counts_them_once(
-    kafka, consume, tmp_path
-):
+def test_a_retried_task_writes_all_rows_and_counts_them_once(kafka, consume, tmp_path):
     topic = kafka.unique_topic("retried")
     done = run(START + RETRIED, kafka.bootstrap, topic, [ROOT], tmp_path)
     values = [int(value) for value in consume(topic).values]

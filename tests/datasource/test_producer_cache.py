@@ -62,7 +62,7 @@ def test_the_same_config_gets_the_same_producer_back(factory):
     assert len(factory.made) == 1
 
 
-def test_a_config_that_differs_in_one_option_gets_another_producer(factory):
+def test_a_config_with_one_other_option_has_its_own_producer(factory):
     cache = Cache(factory)
     first = cache.acquire(config(), None)
     cache.release(config(), first)
@@ -111,7 +111,7 @@ def test_a_producer_that_is_not_reusable_is_closed(factory):
     assert len(cache) == 0
 
 
-def test_a_producer_that_cannot_be_parked_is_closed_and_the_task_succeeds():
+def test_a_producer_that_can_not_be_parked_is_closed_quietly():
     producer = RecordingProducer(park_fails=True)
     cache = Cache(lambda config, cluster: producer)
     cache.release(config(), cache.acquire(config(), None))
@@ -153,7 +153,7 @@ def test_closing_closes_what_is_idle(factory):
     assert producer.closed_with is not None
 
 
-def test_a_forked_child_forgets_its_parents_producers_and_leaves_them_alone(factory):
+def test_a_forked_child_leaves_its_parents_producers_alone(factory):
     pid = [os.getpid()]
     cache = ProcessLocal(lambda: Cache(factory), pid=lambda: pid[0])
     parents = cache().acquire(config(), None)
@@ -180,7 +180,7 @@ def test_a_real_fork_starts_with_an_empty_cache(factory):
     assert len(cache()) == 1
 
 
-def test_the_default_client_id_names_the_application_and_nothing_that_changes_between_tasks():
+def test_the_default_client_id_is_stable_between_tasks():
     named = effective_config(config(), "app-1")
     assert named.client_id == "spark-kafka-sink-app-1"
     assert effective_config(config(), "app-1") == named

@@ -9,9 +9,7 @@ import pytest
 
 @pytest.mark.long
 @pytest.mark.timeout(300)
-def test_a_task_that_its_rate_holds_back_reports_to_a_listener_while_it_runs(
-    spark, kafka, tmp_path
-):
+def test_a_rate_limited_task_reports_progress_while_it_runs(spark, kafka, tmp_path):
     heard = tmp_path / "heard.jsonl"
     module = tmp_path / "kprod_test_progress.py"
     module.write_text(

@@ -80,7 +80,7 @@ def test_a_task_has_its_share():
     assert sent == [(200, 5, 5), (400, 5, 5)]
 
 
-def test_bytes_are_limited_and_a_huge_row_is_sent_alone_after_its_time():
+def test_bytes_are_limited_and_a_huge_row_is_sent_alone():
     _, sent = run(RateLimits(bytes_per_second=1000), [b"x" * 100, b"y" * 5000, b"z" * 100])
     assert sent == [(100, 1, 100), (5100, 1, 5000), (5200, 1, 100)]
 
@@ -134,7 +134,7 @@ def test_no_second_has_more_than_the_limit_and_a_part(sizes, records, size, task
     assert abs(rate.waited_ms - costs[-1]) <= 2
 
 
-def test_a_rate_that_does_not_fit_the_transactions_time_fails_before_the_wait():
+def test_a_rate_too_low_for_the_transaction_fails_at_once():
     clock = FakeClock(BEGIN)
     with pytest.raises(DeliveryError) as raised:
         run(
@@ -223,7 +223,7 @@ def test_a_task_that_waits_for_its_rate_says_so(caplog):
              "spark.executor.cores": "2"}),
     ],
 )  # fmt: skip
-def test_sparks_configuration_tells_how_many_tasks_run_at_once(tasks, configuration):
+def test_sparks_configuration_has_the_number_of_running_tasks(tasks, configuration):
     limits = RateLimits(records_per_second=1)
     assert tasks_at_once(limits, lambda name: configuration.get(name, "")) == tasks
 
@@ -236,7 +236,7 @@ def test_sparks_configuration_tells_how_many_tasks_run_at_once(tasks, configurat
         {"spark.master": "yarn", "spark.dynamicAllocation.enabled": "true"},
     ],
 )
-def test_where_nothing_tells_it_the_option_is_asked_for(configuration):
+def test_the_option_is_asked_for_where_the_number_is_unknown(configuration):
     with pytest.raises(ConfigError, match="maxBytesPerSecond=5 is for all tasks") as raised:
         tasks_at_once(RateLimits(bytes_per_second=5), lambda name: configuration.get(name, ""))
     assert "set tasksAtOnce" in raised.value.hint

@@ -35,7 +35,7 @@ def test_a_session_gets_the_source():
     assert session.taken == [KprodDataSource]
 
 
-def test_a_format_that_pyspark_4_0_has_discovered_already_is_as_good_as_registered():
+def test_a_format_discovered_by_pyspark_4_0_counts_as_registered():
     taken = "[DATA_SOURCE_ALREADY_EXISTS] Data source 'kprod' already exists. Please choose ..."
     spark_kafka_sink.register(Session(RuntimeError(taken)))
 
@@ -68,7 +68,7 @@ def interpreter(folder, *, options=""):
     return python
 
 
-def test_workers_that_run_a_python_without_the_package_are_one_warning(tmp_path, caplog):
+def test_workers_without_the_package_are_one_warning(tmp_path, caplog):
     python = interpreter(tmp_path / "without", options="-I -S")
     for _ in range(2):
         spark_kafka_sink.register(LocalSession(python))

@@ -106,7 +106,7 @@ def test_rates_are_of_the_time_from_the_first_tasks_begin():
     assert (report.elapsed_ms, report.rows_per_second, report.bytes_per_second) == (1000, 8, 1240)
 
 
-def test_skew_is_told_by_time_and_by_rows_and_the_slowest_task_by_name():
+def test_skew_is_reported_by_time_and_rows_with_the_slowest_task():
     report = two_tasks()
     assert (report.longest_task_ms, report.median_task_ms, report.task_skew) == (40, 12, 3.33)
     assert report.row_skew == 1.25
@@ -115,7 +115,7 @@ def test_skew_is_told_by_time_and_by_rows_and_the_slowest_task_by_name():
     assert (slowest.rows, slowest.elapsed_ms, slowest.input_wait_ms) == (3, 40, 30)
 
 
-def test_the_slowest_broker_is_the_one_with_the_longest_mean_latency():
+def test_the_slowest_broker_has_the_longest_mean_latency():
     slowest = two_tasks().slowest_broker
     assert (slowest.id, slowest.mean_latency_ms, slowest.max_latency_ms) == (2, 100.0, 250)
     assert slowest.last_answer == "t-1: no leader"
@@ -138,7 +138,7 @@ def test_a_report_of_exactly_once_says_under_which_names():
     )  # fmt: skip
 
 
-def test_the_age_of_the_oldest_transaction_is_told_beside_its_time():
+def test_the_age_of_the_oldest_transaction_is_reported():
     exactly_once = config(deliveryGuarantee="exactly-once")
     began = 1_700_000_000_000
     messages = [
@@ -153,7 +153,7 @@ def test_the_age_of_the_oldest_transaction_is_told_beside_its_time():
     assert (told["oldestTransactionMs"], told["transactionTimeoutMs"]) == (None, None)
 
 
-def test_equal_options_have_equal_fingerprints_and_secrets_are_not_in_them():
+def test_equal_options_have_equal_fingerprints_without_secrets():
     one = config(**{"kafka.linger.ms": "5"}).fingerprint
     assert one == config(**{"KAFKA.linger.ms": "5"}).fingerprint
     assert one != config(**{"kafka.linger.ms": "6"}).fingerprint
@@ -175,7 +175,7 @@ def test_the_line_says_it_all_in_one_line():
     )
 
 
-def test_the_line_stays_short_with_many_partitions_and_says_where_they_are():
+def test_the_line_stays_short_with_many_partitions():
     many = tuple(("t", p, 0, 1) for p in range(1000))
     line = line_of(report_of([message(offsets=many)]))
     more = 1000 - LOGGED_PARTITIONS
@@ -183,7 +183,7 @@ def test_the_line_stays_short_with_many_partitions_and_says_where_they_are():
     assert len(line) < 1000
 
 
-def test_a_report_of_many_partitions_is_bounded_and_counts_what_it_leaves_out():
+def test_a_report_of_many_partitions_is_bounded_and_says_so():
     many = tuple((f"a-topic-with-a-name-of-its-own-{p % 10}", p, 0, 2**40) for p in range(20_000))
     text = report_of([message(offsets=many)]).json()
     told = checked(text)
@@ -198,7 +198,7 @@ def test_a_batch_without_rows_has_a_report_too():
     assert (report.mean_batch_size, report.task_skew, report.row_skew) == (0, 1.0, 1.0)
 
 
-def test_a_failed_batch_says_why_and_which_tasks_are_not_finished():
+def test_a_failed_batch_has_its_error_and_unfinished_tasks():
     error = CommitError("it failed", hint="do this")
     report = report_of([message()], Outcome.FAILED, error=error, unfinished=[1, 4], batch_id=3)
     told = checked(report.json())
@@ -207,7 +207,7 @@ def test_a_failed_batch_says_why_and_which_tasks_are_not_finished():
     assert (told["outcome"], told["batchId"], told["rows"]) == ("failed", 3, 3)
 
 
-def test_a_batch_of_which_no_task_told_anything_has_a_report_and_its_lists_are_bounded():
+def test_a_report_without_any_task_is_bounded():
     report = report_of([], Outcome.ABORTED, unfinished=range(10_000), batch_id=3)
     told = checked(report.json())
     assert (told["tasks"], told["unfinishedTasks"], len(told["unfinished"])) == (
@@ -242,7 +242,7 @@ def test_reports_are_appended_one_json_object_a_line(tmp_path):
     assert len(set(told)) == 2
 
 
-def test_the_same_attempts_of_tasks_have_the_same_report_id_and_others_have_another():
+def test_a_report_id_is_a_function_of_the_tasks_attempts():
     """By it an abort knows that the commit of its batch has told what there is to tell."""
     tasks = [message(partition_id=i, task_attempt_id=i, host="h") for i in range(3)]
     assert report_of(tasks).report_id == report_of(tasks[::-1], Outcome.ABORTED).report_id
@@ -263,9 +263,7 @@ def test_a_report_that_cannot_be_written_is_a_warning(caplog, tmp_path, path):
     assert "a report can't be delivered: reportPath can't be written" in warning.getMessage()
 
 
-def test_a_destination_that_fails_keeps_the_report_from_no_other_and_says_nothing_secret(
-    caplog, monkeypatch
-):
+def test_a_failing_destination_stops_no_other_nor_shows_secrets(caplog, monkeypatch):
     delivered = []
 
     monkeypatch.setattr(
@@ -285,7 +283,7 @@ def test_the_file_is_not_writable_for_others(tmp_path):
     assert not path.stat().st_mode & (stat.S_IWGRP | stat.S_IWOTH)
 
 
-def test_where_nobody_configured_logging_the_line_reaches_stderr(capsys, monkeypatch):
+def test_without_logging_configured_the_line_is_on_stderr(capsys, monkeypatch):
     package = logging.getLogger("spark_kafka_sink")
     monkeypatch.setattr(package, "handlers", [])
     monkeypatch.setattr(package, "propagate", False)
@@ -302,7 +300,7 @@ def test_where_nobody_configured_logging_the_line_reaches_stderr(capsys, monkeyp
 
 
 @pytest.mark.parametrize("made", [True, False])
-def test_a_directory_gets_a_file_for_each_report_and_names_sort_by_time(tmp_path, made):
+def test_a_directory_gets_a_file_a_report_sorted_by_time(tmp_path, made):
     folder = tmp_path / "reports"
     if made:
         folder.mkdir()
@@ -328,7 +326,7 @@ def test_a_mount_that_can_not_rename_gets_whole_files_too(tmp_path, monkeypatch)
     assert checked(file.read_text())["reportId"] == report.report_id
 
 
-def test_a_directory_that_can_not_be_written_is_a_warning_and_holds_no_half_file(tmp_path, caplog):
+def test_an_unwritable_directory_is_a_warning_without_half_files(tmp_path, caplog):
     (tmp_path / "file").write_text("")
     publish(two_tasks(), config(reportPath=f"{tmp_path}/file/"))
     assert "reportPath can't be written: " in caplog.text
@@ -348,7 +346,7 @@ def fails(report):
     raise ValueError("canary4711")
 
 
-def test_listeners_get_the_report_and_one_that_fails_keeps_it_from_no_other(caplog, monkeypatch):
+def test_a_failing_listener_stops_no_other_listener(caplog, monkeypatch):
     heard.clear()
     monkeypatch.setitem(sys.modules, "kprod_listeners", sys.modules[__name__])
     listeners = "kprod_listeners:fails,kprod_listeners:hears"
@@ -382,7 +380,7 @@ def test_a_topic_gets_what_a_file_gets(tmp_path):
     assert destinations.topic_record(report, "reports").value + b"\n" == file.read_bytes()
 
 
-def test_a_report_that_is_in_a_decision_is_written_to_its_topic_by_nobody_else(caplog, monkeypatch):
+def test_a_report_within_a_decision_is_written_only_there(caplog, monkeypatch):
     """There is no broker: whoever tried would say so."""
     monkeypatch.setattr(destinations, "REPORT_TOPIC_MS", 500)
     asked = {"reportTopic": "reports", "deliveryGuarantee": "exactly-once"}
@@ -398,7 +396,7 @@ def test_a_report_that_is_in_a_decision_is_written_to_its_topic_by_nobody_else(c
 
 
 @pytest.mark.timing
-def test_a_report_of_10_000_partitions_takes_less_than_100_ms_of_cpu(tmp_path, monkeypatch):
+def test_a_report_of_10_000_partitions_takes_little_cpu(tmp_path, monkeypatch):
     """Made, kept for last_report, and written to a file."""
     monkeypatch.setenv("SPARK_LOCAL_DIRS", str(tmp_path / "local"))
     reports = config(reportPath=f"{tmp_path}/reports/")

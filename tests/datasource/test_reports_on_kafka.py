@@ -12,7 +12,7 @@ from tests.datasource.rows import ROWS, frame
 from tests.waiting import wait_for
 
 
-def test_the_report_tells_rows_and_offsets(spark, write, topic, tmp_path, consume):
+def test_the_report_has_rows_and_offsets(spark, write, topic, tmp_path, consume):
     path = tmp_path / "report.jsonl"
     rows = spark.range(100).selectExpr("cast(id AS string) AS key", "cast(id AS string) AS value")
     for _ in range(2):

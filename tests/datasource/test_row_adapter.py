@@ -75,7 +75,7 @@ def test_partitions_and_milliseconds():
     assert column(LongType(), 2**40, None, name="timestamp").to_pylist() == [2**40, None]
 
 
-def test_a_timestamp_means_the_same_instant_whatever_the_workers_time_zone():
+def test_a_timestamp_is_the_same_instant_in_any_time_zone():
     instant = dt.datetime(2026, 3, 29, 1, 30, tzinfo=dt.UTC)
     as_spark_gives_it = instant.astimezone().replace(tzinfo=None)
     (cell,) = column(TimestampType(), as_spark_gives_it, name="timestamp").cast("int64").to_pylist()

@@ -69,7 +69,7 @@ def test_the_topic_option_is_trimmed():
     assert plan_columns(schema(value=TEXT), "  t ").topic == "t"
 
 
-def test_the_topic_option_beats_the_column_which_is_not_even_type_checked():
+def test_the_topic_option_beats_the_columns_type_and_value():
     plan = plan_columns(schema(topic=IntegerType(), value=TEXT), "t")
     assert (plan.topic, plan.topic_column) == ("t", None)
 
@@ -177,7 +177,7 @@ def test_a_missing_column_that_differs_by_case_gets_a_hint():
     assert "rename TOPIC to topic" in raised.value.hint
 
 
-def test_an_optional_column_that_differs_by_case_is_ignored_with_a_warning():
+def test_an_optional_column_in_other_case_is_ignored_loudly():
     columns = schema(Key=IntegerType(), value=TEXT)
     assert plan_columns(columns, "t").key_column is None
     (warning,) = near_names(columns, plan_columns(columns, "t"))
@@ -197,6 +197,6 @@ def test_a_column_that_occurs_twice_is_refused_before_any_task():
         plan_columns(twice, "t")
 
 
-def test_a_column_that_spark_cannot_ship_is_refused_before_any_task():
+def test_a_column_that_spark_can_not_send_fails_before_tasks():
     with pytest.raises(SchemaError, match="column age is of type interval year to month"):
         plan_columns(schema(value=TEXT, age=YearMonthIntervalType()), "t")

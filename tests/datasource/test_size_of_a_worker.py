@@ -84,7 +84,7 @@ class Watch:
 @pytest.mark.parametrize(
     ("memory", "partitions", "leaders"), [(32 * MIB, 1, 1), (128 * MIB, 48, 3)], ids=["32", "128"]
 )
-def test_memory_and_connections_of_a_worker_are_what_kprod_size_says(
+def test_a_workers_memory_and_connections_match_kprod_size(
     cluster, wheel, kafka3, memory, partitions, leaders
 ):
     topic = kafka3.unique_topic("size", partitions=partitions)

@@ -45,7 +45,7 @@ def test_a_batch_without_a_broker_fails_at_planning():
         data_source(**OPTIONS).writer(SCHEMA, overwrite=False)
 
 
-def test_commit_of_a_stream_asks_no_broker_even_when_the_preflight_is_required():
+def test_a_streams_commit_asks_no_broker_for_a_preflight():
     planned = data_source(**OPTIONS, preflight="required")
     with pytest.raises(KafkaError, match=r"127\.0\.0\.1:1"):
         planned.streamWriter(SCHEMA, False)
@@ -54,14 +54,14 @@ def test_commit_of_a_stream_asks_no_broker_even_when_the_preflight_is_required()
     travelled.streamWriter(schema=SCHEMA, overwrite=False).commit([message(batch_id=4)], 4)
 
 
-def test_the_discovered_source_tells_planning_from_commit_too():
+def test_the_discovered_source_separates_planning_from_commit():
     planned = DefaultSource(CaseInsensitiveDict(OPTIONS | {"preflight": "required"}))
     with pytest.raises(KafkaError, match=r"127\.0\.0\.1:1"):
         planned.streamWriter(SCHEMA, False)
     pickle.loads(cloud_dumps(planned)).streamWriter(schema=SCHEMA, overwrite=False)
 
 
-def test_a_source_that_travelled_twice_is_still_one_that_travelled():
+def test_a_source_pickled_twice_still_knows_that_it_was_pickled():
     copy = pickle.loads(cloud_dumps(pickle.loads(cloud_dumps(data_source(**OPTIONS)))))
     assert copy.streamWriter(SCHEMA, False).plan.cluster is None
 
@@ -92,7 +92,7 @@ def test_serializers_are_refused_with_the_text_of_sparks_sink(name):
     assert f"Kafka option '{name.removeprefix('kafka.')}' is not supported" in raised.value.message
 
 
-def test_options_are_checked_before_columns_and_columns_before_brokers():
+def test_options_are_checked_before_columns_and_brokers():
     no_value = StructType([StructField("key", StringType())])
     with pytest.raises(ConfigError, match=r"acks"):
         data_source(**OPTIONS, **{"kafka.acks": "7"}).writer(no_value, overwrite=False)
@@ -100,7 +100,7 @@ def test_options_are_checked_before_columns_and_columns_before_brokers():
         data_source(**OPTIONS).writer(no_value, overwrite=False)
 
 
-def test_warnings_of_options_are_logged_once_a_process_and_not_before_commit(caplog):
+def test_option_warnings_are_logged_once_a_process(caplog):
     errors._said.clear()
     planned = data_source(**OFF, **{"kafka.acks": "1"})
     with caplog.at_level(logging.WARNING):
@@ -117,7 +117,7 @@ def test_reading_is_refused_and_sparks_own_source_is_named():
     assert "format('kafka')" in raised.value.hint
 
 
-def test_without_an_arrow_stream_writer_rows_are_adapted_with_one_warning(caplog, monkeypatch):
+def test_rows_are_adapted_with_a_warning_where_arrow_is_missing(caplog, monkeypatch):
     errors._said.clear()
     monkeypatch.setattr(KprodDataSource, "_has_arrow_stream_writer", lambda self: False)
     writers = [data_source(**OFF).streamWriter(SCHEMA, overwrite=False) for _ in range(2)]
@@ -126,7 +126,7 @@ def test_without_an_arrow_stream_writer_rows_are_adapted_with_one_warning(caplog
     assert pickle.loads(cloud_dumps(writers[0])).plan == writers[0].plan
 
 
-def test_without_an_arrow_stream_writer_named_columns_are_refused(monkeypatch):
+def test_named_columns_are_refused_where_arrow_is_missing(monkeypatch):
     monkeypatch.setattr(KprodDataSource, "_has_arrow_stream_writer", lambda self: False)
     source_of_columns = data_source(**OFF, valueColumns="*")
     with pytest.raises(ConfigError, match="no Arrow writer for streams") as raised:
@@ -204,7 +204,7 @@ def test_discovery_imports_neither_the_sink_nor_pyarrow():
     run_python("-c", code)
 
 
-def test_a_broken_installation_is_found_at_use_and_not_at_discovery(tmp_path):
+def test_a_broken_installation_fails_at_use_not_at_discovery(tmp_path):
     broken = tmp_path / "spark_kafka_sink"
     broken.mkdir()
     (broken / "__init__.py").write_text("raise ImportError('half an installation')")

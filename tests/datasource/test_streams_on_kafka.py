@@ -15,7 +15,7 @@ from spark_kafka_sink.datasource.source import KprodDataSource
 from tests.datasource.rows import ROWS, values
 
 
-def test_a_stream_writes_each_micro_batch_once_and_counts_its_rows(source, stream, topic, consume):
+def test_a_stream_writes_each_batch_once_and_counts_its_rows(source, stream, topic, consume):
     rows, add = source
     add(ROWS)
     add(["6", "7", "8"])

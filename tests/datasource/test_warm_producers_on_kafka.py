@@ -16,7 +16,7 @@ from spark_kafka_sink.protocol.cluster import TopicPartition
 from tests.datasource.rows import frame
 
 
-def test_what_the_driver_learnt_of_the_cluster_travels_with_the_writer(kafka, topic):
+def test_the_drivers_metadata_is_sent_with_the_writer(kafka, topic):
     options = {"kafka.bootstrap.servers": kafka.bootstrap, "topic": topic}
     schema = StructType().add("value", "string")
     writer = KprodDataSource(CaseInsensitiveDict(options)).writer(schema, overwrite=False)

@@ -22,19 +22,19 @@ OFFSETS = st.dictionaries(
     max_size=3,
 )
 RUN = {"run": "r"}
-FIELDS = ["run", "query_id", "part", "parts", "abort", "offsets", "another"]
+FIELDS = ["run", "query_id", "token", "writes", "abort", "offsets", "digest", "another"]
 
 
 @given(
     PARTS,
-    st.one_of(st.just(""), PARTS),
+    st.tuples(*[st.one_of(st.just(""), PARTS)] * 3),
     COUNTS,
-    COUNTS,
-    st.booleans(),
+    st.tuples(st.booleans(), st.booleans()),
     st.one_of(st.none(), OFFSETS),
 )
-def test_it_survives_its_option(run, query, part, parts, abort, offsets):
-    context = WriteContext(run, query, part, parts, abort, offsets)
+def test_it_survives_its_option(run, texts, writes, flags, offsets):
+    query, token, digest = texts
+    context = WriteContext(run, query, token, writes, *flags, offsets, digest)
     assert WriteContext.of_option(context.to_option()) == context
 
 
@@ -67,12 +67,15 @@ def test_it_survives_its_option(run, query, part, parts, abort, offsets):
                 RUN | {"query_id": "a~b"},
                 RUN | {"query_id": 7},
                 RUN | {"query_id": ["q"]},
-                RUN | {"part": -1},
-                RUN | {"part": "0"},
-                RUN | {"part": 0.5},
-                RUN | {"part": True},
-                RUN | {"parts": -1},
-                RUN | {"parts": [1]},
+                RUN | {"writes": -1},
+                RUN | {"writes": "0"},
+                RUN | {"writes": 0.5},
+                RUN | {"writes": True},
+                RUN | {"writes": [1]},
+                RUN | {"token": "a~b"},
+                RUN | {"digest": 7},
+                RUN | {"abort": 1},
+                RUN | {"tasks_may_run": "true"},
                 RUN | {"offsets": 7},
                 RUN | {"offsets": ["t"]},
                 RUN | {"offsets": {"t": 7}},
@@ -112,7 +115,7 @@ def test_any_text_is_a_context_or_an_error_of_the_option(text):
     assert WriteContext.of_option(context.to_option()) == context
 
 
-def test_a_batch_job_with_another_text_fails_before_a_broker_is_asked():
+def test_a_forged_context_fails_before_any_request():
     given = config(txnAppId="a", txnVersion="1", txnContext='{"run":"a~b"}')
     with pytest.raises(ConfigError, match="set by foreach_batch and transaction only"):
         plan_transactions(given, streaming=False)

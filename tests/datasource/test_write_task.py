@@ -14,6 +14,7 @@ import pyarrow as pa
 import pytest
 from recording_producer import OneProducer, RecordingProducer
 
+from spark_kafka_sink.clock import NEVER
 from spark_kafka_sink.config.named_columns import OnNullValue
 from spark_kafka_sink.datasource.write.task_progress import ProgressLog, progress_listener
 from spark_kafka_sink.datasource.write.write_task import TaskIdentity, TransactionTime, WriteTask
@@ -36,7 +37,7 @@ def run(producers, batches, plan=PLAN):
     return task.run(iter(batches))
 
 
-def test_every_batch_is_sent_in_order_and_the_message_tells_what_was_acknowledged():
+def test_batches_are_sent_in_order_and_the_message_counts_them():
     producers = OneProducer(RecordingProducer())
     told = run(producers, [batch("a", "b"), batch("c")])
     assert producers.producer.events == ["start", "send 2", "send 1", "finish"]
@@ -75,7 +76,7 @@ def test_batches_without_rows_in_between_are_passed_over():
     assert producers.producer.events == ["start", "send 1", "send 1", "finish"]
 
 
-def test_small_batches_are_joined_to_as_many_rows_as_the_producer_wants():
+def test_small_batches_are_joined_to_the_producers_chunk_size():
     """Its first rows tell the producer how many partitions there are: they go alone."""
     producers = OneProducer(RecordingProducer(wanted_rows=3))
     batches = [batch("a"), batch("b", "c"), batch("d"), batch("e", "f", "g", "h"), batch("i")]
@@ -85,7 +86,7 @@ def test_small_batches_are_joined_to_as_many_rows_as_the_producer_wants():
     assert values == [b"%c" % c for c in b"abcdefghi"]
 
 
-def test_a_bad_row_of_a_joined_batch_is_named_by_its_place_among_all_rows():
+def test_a_bad_row_of_a_joined_batch_has_its_number_in_the_task():
     plan = ColumnPlan(topic="t", value_column=0, on_null_value=OnNullValue.ERROR)
     with pytest.raises(DataError, match="row 3 of the Arrow batch") as caught:
         run(
@@ -110,7 +111,7 @@ def test_the_producer_knows_when_its_writer_waits_for_input():
     assert seen == [True, True]
 
 
-def test_a_failed_send_closes_the_producer_and_the_error_stays_what_it_is():
+def test_a_failed_send_closes_the_producer_and_keeps_its_error():
     producers = OneProducer(RecordingProducer(fail_at_send=2, error=DeliveryError("t-0: gone")))
     with pytest.raises(DeliveryError, match=r"^\[KP0500\] t-0: gone\n"):
         run(producers, [batch("a"), batch("b"), batch("c")])
@@ -136,7 +137,7 @@ def test_an_interrupted_task_leaves_no_half_sent_producer_behind():
     assert producers.discarded == 1
 
 
-def test_an_error_of_sparks_input_before_the_first_row_opens_no_connection():
+def test_an_input_error_before_the_first_row_opens_no_connection():
     def batches():
         raise OSError("the input broke")
         yield
@@ -184,7 +185,7 @@ def test_rows_without_a_value_are_skipped_and_counted():
     assert producers.producer.events == ["start", "send 1", "send 1", "finish"]
 
 
-def test_a_batch_with_skipped_rows_is_gone_before_the_next_is_taken():
+def test_a_batch_with_skipped_rows_is_freed_before_the_next():
     """It may be 64 MB: a task's memory is counted with two of them."""
     before = []
 
@@ -215,7 +216,7 @@ def test_an_errors_note_says_that_skipped_rows_are_not_counted():
     assert note.endswith(", of which 1 rows were skipped and are not counted")
 
 
-def test_what_a_batch_that_is_done_would_have_written_leaves_out_skipped_rows():
+def test_the_payload_of_a_done_batch_leaves_out_skipped_rows():
     task = WriteTask(SKIP, OneProducer(RecordingProducer()), IDENTITY)
     assert task.drop(iter([batch("ab", None)]), count=True).payload == (1, 2)
 
@@ -252,11 +253,19 @@ def timed(producers, batches, at, timeout_ms=1000, margin_ms=300):
     return task.run(arriving())
 
 
-def test_the_message_names_the_prepared_transaction_the_generation_and_its_begin():
+def test_the_message_names_transaction_generation_and_start():
     told = timed(OneProducer(RecordingProducer(), PREPARED), [batch("a")], [0])
     assert told.transaction == ("p~j~42", 4711, 3, 2)
     assert told.prepared == PREPARED
     assert (told.generation, told.start_ms) == (8, 1_700_000)
+    assert told.two_phase_commit is False
+
+
+def test_the_message_says_that_its_transaction_never_times_out():
+    """The driver's own transactions of the decision must not, either."""
+    producers = OneProducer(RecordingProducer(), PREPARED)
+    assert timed(producers, [batch("a")], [0], timeout_ms=NEVER).two_phase_commit is True
+    assert timed(producers, [], [0], timeout_ms=NEVER).two_phase_commit is False
 
 
 def test_without_a_row_there_is_no_transaction_but_a_generation():
@@ -266,7 +275,7 @@ def test_without_a_row_there_is_no_transaction_but_a_generation():
     assert producers.acquired == 0
 
 
-def test_without_exactly_once_a_message_says_nothing_of_transactions():
+def test_without_exactly_once_a_message_has_no_transaction():
     told = run(OneProducer(RecordingProducer()), [batch("a")])
     assert (told.transaction, told.generation, told.start_ms) == (None, -1, -1)
 
@@ -297,7 +306,7 @@ def test_a_transaction_with_just_enough_time_is_prepared():
     assert producers.released == 1
 
 
-def test_the_wait_for_input_is_told_and_when_the_attempt_began():
+def test_the_message_has_the_input_wait_and_the_start():
     told = timed(OneProducer(RecordingProducer()), [batch("a"), batch("b")], [300, 700, 1000])
     assert (told.input_wait_ms, told.broker_wait_ms, told.elapsed_ms) == (1000, 0, 1000)
     assert told.begun_ms == 1_699_000
@@ -314,7 +323,7 @@ def test_a_prepare_that_fails_closes_the_producer():
     assert producers.discarded == 1
 
 
-def test_a_task_that_runs_says_how_far_it_is_and_for_whom_it_waits(caplog):
+def test_a_running_task_reports_its_progress_and_what_it_awaits(caplog):
     """While its thread waits for Spark's next rows: whatever a task waits for, it speaks."""
     producers = OneProducer(RecordingProducer())
     task = WriteTask(PLAN, producers, IDENTITY, progress_every_s=0.01)
@@ -345,9 +354,7 @@ def test_a_task_that_runs_says_how_far_it_is_and_for_whom_it_waits(caplog):
         assert task.run(arriving()).rows == 2
 
 
-def test_a_running_tasks_progress_goes_to_listeners_and_one_that_raises_stops_nothing(
-    caplog, monkeypatch
-):
+def test_progress_reaches_all_listeners_even_if_one_raises(caplog, monkeypatch):
     heard = queue.Queue()
     module = SimpleNamespace(fails=lambda progress: 1 / 0, hears=heard.put)
     monkeypatch.setitem(sys.modules, "kprod_progress", module)

@@ -61,10 +61,11 @@ def with_variables(value: Any, found: Mapping[str, str]) -> Any:
     return value
 
 
-def job(project: Path) -> dict[str, Any]:
-    """The settings of its job, with the variables' defaults."""
+def job(project: Path, target: str = "dev") -> dict[str, Any]:
+    """The settings of its job in a target, with the variables' defaults."""
     whole = bundle(project)
+    assert target in whole["targets"]
     found = {f"var.{name}": one["default"] for name, one in whole["variables"].items()}
-    found["bundle.name"] = whole["bundle"]["name"]
+    found |= {"bundle.name": whole["bundle"]["name"], "bundle.target": target}
     settings: dict[str, Any] = with_variables(whole["resources"]["jobs"]["write"], found)
     return settings

@@ -6,7 +6,9 @@ know, so a job that they give back whole has none.
 
 from __future__ import annotations
 
+import datetime
 import re
+import runpy
 
 import jsonschema
 import pytest
@@ -14,12 +16,16 @@ import pytest
 from tests.docs.databricks_template import DEFAULTS, SCHEMA, TEMPLATE, bundle, job, written
 from tests.programs import run_python
 
+TODAY = datetime.datetime.now(datetime.UTC).date()
+YESTERDAY = TODAY - datetime.timedelta(days=1)
+
 PROGRAM = """
 import runpy, sys
 from pyspark.sql import SparkSession
 builder = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false")
 spark = builder.getOrCreate()
-rows = "select date'2026-11-22' day, 'a' key, '1' value union all select date'2026-11-21', 'b', '2'"
+day = sys.argv.pop(1)  # and the day after, whose rows are another run's
+rows = f"select date'{day}' day, 'a' key, '1' value union all select date'{day}' + 1, 'b', '2'"
 spark.sql(rows).createOrReplaceTempView("orders")
 sys.argv[0] = sys.argv.pop(1)
 runpy.run_path(sys.argv[0], run_name="__main__")
@@ -46,7 +52,7 @@ def test_each_property_is_asked_for_and_used():
         jsonschema.validate(one["default"], one)
 
 
-def test_answers_are_in_the_project_and_nothing_is_left_of_the_template(tmp_path):
+def test_answers_are_in_the_project_and_no_template_is_left(tmp_path):
     project = written(tmp_path, {"project_name": "nightly", "topic": "t1"})
     assert project.name == bundle(project)["bundle"]["name"] == "nightly"
     assert "--topic=t1" in job(project)["tasks"][0]["spark_python_task"]["parameters"]
@@ -65,7 +71,7 @@ def test_the_job_is_what_databricks_classes_take(project):
     assert JobSettings.from_dict(wrong).as_dict() != wrong
 
 
-def test_the_password_is_a_reference_to_the_scope_wherever_it_stands(project):
+def test_the_password_is_always_a_reference_to_the_scope(project):
     (cluster,) = job(project)["job_clusters"]
     assert cluster["new_cluster"]["spark_env_vars"] == {
         "KAFKA_PASSWORD": "{{secrets/kafka/password}}"
@@ -74,35 +80,68 @@ def test_the_password_is_a_reference_to_the_scope_wherever_it_stands(project):
     assert '"kafka.sasl.password": "${env:KAFKA_PASSWORD}"' in source
 
 
-@pytest.mark.long  # applications of Spark of its own
-def test_the_job_writes_a_day_once_and_nothing_when_it_is_repeated(
-    project, secure_kafka, consume, tmp_path
-):
-    topic = secure_kafka.kafka.unique_topic("databricks")
-    options = secure_kafka.cluster.client_options("SASL_SSL")
-    settings = job(
-        written(
-            tmp_path / "own",
-            {
-                "source_table": "orders",
-                "topic": topic,
-                "bootstrap_servers": options["bootstrap.servers"],
-                "username": "alice",
-            },
-        )
-    )
+def arguments(settings, *, day="", started=TODAY):
+    """What the job gives its script when it starts on that day."""
     (task,) = settings["tasks"]
-    parameters = [
-        one.replace("{{job.parameters.day}}", "2026-11-22")
+    return [
+        one.replace("{{job.parameters.day}}", day).replace(
+            "{{job.start_time.iso_date}}", str(started)
+        )
         for one in task["spark_python_task"]["parameters"]
     ]
-    assert settings["parameters"] == [{"name": "day", "default": "{{job.start_time.iso_date}}"}]
-    script = project / "resources" / task["spark_python_task"]["python_file"]
-    parameters += ["--ca", options["ssl.truststore.location"]]
+
+
+def day_of(project, **run):
+    """The day that a run of the job writes."""
+    script = runpy.run_path(str(project / "src" / "write.py"))
+    return script["parsed"](arguments(job(project), **run)).day
+
+
+def test_the_job_writes_the_day_before_its_start(project):
+    """At 03:00 the day of the start has 21 hours to go: they would never be written."""
+    assert job(project)["parameters"] == [{"name": "day", "default": ""}]
+    assert day_of(project) == YESTERDAY
+    # A retry, and a repair days later, have the same start.
+    start = datetime.date(2026, 3, 1)
+    assert day_of(project, started=start) == datetime.date(2026, 2, 28)
+    assert day_of(project, day="2026-02-20", started=start) == datetime.date(2026, 2, 20)
+
+
+@pytest.mark.parametrize("days", [0, 1])
+def test_the_job_refuses_a_day_that_is_not_over(project, capsys, days):
+    """It would be done for good with the rows that are there so far."""
+    with pytest.raises(SystemExit) as ended:
+        day_of(project, day=str(TODAY + datetime.timedelta(days=days)))
+    assert ended.value.code == 2
+    assert "is not over" in capsys.readouterr().err
+
+
+def test_dev_and_prod_have_ids_of_their_own(project):
+    """Else a run in dev makes prod's day done, which prod then never writes."""
+    for target in ("dev", "prod"):
+        assert f"--app-id=kafka_export-{target}" in arguments(job(project, target))
+
+
+@pytest.mark.long  # applications of Spark of its own
+def test_the_job_writes_each_day_once_in_any_order(project, secure_kafka, consume, tmp_path):
+    """Yesterday twice; then the day before, which was left out, as after a night that failed."""
+    topic = secure_kafka.kafka.unique_topic("databricks")
+    options = secure_kafka.cluster.client_options("SASL_SSL")
+    answers = {
+        "source_table": "orders",
+        "topic": topic,
+        "bootstrap_servers": options["bootstrap.servers"],
+        "username": "alice",
+    }
+    settings = job(written(tmp_path / "own", answers))
+    python_file = settings["tasks"][0]["spark_python_task"]["python_file"]
+    script = (project / "resources" / python_file).resolve()
     environment = {"KAFKA_PASSWORD": secure_kafka.cluster.security.passwords["alice"]}
-    for _ in range(2):
-        arguments = ("-c", PROGRAM, script.resolve(), *parameters)
-        run_python(*arguments, cwd=tmp_path, environment=environment, timeout=250)
+    left_out = YESTERDAY - datetime.timedelta(days=1)
+    for written_day, day in ((YESTERDAY, ""), (YESTERDAY, ""), (left_out, str(left_out))):
+        given = (*arguments(settings, day=day), "--ca", options["ssl.truststore.location"])
+        program = ("-c", PROGRAM, str(written_day), script, *given)
+        run_python(*program, cwd=tmp_path, environment=environment, timeout=250)
     bootstrap = secure_kafka.kafka.bootstrap
     found = consume(topic, bootstrap=bootstrap, isolation="read_committed")
-    assert (found.keys, found.values) == ([b"a"], [b"1"])
+    assert (found.keys, found.values) == ([b"a", b"a"], [b"1", b"1"])

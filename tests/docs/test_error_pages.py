@@ -5,11 +5,12 @@ from __future__ import annotations
 import re
 import runpy
 import sys
+from collections import Counter
 from pathlib import Path
 
 import pytest
 
-from spark_kafka_sink.documentation import ERRORS_PAGE, error_url
+from spark_kafka_sink.documentation import ERRORS_PAGE, RUNBOOK
 from spark_kafka_sink.error_kinds import ENTRIES
 from spark_kafka_sink.errors import CODES, ErrorCode
 
@@ -35,7 +36,6 @@ def test_each_code_has_a_page_where_its_message_leads(site):
     pages = {path.stem: path.read_text("utf-8") for path in (site / ERRORS_PAGE).iterdir()}
     assert set(pages) == set(KINDS) | set(ANSWERS)
     for code, text in pages.items():
-        assert error_url(code).endswith(f"/{ERRORS_PAGE}/{code}/")
         assert text.startswith(f"# {code}: {(KINDS | ANSWERS)[code]}")
         assert f"kprod explain {code}" in text
 
@@ -46,3 +46,41 @@ def test_its_links_lead_to_pages_and_back_to_the_index(site):
         assert f"](../errors.md#{path.stem.lower()})" in text
         for target in re.findall(r"]\(([^)#]+)", text):
             assert "://" in target or (path.parent / target).is_file(), (path.name, target)
+
+
+#: What an advice tells one to do. (A word of this list may come first, or behind what happens.)
+_DOES = re.compile(
+    r"\b(ask|check|connect|create|do|give|lower|mend|needs|raise|report|run|see|set|start|stop|use|wait)\b"
+)
+
+
+@pytest.mark.parametrize("code", sorted(CODES), ids=lambda code: code.name)
+def test_each_answer_of_a_broker_says_what_to_do(code):
+    """45 of 69 pages had the error's name, its meaning, and nothing that a reader can do."""
+    hint = code.info.hint
+    if code is ErrorCode.NONE:
+        assert hint == ""
+        return
+    assert _DOES.search(hint), hint
+    assert len(hint.split()) >= 4
+    # A retried one first passes by itself.
+    assert not hint.startswith("if it") or code.info.error_class.value.startswith("retriable")
+
+
+def test_an_advice_belongs_to_few_answers():
+    """One that fits everything helps with nothing."""
+    advices = Counter(code.info.hint for code in CODES)
+    assert [advice for advice, times in advices.items() if times > 2] == []
+
+
+def test_the_page_of_an_answer_begins_with_what_helps(site):
+    for code in ANSWERS:
+        text = (site / ERRORS_PAGE / f"{code}.md").read_text("utf-8").split("\n\n")
+        assert text[1].startswith("What helps: ")
+
+
+def test_the_runbook_is_a_paragraph_of_its_own(site):
+    """It was glued to the last point of a list, which is about something else."""
+    for code in RUNBOOK:
+        text = (site / ERRORS_PAGE / f"{code}.md").read_text("utf-8")
+        assert "\n\nRunbook: [" in text

@@ -51,11 +51,21 @@ def test_the_image_has_what_the_application_starts():
     assert len(spec["arguments"]) == 3  # path, topic, version
 
 
-def test_the_secret_is_where_the_job_looks_on_driver_and_executors():
+def test_driver_and_executors_mount_the_secret_where_it_is_read():
     for part in ("driver", "executor"):
         (secret,) = APPLICATION["spec"][part]["secrets"]
         found = re.findall(rf"{secret['path']}/([a-z.]+)", JOB)
         assert sorted(found) == ["ca.pem", "password"]
+
+
+def test_the_path_that_the_job_reads_is_on_a_volume():
+    """Of driver and executors: Spark plans on one and reads on the other."""
+    spec = APPLICATION["spec"]
+    names = {one["name"] for one in spec["volumes"]}
+    for part in ("driver", "executor"):
+        (mount,) = spec[part]["volumeMounts"]
+        assert mount["name"] in names
+        assert spec["arguments"][0].startswith(f"{mount['mountPath']}/")
 
 
 def test_the_executors_have_room_for_python():

@@ -18,7 +18,7 @@ import pyarrow as pa
 from spark_kafka_sink.config.producer_config import ProducerConfig
 from spark_kafka_sink.local_kafka import KafkaCluster
 from spark_kafka_sink.producer.kafka_producer import KafkaProducer
-from spark_kafka_sink.producer.metrics.produce_recorder import ProduceReport
+from spark_kafka_sink.producer.metrics.produce_report import ProduceReport
 from spark_kafka_sink.records.record_columns import ColumnPlan, from_record_batch
 from tests.java_programs import java
 from tests.real_kafka import Consumed

@@ -105,7 +105,7 @@ def test_keys_go_where_the_java_client_puts_them(kafka, consume):
         assert partition == (murmur2(key) & 0x7FFFFFFF) % partitions
 
 
-def test_rows_without_a_key_spread_in_batches_of_about_batch_size(kafka, consume):
+def test_rows_without_a_key_fill_batches_of_about_batch_size(kafka, consume):
     partitions, size = 6, 16_384
     topic = kafka.unique_topic("sticky", partitions)
     rng = random.Random(2)
@@ -268,7 +268,7 @@ def test_a_partition_that_was_added_a_moment_ago_is_used(kafka, consume):
     assert consume(topic).partitions == [1, 3]
 
 
-def test_a_short_delivery_timeout_does_not_end_a_batch_that_was_never_sent(kafka, consume):
+def test_a_short_delivery_timeout_spares_a_batch_never_sent(kafka, consume):
     """The writer computes longer than that between two rows, and is not seen to wait."""
     topic = kafka.unique_topic("short")
     columns = ColumnPlan(topic, value_column=0)

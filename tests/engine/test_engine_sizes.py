@@ -76,7 +76,7 @@ def _same(one: list[bytes | None], other: list[bytes]) -> bool:
     return len(one) == len(other) and all(a == b for a, b in zip(one, other, strict=True))
 
 
-def test_a_row_above_max_request_size_is_refused_in_javas_words_at_once(kafka, consume):
+def test_a_row_above_max_request_size_is_refused_as_in_java(kafka, consume):
     topic = kafka.unique_topic("above")
     producer = KafkaProducer(config(kafka.bootstrap))
     began = time.monotonic()
@@ -94,7 +94,7 @@ def test_a_row_above_max_request_size_is_refused_in_javas_words_at_once(kafka, c
     assert len(consume(topic)) == 0
 
 
-def test_a_row_above_buffer_memory_is_refused_in_javas_words_at_once(kafka):
+def test_a_row_above_buffer_memory_is_refused_as_in_java(kafka):
     topic = kafka.unique_topic("above")
     producer = KafkaProducer(config(kafka.bootstrap, {"buffer.memory": 500_000}))
     began = time.monotonic()
@@ -105,7 +105,7 @@ def test_a_row_above_buffer_memory_is_refused_in_javas_words_at_once(kafka):
 
 
 @pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])
-def test_batches_too_large_for_the_topic_are_split_with_their_sequences(kafka, consume, codec):
+def test_batches_too_large_for_the_topic_are_split_in_sequence(kafka, consume, codec):
     """262144-byte batches for a topic that takes 20000: all rows once, in order, no hole in the
     sequences, several in flight (the warm-up has proven the producer, so five may be)."""
     topic = kafka.unique_topic("split", configs={"max.message.bytes": str(LIMIT)})
@@ -138,7 +138,7 @@ def test_a_split_goes_down_to_batches_of_one_record(kafka, consume):
     assert consume(topic).values == rows
 
 
-def test_batches_of_several_partitions_and_sizes_are_split_at_once(kafka, consume):
+def test_batches_of_several_partitions_are_split_together(kafka, consume):
     """Mixed: small batches of one partition are behind refused ones of another."""
     topic = kafka.unique_topic("split", 4, {"max.message.bytes": "5000"})
     rng = random.Random(12)

@@ -36,7 +36,7 @@ def test_a_row_that_is_missing_of_a_batch_that_is_ok_is_lost():
     assert judge([OK], rows()[1:], rows(), run=RUN).faults == {Fault.LOST}
 
 
-def test_a_row_that_comes_twice_is_doubled_and_its_attempts_are_named():
+def test_a_row_seen_twice_is_doubled_and_names_its_attempts():
     again = Seen(1, 9, RUN, 0, 1, "1", 5, Fate.COMMIT)
     report = judge([OK], [*rows(), again], run=RUN)
     assert report.faults == {Fault.DOUBLED, Fault.MIXED}
@@ -49,7 +49,7 @@ def test_a_row_that_the_same_attempt_wrote_twice_is_doubled():
     assert judge([OK], [*rows(), again], run=RUN).faults == {Fault.DOUBLED, Fault.OUT_OF_ORDER}
 
 
-def test_two_attempts_of_one_task_that_share_the_rows_between_them_are_mixed():
+def test_two_attempts_that_share_a_tasks_rows_are_mixed():
     mixed = [replace(s, attempt="1") if s.seq == 5 else s for s in rows()]
     assert judge([OK], mixed, run=RUN).faults == {Fault.MIXED}
 
@@ -91,7 +91,7 @@ def test_a_row_that_was_to_be_aborted_contradicts_its_fate():
 
 
 @pytest.mark.parametrize("change", [{"run": "other"}, {"batch": 7}, {"seq": 99}])
-def test_a_row_of_nobody_is_uninvited(change):
+def test_a_row_that_was_never_written_is_uninvited(change):
     stranger = replace(rows()[-1], offset=9, **change)
     assert judge([OK], [*rows(), stranger], run=RUN).faults == {Fault.UNINVITED}
 
@@ -163,7 +163,7 @@ def _produce(producer, topic: str, batch: Batch, task: int, fate: Fate) -> None:
     producer.flush()
 
 
-def test_the_readers_tell_committed_aborted_and_open_transactions_apart(kafka):
+def test_readers_distinguish_committed_aborted_and_open(kafka):
     from confluent_kafka import Producer
 
     topic, prefix = kafka.unique_topic("checker", 2), f"check.{uuid.uuid4().hex[:8]}"

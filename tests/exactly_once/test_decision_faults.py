@@ -41,9 +41,7 @@ def ongoing(world: World, scenario) -> list[str]:
 
 
 @thorough
-def test_a_driver_that_is_frozen_between_check_and_decision_decides_nothing_too_late(
-    world, driver, record_property
-):
+def test_a_driver_frozen_before_its_decision_decides_in_time(world, driver, record_property):
     """SIGSTOP to all of it when the brokers have said that everything is prepared (the answer lies
     before its door), until they have aborted it.
     """
@@ -71,7 +69,7 @@ def test_a_driver_that_is_frozen_between_check_and_decision_decides_nothing_too_
 
 
 @thorough
-def test_a_decision_whose_driver_stays_away_until_all_is_aborted_is_written_again(
+def test_an_aborted_decision_of_a_lost_driver_is_written_again(
     world, driver, new_driver, record_property
 ):
     """SIGKILL behind DECIDED, before the first EndTxn arrives."""
@@ -89,9 +87,7 @@ def test_a_decision_whose_driver_stays_away_until_all_is_aborted_is_written_agai
 
 
 @thorough
-def test_rights_that_are_taken_away_behind_the_decision_are_an_error_that_tells_of_it(
-    ruled_world, driver, record_property
-):
+def test_rights_revoked_after_the_decision_are_an_error(ruled_world, driver, record_property):
     scenario = ruled_world.scenario("rights")
     held = ruled_world.fault(
         ApiKey.END_TXN, Action.HOLD, Side.REQUEST, nth=2, times=1_000_000, match=of_data

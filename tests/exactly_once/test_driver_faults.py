@@ -30,7 +30,7 @@ TASKS = 4
 BATCH = 2
 
 
-def test_r03_a_driver_killed_between_two_end_txns_has_committed_the_whole_batch(
+def test_r03_a_driver_killed_between_two_end_txns_commits_all(
     world, driver, new_driver, record_property
 ):
     """DECIDED is written, one transaction of four is committed, three are not."""
@@ -59,7 +59,7 @@ def test_r03_a_driver_killed_between_two_end_txns_has_committed_the_whole_batch(
 
 
 @thorough
-def test_r03_a_jvm_killed_between_two_end_txns_leaves_a_committer_that_harms_nothing(
+def test_r03_a_jvm_killed_between_two_end_txns_harms_nothing(
     world, driver, new_driver, record_property
 ):
     """Only the JVM dies. Its committer's requests arrive when the next driver has ended the batch
@@ -93,7 +93,7 @@ def test_r03_a_jvm_killed_between_two_end_txns_leaves_a_committer_that_harms_not
 
 
 @pytest.mark.parametrize("side", variants(Side.RESPONSE, Side.REQUEST))
-def test_r04_a_driver_killed_behind_all_end_txns_writes_the_batch_once(
+def test_r04_a_driver_killed_after_all_end_txns_writes_once(
     world, driver, new_driver, side, record_property
 ):
     """All of the batch's transactions are committed, Spark's commit log does not say so, and the
@@ -144,9 +144,7 @@ def test_r12_of_two_drivers_with_one_checkpoint_one_stops(
     record_property("found", f"{answer['error'][:100]}; {report}")
 
 
-def test_r12_a_frozen_driver_that_thaws_beside_its_successor_is_stopped(
-    world, driver, new_driver, record_property
-):
+def test_r12_a_frozen_driver_stops_when_it_thaws(world, driver, new_driver, record_property):
     """The successor has a copy of the checkpoint, so Spark can't tell; only the commit log can."""
     scenario = world.scenario("r12-copy")
     other = new_driver()
@@ -175,7 +173,7 @@ def test_r12_a_frozen_driver_that_thaws_beside_its_successor_is_stopped(
 
 
 @pytest.mark.timeout(600 + 120 * KILLS)
-def test_a_stream_whose_driver_is_killed_again_and_again_loses_and_doubles_nothing(
+def test_a_stream_with_a_repeatedly_killed_driver_loses_nothing(
     world, driver, new_driver, record_property
 ):
     """SIGKILL at a random moment, KPROD_FAULT_KILLS times, to all of the driver or to its JVM."""

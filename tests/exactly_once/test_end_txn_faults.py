@@ -49,7 +49,7 @@ DOUBTFUL = (
 
 
 @pytest.mark.parametrize("times", variants(3, 1))
-def test_r06_whatever_end_txn_answers_for_a_while_the_batch_is_there_once(
+def test_r06_any_temporary_answer_to_end_txn_leaves_one_batch(
     world, driver, times, record_property
 ):
     scenario = world.scenario("r06")
@@ -71,9 +71,7 @@ def test_r06_whatever_end_txn_answers_for_a_while_the_batch_is_there_once(
     record_property("found", report)
 
 
-def test_r06_an_end_txn_that_never_gets_a_clear_answer_is_an_error_that_names_the_transactions(
-    world, driver, record_property
-):
+def test_r06_an_unclear_end_txn_is_an_error_with_its_ids(world, driver, record_property):
     scenario = world.scenario(
         "r06-ever",
         kafka_request_timeout_ms="1000",
@@ -109,7 +107,7 @@ def test_r06_an_end_txn_that_never_gets_a_clear_answer_is_an_error_that_names_th
     ids=["commit twice", "abort after commit", "commit after abort", "abort twice"],
 )
 @pytest.mark.parametrize("app", [False, True], ids=["job", "app"])
-def test_r13_commit_and_abort_in_any_order_never_undo_what_was_done(
+def test_r13_commit_and_abort_in_any_order_undo_nothing(
     world, driver, steps, visible, app, record_property
 ):
     more = {"txnAppId": "nightly", "txnVersion": "7"} if app else {}

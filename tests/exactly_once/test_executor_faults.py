@@ -88,9 +88,7 @@ def meet_attempt_0(
     return world.fault(ApiKey.PRODUCE, action, side, match=of_attempt(task=1, attempt=0), then=meet)
 
 
-def test_r02_of_two_speculative_attempts_that_both_finish_one_is_seen(
-    world, executors, record_property
-):
+def test_r02_one_of_two_finished_speculative_attempts_is_visible(world, executors, record_property):
     """Neither is told of its acknowledgement before both have written everything."""
     scenario = world.scenario("r02", **PATIENT)
     held = [
@@ -112,9 +110,7 @@ def test_r02_of_two_speculative_attempts_that_both_finish_one_is_seen(
     record_property("found", report)
 
 
-def test_r08_an_attempt_that_was_cut_off_and_comes_back_is_refused(
-    world, executors, record_property
-):
+def test_r08_an_attempt_that_was_cut_off_is_refused_afterwards(world, executors, record_property):
     """Attempt 0's first Produce is on its way when its executor stands still; attempt 1 runs on
     the other one and is committed. Nobody has told attempt 0 when it goes on.
     """
@@ -147,9 +143,7 @@ def test_r08_an_attempt_that_was_cut_off_and_comes_back_is_refused(
     record_property("found", report)
 
 
-def test_an_executor_that_dies_behind_the_last_acknowledgement_is_not_seen(
-    world, executors, record_property
-):
+def test_an_executor_dead_after_the_last_ack_is_not_visible(world, executors, record_property):
     scenario = world.scenario("lost-executor", **PATIENT)
     fault = meet_attempt_0(world, Action.PASS, Side.RESPONSE, lambda hit: executor_of(hit).kill())
     answer = executors.run("batch", **scenario.batch(fates={"1": {"0": "ABORT"}}))

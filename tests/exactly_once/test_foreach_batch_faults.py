@@ -29,7 +29,7 @@ def runs(request, where):
 
 
 @WHERE
-def test_a_foreach_batch_that_fails_at_its_second_micro_batch_leaves_nothing_open(
+def test_a_foreach_batch_failing_at_its_second_leaves_none_open(
     world, where, runs, record_property
 ):
     scenario = world.scenario("foreach-fails", **EAGER)
@@ -49,9 +49,7 @@ def test_a_foreach_batch_that_fails_at_its_second_micro_batch_leaves_nothing_ope
 
 
 @WHERE
-def test_a_foreach_batch_whose_checkpoint_is_deleted_fails_and_drops_nothing_in_silence(
-    world, where, runs, record_property
-):
+def test_a_foreach_batch_without_its_checkpoint_fails_loudly(world, where, runs, record_property):
     scenario = world.scenario("deleted")
     command = scenario.foreach(where=where)
     answer = runs.run("foreach", **{**command, "until": 3})
@@ -68,7 +66,7 @@ def test_a_foreach_batch_whose_checkpoint_is_deleted_fails_and_drops_nothing_in_
 
 @thorough
 @pytest.mark.timeout(600 + 120 * KILLS)
-def test_a_foreach_batch_whose_driver_is_killed_again_and_again_loses_and_doubles_nothing(
+def test_a_foreach_batch_with_a_killed_driver_loses_nothing(
     world, driver, new_driver, record_property
 ):
     """And the next driver's first micro-batch ends what the one before left open."""

@@ -16,7 +16,7 @@ from tests.waiting import wait_for
 pytestmark = [pytest.mark.broker, pytest.mark.spark, pytest.mark.timeout(240)]
 
 
-def test_a_worker_killed_behind_its_last_acknowledgement_doubles_rows_at_least_once(world, driver):
+def test_a_worker_killed_after_its_last_ack_doubles_rows(world, driver):
     scenario = world.scenario("harness", deliveryGuarantee="at-least-once")
     world.fault(
         ApiKey.PRODUCE,
@@ -33,7 +33,7 @@ def test_a_worker_killed_behind_its_last_acknowledgement_doubles_rows_at_least_o
 
 
 @thorough
-def test_a_driver_killed_before_sparks_commit_doubles_rows_at_least_once(world, driver, new_driver):
+def test_a_driver_killed_before_sparks_commit_doubles_rows(world, driver, new_driver):
     scenario = world.scenario("harness-stream", deliveryGuarantee="at-least-once")
     victim = new_driver().wait_until_ready()
     fault = world.fault(

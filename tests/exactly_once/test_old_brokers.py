@@ -22,9 +22,7 @@ pytestmark = [pytest.mark.broker, pytest.mark.spark, pytest.mark.timeout(600)]
 _DATA_ID = rb"x\.r14[^~]+(?:~[0-9a-fg.]+){3}~[0-9]+"
 
 
-def test_r14_transactions_that_the_coordinator_forgot_between_prepare_and_commit_fail_the_job(
-    old_world, driver, record_property
-):
+def test_r14_transactions_forgotten_before_commit_fail_the_job(old_world, driver, record_property):
     scenario = old_world.scenario(
         "r14", **{"kafka.transaction.timeout.ms": "20000", "kafka.max.block.ms": "120000"}
     )
@@ -57,16 +55,14 @@ def test_r14_transactions_that_the_coordinator_forgot_between_prepare_and_commit
 
 
 @pytest.mark.parametrize("action", variants(Action.CUT, Action.SWALLOW))
-def test_r05_with_version_1_an_answer_to_end_txn_that_is_lost_is_found_out(
+def test_r05_a_lost_answer_to_end_txn_of_version_1_is_resolved(
     old_world, driver, action, record_property
 ):
     report = answer_to_end_txn_is_lost(old_world, driver, "r05-1", action, of_data)
     record_property("found", report)
 
 
-def test_r09_with_version_1_a_dead_attempts_produce_joins_no_later_transaction(
-    old_world, driver, record_property
-):
+def test_r09_a_dead_attempts_produce_of_version_1_joins_nothing(old_world, driver, record_property):
     report = produce_of_a_dead_attempt_is_late(
         old_world, driver, "r09-1", within_s=240, settle_s=15.0
     )

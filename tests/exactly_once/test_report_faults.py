@@ -32,7 +32,7 @@ def with_reports(world: World, name: str) -> Scenario:
 
 
 @pytest.mark.parametrize("ended", variants(1, 0, TASKS))
-def test_a_driver_killed_between_decided_and_done_leaves_one_report_of_the_batch(
+def test_a_driver_killed_before_done_leaves_one_report(
     world, driver, new_driver, ended, record_property
 ):
     """DECIDED is written; so many of the transactions, of which the report's is one, are ended, and
@@ -60,7 +60,7 @@ def test_a_driver_killed_between_decided_and_done_leaves_one_report_of_the_batch
 
 
 @pytest.mark.parametrize("side", variants(Side.REQUEST))
-def test_a_driver_killed_before_its_decision_leaves_the_report_of_the_batch_that_is_written_again(
+def test_a_driver_killed_before_its_decision_leaves_one_report(
     world, driver, new_driver, side, record_property
 ):
     """The EndTxn that decides is lost: nothing of that batch is visible, nor its report."""

@@ -15,9 +15,7 @@ from tests.waiting import wait_for
 pytestmark = [pytest.mark.broker, pytest.mark.spark, pytest.mark.timeout(600)]
 
 
-def test_a_restarted_query_whose_first_batch_fails_leaves_nothing_open(
-    world, driver, record_property
-):
+def test_a_restarted_query_failing_at_first_leaves_nothing_open(world, driver, record_property):
     scenario = world.scenario("restart-fails", **EAGER)
     answer = driver.run("stream", **scenario.stream(until=1, size=SIZE))
     assert answer["result"] == "OK", answer
@@ -36,9 +34,7 @@ def test_a_restarted_query_whose_first_batch_fails_leaves_nothing_open(
 
 
 @thorough
-def test_a_query_goes_on_when_another_one_of_its_application_has_its_prefix_by_mistake(
-    world, driver, record_property
-):
+def test_a_query_survives_another_one_with_its_prefix(world, driver, record_property):
     """The newcomer is at a later micro-batch than the healthy one: its own checkpoint says so."""
     newcomer = world.scenario("newcomer")
     answer = driver.run("stream", **newcomer.stream(until=8, rows=20))
@@ -76,9 +72,7 @@ def test_a_query_goes_on_when_another_one_of_its_application_has_its_prefix_by_m
 
 
 @thorough
-def test_a_broker_that_is_restarted_under_a_warm_driver_is_asked_again(
-    world, driver, record_property
-):
+def test_a_restarted_broker_under_a_warm_driver_is_asked_again(world, driver, record_property):
     """The driver learnt its brokers while this one was away (with one node: before it went). Since
     it coordinates again, what it has open of a batch that fails is found there, too.
     """

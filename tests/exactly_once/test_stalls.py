@@ -12,13 +12,13 @@ def looks(*stable: tuple[float, int, int]) -> list[tuple[float, Places]]:
     return [(at, {0: (high, lso)}) for at, high, lso in stable]
 
 
-def test_a_partition_that_is_stable_when_the_batch_ends_is_no_stall() -> None:
+def test_a_stable_partition_at_the_end_of_a_batch_is_no_stall() -> None:
     found = worst_stall(looks((9.9, 50, 50), (10.1, 50, 50)), [END])
     assert found is not None
     assert found.seconds < 0.2
 
 
-def test_what_stays_open_behind_an_end_is_a_stall_for_as_long_as_it_stays() -> None:
+def test_an_open_transaction_after_the_end_is_a_stall() -> None:
     seen = looks((9.9, 50, 20), *((10 + n / 5, 50, 20) for n in range(1, 40)), (18.0, 50, 51))
     found = worst_stall(seen, [END])
     assert found == Stall("batch 3, OK", 0, found.seconds)
@@ -32,20 +32,20 @@ def test_a_stall_that_never_ends_lasts_until_the_last_look() -> None:
     assert found.seconds == 6.0
 
 
-def test_the_next_batchs_open_transactions_are_no_stall_of_the_batch_before() -> None:
+def test_the_next_batchs_open_transactions_are_no_stall() -> None:
     seen = looks((9.9, 50, 50), *((10 + n / 5, 90, 50) for n in range(1, 60)))
     found = worst_stall(seen, [END])
     assert found is not None
     assert found.seconds < 0.3
 
 
-def test_the_time_in_which_nobody_could_look_counts_as_a_second() -> None:
+def test_unobserved_time_counts_as_a_second() -> None:
     found = worst_stall(looks((9.9, 50, 20), (40.0, 50, 50)), [END])
     assert found is not None
     assert found.seconds == 1.0
 
 
-def test_the_worst_of_several_ends_and_partitions_is_told() -> None:
+def test_the_worst_of_several_ends_and_partitions_is_reported() -> None:
     seen: list[tuple[float, Places]] = [
         (9.9, {0: (5, 5), 1: (7, 6)}),
         (10.5, {0: (5, 5), 1: (7, 6)}),

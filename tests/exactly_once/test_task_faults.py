@@ -18,9 +18,7 @@ from tests.waiting import wait_for
 pytestmark = [pytest.mark.broker, pytest.mark.spark, pytest.mark.timeout(600)]
 
 
-def test_r01_a_worker_killed_behind_its_last_acknowledgement_is_not_seen(
-    world, driver, record_property
-):
+def test_r01_a_worker_killed_after_its_last_ack_is_not_visible(world, driver, record_property):
     """Behind the broker's acknowledgement, in front of the commit message."""
     scenario = world.scenario("r01")
     fault = world.fault(
@@ -40,9 +38,7 @@ def test_r01_a_worker_killed_behind_its_last_acknowledgement_is_not_seen(
 
 
 @pytest.mark.parametrize("how", variants("raise", "exit"))
-def test_r10_a_job_whose_task_fails_for_good_leaves_nothing_visible_and_nothing_open(
-    world, driver, how, record_property
-):
+def test_r10_a_failed_job_leaves_nothing_visible_and_none_open(world, driver, how, record_property):
     """Its first attempt has rows in Kafka before it fails. (Spark keeps the last ones back.)"""
     scenario = world.scenario("r10", **EAGER)
     there = scenario.home / "there"
@@ -71,9 +67,7 @@ def test_r10_a_job_whose_task_fails_for_good_leaves_nothing_visible_and_nothing_
     record_property("found", report)
 
 
-def test_r07_a_stage_that_outlives_the_transactions_fails_as_a_whole_and_says_why(
-    world, driver, record_property
-):
+def test_r07_a_stage_longer_than_its_transactions_fails_whole(world, driver, record_property):
     scenario = world.scenario("r07", **{"kafka.transaction.timeout.ms": "10000"})
     spec = {"task": 1, "after": 0, "how": "sleep", "seconds": 13, "marks": str(scenario.marks())}
     answer = driver.run("batch", **scenario.batch(misbehave=[spec]))
@@ -85,9 +79,7 @@ def test_r07_a_stage_that_outlives_the_transactions_fails_as_a_whole_and_says_wh
     record_property("found", report)
 
 
-def test_r09_a_dead_attempts_produce_that_arrives_in_the_next_transaction_is_refused(
-    world, driver, record_property
-):
+def test_r09_a_dead_attempts_late_produce_is_refused(world, driver, record_property):
     report = produce_of_a_dead_attempt_is_late(world, driver, "r09", within_s=200, settle_s=CLEAN_S)
     record_property("found", report)
 

@@ -8,9 +8,13 @@ from __future__ import annotations
 from collections import defaultdict
 
 from spark_kafka_sink.config.producer_config import ProducerConfig
-from spark_kafka_sink.producer.accumulator.batch_drainer import ReadyCheckResult
+from spark_kafka_sink.producer.accumulator.batch_drainer import BatchDrainer, ReadyCheckResult
+from spark_kafka_sink.producer.accumulator.batch_filler import BatchFiller
+from spark_kafka_sink.producer.accumulator.batch_returns import BatchReturns
 from spark_kafka_sink.producer.accumulator.producer_batch import ProducerBatch
 from spark_kafka_sink.producer.accumulator.record_accumulator import RecordAccumulator
+from spark_kafka_sink.producer.buffer_pool import BufferPool
+from spark_kafka_sink.producer.lifecycle import Lifecycle
 from spark_kafka_sink.protocol.cluster import (
     Cluster,
     Node,
@@ -108,8 +112,13 @@ class World:
         self.listener = Listener()
         self.wakeups = 0
         self.config = config_of(**options)
-        self.accumulator = RecordAccumulator(
-            self.config, self.clock, manager, self.listener, self.wake, random=lambda: 0.5
+        config = self.config
+        self.pool = BufferPool(config.buffer_memory, self.clock)
+        self.accumulator = RecordAccumulator(config, self.clock, Lifecycle(), self.pool)
+        self.filler = BatchFiller(config, self.accumulator, self.listener, self.wake)
+        self.drainer = BatchDrainer(config, self.accumulator, self.filler, manager)
+        self.returns = BatchReturns(
+            config, self.accumulator, self.filler.limits, manager, random=lambda: 0.5
         )
 
     def wake(self) -> None:
@@ -121,7 +130,7 @@ class World:
 
     def slice(self, tp: TopicPartition, size: int, records: int = 1, **k: object) -> EncodedSlice:
         """A slice that continues where ``tp`` stands now."""
-        position = self.accumulator.positions([tp])[0]
+        position = self.filler.positions([tp])[0]
         fields = {
             "tp": tp,
             "data": memoryview(bytes(size)),
@@ -138,8 +147,8 @@ class World:
         """Allocate and append one slice; it must be taken."""
         piece = self.slice(tp, size, records, **k)
         need = size + (HEADER if piece.generation == 0 else 0)
-        self.accumulator.pool.allocate(need, self.now + 1000)
-        result = self.accumulator.append([piece], self.now)
+        self.pool.allocate(need, self.now + 1000)
+        result = self.filler.append([piece], self.now)
         assert result.refused == ()
         assert result.taken == need
 
@@ -148,7 +157,7 @@ class World:
         self.append(tp, size, records, generation=0, first_offset_delta=0, last=True)
 
     def ready(self, cluster: Cluster = CLUSTER) -> ReadyCheckResult:
-        return self.accumulator.ready(cluster, self.now)
+        return self.drainer.ready(cluster, self.now)
 
     def ready_nodes(self, cluster: Cluster = CLUSTER) -> set[int]:
         return set(self.ready(cluster).ready_nodes)
@@ -156,8 +165,11 @@ class World:
     def drain(
         self, *nodes: int, cluster: Cluster = CLUSTER, max_size: int = 2**20
     ) -> list[ProducerBatch]:
-        drained = self.accumulator.drain(cluster, nodes or (1, 2), max_size, self.now)
+        drained = self.drainer.drain(cluster, nodes or (1, 2), max_size, self.now)
         return [batch for batches in drained.values() for batch in batches]
+
+    def raw_limit(self, topic: str = "test") -> int:
+        return self.filler.limits.raw_limit(topic)
 
     def complete(self, *batches: ProducerBatch) -> None:
         for batch in batches:
@@ -168,4 +180,4 @@ class World:
 
     @property
     def memory_in_use(self) -> int:
-        return self.config.buffer_memory - self.accumulator.pool.available
+        return self.config.buffer_memory - self.pool.available

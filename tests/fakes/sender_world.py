@@ -11,8 +11,13 @@ from typing import NamedTuple, Self
 from spark_kafka_sink.clock import NEVER
 from spark_kafka_sink.config.producer_config import ProducerConfig
 from spark_kafka_sink.errors import ApiError, ErrorCode
+from spark_kafka_sink.producer.accumulator.batch_drainer import BatchDrainer, PartitionLoad
+from spark_kafka_sink.producer.accumulator.batch_filler import BatchFiller
+from spark_kafka_sink.producer.accumulator.batch_returns import BatchReturns
 from spark_kafka_sink.producer.accumulator.producer_batch import ProducerBatch
 from spark_kafka_sink.producer.accumulator.record_accumulator import RecordAccumulator
+from spark_kafka_sink.producer.buffer_pool import BufferPool
+from spark_kafka_sink.producer.lifecycle import Lifecycle, NetworkLink
 from spark_kafka_sink.producer.metadata import Metadata
 from spark_kafka_sink.producer.metrics.produce_recorder import ProduceRecorder
 from spark_kafka_sink.producer.metrics.producer_metrics import ProducerMetrics
@@ -131,23 +136,51 @@ class SenderWorld:
         self.config = ProducerConfig.parse(given)
         self.clock = FakeClock()
         seed = (cluster or cluster_of([1, 1, 2])) if seeded else None
-        self.metadata = Metadata(self.config, self.clock, seed, random=lambda: 0.5)
-        self.recorder = ProduceRecorder(ProducerMetrics(self.clock))
-        self.manager = TransactionManager(transactional_id=transactional_id) if idempotent else None
-        self.accumulator = RecordAccumulator(
-            self.config, self.clock, self.manager, self.recorder, lambda: None, random=lambda: 0.5
+        self.lifecycle, self.link = Lifecycle(), NetworkLink()
+        config, metrics = self.config, ProducerMetrics(self.clock)
+        self.metadata = Metadata(
+            config,
+            self.clock,
+            seed,
+            wakeup=self.link.wakeup,
+            connection_failures=self.link.connection_failures,
+            random=lambda: 0.5,
+        )
+        self.pool = BufferPool(config.buffer_memory, self.clock)
+        self.accumulator = RecordAccumulator(config, self.clock, self.lifecycle, self.pool)
+        self.manager = (
+            TransactionManager(
+                self.lifecycle,
+                self.accumulator.incomplete,
+                self.link.wakeup,
+                transactional_id=transactional_id,
+            )
+            if idempotent
+            else None
+        )
+        self.recorder = ProduceRecorder(
+            self.clock, metrics, self.accumulator, transactional=transactional_id is not None
+        )
+        self.filler = BatchFiller(config, self.accumulator, self.recorder, lambda: None)
+        self.returns = BatchReturns(
+            config, self.accumulator, self.filler.limits, self.manager, random=lambda: 0.5
         )
         self.client = MockClient(
             self.clock,
             self.metadata,
-            max_in_flight=self.config.max_in_flight_requests_per_connection,
+            max_in_flight=config.max_in_flight_requests_per_connection,
         )
+        self.link.connect(self.client)
         self.sender = Sender(
             self.client,
+            self.link,
             self.metadata,
             self.accumulator,
+            BatchDrainer(config, self.accumulator, self.filler, self.manager),
+            self.returns,
+            PartitionLoad(config, lambda: self.metadata.cluster, self.accumulator),
             self.manager,
-            self.config,
+            config,
             self.clock,
             self.recorder,
         )
@@ -173,11 +206,11 @@ class SenderWorld:
         """One full batch, which may go at once."""
         data = records_of(records)
         piece = EncodedSlice(tp, memoryview(data), records, 0, 0, 1000, 1000, last=True)
-        before = {batch.generation for batch in self.accumulator._incomplete.all()}
-        self.accumulator.pool.allocate(len(data) + 61, NEVER)
-        result = self.accumulator.append([piece], self.clock.now_ms())
+        before = {batch.generation for batch in self.accumulator.incomplete.all()}
+        self.pool.allocate(len(data) + 61, NEVER)
+        result = self.filler.append([piece], self.clock.now_ms())
         assert result.refused == ()
-        after = self.accumulator._incomplete.all()
+        after = self.accumulator.incomplete.all()
         (batch,) = [batch for batch in after if batch.generation not in before]
         return batch
 
@@ -227,4 +260,4 @@ class SenderWorld:
 
     @property
     def memory_in_use(self) -> int:
-        return self.config.buffer_memory - self.accumulator.pool.available
+        return self.config.buffer_memory - self.pool.available

@@ -26,7 +26,7 @@ def last(script: Script) -> Any:
     return script.steps[-1][1]
 
 
-def test_a_decided_transaction_is_concurrent_until_its_markers_are_written():
+def test_a_decided_transaction_is_concurrent_until_its_markers():
     cluster = FakeCluster(1, marker_ms=50)
     s = a_script(cluster)
     own = s.init("init", "id")
@@ -153,7 +153,7 @@ def test_faults_are_met_by_the_requests_that_they_were_laid_for():
         control.check()
 
 
-def test_an_answer_may_be_late_or_lost_while_the_request_is_worked_on():
+def test_an_answer_may_be_late_or_lost_after_its_request_ran():
     cluster = FakeCluster(1)
     cluster.create_topic("t")
     frames: list[bytes] = []
@@ -196,7 +196,7 @@ def test_a_dead_connections_requests_are_worked_on():
     assert not connection.pending
 
 
-def test_while_a_change_is_written_every_other_is_told_to_wait_and_who_asks_hears_the_old_state():
+def test_requests_during_a_pending_change_must_wait():
     cluster = FakeCluster(1)
     s = a_script(cluster)
     own = s.init("init", "id")
@@ -222,7 +222,7 @@ def test_while_a_change_is_written_every_other_is_told_to_wait_and_who_asks_hear
     assert cluster.transactions.transactions["id"].state.value == "CompleteAbort"
 
 
-def test_no_answer_comes_before_what_it_tells_is_written_also_when_time_jumps():
+def test_no_answer_precedes_its_write_even_when_time_jumps():
     cluster = FakeCluster(1)
     s = a_script(cluster)
     own = s.init("init", "id")
@@ -252,7 +252,7 @@ def requests_of(tell: Any) -> list[bytes]:
     return frames
 
 
-def test_a_coordinator_that_moves_is_nobody_and_then_loads():
+def test_a_moving_coordinator_is_missing_and_then_loads():
     cluster = FakeCluster(3)
     s = a_script(cluster)
     s.home = cluster.coordinator_of("id")
@@ -281,7 +281,7 @@ def test_a_coordinator_that_moves_is_nobody_and_then_loads():
     assert last(s)[0] == "NONE"
 
 
-def test_a_leader_that_is_cut_off_shows_what_it_had_and_takes_nothing():
+def test_an_isolated_leader_shows_old_data_and_takes_none():
     cluster = FakeCluster(3)
     s = a_script(cluster)
     cluster.move_leader(T0, 1)
@@ -301,7 +301,7 @@ def test_a_leader_that_is_cut_off_shows_what_it_had_and_takes_nothing():
     assert last(s)[0] == "NOT_LEADER_OR_FOLLOWER"
 
 
-def test_a_coordinator_that_is_cut_off_tells_what_it_knew():
+def test_an_isolated_coordinator_answers_with_old_state():
     cluster = FakeCluster(3)
     s = a_script(cluster)
     s.home = old = cluster.coordinator_of("id")
@@ -318,7 +318,7 @@ def test_a_coordinator_that_is_cut_off_tells_what_it_knew():
     assert last(s)[0] == "COORDINATOR_NOT_AVAILABLE"
 
 
-def test_a_request_that_is_held_is_worked_on_later_and_those_behind_it_wait():
+def test_a_held_request_runs_later_and_those_behind_it_wait():
     cluster = FakeCluster(1)
     cluster.create_topic("t")
     frames = requests_of(
@@ -338,7 +338,7 @@ def test_a_request_that_is_held_is_worked_on_later_and_those_behind_it_wait():
     cluster.control.check()
 
 
-def test_a_stranger_that_nobody_reaches_is_registered_and_leads_nothing():
+def test_an_unreachable_broker_is_registered_and_leads_nothing():
     cluster = FakeCluster(3)
     cluster.unreachable.add(3)
     s = a_script(cluster, 6)

@@ -10,9 +10,11 @@ import pytest
 from spark_kafka_sink.clock import NEVER
 from spark_kafka_sink.errors import ErrorCode, KafkaError
 from spark_kafka_sink.producer.accumulator.producer_batch import ProducerBatch
-from spark_kafka_sink.producer.transaction.transaction_manager import State, TransactionManager
-from spark_kafka_sink.producer.transaction.transactional_result import TransactionalResult
-from spark_kafka_sink.producer.transaction.txn_requests import TxnRequestKind
+from spark_kafka_sink.producer.accumulator.record_accumulator import IncompleteBatches
+from spark_kafka_sink.producer.lifecycle import Lifecycle
+from spark_kafka_sink.producer.transaction.transaction_manager import TransactionManager
+from spark_kafka_sink.producer.transaction.transaction_states import State
+from spark_kafka_sink.producer.transaction.txn_requests import TransactionalResult, TxnRequestKind
 from spark_kafka_sink.protocol.cluster import Node, TopicPartition
 from spark_kafka_sink.protocol.control_messages import (
     AddPartitionsToTxnRequest,
@@ -58,11 +60,30 @@ def api_versions(version: int, *, features_epoch: int = 1, init: int = 5) -> Api
     )
 
 
-def initialized_manager() -> TransactionManager:
+def is_completed(result: TransactionalResult) -> bool:
+    """Without a wait, which would count as the caller's."""
+    return result._completed
+
+
+def new_manager(
+    transactional_id: str | None = None,
+    incomplete: IncompleteBatches | None = None,
+    lifecycle: Lifecycle | None = None,
+) -> TransactionManager:
+    """Without a sender."""
+    return TransactionManager(
+        lifecycle or Lifecycle(),
+        IncompleteBatches() if incomplete is None else incomplete,
+        lambda: None,
+        transactional_id=transactional_id,
+    )
+
+
+def initialized_manager(incomplete: IncompleteBatches | None = None) -> TransactionManager:
     """READY without a sender, with producer id 7 and epoch 0: what one guard alone holds back."""
-    manager = TransactionManager(transactional_id=TRANSACTIONAL_ID)
+    manager = new_manager(TRANSACTIONAL_ID, incomplete)
     result = manager.initialize_transactions()
-    request, _ = manager.requests.next_request(0, has_incomplete=False)
+    request, _ = manager.requests.next_request(0)
     assert request is not None
     assert request.kind is TxnRequestKind.INIT_PRODUCER_ID
     manager.requests.build(request)
@@ -161,12 +182,12 @@ class TransactionWorld(SenderWorld):
 
     def linger(self, tp: TopicPartition = TP0) -> ProducerBatch:
         """A record in an open batch, which linger.ms holds back."""
-        before = {batch.generation for batch in self.accumulator._incomplete.all()}
+        before = {batch.generation for batch in self.accumulator.incomplete.all()}
         data = records_of(1)
         piece = EncodedSlice(tp, memoryview(data), 1, 0, 0, 1000, 1000, last=False)
-        self.accumulator.pool.allocate(len(data) + 61, NEVER)
-        assert self.accumulator.append([piece], self.clock.now_ms()).refused == ()
-        after = self.accumulator._incomplete.all()
+        self.pool.allocate(len(data) + 61, NEVER)
+        assert self.filler.append([piece], self.clock.now_ms()).refused == ()
+        after = self.accumulator.incomplete.all()
         (batch,) = [batch for batch in after if batch.generation not in before]
         return batch
 
@@ -188,7 +209,7 @@ class TransactionWorld(SenderWorld):
     def finish(self, result: TransactionalResult) -> None:
         """Rounds until ``result`` is there, with time for every backoff."""
         for _ in range(20):
-            if result.is_completed:
+            if is_completed(result):
                 return
             self.round(1, ms=BACKOFF)
         raise AssertionError(f"{result.operation} never ends; state {self.manager.state}")
@@ -212,7 +233,7 @@ class TransactionWorld(SenderWorld):
             result.await_(self.clock, NEVER)
 
     def check_done(self, result: TransactionalResult) -> None:
-        assert result.is_completed
+        assert is_completed(result)
         result.await_(self.clock, NEVER)
 
     # -- what it looks at --

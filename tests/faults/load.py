@@ -16,7 +16,7 @@ from confluent_kafka import Consumer, TopicPartition
 from spark_kafka_sink.clock import SystemClock
 from spark_kafka_sink.config.producer_config import ProducerConfig
 from spark_kafka_sink.producer.kafka_producer import KafkaProducer
-from spark_kafka_sink.producer.metrics.produce_recorder import ProduceReport
+from spark_kafka_sink.producer.metrics.produce_report import ProduceReport
 from spark_kafka_sink.records.record_columns import ColumnPlan, from_record_batch
 from tests.real_kafka import watermarks
 

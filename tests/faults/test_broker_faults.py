@@ -10,7 +10,7 @@ import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from spark_kafka_sink.producer.kafka_producer import KafkaProducer
-from spark_kafka_sink.producer.metrics.produce_recorder import ProduceReport
+from spark_kafka_sink.producer.metrics.produce_report import ProduceReport
 from tests.faults.load import config, verdict, write
 
 pytestmark = [pytest.mark.faults, pytest.mark.broker, pytest.mark.cluster, pytest.mark.timeout(600)]
@@ -68,7 +68,7 @@ def under_load(kafka3, fault: Callable[[], None]) -> ProduceReport:
 
 
 @pytest.mark.parametrize("index", [0, 1, 2])
-def test_a_clean_bounce_of_a_node_under_load_loses_and_doubles_nothing(kafka3, index):
+def test_a_clean_restart_of_a_node_loses_and_doubles_nothing(kafka3, index):
     def bounce() -> None:
         kafka3.cluster.nodes[index].stop()
         kafka3.cluster.nodes[index].start()
@@ -85,7 +85,7 @@ def test_a_killed_node_under_load_loses_and_doubles_nothing(kafka3, index):
     under_load(kafka3, kill)
 
 
-def test_two_frozen_nodes_stall_the_writer_and_lose_and_double_nothing(kafka3):
+def test_two_frozen_nodes_stall_the_writer_and_lose_nothing(kafka3):
     def freeze() -> None:
         frozen = kafka3.cluster.nodes[1:]
         for node in frozen:

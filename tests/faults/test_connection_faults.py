@@ -65,9 +65,7 @@ def new_topic(bootstrap: str, partitions: int = 3) -> str:
 
 @pytest.mark.parametrize("at_byte", [0, 3, 4, 30, 61, 120, 5000, 60_000])
 @pytest.mark.parametrize("nth", [1, 4])
-def test_a_connection_cut_in_the_middle_of_a_request_loses_and_doubles_nothing(
-    proxy, bootstrap, at_byte, nth
-):
+def test_a_connection_cut_inside_a_request_loses_nothing(proxy, bootstrap, at_byte, nth):
     topic = new_topic(bootstrap)
     producer = KafkaProducer(config(bootstrap, batch_size="65536"))
     fault = proxy.add(ApiKey.PRODUCE, Action.CUT, Side.REQUEST, nth=nth, at_byte=at_byte)
@@ -81,9 +79,7 @@ def test_a_connection_cut_in_the_middle_of_a_request_loses_and_doubles_nothing(
 
 @pytest.mark.parametrize("at_byte", [0, 3, 7, 20])
 @pytest.mark.parametrize("nth", [1, 4])
-def test_a_connection_cut_in_the_middle_of_a_response_loses_and_doubles_nothing(
-    proxy, bootstrap, at_byte, nth
-):
+def test_a_connection_cut_inside_a_response_doubles_nothing(proxy, bootstrap, at_byte, nth):
     topic = new_topic(bootstrap)
     producer = KafkaProducer(config(bootstrap, batch_size="65536"))
     fault = proxy.add(ApiKey.PRODUCE, Action.CUT, Side.RESPONSE, nth=nth, at_byte=at_byte)
@@ -107,7 +103,7 @@ def test_many_cuts_on_both_sides_lose_and_double_nothing(proxy, bootstrap):
     assert found.clean, str(found)
 
 
-def test_a_lost_response_is_settled_by_resending_after_request_timeout(proxy, bootstrap):
+def test_a_lost_response_is_resent_after_request_timeout(proxy, bootstrap):
     topic = new_topic(bootstrap)
     producer = KafkaProducer(config(bootstrap, request_timeout_ms="1500", batch_size="65536"))
     proxy.add(ApiKey.PRODUCE, Action.SWALLOW, Side.RESPONSE, nth=3)
@@ -119,7 +115,7 @@ def test_a_lost_response_is_settled_by_resending_after_request_timeout(proxy, bo
     assert found.clean, str(found)
 
 
-def test_a_broker_that_stops_answering_fails_the_attempt_within_delivery_timeout(proxy, bootstrap):
+def test_a_silent_broker_fails_the_attempt_in_delivery_timeout(proxy, bootstrap):
     topic = new_topic(bootstrap)
     producer = KafkaProducer(
         config(
@@ -162,7 +158,7 @@ def test_a_held_response_delays_and_nothing_else(proxy, bootstrap):
     assert found.clean, str(found)
 
 
-def test_a_peer_that_accepts_and_never_answers_is_an_error_within_max_block_ms():
+def test_a_silent_peer_is_an_error_within_max_block_ms():
     with socket.create_server(("127.0.0.1", 0)) as deaf:
         address = f"127.0.0.1:{deaf.getsockname()[1]}"
         producer = KafkaProducer(config(address, max_block_ms="3000", request_timeout_ms="1000"))
@@ -175,7 +171,7 @@ def test_a_peer_that_accepts_and_never_answers_is_an_error_within_max_block_ms()
         producer.close(1000)
 
 
-def test_a_topic_created_a_moment_ago_takes_every_row_without_a_stall(proxy, bootstrap):
+def test_a_new_topic_takes_every_row_without_a_stall(proxy, bootstrap):
     for _ in range(10):
         start = time.monotonic()
         topic = new_topic(bootstrap, partitions=13)

@@ -25,7 +25,7 @@ from tests.waiting import wait_for
 pytestmark = [pytest.mark.long, pytest.mark.broker, pytest.mark.timeout(300)]
 
 
-def test_a_node_keeps_its_port_and_its_topics_over_a_bounce_and_a_kill(consume):
+def test_a_node_keeps_port_and_topics_over_restart_and_kill(consume):
     from confluent_kafka import Producer
 
     with KafkaCluster() as cluster:
@@ -55,7 +55,7 @@ def test_a_frozen_node_answers_nothing_until_it_is_thawed():
         assert node.state is NodeState.RUNNING
 
 
-def test_a_start_that_fails_shows_the_log_and_leaves_nothing_behind():
+def test_a_failed_start_shows_the_log_and_leaves_nothing_behind():
     cluster = KafkaCluster(overrides={"num.io.threads": "0"})
     with pytest.raises(LocalKafkaError) as caught:
         cluster.start()
@@ -63,7 +63,7 @@ def test_a_start_that_fails_shows_the_log_and_leaves_nothing_behind():
     assert not cluster.node(1).directory.exists()
 
 
-def test_a_node_that_dies_while_it_starts_is_reported_at_once_with_its_log():
+def test_a_node_that_dies_at_its_start_is_reported_with_its_log():
     with KafkaCluster() as cluster:
         node = cluster.node(1)
         node.stop()
@@ -89,7 +89,7 @@ def test_three_nodes_go_on_when_one_is_gone(kafka3):
     kafka3.wait_until_in_sync()
 
 
-def test_clients_can_be_told_another_address_than_brokers_use():
+def test_clients_and_brokers_may_use_different_addresses():
     from confluent_kafka.admin import AdminClient
 
     told = {"advertised.listeners": "PLAINTEXT://127.0.0.1:9"}

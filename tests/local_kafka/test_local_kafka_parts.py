@@ -96,7 +96,7 @@ def test_an_old_java_is_refused_with_its_version(monkeypatch, tmp_path):
 # --- ports ---------------------------------------------------------------------------------------
 
 
-def test_a_held_port_is_free_to_the_broker_and_taken_for_everybody_else():
+def test_a_reserved_port_is_free_for_the_broker_only():
     held = ports.reserve()
     try:
         with pytest.raises(LocalKafkaError, match=f"Port {held.port} of 127.0.0.1"):
@@ -114,7 +114,7 @@ def test_a_held_port_is_free_to_the_broker_and_taken_for_everybody_else():
     ports.reserve(held.port).release()
 
 
-def test_ports_are_none_that_the_kernel_gives_to_outgoing_connections():
+def test_ports_are_outside_the_kernels_ephemeral_range():
     low = int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
     held = [ports.reserve() for _ in range(20)]
     try:
@@ -266,7 +266,7 @@ def test_a_damaged_cache_is_fetched_again(maven, tmp_path, harm):
         ("#!/bin/sh\nexit 0\n", "not brought"),
     ],
 )
-def test_a_resolver_that_fails_leaves_nothing_that_looks_finished(
+def test_a_failed_resolver_leaves_nothing_that_looks_complete(
     maven, monkeypatch, tmp_path, mvn, said
 ):
     script(maven, mvn)
@@ -314,9 +314,7 @@ def test_a_killed_fetch_is_cleared_away_by_the_next_one(maven, monkeypatch, tmp_
     assert not list(cache.glob("partial-*"))
 
 
-def test_two_versions_have_a_directory_each_and_neither_waits_for_the_other(
-    maven, monkeypatch, tmp_path
-):
+def test_two_versions_have_separate_directories_and_locks(maven, monkeypatch, tmp_path):
     monkeypatch.setenv("JARS", " ".join({c.jar for v in RELEASES.values() for c in v}))
     with cache_lock(KAFKA_VERSION):
         older = resolve_once(KAFKA_3_VERSION)
@@ -357,7 +355,7 @@ def test_the_two_templates_differ_in_replication_only():
     assert three["transaction.state.log.replication.factor"] == "3"
 
 
-def test_docker_compose_runs_the_same_release_with_the_same_files():
+def test_docker_compose_runs_the_same_release_and_files():
     text = (Path(__file__).parents[2] / "docker-compose.yml").read_text()
     images = re.findall(r"image: (apache/kafka\S+)", text)
     assert set(images) == {f"apache/kafka:{KAFKA_VERSION}"}

@@ -138,7 +138,7 @@ def test_docker_runs_the_same_secure_broker(tmp_path):
     assert Path(options["ssl.truststore.location"]).exists()
 
 
-def test_the_files_of_the_secure_broker_in_docker_are_for_our_eyes_only(tmp_path):
+def test_the_secure_brokers_files_are_readable_by_us_only(tmp_path):
     directory = tmp_path / "secure"
     write_secure_files(directory)
     assert directory.stat().st_mode & 0o077 == 0

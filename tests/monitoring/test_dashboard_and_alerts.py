@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 import yaml
 
-from spark_kafka_sink import documentation
 from spark_kafka_sink.datasource.monitoring.instruments import INSTRUMENTS, Label
 
 ROOT = Path(__file__).parents[2]
@@ -78,8 +77,7 @@ def test_the_picture_of_the_docs_shows_the_panels_of_today():
 @pytest.mark.parametrize("rule", GROUP["rules"], ids=lambda rule: rule["alert"])
 def test_an_alert_has_a_line_in_the_runbook(rule):
     anchor = rule["alert"].lower()
-    site = f"{documentation.SITE}/latest/monitoring/"
-    assert rule["annotations"]["runbook_url"] == f"{site}#{anchor}"
+    assert rule["annotations"]["runbook"] == f"docs/monitoring.md#{anchor}"
     assert f"### {rule['alert']}\n" in PAGE
     assert rule["labels"]["severity"] in ("critical", "warning")
 

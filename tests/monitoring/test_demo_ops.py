@@ -17,7 +17,7 @@ LONGEST_S = 90.0
 DEMO = {name: one for name, one in COMPOSE.items() if "demo" in one["profiles"]}
 
 
-def test_the_profile_demo_has_everything_and_mounts_files_that_exist():
+def test_the_demo_profile_mounts_files_that_exist():
     """It was never run by docker here: names, files and references are what can be checked."""
     assert set(DEMO) == {
         "kafka-1", "kafka-2", "kafka-3", "topics", "stream", "prometheus", "grafana"
@@ -109,7 +109,7 @@ def kill_with_a_produce_request(node):
 @pytest.mark.cluster
 @pytest.mark.timeout(600)
 @pytest.mark.skipif(shutil.which("prometheus") is None, reason="no prometheus")
-def test_prometheus_sees_the_stream_and_a_broker_that_is_killed_under_load(spark, monkeypatch):
+def test_prometheus_sees_the_stream_and_a_killed_broker(spark, monkeypatch):
     monkeypatch.syspath_prepend(str(ROOT / "tools"))
     import demo_ops
 

@@ -48,7 +48,7 @@ def test_a_progress_and_the_report_of_its_batch_are_joined(world):
     ]
 
 
-def test_every_report_of_a_micro_batch_with_several_writes_is_counted(world):
+def test_every_report_of_a_batch_with_several_writes_is_counted(world):
     world.reports = [report(4), report(4, rows=7)]
     world.listener.onQueryProgress(progress(4))
     assert [r["rows"] for r in world.joined[0][1]] == [100, 7]
@@ -78,7 +78,7 @@ def test_counters_with_alerts_are_zero_before_the_first_batch(world):
     assert world.value("kprod_query_active") == 1
 
 
-def test_a_query_without_a_name_is_told_by_its_id(world):
+def test_a_query_without_a_name_is_labelled_by_its_id(world):
     world.reports = [report(0, queryName=None)]
     world.listener.onQueryProgress(progress(0, name=None))
     query_id = world.joined[0][0]["id"]
@@ -92,7 +92,7 @@ def test_a_report_without_the_querys_name_is_counted_under_it(world):
     assert world.value("kprod_rows_total") == 100
 
 
-def test_the_abort_of_a_batch_of_which_no_task_was_finished_has_its_query(world):
+def test_an_abort_without_finished_tasks_has_its_query(world):
     """Only tasks know the query; the options are those of its other batches."""
     world.reports = [report(0)]
     world.listener.onQueryProgress(progress(0))
@@ -102,7 +102,7 @@ def test_the_abort_of_a_batch_of_which_no_task_was_finished_has_its_query(world)
     assert world.value("kprod_writes_total", outcome="aborted") == 1
 
 
-def test_an_error_is_counted_by_its_code_and_nothing_else_of_it_is_kept(world):
+def test_an_error_is_counted_by_its_code_only(world):
     world.listener.onQueryStarted(started())
     world.reports = [failed("KP0611", outcome="partial")]
     world.listener.onQueryTerminated(terminated("... DeliveryError: [KP0501] secret-canary"))
@@ -127,7 +127,7 @@ def test_an_idle_query_is_alive(world):
     assert world.value("kprod_query_last_event_timestamp_seconds") == 2_000
 
 
-def test_a_batch_whose_report_is_missing_is_counted_once_reports_came_before(world):
+def test_a_missing_report_is_counted_once_reports_came_before(world):
     world.listener.onQueryProgress(progress(0))
     assert world.value("kprod_query_batches_without_report_total") is None
     world.reports = [report(1)]
@@ -159,7 +159,7 @@ def test_labels_are_bounded_whatever_comes(world):
 
 
 @pytest.mark.parametrize("strange", ["text", None, [1], {"a": {"b": 1}}, True])
-def test_a_report_of_another_version_is_read_as_far_as_it_is_known(world, strange):
+def test_a_report_of_another_version_is_read_as_far_as_known(world, strange):
     world.reports = [report(0, retries=strange, brokers=strange, error=strange, newField=strange)]
     world.listener.read_reports()
     assert world.value("kprod_rows_total") == 100

@@ -37,7 +37,7 @@ def samples(registry):
     }
 
 
-def test_what_opentelemetry_exports_to_prometheus_has_the_names_of_the_direct_way():
+def test_opentelemetrys_exported_names_equal_the_direct_ones():
     """One dashboard and one set of rules serve both. The oracle is OpenTelemetry's own exporter."""
     direct, theirs = CollectorRegistry(), CollectorRegistry()
     provider = MeterProvider([PrometheusMetricReader(registry=theirs)])

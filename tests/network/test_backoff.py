@@ -25,9 +25,7 @@ def test_the_spread_never_lifts_a_wait_above_the_maximum() -> None:
 
 
 @pytest.mark.parametrize(("initial", "most"), [(1000, 1000), (2000, 1000)])
-def test_a_base_at_or_above_the_maximum_waits_the_maximum_without_spread(
-    initial: int, most: int
-) -> None:
+def test_a_base_at_or_above_the_maximum_has_no_jitter(initial: int, most: int) -> None:
     backoff = ExponentialBackoff(initial, most, random=lambda: 0.0)
     assert [backoff.backoff(n) for n in (0, 1, 30)] == [1000] * 3
 

@@ -164,7 +164,7 @@ class Password:
     def close(self) -> None: ...
 
 
-def test_a_handshake_may_take_many_events_before_the_channel_is_ready() -> None:
+def test_a_handshake_may_take_many_events_before_it_is_ready() -> None:
     with LoopbackServer() as server, Driver(builder=Builder(GreetingTransport)) as driver:
         driver.connect(1, server.address)
         peer = server.accept()
@@ -183,7 +183,7 @@ def test_a_handshake_may_take_many_events_before_the_channel_is_ready() -> None:
         assert driver.payloads() == [b"first"]
 
 
-def test_a_connection_lost_in_the_handshake_is_told_apart() -> None:
+def test_a_connection_lost_in_the_handshake_has_its_own_state() -> None:
     with LoopbackServer() as server, Driver(builder=Builder(GreetingTransport)) as driver:
         driver.connect(1, server.address)
         server.accept().close()
@@ -191,7 +191,7 @@ def test_a_connection_lost_in_the_handshake_is_told_apart() -> None:
         assert driver.disconnected[1].kind is ChannelStateKind.AUTHENTICATE
 
 
-def test_authentication_follows_the_handshake_and_its_failure_is_reported() -> None:
+def test_authentication_follows_the_handshake_and_may_fail() -> None:
     builder = Builder(GreetingTransport, Password)
     with LoopbackServer() as server, Driver(builder=builder) as driver:
         for node_id, answer in ((1, b"y"), (2, b"n")):
@@ -211,7 +211,7 @@ def test_authentication_follows_the_handshake_and_its_failure_is_reported() -> N
     assert builder.closed
 
 
-def test_bytes_above_the_socket_are_read_without_a_new_event_one_frame_a_poll() -> None:
+def test_buffered_bytes_are_read_without_a_new_event() -> None:
     with LoopbackServer() as server, Driver(builder=Builder(ReadAheadTransport)) as driver:
         driver.connect(1, server.address)
         server.accept().sendall(framed(b"1111") + framed(b"2222") + framed(b"3333"))
@@ -229,7 +229,7 @@ def test_a_send_is_complete_only_when_nothing_is_pending_below() -> None:
         assert read_frame(server.accept()) == b"onetwo"
 
 
-def test_what_a_read_leaves_to_be_written_goes_out_though_nothing_is_sent() -> None:
+def test_bytes_to_write_after_a_read_go_out_without_a_send() -> None:
     """Else the socket is writable for ever, and every poll ends at once, until the next send."""
     with LoopbackServer() as server, Driver(builder=Builder(AnsweringTransport)) as driver:
         driver.connect(1, server.address)

@@ -77,7 +77,7 @@ def test_an_event_of_an_unknown_connection_is_an_error() -> None:
         new_states().ready(7)
 
 
-def test_reconnect_backoff_doubles_to_its_maximum_and_ready_clears_it() -> None:
+def test_reconnect_backoff_doubles_to_its_maximum_and_resets() -> None:
     """ClusterConnectionStatesTest#testExponentialReconnectBackoff."""
     states = new_states()
     waits = []
@@ -107,7 +107,7 @@ def test_reconnect_backoff_is_spread_by_a_fifth(random: float, wait: int) -> Non
     assert states.connection_delay(1, 0) == wait
 
 
-def test_the_setup_timeout_doubles_to_its_maximum_and_a_connection_clears_it() -> None:
+def test_the_setup_timeout_doubles_and_a_connection_resets_it() -> None:
     """ClusterConnectionStatesTest#testExponentialReconnectBackoff."""
     states = new_states()
     limits = []
@@ -135,7 +135,7 @@ def test_a_setup_times_out_when_its_limit_is_over() -> None:
     assert states.time_to_next_setup_timeout(10**6) == NEVER
 
 
-def test_addresses_are_tried_in_turn_and_looked_up_anew_behind_the_last() -> None:
+def test_addresses_are_tried_in_turn_then_resolved_again() -> None:
     """ClusterConnectionStatesTest#testMultipleIPs."""
     hosts = Hosts("10.0.0.1", "10.0.0.2", "10.0.0.3")
     states = new_states(hosts)
@@ -150,9 +150,7 @@ def test_addresses_are_tried_in_turn_and_looked_up_anew_behind_the_last() -> Non
     assert len(hosts.lookups) == 2
 
 
-def test_an_established_connection_that_drops_is_looked_up_anew_and_its_address_skipped_once() -> (
-    None
-):
+def test_a_dropped_connection_resolves_again_and_skips_it() -> None:
     """ClusterConnectionStatesTest#testMultipleIPs."""
     hosts = Hosts("10.0.0.1", "10.0.0.2")
     states = new_states(hosts)
@@ -173,7 +171,7 @@ def test_the_only_address_is_not_skipped() -> None:
         fail(states)
 
 
-def test_a_new_host_name_starts_anew() -> None:
+def test_a_new_host_name_is_resolved_from_its_first_address() -> None:
     """ClusterConnectionStatesTest#testMultipleIPs."""
     hosts = Hosts("10.0.0.1")
     states = new_states(hosts)

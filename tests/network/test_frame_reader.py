@@ -84,7 +84,7 @@ def test_a_large_frame_arrives_whole(size: int) -> None:
     assert read_all(pieces, reader) == [b"first", payload]
 
 
-def test_memory_grows_with_bytes_that_came_not_with_bytes_that_were_announced() -> None:
+def test_memory_grows_with_received_not_with_announced_bytes() -> None:
     reader = FrameReader()
     read_all(Pieces([framed(b"first")]), reader)
     came = 1_000_000
@@ -113,7 +113,7 @@ def test_a_length_that_no_broker_sends_is_refused(start: bytes) -> None:
         read_all(Pieces([start + b"x" * 10]))
 
 
-def test_tls_is_hopeless_as_the_first_bytes_of_a_connection_and_garbage_later() -> None:
+def test_tls_bytes_are_fatal_first_and_garbage_later() -> None:
     alert = b"\x15\x03\x03\x00\x02\x02\x46"
     with pytest.raises(WrongListenerError, match="answered with TLS"):
         read_all(Pieces([alert]))

@@ -87,7 +87,7 @@ def test_canonical_names_come_from_the_machines_own_resolver() -> None:
     assert port == 9092
 
 
-def test_servers_stay_as_they_are_when_one_of_them_can_be_resolved() -> None:
+def test_servers_stay_unchanged_when_one_of_them_resolves() -> None:
     names = Names({"b": ["10.0.0.2"]}, {})
     servers = (("a", 1), ("b", 2), ("c", 3))
     assert begin_with(names, USE_ALL, *servers) == servers
@@ -95,7 +95,7 @@ def test_servers_stay_as_they_are_when_one_of_them_can_be_resolved() -> None:
 
 
 @pytest.mark.parametrize("lookup", [USE_ALL, CANONICAL])
-def test_no_resolvable_bootstrap_server_is_an_error_that_tells_of_each(lookup: str) -> None:
+def test_an_error_lists_every_unresolvable_bootstrap_server(lookup: str) -> None:
     with pytest.raises(ConfigError, match=r"No resolvable bootstrap urls given in") as caught:
         bootstrap_addresses([(NO_NAME, 1), ("b" * 64 + ".example", 1)], lookup)
     assert caught.value.hint == f"{NO_NAME}: not a host name; {'b' * 64}.example: not a host name"

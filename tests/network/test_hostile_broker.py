@@ -135,7 +135,7 @@ VIOLATIONS: dict[str, Callable[[NetworkClientHarness], None]] = {
 
 
 @pytest.mark.parametrize("violation", VIOLATIONS)
-def test_a_violation_ends_the_connection_and_the_next_one_is_made_anew(violation: str) -> None:
+def test_a_violation_closes_the_connection_and_a_new_one_follows(violation: str) -> None:
     world = NetworkClientHarness()
     world.make_ready()
     for _ in range(2):
@@ -157,7 +157,7 @@ def test_a_violation_ends_the_connection_and_the_next_one_is_made_anew(violation
     world.make_ready()
 
 
-def test_the_same_answer_twice_ends_the_connection_after_the_first() -> None:
+def test_a_repeated_answer_closes_the_connection() -> None:
     world = NetworkClientHarness()
     world.make_ready()
     world.ask_and_write()
@@ -182,7 +182,7 @@ def test_a_throttle_time_without_end_is_a_minute() -> None:
     assert world.client.can_send_request(NODE.id, world.now)
 
 
-def test_a_broker_that_throttles_in_every_answer_is_waited_for_and_never_spun_on() -> None:
+def test_a_broker_that_always_throttles_causes_no_busy_loop() -> None:
     world = NetworkClientHarness()
     world.make_ready()
     for _ in range(20):
@@ -209,7 +209,7 @@ def brokers_of(version: int) -> bytes:
 
 @pytest.mark.parametrize("version", [4, 13])
 @pytest.mark.parametrize("answer", [partitions_of, brokers_of])
-def test_what_a_producer_makes_of_a_huge_answer_weighs_no_more_than_reading_it(
+def test_a_huge_answer_costs_no_more_memory_than_its_frame(
     answer: Callable[[int], bytes], version: int
 ) -> None:
     """From the frame to the cluster that the writer looks at, and its successor."""

@@ -307,7 +307,7 @@ def told() -> Iterator[dict[tuple[str, bool], Future[str]]]:
 
 
 @pytest.mark.parametrize("case", CASES, ids=repr)
-def test_a_lie_is_told_for_what_it_is_in_time_and_byte_by_byte(
+def test_a_false_answer_is_reported_even_byte_by_byte(
     told: dict[tuple[str, bool], Future[str]], case: Case
 ) -> None:
     for drips in (False, True):

@@ -231,7 +231,7 @@ def test_a_constructor_waits_for_a_lookup_until_max_block_ms() -> None:
     assert "a.example: no answer to the lookup of its name within 0.3 s" in str(raised.value)
 
 
-def test_a_record_ends_with_delivery_timeout_ms_whatever_a_lookup_takes() -> None:
+def test_a_slow_lookup_does_not_extend_delivery_timeout_ms() -> None:
     """The leader's advertised name is one that no name server answers for."""
     options = {"delivery.timeout.ms": "1000", "request.timeout.ms": "900", "linger.ms": "0"}
     topic = m.topic(8, TOPIC, [m.partition(8, 0, (1,), leader=1)])

@@ -46,7 +46,7 @@ def test_a_request_is_answered_through_its_callback() -> None:
     assert world.client.in_flight_request_count() == 0
 
 
-def test_metadata_without_a_common_version_is_fatal_to_those_who_wait() -> None:
+def test_metadata_without_a_common_version_fails_its_waiters() -> None:
     world = NetworkClientHarness(due=True)
     world.net.ranges = {ApiKey.PRODUCE: (0, 12)}
     while not world.metadata.failures:
@@ -79,7 +79,7 @@ def test_a_request_without_answer_completes_when_it_is_written() -> None:
     assert world.client.in_flight_request_count(1) == 0
 
 
-def test_a_disconnection_fails_requests_in_order_and_asks_for_metadata() -> None:
+def test_a_disconnection_fails_requests_in_order() -> None:
     world = NetworkClientHarness()
     world.make_ready()
     frames = [world.ask_and_write() for _ in range(2)]
@@ -120,7 +120,7 @@ def test_a_wrong_correlation_id_poisons_the_connection() -> None:
     world.make_ready()
 
 
-def test_an_answer_that_nobody_asked_for_poisons_the_connection() -> None:
+def test_an_unrequested_answer_poisons_the_connection() -> None:
     world = NetworkClientHarness()
     world.make_ready()
     world.net.deliver(1, b"\0\0\0\0\0")
@@ -131,7 +131,7 @@ def test_an_answer_that_nobody_asked_for_poisons_the_connection() -> None:
     }
 
 
-def test_an_answer_to_a_request_that_expects_none_poisons_the_connection() -> None:
+def test_an_answer_to_a_silent_request_poisons_the_connection() -> None:
     world = NetworkClientHarness()
     world.make_ready()
     world.net.sends_complete = False
@@ -153,7 +153,7 @@ def test_garbage_instead_of_api_versions_never_hangs(garbage: bytes) -> None:
     assert world.client.connection_failed(NODE)
 
 
-def test_a_callback_that_raises_does_not_keep_the_others_from_theirs() -> None:
+def test_a_raising_callback_does_not_stop_the_others() -> None:
     world = NetworkClientHarness()
     world.make_ready()
 
@@ -172,7 +172,7 @@ def test_a_callback_that_raises_does_not_keep_the_others_from_theirs() -> None:
 # ---- sleeping ----
 
 
-def test_with_nothing_wanted_and_nothing_in_flight_a_poll_may_sleep_for_good() -> None:
+def test_a_poll_without_work_may_sleep_without_a_limit() -> None:
     world = NetworkClientHarness()
     world.make_ready()
     with pytest.raises(AssertionError, match="asleep for good"):
@@ -225,7 +225,7 @@ def test_the_same_connection_failure_is_warned_of_once(caplog: pytest.LogCapture
     ]
 
 
-def test_a_bootstrap_server_is_not_called_by_an_id_that_nobody_gave_it(
+def test_a_bootstrap_server_is_named_by_its_address_not_an_id(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     world = NetworkClientHarness()
@@ -248,7 +248,7 @@ def test_a_node_that_answers_is_no_longer_among_the_failures() -> None:
     assert world.client.connection_failures() == {}
 
 
-def test_a_host_that_does_not_resolve_is_a_failure_with_its_reason() -> None:
+def test_an_unresolvable_host_is_a_failure_with_its_reason() -> None:
     def resolve(host: str) -> list[str]:
         raise OSError(-2, "Name or service not known")
 

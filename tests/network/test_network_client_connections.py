@@ -60,7 +60,7 @@ def test_a_node_that_is_not_ready_takes_no_request(reason: str) -> None:
         world.ask(node)
 
 
-def test_a_second_request_may_go_when_the_first_has_left_but_has_no_answer() -> None:
+def test_a_second_request_may_follow_an_unanswered_first() -> None:
     world = NetworkClientHarness()
     world.make_ready()
     world.net.sends_complete = False
@@ -140,7 +140,7 @@ def test_a_channel_that_never_gets_ready_times_out() -> None:
     assert "no connection within 500 ms (socket.connection.setup.timeout.ms)" in reason
 
 
-def test_a_broker_that_never_answers_api_versions_is_dropped_after_the_request_timeout() -> None:
+def test_a_broker_silent_to_api_versions_is_dropped_in_time() -> None:
     """NetworkClientTest#testConnectionDoesNotRemainStuckInCheckingApiVersionsStateIfChannelNeverBecomesReady."""
     world = NetworkClientHarness(request_timeout_ms=700)
     world.net.answers_api_versions = False
@@ -156,7 +156,7 @@ def test_a_broker_that_never_answers_api_versions_is_dropped_after_the_request_t
     )
 
 
-def test_a_request_timeout_fails_all_requests_of_the_connection_in_send_order() -> None:
+def test_a_request_timeout_fails_all_requests_in_send_order() -> None:
     """NetworkClientTest#testRequestTimeout."""
     world = NetworkClientHarness(request_timeout_ms=1000)
     world.make_ready()
@@ -212,7 +212,7 @@ def test_a_throttled_node_is_left_alone_until_the_time_is_over() -> None:
     assert world.client.poll_delay_ms(NODE, world.now) == NEVER
 
 
-def test_a_throttle_time_never_moves_back_and_adds_up_in_the_count() -> None:
+def test_a_throttle_time_never_shrinks_and_is_counted() -> None:
     """NetworkClientTest#testConnectionThrottling."""
     world = NetworkClientHarness()
     world.make_ready()
@@ -242,7 +242,7 @@ def test_a_throttled_only_node_does_not_bring_a_rebootstrap() -> None:
     assert world.metadata.rebootstraps == 0
 
 
-def test_the_least_loaded_node_is_idle_else_least_busy_else_connecting_else_untried() -> None:
+def test_the_least_loaded_node_is_idle_then_least_busy() -> None:
     """NetworkClientTest#testLeastLoadedNode."""
     world = NetworkClientHarness(NODES)
     client, net = world.client, world.net
@@ -266,7 +266,7 @@ def test_the_least_loaded_node_is_idle_else_least_busy_else_connecting_else_untr
     assert client.least_loaded_node(world.now) == NODES[2]
 
 
-def test_the_least_loaded_node_among_failed_ones_is_the_one_tried_longest_ago() -> None:
+def test_of_failed_nodes_the_one_tried_longest_ago_is_chosen() -> None:
     """NetworkClientTest#testLeastLoadedNode."""
     world = NetworkClientHarness(NODES)
     for node in (NODES[1], NODES[2], NODES[0]):
@@ -284,7 +284,7 @@ def test_without_nodes_none_is_least_loaded() -> None:
     assert NetworkClientHarness(()).client.least_loaded_node(0) is None
 
 
-def test_an_authentication_failure_is_remembered_and_handed_to_all() -> None:
+def test_an_authentication_failure_is_kept_and_given_to_all() -> None:
     """NetworkClientTest#testAuthenticationFailureWithInFlightMetadataRequest."""
     world = NetworkClientHarness()
     error = AuthenticationError("wrong password", code=ErrorCode.SASL_AUTHENTICATION_FAILED)
@@ -302,7 +302,7 @@ def test_an_authentication_failure_is_remembered_and_handed_to_all() -> None:
     assert world.client.authentication_error(NODE) is None
 
 
-def test_requests_of_a_connection_that_fails_authentication_carry_that_error() -> None:
+def test_a_failed_authentication_fails_its_requests_with_it() -> None:
     world = NetworkClientHarness()
     world.make_ready()
     world.ask_and_write()

@@ -28,7 +28,7 @@ def test_all_known_nodes_gone_brings_a_rebootstrap() -> None:
     assert {a[0] for a in world.net.attempts} >= {1, 2, -1}
 
 
-def test_metadata_wanted_in_vain_for_the_trigger_time_brings_a_rebootstrap() -> None:
+def test_unavailable_metadata_leads_to_a_rebootstrap() -> None:
     """NetworkClientTest#testRebootstrap."""
     world = NetworkClientHarness(
         NODES[:2], due=True, metadata_recovery_rebootstrap_trigger_ms=2500, request_timeout_ms=1000
@@ -61,7 +61,7 @@ def test_a_broker_can_ask_for_a_rebootstrap() -> None:
     assert world.net.closed == [1]
 
 
-def test_time_in_which_nobody_wants_metadata_does_not_count_for_the_trigger() -> None:
+def test_time_without_a_metadata_request_does_not_count() -> None:
     world = NetworkClientHarness(due=True, metadata_recovery_rebootstrap_trigger_ms=1000)
     world.net.connects = False
     world.poll(10)
@@ -73,7 +73,7 @@ def test_time_in_which_nobody_wants_metadata_does_not_count_for_the_trigger() ->
     assert world.metadata.rebootstraps == 0
 
 
-def test_metadata_waits_for_a_connection_under_way_and_tries_no_second_one() -> None:
+def test_metadata_waits_for_a_pending_connection() -> None:
     world = NetworkClientHarness(NODES, due=True, socket_connection_setup_timeout_ms=500)
     world.net.connects = False
     for _ in range(5):
@@ -85,7 +85,7 @@ def test_metadata_waits_for_a_connection_under_way_and_tries_no_second_one() -> 
     assert world.net.attempts[0][0] != world.net.attempts[1][0]
 
 
-def test_with_recovery_strategy_none_nothing_brings_a_rebootstrap() -> None:
+def test_recovery_strategy_none_never_rebootstraps() -> None:
     world = NetworkClientHarness(due=True, metadata_recovery_rebootstrap_trigger_ms=10)
     world.metadata.rebootstrap_enabled = False
     world.net.refused = {"10.0.0.1": "Connection refused"}
@@ -114,7 +114,7 @@ def test_no_common_version_fails_without_a_byte_on_the_wire() -> None:
 # ---- metadata ----
 
 
-def test_metadata_is_asked_of_one_node_at_a_time_and_its_answer_stored() -> None:
+def test_metadata_is_requested_from_one_node_and_stored() -> None:
     world = NetworkClientHarness(NODES, due=True)
     for _ in range(8):
         world.poll(10)
@@ -129,7 +129,7 @@ def test_metadata_is_asked_of_one_node_at_a_time_and_its_answer_stored() -> None
     assert tuple(response.brokers.values()) == NODES[1:]
 
 
-def test_a_connection_that_leads_where_its_node_lives_no_more_is_closed() -> None:
+def test_a_connection_to_a_moved_node_is_closed() -> None:
     """Two brokers change places. Each goes on to answer, for the other: NOT_LEADER for ever, if the
     connections stay (as Java's do; librdkafka and franz-go connect anew).
     """
@@ -156,7 +156,7 @@ def test_a_connection_that_leads_where_its_node_lives_no_more_is_closed() -> Non
     assert world.net.attempts[3:] == [(2, "10.0.0.3", 9092), (3, "10.0.0.2", 9092)]
 
 
-def test_a_connection_to_a_node_that_stays_is_left_alone_whatever_else_is_told() -> None:
+def test_a_connection_to_an_unmoved_node_stays_open() -> None:
     world = NetworkClientHarness(NODES[:2])
     world.make_ready()
     world.metadata.wait_ms = 0
@@ -180,7 +180,7 @@ def test_an_answer_without_brokers_is_a_failed_update() -> None:
     assert world.metadata.updates == []
 
 
-def test_a_lost_metadata_request_is_one_failed_update_and_is_asked_again() -> None:
+def test_a_lost_metadata_request_is_one_failure_and_is_resent() -> None:
     world = NetworkClientHarness(due=True)
     while not world.net.count_sent(ApiKey.METADATA):
         world.poll(10)
@@ -193,7 +193,7 @@ def test_a_lost_metadata_request_is_one_failed_update_and_is_asked_again() -> No
         world.poll(10)
 
 
-def test_a_refused_connection_while_metadata_is_due_is_a_failed_update() -> None:
+def test_a_refused_connection_for_metadata_is_a_failed_update() -> None:
     world = NetworkClientHarness(due=True)
     world.metadata.rebootstrap_enabled = False
     world.net.refused = {"10.0.0.1": "Connection refused"}

@@ -94,7 +94,7 @@ def test_pipelined_requests_are_answered_in_order(kafka: RealKafka) -> None:
     assert all(0 <= r.latency_ms <= lasted for r in responses)
 
 
-def test_an_address_that_refuses_is_named_and_the_next_one_serves(kafka: RealKafka) -> None:
+def test_a_refusing_address_is_named_and_the_next_one_serves(kafka: RealKafka) -> None:
     with LoopbackServer() as server:
         nobody = f"127.0.0.1:{server.address[1]}"
     bootstrap = f"{nobody},{kafka.bootstrap}"
@@ -110,7 +110,7 @@ def test_an_address_that_refuses_is_named_and_the_next_one_serves(kafka: RealKaf
         assert good.id not in client.connection_failures()
 
 
-def test_a_listener_that_is_not_kafka_ends_with_a_reason_not_a_hang() -> None:
+def test_a_listener_that_is_not_kafka_ends_with_a_reason() -> None:
     with LoopbackServer() as server:
 
         def answer() -> None:
@@ -128,7 +128,7 @@ def test_a_listener_that_is_not_kafka_ends_with_a_reason_not_a_hang() -> None:
             assert "a web server answers there" in reason
 
 
-def test_a_peer_that_accepts_and_never_answers_ends_with_a_reason_not_a_hang() -> None:
+def test_a_peer_that_never_answers_ends_with_a_reason() -> None:
     with LoopbackServer() as server:
         bootstrap = f"127.0.0.1:{server.address[1]}"
         metadata = metadata_of(bootstrap)

@@ -60,7 +60,7 @@ def test_a_frame_goes_out_and_another_comes_back() -> None:
         assert driver.receives[0].source == 1
 
 
-def test_the_socket_has_no_delay_keep_alive_and_the_buffers_that_were_asked_for() -> None:
+def test_the_socket_has_no_delay_keep_alive_and_its_buffers() -> None:
     with LoopbackServer() as server, Driver() as driver:
         driver.connect(1, server.address, buffers=40_000)
         sock = driver.selector._channels[1].transport.socket
@@ -85,7 +85,7 @@ def test_only_one_send_at_a_time_for_each_channel() -> None:
         assert [read_frame(peer), read_frame(peer)] == [b"one", b"three"]
 
 
-def test_a_send_of_ten_times_the_buffers_arrives_whole_from_the_buffers_as_they_lie() -> None:
+def test_a_send_of_ten_times_the_buffers_arrives_whole() -> None:
     """SelectorTest#testCantSendWithInProgress."""
     rng = random.Random(7)
     pieces = [rng.randbytes(rng.choice([1, 100, 70_001, 256_000])) for _ in range(40)]
@@ -221,7 +221,7 @@ def test_idle_connections_expire_oldest_first() -> None:
         assert not driver.selector.is_channel_ready(1)
 
 
-def test_answers_that_arrived_before_the_peer_closed_are_handed_out_first() -> None:
+def test_answers_before_the_peer_closed_are_delivered_first() -> None:
     """SelectorTest#testServerDisconnect."""
     with LoopbackServer() as server, Driver() as driver:
         driver.connect(1, server.address)
@@ -236,7 +236,7 @@ def test_answers_that_arrived_before_the_peer_closed_are_handed_out_first() -> N
         assert state.remote == f"127.0.0.1:{server.address[1]}"
 
 
-def test_answers_that_arrived_before_a_write_failed_are_handed_out_first() -> None:
+def test_answers_before_a_failed_write_are_delivered_first() -> None:
     """123: they may be acknowledgements of what would be sent again otherwise."""
     with LoopbackServer() as server, Driver() as driver:
         driver.connect(1, server.address, buffers=64 * 1024)
@@ -290,7 +290,7 @@ def test_a_refused_connection_says_who_refused_and_why() -> None:
         driver.selector.connect(1, "broker.example", address, -1, -1)
 
 
-def test_a_connection_that_stands_at_once_is_told_by_the_next_poll(
+def test_an_instant_connection_is_reported_by_the_next_poll(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Some systems connect to themselves without a wait; no event tells of it then."""
@@ -322,7 +322,7 @@ def test_a_second_connection_to_a_node_is_refused() -> None:
             driver.selector.connect(1, "127.0.0.1", server.address, -1, -1)
 
 
-def test_a_peer_that_closes_at_once_is_a_disconnection_and_no_connection() -> None:
+def test_a_peer_that_closes_at_once_is_a_disconnection() -> None:
     with LoopbackServer() as server, Driver() as driver:
         driver.selector.connect(1, "127.0.0.1", server.address, -1, -1)
         reset(server.accept())
@@ -431,7 +431,7 @@ def test_no_wakeup_is_lost_between_threads() -> None:
             assert thread.error is None
 
 
-def test_a_wakeup_after_close_is_harmless_and_close_may_be_called_again() -> None:
+def test_a_wakeup_and_a_close_after_close_are_harmless() -> None:
     driver = Driver()
     driver.selector.close()
     driver.selector.wakeup()
@@ -449,7 +449,7 @@ def test_close_leaves_no_descriptor_open() -> None:
         assert open_descriptors() == before
 
 
-def test_a_connection_that_can_not_be_begun_leaves_nothing_behind() -> None:
+def test_a_connection_that_can_not_start_leaves_nothing_behind() -> None:
     selector = Selector(ChannelBuilder(), SystemClock())
     try:
         before = open_descriptors()

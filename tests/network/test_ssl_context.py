@@ -56,7 +56,7 @@ def keystore_p12(password: bytes = b"hunter2") -> bytes:
     )
 
 
-def test_the_default_trusts_the_system_checks_names_and_speaks_tls_1_2_or_newer():
+def test_the_default_trusts_the_system_and_needs_tls_1_2():
     context = ssl_context({})
     assert context.verify_mode is ssl.CERT_REQUIRED
     assert context.check_hostname
@@ -124,7 +124,7 @@ def test_a_pkcs12_truststore_of_java_is_read(tmp_path):
     assert "is ssl.truststore.password right?" in (wrong.hint or "")
 
 
-def test_a_jks_store_is_refused_with_the_command_that_converts_it(tmp_path):
+def test_a_jks_store_is_refused_with_the_converting_command(tmp_path):
     location = write(tmp_path / "trust.jks", b"\xfe\xed\xfe\xed\x00\x00\x00\x02")
     error = refused(ssl__truststore__location=location)
     assert "only Java reads" in error.message
@@ -134,7 +134,7 @@ def test_a_jks_store_is_refused_with_the_command_that_converts_it(tmp_path):
     )
 
 
-def test_a_truststore_without_a_certificate_is_refused_by_its_name(tmp_path):
+def test_a_truststore_without_a_certificate_is_refused_by_name(tmp_path):
     bare = write(tmp_path / "bare.pem", KEY)
     assert f"{bare} holds no certificate" in refused(ssl__truststore__location=bare).message
     key_only = pkcs12.serialize_key_and_certificates(
@@ -227,7 +227,7 @@ def test_what_can_not_be_read_is_named_with_its_option_and_file(tmp_path):
         (("TLSv1.1", "TLSv1.2", "TLSv1.3"), ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3),
     ],
 )
-def test_the_versions_asked_for_are_spoken_but_none_that_is_broken(names, low, high):
+def test_only_the_configured_sound_tls_versions_are_used(names, low, high):
     context = ssl_context({"ssl.enabled.protocols": names})
     assert (context.minimum_version, context.maximum_version) == (low, high)
 
@@ -290,7 +290,7 @@ def test_what_is_no_name_of_a_suite_is_refused(name):
         ("TLS_RSA_WITH_NULL_SHA256", "encrypts nothing"),
     ],
 )
-def test_suites_without_certificate_or_encryption_are_refused_in_any_company(name, why):
+def test_suites_without_certificate_or_encryption_are_refused(name, why):
     for names in ((name,), ("ECDHE-RSA-AES128-GCM-SHA256", name), (name, "TLS_AES_128_GCM_SHA256")):
         assert why in refused(ssl__cipher__suites=names).message
 
@@ -309,7 +309,7 @@ def test_a_version_of_which_no_suite_is_wanted_is_not_spoken():
         assert "has no suite of ssl.enabled.protocols" in error.message
 
 
-def test_an_empty_identification_algorithm_skips_the_name_and_nothing_else():
+def test_an_empty_identification_algorithm_skips_the_name_only():
     context = ssl_context({"ssl.endpoint.identification.algorithm": ""})
     assert not context.check_hostname
     assert context.verify_mode is ssl.CERT_REQUIRED

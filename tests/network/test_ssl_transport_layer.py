@@ -85,7 +85,7 @@ def server_bytes(size: int) -> bytes:
     return (bytes(range(256)) * (size // 256 + 1))[:size]
 
 
-def test_what_is_decrypted_already_is_told_as_buffered(sockets):
+def test_decrypted_bytes_are_reported_as_buffered(sockets):
     client = SslTransportLayer(sockets[0], trusting(), "broker.example", "broker:1")
     server = Server(sockets[1])
     shake(client, server)
@@ -98,7 +98,7 @@ def test_what_is_decrypted_already_is_told_as_buffered(sockets):
     assert not client.has_bytes_buffered
 
 
-def test_a_cut_at_every_byte_of_the_handshake_is_a_connection_that_ended():
+def test_a_cut_at_any_byte_of_the_handshake_is_a_disconnection():
     def life(cut: int) -> int:
         """Bytes of the server's handshake; the connection is cut after ``cut`` of them."""
         ours, theirs = socket.socketpair()
@@ -130,7 +130,7 @@ def test_a_cut_at_every_byte_of_the_handshake_is_a_connection_that_ended():
         assert life(cut) == cut
 
 
-def test_a_broker_that_is_gone_when_we_answer_is_a_connection_that_ended(sockets):
+def test_a_broker_gone_before_our_answer_is_a_disconnection(sockets):
     client = SslTransportLayer(sockets[0], trusting(), "broker.example", "broker:1")
     server = Server(sockets[1])
     client.handshake()
@@ -142,7 +142,7 @@ def test_a_broker_that_is_gone_when_we_answer_is_a_connection_that_ended(sockets
         client.handshake()
 
 
-def test_a_closed_connection_is_told_with_and_without_close_notify(sockets):
+def test_a_close_is_seen_with_and_without_close_notify(sockets):
     client = SslTransportLayer(sockets[0], trusting(), "broker.example", "broker:1")
     server = Server(sockets[1])
     shake(client, server)
@@ -165,9 +165,7 @@ def read_all_closed(client: SslTransportLayer) -> bytes:
     [b"\x17\x03\x03\x00\x20" + bytes(32), b"not a record at all"],
     ids=["a damaged record", "no record"],
 )
-def test_a_session_that_breaks_once_it_has_carried_bytes_is_a_connection_that_ended(
-    sockets, breaks
-):
+def test_a_session_broken_after_first_bytes_is_a_disconnection(sockets, breaks):
     """A damaged record says nothing of who we are: the next connection may be whole (as in Java,
     where only what comes before the first bytes is a refusal).
     """
@@ -244,7 +242,7 @@ def test_a_port_that_hangs_up_on_tls_is_named_as_such(sockets):
         client.handshake()
 
 
-def test_a_client_certificate_is_shown_and_an_unknown_one_is_refused(sockets):
+def test_a_client_certificate_is_sent_and_an_unknown_one_refused(sockets):
     def context(certificate: trustme.LeafCert) -> ssl.SSLContext:
         return trusting(
             **{

@@ -70,7 +70,7 @@ def test_one_call_takes_a_chunk_of_messages_that_carry_nothing(wide, tmp_path, v
     assert not client.has_bytes_buffered
 
 
-def test_a_handshake_takes_a_chunk_at_a_time_of_messages_that_carry_nothing(wide):
+def test_a_handshake_reads_empty_messages_a_chunk_at_a_time(wide):
     client = SslTransportLayer(wide[0], trusting(), "broker.example", "broker:1")
     client.handshake()
     wide[1].setblocking(False)
@@ -94,9 +94,7 @@ def test_a_handshake_that_brings_nothing_is_ended(wide):
 
 
 @pytest.mark.parametrize("beside", [b"", b"x"], ids=["nothing else", "a byte now and then"])
-def test_a_connection_that_brings_key_updates_and_little_else_is_ended(
-    wide, tmp_path, monkeypatch, beside
-):
+def test_a_flood_of_key_updates_closes_the_connection(wide, tmp_path, monkeypatch, beside):
     monkeypatch.setattr(ssl_transport_layer, "_MOST_IDLE", 200_000)
     client, server, messages = flooded(wide, tmp_path / "keys", TLS_1_3, beside, 100)
     got = bytearray()

@@ -64,7 +64,7 @@ def test_cells_with_a_tag_are_the_same_in_all_notebooks():
 
 
 @pytest.mark.parametrize("name", notebooks.NAMES)
-def test_a_notebook_imports_what_an_extra_or_the_dev_group_brings(name):
+def test_a_notebook_imports_only_extras_and_the_dev_group(name):
     brought = [*PROJECT["project"]["dependencies"], *PROJECT["dependency-groups"]["test"]]
     brought += [
         line for extra in PROJECT["project"]["optional-dependencies"].values() for line in extra
@@ -108,7 +108,7 @@ def test_a_databricks_source_is_that_of_its_notebook(name):
 
 
 @pytest.mark.parametrize("name", databricks_notebooks.NAMES)
-def test_a_databricks_source_compiles_and_uses_no_name_that_is_not_there(name):
+def test_a_databricks_source_compiles_and_its_names_exist(name):
     path = databricks_notebooks.path_of(name)
     compile(path.read_text("utf-8"), path.name, "exec")
     command = [sys.executable, "-m", "ruff", "check", "--isolated", "--select", "F821", str(path)]

@@ -8,7 +8,7 @@ import pytest
 
 from spark_kafka_sink.clock import NEVER, Latch, SystemClock
 from spark_kafka_sink.errors import BufferExhaustedError, IllegalStateError, RecordTooLargeError
-from spark_kafka_sink.producer.accumulator.buffer_pool import BufferPool
+from spark_kafka_sink.producer.buffer_pool import BufferPool
 from tests.fakes.clock import FakeClock
 
 
@@ -44,7 +44,7 @@ def test_bytes_come_back_to_the_count_whatever_their_size():
     assert pool.available == 100
 
 
-def test_more_than_the_whole_pool_is_refused_at_once_and_the_whole_pool_is_fine():
+def test_more_than_the_whole_pool_is_refused():
     """BufferPoolTest#testCantAllocateMoreMemoryThanWeHave."""
     pool = BufferPool(100, FakeClock())
     with pytest.raises(RecordTooLargeError, match=r"buffer\.memory"):
@@ -70,7 +70,7 @@ def test_a_blocked_allocation_gathers_memory_piecewise():
     assert (pool.available, pool.waiters) == (40, 0)
 
 
-def test_an_allocation_that_times_out_names_the_pool_and_leaves_the_line():
+def test_a_timed_out_allocation_leaves_the_line():
     """BufferPoolTest#testBlockTimeout: not before the deadline; the waiter is removed, a partial
     grab returned.
     """
@@ -84,7 +84,7 @@ def test_an_allocation_that_times_out_names_the_pool_and_leaves_the_line():
     assert (pool.available, pool.waiters) == (10, 0)
 
 
-def test_what_a_timed_out_waiter_had_gathered_goes_to_the_next_in_line():
+def test_a_timed_out_waiters_memory_goes_to_the_next_in_line():
     """BufferPoolTest#testBlockTimeout, BufferPool#allocate."""
     clock = FakeClock(threads=9)
     pool = BufferPool(100, clock)

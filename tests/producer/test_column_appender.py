@@ -48,7 +48,7 @@ def test_the_first_rows_are_sent_as_they_come(producers: Producers):
     assert producer.chunk_size == ChunkSize(CHUNK_ROWS, CHUNK_BYTES, 1)
 
 
-def test_as_many_rows_are_wanted_as_are_worth_a_chunk_and_its_slices(producers: Producers):
+def test_the_wanted_rows_are_worth_a_chunk_and_its_slices(producers: Producers):
     producer, _ = producers(cluster_of([1] * PARTITIONS), linger_ms=5)
     send(producer, 100, 10, 2)
     few = producer.chunk_size
@@ -66,7 +66,7 @@ def test_rows_that_fill_more_than_a_chunk_want_no_others(producers: Producers):
     assert producer.chunk_size.wanted_rows == 1
 
 
-def test_chunks_are_larger_where_each_partition_gets_few_rows_and_stay_so(producers: Producers):
+def test_chunks_are_larger_where_partitions_get_few_rows(producers: Producers):
     """Compared with the rows that a chunk had, every second one would be of the usual size."""
     producer, _ = producers(cluster_of([1] * PARTITIONS))
     for _ in range(3):

@@ -48,7 +48,7 @@ def live(world: SenderWorld, batch: ProducerBatch, leaders: Iterator[list[int]])
 
 
 @pytest.mark.parametrize("leaders", LEADERS)
-def test_a_refusal_that_never_ends_is_ended_by_the_batchs_own_time(leaders: str) -> None:
+def test_an_endless_refusal_ends_with_the_batchs_timeout(leaders: str) -> None:
     with SenderWorld(idempotent=False) as world:
         start = world.clock.now_ms()
         batch = world.append()

@@ -20,13 +20,13 @@ from spark_kafka_sink.errors import (
 )
 from spark_kafka_sink.producer.interceptors import Interceptors, ProducerInterceptor
 from spark_kafka_sink.producer.kafka_producer import KafkaProducer
+from spark_kafka_sink.producer.lifecycle import NetworkThread
 from spark_kafka_sink.producer.producer_record import (
     NO_HEADERS,
     Headers,
     ProducerRecord,
     RecordMetadata,
 )
-from spark_kafka_sink.producer.sender.network_thread import NetworkThread
 from spark_kafka_sink.records.record_columns import RecordColumns
 from tests.fakes.accumulator_world import cluster_of
 from tests.fakes.answering_client import AnsweringClient
@@ -125,7 +125,7 @@ def rows(*values: str) -> pa.RecordBatch:
     return pa.record_batch({"value": list(values), "partition": [0] * len(values)})
 
 
-def test_an_interceptor_sees_records_columns_and_acknowledgements(producers: Intercepted):
+def test_an_interceptor_sees_records_columns_and_acks(producers: Intercepted):
     seeing = Seeing()
     producer, _ = producers(seeing)
     record = ProducerRecord("test", b"one", partition=0, timestamp=7)
@@ -143,7 +143,7 @@ def test_an_interceptor_sees_records_columns_and_acknowledgements(producers: Int
     assert seeing.closed == 1
 
 
-def test_a_batch_of_both_kinds_tells_each_kind_once(producers: Intercepted):
+def test_a_mixed_batch_reports_each_kind_once(producers: Intercepted):
     seeing = Seeing()
     producer, _ = producers(seeing)
     producer.send(ProducerRecord("test", b"one", partition=0))
@@ -301,7 +301,7 @@ class Remembering(ProducerInterceptor):
         Remembering.seen.append((metadata.record_count, list(headers), headers.read_only))
 
 
-def test_an_interceptor_that_takes_them_gets_the_headers_of_each_record(producers: Intercepted):
+def test_an_interceptor_may_get_the_headers_of_each_record(producers: Intercepted):
     """KIP-512; a batch of columns has none."""
     producer, _ = producers(Remembering(), Seeing())
     producer.send(ProducerRecord("test", b"one", partition=0, headers=[("h", b"1")]))
@@ -341,7 +341,7 @@ class Plugin:
         Plugin.told.append(("close",))
 
 
-def test_serializers_and_partitioners_are_configured_and_closed_with_their_producer():
+def test_serializers_and_partitioners_are_configured_and_closed():
     Plugin.told = []
     given = {
         "bootstrap.servers": "127.0.0.1:9092",

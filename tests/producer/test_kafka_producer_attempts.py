@@ -27,7 +27,7 @@ def test_a_warm_producer_keeps_its_id_and_its_sequences(producers: Producers):
     assert producer._accumulator.pool.available == producer._config.buffer_memory
 
 
-def test_an_attempt_cannot_begin_or_park_over_rows_without_an_answer(producers: Producers):
+def test_an_attempt_can_not_begin_or_park_with_unacked_rows(producers: Producers):
     producer, client = producers()
     client.answer = hold
     producer.send_columns(rows_of(numbered(0, 10), 0))
@@ -40,7 +40,7 @@ def test_an_attempt_cannot_begin_or_park_over_rows_without_an_answer(producers: 
     assert producer.finish_attempt().rows == 10
 
 
-def test_an_attempt_without_idempotence_tells_of_records_that_failed_alone(producers: Producers):
+def test_without_idempotence_an_attempt_reports_failed_records(producers: Producers):
     """It is no bug: each future has said so. The producer goes on, with the next attempt."""
     producer, client = producers(enable_idempotence="false")
     client.answer = refuse(ErrorCode.TOPIC_AUTHORIZATION_FAILED)

@@ -6,11 +6,11 @@ import pytest
 
 from spark_kafka_sink.errors import IllegalStateError, KafkaError
 from spark_kafka_sink.producer.producer_record import RecordMetadata
-from spark_kafka_sink.producer.record_future import RecordFuture
+from spark_kafka_sink.producer.send.record_future import RecordFuture
 from tests.producer.answered_producers import TP0, Heard, Producers, hold, to0
 
 
-def test_callbacks_run_once_on_the_network_thread_in_the_order_of_the_records(
+def test_callbacks_run_once_in_order_on_the_network_thread(
     producers: Producers,
 ):
     """ProducerBatchTest#testBatchCannotCompleteTwice."""

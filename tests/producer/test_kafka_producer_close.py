@@ -10,7 +10,7 @@ import pytest
 
 from spark_kafka_sink.errors import DeliveryError, IllegalStateError, KafkaError
 from spark_kafka_sink.producer.kafka_producer import KafkaProducer
-from spark_kafka_sink.producer.record_future import RecordFuture
+from spark_kafka_sink.producer.send.record_future import RecordFuture
 from tests.fakes.answering_client import AnsweringClient
 from tests.producer.answered_producers import TP0, Heard, Producers, hold, numbered, rows_of, to0
 
@@ -89,7 +89,7 @@ def interrupt_the_writer(client: AnsweringClient, when: Callable[[], bool]) -> N
     client.on_wakeup = interrupt
 
 
-def test_an_interrupt_while_it_waits_for_memory_leaves_the_producer_as_it_was(
+def test_an_interrupted_wait_for_memory_changes_nothing(
     producers: Producers,
 ):
     producer, client = producers(buffer_memory=2000)
@@ -109,7 +109,7 @@ def test_an_interrupt_while_it_waits_for_memory_leaves_the_producer_as_it_was(
     assert producer._accumulator.pool.available == producer._config.buffer_memory
 
 
-def test_an_interrupted_send_of_columns_leaves_a_producer_that_only_closes(producers: Producers):
+def test_an_interrupted_send_of_columns_only_allows_close(producers: Producers):
     producer, client = producers(buffer_memory=10_000, batch_size=1000)
     client.answer = hold
     interrupt_the_writer(client, lambda: producer._accumulator.pool.waiters > 0)
@@ -127,7 +127,7 @@ def test_an_interrupted_send_of_columns_leaves_a_producer_that_only_closes(produ
     assert producer._accumulator.pool.available == producer._config.buffer_memory
 
 
-def test_an_interrupt_behind_an_append_gives_no_memory_back_that_the_batch_has(
+def test_an_interrupt_after_an_append_returns_no_memory(
     producers: Producers,
 ):
     """It lands where the sender is woken: the record is in its batch then, and is sent."""
@@ -156,7 +156,7 @@ def test_close_with_no_time_drops_everything(producers: Producers):
     producer.send_columns(rows_of(numbered(0, 100), 0))
     producer.close(0)
     assert client.closed
-    assert not producer._accumulator.has_incomplete
+    assert not producer._accumulator.incomplete
     assert producer._accumulator.pool.available == producer._config.buffer_memory
 
 

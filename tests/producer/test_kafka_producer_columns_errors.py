@@ -27,7 +27,7 @@ def send_without_end(producer: KafkaProducer) -> None:
         producer.send_columns(rows_of(numbered(first, 100), 0))
 
 
-def test_the_first_failure_names_partition_cause_attempts_and_age(producers: Producers):
+def test_the_first_failure_names_partition_cause_and_age(producers: Producers):
     producer, client = producers()
     client.answer = refuse(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
     producer.send_columns(rows_of(numbered(0, 10), 2))
@@ -68,7 +68,7 @@ def test_a_failure_reaches_a_writer_that_waits_for_memory(
     assert not producer._accumulator.has_undrained
 
 
-def test_a_failure_ends_a_flush_at_once_although_others_are_in_flight(producers: Producers):
+def test_a_failure_ends_a_flush_although_others_are_in_flight(producers: Producers):
     """Without idempotence the sender goes on; the writer must not wait for the other answers."""
     producer, client = producers(enable_idempotence="false")
     client.answer = hold
@@ -94,10 +94,10 @@ def test_a_failure_ends_a_flush_at_once_although_others_are_in_flight(producers:
 
     threading.Thread(target=flush, daemon=True).start()
     assert failed.wait(60)
-    assert producer._accumulator.has_incomplete
+    assert producer._accumulator.incomplete
 
 
-def test_rows_that_are_never_acknowledged_fail_at_delivery_timeout(producers: Producers):
+def test_rows_without_acknowledgement_fail_at_delivery_timeout(producers: Producers):
     producer, client = producers(delivery_timeout_ms=300, request_timeout_ms=200)
     client.answer = hold
     producer.send_columns(rows_of(numbered(0, 10), 0))
@@ -105,7 +105,7 @@ def test_rows_that_are_never_acknowledged_fail_at_delivery_timeout(producers: Pr
         producer.flush()
 
 
-def test_memory_that_stays_used_up_names_its_options_and_the_brokers_answer(producers: Producers):
+def test_exhausted_memory_names_its_options_and_the_last_answer(producers: Producers):
     producer, client = producers(
         buffer_memory=10_000, max_block_ms=200, retry_backoff_ms=10, retry_backoff_max_ms=10
     )
@@ -122,7 +122,7 @@ def test_memory_that_stays_used_up_names_its_options_and_the_brokers_answer(prod
     assert "NOT_ENOUGH_REPLICAS" in text
 
 
-def test_a_record_beyond_max_request_size_is_refused_in_javas_words(producers: Producers):
+def test_a_record_beyond_max_request_size_has_javas_message(producers: Producers):
     producer, _ = producers(max_request_size=5000)
     with pytest.raises(
         RecordTooLargeError,

@@ -46,7 +46,7 @@ def begun(world: ProducerWorld, name: str = "id", **options: object) -> KafkaPro
 
 
 @as_the_writer
-def test_prepare_sends_everything_and_says_all_that_is_needed_to_end_it(
+def test_prepare_sends_everything_and_returns_what_ends_it(
     world: ProducerWorld,
 ) -> None:
     producer = begun(world)
@@ -64,7 +64,7 @@ def test_prepare_sends_everything_and_says_all_that_is_needed_to_end_it(
 
 @pytest.mark.parametrize("timeout_ms", [None, 0, 1_000])
 @as_the_writer
-def test_closing_a_prepared_producer_asks_nothing_of_the_coordinator(
+def test_closing_a_prepared_producer_asks_no_coordinator(
     world: ProducerWorld, timeout_ms: int | None
 ) -> None:
     producer = begun(world)
@@ -82,7 +82,7 @@ def test_closing_a_prepared_producer_asks_nothing_of_the_coordinator(
 
 @pytest.mark.parametrize("error", [None, RuntimeError("the task fails later")])
 @as_the_writer
-def test_leaving_the_with_block_leaves_a_prepared_transaction_alone(
+def test_leaving_the_with_block_keeps_a_prepared_transaction(
     world: ProducerWorld, error: Exception | None
 ) -> None:
     try:
@@ -98,7 +98,7 @@ def test_leaving_the_with_block_leaves_a_prepared_transaction_alone(
 
 
 @as_the_writer
-def test_leaving_the_with_block_by_an_exception_sends_what_is_queued_and_aborts_the_transaction(
+def test_an_exception_in_the_with_block_sends_and_aborts(
     world: ProducerWorld,
 ) -> None:
     """As Java's try-with-resources; readers would else wait for transaction.timeout.ms."""
@@ -120,7 +120,7 @@ def test_leaving_the_with_block_by_an_exception_sends_what_is_queued_and_aborts_
 
 
 @as_the_writer
-def test_abandoning_a_prepared_producer_leaves_the_transaction_alone(world: ProducerWorld) -> None:
+def test_abandoning_a_prepared_producer_keeps_its_transaction(world: ProducerWorld) -> None:
     producer = begun(world)
     producer.send_columns(columns("a"))
     producer.prepare()
@@ -129,7 +129,7 @@ def test_abandoning_a_prepared_producer_leaves_the_transaction_alone(world: Prod
 
 
 @as_the_writer
-def test_nothing_can_be_sent_ended_or_prepared_twice_once_it_is_prepared(
+def test_a_prepared_producer_can_not_send_end_or_prepare(
     world: ProducerWorld,
 ) -> None:
     producer = begun(world)
@@ -151,7 +151,7 @@ def test_nothing_can_be_sent_ended_or_prepared_twice_once_it_is_prepared(
 
 
 @as_the_writer
-def test_a_warm_producer_goes_on_under_a_new_identity_after_the_driver_ended_it(
+def test_a_warm_producer_has_a_new_identity_after_the_driver(
     world: ProducerWorld,
 ) -> None:
     producer = begun(world)
@@ -173,7 +173,7 @@ def test_a_warm_producer_goes_on_under_a_new_identity_after_the_driver_ended_it(
 
 
 @as_the_writer
-def test_taking_an_id_anew_aborts_a_transaction_that_nobody_decided_on(
+def test_initializing_an_id_aborts_an_undecided_transaction(
     world: ProducerWorld,
 ) -> None:
     """The loser of a speculative pair: its message was thrown away, its id comes to use again."""
@@ -231,7 +231,7 @@ def test_without_transactions_there_is_nothing_to_prepare(world: ProducerWorld) 
 
 
 @as_the_writer
-def test_counts_begin_with_each_transaction_also_without_start_attempt(
+def test_counts_begin_with_each_transaction(
     world: ProducerWorld,
 ) -> None:
     producer = begun(world)
@@ -249,7 +249,7 @@ def test_counts_begin_with_each_transaction_also_without_start_attempt(
 
 
 @as_the_writer
-def test_abandoning_an_open_transaction_aborts_it_and_sends_no_row_more(
+def test_abandoning_an_open_transaction_aborts_and_sends_nothing(
     world: ProducerWorld,
 ) -> None:
     producer = begun(world, batch_size=262_144, linger_ms=60_000)
@@ -346,7 +346,7 @@ def test_rows_that_were_not_acknowledged_are_not_prepared() -> None:
     world.run(body)
 
 
-def test_a_batch_that_expires_on_the_wire_is_waited_for_until_it_is_off_it(
+def test_a_batch_that_expires_in_flight_is_waited_for(
     world: ProducerWorld,
 ) -> None:
     """It left a moment before delivery.timeout.ms was over, and is never answered: the flush is

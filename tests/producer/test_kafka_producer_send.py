@@ -18,7 +18,7 @@ from tests.fakes.sender_world import metadata_answer
 from tests.producer.answered_producers import TP0, Heard, Producers, hold, refuse, to0
 
 
-def test_a_future_tells_where_its_record_was_written(producers: Producers):
+def test_a_future_has_the_offset_of_its_record(producers: Producers):
     producer, client = producers(linger_ms=60_000)
     futures = [producer.send(to0(b"%d" % n, key=b"key", timestamp=1000 + n)) for n in range(5)]
     assert not futures[0].done()
@@ -32,7 +32,7 @@ def test_a_future_tells_where_its_record_was_written(producers: Producers):
     ]
 
 
-def test_a_record_has_null_and_empty_keys_values_and_headers_as_they_were_given(
+def test_null_and_empty_keys_values_and_headers_are_preserved(
     producers: Producers,
 ):
     producer, client = producers()
@@ -205,7 +205,7 @@ def test_records_are_compressed_as_a_whole_batch(producers: Producers, codec: st
     assert producer._accumulator.pool.available == producer._config.buffer_memory
 
 
-def test_partitions_for_tells_the_topics_partitions(producers: Producers):
+def test_partitions_for_lists_the_topics_partitions(producers: Producers):
     producer, _ = producers(max_block_ms=50)
     assert [info.tp.partition for info in producer.partitions_for("test")] == [0, 1, 2, 3]
     with pytest.raises(KafkaTimeoutError, match="Topic nowhere"):

@@ -76,7 +76,7 @@ def test_a_record_too_large_is_its_futures_error(producers: Producers):
         producer.send(to0(b"x" * 2000)).result()
 
 
-def test_the_wait_for_memory_is_limited_and_its_error_is_the_futures(producers: Producers):
+def test_the_wait_for_memory_is_limited_and_fails_the_future(producers: Producers):
     """KafkaProducer#doSend. Metadata and memory share max.block.ms."""
     producer, client = producers(buffer_memory=2000, max_block_ms=200)
     client.answer = hold
@@ -196,7 +196,7 @@ def test_a_topic_that_no_request_can_carry_harms_no_other(producers: Producers, 
 # ---- of a batch ----------------------------------------------------------------------------------
 
 
-def test_without_idempotence_a_refused_batch_fails_its_records_and_no_others(
+def test_without_idempotence_only_a_refused_batchs_records_fail(
     producers: Producers,
 ):
     producer, client = producers(enable_idempotence="false")
@@ -211,7 +211,7 @@ def test_without_idempotence_a_refused_batch_fails_its_records_and_no_others(
     producer.flush()
 
 
-def test_an_idempotent_producer_goes_on_after_a_refused_batch_under_a_new_id(
+def test_an_idempotent_producer_continues_under_a_new_id(
     producers: Producers,
 ):
     """As Java's. What was not sent before the refusal came goes out, each record of it once."""
@@ -266,7 +266,7 @@ def test_one_topic_that_refuses_costs_the_others_nothing(producers: Producers):
     producer.flush()
 
 
-def test_a_failed_batch_of_columns_still_ends_an_idempotent_producer(producers: Producers):
+def test_a_failed_batch_of_columns_ends_an_idempotent_producer(producers: Producers):
     """Rule R2: rows have no futures, and their attempt is lost as a whole."""
     producer, client = producers()
     client.answer = refuse(ErrorCode.INVALID_RECORD)
@@ -278,7 +278,7 @@ def test_a_failed_batch_of_columns_still_ends_an_idempotent_producer(producers: 
     producer.close(1000)
 
 
-def test_a_broker_that_names_records_fails_each_with_its_own_error(producers: Producers):
+def test_record_errors_fail_each_record_with_its_own(producers: Producers):
     """ProducerBatchTest#testCompleteExceptionallyWithRecordErrors."""
     producer, client = producers(linger_ms=60_000, enable_idempotence="false")
     client.answer = refuse(ErrorCode.INVALID_RECORD, RecordError(1, "no key"), RecordError(3, None))
@@ -293,7 +293,7 @@ def test_a_broker_that_names_records_fails_each_with_its_own_error(producers: Pr
         assert "because it was part of a batch" in str(other)
 
 
-def test_a_single_named_record_keeps_the_class_of_the_partitions_error(producers: Producers):
+def test_a_single_record_error_keeps_the_partitions_class(producers: Producers):
     """ProducerBatchTest#testCompleteExceptionallyWithRecordErrors,
     SenderTest#testRecordErrorPropagatedToApplication.
     """

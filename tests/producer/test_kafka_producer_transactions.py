@@ -136,7 +136,7 @@ def test_close_aborts_what_is_open(kafka: RealKafka, consume: Callable[..., Cons
     assert consume(topic, isolation=COMMITTED).values == [b"other"]
 
 
-def test_a_partition_joins_the_transaction_after_its_first_append(kafka: RealKafka):
+def test_a_partition_joins_the_transaction_at_its_first_append(kafka: RealKafka):
     """KafkaProducerTest#testPartitionAddedToTransaction."""
     topic = kafka.unique_topic("txn-partitions", partitions=3)
     with new_producer(kafka, topic, linger_ms=60_000, delivery_timeout_ms=120_000) as producer:

@@ -44,7 +44,7 @@ def test_a_real_broker_takes_every_row_with_every_codec(
         assert report.bytes < report.batch_bytes
 
 
-def test_batches_beyond_the_brokers_limit_are_split_and_arrive_in_order(
+def test_batches_beyond_the_brokers_limit_are_split_in_order(
     kafka: RealKafka, consume: Callable[..., Consumed]
 ):
     """Rule R7 on a real broker: sequences keep their ranges, batches behind wait and go again."""
@@ -86,7 +86,7 @@ def test_small_batches_for_many_partitions_arrive_in_order(
         assert in_order == sorted(in_order, key=bytes)
 
 
-def test_a_real_broker_takes_records_and_tells_their_offsets(
+def test_a_real_broker_takes_records_and_returns_offsets(
     kafka: RealKafka, consume: Callable[..., Consumed]
 ):
     topic = kafka.unique_topic("send", partitions=3)

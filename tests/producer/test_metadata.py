@@ -52,7 +52,7 @@ def test_metadata_is_asked_again_at_max_age_and_not_before() -> None:
     assert world.due == MAX_AGE
 
 
-def test_topics_that_are_not_used_are_dropped_from_the_next_full_update() -> None:
+def test_unused_topics_are_dropped_by_the_next_full_update() -> None:
     """ProducerMetadataTest#testTopicExpiry."""
     world = MetadataWorld(SEED)
     world.clock.advance(MAX_IDLE - 1)
@@ -69,7 +69,7 @@ def test_topics_that_are_not_used_are_dropped_from_the_next_full_update() -> Non
     assert set(world.metadata.cluster.topics) == {"u"}
 
 
-def test_a_topic_that_was_never_fetched_is_not_dropped_for_idleness() -> None:
+def test_a_topic_never_fetched_is_not_dropped_as_idle() -> None:
     """ProducerMetadataTest#testTopicExpiry: max.idle is not honoured before the first fetch."""
     world = MetadataWorld()
     world.metadata.add_topics(["t"], world.now)
@@ -77,7 +77,7 @@ def test_a_topic_that_was_never_fetched_is_not_dropped_for_idleness() -> None:
     assert world.ask()[0] == ("t",)
 
 
-def test_failed_updates_back_off_exponentially_and_a_new_topic_does_not_wait() -> None:
+def test_failed_updates_back_off_and_a_new_topic_does_not() -> None:
     """MetadataTest#testTimeToNextUpdateRetryBackoff,
     ProducerMetadataTest#testTimeToNextUpdateOverwriteBackoff.
     """
@@ -146,7 +146,7 @@ def test_a_reply_to_an_outdated_request_leaves_the_wish_standing() -> None:
     assert world.due == MAX_AGE
 
 
-def test_a_topic_added_while_a_request_is_under_way_is_asked_for_at_once() -> None:
+def test_a_topic_added_during_a_request_is_requested_at_once() -> None:
     """ProducerMetadataTest#testMetadataPartialUpdate,
     ProducerMetadataTest#testRequestUpdateForTopic.
     """
@@ -195,7 +195,7 @@ def test_a_new_topic_id_resets_the_epoch_and_no_epoch_clears_it() -> None:
     assert world.metadata.cluster.partition(TP) == PartitionInfo(TP, 1, -1, (1, 2))
 
 
-def test_a_topic_deleted_and_made_anew_begins_with_its_own_epochs() -> None:
+def test_a_recreated_topic_has_its_own_epochs() -> None:
     """MetadataTest#testEpochUpdateAfterTopicDeletion."""
     world = MetadataWorld(SEED)
     world.refresh(topic("t", error=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
@@ -208,14 +208,14 @@ def test_a_topic_deleted_and_made_anew_begins_with_its_own_epochs() -> None:
     assert world.metadata.update_leader(TP, 1, 1), "epoch 1 is news of the new topic"
 
 
-def test_an_answer_without_topic_ids_keeps_to_the_epochs_that_were_seen() -> None:
+def test_without_topic_ids_the_seen_epochs_are_kept() -> None:
     """MetadataTest#testMetadataMergeOnIdDowngrade: only another id makes it another topic."""
     world = MetadataWorld(SEED)
     world.refresh(topic("t", (2,), epoch=3, topic_id=None))
     assert world.metadata.cluster.partition(TP) == SEED.partition(TP)
 
 
-def test_a_partition_that_is_left_out_or_leaderless_has_no_leader() -> None:
+def test_an_omitted_or_leaderless_partition_has_no_leader() -> None:
     world = MetadataWorld(SEED)
     world.metadata.request_update()
     # As the decoder gives it: only partition 2 was named, and that without a leader.
@@ -228,7 +228,7 @@ def test_a_partition_that_is_left_out_or_leaderless_has_no_leader() -> None:
     assert world.due == BACKOFF, "an election is under way: ask again"
 
 
-def test_topics_that_nobody_uses_are_not_taken_from_an_answer() -> None:
+def test_unused_topics_of_an_answer_are_ignored() -> None:
     world = MetadataWorld(SEED)
     world.refresh(topic("t"), topic("stranger"))
     assert set(world.metadata.cluster.topics) == {"t"}

@@ -44,13 +44,13 @@ def test_listeners_hear_of_each_cluster_id_once(caplog: pytest.LogCaptureFixture
     assert "secret" not in caplog.text
 
 
-def test_a_listener_is_told_of_the_cluster_that_was_shipped() -> None:
+def test_a_listener_gets_the_cluster_that_was_sent_with_the_plan() -> None:
     listener = Listener()
     MetadataWorld(SEED).metadata.add_cluster_listener(listener)
     assert listener.told == ["cluster"]
 
 
-def test_an_interceptor_that_wants_the_clusters_id_is_told_it() -> None:
+def test_an_interceptor_may_get_the_clusters_id() -> None:
     class Asking(Listener):
         def on_acknowledgement(self, metadata: object, error: object) -> None:
             """Makes it an interceptor."""

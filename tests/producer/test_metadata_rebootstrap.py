@@ -29,7 +29,7 @@ from tests.fakes.sender_world import SenderWorld, cluster_of
 from tests.producer.metadata_world import ID1, NODES, SEED, TP, MetadataWorld, answer, topic
 
 
-def test_rebootstrap_forgets_the_brokers_but_not_the_partitions() -> None:
+def test_rebootstrap_drops_the_brokers_and_keeps_the_partitions() -> None:
     world = MetadataWorld(SEED)
     world.metadata.rebootstrap(world.now)
     assert [n.id for n in world.metadata.nodes()] == [-1, -2]
@@ -53,7 +53,7 @@ def test_what_is_known_of_a_leader_is_said_and_no_more() -> None:
     assert known(TP) == "the partition has no leader in the last metadata response"
 
 
-def test_a_batch_that_expires_after_its_broker_died_does_not_say_that_it_has_no_leader() -> None:
+def test_a_batch_expired_after_its_brokers_death_names_the_cause() -> None:
     with SenderWorld(cluster=cluster_of([1, 1, 2])) as world:
         world.metadata.rebootstrap(world.clock.now_ms())
         batch = world.append()
@@ -66,7 +66,7 @@ def test_a_batch_that_expires_after_its_broker_died_does_not_say_that_it_has_no_
         assert "no leader" not in batch.error.message
 
 
-def test_a_broker_that_refuses_an_id_is_named_also_after_a_rebootstrap() -> None:
+def test_a_broker_refusing_an_id_is_named_after_rebootstrap() -> None:
     with SenderWorld(with_id=False) as world:
         world.client.prepare(
             InitProducerIdRequest,
@@ -81,8 +81,8 @@ def test_a_broker_that_refuses_an_id_is_named_also_after_a_rebootstrap() -> None
         world.client.poll = poll  # type: ignore[method-assign]
         world.append()
         world.round(2)
-        assert world.sender.fatal_error is not None
-        assert "InitProducerId on broker one:9092 (id 1)" in str(world.sender.fatal_error)
+        assert world.lifecycle.fatal is not None
+        assert "InitProducerId on broker one:9092 (id 1)" in str(world.lifecycle.fatal)
 
 
 # ---- with the updater that asks for it -----------------------------------------------------------
@@ -140,7 +140,7 @@ def test_a_missing_listener_is_warned_of_once(caplog: pytest.LogCaptureFixture) 
     assert "t-1" in warnings[1]
 
 
-def test_a_broker_that_asks_for_it_sends_the_store_back_to_the_bootstrap_servers() -> None:
+def test_a_broker_may_request_a_rebootstrap() -> None:
     """NetworkClientTest#testRebootstrap, error 129 (KIP-1102)."""
     world = UpdaterWorld(SEED)
     required = ErrorCode.REBOOTSTRAP_REQUIRED
@@ -151,7 +151,7 @@ def test_a_broker_that_asks_for_it_sends_the_store_back_to_the_bootstrap_servers
     assert world.updater.time_to_rebootstrap(world.now) > 0
 
 
-def test_metadata_in_vain_for_the_triggers_time_starts_again_from_bootstrap() -> None:
+def test_unavailable_metadata_returns_to_bootstrap_servers() -> None:
     """NetworkClientTest#testRebootstrap, metadata.recovery.rebootstrap.trigger.ms (KIP-1102)."""
     world = UpdaterWorld(SEED)
     world.metadata.request_update()
@@ -162,7 +162,7 @@ def test_metadata_in_vain_for_the_triggers_time_starts_again_from_bootstrap() ->
     assert world.updater.time_to_rebootstrap(world.now) == 0
 
 
-def test_a_reply_without_nodes_is_no_answer_to_the_triggers_clock() -> None:
+def test_a_reply_without_nodes_does_not_reset_the_trigger() -> None:
     """NetworkClientTest#testRebootstrap: a failed update does not start the time anew."""
     world = UpdaterWorld(SEED)
     for _ in range(10):

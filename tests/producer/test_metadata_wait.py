@@ -89,7 +89,7 @@ def test_a_wait_unparks() -> None:
     assert isinstance(wait.end(), Cluster)
 
 
-def test_an_unknown_topic_is_waited_for_and_the_error_tells_what_the_brokers_said() -> None:
+def test_an_unknown_topic_is_awaited_and_has_a_reason() -> None:
     """KafkaProducerTest#testMetadataTimeoutWithMissingTopic; the text is Spark's sink's."""
     world, wait = waiting("t")
     missing = topic("t", error=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
@@ -167,7 +167,7 @@ def test_closing_ends_all_waits_and_refuses_new_ones() -> None:
     assert world.due == NEVER
 
 
-def test_an_address_that_stays_silent_is_told_next_to_those_that_failed() -> None:
+def test_a_silent_address_is_listed_beside_the_failed_ones() -> None:
     """A peer that accepts and never answers fails nothing until request.timeout.ms is over."""
     world = MetadataWorld()
     world.metadata.attach(lambda: None, lambda: {"boot:9092 (192.0.2.1)": "refused"})

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from spark_kafka_sink.producer.accumulator.partition_load import PartitionLoad, frequencies
+from spark_kafka_sink.producer.accumulator.batch_drainer import PartitionLoad, frequencies
 from spark_kafka_sink.protocol.cluster import (
     Cluster,
     Node,
@@ -77,38 +77,39 @@ def test_the_weights_are_those_of_the_accumulators_queues():
     assert not load_of(world, cluster).matters
 
 
-def test_only_filled_queues_of_the_topic_count_whatever_was_in_others():
+def test_only_the_topics_own_filled_queues_count():
     world = World()
     queue(world, [0, 2, 0, 1])
     world.append(TopicPartition("other", 0), 100, last=True)
     world.append(TopicPartition(TOPIC, 2), 100)  # open
     world.fill(TopicPartition(TOPIC, 0))
-    assert world.accumulator.queue_sizes(TOPIC) == {0: 1, 1: 2, 2: 1, 3: 1}
+    load = load_of(world, cluster_of([1] * 5), partitioner_adaptive_partitioning_enable=True)
+    assert load.queue_sizes(TOPIC) == {0: 1, 1: 2, 2: 1, 3: 1}
     for batch in world.drain(1):
         assert batch.tp.topic == TOPIC
-    assert world.accumulator.queue_sizes(TOPIC) == {1: 1, 2: 1, 3: 1}
-    load = load_of(world, cluster_of([1] * 5), partitioner_adaptive_partitioning_enable=True)
+    assert load.queue_sizes(TOPIC) == {1: 1, 2: 1, 3: 1}
     assert load.weights(TOPIC, [0, 1, 4]) == [2, 1, 2]
 
 
 def test_a_node_that_takes_nothing_for_too_long_is_left_out():
     """RecordAccumulatorTest#testAdaptiveBuiltInPartitioner."""
-    world = World()
     cluster = cluster_of([1, 2, 3])
-    for node in (1, 2, 3):
-        world.accumulator.update_node_latency_stats(node, 1_000, can_drain=True)
-    world.accumulator.update_node_latency_stats(2, 1_500, can_drain=False)
-    options = {"partitioner_adaptive_partitioning_enable": True}
-    at_500 = load_of(world, cluster, partitioner_availability_timeout_ms=500, **options)
+    adaptive = {"partitioner_adaptive_partitioning_enable": True}
+    at_0, at_499, at_500 = (
+        load_of(World(), cluster, partitioner_availability_timeout_ms=ms, **adaptive)
+        for ms in (0, 499, 500)
+    )
+    for load in (at_0, at_499, at_500):
+        for node in (1, 2, 3):
+            load.update_node_latency_stats(node, 1_000, can_drain=True)
+        load.update_node_latency_stats(2, 1_500, can_drain=False)
     assert at_500.weights(TOPIC, range(3)) is None
-    at_499 = load_of(world, cluster, partitioner_availability_timeout_ms=499, **options)
     assert at_499.weights(TOPIC, range(3)) == [1, 0, 1]
-    off = load_of(world, cluster, partitioner_availability_timeout_ms=0, **options)
-    assert off.weights(TOPIC, range(3)) is None
-    world.accumulator.update_node_latency_stats(2, 1_600, can_drain=True)
+    assert at_0.weights(TOPIC, range(3)) is None
+    at_499.update_node_latency_stats(2, 1_600, can_drain=True)
     assert at_499.weights(TOPIC, range(3)) is None
     for node in (1, 2, 3):
-        world.accumulator.update_node_latency_stats(node, 9_000, can_drain=False)
+        at_499.update_node_latency_stats(node, 9_000, can_drain=False)
     assert at_499.weights(TOPIC, range(3)) is None, "if all are slow, all are as good"
 
 
@@ -131,6 +132,6 @@ def test_only_leaders_in_the_own_rack_while_there_are_any():
     assert both.weights(TOPIC, [0, 1, 2]) == [1, 0, 3]
 
 
-def test_a_topic_that_nobody_knows_yet_has_one_partition():
+def test_an_unknown_topic_has_one_partition():
     load = load_of(World(), cluster_of([1]))
     assert load.next_partition("unknown", cluster_of([1])) == 0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 
-from spark_kafka_sink.producer.accumulator.partition_queues import PartitionQueues
+from spark_kafka_sink.producer.accumulator.record_accumulator import PartitionQueues
 from spark_kafka_sink.protocol.cluster import Cluster, PartitionInfo, PartitionInfos, TopicPartition
 from tests.fakes.accumulator_world import NODE1, NODE2, cluster_of
 

@@ -56,7 +56,7 @@ def test_the_first_batch_travels_alone_until_it_is_acknowledged() -> None:
     assert one.sequences.can_send_new()
 
 
-def test_five_are_in_flight_with_sequences_0_to_4_and_a_sixth_waits() -> None:
+def test_five_in_flight_have_sequences_0_to_4_and_a_sixth_waits() -> None:
     """SenderTest#testIdempotenceWithMultipleInflights."""
     one = established()
     taken = []
@@ -68,7 +68,7 @@ def test_five_are_in_flight_with_sequences_0_to_4_and_a_sixth_waits() -> None:
     assert not one.sequences.can_send_new()
 
 
-def test_out_of_order_before_any_acknowledgement_fails_the_attempt() -> None:
+def test_out_of_order_before_any_ack_fails_the_attempt() -> None:
     one = Sequenced()
     one.send("a")
     verdict = one.sequences.answer("a", Answer.OUT_OF_ORDER)
@@ -76,7 +76,7 @@ def test_out_of_order_before_any_acknowledgement_fails_the_attempt() -> None:
     assert "acknowledged" in (verdict.reason or "")
 
 
-def test_batches_behind_a_refused_one_go_again_in_order_one_at_a_time() -> None:
+def test_batches_after_a_refused_one_are_resent_one_at_a_time() -> None:
     """SenderTest#testIdempotenceWithMultipleInflightsRetriedInOrder: the first of three fails
     retriably, the others are OUT_OF_ORDER.
     """
@@ -103,7 +103,7 @@ def test_a_later_acknowledgement_proves_the_earlier_batches() -> None:
     assert len(one.sequences) == 0
 
 
-def test_a_stale_out_of_order_of_a_batch_that_left_behind_another_is_no_doubt() -> None:
+def test_an_old_out_of_order_answer_raises_no_doubt() -> None:
     one = established("a", "b")
     one.answer("a", Answer.UNCLEAR)
     one.sequences.sent("a")
@@ -113,7 +113,7 @@ def test_a_stale_out_of_order_of_a_batch_that_left_behind_another_is_no_doubt() 
     assert one.answer("b", Answer.ACKNOWLEDGED, 2) == (Action.COMPLETE, ())
 
 
-def test_doubted_batches_are_proven_by_what_was_in_flight_behind_them() -> None:
+def test_doubted_batches_are_proven_by_those_after_them() -> None:
     """Hazard H3, as seen on a real broker: 0, 10, 20, 30 resent after a restart: 45, 45, ok, ok."""
     one = established()
     for name in ("a", "b", "c", "d"):
@@ -131,7 +131,7 @@ def test_doubted_batches_are_proven_by_what_was_in_flight_behind_them() -> None:
     assert one.answer("d", Answer.ACKNOWLEDGED, 31) == (Action.COMPLETE, ())
 
 
-def test_the_attempt_fails_when_nothing_can_prove_what_is_doubted() -> None:
+def test_the_attempt_fails_when_nothing_can_prove_a_doubted_one() -> None:
     one = established("a", "b")
     assert one.answer("a", Answer.OUT_OF_ORDER) == (Action.AWAIT_PROOF, ())
     assert one.answer("b", Answer.OUT_OF_ORDER) == (Action.RESEND, ())
@@ -141,7 +141,7 @@ def test_the_attempt_fails_when_nothing_can_prove_what_is_doubted() -> None:
     assert verdict.reason is not None
 
 
-def test_an_acknowledged_offset_without_room_for_the_earlier_records_proves_nothing() -> None:
+def test_an_offset_without_room_for_earlier_records_proves_none() -> None:
     """A topic that was created anew accepts any first sequence, from offset 0."""
     one = Sequenced()
     one.send("first", 100)
@@ -154,7 +154,7 @@ def test_an_acknowledged_offset_without_room_for_the_earlier_records_proves_noth
     assert "offset 0" in (verdict.reason or "")
 
 
-def test_unknown_producer_id_fails_unless_others_were_unanswered_before() -> None:
+def test_unknown_producer_id_fails_unless_others_were_unanswered() -> None:
     one = established("a", "b")
     one.answer("a", Answer.UNCLEAR)
     assert one.answer("b", Answer.UNKNOWN_PRODUCER) == (Action.RESEND, ())
@@ -162,7 +162,7 @@ def test_unknown_producer_id_fails_unless_others_were_unanswered_before() -> Non
     assert one.answer("a", Answer.UNKNOWN_PRODUCER)[0] is Action.FAIL
 
 
-def test_the_pieces_of_a_split_take_the_whole_batchs_place_and_sequences() -> None:
+def test_split_pieces_take_the_batchs_place_and_sequences() -> None:
     """SenderTest#testIdempotentSplitBatchAndSend: two batches at s and s+1, and the next sequence
     is unchanged.
     """
@@ -180,7 +180,7 @@ def test_the_pieces_of_a_split_take_the_whole_batchs_place_and_sequences() -> No
         assert one.answer(name, Answer.ACKNOWLEDGED, sequence) == (Action.COMPLETE, ())
 
 
-def test_sequences_wrap_to_0_and_pieces_keep_their_order_across_it() -> None:
+def test_sequences_wrap_to_0_and_pieces_keep_their_order() -> None:
     """TransactionManagerTest#testSequenceNumberOverflow."""
     assert increment_sequence(SEQUENCES - 1, 1) == 0
     assert increment_sequence(SEQUENCES - 6, 10) == 4
@@ -195,7 +195,7 @@ def test_sequences_wrap_to_0_and_pieces_keep_their_order_across_it() -> None:
     assert one.sequences.first_sequence == SEQUENCES - 1
 
 
-def test_a_partition_that_was_idle_for_long_sends_one_batch_alone_again() -> None:
+def test_a_partition_idle_for_long_sends_one_batch_alone_again() -> None:
     one = Sequenced()
     one.send("a")
     one.sequences.answer("a", Answer.ACKNOWLEDGED, 0, now=1_000)
@@ -236,7 +236,7 @@ def test_those_in_doubt_fail_with_it_and_are_lost() -> None:
     assert one.sequences.has_unresolved, "a may be in the log"
 
 
-def test_a_lost_batch_is_settled_by_its_own_answer_or_by_a_later_acknowledgement() -> None:
+def test_a_lost_batch_is_settled_by_its_answer_or_a_later_ack() -> None:
     """SenderTest#testUnresolvedSequencesAreNotFatal."""
     for settle in ("own", "later", "earlier"):
         one = established("a", "b", "c")

@@ -250,7 +250,7 @@ scripts = st.lists(st.tuples(st.sampled_from(WORDS), st.integers(0, 7)), max_siz
 
 @settings(max_examples=200, deadline=None)
 @given(scripts)
-def test_what_is_called_acknowledged_is_in_the_log_once_and_in_order(
+def test_what_is_acknowledged_is_in_the_log_once_and_in_order(
     script: list[tuple[str, int]],
 ) -> None:
     world = World()

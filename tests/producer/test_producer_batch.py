@@ -68,7 +68,7 @@ def test_what_is_sent_reads_back_with_the_producers_state(codec: Codec):
     ]
 
 
-def test_bytes_are_frozen_at_close_and_every_retry_hands_out_the_same_objects():
+def test_bytes_are_frozen_at_close_and_retries_send_the_same():
     """Rule R1."""
     batch = batch_of(ROWS)
     batch.close(GZIP)
@@ -86,13 +86,14 @@ def test_bytes_are_frozen_at_close_and_every_retry_hands_out_the_same_objects():
 @pytest.mark.parametrize(
     ("origin", "target", "move"),
     [
-        (BatchState.OPEN, BatchState.CLOSING, lambda batch: batch.claim()),
+        (BatchState.OPEN, BatchState.CLOSING, lambda batch: batch.move(BatchState.CLOSING)),
+        (BatchState.OPEN, BatchState.READY, lambda batch: batch.finish_close(None, Codec())),
         (BatchState.CLOSING, BatchState.READY, lambda batch: batch.finish_close(None, Codec())),
         (BatchState.READY, BatchState.IN_FLIGHT, lambda batch: batch.drained(0)),
         (BatchState.IN_FLIGHT, BatchState.READY, lambda batch: batch.reenqueued(0)),
     ],
 )
-def test_each_step_is_taken_from_where_it_begins_and_from_nowhere_else(origin, target, move):
+def test_each_transition_starts_from_its_state_only(origin, target, move):
     assert target in TRANSITIONS[origin]
     for state in BatchState:
         batch = ProducerBatch(TP0, 0, 1, 0, Listener())
@@ -106,18 +107,18 @@ def test_each_step_is_taken_from_where_it_begins_and_from_nowhere_else(origin, t
             assert batch.state is state
 
 
-def test_every_move_that_the_table_leaves_out_raises_and_changes_nothing():
+def test_every_transition_not_in_the_table_raises():
     """MemoryRecordsBuilderTest#shouldThrowIllegalStateExceptionOnAppendWhenClosed."""
     for state, allowed in TRANSITIONS.items():
         for target in BatchState:
             batch = batch_of(ROWS)
             batch.state = state
             if target in allowed:
-                batch._move(target)
+                batch.move(target)
                 assert batch.state is target
             else:
                 with pytest.raises(IllegalStateError):
-                    batch._move(target)
+                    batch.move(target)
                 assert batch.state is state
 
 
@@ -159,7 +160,7 @@ def test_a_late_answer_to_an_aborted_batch_is_ignored():
     assert listener.done == [batch]
 
 
-def test_a_clock_that_goes_back_does_not_expire_a_batch_and_the_exact_time_does():
+def test_a_batch_expires_at_the_exact_time_and_not_before():
     """ProducerBatchTest#testBatchExpiration."""
     batch = batch_of(ROWS)
     assert not batch.has_reached_delivery_timeout(50, 99)
@@ -184,7 +185,7 @@ def test_a_leader_change_counts_for_the_attempt_that_saw_it_only():
 
 
 @pytest.mark.parametrize("codec", [NONE, GZIP], ids=["none", "gzip"])
-def test_the_halves_keep_age_attempts_order_and_the_range_of_sequences(codec: Codec):
+def test_the_halves_keep_age_attempts_order_and_sequences(codec: Codec):
     """RecordAccumulatorTest#testSplitAndReenqueue and rule R7, over the wrap of sequences."""
     listener = Listener()
     rows: list[tuple[bytes | None, int]] = [(b"v%d" % i, BASE + i) for i in range(7)]
@@ -237,7 +238,7 @@ def test_any_records_survive_a_split(rows: list[tuple[bytes | None, int]]):
     assert found == rows
 
 
-def test_split_pieces_take_the_place_of_the_whole_in_queue_pool_and_flush():
+def test_split_pieces_replace_the_whole_in_queue_pool_and_flush():
     """RecordAccumulatorTest#testSplitAndReenqueue, RecordAccumulatorTest#testAwaitFlushComplete,
     SenderTest#testIdempotentSplitBatchAndSend: at the head, in order, tracked, waited for by the
     same flush.
@@ -250,12 +251,12 @@ def test_split_pieces_take_the_place_of_the_whole_in_queue_pool_and_flush():
     world.fill(TP0, 300)
     flush = world.accumulator.begin_flush()
     (big,) = world.drain(1)
-    limit = world.accumulator.raw_limit("test")
-    assert world.accumulator.split_and_reenqueue(big) == 2
+    limit = world.raw_limit("test")
+    assert world.returns.split_and_reenqueue(big) == 2
     world.accumulator.deallocate(big)
     # Half of what was refused is the topic's limit from here on.
-    assert world.accumulator.raw_limit("test") == min(limit, big.size_in_bytes // 2 - HEADER)
-    assert world.accumulator.raw_limit("other") == limit
+    assert world.raw_limit("test") == min(limit, big.size_in_bytes // 2 - HEADER)
+    assert world.raw_limit("other") == limit
     drained = []
     while batches := world.drain(1):
         drained += batches
@@ -272,12 +273,12 @@ def test_without_sequences_too_the_pieces_go_in_order():
     data = encoded([(b"%d" % n, BASE) for n in range(4)])
     world.append(TP0, len(data), 4, data=memoryview(data), base_timestamp=BASE, last=True)
     (big,) = world.drain(1)
-    world.accumulator.split_and_reenqueue(big)
+    world.returns.split_and_reenqueue(big)
     pieces = world.drain(1) + world.drain(1)
     assert [r.value for piece in pieces for r in read(piece)] == [b"0", b"1", b"2", b"3"]
 
 
-def test_pieces_that_were_never_sent_by_themselves_are_spared_as_sent():
+def test_pieces_never_sent_alone_count_as_sent():
     """RecordAccumulatorTest#testAbortIncompleteBatches: their sequences are taken, and what the
     broker did with the whole is known to the sequences alone.
     """
@@ -285,7 +286,7 @@ def test_pieces_that_were_never_sent_by_themselves_are_spared_as_sent():
     data = encoded([(b"x", BASE)] * 4)
     world.append(TP0, len(data), 4, data=memoryview(data), base_timestamp=BASE, last=True)
     (big,) = world.drain(1)
-    world.accumulator.split_and_reenqueue(big)
+    world.returns.split_and_reenqueue(big)
     world.accumulator.abort_undrained_batches(KafkaTimeoutError("lost"))
     assert world.listener.done == []
 
@@ -298,7 +299,7 @@ def test_sequences_keep_their_order_over_the_wrap(one: int, other: int, *, befor
     assert sequence_before(one, other) is before
 
 
-def test_when_a_batch_left_and_came_back_is_told():
+def test_the_times_of_sending_and_return_are_reported():
     batch = batch_of(ROWS)
     batch.close(NONE)
     assert batch.drained_ms == 0

@@ -44,7 +44,7 @@ def new_producer(clock: FakeClock, **options: object) -> KafkaProducer:
     )
 
 
-def test_a_record_without_headers_has_the_same_empty_ones_whenever_it_is_asked():
+def test_a_record_without_headers_always_has_the_same_empty_ones():
     record = ProducerRecord("test", b"v")
     assert record.headers == Headers()
     assert record.headers is record.headers
@@ -67,7 +67,7 @@ def test_a_copy_of_a_record_has_its_headers(headers: object):
         assert list(other.headers) == list(headers)  # type: ignore[call-overload]
 
 
-def test_a_record_is_frozen_and_its_headers_are_those_that_it_was_given():
+def test_a_record_is_frozen_and_keeps_its_given_headers():
     headers = Headers(GIVEN)
     record = ProducerRecord("test", headers=headers)
     assert record.headers is headers
@@ -77,7 +77,7 @@ def test_a_record_is_frozen_and_its_headers_are_those_that_it_was_given():
 
 
 @pytest.mark.parametrize("looked_at", [True, False])
-def test_a_record_that_was_sent_without_headers_gets_none_any_more(looked_at: bool):
+def test_a_record_sent_without_headers_can_not_get_any(looked_at: bool):
     producer = new_producer(FakeClock())
     record = ProducerRecord("test", b"v")
     if looked_at:
@@ -93,7 +93,7 @@ def test_a_record_that_was_sent_without_headers_gets_none_any_more(looked_at: bo
 
 @pytest.mark.parametrize("headers", [(), GIVEN], ids=["none", "some"])
 @pytest.mark.parametrize("option", ["max_request_size", "buffer_memory"])
-def test_a_record_may_be_as_large_as_its_limit_and_no_byte_larger(option: str, headers: object):
+def test_a_record_may_be_as_large_as_its_limit(option: str, headers: object):
     """KafkaProducer.ensureValidRecordSize: Java's upper bound of its size is what counts."""
     section = b"\4" + b"\2h\2" + b"1" + b"\2h\1" if headers else b"\0"
     limit = 2000
@@ -114,7 +114,7 @@ def test_a_topic_is_in_use_as_long_as_its_records_open_batches():
     for _ in range(20):
         clock.advance(1500)
         producer.send(ProducerRecord("test", b"v"))
-        (batch,) = producer._accumulator._incomplete.all()
+        (batch,) = producer._accumulator.incomplete.all()
         producer._accumulator.abort_undrained_batches(DataError("it has left"))
         assert batch.is_done
     assert metadata._topics["test"] > clock.now_ms()

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spark_kafka_sink.errors import DataError
-from spark_kafka_sink.producer.record_partitioner import (
+from spark_kafka_sink.producer.send.record_partitioner import (
     ColumnsPartitioner,
     RecordPartitioner,
     StickyPartition,
@@ -102,7 +102,7 @@ def test_an_open_batch_puts_the_switch_off_until_twice_the_size():
     assert sticky.changed(all_full=False)
 
 
-def test_a_switch_that_was_put_off_is_made_once_all_batches_are_full():
+def test_a_delayed_switch_happens_once_when_all_batches_are_full():
     """The next record notices it before it is appended, and asks again (partitionChanged)."""
     cluster = cluster_of([1] * 50)
     partitioner = partitioner_of(cluster)
@@ -114,7 +114,7 @@ def test_a_switch_that_was_put_off_is_made_once_all_batches_are_full():
     assert choice(partitioner, cluster) is not sticky
 
 
-def test_partitions_without_a_leader_are_left_out_while_another_has_one():
+def test_leaderless_partitions_are_avoided_if_others_have_one():
     """BuiltInPartitionerTest#unavailablePartitionsTest."""
     some = cluster_of([1, -1, 2, -1])
     assert set(Counter(appended(partitioner_of(some), some) for _ in range(200))) == {0, 2}
@@ -137,9 +137,9 @@ class LastByte:
         return [key[-1] % count for key in keys.to_pylist()]
 
 
-def test_a_partitioner_that_knows_columns_only_is_asked_row_by_row():
+def test_a_partitioner_for_columns_only_is_called_row_by_row():
     cluster = cluster_of([1, 2, 1])
-    own = ColumnsPartitioner(by_name(f"{__name__}:LastByte"), World().accumulator)
+    own = ColumnsPartitioner(by_name(f"{__name__}:LastByte"), World().filler)
     partitioner = partitioner_of(cluster, own=own)
     assert [choice(partitioner, cluster, b"key %d" % n) for n in range(6)] == [0, 1, 2, 0, 1, 2]
 
@@ -148,7 +148,7 @@ def test_a_partitioner_that_knows_columns_only_is_asked_row_by_row():
 def test_records_and_columns_take_the_same_turns(leaders: list[int]):
     cluster = cluster_of(leaders)
     turns = RoundRobinPartitioner()
-    alone = partitioner_of(cluster, own=ColumnsPartitioner(turns, World().accumulator))
+    alone = partitioner_of(cluster, own=ColumnsPartitioner(turns, World().filler))
     views = {"test": TopicView.of(cluster, "test", 3)}
     found: list[object] = [choice(alone, cluster, b"key") for _ in range(5)]
     found += turns.assign(RecordColumns(7, "test"), views, lambda tp: None).tolist()

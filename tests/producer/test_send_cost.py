@@ -8,7 +8,7 @@ from types import FrameType
 
 from spark_kafka_sink.producer.kafka_producer import KafkaProducer
 from spark_kafka_sink.producer.producer_record import ProducerRecord, RecordMetadata
-from spark_kafka_sink.producer.record_future import ProduceRequestResult, RecordFuture
+from spark_kafka_sink.producer.send.record_future import ProduceRequestResult, RecordFuture
 from tests.fakes.accumulator_world import cluster_of
 from tests.fakes.answering_client import AnsweringClient
 from tests.fakes.clock import FakeClock

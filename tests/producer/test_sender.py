@@ -116,7 +116,7 @@ def test_unknown_leaders_ask_for_metadata_and_the_batch_follows() -> None:
         assert world.client.requests[-1].destination == NODE2.id
 
 
-def test_an_idle_producer_polls_with_no_timer_and_wants_no_metadata() -> None:
+def test_an_idle_producer_polls_without_timer_and_metadata() -> None:
     """Rule R4."""
     with SenderWorld() as world:
         world.establish()
@@ -142,9 +142,9 @@ def test_close_sends_the_rest_and_closes_the_client() -> None:
         world.sender.run()
         assert all(acknowledged(batch) for batch in batches)
         assert world.client.closed
-        assert world.sender.fatal_error is None
+        assert world.lifecycle.fatal is None
         wakeups = world.client.wakeups
-        world.sender.wakeup()
+        world.link.wakeup()
         assert world.client.wakeups == wakeups
 
 

@@ -9,6 +9,7 @@ from spark_kafka_sink.errors import (
     ApiError,
     AuthenticationError,
     AuthorizationError,
+    DeliveryError,
     ErrorCode,
     InvalidRecordError,
     KafkaError,
@@ -28,7 +29,7 @@ def test_without_idempotence_a_failed_batch_fails_alone() -> None:
         world.round(2)
         assert isinstance(error_of(bad), AuthorizationError)
         assert acknowledged(good)
-        assert world.sender.fatal_error is None
+        assert world.lifecycle.fatal is None
 
 
 @pytest.mark.parametrize(
@@ -60,8 +61,9 @@ def test_a_refused_batch_fails_the_attempt_with_its_own_error(
         assert len(world.client.produced) == 2
         assert world.client.closed
         assert world.memory_in_use == 0
-        with pytest.raises(kind):
-            world.accumulator.append([], world.clock.now_ms())
+        with pytest.raises(DeliveryError) as caught:
+            world.filler.append([], world.clock.now_ms())
+        assert caught.value.__cause__ is error_of(refused)
 
 
 def test_what_the_broker_says_of_a_record_is_in_the_error() -> None:
@@ -75,7 +77,7 @@ def test_what_the_broker_says_of_a_record_is_in_the_error() -> None:
         assert batch.record_errors == errors
 
 
-def test_a_refused_record_comes_before_the_brokers_long_words_for_the_whole_batch() -> None:
+def test_a_refused_record_precedes_the_brokers_message() -> None:
     """A real broker sends both, and its message for the batch hides the record behind its length.
 
     With INVALID_TIMESTAMP it has no message for the record.
@@ -96,7 +98,7 @@ def test_a_refused_record_comes_before_the_brokers_long_words_for_the_whole_batc
         assert "record 2 of the batch: late" in error_of(batch).message
 
 
-def test_a_request_that_was_never_sent_for_its_version_fails_its_batches() -> None:
+def test_a_request_without_a_common_version_fails_its_batches() -> None:
     """SenderTest#testUnsupportedVersionInProduceRequest."""
     with SenderWorld() as world:
         batch = world.append()
@@ -106,7 +108,7 @@ def test_a_request_that_was_never_sent_for_its_version_fails_its_batches() -> No
         assert isinstance(error_of(batch), UnsupportedVersionError)
 
 
-def test_a_broker_that_refuses_who_we_are_fails_the_producer_at_once() -> None:
+def test_a_failed_authentication_fails_the_producer_at_once() -> None:
     with SenderWorld() as world:
         batch = world.append()
         world.client.unready = {1: NEVER}
@@ -114,13 +116,13 @@ def test_a_broker_that_refuses_who_we_are_fails_the_producer_at_once() -> None:
         world.client.authentication_errors = {1: refused}
         world.round()
         assert world.manager is not None
-        assert world.manager.fatal_error is refused, "a call that waits for an id must end, too"
+        assert world.lifecycle.fatal is refused, "a call that waits for an id must end, too"
         world.sender.run()
-        assert world.sender.fatal_error is refused
+        assert world.lifecycle.fatal is refused
         assert batch.error is refused
 
 
-def test_an_unexpected_exception_reaches_every_batch_and_waiter_and_is_not_repeated() -> None:
+def test_an_unexpected_exception_reaches_every_batch_once() -> None:
     with SenderWorld() as world:
         batches = [world.append(), world.append(TP2)]
         calls = []
@@ -132,7 +134,7 @@ def test_an_unexpected_exception_reaches_every_batch_and_waiter_and_is_not_repea
         world.client.on_poll = explode
         world.sender.run()
         assert len(calls) == 1
-        fatal = world.sender.fatal_error
+        fatal = world.lifecycle.fatal
         assert isinstance(fatal, KafkaError)
         assert "ZeroDivisionError: boom" in fatal.message
         assert isinstance(fatal.__cause__, ZeroDivisionError)

@@ -78,11 +78,11 @@ def test_retries_end_and_the_error_names_where_how_often_and_why() -> None:
             assert words in error.message
         assert pickle.loads(pickle.dumps(error)).message == error.message
         assert world.memory_in_use == 0
-        assert world.sender.fatal_error is None
+        assert world.lifecycle.fatal is None
 
 
 @pytest.mark.parametrize("idempotent", [True, False])
-def test_with_one_in_flight_the_second_batch_waits_even_across_a_retry(*, idempotent: bool) -> None:
+def test_with_one_in_flight_the_second_waits_even_over_a_retry(*, idempotent: bool) -> None:
     """SenderTest#testSendInOrder,
     SenderTest#testWhenFirstBatchExpireNoSendSecondBatchIfGuaranteeOrder.
     """
@@ -102,7 +102,7 @@ def test_with_one_in_flight_the_second_batch_waits_even_across_a_retry(*, idempo
         assert world.sequences == ([0, 0, 1] if idempotent else [-1, -1, -1])
 
 
-def test_with_one_in_flight_a_new_leader_gets_nothing_before_the_old_one_answered() -> None:
+def test_one_in_flight_waits_for_the_old_leaders_answer() -> None:
     """The connection to the new one is free, but the first batch may still be refused."""
     with SenderWorld(idempotent=False, max_in_flight_requests_per_connection=1) as world:
         first, second = world.append(), world.append()
@@ -123,7 +123,7 @@ def test_with_one_in_flight_a_new_leader_gets_nothing_before_the_old_one_answere
         assert [r.destination for r in world.client.requests] == [1, 2]
 
 
-def test_an_invalid_metadata_error_asks_for_metadata_and_the_next_leader_gets_the_batch() -> None:
+def test_an_invalid_metadata_error_sends_to_the_next_leader() -> None:
     """SenderTest#testWhenProduceResponseReturnsWithALeaderShipChangeErrorButNoNewLeaderInformation."""
     with SenderWorld() as world:
         batch = world.append()
@@ -137,7 +137,7 @@ def test_an_invalid_metadata_error_asks_for_metadata_and_the_next_leader_gets_th
         assert [r.destination for r in world.client.requests[1:]] == [1, 2]
 
 
-def test_a_leader_hint_sends_to_the_new_leader_with_no_backoff_and_no_metadata() -> None:
+def test_a_leader_hint_is_used_without_backoff_and_metadata() -> None:
     """SenderTest#testWhenProduceResponseReturnsWithALeaderShipChangeErrorAndNewLeaderInformation,
     KIP-951.
     """
@@ -178,7 +178,7 @@ def test_a_too_large_batch_goes_as_two_at_its_own_sequences() -> None:
         report = world.recorder.report()
         assert (report.rows, report.splits) == (4, 1)
         assert world.memory_in_use == 0
-        assert not world.accumulator.has_incomplete
+        assert not world.accumulator.incomplete
         assert world.manager is not None
         assert world.manager.reusable
         first, second = (batch.data for batch in world.produced[2:4])
@@ -186,7 +186,7 @@ def test_a_too_large_batch_goes_as_two_at_its_own_sequences() -> None:
         assert second.endswith(b"v1\0")
 
 
-def test_a_too_large_first_batch_is_split_and_its_halves_travel_alone() -> None:
+def test_a_too_large_first_batch_is_split_and_halves_go_alone() -> None:
     with SenderWorld() as world:
         world.append(records=4)
         later = world.append()

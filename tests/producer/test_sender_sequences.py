@@ -73,14 +73,14 @@ def test_an_identity_that_is_refused_for_good_fails_the_producer(
         else:
             world.client.prepare(InitProducerIdRequest, error=prepared)
         world.sender.run()
-        assert isinstance(world.sender.fatal_error, kind)
+        assert isinstance(world.lifecycle.fatal, kind)
         assert isinstance(error_of(batch), kind)
 
 
 # ---- sequences -----------------------------------------------------------------------------------
 
 
-def test_the_first_batch_on_a_partition_travels_alone_until_it_is_acknowledged() -> None:
+def test_a_partitions_first_batch_goes_alone_until_acknowledged() -> None:
     with SenderWorld() as world:
         batches = [world.append() for _ in range(3)]
         world.round(3)
@@ -93,7 +93,7 @@ def test_the_first_batch_on_a_partition_travels_alone_until_it_is_acknowledged()
         assert world.sequences == [0, 1, 2]
 
 
-def test_a_fresh_topics_first_batch_is_resent_alone_and_never_out_of_order() -> None:
+def test_a_new_topics_first_batch_is_resent_alone() -> None:
     """The NOT_LEADER of a topic that is milliseconds old, where kafka-clients 3.9 loops on 45."""
     with SenderWorld() as world:
         batches = [world.append(records=2) for _ in range(3)]
@@ -108,7 +108,7 @@ def test_a_fresh_topics_first_batch_is_resent_alone_and_never_out_of_order() -> 
         assert world.sequences == [0] * 5 + [2, 4]
 
 
-def test_a_partition_idle_for_a_minute_sends_its_next_batch_alone() -> None:
+def test_a_partition_idle_for_a_minute_sends_one_batch_alone() -> None:
     with SenderWorld() as world:
         world.establish()
         world.clock.advance(61_000)
@@ -135,7 +135,7 @@ def test_five_are_in_flight_and_a_sixth_waits() -> None:
         assert world.sequences == [1, 2, 3, 4, 5, 6]
 
 
-def test_batches_behind_a_refused_one_are_resent_one_at_a_time_before_a_new_one() -> None:
+def test_batches_after_a_refused_one_are_resent_before_new_ones() -> None:
     """SenderTest#testIdempotenceWithMultipleInflightsRetriedInOrder."""
     with SenderWorld() as world:
         world.establish()
@@ -157,7 +157,7 @@ def test_batches_behind_a_refused_one_are_resent_one_at_a_time_before_a_new_one(
         assert world.sequences == [1, 2, 3, 1, 2, 3, 4]
 
 
-def test_a_later_acknowledgement_settles_an_earlier_batch_that_waits_for_its_retry() -> None:
+def test_a_later_ack_settles_an_earlier_batch_awaiting_its_retry() -> None:
     """SenderTest#testCorrectHandlingOfOutOfOrderResponsesWhenSecondSucceeds."""
     with SenderWorld() as world:
         world.establish()
@@ -195,7 +195,7 @@ def resend_a_proven_batch(world: SenderWorld) -> tuple[ProducerBatch, ProducerBa
     return first, second
 
 
-def test_memory_of_a_proven_batch_is_held_until_its_own_answer_comes() -> None:
+def test_memory_of_a_proven_batch_is_held_until_its_answer() -> None:
     """SenderTest#testNoDoubleDeallocation: its bytes may still be in the socket's hands."""
     with SenderWorld() as world:
         resend_a_proven_batch(world)
@@ -204,7 +204,7 @@ def test_memory_of_a_proven_batch_is_held_until_its_own_answer_comes() -> None:
         assert world.recorder.report().rows == 3
 
 
-def test_a_forced_close_with_a_proven_batch_on_the_wire_ends_cleanly() -> None:
+def test_a_forced_close_with_a_proven_batch_in_flight_is_clean() -> None:
     """The network thread died of it: "the batch was already acknowledged"."""
     with SenderWorld() as world:
         first, second = resend_a_proven_batch(world)
@@ -218,7 +218,7 @@ def test_a_forced_close_with_a_proven_batch_on_the_wire_ends_cleanly() -> None:
         assert world.memory_in_use == 0
 
 
-def test_duplicate_sequence_number_is_success_with_an_unknown_offset() -> None:
+def test_duplicate_sequence_number_is_success_without_offset() -> None:
     """SenderTest#testCorrectHandlingOfDuplicateSequenceError."""
     with SenderWorld() as world:
         batch = world.append()
@@ -229,7 +229,7 @@ def test_duplicate_sequence_number_is_success_with_an_unknown_offset() -> None:
         assert world.recorder.report().duplicates == 1
 
 
-def test_out_of_order_before_any_acknowledgement_fails_the_attempt() -> None:
+def test_out_of_order_before_any_ack_fails_the_attempt() -> None:
     with SenderWorld() as world:
         batch = world.append()
         world.refuse(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER)
@@ -237,10 +237,10 @@ def test_out_of_order_before_any_acknowledgement_fails_the_attempt() -> None:
         error = error_of(batch)
         assert isinstance(error, OutOfOrderSequenceError)
         assert "no batch of this producer was acknowledged" in error.message
-        assert world.sender.fatal_error is error
+        assert world.lifecycle.fatal is error
 
 
-def test_out_of_order_on_the_first_in_flight_is_settled_by_what_is_behind_it() -> None:
+def test_out_of_order_on_the_first_is_settled_by_those_after_it() -> None:
     """Hazard H3: the answers that a real broker gave to four resent batches after a restart."""
     with SenderWorld() as world:
         world.establish()
@@ -264,14 +264,14 @@ def test_out_of_order_on_the_first_in_flight_is_settled_by_what_is_behind_it() -
         assert world.memory_in_use == 0
 
 
-def test_the_attempt_fails_when_nothing_behind_is_accepted_either() -> None:
+def test_the_attempt_fails_when_none_after_it_is_accepted() -> None:
     with SenderWorld() as world:
         world.establish()
         first, second = world.append(), world.append()
         world.round(2)
         for _ in range(3):
             world.refuse(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER)
-        while world.sender.fatal_error is None:
+        while world.lifecycle.fatal is None:
             world.round(1, ms=BACKOFF)
         world.sender.run()
         assert isinstance(error_of(first), OutOfOrderSequenceError)
@@ -286,4 +286,4 @@ def test_unknown_producer_id_fails_the_attempt() -> None:
         world.refuse(ErrorCode.UNKNOWN_PRODUCER_ID)
         world.round(2)
         assert isinstance(error_of(batch), OutOfOrderSequenceError)
-        assert world.sender.fatal_error is not None
+        assert world.lifecycle.fatal is not None

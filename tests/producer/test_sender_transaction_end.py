@@ -147,7 +147,7 @@ def test_a_close_with_an_empty_transaction_open_ends_at_once(version: int) -> No
         assert world.client.closed
 
 
-def test_a_close_that_cannot_reach_the_coordinator_ends_when_it_is_forced() -> None:
+def test_a_close_without_a_coordinator_ends_when_forced() -> None:
     """SenderTest#testIncompleteTransactionAbortOnShutdown."""
     world = TransactionWorld()
     world.begin_and_write()

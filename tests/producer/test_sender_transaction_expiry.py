@@ -12,14 +12,14 @@ from spark_kafka_sink.errors import (
     TransactionAbortableError,
 )
 from spark_kafka_sink.producer.accumulator.producer_batch import ProducerBatch
-from spark_kafka_sink.producer.transaction.transaction_manager import State
+from spark_kafka_sink.producer.transaction.transaction_states import State
 from spark_kafka_sink.protocol.control_messages import (
     AddPartitionsToTxnRequest,
     EndTxnRequest,
     InitProducerIdRequest,
 )
 from tests.fakes.sender_world import PRODUCER_ID
-from tests.fakes.transaction_world import BACKOFF, BOTH, SHORT, TransactionWorld
+from tests.fakes.transaction_world import BACKOFF, BOTH, SHORT, TransactionWorld, is_completed
 
 
 def expire_in_flight(world: TransactionWorld) -> ProducerBatch:
@@ -33,7 +33,7 @@ def expire_in_flight(world: TransactionWorld) -> ProducerBatch:
 
 
 @BOTH
-def test_an_expired_batch_that_was_never_sent_makes_the_transaction_abortable(version: int) -> None:
+def test_an_expired_unsent_batch_makes_the_transaction_abortable(version: int) -> None:
     """SenderTest#testExpiryOfUnsentBatchesShouldNotCauseUnresolvedSequences,
     TransactionManagerTest#testTransitionToAbortableErrorOnBatchExpiry,
     TransactionManagerTest#testDropCommitOnBatchExpiry: no sequence was used, nothing is unresolved.
@@ -47,7 +47,7 @@ def test_an_expired_batch_that_was_never_sent_makes_the_transaction_abortable(ve
         assert isinstance(batch.error, KafkaTimeoutError)
         with pytest.raises(TransactionAbortableError, match="after exhausting retries"):
             world.await_(commit)
-        assert not world.manager.has_unresolved_batches
+        assert not world.manager._sequences.has_unresolved
         world.client.unready = {}
         world.abort()
         assert world.state is State.READY
@@ -78,7 +78,7 @@ def test_a_send_that_fails_behind_a_sent_commit_does_not_undo_it(version: int, l
 
 
 @BOTH
-def test_a_close_does_not_send_the_commit_of_a_transaction_that_lost_a_batch(version: int) -> None:
+def test_close_does_not_commit_a_transaction_that_lost_a_batch(version: int) -> None:
     """The commit waits in the queue for its batches, one expires, and before the sender fails the
     commit for it, the producer is closed: the abort clears the error that would have stopped it.
     Seed 4834 of the simulation: 25 of 26 rows were committed.
@@ -90,7 +90,7 @@ def test_a_close_does_not_send_the_commit_of_a_transaction_that_lost_a_batch(ver
         commit = world.manager.begin_commit()
         while batch.error is None:
             world.round(1, ms=600)
-        assert not commit.is_completed
+        assert not is_completed(commit)
         world.manager.abort_on_close()
         world.client.unready = {}
         world.end()
@@ -114,7 +114,7 @@ def test_a_batch_that_was_never_sent_is_no_lost_one() -> None:
         assert world.state is State.ABORTABLE_ERROR
 
 
-def test_an_expired_batch_in_flight_holds_the_end_until_its_request_is_over() -> None:
+def test_an_expired_batch_in_flight_delays_the_end() -> None:
     """SenderTest#testExpiryOfAllSentBatchesShouldCauseUnresolvedSequences,
     SenderTest#testInflightBatchesExpireOnDeliveryTimeout: it blocks new batches, and the abort
     waits for what is on the wire.
@@ -122,7 +122,7 @@ def test_an_expired_batch_in_flight_holds_the_end_until_its_request_is_over() ->
     with TransactionWorld(2, **SHORT) as world:
         batch = expire_in_flight(world)
         assert isinstance(batch.error, KafkaTimeoutError)
-        assert world.manager.has_unresolved_batches
+        assert world.manager._sequences.has_unresolved
         assert world.memory_in_use > 0
         abort = world.manager.begin_abort()
         world.round(5, ms=BACKOFF)
@@ -134,7 +134,7 @@ def test_an_expired_batch_in_flight_holds_the_end_until_its_request_is_over() ->
         assert world.manager.producer_id_and_epoch == (PRODUCER_ID, 1)
 
 
-def test_a_batch_whose_retries_are_used_up_without_an_answer_may_still_come() -> None:
+def test_a_batch_with_exhausted_retries_may_still_arrive() -> None:
     """So the abort fences, as it does for one that expired."""
     with TransactionWorld(1, retries=1) as world:
         world.begin_and_write()
@@ -144,7 +144,7 @@ def test_a_batch_whose_retries_are_used_up_without_an_answer_may_still_come() ->
             world.round(2, ms=200)
         assert batch.error is not None
         assert "no retries are left" in str(batch.error)
-        assert world.manager.has_unresolved_batches
+        assert world.manager._sequences.has_unresolved
         world.client.requests.clear()
         abort = world.manager.begin_abort()
         world.init()
@@ -164,7 +164,7 @@ def test_version_1_fences_itself_when_a_batch_may_still_come() -> None:
         abort = world.manager.begin_abort()
         world.init(ErrorCode.CONCURRENT_TRANSACTIONS)
         world.round(2)
-        assert not abort.is_completed
+        assert not is_completed(abort)
         world.epoch += 1  # the one that the coordinator fenced with
         world.init()
         world.await_(abort)
@@ -178,14 +178,14 @@ def test_version_1_fences_itself_when_a_batch_may_still_come() -> None:
         assert (world.produced[-1].epoch, world.produced[-1].sequence) == (2, 0)
 
 
-def test_a_late_acknowledgement_resolves_an_expired_batch_so_that_the_end_suffices() -> None:
+def test_a_late_ack_resolves_an_expired_batch() -> None:
     """SenderTest#testUnresolvedSequencesAreNotFatal."""
     with TransactionWorld(1, **SHORT) as world:
         expire_in_flight(world)
-        assert world.manager.has_unresolved_batches
+        assert world.manager._sequences.has_unresolved
         world.acknowledge(offset=1)
         world.round(1)
-        assert not world.manager.has_unresolved_batches
+        assert not world.manager._sequences.has_unresolved
         world.abort()
         assert world.asked[-1] == "end"
 
@@ -200,15 +200,15 @@ def test_a_later_acknowledgement_resolves_an_expired_batch_too() -> None:
         later = world.send()
         world.round(1)
         world.round(1, ms=301)
-        assert world.manager.has_unresolved_batches
+        assert world.manager._sequences.has_unresolved
         world.lose()
         world.acknowledge(offset=2)
         world.round(2)
         assert later.error is None
-        assert not world.manager.has_unresolved_batches
+        assert not world.manager._sequences.has_unresolved
 
 
-def test_a_late_refusal_settles_a_batch_that_left_once_and_no_other() -> None:
+def test_a_late_refusal_settles_a_batch_sent_once_only() -> None:
     """SenderTest#testReceiveFailedBatchTwiceWithTransactions: an attempt before it may still be on
     its way.
     """
@@ -223,13 +223,13 @@ def test_a_late_refusal_settles_a_batch_that_left_once_and_no_other() -> None:
                 world.round(1, ms=BACKOFF)
                 assert world.asked[-2:] == ["produce", "produce"]
             world.round(1, ms=1_001)
-            assert world.manager.has_unresolved_batches
+            assert world.manager._sequences.has_unresolved
             world.refuse(ErrorCode.INVALID_RECORD)
             world.round(1)
-            assert world.manager.has_unresolved_batches is retried
+            assert world.manager._sequences.has_unresolved is retried
 
 
-def test_version_1_fences_itself_when_partitions_were_asked_for_without_an_answer() -> None:
+def test_version_1_fences_itself_after_unanswered_partitions() -> None:
     """The coordinator may have opened the transaction; EndTxn would be refused if it has not."""
     with TransactionWorld(1) as world:
         world.begin()
@@ -272,7 +272,7 @@ def test_a_fence_that_is_refused_is_fatal() -> None:
         assert world.state is State.FATAL_ERROR
 
 
-def test_a_batch_that_was_appended_outside_of_a_transaction_fails_alone() -> None:
+def test_a_batch_appended_outside_a_transaction_fails_alone() -> None:
     with TransactionWorld(2, **SHORT) as world:
         world.initialize()
         batch = world.append()

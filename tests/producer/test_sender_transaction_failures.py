@@ -16,7 +16,8 @@ from spark_kafka_sink.errors import (
     ProducerFencedError,
     RecordTooLargeError,
 )
-from spark_kafka_sink.producer.transaction.transaction_manager import State
+from spark_kafka_sink.producer.accumulator.producer_batch import ProducerBatch
+from spark_kafka_sink.producer.transaction.transaction_states import State
 from spark_kafka_sink.protocol.control_messages import EndTxnRequest
 from spark_kafka_sink.protocol.produce import ProduceRequest
 from tests.fakes.sender_world import TP0, TP1, TP2
@@ -35,7 +36,7 @@ def test_a_failed_batch_forbids_the_commit_and_allows_the_abort(version: int) ->
         world.round(3)
         assert isinstance(batch.error, RecordTooLargeError)
         assert world.state is State.ABORTABLE_ERROR
-        assert world.sender.fatal_error is None
+        assert world.lifecycle.fatal is None
         for call in (
             world.manager.begin_commit,
             world.manager.prepare,
@@ -50,14 +51,24 @@ def test_a_failed_batch_forbids_the_commit_and_allows_the_abort(version: int) ->
         assert not world.client.sent(EndTxnRequest)[0].committed
 
 
-def test_the_transaction_has_failed_before_anybody_hears_of_the_batch() -> None:
+class StateAtTheEnd:
+    """A batch listener: the transaction's state when a batch ends."""
+
+    def __init__(self, world: TransactionWorld, seen: list[State]) -> None:
+        self._world, self._seen = world, seen
+
+    def batch_done(self, batch: ProducerBatch) -> None:
+        self._seen.append(self._world.state)
+
+
+def test_the_transaction_fails_before_the_batch_is_reported() -> None:
     """A writer's flush ends with its last batch. It asks for prepare() at once: were the
     transaction still whole, it would be committed without that batch.
     """
     with TransactionWorld(2, **SHORT) as world:
         world.begin_and_write()
         seen: list[State] = []
-        world.recorder._on_failure = lambda batch: seen.append(world.state)
+        world.filler._listener = StateAtTheEnd(world, seen)
         world.client.unready = {1: NEVER}
         world.send()
         world.round(2, ms=600)
@@ -81,7 +92,7 @@ def test_the_transaction_has_failed_before_anybody_hears_of_the_batch() -> None:
         (ErrorCode.UNSUPPORTED_VERSION, State.FATAL_ERROR),
     ],
 )
-def test_which_answers_end_the_transaction_and_which_the_producer(
+def test_answers_end_the_transaction_or_the_producer_by_a_table(
     code: ErrorCode, state: State
 ) -> None:
     """SenderTest#testTransactionalUnknownProducerHandlingWhenRetentionLimitReached,
@@ -95,7 +106,7 @@ def test_which_answers_end_the_transaction_and_which_the_producer(
         world.round(2)
         assert batch.error is not None
         assert world.state is state
-        assert (world.sender.fatal_error is not None) is (state is State.FATAL_ERROR)
+        assert (world.lifecycle.fatal is not None) is (state is State.FATAL_ERROR)
 
 
 def test_behind_a_hole_nothing_is_renumbered_and_nothing_follows() -> None:
@@ -206,7 +217,7 @@ def test_every_request_of_a_transaction_names_it() -> None:
         assert all(batch.data[22] & transactional for batch in world.produced)
 
 
-def test_after_a_fatal_error_everything_fails_and_nothing_more_is_sent() -> None:
+def test_after_a_fatal_error_nothing_is_sent() -> None:
     """SenderTest#testCancelInFlightRequestAfterFatalError."""
     world = TransactionWorld()
     world.begin_and_write()

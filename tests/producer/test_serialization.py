@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from spark_kafka_sink.errors import ConfigError, SerializationError
 from spark_kafka_sink.producer.producer_record import Headers
-from spark_kafka_sink.producer.serialization import serialize, serializer
+from spark_kafka_sink.producer.send.serialization import serialize, serializer
 
 
 def bytes_of(name: str | None, data: object) -> bytes | None:
@@ -70,7 +70,7 @@ def test_what_does_not_fit_is_refused_without_showing_it(name: str | None, data:
     assert caught.value.__suppress_context__
 
 
-def test_a_type_error_of_ones_own_serializer_is_named_with_its_place_and_never_its_text():
+def test_a_serializers_type_error_is_located_and_not_shown():
     class Chatty:
         def serialize(self, topic, data, headers):
             raise TypeError(f"no serializer takes {data!r}")

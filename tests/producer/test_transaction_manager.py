@@ -4,29 +4,42 @@ from __future__ import annotations
 
 import pytest
 
-from spark_kafka_sink.errors import AuthorizationError, ErrorCode, IllegalStateError, KafkaError
+from spark_kafka_sink.errors import ErrorCode, IllegalStateError, KafkaError
 from spark_kafka_sink.producer.accumulator.producer_batch import ProducerBatch
-from spark_kafka_sink.producer.transaction.partition_sequences import Action, Answer
-from spark_kafka_sink.producer.transaction.transaction_manager import (
+from spark_kafka_sink.producer.lifecycle import Lifecycle
+from spark_kafka_sink.producer.transaction.partition_sequences import (
     ACK_EXPIRY_MS,
-    NO_PRODUCER_ID,
-    State,
-    TransactionManager,
+    Action,
+    Answer,
 )
+from spark_kafka_sink.producer.transaction.transaction_manager import TransactionManager
+from spark_kafka_sink.producer.transaction.transaction_states import NO_PRODUCER_ID, State
+from spark_kafka_sink.producer.transaction.txn_requests import Reaction
 from spark_kafka_sink.protocol.cluster import TopicPartition
 from spark_kafka_sink.protocol.control_messages import InitProducerIdResponse
 from spark_kafka_sink.records.compression import Codec
 from tests.fakes.accumulator_world import Listener
+from tests.fakes.transaction_world import new_manager
 
 TP = TopicPartition("t", 0)
 OTHER = TopicPartition("t", 1)
 OK = InitProducerIdResponse(ErrorCode.NONE, 7, 0)
 
 
+def answer(manager: TransactionManager, response: InitProducerIdResponse) -> Reaction:
+    """The manager asks for an id, and broker ``b`` answers."""
+    request, _ = manager.requests.next_request(0)
+    assert request is not None
+    manager.requests.build(request)
+    reaction = manager.requests.handle_response(request, response, "b")
+    if reaction is Reaction.RETRY:
+        manager.requests.retry(request, 0)
+    return reaction
+
+
 def ready() -> TransactionManager:
-    manager = TransactionManager()
-    manager.begin_initialize()
-    assert manager.handle_init_producer_id(OK, "here")
+    manager = new_manager()
+    assert answer(manager, OK) is Reaction.DONE
     return manager
 
 
@@ -39,48 +52,60 @@ def leave(manager: TransactionManager, tp: TopicPartition = TP, records: int = 1
 
 
 def test_an_illegal_transition_raises_and_changes_nothing() -> None:
-    manager = TransactionManager()
+    manager = new_manager()
     with pytest.raises(IllegalStateError):
-        manager.handle_init_producer_id(OK, "here")
+        manager._identity.transition(State.READY)
     assert manager.state is State.UNINITIALIZED
     assert manager.producer_id_and_epoch == NO_PRODUCER_ID
-    manager = ready()
-    with pytest.raises(IllegalStateError):
-        manager.begin_initialize()
-    assert manager.state is State.READY
 
 
-def test_nothing_may_be_drained_before_there_is_an_id_or_after_a_fatal_error() -> None:
-    manager = TransactionManager()
+def test_an_id_is_requested_once() -> None:
+    manager = new_manager()
+    assert manager.requests.waiting
+    assert manager.requests.next_request(0)[0] is not None
+    assert manager.requests.next_request(0)[0] is None
+    assert not ready().requests.waiting
+
+
+def test_nothing_is_drained_without_an_id_or_after_a_fatal_error() -> None:
+    manager = new_manager()
     batch = ProducerBatch(TP, 0, 1, 0, Listener())
     assert not manager.may_drain(batch)
-    manager.begin_initialize()
-    assert not manager.may_drain(batch)
-    manager.handle_init_producer_id(OK, "here")
+    answer(manager, OK)
     assert manager.may_drain(batch)
     manager.transition_to_fatal_error(KafkaError("the end"))
     assert not manager.may_drain(batch)
 
 
-def test_a_retriable_refusal_of_an_id_is_asked_again_a_hopeless_one_is_fatal() -> None:
-    manager = TransactionManager()
+def test_a_retriable_refusal_of_an_id_is_retried() -> None:
+    """NOT_COORDINATOR, too: any broker gives ids, so that none is looked for."""
+    lifecycle = Lifecycle()
+    manager = new_manager(lifecycle=lifecycle)
     for code in (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.NOT_COORDINATOR):
-        manager.begin_initialize()
-        assert not manager.handle_init_producer_id(InitProducerIdResponse(code, -1, -1), "here")
-        assert manager.fatal_error is None
-    manager.begin_initialize()
-    denied = InitProducerIdResponse(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, -1, -1)
-    assert not manager.handle_init_producer_id(denied, "InitProducerId on broker b")
-    assert isinstance(manager.fatal_error, AuthorizationError)
-    assert "InitProducerId on broker b" in manager.fatal_error.message
+        assert answer(manager, InitProducerIdResponse(code, -1, -1)) is Reaction.RETRY
+        assert lifecycle.fatal is None
+    assert answer(manager, OK) is Reaction.DONE
+
+
+@pytest.mark.parametrize(
+    "code", [ErrorCode.CLUSTER_AUTHORIZATION_FAILED, ErrorCode.TRANSACTION_ABORTABLE]
+)
+def test_any_other_refusal_of_an_id_is_fatal(code: ErrorCode) -> None:
+    lifecycle = Lifecycle()
+    manager = new_manager(lifecycle=lifecycle)
+    answer(manager, InitProducerIdResponse(code, -1, -1))
+    assert manager.state is State.FATAL_ERROR
+    assert isinstance(lifecycle.fatal, type(code.error("x")))
+    assert "InitProducerId on broker b" in lifecycle.fatal.message
 
 
 def test_the_first_fatal_error_is_kept() -> None:
-    manager = ready()
+    lifecycle = Lifecycle()
+    manager = new_manager(lifecycle=lifecycle)
     first = KafkaError("first")
     manager.transition_to_fatal_error(first)
     manager.transition_to_fatal_error(KafkaError("second"))
-    assert manager.fatal_error is first
+    assert manager.last_error is lifecycle.fatal is first
     assert not manager.reusable
 
 
@@ -126,7 +151,7 @@ def test_a_batch_without_a_sequence_cannot_be_in_flight() -> None:
         manager.add_in_flight_batch(ProducerBatch(TP, 0, 1, 0, Listener()))
 
 
-def test_an_acknowledgement_lapses_so_that_a_forgotten_producer_probes_first() -> None:
+def test_an_old_acknowledgement_lapses_and_the_producer_probes() -> None:
     manager = ready()
     manager.handle_produce_response(leave(manager), Answer.ACKNOWLEDGED, 0, now=1_000)
     manager.expire_acks(1_000 + ACK_EXPIRY_MS)
@@ -146,14 +171,13 @@ def test_an_idempotent_producer_may_use_produce_12() -> None:
 
 
 def test_the_producer_id_0_is_one() -> None:
-    manager = TransactionManager()
-    manager.begin_initialize()
+    manager = new_manager()
     assert not manager.has_producer_id
-    manager.handle_init_producer_id(InitProducerIdResponse(ErrorCode.NONE, 0, 0), "here")
+    answer(manager, InitProducerIdResponse(ErrorCode.NONE, 0, 0))
     assert manager.has_producer_id
 
 
-def test_a_new_identity_waits_until_nothing_of_the_old_one_is_in_flight() -> None:
+def test_a_new_identity_waits_for_the_old_ones_requests() -> None:
     """Java raises the epoch instead (TransactionManager.bumpIdempotentEpochAndResetIdIfNeeded)."""
     manager = ready()
     manager.handle_produce_response(leave(manager), Answer.ACKNOWLEDGED, 0, 1)
@@ -168,8 +192,7 @@ def test_a_new_identity_waits_until_nothing_of_the_old_one_is_in_flight() -> Non
     manager.renew()
     assert not manager.has_producer_id
     assert not manager.renewing
-    manager.begin_initialize()
-    manager.handle_init_producer_id(InitProducerIdResponse(ErrorCode.NONE, 8, 0), "here")
+    answer(manager, InitProducerIdResponse(ErrorCode.NONE, 8, 0))
     assert manager.may_drain(ProducerBatch(TP, 0, 2, 0, Listener()))
     assert leave(manager).base_sequence == 0
 

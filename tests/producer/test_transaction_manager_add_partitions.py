@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from spark_kafka_sink.errors import AuthorizationError, ErrorCode, KafkaError
-from spark_kafka_sink.producer.transaction.transaction_manager import State
+from spark_kafka_sink.producer.transaction.transaction_states import State
 from tests.fakes.sender_world import TP0, TP1, TP2
 from tests.fakes.transaction_world import TransactionWorld
 
@@ -54,7 +54,7 @@ def test_the_sender_is_woken_for_a_new_partition_only() -> None:
         world.round(2)
 
 
-def test_the_first_partitions_are_asked_again_soon_later_ones_are_not() -> None:
+def test_the_first_partitions_are_retried_soon_later_ones_not() -> None:
     """TransactionManagerTest#testAddPartitionToTransactionOverridesRetryBackoffForConcurrentTransactions,
     TransactionManagerTest#testAddPartitionToTransactionRetainsRetryBackoffWhenPartitionsAlreadyAdded.
     """
@@ -83,7 +83,7 @@ def test_the_first_partitions_are_asked_again_soon_later_ones_are_not() -> None:
         assert world.asked == ["add", "add", "produce"]
 
 
-def test_a_throttled_coordinator_with_partitions_to_add_does_not_spin() -> None:
+def test_a_throttled_coordinator_causes_no_busy_loop() -> None:
     """SenderTest#testDoNotPollWhenNoRequestSent."""
     with TransactionWorld(1) as world:
         world.begin()
@@ -120,7 +120,7 @@ def test_partitions_that_an_abort_came_before_are_not_added() -> None:
         assert world.asked == ["init"]
 
 
-def test_refused_partitions_fail_the_transaction_and_its_unsent_batches() -> None:
+def test_refused_partitions_fail_the_transaction() -> None:
     """TransactionManagerTest#testTopicAuthorizationFailureInAddPartitions,
     TransactionManagerTest#shouldNotSendAbortTxnRequestWhenOnlyAddPartitionsRequestFailed.
     """

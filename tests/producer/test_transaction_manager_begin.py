@@ -7,14 +7,14 @@ the coordinator for the next identity when the next transaction begins.
 from __future__ import annotations
 
 from spark_kafka_sink.errors import ErrorCode
-from spark_kafka_sink.producer.transaction.transaction_manager import State
+from spark_kafka_sink.producer.transaction.transaction_states import State
 from spark_kafka_sink.protocol.control_messages import (
     AddPartitionsToTxnRequest,
     EndTxnRequest,
     InitProducerIdRequest,
 )
 from tests.fakes.sender_world import PRODUCER_ID, TP0, TP1, TP2
-from tests.fakes.transaction_world import TRANSACTIONAL_ID, TransactionWorld
+from tests.fakes.transaction_world import TRANSACTIONAL_ID, TransactionWorld, is_completed
 
 
 def test_version_1_asks_in_order_and_one_request_at_a_time() -> None:
@@ -59,7 +59,7 @@ def test_version_1_asks_in_order_and_one_request_at_a_time() -> None:
         assert all(batch.producer_id == PRODUCER_ID for batch in world.produced)
 
 
-def test_version_1_takes_the_next_identity_when_the_next_transaction_begins() -> None:
+def test_version_1_takes_its_next_identity_at_the_next_begin() -> None:
     """TransactionManagerTest#testBasicTransaction: one (producer id, epoch) is one transaction."""
     with TransactionWorld(1) as world:
         world.begin_and_write()
@@ -85,7 +85,7 @@ def test_version_1_takes_the_next_identity_when_the_next_transaction_begins() ->
         assert [(b.epoch, b.sequence) for b in world.produced] == [(1, 0)]
 
 
-def test_version_2_adds_no_partitions_and_takes_the_epoch_that_end_brings() -> None:
+def test_version_2_adds_no_partitions_and_uses_the_ends_epoch() -> None:
     """TransactionManagerTest#testTransactionManagerEnablesV2,
     TransactionManager.EndTxnHandler#handleResponse.
     """
@@ -122,7 +122,7 @@ def test_an_epoch_at_its_end_brings_a_new_producer_id() -> None:
         assert (world.produced[-1].producer_id, world.produced[-1].sequence) == (815, 0)
 
 
-def test_a_cluster_that_changes_its_version_does_not_change_an_open_transaction() -> None:
+def test_a_changed_cluster_version_spares_an_open_transaction() -> None:
     """TransactionManager#maybeUpdateTransactionV2Enabled."""
     with TransactionWorld(1) as world:
         world.begin_and_write()
@@ -144,7 +144,7 @@ def test_a_cluster_that_changes_its_version_does_not_change_an_open_transaction(
         assert world.manager._identity.transaction.version == 2, "an old broker's word was taken"
 
 
-def test_an_abort_before_the_first_identity_of_a_transaction_needs_no_request() -> None:
+def test_an_abort_before_the_first_identity_needs_no_request() -> None:
     """Version 1: the InitProducerId that begin asked for is answered after the abort."""
     with TransactionWorld(1) as world:
         world.begin_and_write()
@@ -153,7 +153,7 @@ def test_an_abort_before_the_first_identity_of_a_transaction_needs_no_request() 
         world.round(2)
         abort = world.manager.begin_abort()
         world.round(2)
-        assert not abort.is_completed, "two transactional requests at once"
+        assert not is_completed(abort), "two transactional requests at once"
         world.init()
         world.await_(abort)
         assert world.state is State.READY

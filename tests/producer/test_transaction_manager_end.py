@@ -6,7 +6,7 @@ import pytest
 
 from spark_kafka_sink.clock import NEVER
 from spark_kafka_sink.errors import ErrorCode, KafkaError, TransactionAbortedError
-from spark_kafka_sink.producer.transaction.transaction_manager import State
+from spark_kafka_sink.producer.transaction.transaction_states import State
 from spark_kafka_sink.protocol.control_messages import EndTxnRequest
 from tests.fakes.sender_world import PRODUCER_ID, TP0, TP1, TP2
 from tests.fakes.transaction_world import BACKOFF, BOTH, TransactionWorld
@@ -26,7 +26,7 @@ def test_a_transaction_without_partitions_ends_without_a_request(version: int) -
 
 
 @BOTH
-def test_the_end_waits_for_every_batch_and_new_partitions_go_before_it(version: int) -> None:
+def test_the_end_waits_for_every_batch_and_new_partitions(version: int) -> None:
     """TransactionManagerTest#testEndTxnNotSentIfIncompleteBatches,
     TransactionManagerTest#testFlushPendingPartitionsOnCommit,
     TransactionManagerTest#testCommitTransactionWithUnsentProduceRequest.
@@ -87,7 +87,7 @@ def test_an_abort_repeats_pending_partitions_and_retries_first() -> None:
         assert retried.error is None
 
 
-def test_after_an_abortable_error_what_was_sent_finishes_and_the_rest_is_dropped() -> None:
+def test_after_an_abortable_error_sent_batches_finish() -> None:
     """TransactionManagerTest#testRecoveryFromAbortableErrorTransactionStarted."""
     with TransactionWorld(1) as world:
         world.begin_and_write()
@@ -111,7 +111,7 @@ def test_after_an_abortable_error_what_was_sent_finishes_and_the_rest_is_dropped
         world.manager.begin_transaction()
 
 
-def test_closing_fails_whoever_waits_for_a_request() -> None:
+def test_closing_fails_every_waiter_for_a_request() -> None:
     """KafkaProducerTest#testCloseIsForcedOnPendingFindCoordinator."""
     world = TransactionWorld()
     result = world.manager.initialize_transactions()

@@ -15,8 +15,8 @@ from spark_kafka_sink.errors import (
     TransactionAbortableError,
     UnsupportedVersionError,
 )
-from spark_kafka_sink.producer.transaction.transaction_manager import State
-from spark_kafka_sink.producer.transaction.transactional_result import TransactionalResult
+from spark_kafka_sink.producer.transaction.transaction_states import State
+from spark_kafka_sink.producer.transaction.txn_requests import TransactionalResult
 from spark_kafka_sink.protocol.control_messages import FindCoordinatorRequest
 from tests.fakes.sender_world import NODE1
 from tests.fakes.transaction_world import BOTH, TRANSACTIONAL_ID, TransactionWorld
@@ -71,7 +71,7 @@ def test_a_fenced_producer_is_at_its_end(kind: str, code: ErrorCode) -> None:
         for call in (world.manager.begin_transaction, world.manager.begin_abort):
             with pytest.raises(ProducerFencedError, match="took over"):
                 call()
-        assert world.sender.fatal_error is not None
+        assert world.lifecycle.fatal is not None
 
 
 @pytest.mark.parametrize(
@@ -96,7 +96,7 @@ def test_what_no_abort_mends_is_fatal(version: int, kind: str, code: ErrorCode) 
     with TransactionWorld(version) as world:
         result = refused(world, kind, code)
         assert world.state is State.FATAL_ERROR
-        error = world.manager.fatal_error
+        error = world.lifecycle.fatal
         assert isinstance(error, ApiError)
         assert error.code is code
         assert isinstance(error, InvalidTxnStateError) is (code is ErrorCode.INVALID_TXN_STATE)
@@ -139,7 +139,7 @@ def test_transaction_abortable_in_an_abort_is_fatal(version: int) -> None:
 
 @pytest.mark.parametrize(("init", "state"), [(2, State.FATAL_ERROR), (3, State.ABORTABLE_ERROR)])
 @pytest.mark.parametrize("kind", ["add", "commit"])
-def test_an_unknown_producer_is_fatal_where_no_epoch_can_be_raised(
+def test_an_unknown_producer_is_fatal_where_no_epoch_can_rise(
     kind: str, init: int, state: State
 ) -> None:
     """``init`` is the coordinator's newest version of InitProducerId; 3 can raise an epoch."""
@@ -152,7 +152,7 @@ def test_an_unknown_producer_is_fatal_where_no_epoch_can_be_raised(
     "code",
     [ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, ErrorCode.CLUSTER_AUTHORIZATION_FAILED],
 )
-def test_an_id_that_is_refused_may_be_asked_for_again_when_rights_are_given(
+def test_a_refused_id_may_be_requested_again_with_rights(
     code: ErrorCode,
 ) -> None:
     """TransactionManagerTest#testTransactionalIdAuthorizationFailureInInitProducerId."""
@@ -166,7 +166,7 @@ def test_an_id_that_is_refused_may_be_asked_for_again_when_rights_are_given(
         world.await_(again)
 
 
-def test_an_invalid_state_of_the_transaction_is_kept_as_the_cause() -> None:
+def test_an_invalid_transaction_state_is_kept_as_the_cause() -> None:
     """SenderTest#testInvalidTxnStateIsAnAbortableError, with KIP-1050's words."""
     with TransactionWorld() as world:
         refused(world, "produce", ErrorCode.INVALID_TXN_STATE)
@@ -186,7 +186,7 @@ def test_a_request_that_can_never_be_sent_is_fatal(error: ApiError) -> None:
         world.client.prepare(FindCoordinatorRequest, error=error)
         world.finish(result)
         world.check_failed(result, type(error))
-        assert world.sender.fatal_error is error
+        assert world.lifecycle.fatal is error
 
 
 def test_a_node_that_refuses_us_is_fatal() -> None:
@@ -199,4 +199,4 @@ def test_a_node_that_refuses_us_is_fatal() -> None:
         result = world.manager.initialize_transactions()
         world.finish(result)
         assert result.error is refused
-        assert world.sender.fatal_error is refused
+        assert world.lifecycle.fatal is refused

@@ -8,8 +8,9 @@ import pytest
 
 from spark_kafka_sink.errors import ErrorCode, IllegalStateError, KafkaError
 from spark_kafka_sink.producer.accumulator.producer_batch import ProducerBatch
+from spark_kafka_sink.producer.accumulator.record_accumulator import IncompleteBatches
 from spark_kafka_sink.producer.transaction.partition_sequences import Answer
-from spark_kafka_sink.producer.transaction.transaction_manager import PreparedTransaction, State
+from spark_kafka_sink.producer.transaction.transaction_states import PreparedTransaction, State
 from spark_kafka_sink.protocol.control_messages import (
     AddPartitionsToTxnResponse,
     InitProducerIdRequest,
@@ -53,7 +54,7 @@ def test_a_prepared_transaction_is_nobodys_here(version: int) -> None:
         assert world.state is State.PREPARED
 
 
-def test_a_forced_close_or_a_failure_leaves_a_prepared_transaction_alone() -> None:
+def test_a_forced_close_or_failure_keeps_a_prepared_transaction() -> None:
     for end in ("force", "fatal"):
         with TransactionWorld() as world:
             world.begin_and_write()
@@ -94,7 +95,7 @@ def test_a_transaction_that_failed_cannot_be_prepared() -> None:
 
 
 @BOTH
-def test_an_id_whose_prepared_transaction_was_ended_is_initialised_anew(version: int) -> None:
+def test_an_id_whose_prepared_transaction_ended_is_initialized(version: int) -> None:
     with TransactionWorld(version) as world:
         world.begin_and_write()
         world.commit()
@@ -120,10 +121,9 @@ def test_an_id_whose_prepared_transaction_was_ended_is_initialised_anew(version:
         assert [(b.epoch, b.sequence) for b in world.produced] == [(5, 0)]
 
 
-def test_prepare_is_held_back_by_each_thing_that_is_without_its_answer() -> None:
-    manager = initialized_manager()
-    incomplete = False
-    manager.attach(lambda: None, lambda: incomplete)
+def test_prepare_is_refused_while_anything_is_unanswered() -> None:
+    incomplete = IncompleteBatches()
+    manager = initialized_manager(incomplete)
     manager.begin_transaction()
 
     def refused() -> None:
@@ -133,7 +133,7 @@ def test_prepare_is_held_back_by_each_thing_that_is_without_its_answer() -> None
 
     manager.maybe_add_partition(TP0)
     refused()  # a partition to be added
-    request, _ = manager.requests.next_request(0, has_incomplete=True)
+    request, _ = manager.requests.next_request(0)
     assert request is not None
     manager.requests.build(request)
     refused()  # a partition that is asked for
@@ -145,7 +145,7 @@ def test_prepare_is_held_back_by_each_thing_that_is_without_its_answer() -> None
     manager.batch_sent(batch)
     refused()  # a sequence without an answer
     manager.handle_produce_response(batch, Answer.ACKNOWLEDGED, 0, 0)
-    incomplete = True
+    incomplete.add(batch)
     refused()  # a batch in the accumulator
-    incomplete = False
+    incomplete.remove((batch,))
     assert manager.prepare() == PreparedTransaction(TRANSACTIONAL_ID, 7, 0, 1)

@@ -16,7 +16,7 @@ from spark_kafka_sink.admin.admin_client import AdminClient
 from spark_kafka_sink.admin.call import AnyBroker, Call
 from spark_kafka_sink.config.producer_config import ProducerConfig
 from spark_kafka_sink.errors import ErrorCode, KafkaError, ProducerFencedError
-from spark_kafka_sink.producer.transaction.transaction_manager import PreparedTransaction, State
+from spark_kafka_sink.producer.transaction.transaction_states import PreparedTransaction, State
 from spark_kafka_sink.protocol.control_messages import (
     EndTxnRequest,
     EndTxnResponse,
@@ -165,7 +165,7 @@ def test_the_younger_of_two_producers_fences_the_older(broker: RealKafka) -> Non
     await_committed(broker, topic, values("kept"))
 
 
-def test_a_fenced_producers_data_is_refused_and_the_other_goes_on(broker: RealKafka) -> None:
+def test_a_fenced_producers_data_is_refused(broker: RealKafka) -> None:
     topic, name = broker.unique_topic("txn"), new_id()
     with (
         TransactionalDriver(broker.bootstrap, name) as older,
@@ -202,7 +202,7 @@ def test_closing_aborts_an_open_transaction(broker: RealKafka) -> None:
 
 
 @pytest.mark.parametrize("commit", [True, False], ids=["commit", "abort"])
-def test_a_prepared_transaction_outlives_its_producer_and_anybody_ends_it(
+def test_a_prepared_transaction_outlives_its_producer_process(
     broker: RealKafka, commit: bool
 ) -> None:
     topic = broker.unique_topic("txn")
@@ -246,7 +246,7 @@ def test_a_prepared_transaction_outlives_its_process(broker: RealKafka) -> None:
     await_committed(broker, topic, values("a", "b"))
 
 
-def test_a_transaction_that_timed_out_is_told_at_its_commit(broker: RealKafka) -> None:
+def test_a_timed_out_transaction_is_an_error_at_its_commit(broker: RealKafka) -> None:
     topic = broker.unique_topic("txn")
     with TransactionalDriver(broker.bootstrap, new_id(), transaction_timeout_ms=1_500) as producer:
         producer.init().begin()
@@ -259,7 +259,7 @@ def test_a_transaction_that_timed_out_is_told_at_its_commit(broker: RealKafka) -
     assert committed(broker, topic) == []
 
 
-def test_a_timeout_above_the_brokers_maximum_is_refused_with_its_name(broker: RealKafka) -> None:
+def test_a_timeout_above_the_brokers_maximum_is_refused_by_name(broker: RealKafka) -> None:
     with (
         TransactionalDriver(broker.bootstrap, new_id(), transaction_timeout_ms=900_001) as producer,
         pytest.raises(KafkaError, match=r"transaction\.max\.timeout\.ms"),
@@ -267,7 +267,7 @@ def test_a_timeout_above_the_brokers_maximum_is_refused_with_its_name(broker: Re
         producer.init()
 
 
-def test_a_dead_coordinator_is_replaced_in_the_middle_of_a_transaction(kafka3: RealKafka) -> None:
+def test_a_dead_coordinator_is_replaced_within_a_transaction(kafka3: RealKafka) -> None:
     """TransactionManagerTest#testLookupCoordinatorOnDisconnectAfterSend, on brokers; the other two
     hold the transaction's state.
     """

@@ -8,11 +8,10 @@ import pytest
 
 from spark_kafka_sink.clock import NEVER
 from spark_kafka_sink.errors import ErrorCode, KafkaError
-from spark_kafka_sink.producer.transaction.transaction_manager import TransactionManager
-from spark_kafka_sink.producer.transaction.transactional_result import TransactionalResult
 from spark_kafka_sink.producer.transaction.txn_requests import (
     REACTIONS,
     Reaction,
+    TransactionalResult,
     TxnBackoff,
     TxnRequest,
     TxnRequestKind,
@@ -24,7 +23,7 @@ from spark_kafka_sink.protocol.control_messages import (
 )
 from tests.fakes.clock import FakeClock
 from tests.fakes.sender_world import TP0
-from tests.fakes.transaction_world import TRANSACTIONAL_ID, initialized_manager
+from tests.fakes.transaction_world import TRANSACTIONAL_ID, initialized_manager, new_manager
 
 
 def test_every_request_has_a_reaction_to_every_code() -> None:
@@ -36,7 +35,7 @@ def test_every_request_has_a_reaction_to_every_code() -> None:
     assert all(isinstance(kind, TxnRequestKind) for kind, _ in REACTIONS)
 
 
-def test_a_transaction_that_stays_concurrent_is_asked_for_less_and_less_often() -> None:
+def test_a_concurrent_transaction_is_retried_less_and_less_often() -> None:
     """200 tasks that wait for a broker with markers to write must not ask 50 times a second."""
     backoff = TxnBackoff(100, 1_000, random=lambda: 0.5)
     request = TxnRequest(TxnRequestKind.INIT_PRODUCER_ID, TransactionalResult("init_transactions"))
@@ -45,7 +44,7 @@ def test_a_transaction_that_stays_concurrent_is_asked_for_less_and_less_often() 
     assert [backoff.plain(request) for _ in range(4)] == [100, 200, 400, 800]
 
 
-def test_a_result_wakes_all_its_waiters_and_the_first_outcome_counts() -> None:
+def test_a_result_wakes_all_waiters_and_the_first_outcome_counts() -> None:
     clock = FakeClock(threads=4)
     result = TransactionalResult("commit_transaction")
     seen: list[str] = []
@@ -70,16 +69,16 @@ def test_a_result_wakes_all_its_waiters_and_the_first_outcome_counts() -> None:
     assert result.is_acked
 
 
-def test_whoever_waits_learns_of_the_end_wherever_the_request_is() -> None:
+def test_every_waiter_learns_of_the_end() -> None:
     """An application thread may fail the producer while the network thread has a request in its
     hands: not in the queue, and not in flight.
     """
     for moment in ("queued", "in flight", "answered, to be asked again", "given back"):
-        manager = TransactionManager(transactional_id=TRANSACTIONAL_ID)
+        manager = new_manager(TRANSACTIONAL_ID)
         result = manager.initialize_transactions()
         error = KafkaError("the end")
         if moment != "queued":
-            request, _ = manager.requests.next_request(0, has_incomplete=False)
+            request, _ = manager.requests.next_request(0)
             assert request is not None
             if moment == "answered, to be asked again":
                 loading = InitProducerIdResponse(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, -1, -1)
@@ -88,14 +87,14 @@ def test_whoever_waits_learns_of_the_end_wherever_the_request_is() -> None:
         if moment == "given back":
             manager.requests.retry(request, 0)
         assert result.error is error, moment
-        assert manager.requests.next_request(0, has_incomplete=False)[0] is None
+        assert manager.requests.next_request(0)[0] is None
 
 
-def test_a_request_that_is_given_back_after_the_end_is_not_asked_again() -> None:
+def test_a_request_returned_after_the_end_is_not_sent_again() -> None:
     manager = initialized_manager()
     manager.begin_transaction()
     manager.maybe_add_partition(TP0)
-    request, _ = manager.requests.next_request(0, has_incomplete=False)
+    request, _ = manager.requests.next_request(0)
     assert request is not None
     loading = AddPartitionsToTxnResponse({TP0: ErrorCode.COORDINATOR_LOAD_IN_PROGRESS})
     manager.requests.build(request)

@@ -5,26 +5,16 @@ Rows are values without keys; every call blocks, as KafkaProducer's do.
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Sequence
 from types import TracebackType
 from typing import Self
 
 from spark_kafka_sink.clock import NEVER, SystemClock
-from spark_kafka_sink.config.producer_config import ProducerConfig
 from spark_kafka_sink.errors import ErrorCode, KafkaError
-from spark_kafka_sink.network.client.client_factory import new_network_client
-from spark_kafka_sink.producer.accumulator.producer_batch import ProducerBatch
-from spark_kafka_sink.producer.accumulator.record_accumulator import RecordAccumulator
-from spark_kafka_sink.producer.metadata import Metadata
-from spark_kafka_sink.producer.metrics.produce_recorder import ProduceRecorder
-from spark_kafka_sink.producer.metrics.producer_metrics import ProducerMetrics
-from spark_kafka_sink.producer.sender.sender import Sender
-from spark_kafka_sink.producer.transaction.transaction_manager import (
-    PreparedTransaction,
-    TransactionManager,
-)
-from spark_kafka_sink.producer.transaction.transactional_result import TransactionalResult
+from spark_kafka_sink.producer.lifecycle import start_thread
+from spark_kafka_sink.producer.transaction.transaction_states import PreparedTransaction
+from spark_kafka_sink.producer.transaction.txn_requests import TransactionalResult
+from spark_kafka_sink.producer.wiring import ProducerOptions, ProducerParts
 from spark_kafka_sink.protocol.cluster import TopicPartition
 from spark_kafka_sink.records.encoded_slice import EncodedSlice
 from spark_kafka_sink.records.varint import varint
@@ -47,30 +37,21 @@ class TransactionalDriver:
         transaction_timeout_ms: int = 60_000,
         **options: object,
     ) -> None:
-        given = {"bootstrap.servers": bootstrap, "client.id": transactional_id}
+        given = {
+            "bootstrap.servers": bootstrap,
+            "client.id": transactional_id,
+            "transactional.id": transactional_id,
+            "transaction.timeout.ms": str(transaction_timeout_ms),
+        }
         given |= {name.replace("_", "."): str(value) for name, value in options.items()}
-        config = ProducerConfig.parse(given)
-        self.clock = SystemClock()
-        self.metadata = Metadata(config, self.clock)
-        self.manager = TransactionManager(
-            transactional_id=transactional_id, transaction_timeout_ms=transaction_timeout_ms
+        parts = ProducerParts(
+            ProducerOptions.of(given), None, SystemClock(), None, None, start_thread
         )
-        self.recorder = ProduceRecorder(ProducerMetrics(self.clock))
-        self.accumulator = RecordAccumulator(
-            config, self.clock, self.manager, self.recorder, self._wakeup
-        )
-        client = new_network_client(config, self.metadata, self.clock)
-        self.sender = Sender(
-            client,
-            self.metadata,
-            self.accumulator,
-            self.manager,
-            config,
-            self.clock,
-            self.recorder,
-        )
-        self._thread = threading.Thread(target=self.sender.run, daemon=True)
-        self._thread.start()
+        self.parts = parts
+        self.clock, self.metadata = parts.clock, parts.metadata
+        self.accumulator, self.sender = parts.accumulator, parts.sender
+        assert parts.transactional is not None
+        self.manager = parts.transactional
 
     def __enter__(self) -> Self:
         return self
@@ -82,9 +63,6 @@ class TransactionalDriver:
         traceback: TracebackType | None,
     ) -> None:
         self.close(forced=error_type is not None)
-
-    def _wakeup(self) -> None:
-        self.sender.wakeup()
 
     def _await(self, result: TransactionalResult, timeout_ms: int = TIMEOUT_MS) -> None:
         result.await_(self.clock, self.clock.now_ms() + timeout_ms)
@@ -103,13 +81,13 @@ class TransactionalDriver:
         data = b"".join(record(delta, value) for delta, value in enumerate(values))
         tp, now = TopicPartition(topic, partition), self.clock.wall_ms()
         piece = EncodedSlice(tp, memoryview(data), len(values), 0, 0, now, now, last=True)
-        self.accumulator.pool.allocate(len(data) + 61, NEVER)
-        assert self.accumulator.append([piece], self.clock.now_ms()).refused == ()
+        self.parts.pool.allocate(len(data) + 61, NEVER)
+        assert self.parts.filler.append([piece], self.clock.now_ms()).refused == ()
         self.manager.maybe_add_partition(tp)
 
     def flush(self) -> None:
         flush = self.accumulator.begin_flush()
-        self.sender.wakeup()
+        self.parts.wakeup()
         done = self.accumulator.await_flush_completion(flush, self.clock.now_ms() + TIMEOUT_MS)
         self.accumulator.end_flush(flush)
         assert done
@@ -130,12 +108,8 @@ class TransactionalDriver:
             self.sender.force_close()
         else:
             self.sender.initiate_close()
-        self._thread.join(TIMEOUT_MS / 1000)
-        assert not self._thread.is_alive(), "the sender never ends"
-
-    @property
-    def failed_batch(self) -> ProducerBatch | None:
-        return self.recorder.failed_batch
+        self.parts.thread.join(TIMEOUT_MS / 1000)
+        assert not self.parts.thread.is_alive(), "the sender never ends"
 
 
 def code_of(error: BaseException | None) -> ErrorCode | None:

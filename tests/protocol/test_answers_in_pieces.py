@@ -159,7 +159,7 @@ def test_every_answer_that_the_client_reads_is_here():
 
 
 @pytest.mark.parametrize("answer", ANSWERS, ids=repr)
-def test_an_answer_says_the_same_byte_by_byte_and_cut_in_two_anywhere(answer: Answer):
+def test_an_answer_means_the_same_however_it_is_cut(answer: Answer):
     stream, whole = conversation([answer])
     assert read([answer], iter([stream])) == whole
     assert read([answer], cut(stream, range(len(stream)))) == whole
@@ -169,7 +169,7 @@ def test_an_answer_says_the_same_byte_by_byte_and_cut_in_two_anywhere(answer: An
 
 @settings(max_examples=200, deadline=None)
 @given(answers=st.lists(st.sampled_from(ANSWERS), min_size=1, max_size=6), data=st.data())
-def test_answers_that_follow_each_other_say_the_same_wherever_they_are_cut(
+def test_consecutive_answers_mean_the_same_however_they_are_cut(
     answers: list[Answer], data: st.DataObject
 ):
     stream, whole = conversation(answers)

@@ -48,7 +48,7 @@ def test_a_transaction_of_protocol_1_caps_produce_at_11() -> None:
     assert broker("4.3").latest_usable(ApiKey.PRODUCE, request.versions) == 11
 
 
-def test_a_minimum_of_0_that_4_x_brokers_claim_for_produce_does_not_lower_ours() -> None:
+def test_a_claimed_minimum_of_0_for_produce_is_ignored() -> None:
     # KAFKA-18659: offered 0 to 2 only, nothing is shared, whatever the broker claims.
     old = ApiVersionsResponse(ErrorCode.NONE, {0: VersionRange(0, 2)})
     with pytest.raises(
@@ -57,7 +57,7 @@ def test_a_minimum_of_0_that_4_x_brokers_claim_for_produce_does_not_lower_ours()
         old.latest_usable(ApiKey.PRODUCE, ProduceRequest(-1, 1000, ()).versions)
 
 
-def test_an_api_that_a_broker_does_not_have_is_an_unsupported_version() -> None:
+def test_an_api_the_broker_lacks_is_an_unsupported_version() -> None:
     with pytest.raises(UnsupportedVersionError, match="does not offer LIST_TRANSACTIONS") as caught:
         broker("2.1").latest_usable(ApiKey.LIST_TRANSACTIONS, VersionRange(0, 2))
     assert caught.value.code is ErrorCode.UNSUPPORTED_VERSION
@@ -66,7 +66,7 @@ def test_an_api_that_a_broker_does_not_have_is_an_unsupported_version() -> None:
 @pytest.mark.parametrize(
     ("features", "version"), [({}, 0), ({"transaction.version": 2}, 2), ({"group.version": 1}, 0)]
 )
-def test_the_transaction_protocol_comes_from_the_finalized_features(
+def test_the_transaction_version_is_a_finalized_feature(
     features: dict[str, int], version: int
 ) -> None:
     response = ApiVersionsResponse(ErrorCode.NONE, {0: VersionRange(0, 12)}, features, 9)

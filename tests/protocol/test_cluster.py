@@ -116,7 +116,7 @@ def test_nodes_are_equal_when_they_say_the_same(one: list[Node], other: list[Nod
     assert (Nodes.of(one) == Nodes.of(other)) == (by_id[0] == by_id[1])
 
 
-def test_a_node_that_is_added_twice_is_an_error_and_of_two_given_the_last_counts() -> None:
+def test_a_node_added_twice_is_an_error_and_the_last_given_wins() -> None:
     builder = NodesBuilder()
     for port in (1, 2):
         builder.add(Node(7, "h", port))

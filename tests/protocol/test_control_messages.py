@@ -169,7 +169,7 @@ UNSUPPORTED = b"\x00\x23"
 
 
 @pytest.mark.parametrize("version", range(5))
-def test_an_unknown_version_is_answered_in_version_0_and_read_as_such(version: int) -> None:
+def test_an_unknown_version_is_answered_in_version_0(version: int) -> None:
     body = UNSUPPORTED + struct.pack(">ihhh", 1, 18, 0, 3)
     response = decode(API_VERSIONS, version, body)
     assert response.error is ErrorCode.UNSUPPORTED_VERSION

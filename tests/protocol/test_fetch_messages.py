@@ -267,7 +267,7 @@ def test_nothing_fetched_is_no_bytes(version: int) -> None:
 
 
 @pytest.mark.parametrize("version", OF_FETCH)
-def test_a_partition_that_could_not_be_fetched_has_its_error_only(version: int) -> None:
+def test_a_partition_that_was_not_fetched_has_only_its_error(version: int) -> None:
     data = fetched(version, error_code=KioErrorCode.offset_out_of_range, high_watermark=-1)
     found = decode(FETCH, version, data).partitions[A0]
     assert found == FetchedPartition(ErrorCode.OFFSET_OUT_OF_RANGE, 100)

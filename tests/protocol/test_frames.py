@@ -78,7 +78,7 @@ def test_kio_reads_our_request_header(client_id: str | None, version: int, heade
     assert data[4 + used :] == b"".join(request.encode(version))
 
 
-def test_a_frame_keeps_the_batches_as_they_lie_and_joins_the_small_bytes_before_them() -> None:
+def test_a_frame_keeps_batches_in_place_and_joins_small_bytes() -> None:
     body = memoryview(b"b" * 1000)
     request = ProduceRequest(
         -1, 1000, (PartitionProduceData(TopicPartition("t", 0), [body], 1000),)
@@ -170,7 +170,7 @@ def test_a_size_up_to_the_limit_is_taken(size: int) -> None:
         (b"220 ", "not a Kafka listener"),
     ],
 )
-def test_a_size_that_no_broker_sends_is_refused_with_a_guess_at_who_did(
+def test_an_impossible_size_is_refused_with_its_likely_sender(
     prefix: bytes, hint: str | None
 ) -> None:
     with pytest.raises(RemoteProtocolError, match=f"4 to {MAX_RESPONSE_SIZE} are") as caught:

@@ -335,7 +335,7 @@ def test_an_answer_cut_anywhere_costs_no_more_than_what_came(version: int) -> No
 
 
 @pytest.mark.parametrize("version", range(4, 14))
-def test_an_answer_in_another_version_costs_no_more_than_its_bytes(version: int) -> None:
+def test_an_answer_in_another_version_costs_only_its_bytes(version: int) -> None:
     for other in range(4, 14):
         case = Case("another", METADATA, version, real(other))
         assert allocated(case.decode) <= memory_allowed(case.data)
@@ -361,7 +361,7 @@ def test_what_is_kept_weighs_no_more_when_it_is_looked_at(name: str) -> None:
 
 
 @pytest.mark.parametrize("code", [-1, 999, 32_767, -32_768])
-def test_an_error_code_that_nobody_knows_is_an_unknown_server_error(code: int) -> None:
+def test_an_unknown_error_code_is_an_unknown_server_error(code: int) -> None:
     data = m.answer(12, [m.broker(12, 1)], [m.topic(12, b"t", error=code)])
     (topic,) = METADATA.decode(12, memoryview(data)).topics
     assert topic.error is ErrorCode.UNKNOWN_SERVER_ERROR

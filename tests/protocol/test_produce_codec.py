@@ -185,7 +185,7 @@ def test_kio_reads_back_what_we_write(version: int) -> None:
     topic=st.text(st.characters(codec="utf-8"), min_size=1, max_size=60),
 )
 @settings(max_examples=25, deadline=None)
-def test_every_size_of_batch_and_topic_name_is_written_as_kio_does(
+def test_every_batch_size_and_topic_name_is_written_as_by_kio(
     version: int, sizes: list[int], partition: int, topic: str
 ) -> None:
     sent = request(*(batch(topic, partition + i, bytes(size)) for i, size in enumerate(sizes)))
@@ -198,7 +198,7 @@ def test_a_request_without_batches_is_still_whole(version: int) -> None:
 
 
 @pytest.mark.parametrize("version", [8, 12])
-def test_a_batch_is_handed_on_as_it_lies_with_one_small_buffer_between(version: int) -> None:
+def test_a_batch_is_passed_on_in_place_with_one_small_buffer(version: int) -> None:
     buffers = THREE.encode(version)
     batches = [
         part for item in (THREE.data[0], THREE.data[2], THREE.data[1]) for part in item.buffers
@@ -214,7 +214,7 @@ def test_two_batches_for_one_partition_are_refused() -> None:
         sent.encode(12)
 
 
-def test_a_size_that_is_not_the_buffers_is_refused_before_it_shifts_the_stream() -> None:
+def test_a_size_that_differs_from_the_buffers_is_refused() -> None:
     wrong = PartitionProduceData(TopicPartition("t", 0), [b"abc"], 4)
     with pytest.raises(IllegalStateError, match="4 bytes hold 3 bytes"):
         request(wrong).encode(12)
@@ -268,7 +268,7 @@ def test_a_partition_is_the_very_object_that_was_asked_for() -> None:
     assert response.partitions[0].tp is THREE.data[0].tp
 
 
-def test_an_error_code_that_nobody_knows_yet_is_an_unknown_server_error() -> None:
+def test_a_new_error_code_is_an_unknown_server_error() -> None:
     one = request(batch("t", 0, b"a"))
     data = bytearray(kio_response(8, {"t": [{"index": 0}]}))
     at = data.index(b"\x00\x01t") + 3 + 4 + 4

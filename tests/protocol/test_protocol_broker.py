@@ -201,7 +201,7 @@ def test_a_refused_record_is_named_from_version_8_on(
         assert partition.error_message
 
 
-def test_log_append_time_is_told(connection: BlockingConnection, kafka: RealKafka) -> None:
+def test_log_append_time_is_reported(connection: BlockingConnection, kafka: RealKafka) -> None:
     configs = {"message.timestamp.type": "LogAppendTime"}
     topic = kafka.unique_topic("append-time", configs=configs)
     (partition,) = connection.call(produce(topic, 0), 12).partitions

@@ -67,7 +67,7 @@ def test_the_time_is_the_leaders_alone() -> None:
     )
 
 
-def test_a_leader_that_is_not_there_or_tells_nothing_has_no_time() -> None:
+def test_a_missing_or_silent_leader_has_no_time() -> None:
     assert answer(quorum(voter(1, NOW_MS), voter(2, UNKNOWN))).leader_time_ms is None
     assert answer(quorum(voter(1, NOW_MS), leader=-1)).leader_time_ms is None
 

@@ -275,7 +275,7 @@ def test_transactions_are_listed(version: int) -> None:
 
 
 @pytest.mark.parametrize("version", range(3))
-def test_only_the_prefix_itself_is_listed_whatever_the_broker_filters(version: int) -> None:
+def test_only_the_prefix_is_listed_whatever_the_broker_filters(version: int) -> None:
     others = tuple((name, 7, "Ongoing") for name in ("a.b~1", "aXb~2", "a.b.c~3", "A.b~4", "a.b~"))
     response = decode(
         ListTransactionsRequest(prefix="a.b~"), version, list_transactions(version, others)

@@ -189,7 +189,7 @@ def test_a_topics_name_too_long_for_the_wire_is_an_invalid_topic() -> None:
         request.encode(3)
 
 
-def test_the_end_of_a_transaction_is_asked_for_in_its_own_protocol() -> None:
+def test_end_txn_is_sent_in_the_transactions_own_version() -> None:
     """TransactionManagerTest#testTransactionManagerEnablesV2: version 2 never with EndTxn 4,
     version 1 never with 5.
     """
@@ -260,7 +260,7 @@ def test_a_coordinator_is_read(version: int) -> None:
 
 
 @pytest.mark.parametrize("version", range(1, 7))
-def test_a_coordinator_that_is_not_there_is_an_error_without_a_node(version: int) -> None:
+def test_a_missing_coordinator_is_an_error_without_a_node(version: int) -> None:
     data = find_coordinator(
         FIND, version, KioErrorCode.coordinator_not_available, node_id=-1, host="", port=-1
     )

@@ -38,7 +38,7 @@ def all_of(joiner: BatchJoiner, wanted_rows: int) -> list[pa.RecordBatch]:
     st.lists(st.integers(0, 30), max_size=30),
     st.lists(st.integers(1, 70), min_size=1, max_size=10),
 )
-def test_every_row_comes_once_in_its_order_and_as_many_as_are_wanted(
+def test_every_row_comes_once_in_order_in_the_wanted_sizes(
     sizes: list[int], wanted: list[int]
 ) -> None:
     whole = batch(*range(sum(sizes)))
@@ -185,7 +185,7 @@ def test_rows_that_are_larger_than_their_bytes_are_not_joined(column: pa.Array) 
     assert all_of(joiner_of(batches), CHUNK_ROWS) == batches
 
 
-def test_an_error_of_the_input_is_raised_behind_the_rows_before_it() -> None:
+def test_an_input_error_is_raised_after_the_rows_before_it() -> None:
     def broken() -> Iterator[pa.RecordBatch]:
         yield batch("a")
         yield batch("b")

@@ -118,7 +118,7 @@ def test_a_topic_column_of_nulls_alone_is_an_error_too(kind):
 
 
 @pytest.mark.parametrize("name", ["", "a b", "a\nb", "..", "x" * 250, "__consumer_offsets"])
-def test_a_topic_that_kafka_would_refuse_is_found_here_with_its_row(name):
+def test_an_illegal_topic_name_is_found_with_its_row(name):
     plan = ColumnPlan(value_column=0, topic_column=1)
     with pytest.raises(DataError, match="Topic name is invalid") as caught:
         columns(plan, value=["1", "2", "3"], topic=["a", "a", name])

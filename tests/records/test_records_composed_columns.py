@@ -46,7 +46,7 @@ def header(key, value):
     return bytes([len(key) * 2]) + key + bytes([len(value) * 2]) + value
 
 
-def test_headers_have_the_names_of_their_columns_and_a_null_is_none():
+def test_headers_are_named_after_columns_and_a_null_is_left_out():
     made = columns(value_column=1, headers=(TRACE, NamedColumn("Name", 1)))
     trace, name = header(b"trace", b"t1"), header(b"Name", b"a")
     assert made.headers.to_pylist() == [
@@ -79,7 +79,7 @@ VALUES = {
 
 
 @pytest.mark.parametrize("name", VALUES)
-def test_rows_without_a_value_are_left_out_or_are_errors_with_their_number(name):
+def test_rows_without_a_value_are_left_out_or_are_errors(name):
     batch = pa.RecordBatch.from_arrays([VALUES[name]], names=["value"])
     plan = ColumnPlan(topic="t", value_column=0)
     assert columns(batch, value_column=0).value.to_pylist() == [b"a", None, b"c"], "tombstones"
@@ -92,7 +92,7 @@ def test_rows_without_a_value_are_left_out_or_are_errors_with_their_number(name)
             from_record_batch(batch, replace(one, on_null_value=OnNullValue.ERROR), 0)
 
 
-def test_a_batch_of_values_is_not_copied_and_one_of_nulls_is_empty():
+def test_a_batch_of_values_is_not_copied_one_of_nulls_is_empty():
     plan = ColumnPlan(topic="t", value_column=0)
     whole = pa.RecordBatch.from_pydict({"value": ["a", "b"]})
     assert rows_with_value(whole, plan) is whole

@@ -174,7 +174,7 @@ def test_chunking_changes_nothing(case, chunk_bytes, limit):
 
 @settings(max_examples=60, deadline=None)
 @given(some_columns(), st.integers(1, 300), st.data())
-def test_a_refused_slice_is_encoded_again_for_where_the_partition_stands(case, limit, data):
+def test_a_refused_slice_is_encoded_again_from_the_open_position(case, limit, data):
     columns, partitions = case
     groups, slices = encode(columns, partitions)
     out = []
@@ -287,7 +287,7 @@ def test_the_max_timestamp_is_the_largest_not_the_last():
     assert [r.timestamp for r in parsed(piece)] == times.tolist()
 
 
-def test_a_record_above_max_request_size_names_row_size_and_option():
+def test_a_record_above_max_request_size_names_row_and_option():
     values = pa.array([b"", b"x" * 1000, b"x" * 2000])
     columns = replace(RecordColumns(3, "t", value=values), first_row=100)
     with pytest.raises(RecordTooLargeError) as caught:

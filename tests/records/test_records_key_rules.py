@@ -86,7 +86,7 @@ def test_numbers_with_the_highest_bit_are_not_negative():
     assert assigned("fnv1a", [lowest]).tolist() == [2**31 % 7]
 
 
-def test_random_takes_keys_anywhere_with_a_leader_and_lets_null_keys_stick():
+def test_random_sends_keys_anywhere_and_keeps_null_keys_sticky():
     views = {"t": TopicView(7, (1, 4, 6), 10_000)}
     got = assigned("random", [b"same", b"", None] * 300, views).tolist()
     assert set(Counter(got[::3])) == set(Counter(got[1::3])) == {1, 4, 6}
@@ -114,5 +114,5 @@ def test_a_key_that_is_no_integer_is_named_by_its_row():
         KEY_RULES["iceberg_bucket_long"].choice(b"")
 
 
-def test_the_names_that_a_configuration_takes_are_those_that_there_are():
+def test_the_configured_names_are_the_existing_partitioners():
     assert set(KEY_PARTITIONERS) == set(KEY_RULES)

@@ -63,7 +63,7 @@ def test_it_gets_columns_and_what_it_answers_is_where_rows_go():
     assert values.to_pylist() == [b"1", b"2", b"3", b"4"]
 
 
-def test_an_explicit_partition_beats_it_and_only_the_other_rows_are_asked_for():
+def test_an_explicit_partition_wins_and_other_rows_are_asked_for():
     ByLength.asked.clear()
     own = partitioner(f"{HERE}.ByLength")
     given = columns(partition=np.array([-1, 3, -1, 0], np.int32))

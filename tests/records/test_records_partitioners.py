@@ -55,7 +55,7 @@ def by_key(key, count):
 
 
 @given(st.lists(st.binary(max_size=30), min_size=1, max_size=50), st.integers(1, 2000))
-def test_a_key_decides_over_all_partitions_with_or_without_leader(keys, count):
+def test_a_key_hashes_over_all_partitions_with_or_without_leader(keys, count):
     columns = rows(len(keys), key=pa.array(keys, pa.binary()))
     got = BuiltInPartitioner().assign(columns, {"t": view(count, available=(0,))}, no_batches)
     assert got.dtype == np.int32
@@ -85,7 +85,7 @@ def test_an_explicit_partition_beats_key_and_stickiness():
     assert got.tolist() == [2, 1173551340 % 4, 3]
 
 
-def test_a_partition_that_the_topic_lacks_names_count_topic_and_row():
+def test_a_missing_partition_names_count_topic_and_row():
     names = pa.array(["a", "b", "b"]).dictionary_encode()
     columns = RecordColumns(3, names, partition=np.array([3, -1, 3], np.int32), first_row=10)
     with pytest.raises(DataError) as caught:
@@ -139,7 +139,7 @@ def test_no_piece_cuts_a_batch_into_fractions(lengths, seed):
         assert len(piece.data) <= LIMIT or piece.record_count == 1
 
 
-def test_a_piece_fills_the_open_batch_and_a_whole_one_when_too_little_was_produced():
+def test_a_piece_fills_the_open_batch_then_a_whole_one():
     sticky = BuiltInPartitioner()
     # 300 of 1000 bytes are left in the open batch, filled by keyed rows: after 300 bytes the batch
     # is full, but batch.size is not produced; so the next batch is filled too.
@@ -217,7 +217,7 @@ def test_only_rows_without_a_key_are_cut_into_pieces():
 # ---- the others ----------------------------------------------------------------------------------
 
 
-def test_round_robin_goes_over_the_partitions_with_a_leader_over_calls():
+def test_round_robin_continues_over_available_partitions():
     robin = RoundRobinPartitioner()
     views = {"t": view(10, available=(2, 5, 9))}
     keys = pa.array([b"same"] * 7)

@@ -91,7 +91,7 @@ def librdkafka(
 
 
 @pytest.mark.parametrize("name", LIBRDKAFKAS)
-def test_keys_go_where_librdkafka_sends_them_and_the_table_says_the_same(kafka, topic, name):
+def test_keys_go_where_librdkafka_sends_them_as_in_the_table(kafka, topic, name):
     rule = KEY_RULES[name]
     keys = some_keys()
     for key, expected in ((None, rule.null), (b"", rule.empty)):
@@ -114,7 +114,7 @@ def test_keys_go_where_librdkafka_sends_them_and_the_table_says_the_same(kafka, 
         assert what_decides(got, rule, b"") is rule.other is Choice.RANDOM
 
 
-def test_our_producer_sends_keys_where_librdkafka_does_by_columns_and_alone(kafka, topic, consume):
+def test_our_producer_sends_keys_as_librdkafka_does(kafka, topic, consume):
     keys = some_keys()
     theirs = librdkafka(kafka, topic, "consistent_random", keys, 60_000)
     options = {"bootstrap.servers": kafka.bootstrap, "partitioner.class": "consistent_random"}
@@ -143,7 +143,7 @@ def java(kafka, topic) -> dict[str, list[int]]:
 
 
 @pytest.mark.parametrize(("setting", "rule"), [("built-in", JAVA_RULE), ("ignore.keys", IGNORED)])
-def test_keys_go_where_javas_producer_sends_them_and_the_table_says_the_same(java, setting, rule):
+def test_keys_go_where_javas_producer_sends_them_as_in_the_table(java, setting, rule):
     """DefaultPartitionerTest#testKeyPartitionIsStable."""
     null, empty = java[setting][:EACH], java[setting][EACH : 2 * EACH]
     others = java[setting][2 * EACH :]

@@ -85,7 +85,7 @@ def test_everything_is_read_when_every_key_is_wanted() -> None:
 
 
 @pytest.mark.parametrize("kind", ControlType)
-def test_a_marker_tells_whose_transaction_ended_and_how(kind: ControlType) -> None:
+def test_a_marker_names_its_transaction_and_how_it_ended(kind: ControlType) -> None:
     (found,) = read(marker(3, 4711, kind))
     assert (found.control, found.marker, found.producer_id) == (True, kind, 4711)
     assert (found.base_offset, found.next_offset, found.unreadable) == (3, 4, None)
@@ -96,7 +96,7 @@ def test_a_control_record_of_another_kind_is_no_marker() -> None:
     assert (found.control, found.marker, found.unreadable) == (True, None, None)
 
 
-def test_batches_in_front_of_the_fetch_offset_are_left_out_and_so_are_their_records() -> None:
+def test_batches_before_the_fetch_offset_are_left_out() -> None:
     log = data(0, b"a", b"b") + data(2, b"c", b"d")
     (found,) = read(log, offset=3)
     assert [(r.offset, r.value) for r in found.records] == [(3, b"d")]
@@ -107,7 +107,7 @@ def test_the_brokers_timestamp_counts_where_it_writes_one() -> None:
     assert [r.timestamp for r in found.records] == [BASE + 1000, BASE + 1000]
 
 
-def test_a_last_batch_that_is_cut_off_is_left_out_wherever_it_is_cut() -> None:
+def test_a_truncated_last_batch_is_left_out_wherever_it_is_cut() -> None:
     whole, cut = data(0, b"a"), data(1, b"b")
     for size in range(len(cut)):
         assert [b.next_offset for b in read(whole + cut[:size])] == [1]
@@ -128,7 +128,7 @@ def test_a_fetch_that_failed_is_no_log() -> None:
 
 
 @pytest.mark.parametrize("codec", CODECS)
-def test_a_batch_of_another_key_is_stepped_over_however_large_it_is(
+def test_a_batch_of_another_key_is_skipped_however_large(
     codec: CompressionType,
 ) -> None:
     poison = section(codec, record(0, b"theirs", bytes(17 * MIB)), 1)
@@ -143,7 +143,7 @@ def test_a_batch_of_another_key_is_stepped_over_however_large_it_is(
     )
 
 
-def test_a_large_value_that_mentions_a_key_is_stepped_over_for_that_key() -> None:
+def test_a_large_value_that_mentions_a_key_is_skipped_for_it() -> None:
     poison = section(CompressionType.ZSTD, record(0, b"theirs", b"k" * (40 * MIB)), 1)
     (found,) = read(poison)
     assert (found.records, found.unreadable) == ((), None)
@@ -161,7 +161,7 @@ def test_a_key_that_begins_as_the_wanted_one_is_another() -> None:
     assert (found.records, found.unreadable) == ((), None)
 
 
-def test_records_that_are_none_harm_who_is_mentioned_in_them_only() -> None:
+def test_malformed_records_affect_only_the_keys_they_mention() -> None:
     junk = section(CompressionType.NONE, b"\x7fkkkkk", 1, base=4)
     (found,) = read(junk, b"j")
     assert found.unreadable is None
@@ -213,7 +213,7 @@ def test_streams_one_behind_another_are_read_as_java_reads_them(codec: Compressi
         marker(0, 4711, 0, b"\0\0\0"),
     ],
 )
-def test_what_is_no_batch_is_told_and_never_raised(log: bytes) -> None:
+def test_what_is_not_a_batch_is_reported_and_never_raised(log: bytes) -> None:
     assert read(log)[-1].unreadable is not None
 
 

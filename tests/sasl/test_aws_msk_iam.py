@@ -116,7 +116,7 @@ def test_the_region_is_in_the_brokers_name_or_configured(host, region):
     assert Keys(KEYS, "ap-south-1").region_of(host) == region
 
 
-def test_a_region_that_nothing_tells_is_asked_for():
+def test_a_missing_region_is_asked_for():
     with pytest.raises(AuthenticationError, match="region of the broker 10") as raised:
         Keys(KEYS, None).region_of("10.0.0.1")
     assert "AWS_REGION" in raised.value.hint
@@ -191,7 +191,7 @@ def test_a_role_is_taken_and_kept_until_shortly_before_its_end(no_aws, monkeypat
     assert (asked[0]["RoleSessionName"], asked[0]["ExternalId"]) == ("me", "ext")
 
 
-def test_a_role_that_may_not_be_taken_is_told_by_awss_code(no_aws, monkeypatch):
+def test_a_refused_role_is_reported_with_awss_code(no_aws, monkeypatch):
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "C")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "D")
     answer = (
@@ -231,7 +231,7 @@ def away():
     raise ConnectionError("https://vault/?key=s3cr3t")
 
 
-def test_what_such_a_function_raises_is_told_by_its_place(no_aws):
+def test_an_error_of_such_a_function_is_reported_by_its_place(no_aws):
     fetch = keys_fetcher(AwsLogin(provider=f"{__name__}:away"), SystemClock())
     with pytest.raises(OSError, match=r"awsCredentialsProvider: ConnectionError in away") as raised:
         fetch("h")
@@ -239,7 +239,7 @@ def test_what_such_a_function_raises_is_told_by_its_place(no_aws):
     assert raised.value.__context__ is None
 
 
-def test_missing_credentials_are_told(no_aws):
+def test_missing_credentials_are_reported(no_aws):
     with pytest.raises(AuthenticationError, match="no AWS credentials were found"):
         keys_fetcher(AwsLogin(), SystemClock())("h")
     with pytest.raises(AuthenticationError, match="ProfileNotFound") as raised:

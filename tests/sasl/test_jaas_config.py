@@ -70,7 +70,7 @@ def test_the_usual_modules_of_others_keep_their_names():
         ('KafkaClient { X required password="tr0mb0ne"; };', "must be required"),
     ],
 )
-def test_what_can_not_be_read_is_told_by_place_and_never_shown(text, words):
+def test_an_unreadable_text_is_located_and_never_shown(text, words):
     with pytest.raises(ConfigError, match=r"sasl\.jaas\.config can't be read") as raised:
         parse_jaas_config(text)
     assert words in str(raised.value)

@@ -50,7 +50,7 @@ def login_of(fetch, clock, **more):
     return login, woken
 
 
-def test_a_credential_is_fetched_beside_us_and_kept_until_it_is_to_be_renewed():
+def test_a_credential_is_fetched_in_background_and_cached():
     clock, fetch = (
         FakeClock(),
         Scripted(FetchedCredential("a", 5_000, 9_000), FetchedCredential("b", 5_000, 9_000)),
@@ -96,7 +96,7 @@ def test_each_host_has_its_own_where_that_is_asked_for():
     assert fetch.calls == ["h", "i"]
 
 
-def test_a_failed_renewal_falls_back_on_what_is_still_good_and_then_fails(caplog):
+def test_a_failed_renewal_uses_the_old_credential_until_it_ends(caplog):
     failure = OSError("the server is busy")
     clock = FakeClock()
     now = clock.now_ms()
@@ -127,7 +127,7 @@ def test_a_failed_renewal_falls_back_on_what_is_still_good_and_then_fails(caplog
     assert login.mechanism("h", now) == ("c", "h")
 
 
-def test_the_pause_after_a_failure_doubles_until_a_fetch_succeeds():
+def test_the_pause_after_a_failure_doubles_until_a_success():
     clock = FakeClock()
     results = [
         OSError("1"),

@@ -108,7 +108,7 @@ def test_a_token_is_renewed_when_javas_client_would(life_s, rule, refresh_s):
     assert found == FetchedCredential(token, refresh_s * 1000, life_s * 1000)
 
 
-def test_a_token_that_has_ended_is_told_as_that():
+def test_an_expired_token_is_reported_as_expired():
     with pytest.raises(AuthenticationError, match="the token of /run/t has expired"):
         fetched(Token(Password("x")), expires_at=999, wall_ms=1_000_000, rule=RefreshRule(),
                 where="/run/t")  # fmt: skip
@@ -309,14 +309,14 @@ def from_path(name, **options):
     return token_fetcher(OAuthSettings(source), FakeClock(1_000_000), lambda: 0.0)
 
 
-def test_a_class_of_ones_own_gives_tokens_with_life_and_extensions():
+def test_a_users_class_provides_tokens_with_life_and_extensions():
     found = from_path("Provider", who="me")("broker")
     assert found.value == Token(Password("token-of-me"), (("logicalCluster", "lkc-1"),))
     assert found.expires_after_ms == 60_000
     assert from_path("plain_function")("b").value == Token(Password("just-a-token"))
 
 
-def test_a_class_that_is_no_provider_is_told():
+def test_a_class_that_is_not_a_provider_is_refused():
     with pytest.raises(ConfigError, match=r"has no method token\(\)"):
         from_path("NEITHER")
     with pytest.raises(ConfigError, match="can't be imported"):
@@ -339,7 +339,7 @@ def test_a_class_that_is_no_provider_is_told():
         ("no_time", "the end of the token of .* is not a valid number of seconds"),
     ],
 )
-def test_what_a_users_code_raises_is_told_by_its_place_and_not_by_its_text(name, words):
+def test_an_error_of_a_users_code_is_located_and_not_shown(name, words):
     with pytest.raises(AuthenticationError, match=words) as raised:
         from_path(name, who="me")("b")
     assert SECRET not in "".join(traceback.format_exception(raised.value))

@@ -179,7 +179,7 @@ def test_every_frame_before_the_end_is_small(rounds):
         assert "524289" in driver.disconnected[1].detail
 
 
-def test_a_connection_waits_for_its_credential_without_spinning_and_is_woken():
+def test_a_connection_waits_for_its_credential_without_spinning():
     login = SlowLogin()
     with LoopbackServer() as server, sasl_driver(login) as driver:
         session = Session(driver, server, ScriptedBroker("PLAIN"))
@@ -212,7 +212,7 @@ def test_a_broker_that_speaks_first_breaks_the_protocol():
         assert "speaks first" in driver.disconnected[1].detail
 
 
-def test_a_session_is_renewed_before_the_next_request_and_not_before():
+def test_a_session_is_renewed_right_before_the_next_request():
     clock, broker = Ahead(), ScriptedBroker("PLAIN", lifetime=LIFETIME)
     with LoopbackServer() as server, sasl_driver(clock=clock) as driver:
         session = Session(driver, server, broker)
@@ -241,7 +241,7 @@ def told(metrics):
     return {name: v for name, v in named.items() if "authentication" in name and v > 0}
 
 
-def test_authentications_and_renewed_sessions_are_counted_as_java_does():
+def test_authentications_and_renewals_are_counted_as_in_java():
     clock, broker = Ahead(), ScriptedBroker("PLAIN", lifetime=LIFETIME)
     metrics = ProducerMetrics(clock)
     with LoopbackServer() as server, sasl_driver(clock=clock, metrics=metrics) as driver:
@@ -266,7 +266,7 @@ def test_authentications_and_renewed_sessions_are_counted_as_java_does():
         assert {m.name: v for m, v in metrics.snapshot().items()}["network-io-total"] >= 1
 
 
-def test_refused_authentications_are_counted_apart_from_refused_renewals():
+def test_refused_authentications_and_renewals_count_separately():
     metrics = ProducerMetrics(SystemClock())
     with LoopbackServer() as server, sasl_driver(plain("wrong"), metrics=metrics) as driver:
         session = Session(driver, server, ScriptedBroker("PLAIN"))
@@ -279,7 +279,7 @@ def test_refused_authentications_are_counted_apart_from_refused_renewals():
     assert found == {"failed-authentication-total": 1}
 
 
-def test_answers_under_way_arrive_in_order_while_a_session_is_renewed():
+def test_pending_answers_arrive_in_order_during_a_renewal():
     """A broker answers what it was asked before, and only then reads the handshake."""
     clock, broker = Ahead(), ScriptedBroker("PLAIN", lifetime=LIFETIME)
     with LoopbackServer() as server, sasl_driver(clock=clock) as driver:
@@ -351,7 +351,7 @@ def test_a_renewal_that_waits_is_woken_without_any_other_event():
         driver.poll_until(lambda: driver.sends)
 
 
-def test_a_held_request_is_no_reason_to_wake_for_a_writable_socket():
+def test_a_held_request_does_not_wake_for_a_writable_socket():
     clock = Ahead()
     broker = ScriptedBroker("PLAIN", lifetime=LIFETIME)
     with LoopbackServer() as server, sasl_driver(clock=clock) as driver:
@@ -393,7 +393,7 @@ def tls():
     return contexts
 
 
-def test_a_session_is_renewed_over_tls_where_one_record_holds_many_frames(tls):
+def test_a_session_over_tls_is_renewed_with_buffered_frames(tls):
     """What is left of a record lies above the socket, and no event tells of it."""
     clock, broker = Ahead(), ScriptedBroker("PLAIN", lifetime=LIFETIME)
     builder = ChannelBuilder(tls[1], plain(), "me")
@@ -421,7 +421,7 @@ def test_a_session_is_renewed_over_tls_where_one_record_holds_many_frames(tls):
         assert not driver.disconnected
 
 
-def test_a_refused_renewal_fails_the_connection_after_its_answers():
+def test_a_refused_renewal_fails_the_connection_after_answers():
     clock, broker = Ahead(), ScriptedBroker("PLAIN", lifetime=LIFETIME)
     with LoopbackServer() as server, sasl_driver(clock=clock) as driver:
         session = Session(driver, server, broker)

@@ -106,7 +106,7 @@ def test_the_ticket_cache_needs_no_names(library):
     assert library.made[0]["creds"] is None
 
 
-def test_a_missing_ticket_is_told_with_what_to_do(library):
+def test_a_missing_ticket_is_an_error_that_says_what_to_do(library):
     library.ticket = False
     fetch, _ = gssapi_contexts(KerberosSettings("kafka"))
     with pytest.raises(AuthenticationError, match="kafka@b1: GSSError: No credentials") as raised:
@@ -114,7 +114,7 @@ def test_a_missing_ticket_is_told_with_what_to_do(library):
     assert "kinit" in raised.value.hint
 
 
-def test_a_ticket_that_ends_between_two_connections_is_told_and_not_a_crash(library):
+def test_a_ticket_that_expires_between_connections_is_an_error(library):
     fetch, make = gssapi_contexts(KerberosSettings("kafka"))
     mechanism = make(fetch("b").value, "b")
     library.ticket = False

@@ -11,7 +11,7 @@ from spark_kafka_sink.protocol import messages
 from spark_kafka_sink.protocol.sasl import SaslAuthenticateRequest, SaslHandshakeRequest
 
 
-def test_a_handshake_tells_the_mechanisms_of_the_listener():
+def test_a_handshake_has_the_mechanisms_of_the_listener():
     assert SaslHandshakeRequest("PLAIN").encode(1) == [b"\x00\x05PLAIN"]
     body = b"\x00\x21" + b"\x00\x00\x00\x02" + b"\x00\x05PLAIN\x00\x01x"
     found = SaslHandshakeRequest("X").decode(1, memoryview(body))

@@ -167,7 +167,7 @@ def test_a_contradiction_or_a_gap_is_named(arguments, words):
     assert SECRET not in str(raised.value)
 
 
-def test_client_credentials_come_from_options_or_from_the_login_module():
+def test_client_credentials_come_from_options_or_login_module():
     url = "https://idp.example/token"
     by_options = oauth(
         'extension_logicalCluster="lkc-1" extension_identityPoolId="pool-1"',
@@ -311,7 +311,7 @@ def test_the_driver_finds_mistakes_before_any_task():
         SinkConfig.parse(BASE | {"kafka.sasl.mechanism": "PLAIN", "kafka.sasl.username": "u"})
 
 
-def test_a_reference_stands_for_its_value_until_a_task_looks_it_up():
+def test_a_reference_is_resolved_by_the_task_only():
     by_reference = {
         "kafka.sasl.mechanism": "PLAIN",
         "kafka.sasl.username": "u",
@@ -342,7 +342,7 @@ def test_a_password_in_the_open_is_one_warning():
     assert ProducerConfig.parse(options | {"sasl.mechanism": "SCRAM-SHA-512"}).warnings == ()
 
 
-def test_what_only_java_can_do_is_refused_where_it_would_count_and_else_a_warning():
+def test_javas_only_settings_are_refused_where_they_matter():
     options = {"kafka.sasl.mechanism": "PLAIN", "kafka.sasl.username": "u",
                "kafka.sasl.password": "p"}  # fmt: skip
     with pytest.raises(ConfigError, match=r"sasl\.login\.class"):

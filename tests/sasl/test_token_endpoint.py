@@ -98,7 +98,7 @@ def drip_handshake(connection: socket.socket, over: threading.Event) -> None:
 
 
 @pytest.mark.timeout(30)
-def test_neither_does_a_handshake_that_never_ends_take_longer_than_to_connect():
+def test_an_endless_handshake_takes_no_longer_than_connecting():
     with server(drip_handshake) as url:
         given = client(url.replace("http:", "https:"), connect_timeout_ms=300)
         with pytest.raises(TimeoutError, match="300 ms to connect"):
@@ -149,7 +149,7 @@ def fetch(answer: object) -> object:
 
 @pytest.mark.parametrize("number", ["1e400", "NaN", "-1e400", "1" + "0" * 400, "9" * 20])
 @pytest.mark.parametrize("where", ["expires_in", "exp"])
-def test_a_life_that_no_clock_knows_is_told_as_that(number, where):
+def test_an_impossible_lifetime_is_reported(number, where):
     if where == "exp":
         body = base64.urlsafe_b64encode(b'{"exp":%b}' % number.encode()).decode().rstrip("=")
         answer = json.dumps({"access_token": f"e30.{body}.x"}).encode()
@@ -170,7 +170,7 @@ def test_what_is_no_number_says_nothing_of_a_tokens_life(life):
 @pytest.mark.parametrize(
     "told", ["the-client-secret", "THE-CLIENT-SECRET", "the&#45;client-secret", "id9 is not known"]
 )
-def test_a_provider_that_repeats_what_it_was_told_is_not_believed(told):
+def test_a_provider_that_echoes_its_request_is_not_trusted(told):
     answer = {"error": "invalid_client", "error_description": told}
     with IdentityProvider(answers=[(401, answer)]) as provider:
         given = client(provider.url, client_id=Password("id9", "${env:ID}"))
@@ -183,7 +183,7 @@ def test_a_provider_that_repeats_what_it_was_told_is_not_believed(told):
 
 
 @pytest.mark.parametrize("host", ["x" * 70, "a..example"])
-def test_a_name_that_no_host_can_have_is_told_as_that(host):
+def test_an_impossible_host_name_is_reported(host):
     with pytest.raises(AuthenticationError, match="holds no name of a host"):
         request_token(client(f"http://{host}/token"))
 
@@ -233,7 +233,7 @@ def proxy(target: tuple[str, int], status: bytes = b"200 OK"):
         listening.shutdown(socket.SHUT_RDWR)
 
 
-def test_https_goes_through_the_proxy_of_the_environment_and_is_verified(environment, tmp_path):
+def test_https_uses_the_environments_proxy_and_is_verified(environment, tmp_path):
     ca = trustme.CA()
     made = ca.issue_cert("idp.example", "localhost")
     chain = b"".join(pem.bytes() for pem in made.cert_chain_pems)
@@ -278,7 +278,7 @@ def test_a_proxy_is_read_from_the_environment_as_curl_does(environment):
 
 
 @pytest.mark.parametrize("url", ["socks5://canary9:1080", "https://canary9", "http://canary9:x"])
-def test_a_proxy_that_is_none_of_http_is_an_error_that_does_not_show_it(environment, url):
+def test_a_proxy_that_is_not_http_is_an_error_without_its_text(environment, url):
     environment.setenv("HTTPS_PROXY", url)
     with pytest.raises(ConfigError, match="HTTPS_PROXY") as raised:
         proxy_for("idp.example")

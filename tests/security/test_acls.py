@@ -52,7 +52,7 @@ def refused(*arguments, **options):
     return cause, text
 
 
-def test_no_right_at_all_is_told_with_the_right_that_is_needed(secure_kafka, bob):
+def test_a_missing_right_is_named(secure_kafka, bob):
     topic = secure_kafka.kafka.unique_topic("acl")
     with acl(secure_kafka, "bob"):  # none
         error, text = refused(secure_kafka, bob, topic)
@@ -75,7 +75,7 @@ def test_no_describe_names_the_topic_and_not_whether_it_exists(secure_kafka, bob
     assert absent == there.replace(topic, "acl-nowhere")
 
 
-def test_describe_without_write_names_the_partition_that_was_refused(secure_kafka, bob):
+def test_describe_without_write_names_the_refused_partition(secure_kafka, bob):
     topic, other = (secure_kafka.kafka.unique_topic("acl") for _ in range(2))
     with acl(secure_kafka, "bob", ("TOPIC", topic, "DESCRIBE"), ("TOPIC", other, "WRITE")):
         error, text = refused(secure_kafka, bob, topic)
@@ -86,7 +86,7 @@ def test_describe_without_write_names_the_partition_that_was_refused(secure_kafk
     assert "attempts: 1" in text
 
 
-def test_without_idempotence_nobody_asks_for_a_right_on_the_cluster(secure_kafka, bob, consume):
+def test_without_idempotence_no_cluster_right_is_needed(secure_kafka, bob, consume):
     topic = secure_kafka.kafka.unique_topic("acl")
     off = {"enable.idempotence": "false"}
     with acl(secure_kafka, "bob", ("TOPIC", topic, "DESCRIBE")):
@@ -127,7 +127,7 @@ def test_a_transaction_on_a_topic_without_write_names_both(secure_kafka, bob):
     assert "TOPIC_AUTHORIZATION_FAILED" in text
 
 
-def test_a_right_that_is_taken_away_stops_a_producer_that_is_writing(secure_kafka, bob, consume):
+def test_a_revoked_right_stops_a_writing_producer(secure_kafka, bob, consume):
     """The revoked row of the certificate matrix: the certificate is good, the user is not."""
     topic = secure_kafka.kafka.unique_topic("acl")
     options = config(secure_kafka.bootstrap("SSL"), bob)
@@ -143,9 +143,7 @@ def test_a_right_that_is_taken_away_stops_a_producer_that_is_writing(secure_kafk
     assert consume(topic, bootstrap=secure_kafka.kafka.bootstrap).values == [b"before"]
 
 
-def test_a_batch_job_without_the_right_fails_on_the_driver_before_any_task(
-    secure_kafka, bob, spark
-):
+def test_a_job_without_the_right_fails_before_any_task(secure_kafka, bob, spark):
     topic = secure_kafka.kafka.unique_topic("acl")
     with pytest.raises(Exception, match="TOPIC_AUTHORIZATION_FAILED") as raised:
         (

@@ -57,9 +57,9 @@ def readings(path) -> dict[str, object]:
 
 
 @pytest.mark.parametrize("what", readings("x"))
-def test_a_file_beside_the_allowed_ones_is_not_read(what, here, monkeypatch):
+def test_a_file_beside_the_allowed_ones_is_not_read(what, here, limit):
     """Also by a way that leads out again, and whether it exists or not."""
-    monkeypatch.setenv(allow_lists.PATHS, f"{here}/allowed, /nowhere")
+    limit(allow_lists.PATHS, f"{here}/allowed, /nowhere")
     (here / "allowed" / "link").symlink_to(here / "other" / "file")
     for path in ("other/file", "allowed/../other/file", "allowed/link", "other/absent", "allowed2"):
         with pytest.raises(NotAllowedError, match="KPROD_ALLOWED_PATHS") as raised:
@@ -69,9 +69,9 @@ def test_a_file_beside_the_allowed_ones_is_not_read(what, here, monkeypatch):
 
 
 @pytest.mark.parametrize("what", readings("x"))
-def test_an_allowed_file_is_read(what, here, monkeypatch):
+def test_an_allowed_file_is_read(what, here, limit):
     """By a symbolic link within the directory, too: what Kubernetes makes of a secret."""
-    monkeypatch.setenv(allow_lists.PATHS, f"{here}/allowed/")
+    limit(allow_lists.PATHS, f"{here}/allowed/")
     (here / "allowed" / "link").symlink_to(here / "allowed" / "file")
     for path in ("file", "link"):
         told = ""
@@ -84,20 +84,20 @@ def test_an_allowed_file_is_read(what, here, monkeypatch):
         assert "can't be read" not in told
 
 
-def test_a_list_that_is_empty_allows_nothing_and_one_that_is_not_set_everything(here, monkeypatch):
+def test_an_empty_list_allows_nothing_and_an_unset_one_all(here, limit):
     reference = {"sasl.password": Password(f"${{file:{here}/other/file}}")}
     assert resolve(reference)["sasl.password"].value == "k=v"
     for empty in ("", " , "):
-        monkeypatch.setenv(allow_lists.PATHS, empty)
+        limit(allow_lists.PATHS, empty)
         with pytest.raises(NotAllowedError):
             resolve(reference)
 
 
-def test_config_files_have_a_list_of_their_own(here, monkeypatch):
+def test_config_files_have_a_list_of_their_own(here, limit):
     file = here / "other" / "file"
-    monkeypatch.setenv(allow_lists.PATHS, f"{here}/allowed")
-    monkeypatch.setenv(allow_lists.CONFIG_FILES, f"{file}")
-    assert read_lines(str(file)) == {"k": "v"}
+    limit(allow_lists.PATHS, f"{here}/allowed")
+    limit(allow_lists.CONFIG_FILES, f"{file}")
+    assert read_lines(str(file)) == [("k", "v")]
     # The lines of it, where its secrets are, and no other file; nor all of it as one secret.
     assert resolve({"sasl.password": Password(f"${{file:{file}:k}}")})["sasl.password"].value == "v"
     with pytest.raises(NotAllowedError):
@@ -106,10 +106,10 @@ def test_config_files_have_a_list_of_their_own(here, monkeypatch):
         read_lines(str(here / "allowed" / "file"))
 
 
-def test_variables_are_allowed_by_a_pattern_for_their_whole_name(monkeypatch):
+def test_variables_are_allowed_by_a_pattern_for_their_whole_name(limit, monkeypatch):
     monkeypatch.setenv("KAFKA_PW", "pw")
     monkeypatch.setenv("XKAFKA_PW", "no")
-    monkeypatch.setenv(allow_lists.ENV_PATTERN, "KAFKA_[A-Z]+")
+    limit(allow_lists.ENV_PATTERN, "KAFKA_[A-Z]+")
     assert resolve({"sasl.password": Password("${env:KAFKA_PW}")})["sasl.password"].value == "pw"
     for name in ("HOME", "XKAFKA_PW", "KAFKA_PW2", "KPROD_NOT_SET"):
         with pytest.raises(NotAllowedError, match="KPROD_ALLOWED_ENV_PATTERN") as raised:
@@ -120,19 +120,19 @@ def test_variables_are_allowed_by_a_pattern_for_their_whole_name(monkeypatch):
         resolve({"sasl.jaas.config": jaas})
 
 
-def test_what_a_config_files_line_refers_to_has_to_be_allowed_too(here, monkeypatch):
+def test_a_reference_of_a_config_files_line_must_be_allowed(here, limit):
     (here / "allowed" / "client").write_text("a=${env:HOME}\nb=${file:/etc/hostname}\n")
-    monkeypatch.setenv(allow_lists.PATHS, f"{here}/allowed")
-    monkeypatch.setenv(allow_lists.ENV_PATTERN, "NONE")
+    limit(allow_lists.PATHS, f"{here}/allowed")
+    limit(allow_lists.ENV_PATTERN, "NONE")
     for key in "ab":
         reference = Password(f"${{file:{here}/allowed/client:{key}}}")
         with pytest.raises(NotAllowedError):
             resolve({"sasl.password": reference})
 
 
-def test_a_token_endpoint_that_is_not_on_the_list_is_never_asked(monkeypatch):
+def test_a_token_endpoint_that_is_not_on_the_list_is_never_asked(limit):
     with IdentityProvider() as allowed, IdentityProvider() as other:
-        monkeypatch.setenv(allow_lists.URLS, f"https://idp.example/token,{allowed.url}")
+        limit(allow_lists.URLS, f"https://idp.example/token,{allowed.url}")
         assert token_fetcher(sasl_settings(allowed.options()).oauth, SystemClock())("b").value
         for url in (other.url, f"{allowed.url}/", f"{allowed.url}?x=1", allowed.url.upper()):
             options = other.options() | {"sasl.oauthbearer.token.endpoint.url": url}
@@ -142,8 +142,8 @@ def test_a_token_endpoint_that_is_not_on_the_list_is_never_asked(monkeypatch):
         assert other.asked == []
 
 
-def test_one_by_reference_is_named_by_it(monkeypatch):
-    monkeypatch.setenv(allow_lists.URLS, "https://idp.example/token")
+def test_one_by_reference_is_named_by_it(limit, monkeypatch):
+    limit(allow_lists.URLS, "https://idp.example/token")
     monkeypatch.setenv("WHERE", "https://canary9.example/token")
     with IdentityProvider() as provider:
         options = provider.options() | {"sasl.oauthbearer.token.endpoint.url": "${env:WHERE}"}
@@ -152,17 +152,17 @@ def test_one_by_reference_is_named_by_it(monkeypatch):
     assert "canary9" not in str(raised.value)
 
 
-def test_a_token_file_is_a_path_and_no_endpoint(here, monkeypatch):
+def test_a_token_file_is_a_path_and_no_endpoint(here, limit):
     (here / "allowed" / "token").write_text(jwt())
-    monkeypatch.setenv(allow_lists.URLS, "")
-    monkeypatch.setenv(allow_lists.PATHS, f"{here}/allowed")
+    limit(allow_lists.URLS, "")
+    limit(allow_lists.PATHS, f"{here}/allowed")
     fetch = token_fetcher(OAuthSettings(TokenFile(f"{here}/allowed/token")), SystemClock())
     assert fetch("b").value
 
 
-def test_a_keytab_is_a_path(here, monkeypatch):
-    monkeypatch.setenv(allow_lists.PATHS, f"{here}/allowed")
-    jaas = f'{KERBEROS} serviceName="kafka" keyTab="{here}/other/file";'
+def test_a_keytab_is_a_path(here, limit):
+    limit(allow_lists.PATHS, f"{here}/allowed")
+    jaas = f'{KERBEROS} serviceName="kafka" keyTab="{here}/other/file" principal="p";'
     options = {"sasl.mechanism": "GSSAPI", "sasl.jaas.config": jaas}
     with pytest.raises(NotAllowedError, match="keyTab"):
         new_login(sasl_settings(options), SystemClock())
@@ -186,11 +186,11 @@ def test_a_keytab_is_a_path(here, monkeypatch):
         ("kprod_acme.Mine", "os:abort", False),
     ],
 )
-def test_only_what_is_on_the_list_is_imported(entries, path, allowed, tmp_path, monkeypatch):
+def test_only_what_is_on_the_list_is_imported(entries, path, allowed, tmp_path, limit, monkeypatch):
     monkeypatch.syspath_prepend(tmp_path)
     code = "import os\nfrom os import abort\nclass Mine: pass\nclass Other: pass\n"
     (tmp_path / "kprod_acme.py").write_text(code)
-    monkeypatch.setenv(allow_lists.IMPORTS, entries)
+    limit(allow_lists.IMPORTS, entries)
     if allowed:
         assert import_paths.make(path, "partitioner.class")
         return
@@ -198,10 +198,10 @@ def test_only_what_is_on_the_list_is_imported(entries, path, allowed, tmp_path, 
         import_paths.find(path, "partitioner.class")
 
 
-def test_a_module_that_is_not_on_the_list_does_not_run(tmp_path, monkeypatch):
+def test_a_module_that_is_not_on_the_list_does_not_run(tmp_path, limit, monkeypatch):
     monkeypatch.syspath_prepend(tmp_path)
     (tmp_path / "kprod_evil.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w')\n")
-    monkeypatch.setenv(allow_lists.IMPORTS, "kprod_acme")
+    limit(allow_lists.IMPORTS, "kprod_acme")
     with pytest.raises(NotAllowedError, match="KPROD_ALLOWED_IMPORTS"):
         import_paths.find("kprod_evil:X", "interceptor.classes")
     assert not (tmp_path / "ran").exists()
@@ -213,8 +213,8 @@ def publish_to(path):
     publish(report_of_batch(config, [], Outcome.ABORTED, unfinished=[0]), config)
 
 
-def test_a_report_goes_to_allowed_paths_only(here, monkeypatch, caplog):
-    monkeypatch.setenv(allow_lists.REPORT_PATHS, f"{here}/allowed")
+def test_a_report_goes_to_allowed_paths_only(here, limit, caplog):
+    limit(allow_lists.REPORT_PATHS, f"{here}/allowed")
     caplog.set_level(logging.WARNING)
     publish_to(f"{here}/allowed/report")
     assert json.loads((here / "allowed" / "report").read_text())["outcome"] == "aborted"
@@ -234,10 +234,8 @@ def test_a_report_goes_to_allowed_paths_only(here, monkeypatch, caplog):
         (allow_lists.ENV_PATTERN, "KAFKA_("),
     ],
 )
-def test_a_list_that_can_not_be_read_is_named_and_allows_nothing(
-    variable, value, here, monkeypatch
-):
-    monkeypatch.setenv(variable, value)
+def test_a_list_that_can_not_be_read_is_named_and_allows_nothing(variable, value, here, limit):
+    limit(variable, value)
     file = f"{here}/allowed/file"
     use = {
         allow_lists.PATHS: lambda: resolve({"sasl.password": Password(f"${{file:{file}}}")}),
@@ -270,12 +268,10 @@ _HANDLER = "sasl.login.callback.handler.class"
         ({"partitioner.class": "os:getcwd"} | _PLAIN | {"sasl.password": "p"}, allow_lists.IMPORTS),
     ],
 )
-def test_who_names_brokers_of_ones_own_gets_nothing_that_is_not_allowed(
-    options, variable, monkeypatch
-):
+def test_foreign_brokers_get_nothing_that_is_not_allowed(options, variable, limit):
     """Not even a connection: neither the broker nor the endpoint, which are one port here."""
     for name in allow_lists.EVERY:
-        monkeypatch.setenv(name, "")
+        limit(name, "")
     with socket.create_server(("127.0.0.1", 0)) as listening:
         here = f"127.0.0.1:{listening.getsockname()[1]}"
         given = {n: v.replace("HERE", here) for n, v in options.items()}

@@ -185,7 +185,7 @@ def test_no_secret_is_anywhere_but_where_it_was_put(left_behind):
     assert search(left_behind.places(), referred) == set()
 
 
-def test_every_text_was_given_by_file_and_by_variable_and_failed_by_its_reference(left_behind):
+def test_every_secret_was_given_by_file_and_variable_and_failed(left_behind):
     assert len(TEXTS) >= 6
     for name in TEXTS:
         for kind in ("file", "env"):
@@ -197,7 +197,7 @@ def test_every_text_was_given_by_file_and_by_variable_and_failed_by_its_referenc
                 assert reference in row.outcome, row.outcome
 
 
-def test_an_inline_secret_is_in_the_plan_that_travels_and_nowhere_else(left_behind):
+def test_an_inline_secret_is_only_in_the_plan_that_is_sent(left_behind):
     """Spark redacts a *password*; but between its own processes the writer carries it."""
     inline = {n: v for n, v in left_behind.known.items() if n.startswith(INLINE)}
     assert len(inline) == 2
@@ -207,7 +207,7 @@ def test_an_inline_secret_is_in_the_plan_that_travels_and_nowhere_else(left_behi
     }
 
 
-def test_the_search_finds_a_planted_secret_in_every_form_and_kind_of_place(left_behind):
+def test_the_search_finds_a_planted_secret_in_every_form(left_behind):
     planted, out = left_behind.planted, left_behind.out
     hits = search(left_behind.places(), {"planted": planted})
     for part in ("events", "rest", "processes", "logs"):

@@ -117,7 +117,7 @@ def assert_named(steps, step, text):
 
 
 @pytest.mark.parametrize("name", CONNECTIONS)
-def test_a_connection_that_does_not_work_is_named_by_the_first_red_row(secure_kafka, name):
+def test_the_first_red_row_names_a_broken_connection(secure_kafka, name):
     wrong = CONNECTIONS[name]
     here = ":" in wrong.listener
     bootstrap = wrong.listener if here else secure_kafka.bootstrap(wrong.listener)
@@ -143,7 +143,7 @@ def test_a_wrong_name_or_password_is_named_and_not_shown(secure_kafka, mechanism
         assert "c4nary" not in str(steps)
 
 
-def test_who_is_silent_is_told_after_a_while(secure_kafka):
+def test_a_silent_broker_is_reported_after_a_while(secure_kafka):
     with socket.create_server(("127.0.0.1", 0)) as silent:
         bootstrap = f"127.0.0.1:{silent.getsockname()[1]}"
         assert_named(steps_of(bootstrap, {}, 500), "ApiVersions", "no broker answered")
@@ -203,7 +203,7 @@ def test_a_clock_that_is_off_is_named(secure_kafka, settings, off_ms, state, tex
     assert (alone[-1].state, text in alone[-1].said) == (state, True), "an executor finds it, too"
 
 
-def test_who_may_not_describe_the_cluster_is_told_no_time(secure_kafka, bob):
+def test_a_principal_without_describe_sees_no_time(secure_kafka, bob):
     found = next(step for step in steps_of(*bob) if step.name == "clock")
     assert (found.state, found.change) == (State.SKIPPED, None)
     assert "DESCRIBE on the cluster" in found.said
@@ -237,7 +237,7 @@ def test_a_topic_that_is_not_there_is_not_created(secure_kafka):
         assert_named(steps, "topic", "UNKNOWN_TOPIC_OR_PARTITION")
 
 
-def test_an_executor_leaves_a_topic_that_is_not_there_to_the_driver(secure_kafka):
+def test_an_executor_leaves_a_missing_topic_to_the_driver(secure_kafka):
     options = {
         "kafka.bootstrap.servers": secure_kafka.kafka.bootstrap,
         "topic": "check.nobody-made-it",

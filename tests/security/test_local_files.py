@@ -173,14 +173,14 @@ def test_a_keytab_is_a_regular_file(tmp_path):
             gssapi_contexts(KerberosSettings("kafka", path, "me"))
 
 
-def test_a_link_that_is_replaced_after_the_check_is_refused(tmp_path, monkeypatch):
+def test_a_link_that_is_replaced_after_the_check_is_refused(tmp_path, limit):
     """Checked while it leads to an allowed file, and opened when it leads to another."""
     allowed, other = tmp_path / "allowed", tmp_path / "other"
     for folder in (allowed, other):
         folder.mkdir()
         (folder / "file").write_text("k=v\n")
     link = allowed / "link"
-    monkeypatch.setenv(PATHS, str(allowed))
+    limit(PATHS, str(allowed))
     checked = []
 
     def check(path):
@@ -202,14 +202,14 @@ def test_a_link_that_is_replaced_after_the_check_is_refused(tmp_path, monkeypatc
     assert (other / "file").read_text() == "k=v\n"
 
 
-def test_a_hard_link_is_the_file_itself(tmp_path, monkeypatch):
+def test_a_hard_link_is_the_file_itself(tmp_path, limit):
     """conda, uv and ostree make CA bundles hard links; and who may make one of a file of others
     may read and write that file already (fs.protected_hardlinks).
     """
     (tmp_path / "store").write_text(CHAIN)
     (tmp_path / "allowed").mkdir()
     (tmp_path / "allowed" / "ca.pem").hardlink_to(tmp_path / "store")
-    monkeypatch.setenv(PATHS, f"{tmp_path}/allowed")
+    limit(PATHS, f"{tmp_path}/allowed")
     assert read_trust_store({"ssl.truststore.location": f"{tmp_path}/allowed/ca.pem"})
 
 
@@ -240,7 +240,7 @@ def test_reports_of_two_processes_share_a_file(tmp_path):
 
 
 @pytest.mark.parametrize("kind", ["FIFO", "symbolic link", "device", "null", "huge"])
-def test_a_report_goes_to_no_other_kind_of_file_and_commit_goes_on(kind, tmp_path, caplog):
+def test_a_report_goes_to_regular_files_only_and_commits_go_on(kind, tmp_path, caplog):
     """The rows are in Kafka: it is a warning, and nothing waits."""
     path, victim = tmp_path / "report", tmp_path / "victim"
     victim.write_text("precious\n")
@@ -274,7 +274,7 @@ def test_a_report_goes_to_no_other_kind_of_file_and_commit_goes_on(kind, tmp_pat
     ],
 )
 @pytest.mark.timeout(60)  # quadratic, each took minutes; linear, all take a second
-def test_a_megabyte_of_beginnings_without_an_end_is_read_in_no_time(text):
+def test_a_megabyte_of_unclosed_brackets_is_read_at_once(text):
     options = {"ssl.keystore.key": Password(text), "ssl.keystore.certificate.chain": Password(text)}
     with pytest.raises(ConfigError, match="holds no private key"):
         read_key_store(options)

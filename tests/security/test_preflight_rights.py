@@ -38,7 +38,7 @@ def warnings(caplog):
     return [r.getMessage() for r in caplog.records if r.levelno == logging.WARNING]
 
 
-def test_a_topic_that_we_may_see_and_not_write_to_is_refused_before_any_task(secure_kafka, look):
+def test_a_topic_without_the_right_to_write_fails_before_tasks(secure_kafka, look):
     topic = secure_kafka.kafka.unique_topic("preflight")
     with (
         acl(secure_kafka, "bob", ("TOPIC", topic, "READ")),
@@ -59,7 +59,7 @@ def test_with_warn_the_missing_right_is_one_warning(secure_kafka, look, caplog):
     assert [w.count("not authorised to write") for w in warnings(caplog)] == [1]
 
 
-def test_who_may_write_and_nothing_else_hears_nothing(secure_kafka, look, caplog):
+def test_the_right_to_write_alone_is_enough(secure_kafka, look, caplog):
     """The settings don't fit, but only DESCRIBE_CONFIGS would show them."""
     topic = secure_kafka.kafka.unique_topic("preflight", 1, SMALL)
     with acl(secure_kafka, "bob", ("TOPIC", topic, "WRITE")):
@@ -67,7 +67,7 @@ def test_who_may_write_and_nothing_else_hears_nothing(secure_kafka, look, caplog
     assert warnings(caplog) == []
 
 
-def test_settings_that_do_not_fit_are_told_once_in_a_process(secure_kafka, look, caplog):
+def test_unfitting_settings_are_reported_once_a_process(secure_kafka, look, caplog):
     topic = secure_kafka.kafka.unique_topic("preflight", 1, SMALL)
     rights = (("TOPIC", topic, "WRITE"), ("TOPIC", topic, "DESCRIBE_CONFIGS"))
     with acl(secure_kafka, "bob", *rights):

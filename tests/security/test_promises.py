@@ -1,4 +1,4 @@
-"""SECURITY.md names tests for its promises: they exist. And tests of those that had none."""
+"""The pages of security name tests of their promises: they exist. And some of those tests."""
 
 from __future__ import annotations
 
@@ -13,15 +13,19 @@ from spark_kafka_sink.errors import DataError
 from spark_kafka_sink.network.tls import ssl_context as module
 from spark_kafka_sink.network.tls.key_stores import KeyMaterial
 from spark_kafka_sink.records.record_columns import ColumnPlan, from_record_batch
+from spark_kafka_sink.security.allow_lists import EVERY
 from tests.test_design import TESTS
 
 ROOT = Path(__file__).parents[2]
 SECURITY = (ROOT / "SECURITY.md").read_text()
+PAGE = (ROOT / "docs" / "security.md").read_text()
 _ROW = r"^\| (.+) \| (.+) \|$"
-PROMISES = re.findall(_ROW, SECURITY.split("## What is promised")[1], re.MULTILINE)
+_PROMISED = SECURITY.split("## What is promised")[1].split("\n## ")[0]
+PROMISES = re.findall(_ROW, _PROMISED, re.MULTILINE)
+NAMED = set(re.findall(r"`(test_\w+)`", SECURITY + PAGE))
 
 
-@pytest.mark.parametrize("name", sorted(set(re.findall(r"`(test_\w+)`", SECURITY))))
+@pytest.mark.parametrize("name", sorted(NAMED))
 def test_a_test_that_shows_a_promise_exists(name):
     assert name in TESTS
 
@@ -30,6 +34,14 @@ def test_every_promise_names_tests():
     rows = [(p, shown) for p, shown in PROMISES if p != "promise"]
     assert len(rows) > 14
     assert [promise for promise, shown in rows if not re.search(r"`test_\w+`", shown)] == []
+
+
+@pytest.mark.parametrize("variable", EVERY)
+def test_each_list_is_named_beside_what_it_limits(variable):
+    """In the table of what options reach, and where an operator reads how to set it."""
+    reach = SECURITY.split("## What options can do")[1].split("\n## ")[0]
+    assert re.search(rf"^\| .+ \| .+ \| .*`{variable}`.* \|$", reach, re.MULTILINE)
+    assert re.search(rf"^\| `{variable}` \|", PAGE, re.MULTILINE)
 
 
 def test_an_import_contract_forbids_what_unpickles():

@@ -253,7 +253,7 @@ def sink(mechanism: str, module: str) -> SinkConfig:
         '"clientid"="canary9"',
     ],
 )
-def test_an_inline_option_of_ones_own_that_spark_would_show_is_refused(inner):
+def test_an_unknown_inline_option_that_spark_shows_is_refused(inner):
     with pytest.raises(ConfigError, match="nothing in its text makes Spark hide it") as raised:
         sink("OAUTHBEARER", f"{OAUTH} {inner};")
     assert "canary9" not in everything_shown(raised.value)
@@ -268,7 +268,7 @@ def test_an_inline_option_of_ones_own_that_spark_would_show_is_refused(inner):
         'debug="true" attempts="3" empty="" awsRoleExternalId="e"',
     ],
 )
-def test_references_and_what_spark_hides_or_everybody_may_see_are_taken(inner):
+def test_references_and_public_values_are_accepted(inner):
     assert sink("OAUTHBEARER", f"{OAUTH} {inner};")
 
 
@@ -295,7 +295,7 @@ class Raises:
     "error",
     [ValueError("canary9"), SystemExit("canary9"), ImportError("canary9"), OSError(2, "canary9")],
 )
-def test_the_text_of_what_a_users_class_raises_is_not_shown_and_its_place_is(error, monkeypatch):
+def test_a_users_exception_is_located_and_its_text_not_shown(error, monkeypatch):
     monkeypatch.setattr(Raises, "error", error)
     with pytest.raises(ConfigError, match="can't be made without arguments") as raised:
         import_paths.make(f"{__name__}:Raises", "interceptor.classes")

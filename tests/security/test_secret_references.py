@@ -55,7 +55,7 @@ def test_a_variable_and_a_file_are_looked_up(monkeypatch, secret_file):
     assert resolved("ssl.key.password", "a ${env:PW} b") == "a from the environment b"
 
 
-def test_a_path_that_is_no_secret_is_looked_up_and_shows_its_reference(monkeypatch):
+def test_a_path_is_resolved_and_shows_its_reference(monkeypatch):
     monkeypatch.setenv("CERTS", "/etc/certs")
     options = {"ssl.truststore.location": "${env:CERTS}/ca.pem", "ssl.cipher.suites": ("A",)}
     found = resolve(options)
@@ -66,13 +66,13 @@ def test_a_path_that_is_no_secret_is_looked_up_and_shows_its_reference(monkeypat
     assert f"{found['ssl.truststore.location']}" == "${env:CERTS}/ca.pem"
 
 
-def test_only_the_newline_at_the_end_of_a_file_is_not_part_of_the_secret(tmp_path):
+def test_only_the_newline_at_the_end_of_a_file_is_left_out(tmp_path):
     path = tmp_path / "key"
     path.write_bytes(b" -----BEGIN\r\nlines \r\n\n")
     assert resolved("ssl.keystore.key", f"${{file:{path}}}") == " -----BEGIN\r\nlines "
 
 
-def test_a_line_of_a_properties_file_is_looked_up_with_its_own_references(monkeypatch, tmp_path):
+def test_a_properties_files_line_resolves_its_own_references(monkeypatch, tmp_path):
     path = tmp_path / "client.properties"
     path.write_text(f'sasl.jaas.config={MODULE} \\\n  username="u" password="${{env:PW}}";\nb=2\n')
     monkeypatch.setenv("PW", 'with "quotes" and \\')
@@ -81,7 +81,7 @@ def test_a_line_of_a_properties_file_is_looked_up_with_its_own_references(monkey
     assert resolved("ssl.key.password", f"${{file:{path}:b}}") == "2"
 
 
-def test_what_comes_into_quotes_of_a_login_module_ends_none_of_them(monkeypatch):
+def test_a_value_in_quotes_of_a_login_module_ends_none_of_them(monkeypatch):
     monkeypatch.setenv("PW", 'x" required evil="')
     jaas = f'{MODULE} username="u\\"v" password="${{env:PW}}";'
     assert login_module(jaas) == {"username": 'u"v', "password": 'x" required evil="'}
@@ -90,7 +90,9 @@ def test_what_comes_into_quotes_of_a_login_module_ends_none_of_them(monkeypatch)
 
 
 @given(
-    st.text(st.characters(exclude_categories=["Cs"]), max_size=30).filter(lambda t: "\0" not in t),
+    st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=30).filter(
+        lambda t: "\0" not in t
+    ),
     st.sampled_from("'\""),
 )
 def test_any_password_comes_whole_out_of_a_quoted_login_module(password, quote):
@@ -123,18 +125,20 @@ def test_a_secrets_content_never_changes_the_login_module(text, password, monkey
 
 
 @given(
-    st.text(st.characters(exclude_categories=["Cs"]), max_size=30).filter(lambda t: "\0" not in t),
+    st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=30).filter(
+        lambda t: "\0" not in t
+    ),
     st.sampled_from(["{}", '"{}"', "'{}'", '"x{}"', "x{}"]),
     st.sampled_from(["", "/* ' */", '// "\n', "/*'\"*/"]),
 )
-def test_neither_does_any_content_in_any_quotes_behind_any_comment(password, quotes, comment):
+def test_no_content_ends_any_quotes_after_any_comment(password, quotes, comment):
     with mock_environment(PW=password):
         given_text = quotes.replace("{}", "${env:PW}")
         options = login_module(f"{comment}M required {comment}password={given_text} last=1;")
     assert options == {"password": quotes.strip("\"'").replace("{}", password), "last": "1"}
 
 
-def test_a_reference_that_leads_to_all_of_it_is_read_like_any_text(monkeypatch, tmp_path):
+def test_a_reference_to_a_whole_text_is_read_like_any_text(monkeypatch, tmp_path):
     path = tmp_path / "client.properties"
     path.write_text("a=${env:ALL}\nb=M required password=${env:PW};\n")
     monkeypatch.setenv("ALL", 'M required password="${env:PW}";')
@@ -176,7 +180,7 @@ def test_text_without_a_reference_stays_as_it_is(text):
         ("${file:/dev/zero}", "no regular file"),
     ],
 )
-def test_a_reference_that_leads_nowhere_names_option_reference_and_host(reference, problem):
+def test_a_dangling_reference_names_option_reference_and_host(reference, problem):
     with pytest.raises(UnresolvedReferenceError) as raised:
         resolve({"ssl.key.password": Password(reference)})
     text = str(raised.value.seen_by("an executor"))
@@ -210,13 +214,13 @@ def test_an_error_shows_nothing_of_a_file(tmp_path):
         ("client.id", "${env:NAME}", "is not looked up in this option"),
     ],
 )
-def test_a_reference_that_nobody_understands_is_told_on_the_driver(name, text, problem):
+def test_an_unknown_reference_is_an_error_on_the_driver(name, text, problem):
     with pytest.raises(ConfigError, match="kafka." + name) as raised:
         SinkConfig.parse({"kafka.bootstrap.servers": "b:9092", "topic": "t", f"kafka.{name}": text})
     assert problem in str(raised.value)
 
 
-def test_a_line_of_a_file_with_anothers_reference_is_told_without_what_it_names(tmp_path):
+def test_a_files_line_with_a_foreign_reference_is_not_shown(tmp_path):
     path = tmp_path / "client.properties"
     path.write_text(f'a={MODULE} password="${{secrets:sc0pe:k3y}}";\nb={{{{secrets/sc0pe/k3y}}}}\n')
     for line in "ab":
@@ -225,14 +229,14 @@ def test_a_line_of_a_file_with_anothers_reference_is_told_without_what_it_names(
         assert "sc0pe" not in str(caught.value)
 
 
-def test_a_password_that_only_looks_a_little_like_a_reference_is_a_password():
+def test_a_password_that_resembles_a_reference_is_a_password():
     for text in ("a${b}c", "${}", "${env", "$(env:X)", "x${vault:a:b}", "{file:/x}"):
         options = TLS | {"ssl.key.password": text}
         config = ProducerConfig.parse(options)
         assert resolve(dict(config.security))["ssl.key.password"] == Password(text)
 
 
-def test_a_choice_among_words_takes_no_reference_and_every_secret_does():
+def test_an_enumerated_option_takes_no_reference_a_secret_does():
     assert not takes_references(PRODUCER_OPTIONS["ssl.truststore.type"])
     assert not takes_references(PRODUCER_OPTIONS["bootstrap.servers"])
     assert takes_references(PRODUCER_OPTIONS["ssl.keystore.location"])
@@ -252,7 +256,7 @@ KEY = "-----BEGIN PRIVATE KEY-----\nMIIBcanary\n-----END PRIVATE KEY-----"
 
 
 @pytest.mark.parametrize("name", ["ssl.keystore.key"])
-def test_a_secret_that_spark_does_not_hide_is_refused_inline_and_taken_by_reference(name):
+def test_a_secret_that_spark_shows_is_refused_inline(name):
     chain = "ssl.keystore.certificate.chain"
     options = {"kafka.bootstrap.servers": "b:9092", "topic": "t", "kafka.security.protocol": "SSL"}
     options[f"kafka.{chain}"] = "chain"
@@ -285,7 +289,7 @@ def test_every_secret_is_hidden_by_spark_or_refused_inline(spark):
     assert shown == set(NOT_HIDDEN_BY_SPARK)
 
 
-def test_spark_hides_a_login_module_by_the_words_that_we_take_it_to(spark):
+def test_spark_hides_a_login_module_by_the_expected_words(spark):
     texts = [
         f'{MODULE} {inner}="c4nary";'
         for inner in ("apiKey", "Token", "SECRET", "accessKey", "access.key", "pass.word", "key")

@@ -60,7 +60,7 @@ def test_a_commit_does_not_depend_on_a_file_that_is_gone(tmp_path):
     assert writer.plan.config.producer.bootstrap_servers == (("b", 9092),)
 
 
-def test_a_file_that_is_not_there_is_told_at_planning(spark):
+def test_a_missing_file_is_reported_at_planning(spark):
     with pytest.raises(Exception, match="configFile /nowhere can't be read"):
         rows(spark).write.format("kprod").option("configFile", "/nowhere").option(
             "topic", "t"
@@ -68,9 +68,7 @@ def test_a_file_that_is_not_there_is_told_at_planning(spark):
 
 
 @pytest.mark.parametrize(("preflight", "who"), [("required", "the driver"), ("off", "an executor")])
-def test_a_secret_that_is_missing_is_told_with_the_one_who_lacks_it(
-    secure_kafka, spark, preflight, who
-):
+def test_a_missing_secret_names_the_process_that_lacks_it(secure_kafka, spark, preflight, who):
     options = {
         "kafka.bootstrap.servers": secure_kafka.bootstrap("SASL_SSL"),
         "kafka.security.protocol": "SASL_SSL",
@@ -116,9 +114,7 @@ def test_exactly_once_with_the_rights_that_the_page_lists(secure_kafka, spark, c
     assert sorted(consume(topic, **read).values) == [b"0", b"1", b"2"]
 
 
-def test_exactly_once_without_a_right_to_its_transactional_ids_is_told_at_planning(
-    secure_kafka, spark, tmp_path
-):
+def test_exactly_once_without_its_rights_fails_at_planning(secure_kafka, spark, tmp_path):
     topic = secure_kafka.kafka.unique_topic("acl")
     given = [("TOPIC", topic, "WRITE"), ("TRANSACTIONAL_ID", "kprod~*", "DESCRIBE"), *OF_THE_LOG]
     with acl(secure_kafka, "bob", *given):

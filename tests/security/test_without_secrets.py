@@ -60,7 +60,7 @@ def test_neither_does_one_in_other_letters(told):
     assert without_secrets(f"you sent {told(secret)}, which is wrong", [secret]) == HIDDEN
 
 
-def test_a_name_that_a_reference_led_to_is_a_secret_for_each_mechanism():
+def test_a_name_behind_a_reference_is_a_secret_of_each_mechanism():
     """A broker may say whom it does not know."""
     hidden = Password("canary-of-alice", "${env:WHO}")
     plain = StaticLogin(lambda: PlainMechanism(hidden, Password("pw")))

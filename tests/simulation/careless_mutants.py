@@ -137,7 +137,7 @@ def forgets_the_last_end() -> AbstractContextManager[Any]:
 
 
 def generation_never_moves() -> AbstractContextManager[Any]:
-    def taken_over(self: CommitState, run_id: str, query_id: str) -> CommitState:
+    def taken_over(self: CommitState, run_id: str, query_id: str, _now_ms: int) -> CommitState:
         query_id = query_id or self.query_id
         if self.generation and self.run_id == run_id:
             return self
@@ -166,7 +166,7 @@ def a_write_that_is_not_over_is_not_waited_for() -> AbstractContextManager[Any]:
 
 
 def nobody_is_superseded() -> AbstractContextManager[Any]:
-    return patch.object(CommitState, "_with_superseded", lambda *_: ())
+    return patch.object(CommitState, "_superseding", lambda self, _: self)
 
 
 def empties_are_left() -> AbstractContextManager[Any]:

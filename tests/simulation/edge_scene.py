@@ -7,10 +7,12 @@ every :class:`Scene`.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
+from types import SimpleNamespace
 from typing import Any
 from unittest.mock import patch
 
@@ -18,6 +20,8 @@ import pyarrow as pa
 
 from spark_kafka_sink.clock import NEVER
 from spark_kafka_sink.config.sink_config import SinkConfig
+from spark_kafka_sink.datasource import calling_query, foreach_batch
+from spark_kafka_sink.datasource.exactly_once.named_writes import NamedWrites
 from spark_kafka_sink.datasource.exactly_once.transaction_commit import prepared_transactions
 from spark_kafka_sink.datasource.exactly_once.transaction_plan import (
     TransactionPlan,
@@ -33,7 +37,7 @@ from spark_kafka_sink.records.column_plan import ColumnPlan
 from spark_kafka_sink.transactions import exactly_once
 from spark_kafka_sink.transactions.exactly_once import ExactlyOnceDriver
 from tests.fakes.fake_cluster.codec import Request, read_request
-from tests.simulation.processes import Network
+from tests.simulation.processes import Network, Process
 from tests.simulation.spark_scene import Scene, owner_of
 from tests.simulation.spark_sink import Frame
 from tests.simulation.spark_tasks import Attempt, PythonWorker
@@ -45,6 +49,28 @@ _LENGTH = 4
 
 #: Whose driver process the code that runs now belongs to.
 _driving: ContextVar[Run] = ContextVar("driving")
+
+
+class _FrameOfRun(Frame):
+    """In the session of ``run``, which says whose it is unless the query is not told."""
+
+    def __init__(self, save: Any, query_id: str | None, run: Run) -> None:
+        super().__init__(save, query_id)
+        self._run = run
+
+    @property
+    def sparkSession(self) -> Any:
+        session = super().sparkSession
+        session._jsparkSession = ours = SimpleNamespace(sessionUUID=lambda: self._run.id)
+        query = SimpleNamespace(
+            id=lambda: SimpleNamespace(toString=lambda: QUERY),
+            runId=lambda: SimpleNamespace(toString=lambda: self._run.id),
+            sparkSessionForStream=lambda: ours,
+        )
+        if self._query_id is not None:
+            active = SimpleNamespace(activeStreamingQueries=lambda: {self._run.id: query})
+            ours.sharedState = lambda: active
+        return session
 
 
 @dataclass(eq=False)
@@ -71,8 +97,21 @@ class EdgeScene(Scene):
         self._task_errors: list[KafkaError] = []
 
     def play(self) -> None:
-        with patch.object(exactly_once, "shared_driver", self._shared):
+        """Each process has named writes of its own."""
+        named: defaultdict[Process | None, NamedWrites] = defaultdict(NamedWrites)
+        with (
+            patch.object(exactly_once, "shared_driver", self._shared),
+            patch.object(foreach_batch, "_runs", lambda: named[self._process()]),
+            patch.object(calling_query, "_found", lambda found={}: found),
+        ):
             super().play()
+
+    def _process(self) -> Process | None:
+        """None: the play's own."""
+        try:
+            return self.machine.current
+        except StopIteration:
+            return None
 
     @contextmanager
     def _shared(self, *_: object) -> Iterator[ExactlyOnceDriver]:
@@ -183,7 +222,8 @@ class EdgeScene(Scene):
         tasks = life.tasks if tasks is None else tasks
         config = SinkConfig.parse(options)
         with self.driving(run):
-            transactions = plan_transactions(config, streaming=False)
+            driver = f"d{run.process.nth}" if config.txn_app_id else ""
+            transactions = plan_transactions(config, streaming=False, driver=driver)
             plan = WritePlan(config, ColumnPlan(topic=TOPIC, value_column=0), None, transactions)
             self.life = replace(life, rows=life.rows if rows is None else rows)
             attempts = self.attempts(run, number, transactions, tasks)
@@ -215,7 +255,7 @@ class EdgeScene(Scene):
         def save(options: dict[str, str], part: int | None) -> None:
             self.job(run, options, number, **(nothing if part is None else how))
 
-        return Frame(save, QUERY if self.tells_query else None)
+        return _FrameOfRun(save, QUERY if self.tells_query else None, run)
 
     def _write(
         self, worker: PythonWorker, identity: TaskIdentity, plan: TransactionPlan

@@ -86,7 +86,7 @@ def _nothing_is_held(world: World) -> None:
     assert world.network.closed, "connections are open"
     assert pool.available == pool.total, f"{pool.total - pool.available} bytes are not given back"
     assert pool.waiters == 0
-    assert not accumulator.has_incomplete, "batches are not completed"
+    assert not accumulator.incomplete, "batches are not completed"
     assert not accumulator.has_undrained, "batches are still queued"
 
 

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import inspect
+import sys
+import textwrap
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from typing import Any
+from unittest.mock import patch
 
 Mutant = Callable[[], AbstractContextManager[Any]]
 
@@ -18,3 +22,16 @@ def all_of(*patches: AbstractContextManager[Any]) -> AbstractContextManager[Any]
             yield
 
     return together()
+
+
+def with_text(owner: Any, name: str, old: str, new: str) -> AbstractContextManager[Any]:
+    """``owner.name`` with one line of its source changed; AssertionError when it has no such line
+    any more.
+    """
+    true = getattr(owner, name)
+    source = textwrap.dedent(inspect.getsource(true))
+    assert source.count(old) == 1, f"{name} has {source.count(old)} times: {old}"
+    names = dict(vars(sys.modules[true.__module__]))
+    changed = f"from __future__ import annotations\n{source.replace(old, new)}"
+    exec(compile(changed, f"<{name}>", "exec"), names)
+    return patch.object(owner, name, names[name])

@@ -13,16 +13,19 @@ from typing import Any
 from unittest.mock import patch
 
 from spark_kafka_sink.network.client.network_client import NetworkClient
-from spark_kafka_sink.producer.accumulator.batch_requeuer import BatchRequeuer
-from spark_kafka_sink.producer.accumulator.buffer_pool import BufferPool
-from spark_kafka_sink.producer.accumulator.partition_queues import PartitionQueues
+from spark_kafka_sink.producer.accumulator.batch_filler import BatchFiller
+from spark_kafka_sink.producer.accumulator.batch_returns import BatchReturns
 from spark_kafka_sink.producer.accumulator.producer_batch import ProducerBatch
-from spark_kafka_sink.producer.accumulator.record_accumulator import RecordAccumulator
+from spark_kafka_sink.producer.accumulator.record_accumulator import (
+    PartitionQueues,
+    RecordAccumulator,
+)
+from spark_kafka_sink.producer.buffer_pool import BufferPool
 from spark_kafka_sink.producer.column_appender import ColumnAppender
 from spark_kafka_sink.producer.metadata import Metadata
-from spark_kafka_sink.producer.record_future import ProduceRequestResult
+from spark_kafka_sink.producer.metrics.produce_recorder import ProduceRecorder
+from spark_kafka_sink.producer.send.record_future import ProduceRequestResult
 from spark_kafka_sink.producer.sender import sender as sender_module
-from spark_kafka_sink.producer.sender.batch_completion import BatchCompletionListener
 from spark_kafka_sink.producer.sender.sender import Sender
 from spark_kafka_sink.producer.transaction.partition_sequences import Answer, PartitionSequences
 from spark_kafka_sink.producer.transaction.transaction_manager import TransactionManager
@@ -56,11 +59,11 @@ def _every(n: int, broken: Callable[..., Any]) -> Callable[..., Callable[..., An
 
 
 def drop_a_reenqueued_batch() -> AbstractContextManager[Any]:
-    return _wrap(BatchRequeuer, "reenqueue", _every(3, lambda true, *given: None))
+    return _wrap(BatchReturns, "reenqueue", _every(3, lambda true, *given: None))
 
 
 def resend_with_a_new_sequence() -> AbstractContextManager[Any]:
-    def broken(true: Any, self: BatchRequeuer, batch: ProducerBatch, now: int) -> None:
+    def broken(true: Any, self: BatchReturns, batch: ProducerBatch, now: int) -> None:
         true(self, batch, now)
         manager = self._transaction_manager
         if manager is not None:
@@ -70,7 +73,7 @@ def resend_with_a_new_sequence() -> AbstractContextManager[Any]:
             batch.base_sequence, batch.buffers = -1, ()
             batch.set_producer_state(identity, epoch, sequence, transactional=False)
 
-    return _wrap(BatchRequeuer, "reenqueue", _every(2, broken))
+    return _wrap(BatchReturns, "reenqueue", _every(2, broken))
 
 
 def complete_a_batch_twice() -> AbstractContextManager[Any]:
@@ -89,7 +92,7 @@ def tell_a_row_twice() -> AbstractContextManager[Any]:
 
 
 def lose_a_batch_at_its_expiry() -> AbstractContextManager[Any]:
-    return _wrap(BatchRequeuer, "expired", _every(1, lambda true, *given: true(*given)[1:]))
+    return _wrap(BatchReturns, "expired", _every(1, lambda true, *given: true(*given)[1:]))
 
 
 def retry_in_the_wrong_order() -> AbstractContextManager[Any]:
@@ -174,7 +177,7 @@ def forget_refused_slices() -> AbstractContextManager[Any]:
 def append_to_a_batch_that_another_closed() -> AbstractContextManager[Any]:
     """Positions go stale: the slice is taken into a batch of its own with its old deltas."""
 
-    def broken(true: Any, self: RecordAccumulator, slices: Any, *given: Any) -> Any:
+    def broken(true: Any, self: BatchFiller, slices: Any, *given: Any) -> Any:
         from dataclasses import replace
 
         result = true(self, slices, *given)
@@ -184,7 +187,7 @@ def append_to_a_batch_that_another_closed() -> AbstractContextManager[Any]:
             return replace(again, taken=again.taken + result.taken)
         return result
 
-    return _wrap(RecordAccumulator, "append", _every(1, broken))
+    return _wrap(BatchFiller, "append", _every(1, broken))
 
 
 def split_and_lose_a_half() -> AbstractContextManager[Any]:
@@ -200,7 +203,7 @@ def go_on_after_a_failed_batch() -> AbstractContextManager[Any]:
     def both() -> Iterator[None]:
         with (
             patch.object(Sender, "_fail_producer", lambda *given: None),
-            patch.object(BatchCompletionListener, "_fails_alone", lambda *given: True),
+            patch.object(ProduceRecorder, "_fails_alone", lambda *given: True),
         ):
             yield
 

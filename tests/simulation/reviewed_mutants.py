@@ -21,7 +21,12 @@ from spark_kafka_sink.transactions import aborter, committer, ownership
 from spark_kafka_sink.transactions.aborter import Aborter
 from spark_kafka_sink.transactions.commit_log import commit_log, log_writer
 from spark_kafka_sink.transactions.commit_log.log_reader import LogReader
-from spark_kafka_sink.transactions.commit_state import CommitState, LogOutcomeUnknownError, Payload
+from spark_kafka_sink.transactions.commit_state import (
+    CommitState,
+    Done,
+    LogOutcomeUnknownError,
+    Payload,
+)
 from spark_kafka_sink.transactions.committer import Commit, Committer
 from spark_kafka_sink.transactions.ownership import Numbering, Owner
 from tests.simulation.mutant import all_of
@@ -62,9 +67,9 @@ def s3_an_abort_of_a_superseded_run_does_not_sweep() -> AbstractContextManager[A
 def s4_named_jobs_sweep_no_dead_runs() -> AbstractContextManager[Any]:
     true = Committer._sweep
 
-    def sweep(self: Any, owner: Owner, session: Any, state: CommitState, **more: Any) -> None:
+    def sweep(self: Any, owner: Owner, session: Any, state: CommitState) -> None:
         known = state if "~" not in owner.key else replace(state, superseded=(), generation=0)
-        true(self, owner, session, known, **more)
+        true(self, owner, session, known)
 
     return patch.object(Committer, "_sweep", sweep)
 
@@ -208,8 +213,11 @@ def s17_an_empty_version_counts() -> AbstractContextManager[Any]:
         how = true(self, owner, batch)
         if how is Commit.EMPTY and owner.numbering is Numbering.VERSIONS:
             session = self._decisions.open(owner.key, self._client.deadline())
-            state = (session.state or CommitState()).taken_over(owner.run_id, "")
-            session.write(state.skipped_to(batch.number, (Payload(),)), self._client.deadline())
+            state = (session.state or CommitState()).taken_over(
+                owner.run_id, "", self._client.clock.wall_ms()
+            )
+            done = Done(batch.number, (Payload(),))
+            session.write(state.skipped_to(done), self._client.deadline())
         return how
 
     return all_of(

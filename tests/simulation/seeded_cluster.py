@@ -94,10 +94,15 @@ class SeededCluster(FakeCluster):
         too_large: Mapping[str, int],
         transaction_version: int = 2,
         versions: Mapping[int, int] | None = None,
+        two_phase_commit: bool | None = None,
         trace: Callable[[str], None] = lambda _: None,
     ) -> None:
         super().__init__(
-            NODES, random=fate, transaction_version=transaction_version, versions=versions
+            NODES,
+            random=fate,
+            transaction_version=transaction_version,
+            versions=versions,
+            two_phase_commit=two_phase_commit,
         )
         self.faults = faults
         self.fired: Counter[str] = Counter()

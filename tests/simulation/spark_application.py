@@ -15,22 +15,37 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from spark_kafka_sink.clock import NEVER
-from spark_kafka_sink.datasource.foreach_batch import foreach_batch, transaction
-from spark_kafka_sink.errors import CommitOutcomeUnknownError, KafkaError, PartialCommitError
+from spark_kafka_sink.datasource.foreach_batch import foreach_batch
+from spark_kafka_sink.errors import (
+    CommitError,
+    CommitOutcomeUnknownError,
+    ConfigError,
+    KafkaError,
+    PartialCommitError,
+    SupersededError,
+)
+from spark_kafka_sink.protocol.cluster import TopicPartition
 from spark_kafka_sink.transactions.committer import Commit
+from spark_kafka_sink.transactions.topic_records import TopicRecord
 from spark_kafka_sink.transactions.transactional_ids import log_key
+from tests.simulation.processes import Process
 from tests.simulation.scheduler import SimulationError
 from tests.simulation.spark_application_life import ApplicationLife, Kind
 from tests.simulation.spark_application_tasks import ApplicationTasks
+from tests.simulation.spark_blocks import NAME, Blocks
+from tests.simulation.spark_checkpoints import SOURCE, Checkpoints
 from tests.simulation.spark_disturbances import Disturbances
 from tests.simulation.spark_observer import KNOWN_MS, Observer
+from tests.simulation.spark_operators import Operators
 from tests.simulation.spark_sink import SERVERS, Frame, Sink
-from tests.simulation.spark_world import LOG_TOPIC, PREFIX, TIMEOUT_MS, TOPIC, SparkWorld
-from tests.simulation.spark_writes import LostCallError, Outcome, Start, Write
+from tests.simulation.spark_world import LOG_TOPIC, PREFIX, TOPIC, SparkWorld
+from tests.simulation.spark_writes import STRANGER, LostCallError, Outcome, Start, Write
 
 T = TypeVar("T")
 
-NAME = "sales"
+#: The topic of reports, and the group whose offsets are committed with the rows.
+REPORTS, READERS = "reports", "readers"
+TIMEOUT = "kafka.transaction.timeout.ms"
 #: What one call may take in a world where nothing is wrong with it.
 CALM_MS = 8_000
 #: And while another driver of the same query lives: each fences the other's transaction in the log,
@@ -65,7 +80,10 @@ class Application(SparkWorld):
         self._torn = self.healed = False
         self.observer = Observer(self)
         self.disturbances = Disturbances(self)
+        self.operators = Operators(self)
         self.tasks = ApplicationTasks(self)
+        self.blocks = Blocks(self)
+        self.checkpoints = Checkpoints() if life.knows_offsets else None
         self.disturbances.lay()
         self.machine.stop = self.disturbances.stop_now
         if life.calm:
@@ -81,10 +99,28 @@ class Application(SparkWorld):
             "kafka.request.timeout.ms": str(request),
             "kafka.delivery.timeout.ms": str(delivery),
             "kafka.max.block.ms": str(block),
-            "kafka.transaction.timeout.ms": str(TIMEOUT_MS),
+            TIMEOUT: str(life.timeouts_ms[0]),
             "kafka.buffer.memory": "1000000",
             "kafka.batch.size": "200",
         }
+        if life.report:
+            self.given["reportTopic"] = REPORTS
+        if life.two_phases:
+            self.given["twoPhaseCommit"] = "auto"
+
+    def topics(self) -> dict[str, int]:
+        found = super().topics()
+        if self.life.report:
+            found[REPORTS] = 1
+        return found | ({SOURCE: 1} if self.life.knows_offsets else {})
+
+    @property
+    def two_phase_commit(self) -> bool | None:
+        return self.life.two_phases or None
+
+    @property
+    def longest_timeout_ms(self) -> int:
+        return max(self.life.timeouts_ms)
 
     @property
     def key(self) -> str:
@@ -110,28 +146,62 @@ class Application(SparkWorld):
             if len(self.runs) >= PATIENCE and not self.healed:
                 self.heal()
             if len(self.runs) >= MOST_RUNS:
-                raise SimulationError(f"it is not done after {MOST_RUNS} starts")
+                last = self.errors[-1][2] if self.errors else "no error"
+                raise SimulationError(f"it is not done after {MOST_RUNS} starts: {last}")
             run = self._start()
+            if life.sibling and len(self.runs) == 1:
+                self.disturbances.start_sibling(run)
             if fate.random() < life.twice:
                 self.scheduler.sleep(fate.randint(0, 900))
-                other = self._start()
-                self.pairs.append((run, other))
-                self.scheduler.block(lambda r=other: r.over, NEVER)
-            self.scheduler.block(lambda r=run: r.over, NEVER)
+                self.start_another()
+            self.scheduler.block(lambda: all(r.over for r in self.runs if r.is_main), NEVER)
+            self._resolve()
+            if self.is_shut_out:
+                break
             if not self.is_done:
                 self.scheduler.sleep(fate.choice(life.away_ms))
         self.scheduler.block(lambda: all(r.over for r in self.runs), NEVER)
         self.note("all is done")
         self.scheduler.block(lambda: all(a.over for a in self.attempted), NEVER)
-        self.scheduler.block(lambda: all(p.over for p in self.disturbances.helpers), NEVER)
+        helpers = self.disturbances.helpers + self.operators.helpers
+        self.scheduler.block(lambda: all(p.over for p in helpers), NEVER)
+        if life.two_phases:
+            self.heal()
+            self.operators.clean_up()
+
+    def _resolve(self) -> None:
+        """An operator decides what becomes of a torn batch."""
+        if self._torn and self.life.resolved_as:
+            self._torn = False
+            self.operators.resolve(len(self.commits))
+
+    @property
+    def is_shut_out(self) -> bool:
+        """A sibling has the name, and each start of the application says so."""
+        others = any(w.tag >= STRANGER and w.outcome is Outcome.TOLD for w in self.writes)
+        told = (CommitError, ConfigError, SupersededError)
+        last = [isinstance(error, told) for _, _, error in self.errors[-3:]]
+        return self.life.sibling and others and len(last) == 3 and all(last)
+
+    def start_another(self) -> None:
+        """Beside the one that runs."""
+        if not self.is_done:
+            self.pairs.append((self.runs[-1], self._start()))
 
     def _start(self) -> Start:
         run = self.new_start(f"run-{len(self.runs)}", "driver")
+        self.disturbances.at_a_start(run)
         run.process.start(lambda: self._drive(run), "batches")
         return run
 
-    def new_start(self, name: str, role: str) -> Start:
-        run = Start(name, self.machine.process(role), begun_ms=self.scheduler.now)
+    def new_start(self, name: str, role: str, process: Process | None = None) -> Start:
+        timeouts = self.life.timeouts_ms
+        run = Start(
+            name,
+            process or self.machine.process(role),
+            begun_ms=self.scheduler.now,
+            timeout_ms=timeouts[len(self.runs) % len(timeouts)],
+        )
         self.runs.append(run)
         kills = run.process.kill
 
@@ -152,7 +222,7 @@ class Application(SparkWorld):
                 if fate.random() < life.stops and len(self.runs) < PATIENCE:
                     self.disturbances.stop_soon(run)
                 if fate.random() < life.operators and len(self.runs) < PATIENCE:
-                    self.disturbances.operate_soon()
+                    self.operators.soon()
                 try:
                     self.one(run, number)
                 except KafkaError as error:
@@ -162,11 +232,19 @@ class Application(SparkWorld):
                     # the next start tells of the torn batch.)
                     if isinstance(error, PartialCommitError):
                         self._torn = True
+                    if isinstance(error, ConfigError):
+                        self.blocks.corrected = True
                     run.failed = True
                     if life.kind is Kind.JOB and not run.stopped:
                         continue
                     return
+                if life.unnoted and fate.random() < life.unnoted and len(self.runs) < PATIENCE:
+                    self.fired["= drivers that died before Spark noted a batch"] += 1
+                    run.process.kill()
+                    self.scheduler.block(lambda: False, NEVER)
                 self.note(f"{run.id}: Spark notes batch {number}")
+                if self.checkpoints is not None:
+                    self.checkpoints.end(run.checkpoint, number)
                 if len(self.commits) == number:
                     self.commits.append(number)
                 self.noted(run, number)
@@ -185,7 +263,11 @@ class Application(SparkWorld):
     def one(self, run: Start, number: int, tag: int | None = None) -> None:
         """A batch of the application."""
         kind, tag = self.life.kind, number if tag is None else tag
-        options = self._options_of(run)
+        if self.checkpoints is not None:
+            first = 0 if run.is_main and tag < STRANGER else 5
+            self.checkpoints.begin(run.checkpoint, run.query, number, first)
+            self.checkpoints.begin("old", "query-old", number, 1_000)
+        options = self.options_of(run)
         empty = (
             kind is Kind.VERSIONS
             and not any(w.tag == tag for w in self.writes)
@@ -194,59 +276,53 @@ class Application(SparkWorld):
         write = Write(run, number, tag, options, kind is Kind.STREAM, run.query, empty)
         query = None if self.life.connect else run.query
         if kind is Kind.FOREACH_BATCH:
-            if run.writer is None:
+            if run.writer is None or self.life.made_in_function:
                 run.writer = foreach_batch(NAME, **options)
 
             def save(given: dict[str, str], _: int | None) -> None:
                 write.options = given
-                self._save(write)
+                self.save(write)
 
-            run.writer(Frame(save, query), number)  # type: ignore[arg-type]
+            run.writer(Frame(save, query, run_id=run.id), number)  # type: ignore[arg-type]
             return
         if kind is Kind.TRANSACTION:
-            self._transaction(run, number, tag, query)
+            self.blocks.run(run, number, tag, query)
             return
         if kind is Kind.VERSIONS:
             options |= {"txnAppId": NAME, "txnVersion": str(number)}
-        self._save(write)
+        self.save(write)
         if empty:
             self.one(run, number, tag)
 
-    def _options_of(self, run: Start) -> dict[str, str]:
+    def options_of(self, run: Start) -> dict[str, str]:
         """Later drivers know the broker only that is cut off."""
-        options = dict(self.given)
+        life, options = self.life, self.given | {TIMEOUT: str(run.timeout_ms)}
         deposed = self.disturbances.deposed
         if deposed is not None and run is not self.runs[0]:
             options[SERVERS] = f"127.0.0.1:{9092 + deposed}"
+        if self.checkpoints is not None:
+            old = life.old_checkpoint and not self.blocks.corrected
+            options["checkpointLocation"] = self.checkpoints.path("old" if old else run.checkpoint)
+            if life.offsets and run.checkpoint == "own":
+                options["offsetsGroup"] = READERS
         return options
 
-    def _transaction(self, run: Start, number: int, tag: int, query: str | None) -> None:
-        """Two writes that are decided together by a third one, which has no rows."""
-        parts: list[Write] = []
+    @staticmethod
+    def is_doubtful(error: BaseException | None) -> bool:
+        """It does not say that nothing is visible."""
+        return isinstance(error, CommitOutcomeUnknownError | PartialCommitError | LostCallError)
 
-        def save(given: dict[str, str], part: int | None) -> None:
-            write = Write(run, number, tag, given, False, run.query, part=part)
-            parts.append(write)
-            self._save(write)
-
-        with transaction(NAME, number, **self._options_of(run)) as writes:
-            for part in range(2):
-                writes.write(Frame(save, query, part))  # type: ignore[arg-type]
-        for write in parts:
-            write.outcome = Outcome.TOLD
-
-    def _save(self, write: Write) -> None:
+    def save(self, write: Write) -> None:
         self.writes.append(write)
         try:
             self._write_batch(write)
         except KafkaError as error:
             write.error = error
-            doubtful = isinstance(
-                error, CommitOutcomeUnknownError | PartialCommitError | LostCallError
-            )
+            doubtful = self.is_doubtful(error)
             write.outcome = Outcome.DOUBTFUL if doubtful else Outcome.FAILED
             if not doubtful:
                 self.observer.check_failed(write)
+                self.observer.check_replay(write)
             raise
         if write.part is None:
             write.outcome = Outcome.TOLD
@@ -271,7 +347,9 @@ class Application(SparkWorld):
             how = self._call(
                 run,
                 "commit",
-                lambda: sink.commit(write.options, write.planned, messages, write.batch_id),
+                lambda: sink.commit(
+                    write.options, write.planned, messages, write.batch_id, self._report_of(write)
+                ),
             )
         except KafkaError as error:
             given_up = "was aborted, and commits nothing" in error.message
@@ -293,6 +371,10 @@ class Application(SparkWorld):
             self.observer.check_noted(write)
             if not at_work:
                 self.observer.check_swept_for_good(run, begun)
+
+    def _report_of(self, write: Write) -> TopicRecord | None:
+        name = b"%d:%d" % (write.tag, write.part or 0)
+        return TopicRecord(REPORTS, name) if self.life.report else None
 
     def _undo(self, write: Write, *, tasks_may_run: bool) -> None:
         """Spark's abort, and the end of its tasks."""
@@ -381,6 +463,12 @@ class Application(SparkWorld):
     def was_struck(self, write: Write) -> bool:
         """Its driver is dead, or was away, so that nobody ended it."""
         return write.outcome is not Outcome.TOLD
+
+    def reports(self) -> Counter[tuple[int, int]]:
+        """(batch, write of a block) of each that is visible."""
+        log = self.cluster.logs[TopicPartition(REPORTS, 0)]
+        values = [record.value or b"" for record in log.records(committed=True)]
+        return Counter((int(v.split(b":")[0]), int(v.split(b":")[1])) for v in values)
 
     def happened(self) -> Counter[str]:
         """With how its starts ended."""

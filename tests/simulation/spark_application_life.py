@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 
 from tests.simulation.processes import Blow
@@ -10,6 +10,7 @@ from tests.simulation.spark_world import QUERY, TIMEOUT_MS, SparkLife
 
 #: What operators do.
 OPERATIONS = ("sweep", "abort run", "commit", "look")
+ALL_OPERATIONS = (*OPERATIONS, "sweep orphans", "abort", "reset")
 
 
 class Kind(Enum):
@@ -21,6 +22,35 @@ class Kind(Enum):
     VERSIONS = "job with txnAppId"
     #: Never run again.
     JOB = "job"
+
+
+class Second(Enum):
+    """Another block of the same name and number in one call of the user's function."""
+
+    NONE = "none"
+    NESTED = "nested"
+    #: In a thread, while the first one is open.
+    BESIDE = "beside"
+    BEHIND = "behind"
+
+
+@dataclass(frozen=True)
+class Block:
+    """What the user's function does with ``transaction``."""
+
+    writes: int = 2
+    #: Another number each time, as long as the batch is not decided.
+    varies: bool = False
+    threads: bool = False
+    #: The writes come in another order each time.
+    shuffled: bool = False
+    #: Of a write whose rows can't be converted, in the first starts; and of an error of a write
+    #: that the function swallows.
+    fails: float = 0.0
+    swallows: float = 0.0
+    second: Second = Second.NONE
+    #: An option of the last write alone, which would lead it out of its block.
+    own_option: tuple[str, str] | None = None
 
 
 @dataclass(frozen=True)
@@ -78,12 +108,62 @@ class ApplicationLife(SparkLife):
     away_ms: tuple[int, ...] = (0, 100, 3_000)
     #: max.block.ms, request.timeout.ms, delivery.timeout.ms
     times_ms: tuple[int, int, int] = (20_000, 5_000, 20_000)
+    #: transaction.timeout.ms of each start in turn, and of operators.
+    timeouts_ms: tuple[int, ...] = (TIMEOUT_MS,)
+    operators_timeout_ms: int = TIMEOUT_MS
+    #: Who comes behind the first decision ("operator", "start"), and when; and for so long
+    #: coordinators load the transactions of it.
+    meanwhile: str = ""
+    comes_ms: int = 0
+    loads_ms: int = 0
+    #: So many requests of the second start to commit one of the decided transactions are lost.
+    lost_ends: int = 0
+    #: Of a driver that dies when a batch is committed, before Spark has noted it.
+    unnoted: float = 0.0
+    block: Block = Block()
+    #: ``foreach_batch`` is called in the user's function, once for each batch.
+    made_in_function: bool = False
+    #: Another query of this application, in the same driver, under the same name.
+    sibling: bool = False
+    #: All writes have as many rows and bytes, also those of a stranger or a sibling.
+    alike: bool = False
+    #: The query gives other bytes each time it is started.
+    other_bytes: bool = False
+    #: The option checkpointLocation is given; or is that of another query still.
+    checkpoint: bool = False
+    old_checkpoint: bool = False
+    #: offsetsGroup, reportTopic, twoPhaseCommit
+    offsets: bool = False
+    report: bool = False
+    two_phases: bool = False
+    #: What becomes of a batch that is PARTIAL: "" (the end), or how an operator resolves it.
+    resolved_as: str = ""
 
     @property
     def absences(self) -> bool:
         """Somebody may be away for so long that transactions end by time."""
-        frozen = any(s.blow is Blow.FREEZE and s.ms > 15_000 for s in self.strikes)
-        return frozen or max(self.away_ms) > 15_000
+        most = 15_000 if min(self.timeouts_ms) >= TIMEOUT_MS else 5_000
+        frozen = any(s.blow is Blow.FREEZE and s.ms > most for s in self.strikes)
+        return frozen or max(self.away_ms) > most
+
+    @property
+    def only_dies(self) -> bool:
+        """Nothing happens to it but that drivers die, and are soon started again."""
+        deaths = all(strike.blow is Blow.KILL_ALL for strike in self.strikes)
+        return deaths and not self.absences and replace(self, strikes=(), unnoted=0.0).calm
+
+    @property
+    def knows_offsets(self) -> bool:
+        """The sink can read which micro-batch it is that is written."""
+        of_query = self.kind not in (Kind.VERSIONS, Kind.JOB)
+        return of_query and (self.checkpoint or self.offsets)
+
+    @property
+    def mistaken(self) -> bool:
+        """The user's code has a mistake, which he corrects when it is refused."""
+        block = self.block
+        wrong = block.second is not Second.NONE or block.own_option is not None
+        return self.old_checkpoint or (self.kind is Kind.TRANSACTION and wrong)
 
     @property
     def calm(self) -> bool:
@@ -98,5 +178,8 @@ class ApplicationLife(SparkLife):
             self.mute_log,
             self.deposed,
             self.lost_coordinator,
+            self.loads_ms,
+            self.lost_ends,
+            self.unnoted,
         )
         return self.heals_after_ms is None and not any(disturbed)

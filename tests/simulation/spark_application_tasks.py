@@ -91,11 +91,14 @@ class ApplicationTasks:
         app = self._app
         if not app.healed and app.fate.random() < app.life.late:
             app.scheduler.sleep(app.fate.randint(0, app.life.late_ms))
+        if write.broken:
+            raise KafkaError("a value can't be converted")
         rows = self.partitions(write, identity.partition_id)
         half = len(rows) // 2
         for first, last in ((0, half), (half, len(rows))):
             task = identity.partition_id + 100 * (write.part or 0)
-            yield batch_of(rows, first, last, write.tag, task, identity.attempt)
+            more = self._more_bytes(write)
+            yield batch_of(rows, first, last, write.tag, task, identity.attempt, more)
             may_be_slow = not app.healed and write.tag < STRANGER
             if may_be_slow and app.fate.random() < app.life.slow:
                 app.scheduler.sleep(app.fate.randint(0, TIMEOUT_MS // 2))
@@ -103,10 +106,17 @@ class ApplicationTasks:
                 app.fired["= attempts that raised"] += 1
                 raise KafkaError("the user's code raised")
 
+    def _more_bytes(self, write: Write) -> int:
+        """By start, of a query that is not deterministic."""
+        return self._app.runs.index(write.run) % 5 if self._app.life.other_bytes else 0
+
     def partitions(self, write: Write, task: int) -> list[int]:
         """Of each row of a task: the same each time, unless it had none at first."""
-        task += 100 * (write.part or 0)
-        ends = self._app.life.kind is Kind.TRANSACTION and write.part is None
-        rows = [] if write.empty or ends else self._app.rows(write.tag, task)
-        # A stranger's batch has other rows, and more of them.
-        return [*rows, 0, 1] if write.tag >= STRANGER and not ends else rows
+        app, alike, part = self._app, self._app.life.alike, write.part or 0
+        if write.empty or (app.life.kind is Kind.TRANSACTION and write.part is None):
+            return []
+        if alike:
+            return app.rows(write.tag % STRANGER, task)
+        rows = app.rows(write.tag, task + 100 * part)
+        # A stranger's batch has other rows, and more of them; as has each write of a block.
+        return [*rows, *[0] * part * bool(rows), *([0, 1] if write.tag >= STRANGER else ())]

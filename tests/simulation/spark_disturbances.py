@@ -18,7 +18,7 @@ from tests.simulation.processes import Process
 from tests.simulation.seeded_cluster import NODES
 from tests.simulation.spark_sink import config_of
 from tests.simulation.spark_tasks import new_client
-from tests.simulation.spark_world import LOG_TOPIC, PREFIX
+from tests.simulation.spark_world import LOG_TOPIC
 from tests.simulation.spark_writes import STRANGER, Start
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ class Disturbances:
         self.deposed: int | None = None
         #: Processes of operators and neighbours.
         self.helpers: list[Process] = []
-        self._lost = False
+        self._lost = self._met = self._ends_lost = False
 
     def lay(self) -> None:
         app, life, control = self._app, self._app.life, self._app.cluster.control
@@ -99,13 +99,52 @@ class Disturbances:
         self._app.timeline.after(after_ms, lambda: self._app.cluster.rejoin(node))
 
     def at_a_decision(self, decided: tuple[str, ...]) -> None:
-        """Nobody coordinates its first transaction for a while, once."""
+        """Nobody coordinates its first transaction for a while, once; or all coordinators load."""
         app = self._app
+        if app.life.meanwhile and decided and not self._met:
+            self._met = True
+            self._meet()
         if app.life.lost_coordinator and decided and not self._lost:
             self._lost = True
             app.fired["= a coordinator was lost behind the decision"] += 1
             node, ms = app.fate.randint(1, NODES), app.life.lost_coordinator
-            app.cluster.move_coordinator(decided[0], node, resigned_ms=ms)
+            # (A task's transaction; or the driver's own, where those of tasks never time out.)
+            one = decided[-1 if app.life.two_phases else 0]
+            app.cluster.move_coordinator(one, node, resigned_ms=ms)
+
+    def _meet(self) -> None:
+        """Somebody else comes behind the first decision; and coordinators of data load for a while,
+        so that who has decided still works on it then.
+        """
+        app, own = self._app, log_id(self._app.key)
+        if app.life.loads_ms:
+            app.fired["= coordinators load behind the decision"] += 1
+            fault = app.cluster.control.answer(
+                ApiKey.END_TXN,
+                ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+                FOREVER,
+                where=lambda r: r.body.transactional_id != own,
+            )
+            app.timeline.after(app.life.loads_ms, lambda: setattr(fault, "times", fault.fired))
+        comes = app.life.comes_ms
+        if app.life.meanwhile == "operator":
+            app.timeline.after(comes, lambda: app.operators.operate("commit"))
+        else:
+            app.timeline.after(comes, app.start_another)
+
+    def at_a_start(self, run: Start) -> None:
+        """Requests of the second one to commit what the first one has decided get lost."""
+        app = self._app
+        decided = app.observer.decided_ids()
+        if app.life.lost_ends and run is not app.runs[0] and decided and not self._ends_lost:
+            self._ends_lost = True
+            app.fired["= requests of a roll forward lost"] += 1
+            app.cluster.control.drop(
+                ApiKey.END_TXN,
+                app.life.lost_ends,
+                processed=False,
+                where=lambda r: r.body.transactional_id == decided[0] and r.body.committed,
+            )
 
     def take_rights(self) -> None:
         """An administrator's mistake, for seconds: data transactions may not be ended."""
@@ -153,6 +192,7 @@ class Disturbances:
         assert number is not None
         run = app.new_start("run-s", "stranger")
         run.query = app.life.stranger_query
+        run.checkpoint = "copied"
         app.fired["= strangers under the same name"] += 1
 
         def body() -> None:
@@ -164,6 +204,27 @@ class Disturbances:
                 run.ended = True
 
         run.process.start(body, "a batch")
+
+    def start_sibling(self, beside: Start) -> None:
+        """Another query of the same application, with a checkpoint of its own and the same name: it
+        goes on until it is stopped. (Spark Connect has a Python process for each.)
+        """
+        app = self._app
+        run = app.new_start("run-q", "driver", None if app.life.connect else beside.process)
+        run.query, run.checkpoint, run.is_main = "query-9", "other", False
+        app.fired["= siblings of the same name"] += 1
+
+        def body() -> None:
+            try:
+                for number in range(app.life.batches):
+                    app.scheduler.sleep(app.fate.choice((0, 50, 400)))
+                    app.one(run, number, STRANGER + number)
+            except KafkaError as error:
+                app.note(f"sibling: {type(error).__name__}: {error.message}")
+            finally:
+                run.ended = True
+
+        run.process.start(body, "a sibling's batches")
 
     def start_neighbours(self) -> None:
         """Each writes its key into the log's partition, and dies before the end of its write."""
@@ -193,36 +254,6 @@ class Disturbances:
 
         process.start(body, "writes")
         app.timeline.after(700, lambda: self._neighbour(number + 1))
-
-    def operate_soon(self) -> None:
-        """``kprod txn`` by somebody who knows no better time."""
-        what = self._app.fate.choice(self._app.life.operations)
-        ms = self._app.fate.choice((5, 30, 60, 100, 200, 1_000))
-        self._app.timeline.after(ms, lambda: self._operate(what))
-
-    def _operate(self, what: str) -> None:
-        app = self._app
-        if app.is_done:
-            return
-        process = self._helper("operator")
-        run = app.runs[-1].id
-
-        def body() -> None:
-            try:
-                with app.sink.operator(app.given) as operator:
-                    if what == "sweep":
-                        operator.end(operator.plan_sweep(PREFIX, force=True))
-                    elif what == "abort run":
-                        operator.end(operator.plan_abort_run(PREFIX, run))
-                    elif what == "commit":
-                        operator.commit(operator.plan_commit(app.key))
-                    else:
-                        operator.inspector.overview(PREFIX)
-                app.fired[f"= operators: {what}"] += 1
-            except KafkaError as error:
-                app.note(f"operator: {what}: {type(error).__name__}: {error.message}")
-
-        process.start(body, what)
 
     def _helper(self, role: str) -> Process:
         process = self._app.machine.process(role)

@@ -9,13 +9,19 @@ from __future__ import annotations
 
 from collections import Counter
 
-from spark_kafka_sink.errors import CommitError, SupersededError
+from spark_kafka_sink.errors import CommitError, ConfigError, SupersededError
+from spark_kafka_sink.protocol.cluster import TopicPartition
+from spark_kafka_sink.transactions.lease import margin_ms
+from spark_kafka_sink.transactions.transactional_ids import parse
 from tests.fakes.fake_cluster.transaction_coordinator import State
 from tests.simulation.processes import Blow
-from tests.simulation.spark_application import Application
+from tests.simulation.spark_application import READERS, Application
 from tests.simulation.spark_application_life import Kind
-from tests.simulation.spark_world import TIMEOUT_MS
-from tests.simulation.spark_writes import STRANGER, LostCallError, Outcome
+from tests.simulation.spark_checkpoints import SOURCE, end_offset
+from tests.simulation.spark_writes import STRANGER, LostCallError, Outcome, Write
+
+#: Between a look at how old transactions are and the coordinator's decision about the first.
+_A_WHILE_MS = 5_000
 
 
 def judge(app: Application) -> None:
@@ -26,7 +32,8 @@ def judge(app: Application) -> None:
     _partial_is_partial(app)
     _every_start_ended_well_or_knew_why(app)
     told = [write for write in app.writes if write.outcome is Outcome.TOLD]
-    if app.life.kind is not Kind.JOB and not app.partial:
+    torn_for_good = app.partial and not app.operators.resolved
+    if app.life.kind is not Kind.JOB and not torn_for_good and not app.is_shut_out:
         missing = set(range(app.life.batches)) - {write.tag for write in told}
         # (Its driver may have died as it was told.)
         assert not missing - set(app.commits), f"never written: {missing}"
@@ -37,14 +44,19 @@ def judge(app: Application) -> None:
             seen[batch, task, row] += 1
             attempts.setdefault((batch, task), set()).add(attempt)
     partial = {write.tag for write in app.partial}
+    first = _first_of_each_start(app)
     for write in told:
-        if write.tag not in partial:
+        if write.tag not in partial and write not in first:
             lost = sorted(app.wanted(write) - seen.keys())
             assert not lost, f"told as written, and lost: {lost}"
-    doubled = sorted(row for row, count in seen.items() if count > 1)
+    # (An operator has had it written again.)
+    again = partial | app.operators.forgotten
+    doubled = sorted(row for row, count in seen.items() if count > 1 and row[0] not in again)
     assert not doubled, f"doubled: {doubled}"
-    torn = sorted(where for where, found in attempts.items() if len(found) > 1)
+    torn = sorted(w for w, found in attempts.items() if len(found) > 1 and w[0] not in again)
     assert not torn, f"of two attempts: {torn}"
+    _reports(app, seen, again)
+    _offsets(app)
     failed = {w.tag for w in app.writes if w.outcome is Outcome.FAILED} - {
         w.tag for w in app.writes if w.outcome is not Outcome.FAILED
     }
@@ -52,13 +64,68 @@ def judge(app: Application) -> None:
     if app.life.kind is Kind.JOB or any(tag >= STRANGER for tag in failed):
         assert not foreign, f"visible, though every attempt failed: {foreign}"
     _order(app)
+    _ids_are_used_again(app)
     _nothing_open(app)
+
+
+def _ids_are_used_again(app: Application) -> None:
+    """All batches of one start of a query have one run, so that its workers need no new ids."""
+    life = app.life
+    if life.kind not in (Kind.FOREACH_BATCH, Kind.TRANSACTION) or life.mistaken:
+        return
+    known = [found for one in app.cluster.transactions.transactions if (found := parse(one))]
+    for start in app.runs:
+        tokens = tuple(worker.kept.ids.token for worker in start.workers)
+        runs = {one.run for one in known if tokens and one.worker.endswith(tokens)}
+        assert len(runs) < 2, f"{start.id} has ids of {len(runs)} runs, and each batch has new ones"
+
+
+def _first_of_each_start(app: Application) -> list[Write]:
+    """Of those that share a name, rows and bytes, and of which Spark tells no query and no offsets:
+    who comes new may look like one that Spark runs again.
+    """
+    if not (app.life.sibling and app.life.alike and app.life.connect) or app.life.knows_offsets:
+        return []
+    first: dict[str, int] = {}
+    for write in app.writes:
+        first.setdefault(write.run.id, write.number)
+    return [write for write in app.writes if write.number == first[write.run.id]]
+
+
+def _reports(app: Application, seen: Counter[tuple[int, int, int]], again: set[int]) -> None:
+    """Of each write of which rows are visible there is one, and no other."""
+    if not app.life.report:
+        return
+    reports = app.reports()
+    visible = {(batch, task // 100) for batch, task, _ in seen if batch not in again}
+    of_none = sorted(one for one in reports if one not in visible and one[0] not in again)
+    assert not of_none, f"reported, and not visible: {of_none}"
+    torn = {write.tag for write, _ in app.observer.torn()}
+    odd = sorted(one for one in visible if reports[one] != 1 and one[0] not in torn)
+    assert not odd, f"visible, and not reported once: {odd}"
+
+
+def _offsets(app: Application) -> None:
+    """The group's are those of the last batch that is written: not ahead of the data, and not
+    behind it.
+    """
+    life = app.life
+    if not life.offsets or life.kind in (Kind.VERSIONS, Kind.JOB) or app.partial:
+        return
+    told = [w.number for w in app.writes if w.outcome is Outcome.TOLD and w.run.is_main]
+    found = app.cluster.groups.committed.get(READERS, {}).get(TopicPartition(SOURCE, 0))
+    if told and app.is_done:
+        wanted = end_offset(max(told))
+        assert found is not None, f"no offset is committed, and it should be {wanted}"
+        assert found.offset == wanted, f"the offset is {found.offset}, and should be {wanted}"
 
 
 def _order(app: Application) -> None:
     for partition, rows in app.seen().items():
         last: dict[tuple[int, int], int] = {}
         for batch, task, _, row in rows:
+            if batch in app.operators.forgotten or batch in app.operators.resolved:
+                continue
             assert row > last.get((batch, task), -1), f"partition {partition}: {rows}"
             last[batch, task] = row
 
@@ -76,8 +143,10 @@ def _nothing_open(app: Application) -> None:
 
 def _torn_by_a_death_alone(app: Application) -> None:
     """A batch is visible in part only when its driver went away between the first and the last
-    end, for longer than a transaction lives, and then somebody was told.
+    end, for longer than a transaction lives, and then somebody was told; never where transactions
+    never time out.
     """
+    assert not (app.life.two_phases and app.partial), "partial, and transactions never time out"
     for write, ends in app.observer.torn():
         committed = [end.at_ms for end in ends if end is not None and end.committed]
         lost = [end.at_ms for end in ends if end is not None and not end.committed]
@@ -89,15 +158,20 @@ def _torn_by_a_death_alone(app: Application) -> None:
         frozen = any(strike.blow is Blow.FREEZE for strike in app.life.strikes)
         assert frozen or min(committed) < min(lost), f"torn by whoever ended it: {where}"
         hasty = [end for end in ends if end is not None and not end.committed]
-        timed_out = all(end.age_ms >= TIMEOUT_MS for end in hasty)
+        timed_out = all(end.timed_out for end in hasty)
         assert timed_out, f"torn by somebody who did not wait for the time-out: {where}"
+        # (Who sees that one is about to time out aborts all; its requests take a while.)
+        began = min(committed) - _A_WHILE_MS
+        left = max(end.at_ms - end.age_ms + end.timeout_ms for end in hasty)
+        near = began > left - margin_ms(hasty[0].timeout_ms) // 4
+        assert frozen or not near, f"torn by somebody who should have undone it: {where}"
         assert app.life.absences, f"torn without an absence: {where}"
         assert write in app.partial, f"torn, and nobody was told: {where}"
 
 
 def _nobody_comes_back(app: Application) -> None:
     """Once another run has committed, the earlier one is superseded for good."""
-    if app.life.kind in (Kind.VERSIONS, Kind.JOB):
+    if app.life.kind in (Kind.VERSIONS, Kind.JOB) or app.operators.was_reset:
         return
     # (A call may return behind those of the run that came after.)
     runs = [write.run.id for write in sorted(app.order, key=lambda write: write.number)]
@@ -107,9 +181,8 @@ def _nobody_comes_back(app: Application) -> None:
 
 def _partial_is_partial(app: Application) -> None:
     """Nobody is told of a batch that is visible in part, of which nothing is visible, or all."""
-    for number in {write.number for write in app.partial}:
-        writes = [write for write in app.writes if write.number == number]
-        found = [end for write in writes for end in app.observer.ends_of(write)]
+    for number in {write.number for write in app.partial} - set(app.operators.resolved):
+        found = app.observer.ends_of_decided(number)
         whole = all(end is not None and end.committed for end in found)
         assert not whole, f"batch {number} is called partial, and all of it is visible"
     for write in app.partial:
@@ -126,11 +199,23 @@ def _every_start_ended_well_or_knew_why(app: Application) -> None:
     assert "ProducerFencedError" not in codes, "a bare PRODUCER_FENCED reached the user"
     life = app.life
     harmless = not life.operators or set(life.operations) <= {"look", "commit"}
-    if not life.calm or life.fails or life.stops or not harmless:
+    if life.only_dies and life.block.varies:
+        # (A part of a block that died is in nobody's way.)
+        assert not app.errors, f"only drivers died, and yet: {app.errors}"
+    if (
+        not life.calm
+        or life.fails
+        or life.block.fails
+        or life.stops
+        or not harmless
+        or life.mistaken
+        or life.sibling
+    ):
         return
     if life.twice:
-        # (Of a run that is superseded the tasks stop, too: then Spark says that they failed.)
-        told = (SupersededError, CommitError, LostCallError)
+        # (Of a run that is superseded the tasks stop, too: then Spark says that they failed. Its
+        # checkpoint may be ahead of it.)
+        told = (SupersededError, CommitError, LostCallError, ConfigError)
         assert all(isinstance(e, told) for _, _, e in app.errors), app.errors
         for one, other in app.pairs:
             assert not (one.failed and other.failed), f"{one.id} and {other.id} stop each other"

@@ -20,7 +20,10 @@ from tests.simulation.spark_application_life import OPERATIONS, ApplicationLife,
 from tests.simulation.spark_invariants import judge
 from tests.simulation.spark_long_run import long_run
 from tests.simulation.spark_misfortunes import MISFORTUNES, SHORT, Misfortune
+from tests.simulation.spark_situations import SITUATIONS, with_more
 
+#: Of the lives.
+_IN_A_SITUATION = 0.4
 #: Lines of a failing life's end that are printed.
 _TAIL = 120
 
@@ -39,10 +42,11 @@ class SparkLifeError(AssertionError):
 
 def draw(seed: int) -> ApplicationLife:
     """The life of ``seed``: a calm one, in which only what its application does is hard; or a bad
-    one, or a terrible one; half of them with a misfortune of which each part alone is harmless.
+    one, or a terrible one; most of them with a misfortune of which each part alone is harmless, or
+    in a situation of blocks, operators and restarts.
     """
     fate, life, misfortune = _drawn(seed)
-    return life if misfortune is None else misfortune(fate, life)
+    return with_more(fate, life if misfortune is None else misfortune(fate, life))
 
 
 def seeds_with(misfortune: Misfortune, seeds: Sequence[int]) -> list[int]:
@@ -53,7 +57,10 @@ def seeds_with(misfortune: Misfortune, seeds: Sequence[int]) -> list[int]:
 def _drawn(seed: int) -> tuple[random.Random, ApplicationLife, Misfortune | None]:
     fate = random.Random(f"spark life {seed}")
     life = _any(fate, seed)
-    return fate, life, fate.choice(MISFORTUNES) if fate.random() < 0.6 else None
+    misfortune = fate.choice(MISFORTUNES) if fate.random() < 0.6 else None
+    if random.Random(f"situation {seed}").random() < _IN_A_SITUATION:
+        misfortune = fate.choice(SITUATIONS)
+    return fate, life, misfortune
 
 
 def _any(fate: random.Random, seed: int) -> ApplicationLife:

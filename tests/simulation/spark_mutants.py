@@ -1,8 +1,8 @@
 """Broken protocols, made on purpose: each must be found by the random lives.
 
 Some are what a careless change would do (``careless_mutants.py``), some the defects that reviews
-found, put back (``reviewed_mutants.py``). ``python -m tests.simulation.spark_mutants``
-(``make mutants``) tells with which seed each is found.
+found, put back (``reviewed_mutants.py``, ``block_mutants.py``). ``make mutants`` tells with which
+seed each is found.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from inspect import isfunction
 from types import ModuleType
 
-from tests.simulation import careless_mutants, reviewed_mutants
+from tests.simulation import block_mutants, careless_mutants, reviewed_mutants
 from tests.simulation.mutant import Mutant
 from tests.simulation.spark_lives import SparkLifeError, live
 
@@ -26,6 +26,7 @@ def _mutants(module: ModuleType) -> tuple[Mutant, ...]:
 
 
 CARELESS, REVIEWED = _mutants(careless_mutants), _mutants(reviewed_mutants)
+OF_BLOCKS = _mutants(block_mutants)
 
 
 def found_by(mutant: Mutant, seeds: Sequence[int]) -> tuple[int, str] | None:
@@ -59,7 +60,7 @@ def main() -> int:
     arguments = parser.parse_args()
     mutants = [
         m
-        for m in (*CARELESS, *REVIEWED)
+        for m in (*CARELESS, *REVIEWED, *OF_BLOCKS)
         if not arguments.names or any(name in m.__name__ for name in arguments.names)
     ]
     survivors = 0

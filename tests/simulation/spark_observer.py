@@ -9,8 +9,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from spark_kafka_sink.errors import SupersededError
-from spark_kafka_sink.transactions.commit_state import CommitState
+from spark_kafka_sink.errors import CommitError, SupersededError
+from spark_kafka_sink.producer.transaction.transaction_states import PreparedTransaction
+from spark_kafka_sink.transactions.commit_state import CommitState, Decision
 from spark_kafka_sink.transactions.committer import Commit
 from spark_kafka_sink.transactions.lease import lease_ms, margin_ms
 from spark_kafka_sink.transactions.transactional_ids import log_id, parse
@@ -24,8 +25,8 @@ from tests.simulation.spark_writes import Start, Write
 if TYPE_CHECKING:
     from tests.simulation.spark_application import Application
 
-#: The log's transaction is open for so long at most: the lease, and a late scan for it.
-LEASE_MS = lease_ms(TIMEOUT_MS) + 10_000
+#: A late scan for a transaction that has timed out.
+SCAN_MS = 10_000
 #: So long a driver believes what it knows of the brokers.
 KNOWN_MS = 10_000
 
@@ -36,8 +37,13 @@ class End:
 
     committed: bool
     at_ms: int
-    #: How long it had been open.
+    #: How long it had been open, and how long it might be.
     age_ms: int
+    timeout_ms: int = TIMEOUT_MS
+
+    @property
+    def timed_out(self) -> bool:
+        return not self.committed and self.age_ms >= self.timeout_ms
 
 
 class Observer:
@@ -51,6 +57,8 @@ class Observer:
         #: What the log says now, and of that the transactions that are to be committed.
         self._logged: CommitState | None = None
         self._standing: set[tuple[str, int, int]] = set()
+        #: What was decided of each batch, the last last.
+        self.decisions: list[Decision] = []
         #: How often each process warned.
         self.said: Counter[Process] = Counter()
         #: The call that ended last warned of something.
@@ -85,16 +93,17 @@ class Observer:
     def decided(self, transaction: Transaction, committed: bool) -> None:
         """A coordinator has decided about it."""
         now = self._app.scheduler.now
-        epoch = transaction.epoch - (1 if self._epoch_moved(transaction, committed) else 0)
-        key = (transaction.transactional_id, transaction.producer_id, epoch)
         age = now - transaction.start_ms
-        self.ends.setdefault(key, End(committed, now, age))
-        if not committed and key in self._standing:
+        keys = self._keys_of(transaction, committed)
+        for key in keys:
+            self.ends.setdefault(key, End(committed, now, age, transaction.timeout_ms))
+        if not committed and self._standing & set(keys):
             # (The oldest may be about to time out: then all are undone.)
             known = self._app.cluster.transactions.transactions
-            oldest = min(known[one].start_ms for one, _, _ in self._standing)
-            if now - oldest < TIMEOUT_MS - margin_ms(TIMEOUT_MS) // 4:
-                self.breaks(f"decided, and {key[0]} is aborted when it is open for {age} ms")
+            standing = [known[one] for one, _, _ in self._standing]
+            if all(now - t.start_ms < _undone_at_ms(t.timeout_ms) for t in standing):
+                name = transaction.transactional_id
+                self.breaks(f"decided, and {name} is aborted when it is open for {age} ms")
             self._standing.clear()  # one was over: the others may be undone
         if committed and transaction.transactional_id == log_id(self._app.key):
             self._check_decision(transaction)
@@ -111,6 +120,8 @@ class Observer:
         state = self._logged
         decision = None if state is None or state.lost else state.decision
         decided = () if decision is None else decision.ids
+        if decision is not None and decision not in self.decisions:
+            self.decisions.append(decision)
         self._standing = {
             (t.transactional_id, t.producer_id, t.producer_epoch)
             for t in (() if decision is None else decision.transactions)
@@ -126,22 +137,25 @@ class Observer:
             if standing in self.ends and not self.ends[standing].committed:
                 self.breaks(f"decided, and {standing[0]} was aborted before")
         took = now - of_the_log.start_ms
-        if took > LEASE_MS:
+        if took > lease_ms(self._app.longest_timeout_ms) + SCAN_MS:
             self.breaks(f"the log's transaction was open for {took} ms")
-        most = TIMEOUT_MS - margin_ms(TIMEOUT_MS) + took
         is_new = before is None or before.decision != decision
         for one in decided if is_new else ():
             found = self._app.cluster.transactions.find(one)
             if found is None or found.state is not State.ONGOING:
                 continue
-            if now - found.start_ms > most:
+            if now - found.start_ms > found.timeout_ms - margin_ms(found.timeout_ms) + took:
                 self.breaks(f"decided, and {one} is open for {now - found.start_ms} ms")
         self._app.disturbances.at_a_decision(decided)
 
     @staticmethod
-    def _epoch_moved(transaction: Transaction, committed: bool) -> bool:
-        """A fence raises it, and every end of version 2."""
-        return transaction.version >= 2 or (not committed and transaction.last_epoch == -1)
+    def _keys_of(one: Transaction, committed: bool) -> list[tuple[str, int, int]]:
+        """Under which it was prepared. (A fence raises the epoch, and every end of version 2; an
+        abort of version 1 may be either.)
+        """
+        moved = one.version >= 2 or (not committed and one.last_epoch == -1)
+        epochs = [one.epoch - moved] + [one.epoch] * (one.version < 2 and not committed)
+        return [(one.transactional_id, one.producer_id, epoch) for epoch in epochs]
 
     def check_failed(self, write: Write) -> None:
         """P4: whoever is told that it failed is told the truth."""
@@ -162,6 +176,31 @@ class Observer:
             )
         if isinstance(write.error, SupersededError) and self._app.life.calm:
             self._check_superseded(write)
+
+    def check_replay(self, write: Write) -> None:
+        """A batch that is done, and is the same one, is dropped and never refused."""
+        life, state = self._app.life, self.newest()
+        beside = (life.stranger_at is not None, life.sibling, life.twice, life.meanwhile)
+        if any(beside) or life.operators or life.block.varies or self._app.blocks.corrected:
+            return
+        if self._app.life.mistaken or state is None or state.decision is not None:
+            return
+        if type(write.error) is CommitError and state.last_done == write.number:
+            self.breaks(f"{write.run.id}: batch {write.number} is done, and refused: {write.error}")
+
+    def check_operators_commit(self, decision: Decision, *, alone: bool) -> None:
+        """It commits what it was asked to commit, unless brokers have aborted some of it, or
+        another start, as it was about to time out (unless the operator was ``alone``).
+        """
+        ends = [self.ends.get(_key_of(t)) for t in decision.transactions]
+        lost = [end for end in ends if end is not None and not end.committed]
+        late = [
+            end
+            for end in lost
+            if end.age_ms >= (end.timeout_ms if alone else _undone_at_ms(end.timeout_ms))
+        ]
+        if None in ends or (lost and not late):
+            self.breaks(f"an operator has committed {decision.number}, and it was aborted: {ends}")
 
     def _check_superseded(self, write: Write) -> None:
         """Who has to stop for another one finds that one in the log."""
@@ -262,6 +301,13 @@ class Observer:
         state = self.newest()
         return () if state is None or state.decision is None else state.decision.ids
 
+    def is_decided(self, number: int) -> bool:
+        """Or done."""
+        state = self.newest()
+        decision = None if state is None else state.decision
+        decided = -1 if decision is None else decision.number
+        return state is not None and number <= max(state.last_done, decided)
+
     def newest(self) -> CommitState | None:
         """What is written last under the key, unless it is aborted."""
         value = self.newest_value()
@@ -293,13 +339,26 @@ class Observer:
 
     def ends_of(self, write: Write) -> list[End | None]:
         """Of its transactions; None of one that nobody ended."""
-        keys = ((t.transactional_id, t.producer_id, t.producer_epoch) for t in write.transactions)
-        return [self.ends.get(key) for key in keys]
+        return [self.ends.get(_key_of(t)) for t in write.transactions]
+
+    def ends_of_decided(self, number: int) -> list[End | None]:
+        """Of all that was decided of a batch, when it was decided last."""
+        found = [d for d in self.decisions if d.number == number][-1:]
+        return [self.ends.get(_key_of(t)) for d in found for t in d.transactions]
 
     def torn(self) -> list[tuple[Write, list[End | None]]]:
         """Writes of which some transactions were committed and some were not."""
         found = [(write, self.ends_of(write)) for write in self._app.writes]
         return [(write, ends) for write, ends in found if len(set(map(_committed, ends))) > 1]
+
+
+def _key_of(one: PreparedTransaction) -> tuple[str, int, int]:
+    return one.transactional_id, one.producer_id, one.producer_epoch
+
+
+def _undone_at_ms(timeout_ms: int) -> int:
+    """The age from which a decision may be undone: the transaction is about to time out."""
+    return timeout_ms - margin_ms(timeout_ms) // 4
 
 
 def _committed(end: End | None) -> bool:

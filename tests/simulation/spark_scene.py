@@ -288,4 +288,4 @@ def _plan(state: CommitState) -> TransactionPlan:
 def owner_of(run_id: str, plan: TransactionPlan, query_id: str = QUERY) -> Owner:
     """Who commits what ``plan`` has planned."""
     state = plan.state
-    return Owner(PREFIX, run_id, query_id, state.generation, state.incarnation)
+    return Owner(PREFIX, run_id, query_id, state.generation)

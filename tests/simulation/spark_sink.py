@@ -6,31 +6,40 @@ belongs to the simulated process that makes it (``Machine.current``).
 
 from __future__ import annotations
 
+import os
 import pickle
 import random
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import cache
-from types import SimpleNamespace
+from types import ModuleType, SimpleNamespace
 from typing import Any
 from unittest.mock import patch
 
 import pyarrow as pa
 
 from spark_kafka_sink.admin.transaction_client import TransactionClient
+from spark_kafka_sink.cli.operations.operator import Operator
 from spark_kafka_sink.config.producer_config import ProducerConfig
 from spark_kafka_sink.config.sink_config import SinkConfig
-from spark_kafka_sink.datasource import foreach_batch
-from spark_kafka_sink.datasource.exactly_once import transaction_commit, transaction_plan
+from spark_kafka_sink.datasource import calling_query, foreach_batch
+from spark_kafka_sink.datasource.exactly_once import (
+    checkpoint,
+    offsets_group,
+    transaction_commit,
+    transaction_plan,
+)
+from spark_kafka_sink.datasource.exactly_once.named_writes import NamedWrites
 from spark_kafka_sink.datasource.write.commit_message import TaskCommitMessage
 from spark_kafka_sink.datasource.write.write_task import TaskIdentity
 from spark_kafka_sink.records.column_plan import ColumnPlan
 from spark_kafka_sink.transactions import exactly_once
 from spark_kafka_sink.transactions.committer import Commit
 from spark_kafka_sink.transactions.exactly_once import ExactlyOnceDriver
-from spark_kafka_sink.transactions.operations import Operator
+from spark_kafka_sink.transactions.topic_records import TopicRecord
 from tests.simulation.processes import Machine, Process
+from tests.simulation.spark_checkpoints import read_by_spark
 from tests.simulation.spark_tasks import PythonWorker, new_client, write_rows
 
 SERVERS = "kafka.bootstrap.servers"
@@ -53,7 +62,6 @@ class Sink:
         self._machine = machine
         self._names = random.Random(f"names {seed}")
         self._warm = warm
-        self._runs = _RunsByProcess(machine)
         self._kept: dict[tuple[Process, ProducerConfig, str], ExactlyOnceDriver] = {}
 
     @contextmanager
@@ -62,7 +70,12 @@ class Sink:
         with ExitStack() as stack:
             stack.enter_context(patch.object(exactly_once, "shared_driver", self._shared))
             stack.enter_context(patch.object(uuid, "uuid4", self._uuid4))
-            stack.enter_context(patch.object(foreach_batch, "_runs", self._runs))
+            # (It names the Python process that a Connect server starts for a query's function, and
+            # means nothing where a session is classic.)
+            stack.enter_context(patch.dict(os.environ, {"SPARK_CONNECT_LOCAL_URL": "simulated"}))
+            for module, name, make in _OF_A_PROCESS:
+                kept = _ByProcess(self._machine, make)
+                stack.enter_context(patch.object(module, name, kept))
             yield
 
     def _uuid4(self) -> uuid.UUID:
@@ -91,12 +104,11 @@ class Sink:
     # -- the driver's side --
 
     def plan(self, options: Mapping[str, str], *, streaming: bool, driver: str) -> Planned:
-        """``driver`` is the JVM's token, which streams have."""
+        """``driver`` is the JVM's token."""
         config = config_of(tuple(options.items()))
+        named = driver if streaming or config.txn_app_id is not None else ""
         return pickle.dumps(
-            transaction_plan.plan_transactions(
-                config, streaming=streaming, driver=driver if streaming else ""
-            )
+            transaction_plan.plan_transactions(config, streaming=streaming, driver=named)
         )
 
     def commit(
@@ -105,11 +117,12 @@ class Sink:
         planned: Planned,
         messages: Sequence[TaskCommitMessage],
         batch_id: int | None,
+        report: TopicRecord | None = None,
     ) -> Commit:
         """``batch_id`` is None for a batch write, whose plan comes back."""
         config = config_of(tuple(options.items()))
         plan = pickle.loads(planned) if batch_id is None else None
-        return transaction_commit.commit(config, plan, _unpickled(messages), batch_id)
+        return transaction_commit.commit(config, plan, _unpickled(messages), batch_id, report)
 
     def abort(
         self,
@@ -167,15 +180,27 @@ def _unpickled(messages: Sequence[TaskCommitMessage]) -> list[TaskCommitMessage]
     return [pickle.loads(pickle.dumps(message)) for message in messages]
 
 
-class _RunsByProcess:
-    """``foreach_batch``'s runs: each driver has its own."""
+#: What a process remembers from one call to the next (``ProcessLocal``).
+_OF_A_PROCESS: tuple[tuple[ModuleType, str, Callable[[], Any]], ...] = (
+    (foreach_batch, "_runs", NamedWrites),
+    (calling_query, "_found", dict),
+    (calling_query, "_process", lambda: uuid.uuid4().hex),
+    (checkpoint, "_unreadable", set),
+    (offsets_group, "_checked", dict),
+)
 
-    def __init__(self, machine: Machine) -> None:
+
+class _ByProcess:
+    def __init__(self, machine: Machine, make: Callable[[], Any]) -> None:
         self._machine = machine
-        self._runs: dict[Process, Any] = {}
+        self._make = make
+        self._kept: dict[Process, Any] = {}
 
     def __call__(self) -> Any:
-        return self._runs.setdefault(self._machine.current, foreach_batch._Runs())
+        process = self._machine.current
+        if process not in self._kept:
+            self._kept[process] = self._make()
+        return self._kept[process]
 
 
 class Frame:
@@ -183,23 +208,26 @@ class Frame:
     options, and ``part``. Without a query id it is one of Spark Connect's.
     """
 
-    def __init__(self, save: Save, query_id: str | None, part: int | None = 0) -> None:
+    def __init__(
+        self, save: Save, query_id: str | None, part: int | None = 0, run_id: str = ""
+    ) -> None:
         self._save = save
         self._part = part
         self._query_id = query_id
+        self._run_id = run_id
         self._options: dict[str, str] = {}
         self._mode = ""
 
     @property
     def sparkSession(self) -> Any:
         """With the frame without rows that ends a transaction."""
-        nothing = Frame(self._save, self._query_id, None)
+        nothing = Frame(self._save, self._query_id, None, self._run_id)
         session = SimpleNamespace(
             range=lambda _: SimpleNamespace(selectExpr=lambda *_: nothing),
+            read=read_by_spark(),
         )
         if self._query_id is not None:
-            query_id = self._query_id
-            session.sparkContext = SimpleNamespace(getLocalProperty=lambda _: query_id)
+            session._jsparkSession = _session_of(self._query_id, self._run_id)
         return session
 
     @property
@@ -228,6 +256,22 @@ class Frame:
     def save(self) -> None:
         assert self._mode == "append"
         self._save(self._options, self._part)
+
+
+def _session_of(query_id: str, run_id: str) -> Any:
+    """The JVM's clone of its session in which a query runs."""
+
+    def java(value: str) -> Any:
+        return SimpleNamespace(toString=lambda: value)
+
+    session = SimpleNamespace(sessionUUID=lambda: f"session of {query_id} {run_id}")
+    query = SimpleNamespace(
+        id=lambda: java(query_id),
+        runId=lambda: java(run_id),
+        sparkSessionForStream=lambda: session,
+    )
+    session.sharedState = lambda: SimpleNamespace(activeStreamingQueries=lambda: {run_id: query})
+    return session
 
 
 def _text(value: object) -> str:

@@ -108,13 +108,13 @@ class Stage:
 
 
 def batch_of(
-    rows: list[int], first: int, last: int, batch: int, task: int, attempt: int
+    rows: list[int], first: int, last: int, batch: int, task: int, attempt: int, more: int = 0
 ) -> pa.RecordBatch:
-    """Rows ``first`` to ``last`` of a task, whose values say where they are from; ``rows`` are the
-    partitions that they go to.
+    """Rows ``first`` to ``last`` of a task, whose values say where they are from (all have as many
+    bytes, and ``more``); ``rows`` are the partitions that they go to.
     """
-    where = b"%d:%d:%d" % (batch, task, attempt)
-    values = [b"%b:%d:" % (where, row) + b"x" * 40 for row in range(first, last)]
+    where = b"%05d:%04d:%d" % (batch, task, attempt)
+    values = [b"%b:%02d:" % (where, row) + b"x" * (32 + more) for row in range(first, last)]
     return pa.RecordBatch.from_arrays(
         [pa.array(values, pa.binary()), pa.array(rows[first:last], pa.int32())],
         names=["value", "partition"],
@@ -165,5 +165,5 @@ def write_rows(
         wall_ms=scheduler.wall_ms,
     )
     if plan.is_done(identity):
-        return task.drop(batches, count=plan.verify)
+        return task.drop(batches, count=plan.counts_replays)
     return task.run(batches)

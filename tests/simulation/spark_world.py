@@ -77,12 +77,13 @@ class SparkWorld:
         self.scheduler = Scheduler(random.Random(f"turns {life.seed}"), life.preemption)
         self.scheduler.most_turns = 1_000_000
         self.cluster = SeededCluster(
-            {TOPIC: PARTITIONS},
+            self.topics(),
             fate,
             life.cluster,
             too_large={},
             transaction_version=life.transaction_version,
             versions={} if life.transaction_version == 2 else {0: 11, 26: 4},
+            two_phase_commit=self.two_phase_commit,
             trace=self.note,
         )
         self.machine = Machine(
@@ -98,6 +99,15 @@ class SparkWorld:
         self.timeline = Timeline(self.scheduler)
         self.scheduler.sources.append(self.timeline)
         self.attempted: list[Attempt] = []
+
+    @property
+    def two_phase_commit(self) -> bool | None:
+        """As of ``FakeCluster``."""
+        return None
+
+    def topics(self) -> dict[str, int]:
+        """Those that are there from the beginning, and their partitions."""
+        return {TOPIC: PARTITIONS}
 
     def note(self, what: str) -> None:
         self.trace.append(f"{self.scheduler.now - START_MS:>8} {what}")
@@ -126,6 +136,10 @@ class SparkWorld:
         finally:
             for process in self.machine.processes:
                 process.kill()
+
+    @property
+    def longest_timeout_ms(self) -> int:
+        return TIMEOUT_MS
 
     def play(self) -> None:
         """What is lived, in a process of its own; at its end all are killed."""
@@ -182,7 +196,7 @@ class SparkWorld:
         """Let brokers end by time what nobody ended."""
         self.heal()
         for _ in range(8):
-            self.scheduler.now += TIMEOUT_MS // 2
+            self.scheduler.now += self.longest_timeout_ms // 2
             for source in self.scheduler.sources:
                 source.happen(self.scheduler.now)
 

@@ -15,7 +15,7 @@ from spark_kafka_sink.producer.transaction.transaction_states import PreparedTra
 from spark_kafka_sink.transactions.committer import Commit
 from tests.simulation.processes import Process
 from tests.simulation.spark_sink import Planned
-from tests.simulation.spark_world import QUERY, Run
+from tests.simulation.spark_world import QUERY, TIMEOUT_MS, Run
 
 #: Rows of a stranger's batch 0 say that they are of batch 1000.
 STRANGER = 1000
@@ -47,6 +47,8 @@ class Write:
     empty: bool = False
     #: Of a transaction of several writes: which one; None for the one that ends it.
     part: int | None = None
+    #: One of its rows can't be converted.
+    broken: bool = False
     planned: Planned = b""
     messages: Sequence[TaskCommitMessage] = ()
     outcome: Outcome = Outcome.UNDER_WAY
@@ -83,6 +85,12 @@ class Start(Run):
     #: Processes that wait for the next call, by role.
     pool: dict[str, Process] = field(default_factory=dict)
     query: str = QUERY
+    #: The name of its checkpoint (``spark_checkpoints.py``).
+    checkpoint: str = "own"
+    #: Of the application itself; no stranger's, and no sibling's.
+    is_main: bool = True
+    #: transaction.timeout.ms
+    timeout_ms: int = TIMEOUT_MS
     #: What its user made for foreachBatch, in this driver.
     writer: ForeachBatch | None = None
 

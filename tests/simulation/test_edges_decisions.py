@@ -64,7 +64,7 @@ def looks(request: Request) -> bool:
 
 @pytest.mark.parametrize("version", [1, 2])
 @pytest.mark.parametrize("step", [looks, begins_the_log, ends_the_log])
-def test_a_driver_that_was_frozen_decides_nothing_that_is_too_old(
+def test_a_frozen_driver_decides_nothing_that_is_too_old(
     step: Callable[[Request], bool], version: int
 ) -> None:
     """SIGSTOP, a machine that is moved, CPU throttling: before any request of a commit."""
@@ -89,7 +89,7 @@ def test_a_driver_that_was_frozen_decides_nothing_that_is_too_old(
 
 
 @pytest.mark.parametrize("version", [1, 2])
-def test_a_log_whose_coordinator_is_away_decides_nothing_that_is_too_old(version: int) -> None:
+def test_a_log_without_coordinator_decides_nothing_too_old(version: int) -> None:
     """For 45 s, a fail-over; the data's coordinators are there."""
     abort_timed_out = TransactionCoordinator.abort_timed_out
 
@@ -133,9 +133,7 @@ def test_a_log_whose_coordinator_is_away_decides_nothing_that_is_too_old(version
 
 @pytest.mark.parametrize("version", [1, 2])
 @pytest.mark.parametrize("timed_out", [0, 1, 2])
-def test_a_decision_of_which_nothing_is_committed_is_undone_by_the_next_start(
-    timed_out: int, version: int
-) -> None:
+def test_an_uncommitted_decision_is_undone_by_the_next_start(timed_out: int, version: int) -> None:
     """The driver dies behind DECIDED, before its first EndTxn, and is back when the brokers have
     aborted one, or both, of two transactions, or are about to: nothing is visible, so the batch is
     written again.
@@ -172,7 +170,7 @@ def test_a_decision_of_which_nothing_is_committed_is_undone_by_the_next_start(
 
 
 @pytest.mark.parametrize("version", [1, 2])
-def test_a_decision_that_is_committed_in_part_and_lost_in_part_stays_loud(version: int) -> None:
+def test_a_partly_committed_and_partly_lost_batch_stays_an_error(version: int) -> None:
     """Death between the first and the last EndTxn, and an absence longer than the time-out."""
 
     def play(scene: EdgeScene) -> None:
@@ -208,7 +206,7 @@ def test_a_decision_that_is_committed_in_part_and_lost_in_part_stays_loud(versio
         ErrorCode.UNSUPPORTED_VERSION,
     ],
 )
-def test_an_error_behind_the_decision_says_that_the_batch_is_decided(code: ErrorCode) -> None:
+def test_an_error_after_the_decision_says_it_is_decided(code: ErrorCode) -> None:
     """Rights are removed between the first and the second EndTxn: part of the batch is visible."""
 
     def play(scene: EdgeScene) -> None:
@@ -274,7 +272,7 @@ def test_with_version_1_what_was_committed_is_never_called_lost() -> None:
     assert scene.batches() == {0, 1}
 
 
-def test_what_is_known_of_a_decision_never_again_has_a_hint_that_ends_it() -> None:
+def test_an_expired_decision_has_a_hint_that_ends_it() -> None:
     """The coordinators have forgotten the transactions (transactional.id.expiration.ms): starting
     again finds out nothing.
     """

@@ -16,9 +16,7 @@ KINDS = pytest.mark.parametrize("kind", [EdgeScene, UntoldScene])
 
 @KINDS
 @pytest.mark.parametrize("first", [0, 2])
-def test_a_name_under_another_checkpoint_is_an_error_and_no_silent_skip(
-    kind: type[EdgeScene], first: int
-) -> None:
+def test_a_name_under_another_checkpoint_is_an_error(kind: type[EdgeScene], first: int) -> None:
     """The checkpoint was deleted, or put back: the micro-batches' ids begin below what is done."""
 
     def play(scene: EdgeScene) -> None:
@@ -56,7 +54,7 @@ def test_a_micro_batch_that_spark_runs_again_is_dropped(kind: type[EdgeScene]) -
 
 
 @pytest.mark.parametrize("alike", [False, True])
-def test_two_live_queries_with_one_name_stop_each_other_and_do_not_eat_each_others_rows(
+def test_two_live_queries_of_one_name_stop_and_lose_nothing(
     alike: bool,
 ) -> None:
     """Each has a checkpoint of its own, and its own rows. The newcomer's first micro-batch may look
@@ -138,7 +136,7 @@ def test_an_empty_run_does_not_hide_an_older_version() -> None:
     assert scene.batches() == {1, 2}
 
 
-def test_rows_for_another_topic_under_a_version_that_is_done_are_not_dropped_in_silence(
+def test_rows_of_another_topic_under_a_done_version_are_an_error(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     """Two teams with one name under the default prefix: the second one's write goes elsewhere."""

@@ -27,7 +27,7 @@ ENDS = (ApiKey.INIT_PRODUCER_ID, ApiKey.END_TXN)
 
 
 @pytest.mark.parametrize("version", [1, 2])
-def test_a_request_of_a_sweep_that_arrives_late_does_not_hurt_the_next_batch(version: int) -> None:
+def test_a_late_request_of_a_sweep_spares_the_next_batch(version: int) -> None:
     """The loser of a speculative pair lives on, warm; what ends its transaction is on its way for
     long (a network that heals sends the bytes of a closed connection again), and arrives when the
     worker has taken up the id again, and the driver has looked at the batch.
@@ -119,7 +119,7 @@ def test_an_orphan_at_a_broker_that_came_back_is_swept(was_down: bool) -> None:
 
 
 @pytest.mark.parametrize("was_down", [True, False])
-def test_transactions_at_a_broker_that_came_back_are_not_decided_when_they_are_too_old(
+def test_old_transactions_at_a_returned_broker_are_not_decided(
     was_down: bool,
 ) -> None:
     def play(scene: EdgeScene) -> None:
@@ -136,7 +136,7 @@ def test_transactions_at_a_broker_that_came_back_are_not_decided_when_they_are_t
 
 
 @pytest.mark.parametrize("times", [1, FOREVER])
-def test_an_id_that_no_coordinator_lists_is_not_taken_for_a_young_one(
+def test_an_id_that_no_coordinator_lists_is_not_young(
     times: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its coordinator's partition moves: who has resigned lists it no more, who hasn't loaded it
@@ -200,7 +200,7 @@ def without_broker_3(scene: EdgeScene) -> None:
     cluster.create_topic = create
 
 
-def test_a_broker_that_is_silent_and_none_of_ours_stops_no_commit() -> None:
+def test_a_silent_broker_without_our_ids_stops_no_commit() -> None:
     """A firewall swallows what we send. (The process is warm: a new one may have to find out which
     of the bootstrap addresses answers.)
     """
@@ -221,7 +221,7 @@ def test_a_broker_that_is_silent_and_none_of_ours_stops_no_commit() -> None:
     assert scene.batches() == {0, 1}
 
 
-def test_a_broker_that_refuses_connections_and_is_none_of_ours_stops_no_commit() -> None:
+def test_a_refusing_broker_without_our_ids_stops_no_commit() -> None:
     """Its advertised address is wrong for us."""
 
     def play(scene: EdgeScene) -> None:

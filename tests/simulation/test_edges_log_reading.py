@@ -71,6 +71,9 @@ class _DeposedView:
         self._cluster = scene.cluster
         self.logs = {**scene.cluster.logs, **logs}
 
+    def log_at(self, _: int, tp: Any) -> Any:
+        return self.logs.get(tp)
+
     def __getattr__(self, name: str) -> Any:
         return getattr(self._cluster, name)
 
@@ -107,7 +110,7 @@ def deposed(scene: EdgeScene, ends: dict[Any, int]) -> Iterator[list[int]]:
 
 
 @pytest.mark.parametrize("version", [1, 2])
-def test_a_batch_is_not_doubled_when_the_log_is_read_at_a_deposed_leader(version: int) -> None:
+def test_reading_at_a_deposed_leader_doubles_no_batch(version: int) -> None:
     """The driver before decided batch 1 at the new leader and died before Spark noted it."""
     told: list[object] = []
 
@@ -137,7 +140,7 @@ def test_a_batch_is_not_doubled_when_the_log_is_read_at_a_deposed_leader(version
 
 
 @pytest.mark.parametrize("version", [1, 2])
-def test_a_superseded_driver_stops_also_when_it_reads_the_log_at_a_deposed_leader(
+def test_a_superseded_driver_stops_also_at_a_deposed_leader(
     version: int,
 ) -> None:
     def play(scene: EdgeScene) -> None:
@@ -187,7 +190,7 @@ def begin_as_neighbour(scene: EdgeScene, run: Run) -> None:
 
 
 @pytest.mark.parametrize("version", [1, 2])
-def test_an_open_transaction_of_a_neighbour_in_the_log_delays_nobody(version: int) -> None:
+def test_a_neighbours_open_transaction_in_the_log_delays_no_one(version: int) -> None:
     def play(scene: EdgeScene) -> None:
         run = scene.run("run-0")
         scene.batch(run, 0)
@@ -215,7 +218,7 @@ def _written(scene: EdgeScene, run: Run, number: int) -> tuple[Any, Any]:
 
 
 @pytest.mark.parametrize("version", [1, 2])
-def test_a_write_of_the_log_whose_answers_are_lost_is_settled_within_the_commit(
+def test_a_log_write_with_lost_answers_is_settled_in_the_commit(
     version: int,
 ) -> None:
     """The log's EndTxn is done, its answers are lost for longer than max.block.ms."""
@@ -236,7 +239,7 @@ def test_a_write_of_the_log_whose_answers_are_lost_is_settled_within_the_commit(
 
 
 @pytest.mark.parametrize("version", [1, 2])
-def test_a_decision_that_only_not_coordinator_was_told_of_is_not_taken_for_unwritten(
+def test_a_decision_answered_not_coordinator_is_unclear(
     version: int,
 ) -> None:
     """A coordinator that loses its partition after the append says NOT_COORDINATOR, and the record
@@ -266,7 +269,7 @@ def test_a_decision_that_only_not_coordinator_was_told_of_is_not_taken_for_unwri
 
 @pytest.mark.parametrize("away_ms", [10_000, 25_000, 40_000])
 @pytest.mark.parametrize("version", [1, 2])
-def test_a_commit_rides_through_a_log_below_its_min_insync_replicas(
+def test_a_commit_waits_for_a_log_below_min_insync_replicas(
     version: int, away_ms: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     given = Scene.config
@@ -321,7 +324,7 @@ def test_a_query_whose_commit_log_was_deleted_says_so(caplog: pytest.LogCaptureF
 
 
 @pytest.mark.parametrize("code", [ErrorCode.INVALID_CONFIG, ErrorCode.POLICY_VIOLATION])
-def test_a_cluster_that_refuses_the_logs_segment_settings_gets_a_plain_compacted_topic(
+def test_a_plain_compacted_log_is_created_where_configs_fail(
     code: ErrorCode,
 ) -> None:
     """Managed clusters allow no small segments."""
@@ -339,3 +342,29 @@ def test_a_cluster_that_refuses_the_logs_segment_settings_gets_a_plain_compacted
 
     scene = EdgeScene.of(play)
     assert scene.batches() == {0}
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_an_abort_at_a_deposed_leader_ends_no_decided_batch(version: int) -> None:
+    """There the log is behind the abort's own plan: its run has not taken over yet."""
+
+    def play(scene: EdgeScene) -> None:
+        scene.batch(scene.run("run-0"), 0)
+        scene.scheduler.sleep(1_000)
+        ends = {tp: log.end for tp, log in scene.cluster.logs.items() if tp.topic == LOG_TOPIC}
+        run = scene.run("run-1")
+        scene.batch(run, 1)
+        plan = scene.plan(run)
+        messages = scene.write(run, 2, plan)
+        scene.decides_and_dies(run, 2, plan, messages)
+        with deposed(scene, ends) as answered:
+            assert scene.abort(scene.run("run-1"), 2, plan, messages) == ()
+        assert answered
+        assert len(scene.open_ids()) == 2
+        assert scene.batch(scene.run("run-2"), 2) is Commit.ALREADY_DONE
+
+    assert EdgeScene.of(play, SparkLife(1, tasks=2, transaction_version=version)).batches() == {
+        0,
+        1,
+        2,
+    }

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
+from spark_kafka_sink.cli.operations.operator import Operator
 from spark_kafka_sink.clock import NEVER
 from spark_kafka_sink.config.sink_config import SinkConfig
 from spark_kafka_sink.datasource.write_plan import WritePlan
@@ -15,7 +16,6 @@ from spark_kafka_sink.records.column_plan import ColumnPlan
 from spark_kafka_sink.transactions.commit_log.commit_log import CommitLog
 from spark_kafka_sink.transactions.commit_state import CommitState
 from spark_kafka_sink.transactions.exactly_once import Commit
-from spark_kafka_sink.transactions.operations import Operator
 from tests.simulation.edge_scene import EdgeScene
 from tests.simulation.spark_scene import of_the_log
 from tests.simulation.spark_world import LOG_TOPIC, PREFIX, TOPIC, Run, SparkLife
@@ -23,7 +23,7 @@ from tests.simulation.spark_world import LOG_TOPIC, PREFIX, TOPIC, Run, SparkLif
 
 @pytest.mark.parametrize("version", [1, 2])
 @pytest.mark.parametrize("marker_ms", [2, 60])
-def test_the_last_breath_of_a_superseded_driver_between_produce_and_end_txn_stops_nobody(
+def test_a_superseded_driver_between_produce_and_end_is_harmless(
     marker_ms: int, version: int
 ) -> None:
     """B is the owner, and its decision's Produce is answered late; A, superseded, opens the log:
@@ -47,7 +47,7 @@ def test_the_last_breath_of_a_superseded_driver_between_produce_and_end_txn_stop
 
 
 @pytest.mark.parametrize("version", [1, 2])
-def test_a_commit_that_its_successor_has_rolled_forward_is_not_called_failed(version: int) -> None:
+def test_a_commit_that_its_successor_rolled_forward_succeeds(version: int) -> None:
     """A's decision is in the log, and A does not hear of it. B begins: it ends what A decided, and
     takes over with a batch of its own. A opens the log again, and finds itself superseded.
     """
@@ -69,7 +69,23 @@ def test_a_commit_that_its_successor_has_rolled_forward_is_not_called_failed(ver
 
 
 @pytest.mark.parametrize("version", [1, 2])
-def test_a_run_whose_successor_was_aborted_is_told_of_the_successor(version: int) -> None:
+def test_an_earlier_driver_does_not_take_the_key_back(version: int) -> None:
+    """It has planned at the newest generation, so that only the list of runs tells it apart."""
+
+    def play(scene: EdgeScene) -> None:
+        old, new = scene.run("run-0"), scene.run("run-1")
+        scene.batch(old, 0)
+        scene.batch(new, 1)
+        with pytest.raises(CommitError, match="run run-0 of 'orders'"):
+            scene.commit(old, 2, scene.plan(old), [])  # (its tasks would refuse to write)
+        assert scene.batch(new, 2) is Commit.COMMITTED
+
+    scene = EdgeScene.of(play, SparkLife(1, tasks=1, transaction_version=version))
+    assert scene.batches() == {0, 1, 2}
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_a_run_whose_successor_was_aborted_names_the_successor(version: int) -> None:
     """Its own batch was not aborted: its user must know that two queries share a name."""
 
     def play(scene: EdgeScene) -> None:
@@ -89,7 +105,7 @@ def test_a_run_whose_successor_was_aborted_is_told_of_the_successor(version: int
 
 
 @pytest.mark.parametrize("before", [0, 1])
-def test_a_run_that_was_aborted_before_its_first_commit_is_told_so(before: int) -> None:
+def test_a_run_aborted_before_its_first_commit_says_so(before: int) -> None:
     """Also beside the owner of the key, from which it has taken nothing."""
 
     def play(scene: EdgeScene) -> None:
@@ -109,7 +125,7 @@ def test_a_run_that_was_aborted_before_its_first_commit_is_told_so(before: int) 
 
 
 @pytest.mark.parametrize("newcomers_batch", [0, 3, 4, 5, 57])
-def test_an_abort_that_does_not_know_its_run_gives_up_nobody(newcomers_batch: int) -> None:
+def test_an_abort_without_its_run_leaves_other_runs_alone(newcomers_batch: int) -> None:
     """Two queries of one application share a prefix by mistake. The newcomer's tasks are refused
     before they write, and Spark aborts its micro-batch without a message.
     """
@@ -150,15 +166,14 @@ def lose(scene: EdgeScene, run: Run) -> None:
 
 
 @pytest.mark.parametrize("forget", [reset, lose])
-def test_a_driver_that_planned_before_a_reset_does_not_pass_for_one_that_planned_after_it(
+def test_a_driver_planned_before_a_reset_is_not_the_one_after(
     forget: Callable[[EdgeScene, Run], None],
 ) -> None:
-    """When the log is lost, the key's generation is counted from 1 again, and reaches what the old
-    driver has seen:
+    """Generations begin at the time of a key's first commit, so that they don't come again:
 
-    A plans batch 2 (generation 1), and is frozen
+    A plans batch 2 (generation g), and is frozen
     the key is forgotten, and somebody puts the checkpoint back to batch 1
-    B commits batch 1 (generation 1) and plans batch 2
+    B commits batch 1 (generation h, not g) and plans batch 2
     A commits batch 2: it is the earlier one, and must stop
     """
 
@@ -183,15 +198,14 @@ def test_a_driver_that_planned_before_a_reset_does_not_pass_for_one_that_planned
     assert len([row for row in rows if row[0] == 2]) == len({row for row in rows if row[0] == 2})
 
 
-def test_what_was_open_before_a_reset_is_ended_by_the_first_commit_after_it() -> None:
-    """The key had moved to generation 2 by then."""
+def test_the_first_commit_after_a_reset_ends_what_was_open() -> None:
+    """Two runs had owned the key by then."""
 
     def play(scene: EdgeScene) -> None:
         first, second = scene.run("run-0"), scene.run("run-1")
         scene.batch(first, 0)
         scene.batch(second, 1)
         plan = scene.plan(second)
-        assert plan.state.generation == 2
         scene.write(second, 2, plan)
         second.process.kill()
         reset(scene, scene.run("operator"))
@@ -202,7 +216,7 @@ def test_what_was_open_before_a_reset_is_ended_by_the_first_commit_after_it() ->
     EdgeScene.of(play)
 
 
-def test_who_planned_before_a_reset_is_told_of_the_reset() -> None:
+def test_a_driver_planned_before_a_reset_is_refused_as_such() -> None:
     def play(scene: EdgeScene) -> None:
         run = scene.run("run-0")
         scene.batch(run, 0)
@@ -244,7 +258,7 @@ def test_a_start_beside_another_roll_forward_does_not_fail(version: int) -> None
 
 
 @pytest.mark.parametrize("version", [1, 2])
-def test_an_abort_beside_another_runs_decision_of_its_number_ends_its_own_transactions(
+def test_an_abort_beside_a_decision_of_its_number_ends_its_own(
     version: int,
 ) -> None:
     """Decided is a list of transactions, not a number: run-0 dies behind its decision of batch 1,

@@ -15,6 +15,7 @@ from spark_kafka_sink.datasource.exactly_once.transaction_commit import (
 from spark_kafka_sink.datasource.foreach_batch import Transaction, transaction
 from spark_kafka_sink.errors import KafkaError
 from spark_kafka_sink.protocol.request import ApiKey
+from spark_kafka_sink.transactions.committer import Block
 from spark_kafka_sink.transactions.exactly_once import Batch, Commit
 from tests.fakes.fake_cluster.control import FOREVER
 from tests.simulation.edge_scene import PLANNED, EdgeScene, UntoldScene
@@ -78,9 +79,7 @@ def test_a_write_that_fails_fails_all_of_its_block(version: int) -> None:
 
 @VERSIONS
 @pytest.mark.parametrize("number", [0, 1])
-def test_a_block_that_raises_leaves_nothing_visible_and_nothing_open(
-    number: int, version: int
-) -> None:
+def test_a_block_that_raises_leaves_none_visible_and_none_open(number: int, version: int) -> None:
     def play(scene: EdgeScene) -> None:
         run = scene.run("driver")
         for before in range(number):
@@ -97,9 +96,7 @@ def test_a_block_that_raises_leaves_nothing_visible_and_nothing_open(
 
 @VERSIONS
 @pytest.mark.parametrize("number", [0, 1])
-def test_a_driver_that_dies_between_two_writes_is_followed_by_one_that_writes_both(
-    number: int, version: int
-) -> None:
+def test_a_driver_dead_between_two_writes_writes_both_again(number: int, version: int) -> None:
     def play(scene: EdgeScene) -> None:
         dead, run = scene.run("driver 1"), scene.run("driver 2")
         for before in range(number):
@@ -122,7 +119,7 @@ def test_a_driver_that_dies_between_two_writes_is_followed_by_one_that_writes_bo
 
 
 @VERSIONS
-def test_a_driver_that_dies_behind_the_decision_is_followed_by_one_that_ends_all_writes(
+def test_a_driver_dead_after_the_decision_has_all_writes_ended(
     version: int,
 ) -> None:
     def play(scene: EdgeScene) -> None:
@@ -149,7 +146,7 @@ def test_a_driver_that_dies_behind_the_decision_is_followed_by_one_that_ends_all
 
 
 @VERSIONS
-def test_a_block_that_its_successor_has_rolled_forward_is_not_called_failed(version: int) -> None:
+def test_a_block_that_its_successor_rolled_forward_succeeds(version: int) -> None:
     """Its decision is in the log, and it does not hear of it, until the successor owns the key.
     (The commit that decides the writes of a block has no transaction of its own.)
     """
@@ -161,12 +158,12 @@ def test_a_block_that_its_successor_has_rolled_forward_is_not_called_failed(vers
         owner = owner_of(old.id, plan)
         prepared = prepared_transactions(messages, owner)
         with scene.driver_side(old) as driver:
-            driver.commit(owner, Batch(0, prepared, payload_of(messages, TOPIC), part=0))
+            driver.commit(owner, Batch(0, prepared, payload_of(messages, TOPIC), block=Block("b")))
         lost = scene.cluster.control.drop(ApiKey.END_TXN, where=of_the_log)
 
         def commit() -> Commit:
             with scene.driver_side(old) as driver:
-                return driver.commit(owner, Batch(0, (), parts=1))
+                return driver.commit(owner, Batch(0, (), block=Block("b", 1)))
 
         late, told = scene.beside(old.process, commit)
         scene.scheduler.block(lambda: bool(lost.fired), NEVER)

@@ -18,7 +18,7 @@ from tests.simulation.spark_world import PREFIX, TIMEOUT_MS, SparkLife
 
 @pytest.mark.parametrize("version", [1, 2])
 @pytest.mark.parametrize("batches_before", [0, 1, 3])
-def test_an_abort_of_a_restarted_query_ends_what_its_killed_tasks_left_open(
+def test_an_abort_of_a_restarted_query_ends_its_killed_tasks(
     batches_before: int, version: int
 ) -> None:
     """Spark kills the task's process when all its rows are in Kafka: it says no goodbye."""
@@ -41,7 +41,7 @@ def test_an_abort_of_a_restarted_query_ends_what_its_killed_tasks_left_open(
 
 
 @pytest.mark.parametrize("version", [1, 2])
-def test_what_a_list_missed_as_its_coordinator_moved_is_ended_by_the_next_commit(
+def test_an_id_missed_while_its_coordinator_moved_is_ended_next(
     version: int,
 ) -> None:
     """An id that moves is in nobody's list for a moment. Its run died before its first commit, so
@@ -95,7 +95,7 @@ def test_an_abort_ends_what_superseded_runs_have_open() -> None:
 
 
 @pytest.mark.parametrize("done_before", [0, 1, 3])
-def test_an_abort_of_a_job_with_a_name_ends_what_its_killed_tasks_left_open(
+def test_an_abort_of_a_named_job_ends_its_killed_tasks(
     done_before: int,
 ) -> None:
     def play(scene: EdgeScene) -> None:
@@ -111,7 +111,7 @@ def test_an_abort_of_a_job_with_a_name_ends_what_its_killed_tasks_left_open(
     assert scene.batches() == set(range(done_before))
 
 
-def test_a_version_without_rows_ends_what_the_version_before_left_open() -> None:
+def test_a_version_without_rows_ends_the_orphans_before_it() -> None:
     """Its own sweep was refused, or one of its tasks came behind it."""
 
     def play(scene: EdgeScene) -> None:
@@ -128,7 +128,7 @@ def test_a_version_without_rows_ends_what_the_version_before_left_open() -> None
 
 
 @pytest.mark.parametrize("kind", [EdgeScene, UntoldScene])
-def test_a_micro_batch_of_foreach_batch_that_fails_leaves_nothing_open(
+def test_a_failing_micro_batch_of_foreach_batch_leaves_none_open(
     kind: type[EdgeScene],
 ) -> None:
     """The first two went well, the third one fails and is written again."""
@@ -150,7 +150,7 @@ def test_a_micro_batch_of_foreach_batch_that_fails_leaves_nothing_open(
 
 @pytest.mark.parametrize("version", [1, 2])
 @pytest.mark.parametrize("kind", [EdgeScene, UntoldScene])
-def test_the_next_micro_batch_of_a_name_ends_what_a_killed_driver_left_open(
+def test_the_next_batch_of_a_name_ends_a_killed_drivers_orphans(
     kind: type[EdgeScene], version: int
 ) -> None:
     def play(scene: EdgeScene) -> None:
@@ -202,7 +202,7 @@ def test_two_names_of_foreach_batch_do_not_sweep_each_other() -> None:
 
 
 @pytest.mark.parametrize("dead_runs", [5, 33, 100])
-def test_the_run_that_has_just_died_is_swept_however_many_died_before_it(dead_runs: int) -> None:
+def test_a_dead_run_is_swept_however_many_died_before_it(dead_runs: int) -> None:
     """Of each of those one id is known still, with nothing open."""
 
     def play(scene: EdgeScene) -> None:

@@ -20,7 +20,7 @@ SEEDS = [range(60), pytest.param(range(60, 200), marks=pytest.mark.long)]
 
 
 @pytest.mark.parametrize("seeds", SEEDS, ids=["the first seeds", "more seeds"])
-def test_whatever_the_world_does_every_acknowledged_row_is_there_once_and_in_order(
+def test_every_acknowledged_row_is_there_once_and_in_order(
     seeds: range,
 ) -> None:
     fired: Counter[str] = Counter()
@@ -71,7 +71,7 @@ def test_a_seed_lives_the_same_life_in_another_process() -> None:
     assert traces[0] == traces[1]
 
 
-def test_a_failing_seed_tells_its_script_its_end_and_how_to_replay_it() -> None:
+def test_a_failing_seed_shows_its_script_and_its_replay() -> None:
     def lose_everything(world: World) -> None:
         for log in world.cluster.logs.values():
             log.batches.clear()

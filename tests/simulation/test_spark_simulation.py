@@ -19,7 +19,7 @@ from tests.simulation.spark_application_life import ApplicationLife, Kind
 from tests.simulation.spark_invariants import judge
 from tests.simulation.spark_lives import SparkLifeError, draw, live, seeds_with
 from tests.simulation.spark_long_run import long_run
-from tests.simulation.spark_mutants import CARELESS, REVIEWED, found_by
+from tests.simulation.spark_mutants import CARELESS, OF_BLOCKS, REVIEWED, found_by
 
 #: About 10 s of one core. (``make queries`` lives thousands.)
 SEEDS = range(3, 43)
@@ -57,7 +57,7 @@ SHORT = ApplicationLife(7, batches=1, tasks=2, rows=3)
         pytest.param(2, Blow.CUT, marks=pytest.mark.long),
     ],
 )
-def test_struck_at_any_step_each_row_of_a_committed_batch_is_visible_once(version, blow):
+def test_killed_at_any_step_each_committed_row_is_visible_once(version, blow):
     met: Counter[str] = Counter()
     for life in strikes(replace(SHORT, transaction_version=version), blow):
         world = lived(life)
@@ -69,7 +69,7 @@ def test_struck_at_any_step_each_row_of_a_committed_batch_is_visible_once(versio
 
 
 @pytest.mark.timeout(600)
-def test_whatever_happens_each_row_of_a_committed_batch_is_visible_once():
+def test_whatever_happens_each_committed_row_is_visible_once():
     happened: Counter[str] = Counter()
     for seed in SEEDS:
         happened += live(seed).happened()
@@ -99,7 +99,7 @@ def test_whatever_happens_each_row_of_a_committed_batch_is_visible_once():
 
 
 @pytest.mark.parametrize("seed", [0, 3])
-def test_a_driver_that_was_frozen_behind_its_decision_calls_nothing_partial_that_is_not_visible(
+def test_a_driver_frozen_after_its_decision_reports_no_partial(
     seed,
 ):
     """One transaction has timed out when it wakes up, and the other one is still open."""
@@ -128,7 +128,7 @@ def test_the_same_seed_lives_the_same_life():
     assert trace(13) == trace(13)
 
 
-def test_a_failing_seed_tells_its_script_and_how_to_replay_it():
+def test_a_failing_seed_of_a_query_shows_its_script():
     with (
         patch.object(Application, "seen", lambda _, **__: {}),
         pytest.raises(SparkLifeError, match=r"lost: .*(.|\n)*spark_lives --seeds 1 --from 3"),
@@ -136,7 +136,9 @@ def test_a_failing_seed_tells_its_script_and_how_to_replay_it():
         live(3)
 
 
-@pytest.mark.parametrize("mutant", [*CARELESS, *REVIEWED], ids=lambda mutant: mutant.__name__)
+@pytest.mark.parametrize(
+    "mutant", [*CARELESS, *REVIEWED, *OF_BLOCKS], ids=lambda mutant: mutant.__name__
+)
 def test_a_broken_protocol_still_breaks_something_that_is_there(mutant):
     """(``make mutants`` tells with which seed each is found.)"""
     with mutant():

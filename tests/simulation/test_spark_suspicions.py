@@ -17,7 +17,7 @@ from tests.simulation.spark_world import LOG_TOPIC, PREFIX, SparkLife
 
 
 @pytest.mark.parametrize("version", [1, 2])
-def test_planning_fails_when_it_can_not_note_that_the_batch_before_is_done(version: int) -> None:
+def test_planning_fails_when_the_batch_before_can_not_be_done(version: int) -> None:
     """Batch 1 is committed, its DONE can't be written, and neither can it at batch 2's planning.
 
     Going on, batch 2's task would take the same id anew, and the log would name a transaction of
@@ -47,7 +47,7 @@ def test_planning_fails_when_it_can_not_note_that_the_batch_before_is_done(versi
     assert scene.batches() == {0, 1, 2}
 
 
-def test_who_loses_the_key_before_it_ever_had_it_leaves_no_transaction_open() -> None:
+def test_a_run_that_never_owned_the_key_leaves_nothing_open() -> None:
     """Two queries with one new prefix plan. The loser's run is in no log, and it writes after the
     winner has looked for such runs: its own abort has to end what it prepared.
     """
@@ -68,7 +68,7 @@ def test_who_loses_the_key_before_it_ever_had_it_leaves_no_transaction_open() ->
     assert scene.batches() == {0}
 
 
-def test_a_micro_batch_of_another_query_is_not_taken_for_the_one_that_is_done() -> None:
+def test_a_batch_of_another_query_is_not_taken_for_the_done_one() -> None:
     """Two queries' foreachBatch share a name, and one commits while the other one's tasks write:
     its version is done by number only, and was planned before that.
     """
@@ -79,16 +79,17 @@ def test_a_micro_batch_of_another_query_is_not_taken_for_the_one_that_is_done() 
         batch = Batch(0, ())
         with scene.driver_side(run) as driver:
             assert driver.commit(Owner(key, "run-0", "query-a", 0), batch) is Commit.EMPTY
-            again = Owner(key, "run-1", "query-a", 1, "run-0")
+            generation = driver.plan(key).generation
+            again = Owner(key, "run-1", "query-a", generation)
             assert driver.commit(again, batch) is Commit.ALREADY_DONE
             with pytest.raises(CommitError, match=r"batch 0 of query query-a, and query query-b"):
-                driver.commit(Owner(key, "run-2", "query-b", 1, "run-0"), batch)
+                driver.commit(Owner(key, "run-2", "query-b", generation), batch)
 
     Scene.of(play)
 
 
 @pytest.mark.parametrize("version", [1, 2])
-def test_a_commit_that_opens_the_log_behind_the_abort_decides_nothing(version: int) -> None:
+def test_a_commit_that_opens_the_log_after_an_abort_fails(version: int) -> None:
     """A user stops a query that hangs in its commit; Spark calls abort, and the commit's process is
     still there:
 
@@ -124,7 +125,7 @@ def test_a_commit_that_opens_the_log_behind_the_abort_decides_nothing(version: i
     assert scene.batches() == {0, 1}
 
 
-def test_a_query_whose_first_batch_here_was_aborted_goes_on_with_it() -> None:
+def test_a_query_whose_first_batch_was_aborted_goes_on() -> None:
     """It was at batch 57 when it turned to exactly-once. The abort's note is no batch that is done,
     and the next commit sweeps what the aborted run's tasks still begin.
     """
@@ -145,7 +146,7 @@ def test_a_query_whose_first_batch_here_was_aborted_goes_on_with_it() -> None:
     assert scene.batches() == {57, 58}
 
 
-def test_a_job_that_was_aborted_leaves_no_record_unless_it_may_come_again() -> None:
+def test_an_aborted_job_leaves_no_record_unless_it_may_return() -> None:
     def play(scene: Scene) -> None:
         run = scene.run("run-0")
         with scene.driver_side(run) as driver:
@@ -162,7 +163,7 @@ def test_a_job_that_was_aborted_leaves_no_record_unless_it_may_come_again() -> N
 
 
 @pytest.mark.parametrize("version", [1, 2])
-def test_what_a_driver_left_open_that_died_before_its_first_commit_is_swept(version: int) -> None:
+def test_orphans_of_a_driver_dead_before_its_commit_are_swept(version: int) -> None:
     """Its run is in no record of the log. Its ids tell that it planned before the take-over."""
 
     def play(scene: Scene) -> None:
@@ -219,14 +220,13 @@ def test_a_batch_that_is_dropped_takes_nothing_over() -> None:
     assert scene.batches() == {0, 1}
 
 
-def test_an_abort_finds_the_log_without_the_key_and_undoes_all_the_same() -> None:
-    """Planned when the key was at generation 1; an operator has reset it since."""
+def test_an_abort_without_the_key_in_the_log_still_aborts() -> None:
+    """Planned when the key had an owner; its topic was deleted since."""
 
     def play(scene: Scene) -> None:
         run = scene.run("run-0")
         scene.batch(run, 0)
         plan = scene.plan(run)
-        assert plan.state.generation == 1
         messages = scene.write(run, 1, plan)
         with scene.driver_side(run) as driver:
             log = CommitLog(driver._client, LOG_TOPIC)

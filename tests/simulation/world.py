@@ -21,9 +21,9 @@ from spark_kafka_sink.config.producer_config import ProducerConfig
 from spark_kafka_sink.errors import KafkaError
 from spark_kafka_sink.network.client.client_factory import new_network_client
 from spark_kafka_sink.producer.kafka_producer import KafkaProducer
-from spark_kafka_sink.producer.metrics.produce_recorder import ProduceReport
+from spark_kafka_sink.producer.metrics.produce_report import ProduceReport
 from spark_kafka_sink.producer.producer_record import ProducerRecord, RecordMetadata
-from spark_kafka_sink.producer.record_future import RecordFuture
+from spark_kafka_sink.producer.send.record_future import RecordFuture
 from spark_kafka_sink.protocol.cluster import TopicPartition
 from spark_kafka_sink.records.record_columns import RecordColumns
 from tests.fakes.simulated_network import NetworkFaults, SimulatedNetwork
@@ -156,8 +156,8 @@ class World:
         )
         self.producer = producer
         accumulator = producer._accumulator
-        turn_lock = TurnLock(self.scheduler, accumulator._lock)
-        accumulator._lock = turn_lock  # type: ignore[assignment]  # it is only entered
+        turn_lock = TurnLock(self.scheduler, accumulator.lock)
+        accumulator.lock = turn_lock  # type: ignore[assignment]  # it is only entered
         locks = [lock for name, lock in _owned(producer, Lock, set()) if name != "_gate"]
         self.scheduler.locked = lambda: any(lock.locked() for lock in locks)
         for _, generator in _owned(producer, random.Random, set()):
@@ -165,7 +165,7 @@ class World:
         self._mutate(producer)
         self._begin(producer, first=True)
         for action in self.life.actions:
-            if producer._closed:
+            if producer._lifecycle.closed:
                 break
             self._note(f"writer: {action}")
             try:

@@ -16,6 +16,7 @@ from spark_kafka_sink.network.client.network_client import NetworkClient
 from spark_kafka_sink.producer.kafka_producer import KafkaProducer
 from spark_kafka_sink.producer.metadata import Metadata
 from spark_kafka_sink.producer.transaction.transaction_states import PreparedTransaction
+from spark_kafka_sink.protocol.cluster import TopicPartition
 from spark_kafka_sink.transactions.commit_log.commit_log import CommitLog
 from spark_kafka_sink.transactions.commit_state import CommitState
 from spark_kafka_sink.transactions.exactly_once import ExactlyOnceDriver
@@ -77,6 +78,11 @@ class CommittingWorld(ProducerWorld):
         with self.client() as client:
             log = CommitLog(client, LOG_TOPIC)
             return log.read(key, self.scheduler.now_ms() + 30_000).state
+
+    def log_bytes(self) -> int:
+        """Of all values that the log was written with."""
+        log = self.cluster.logs[TopicPartition(LOG_TOPIC, 0)]
+        return sum(len(value or b"") for value in log.values(committed=True))
 
     def settled(self, transactional_id: str) -> str:
         """Its state, once the markers are there."""

@@ -7,9 +7,16 @@ from dataclasses import replace
 import pytest
 
 from spark_kafka_sink.errors import CommitError
-from spark_kafka_sink.transactions.commit_state import KEPT_DONE, CommitState, Done, Payload
-from spark_kafka_sink.transactions.committer import Batch, check_number, check_payload
-from spark_kafka_sink.transactions.ownership import Numbering
+from spark_kafka_sink.transactions.commit_state import KEPT_DONE, CommitState, Done, Part, Payload
+from spark_kafka_sink.transactions.committer import (
+    Batch,
+    Block,
+    Commit,
+    check_number,
+    check_payload,
+)
+from spark_kafka_sink.transactions.ownership import Numbering, Owner
+from tests.transactions.committing_world import CommittingWorld
 
 WRITTEN = Payload(3, 30, "t")
 OTHER = Payload(4, 30, "t")
@@ -38,7 +45,7 @@ def test_a_version_that_was_written_or_is_the_newest_may_come(number: int) -> No
 
 
 @pytest.mark.parametrize("number", [4, 6, 7, 8])
-def test_a_version_between_remembered_ones_that_was_never_written_is_an_error(number: int) -> None:
+def test_a_skipped_version_between_kept_ones_is_an_error(number: int) -> None:
     """Its rows would be dropped: whoever backfills it thinks that they are written."""
     with pytest.raises(CommitError) as raised:
         check(Numbering.VERSIONS, number, VERSIONS)
@@ -58,10 +65,10 @@ def test_what_version_0_1_wrote_remembers_no_versions() -> None:
         check(Numbering.VERSIONS, number, old)
 
 
-def test_so_many_versions_are_remembered_and_what_is_before_them_may_come() -> None:
+def test_versions_before_the_kept_ones_are_accepted() -> None:
     state = CommitState(generation=1)
     for number in range(0, 4 * KEPT_DONE, 2):
-        state = state.skipped_to(number, (WRITTEN,))
+        state = state.skipped_to(Done(number, (WRITTEN,)))
     assert len(state.done) == KEPT_DONE
     oldest = state.done[0].number
     check(Numbering.VERSIONS, oldest - 1, state)
@@ -97,7 +104,7 @@ def test_a_function_of_foreach_batch_may_leave_micro_batches_out(number: int) ->
         (Numbering.STREAM, 1000),
     ],
 )
-def test_another_micro_batch_is_an_error_also_one_that_is_remembered(
+def test_any_other_micro_batch_is_an_error_even_a_kept_one(
     numbering: Numbering, number: int
 ) -> None:
     with pytest.raises(CommitError) as raised:
@@ -151,22 +158,93 @@ def test_other_rows_are_not_dropped(number: int, other: Payload) -> None:
     assert "verifyReplays=false" in str(raised.value)
 
 
-def test_what_nobody_looked_at_or_remembers_is_not_compared() -> None:
+def test_uncounted_and_forgotten_batches_are_not_compared() -> None:
     payload(6, None)  # verifyReplays=false
     payload(3, OTHER)
     old = replace(STREAM, done=(Done(6),))  # version 0.1 wrote it
     check_payload("p", Batch(6, (), OTHER), old)
 
 
-def test_each_part_is_compared_with_its_own() -> None:
+def block(*noted: Payload) -> CommitState:
+    """Batch 6 is done with two writes; those of a block that is replayed are noted."""
     state = replace(STREAM, done=(Done(6, (WRITTEN, OTHER)),))
-    check_payload("p", Batch(6, (), WRITTEN, part=0), state)
-    check_payload("p", Batch(6, (), OTHER, part=1), state)
-    check_payload("p", Batch(6, (), None, parts=2), state)
-    check_payload("p", Batch(6, (), Payload(), parts=2), state)
-    for part, found in ((0, OTHER), (1, WRITTEN), (2, WRITTEN)):
-        with pytest.raises(CommitError, match="other rows, which would be dropped"):
-            check_payload("p", Batch(6, (), found, part=part), state)
-    for parts in (0, 1, 3):
-        with pytest.raises(CommitError, match=f"done with 2 writes, and {parts} are to be decided"):
-            check_payload("p", Batch(6, (), Payload(), parts=parts), state)
+    for found in noted:
+        state = state.with_part(6, "block", Part((), found))
+    return state
+
+
+def replays(state: CommitState, found: Payload | None, writes: int | None = None) -> None:
+    check_payload("p", Batch(6, (), found, block=Block("block", writes)), state)
+
+
+@pytest.mark.parametrize("order", [(WRITTEN, OTHER), (OTHER, WRITTEN)])
+def test_writes_of_a_block_may_be_replayed_in_any_order(order: tuple[Payload, Payload]) -> None:
+    """Those of threads come in another one each time."""
+    replays(block(), order[0])
+    replays(block(order[0]), order[1])
+    replays(block(*order), Payload(), writes=2)
+
+
+@pytest.mark.parametrize("noted", [(), (WRITTEN,), (OTHER,)])
+def test_a_write_that_a_done_block_had_not_is_not_dropped(noted: tuple[Payload, ...]) -> None:
+    found = (*noted, Payload(9, 9, "t")) if len(noted) < 1 else (*noted, *noted)
+    with pytest.raises(CommitError, match="other rows under a done number"):
+        replays(block(*noted), found[-1])
+
+
+def test_a_done_block_that_has_fewer_writes_now_is_not_dropped() -> None:
+    with pytest.raises(CommitError, match=r"done with .* bytes to t, .* with 3 rows"):
+        replays(block(WRITTEN), Payload(), writes=1)
+
+
+def test_a_block_whose_writes_are_not_counted_is_not_compared() -> None:
+    replays(block(), None)
+    replays(block(), Payload(), writes=2)
+    replays(block(WRITTEN), Payload(), writes=2)
+
+
+@pytest.mark.parametrize("found", [None, WRITTEN, OTHER])
+def test_a_batch_with_the_digest_of_the_done_one_is_dropped(found: Payload | None) -> None:
+    """Whatever it counts: a query may be not deterministic."""
+    state = replace(STREAM, done=(Done(6, (WRITTEN,), "a0"),))
+    check_payload("p", Batch(6, (), found, "a0"), state)
+    check_payload("p", Batch(6, (), found, "a0", Block("block")), state)
+    check_payload("p", Batch(6, (), Payload(), "a0", Block("block", 3)), state)
+
+
+def test_another_digest_is_an_error_even_with_equal_rows() -> None:
+    state = replace(STREAM, done=(Done(6, (WRITTEN,), "a0"),))
+    with pytest.raises(CommitError, match=r"with input a0, .* with input b1: other rows under"):
+        check_payload("p", Batch(6, (), WRITTEN, "b1"), state)
+
+
+@pytest.mark.parametrize("done", ["", "a0"])
+def test_rows_decide_where_a_digest_is_unknown(done: str) -> None:
+    state = replace(STREAM, done=(Done(6, (WRITTEN,), done),))
+    now = "" if done else "b1"
+    check_payload("p", Batch(6, (), WRITTEN, now), state)
+    with pytest.raises(CommitError, match="other rows under a done number"):
+        check_payload("p", Batch(6, (), OTHER, now), state)
+
+
+def test_a_version_overtaken_while_it_wrote_is_an_error() -> None:
+    """The versions of one driver are one run, so that the fence of runs doesn't stop it: what it
+    wrote would be dropped as done, without an error.
+    """
+    world = CommittingWorld()
+
+    def play() -> None:
+        with world.driver() as driver:
+            planned = driver.plan("p~app")
+            owner = Owner("p~app", "run", "", planned.generation, Numbering.VERSIONS)
+            late = Batch(5, (world.prepared("p~app~run~w~0", "five"),), Payload(1, 4))
+            six = Batch(6, (world.prepared("p~app~run~w~1", "six"),), Payload(1, 3))
+            assert driver.commit(owner, six) is Commit.COMMITTED
+            with pytest.raises(CommitError, match="5 of 'p~app' was being written while batch 6"):
+                driver.commit(owner, late)
+            nothing = Batch(5, (), None)
+            assert driver.commit(owner, nothing) is Commit.ALREADY_DONE
+
+        assert world.visible() == ["six"]
+
+    world.play(play)

@@ -71,9 +71,7 @@ def follow(stage: Stage, advice: str) -> None:
     stage.run(*command[1].split(), "--yes")
 
 
-def test_each_that_holds_a_consumer_is_named_and_what_is_advised_frees_it(
-    stage: Stage, topic: str
-) -> None:
+def test_each_blocker_is_named_and_the_advice_frees_the_consumer(stage: Stage, topic: str) -> None:
     ours = f"{stage.prefix}~run-1~w~0"
     stage.write(CommitState(generation=1, run_id="run-1", last_done=3))
     task = of_a_task(stage, topic, ours, b"ours")
@@ -113,7 +111,7 @@ def test_each_that_holds_a_consumer_is_named_and_what_is_advised_frees_it(
         other.purge()
 
 
-def test_what_is_decided_is_to_be_committed(stage: Stage, topic: str) -> None:
+def test_a_decided_transaction_is_advised_to_be_committed(stage: Stage, topic: str) -> None:
     with of_a_task(stage, topic, f"{stage.prefix}~run-1~w~0", b"decided") as task:
         prepared = task.prepare()
     stage.write(stage.state([prepared]))
@@ -123,7 +121,7 @@ def test_what_is_decided_is_to_be_committed(stage: Stage, topic: str) -> None:
     assert visible(stage, topic) == [b"decided"]
 
 
-def test_a_task_of_ours_is_not_fenced_without_a_look_into_the_log(stage: Stage) -> None:
+def test_our_tasks_are_not_fenced_without_reading_the_log(stage: Stage) -> None:
     refused = stage.run("fence", f"{stage.prefix}~run-1~w~0", "--yes", code=2)
     assert "kprod txn abort" in refused.stderr
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -27,12 +29,13 @@ Json = dict[str, Any]
 OPEN_OR_ENDING = {TransactionState.ONGOING, TransactionState.PREPARE_ABORT}
 #: Its markers may not be written yet.
 ABORTED = {TransactionState.PREPARE_ABORT, TransactionState.COMPLETE_ABORT}
+COMMITTED = {TransactionState.PREPARE_COMMIT, TransactionState.COMPLETE_COMMIT}
 
 
 # -- list, describe -------------------------------------------------------------------------------
 
 
-def test_list_shows_what_is_open_of_exactly_the_prefix_and_the_keys_of_the_log(
+def test_list_shows_open_transactions_of_exactly_the_prefix(
     stage: Stage,
 ) -> None:
     ours = stage.open(2)
@@ -82,7 +85,7 @@ def topics_of(kafka: RealKafka) -> set[str]:
     return set(AdminClient({"bootstrap.servers": kafka.bootstrap}).list_topics(timeout=30).topics)
 
 
-def test_describe_tells_what_became_of_each_decided_transaction(stage: Stage) -> None:
+def test_describe_shows_the_outcome_of_each_decided_transaction(stage: Stage) -> None:
     """Committed, open, aborted by the broker, and forgotten."""
     committed, open_, lost = stage.open(3)
     forgotten = replace(open_, transactional_id=f"{stage.prefix}~run-1~w~99")
@@ -142,6 +145,7 @@ def test_commit_makes_a_decided_batch_visible(
     assert consume(topic, isolation="read_committed").values == []
     done = stage.json("commit", stage.prefix, "--yes")
     assert (done["changed"], done["after"]["phase"], done["after"]["lastDone"]) == (True, "DONE", 8)
+    assert done["committed"]
     assert stage.still_open() == set()
     assert stage.read() == stage.state(last_done=8, done=(Done(8),))
     assert consume(topic, isolation="read_committed").values == [b"row"]
@@ -169,6 +173,42 @@ def test_a_commit_that_comes_too_late_says_partial(stage: Stage) -> None:
     assert state is not None
     assert (state.phase, state.lost) == (Phase.PARTIAL, (aborted.transactional_id,))
     assert "no commit brings their rows back" in stage.refused("commit", stage.prefix)
+
+
+def test_commit_aborts_nothing_for_an_option_of_its_own(stage: Stage, tmp_path: Path) -> None:
+    """Nor without a file, where the time-out of a producer is a 15th of the sink's."""
+    transactions = stage.open(2)
+    stage.write(stage.state(transactions))
+    config = tmp_path / "theirs.properties"
+    config.write_text("transaction.timeout.ms=400\nsecurity.protocol=PLAINTEXT\n")
+    deadline = time.monotonic() + 30
+    while not stage.client.older_than(names(transactions), 400, stage.soon()):
+        assert time.monotonic() < deadline
+    result = stage.run("commit", stage.prefix, "--yes", "--config", str(config))
+    assert f"'{stage.prefix}' is DONE, last batch 8" in result.stdout
+    assert result.stderr == "", "nothing is said of options that only a write has"
+    assert set(stage.states(transactions)) <= COMMITTED
+
+
+def test_commit_says_that_a_batch_is_undone_and_fails(stage: Stage) -> None:
+    """Its rows were to become visible: a script must notice that they did not."""
+    for as_json in (True, False):
+        open_, lost = stage.open(2, worker=f"w{as_json}")
+        stage.client.end([lost], committed=False, deadline_ms=stage.soon())
+        stage.write(stage.state((open_, lost)))
+        if as_json:
+            told = stage.json("commit", stage.prefix, "--yes", code=1)
+            assert (told["changed"], told["committed"], told["after"]["lastDone"]) == (
+                True,
+                False,
+                7,
+            )
+        else:
+            text = " ".join(stage.run("commit", stage.prefix, "--yes", code=1).stdout.split())
+            assert f"Batch 8 of '{stage.prefix}' is undone" in text
+            assert "a job must be run again" in text
+        assert set(stage.states([open_, lost])) <= ABORTED
+        assert stage.read() == stage.state()
 
 
 # -- abort ----------------------------------------------------------------------------------------
@@ -230,9 +270,7 @@ def test_an_abort_shuts_out_the_driver_that_is_about_to_decide(stage: Stage) -> 
     assert stage.read() == stage.state().with_aborted_run("run-1")
 
 
-def test_a_task_that_is_alive_can_not_go_on_after_its_transaction_was_aborted(
-    stage: Stage, consume: Callable[..., Consumed]
-) -> None:
+def test_an_aborted_task_can_not_go_on(stage: Stage, consume: Callable[..., Consumed]) -> None:
     topic = stage.kafka.unique_topic("alive")
     name = str(TransactionalId(stage.prefix, "run-1", "w", 0))
     options = {"bootstrap.servers": stage.kafka.bootstrap, "transactional.id": name}
@@ -258,7 +296,7 @@ def test_a_task_that_is_alive_can_not_go_on_after_its_transaction_was_aborted(
 # -- sweep ----------------------------------------------------------------------------------------
 
 
-def test_sweep_ends_orphans_and_leaves_the_owners_and_what_is_decided(stage: Stage) -> None:
+def test_sweep_ends_orphans_and_keeps_owners_and_decisions(stage: Stage) -> None:
     own = stage.open(2)
     old = stage.open(2, run="run-0")
     dead = stage.open(1, run="run-x")
@@ -307,7 +345,7 @@ def test_a_sweep_spares_the_young(stage: Stage) -> None:
 
 
 @pytest.mark.parametrize(("how", "last_done"), [("done", 8), ("replay", 7)])
-def test_resolve_ends_a_partial_batch_and_what_is_still_open_of_it(
+def test_resolve_ends_a_partial_batch_and_its_open_transactions(
     stage: Stage, how: str, last_done: int
 ) -> None:
     committed, open_, lost = stage.open(3)
@@ -328,7 +366,7 @@ def test_resolve_ends_a_partial_batch_and_what_is_still_open_of_it(
     assert (after in complete) if how == "done" else (after in ABORTED)
 
 
-def test_resolve_refuses_another_batch_and_what_can_still_be_committed(stage: Stage) -> None:
+def test_resolve_refuses_another_batch_and_a_committable_one(stage: Stage) -> None:
     (one,) = stage.open(1)
     resolve = ("resolve", stage.prefix, "--as", "replay", "--batch")
     stage.write(stage.state())
@@ -342,7 +380,7 @@ def test_resolve_refuses_another_batch_and_what_can_still_be_committed(stage: St
     assert stage.read() == stage.state([one])
 
 
-def test_resolve_ends_a_decided_batch_of_unknown_outcome_when_forced(stage: Stage) -> None:
+def test_resolve_with_force_ends_a_batch_of_unknown_outcome(stage: Stage) -> None:
     forgotten = PreparedTransaction(f"{stage.prefix}~run-1~w~9", 1, 0, 2)
     stage.write(stage.state([forgotten]))
     resolve = ("resolve", stage.prefix, "--as", "done", "--batch", "8")
@@ -356,7 +394,7 @@ def test_resolve_ends_a_decided_batch_of_unknown_outcome_when_forced(stage: Stag
 # -- reset ----------------------------------------------------------------------------------------
 
 
-def test_reset_forgets_a_key(stage: Stage) -> None:
+def test_reset_removes_a_key(stage: Stage) -> None:
     stage.write(stage.state())
     stage.json("reset", stage.prefix, "--dry-run")
     assert stage.read() == stage.state()

@@ -22,7 +22,7 @@ def kprod(file: Path, *arguments: str, env: Mapping[str, str] | None = None) -> 
     return CliRunner(env=env or {}).invoke(app, ["txn", *arguments, "-c", str(file)])
 
 
-def test_a_clients_file_gets_in_by_sasl_and_its_secret_is_never_shown(
+def test_a_configs_sasl_works_and_its_secret_is_never_shown(
     secure_kafka: SecureKafka, tmp_path: Path
 ) -> None:
     options = dict(secure_kafka.cluster.client_options("SASL_SSL", "SCRAM-SHA-512"))

@@ -17,6 +17,7 @@ from spark_kafka_sink.cli import connection
 from spark_kafka_sink.cli.app import app
 from spark_kafka_sink.cli.arguments import Where
 from spark_kafka_sink.cli.connection import settings_of
+from spark_kafka_sink.cli.operations.inspection import KeyReport, OpenTransaction
 from spark_kafka_sink.cli.show import age, show_open, show_report
 from spark_kafka_sink.cli.txn import txn_commands
 from spark_kafka_sink.errors import ErrorCode
@@ -25,7 +26,6 @@ from spark_kafka_sink.protocol.transaction_admin_messages import (
     TransactionState,
 )
 from spark_kafka_sink.transactions.commit_state import CommitState, Standing
-from spark_kafka_sink.transactions.inspection import KeyReport, OpenTransaction
 from spark_kafka_sink.transactions.transactional_ids import TransactionalId
 from tests.programs import run_python
 
@@ -44,7 +44,7 @@ def test_without_the_extra_one_line_names_it() -> None:
     )
 
 
-def test_the_entry_point_runs_and_a_cluster_that_is_not_there_is_one_line() -> None:
+def test_an_unreachable_cluster_is_one_line() -> None:
     run = run_python("-m", "spark_kafka_sink.cli", "txn", "list", "p", *NOBODY, fails=True)
     assert run.returncode == 1
     assert run.stdout == ""
@@ -55,7 +55,7 @@ def test_the_entry_point_runs_and_a_cluster_that_is_not_there_is_one_line() -> N
     assert run.stderr.endswith("/runbook/#a-job-hangs)\n")
 
 
-def test_a_cluster_that_is_not_there_is_given_up_long_before_a_step_is(
+def test_an_unreachable_cluster_fails_long_before_a_step(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """--timeout is for steps that get answers; who waits meanwhile is told for whom."""
@@ -72,7 +72,7 @@ def test_a_cluster_that_is_not_there_is_given_up_long_before_a_step_is(
         )
 
 
-def test_a_warning_of_the_configuration_is_a_line_before_the_error(tmp_path: Path) -> None:
+def test_a_configuration_warning_is_a_line_before_the_error(tmp_path: Path) -> None:
     file = tmp_path / "client.properties"
     file.write_text("acks=1\nsecurity.protocol=SSL\nssl.endpoint.identification.algorithm=\n")
     run = CliRunner().invoke(app, ["txn", "list", "p", *NOBODY, "-c", str(file)])
@@ -83,7 +83,7 @@ def test_a_warning_of_the_configuration_is_a_line_before_the_error(tmp_path: Pat
     assert not last.startswith("kprod: warning")
 
 
-def test_the_commit_log_is_the_files_unless_the_command_names_another(tmp_path: Path) -> None:
+def test_the_commit_log_is_the_configs_unless_one_is_given(tmp_path: Path) -> None:
     file = tmp_path / "client.properties"
     file.write_text(
         "bootstrap.servers=127.0.0.1:1\ndeliveryGuarantee=exactly_once\ncommitLogTopic=theirs\n"
@@ -127,7 +127,7 @@ def test_wrong_usage_ends_with_2_before_any_broker_is_asked(
     assert result.stdout == ""
 
 
-def test_a_clients_file_says_where_the_cluster_is_and_what_is_left_out(tmp_path: Path) -> None:
+def test_a_config_has_the_servers_and_ignored_options_are_named(tmp_path: Path) -> None:
     file = tmp_path / "client.properties"
     file.write_text("bootstrap.servers=127.0.0.1:1\ngroup.id=mine\nacks=1\n")
     runner = CliRunner()
@@ -154,7 +154,7 @@ def test_every_command_that_a_hint_or_a_page_names_exists(place: str) -> None:
     assert named <= {command.name or command.callback.__name__ for command in COMMANDS}
 
 
-def test_the_version_is_told() -> None:
+def test_the_version_is_shown() -> None:
     result = CliRunner().invoke(app, ["--version"])
     assert (result.exit_code, result.stdout) == (0, f"{spark_kafka_sink.__version__}\n")
 

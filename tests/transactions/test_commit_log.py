@@ -113,7 +113,7 @@ def test_a_state_is_written_read_replaced_and_removed(drivers: Drivers) -> None:
     ]
 
 
-def test_the_clusters_transaction_version_is_told(drivers: Drivers) -> None:
+def test_the_transaction_version_is_read_from_the_cluster(drivers: Drivers) -> None:
     drivers.new()
     version = drivers.clients[0].transaction_version(soon())
     assert version == drivers.kafka.transaction_version
@@ -183,7 +183,7 @@ def test_what_a_dead_writer_left_open_is_ended_by_the_next_open(drivers: Drivers
     assert drivers.new().read(key, soon()).state == state(2)
 
 
-def test_a_write_under_way_is_told_and_one_of_another_key_delays_nobody(drivers: Drivers) -> None:
+def test_an_open_write_is_reported_and_delays_no_other_key(drivers: Drivers) -> None:
     """All keys lie in one partition here."""
     key = new_key()
     drivers.new().open(key, soon()).write(state(1), soon())
@@ -369,7 +369,7 @@ def test_what_we_can_not_have_written_does_not_count(
     assert log.read("k", soon()) == (CommitState(last_done=7), True)
 
 
-def test_a_record_that_is_too_large_harms_its_own_key_only_and_is_told_with_its_place(
+def test_a_too_large_record_affects_only_its_own_key(
     kafka: RealKafka, client: TransactionClient
 ) -> None:
     """17 MiB of zeros, which are 600 bytes in the log."""
@@ -394,7 +394,9 @@ def test_a_record_that_is_too_large_harms_its_own_key_only_and_is_told_with_its_
     assert "kafka-delete-records" in str(told.value)
 
 
-def test_a_strangers_record_is_told_as_such(kafka: RealKafka, client: TransactionClient) -> None:
+def test_a_record_of_another_client_is_an_error(
+    kafka: RealKafka, client: TransactionClient
+) -> None:
     topic = kafka.unique_topic("commits", 1, {"cleanup.policy": "compact"})
     producer = Producer(
         {"bootstrap.servers": kafka.bootstrap, "transactional.id": f"x-{uuid.uuid4().hex}"}

@@ -110,7 +110,7 @@ def test_an_end_whose_answer_is_lost_is_asked_for_again(
 
 
 @pytest.mark.parametrize("processed", [True, False])
-def test_an_end_that_never_becomes_clear_is_told_as_that(
+def test_an_unclear_end_is_an_unknown_outcome(
     world: DriverWorld, cluster: FakeCluster, processed: bool
 ) -> None:
     def main() -> None:
@@ -221,7 +221,7 @@ def test_a_fence_after_an_unclear_end_is_not(world: DriverWorld, cluster: FakeCl
     world.run(main)
 
 
-def test_a_transaction_that_timed_out_is_not_written_and_the_key_is_to_be_opened_again(
+def test_a_timed_out_write_is_void_and_the_key_is_opened_again(
     world: DriverWorld, cluster: FakeCluster
 ) -> None:
     def main() -> None:
@@ -267,7 +267,7 @@ def test_a_log_that_is_silent_is_read_until_the_callers_deadline(
     world.run(main)
 
 
-def test_the_first_write_looks_at_what_others_wrote_until_its_own_deadline(
+def test_the_first_write_checks_newer_records_until_its_deadline(
     world: DriverWorld, cluster: FakeCluster
 ) -> None:
     """What is ended before it may take longer than the log had to be opened."""
@@ -285,7 +285,7 @@ def test_the_first_write_looks_at_what_others_wrote_until_its_own_deadline(
     world.run(main)
 
 
-def test_a_write_right_after_a_write_waits_for_the_first_ones_markers(
+def test_a_second_write_waits_for_the_first_ones_markers(
     cluster: FakeCluster,
 ) -> None:
     """Milliseconds, not retry.backoff.ms: a micro-batch writes twice."""
@@ -349,7 +349,7 @@ def test_a_log_that_was_cut_off_is_read_from_its_beginning(
     world.run(main)
 
 
-def test_bytes_that_are_no_records_harm_only_the_key_that_they_name(
+def test_malformed_bytes_affect_only_the_key_they_name(
     world: DriverWorld, cluster: FakeCluster
 ) -> None:
     """In a stranger's transaction, behind what the log says of the key."""

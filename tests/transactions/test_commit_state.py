@@ -41,8 +41,11 @@ DECISIONS = st.builds(
     st.integers(0, 2**62),
     st.lists(PREPARED, unique_by=lambda t: t.transactional_id).map(tuple),
     PAYLOADS,
+    TEXT,
 )
-PARTS = st.lists(st.builds(Part, st.integers(0, 9), st.just(()), st.just(Payload(1, 2, "t"))))
+PARTS = st.lists(
+    st.builds(Part, st.lists(PREPARED, max_size=1).map(tuple), st.just(Payload(1, 2, "t")), TEXT)
+)
 STATES = st.builds(
     CommitState,
     generation=st.integers(0, 2**40),
@@ -52,10 +55,14 @@ STATES = st.builds(
     superseded=st.lists(TEXT, max_size=3).map(tuple),
     decision=st.one_of(st.none(), DECISIONS),
     lost=st.lists(TEXT, max_size=2).map(tuple),
-    incarnation=TEXT,
-    done=st.lists(st.builds(Done, st.integers(0, 2**62), PAYLOADS), max_size=3).map(tuple),
+    done=st.lists(
+        st.builds(Done, st.integers(0, 2**62), PAYLOADS, TEXT),
+        max_size=3,
+        unique_by=lambda one: one.number,
+    ).map(tuple),
     parts=PARTS.map(tuple),
     parts_of=st.just(3),
+    parts_token=st.just("block"),
     retired=st.lists(TEXT, max_size=2).map(tuple),
     other=st.sampled_from(((), (("later", '{"a": 1}'),))),
 )
@@ -72,24 +79,26 @@ DECIDED = CommitState(
 
 @given(STATES)
 def test_a_state_survives_its_bytes(state):
-    state = replace(state, parts_of=3 if state.parts else -1)
-    again = CommitState.decode("p", state.encode())
+    state = state if state.parts else state.without_parts()
+    state = state if state.run_id not in state.superseded else replace(state, run_id="")
+    again = CommitState.decode("p", state.encode(), state.encode_parts())
     if state.decision is None:
         assert again == state
         return
     assert again.decision is not None
     assert set(again.decision.transactions) == set(state.decision.transactions)
-    assert again.encode() == CommitState.decode("p", again.encode()).encode()
+    # (A transaction's place may be another one: they are stored by their stems.)
+    assert again == CommitState.decode("p", again.encode(), again.encode_parts())
 
 
 @given(st.binary(max_size=40))
-def test_foreign_bytes_are_told_and_never_taken_for_a_state(value):
+def test_foreign_bytes_are_an_error_and_never_a_state(value):
     with pytest.raises(CommitError, match="commit log"):
         CommitState.decode("p", value)
 
 
 @given(STATES, st.data())
-def test_bytes_that_lost_a_field_are_told(state, data):
+def test_bytes_without_a_field_are_an_error(state, data):
     fields = json.loads(state.encode())
     name = data.draw(st.sampled_from(["format", "generation", "runId", "queryId", "lastDone"]))
     del fields[name]
@@ -128,7 +137,7 @@ NESTED = b"[" * 200_000
     ],
     ids=lambda change: " ".join((*change, *(v[:12].decode() for v in change.values()))),
 )
-def test_a_record_of_somebody_else_is_told_as_such_and_nothing_else_leaves(change):
+def test_a_foreign_record_is_an_error_that_shows_one_short_line(change):
     """What passes stands in messages, so it is short and on one line."""
     fields = {k: json.dumps(v).encode() for k, v in json.loads(DECIDED.encode()).items()}
     value = b",".join(b'"%s":%s' % (k.encode(), v) for k, v in (fields | change).items())
@@ -146,7 +155,7 @@ def test_a_newer_format_is_refused_by_name():
 
 def test_a_batch_goes_from_decided_to_done():
     decision = Decision(7, (PreparedTransaction("p~r~w~0", 1, 2, 2),))
-    state = CommitState().taken_over("r", "q").decided(decision)
+    state = CommitState().taken_over("r", "q", 1).decided(decision)
     assert state.phase is Phase.DECIDED
     done = state.finished()
     assert (done.phase, done.last_done, done.decision) == (Phase.DONE, 7, None)
@@ -164,7 +173,7 @@ def test_a_batch_that_lost_transactions_waits_for_an_operator():
     assert state.resolved(done=False) == CommitState(last_done=6)
 
 
-def test_a_decision_that_names_another_key_s_transaction_is_refused_and_the_id_is_named():
+def test_a_decision_with_another_keys_transaction_is_refused():
     for stranger in ("payments-flink~7~w~1", "p.b~r~w~0", "p~name~r~w~0", "q~job~1"):
         decision = Decision(7, (PreparedTransaction(stranger, 1, 2, 2),))
         value = CommitState().decided(decision).encode()
@@ -173,7 +182,7 @@ def test_a_decision_that_names_another_key_s_transaction_is_refused_and_the_id_i
 
 
 @pytest.mark.parametrize("text", ["a\nb", "\x1b[31m", "x" * 201, 7])
-def test_a_text_that_can_not_be_shown_on_one_line_is_not_one_of_ours(text):
+def test_an_unprintable_text_is_refused(text):
     fields = json.loads(CommitState().encode()) | {"runId": text}
     with pytest.raises(CommitError, match="was not written by spark-kafka-sink"):
         CommitState.decode("p", json.dumps(fields).encode())
@@ -185,9 +194,9 @@ def test_what_nests_or_counts_without_end_is_not_one_of_ours():
             CommitState.decode("p", value)
 
 
-def test_fields_of_a_newer_version_are_written_again_as_they_were():
+def test_fields_of_a_newer_version_are_kept_unchanged():
     fields = json.loads(CommitState(last_done=3).encode()) | {"later": {"a": [1]}, "more": None}
-    state = CommitState.decode("p", json.dumps(fields).encode()).taken_over("r", "q")
+    state = CommitState.decode("p", json.dumps(fields).encode()).taken_over("r", "q", 1)
     assert json.loads(state.encode()) | fields == json.loads(state.encode()) | fields
     assert json.loads(state.encode())["later"] == {"a": [1]}
     assert json.loads(state.encode())["more"] is None
@@ -200,7 +209,7 @@ def test_a_record_of_version_0_1_is_read():
         b'"batch":5,"transactions":{"p~r~w~":[[0,1,2,2]]}}',
     )
     assert state.phase is Phase.DECIDED
-    assert (state.done, state.incarnation, state.parts) == ((), "", ())
+    assert (state.done, state.parts) == ((), ())
     assert state.finished().done == (Done(5),)
     job = b'{"format":1,"generation":1,"runId":"u","queryId":"","lastDone":-1,"superseded":[],'
     job += b'"batch":1,"transactions":{"p~u~":[[17,1,2,2]]}}'
@@ -209,28 +218,67 @@ def test_a_record_of_version_0_1_is_read():
     assert decoded.decision.ids == ("p~u~17",)
 
 
-def test_a_run_that_planned_before_the_last_take_over_is_superseded_though_nobody_knows_it():
-    state = CommitState().taken_over("first", "q").taken_over("second", "q")
+def test_a_run_planned_before_a_take_over_is_superseded():
+    state = CommitState().taken_over("first", "q", 1).taken_over("second", "q", 1)
     standings = [state.standing("stranger", planned) for planned in (0, 1, 2, None)]
     assert standings == [*[Standing.SUPERSEDED] * 2, *[Standing.UNKNOWN] * 2]
     assert state.standing("second", 1) is Standing.OWNER
 
 
-def test_parts_are_the_batch_s_own_and_end_with_their_run():
-    part = Part(1, (PreparedTransaction("p~r~w~1", 1, 2, 2),), Payload(1, 1, "b"))
-    first = replace(part, index=0)
-    state = CommitState().taken_over("r", "q").with_part(7, part).with_part(7, first)
-    assert [p.index for p in state.parts] == [0, 1]
-    assert CommitState.decode("p", state.encode()) == state
-    assert json.loads(state.encode())["format"] == FORMAT
-    assert state.with_part(8, part).parts == (part,)
-    assert state.taken_over("s", "q").parts == ()
+PREPARED_PART = Part((PreparedTransaction("p~r~w~1", 1, 2, 2),), Payload(1, 1, "b"), "one")
+
+
+def test_parts_are_one_block_s_and_end_with_their_run():
+    part, second = PREPARED_PART, replace(PREPARED_PART, name="two")
+    state = CommitState().taken_over("r", "q", 1).with_part(7, "block", part)
+    state = state.with_part(7, "block", second)
+    assert state.parts_by(7, "block") == (part, second)
+    assert state.parts_by(7, "another") == state.parts_by(8, "block") == ()
+    assert state.with_part(7, "block", second) == state, "a commit that is tried again"
+    assert state.with_part(7, "another", part).parts == (part,)
+    assert state.with_part(8, "block", part).parts == (part,)
+    assert state.taken_over("s", "q", 1).parts == ()
     assert state.with_aborted_run("r").parts == ()
     assert state.with_aborted_run("x").parts == state.parts
 
 
-def test_the_batches_done_last_are_remembered_with_what_they_were():
-    state = CommitState().taken_over("r", "q")
+def test_parts_are_documents_of_their_own_that_a_state_names():
+    """A package that doesn't know them reads the state, and drops them."""
+    state = CommitState().taken_over("r", "q", 1).with_part(7, "block", PREPARED_PART)
+    (document,) = state.encode_parts()
+    assert json.loads(state.encode())["format"] == 1
+    assert CommitState.decode("p", state.encode(), [document]) == state
+    for later in (state.without_parts(), state.with_part(7, "another", PREPARED_PART)):
+        assert CommitState.decode("p", later.encode(), [document]).parts == ()
+
+
+def test_parts_inside_of_a_state_of_format_2_are_dropped():
+    """Only the run that recorded them could decide them."""
+    fields = json.loads(CommitState(3, "r", "q", 6).encode()) | {
+        "format": 2, "partsOf": 7, "incarnation": "r",
+        "parts": [{"index": 0, "payload": [1, 1, "t"], "transactions": {"p~r~w~": [[0, 1, 2, 2]]}}],
+    }  # fmt: skip
+    state = CommitState.decode("p", json.dumps(fields).encode())
+    assert state == CommitState(3, "r", "q", 6)
+    assert CommitState.decode("p", state.encode()) == state
+
+
+def test_a_digest_stays_with_its_batch():
+    decision = Decision(7, (PreparedTransaction("p~r~w~0", 1, 2, 2),), (), "a0")
+    state = CommitState().decided(decision)
+    assert CommitState.decode("p", state.encode()) == state
+    done = state.finished()
+    assert done.done == (Done(7, (), "a0"),)
+    assert json.loads(done.encode())["digests"] == {"7": "a0"}
+    assert CommitState.decode("p", done.encode()) == done
+    # A package of 0.1 keeps the field, and decides the next batch.
+    theirs = json.loads(done.encode()) | {"batch": 8, "transactions": {"p~r~w~": [[0, 1, 3, 2]]}}
+    decided = CommitState.decode("p", json.dumps(theirs).encode())
+    assert decided.finished().done[-1] == Done(8)
+
+
+def test_the_newest_done_batches_are_kept_with_their_payloads():
+    state = CommitState().taken_over("r", "q", 1)
     for number in range(KEPT_DONE + 3):
         payload = Payload(number, number, "t")
         state = state.decided(Decision(number, (), (payload,))).finished()
@@ -240,9 +288,43 @@ def test_the_batches_done_last_are_remembered_with_what_they_were():
 
 
 def test_a_run_stands_as_the_log_says():
-    state = CommitState().taken_over("a", "q").taken_over("b", "q")
+    state = CommitState().taken_over("a", "q", 1).taken_over("b", "q", 1)
     standings = [state.standing(run) for run in ("a", "b", "c")]
     assert standings == [Standing.SUPERSEDED, Standing.OWNER, Standing.UNKNOWN]
+
+
+def test_an_aborted_owner_leaves_a_key_without_one():
+    state = CommitState().taken_over("a", "q", 1).with_aborted_run("a")
+    assert (state.run_id, state.superseded, state.generation) == ("", ("a",), 1)
+    assert state.taken_over("b", "q", 1).generation == 2
+
+
+def test_an_aborted_run_that_is_forgotten_can_not_decide():
+    """Each of them was planned at the generation of the others."""
+    state = CommitState().taken_over("a", "q", 5)
+    planned = state.generation
+    state = state.with_aborted_run("a")
+    for number in range(KEPT_RUNS + 3):
+        assert state.standing("a", planned) is Standing.SUPERSEDED
+        state = state.with_aborted_run(f"r{number}")
+    assert "a" not in state.superseded
+    assert state.standing("a", planned) is Standing.SUPERSEDED
+    again = state.with_aborted_run(state.superseded[0])
+    assert again.generation == state.generation, "none is forgotten for it"
+
+
+def test_the_number_of_an_earlier_batchs_writes_is_kept():
+    """A query replays its last batch only; 32 batches of 200 writes would fill every record."""
+    two = (Payload(1, 1, "t"), Payload(2, 2, "u"))
+    state = CommitState().skipped_to(Done(0, two, "a")).skipped_to(Done(1, two, "b"))
+    assert state.done == (Done(0, (), "a"), Done(1, two, "b"))
+    assert state.skipped_to(Done(2, two[:1])).done[1:] == (Done(1, (), "b"), Done(2, two[:1]))
+
+
+def test_an_owner_that_version_0_1_kept_as_aborted_is_none():
+    fields = json.loads(CommitState(3, "r", "q", 6, ("a",)).encode()) | {"superseded": ["a", "r"]}
+    state = CommitState.decode("p", json.dumps(fields).encode())
+    assert (state.run_id, state.superseded) == ("", ("a", "r"))
 
 
 def test_there_is_nothing_to_resolve_after_a_batch_that_is_done():
@@ -251,23 +333,24 @@ def test_there_is_nothing_to_resolve_after_a_batch_that_is_done():
 
 
 def test_the_same_run_takes_over_once():
-    first = CommitState().taken_over("r", "q")
-    assert (first.generation, first.run_id, first.superseded) == (1, "r", ())
-    assert first.taken_over("r", "q") == first
+    first = CommitState().taken_over("r", "q", 1_700)
+    assert (first.generation, first.run_id, first.superseded) == (1_700, "r", ())
+    assert first.taken_over("r", "q", 1_800) == first
+    assert first.taken_over("s", "q", 1_800).generation == 1_701
 
 
 def test_the_newest_superseded_runs_are_kept_each_once():
     state = CommitState()
     for number in range(KEPT_RUNS + 5):
-        state = state.taken_over(f"r{number}", "q")
+        state = state.taken_over(f"r{number}", "q", 1)
     assert len(state.superseded) == KEPT_RUNS
     assert state.superseded[-1] == f"r{KEPT_RUNS + 3}"
     assert state.generation == KEPT_RUNS + 5
-    again = state.taken_over(state.superseded[3], "q")
+    again = state.taken_over(state.superseded[3], "q", 1)
     assert len(set(again.superseded)) == len(again.superseded)
 
 
-def test_two_thousand_transactions_take_less_than_a_hundred_kilobytes():
+def test_two_thousand_transactions_take_less_than_100_kilobytes():
     prepared = tuple(
         PreparedTransaction(f"orders~{'0' * 36}~0123456789ab~{k}", 4_000_000 + k, 17, 2)
         for k in range(2000)

@@ -1,4 +1,4 @@
-"""A state cut into records and put together again, whatever else lies there."""
+"""A state and the parts of its block, cut into records and put together again."""
 
 from __future__ import annotations
 
@@ -7,47 +7,69 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spark_kafka_sink.errors import CommitError
-from spark_kafka_sink.transactions.commit_log.log_parts import belongs_to, cut, join
+from spark_kafka_sink.transactions.commit_log.log_parts import (
+    belongs_to,
+    changes,
+    cut,
+    documents,
+    join,
+    parts_in,
+)
 
 KEY = b"orders~app"
-#: A state is JSON: it does not begin like a part.
-STATES = st.binary(max_size=60).filter(lambda state: not state.startswith(b'{"part":'))
+#: A document is JSON: it does not begin like a piece.
+DOCUMENTS = st.binary(max_size=60).filter(lambda state: not state.startswith(b'{"part":'))
+STATES = st.none() | DOCUMENTS
+#: Each with the size of a record, which another version may have chosen otherwise.
+WRITES = st.lists(
+    st.tuples(STATES, st.lists(DOCUMENTS, max_size=4), st.integers(1, 20)), max_size=8
+)
 
 
-@given(st.lists(st.none() | STATES, max_size=8), st.integers(1, 20))
-def test_what_was_written_last_is_what_is_read(states: list[bytes | None], limit: int) -> None:
-    """Long and short states and tombstones by turns; nothing is left over in between."""
+@given(WRITES)
+def test_what_was_written_last_is_what_is_read(
+    writes: list[tuple[bytes | None, list[bytes], int]],
+) -> None:
+    """Long and short states, parts and tombstones by turns; nothing is left over in between."""
     there: dict[bytes, bytes] = {}
-    for revision, state in enumerate(states):
-        records = cut(KEY, state, revision, there, limit)
-        assert all(belongs_to(KEY, record_key) for record_key in records)
-        for record_key, value in records.items():
+    for revision, (state, parts, limit) in enumerate(writes):
+        wanted = documents(KEY, state, parts)
+        for record_key, value in changes(there, wanted, revision, limit).items():
+            assert belongs_to(KEY, record_key)
             if value is None:
                 assert record_key in there
                 del there[record_key]
             else:
                 there[record_key] = value
         assert join(KEY, there) == state
-        assert (state is None) == (not there)
+        assert parts_in(KEY, there) == parts
+        assert changes(there, wanted, revision + 1, limit) == {}
 
 
-def test_a_state_that_looks_like_a_part_is_none() -> None:
+@pytest.mark.parametrize("limit", [5, 500])
+def test_a_part_is_written_without_those_before_it(limit: int) -> None:
+    """Else the log would grow with the square of a block's writes."""
+    there = {
+        k: v for k, v in changes({}, documents(KEY, b"a state", [b"a part"]), 1, limit).items() if v
+    }
+    more = changes(there, documents(KEY, b"a state", [b"a part", b"another"]), 2, limit)
+    assert {key.partition(b"#w")[2][:1] for key in more} == {b"1"}
+
+
+def test_a_state_that_looks_like_a_piece_is_none() -> None:
     state = b'{"part":0,"of":1,"revision":1}'
-    there = {k: v for k, v in cut(KEY, state, 5, ()).items() if v is not None}
-    assert join(KEY, there) == state
+    assert join(KEY, cut(KEY, state, 5)) == state
 
 
-def test_a_state_of_one_record_is_readable_as_it_lies() -> None:
-    assert cut(KEY, b"{}", 5, ()) == {KEY: b"{}"}
+def test_a_state_of_one_record_is_readable_as_it_is() -> None:
+    assert cut(KEY, b"{}", 5) == {KEY: b"{}"}
 
 
-def test_parts_of_other_revisions_are_leftovers_behind_the_end_and_errors_before_it() -> None:
-    records = {k: v for k, v in cut(KEY, b"abcdefgh", 7, (), 3).items() if v is not None}
-    leftover = cut(KEY, b"abcdefghijkl", 6, (), 3)[KEY + b"#3"]
-    assert leftover is not None
+def test_leftover_pieces_of_other_revisions_are_ignored() -> None:
+    records = cut(KEY, b"abcdefgh", 7, 3)
+    leftover = cut(KEY, b"abcdefghijkl", 6, 3)[KEY + b"#3"]
     assert join(KEY, records | {KEY + b"#3": leftover}) == b"abcdefgh"
-    stale = cut(KEY, b"abcdefgh", 6, (), 3)[KEY + b"#1"]
-    assert stale is not None
+    stale = cut(KEY, b"abcdefgh", 6, 3)[KEY + b"#1"]
     with pytest.raises(CommitError, match="part 1 of 3 is missing"):
         join(KEY, records | {KEY + b"#1": stale})
     with pytest.raises(CommitError, match="'orders~app' is not whole: part 2 of 3"):
@@ -67,7 +89,7 @@ def test_parts_of_other_revisions_are_leftovers_behind_the_end_and_errors_before
         b'{"part":0,"of":1' + b"0" * 5000 + b',"revision":1}',
     ],
 )
-def test_a_first_part_that_is_none_of_ours_is_an_error(line: bytes) -> None:
+def test_a_first_piece_that_is_none_of_ours_is_an_error(line: bytes) -> None:
     with pytest.raises(CommitError, match="no other client may write"):
         join(KEY, {KEY: line + b"\nabc"})
 

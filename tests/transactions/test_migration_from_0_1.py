@@ -17,7 +17,6 @@ from spark_kafka_sink.records.column_plan import ColumnPlan
 from spark_kafka_sink.records.record_columns import from_record_batch
 from spark_kafka_sink.transactions.commit_state import CommitState, Payload, Phase
 from spark_kafka_sink.transactions.committer import Batch, Commit
-from spark_kafka_sink.transactions.exactly_once import ExactlyOnceDriver
 from spark_kafka_sink.transactions.ownership import Numbering, Owner
 from spark_kafka_sink.transactions.transactional_ids import log_id
 from tests.transactions.committing_world import LOG_TOPIC, CommittingWorld
@@ -64,7 +63,7 @@ def write_as_0_1(
 
 
 def owner(state: CommitState, key: str, run: str, **more: Numbering) -> Owner:
-    return Owner(key, run, "query-1", state.generation, state.incarnation, **more)
+    return Owner(key, run, "query-1", state.generation, **more)
 
 
 def next_batch(world: CommittingWorld, key: str, run: str, number: int, *values: str) -> Batch:
@@ -80,7 +79,7 @@ def logged(world: CommittingWorld, key: str) -> CommitState:
     return state
 
 
-def test_a_batch_that_it_decided_is_rolled_forward_and_its_runs_orphans_are_swept(
+def test_a_decided_batch_of_0_1_is_committed_and_orphans_swept(
     world: CommittingWorld,
 ) -> None:
     def body() -> None:
@@ -153,7 +152,7 @@ def test_a_query_that_runs_on_across_the_upgrade_keeps_its_key(world: Committing
     world.play(body)
 
 
-def test_the_micro_batch_that_it_did_last_comes_again_and_is_not_compared(
+def test_the_last_batch_of_0_1_is_replayed_without_comparison(
     world: CommittingWorld,
 ) -> None:
     def body() -> None:
@@ -207,7 +206,7 @@ def test_a_job_of_another_prefix_is_not_ended_with_our_rights(world: CommittingW
     world.play(body)
 
 
-def test_a_batch_that_it_decided_and_brokers_aborted_in_part_is_undone(
+def test_a_partly_aborted_decision_of_0_1_is_undone(
     world: CommittingWorld,
 ) -> None:
     """Nothing of it is committed: today it is written again, without an operator."""
@@ -227,7 +226,7 @@ def test_a_batch_that_it_decided_and_brokers_aborted_in_part_is_undone(
     world.play(body)
 
 
-def test_a_batch_that_it_called_partial_waits_for_an_operator_still(world: CommittingWorld) -> None:
+def test_a_partial_batch_of_0_1_still_waits_for_an_operator(world: CommittingWorld) -> None:
     def body() -> None:
         decided = tuple(world.prepared(f"p~run-1~{TOKEN}~{k}", f"7{k}") for k in (0, 1))
         world.end(decided[0], commit=False)
@@ -242,22 +241,27 @@ def test_a_batch_that_it_called_partial_waits_for_an_operator_still(world: Commi
     world.play(body)
 
 
-def test_the_log_goes_on_with_an_incarnation_and_what_is_planned_before_it_still_commits(
-    world: CommittingWorld,
-) -> None:
+def test_a_key_with_an_incarnation_goes_on_without_it(world: CommittingWorld) -> None:
+    """As 0.1 left it in its last days, when a driver died between two writes of a block."""
+
     def body() -> None:
-        write_as_0_1(world, "p")
-
-        def plan(driver: ExactlyOnceDriver) -> CommitState:
-            return driver.plan("p")
-
+        part = world.prepared(f"p~run-1~{TOKEN}~0", "lost")
+        parts = [
+            {
+                "index": 0,
+                "payload": [1, 4, "t"],
+                "transactions": {
+                    f"p~run-1~{TOKEN}~": [[0, part.producer_id, part.producer_epoch, 2]]
+                },
+            }
+        ]
+        write_as_0_1(world, "p", format=2, incarnation="run-0", partsOf=7, parts=parts)
         with world.driver() as driver:
-            assert plan(driver).incarnation == ""
-            mine = owner(plan(driver), "p", "run-2")
+            mine = owner(driver.plan("p"), "p", "run-2")
             for number in (7, 8):
                 batch = next_batch(world, "p", "run-2", number, f"{number}")
                 assert driver.commit(mine, batch) is Commit.COMMITTED
-            assert plan(driver).incarnation == "run-2"
+        assert world.settled(part.transactional_id) == world.swept
         assert world.visible() == ["7", "8"]
 
     world.play(body)

@@ -48,12 +48,12 @@ class Group:
         return f"{self.name}~run~offsets~0"
 
     def prepare(self, offsets: Offsets, transactional_id: str = "") -> PreparedTransaction:
+        self.client._version = self.version  # as of a cluster of it
         return prepare_offsets(
             self.client,
             transactional_id or self.id(),
             GroupOffsets(self.name, offsets),
             self.client.clock.now_ms() + TIMEOUT_MS,
-            transaction_version=self.version,
         )
 
     def end(self, *prepared: PreparedTransaction, committed: bool) -> list[ErrorCode | None]:
@@ -107,7 +107,7 @@ def group(request: pytest.FixtureRequest) -> Iterator[Group]:
         fence(client, [found.id()])
 
 
-def test_offsets_are_the_groups_if_and_only_if_the_transaction_is_committed(group: Group) -> None:
+def test_offsets_are_visible_only_when_their_transaction_commits(group: Group) -> None:
     first = group.at(7, 0, 2**62)
     prepared = group.prepare(first)
     assert group.stored() == {}, "it is open"
@@ -131,7 +131,7 @@ def test_leader_epoch_and_metadata_are_kept(group: Group) -> None:
     assert group.stored() == offsets
 
 
-def test_who_takes_the_id_anew_aborts_what_was_not_ended(group: Group) -> None:
+def test_initializing_the_id_aborts_what_was_not_ended(group: Group) -> None:
     abandoned = group.prepare(group.at(5))
     prepared = group.prepare(group.at(4))
     assert group.end(abandoned, committed=True) in (
@@ -199,12 +199,12 @@ def test_each_missing_right_is_named(secure_kafka: SecureKafka) -> None:
 
     def prepare_as_bob(version: int) -> PreparedTransaction:
         with TransactionClient(bob) as client:
+            client._version = version
             return prepare_offsets(
                 client,
                 transactional_id,
                 GroupOffsets(name, {TopicPartition(topic, 0): OffsetAndMetadata(1)}),
                 client.clock.now_ms() + TIMEOUT_MS,
-                transaction_version=version,
             )
 
     cases = (

@@ -46,13 +46,9 @@ def prepare(
     offset: int = 7,
     milliseconds: int = 60_000,
 ) -> PreparedTransaction:
-    return prepare_offsets(
-        client,
-        ID,
-        GroupOffsets(GROUP, {tp: OffsetAndMetadata(offset)}),
-        world.soon(milliseconds),
-        transaction_version=version,
-    )
+    client._version = version  # as of a cluster of it
+    offsets = GroupOffsets(GROUP, {tp: OffsetAndMetadata(offset)})
+    return prepare_offsets(client, ID, offsets, world.soon(milliseconds))
 
 
 def end(world: DriverWorld, client: TransactionClient, prepared: PreparedTransaction) -> None:
@@ -102,7 +98,7 @@ def test_a_group_that_was_lost_on_its_way_is_not_added_again(
 @VERSIONS
 @pytest.mark.parametrize("processed", [True, False])
 @pytest.mark.parametrize("kind", ["drop", "cut"])
-def test_a_request_for_an_identity_that_was_lost_is_not_made_again(
+def test_a_timed_out_init_producer_id_is_not_repeated(
     world: DriverWorld, cluster: FakeCluster, kind: str, processed: bool, version: int
 ) -> None:
     """It may arrive late, and would abort what the second one has prepared."""
@@ -176,7 +172,7 @@ def test_the_groups_coordinator_dies_under_the_request(
 
 
 @VERSIONS
-def test_what_never_becomes_clear_is_told_at_the_deadline(
+def test_an_unclear_end_is_raised_at_the_deadline(
     world: DriverWorld, cluster: FakeCluster, version: int
 ) -> None:
     fault = cluster.control.answer(
@@ -195,7 +191,7 @@ def test_what_never_becomes_clear_is_told_at_the_deadline(
 
 
 @VERSIONS
-def test_a_partition_that_stays_unknown_is_not_waited_for_until_the_deadline(
+def test_a_partition_that_stays_unknown_fails_early(
     world: DriverWorld, cluster: FakeCluster, version: int
 ) -> None:
     def main() -> None:
@@ -273,7 +269,7 @@ def test_what_no_asking_mends_is_raised_at_once(
     assert fault.fired == 1
 
 
-def test_groups_and_transactional_ids_of_one_name_have_coordinators_of_their_own(
+def test_groups_and_ids_of_one_name_have_separate_coordinators(
     world: DriverWorld, cluster: FakeCluster
 ) -> None:
     """And are asked for in requests of their own, many keys in each."""
@@ -306,7 +302,7 @@ def test_a_group_is_named_as_kafka_allows(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["", "a\nb", "x" * 1025, "ü" * 513, "\udcff"])
-def test_a_group_that_can_be_none_is_refused_before_a_broker_hears_of_it(name: str) -> None:
+def test_an_illegal_group_is_refused_before_any_request(name: str) -> None:
     with pytest.raises(ConfigError, match=r"offsetsGroup is '") as refused:
         check_group_id("offsetsGroup", name)
     assert "\n" not in refused.value.message

@@ -37,7 +37,7 @@ class Sink:
 
     def owner(self) -> Owner:
         state = self.driver.plan(self.key)
-        return Owner(self.key, "run", "query", state.generation, state.incarnation)
+        return Owner(self.key, "run", "query", state.generation)
 
     def batch(self, number: int, offset: int, *, rows: int = 1, topic: str = "") -> Batch:
         ids = [f"{self.key}~run~w{number}~{k}" for k in range(rows)]
@@ -65,7 +65,7 @@ def sink(kafka: RealKafka) -> Iterator[Sink]:
     found.driver.close()
 
 
-def test_offsets_are_committed_with_each_batch_also_with_one_without_rows(sink: Sink) -> None:
+def test_offsets_are_committed_with_each_batch_even_an_empty_one(sink: Sink) -> None:
     owner = sink.owner()
     assert sink.driver.commit(owner, sink.batch(0, 7)) is Commit.COMMITTED
     assert sink.committed() == 7
@@ -76,7 +76,7 @@ def test_offsets_are_committed_with_each_batch_also_with_one_without_rows(sink: 
     assert sink.open_ids() == 0
 
 
-def test_offsets_of_a_batch_that_is_not_decided_are_not_committed(sink: Sink) -> None:
+def test_offsets_of_an_undecided_batch_are_not_committed(sink: Sink) -> None:
     owner = sink.owner()
     assert sink.driver.commit(owner, sink.batch(0, 7)) is Commit.COMMITTED
     gone = sink.batch(1, 8)
@@ -90,7 +90,7 @@ def test_offsets_of_a_batch_that_is_not_decided_are_not_committed(sink: Sink) ->
     assert sink.open_ids() == 0
 
 
-def test_offsets_of_a_topic_that_the_cluster_has_not_got_fail_the_batch(sink: Sink) -> None:
+def test_offsets_of_a_missing_topic_fail_the_batch(sink: Sink) -> None:
     owner = sink.owner()
     batch = sink.batch(0, 7, topic=f"missing-{uuid.uuid4().hex}")
     with pytest.raises(ApiError, match="UNKNOWN_TOPIC_OR_PARTITION"):

@@ -9,12 +9,12 @@ from dataclasses import replace
 
 import pytest
 
+from spark_kafka_sink.cli.operations.operator import Operator
 from spark_kafka_sink.errors import CommitError, RefusedError, SupersededError
 from spark_kafka_sink.producer.transaction.transaction_states import PreparedTransaction
 from spark_kafka_sink.transactions.commit_log.commit_log import CommitLog, LogSession
 from spark_kafka_sink.transactions.commit_state import CommitState, Decision, Done, Standing
 from spark_kafka_sink.transactions.committer import Batch, Committer
-from spark_kafka_sink.transactions.operations import Operator
 from spark_kafka_sink.transactions.ownership import Owner
 from tests.transactions.operator_stage import Stage, names
 
@@ -22,7 +22,7 @@ DECIDED = "its batch is decided"
 OWNED = "its run is the owner in the commit log"
 
 
-def test_what_is_decided_meanwhile_is_not_aborted(stage: Stage) -> None:
+def test_a_batch_decided_meanwhile_is_not_aborted(stage: Stage) -> None:
     first, second = stage.open(2)
     stage.write(stage.state())
     plan = stage.operator.plan_abort(names([first, second]))
@@ -39,7 +39,7 @@ def test_who_takes_over_meanwhile_is_not_swept(stage: Stage) -> None:
     stage.write(stage.state())
     plan = stage.operator.plan_sweep(stage.prefix)
     assert [t.standing for t in plan.transactions] == [Standing.UNKNOWN]
-    stage.write(stage.state().taken_over("run-2", "query"))
+    stage.write(stage.state().taken_over("run-2", "query", 1))
     aborted = stage.operator.end(plan)
     assert aborted.kept == {new.transactional_id: OWNED}
     assert stage.still_open() == {new.transactional_id}
@@ -59,7 +59,7 @@ def test_what_was_ended_meanwhile_is_left_as_it_is(stage: Stage) -> None:
     assert reused.transactional_id in stage.still_open()
 
 
-def test_a_batch_jobs_driver_is_fenced_under_every_key_that_it_may_decide_under(
+def test_a_jobs_driver_is_fenced_under_every_possible_key(
     stage: Stage,
 ) -> None:
     """Its ids tell it; those of version 0.1 didn't: the one that the job owns in the log."""
@@ -78,7 +78,7 @@ def test_a_batch_jobs_driver_is_fenced_under_every_key_that_it_may_decide_under(
     bystander.write(replace(state, run_id="job-3", last_done=8), stage.soon())
 
 
-def test_a_batch_job_that_decides_meanwhile_under_a_key_nobody_knew_is_seen(stage: Stage) -> None:
+def test_a_job_deciding_under_an_unknown_key_is_noticed(stage: Stage) -> None:
     """Of version 0.1: an id of today tells its key."""
     (one,) = stage.open(1, run="job-1", worker="")
     stage.write(stage.state(), f"{stage.prefix}~other")
@@ -91,9 +91,7 @@ def test_a_batch_job_that_decides_meanwhile_under_a_key_nobody_knew_is_seen(stag
 
 
 @pytest.mark.parametrize("how", ["abort", "sweep"])
-def test_a_driver_that_opens_the_log_behind_the_fence_commits_nothing(
-    stage: Stage, how: str
-) -> None:
+def test_a_driver_that_opens_the_log_after_the_fence_fails(stage: Stage, how: str) -> None:
     """Its tasks' transactions are all open when it looks, and gone when it would decide."""
     transactions = stage.open(2, run="run-2")
     stage.write(stage.state())
@@ -139,7 +137,7 @@ def test_the_key_of_a_batch_job_that_was_aborted_is_forgotten(stage: Stage) -> N
     assert stage.read() == stage.state()
 
 
-def test_a_state_that_changed_meanwhile_is_neither_resolved_nor_forgotten(stage: Stage) -> None:
+def test_a_state_that_changed_is_neither_resolved_nor_reset(stage: Stage) -> None:
     (lost,) = stage.open(1)
     stage.client.end([lost], committed=False, deadline_ms=stage.soon())
     stage.write(stage.state([lost], lost=(lost.transactional_id,)))
@@ -154,7 +152,7 @@ def test_a_state_that_changed_meanwhile_is_neither_resolved_nor_forgotten(stage:
     assert stage.read() == stage.state(last_done=9)
 
 
-def test_resolving_as_done_does_not_pass_over_rows_that_were_lost_meanwhile(stage: Stage) -> None:
+def test_resolving_as_done_refuses_newly_lost_rows(stage: Stage) -> None:
     """The operator agreed to lose one task's rows, not two."""
     lost, open_ = stage.open(2)
     stage.client.end([lost], committed=False, deadline_ms=stage.soon())
@@ -175,8 +173,8 @@ def test_the_log_lists_whole_states_of_exactly_the_prefix(stage: Stage) -> None:
     """Also those in several records, and not those that were forgotten."""
     transactions = [PreparedTransaction(f"{stage.prefix}~r~w{k}~0", k, 0, 2) for k in range(20)]
     long = stage.state(transactions)
-    small_parts = CommitLog(stage.client, stage.log_topic, part_bytes=200)
-    small_parts.open(stage.prefix, stage.soon()).write(long, stage.soon())
+    small_pieces = CommitLog(stage.client, stage.log_topic, piece_bytes=200)
+    small_pieces.open(stage.prefix, stage.soon()).write(long, stage.soon())
     stage.write(stage.state(), f"{stage.prefix}~app")
     stage.write(stage.state(), f"{stage.prefix}~forgotten")
     stage.write(None, f"{stage.prefix}~forgotten")

@@ -5,10 +5,12 @@ from __future__ import annotations
 import pytest
 
 from spark_kafka_sink.errors import CommitError, SupersededError
+from spark_kafka_sink.protocol.request import ApiKey
 from spark_kafka_sink.transactions.commit_state import Done, Payload, Phase
-from spark_kafka_sink.transactions.committer import Batch, Commit
+from spark_kafka_sink.transactions.committer import Batch, Block, Commit
 from spark_kafka_sink.transactions.exactly_once import ExactlyOnceDriver
 from spark_kafka_sink.transactions.ownership import Numbering, Owner
+from spark_kafka_sink.transactions.transactional_ids import log_id
 from tests.transactions.committing_world import CommittingWorld
 
 KEY = "p~name"
@@ -22,33 +24,39 @@ def world(request: pytest.FixtureRequest) -> CommittingWorld:
 def owner(driver: ExactlyOnceDriver, run: str = "run") -> Owner:
     """As planned now."""
     state = driver.plan(KEY)
-    return Owner(KEY, run, "", state.generation, state.incarnation, Numbering.MICRO_BATCHES)
+    return Owner(KEY, run, "", state.generation, Numbering.MICRO_BATCHES)
 
 
 def part(
-    world: CommittingWorld, index: int, *values: str, number: int = 0, run: str = "run", k: int = 0
-) -> Batch:
+    world: CommittingWorld, *values: str, number: int = 0, run: str = "run", k: int = 0,
+    token: str = "block",
+) -> Batch:  # fmt: skip
     """One write, whose one task has prepared; without values it has no row."""
     prepared = (world.prepared(f"{KEY}~{run}~w~{k}", *values),) if values else ()
     size = sum(map(len, values))
-    return Batch(number, prepared, Payload(len(values), size, "t"), part=index)
+    return Batch(number, prepared, Payload(len(values), size, "t"), block=Block(token))
 
 
-def end(parts: int, number: int = 0) -> Batch:
-    return Batch(number, (), Payload(), parts=parts)
+def end(writes: int, number: int = 0, token: str = "block") -> Batch:
+    return Batch(number, (), Payload(), block=Block(token, writes))
+
+
+def replayed(payload: Payload, token: str = "replay") -> Batch:
+    """A write of a block that is done already."""
+    return Batch(0, (), payload, block=Block(token))
 
 
 def test_all_parts_become_visible_by_one_record_and_none_before(world: CommittingWorld) -> None:
     def body() -> None:
         for index, value in enumerate(("a", "b", "c")):
             with world.driver() as driver:
-                batch = part(world, index, value, k=index)
+                batch = part(world, value, k=index)
                 assert driver.commit(owner(driver), batch) is Commit.PREPARED
             assert world.visible() == []
             state = world.logged(KEY)
             assert state is not None
             assert (state.phase, state.last_done, state.parts_of) == (Phase.DONE, -1, 0)
-            assert [p.index for p in state.parts] == list(range(index + 1))
+            assert len(state.parts_by(0, "block")) == index + 1
         with world.driver() as driver:
             assert driver.commit(owner(driver), end(3)) is Commit.COMMITTED
         assert world.visible() == ["a", "b", "c"]
@@ -60,15 +68,15 @@ def test_all_parts_become_visible_by_one_record_and_none_before(world: Committin
     world.play(body)
 
 
-@pytest.mark.parametrize("noted", [(), (0,), (1,), (0, 2), (0, 1, 2)])
-def test_a_part_that_is_missing_or_too_many_is_an_error_and_nothing_is_visible(
+@pytest.mark.parametrize("noted", [(), (0,), (0, 1, 2)])
+def test_a_missing_or_surplus_part_is_an_error(
     world: CommittingWorld, noted: tuple[int, ...]
 ) -> None:
     parts = 2
 
     def body() -> None:
         with world.driver() as driver:
-            batches = [part(world, index, f"{index}", k=index) for index in noted]
+            batches = [part(world, f"{index}", k=index) for index in noted]
             for batch in batches:
                 assert driver.commit(owner(driver), batch) is Commit.PREPARED
             mine = owner(driver)
@@ -83,7 +91,7 @@ def test_a_part_that_is_missing_or_too_many_is_an_error_and_nothing_is_visible(
         for k in noted:
             assert world.settled(f"{KEY}~run~w~{k}") == world.swept
         with world.driver() as driver:
-            again = [part(world, i, f"again{i}", run="run-2", k=i) for i in range(parts)]
+            again = [part(world, f"again{i}", run="run-2", k=i) for i in range(parts)]
             for batch in again:
                 driver.commit(owner(driver, "run-2"), batch)
             assert driver.commit(owner(driver, "run-2"), end(parts)) is Commit.COMMITTED
@@ -92,12 +100,12 @@ def test_a_part_that_is_missing_or_too_many_is_an_error_and_nothing_is_visible(
     world.play(body)
 
 
-def test_parts_may_be_noted_in_any_order_and_one_without_rows_counts(
+def test_a_write_without_rows_counts(
     world: CommittingWorld,
 ) -> None:
     def body() -> None:
         with world.driver() as driver:
-            for batch in (part(world, 2, "c", k=0), part(world, 0), part(world, 1, "b", k=1)):
+            for batch in (part(world, "c", k=0), part(world), part(world, "b", k=1)):
                 assert driver.commit(owner(driver), batch) is Commit.PREPARED
             assert driver.commit(owner(driver), end(3)) is Commit.COMMITTED
         assert world.visible() == ["b", "c"]
@@ -108,22 +116,65 @@ def test_parts_may_be_noted_in_any_order_and_one_without_rows_counts(
 def test_parts_that_all_have_no_rows_are_done_all_the_same(world: CommittingWorld) -> None:
     def body() -> None:
         with world.driver() as driver:
-            for index in (0, 1):
-                assert driver.commit(owner(driver), part(world, index)) is Commit.PREPARED
+            for _ in range(2):
+                assert driver.commit(owner(driver), part(world)) is Commit.PREPARED
             assert driver.commit(owner(driver), end(2)) is Commit.EMPTY
             assert driver.plan(KEY).last_done == 0
 
     world.play(body)
 
 
-def test_a_part_that_is_written_again_replaces_the_former(world: CommittingWorld) -> None:
+def test_parts_of_an_abandoned_block_of_the_run_are_replaced(world: CommittingWorld) -> None:
     def body() -> None:
         with world.driver() as driver:
-            driver.commit(owner(driver), part(world, 0, "lost", k=0))
-            driver.commit(owner(driver), part(world, 0, "a", k=1))
+            for k in (0, 1):
+                driver.commit(owner(driver), part(world, f"lost{k}", k=k, token="abandoned"))
+            driver.commit(owner(driver), part(world, "a", k=2))
             assert driver.commit(owner(driver), end(1)) is Commit.COMMITTED
         assert world.visible() == ["a"]
-        assert world.settled(f"{KEY}~run~w~0") == world.swept, "it is swept"
+        assert {world.settled(f"{KEY}~run~w~{k}") for k in (0, 1)} == {world.swept}
+
+    world.play(body)
+
+
+@pytest.mark.parametrize("writes", [1, 2])
+def test_a_block_is_never_decided_with_another_ones_writes(
+    world: CommittingWorld, writes: int
+) -> None:
+    """Which of them is alive is not known here: the one whose writes are not there fails."""
+
+    def body() -> None:
+        with world.driver() as driver:
+            for k in range(2 * writes):
+                token = ("first", "second")[k % 2]
+                driver.commit(owner(driver), part(world, token, k=k, token=token))
+            with pytest.raises(CommitError, match="has 0 successful ones of this block"):
+                driver.commit(owner(driver), end(writes, token="first"))
+            if writes == 1:
+                assert driver.commit(owner(driver), end(1, token="second")) is Commit.COMMITTED
+            else:
+                with pytest.raises(CommitError, match="has 1 successful ones of this block"):
+                    driver.commit(owner(driver), end(2, token="second"))
+        assert world.visible() == ["second"] * (writes == 1)
+
+    world.play(body)
+
+
+def test_a_write_whose_record_got_no_answer_is_recorded_once(world: CommittingWorld) -> None:
+    def body() -> None:
+        with world.driver() as driver:
+            mine = owner(driver)
+            batch = part(world, "a")
+            lost = world.cluster.control.drop(
+                ApiKey.END_TXN, where=lambda r: r.body.transactional_id == log_id(KEY)
+            )
+            assert driver.commit(mine, batch) is Commit.PREPARED
+            assert lost.fired
+            state = world.logged(KEY)
+            assert state is not None
+            assert len(state.parts) == 1
+            assert driver.commit(owner(driver), end(1)) is Commit.COMMITTED
+        assert world.visible() == ["a"]
 
     world.play(body)
 
@@ -133,7 +184,7 @@ def test_parts_of_another_batch_are_not_decided(world: CommittingWorld) -> None:
 
     def body() -> None:
         with world.driver() as driver:
-            driver.commit(owner(driver), part(world, 0, "a", number=0, k=0))
+            driver.commit(owner(driver), part(world, "a"))
             with pytest.raises(CommitError, match="has 0 successful ones"):
                 driver.commit(owner(driver), end(1, number=1))
         assert world.visible() == []
@@ -141,15 +192,15 @@ def test_parts_of_another_batch_are_not_decided(world: CommittingWorld) -> None:
     world.play(body)
 
 
-def test_a_driver_that_dies_between_two_parts_leaves_nothing_to_the_next_one(
+def test_a_driver_that_dies_between_parts_leaves_no_part(
     world: CommittingWorld,
 ) -> None:
     def body() -> None:
         with world.driver() as driver:
             mine = owner(driver)
-            driver.commit(mine, part(world, 0, "a", k=0))
+            driver.commit(mine, part(world, "a"))
         with world.driver() as later:
-            batches = [part(world, i, f"again{i}", run="run-2", k=i) for i in (0, 1)]
+            batches = [part(world, f"again{i}", run="run-2", k=i) for i in (0, 1)]
             for batch in batches:
                 later.commit(owner(later, "run-2"), batch)
             state = world.logged(KEY)
@@ -167,7 +218,7 @@ def test_a_driver_that_dies_between_two_parts_leaves_nothing_to_the_next_one(
     world.play(body)
 
 
-def test_who_drops_a_batch_takes_its_key_over_so_that_two_queries_of_one_name_stop_each_other(
+def test_dropping_a_batch_takes_over_so_that_one_query_stops(
     world: CommittingWorld,
 ) -> None:
     """Nobody may know the queries, and their batches may look alike: they would drop each other's
@@ -195,18 +246,43 @@ def test_who_drops_a_batch_takes_its_key_over_so_that_two_queries_of_one_name_st
 def test_a_batch_that_is_done_drops_its_parts_and_compares_them(world: CommittingWorld) -> None:
     def body() -> None:
         with world.driver() as driver:
-            for index in (0, 1):
-                driver.commit(owner(driver), part(world, index, f"{index}", k=index))
+            for index, value in enumerate(("a", "bc")):
+                driver.commit(owner(driver), part(world, value, k=index))
             driver.commit(owner(driver), end(2))
+        a, bc = Payload(1, 1, "t"), Payload(1, 2, "t")
         with world.driver() as driver:
-            again = [Batch(0, (), Payload(1, 1, "t"), part=index) for index in (0, 1)]
-            for batch in again:
-                assert driver.commit(owner(driver, "run-2"), batch) is Commit.ALREADY_DONE
+            for again in (bc, a):
+                how = driver.commit(owner(driver, "run-2"), replayed(again))
+                assert how is Commit.ALREADY_DONE
             with pytest.raises(CommitError, match="other rows"):
-                driver.commit(owner(driver, "run-2"), Batch(0, (), Payload(2, 2, "t"), part=0))
-            with pytest.raises(CommitError, match="done with 2 writes, and 3 are to be decided"):
-                driver.commit(owner(driver, "run-2"), end(3))
-            assert driver.commit(owner(driver, "run-2"), end(2)) is Commit.ALREADY_DONE
-        assert world.visible() == ["0", "1"]
+                driver.commit(owner(driver, "run-2"), replayed(bc))
+            last = end(2, token="replay")
+            assert driver.commit(owner(driver, "run-2"), last) is Commit.ALREADY_DONE
+            state = world.logged(KEY)
+            assert state is not None
+            assert (state.parts, state.last_done) == ((), 0)
+        with world.driver() as driver:
+            driver.commit(owner(driver, "run-3"), replayed(a))
+            with pytest.raises(CommitError, match="other rows"):
+                driver.commit(owner(driver, "run-3"), end(1, token="replay"))
+        assert world.visible() == ["a", "bc"]
+
+    world.play(body)
+
+
+def test_the_log_grows_linearly_with_a_blocks_writes(
+    world: CommittingWorld,
+) -> None:
+    def body() -> None:
+        writes = 12
+        with world.driver() as driver:
+            sizes = []
+            for k in range(writes):
+                before = world.log_bytes()
+                driver.commit(owner(driver), part(world, "a", k=k))
+                sizes.append(world.log_bytes() - before)
+            assert max(sizes[2:]) < 1.2 * min(sizes[2:])
+            assert driver.commit(owner(driver), end(writes)) is Commit.COMMITTED
+        assert world.visible() == ["a"] * writes
 
     world.play(body)

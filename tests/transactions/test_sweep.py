@@ -17,7 +17,7 @@ from tests.transactions.open_transactions import open_transactions
 pytestmark = pytest.mark.broker
 
 
-def test_an_attempt_that_has_its_identity_and_wrote_nothing_yet_is_ended_once(
+def test_an_idle_identity_without_rows_is_ended_once(
     kafka: RealKafka, operator_client: TransactionClient, operator_topics: tuple[str, str]
 ) -> None:
     """With version 2 its first Produce, late, would open a transaction that nobody ends."""

@@ -90,7 +90,7 @@ def test_an_abort_of_exactly_what_was_found_shuts_its_writer_out(
     assert {d.state for d in now.values()} <= aborted
 
 
-def test_an_abort_that_arrives_late_hurts_nobody_who_has_the_id_by_then(
+def test_a_late_abort_does_not_affect_the_ids_next_owner(
     client: TransactionClient, tp: TopicPartition
 ) -> None:
     """Of an id that was Ongoing, and of one that was Empty."""
@@ -143,7 +143,7 @@ def test_a_timeout_above_the_brokers_is_refused(client: TransactionClient) -> No
         client.init_producer_id(name, 900_001, soon(client))
 
 
-def test_the_clusters_transaction_version_is_told(client: TransactionClient) -> None:
+def test_the_transaction_version_is_read_from_the_cluster(client: TransactionClient) -> None:
     assert client.transaction_version(soon(client)) == 2
 
 

@@ -100,9 +100,7 @@ def test_the_ends_of_a_broker_that_dies_go_to_others(
     assert cluster.down == {dead}
 
 
-def test_what_never_becomes_clear_is_told_at_the_deadline(
-    world: DriverWorld, cluster: FakeCluster
-) -> None:
+def test_an_unclear_end_is_raised_at_the_deadline(world: DriverWorld, cluster: FakeCluster) -> None:
     stuck = IDS[7]
     fault = cluster.control.answer(
         ApiKey.END_TXN,
@@ -179,7 +177,7 @@ def test_missing_rights_are_named(world: DriverWorld, cluster: FakeCluster, api:
     cluster.control.check()
 
 
-def test_brokers_before_3_0_are_asked_for_one_coordinator_at_a_time() -> None:
+def test_brokers_before_3_0_are_asked_one_coordinator_at_a_time() -> None:
     cluster = FakeCluster(3, versions={ApiKey.FIND_COORDINATOR: 3})
     cluster.ranges[ApiKey.LIST_TRANSACTIONS] = (0, 0)
     cluster.create_topic("t")
@@ -199,7 +197,7 @@ def test_brokers_before_3_0_are_asked_for_one_coordinator_at_a_time() -> None:
     world.run(main)
 
 
-def test_brokers_without_transactions_of_this_kind_are_told_as_such() -> None:
+def test_brokers_without_such_transactions_are_an_error() -> None:
     world = DriverWorld(FakeCluster(1, versions={ApiKey.DESCRIBE_TRANSACTIONS: 0}))
     with pytest.raises(UnsupportedVersionError, match="does not offer DESCRIBE_TRANSACTIONS"):
         world.run(lambda: world.client().describe(["p~r~1"], world.soon()))
@@ -215,9 +213,7 @@ def test_many_coordinators_are_found_by_few_requests(
     assert finds.fired == 3
 
 
-def test_a_list_begins_anew_when_a_broker_dies_in_it(
-    world: DriverWorld, cluster: FakeCluster
-) -> None:
+def test_a_list_starts_again_when_a_broker_dies(world: DriverWorld, cluster: FakeCluster) -> None:
     """What it coordinated is coordinated by the others then, who may have answered before."""
     dead = 2
     cut = cluster.control.cut(ApiKey.LIST_TRANSACTIONS, node=dead, processed=False)
@@ -241,7 +237,7 @@ def asks_for_old_ones(request: Request) -> bool:
     return request.body.duration_filter >= 0
 
 
-def test_who_is_in_no_list_of_the_old_ones_is_not_young_when_that_list_got_lost(
+def test_an_id_without_an_age_is_old_when_a_list_got_lost(
     world: DriverWorld, cluster: FakeCluster
 ) -> None:
     def main() -> None:
@@ -256,7 +252,7 @@ def test_who_is_in_no_list_of_the_old_ones_is_not_young_when_that_list_got_lost(
     world.run(main)
 
 
-def test_who_moved_between_the_list_of_all_and_the_list_of_the_old_ones_is_not_young(
+def test_an_id_that_moved_between_two_lists_is_not_young(
     world: DriverWorld, cluster: FakeCluster
 ) -> None:
     """To a broker that has told already which of its own are old."""
@@ -281,7 +277,7 @@ def test_who_moved_between_the_list_of_all_and_the_list_of_the_old_ones_is_not_y
     world.run(main)
 
 
-def test_a_warm_client_that_lists_again_and_again_waits_for_no_metadata(
+def test_a_warm_client_lists_without_waiting_for_metadata(
     world: DriverWorld, cluster: FakeCluster
 ) -> None:
     """Every commit of a stream looks for orphans. Answers that are like the one before make a
@@ -300,7 +296,9 @@ def test_a_warm_client_that_lists_again_and_again_waits_for_no_metadata(
     world.run(main)
 
 
-def test_silence_is_told_with_the_addresses(world: DriverWorld, cluster: FakeCluster) -> None:
+def test_an_unanswered_request_names_the_addresses(
+    world: DriverWorld, cluster: FakeCluster
+) -> None:
     for node in (1, 2, 3):
         cluster.stop_broker(node)
     with pytest.raises(KafkaTimeoutError, match=r"\(FindCoordinator got no answer\)") as e:
@@ -362,7 +360,7 @@ def test_an_interrupt_anywhere_leaves_a_client_that_works() -> None:
     assert sum(live(countdown) for countdown in range(1, 60)) > 30
 
 
-def test_whatever_happens_every_end_is_told_as_it_was() -> None:
+def test_every_reported_end_is_the_coordinators() -> None:
     """Seeded faults of network and brokers; then each answer is compared with the coordinator."""
     fired = 0
     for seed in range(12):

@@ -23,7 +23,7 @@ NUMBERS = st.integers(0, 2**63 - 1)
 
 
 @given(PARTS, st.one_of(st.none(), PARTS), PARTS, WORKERS, NUMBERS, st.none() | NUMBERS)
-def test_an_id_is_read_back_and_tells_its_key(prefix, name, run, worker, number, planned):
+def test_an_id_is_parsed_back_with_its_key(prefix, name, run, worker, number, planned):
     made = TransactionalId(log_key(prefix, name), run, worker, number, planned)
     assert parse(str(made)) == made
     assert made.prefix == prefix
@@ -53,7 +53,7 @@ def test_the_log_s_ids_are_no_data_ids(prefix, name):
     assert log_id(key) != check_id(key)
 
 
-def test_a_prefix_that_begins_another_is_told_from_it():
+def test_a_prefix_of_another_prefix_is_not_confused_with_it():
     found = parse("a.b~run~0123~0")
     assert found is not None
     assert found.prefix == "a.b" != "a"

@@ -6,6 +6,7 @@ import contextlib
 import logging
 import uuid
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -15,9 +16,15 @@ from spark_kafka_sink.errors import KafkaTimeoutError
 from spark_kafka_sink.producer.kafka_producer import KafkaProducer
 from spark_kafka_sink.producer.producer_record import ProducerRecord
 from spark_kafka_sink.producer.transaction.transaction_states import PreparedTransaction
-from spark_kafka_sink.transactions.commit_state import Payload
+from spark_kafka_sink.protocol.cluster import TopicPartition
+from spark_kafka_sink.protocol.transaction_offset_messages import OffsetAndMetadata
+from spark_kafka_sink.transactions.commit_log.commit_log import CommitLog, LogSession
+from spark_kafka_sink.transactions.commit_state import CommitState, Payload
+from spark_kafka_sink.transactions.committer import Committer
 from spark_kafka_sink.transactions.exactly_once import Batch, Commit, ExactlyOnceDriver, Owner
 from spark_kafka_sink.transactions.lease import NEVER_TIMES_OUT_MS
+from spark_kafka_sink.transactions.offset_commits import GroupOffsets
+from spark_kafka_sink.transactions.topic_records import TopicRecord
 from tests.real_kafka import RealKafka, consume_topic
 
 pytestmark = pytest.mark.broker
@@ -27,7 +34,7 @@ def config(kafka: RealKafka, **changes: object) -> ProducerConfig:
     return ProducerConfig.parse({"bootstrap.servers": kafka.bootstrap} | changes)
 
 
-def test_brokers_that_do_not_offer_it_are_told_and_done_without(
+def test_brokers_without_it_are_logged_and_used_without_it(
     kafka: RealKafka, caplog: pytest.LogCaptureFixture
 ) -> None:
     with (
@@ -39,7 +46,7 @@ def test_brokers_that_do_not_offer_it_are_told_and_done_without(
     assert caplog.text.count("twoPhaseCommit=auto is off: brokers don't support") == 1
 
 
-def test_a_transaction_of_it_outlives_every_time_out_and_is_committed(
+def test_a_two_phase_transaction_outlives_every_timeout(
     kafka_2pc: RealKafka, caplog: pytest.LogCaptureFixture
 ) -> None:
     topic, key = kafka_2pc.unique_topic("rows", 1), f"k{uuid.uuid4().hex[:8]}"
@@ -58,12 +65,49 @@ def test_a_transaction_of_it_outlives_every_time_out_and_is_committed(
             lives = prepared[0].transactional_id
             found = client.describe([lives], deadline)[lives]
         assert (found.state.value, found.timeout_ms) == ("Ongoing", NEVER_TIMES_OUT_MS)
-        owner = Owner(key, "run", "query", state.generation, state.incarnation)
+        owner = Owner(key, "run", "query", state.generation)
         batch = Batch(0, (prepared[0],), Payload(1, 1))
         assert commit_in_time(driver, owner, batch) is Commit.COMMITTED
     assert consume_topic(kafka_2pc.bootstrap, topic, isolation="read_committed").by_partition() == {
         0: [b"0"]
     }
+
+
+def test_offsets_and_report_never_time_out_when_the_rows_do_not(kafka_2pc: RealKafka) -> None:
+    """Else a driver that dies between two of its ends, and stays away, leaves a partial batch."""
+    key, reports = f"k{uuid.uuid4().hex[:8]}", kafka_2pc.unique_topic("reports", 1)
+    topic = kafka_2pc.unique_topic("rows", 1)
+    offsets = GroupOffsets(f"{key}-group", {TopicPartition(topic, 0): OffsetAndMetadata(7)})
+    seen: dict[str, int] = {}
+    with ExactlyOnceDriver(config(kafka_2pc), "__kprod_commits") as driver:
+
+        class Looks(CommitLog):
+            """Looks at what is open when the decision is made."""
+
+            def open(self, key: str, deadline_ms: int) -> LogSession:
+                session = super().open(key, deadline_ms)
+                write_ = session.write
+
+                def write(state: CommitState | None, *given: Any, **named: Any) -> None:
+                    if state is not None and state.decision is not None and not seen:
+                        found = driver._client.describe(state.decision.ids, deadline_ms)
+                        seen.update({i: d.timeout_ms for i, d in found.items()})
+                    write_(state, *given, **named)
+
+                session.write = write  # type: ignore[method-assign]
+                return session
+
+        committer = Committer(Looks(driver._client, "__kprod_commits"), driver._client)
+        state = driver.plan(key)
+        row = write(kafka_2pc, topic, f"{key}~run~w~0", on=True)
+        owner = Owner(key, "run", "query", state.generation)
+        batch = Batch(
+            0, (row,), Payload(1, 1), two_phase_commit=True,
+            offsets=offsets, report=TopicRecord(reports, b"{}"),
+        )  # fmt: skip
+        assert committer.commit(owner, batch) is Commit.COMMITTED
+    assert len(seen) == 3
+    assert set(seen.values()) == {NEVER_TIMES_OUT_MS}
 
 
 def commit_in_time(driver: ExactlyOnceDriver, owner: Owner, batch: Batch) -> Commit:

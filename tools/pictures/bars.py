@@ -16,6 +16,7 @@ _ROW = re.compile(
     r" ([\d.]+)x \(([\d.]+)-([\d.]+), n=(\d+)\) \|$",
     re.MULTILINE,
 )
+_ONE_ROUND = re.compile(r"\([\d.]+-[\d.]+, n=1\)")
 _CPU = re.compile(
     r"^\| ([^|]+) \| [\d.]+ (?:us CPU a row|client CPU s) \| [^|(]+ \(([^|]+)\) \| ([^|]+) \|$",
     re.MULTILINE,
@@ -40,6 +41,16 @@ class Ratio:
     commit: str
     cpu: str
 
+    def __str__(self) -> str:
+        if self.rounds == 1:  # no interval comes of one round
+            return f"{self.middle:.2f}x (n=1)"
+        return f"{self.middle:.2f}x ({self.low:.2f}-{self.high:.2f}, n={self.rounds})"
+
+    def told(self) -> str:
+        """For a sentence: the interval, and whether it shows a difference at all."""
+        level = ", no difference shown" if self.low <= 1 <= self.high else ""
+        return f"{self.middle:.2f}x ({self.low:.2f}-{self.high:.2f}{level})"
+
 
 def newest(peers: tuple[str, ...], beginning: str) -> list[Ratio]:
     """The newest measurement of each thing that ``beginning`` begins, next to each peer."""
@@ -54,7 +65,7 @@ def newest(peers: tuple[str, ...], beginning: str) -> list[Ratio]:
                 row = Ratio(
                     what, peer, int(ours.replace(",", "")), int(theirs.replace(",", "")),
                     float(middle), float(low), float(high), int(rounds), head[1], head[2],
-                    cpu.get((what, peer), "-"),
+                    _ONE_ROUND.sub("(n=1)", cpu.get((what, peer), "-")),
                 )  # fmt: skip
                 found.setdefault((what, peer), row)
     return sorted(found.values(), key=lambda row: (row.what, peers.index(row.peer)))
@@ -105,7 +116,7 @@ def page_lines() -> Iterator[str]:
     )
     yield from (
         "",
-        "A record at a time (`KafkaProducer.send`) is another matter: it costs 3.3 times the CPU of confluent-kafka's `produce` and a quarter of kafka-python's.",
+        f"A record at a time (`KafkaProducer.send`) is another matter: it costs {_send('confluent-kafka')} the CPU of confluent-kafka's `produce`, and {_send('kafka-python')} that of kafka-python.",
     )
     yield from ("", *_table(_engines(by_partitions=False)))
     yield from (
@@ -120,21 +131,63 @@ def page_lines() -> Iterator[str]:
     yield "[The history](../bench/HISTORY.md) has every run, what was tried, and what did not help."
 
 
+def figures() -> dict[str, str]:
+    """What other pages say of speed, by the names in their marks (tools/figures.py)."""
+    rows = [*newest(SPARK_PEERS, "Spark"), *newest(ENGINE_PEERS, "engine")]
+    rows.sort(key=lambda row: row.day)
+    ratios = {(row.what, row.peer): row.told() for row in rows}
+    defaults, tuned = SPARK_PEERS
+    java, confluent = ENGINE_PEERS
+    small, large = "Spark, 100 B values", "Spark, 1 KB values"
+    engine_small = "engine, 100 B values, 12 partitions"
+    engine_large = "engine, 1 KB values, 12 partitions"
+    added = {what: difference for what, _, _, difference in _exactly_once_rows()}
+    return {
+        "spark": f"{ratios[small, defaults]} at 100 B, {ratios[f'{small}, lz4', defaults]} with"
+        f" lz4, {ratios[large, defaults]} at 1 KB",
+        "spark-tuned": f"{ratios[small, tuned]}, {ratios[f'{small}, lz4', tuned]},"
+        f" {ratios[large, tuned]}",
+        "engine-java": f"{ratios[engine_small, java]} at 100 B, {ratios[engine_large, java]} at 1 KB",
+        "engine-confluent": f"{ratios[engine_small, confluent]} at 100 B,"
+        f" {ratios[engine_large, confluent]} at 1 KB",
+        "send": f"{_send('confluent-kafka')} the CPU of confluent-kafka's",
+        "measured": " to ".join(sorted({rows[0].day, rows[-1].day})),
+        "exactly-once": f"{_plain(added['job of 30 M rows, 1 / s'])} of the rows/s in a job of 30 M"
+        f" rows, {_plain(added['micro-batch, p50'])} in a micro-batch",
+    }
+
+
+def _send(peer: str) -> str:
+    """The CPU of a record at a time, next to a peer's."""
+    line = rf"^\| engine, send\(\),[^|]*\|[^|]*CPU a row \|[^|]*\({peer}\) \| ([^|]+) \|$"
+    found = re.search(line, HISTORY.read_text(encoding="utf-8"), re.MULTILINE)
+    assert found is not None, f"bench/HISTORY.md: no send() next to {peer}"
+    return _plain(found[1])
+
+
+def _plain(difference: str) -> str:
+    return re.sub(r", n=\d+\)", ")", difference)
+
+
 def _table(rows: list[Ratio]) -> Iterator[str]:
     yield "| what | kprod | peer | rows/s, kprod / peer | client CPU, kprod / peer | measured |"
     yield "|---|---|---|---|---|---|"
     for row in rows:
         yield (
             f"| {row.what} | {row.ours:,} rows/s | {row.peer}: {row.theirs:,} rows/s |"
-            f" {row.middle:g}x ({row.low:g}-{row.high:g}, n={row.rounds}) | {row.cpu} |"
-            f" {row.day}, {row.commit} |"
+            f" {row} | {row.cpu} | {row.day}, {row.commit} |"
         )
 
 
 def _exactly_once() -> Iterator[str]:
-    """The newest line of each measurement next to at-least-once, and of the driver's commits."""
     yield "| what | exactly once | at least once | difference |"
     yield "|---|---|---|---|"
+    for what, ours, theirs, difference in _exactly_once_rows():
+        yield f"| {what} | {ours} | {theirs} | {difference} |"
+
+
+def _exactly_once_rows() -> Iterator[tuple[str, str, str, str]]:
+    """The newest line of each measurement next to at-least-once, and of the driver's commits."""
     seen = set()
     line = re.compile(
         r"^\| exactly-once: ([^|]+) \| ([^|]+) \| ([^|]+) \| ([^|]+) \|$", re.MULTILINE
@@ -142,7 +195,7 @@ def _exactly_once() -> Iterator[str]:
     for what, ours, theirs, difference in line.findall(HISTORY.read_text(encoding="utf-8")):
         if what not in seen:
             seen.add(what)
-            yield f"| {what} | {ours} | {theirs.replace(' (at-least-once)', '')} | {difference} |"
+            yield what, ours, theirs.replace(" (at-least-once)", ""), difference
 
 
 def _bars(name: str, rows: list[Ratio], peers: str) -> str:

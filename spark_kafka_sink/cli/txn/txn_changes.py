@@ -1,7 +1,7 @@
 """What ``kprod txn`` changes: fence, commit, abort, sweep, resolve, reset.
 
 Owns: the question before a change, and exit codes. Never: arguments (``txn_commands.py``),
-what is refused and how a change is made (``transactions/operations.py``), how it looks
+what is refused and how a change is made (``cli/operations/operator.py``), how it looks
 (``cli/show.py``).
 """
 
@@ -15,6 +15,8 @@ import typer
 
 from spark_kafka_sink.cli.arguments import Where
 from spark_kafka_sink.cli.connection import FAILED, connected, fail, operator_of
+from spark_kafka_sink.cli.operations.inspection import check_key
+from spark_kafka_sink.cli.operations.operator import EndPlan, Operator
 from spark_kafka_sink.cli.show import (
     Json,
     open_json,
@@ -30,8 +32,6 @@ from spark_kafka_sink.cli.show import (
 )
 from spark_kafka_sink.errors import ConfigError, safe_text
 from spark_kafka_sink.transactions.commit_state import CommitState
-from spark_kafka_sink.transactions.inspection import check_key
-from spark_kafka_sink.transactions.operations import EndPlan, Operator
 from spark_kafka_sink.transactions.outcomes import Outcome
 from spark_kafka_sink.transactions.transactional_ids import check_part, parse
 
@@ -103,14 +103,26 @@ def commit(where: Where, confirmation: Confirmation, key: str) -> None:
         warning = ""
         if lost := report.with_outcome(Outcome.LOST):
             some = report.with_outcome(Outcome.COMMITTED)
-            becomes = "be PARTIAL" if some else "be undone, and written again"
+            becomes = "be PARTIAL" if some else "be undone: nothing of it becomes visible"
             warning = f" {len(lost)} are lost: the batch will {becomes}."
         elif unknown := report.with_outcome(Outcome.UNKNOWN):
             warning = f" {len(unknown)} are unknown to their coordinators: this will fail."
         what = f"batch {decision.number} of '{key}', {len(decision.ids)} transactions."
         if confirmation.given(before, f"commit {what}{warning}"):
             state = operator.commit(report)
-            confirmation.end(before, _after(key, state), f"'{key}' is {phase_of(state)}.")
+            committed = state.last_done >= decision.number
+            after = {**_after(key, state), "committed": committed}
+            if committed:
+                confirmation.end(before, after, f"'{key}' is {phase_of(state)}.")
+                return
+            confirmation.end(
+                before,
+                after,
+                f"Batch {decision.number} of '{key}' is undone: some of its transactions were "
+                "aborted before any was committed, so all are, and nothing of it is visible. "
+                "Start its query, which writes it again; a job must be run again.",
+            )
+            raise typer.Exit(FAILED)
 
 
 def abort(where: Where, confirmation: Confirmation, ids: Sequence[str], *, force: bool) -> None:

@@ -168,10 +168,12 @@ def commit(
     dry_run: _DryRun = False,
     yes: _Yes = False,
 ) -> None:
-    """End a batch that is DECIDED: commit its transactions, as the next start would.
+    """End a batch that is DECIDED: commit its transactions.
 
-    Changes nothing when no batch is decided. When the brokers have aborted some of its transactions
-    meanwhile, the batch becomes PARTIAL, and that is an error.
+    Aborts none, unless brokers have aborted some of them and none is committed: then the batch is
+    undone, and written again by its query. If some are committed, it becomes PARTIAL. The exit code
+    is 0 only when all of its rows are visible, or when no batch is decided. It needs no options of
+    the query, and may be run beside it.
     """
     from spark_kafka_sink.cli.txn import txn_changes
 

@@ -10,6 +10,9 @@ from functools import partial
 
 from spark_kafka_sink.cli.arguments import Where
 from spark_kafka_sink.cli.connection import Connected, connected, operator_and_log, operator_of
+from spark_kafka_sink.cli.operations.blockers import blockers as find_blockers
+from spark_kafka_sink.cli.operations.blockers import every_open
+from spark_kafka_sink.cli.operations.inspection import check_key
 from spark_kafka_sink.cli.show import (
     any_open_json,
     blocker_json,
@@ -24,9 +27,6 @@ from spark_kafka_sink.cli.show import (
     state_json,
 )
 from spark_kafka_sink.cli.watching import watched
-from spark_kafka_sink.transactions.blockers import blockers as find_blockers
-from spark_kafka_sink.transactions.blockers import every_open
-from spark_kafka_sink.transactions.inspection import check_key
 from spark_kafka_sink.transactions.transactional_ids import check_part
 
 

@@ -13,7 +13,7 @@ file with secrets must also be on the executors, but not one that only refers to
 
 from __future__ import annotations
 
-from spark_kafka_sink.config.files.java_properties import parse_properties
+from spark_kafka_sink.config.files.java_properties import property_lines
 from spark_kafka_sink.errors import ConfigError, safe_text
 from spark_kafka_sink.security.allow_lists import check_config_file
 from spark_kafka_sink.security.local_files import UnusableFileError, decoded, read_file
@@ -26,7 +26,7 @@ def location_of(value: object) -> str:
     return str(value).strip().removeprefix("file://")
 
 
-def read_lines(location: str) -> dict[str, str]:
+def read_lines(location: str) -> list[tuple[str, str]]:
     """The file's lines, names as they are written. ConfigError for one that can't be read."""
     shown = safe_text(location)
     if "://" in location or location.startswith("dbfs:"):
@@ -37,7 +37,7 @@ def read_lines(location: str) -> dict[str, str]:
     what = f"{OPTION} {shown}"
     try:
         content = read_file(location, what, check=lambda path: check_config_file(path, what))
-        return parse_properties(decoded(content))
+        return property_lines(decoded(content))
     except UnusableFileError as error:
         raise ConfigError(
             f"{OPTION} {shown} can't be read: {error}",

@@ -17,7 +17,12 @@ _ODD_BACKSLASHES = re.compile(r"(?<!\\)(?:\\\\)*\\$")
 
 def parse_properties(text: str) -> dict[str, str]:
     """Name to value; the later of two lines with one name counts, as in Java."""
-    return dict(_pair(line) for line in _logical_lines(text))
+    return dict(property_lines(text))
+
+
+def property_lines(text: str) -> list[tuple[str, str]]:
+    """Name and value of every line, in order."""
+    return [_pair(line) for line in _logical_lines(text)]
 
 
 def _logical_lines(text: str) -> Iterator[str]:

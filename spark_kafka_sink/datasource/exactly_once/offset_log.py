@@ -1,9 +1,9 @@
-"""Reads a micro-batch's file of Spark's offset log, ``checkpointLocation/offsets/<batchId>``.
+"""Reads files of a query's checkpoint: ``offsets/<batchId>`` of Spark's offset log, ``metadata``.
 
-Owns: where such a file may be (:func:`offset_log_text`). Never: its content
-(``source_offsets.py``), a commit of offsets (``transactions/offset_commits.py``).
+Owns: where such a file may be (:func:`checkpoint_text`). Never: its content
+(``source_offsets.py``), what follows from it (``checkpoint.py``).
 
-Spark writes that file before the batch begins, and never changes it.
+Spark writes a batch's file before the batch begins, and never changes it.
 """
 
 from __future__ import annotations
@@ -11,9 +11,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Final
 
-from spark_kafka_sink.datasource.exactly_once.source_offsets import source_offsets
-from spark_kafka_sink.errors import ConfigError, DataError, KafkaError, safe_text
-from spark_kafka_sink.protocol.cluster import TopicPartition
+from spark_kafka_sink.errors import ConfigError, KafkaError, safe_text
 from spark_kafka_sink.security.allow_lists import check_file, check_uri
 from spark_kafka_sink.security.local_files import UnusableFileError, read_file, refuse_unusable
 
@@ -34,25 +32,14 @@ _AZURE_ACCOUNT: Final = r"[a-z0-9-]+@[a-z0-9]+\.(dfs|blob)\.core\.windows\.net"
 _URI: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):(?://([^/]*))?(/.*)", re.DOTALL)
 
 
-def offsets_of_batch(
-    checkpoint: str, batch_id: int, session: SparkSession | None = None
-) -> dict[TopicPartition, int]:
-    """The next offset of every partition of the batch's Kafka sources. ConfigError."""
-    try:
-        return source_offsets(offset_log_text(checkpoint, batch_id, session))
-    except DataError as error:
-        path = _path(checkpoint, batch_id)
-        raise ConfigError(f"{_shown(path)}: {error.message}") from error
-
-
-def offset_log_text(checkpoint: str, batch_id: int, session: SparkSession | None = None) -> str:
-    """The text of ``checkpoint/offsets/<batch_id>``, at most 16 MiB of it.
+def checkpoint_text(checkpoint: str, file: str, session: SparkSession | None = None) -> str:
+    """The text of ``checkpoint/<file>``, at most 16 MiB of it.
 
     With a session Spark reads it, classic or over Connect. In a process without one it is read as a
     local file, or by pyarrow. A URI names a file and no more: a query could name another endpoint,
     which would get requests with the driver's credentials. ConfigError.
     """
-    path = _path(checkpoint, batch_id)
+    path = f"{checkpoint.rstrip('/')}/{file}"
     try:
         content = _by_spark(session, path) if session is not None else _without_spark(path)
         return content.decode()
@@ -61,18 +48,14 @@ def offset_log_text(checkpoint: str, batch_id: int, session: SparkSession | None
     except Exception as error:
         first = str(error).partition("\n")[0]
         raise ConfigError(
-            f"{_shown(path)} can't be read: {safe_text(first)}",
+            f"{shown(path)} can't be read: {safe_text(first)}",
             hint="checkpointLocation must be given as an option, and be the query's own; in a "
             f"stream it is a local path or a URI of {', '.join(sorted(_BY_ARROW))}, in "
             "foreach_batch and transaction Spark reads it, from other file systems too",
         ) from error
 
 
-def _path(checkpoint: str, batch_id: int) -> str:
-    return f"{checkpoint.rstrip('/')}/offsets/{batch_id}"
-
-
-def _shown(path: str) -> str:
+def shown(path: str) -> str:
     """Without what may be a secret: a query, or a user's password."""
     named = re.sub(r"//[^@]*:[^@]*@", "//[hidden]@", re.sub(r"\?.*", "?...", path, flags=re.DOTALL))
     return f"checkpointLocation: {safe_text(named)}"
@@ -83,7 +66,7 @@ def _without_spark(path: str) -> bytes:
     mounted = f"/dbfs/{path[6:]}" if path.startswith("dbfs:/") else path
     local = _local(mounted)
     if local is not None:
-        return read_file(local, _shown(path), _MOST_BYTES, lambda it: check_file(it, _shown(path)))
+        return read_file(local, shown(path), _MOST_BYTES, lambda it: check_file(it, shown(path)))
     _check_uri(path, _BY_ARROW)
     azure = re.match(r"abfss?://(?P<host>[^/]*)", path)
     if azure is not None and not re.fullmatch(_AZURE_ACCOUNT, azure["host"]):
@@ -105,7 +88,7 @@ def _by_spark(session: SparkSession, path: str) -> bytes:
     if local is None:
         _check_uri(path, _BY_SPARK)
     else:
-        check_file(local, _shown(path))
+        check_file(local, shown(path))
         refuse_unusable(local)
     if glob := re.search(r"[*?\[\]{}\\]", path):
         message = f"Spark reads a path with {glob.group()} as a pattern"
@@ -146,4 +129,4 @@ def _check_uri(uri: str, schemes: frozenset[str]) -> None:
         problem = "its URI has a user, or its host is none"
     if problem is not None:
         raise UnusableFileError(problem)
-    check_uri(uri, _shown(uri))
+    check_uri(uri, shown(uri))

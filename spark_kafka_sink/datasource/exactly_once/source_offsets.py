@@ -1,8 +1,8 @@
 """The end offsets of a micro-batch's Kafka sources, from the text of Spark's offset log.
 
 Owns: :func:`source_offsets`, from the text of ``checkpointLocation/offsets/<batchId>`` to the next
-offset of each partition. Never: reading that file, or committing the offsets
-(``transactions/offset_commits.py``).
+offset of each partition, and :func:`file_sources`. Never: reading that file, or committing the
+offsets (``transactions/offset_commits.py``).
 
 Spark's OffsetSeqLog writes it before the batch begins, and never changes it: a first line with the
 format, a second with the batch's metadata, then the sources' end offsets. In ``v1`` there is a line
@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterator
 
 from spark_kafka_sink.errors import DataError
 from spark_kafka_sink.protocol.cluster import TopicPartition
@@ -24,6 +25,10 @@ _PARTITION = re.compile(r"0|[1-9][0-9]{0,9}")
 _LARGEST_INT32 = 2**31 - 1
 _LARGEST_INT64 = 2**63 - 1
 _NO_OFFSET = "-"
+#: A source's name, which is that of a folder.
+_SOURCE = re.compile(r"[A-Za-z0-9_-]{1,200}")
+#: The one field of a file source's offset (FileStreamSourceOffset).
+_OF_FILES = "logOffset"
 
 
 def source_offsets(text: str) -> dict[TopicPartition, int]:
@@ -33,6 +38,27 @@ def source_offsets(text: str) -> dict[TopicPartition, int]:
     the same partition it is the lower offset, up to which both have read. Empty without a Kafka
     source. DataError for a text that is not an offset log of format v1 or v2.
     """
+    found: dict[TopicPartition, int] = {}
+    for _, offset in _offsets(text):
+        for tp, end in _of_kafka(offset).items():
+            found[tp] = min(end, found.get(tp, end))
+    return found
+
+
+def file_sources(text: str) -> Iterator[tuple[str, int]]:
+    """The name of each file source's folder below ``sources``, and the number of its last batch
+    there. DataError as :func:`source_offsets`.
+    """
+    for name, offset in _offsets(text):
+        if isinstance(offset, dict) and offset.keys() == {_OF_FILES}:
+            batch = offset[_OF_FILES]
+            if type(batch) is not int or batch < 0 or not _SOURCE.fullmatch(name):
+                raise _malformed("a file source's offset is not a number, or its name none")
+            yield name, batch
+
+
+def _offsets(text: str) -> Iterator[tuple[str, object]]:
+    """Of each source that has one: its name (in v1 its index) and its offset."""
     version, _, rest = text.partition("\n")
     version = version.strip()
     if version not in ("v1", "v2"):
@@ -42,18 +68,14 @@ def source_offsets(text: str) -> dict[TopicPartition, int]:
     metadata, *lines = rest.split("\n")
     if not isinstance(_json(metadata), dict):
         raise _malformed("its second line is not the batch's metadata")
-    found: dict[TopicPartition, int] = {}
-    for line in lines:
-        offset = line.strip()
+    for index, line in enumerate(lines):
+        name, offset = str(index), line.strip()
         if version == "v2" and offset:
-            _, colon, offset = offset.partition(":")
+            name, colon, offset = offset.partition(":")
             if not colon:
                 raise _malformed("a source's line has no ':'")
-        if offset in ("", _NO_OFFSET):
-            continue
-        for tp, end in _of_kafka(_json(offset)).items():
-            found[tp] = min(end, found.get(tp, end))
-    return found
+        if offset not in ("", _NO_OFFSET):
+            yield name, _json(offset)
 
 
 def _of_kafka(offset: object) -> dict[TopicPartition, int]:

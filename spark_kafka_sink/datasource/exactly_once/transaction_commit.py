@@ -12,22 +12,24 @@ are found by the driver's token in the transactional ids (``driver_identity``).
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from spark_kafka_sink.config.sink_config import SinkConfig
+from spark_kafka_sink.datasource.exactly_once.checkpoint import Checkpoint
 from spark_kafka_sink.datasource.exactly_once.transaction_plan import TransactionPlan, prefix_of
 from spark_kafka_sink.datasource.exactly_once.transactional_producers import is_of_driver
 from spark_kafka_sink.datasource.write.commit_message import TaskCommitMessage
+from spark_kafka_sink.datasource.write.write_context import WriteContext
 from spark_kafka_sink.error_kinds import Kind
 from spark_kafka_sink.errors import CommitError, safe_text, warn
 from spark_kafka_sink.protocol.cluster import TopicPartition
 from spark_kafka_sink.protocol.transaction_offset_messages import OffsetAndMetadata
 from spark_kafka_sink.transactions.commit_state import Payload
-from spark_kafka_sink.transactions.committer import Batch, Commit
+from spark_kafka_sink.transactions.committer import Batch, Block, Commit
 from spark_kafka_sink.transactions.offset_commits import GroupOffsets
-from spark_kafka_sink.transactions.ownership import Owner
+from spark_kafka_sink.transactions.ownership import Numbering, Owner
 from spark_kafka_sink.transactions.topic_records import TopicRecord
 from spark_kafka_sink.transactions.transactional_ids import log_key, parse
 
@@ -56,16 +58,24 @@ def commit(
     prepared = prepared_transactions(messages, owner)
     number = _number(plan, batch_id)
     context = None if plan is None else plan.context
-    batch = Batch(number, prepared, payload_of(messages, config.topic))
-    if prepared:
-        batch = replace(batch, report=report)
-    if context is not None:
-        batch = replace(batch, part=context.part, parts=context.parts)
-    if config.offsets_group is not None:
-        batch = replace(batch, offsets=_offsets(config, config.offsets_group, plan, batch_id))
+    batch = Batch(
+        number,
+        prepared,
+        payload_of(messages, config.topic),
+        report=report if prepared else None,
+        two_phase_commit=_is_two_phase(plan, messages),
+    )
+    if context is None:
+        batch = _with_checkpoint(batch, config, owner)
+    else:
+        batch = replace(
+            batch, digest=context.digest, offsets=_group_offsets(config, _of_context(context))
+        )
+        if context.token:
+            batch = replace(batch, block=Block(context.token, context.writes))
     with shared_driver(config.producer, config.commit_log_topic) as driver:
         if context is not None and context.abort:
-            driver.abort(owner, number, prepared, tasks_may_run=True)
+            driver.abort(owner, number, prepared, tasks_may_run=context.tasks_may_run)
             return Commit.EMPTY
         return driver.commit(owner, batch)
 
@@ -165,42 +175,59 @@ def _owner(
         if any(m.generation != plan.state.generation for m in messages):
             raise CommitError("a task's commit message is of another plan than this writer's")
         return plan.owner
-    owners = {(m.run_id, m.query_id, m.generation, m.incarnation) for m in messages}
+    owners = {(m.run_id, m.query_id, m.generation) for m in messages}
     if len(owners) != 1:
         raise CommitError(
             f"the commit messages of one micro-batch name {len(owners)} runs, queries or "
             "generations of the commit log; they must have the same one"
         )
-    run_id, query_id, generation, incarnation = owners.pop()
+    run_id, query_id, generation = owners.pop()
     if not run_id or not query_id or generation < 0:
         raise CommitError(
             "the commit messages don't have the run and the query that they belong to",
             hint="the micro-batch was written without deliveryGuarantee=exactly-once",
         )
     key = log_key(prefix_of(config, streaming=True))
-    return Owner(key, run_id, query_id, generation, incarnation)
+    return Owner(key, run_id, query_id, generation)
 
 
-def _offsets(
-    config: SinkConfig, group_id: str, plan: TransactionPlan | None, batch_id: int | None
-) -> GroupOffsets | None:
-    """The end offsets of this batch's sources; None without a Kafka source."""
+def _is_two_phase(plan: TransactionPlan | None, messages: Sequence[TaskCommitMessage]) -> bool:
+    """In a stream only the tasks know what was planned."""
     if plan is not None:
-        offsets_of = (plan.context and plan.context.offsets) or {}
-        offsets = {
-            TopicPartition(topic, int(partition)): offset
-            for topic, partitions in offsets_of.items()
-            for partition, offset in partitions.items()
-        }
-    else:
-        from spark_kafka_sink.datasource.exactly_once.offset_log import offsets_of_batch
+        return plan.two_phase_commit
+    return any(message.two_phase_commit for message in messages)
 
-        assert config.checkpoint_location is not None
-        assert batch_id is not None
-        offsets = offsets_of_batch(config.checkpoint_location, batch_id)
-    if not offsets:
+
+def _with_checkpoint(batch: Batch, config: SinkConfig, owner: Owner) -> Batch:
+    """With what a stream's checkpoint says of the batch."""
+    if config.checkpoint_location is None or owner.numbering is not Numbering.STREAM:
+        return batch
+    checkpoint = Checkpoint(config.checkpoint_location)
+    offsets = None
+    if config.offsets_group is not None:
+        checkpoint.check(batch.number, owner.query_id)
+        offsets = _group_offsets(config, checkpoint.offsets(batch.number))
+    return replace(
+        batch, offsets=offsets, digest=checkpoint.known_digest(batch.number, owner.query_id)
+    )
+
+
+def _of_context(context: WriteContext) -> dict[TopicPartition, int]:
+    return {
+        TopicPartition(topic, int(partition)): offset
+        for topic, partitions in (context.offsets or {}).items()
+        for partition, offset in partitions.items()
+    }
+
+
+def _group_offsets(
+    config: SinkConfig, offsets: Mapping[TopicPartition, int]
+) -> GroupOffsets | None:
+    """The end offsets of the batch's sources; None without a Kafka source, and without a group."""
+    if config.offsets_group is None or not offsets:
         return None
-    return GroupOffsets(group_id, {tp: OffsetAndMetadata(at) for tp, at in offsets.items()})
+    ends = {tp: OffsetAndMetadata(at) for tp, at in offsets.items()}
+    return GroupOffsets(config.offsets_group, ends)
 
 
 def _number(plan: TransactionPlan | None, batch_id: int | None) -> int:

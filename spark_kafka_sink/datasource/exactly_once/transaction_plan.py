@@ -19,9 +19,17 @@ from typing import TYPE_CHECKING
 
 from spark_kafka_sink.clock import NEVER
 from spark_kafka_sink.config.sink_config import SinkConfig
+from spark_kafka_sink.datasource.exactly_once.checkpoint import Checkpoint
+from spark_kafka_sink.datasource.exactly_once.offsets_group import refuse_members
 from spark_kafka_sink.datasource.write.write_context import WriteContext
 from spark_kafka_sink.error_kinds import Kind
-from spark_kafka_sink.errors import ConfigError, IllegalStateError, SupersededError, warn
+from spark_kafka_sink.errors import (
+    CommitError,
+    ConfigError,
+    IllegalStateError,
+    SupersededError,
+    warn,
+)
 from spark_kafka_sink.transactions.commit_state import CommitState, Standing
 from spark_kafka_sink.transactions.committer import check_number
 from spark_kafka_sink.transactions.lease import margin_ms
@@ -47,7 +55,8 @@ class TransactionPlan:
     ``key`` is the commit log's, ``state`` its state when the batch was planned. ``context`` is the
     run of a batch job, and ``number`` its batch; both are None in streams. ``driver`` is the token
     of ``driver_identity``. ``verify``: the rows of a batch that is done are read, and compared.
-    Times are milliseconds.
+    ``digest`` is that of the last done batch in the query's checkpoint, or of the batch of a job;
+    empty when it is unknown. Times are milliseconds.
     """
 
     key: str
@@ -60,6 +69,7 @@ class TransactionPlan:
     transaction_timeout_ms: int
     log_topic: str
     two_phase_commit: bool = False
+    digest: str = ""
 
     @property
     def skips(self) -> bool:
@@ -71,14 +81,40 @@ class TransactionPlan:
         )
 
     @property
+    def counts_replays(self) -> bool:
+        """Whether a batch that is done is read, and its rows are compared. One that is known by its
+        digest is not.
+        """
+        return self.verify and not (self.digest and self._done_digest)
+
+    @property
+    def _done_digest(self) -> str:
+        number = self.state.last_done if self.number is None else self.number
+        done = self.state.done_batch(number)
+        return "" if done is None else done.digest
+
+    def check_digest(self) -> None:
+        """Raises CommitError when the batch that is done has other sources' offsets here: this is
+        another batch, or another checkpoint.
+        """
+        here, there = self.digest, self._done_digest
+        if not here or not there or here == there:
+            return
+        number = self.state.last_done if self.number is None else self.number
+        raise CommitError(
+            f"batch {number} of '{self.key}' is done with the sources' offsets {there}, and in "
+            f"this checkpoint it has the offsets {here}: other rows under a done number",
+            hint="the checkpoint was copied or restored, or is that of another query; for a new "
+            "checkpoint choose a new transactionalIdPrefix or name, or 'kprod txn reset "
+            f"{self.key}' removes the old state",
+        )
+
+    @property
     def time(self) -> TransactionTime:
         from spark_kafka_sink.datasource.write.write_task import TransactionTime
 
         timeout_ms = NEVER if self.two_phase_commit else self.transaction_timeout_ms
-        state = self.state
-        return TransactionTime(
-            timeout_ms, margin_ms(timeout_ms), state.generation, state.incarnation
-        )
+        return TransactionTime(timeout_ms, margin_ms(timeout_ms), self.state.generation)
 
     @property
     def owner(self) -> Owner:
@@ -89,7 +125,6 @@ class TransactionPlan:
             self.context.run,
             self.context.query_id,
             self.state.generation,
-            self.state.incarnation,
             self.numbering,
         )
 
@@ -110,6 +145,7 @@ class TransactionPlan:
             )
         check_run(self.key, identity.run_id, self.state)
         check_number(self.key, self.numbering, identity.query_id, number, self.state)
+        self.check_digest()
         return number <= self.state.last_done
 
 
@@ -158,6 +194,7 @@ def prefix_of(config: SinkConfig, *, streaming: bool) -> str:
 
 def plan_transactions(config: SinkConfig, *, streaming: bool, driver: str = "") -> TransactionPlan:
     """Reads the commit log, after committing what an earlier driver decided. Connects to brokers.
+    ``driver`` is the token of ``driver_identity``.
 
     Raises what ``ExactlyOnceDriver.plan`` raises: for missing rights, a transaction.timeout.ms that
     brokers don't allow, brokers that are too old, a batch that an operator has to resolve; and
@@ -166,28 +203,37 @@ def plan_transactions(config: SinkConfig, *, streaming: bool, driver: str = "") 
     from spark_kafka_sink.transactions.exactly_once import shared_driver
 
     prefix = prefix_of(config, streaming=streaming)
-    context, numbering, key = None, Numbering.STREAM, log_key(prefix)
-    if not streaming:
-        context, numbering = _context(config)
-        key = log_key(prefix, config.txn_app_id or context.run)
+    context = None
+    if config.txn_context is not None:
+        context = WriteContext.of_option(config.txn_context)
+    numbering = _numbering(context, config, streaming=streaming)
+    job = uuid.uuid4().hex
+    name = job if numbering is Numbering.ONCE else config.txn_app_id
+    key = log_key(prefix, None if streaming else name)
     with shared_driver(config.producer, config.commit_log_topic) as driver_side:
         state = driver_side.plan(key)
         two_phase_commit = config.two_phase_commit and driver_side.two_phase_commit(key)
+        if config.offsets_group is not None and not config.offsets_group_may_be_used:
+            refuse_members(driver_side.client, config.offsets_group)
+    if context is None and not streaming:
+        context = WriteContext(_run(numbering, job, state, driver))
     plan = TransactionPlan(
         key=key,
         state=state,
         numbering=numbering,
         context=context,
         number=None if streaming else config.txn_version or 0,
-        driver=driver,
+        driver=driver if streaming else "",
         verify=config.verify_replays,
         two_phase_commit=two_phase_commit,
         transaction_timeout_ms=config.producer.transaction_timeout_ms,
         log_topic=config.commit_log_topic,
+        digest=_digest_of_done(config, state) if context is None else context.digest,
     )
     if context is not None and plan.number is not None:
         check_run(key, context.run, state)
         check_number(key, numbering, context.query_id, plan.number, state)
+        plan.check_digest()
     if plan.skips:
         # A version older than the last may be a re-run, or may never have been written.
         warn(
@@ -202,9 +248,27 @@ def plan_transactions(config: SinkConfig, *, streaming: bool, driver: str = "") 
     return plan
 
 
-def _context(config: SinkConfig) -> tuple[WriteContext, Numbering]:
-    """The run of a batch job, and how its batches are numbered."""
-    if config.txn_context is not None:
-        return WriteContext.of_option(config.txn_context), Numbering.MICRO_BATCHES
-    numbering = Numbering.ONCE if config.txn_app_id is None else Numbering.VERSIONS
-    return WriteContext(uuid.uuid4().hex), numbering
+def _numbering(context: WriteContext | None, config: SinkConfig, *, streaming: bool) -> Numbering:
+    if streaming:
+        return Numbering.STREAM
+    if context is not None:
+        return Numbering.MICRO_BATCHES
+    return Numbering.ONCE if config.txn_app_id is None else Numbering.VERSIONS
+
+
+def _run(numbering: Numbering, job: str, state: CommitState, driver: str) -> str:
+    """The run of a batch job. The versions that one driver writes one after another are one run, so
+    that its workers reuse their ids: it is the log's owner when this driver has named it.
+    """
+    if numbering is Numbering.ONCE or not driver:
+        return job
+    ours = f"{driver}-"
+    return state.run_id if state.run_id.startswith(ours) else ours + job
+
+
+def _digest_of_done(config: SinkConfig, state: CommitState) -> str:
+    """That of a stream's last done batch, which Spark may run again; empty when it is unknown."""
+    done = state.done_batch(state.last_done)
+    if config.checkpoint_location is None or done is None or not done.digest:
+        return ""
+    return Checkpoint(config.checkpoint_location).known_digest(state.last_done)

@@ -69,7 +69,8 @@ class ErrorReport:
     """Why a batch failed: an error of this package, as its log line has it."""
 
     code: Annotated[
-        str, Described("The error's code, `KP0301` for example; `kprod error` explains it.")
+        str,
+        Described("The error's code, `KP0301` for example; `kprod explain` says what it means."),
     ]
     message: Annotated[str, Described("What failed, and where.")]
     hint: Annotated[str, Described("What to do; empty when there is nothing to say.")]

@@ -31,7 +31,7 @@ from spark_kafka_sink.producer.transaction.transaction_states import PreparedTra
 from spark_kafka_sink.protocol.cluster import TopicPartition
 
 #: Incremented whenever a field is added, removed or changes its meaning.
-SCHEMA_VERSION = 6
+SCHEMA_VERSION = 7
 
 #: node id, requests, total latency in ms, longest latency in ms, the last response that caused a
 #: retry (empty: none)
@@ -54,8 +54,9 @@ class TaskCommitMessage(WriterCommitMessage):
     ``producer_id`` is -1 without idempotence.
 
     ``transaction`` is to be ended by the driver, None when nothing was written or without
-    exactly-once. ``generation`` and ``incarnation`` are the commit log's in the driver's plan
-    (-1: no exactly-once), ``start_ms`` the wall time of the transaction's first row (-1: none).
+    exactly-once; with ``two_phase_commit`` it never times out. ``generation`` is the commit log's
+    in the driver's plan (-1: no exactly-once), ``start_ms`` the wall time of the transaction's
+    first row (-1: none).
     ``begun_ms`` is the wall time at which the attempt began, ``input_wait_ms`` how long it waited
     for Spark's next rows, ``broker_wait_ms`` for acknowledgements after the last one;
     ``skipped_rows`` are those that onNullValue=skip dropped, not included in ``rows``, and
@@ -96,7 +97,6 @@ class TaskCommitMessage(WriterCommitMessage):
     cluster_id: str
     transaction: TransactionFields | None = None
     generation: int = -1
-    incarnation: str = ""
     start_ms: int = -1
     payload: tuple[int, int] | None = None
     begun_ms: int = 0
@@ -107,6 +107,7 @@ class TaskCommitMessage(WriterCommitMessage):
     app_id: str = ""
     app_name: str = ""
     query_name: str = ""
+    two_phase_commit: bool = False
 
     @property
     def prepared(self) -> PreparedTransaction | None:
@@ -209,8 +210,10 @@ _COUNTS = (
 )  # fmt: skip
 _IDS = ("batch_id", "producer_id", "producer_epoch", "generation", "start_ms")
 _TEXTS = (
-    "host", "query_id", "run_id", "cluster_id", "incarnation", "app_id", "app_name", "query_name",
+    "host", "query_id", "run_id", "cluster_id", "app_id", "app_name", "query_name",
 )  # fmt: skip
+
+_FLAGS = ("two_phase_commit",)
 
 
 def _problems(message: TaskCommitMessage) -> list[str]:
@@ -222,6 +225,7 @@ def _problems(message: TaskCommitMessage) -> list[str]:
         if not _is_int(getattr(message, name), least)
     ]
     wrong += [f"{n} is not a str" for n in _TEXTS if not isinstance(getattr(message, n), str)]
+    wrong += [f"{n} is not a bool" for n in _FLAGS if not isinstance(getattr(message, n), bool)]
     if not _all_rows(message.nodes, ("id", 0, 0, 0, "")):
         wrong.append("nodes is not a tuple of (id, requests, total ms, longest ms, last answer)")
     if not _all_rows(message.offsets, ("", 0, 0, 0)):

@@ -17,7 +17,7 @@ from spark_kafka_sink.datasource.described_fields import Described, as_json
 from spark_kafka_sink.datasource.process_logging import configure_logging
 from spark_kafka_sink.error_kinds import Kind
 from spark_kafka_sink.errors import warn
-from spark_kafka_sink.producer.metrics.producer_progress import ProducerProgress
+from spark_kafka_sink.producer.metrics.produce_report import ProducerProgress
 
 _log = logging.getLogger(__name__)
 

@@ -10,7 +10,7 @@ Spark Connect, and the state of a Python process is not shared.
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 
 from spark_kafka_sink.config.sink_config import TXN_CONTEXT
 from spark_kafka_sink.errors import ConfigError
@@ -20,19 +20,34 @@ from spark_kafka_sink.transactions.transactional_ids import is_part
 @dataclass(frozen=True, slots=True)
 class WriteContext:
     """``run`` identifies the writer: one query run, as far as Python can see it. ``query_id`` is
-    empty when it is unknown.
+    empty when it is unknown, and so is ``digest``, by which a micro-batch is known again
+    (``exactly_once/checkpoint.py``).
 
-    For writes that are committed together: ``part`` is the index of this one; the last one has
-    ``parts``, their number, and ``abort`` when they must not be committed. ``offsets`` are those of
-    the option offsetsGroup, by topic and partition.
+    For writes that are decided together, a block: ``token`` names the block. The write that ends it
+    has ``writes``, their number, and ``abort`` when they must not be committed; ``tasks_may_run``
+    then says whether tasks of theirs may still be running. ``offsets`` are those of the option
+    offsetsGroup, by topic and partition.
     """
 
     run: str
     query_id: str = ""
-    part: int | None = None
-    parts: int | None = None
+    token: str = ""
+    writes: int | None = None
     abort: bool = False
+    tasks_may_run: bool = False
     offsets: dict[str, dict[str, int]] | None = None
+    digest: str = ""
+
+    def of_part(self) -> WriteContext:
+        """Of one write of the block. Offsets are committed by its end."""
+        return replace(self, offsets=None)
+
+    def of_end(self, writes: int, *, abort: bool, tasks_may_run: bool) -> WriteContext:
+        """Of the write that ends the block."""
+        offsets = None if abort else self.offsets
+        return replace(
+            self, writes=writes, abort=abort, tasks_may_run=tasks_may_run, offsets=offsets
+        )
 
     def to_option(self) -> str:
         return json.dumps(asdict(self), separators=(",", ":"))
@@ -44,9 +59,10 @@ class WriteContext:
             found = cls(**json.loads(text))
         except (ValueError, TypeError, RecursionError):
             found = cls("")
-        counts = (found.part, found.parts, *_numbers(found.offsets))
+        counts = (found.writes, *_numbers(found.offsets))
         whole = all(n is None or (type(n) is int and n >= 0) for n in counts)
-        texts = (found.run, found.query_id or found.run)
+        texts = (found.run, *(t or found.run for t in (found.query_id, found.token, found.digest)))
+        whole = whole and type(found.abort) is type(found.tasks_may_run) is bool
         if not (whole and all(type(text) is str and is_part(text) for text in texts)):
             raise ConfigError(
                 f"{TXN_CONTEXT} is set by foreach_batch and transaction only",

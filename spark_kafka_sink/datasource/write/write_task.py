@@ -17,6 +17,7 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, astuple, dataclass, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
+from spark_kafka_sink.clock import NEVER
 from spark_kafka_sink.config.named_columns import OnNullValue
 from spark_kafka_sink.datasource.write.commit_message import TaskCommitMessage
 from spark_kafka_sink.datasource.write.task_progress import (
@@ -139,14 +140,12 @@ def local_property(name: str) -> str:
 @dataclass(frozen=True, slots=True)
 class TransactionTime:
     """How long a task's transaction may be open: ``timeout_ms`` (transaction.timeout.ms) minus
-    ``margin_ms``, which the driver's commit needs. ``generation`` and ``incarnation`` are returned
-    to the driver.
+    ``margin_ms``, which the driver's commit needs. ``generation`` is returned to the driver.
     """
 
     timeout_ms: int
     margin_ms: int
     generation: int = 0
-    incarnation: str = ""
 
     def check(self, open_ms: int, partition_id: int) -> None:
         """DeliveryError when a transaction of age ``open_ms`` can't be committed in time."""
@@ -387,6 +386,10 @@ class WriteTask:
             open_ms = self._monotonic_ms() - self._first_row_ms
             self._time.check(open_ms, self._identity.partition_id)
 
+    @property
+    def _never_times_out(self) -> bool:
+        return self._time is not None and self._time.timeout_ms >= NEVER
+
     def _check_counts(self, report: ProduceReport) -> None:
         if report.rows != self._rows:
             raise DeliveryError(
@@ -421,8 +424,8 @@ class WriteTask:
             cluster_id=report.cluster_id or "",
             transaction=None if transaction is None else astuple(transaction),
             generation=-1 if self._time is None else self._time.generation,
-            incarnation="" if self._time is None else self._time.incarnation,
             payload=None if self._time is None else (self._rows, self._payload_bytes),
+            two_phase_commit=transaction is not None and self._never_times_out,
             start_ms=self._start_wall_ms,
             begun_ms=max(self._wall_ms() - elapsed_ms, 0),
             input_wait_ms=self._input_wait_ms,

@@ -38,6 +38,7 @@ from spark_kafka_sink.network.auth.oauth_token import (
     unsecured_token,
 )
 from spark_kafka_sink.network.auth.token_endpoint import request_token
+from spark_kafka_sink.network.tls.ssl_context import ssl_context
 from spark_kafka_sink.security import import_paths
 from spark_kafka_sink.security.allow_lists import check_file, check_url
 from spark_kafka_sink.security.local_files import UnusableFileError, read_file
@@ -93,6 +94,7 @@ def _asker(settings: OAuthSettings, clock: Clock) -> Callable[[], _Answer]:
             )  # fmt: skip
         case ClientCredentials() as client:
             check_url(text_of(client.url), f"{_URL}={safe_text(f'{client.url}')}")
+            ssl_context(dict(client.tls))  # a wrong store is an error now; it is read again later
             return lambda: _from_endpoint(client, clock)
         case TokenProvider() as provider:
             return _from_provider(provider)

@@ -66,8 +66,8 @@ class _State(Enum):
 
 
 class NetworkClient:
-    """Implements ``KafkaClient``. One thread owns it; any may call :meth:`wakeup`,
-    :meth:`initiate_close`, :attr:`active` and :meth:`connection_failures`.
+    """Implements ``KafkaClient``. One thread owns it; any may call :meth:`wakeup` and
+    :meth:`connection_failures`.
 
     ``_state_lock`` guards ``_state``.
     """

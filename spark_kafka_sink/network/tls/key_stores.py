@@ -55,6 +55,7 @@ def read_trust_store(options: Mapping[str, object]) -> TrustMaterial | None:
         return None
     source, content, kind = _read(location, "ssl.truststore", kind)
     if kind == "PEM":
+        _refuse_unused(options, "ssl.truststore.password", f"{source} is PEM, which has none")
         return TrustMaterial(source, _text(content))
     password = _secret(options, "ssl.truststore.password")
     _, certificates = _pkcs12(source, content, password, "ssl.truststore.password")
@@ -75,16 +76,19 @@ def read_key_store(options: Mapping[str, object]) -> KeyMaterial | None:
                 " them is missing",
                 kind=Kind.KEY_STORE,
             )
-        return _pem_key(
+        found = _pem_key(
             "ssl.keystore.key", _with_newlines(chain.value), _with_newlines(key.value), key_password
         )
+        return _checked_key(options, found)
     location = options.get("ssl.keystore.location")
     if location is None:
         return None
     source, content, kind = _read(location, "ssl.keystore", kind)
     if kind == "PEM":
         text = _text(content)
-        return _pem_key(source, text, text, key_password)
+        hint = f"{source} is PEM, which has none; its key's is ssl.key.password"
+        _refuse_unused(options, "ssl.keystore.password", hint)
+        return _checked_key(options, _pem_key(source, text, text, key_password))
     password = _secret(options, "ssl.keystore.password")
     private_key, certificates = _pkcs12(source, content, password, "ssl.keystore.password")
     if not private_key:
@@ -107,6 +111,22 @@ def _pem_key(source: str, chain: str, key: str, password: Password | None) -> Ke
             kind=Kind.KEY_STORE,
         )
     return KeyMaterial(source, "\n".join(certificates) + "\n", private_key + "\n", password)
+
+
+def _checked_key(options: Mapping[str, object], found: KeyMaterial) -> KeyMaterial:
+    if "ENCRYPTED" not in found.private_key:
+        _refuse_unused(options, "ssl.key.password", f"the key of {found.source} is not encrypted")
+    return found
+
+
+def _refuse_unused(options: Mapping[str, object], name: str, why: str) -> None:
+    """ConfigError when the password ``name`` is set: its user believes that it protects a file."""
+    if text_of(options.get(name)):
+        raise ConfigError(
+            f"{name} would have no effect: {why}",
+            hint="remove it, or name the file that it is of",
+            kind=Kind.NO_EFFECT,
+        )
 
 
 def _kind(options: Mapping[str, object], name: str) -> str | None:

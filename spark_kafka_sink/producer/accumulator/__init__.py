@@ -1,7 +1,6 @@
-"""Batches from opening to completion, guarded by one lock (``RecordAccumulator``).
+"""Batches from opening to completion, guarded by one lock: a state and what is done with it.
 
-Owns: ``record_accumulator`` and its components: ``partition_queues``, ``batch_limits`` and
-``batch_closer`` (full batches), ``batch_drainer`` with ``drain_control`` (sendable batches),
-``batch_requeuer`` (retries, splits, expiry), ``incomplete_batches`` (for ``flush``),
-``buffer_pool`` (memory), ``partition_load`` (adaptive partitioning), and ``producer_batch``.
+Owns: ``record_accumulator`` (the queues, the incomplete batches, flush and failure),
+``batch_filler`` (columns in, full batches closed), ``batch_drainer`` (sendable batches out,
+partition load), ``batch_returns`` (retries, splits, expiry), and ``producer_batch``.
 """

@@ -1,33 +1,66 @@
 """Selects the batches to send now: ready nodes, and the batches drained for them.
 
 Owns: when an open batch is sent unfilled (linger, age, flush, waiters, close), the nodes with data
-ready and the delay until the next check, fair draining, backoff, the latency of nodes (KIP-794).
-It drains the accumulator on the sender thread. Never: how batches are filled
-(``record_accumulator.py``), sequences (the :class:`DrainControl` decides), a clock, a socket.
+ready and the delay until the next check, fair draining, backoff; how loaded partitions and nodes
+are (KIP-794, KIP-1123). It drains the accumulator on the sender thread. Never: how batches are
+filled (``batch_filler.py``), sequences (the :class:`DrainControl` decides), a clock, a socket.
 """
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable, Collection
+import random
+from bisect import bisect_left
+from collections.abc import Callable, Collection, Sequence
 from functools import partial
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from spark_kafka_sink.clock import NEVER
 from spark_kafka_sink.config.producer_config import ProducerConfig
-from spark_kafka_sink.producer.accumulator.batch_closer import BatchCloser
-from spark_kafka_sink.producer.accumulator.buffer_pool import BufferPool
-from spark_kafka_sink.producer.accumulator.drain_control import DrainControl
-from spark_kafka_sink.producer.accumulator.incomplete_batches import IncompleteBatches
-from spark_kafka_sink.producer.accumulator.partition_queues import PartitionQueue, PartitionQueues
+from spark_kafka_sink.producer.accumulator.batch_filler import BatchFiller
 from spark_kafka_sink.producer.accumulator.producer_batch import BatchState, ProducerBatch
-from spark_kafka_sink.protocol.cluster import Cluster
+from spark_kafka_sink.producer.accumulator.record_accumulator import (
+    PartitionQueue,
+    RecordAccumulator,
+)
+from spark_kafka_sink.protocol.cluster import Cluster, TopicPartition
 from spark_kafka_sink.records.record_batch import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE
 
-#: An open batch older than this (or than linger.ms, if that is longer) is sent although the
-#: writer never waited linger.ms: rows that arrive a little faster than linger.ms would else
-#: keep it open until delivery.timeout.ms, which counts from its creation, expires.
-MAX_OPEN_MS = 1_000
+
+class DrainControl(Protocol):
+    """The drain's view of the transaction manager (Java: shouldStopDrainBatchesForPartition)."""
+
+    @property
+    def is_completing(self) -> bool:
+        """A transaction is being committed or aborted: every batch is sent now, or failed."""
+        ...
+
+    def may_drain(self, batch: ProducerBatch) -> bool:
+        """True when ``batch``, the head of its queue, may be drained now. Without a sequence, by
+        rule R3 (there is a producer id; transactional: the partition is part of the transaction;
+        nothing unresolved; at most five in flight); a retry, which has its sequence, when all
+        earlier batches are resolved, so that they can't overtake each other.
+        """
+        ...
+
+    def first_in_flight_sequence(self, tp: TopicPartition) -> int:
+        """Base sequence of the first batch in flight (tracked until it is completed or permanently
+        failed, so a batch that waits for its retry counts); NO_SEQUENCE when there is none.
+        """
+        ...
+
+    def batch_sent(self, batch: ProducerBatch) -> None:
+        """``batch`` is sent: the first time, the producer id and epoch and the next sequence are
+        written into its header, and it is tracked from then on.
+        """
+        ...
+
+    def add_in_flight_batch(self, batch: ProducerBatch) -> None:
+        """Track ``batch``, a split batch, which has its sequence."""
+        ...
+
+    def remove_in_flight_batch(self, batch: ProducerBatch) -> None:
+        """Forget ``batch`` (it is split; called before the split batches are added)."""
+        ...
 
 
 class ReadyCheckResult(NamedTuple):
@@ -45,101 +78,51 @@ _new_result: Callable[[tuple[frozenset[int], int, frozenset[str]]], ReadyCheckRe
 _NONE: frozenset[str] = frozenset()
 
 
-class _NodeLatency:
-    """When a node had data ready, and when it could last be sent to (KIP-794)."""
-
-    __slots__ = ("drain_ms", "ready_ms")
-
-    def __init__(self, now: int) -> None:
-        self.drain_ms = now
-        self.ready_ms = now
-
-
 class BatchDrainer:
-    """Takes batches out of the accumulator's queues, under its lock (``_lock``).
-
-    The lock also guards ``writer_encodes``. ``writer_waiting_since`` (monotonic ms, or None) and
-    ``closed`` are plain flags, set by the writer thread and read here in every pass. ``mixed``:
-    both ``send`` and columns fill batches, whose limits of age differ.
-    """
+    """Takes batches out of the accumulator's queues, under its lock."""
 
     __slots__ = (
-        "_closer",
+        "_accumulator",
         "_drain_index",
-        "_incomplete",
+        "_filler",
         "_linger_ms",
-        "_lock",
-        "_max_open_ms",
-        "_node_latency",
-        "_pool",
         "_queues",
         "_transaction_manager",
-        "closed",
-        "mixed",
-        "writer_encodes",
-        "writer_waiting_since",
     )
 
     def __init__(
         self,
         config: ProducerConfig,
-        lock: threading.Lock,
-        queues: PartitionQueues,
-        incomplete: IncompleteBatches,
-        pool: BufferPool,
-        closer: BatchCloser,
+        accumulator: RecordAccumulator,
+        filler: BatchFiller,
         transaction_manager: DrainControl | None,
     ) -> None:
-        self._lock = lock
-        self._queues = queues
-        self._incomplete = incomplete
-        self._pool = pool
-        self._closer = closer
+        self._accumulator = accumulator
+        self._queues = accumulator.queues
+        self._filler = filler
         self._transaction_manager = transaction_manager
         self._linger_ms = config.linger_ms
-        # Well before it would expire, should delivery.timeout.ms be that short.
-        self._max_open_ms = max(config.linger_ms, min(MAX_OPEN_MS, config.delivery_timeout_ms // 4))
         self._drain_index: dict[int, int] = {}
-        self._node_latency: dict[int, _NodeLatency] = {}
-        self.closed = False
-        self.mixed = False
-        self.writer_encodes = False
-        self.writer_waiting_since: int | None = None
 
     # ---- unfilled batches --------------------------------------------------------------------
     def _send_all_open(self, now: int) -> bool:
         """True when all open batches must be sent unfilled."""
+        accumulator = self._accumulator
+        if accumulator.incomplete.flushes:
+            return True
         return (
-            self._incomplete.flushing
-            or self.closed
+            not accumulator.lifecycle.is_open
             # A thread may be waiting for memory that only open batches hold: sending them is the
             # only way to free it.
-            or self._pool.waiters > 0
+            or accumulator.pool.waiters > 0
             or self._linger_left(now) <= 0
             or (self._transaction_manager is not None and self._transaction_manager.is_completing)
         )
 
     def _linger_left(self, now: int) -> int:
         """Milliseconds until the writer has waited linger.ms for its input."""
-        since = self.writer_waiting_since
+        since = self._accumulator.writer_waiting_since
         return NEVER if since is None else self._linger_ms - (now - since)
-
-    def _open_left(self, batch: ProducerBatch, now: int) -> int:
-        """Milliseconds until ``batch`` has been open for too long.
-
-        With a record of ``send`` that is Java's linger.ms, from the batch's creation. Else, while
-        the writer encodes for its position, the limit is doubled: age is not urgent, and refused
-        slices are encoded twice. (Not indefinitely: the writer may have failed.)
-        """
-        if batch.futures is not None:
-            return self._linger_ms - (now - batch.created_ms)
-        limit = self._max_open_ms * 2 if self.writer_encodes else self._max_open_ms
-        return limit - (now - batch.created_ms)
-
-    def oldest_open_left(self, now: int) -> int:
-        for queue in self._queues.open.values():
-            return self._open_left(queue.batches[-1], now)
-        return NEVER
 
     def _backoff_left(self, queue: PartitionQueue, batch: ProducerBatch, now: int) -> int:
         """Milliseconds of backoff left of a retried batch; 0 when the leader changed since the last
@@ -162,7 +145,7 @@ class BatchDrainer:
         nodes: set[int] = set()
         delay = NEVER
         manager = self._transaction_manager
-        with self._lock:
+        with self._accumulator.lock:
             if cluster is not self._queues.cluster:
                 self._queues.group_by_leader(cluster)
             unknown = _NONE
@@ -190,12 +173,13 @@ class BatchDrainer:
 
     def _open_ready(self, nodes: set[int], now: int) -> int:
         """Add the leaders of open batches to send; returns the delay until the next is due."""
+        accumulator, manager = self._accumulator, self._transaction_manager
         everything = self._send_all_open(now)
         delay = max(self._linger_left(now), 0) if not everything else NEVER
-        one_kind, manager = not self.mixed, self._transaction_manager
+        one_kind = not (accumulator.has_columns and accumulator.has_records)
         for queue in self._queues.open.values():
             batch = queue.batches[-1]
-            left = 0 if everything else self._open_left(batch, now)
+            left = 0 if everything else self._filler.open_left(batch, now)
             if left > 0:
                 delay = min(delay, left)
                 if one_kind:
@@ -219,7 +203,7 @@ class BatchDrainer:
         that no partition of a node starves.
         """
         if cluster is not self._queues.cluster:
-            with self._lock:
+            with self._accumulator.lock:
                 self._queues.group_by_leader(cluster)
         drained: dict[int, list[ProducerBatch]] = {}
         for node in nodes:
@@ -271,7 +255,7 @@ class BatchDrainer:
         whether it lingered or not, as in Java (drainBatchesForOneNode). A batch of columns is
         filled first: the writer is working on it.
         """
-        return batch.futures is not None or self._open_left(batch, now) <= 0
+        return batch.records is not None or self._filler.open_left(batch, now) <= 0
 
     def _poll_head(self, queue: PartitionQueue, room: int, now: int) -> ProducerBatch | None:
         """Remove the head of ``queue`` and return it IN_FLIGHT; when it has more than ``room``
@@ -280,7 +264,7 @@ class BatchDrainer:
         """
         claimed: list[ProducerBatch] = []
         manager = self._transaction_manager
-        with self._lock:
+        with self._accumulator.lock:
             if queue.muted or not queue.batches:
                 return None
             batch = queue.batches[0]
@@ -300,17 +284,120 @@ class BatchDrainer:
             if batch is queue.open:
                 if not self._send_all_open(now) and not self._joins_request(batch, now):
                     return None
-                self._closer.claim(queue, claimed)
+                self._filler.claim(queue, claimed)
             else:
-                batch.claim()  # its closer was interrupted and released the claim
+                batch.move(BatchState.CLOSING)  # its closer was interrupted and released the claim
                 claimed.append(batch)
         for batch_to_close in claimed:
-            self._closer.finish_closing(batch_to_close)
+            self._filler.finish_closing(batch_to_close)
         # Only this thread removes heads, except for an abort by another thread: check again.
         return self._poll_head(queue, room, now)
 
+    def mute_partition(self, tp: TopicPartition) -> None:
+        """Stop draining ``tp`` (max.in.flight.requests.per.connection is 1; one is in flight)."""
+        with self._accumulator.lock:
+            self._queues.by_partition[tp].muted = True
+
+    def unmute_partition(self, tp: TopicPartition) -> None:
+        with self._accumulator.lock:
+            self._queues.by_partition[tp].muted = False
+
+
+class _NodeLatency:
+    """When a node had data ready, and when it could last be sent to (KIP-794)."""
+
+    __slots__ = ("drain_ms", "ready_ms")
+
+    def __init__(self, now: int) -> None:
+        self.drain_ms = now
+        self.ready_ms = now
+
+
+class PartitionLoad:
+    """Partition weights for rows and records without a key, by
+    ``partitioner.adaptive.partitioning.enable``, ``.availability.timeout.ms`` and ``.rack.aware``:
+    from queue sizes, unavailable nodes and racks (for step 5 of a record's way).
+
+    Java's ``BuiltInPartitioner.updatePartitionLoadStats`` recomputes the weights of each topic in
+    every pass of the sender; here they are computed when a sticky partition is chosen. No lock is
+    taken, and the inputs may be slightly stale: the caller may hold the accumulator's.
+    """
+
+    def __init__(
+        self,
+        config: ProducerConfig,
+        cluster: Callable[[], Cluster],
+        accumulator: RecordAccumulator,
+        *,
+        rng: random.Random | None = None,
+    ) -> None:
+        self._adaptive = config.partitioner_adaptive_partitioning_enable
+        self._timeout_ms = config.partitioner_availability_timeout_ms
+        self._rack = config.client_rack if config.partitioner_rack_aware else ""
+        self._cluster = cluster
+        self._queues = accumulator.queues
+        self._node_latency: dict[int, _NodeLatency] = {}
+        self._random = random.Random() if rng is None else rng  # noqa: S311 - spreads load
+
+    @property
+    def matters(self) -> bool:
+        """False: all partitions with a leader are equally likely."""
+        return self._adaptive or self._rack != ""
+
+    def weights(self, topic: str, available: Sequence[int]) -> Sequence[int] | None:
+        """The weight of each of ``available`` (0: excluded); None when all are equal.
+
+        ``available`` is ascending. Called at each change of partition: the cost grows with the
+        number of non-empty queues.
+        """
+        infos = self._cluster().topics.get(topic)
+        leaders: Sequence[int] = ()
+        if infos is not None and (self._rack or self._timeout_ms > 0):
+            count = len(infos)
+            leaders = [infos.leader(p) if p < count else -1 for p in available]
+        weights: list[int] | None = None
+        if self._adaptive and len(available) > 1:
+            weights = self._by_load(topic, available, leaders)
+        if self._rack:
+            weights = self._in_rack(leaders, weights)
+        return weights
+
+    def next_partition(self, topic: str, cluster: Cluster) -> int:
+        """A partition for the next sticky records of ``topic``."""
+        infos = cluster.topics.get(topic)
+        led = () if infos is None else infos.available
+        available = led or range(1 if infos is None else max(1, len(infos)))
+        weights = self.weights(topic, available)
+        if weights is None:
+            return self._random.choice(available)
+        return self._random.choices(available, weights)[0]
+
+    def _by_load(
+        self, topic: str, available: Sequence[int], leaders: Sequence[int]
+    ) -> list[int] | None:
+        """``leaders`` of ``available``; empty when leader latency is not used."""
+        timeout = self._timeout_ms
+        sizes: list[int | None] = [0] * len(available)
+        for partition, size in self.queue_sizes(topic).items():
+            at = bisect_left(available, partition)
+            if at < len(available) and available[at] == partition:
+                sizes[at] = size
+        if timeout > 0:
+            slow = {node for node in set(leaders) if self.node_delay_ms(node) > timeout}
+            if slow:
+                pairs = zip(sizes, leaders, strict=True)
+                sizes = [None if node in slow else size for size, node in pairs]
+        return frequencies(sizes)
+
+    def queue_sizes(self, topic: str) -> dict[int, int]:
+        """The number of queued batches of each partition of ``topic`` that has any."""
+        queues = self._queues
+        # Each is copied in one step of the interpreter.
+        filled = [*list(queues.closed_heads), *list(queues.open.values())]
+        return {q.tp.partition: len(q.batches) for q in filled if q.tp.topic == topic}
+
     def update_node_latency_stats(self, node_id: int, now: int, *, can_drain: bool) -> None:
-        """A node has data ready, and (``can_drain``) its connection accepted some (KIP-794)."""
+        """A node has data ready, and its connection took some (``can_drain``). Sender thread."""
         stats = self._node_latency.get(node_id)
         if stats is None:
             stats = self._node_latency[node_id] = _NodeLatency(now)
@@ -322,3 +409,26 @@ class BatchDrainer:
         """How long, in ms, a node with ready data was unavailable (partitioner.availability)."""
         stats = self._node_latency.get(node_id)
         return 0 if stats is None else stats.ready_ms - stats.drain_ms
+
+    def _in_rack(self, leaders: Sequence[int], weights: list[int] | None) -> list[int] | None:
+        """Only leaders in our rack, if any of them has a weight above 0."""
+        nodes = self._cluster().nodes
+        own = {node for node in set(leaders) if node in nodes and nodes[node].rack == self._rack}
+        local = [
+            (1 if weights is None else weights[i]) if node in own else 0
+            for i, node in enumerate(leaders)
+        ]
+        return local if any(local) else weights
+
+
+def frequencies(queue_sizes: Sequence[int | None]) -> list[int] | None:
+    """Weights from batches queued: the longest queue has weight 1, an empty one the highest.
+
+    None in ``queue_sizes`` excludes that partition (weight 0). Returns None when all weights are
+    equal, and when every partition is excluded.
+    """
+    included = [size for size in queue_sizes if size is not None]
+    if not included or (len(included) == len(queue_sizes) and min(included) == max(included)):
+        return None
+    most = max(included) + 1
+    return [0 if size is None else most - size for size in queue_sizes]

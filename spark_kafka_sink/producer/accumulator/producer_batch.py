@@ -8,8 +8,9 @@ Bytes are frozen when a batch is closed (rule R1): chunks are immutable ``bytes`
 header is written once, with producer id, epoch and sequence, and a retry sends the very same
 objects.
 
-Records of ``send`` have futures (Java's thunks), which complete with the batch; rows of columns
-have none. A batch may hold both.
+Rows of columns cost a batch nothing but their bytes. What single records of ``send`` need besides
+(futures, callbacks) is in one object, ``records``, which the batch notifies of its end. A batch may
+hold both.
 """
 
 from __future__ import annotations
@@ -18,15 +19,7 @@ from collections.abc import Sequence
 from enum import Enum
 from typing import Protocol
 
-from spark_kafka_sink.clock import Clock
-from spark_kafka_sink.errors import (
-    ApiError,
-    IllegalStateError,
-    InvalidRecordError,
-    KafkaError,
-    safe_text,
-)
-from spark_kafka_sink.producer.record_future import Callback, ProduceRequestResult, RecordFuture
+from spark_kafka_sink.errors import IllegalStateError, KafkaError
 from spark_kafka_sink.protocol.cluster import TopicPartition
 from spark_kafka_sink.protocol.produce import RecordError
 from spark_kafka_sink.records.compression import Codec
@@ -39,7 +32,6 @@ from spark_kafka_sink.records.record_batch import (
     split_records,
     write_header,
 )
-from spark_kafka_sink.records.single_record import record_bytes, size_upper_bound
 
 
 class BatchState(Enum):
@@ -57,10 +49,11 @@ class BatchState(Enum):
 
 _S = BatchState
 
-#: The allowed transitions. OPEN -> CLOSING is a claim: exactly one thread compresses.
-#: CLOSING -> OPEN is a claim released by an interrupted thread. Any batch may fail.
+#: The allowed transitions. OPEN -> CLOSING is a claim: exactly one thread compresses; with nothing
+#: to compress, OPEN -> READY. CLOSING -> OPEN is a claim released by an interrupted thread. Any
+#: batch may fail.
 TRANSITIONS: dict[BatchState, frozenset[BatchState]] = {
-    _S.OPEN: frozenset({_S.CLOSING, _S.DONE}),
+    _S.OPEN: frozenset({_S.CLOSING, _S.READY, _S.DONE}),
     _S.CLOSING: frozenset({_S.READY, _S.OPEN, _S.DONE}),
     _S.READY: frozenset({_S.IN_FLIGHT, _S.DONE}),
     _S.IN_FLIGHT: frozenset({_S.READY, _S.DONE}),
@@ -70,11 +63,11 @@ TRANSITIONS: dict[BatchState, frozenset[BatchState]] = {
 
 #: More chunks than this are joined when a batch is closed: each adds a call of the checksum and a
 #: buffer of sendmsg, and many are small.
-_MOST_CHUNKS = 4
+_MAX_CHUNKS = 4
 
 
 class BatchListener(Protocol):
-    """Receives the outcome of batches (``batch_completion.py``)."""
+    """Receives the outcome of batches (``produce_recorder.py``)."""
 
     def batch_done(self, batch: ProducerBatch) -> None:
         """``batch`` was acknowledged (``error`` is None) or failed. Once for each; no lock held.
@@ -84,9 +77,20 @@ class BatchListener(Protocol):
         ...
 
 
-#: A record of ``send`` before it has its position in a batch: timestamp, key, value, headers
-#: (``single_record.headers_section``), and what receives its outcome.
-UnplacedRecord = tuple[int, bytes | None, bytes | None, bytes, Callback | None]
+class BatchRecords(Protocol):
+    """The records of ``send`` in one batch (``record_appender.py``)."""
+
+    def __len__(self) -> int:
+        """How many there are."""
+        ...
+
+    def complete(self, batch: ProducerBatch) -> None:
+        """``batch`` was acknowledged or failed. No lock is held."""
+        ...
+
+    def split(self, halves: Sequence[ProducerBatch]) -> None:
+        """The batch was split into ``halves``, which take over its records."""
+        ...
 
 
 class ProducerBatch:
@@ -96,28 +100,25 @@ class ProducerBatch:
     epoch. ``generation`` is unique for every batch that was ever opened; ``lineage`` is the
     generation of the batch that this one was split from, else ``generation``. ``pool_size`` is
     what the BufferPool counts for it. ``attempts`` is how often it was requeued after a failed
-    send. ``raw_limit`` is the maximum size for records of ``send``, in raw record bytes; 0 before
-    :meth:`take_records`. ``futures`` are those of its records of ``send``, in order; None: there
-    are none. ``size_in_bytes`` is the size as sent, once it is closed. Only the batch itself
-    changes ``state``.
+    send. ``records`` are its records of ``send``; None: there are none. ``chunks`` are the record
+    bytes. ``size_in_bytes`` is the size as sent, once it is closed. Only :meth:`move` changes
+    ``state``.
     """
 
     __slots__ = (
-        "_chunks",
         "_codec",
         "_leader_epoch",
         "_leader_epoch_attempts",
         "_listener",
-        "_longest",
         "attempts",
         "base_offset",
         "base_sequence",
         "base_timestamp",
         "buffers",
+        "chunks",
         "created_ms",
         "drained_ms",
         "error",
-        "futures",
         "generation",
         "largest_record",
         "lineage",
@@ -126,11 +127,10 @@ class ProducerBatch:
         "pool_size",
         "producer_epoch",
         "producer_id",
-        "raw_limit",
         "raw_size",
         "record_count",
         "record_errors",
-        "result",
+        "records",
         "retry_at_ms",
         "size_in_bytes",
         "state",
@@ -167,17 +167,14 @@ class ProducerBatch:
         self.log_append_time_ms = -1
         self.error: KafkaError | None = None
         self.record_errors: Sequence[RecordError] = ()
-        self.raw_limit = 0
         #: Estimated bytes of the largest record as a batch by itself (Java's maxRecordSize); for
         #: columns, of the largest record of the whole chunk.
         self.largest_record = 0
-        self._longest = 0
-        self.futures: list[RecordFuture] | None = None
-        self.result: ProduceRequestResult | None = None
+        self.records: BatchRecords | None = None
         self.size_in_bytes = HEADER_SIZE
         self.state = BatchState.OPEN
         self._listener = listener
-        self._chunks: list[bytes] = []
+        self.chunks: list[bytes] = []
         self._codec: Codec | None = None
         #: ``[header, *chunks]`` exactly as sent, the same objects for every retry; empty until the
         #: first drain.
@@ -191,12 +188,16 @@ class ProducerBatch:
             f"{self.record_count} records, sequence {self.base_sequence})"
         )
 
-    def _move(self, to: BatchState) -> None:
+    def move(self, to: BatchState) -> None:
+        """Change the state; IllegalStateError when the table does not allow it."""
         if to not in TRANSITIONS[self.state]:
             raise IllegalStateError(
                 f"{self.tp}: a batch can't go from '{self.state.value}' to '{to.value}'"
             )
         self.state = to
+        if to is BatchState.DONE:
+            # A send in progress holds its own references; the buffers are not read again.
+            self.chunks, self.buffers = [], ()
 
     def _refuse(self) -> IllegalStateError:
         return IllegalStateError(f"{self.tp}: not possible for a batch '{self.state.value}'")
@@ -209,58 +210,16 @@ class ProducerBatch:
         """Add encoded records; ``size`` is their byte count, if known. Only while OPEN."""
         if self.state is not BatchState.OPEN:
             raise self._refuse()
-        self._chunks.append(chunk)
+        self.chunks.append(chunk)
         self.raw_size += len(chunk) if size is None else size
         self.record_count += record_count
         if max_timestamp > self.max_timestamp:
             self.max_timestamp = max_timestamp
 
-    def take_records(self, clock: Clock, raw_limit: int) -> None:
-        """Enable :meth:`try_append`, up to ``raw_limit`` bytes."""
-        self.raw_limit = raw_limit
-        self.futures = []
-        self.result = ProduceRequestResult(self.tp, clock)
-
-    def try_append(self, unplaced: UnplacedRecord) -> RecordFuture | None:
-        """Append one record of ``send``. None when the batch has no room or memory for it, or
-        accepts no records yet. Only while OPEN.
-        """
-        timestamp, key, value, headers, callback = unplaced
-        count = self.record_count
-        record = record_bytes(count, timestamp - self.base_timestamp, key, value, headers)
-        size = len(record)
-        raw_size = self.raw_size + size
-        if raw_size > self.raw_limit or raw_size > self.pool_size - HEADER_SIZE:
-            return None
-        result, futures = self.result, self.futures
-        assert result is not None
-        assert futures is not None
-        key_size = -1 if key is None else len(key)
-        value_size = -1 if value is None else len(value)
-        future = RecordFuture.of(result, count, timestamp, key_size, value_size, callback)
-        if callback is not None:
-            result.wanted = True
-        futures.append(future)
-        self._chunks.append(record)
-        self.raw_size = raw_size
-        self.record_count = count + 1
-        if timestamp > self.max_timestamp:
-            self.max_timestamp = timestamp
-        if size > self._longest:
-            self._longest = size
-            self.largest_record = max(self.largest_record, size_upper_bound(key, value, headers))
-        return future
-
-    def claim(self) -> None:
-        """OPEN -> CLOSING: no more appends; the caller compresses."""
-        if self.state is not BatchState.OPEN:
-            raise self._refuse()
-        self.state = BatchState.CLOSING
-
     def release_claim(self) -> None:
         """CLOSING -> OPEN, unless it is DONE meanwhile: the closer was interrupted."""
         if self.state is BatchState.CLOSING:
-            self._move(BatchState.OPEN)
+            self.move(BatchState.OPEN)
 
     def compress(self, codec: Codec) -> bytes | None:
         """The compressed record section, or None without compression. Changes nothing.
@@ -268,28 +227,27 @@ class ProducerBatch:
         Runs without a lock: after the claim, no other thread changes the chunks, except that an
         abort drops them, which is why they are read first.
         """
-        chunks = self._chunks
+        chunks = self.chunks
         if codec.is_none:
             return None
-        return codec.compress(chunks if self.futures is None else [b"".join(chunks)])
+        return codec.compress(chunks if self.records is None else [b"".join(chunks)])
 
     def finish_close(self, compressed: bytes | None, codec: Codec) -> None:
-        """CLOSING -> READY: the bytes are frozen."""
-        if self.state is not BatchState.CLOSING:
+        """OPEN or CLOSING -> READY: the bytes are frozen."""
+        if self.state is BatchState.IN_FLIGHT:  # whose way back is :meth:`reenqueued`
             raise self._refuse()
-        self.state = BatchState.READY
+        self.move(BatchState.READY)
         self._codec = codec
         if compressed is not None:
-            self._chunks = [compressed]
+            self.chunks = [compressed]
             self.size_in_bytes = HEADER_SIZE + len(compressed)
             return
         self.size_in_bytes = HEADER_SIZE + self.raw_size
-        if len(self._chunks) > _MOST_CHUNKS:
-            self._chunks = [b"".join(self._chunks)]
+        if len(self.chunks) > _MAX_CHUNKS:
+            self.chunks = [b"".join(self.chunks)]
 
     def close(self, codec: Codec) -> None:
         """OPEN -> READY in one step, for one thread (the accumulator runs the steps separately)."""
-        self.claim()
         self.finish_close(self.compress(codec), codec)
 
     # ---- sending -----------------------------------------------------------------------------
@@ -321,7 +279,7 @@ class ProducerBatch:
         codec = self._codec
         assert codec is not None
         header = write_header(
-            self._chunks,
+            self.chunks,
             size=self.size_in_bytes,
             codec=codec,
             record_count=self.record_count,
@@ -332,20 +290,18 @@ class ProducerBatch:
             base_sequence=base_sequence,
             transactional=transactional,
         )
-        self.buffers = [header, *self._chunks]
+        self.buffers = [header, *self.chunks]
 
     def drained(self, now: int, leader_epoch: int = -1) -> None:
         """READY -> IN_FLIGHT, to the leader of that epoch (-1: unknown)."""
-        if self.state is not BatchState.READY:
-            raise self._refuse()
-        self.state = BatchState.IN_FLIGHT
+        self.move(BatchState.IN_FLIGHT)
         self.drained_ms = now
         if leader_epoch > self._leader_epoch:
             self._leader_epoch, self._leader_epoch_attempts = leader_epoch, self.attempts
 
     def reenqueued(self, retry_at_ms: int) -> None:
         """IN_FLIGHT -> READY: counts an attempt; not to be drained before ``retry_at_ms``."""
-        self._move(BatchState.READY)
+        self.move(BatchState.READY)
         self.attempts += 1
         self.retry_at_ms = retry_at_ms
 
@@ -368,7 +324,7 @@ class ProducerBatch:
     @property
     def has_futures_only(self) -> bool:
         """Every record came by ``send``, and has a future."""
-        return self.futures is not None and len(self.futures) == self.record_count
+        return self.records is not None and len(self.records) == self.record_count
 
     @property
     def is_done(self) -> bool:
@@ -384,9 +340,9 @@ class ProducerBatch:
             return self._is_late()
         self.base_offset = base_offset
         self.log_append_time_ms = log_append_time_ms
-        self.state, self._chunks, self.buffers = BatchState.DONE, [], ()
-        if self.result is not None:
-            self._complete_futures(self.result)
+        self.move(BatchState.DONE)
+        if self.records is not None:
+            self.records.complete(self)
         self._listener.batch_done(self)
         return True
 
@@ -408,7 +364,7 @@ class ProducerBatch:
             return self._is_late()
         self.error = error
         self.record_errors = record_errors
-        self._move_to_done()
+        self.move(BatchState.DONE)
         return True
 
     def report_done(self) -> None:
@@ -417,54 +373,15 @@ class ProducerBatch:
         In this order, because the listener may fail every later batch, and the callbacks of a
         partition run in record order.
         """
-        if self.result is not None:
-            self._complete_futures(self.result)
+        if self.records is not None:
+            self.records.complete(self)
         self._listener.batch_done(self)
-
-    def _complete_futures(self, result: ProduceRequestResult) -> None:
-        errors = None if self.error is None else self.error_of_record
-        if result.set(self.base_offset, self.log_append_time_ms, errors):
-            result.run_callbacks(self.futures or ())
-        result.release_waiters()
-
-    def error_of_record(self, index: int) -> KafkaError:
-        """The error of record ``index`` of this failed batch (Sender.failBatch).
-
-        A broker that reports record errors returns one code for all of them: only when it reports a
-        single record does that record's error have its class. The others were not at fault.
-        """
-        error = self.error
-        assert error is not None
-        if not self.record_errors:
-            return error
-        for named in self.record_errors:
-            if named.batch_index == index:
-                return self._named_error(error, named)
-        return KafkaError(
-            f"{self.tp}: Failed to append record because it was part of a batch which had one more "
-            "more invalid records",
-            hint=error.hint,
-            kind=error.kind,
-        )
-
-    def _named_error(self, error: KafkaError, named: RecordError) -> KafkaError:
-        message = error.message
-        if named.message is not None:
-            message = f"{self.tp}: {safe_text(named.message)}"
-        if len(self.record_errors) > 1 or not isinstance(error, ApiError):
-            return InvalidRecordError(message, hint=error.hint)
-        return type(error)(message, hint=error.hint, code=error.code, kind=error.kind)
 
     def _is_late(self) -> bool:
         """False; IllegalStateError when it was acknowledged."""
         if self.error is None:
             raise IllegalStateError(f"{self.tp}: the batch was already acknowledged")
         return False
-
-    def _move_to_done(self) -> None:
-        self._move(BatchState.DONE)
-        # A send in progress holds its own references; the buffers are not read again.
-        self._chunks, self.buffers = [], ()
 
     def split(self, first_generation: int) -> list[ProducerBatch]:
         """Two READY batches with this one's records in order; this one is DONE, unreported.
@@ -480,7 +397,7 @@ class ProducerBatch:
             raise IllegalStateError(f"{self.tp}: a batch of a single record can't be split")
         codec = self._codec
         assert codec is not None
-        section = b"".join(self._chunks)
+        section = b"".join(self.chunks)
         raw = section
         if not codec.is_none:
             raw = codec.decompress(section, self.raw_size)
@@ -512,21 +429,8 @@ class ProducerBatch:
                 )
                 sequence = increment_sequence(sequence, half.record_count)
             split_batches.append(split_batch)
-        self._transfer_futures(split_batches)
+        if self.records is not None:
+            self.records.split(split_batches)
         self.error = None
-        self._move_to_done()
+        self.move(BatchState.DONE)
         return split_batches
-
-    def _transfer_futures(self, split_batches: Sequence[ProducerBatch]) -> None:
-        """The futures of this batch's records now wait for the split batches."""
-        result = self.result
-        if result is None:
-            return
-        first = 0
-        for split_batch in split_batches:
-            split_batch.result = ProduceRequestResult(result.tp, result.clock)
-            end = first + split_batch.record_count
-            split_batch.futures = [f for f in self.futures or () if first <= f.index < end]
-            result.transfer(split_batch.futures, split_batch.result, first)
-            first = end
-        result.release_waiters()

@@ -1,19 +1,23 @@
-"""Counts the events of an attempt, for its report.
+"""Counts the events of an attempt, for its report; the outcome of each batch is one of them.
 
-Owns: :class:`ProduceRecorder`, which the sender calls and which is notified of every completed
-batch; its result is a ``produce_report.ProduceReport``. Never: any cost per row, any decision (it
-stores the first failure; ``producer_failure.py`` handles it).
+Owns: :class:`ProduceRecorder`, which the sender calls, and which is notified of every completed
+batch and knows which failed one fails the attempt; its result is a
+``produce_report.ProduceReport``. Never: any cost per row, an outcome (``producer_batch.py``).
 """
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from spark_kafka_sink.errors import KafkaError, safe_text
+from spark_kafka_sink.clock import Clock
+from spark_kafka_sink.errors import DeliveryError, KafkaError, safe_text
 from spark_kafka_sink.producer.accumulator.producer_batch import ProducerBatch
+from spark_kafka_sink.producer.accumulator.record_accumulator import RecordAccumulator
+from spark_kafka_sink.producer.interceptors import Interceptors
+from spark_kafka_sink.producer.lifecycle import first_line
 from spark_kafka_sink.producer.metrics.produce_report import (
     LARGEST,
     SUMMED,
@@ -21,36 +25,39 @@ from spark_kafka_sink.producer.metrics.produce_report import (
     ProduceReport,
 )
 from spark_kafka_sink.producer.metrics.producer_metrics import Measurement, ProducerMetrics
+from spark_kafka_sink.producer.producer_record import RecordMetadata
 from spark_kafka_sink.protocol.cluster import TopicPartition
 from spark_kafka_sink.records.record_batch import HEADER_SIZE
 
-__all__ = ["NodeReport", "ProduceRecorder", "ProduceReport"]
-
 
 class ProduceRecorder:
-    """Counts for the current attempt; a few calls for each request.
+    """Counts for the current attempt; a few calls for each request, and one for each batch, whose
+    listener it is: after the futures of the batch's records. Also interceptors of columns get the
+    outcome of their batches here.
 
-    One lock (``_lock``) guards all fields. It is the accumulator's BatchListener: acknowledged and
-    failed batches arrive by :meth:`batch_done`; the sender calls the others. ``on_failure`` is
-    called once in an attempt, for the first batch that failed permanently, on the thread that
-    failed it and without a lock.
+    One lock (``_lock``) guards the counts.
     """
 
     def __init__(
         self,
+        clock: Clock,
         metrics: ProducerMetrics,
-        on_failure: Callable[[ProducerBatch], None] = lambda _: None,
+        accumulator: RecordAccumulator,
+        interceptors: Interceptors | None = None,
+        *,
+        transactional: bool = False,
     ) -> None:
-        self._on_failure = on_failure
+        self._clock = clock
         self._metrics = metrics
+        self._accumulator = accumulator
+        self._interceptors = interceptors
+        self._transactional = transactional
         self._lock = threading.Lock()
-        #: The first batch of this attempt that failed permanently.
-        self.failed_batch: ProducerBatch | None = None
         self._report = _Counts()
         self._before = self._waits()
         #: Connections that :meth:`end_attempt` has reported. The first is made before the first
         #: row, for InitProducerId.
-        self._connections_told = 0
+        self._connections_reported = 0
         #: The last response that caused a retry, for messages about waits.
         self.last_answer: str | None = None
         self._failed_alone = 0
@@ -60,7 +67,6 @@ class ProduceRecorder:
         """Reset the counts."""
         before = self._waits()
         with self._lock:
-            self.failed_batch = None
             self._report = _Counts()
             self._before = before
             self.last_answer = None
@@ -68,46 +74,77 @@ class ProduceRecorder:
             self._failed_alone_of = None
 
     def batch_done(self, batch: ProducerBatch) -> None:
+        """Called once for each batch, on the thread that completed it; no lock held."""
         if batch.error is not None:
-            self._batch_failed(batch)
-            return
-        size, count = batch.size_in_bytes, batch.record_count
-        queued = batch.drained_ms - batch.created_ms
-        first = batch.base_offset
-        with self._lock:
-            counts = self._report
-            counts.rows += count
-            counts.batches += 1
-            counts.bytes += size
-            counts.batch_bytes += batch.raw_size + HEADER_SIZE
-            counts.queue_ms += queued
-            if queued > counts.max_queue_ms:
-                counts.max_queue_ms = queued
-            if first < 0:
-                return  # acks=0, a duplicate, or proven by a later response: the offset is unknown
-            last = first + count - 1
-            tp, offsets = batch.tp, counts.offsets
-            if tp in offsets:
-                seen_first, seen_last = offsets[tp]
-                if seen_first < first:
-                    first = seen_first
-                if seen_last > last:
-                    last = seen_last
-            offsets[tp] = (first, last)
+            self._batch_failed(batch, batch.error)
+        else:
+            size, count = batch.size_in_bytes, batch.record_count
+            queued = batch.drained_ms - batch.created_ms
+            with self._lock:
+                counts = self._report
+                counts.rows += count
+                counts.batches += 1
+                counts.bytes += size
+                counts.batch_bytes += batch.raw_size + HEADER_SIZE
+                counts.queue_ms += queued
+                if queued > counts.max_queue_ms:
+                    counts.max_queue_ms = queued
+                # Unknown with acks=0, of a duplicate, or of one that a later response proved.
+                first = batch.base_offset
+                if first >= 0:
+                    last = first + count - 1
+                    tp, offsets = batch.tp, counts.offsets
+                    if tp in offsets:
+                        seen_first, seen_last = offsets[tp]
+                        if seen_first < first:
+                            first = seen_first
+                        if seen_last > last:
+                            last = seen_last
+                    offsets[tp] = (first, last)
+        if self._interceptors is not None and not batch.has_futures_only:
+            self._notify(self._interceptors, batch)
 
-    def _batch_failed(self, batch: ProducerBatch) -> None:
-        with self._lock:
-            if self.failed_batch is not None:
-                return
-            self.failed_batch = batch
-        self._on_failure(batch)
+    def _batch_failed(self, batch: ProducerBatch, error: KafkaError) -> None:
+        self._metrics.records_failed(batch.tp.topic, batch.record_count)
+        if self._fails_alone(batch):
+            with self._lock:
+                self._failed_alone += batch.record_count
+                if self._failed_alone_of is None:
+                    self._failed_alone_of = error
+        elif self._accumulator.lifecycle.error is None:
+            # Also the unsent batches, which fail with the producer, come here.
+            self._accumulator.fail(self._attempt_error(batch, error), error)
 
-    def batch_failed_alone(self, batch: ProducerBatch) -> None:
-        """A failed batch that does not fail the attempt: the futures of its records report it."""
-        with self._lock:
-            self._failed_alone += batch.record_count
-            if self._failed_alone_of is None:
-                self._failed_alone_of = batch.error
+    def _fails_alone(self, batch: ProducerBatch) -> bool:
+        """True when the failure affects only this batch, or its transaction, which the transaction
+        manager handles. Its records have futures, or the commit fails.
+        """
+        return self._transactional or batch.has_futures_only
+
+    def _attempt_error(self, batch: ProducerBatch, cause: KafkaError) -> DeliveryError:
+        age = self._clock.now_ms() - batch.created_ms
+        error = DeliveryError(
+            f"{batch.tp}: {batch.record_count} rows were not acknowledged (attempts: "
+            f"{batch.attempts + (batch.drained_ms > 0)}, age: {age} ms): {first_line(cause)}",
+            hint=cause.hint,
+            kind=cause.kind,
+        )
+        error.__cause__ = cause
+        return error
+
+    @staticmethod
+    def _notify(interceptors: Interceptors, batch: ProducerBatch) -> None:
+        appended = batch.log_append_time_ms
+        interceptors.on_acknowledgement(
+            RecordMetadata(
+                batch.tp.topic,
+                batch.tp.partition,
+                batch.base_offset,
+                batch.base_timestamp if appended < 0 else appended,
+                record_count=batch.record_count - len(batch.records or ()),
+            ),
+            batch.error,
+        )
 
     def request_sent(self, batches: Sequence[ProducerBatch], now: int) -> None:
         """A Produce request with ``batches`` is sent."""
@@ -165,7 +202,7 @@ class ProduceRecorder:
             return self._report.freeze(
                 buffer_wait_ms=buffer,
                 metadata_wait_ms=metadata,
-                connections=connections - self._connections_told,
+                connections=connections - self._connections_reported,
                 cluster_id=cluster_id,
             )
 
@@ -173,7 +210,7 @@ class ProduceRecorder:
         """:meth:`report`, for the last time of this attempt."""
         report = self.report(cluster_id)
         with self._lock:
-            self._connections_told += report.connections
+            self._connections_reported += report.connections
         return report
 
     def _waits(self) -> tuple[int, int]:

@@ -1,6 +1,7 @@
 """The result of one attempt, which commit messages contain, and the merge of such results.
 
-Owns: :class:`ProduceReport`, :class:`NodeReport` and their merge. Never: the counting
+Owns: :class:`ProduceReport`, :class:`NodeReport` and their merge; :class:`ProducerProgress`, the
+result so far. Never: the counting
 (``produce_recorder.py``), an import of Arrow or numpy: a commit on the driver loads neither.
 """
 
@@ -100,3 +101,15 @@ SUMMED = (
     "throttle_ms", "retried_rows", "queue_ms", "buffer_wait_ms", "metadata_wait_ms", "connections",
 )  # fmt: skip
 LARGEST = ("max_queue_ms",)
+
+
+@dataclass(frozen=True, slots=True)
+class ProducerProgress:
+    """The progress of a running producer, for other threads. ``report`` is the attempt's so far.
+    ``on_wire`` has the in-flight record batches by node: their count, and the age of the oldest in
+    ms, from its first row.
+    """
+
+    report: ProduceReport
+    on_wire: Mapping[int, tuple[int, int]]
+    waits_for_memory: bool

@@ -5,8 +5,8 @@ outcome of every sent batch: completed, split, retried or failed. On a record's 
 the accumulator and the network, in both directions. Never: a socket, an encoder, the meaning of
 sequences (``partition_sequences.py``).
 
-All of it runs on one thread, the network thread, except :meth:`wakeup`, :meth:`initiate_close`,
-:meth:`force_close` and :attr:`fatal_error`. Responses arrive as callbacks inside ``client.poll``.
+All of it runs on one thread, the network thread, except :meth:`initiate_close`,
+:meth:`force_close` and :meth:`on_wire`. Responses arrive as callbacks inside ``client.poll``.
 
 Unlike Java's (rules R1 and R2): bytes are never changed, so a retry is the same objects; once
 a batch with rows of columns fails permanently, an idempotent producer fails with it: nothing more
@@ -32,8 +32,11 @@ from spark_kafka_sink.errors import (
 )
 from spark_kafka_sink.network.client.client_request import ClientResponse
 from spark_kafka_sink.network.client.kafka_client import KafkaClient
+from spark_kafka_sink.producer.accumulator.batch_drainer import BatchDrainer, PartitionLoad
+from spark_kafka_sink.producer.accumulator.batch_returns import BatchReturns
 from spark_kafka_sink.producer.accumulator.producer_batch import BatchState, ProducerBatch
 from spark_kafka_sink.producer.accumulator.record_accumulator import RecordAccumulator
+from spark_kafka_sink.producer.lifecycle import NetworkLink
 from spark_kafka_sink.producer.metadata import Metadata
 from spark_kafka_sink.producer.metrics.produce_recorder import ProduceRecorder
 from spark_kafka_sink.producer.sender.in_flight_batches import InFlightBatches
@@ -44,9 +47,8 @@ from spark_kafka_sink.producer.sender.produce_errors import (
     unexpected_error,
 )
 from spark_kafka_sink.producer.transaction.partition_sequences import Action, Answer, Verdict
-from spark_kafka_sink.producer.transaction.producer_id_requester import ProducerIdRequester
-from spark_kafka_sink.producer.transaction.transaction_manager import TransactionManager
-from spark_kafka_sink.producer.transaction.txn_request_sender import TxnRequestSender
+from spark_kafka_sink.producer.transaction.transaction_manager import TransactionManager, is_fatal
+from spark_kafka_sink.producer.transaction.txn_request_queue import TxnRequestSender
 from spark_kafka_sink.protocol.cluster import Cluster, TopicPartition
 from spark_kafka_sink.protocol.produce import (
     PartitionProduceResponse,
@@ -60,7 +62,7 @@ _log = logging.getLogger(__name__)
 
 _MIN_VERSION = 3
 _MAX_VERSION = 12
-_LONGEST_POLL_MS = 1
+_MAX_POLL_MS = 1
 
 
 def answer_of(code: ErrorCode) -> Answer:
@@ -94,41 +96,39 @@ class Sender:
     def __init__(
         self,
         client: KafkaClient,
+        link: NetworkLink,
         metadata: Metadata,
         accumulator: RecordAccumulator,
+        drainer: BatchDrainer,
+        returns: BatchReturns,
+        load: PartitionLoad,
         transaction_manager: TransactionManager | None,
         config: ProducerConfig,
         clock: Clock,
-        report: ProduceRecorder,
+        recorder: ProduceRecorder,
     ) -> None:
+        """``link`` is how other threads wake up ``client``; the sender cuts it at its end."""
         self._client = client
+        self._link = link
         self._metadata = metadata
         self._accumulator = accumulator
+        self._lifecycle = accumulator.lifecycle
+        self._drainer = drainer
+        self._returns = returns
+        self._load = load
         self._transaction_manager = transaction_manager
         self._config = config
         self._clock = clock
-        self._report = report
+        self._recorder = recorder
         self._guarantee_message_order = config.max_in_flight_requests_per_connection == 1
         self._min_version = max(_MIN_VERSION, Codec.of(config).type.min_produce_version)
         self._transactional = False
-        self._requester: ProducerIdRequester | TxnRequestSender | None = None
+        self._requester: TxnRequestSender | None = None
         if transaction_manager is not None:
-            transaction_manager.attach(self.wakeup, lambda: accumulator.has_incomplete)
             self._transactional = transaction_manager.is_transactional
-            self._requester = self._new_requester(transaction_manager)
-        self._running = True
-        self._forced = False
-        self._closed = False
-        #: The fatal error of this producer. A field: it is read for each record of ``send``.
-        self.fatal_error: KafkaError | None = None
+            requests = transaction_manager.requests
+            self._requester = TxnRequestSender(client, metadata, requests, config)
         self._in_flight = InFlightBatches(config.delivery_timeout_ms)
-        metadata.attach(self.wakeup, client.connection_failures)
-
-    def _new_requester(self, manager: TransactionManager) -> ProducerIdRequester | TxnRequestSender:
-        given = (self._client, self._metadata, manager, self._config, self._fail_producer)
-        if manager.is_transactional:
-            return TxnRequestSender(*given, lambda: self._accumulator.has_incomplete)
-        return ProducerIdRequester(*given)
 
     # -- phases -----------------------------------------------------------------------------------
 
@@ -136,12 +136,13 @@ class Sender:
         """The thread's body: send; after initiate_close drain; abort an open transaction; close the
         client.
         """
+        life = self._lifecycle
         try:
-            while self._running and self.fatal_error is None:
+            while not life.closed and life.fatal is None:
                 self.run_once()
-            while not self._forced and self.fatal_error is None and self._has_pending():
+            while not life.forced and life.fatal is None and self._has_pending():
                 self.run_once()
-            while not self._forced and self.fatal_error is None and self._must_still_abort():
+            while not life.forced and life.fatal is None and self._must_still_abort():
                 self.run_once()
         except BaseException as exception:  # noqa: BLE001 - every waiter must get the error
             self._fail_producer(unexpected_error(exception))
@@ -170,12 +171,12 @@ class Sender:
 
     def _end(self) -> None:
         """Nothing more is sent: fail every waiter, close the sockets."""
-        error = self.fatal_error
+        error = self._lifecycle.fatal
         closed = KafkaError("the producer was closed")
         try:
             if error is not None:
                 self._accumulator.abort_incomplete_batches(error)
-            elif self._forced:
+            elif self._lifecycle.forced:
                 closed = KafkaError(
                     "the producer was closed before all its records were acknowledged",
                     hint="close() waits for them until its timeout expires",
@@ -185,7 +186,7 @@ class Sender:
                 self._transaction_manager.close(error or closed)
             self._metadata.close(error or closed)
         finally:
-            self._closed = True
+            self._link.connect(None)
             self._client.close()
 
     def run_once(self) -> None:
@@ -205,7 +206,7 @@ class Sender:
         parked = timeout >= NEVER and self._is_idle()
         if parked is not self._metadata.parked:
             self._metadata.set_parked(parked=parked)
-        if self.fatal_error is None:
+        if self._lifecycle.fatal is None:
             self._client.poll(timeout, now)
 
     def _is_idle(self) -> bool:
@@ -216,7 +217,7 @@ class Sender:
             or self._client.in_flight_request_count()
             or self._in_flight.has_unproven
             or self._metadata.has_waiters
-            or (manager is not None and manager.wants_requests)
+            or (manager is not None and manager.requests.waiting)
         )
 
     def _abort_undrained_batches(self, manager: TransactionManager) -> int:
@@ -237,28 +238,21 @@ class Sender:
         """``InFlightBatches.by_node``. Any thread."""
         return self._in_flight.by_node(now)
 
-    def wakeup(self) -> None:
-        """Wake up a blocked poll: there is a batch or a request to send. Any thread."""
-        if not self._closed:
-            self._client.wakeup()
-
     def initiate_close(self) -> None:
         """Accept no more records, send the queued ones, then stop. Any thread."""
-        # The accumulator first: else a batch could be added after the loop saw it empty.
         self._accumulator.close()
-        self._running = False
-        self.wakeup()
+        self._link.wakeup()
 
     def force_close(self) -> None:
         """Stop now: unacknowledged batches fail. Any thread."""
-        self._forced = True
-        self.initiate_close()
+        self._accumulator.close(forced=True)
+        self._link.wakeup()
 
     def _fail_producer(self, error: KafkaError) -> None:
-        if self.fatal_error is None:
-            self.fatal_error = error
-            if self._transaction_manager is not None:
-                self._transaction_manager.transition_to_fatal_error(error)
+        if self._transaction_manager is None:
+            self._lifecycle.stop(error)
+        else:
+            self._transaction_manager.transition_to_fatal_error(error)
 
     # -- sending ----------------------------------------------------------------------------------
 
@@ -268,11 +262,11 @@ class Sender:
         expiry = min(in_flight.next_expiry_ms, accumulator.next_expiry_time_ms())
         if now >= expiry:
             self._expire_batches(now)
-            if self.fatal_error is not None:
+            if self._lifecycle.fatal is not None:
                 return 0
             expiry = min(in_flight.next_expiry_ms, accumulator.next_expiry_time_ms())
         cluster = self._metadata.cluster
-        result = accumulator.ready(cluster, now)
+        result = self._drainer.ready(cluster, now)
         if result.unknown_leader_topics:
             self._metadata.add_topics(result.unknown_leader_topics, now)
             self._metadata.request_update()
@@ -284,7 +278,7 @@ class Sender:
         sendable, not_ready_timeout = self._sendable(cluster, result.ready_nodes, now)
         if sendable and self._send_to(cluster, sendable, now) < len(sendable):
             # Ready, yet nothing was drained: the cause (a waiter for memory) has just gone.
-            timeout = min(timeout, _LONGEST_POLL_MS)
+            timeout = min(timeout, _MAX_POLL_MS)
         # A node can take the next request once this one is written, which wakes the poll.
         return min(timeout, not_ready_timeout)
 
@@ -292,12 +286,12 @@ class Sender:
         """Send a request to each of ``nodes`` that has batches; returns the number of requests."""
         if self._transaction_manager is not None:
             self._transaction_manager.expire_acks(now)
-        drained = self._accumulator.drain(cluster, nodes, self._config.max_request_size, now)
+        drained = self._drainer.drain(cluster, nodes, self._config.max_request_size, now)
         for node_id, batches in drained.items():
             self._in_flight.sent(batches, node_id)
             if self._guarantee_message_order:
                 for batch in batches:
-                    self._accumulator.mute_partition(batch.tp)
+                    self._drainer.mute_partition(batch.tp)
             self._send_produce_request(node_id, batches, now)
         return len(drained)
 
@@ -309,7 +303,7 @@ class Sender:
             node = cluster.nodes[node_id]
             can_drain = self._client.ready(node, now)
             if self._config.partitioner_availability_timeout_ms > 0:
-                self._accumulator.update_node_latency_stats(node_id, now, can_drain=can_drain)
+                self._load.update_node_latency_stats(node_id, now, can_drain=can_drain)
             if can_drain:
                 sendable.append(node_id)
                 continue
@@ -345,14 +339,14 @@ class Sender:
             request_timeout_ms=config.request_timeout_ms,
             callback=lambda response: self._handle_produce_response(response, by_partition),
         )
-        self._report.request_sent(batches, now)
+        self._recorder.request_sent(batches, now)
         self._client.send(client_request, now)
 
     # -- delivery.timeout.ms ----------------------------------------------------------------------
 
     def _expire_batches(self, now: int) -> None:
         """Fail batches past delivery.timeout.ms: queued, in flight, or awaiting proof."""
-        for batch in (*self._accumulator.expired_batches(now), *self._in_flight.expired(now)):
+        for batch in (*self._returns.expired(now), *self._in_flight.expired(now)):
             self._fail_batch(batch, self._timeout_error(batch, now), unclear=batch.has_sequence)
         self._maybe_renew()
 
@@ -389,7 +383,7 @@ class Sender:
         body = response.body
         if isinstance(body, ProduceResponse):
             latency, now = response.latency_ms, response.received_ms
-            self._report.request_answered(node_id, latency, body.throttle_ms, now)
+            self._recorder.request_answered(node_id, latency, body.throttle_ms, now)
             self._update_leaders(body)
             for answer in body.partitions:
                 answered = left.pop(answer.tp, None)
@@ -426,7 +420,7 @@ class Sender:
         """
         now, code, manager = response.received_ms, answer.error, self._transaction_manager
         if self._guarantee_message_order:
-            self._accumulator.unmute_partition(batch.tp)
+            self._drainer.unmute_partition(batch.tp)
         if batch.state is BatchState.DONE:
             self._handle_late_response(batch, code)
             return
@@ -462,8 +456,8 @@ class Sender:
         else:
             _log.debug("retrying %s after %s", batch.tp, code.name)
             error = self._error(batch, answer, response, None)
-            self._report.batch_retried(batch, error, response.request.destination)
-            self._accumulator.reenqueue(batch, now)
+            self._recorder.batch_retried(batch, error, response.request.destination)
+            self._returns.reenqueue(batch, now)
 
     def _split(self, batch: ProducerBatch, code: ErrorCode, now: int) -> bool:
         """True when ``batch`` was too large for its broker and was split in two."""
@@ -473,8 +467,8 @@ class Sender:
             or batch.has_reached_delivery_timeout(self._config.delivery_timeout_ms, now)
         ):
             return False
-        self._report.batch_split(batch)
-        self._accumulator.split_and_reenqueue(batch)
+        self._recorder.batch_split(batch)
+        self._returns.split_and_reenqueue(batch)
         self._in_flight.forget((batch,))
         return True
 
@@ -497,10 +491,10 @@ class Sender:
         acknowledgement proves to be in the log, at unknown offsets.
         """
         if code is not ErrorCode.NONE:
-            self._report.batch_duplicate(batch)
+            self._recorder.batch_duplicate(batch)
         for earlier in proven:
-            self._report.batch_duplicate(earlier)
-            self._accumulator.discard(earlier)
+            self._recorder.batch_duplicate(earlier)
+            self._returns.discard(earlier)
             earlier.complete(-1, -1)
             if earlier not in self._in_flight:
                 done.append(earlier)
@@ -535,12 +529,12 @@ class Sender:
             one.complete_exceptionally(error, record_errors if one is batch else ())
             if one not in self._in_flight:
                 self._release(one)
-        if manager is not None:
-            fatal = manager.fatal_error
-            if not manager.is_transactional and not all(one.has_futures_only for one in failed):
-                fatal = error
-            if fatal is not None:
-                self._fail_producer(fatal)
+        if (
+            manager is not None
+            and not manager.is_transactional
+            and (is_fatal(error) or not all(one.has_futures_only for one in failed))
+        ):
+            self._fail_producer(error)
 
     def _release(self, *batches: ProducerBatch) -> None:
         """The batches are done and no longer in flight."""

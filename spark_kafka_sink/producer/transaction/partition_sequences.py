@@ -1,9 +1,10 @@
-"""The sequence numbers of one producer id on one partition, and the handling of responses.
+"""The sequence numbers of one producer id on its partitions, and the handling of responses.
 
 Owns: the next sequence, the batches that have one and are unresolved, whether a batch may be sent
 now, and the one table (:data:`ACTIONS`) from (situation, answer) to action. Never: bytes, clocks,
-sockets, backoff; ``transaction_manager.py`` keeps one instance for each partition,
-``record_accumulator.py`` calls it at drain, ``sender.py`` for every response.
+sockets, backoff, a lock: it belongs to the sender thread. :class:`TxnPartitionMap` keeps one
+instance for each partition; the accumulator calls it (through the transaction manager) at drain,
+the sender for every response.
 
 The broker (``ProducerStateManager``) keeps, for each producer id and partition, the last sequence
 and the last five batches. A batch that equals one of the five is acknowledged again; one that
@@ -53,10 +54,17 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Generic, TypeVar
 
+from spark_kafka_sink.errors import IllegalStateError
+from spark_kafka_sink.producer.accumulator.producer_batch import ProducerBatch
+from spark_kafka_sink.protocol.cluster import TopicPartition
 from spark_kafka_sink.records.record_batch import NO_SEQUENCE
 
 #: A broker remembers five batches of a producer on a partition; no more may be in flight.
 MAX_IN_FLIGHT = 5
+
+#: A partition without an acknowledgement for this long is treated as if its broker had lost this
+#: producer's state: the next batch is sent alone. Far below any sensible producer.id.expiration.ms.
+ACK_EXPIRY_MS = 60_000
 
 _SEQUENCES = 2**31
 
@@ -325,3 +333,72 @@ class PartitionSequences(Generic[BatchT]):
         if not earlier:
             return _COMPLETED
         return Verdict(Action.COMPLETE, tuple(f.batch for f in earlier))
+
+
+class _ByPartition(dict[TopicPartition, PartitionSequences[ProducerBatch]]):
+    """A dict, because it is read several times for each batch."""
+
+    __slots__ = ("_max_in_flight",)
+
+    def __init__(self, max_in_flight: int) -> None:
+        self._max_in_flight = max_in_flight
+
+    def __missing__(self, tp: TopicPartition) -> PartitionSequences[ProducerBatch]:
+        sequences = self[tp] = PartitionSequences(self._max_in_flight)
+        return sequences
+
+
+class TxnPartitionMap:
+    """The sequences of one producer id and epoch on all its partitions (Java's class of that name).
+    ``in_flight`` counts unresolved batches with a sequence.
+    """
+
+    __slots__ = ("_next_expiry_ms", "in_flight", "of")
+
+    def __init__(self, max_in_flight: int) -> None:
+        #: The sequences of each partition, created on first access.
+        self.of = _ByPartition(max_in_flight)
+        self._next_expiry_ms = 0
+        self.in_flight = 0
+
+    def reset(self) -> None:
+        """A new identity: every sequence begins at 0. Nothing may be in flight."""
+        if self.in_flight:
+            raise IllegalStateError(
+                f"the producer's epoch changed while {self.in_flight} batches were in flight"
+            )
+        self.of.clear()
+
+    def add(self, batch: ProducerBatch) -> None:
+        """A split batch."""
+        if batch.base_sequence == NO_SEQUENCE:
+            raise IllegalStateError(f"{batch.tp}: a batch without a sequence can't be in flight")
+        self.of[batch.tp].add(batch, batch.base_sequence, batch.record_count)
+        self.in_flight += 1
+
+    def remove(self, batch: ProducerBatch) -> None:
+        self.of[batch.tp].remove(batch)
+        self.in_flight -= 1
+
+    def fail(self, batch: ProducerBatch, *, unclear: bool) -> tuple[ProducerBatch, ...]:
+        sequences = self.of[batch.tp]
+        before = len(sequences)
+        others = sequences.fail(batch, unclear=unclear)
+        self.in_flight -= before - len(sequences)
+        return others
+
+    def resolve(self, batch: ProducerBatch) -> None:
+        self.of[batch.tp].resolve(batch)
+
+    @property
+    def has_unresolved(self) -> bool:
+        """True while it is unknown whether some failed batch is, or will be, in the log."""
+        return any(sequences.has_unresolved for sequences in self.of.values())
+
+    def expire_acks(self, now: int) -> None:
+        """Periodically expire acknowledgements older than ACK_EXPIRY_MS."""
+        if now < self._next_expiry_ms:
+            return
+        self._next_expiry_ms = now + ACK_EXPIRY_MS // 4
+        for sequences in self.of.values():
+            sequences.expire_acks(now - ACK_EXPIRY_MS)

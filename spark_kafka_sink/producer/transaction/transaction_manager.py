@@ -2,8 +2,8 @@
 
 Owns: the application's calls (begin, commit, abort, prepare), the check whether a batch may be
 sent, and the effect of a completed batch on the transaction. The accumulator calls it at drain, the
-sender for every response. It consists of the identity and its states (``producer_identity.py``),
-the sequences (``txn_partition_map.py``) and the coordinator requests (``txn_request_queue.py``).
+sender for every response. It consists of the identity and its states (``transaction_states.py``),
+the sequences (``partition_sequences.py``) and the requests (``txn_request_queue.py``).
 Never: a node, a connection, backoff times, bytes.
 
 Unlike Java's class (rule R2): no epoch is raised here, and no sequence is rewritten. A permanently
@@ -33,47 +33,34 @@ from spark_kafka_sink.errors import (
     TransactionAbortableError,
 )
 from spark_kafka_sink.producer.accumulator.producer_batch import ProducerBatch
+from spark_kafka_sink.producer.accumulator.record_accumulator import IncompleteBatches
+from spark_kafka_sink.producer.lifecycle import Lifecycle
 from spark_kafka_sink.producer.transaction.partition_sequences import (
     MAX_IN_FLIGHT,
     Action,
     Answer,
+    TxnPartitionMap,
     Verdict,
 )
-from spark_kafka_sink.producer.transaction.producer_identity import ProducerIdentity
 from spark_kafka_sink.producer.transaction.transaction_states import (
-    NO_PRODUCER_ID,
     ONGOING,
-    TRANSITIONS,
     PreparedTransaction,
     ProducerIdAndEpoch,
+    ProducerIdentity,
     State,
 )
-from spark_kafka_sink.producer.transaction.transactional_result import TransactionalResult
-from spark_kafka_sink.producer.transaction.txn_partition_map import ACK_EXPIRY_MS, TxnPartitionMap
 from spark_kafka_sink.producer.transaction.txn_request_queue import TxnRequestQueue
-from spark_kafka_sink.producer.transaction.txn_requests import TxnRequest, TxnRequestKind
-from spark_kafka_sink.protocol.cluster import TopicPartition
-from spark_kafka_sink.protocol.control_messages import (
-    ApiVersionsResponse,
-    InitProducerIdRequest,
-    InitProducerIdResponse,
+from spark_kafka_sink.producer.transaction.txn_requests import (
+    TransactionalResult,
+    TxnRequest,
+    TxnRequestKind,
 )
+from spark_kafka_sink.protocol.cluster import TopicPartition
 from spark_kafka_sink.records.record_batch import NO_SEQUENCE
-
-__all__ = [
-    "ACK_EXPIRY_MS",
-    "NO_PRODUCER_ID",
-    "TRANSITIONS",
-    "PreparedTransaction",
-    "ProducerIdAndEpoch",
-    "State",
-    "TransactionManager",
-]
 
 #: Produce 12 implicitly adds the partition to the transaction; transaction version 1 must use less.
 _PRODUCE_VERSION_OF_V2 = 12
 
-#: A failed batch with one of these fails the producer; with any other code its transaction.
 _FATAL_OF_A_BATCH = frozenset(
     {
         ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
@@ -89,10 +76,16 @@ _COMPLETING = frozenset({State.COMMITTING_TRANSACTION, State.ABORTING_TRANSACTIO
 
 
 class TransactionManager:
-    """Identity, sequences and transaction of one producer."""
+    """Identity, sequences and transaction of one producer.
+
+    ``incomplete`` are the accumulator's batches, ``wakeup`` is the sender's.
+    """
 
     def __init__(
         self,
+        lifecycle: Lifecycle,
+        incomplete: IncompleteBatches,
+        wakeup: Callable[[], None],
         *,
         transactional_id: str | None = None,
         transaction_timeout_ms: int = 60_000,
@@ -100,27 +93,22 @@ class TransactionManager:
         max_in_flight: int = MAX_IN_FLIGHT,
     ) -> None:
         self._transactional_id = transactional_id
-        self._transaction_timeout_ms = transaction_timeout_ms
-        self._identity = ProducerIdentity(transactional_id)
+        self._incomplete = incomplete
+        self._wakeup = wakeup
+        self._identity = ProducerIdentity(transactional_id, lifecycle)
         self._sequences = TxnPartitionMap(max_in_flight)
-        #: For ``txn_request_sender.py``.
+        #: For the sender.
         self.requests = TxnRequestQueue(
             self._identity,
             self._sequences,
+            incomplete,
             transaction_timeout_ms,
             two_phase_commit=two_phase_commit,
         )
-        self._wakeup: Callable[[], None] = lambda: None
-        self._has_incomplete: Callable[[], bool] = lambda: False
         self._pending_call: TransactionalResult | None = None
         #: A batch of an idempotent producer failed permanently. No new batch is sent until all
         #: batches with a sequence are resolved; then :meth:`renew` requests a new identity.
         self.renewing = False
-
-    def attach(self, wakeup: Callable[[], None], has_incomplete: Callable[[], bool]) -> None:
-        """Set the sender's wakeup, and the check for incomplete batches."""
-        self._wakeup = wakeup
-        self._has_incomplete = has_incomplete
 
     # -- identity ---------------------------------------------------------------------------------
 
@@ -176,43 +164,9 @@ class TransactionManager:
         return self._identity.last_error
 
     @property
-    def fatal_error(self) -> KafkaError | None:
-        identity = self._identity
-        return identity.last_error if identity.state is State.FATAL_ERROR else None
-
-    @property
     def reusable(self) -> bool:
         """True when another task may reuse this producer: no error, no batch in flight."""
         return self._identity.state is State.READY and self._sequences.in_flight == 0
-
-    @property
-    def wants_requests(self) -> bool:
-        """False while no request is pending or in flight."""
-        return self.requests.waiting if self.is_transactional else not self.has_producer_id
-
-    # -- the idempotent producer's identity (producer_id_requester.py) ----------------------------
-
-    def begin_initialize(self) -> InitProducerIdRequest:
-        """The InitProducerId request, for the first attempt and for retries."""
-        with self._identity.lock:
-            if self._identity.state is not State.INITIALIZING:
-                self._identity.transition(State.INITIALIZING)
-        return InitProducerIdRequest(None, self._transaction_timeout_ms)
-
-    def handle_init_producer_id(self, response: InitProducerIdResponse, where: str) -> bool:
-        """Handle the response. True: there is an id now. False: retry after backoff.
-
-        A non-retriable error is fatal (:attr:`fatal_error`).
-        """
-        if response.error is ErrorCode.NONE:
-            with self._identity.lock:
-                self._identity.set_producer_id_and_epoch(
-                    ProducerIdAndEpoch(response.producer_id, response.producer_epoch)
-                )
-            return True
-        if not response.error.retriable:
-            self.transition_to_fatal_error(response.error.error(where))
-        return False
 
     # -- the application's calls ------------------------------------------------------------------
 
@@ -287,7 +241,7 @@ class TransactionManager:
             identity.require(State.IN_TRANSACTION, "prepare a transaction")
             transaction = identity.transaction
             if (
-                self._has_incomplete()
+                self._incomplete
                 or self._sequences.in_flight
                 or transaction.new_partitions
                 or transaction.pending_partitions
@@ -405,12 +359,6 @@ class TransactionManager:
             hint=f"call {pending.operation} again, until it returns or raises another error",
         )
 
-    def note_api_versions(
-        self, brokers: Iterable[ApiVersionsResponse], coordinator: ApiVersionsResponse | None
-    ) -> None:
-        """Learn the transaction version and InitProducerId version from connected brokers."""
-        self._identity.note_api_versions(brokers, coordinator)
-
     # -- failure and close (called by the sender) -------------------------------------------------
 
     def transition_to_fatal_error(self, error: KafkaError) -> None:
@@ -501,14 +449,13 @@ class TransactionManager:
         """A transactional producer's batch failed permanently, and its transaction with it.
 
         ``unclear``: it was sent, and its outcome is unknown. Returns batches that fail with it.
-        :attr:`fatal_error` is set when the producer is unusable even after an abort.
         """
         others: tuple[ProducerBatch, ...] = ()
         if batch.has_sequence:
             others = self._sequences.fail(batch, unclear=unclear)
         identity = self._identity
         with identity.lock:
-            if getattr(error, "code", None) in _FATAL_OF_A_BATCH:
+            if is_fatal(error):
                 identity.transition_to_fatal_error(error)
             elif unclear and batch.has_sequence and not identity.can_raise_epoch:
                 identity.transition_to_fatal_error(
@@ -528,14 +475,9 @@ class TransactionManager:
     ) -> tuple[ProducerBatch, ...]:
         """An idempotent producer's batch failed permanently: no batch can follow on its partition
         under this identity (see :attr:`renewing`). Returns batches that fail with it.
-
-        :attr:`fatal_error` is set when a new identity would not help.
         """
-        if getattr(error, "code", None) in _FATAL_OF_A_BATCH:
-            self.transition_to_fatal_error(error)
-            return ()
-        if not batch.has_sequence:
-            return ()  # it was never sent, so there is no sequence gap
+        if is_fatal(error) or not batch.has_sequence:
+            return ()  # a new identity would not help; or it was never sent: there is no gap
         self.renewing = True
         return self._sequences.fail(batch, unclear=unclear)
 
@@ -554,14 +496,14 @@ class TransactionManager:
         if answer is Answer.ACKNOWLEDGED or (answer is not Answer.UNCLEAR and not batch.in_retry):
             self._sequences.resolve(batch)
 
-    @property
-    def has_unresolved_batches(self) -> bool:
-        """True when a failed batch of the transaction may be, or may yet be, in the log."""
-        return self._sequences.has_unresolved
-
     def expire_acks(self, now: int) -> None:
         """Periodically expire acknowledgements older than ACK_EXPIRY_MS."""
         self._sequences.expire_acks(now)
+
+
+def is_fatal(error: KafkaError) -> bool:
+    """A batch that failed with ``error`` fails its producer; with any other, its transaction."""
+    return getattr(error, "code", None) in _FATAL_OF_A_BATCH
 
 
 def _as_abortable(error: KafkaError) -> KafkaError:

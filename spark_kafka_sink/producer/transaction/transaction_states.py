@@ -1,7 +1,9 @@
-"""The states of a producer's identity and of its transaction, in one table; values only.
+"""The producer's identity and the state of its transaction: a table, and the fields under one lock.
 
-Owns: :class:`State`, :data:`TRANSITIONS`, :class:`ProducerIdAndEpoch`, and
-:class:`PreparedTransaction`. Never: a change of state (``transaction_manager.py``).
+Owns: :class:`State`, the producer id and epoch, the error of a transaction, one
+:class:`Transaction`, and every change of these that :data:`TRANSITIONS` allows.
+``transaction_manager.py`` changes them for the application and for batches,
+``txn_request_queue.py`` by the coordinator's responses. Never: a request, a sequence, a wait.
 
 The states of a transactional producer, with the call or response of each transition::
 
@@ -12,13 +14,30 @@ The states of a transactional producer, with the call or response of each transi
     a failure in between -> ABORTABLE_ERROR -abort-> ABORTING_TRANSACTION, or FATAL_ERROR
 
 An idempotent producer has only UNINITIALIZED, INITIALIZING, READY and FATAL_ERROR.
+
+**One (producer id, epoch) is one transaction** (rule R4). With transaction version 2 (KIP-890) each
+EndTxn response has the next epoch. With version 1 it has not: an identity that a transaction was
+written with is then *used*, and the next ``begin_transaction`` requests another one, so that a
+late duplicate can never belong to a later transaction.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import threading
+from collections.abc import Iterable
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import NamedTuple
+
+from spark_kafka_sink.errors import IllegalStateError, KafkaError, ProducerFencedError
+from spark_kafka_sink.producer.lifecycle import Lifecycle
+from spark_kafka_sink.protocol.cluster import TopicPartition
+from spark_kafka_sink.protocol.control_messages import ApiVersionsResponse
+from spark_kafka_sink.protocol.request import ApiKey
+
+#: From this InitProducerId version on, a producer can send its epoch to have it raised
+#: (KIP-360).
+_INIT_WITH_OWN_EPOCH = 3
 
 
 class State(Enum):
@@ -76,6 +95,9 @@ ONGOING = frozenset(
 )
 
 
+_IN_ERROR = frozenset({_S.ABORTABLE_ERROR, _S.FATAL_ERROR})
+
+
 class ProducerIdAndEpoch(NamedTuple):
     """(-1, -1) while there is none."""
 
@@ -102,3 +124,184 @@ class PreparedTransaction:
     producer_id: int
     producer_epoch: int
     transaction_version: int
+
+
+@dataclass(slots=True)
+class Transaction:
+    """The producer's view of one transaction.
+
+    ``new_partitions`` are to be added (version 1), ``pending_partitions`` are being added,
+    ``partitions`` are added. ``started``: a broker knows of it, so it must be committed or aborted.
+    ``add_unclear``: an AddPartitionsToTxn has no response. ``end_sent``: no batch may be sent.
+    """
+
+    version: int = 1
+    new_partitions: dict[TopicPartition, None] = field(default_factory=dict)
+    pending_partitions: dict[TopicPartition, None] = field(default_factory=dict)
+    partitions: set[TopicPartition] = field(default_factory=set)
+    started: bool = False
+    add_unclear: bool = False
+    end_sent: bool = False
+
+    def add(self, tps: Iterable[TopicPartition]) -> None:
+        """Records were appended for ``tps``."""
+        if self.version >= 2:
+            self.partitions.update(tps)  # the leader notifies the coordinator at the first Produce
+            return
+        for tp in tps:
+            if tp not in self.partitions and tp not in self.pending_partitions:
+                self.new_partitions[tp] = None
+
+    def partitions_to_add(self) -> tuple[TopicPartition, ...]:
+        """The partitions for AddPartitionsToTxn: new ones, and those without a response."""
+        self.pending_partitions |= self.new_partitions
+        self.new_partitions.clear()
+        self.add_unclear = True
+        return tuple(self.pending_partitions)
+
+    def partitions_answered(self, tps: Iterable[TopicPartition], *, added: bool) -> None:
+        """AddPartitionsToTxn has a definite response: all of ``tps`` were added, or none."""
+        self.add_unclear = False
+        for tp in tps:
+            self.pending_partitions.pop(tp, None)
+        if added:
+            self.partitions.update(tps)
+            self.started = True
+
+
+class ProducerIdentity:
+    """Every method but ``note_api_versions`` and the properties runs under ``lock``, which the
+    caller takes. Single fields may be read without it: each is set or replaced atomically.
+    """
+
+    def __init__(self, transactional_id: str | None, lifecycle: Lifecycle) -> None:
+        self.transactional_id = transactional_id
+        self._lifecycle = lifecycle
+        self.lock = threading.Lock()
+        self.state = State.UNINITIALIZED
+        self.producer = NO_PRODUCER_ID
+        #: The identity of the last transaction (version 1): not usable again.
+        self.used_identity = NO_PRODUCER_ID
+        self._abortable_error: KafkaError | None = None
+        self.transaction = Transaction()
+        #: The version of the next transaction.
+        self.latest_version = 1
+        self._features_epoch = -1
+        self._may_raise_epoch = True
+
+    @property
+    def name(self) -> str:
+        if self.transactional_id is None:
+            return f"producer {self.producer.producer_id}"
+        return f"transactional id '{self.transactional_id}'"
+
+    @property
+    def last_error(self) -> KafkaError | None:
+        """The error of an error state; FATAL_ERROR's is the producer's."""
+        if self.state is State.FATAL_ERROR:
+            return self._lifecycle.fatal
+        return self._abortable_error
+
+    @property
+    def in_error(self) -> bool:
+        return self.state in _IN_ERROR
+
+    @property
+    def can_raise_epoch(self) -> bool:
+        """True when the coordinator can raise this producer's epoch after a lost batch."""
+        return self.transaction.version >= 2 or self._may_raise_epoch
+
+    def note_api_versions(
+        self, brokers: Iterable[ApiVersionsResponse], coordinator: ApiVersionsResponse | None
+    ) -> None:
+        """Update the cluster's features from connected brokers; the highest epoch wins."""
+        for versions in brokers:
+            if versions.finalized_features_epoch > self._features_epoch:
+                self._features_epoch = versions.finalized_features_epoch
+                self.latest_version = 2 if versions.transaction_version >= 2 else 1
+        if coordinator is not None:
+            found = coordinator.api_versions.get(ApiKey.INIT_PRODUCER_ID)
+            self._may_raise_epoch = found is not None and found.max >= _INIT_WITH_OWN_EPOCH
+
+    # -- changes of state -------------------------------------------------------------------------
+
+    def transition(self, target: State) -> None:
+        """IllegalStateError, and no change, when the table does not allow it."""
+        if target not in TRANSITIONS[self.state]:
+            raise IllegalStateError(
+                f"{self.name}: can't go from '{self.state.value}' to '{target.value}'"
+            )
+        if target is not State.ABORTABLE_ERROR:
+            self._abortable_error = None
+        self.state = target
+
+    def transition_to_fatal_error(self, error: KafkaError) -> None:
+        """The producer fails with ``error``, and its sender stops; the first error is kept."""
+        self._lifecycle.stop(error)
+        if self.state is not State.FATAL_ERROR:
+            self.transition(State.FATAL_ERROR)
+
+    def transition_to_abortable_error(self, error: KafkaError) -> None:
+        """The transaction can only be aborted. No effect while it is being aborted, or after a
+        fatal error (a ``send`` that was waiting fails then, too); the first error is kept.
+        """
+        if self.state in (State.ABORTING_TRANSACTION, *_IN_ERROR):
+            return
+        self.transition(State.ABORTABLE_ERROR)
+        self._abortable_error = error
+
+    def begin_transaction(self) -> None:
+        self.transition(State.IN_TRANSACTION)
+        self.transaction = Transaction(self.latest_version)
+
+    def set_producer_id_and_epoch(self, producer: ProducerIdAndEpoch) -> None:
+        """A broker returned the requested identity: the first one, one to abort, or one for a
+        transaction that has begun, and may have completed, meanwhile.
+        """
+        if self.state not in ONGOING and self.state is not State.READY:
+            self.transition(State.READY)
+            self.transaction = Transaction(self.transaction.version)
+        self.producer, self.used_identity = producer, NO_PRODUCER_ID
+
+    def complete_transaction(self, successor: ProducerIdAndEpoch | None) -> None:
+        """Committed or aborted. ``successor`` is the identity of the next transaction,
+        NO_PRODUCER_ID when there is none, None when the current one was not used.
+        """
+        if successor is not None:
+            self.used_identity = NO_PRODUCER_ID if successor.is_valid else self.producer
+            self.producer = successor
+        known = self.producer.is_valid or self.used_identity.is_valid
+        self.transition(State.READY if known else State.UNINITIALIZED)
+        self.transaction = Transaction(self.transaction.version)
+
+    def reset_producer_id(self) -> None:
+        """Drop the identity; a new one must be requested."""
+        self.transition(State.UNINITIALIZED)
+        self.producer = NO_PRODUCER_ID
+
+    def forget_prepared(self) -> None:
+        self.reset_producer_id()
+        self.transaction = Transaction(self.transaction.version)
+
+    # -- refusals ---------------------------------------------------------------------------------
+
+    def raise_error(self) -> None:
+        """Raise the error of the transaction or of the producer; a new instance for each caller."""
+        error = self.last_error
+        if not self.in_error or error is None:
+            return
+        what = f"{self.name}: {error.message}"
+        if isinstance(error, ProducerFencedError):
+            raise ProducerFencedError(what, hint=error.hint, code=error.code) from error
+        if self.state is State.ABORTABLE_ERROR:
+            remedy = "this transaction can only be aborted; then a new one can begin"
+        else:
+            remedy = "the producer can only be closed"
+        # The hint of the cause first: only that helps a task of the sink, which aborts by itself.
+        hint = f"{error.hint}; {remedy}" if error.hint else remedy
+        raise KafkaError(what, hint=hint, kind=error.kind) from error
+
+    def require(self, state: State, what: str) -> None:
+        """IllegalStateError unless in ``state``."""
+        if self.state is not state:
+            raise IllegalStateError(f"{self.name}: can't {what} in state '{self.state.value}'")

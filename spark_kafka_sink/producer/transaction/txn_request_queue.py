@@ -1,37 +1,47 @@
-"""The requests to the transaction coordinator, and the handling of their responses.
+"""The requests for a producer's id and transaction: their queue, sending, and responses.
 
-Owns: the queue of a producer's transactional requests in the order of their
-:class:`TxnRequestKind`, the one in flight, the coordinator's node, and the effect of each response
-on the identity and the transaction (Java's ``TxnRequestHandler`` and
-``TransactionManager.nextRequest``). Never: a connection or a backoff time
-(``txn_request_sender.py``), nor the reaction to an error code (``txn_requests.py``).
+Owns: the queue in the order of :class:`TxnRequestKind`, the one in flight, the coordinator's node,
+the effect of each response on the identity and the transaction (Java's ``TxnRequestHandler`` and
+``TransactionManager.nextRequest``); the target broker and retries (Java's
+``Sender.maybeSendAndPollTransactionalRequest``). A producer without transactions has one kind,
+InitProducerId, which any broker answers. Never: the reaction to an error code
+(``txn_requests.py``), batches.
 
 **After an abort, no batch of the transaction may still be appended.** With version 2 the raised
 epoch ensures this. With version 1, when the outcome of a batch or a request is unknown,
 InitProducerId is sent instead of EndTxn: without an epoch it aborts the open transaction *and*
 fences the epoch that wrote it, so that a batch still in flight is rejected.
 
-Everything runs on the sender thread, except :meth:`TxnRequestQueue.enqueue` and
-:meth:`TxnRequestQueue.fail_all`, which application threads also call; all of it under the
+Everything runs on the sender thread (:meth:`TxnRequestSender.maybe_request` in each iteration,
+responses in ``client.poll``), except :meth:`TxnRequestQueue.enqueue` and
+:meth:`TxnRequestQueue.fail_all`, which application threads also call; all of the queue under the
 identity's lock, which public methods take unless stated otherwise.
 """
 
 from __future__ import annotations
 
 import bisect
+import random as _random
+from collections.abc import Callable, Iterable
 
 from spark_kafka_sink.clock import NEVER
-from spark_kafka_sink.errors import ErrorCode, KafkaError
-from spark_kafka_sink.producer.transaction.producer_identity import ProducerIdentity
+from spark_kafka_sink.config.producer_config import ProducerConfig
+from spark_kafka_sink.errors import ApiError, ErrorCode, KafkaError
+from spark_kafka_sink.network.client.client_request import ClientResponse
+from spark_kafka_sink.network.client.kafka_client import KafkaClient
+from spark_kafka_sink.producer.accumulator.record_accumulator import IncompleteBatches
+from spark_kafka_sink.producer.metadata import Metadata
+from spark_kafka_sink.producer.transaction.partition_sequences import TxnPartitionMap
 from spark_kafka_sink.producer.transaction.transaction_states import (
     ONGOING,
     ProducerIdAndEpoch,
+    ProducerIdentity,
     State,
 )
-from spark_kafka_sink.producer.transaction.transactional_result import TransactionalResult
-from spark_kafka_sink.producer.transaction.txn_partition_map import TxnPartitionMap
 from spark_kafka_sink.producer.transaction.txn_requests import (
     Reaction,
+    TransactionalResult,
+    TxnBackoff,
     TxnRequest,
     TxnRequestKind,
     reaction_to,
@@ -40,6 +50,7 @@ from spark_kafka_sink.protocol.cluster import Node
 from spark_kafka_sink.protocol.control_messages import (
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnResponse,
+    ApiVersionsResponse,
     EndTxnRequest,
     EndTxnResponse,
     FindCoordinatorRequest,
@@ -49,7 +60,10 @@ from spark_kafka_sink.protocol.control_messages import (
 )
 from spark_kafka_sink.protocol.request import Request
 
-_MOST_NAMED = 10
+_MAX_NAMED = 10
+
+#: Minimum delay before looking again for an available broker, if retry.backoff.ms is shorter.
+MIN_RETRY_MS = 50
 
 #: After an error in one of these states there may be a transaction to abort.
 _CAN_ABORT = ONGOING | {State.INITIALIZING}
@@ -62,11 +76,13 @@ class TxnRequestQueue:
         self,
         identity: ProducerIdentity,
         sequences: TxnPartitionMap,
+        incomplete: IncompleteBatches,
         transaction_timeout_ms: int,
         two_phase_commit: bool = False,
     ) -> None:
         self._identity = identity
         self._sequences = sequences
+        self._incomplete = incomplete
         self._transaction_timeout_ms = transaction_timeout_ms
         self._two_phase_commit = two_phase_commit
         self._pending: list[TxnRequest] = []
@@ -85,11 +101,21 @@ class TxnRequestQueue:
 
     @property
     def waiting(self) -> bool:
-        """True while a request is pending or in flight."""
+        """True while a request is to be sent or in flight."""
+        identity = self._identity
         return (
             bool(self._pending)
             or self._in_flight is not None
-            or bool(self._identity.transaction.new_partitions)
+            or bool(identity.transaction.new_partitions)
+            # An idempotent producer needs an id at once, a transactional one when it says so.
+            or (identity.state is State.UNINITIALIZED and identity.transactional_id is None)
+        )
+
+    def needs_coordinator(self, request: TxnRequest) -> bool:
+        """False: any broker will do."""
+        return (
+            self._identity.transactional_id is not None
+            and request.kind is not TxnRequestKind.FIND_COORDINATOR
         )
 
     @property
@@ -123,13 +149,13 @@ class TxnRequestQueue:
 
     # -- requests ---------------------------------------------------------------------------------
 
-    def next_request(self, now: int, *, has_incomplete: bool) -> tuple[TxnRequest | None, int]:
+    def next_request(self, now: int) -> tuple[TxnRequest | None, int]:
         """The request to send now, which then counts as in flight; else the wait in ms.
 
         The wait is NEVER when a response or a call must come first. EndTxn waits for the completion
-        of every batch (``has_incomplete``).
+        of every batch.
         """
-        identity = self._identity
+        identity, has_incomplete = self._identity, bool(self._incomplete)
         # 0 after an empty transaction was completed without a request: a close that waited for
         # that must not sleep in the poll that follows.
         wait = NEVER
@@ -139,6 +165,10 @@ class TxnRequestQueue:
             ):
                 result = TransactionalResult("AddPartitionsToTxn")
                 self.enqueue(TxnRequest(TxnRequestKind.ADD_PARTITIONS_TO_TXN, result))
+            if identity.state is State.UNINITIALIZED and identity.transactional_id is None:
+                identity.transition(State.INITIALIZING)
+                result = TransactionalResult("InitProducerId")
+                self.enqueue(TxnRequest(TxnRequestKind.INIT_PRODUCER_ID, result))
             while self._pending:
                 request = self._pending[0]
                 if request.kind is TxnRequestKind.END_TXN and has_incomplete:
@@ -187,14 +217,17 @@ class TxnRequestQueue:
         end.result.done()
         return False
 
+    def note_api_versions(
+        self, brokers: Iterable[ApiVersionsResponse], coordinator: ApiVersionsResponse | None
+    ) -> None:
+        """Learn the transaction version and InitProducerId version from connected brokers."""
+        self._identity.note_api_versions(brokers, coordinator)
+
     def build(self, request: TxnRequest) -> Request[object]:
         """The protocol request for ``request``, from the state at the time of sending."""
         identity = self._identity
         name = identity.transactional_id
-        assert name is not None
         with identity.lock:
-            if request.kind is TxnRequestKind.FIND_COORDINATOR:
-                return FindCoordinatorRequest((name,))
             if request.kind is TxnRequestKind.INIT_PRODUCER_ID:
                 # A used identity is sent, so that a producer whose id was taken over is fenced.
                 # There is none when this request fences: our own epoch would be rejected as old.
@@ -204,6 +237,9 @@ class TxnRequestQueue:
                     *identity.used_identity,
                     enable_2pc=self._two_phase_commit,
                 )
+            assert name is not None
+            if request.kind is TxnRequestKind.FIND_COORDINATOR:
+                return FindCoordinatorRequest((name,))
             if request.kind is TxnRequestKind.ADD_PARTITIONS_TO_TXN:
                 partitions = identity.transaction.partitions_to_add()
                 return AddPartitionsToTxnRequest(name, *identity.producer, partitions)
@@ -250,16 +286,20 @@ class TxnRequestQueue:
 
     # -- responses --------------------------------------------------------------------------------
 
-    def handle_response(self, request: TxnRequest, body: object, where: str) -> Reaction:
-        """Handle a response. After RETRY, RETRY_SOON and FIND_COORDINATOR the caller requeues the
-        request with :meth:`retry`; other reactions are complete on return.
+    def handle_response(self, request: TxnRequest, body: object, broker: str) -> Reaction:
+        """Handle the response of ``broker``. After RETRY, RETRY_SOON and FIND_COORDINATOR the
+        caller requeues the request with :meth:`retry`; other reactions are complete on return.
         """
         with self._identity.lock:
             self._in_flight = None
             if self._identity.state is State.FATAL_ERROR:
                 return Reaction.DONE  # its waiter already has the error
+            name = self._identity.transactional_id
+            what = request.kind.api_name if name is None else f"{request.kind.api_name} of {name}"
             code, message = self._apply_response(request, body)
             reaction = reaction_to(request.kind, code)
+            if reaction is Reaction.FIND_COORDINATOR and not self.needs_coordinator(request):
+                reaction = Reaction.RETRY
             if code is ErrorCode.CONCURRENT_TRANSACTIONS and self._identity.transaction.partitions:
                 # Not the first partitions: so the cause is not the previous transaction, which is
                 # completed within milliseconds.
@@ -269,7 +309,7 @@ class TxnRequestQueue:
             elif reaction is Reaction.FIND_COORDINATOR:
                 self._lookup_coordinator()
             elif reaction not in (Reaction.RETRY, Reaction.RETRY_SOON):
-                self._refused(request, reaction, code, where, message)
+                self._refused(request, reaction, code, f"{what} on broker {broker}", message)
             return reaction
 
     def _apply_response(self, request: TxnRequest, body: object) -> tuple[ErrorCode, str | None]:
@@ -311,7 +351,7 @@ class TxnRequestQueue:
         )
         if reaction_to(kind, code).severity > Reaction.FIND_COORDINATOR.severity:
             transaction.partitions_answered(body.errors, added=False)
-        named = ", ".join(f"{tp} {c.name}" for tp, c in sorted(failed.items())[:_MOST_NAMED])
+        named = ", ".join(f"{tp} {c.name}" for tp, c in sorted(failed.items())[:_MAX_NAMED])
         return code, f"{code.info.meaning} ({named})"
 
     def _refused(
@@ -327,6 +367,9 @@ class TxnRequestQueue:
             code, message = ErrorCode.PRODUCER_FENCED, None
         error = code.error(where, message)
         request.result.fail(error)
+        if identity.transactional_id is None:  # there is nothing to abort, or to call again
+            self._fatal(error)
+            return
         if reaction is Reaction.UNAUTHORIZED:
             if identity.state is State.INITIALIZING and not request.fences:
                 identity.transition(State.UNINITIALIZED)
@@ -346,3 +389,117 @@ class TxnRequestQueue:
     def _fatal(self, error: KafkaError) -> None:
         self._identity.transition_to_fatal_error(error)
         self.fail_all(error)
+
+
+class TxnRequestSender:
+    """Sends the queue's requests, one at a time, until each has a response.
+
+    Unlike Java's it never blocks: data for other brokers is sent while a request waits for its
+    response, its backoff or a connection. The queue decides which requests must not overlap.
+    """
+
+    def __init__(
+        self,
+        client: KafkaClient,
+        metadata: Metadata,
+        requests: TxnRequestQueue,
+        config: ProducerConfig,
+        random: Callable[[], float] = _random.random,
+    ) -> None:
+        self._client = client
+        self._metadata = metadata
+        self._requests = requests
+        self._config = config
+        self._backoff = TxnBackoff(config.retry_backoff_ms, config.retry_backoff_max_ms, random)
+        self._in_flight = False
+
+    def maybe_request(self, now: int) -> int:
+        """Send the next request, if there is one and it may be sent now.
+
+        Returns the poll timeout in ms, after which this must be called again.
+        """
+        requests = self._requests
+        if self._in_flight or not requests.waiting:
+            return NEVER
+        request, wait = requests.next_request(now)
+        if request is None:
+            return wait
+        if requests.needs_coordinator(request):
+            node = requests.coordinator
+            if node is None:
+                requests.lookup_coordinator()
+                requests.retry(request, request.retry_at_ms)
+                return self.maybe_request(now)  # FindCoordinator goes first
+        else:
+            node = self._client.least_loaded_node(now)
+        if node is None:
+            requests.retry(request, now + self._config.retry_backoff_ms)
+            # All nodes are busy until a response arrives. With retry.backoff.ms=0 this would spin.
+            return max(self._config.retry_backoff_ms, MIN_RETRY_MS)
+        if not self._client.ready(node, now):
+            return self._not_ready(request, node, now)
+        self._send(request, node, now)
+        return NEVER
+
+    def _not_ready(self, request: TxnRequest, node: Node, now: int) -> int:
+        """Wait for the connection; when it failed, another broker may be the coordinator by now."""
+        requests = self._requests
+        refused = self._client.authentication_error(node)
+        if refused is not None:
+            requests.request_failed(request, refused)
+            return 0
+        wait = self._client.poll_delay_ms(node, now)
+        if self._client.connection_failed(node):
+            wait = min(wait, max(self._config.retry_backoff_ms, MIN_RETRY_MS))
+            self._look_elsewhere(request)
+            requests.retry(request, now + self._backoff.plain(request))
+            if requests.needs_coordinator(request):
+                wait = min(wait, self.maybe_request(now))
+            return wait
+        requests.retry(request, request.retry_at_ms)
+        return wait
+
+    def _send(self, request: TxnRequest, node: Node, now: int) -> None:
+        client = self._client
+        brokers = (client.api_versions(node_id) for node_id in self._metadata.cluster.nodes)
+        versions = client.api_versions(node.id)
+        self._requests.note_api_versions(
+            [known for known in (*brokers, versions) if known is not None],
+            versions if self._requests.needs_coordinator(request) else None,
+        )
+        self._in_flight = True
+        client.send(
+            client.new_client_request(
+                node.id,
+                self._requests.build(request),
+                now,
+                request_timeout_ms=self._config.request_timeout_ms,
+                callback=lambda response: self._handle_response(request, node, response),
+            ),
+            now,
+        )
+
+    def _handle_response(self, request: TxnRequest, node: Node, response: ClientResponse) -> None:
+        self._in_flight = False
+        requests, now = self._requests, response.received_ms
+        if isinstance(response.error, ApiError):
+            requests.request_failed(request, response.error)
+            return
+        if response.body is None:
+            # A disconnect, a timeout or an invalid response: the outcome is unknown. All of these
+            # requests may be sent twice.
+            self._look_elsewhere(request)
+            requests.lost(request, now + self._backoff.plain(request))
+            return
+        reaction = requests.handle_response(request, response.body, str(node))
+        if reaction is Reaction.RETRY_SOON:
+            requests.retry(request, now + self._backoff.soon(request))
+        elif reaction in (Reaction.RETRY, Reaction.FIND_COORDINATOR):
+            requests.retry(request, now + self._backoff.plain(request))
+
+    def _look_elsewhere(self, request: TxnRequest) -> None:
+        """The node of ``request`` has failed: another broker may be the coordinator by now."""
+        if self._requests.needs_coordinator(request):
+            self._requests.lookup_coordinator()
+        else:
+            self._metadata.request_update()

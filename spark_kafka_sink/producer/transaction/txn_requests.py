@@ -1,22 +1,23 @@
 """The requests of a transaction: their order, and the reaction to each error in a response.
 
-Owns: :class:`TxnRequest`, one request that is pending or in flight, with its backoff, and
-:data:`REACTIONS`, the one table from (kind of request, error code) to the reaction (Java's
-``TxnRequestHandler`` and its subclasses). Never: a state (``transaction_manager.py``), a node or a
-connection (``txn_request_sender.py``).
+Owns: :class:`TxnRequest`, one request that is pending or in flight, with its backoff;
+:class:`TransactionalResult`, what waits for it; and :data:`REACTIONS`, the one table from (kind of
+request, error code) to the reaction (Java's ``TxnRequestHandler`` and its subclasses). Never: a
+state (``transaction_states.py``), a node or a connection (``txn_request_queue.py``).
 """
 
 from __future__ import annotations
 
 import random as _random
+import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum, IntEnum
 from types import MappingProxyType
 
-from spark_kafka_sink.errors import ErrorClass, ErrorCode
+from spark_kafka_sink.clock import Clock, Waiters
+from spark_kafka_sink.errors import ErrorClass, ErrorCode, KafkaError, KafkaTimeoutError
 from spark_kafka_sink.network.backoff import ExponentialBackoff
-from spark_kafka_sink.producer.transaction.transactional_result import TransactionalResult
 
 #: First backoff after CONCURRENT_TRANSACTIONS: the previous transaction is being completed, which
 #: takes milliseconds. Java uses the short backoff for AddPartitionsToTxn only (KAFKA-5482).
@@ -34,11 +35,6 @@ class TxnRequestKind(IntEnum):
     @property
     def api_name(self) -> str:
         return _API_NAMES[self]
-
-    @property
-    def needs_coordinator(self) -> bool:
-        """False: any broker will do."""
-        return self is not TxnRequestKind.FIND_COORDINATOR
 
 
 _API_NAMES = {
@@ -128,6 +124,67 @@ def reaction_to(kind: TxnRequestKind, code: ErrorCode) -> Reaction:
     if code.info.error_class is ErrorClass.FIND_COORDINATOR:
         return Reaction.FIND_COORDINATOR
     return Reaction.RETRY if code.retriable else _OTHERWISE[kind]
+
+
+class TransactionalResult:
+    """The outcome of ``operation``, which a call like commit_transaction waits for (Java's
+    TransactionalRequestResult); the first of :meth:`done` and :meth:`fail` counts.
+
+    ``_lock`` guards the outcome and the waiters. Any thread.
+    """
+
+    __slots__ = ("_acked", "_completed", "_error", "_lock", "_waiters", "operation")
+
+    def __init__(self, operation: str) -> None:
+        self.operation = operation
+        self._lock = threading.Lock()
+        self._waiters = Waiters()
+        self._completed = False
+        self._error: KafkaError | None = None
+        self._acked = False
+
+    def done(self) -> None:
+        self._complete(None)
+
+    def fail(self, error: KafkaError) -> None:
+        self._complete(error)
+
+    def _complete(self, error: KafkaError | None) -> None:
+        with self._lock:
+            if not self._completed:
+                self._completed = True
+                self._error = error
+            self._waiters.wake_all()
+
+    @property
+    def is_acked(self) -> bool:
+        """True once a caller has waited for the outcome and received it."""
+        return self._acked
+
+    @property
+    def error(self) -> KafkaError | None:
+        """The error, once it has failed."""
+        return self._error
+
+    def await_(self, clock: Clock, deadline_ms: int) -> None:
+        """Wait for the outcome; raise its error.
+
+        Raises KafkaTimeoutError at the deadline. The operation continues, and calling it again
+        waits for the same outcome.
+        """
+        with self._lock:
+            latch = self._waiters.enlist()
+            if self._completed:
+                latch.open()
+        clock.wait(latch, deadline_ms)
+        if not self._completed:
+            raise KafkaTimeoutError(
+                f"{self.operation} did not complete in time",
+                hint="it continues: call it again to wait for its outcome, or close the producer",
+            )
+        self._acked = True
+        if self._error is not None:
+            raise self._error
 
 
 @dataclass(slots=True, eq=False)

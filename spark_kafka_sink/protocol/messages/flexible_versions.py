@@ -18,6 +18,7 @@ FIRST_FLEXIBLE_VERSION: Mapping[ApiKey, int] = MappingProxyType(
         ApiKey.LIST_OFFSETS: 6,
         ApiKey.METADATA: 9,
         ApiKey.FIND_COORDINATOR: 3,
+        ApiKey.LIST_GROUPS: 3,
         ApiKey.API_VERSIONS: 3,
         ApiKey.CREATE_TOPICS: 5,
         ApiKey.INIT_PRODUCER_ID: 2,

@@ -2,8 +2,8 @@
 
 Owns: :class:`KeyRule` and the table of them by the names that ``partitioner.class`` takes
 (:data:`KEY_RULES`). Beside step 5 of a record's way; the same rule serves columns
-(``partitioners``) and single records (``producer/record_partitioner``). Never: a partition (the
-caller has their number, and which have a leader).
+(``partitioners``) and single records (``producer/send/record_partitioner``). Never: a partition
+(the caller has their number, and which have a leader).
 
 librdkafka's names mean what they mean there (``rdkafka_msg.c``): its partitioners with ``_random``
 leave a null key to load, and ``consistent_random`` alone an empty one, too; the others hash it.

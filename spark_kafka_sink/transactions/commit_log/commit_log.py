@@ -29,12 +29,21 @@ from spark_kafka_sink.errors import (
 from spark_kafka_sink.protocol.cluster import TopicPartition
 from spark_kafka_sink.protocol.control_messages import NewTopic
 from spark_kafka_sink.records.partitioning.murmur2 import murmur2_of
-from spark_kafka_sink.transactions.commit_log.log_parts import PART_BYTES, cut, join, key_of
+from spark_kafka_sink.transactions.commit_log.log_parts import (
+    PIECE_BYTES,
+    changes,
+    cut,
+    documents,
+    join,
+    key_of,
+    parts_in,
+)
 from spark_kafka_sink.transactions.commit_log.log_reader import (
     KeyFilter,
     LogCache,
     LogReader,
     LogSnapshot,
+    apply,
 )
 from spark_kafka_sink.transactions.commit_log.log_writer import LogWriter
 from spark_kafka_sink.transactions.commit_state import CommitState
@@ -76,12 +85,12 @@ class CommitLog:
         client: TransactionClient,
         topic: str,
         *,
-        part_bytes: int = PART_BYTES,
+        piece_bytes: int = PIECE_BYTES,
     ) -> None:
         self._client = client
         self._topic = topic
         self._log_cache = LogCache()
-        self._part_bytes = part_bytes
+        self._piece_bytes = piece_bytes
         self._rights = (
             f"DESCRIBE, READ and WRITE on the topic '{topic}' (commitLogTopic), and CREATE while "
             "it is missing"
@@ -132,7 +141,7 @@ class CommitLog:
             self._log_cache.forget(topic_id, name)
             return False
 
-        return LogSession(key, snapshot, writer, is_newest, self._part_bytes)
+        return LogSession(key, snapshot, writer, is_newest, self._piece_bytes)
 
     def states(self, prefix: str, deadline_ms: int) -> dict[str, CommitState] | None:
         """The states of all keys of exactly this prefix, without fencing; None when the topic is
@@ -295,14 +304,14 @@ class LogSession:
         snapshot: LogSnapshot,
         writer: LogWriter,
         is_newest: Callable[[int, int], bool],
-        part_bytes: int,
+        piece_bytes: int,
     ) -> None:
         self._key = key
         self._is_newest: Callable[[int, int], bool] | None = is_newest
         self._state = _decoded(key, snapshot)
-        self._existing = set(snapshot.records)
+        self._records = snapshot.records
         self._writer = writer
-        self._part_bytes = part_bytes
+        self._piece_bytes = piece_bytes
 
     @property
     def state(self) -> CommitState | None:
@@ -315,7 +324,8 @@ class LogSession:
         *,
         check: Callable[[], None] | None = None,
     ) -> None:
-        """Replace the state, durably (None removes the key).
+        """Replace the state, durably (None removes the key): its documents that have changed, and
+        at least one record.
 
         ``check`` is called when the record is in the log but not committed yet. From then on the
         write is a lease: a broker aborts it when it isn't ended within seconds, whatever happens to
@@ -325,7 +335,7 @@ class LogSession:
         not the newest (read from a deposed leader): nothing was written. LogOutcomeUnknownError
         when it may or may not be written. Any other KafkaError: it is not written.
         """
-        if state is None and not self._existing:
+        if state is None and not self._records:
             return
 
         def before_its_end(first_offset: int) -> None:
@@ -339,14 +349,18 @@ class LogSession:
                 check()
 
         revision = self._writer.begin(deadline_ms)
-        value = None if state is None else state.encode()
-        records = cut(self._key.encode(), value, revision, self._existing, self._part_bytes)
+        name, value = self._key.encode(), None if state is None else state.encode()
+        wanted = documents(name, value, () if state is None else state.encode_parts())
+        records = changes(self._records, wanted, revision, self._piece_bytes)
+        if not records and value is not None:
+            records |= cut(name, value, revision, self._piece_bytes)
         self._writer.commit(records, deadline_ms, before_its_end)
         self._is_newest = None
-        self._existing = {key for key, part in records.items() if part is not None}
+        apply(self._records, records)
         self._state = state
 
 
 def _decoded(key: str, snapshot: LogSnapshot) -> CommitState | None:
-    value = join(key.encode(), snapshot.records)
-    return None if value is None else CommitState.decode(key, value)
+    name, records = key.encode(), snapshot.records
+    value = join(name, records)
+    return None if value is None else CommitState.decode(key, value, parts_in(name, records))

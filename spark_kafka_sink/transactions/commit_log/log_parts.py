@@ -1,33 +1,34 @@
-"""How a state is stored in the commit log: as one record, or as several when it is long.
+"""How a state is stored in the commit log: which records, and their keys.
 
 Owns: the keys and the values of these records; pure functions. Never: what a state means
 (``transactions/commit_state.py``), a topic.
 
-=============  ===================================================================
-key            value
-=============  ===================================================================
-``{key}``      the whole state, or the first part of it
-``{key}#{n}``  part n, from 1 on
-=============  ===================================================================
+===============  =================================================================
+key              value
+===============  =================================================================
+``{key}``        the state
+``{key}#w{n}``   part n of its block, from 0 on: a document of its own
+``...#{n}``      piece n of a document that is too long for one record, from 1 on
+===============  =================================================================
 
-A part is a line of JSON, ``{"part":0,"of":3,"revision":123}``, then its bytes of the state. All
-parts of a state are written in one transaction and carry its revision, so a part of another
+A piece is a line of JSON, ``{"part":0,"of":3,"revision":123}``, then its bytes of the document. All
+pieces of a document are written in one transaction and carry its revision, so a piece of another
 revision is a leftover, and is ignored. ``#`` never occurs in a key (``transactional_ids.py``).
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from spark_kafka_sink.errors import CommitError
 
-#: Bytes of a state in one record. A topic takes 1 MiB by default.
-PART_BYTES: Final = 512 * 1024
+#: Bytes of a document in one record. A topic takes 1 MiB by default.
+PIECE_BYTES: Final = 512 * 1024
 #: Three integers with their names, in bytes.
 _LONGEST_LINE: Final = 200
-_PART: Final = b'{"part":'
+_PIECE: Final = b'{"part":'
 
 
 def belongs_to(key: bytes, record_key: bytes) -> bool:
@@ -40,43 +41,72 @@ def key_of(record_key: bytes) -> bytes:
     return record_key.partition(b"#")[0]
 
 
-def cut(
-    key: bytes,
-    state: bytes | None,
+def documents(key: bytes, state: bytes | None, parts: Sequence[bytes]) -> dict[bytes, bytes]:
+    """A state and the parts of its block, each by the key of its (first) record."""
+    named = {} if state is None else {key: state}
+    return named | {_part_key(key, n): part for n, part in enumerate(parts)}
+
+
+def parts_in(key: bytes, records: Mapping[bytes, bytes]) -> list[bytes]:
+    """The parts of a block that are there. Raises as :func:`join`."""
+    found: list[bytes] = []
+    while (part := join(_part_key(key, len(found)), records)) is not None:
+        found.append(part)
+    return found
+
+
+def changes(
+    records: Mapping[bytes, bytes],
+    documents: Mapping[bytes, bytes],
     revision: int,
-    existing: Collection[bytes],
-    limit: int = PART_BYTES,
+    limit: int = PIECE_BYTES,
 ) -> dict[bytes, bytes | None]:
-    """The records that replace the ``existing`` record keys by ``state``. A value None is a
-    tombstone; a state None removes all.
+    """What is to be written so that ``documents`` are there and nothing else: those that are there
+    already are not written again. A value None is a tombstone.
     """
-    records: dict[bytes, bytes | None] = {}
-    # (A state that begins like a part would be read as one.)
-    if state is not None and len(state) <= limit and not state.startswith(_PART):
-        records[key] = state
-    elif state is not None:
-        count = -(-len(state) // limit)
-        for part in range(count):
-            line = json.dumps(
-                {"part": part, "of": count, "revision": revision}, separators=(",", ":")
-            )
-            records[_record_key(key, part)] = (
-                line.encode() + b"\n" + state[part * limit : (part + 1) * limit]
-            )
-    return {**dict.fromkeys(sorted(set(existing) - records.keys())), **records}
+    written: dict[bytes, bytes | None] = {}
+    kept: set[bytes] = set()
+    for name, document in documents.items():
+        found, pieces = _read(name, records)
+        if found == document:
+            kept |= pieces
+        else:
+            written |= cut(name, document, revision, limit)
+    return {**dict.fromkeys(sorted(records.keys() - written.keys() - kept)), **written}
 
 
-def join(key: bytes, records: Mapping[bytes, bytes]) -> bytes | None:
-    """The state, or None. CommitError when one of its records is missing, or was not written by
+def cut(
+    name: bytes, document: bytes, revision: int, limit: int = PIECE_BYTES
+) -> dict[bytes, bytes]:
+    """The records of a document."""
+    # (A document that begins like a piece would be read as one.)
+    if len(document) <= limit and not document.startswith(_PIECE):
+        return {name: document}
+    count = -(-len(document) // limit)
+    found = {}
+    for piece in range(count):
+        line = json.dumps({"part": piece, "of": count, "revision": revision}, separators=(",", ":"))
+        data = document[piece * limit : (piece + 1) * limit]
+        found[_piece_key(name, piece)] = line.encode() + b"\n" + data
+    return found
+
+
+def join(name: bytes, records: Mapping[bytes, bytes]) -> bytes | None:
+    """The document, or None. CommitError when one of its records is missing, or was not written by
     this package.
     """
-    first = records.get(key)
-    if first is None or not first.startswith(_PART):
-        return first
+    return _read(name, records)[0]
+
+
+def _read(name: bytes, records: Mapping[bytes, bytes]) -> tuple[bytes | None, set[bytes]]:
+    """The document, and the keys of its records."""
+    first = records.get(name)
+    if first is None or not first.startswith(_PIECE):
+        return first, set() if first is None else {name}
     revision, count = None, 1
-    parts: list[bytes] = []
-    while len(parts) < count:
-        record_key = _record_key(key, len(parts))
+    pieces: dict[bytes, bytes] = {}
+    while len(pieces) < count:
+        record_key = _piece_key(name, len(pieces))
         try:
             line, _, data = records[record_key].partition(b"\n")
             # Our line is short; other content may be nested more deeply than the parser allows.
@@ -86,16 +116,20 @@ def join(key: bytes, records: Mapping[bytes, bytes]) -> bytes | None:
             found, data = (-1, -1, -1), b""
         if revision is None:
             revision, count = found[2], found[1]
-        if found != (len(parts), count, revision) or count < 1:
+        if found != (len(pieces), count, revision) or count < 1:
             raise CommitError(
-                f"the commit log's state of '{key.decode(errors='replace')}' is not whole: part "
-                f"{len(parts)} of {count} is missing",
+                f"the commit log's state of '{name.decode(errors='replace')}' is not whole: part "
+                f"{len(pieces)} of {count} is missing",
                 hint="no other client may write to the topic of commitLogTopic, and its "
                 "cleanup.policy must be compact",
             )
-        parts.append(data)
-    return b"".join(parts)
+        pieces[record_key] = data
+    return b"".join(pieces.values()), set(pieces)
 
 
-def _record_key(key: bytes, part: int) -> bytes:
-    return key if part == 0 else key + b"#%d" % part
+def _part_key(key: bytes, n: int) -> bytes:
+    return key + b"#w%d" % n
+
+
+def _piece_key(name: bytes, piece: int) -> bytes:
+    return name if piece == 0 else name + b"#%d" % piece

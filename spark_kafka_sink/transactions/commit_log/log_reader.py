@@ -19,7 +19,7 @@ newer one of that key follows, which has a higher offset and will be read.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -46,7 +46,7 @@ from spark_kafka_sink.transactions.transactional_ids import SEPARATOR
 
 #: Cached snapshots, the most recently used.
 _MOST_SNAPSHOTS: Final = 1000
-#: Bytes of a batch's records. Ours have at most half of that (``log_parts.PART_BYTES``).
+#: Bytes of a batch's records. Ours have at most half of that (``log_parts.PIECE_BYTES``).
 _MOST_KEPT: Final = 2 * 1024 * 1024
 
 
@@ -148,7 +148,7 @@ class LogReader:
             producer, first = batch.producer_id, batch.base_offset
             if batch.marker is not None:
                 _, written = begun.pop(producer, (first, {}))
-                _apply(snapshot, written if batch.marker is ControlType.COMMIT else {})
+                apply(snapshot.records, written if batch.marker is ControlType.COMMIT else {})
             elif batch.records:
                 written = {r.key: r.value for r in batch.records if r.key is not None}
                 begun.setdefault(producer, (first, {}))[1].update(written)
@@ -237,12 +237,13 @@ def _named(what: str, tp: TopicPartition) -> str:
     return f"{what} of the commit log {tp}"
 
 
-def _apply(snapshot: LogSnapshot, written: dict[bytes, bytes | None]) -> None:
+def apply(records: dict[bytes, bytes], written: Mapping[bytes, bytes | None]) -> None:
+    """Update ``records``; None removes one."""
     for key, value in written.items():
         if value is None:
-            snapshot.records.pop(key, None)
+            records.pop(key, None)
         else:
-            snapshot.records[key] = value
+            records[key] = value
 
 
 def _too_long(tp: TopicPartition, offset: int, end: int) -> KafkaTimeoutError:

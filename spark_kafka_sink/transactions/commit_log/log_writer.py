@@ -22,7 +22,7 @@ from collections.abc import Callable, Iterator, Mapping
 from enum import Enum
 from typing import Final, TypeVar
 
-from spark_kafka_sink.admin.call import Call, CoordinatorKey, Leader, retry_code
+from spark_kafka_sink.admin.call import Call, retry_code
 from spark_kafka_sink.admin.transaction_client import TransactionClient
 from spark_kafka_sink.errors import (
     ErrorCode,
@@ -37,20 +37,10 @@ from spark_kafka_sink.producer.transaction.transaction_states import (
     ProducerIdAndEpoch,
 )
 from spark_kafka_sink.protocol.cluster import TopicPartition
-from spark_kafka_sink.protocol.control_messages import AddPartitionsToTxnRequest
-from spark_kafka_sink.protocol.produce import (
-    PartitionProduceData,
-    ProduceRequest,
-    ProduceResponse,
-)
 from spark_kafka_sink.protocol.transaction_admin_messages import TransactionState
-from spark_kafka_sink.transactions.commit_log.log_parts import PART_BYTES
+from spark_kafka_sink.transactions.commit_log.log_parts import PIECE_BYTES
 from spark_kafka_sink.transactions.commit_state import LogOutcomeUnknownError
-from spark_kafka_sink.transactions.topic_records import (
-    LAST_PRODUCE_OF_VERSION_1,
-    LATEST_PRODUCE,
-    batch_of,
-)
+from spark_kafka_sink.transactions.driver_transactions import add_partition_call, produce_call
 
 ResponseT = TypeVar("ResponseT")
 
@@ -154,10 +144,9 @@ class LogWriter:
     # -- steps ------------------------------------------------------------------------------------
 
     def _add_partition(self, deadline_ms: int) -> None:
-        request = AddPartitionsToTxnRequest(self._id, *self._producer, (self._tp,))
         where = f"AddPartitionsToTxn of '{self._id}'"
-        call = Call(
-            request, CoordinatorKey(self._id), lambda r: self._retry_code(r.errors[self._tp], where)
+        call = add_partition_call(
+            self._id, self._producer, self._tp, lambda code: self._retry_code(code, where)
         )
         self._run(call, "AddPartitionsToTxn", deadline_ms)
 
@@ -183,7 +172,7 @@ class LogWriter:
         size = 0
         for key, value in records.items():
             more = len(key) + len(value or b"")
-            if batch and size + more > PART_BYTES:
+            if batch and size + more > PIECE_BYTES:
                 yield batch
                 batch, size = [], 0
             batch.append((key, value))
@@ -194,23 +183,17 @@ class LogWriter:
     def _produce(
         self, records: list[tuple[bytes, bytes | None]], sequence: int, deadline_ms: int
     ) -> None:
-        now = self._client.clock.wall_ms()
-        batch = batch_of(records, now, self._producer, sequence)
-
-        def handle_response(response: ProduceResponse) -> ErrorCode | None:
-            code = response.partitions[0].error
-            if sequence == 0:
-                self._first_offset = response.partitions[0].base_offset
-            if code is ErrorCode.DUPLICATE_SEQUENCE_NUMBER:
-                code = ErrorCode.NONE
-            return self._retry_code(code, f"Produce to the commit log {self._tp}")
-
-        data = PartitionProduceData(self._tp, batch, sum(map(len, batch)))
-        latest = LATEST_PRODUCE if self._version >= 2 else LAST_PRODUCE_OF_VERSION_1
-        request = ProduceRequest(
-            -1, self._client.config.request_timeout_ms, (data,), self._id, max_version=latest
+        call = produce_call(
+            self._client,
+            self._tp,
+            records,
+            lambda code: self._retry_code(code, f"Produce to the commit log {self._tp}"),
+            self._transaction(),
+            sequence,
         )
-        self._run(Call(request, Leader(self._tp), handle_response), "Produce", deadline_ms)
+        response = self._run(call, "Produce", deadline_ms)
+        if sequence == 0:
+            self._first_offset = response.partitions[0].base_offset
 
     def _end(self, deadline_ms: int) -> None:
         ending = self._client.end_one(self._transaction(), committed=True, deadline_ms=deadline_ms)
@@ -245,9 +228,9 @@ class LogWriter:
 
     # -- responses --------------------------------------------------------------------------------
 
-    def _run(self, call: Call[ResponseT], what: str, deadline_ms: int) -> None:
+    def _run(self, call: Call[ResponseT], what: str, deadline_ms: int) -> ResponseT:
         try:
-            self._client.loop.send_and_receive(
+            return self._client.loop.send_and_receive(
                 call, deadline_ms, f"{what} of the commit log's '{self._id}'"
             )
         finally:

@@ -13,12 +13,12 @@ def save(df, options, **more):
     df.write.format("kprod").mode("append").options(**(options | more)).save()
 
 
-def run(df, options, tmp_path, **more):
+def run(df, options, tmp_path, checkpoint="checkpoint", **more):
     """Runs a stream over all that is there, from its checkpoint."""
     query = (
         df.writeStream.format("kprod")
         .options(**(options | more))
-        .option("checkpointLocation", str(tmp_path / "checkpoint"))
+        .option("checkpointLocation", str(tmp_path / checkpoint))
         .trigger(availableNow=True)
         .start()
     )

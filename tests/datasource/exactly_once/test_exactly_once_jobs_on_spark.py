@@ -19,9 +19,7 @@ def test_a_batch_job_is_visible_once_and_its_report_says_so(
     assert (report["transactions"], report["outcome"], report["rows"]) == (2, "committed", 1000)
 
 
-def test_of_a_failed_job_nothing_is_visible_and_it_can_be_written_again(
-    spark, options, topic, consume
-):
+def test_a_failed_job_shows_nothing_and_can_be_written_again(spark, options, topic, consume):
     app = {"txnAppId": "retried", "txnVersion": 7}
     with pytest.raises(Exception, match="told to fail"):
         save(fails_at(numbers(spark, 0, 60_000), 45_000), options, **app)
@@ -61,7 +59,7 @@ def test_a_version_without_rows_does_not_count_as_written(spark, options, topic,
     assert [r["outcome"] for r in reports()] == ["no rows", "committed"]
 
 
-def test_other_rows_under_a_version_that_is_done_are_an_error_unless_they_may_be_dropped(
+def test_other_rows_under_a_done_version_are_an_error_by_default(
     spark, options, topic, consume, reports
 ):
     app = {"txnAppId": "other", "txnVersion": 1}
@@ -79,9 +77,7 @@ def test_other_rows_under_a_version_that_is_done_are_an_error_unless_they_may_be
     ]
 
 
-def test_a_version_between_two_that_was_never_written_is_an_error_and_not_dropped(
-    spark, options, topic, consume
-):
+def test_a_skipped_version_that_comes_late_is_an_error(spark, options, topic, consume):
     app = {"txnAppId": "backfill"}
     save(numbers(spark, 0, 10), options, txnVersion=1, **app)
     save(numbers(spark, 10, 20), options, txnVersion=3, **app)
@@ -111,7 +107,7 @@ def test_an_sql_insert_is_exactly_once_with_the_same_options(
     assert [(r["outcome"], r["rows"]) for r in reports()] == [("committed", 50), ("done before", 0)]
 
 
-def test_a_timeout_above_the_brokers_limit_is_refused_before_any_task(spark, options, topic):
+def test_a_timeout_above_the_brokers_limit_fails_before_tasks(spark, options, topic):
     with pytest.raises(Exception, match=r"transaction\.max\.timeout\.ms") as raised:
         save(numbers(spark, 0, 1), options, **{"kafka.transaction.timeout.ms": str(2**31 - 1)})
     assert "Failed to initialize Python data source writer" in str(raised.value)

@@ -14,7 +14,7 @@ from spark_kafka_sink.datasource.source import KprodDataSource
 from tests.datasource.exactly_once.queries import lose_commit, run, shows
 
 
-def test_a_stream_that_is_restarted_goes_on_and_every_row_is_visible_once(
+def test_a_restarted_stream_goes_on_with_each_row_visible_once(
     source, options, topic, consume, tmp_path, reports
 ):
     frame, add = source
@@ -28,7 +28,7 @@ def test_a_stream_that_is_restarted_goes_on_and_every_row_is_visible_once(
     assert [(r["batchId"], r["outcome"]) for r in reports()] == [(n, "committed") for n in range(4)]
 
 
-def test_a_micro_batch_whose_commit_record_is_lost_is_dropped_when_it_comes_again(
+def test_a_batch_whose_spark_record_is_lost_is_dropped_on_replay(
     source, options, topic, consume, tmp_path, reports
 ):
     """The driver dies between our DONE and Spark's own commit record: Spark runs it again."""
@@ -46,7 +46,7 @@ def test_a_micro_batch_whose_commit_record_is_lost_is_dropped_when_it_comes_agai
     ]  # fmt: skip
 
 
-def test_a_deleted_checkpoint_is_an_error_that_names_both_queries(
+def test_a_deleted_checkpoint_is_an_error_with_both_queries(
     source, options, topic, consume, tmp_path
 ):
     frame, add = source
@@ -75,9 +75,7 @@ def test_a_stream_without_a_prefix_or_with_a_version_is_refused(source, options,
         run(frame, options, tmp_path, txnAppId="a", txnVersion=1)
 
 
-def test_a_writer_that_was_planned_without_the_commit_log_writes_no_row(
-    spark, options, topic, consume
-):
+def test_a_writer_planned_without_the_commit_log_writes_no_row(spark, options, topic, consume):
     """What a data source out of a pickle plans is for commit and abort, not for tasks. A Spark that
     plans so, too, would have the rows written without a transaction.
     """

@@ -5,14 +5,15 @@ from __future__ import annotations
 import os
 import socket
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
-from spark_kafka_sink.datasource.exactly_once.offset_log import offset_log_text, offsets_of_batch
+from spark_kafka_sink.datasource.exactly_once.checkpoint import Checkpoint
+from spark_kafka_sink.datasource.exactly_once.offset_log import checkpoint_text
 from spark_kafka_sink.errors import ConfigError
 from spark_kafka_sink.protocol.cluster import TopicPartition
 from spark_kafka_sink.security.allow_lists import PATHS, NotAllowedError
@@ -59,8 +60,8 @@ def server() -> Iterator[tuple[int, list[bytes]]]:
 @pytest.mark.parametrize("prefix", ["", "file:", "file://"])
 def test_the_file_of_the_batch_is_read(checkpoint: Path, prefix: str) -> None:
     for location in (f"{prefix}{checkpoint}", f"{prefix}{checkpoint}/"):
-        assert offset_log_text(location, 3) == LOG
-        assert offsets_of_batch(location, 3) == {TopicPartition("source", 0): 7}
+        assert checkpoint_text(location, "offsets/3") == LOG
+        assert Checkpoint(location).offsets(3) == {TopicPartition("source", 0): 7}
 
 
 @pytest.mark.timeout(60)
@@ -68,14 +69,14 @@ def test_a_fifo_in_a_checkpoint_is_refused(checkpoint: Path) -> None:
     """Who opens it waits for a writer; a commit would wait without end."""
     os.mkfifo(checkpoint / "offsets" / "4")
     with pytest.raises(ConfigError, match="it is a FIFO, and no regular file"):
-        offset_log_text(str(checkpoint), 4)
+        checkpoint_text(str(checkpoint), "offsets/4")
 
 
 def test_a_file_that_is_too_large_is_refused(checkpoint: Path) -> None:
     with (checkpoint / "offsets" / "4").open("wb") as file:
         file.truncate(MOST + 1)
     with pytest.raises(ConfigError, match=f"it is larger than {MOST} bytes"):
-        offset_log_text(str(checkpoint), 4)
+        checkpoint_text(str(checkpoint), "offsets/4")
 
 
 @pytest.mark.parametrize(
@@ -105,7 +106,7 @@ def test_a_uri_that_names_more_than_a_file_is_refused(location: str, why: str) -
     """Else the driver would send its credentials to a host that an option names."""
     with server() as (port, arrived):
         with pytest.raises(ConfigError, match=why) as raised:
-            offset_log_text(location.format(host=f"127.0.0.1:{port}"), 3)
+            checkpoint_text(location.format(host=f"127.0.0.1:{port}"), "offsets/3")
         assert arrived == []
     told = f"{raised.value} {raised.value.__cause__}"
     assert "hunter2" not in told
@@ -114,32 +115,32 @@ def test_a_uri_that_names_more_than_a_file_is_refused(location: str, why: str) -
 
 @pytest.mark.parametrize("listed", ["", "/nowhere", "s3://b"])
 def test_a_checkpoint_outside_the_list_is_not_read(
-    checkpoint: Path, listed: str, monkeypatch: pytest.MonkeyPatch
+    checkpoint: Path, listed: str, limit: Callable[[str, str], None]
 ) -> None:
-    monkeypatch.setenv(PATHS, listed)
+    limit(PATHS, listed)
     for location in (str(checkpoint), f"file://{checkpoint}", "s3://bucket/x", "gs://b/x"):
         with pytest.raises(NotAllowedError, match=f"{PATHS} of this process"):
-            offset_log_text(location, 3)
+            checkpoint_text(location, "offsets/3")
 
 
-def test_a_listed_checkpoint_is_read(checkpoint: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(PATHS, f"gs://b, {checkpoint}")
-    assert offset_log_text(str(checkpoint), 3) == LOG
+def test_a_listed_checkpoint_is_read(checkpoint: Path, limit: Callable[[str, str], None]) -> None:
+    limit(PATHS, f"gs://b, {checkpoint}")
+    assert checkpoint_text(str(checkpoint), "offsets/3") == LOG
 
 
 def test_no_error_shows_what_is_in_the_file(checkpoint: Path) -> None:
     """It may be another file than an offset log: the option names it."""
     (checkpoint / "offsets" / "4").write_text("canary9\ncanary9\n")
     with pytest.raises(ConfigError, match="its format is none") as raised:
-        offsets_of_batch(str(checkpoint), 4)
+        Checkpoint(str(checkpoint)).offsets(4)
     assert "canary9" not in str(raised.value)
 
 
 def test_spark_reads_the_file_by_the_same_rules(
-    spark: SparkSession, checkpoint: Path, monkeypatch: pytest.MonkeyPatch
+    spark: SparkSession, checkpoint: Path, limit: Callable[[str, str], None]
 ) -> None:
-    assert offset_log_text(str(checkpoint), 3, spark) == LOG
-    assert offset_log_text(f"file://{checkpoint}/", 3, spark) == LOG
+    assert checkpoint_text(str(checkpoint), "offsets/3", spark) == LOG
+    assert checkpoint_text(f"file://{checkpoint}/", "offsets/3", spark) == LOG
     os.mkfifo(checkpoint / "offsets" / "4")
     with (checkpoint / "offsets" / "5").open("wb") as file:
         file.truncate(MOST + 1)
@@ -152,7 +153,7 @@ def test_spark_reads_the_file_by_the_same_rules(
         ("http://127.0.0.1/x", 3, "scheme is not supported"),
     ):
         with pytest.raises(ConfigError, match=why):
-            offset_log_text(location, number, spark)
-    monkeypatch.setenv(PATHS, "/nowhere")
+            checkpoint_text(location, f"offsets/{number}", spark)
+    limit(PATHS, "/nowhere")
     with pytest.raises(NotAllowedError):
-        offset_log_text(str(checkpoint), 3, spark)
+        checkpoint_text(str(checkpoint), "offsets/3", spark)

@@ -127,7 +127,7 @@ _values = st.recursive(
 
 @given(st.text() | st.lists(st.text() | _values.map(json.dumps)).map(lambda ls: log(*ls)))
 @example("v1\n{}\n\u2028")
-def test_any_text_is_refused_or_gives_offsets_that_a_broker_takes(text: str) -> None:
+def test_any_text_is_refused_or_has_offsets_a_broker_takes(text: str) -> None:
     try:
         found = source_offsets(text)
     except DataError:

@@ -12,6 +12,7 @@ from pyspark.cloudpickle import dumps as cloud_dumps
 
 from spark_kafka_sink.config.sink_config import SinkConfig
 from spark_kafka_sink.datasource.exactly_once.transaction_commit import (
+    _is_two_phase,
     payload_of,
     prepared_transactions,
 )
@@ -31,14 +32,13 @@ from tests.datasource.exactly_once.transaction_plans import NAMED_JOB, config
 CONFIG = SinkConfig.parse(
     {"kafka.bootstrap.servers": "h:1", "topic": "t", "deliveryGuarantee": "exactly-once"}
 )
-JOBS = Owner("p~app", "j0b", "", 3, "run-0", Numbering.VERSIONS)
-STREAMS = Owner("p", "run-2", "query-1", 3, "run-0")
+JOBS = Owner("p~app", "j0b", "", 3, Numbering.VERSIONS)
+STREAMS = Owner("p", "run-2", "query-1", 3)
 
 
 def of_job(id_="p~app~j0b~0123456789ab~17", **changes):
     values = {
         "generation": 3,
-        "incarnation": "run-0",
         "start_ms": 1,
         "transaction": (id_, 4711, 0, 2),
         "payload": (3, 30),
@@ -94,19 +94,26 @@ def test_a_wrong_generation_or_start_is_refused(field, value):
         checked_messages([of_job(**{field: value})])
 
 
-@pytest.mark.parametrize("value", [-1, 1, None, b"run-0"])
-def test_a_wrong_incarnation_is_refused(value):
-    with pytest.raises(CommitError, match="incarnation"):
-        checked_messages([of_job(incarnation=value)])
-
-
 @pytest.mark.parametrize("value", [(3,), (3, -1), (-1, 3), (3, 30, 1), [3, 30], ("3", 30), 3, True])
 def test_a_wrong_payload_is_refused(value):
     with pytest.raises(CommitError, match=r"payload is not \(rows, bytes\)"):
         checked_messages([of_job(payload=value)])
 
 
-def test_a_batchs_payload_is_what_all_tasks_wrote_and_unknown_when_one_did_not_look():
+def test_a_flag_that_is_none_is_refused():
+    with pytest.raises(CommitError, match="two_phase_commit is not a bool"):
+        checked_messages([of_stream(two_phase_commit=1)])
+
+
+def test_the_driver_asks_for_two_phase_commit_when_the_tasks_did():
+    """In a stream its commit runs in another process than its planning."""
+    messages = [of_stream(), of_stream(two_phase_commit=True)]
+    assert _is_two_phase(None, messages)
+    assert not _is_two_phase(None, messages[:1])
+    assert _is_two_phase(replace(NAMED_JOB, two_phase_commit=True), [empty()])
+
+
+def test_a_batchs_payload_is_unknown_when_a_task_did_not_count():
     told = [of_stream(), empty(), of_stream("p~run-2~ba9876543210~4", payload=(4, 70))]
     assert payload_of(told, "t") == Payload(7, 100, "t")
     assert payload_of(told, None) == Payload(7, 100, "")
@@ -167,12 +174,12 @@ def test_one_transaction_of_two_tasks_is_refused():
         prepared_transactions([of_stream(), of_stream(partition_id=1)], STREAMS)
 
 
-def test_a_transaction_of_another_producer_than_the_tasks_is_refused():
+def test_a_transaction_of_another_producer_is_refused():
     with pytest.raises(CommitError, match="its producer id is not the task's"):
         prepared_transactions([of_stream(producer_epoch=1)], STREAMS)
 
 
-def test_rows_without_a_transaction_and_a_transaction_without_rows_are_refused():
+def test_rows_and_transactions_must_come_together():
     with pytest.raises(CommitError, match="wrote 3 rows, and its commit message names no"):
         prepared_transactions([of_stream(transaction=None)], STREAMS)
     with pytest.raises(CommitError, match="wrote 0 rows, and its commit message names a"):
@@ -189,9 +196,9 @@ def plan(transactions=None):
 
 @pytest.mark.parametrize(
     "other",
-    [{"run_id": "run-3"}, {"query_id": "query-9"}, {"generation": 4}, {"incarnation": "run-9"}],
+    [{"run_id": "run-3"}, {"query_id": "query-9"}, {"generation": 4}],
 )
-def test_messages_of_two_runs_are_refused_before_anything_is_asked(other):
+def test_messages_of_two_runs_are_refused_before_any_request(other):
     second = of_stream("p~run-2~0123456789ab~1", partition_id=1, **other)
     with pytest.raises(CommitError, match="name 2 runs, queries or generations"):
         plan().commit([of_stream(), second], 7)
@@ -213,14 +220,14 @@ def test_a_forged_id_is_refused_before_anything_is_asked():
         plan().commit([of_stream("their-payments")], 7)
 
 
-def test_a_none_a_foreign_version_and_another_micro_batch_are_refused_as_ever():
+def test_foreign_and_missing_messages_are_refused():
     with pytest.raises(CommitError, match="1 of 2 tasks sent no commit message"):
         plan().commit([of_stream(), None], 7)
     with pytest.raises(CommitError, match="was given a message of micro-batch 7"):
         plan().commit([of_stream()], 8)
 
 
-def test_a_skipped_version_is_compared_with_the_log_and_its_abort_asks_nobody(caplog):
+def test_a_skipped_version_is_compared_and_its_abort_is_empty(caplog):
     skipped = plan(replace(NAMED_JOB, number=6))
     nothing = empty(query_id="", run_id="", batch_id=-1, payload=(3, 30))
     with pytest.raises(KafkaTimeoutError, match="__kprod_commits"):  # nobody listens there
@@ -230,7 +237,7 @@ def test_a_skipped_version_is_compared_with_the_log_and_its_abort_asks_nobody(ca
     assert "could not be aborted" not in caplog.text
 
 
-def test_an_abort_that_reaches_no_broker_says_so_and_raises_nothing(caplog):
+def test_an_abort_that_reaches_no_broker_says_so_and_returns(caplog):
     with caplog.at_level(logging.WARNING):
         plan().abort([of_stream(), None], 7)
         plan(NAMED_JOB).abort([of_job(), None])
@@ -239,20 +246,20 @@ def test_an_abort_that_reaches_no_broker_says_so_and_raises_nothing(caplog):
     assert "kafka.transaction.timeout.ms (900000)" in caplog.text
 
 
-def test_an_abort_of_messages_that_nobody_could_have_sent_raises_nothing(caplog):
+def test_an_abort_of_forged_messages_raises_nothing(caplog):
     with caplog.at_level(logging.WARNING):
         plan().abort([of_stream("their-payments"), of_stream(run_id="")], 7)
     assert "could not be aborted" in caplog.text
 
 
-def test_an_abort_that_hears_of_no_run_says_what_will_end_it(caplog):
+def test_an_abort_without_a_run_says_what_ends_it(caplog):
     with caplog.at_level(logging.WARNING):
         plan().abort([None, None], 7)
     assert "no task reported its run, and this process has no JVM" in caplog.text
     assert "could not be aborted" not in caplog.text, "no broker was asked"
 
 
-def test_an_abort_that_hears_of_no_run_looks_for_what_its_driver_left_open(caplog):
+def test_an_abort_without_a_run_finds_its_drivers_transactions(caplog):
     with caplog.at_level(logging.WARNING):
         replace(plan(), driver="abcdef01").abort([None, None], 7)
     assert "no task reported" not in caplog.text

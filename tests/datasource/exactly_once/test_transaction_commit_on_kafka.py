@@ -34,7 +34,7 @@ def config(options):
     close_shared_drivers()
 
 
-def test_an_abort_without_messages_sweeps_what_its_own_driver_left_open(config, topic, consume):
+def test_an_abort_without_messages_sweeps_its_own_drivers(config, topic, consume):
     mine, other = "abcdef01", "abcdef02"
     first = plan_transactions(config, streaming=True, driver=mine)
     transaction_commit.commit(config, None, [stream_task(config, first, 0, ["a"])], 0)
@@ -58,9 +58,7 @@ def test_an_abort_without_messages_sweeps_what_its_own_driver_left_open(config, 
     shows(consume, topic, ["a", "b"])
 
 
-def test_a_worker_that_ends_with_a_prepared_transaction_leaves_it_to_the_driver(
-    config, topic, consume
-):
+def test_a_worker_may_exit_with_a_prepared_transaction(config, topic, consume):
     """Spark stops idle workers: the warm producer goes with the interpreter, and says nothing."""
     plan = plan_transactions(config, streaming=True)
     given = base64.b64encode(pickle.dumps((config, plan))).decode()
@@ -80,7 +78,7 @@ def test_an_abort_after_a_commit_undoes_nothing(config, topic, consume):
     shows(consume, topic, ["a"])
 
 
-def test_a_micro_batch_that_is_planned_again_after_its_commit_is_known_as_done(config):
+def test_a_batch_planned_again_after_its_commit_is_done(config):
     plan = plan_transactions(config, streaming=True)
     transaction_commit.commit(config, None, [stream_task(config, plan, 5, ["a"])], 5)
     again = plan_transactions(config, streaming=True)
@@ -88,7 +86,7 @@ def test_a_micro_batch_that_is_planned_again_after_its_commit_is_known_as_done(c
     assert again.is_done(identity) is True
 
 
-def test_a_run_that_was_taken_over_fails_at_its_next_task_before_it_writes(config, topic, consume):
+def test_a_superseded_run_fails_at_its_next_task_before_writing(config, topic, consume):
     plan = plan_transactions(config, streaming=True)
     transaction_commit.commit(config, None, [stream_task(config, plan, 0, ["a"])], 0)
     plan = plan_transactions(config, streaming=True)

@@ -10,12 +10,12 @@ from pyspark.cloudpickle import dumps as cloud_dumps
 from pyspark.sql.datasource import CaseInsensitiveDict
 from pyspark.sql.types import StringType, StructField, StructType
 
-from spark_kafka_sink.datasource.exactly_once.transaction_plan import check_run, prefix_of
+from spark_kafka_sink.datasource.exactly_once.transaction_plan import _run, check_run, prefix_of
 from spark_kafka_sink.datasource.source import KprodDataSource
 from spark_kafka_sink.datasource.write.write_context import WriteContext
 from spark_kafka_sink.datasource.write.write_task import TaskIdentity
 from spark_kafka_sink.errors import CommitError, ConfigError, IllegalStateError, SupersededError
-from spark_kafka_sink.transactions.commit_state import CommitState
+from spark_kafka_sink.transactions.commit_state import CommitState, Done, Payload
 from spark_kafka_sink.transactions.ownership import Numbering, Owner
 from tests.datasource.exactly_once.transaction_plans import (
     NAMED_JOB,
@@ -32,7 +32,7 @@ def task(batch_id: int, query_id: str = "query-1", run_id: str = "run-2") -> Tas
     return TaskIdentity(query_id=query_id, run_id=run_id, batch_id=batch_id)
 
 
-def test_a_group_for_offsets_is_refused_where_no_batch_tells_any():
+def test_an_offsets_group_is_refused_without_a_micro_batch():
     """A job has no sources whose offsets Spark logs, whatever checkpoint it names."""
     given = config(txnAppId="a", txnVersion="1", offsetsGroup="g", checkpointLocation="/c")
     with pytest.raises(ConfigError, match="offsetsGroup needs") as refused:
@@ -86,7 +86,7 @@ def test_under_a_new_key_a_stream_may_begin_anywhere():
 @pytest.mark.parametrize(
     "changes", [{"batch_id": -1}, {"run_id": ""}, {"run_id": "a job group~of somebody's"}]
 )
-def test_a_stream_whose_task_is_not_told_where_it_belongs_is_refused(changes):
+def test_a_stream_task_without_its_query_is_refused(changes):
     with pytest.raises(IllegalStateError, match="the run and the micro-batch"):
         STREAM.is_done(replace(task(7), **changes))
 
@@ -106,7 +106,7 @@ def test_a_job_without_a_version_is_never_skipped(number):
     assert plan.is_done(TaskIdentity()) is False
 
 
-def test_what_spark_tells_a_tasks_thread_changes_nothing_for_a_job():
+def test_a_job_ignores_the_local_properties_of_its_thread():
     """A job runs inside of a foreachBatch, or beside one: its own context says who writes."""
     for identity in (TaskIdentity(), task(3, "some-query", "old-run"), task(6), task(900)):
         assert NAMED_JOB.is_done(identity) is False
@@ -121,7 +121,7 @@ def test_a_micro_batch_of_foreach_batch_that_is_done_is_skipped(number, skips):
     assert plan.is_done(TaskIdentity()) is skips
 
 
-def test_a_run_that_is_unknown_or_owns_the_key_may_write_and_a_superseded_one_not():
+def test_an_unknown_or_owning_run_may_write_a_superseded_may_not():
     check_run("p", "run-2", STATE)
     check_run("p", "nobody-knows-it", STATE)
     check_run("p", "run-2", CommitState())
@@ -131,7 +131,7 @@ def test_a_run_that_is_unknown_or_owns_the_key_may_write_and_a_superseded_one_no
 
 def test_a_jobs_owner_is_who_was_planned():
     plan = replace(NAMED_JOB, context=WriteContext("j0b", "query-1"))
-    assert plan.owner == Owner("p~app", "j0b", "query-1", 3, "run-0", Numbering.VERSIONS)
+    assert plan.owner == Owner("p~app", "j0b", "query-1", 3, Numbering.VERSIONS)
 
 
 def test_a_plan_travels_and_says_how_long_a_transaction_may_take():
@@ -140,13 +140,13 @@ def test_a_plan_travels_and_says_how_long_a_transaction_may_take():
         assert copy == plan
         time = copy.time
         assert (time.timeout_ms, time.margin_ms) == (900_000, 90_000)
-        assert (time.generation, time.incarnation) == (3, "run-0")
+        assert time.generation == 3
 
 
 # --- options by mode ---------------------------------------------------------------------------
 
 
-def test_a_batch_job_has_a_default_prefix_and_a_stream_must_name_its_own():
+def test_a_job_has_a_default_prefix_and_a_stream_must_have_one():
     assert prefix_of(config(), streaming=False) == "kprod"
     assert prefix_of(config(transactionalIdPrefix="mine"), streaming=True) == "mine"
     with pytest.raises(ConfigError) as raised:
@@ -191,3 +191,48 @@ def test_before_a_streams_commit_no_broker_is_asked():
 def test_planning_without_a_broker_fails_before_any_task():
     with pytest.raises(Exception, match=r"127\.0\.0\.1:1"):
         data_source().writer(SCHEMA, False)
+
+
+# --- a batch that runs again -------------------------------------------------------------------
+
+DONE = replace(STATE, done=(Done(6, (Payload(3, 30, "t"),), "digest-6"),))
+
+
+def test_a_batch_that_is_known_by_its_digest_is_not_read_again():
+    known = replace(STREAM, state=DONE, digest="digest-6")
+    assert known.is_done(task(6)) is True
+    assert known.counts_replays is False
+    assert replace(known, digest="").counts_replays is True
+    assert replace(STREAM, digest="digest-6").counts_replays is True, "0.1 noted no digest"
+    assert replace(known, digest="", verify=False).counts_replays is False
+
+
+@pytest.mark.parametrize("number", [6, 7])
+def test_a_checkpoint_with_other_offsets_is_refused(number):
+    """Also for the next batch: a copy went another way before it."""
+    other = replace(STREAM, state=DONE, digest="other")
+    with pytest.raises(CommitError, match="other rows under a done number") as raised:
+        other.is_done(task(number))
+    assert "batch 6 of 'p'" in raised.value.message
+    assert "kprod txn reset p" in raised.value.hint
+
+
+# --- the run of a version ----------------------------------------------------------------------
+
+
+def test_the_versions_of_one_driver_are_one_run():
+    """So that its workers reuse their ids; another driver takes over, as an aborted run does."""
+    nobody = CommitState()
+    first = _run(Numbering.VERSIONS, "j0a", nobody, "driver1")
+    assert first == "driver1-j0a"
+    owned = CommitState(generation=1, run_id=first)
+    assert _run(Numbering.VERSIONS, "j0b", owned, "driver1") == first
+    assert _run(Numbering.VERSIONS, "j0b", owned, "driver2") == "driver2-j0b"
+    aborted = owned.with_aborted_run(first)
+    assert _run(Numbering.VERSIONS, "j0b", aborted, "driver1") == "driver1-j0b"
+
+
+def test_a_job_without_a_known_driver_is_a_run_of_its_own():
+    owned = CommitState(generation=1, run_id="driver1-j0a")
+    assert _run(Numbering.ONCE, "j0b", owned, "driver1") == "j0b"
+    assert _run(Numbering.VERSIONS, "j0b", owned, "") == "j0b"

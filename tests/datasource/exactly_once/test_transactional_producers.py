@@ -87,7 +87,7 @@ def world(request: pytest.FixtureRequest) -> ProducerWorld:
     return ProducerWorld(transaction_version=request.param)
 
 
-def test_a_batch_jobs_attempt_has_an_id_of_its_own_and_closes_its_producer(world: ProducerWorld):
+def test_a_jobs_attempt_has_its_own_id_and_closes_its_producer(world: ProducerWorld):
     tasks = Tasks(world, **JOB)
 
     def body():
@@ -105,7 +105,7 @@ def test_a_batch_jobs_attempt_has_an_id_of_its_own_and_closes_its_producer(world
     world.run(body)
 
 
-def test_what_spark_tells_a_tasks_thread_names_no_id_of_a_job(world: ProducerWorld):
+def test_a_jobs_id_ignores_the_local_properties_of_its_thread(world: ProducerWorld):
     """A batch job inside of a query, or beside one: its run is its context's."""
     tasks = Tasks(world, **JOB)
 
@@ -117,7 +117,7 @@ def test_what_spark_tells_a_tasks_thread_names_no_id_of_a_job(world: ProducerWor
     world.run(body)
 
 
-def test_the_micro_batches_of_a_foreach_batch_use_their_ids_again_and_stay_warm(
+def test_foreach_batch_reuses_ids_and_keeps_producers_warm(
     world: ProducerWorld,
 ):
     tasks = Tasks(world, key="p~name", context=WriteContext("run-f", "q"), number=0,
@@ -161,7 +161,7 @@ def test_a_versions_ids_are_its_runs_own_and_nothing_stays_warm(world: ProducerW
     world.run(body)
 
 
-def test_a_stream_reuses_a_warm_producer_once_its_micro_batch_is_done(world: ProducerWorld):
+def test_a_stream_reuses_a_warm_producer_after_its_batch_is_done(world: ProducerWorld):
     tasks = Tasks(world)
 
     def body():
@@ -200,7 +200,7 @@ def test_without_the_drivers_word_nothing_warm_is_touched(world: ProducerWorld):
     world.run(body)
 
 
-def test_a_partition_without_a_row_takes_no_id_and_opens_no_connection(world: ProducerWorld):
+def test_a_partition_without_rows_takes_no_id_and_no_connection(world: ProducerWorld):
     tasks = Tasks(world)
 
     def body():
@@ -212,7 +212,7 @@ def test_a_partition_without_a_row_takes_no_id_and_opens_no_connection(world: Pr
     world.run(body)
 
 
-def test_a_failed_attempts_transaction_is_aborted_and_its_id_counts_as_used(world: ProducerWorld):
+def test_a_failed_attempt_aborts_and_its_id_counts_as_used(world: ProducerWorld):
     tasks = Tasks(world)
 
     def body():
@@ -247,7 +247,7 @@ def test_the_first_error_stays_when_the_abort_gets_no_answer(world: ProducerWorl
 
 
 @pytest.mark.parametrize("processed", [False, True])
-def test_an_id_whose_request_for_an_identity_got_lost_is_never_used(
+def test_an_id_whose_init_producer_id_timed_out_is_never_used(
     world: ProducerWorld, processed: bool
 ):
     """It may still be on its way, and would abort the transaction that the next one began."""
@@ -269,7 +269,7 @@ def test_an_id_whose_request_for_an_identity_got_lost_is_never_used(
     world.run(body)
 
 
-def test_a_warm_producer_whose_request_for_an_identity_got_lost_is_replaced(world: ProducerWorld):
+def test_a_warm_producer_with_a_timed_out_identity_is_replaced(world: ProducerWorld):
     tasks = Tasks(world)
 
     def body():
@@ -301,7 +301,7 @@ def test_a_batch_jobs_attempt_takes_another_id_too(world: ProducerWorld):
 
 
 @pytest.mark.parametrize("processed", [False, True])
-def test_an_attempt_whose_request_for_a_partition_got_lost_is_not_prepared(processed: bool):
+def test_an_attempt_with_a_lost_add_partitions_is_not_prepared(processed: bool):
     """Behind the commit it would open a transaction anew, which would look like one that is lost.
     With version 2 there is no such request.
     """
@@ -324,7 +324,7 @@ def test_an_attempt_whose_request_for_a_partition_got_lost_is_not_prepared(proce
     world.run(body)
 
 
-def test_a_task_gives_up_when_every_request_for_an_identity_gets_lost(world: ProducerWorld):
+def test_a_task_fails_when_every_init_producer_id_times_out(world: ProducerWorld):
     tasks = Tasks(world)
 
     def body():
@@ -337,7 +337,7 @@ def test_a_task_gives_up_when_every_request_for_an_identity_gets_lost(world: Pro
     world.run(body)
 
 
-def test_an_id_that_nobody_may_use_fails_the_task_before_anything_is_sent(world: ProducerWorld):
+def test_a_forbidden_id_fails_the_task_before_anything_is_sent(world: ProducerWorld):
     tasks = Tasks(world)
 
     def body():
@@ -350,7 +350,7 @@ def test_an_id_that_nobody_may_use_fails_the_task_before_anything_is_sent(world:
     world.run(body)
 
 
-def test_a_warm_producer_that_is_evicted_while_prepared_asks_for_nothing(world: ProducerWorld):
+def test_evicting_a_prepared_warm_producer_sends_no_request(world: ProducerWorld):
     tasks = Tasks(world)
 
     def body():
@@ -385,7 +385,7 @@ def test_a_warm_producer_is_not_reused_under_another_config(world: ProducerWorld
     world.run(body)
 
 
-def test_what_an_earlier_run_left_warm_is_closed_when_the_next_one_comes(world: ProducerWorld):
+def test_warm_producers_of_an_earlier_run_are_closed(world: ProducerWorld):
     tasks = Tasks(world)
 
     def body():
@@ -398,7 +398,7 @@ def test_what_an_earlier_run_left_warm_is_closed_when_the_next_one_comes(world: 
     world.run(body)
 
 
-def test_a_child_forgets_its_parents_warm_producers():
+def test_a_child_does_not_use_its_parents_warm_producers():
     world = ProducerWorld()
     tasks = Tasks(world)
     pid = 1
@@ -421,7 +421,7 @@ def test_a_child_forgets_its_parents_warm_producers():
     world.run(body)
 
 
-def test_a_producer_whose_thread_died_while_it_was_idle_is_replaced(world: ProducerWorld):
+def test_an_idle_producer_with_a_dead_thread_is_replaced(world: ProducerWorld):
     tasks = Tasks(world)
 
     def body():
@@ -437,7 +437,7 @@ def test_a_producer_whose_thread_died_while_it_was_idle_is_replaced(world: Produ
     world.run(body)
 
 
-def test_a_task_whose_transaction_has_no_time_left_gives_up_and_aborts(world: ProducerWorld):
+def test_a_task_aborts_when_its_transaction_has_no_time_left(world: ProducerWorld):
     tasks = Tasks(world)
 
     def body():

@@ -89,9 +89,7 @@ def test_a_second_write_that_fails_makes_the_first_one_invisible(
         shows(consume, to, ["a", "b"])
 
 
-def test_a_block_that_raises_after_its_writes_leaves_nothing_visible(
-    spark, options, topic, second, consume
-):
+def test_a_block_that_raises_after_its_writes_shows_nothing(spark, options, topic, second, consume):
     """Outside of any query, too."""
 
     def whole(fails):

@@ -30,14 +30,14 @@ def ids_of(
     return [take(worker, batch_id, last_done, **changes).number for _ in range(count)]
 
 
-def test_the_tasks_of_a_micro_batch_get_ids_of_their_own_and_the_next_one_gets_the_same():
+def test_tasks_of_a_batch_have_own_ids_and_the_next_reuses_them():
     worker = WorkerIds()
     assert ids_of(worker, 0, -1, 3) == [0, 1, 2]
     assert ids_of(worker, 1, 0, 2) == [0, 1]
     assert ids_of(worker, 2, 1, 4) == [0, 1, 2, 3]
 
 
-def test_an_id_is_not_used_again_before_the_driver_says_that_its_last_use_is_over():
+def test_an_id_is_reused_only_after_its_batch_is_done():
     worker = WorkerIds()
     assert ids_of(worker, 7, 6) == [0]
     assert ids_of(worker, 8, 6, 2) == [1, 2], "planned before 7 was done"
@@ -63,7 +63,7 @@ def test_a_worker_is_known_by_twelve_hex_digits_that_parse():
     assert WorkerIds().token != worker.token
 
 
-def test_an_id_tells_which_driver_planned_it():
+def test_an_id_names_the_driver_that_planned_it():
     worker = WorkerIds()
     planned = take(worker, 0, -1, driver="abcdef01")
     assert planned.worker == f"abcdef01.{worker.token}"
@@ -77,7 +77,7 @@ def test_an_id_tells_which_driver_planned_it():
     assert unseen.number == 1, "the numbers are the run's, whoever plans it"
 
 
-def test_an_id_tells_the_generation_that_it_was_planned_at_and_counts_by_itself_there():
+def test_an_id_has_its_generation_and_is_counted_within_it():
     """A run that takes over goes on at the next one."""
     worker = WorkerIds()
     first, second = (take(worker, n, n - 1, state=CommitState(generation=n)) for n in (0, 1))
@@ -129,7 +129,7 @@ def test_a_real_fork_takes_another_token():
         assert told.read() not in ("", mine)
 
 
-def test_a_long_stream_takes_as_many_ids_as_its_largest_micro_batch_had_tasks():
+def test_a_long_stream_has_as_many_ids_as_its_largest_batch():
     worker = WorkerIds()
     largest = 0
     for batch in range(1_000):

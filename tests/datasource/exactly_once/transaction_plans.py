@@ -43,7 +43,7 @@ JOB = {"key": "p~j0b", "context": WriteContext("j0b"), "number": 0, "numbering":
 
 #: A stream, and a job with txnAppId, of which others have written before.
 STATE = CommitState(
-    generation=3, incarnation="run-0", run_id="run-2", query_id="query-1", last_done=6,
+    generation=3, run_id="run-2", query_id="query-1", last_done=6,
     superseded=("old-run",),
 )  # fmt: skip
 STREAM = plan(state=STATE, transaction_timeout_ms=900_000)

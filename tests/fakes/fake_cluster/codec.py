@@ -28,6 +28,7 @@ NAMES = {
     3: "metadata",
     9: "offset_fetch",
     10: "find_coordinator",
+    16: "list_groups",
     18: "api_versions",
     19: "create_topics",
     22: "init_producer_id",

@@ -23,11 +23,14 @@ Offsets = dict[TopicPartition, Committed]
 
 
 class GroupOffsets:
-    """``committed`` by group; ``open`` by producer id: its epoch, and what it brought."""
+    """``committed`` by group; ``open`` by producer id: its epoch, and what it brought. ``members``
+    has the states of groups that have some, which nobody here can join.
+    """
 
     def __init__(self) -> None:
         self.committed: dict[str, Offsets] = {}
         self.open: dict[int, tuple[int, dict[str, Offsets]]] = {}
+        self.members: dict[str, str] = {}
 
     def has_ongoing(self, producer_id: int, epoch: int) -> bool:
         return self.open.get(producer_id, (-1, {}))[0] == epoch
@@ -43,6 +46,11 @@ class GroupOffsets:
         _, brought = self.open.pop(producer_id, (-1, {}))
         for group, offsets in brought.items() if commit else ():
             self.committed.setdefault(group, {}).update(offsets)
+
+    def states(self) -> dict[str, str]:
+        """Of each group that is known; one with offsets alone is Empty."""
+        open_ = (group for _, brought in self.open.values() for group in brought)
+        return dict.fromkeys((*self.committed, *open_), "Empty") | self.members
 
     def unstable(self, group: str) -> set[TopicPartition]:
         """The partitions for which an open transaction has an offset."""

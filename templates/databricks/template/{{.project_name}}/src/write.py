@@ -1,4 +1,7 @@
-"""Writes a day's rows of a table to Kafka, each once: a second run of a day writes nothing."""
+"""Writes a day's rows of a table to Kafka, each once: a second run of a day writes nothing.
+
+The day is over: rows that a table gets after its day was written are not in the topic.
+"""
 
 from __future__ import annotations
 
@@ -11,16 +14,33 @@ from pyspark.sql import SparkSession
 from spark_kafka_sink import register
 
 
-def main(arguments: list[str]) -> None:
+def parsed(arguments: list[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--table", required=True)
-    parser.add_argument("--day", required=True, type=datetime.date.fromisoformat)
+    parser.add_argument("--day", default="", help="in UTC; empty: the day before --started")
+    parser.add_argument("--started", required=True, type=datetime.date.fromisoformat)
     parser.add_argument("--topic", required=True)
     parser.add_argument("--bootstrap-servers", required=True)
     parser.add_argument("--username", required=True)
-    parser.add_argument("--app-id", required=True)
+    parser.add_argument("--app-id", required=True, help="of this job in this target")
     parser.add_argument("--ca", help="PEM file of a CA of your own, in a volume")
     given = parser.parse_args(arguments)
+    try:
+        given.day = datetime.date.fromisoformat(given.day or _day_before(given.started))
+    except ValueError as error:
+        parser.error(f"argument --day: {error}")
+    # What is written of a day is all that is ever written of it.
+    if given.day >= datetime.datetime.now(datetime.UTC).date():
+        parser.error(f"argument --day: {given.day} is not over (UTC): name a day that is")
+    return given
+
+
+def _day_before(day: datetime.date) -> str:
+    return str(day - datetime.timedelta(days=1))
+
+
+def main(arguments: list[str]) -> None:
+    given = parsed(arguments)
     spark = SparkSession.builder.getOrCreate()
     register(spark)
     options = {
@@ -31,8 +51,9 @@ def main(arguments: list[str]) -> None:
         "kafka.sasl.password": "${env:KAFKA_PASSWORD}",
         "topic": given.topic,
         "deliveryGuarantee": "exactly-once",
-        "txnAppId": given.app_id,
-        "txnVersion": str(given.day.toordinal()),
+        # An id for each day: one id's versions must ascend, and a day left out would be an error.
+        "txnAppId": f"{given.app_id}-{given.day}",
+        "txnVersion": "1",
     }
     if given.ca:
         options["kafka.ssl.truststore.type"] = "PEM"

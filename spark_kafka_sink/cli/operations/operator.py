@@ -1,0 +1,464 @@
+"""An operator's changes: commit, abort, sweep, resolve, reset.
+
+Owns: :class:`Operator`, what is refused and why, and the order of fencing, checking again and
+changing. Never: a terminal, a confirmation (``cli/txn``), the commit of a running
+driver (``transactions/committer.py``). No write uses it.
+
+Each change has two steps. ``plan_...`` only reads: it returns what would be done, or raises
+RefusedError. Then the change **reads again after fencing**, since a driver may be running::
+
+    we read: no decision names transaction T        driver: all are prepared
+    we abort T                                      driver: writes DECIDED with T: a partial batch
+
+So before T is aborted, the key of its driver's decisions is opened (InitProducerId of the log's
+id): that shows a DECIDED that was written before, and fences every earlier session. Then T's run is
+recorded as aborted, so that a later session of that run decides nothing, either. The driver's
+commit fails, and nothing of its batch is visible. Transactions of superseded runs need neither:
+their driver finds itself superseded when it opens the key.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from spark_kafka_sink.admin.transaction_client import TransactionClient
+from spark_kafka_sink.cli.operations.inspection import (
+    Inspector,
+    KeyReport,
+    OpenTransaction,
+    decided_ids,
+    standing_of,
+)
+from spark_kafka_sink.errors import ConfigError, ErrorCode, RefusedError, safe_text
+from spark_kafka_sink.protocol.transaction_admin_messages import (
+    TransactionDescription,
+    TransactionState,
+)
+from spark_kafka_sink.transactions.commit_log.commit_log import CommitLog, LogSession
+from spark_kafka_sink.transactions.commit_state import CommitState, Phase, Standing
+from spark_kafka_sink.transactions.committer import Committer
+from spark_kafka_sink.transactions.ending import commit_all
+from spark_kafka_sink.transactions.outcomes import Outcome
+from spark_kafka_sink.transactions.ownership import retry_when_fenced
+from spark_kafka_sink.transactions.transactional_ids import log_key, parse, prefix_of_key
+
+_DECIDED: Final = "its batch is decided"
+_OWNED: Final = "its run is the owner in the commit log"
+_YOUNG: Final = "not open for that long"
+
+
+@dataclass(frozen=True, slots=True)
+class EndPlan:
+    """``transactions`` are to be aborted. ``kept`` are not, by transactional id with the reason.
+    Those that turn out to be decided, or the owner's, at the second check are kept too, unless
+    the flag is set.
+    """
+
+    transactions: tuple[OpenTransaction, ...]
+    kept: Mapping[str, str] = field(default_factory=dict)
+    even_decided: bool = False
+    even_owners: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Aborted:
+    """By transactional id: ``ended``, ``kept`` (with the reason), ``failed`` (with the error; they
+    may still be open).
+    """
+
+    ended: tuple[str, ...] = ()
+    kept: Mapping[str, str] = field(default_factory=dict)
+    failed: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Resolution:
+    """The batch in progress at ``report.key`` counts as done, or is to be written again."""
+
+    report: KeyReport
+    done: bool
+    force: bool
+
+    @property
+    def open_ids(self) -> tuple[str, ...]:
+        """Transactions of the batch that are open, and will be ended."""
+        return tuple(
+            t.transaction.transactional_id for t in self.report.with_outcome(Outcome.RETRY)
+        )
+
+
+class Operator:
+    """max.block.ms bounds each step."""
+
+    def __init__(self, log: CommitLog, client: TransactionClient) -> None:
+        self.inspector = Inspector(log, client)
+        self._log = log
+        self._client = client
+
+    # -- commit -------------------------------------------------------------------------------
+
+    def plan_commit(self, key: str) -> KeyReport:
+        """The decision of ``key``; without one there is nothing to do.
+
+        Raises RefusedError for a key that does not exist, or whose batch is PARTIAL.
+        """
+        report = self.inspector.key(key)
+        if report.state.phase is Phase.PARTIAL:
+            assert report.state.decision is not None
+            raise RefusedError(
+                f"batch {report.state.decision.number} of '{key}' is committed in part: the broker "
+                f"aborted {len(report.state.lost)} of its {len(report.transactions)} transactions, "
+                "and no commit brings their rows back",
+                hint=f"'kprod txn resolve {key} --batch {report.state.decision.number} --as done' "
+                "continues without them, '--as replay' has the whole batch written again",
+            )
+        return report
+
+    def commit(self, report: KeyReport) -> CommitState:
+        """Commit every transaction of the decision. None is aborted, unless brokers have aborted
+        some and none is committed: then the batch is not done in the state that is returned.
+
+        Raises PartialCommitError, CommitOutcomeUnknownError.
+        """
+        return Committer(self._log, self._client).roll_forward(report.key, only_lost=True)
+
+    # -- abort, sweep -------------------------------------------------------------------------
+
+    def plan_abort(self, ids: Sequence[str], *, force: bool = False) -> EndPlan:
+        """Abort exactly these. Raises ConfigError for ids that are not a task's, RefusedError for
+        transactions that are not open, and without ``force`` for those of a decision.
+        """
+        prefixes: dict[str, None] = {}
+        for one in ids:
+            data_id = parse(one)
+            if data_id is None:
+                raise ConfigError(
+                    f"'{safe_text(one, 400)}' is not the transactional id of a task",
+                    hint="'kprod txn list PREFIX' shows them",
+                )
+            prefixes[data_id.prefix] = None
+        states: dict[str, CommitState] = {}
+        for prefix in prefixes:
+            states.update(self.inspector.keys(prefix))
+        found = self.inspector.described(list(dict.fromkeys(ids)), states, all_=True)
+        for t in found:
+            if t.found.state is not TransactionState.ONGOING:
+                now = t.found.state.value if t.found.error is ErrorCode.NONE else t.found.error.name
+                raise RefusedError(
+                    f"the transaction '{t.id}' is not open (its coordinator says {now}); none was "
+                    "aborted",
+                    hint="leave it out",
+                )
+        return self._abort_plan(found, force=force)
+
+    def plan_abort_run(self, prefix: str, run: str, *, force: bool = False) -> EndPlan:
+        """Abort every open transaction of a run. Raises as :meth:`plan_abort`."""
+        overview = self.inspector.overview(prefix)
+        overview.known_keys()  # without a log no decision is known
+        found = (t for t in overview.open if t.id.run == run)
+        return self._abort_plan(_ongoing(found), force=force)
+
+    @staticmethod
+    def _abort_plan(found: tuple[OpenTransaction, ...], *, force: bool) -> EndPlan:
+        for t in found:
+            if t.decided is not None and not force:
+                raise RefusedError(
+                    f"batch {t.decided.number} of '{t.decided.key}' is decided, and '{t.id}' "
+                    "belongs to it; none was aborted",
+                    hint=f"'kprod txn commit {t.decided.key}' ends it as decided. With --force it "
+                    "is aborted: the batch is PARTIAL if anything of it is committed already, else "
+                    "the next start writes it again",
+                )
+        return EndPlan(found, even_decided=force)
+
+    def plan_sweep(
+        self,
+        prefix: str,
+        *,
+        run: str | None = None,
+        older_than_ms: int | None = None,
+        force: bool = False,
+    ) -> EndPlan:
+        """End orphans of ``prefix``: transactions that are open, not decided, and not of a run that
+        owns a key of the log (``force``: of those too).
+
+        A run that has not committed anything yet is not in the log and looks like an orphan.
+        ``older_than_ms`` is by the brokers' clocks where they support that (since 3.8).
+        RefusedError when ``run`` owns a key, without ``force``.
+        """
+        overview = self.inspector.overview(prefix)
+        states = overview.known_keys()
+        owned = [key for key, state in states.items() if state.standing(str(run)) is Standing.OWNER]
+        if run is not None and not force and owned:
+            raise RefusedError(
+                f"run {run} owns '{owned[0]}' in the commit log: its query may be "
+                "running, and will end its transactions",
+                hint="if it is not running, and will not be started again, --force ends them",
+            )
+        found = overview.open
+        old = None if older_than_ms is None else self._older(older_than_ms, found)
+        kept: dict[str, str] = {}
+        swept = []
+        for t in _ongoing(found):
+            if run is not None and t.id.run != run:
+                continue
+            if t.decided is not None:
+                kept[str(t.id)] = _DECIDED
+            elif t.standing is Standing.OWNER and not force:
+                kept[str(t.id)] = _OWNED
+            elif old is not None and str(t.id) not in old:
+                kept[str(t.id)] = _YOUNG
+            else:
+                swept.append(t)
+        return EndPlan(tuple(swept), kept, even_owners=force)
+
+    def _older(self, age_ms: int, found: Sequence[OpenTransaction]) -> Collection[str]:
+        ids = [str(t.id) for t in found]
+        old = self._client.older_than(ids, age_ms, self._client.deadline()) if ids else frozenset()
+        if old is not None:
+            return old
+        return {str(t.id) for t in found if t.age_ms is not None and t.age_ms > age_ms}
+
+    def end(self, plan: EndPlan) -> Aborted:
+        """Fence, check again, record the runs as aborted, abort. Raises KafkaTimeoutError,
+        AuthorizationError, and SupersededError when a driver keeps opening the log.
+        """
+        left, kept, sessions = retry_when_fenced(
+            lambda: self._fenced(plan.transactions),
+            lambda fenced: self._with_aborted_runs(plan, *fenced),
+        )
+        now = {str(t.id): t.found for t in self.inspector.described([str(t.id) for t in left], {})}
+        open_ = {}
+        for t in left:
+            found = now.get(str(t.id))
+            same = found is not None and (found.state, found.producer_id, found.producer_epoch) == (
+                TransactionState.ONGOING,
+                t.found.producer_id,
+                t.found.producer_epoch,
+            )
+            if same and found is not None:
+                open_[str(t.id)] = found
+            else:
+                kept[str(t.id)] = "it was ended meanwhile"
+        failed = self._abort(open_)
+        if not failed:
+            self._forget_jobs(left, sessions)
+        return Aborted(tuple(i for i in open_ if i not in failed), kept, failed)
+
+    def _fenced(
+        self, transactions: Sequence[OpenTransaction]
+    ) -> tuple[dict[str, LogSession], dict[str, CommitState]]:
+        """Open every key whose driver may decide about them; and the states of their prefixes, read
+        after that.
+        """
+        states: dict[str, CommitState] = {}
+        for prefix in dict.fromkeys(t.id.prefix for t in transactions):
+            states.update(self.inspector.keys(prefix))
+        sessions: dict[str, LogSession] = {}
+        for key in dict.fromkeys(k for t in transactions for k in _keys_of(t, states)):
+            session = sessions[key] = self._log.open(key, self._client.deadline())
+            if session.state is None:
+                states.pop(key, None)
+            else:
+                states[key] = session.state
+        return sessions, states
+
+    def _with_aborted_runs(
+        self,
+        plan: EndPlan,
+        sessions: Mapping[str, LogSession],
+        states: Mapping[str, CommitState],
+    ) -> tuple[list[OpenTransaction], dict[str, str], Mapping[str, LogSession]]:
+        """What is still to be ended, and what is kept, after recording in the log that the runs of
+        the former commit nothing any more. Earlier sessions of a key are fenced; later ones read
+        that record (``aborter.py`` does the same).
+        """
+        left, kept = _still_to_end(plan, states)
+        runs: dict[str, dict[str, None]] = defaultdict(dict)
+        for t in left:
+            for key in _keys_of(t, states):
+                runs[key][t.id.run] = None
+        for key, session in sessions.items():
+            state = session.state or CommitState()
+            for run in runs[key]:
+                state = state.with_aborted_run(run)
+            if runs[key]:
+                session.write(state, self._client.deadline())
+        return left, kept, sessions
+
+    def _abort(self, open_: Mapping[str, TransactionDescription]) -> dict[str, str]:
+        """The errors, by transactional id."""
+        answers = self._client.abort_exactly(open_, self._client.deadline()) if open_ else {}
+        return {
+            one: "no clear answer in time" if code is None else code.name
+            for one, code in answers.items()
+            if code is not ErrorCode.NONE
+        }
+
+    def _forget_jobs(
+        self, left: Sequence[OpenTransaction], sessions: Mapping[str, LogSession]
+    ) -> None:
+        """Remove the keys of batch jobs without txnAppId: each has one run only, and nothing is
+        left to be decided under it.
+        """
+        for key in dict.fromkeys(t.id.key for t in left if t.id.is_only_run):
+            session = sessions.get(key)
+            if session is not None and session.state is not None and not session.state.decision:
+                session.write(None, self._client.deadline())
+
+    # -- resolve ------------------------------------------------------------------------------
+
+    def plan_resolve(self, key: str, number: int, *, done: bool, force: bool = False) -> Resolution:
+        """End the batch ``number`` that is PARTIAL; with ``force`` also one that is DECIDED and
+        whose outcome is unknown because ids have expired. Else RefusedError.
+        """
+        report = self.inspector.key(key)
+        decision = report.state.decision
+        if decision is None:
+            raise RefusedError(
+                f"'{key}' has nothing to resolve: {_last_done(report.state)} and no batch is in "
+                "progress"
+            )
+        if decision.number != number:
+            raise RefusedError(
+                f"'{key}' has batch {decision.number} in progress "
+                f"({report.state.phase.value.upper()}), not {number}"
+            )
+        doubtful = report.with_outcome(Outcome.UNKNOWN)
+        if report.state.phase is Phase.DECIDED and not (doubtful and force):
+            raise RefusedError(
+                f"batch {number} of '{key}' is DECIDED, not PARTIAL"
+                + (
+                    f", and the outcome of {len(doubtful)} transactions is not known"
+                    * bool(doubtful)
+                ),
+                hint="--force resolves it all the same"
+                if doubtful
+                else f"'kprod txn commit {key}' commits it, or finds that it is PARTIAL",
+            )
+        return Resolution(report, done, force)
+
+    def resolve(self, plan: Resolution) -> CommitState:
+        """After fencing. Open transactions of the batch are committed when it counts as done, and
+        aborted when it is to be written again: no driver would end them later.
+
+        Raises RefusedError when the state changed meanwhile, or a transaction can't be ended.
+        """
+        session = self._log.open(plan.report.key, self._client.deadline())
+        state = session.state
+        if state is None or state.decision != plan.report.state.decision:
+            raise _changed(plan.report.key)
+        left = self._end_rest(plan, self.inspector.report(plan.report.key, state))
+        if left and not plan.force:
+            what = (
+                "turned out to be lost, or can't be committed" if plan.done else "can't be aborted"
+            )
+            raise RefusedError(
+                f"{len(left)} more transactions of the batch {what} (first: {left[0]}); the commit "
+                "log is as it was",
+                hint="check with 'kprod txn describe'; --force continues without their rows"
+                if plan.done
+                else "try again; --force continues without aborting them",
+            )
+        state = state.resolved(done=plan.done)
+        session.write(state, self._client.deadline())
+        return state
+
+    def _end_rest(self, plan: Resolution, now: KeyReport) -> Sequence[str]:
+        """End what is open of the batch; returns the transactions that contradict ``plan``."""
+        open_ = [t.transaction for t in now.with_outcome(Outcome.RETRY)]
+        if plan.done:
+            agreed = _gone(plan.report)
+            left = [i for i in _gone(now) if i not in agreed]
+            ended = commit_all(self._client, open_, self._client.deadline())
+            return (*left, *ended.lost, *ended.unknown, *ended.unclear)
+        found = {t.transaction.transactional_id: t.found for t in now.with_outcome(Outcome.RETRY)}
+        return list(self._abort(found))
+
+    # -- reset --------------------------------------------------------------------------------
+
+    def plan_reset(self, key: str, *, force: bool = False) -> KeyReport:
+        """Remove ``key``. RefusedError while a batch is in progress or a transaction of its owner
+        is open, unless ``force``.
+        """
+        report = self.inspector.key(key)
+        if force:
+            return report
+        state = report.state
+        if state.decision is not None:
+            raise RefusedError(
+                f"batch {state.decision.number} of '{key}' is {state.phase.value.upper()}: without "
+                "the log its transactions would never be ended",
+                hint=f"first 'kprod txn {'commit' if state.phase is Phase.DECIDED else 'resolve'} "
+                f"{key}'; or --force",
+            )
+        open_ = self.inspector.overview(prefix_of_key(key)).open
+        own = [t for t in open_ if t.id.key == key and t.standing is Standing.OWNER]
+        if own:
+            raise RefusedError(
+                f"{len(own)} transactions of the owner of '{key}', run {state.run_id}, are open "
+                f"(first: {own[0].id}): its query seems to be running",
+                hint="stop it first ('kprod txn sweep' ends what it leaves open), or use --force",
+            )
+        return report
+
+    def reset(self, report: KeyReport) -> None:
+        """After fencing. RefusedError when the state changed meanwhile."""
+        key, state = report.key, report.state
+        session = self._log.open(key, self._client.deadline())
+        if session.state != state:
+            raise _changed(key)
+        # (The key of a job without txnAppId has no later run.)
+        is_once = key == log_key(prefix_of_key(key), state.run_id)
+        session.write(None if is_once else state.forgotten(), self._client.deadline())
+
+
+def _ongoing(found: Iterable[OpenTransaction]) -> tuple[OpenTransaction, ...]:
+    """Those that are to be ended; the others are being ended by their coordinators."""
+    return tuple(t for t in found if t.found.state is TransactionState.ONGOING)
+
+
+def _still_to_end(
+    plan: EndPlan, states: Mapping[str, CommitState]
+) -> tuple[list[OpenTransaction], dict[str, str]]:
+    """The transactions of ``plan`` to end, neither decided nor the owner's; the others' reasons."""
+    decided = {} if plan.even_decided else decided_ids(states)
+    kept: dict[str, str] = {}
+    left = []
+    for t in plan.transactions:
+        if str(t.id) in decided:
+            kept[str(t.id)] = _DECIDED
+        elif not plan.even_owners and standing_of(t.id, states) is Standing.OWNER:
+            kept[str(t.id)] = _OWNED
+        else:
+            left.append(t)
+    return left, kept
+
+
+def _keys_of(t: OpenTransaction, states: Mapping[str, CommitState]) -> tuple[str, ...]:
+    """The keys under which a running driver might decide about it."""
+    if standing_of(t.id, states) is Standing.SUPERSEDED:
+        return ()
+    # (A job's id of version 0.1 doesn't contain its key.)
+    known = (k for k, s in states.items() if not t.id.worker and s.run_id == t.id.run)
+    return tuple(dict.fromkeys((t.id.key, *known)))
+
+
+def _gone(report: KeyReport) -> Sequence[str]:
+    """Transactions whose rows are lost, or may be."""
+    gone = report.with_outcome(Outcome.LOST, Outcome.UNKNOWN)
+    return [t.transaction.transactional_id for t in gone]
+
+
+def _last_done(state: CommitState) -> str:
+    return f"batch {state.last_done} is done" if state.last_done >= 0 else "nothing is done yet"
+
+
+def _changed(key: str) -> RefusedError:
+    return RefusedError(
+        f"the commit log's state of '{key}' has changed meanwhile; it is left as it is",
+        hint="a driver is running: check again with 'kprod txn describe'",
+    )

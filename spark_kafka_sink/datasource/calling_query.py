@@ -1,0 +1,77 @@
+"""The streaming query whose foreachBatch function is running, as far as Python can find it.
+
+Owns: :class:`CallingQuery`, found for the session of a micro-batch's DataFrame. Never: a write.
+
+Spark's local properties name the query on the stream's own thread only; a user's thread has none,
+and one of a pool has those of the query that made it. But each query runs in a clone of its
+session, which its DataFrames name in every thread. A Connect server starts one Python process for
+each run of a query, and says no id.
+"""
+
+from __future__ import annotations
+
+import os
+import uuid
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from spark_kafka_sink.network.process_local import ProcessLocal
+from spark_kafka_sink.transactions.transactional_ids import is_part
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+#: Set in the Python process that a Connect server starts for a foreachBatch function.
+_CONNECT_WORKER = "SPARK_CONNECT_LOCAL_URL"
+
+
+@dataclass(frozen=True, slots=True)
+class CallingQuery:
+    """``id`` is empty when it is unknown. ``run`` differs for each run of a query in this process;
+    it is empty outside of a query. ``session`` is the same for all DataFrames of a run.
+    """
+
+    id: str = ""
+    run: str = ""
+    session: str = ""
+
+
+_found: ProcessLocal[dict[str, CallingQuery]] = ProcessLocal(dict)
+#: The name of this process's run in a Connect worker.
+_process: ProcessLocal[str] = ProcessLocal(lambda: uuid.uuid4().hex)
+
+
+def calling_query(session: SparkSession) -> CallingQuery:
+    """The query that a DataFrame of ``session`` belongs to. Never raises."""
+    try:
+        name = session._jsparkSession.sessionUUID()  # noqa: SLF001 - Spark's own have no other name
+    except Exception:  # noqa: BLE001 - Spark Connect has no such thing; the write must not fail for it
+        return CallingQuery(_local_id(session), _process() if _CONNECT_WORKER in os.environ else "")
+    if not isinstance(name, str):
+        return CallingQuery(_local_id(session))
+    known = _found().get(name)
+    if known is None:
+        known = _by_session(session, name)
+        _found()[name] = known
+    return known
+
+
+def _by_session(session: SparkSession, name: str) -> CallingQuery:
+    """The active query that runs in this session."""
+    try:
+        active = session._jsparkSession.sharedState().activeStreamingQueries()  # noqa: SLF001
+        for query in active.values():
+            if query.sparkSessionForStream().sessionUUID() == name:
+                return CallingQuery(query.id().toString(), query.runId().toString(), name)
+    except Exception:  # noqa: BLE001 - Spark's own, and may be another in another version
+        return CallingQuery(_local_id(session), "", name)
+    return CallingQuery("", "", name)
+
+
+def _local_id(session: SparkSession) -> str:
+    """The query id of this thread; empty without one."""
+    try:
+        found = session.sparkContext.getLocalProperty("sql.streaming.queryId")
+    except Exception:  # noqa: BLE001 - Spark Connect has no such thing; the write must not fail for it
+        return ""
+    return found if isinstance(found, str) and is_part(found) else ""

@@ -1,0 +1,136 @@
+"""What a query's checkpoint says of a micro-batch: whose it is, and where its sources' offsets end.
+
+Owns: :class:`Checkpoint`, and the digest by which a micro-batch that Spark runs again is known.
+Never: which files may be read (``offset_log.py``), what is done with the digest.
+
+A micro-batch is the query's id, its number and its sources' end offsets. Spark writes these before
+the batch begins and never changes them, so a batch that runs again has the same digest, whatever
+its rows are now; a batch of another checkpoint, or of a copy that went another way, has not. The
+offset of a file source only counts its batches: there the list of the batch's files says more.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Final
+
+from spark_kafka_sink.datasource.exactly_once.offset_log import checkpoint_text, shown
+from spark_kafka_sink.datasource.exactly_once.source_offsets import file_sources, source_offsets
+from spark_kafka_sink.errors import ConfigError, DataError
+from spark_kafka_sink.network.process_local import ProcessLocal
+from spark_kafka_sink.protocol.cluster import TopicPartition
+from spark_kafka_sink.transactions.transactional_ids import is_part
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_log = logging.getLogger(__name__)
+
+#: Hexadecimal digits of a digest.
+_LENGTH: Final = 32
+#: The lines before the sources' offsets: the format, and the batch's metadata.
+_HEAD: Final = 2
+
+#: Checkpoints that this process could not read.
+_unreadable: ProcessLocal[set[str]] = ProcessLocal(set)
+
+
+class Checkpoint:
+    """The checkpoint at ``location``, for one micro-batch. Spark reads it with a ``session``; see
+    ``offset_log``. A file is read once.
+    """
+
+    def __init__(self, location: str, session: SparkSession | None = None) -> None:
+        self._location = location
+        self._session = session
+        self._texts: dict[str, str] = {}
+
+    def offsets(self, number: int) -> dict[TopicPartition, int]:
+        """The next offset of every partition of the batch's Kafka sources. ConfigError."""
+        try:
+            return source_offsets(self._text(f"offsets/{number}"))
+        except DataError as error:
+            raise ConfigError(
+                f"{shown(self._location)}: batch {number}: {error.message}"
+            ) from error
+
+    def digest(self, number: int) -> str:
+        """The digest of a micro-batch. ConfigError for files that can't be read."""
+        offset_log = self._text(f"offsets/{number}")
+        files = [self._files(source, batch) for source, batch in file_sources(offset_log)]
+        return digest_of(self._query_id(), number, offset_log, files)
+
+    def _files(self, source: str, batch: int) -> str:
+        """The list of files of a source's own batch; of some it begins with all earlier ones."""
+        file = f"sources/{source}/{batch}"
+        return _if_readable(lambda: self._text(file)) or self._text(f"{file}.compact")
+
+    def check(self, number: int, query_id: str) -> None:
+        """ConfigError when batch ``number`` of query ``query_id`` (empty: unknown), which is
+        running, has another checkpoint. A file that can't be read is not an error here.
+        """
+        problem = None
+        found = _if_readable(self._query_id)
+        if query_id and found and found != query_id:
+            problem = f"is of query {found}, and query {query_id} is writing"
+        elif _if_readable(lambda: self._text(f"offsets/{number + 1}")):
+            problem = f"is ahead: batch {number} is to be written, and {number + 1} has begun there"
+        if problem is not None:
+            raise ConfigError(
+                f"{shown(self._location)} {problem}",
+                hint="give the write its query's checkpointLocation, not that of an earlier one",
+            )
+
+    def known_digest(self, number: int, query_id: str | None = None) -> str:
+        """As :meth:`digest`; empty when the checkpoint can't be read, or fails :meth:`check` for
+        that query. That is logged once. A process without a session doesn't try again.
+        """
+        if self._session is None and self._location in _unreadable():
+            return ""
+        try:
+            if query_id is not None:
+                self.check(number, query_id)
+            return self.digest(number)
+        except ConfigError as error:
+            if self._location not in _unreadable():
+                _unreadable().add(self._location)
+                _log.info(
+                    "kprod: whether a micro-batch runs again is decided by its rows and bytes, "
+                    "because %s",
+                    error.message,
+                )
+            return ""
+
+    def _text(self, file: str) -> str:
+        if file not in self._texts:
+            self._texts[file] = checkpoint_text(self._location, file, self._session)
+        return self._texts[file]
+
+    def _query_id(self) -> str:
+        text = self._text("metadata")
+        try:
+            found = json.loads(text)["id"]
+        except (ValueError, TypeError, LookupError, RecursionError):
+            found = None
+        if not isinstance(found, str) or not is_part(found):
+            raise ConfigError(f"{shown(self._location)}: its file 'metadata' has no query id")
+        return found
+
+
+def _if_readable(read: Callable[[], str]) -> str:
+    try:
+        return read()
+    except ConfigError:
+        return ""
+
+
+def digest_of(query_id: str, number: int, offset_log: str, files: Iterable[str] = ()) -> str:
+    """Of the batch whose file of the offset log has this text; ``files`` are those of file sources,
+    in their order.
+    """
+    ends = offset_log.split("\n")[_HEAD:]
+    identity = json.dumps([query_id, number, ends, list(files)])
+    return hashlib.sha256(identity.encode()).hexdigest()[:_LENGTH]

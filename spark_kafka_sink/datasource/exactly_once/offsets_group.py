@@ -1,0 +1,53 @@
+"""Whether the consumer group of ``offsetsGroup`` is used by consumers.
+
+Owns: :func:`refuse_members`. Never: a commit of offsets (``transactions/offset_commits.py``).
+
+Offsets that come with the data name no member, and brokers accept them for every group: of a group
+with consumers they would move the position at which these continue after their next start.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Final
+
+from spark_kafka_sink.admin.call import Call, CoordinatorKey, retry_code
+from spark_kafka_sink.errors import ConfigError, ErrorCode, safe_text
+from spark_kafka_sink.network.process_local import ProcessLocal
+from spark_kafka_sink.protocol.control_messages import CoordinatorType
+from spark_kafka_sink.protocol.group_messages import ListGroupsRequest, ListGroupsResponse
+
+if TYPE_CHECKING:
+    from spark_kafka_sink.admin.transaction_client import TransactionClient
+
+#: How long a group without members is not asked for again, in seconds.
+_CACHE_S: Final = 60.0
+
+#: Until when (monotonic), by cluster and group.
+_checked: ProcessLocal[dict[tuple[tuple[tuple[str, int], ...], str], float]] = ProcessLocal(dict)
+
+
+def refuse_members(client: TransactionClient, group_id: str) -> None:
+    """ConfigError when the group has members, of whatever type; AuthorizationError names the
+    missing right.
+    """
+    key = (client.config.bootstrap_servers, group_id)
+    if _checked().get(key, 0.0) > time.monotonic():
+        return
+    where = f"ListGroups for offsetsGroup '{safe_text(group_id)}'"
+
+    def handle_response(response: ListGroupsResponse) -> ErrorCode | None:
+        return retry_code(response.error, where, "READ on the group")
+
+    to = CoordinatorKey(group_id, CoordinatorType.GROUP)
+    call = Call(ListGroupsRequest(group_id), to, handle_response)
+    found = client.loop.send_and_receive(call, client.deadline(), where).group
+    if found is not None:
+        of_type = f"{safe_text(found.type)} " if found.type else ""
+        raise ConfigError(
+            f"offsetsGroup '{safe_text(group_id)}' is a {of_type}group with members (state "
+            f"{safe_text(found.state)}): their position would be overwritten",
+            hint="choose a group that no consumer uses, or stop the consumers; "
+            "offsetsGroupInUse=allow commits its offsets nevertheless",
+        )
+    _checked()[key] = time.monotonic() + _CACHE_S

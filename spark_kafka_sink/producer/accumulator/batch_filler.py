@@ -1,0 +1,314 @@
+"""Fills batches with columns, and closes them: claimed under the accumulator's lock, compressed
+without it.
+
+Owns: how large a batch may grow, appending slices (step 7 of a record's way), the two steps from
+OPEN to READY, and the recovery of an interrupted closer. Never: records of ``send``
+(``record_appender.py``), why the sender closes a batch (``batch_drainer.py``), a clock.
+
+**Who closes an open batch.** Encoding needs the open batch's record count and base timestamp, and
+compressing takes long, so neither happens under the lock:
+
+1. The writer calls :meth:`BatchFiller.positions` and encodes for generation g, count n.
+2. Meanwhile the sender finds that g must be sent (linger, flush, waiters in the pool, age, close):
+   it *claims* g under the lock (OPEN -> CLOSING; from here nothing is appended to g), compresses it
+   without the lock and marks it READY.
+3. The writer's :meth:`BatchFiller.append` no longer finds g open: it refuses the slice, and every
+   later slice of that partition with it, so that order is kept. The writer requests new positions
+   and encodes those rows again.
+
+The writer claims in the same way when a batch is full. The thread that claims a batch closes it:
+the other thread ignores a CLOSING batch, and the drain skips a CLOSING head of a queue until its
+closer marks it READY and wakes the sender. A closer that is interrupted (KeyboardInterrupt)
+releases its claim; such a batch accepts no more appends, it only waits for the sender to close it.
+
+A single record is encoded under the lock (its position is a few bytes before a finished tail), so
+any number of threads may ``send``, concurrently with one that writes columns: a slice whose batch
+got a single record meanwhile is refused as above.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from spark_kafka_sink.config.producer_config import ProducerConfig
+from spark_kafka_sink.producer.accumulator.producer_batch import (
+    BatchListener,
+    BatchState,
+    ProducerBatch,
+)
+from spark_kafka_sink.producer.accumulator.record_accumulator import (
+    PartitionQueue,
+    RecordAccumulator,
+)
+from spark_kafka_sink.protocol.cluster import TopicPartition
+from spark_kafka_sink.records.compression import Codec, CompressionRatioEstimator
+from spark_kafka_sink.records.encoded_slice import EncodedSlice, OpenPosition, new_position
+from spark_kafka_sink.records.record_batch import HEADER_SIZE
+
+#: Raw bytes of one batch are at most this many times batch.size, however well they compress,
+#: because a batch holds raw bytes in memory until it is closed.
+MAX_RAW_BATCHES = 8
+
+#: Java's COMPRESSION_RATE_ESTIMATION_FACTOR: a batch may compress a little worse than expected.
+COMPRESSION_SAFETY = 1.05
+
+#: The ratio is learned only from batches of at least 1 / this of a full one: a few bytes grow when
+#: compressed, and a raised estimate recovers only after hundreds of batches (0.005 for each).
+_MIN_SAMPLE_FRACTION = 4
+
+#: An open batch older than this (or than linger.ms, if that is longer) is sent although the
+#: writer never waited linger.ms: rows that arrive a little faster than linger.ms would else
+#: keep it open until delivery.timeout.ms, which counts from its creation, expires.
+MAX_OPEN_MS = 1_000
+
+
+class BatchLimits:
+    """How large a batch may grow, by topic; read by the writer, updated by the thread that closes
+    or splits a batch. No lock: a lost update loses the measurement of one batch.
+
+    batch.size, max.request.size and MESSAGE_TOO_LARGE responses bound the *compressed* batch; the
+    topic's estimated compression ratio converts that to raw record bytes, which the planner counts.
+    """
+
+    __slots__ = ("_codec", "_estimator", "_limit", "_raw_cap", "_topic_limits")
+
+    def __init__(self, config: ProducerConfig, codec: Codec) -> None:
+        self._codec = codec
+        self._estimator = CompressionRatioEstimator()
+        self._limit = max(1, min(config.batch_size, config.max_request_size))
+        self._raw_cap = max(1, MAX_RAW_BATCHES * config.batch_size)
+        self._topic_limits: dict[str, int] = {}
+
+    def raw_limit(self, topic: str) -> int:
+        """Raw record bytes after which a batch of ``topic`` counts as full."""
+        limit = min(self._limit, self._topic_limits.get(topic, self._limit))
+        room = max(1, limit - HEADER_SIZE)
+        if self._codec.is_none:
+            return room
+        ratio = self._estimator.estimation(topic, self._codec) * COMPRESSION_SAFETY
+        return max(1, min(int(room / ratio), self._raw_cap))
+
+    def closed(self, batch: ProducerBatch) -> None:
+        """Learn how well the records of a batch that was just closed compressed."""
+        if batch.raw_size * _MIN_SAMPLE_FRACTION < self.raw_limit(batch.tp.topic):
+            return
+        ratio = (batch.size_in_bytes - HEADER_SIZE) / max(1, batch.raw_size)
+        self._estimator.update(batch.tp.topic, self._codec, ratio)
+
+    def refused(self, batch: ProducerBatch) -> None:
+        """A broker rejected ``batch`` with MESSAGE_TOO_LARGE: half of its size is the topic's limit
+        from now on, for this producer (rule R7).
+        """
+        topic, limit = batch.tp.topic, max(1, batch.size_in_bytes // 2)
+        self._topic_limits[topic] = min(limit, self._topic_limits.get(topic, limit))
+
+
+@dataclass(frozen=True, slots=True)
+class AppendResult:
+    """``refused`` slices must be encoded again; batches now use ``taken`` bytes of the pool."""
+
+    refused: tuple[EncodedSlice, ...]
+    taken: int
+
+
+class BatchFiller:
+    """Opens, fills and closes the accumulator's batches, on the thread that calls it.
+
+    ``wakeup`` (the sender's) is called without locks, whenever a batch became ready or the only
+    open batch was opened. ``pool`` memory is allocated by the writer before :meth:`append` and
+    passed on there.
+    """
+
+    __slots__ = (
+        "_accumulator",
+        "_delivery_timeout_ms",
+        "_linger_ms",
+        "_listener",
+        "_max_open_ms",
+        "_queues",
+        "_uncompressed",
+        "_wakeup",
+        "codec",
+        "limits",
+    )
+
+    def __init__(
+        self,
+        config: ProducerConfig,
+        accumulator: RecordAccumulator,
+        listener: BatchListener,
+        wakeup: Callable[[], None],
+    ) -> None:
+        self._accumulator = accumulator
+        self._queues = accumulator.queues
+        self._listener = listener
+        self._wakeup = wakeup
+        self.codec = Codec.of(config)
+        self._uncompressed = self.codec.is_none
+        self.limits = BatchLimits(config, self.codec)
+        self._linger_ms = config.linger_ms
+        self._delivery_timeout_ms = config.delivery_timeout_ms
+        # Well before it would expire, should delivery.timeout.ms be that short.
+        self._max_open_ms = max(config.linger_ms, min(MAX_OPEN_MS, config.delivery_timeout_ms // 4))
+
+    # ---- columns -----------------------------------------------------------------------------
+
+    def positions(self, tps: Sequence[TopicPartition]) -> list[OpenPosition]:
+        """The position in the open batch of each of ``tps``; :meth:`append` must follow soon."""
+        limits = {topic: self.limits.raw_limit(topic) for topic in {tp.topic for tp in tps}}
+        closed = {topic: OpenPosition(0, 0, 0, limit) for topic, limit in limits.items()}
+        accumulator, queues = self._accumulator, self._queues.by_partition
+        with accumulator.lock:
+            accumulator.writer_encodes = accumulator.has_columns = True
+            return [
+                closed[tp.topic]
+                if tp not in queues or (batch := queues[tp].open) is None
+                else new_position(
+                    (
+                        batch.generation,
+                        batch.record_count,
+                        batch.base_timestamp,
+                        limits[tp.topic] - batch.raw_size,
+                    )
+                )
+                for tp in tps
+            ]
+
+    def open_room(self, tp: TopicPartition) -> int | None:
+        """Raw bytes left in the open batch of ``tp``; None when none is open."""
+        with self._accumulator.lock:
+            queue = self._queues.by_partition.get(tp)
+            if queue is None or queue.open is None:
+                return None
+            return self.limits.raw_limit(tp.topic) - queue.open.raw_size
+
+    def append(self, slices: Sequence[EncodedSlice], now: int) -> AppendResult:
+        """Copy ``slices`` into their batches; see the module docstring for why some are refused.
+
+        The memory of their bytes, and of a header for each slice that opens a batch, has been
+        allocated in the pool by the caller; ``taken`` is how much of it batches now use.
+        Batches that are full are closed (compressed) here, on the caller's thread.
+
+        Raises the error of a producer that has failed, IllegalStateError when it is closed.
+        """
+        # A slice is a view of a whole chunk's buffer: the copy lets the chunk be freed (rule R5).
+        chunks = [bytes(encoded.data) for encoded in slices]
+        refused: list[EncodedSlice] = []
+        refused_tps: set[TopicPartition] = set()
+        claimed: list[ProducerBatch] = []
+        taken = 0
+        accumulator, queues = self._accumulator, self._queues.by_partition
+        with accumulator.lock:
+            if not accumulator.lifecycle.is_open:
+                accumulator.lifecycle.check()
+            was_idle = not self._queues.open
+            ready = False
+            for encoded, chunk in zip(slices, chunks, strict=True):
+                tp, data, count, generation, first_offset, base, latest, last, _, largest = encoded
+                queue = queues[tp]
+                batch = queue.open
+                if refused and tp in refused_tps:
+                    refused.append(encoded)
+                    continue
+                size = memory = data.nbytes
+                if generation == 0:
+                    if batch is not None:
+                        # The encoder knew this batch, and its next record did not fit.
+                        ready |= self.claim(queue, claimed)
+                    batch = self.open_batch(queue, base, now)
+                    memory += HEADER_SIZE
+                elif (
+                    batch is None
+                    or batch.generation != generation
+                    or batch.record_count != first_offset
+                ):
+                    refused.append(encoded)
+                    refused_tps.add(tp)
+                    continue
+                batch.append(chunk, count, latest, size)
+                if largest > batch.largest_record:
+                    batch.largest_record = largest
+                batch.pool_size += memory
+                taken += memory
+                accumulator.appended_records += count
+                if last:
+                    ready |= self.claim(queue, claimed)
+            accumulator.writer_encodes = False
+            # The sender has not seen a first open batch, nor that one has become old.
+            wake = ready or was_idle or self._oldest_is_due(now)
+        if wake:
+            self._wakeup()
+        self.close_claimed(claimed)
+        return AppendResult(tuple(refused), taken)
+
+    def _oldest_is_due(self, now: int) -> bool:
+        for queue in self._queues.open.values():
+            return self.open_left(queue.batches[-1], now) <= 0
+        return False
+
+    # ---- opening and closing -----------------------------------------------------------------
+
+    def open_batch(self, queue: PartitionQueue, base_timestamp: int, now: int) -> ProducerBatch:
+        """Under the lock: a new open batch at the end of ``queue``."""
+        accumulator = self._accumulator
+        generation = accumulator.incomplete.generation + 1
+        batch = ProducerBatch(queue.tp, now, generation, base_timestamp, self._listener)
+        self._queues.open_batch(queue, batch)
+        accumulator.incomplete.add(batch)
+        if now + self._delivery_timeout_ms < accumulator.next_expiry_ms:
+            accumulator.queued(now)
+        return batch
+
+    def open_left(self, batch: ProducerBatch, now: int) -> int:
+        """Milliseconds until ``batch`` has been open for too long.
+
+        With a record of ``send`` that is Java's linger.ms, from the batch's creation. Else, while
+        the writer encodes for its position, the limit is doubled: age is not urgent, and refused
+        slices are encoded twice. (Not indefinitely: the writer may have failed.)
+        """
+        if batch.records is not None:
+            return self._linger_ms - (now - batch.created_ms)
+        limit = self._max_open_ms
+        if self._accumulator.writer_encodes:
+            limit *= 2
+        return limit - (now - batch.created_ms)
+
+    def claim(self, queue: PartitionQueue, claimed: list[ProducerBatch]) -> bool:
+        """Under the lock: stop appends to the open batch. True: it is READY; False: it was added to
+        ``claimed``, and the caller must close it without the lock.
+        """
+        batch = self._queues.close_open(queue)
+        if self._uncompressed:
+            batch.finish_close(None, self.codec)  # nothing to compress: keep the lock
+            return True
+        batch.move(BatchState.CLOSING)
+        claimed.append(batch)
+        return False
+
+    def close_claimed(self, claimed: list[ProducerBatch]) -> None:
+        """Compress the batches that this thread claimed, without the lock; each is then READY."""
+        done = 0
+        try:
+            for batch in claimed:
+                self.finish_closing(batch)
+                done += 1
+                self._wakeup()
+        finally:
+            if done < len(claimed):
+                # Interrupted in the middle: the sender closes the rest, see ``BatchDrainer``.
+                with self._accumulator.lock:
+                    for batch in claimed[done:]:
+                        batch.release_claim()
+                self._wakeup()
+
+    def finish_closing(self, batch: ProducerBatch) -> None:
+        compressed = batch.compress(self.codec)
+        with self._accumulator.lock:
+            if batch.state is not BatchState.CLOSING:
+                return  # aborted meanwhile: its memory was already deallocated
+            before = batch.pool_size
+            batch.finish_close(compressed, self.codec)
+            after = batch.pool_size = batch.size_in_bytes
+        self.limits.closed(batch)
+        self._accumulator.pool.adjust(before, after)

@@ -1,0 +1,158 @@
+"""Takes batches back that the sender drained: retries, split batches; and expires queued ones.
+
+Owns: the queue position of a retry and of split batches, their backoff, and
+delivery.timeout.ms of queued batches. Runs on the sender thread. Never: why a batch is requeued
+(``sender.py``), its completion, a clock.
+"""
+
+from __future__ import annotations
+
+import random as _random
+from collections.abc import Callable
+
+from spark_kafka_sink.clock import NEVER
+from spark_kafka_sink.config.producer_config import ProducerConfig
+from spark_kafka_sink.errors import IllegalStateError
+from spark_kafka_sink.network.backoff import ExponentialBackoff
+from spark_kafka_sink.producer.accumulator.batch_drainer import DrainControl
+from spark_kafka_sink.producer.accumulator.batch_filler import BatchLimits
+from spark_kafka_sink.producer.accumulator.producer_batch import BatchState, ProducerBatch
+from spark_kafka_sink.producer.accumulator.record_accumulator import RecordAccumulator
+from spark_kafka_sink.records.record_batch import NO_SEQUENCE, sequence_before
+
+
+class BatchReturns:
+    """Puts batches into the accumulator's queues, and takes expired ones out, under its lock."""
+
+    __slots__ = (
+        "_accumulator",
+        "_backoff",
+        "_delivery_timeout_ms",
+        "_limits",
+        "_queues",
+        "_transaction_manager",
+    )
+
+    def __init__(
+        self,
+        config: ProducerConfig,
+        accumulator: RecordAccumulator,
+        limits: BatchLimits,
+        transaction_manager: DrainControl | None,
+        random: Callable[[], float] = _random.random,
+    ) -> None:
+        self._accumulator = accumulator
+        self._queues = accumulator.queues
+        self._limits = limits
+        self._transaction_manager = transaction_manager
+        self._delivery_timeout_ms = config.delivery_timeout_ms
+        self._backoff = ExponentialBackoff(
+            config.retry_backoff_ms, config.retry_backoff_max_ms, random=random
+        )
+
+    def reenqueue(self, batch: ProducerBatch, now: int) -> None:
+        """Put ``batch`` at the head of its queue; with sequences, after earlier retries.
+
+        Raises IllegalStateError under idempotence for a batch that has no sequence, or that the
+        transaction manager does not track as in flight.
+        """
+        with self._accumulator.lock:
+            self._check_tracked(batch)
+            batch.reenqueued(now + self._backoff.backoff(batch.attempts))
+            self._insert(batch)
+
+    def split_and_reenqueue(self, batch: ProducerBatch) -> int:
+        """Split a batch that a broker rejected as too large; returns the number of split batches.
+
+        They go to the head, in order, without backoff; with sequences they are tracked in
+        flight in place of ``batch`` and take over its memory. Batches of this topic are limited to
+        half of the rejected size from now on (rule R7).
+        """
+        incomplete = self._accumulator.incomplete
+        with self._accumulator.lock:
+            self._check_tracked(batch)
+            first = incomplete.generation + 1
+            incomplete.generation += 2
+        split_batches = batch.split(first)
+        self._limits.refused(batch)
+        with self._accumulator.lock:
+            for split_batch in split_batches:
+                split_batch.pool_size = split_batch.size_in_bytes
+            before, batch.pool_size = batch.pool_size, 0
+            after = sum(split_batch.pool_size for split_batch in split_batches)
+            incomplete.replace(batch, split_batches)
+            manager = self._transaction_manager
+            if manager is not None:
+                manager.remove_in_flight_batch(batch)
+                for split_batch in split_batches:
+                    manager.add_in_flight_batch(split_batch)
+            for split_batch in reversed(split_batches):
+                self._insert(split_batch)
+        self._accumulator.pool.adjust(before, after)
+        return len(split_batches)
+
+    def _check_tracked(self, batch: ProducerBatch) -> None:
+        manager = self._transaction_manager
+        if manager is None:
+            return
+        if not batch.has_sequence:
+            raise IllegalStateError(
+                f"{batch.tp}: a batch without sequence was put back although the producer is "
+                "idempotent"
+            )
+        if manager.first_in_flight_sequence(batch.tp) == NO_SEQUENCE:
+            raise IllegalStateError(
+                f"{batch.tp}: the batch with sequence {batch.base_sequence} was put back, but it "
+                "is not tracked as in flight"
+            )
+
+    def _insert(self, batch: ProducerBatch) -> None:
+        queue = self._queues.by_partition[batch.tp]
+        index = 0
+        if batch.has_sequence:
+            # Two batches in flight on one connection may be requeued in any order: the earlier
+            # sequence must be sent first again.
+            for other in queue.batches:
+                if not other.has_sequence or not sequence_before(
+                    other.base_sequence, batch.base_sequence
+                ):
+                    break
+                index += 1
+        self._queues.insert(queue, index, batch)
+        self._accumulator.queued(batch.created_ms)
+
+    def discard(self, batch: ProducerBatch) -> None:
+        """Remove ``batch`` from its queue, if it is there: a later response proved that it need not
+        be resent.
+        """
+        with self._accumulator.lock:
+            queue = self._queues.by_partition[batch.tp]
+            if batch in queue.batches:
+                self._queues.remove(queue, batch)
+
+    def expired(self, now: int) -> list[ProducerBatch]:
+        """Take queued batches past delivery.timeout.ms out of their queues, oldest first.
+
+        The caller fails them (``complete_exceptionally``) and deallocates them.
+        """
+        accumulator = self._accumulator
+        if now < accumulator.next_expiry_ms:
+            return []  # no queued batch is older than the last pass found
+        expired: list[ProducerBatch] = []
+        with accumulator.lock:
+            accumulator.next_expiry_ms = NEVER
+            for queue in self._queues.by_partition.values():
+                while queue.batches:
+                    batch = queue.batches[0]
+                    if (
+                        not batch.has_reached_delivery_timeout(self._delivery_timeout_ms, now)
+                        # Being compressed by its closer; it expires once READY, a moment later.
+                        or batch.state is BatchState.CLOSING
+                    ):
+                        expiry = max(batch.created_ms + self._delivery_timeout_ms, now + 1)
+                        accumulator.next_expiry_ms = min(accumulator.next_expiry_ms, expiry)
+                        break
+                    self._queues.remove(queue, batch)
+                    expired.append(batch)
+        expired.sort(key=lambda batch: (batch.created_ms, batch.generation))
+        return expired

@@ -1,0 +1,163 @@
+"""buffer.memory: counts bytes, and blocks writers while the pool is exhausted.
+
+Owns: the count and the queue of waiters. Never: the bytes themselves (a batch's chunks are plain
+``bytes`` objects of their exact size; Java's free list of batch.size buffers has no use here).
+It is between the writer's encoder and the accumulator (rule R6: back-pressure).
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable
+from typing import Protocol
+
+from spark_kafka_sink.clock import Clock, Latch
+from spark_kafka_sink.errors import (
+    BufferExhaustedError,
+    IllegalStateError,
+    RecordTooLargeError,
+)
+
+
+class _Waiter:
+    """One waiting writer: ``gathered`` bytes of its ``size`` are already reserved for it."""
+
+    __slots__ = ("gathered", "served", "size")
+
+    def __init__(self, size: int) -> None:
+        self.size = size
+        self.gathered = 0
+        #: Opened when all bytes are gathered, and when the pool is closed.
+        self.served = Latch()
+
+
+class PoolMetrics(Protocol):
+    """Records waits for memory (``producer_metrics.py``)."""
+
+    def buffer_waited(self, waited_ms: int, now: int, *, exhausted: bool) -> None: ...
+
+
+class BufferPool:
+    """A count of bytes with a first-in-first-out queue (Java's BufferPool).
+
+    One lock (``_lock``) guards ``_available``, ``_waiters``, ``_closed`` and the waiters' gathered
+    bytes. It is never held while anything else is called.
+    """
+
+    __slots__ = ("_available", "_clock", "_closed", "_lock", "_metrics", "_waiters", "total")
+
+    def __init__(self, total: int, clock: Clock, metrics: PoolMetrics | None = None) -> None:
+        self.total = total
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._available = total
+        self._waiters: deque[_Waiter] = deque()
+        self._closed = False
+        #: Notified of every wait, when it is over.
+        self._metrics = metrics
+
+    @property
+    def available(self) -> int:
+        """Unused bytes. May be slightly negative after :meth:`adjust`."""
+        return self._available
+
+    @property
+    def waiters(self) -> int:
+        """The number of waiting writers. Read without the lock: the sender polls it."""
+        return len(self._waiters)
+
+    def allocate(
+        self, size: int, deadline_ms: int, on_wait: Callable[[], None] | None = None
+    ) -> None:
+        """Allocate ``size`` bytes, blocking until ``deadline_ms`` at most.
+
+        ``on_wait`` is called once, without the lock, after this call was queued: it wakes the
+        sender, because only the sender can free memory (and open batches may hold all of it).
+
+        Raises RecordTooLargeError for more than the pool's total, BufferExhaustedError at the
+        deadline, IllegalStateError when the pool is closed. A failed call allocates nothing.
+        """
+        if size > self.total:
+            raise RecordTooLargeError(
+                f"The message is {size} bytes when serialized which is larger than the total "
+                f"memory buffer you have configured with the buffer.memory configuration "
+                f"({self.total}).",
+                hint="raise kafka.buffer.memory, or write smaller rows",
+            )
+        with self._lock:
+            self._check_open()
+            if not self._waiters and self._available >= size:
+                self._available -= size
+                return
+            waiter = _Waiter(size)
+            self._waiters.append(waiter)
+        start = self._clock.now_ms()
+        try:
+            if on_wait is not None:
+                on_wait()
+            in_time = self._clock.wait(waiter.served, deadline_ms)
+            if self._metrics is not None:
+                now = self._clock.now_ms()
+                self._metrics.buffer_waited(now - start, now, exhausted=not in_time)
+            with self._lock:
+                self._check_served(waiter)
+        except BaseException:
+            # The wait failed (deadline, close, KeyboardInterrupt): leave the queue and return the
+            # gathered bytes, which the next waiter may need.
+            with self._lock:
+                if waiter in self._waiters:
+                    self._waiters.remove(waiter)
+                self._available += waiter.gathered
+                self._serve_waiters()
+            raise
+
+    def _check_served(self, waiter: _Waiter) -> None:
+        if waiter.gathered == waiter.size:
+            return
+        self._check_open()
+        raise BufferExhaustedError(
+            f"Failed to allocate {waiter.size} bytes within the configured max blocking "
+            f"time. Total memory: {self.total} bytes. Available memory: "
+            f"{self._available} bytes.",
+        )
+
+    def _serve_waiters(self) -> None:
+        """Give free bytes to the waiters, first come first served; also fewer than requested, so
+        that a large request is served too.
+        """
+        while self._waiters and self._available > 0:
+            head = self._waiters[0]
+            granted = min(self._available, head.size - head.gathered)
+            head.gathered += granted
+            self._available -= granted
+            if head.gathered < head.size:
+                return
+            self._waiters.popleft()
+            head.served.open()
+
+    def deallocate(self, size: int) -> None:
+        """Return ``size`` bytes."""
+        with self._lock:
+            self._available += size
+            if self._waiters:
+                self._serve_waiters()
+
+    def adjust(self, old_size: int, new_size: int) -> None:
+        """Update the count after a size change (compression, split), without blocking.
+
+        Incompressible records grow by a few bytes; these may make :attr:`available` negative,
+        because the thread that closes a batch must never wait for memory.
+        """
+        self.deallocate(old_size - new_size)
+
+    def close(self) -> None:
+        """Reject all further calls, and wake all waiters. Bytes may still be deallocated."""
+        with self._lock:
+            self._closed = True
+            for waiter in self._waiters:
+                waiter.served.open()
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise IllegalStateError("the producer was closed while memory was allocated")

@@ -1,0 +1,175 @@
+"""Whether a producer is open, has failed, or is closed; its process, thread and client.
+
+Owns: :class:`Lifecycle`, the one value that says whether records are accepted and what every method
+raises from a failure on; the start of the network thread; the fork count (a child has copies of its
+parent's producers and none of their threads). Never: which failure fails a producer, the thread's
+work (``sender.py``).
+
+The effect of a permanently failed batch (rule R2):
+
+- records of ``send`` fail, and the others continue: the idempotent producer under a new id, because
+  nothing may be sent after a sequence gap (``transaction_manager.py``);
+- rows of columns belong to an attempt, which is lost as a whole: unacknowledged rows fail, and
+  every method but ``close`` raises;
+- a transaction can then only be aborted; after ``abort_transaction`` the producer is usable.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Mapping
+from typing import Protocol
+
+from spark_kafka_sink.errors import (
+    AuthenticationError,
+    DeliveryError,
+    IllegalStateError,
+    KafkaError,
+)
+from spark_kafka_sink.network.client.kafka_client import KafkaClient
+
+
+class NetworkThread(Protocol):
+    """The methods of ``threading.Thread`` that the producer uses."""
+
+    def is_alive(self) -> bool: ...
+
+    def join(self, timeout: float | None = None) -> None: ...
+
+
+StartThread = Callable[[Callable[[], None], str], NetworkThread]
+
+
+def start_thread(run: Callable[[], None], name: str) -> NetworkThread:
+    """A started daemon thread of that name."""
+    thread = threading.Thread(target=run, name=name, daemon=True)
+    thread.start()
+    return thread
+
+
+class ForkCounter:
+    """How often this process was forked since this module was loaded. Reading the process id for
+    each record would cost a system call.
+    """
+
+    count = 0
+
+    @classmethod
+    def increment(cls) -> None:
+        cls.count += 1
+
+
+os.register_at_fork(after_in_child=ForkCounter.increment)
+
+
+class NetworkLink:
+    """What other threads call of the client. It is made before the client, which needs the parts
+    that wake it up; without a client its methods do nothing.
+    """
+
+    __slots__ = ("_client",)
+
+    def __init__(self) -> None:
+        self._client: KafkaClient | None = None
+
+    def connect(self, client: KafkaClient | None) -> None:
+        """None: the client is closed."""
+        self._client = client
+
+    def wakeup(self) -> None:
+        """End the client's poll: there is a batch or a request to send. Any thread."""
+        client = self._client
+        if client is not None:
+            client.wakeup()
+
+    def connection_failures(self) -> Mapping[str, str]:
+        """The failed addresses and their reasons, for errors. Any thread."""
+        client = self._client
+        return {} if client is None else client.connection_failures()
+
+
+class Lifecycle:
+    """Open, then failed or closed, or both; nothing leads back.
+
+    Single fields are read without a lock; ``_lock`` orders failures. It may be taken under any
+    other lock, and nothing is called under it.
+    """
+
+    __slots__ = (
+        "_lock", "closed", "error", "fatal", "forced", "forks", "is_open", "is_reported", "pid"
+    )  # fmt: skip
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        #: Records are accepted. A field: it is read for each record of ``send``.
+        self.is_open = True
+        #: What every method but ``close`` raises, once the producer has failed: the first failure.
+        self.error: KafkaError | None = None
+        #: A call has raised it: ``close`` need not wait for batches in flight.
+        self.is_reported = False
+        #: The error that stops the network thread: nothing more is sent.
+        self.fatal: KafkaError | None = None
+        #: ``close`` was called; ``forced``: it does not wait for queued records.
+        self.closed = False
+        self.forced = False
+        self.pid = os.getpid()
+        self.forks = ForkCounter.count
+
+    def fail(self, error: KafkaError) -> None:
+        """Every method but ``close`` raises ``error``, unless the producer has failed before."""
+        with self._lock:
+            if self.error is None:
+                self.error = error
+            self.is_open = False
+
+    def stop(self, fatal: KafkaError) -> None:
+        """The producer has failed, and sends nothing more; the first ``fatal`` is kept."""
+        error = fatal
+        # An authentication error may be raised by a wait of the writer first: it must be the same
+        # either way.
+        if not isinstance(fatal, AuthenticationError):
+            text = f"the producer failed: {first_line(fatal)}"
+            error = DeliveryError(text, hint=fatal.hint, kind=fatal.kind)
+            error.__cause__ = fatal
+        with self._lock:
+            if self.fatal is None:
+                self.fatal = fatal
+        self.fail(error)
+
+    def close(self, *, forced: bool = False) -> None:
+        """``close`` was called. ``forced`` is set first: the network thread, which finds the
+        producer closed, must not begin what a forced close leaves out.
+        """
+        if forced:
+            self.forced = True
+        self.closed = True
+        self.is_open = False
+
+    @property
+    def is_forked(self) -> bool:
+        """This process is a fork of the one that made the producer."""
+        return self.forks != ForkCounter.count
+
+    def check(self) -> None:
+        """Raise unless the producer is usable: open, and of this process."""
+        if self.is_forked:
+            raise IllegalStateError(
+                f"this producer was made in process {self.pid}, not in {os.getpid()}",
+                hint="a fork has neither its network thread nor its own connections: make a new "
+                "producer after forking",
+            )
+        if self.closed:
+            raise IllegalStateError("the producer is closed")
+        self.raise_error()
+
+    def raise_error(self) -> None:
+        """Raise the error of a failed producer."""
+        if self.error is not None:
+            self.is_reported = True
+            raise self.error
+
+
+def first_line(error: KafkaError) -> str:
+    """The first line of ``error``'s message, for use in another message."""
+    return error.message.splitlines()[0] if error.message else type(error).__name__

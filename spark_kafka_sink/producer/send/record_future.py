@@ -1,0 +1,419 @@
+"""The result of ``send``: the future of one record's outcome (Java's FutureRecordMetadata).
+
+Owns: :class:`RecordFuture`, :class:`ProduceRequestResult`, the outcome of a whole batch, shared by
+the futures of its records, and :class:`FutureRecords`, the records of ``send`` in one batch. It is
+the last step of a record's way. Never: the outcome itself (``producer_batch.py`` has it).
+
+A future costs a few words of memory and no lock: it has its batch's result and its index in that
+batch, and its metadata is created on demand. A batch that is split transfers its futures
+(:meth:`ProduceRequestResult.transfer`); a thread that waits for it then waits for the split batch.
+
+The order of completion is Java's: the outcome is set, then the callbacks run, on the network
+thread, in record order; then the waiters are woken.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Iterable, Sequence
+
+from spark_kafka_sink.clock import NEVER, Clock, Waiters
+from spark_kafka_sink.error_kinds import Kind
+from spark_kafka_sink.errors import (
+    ApiError,
+    InvalidRecordError,
+    KafkaError,
+    KafkaTimeoutError,
+    safe_text,
+    warn,
+)
+from spark_kafka_sink.producer.accumulator.producer_batch import ProducerBatch
+from spark_kafka_sink.producer.interceptors import Interceptors
+from spark_kafka_sink.producer.producer_record import Headers, RecordMetadata, new_record_metadata
+from spark_kafka_sink.protocol.cluster import TopicPartition
+from spark_kafka_sink.protocol.produce import RecordError
+from spark_kafka_sink.records.record_batch import HEADER_SIZE
+from spark_kafka_sink.records.single_record import record_bytes, size_upper_bound
+from spark_kafka_sink.security.import_paths import place_of
+
+_log = logging.getLogger(__name__)
+
+#: ``callback(metadata, error)``: ``error`` is None for a record that was written; with an error,
+#: the metadata has the topic partition only.
+Callback = Callable[[RecordMetadata, KafkaError | None], object]
+
+
+#: The error of a record, by its index in the batch.
+RecordErrors = Callable[[int], KafkaError]
+
+
+class ProduceRequestResult:
+    """The outcome of a batch (Java's class of that name).
+
+    One lock (``lock``) guards all fields until the outcome is set; nothing changes after that.
+    ``wanted``: some future of the batch has callbacks; set under the accumulator's lock when a
+    record with a callback is appended.
+    """
+
+    __slots__ = (
+        "_waiters",
+        "clock",
+        "is_done",
+        "is_set",
+        "lock",
+        "log_append_time_ms",
+        "offset",
+        "record_errors",
+        "tp",
+        "wanted",
+    )
+
+    def __init__(self, tp: TopicPartition, clock: Clock) -> None:
+        self.tp = tp
+        self.clock = clock
+        self.lock = threading.Lock()
+        self._waiters = Waiters()
+        self.offset = -1
+        self.log_append_time_ms = -1
+        self.record_errors: RecordErrors | None = None
+        self.is_set = False
+        self.is_done = False
+        self.wanted = False
+
+    def set(self, offset: int, log_append_time_ms: int, record_errors: RecordErrors | None) -> bool:
+        """The outcome is known. True: :meth:`run_callbacks` must be called."""
+        with self.lock:
+            self.offset = offset
+            self.log_append_time_ms = log_append_time_ms
+            self.record_errors = record_errors
+            self.is_set = True
+            return self.wanted
+
+    def run_callbacks(self, futures: Iterable[RecordFuture]) -> None:
+        """Run the callbacks of the batch's ``futures``, in their order; the outcome is set."""
+        errors, error, empty = self.record_errors, None, RecordMetadata.empty(self.tp)
+        for future in futures:
+            if future.callback is not None:
+                if errors is None:
+                    metadata = self.metadata_of(future)
+                else:
+                    metadata, error = empty, errors(future.index)
+                call_back(future.callback, metadata, error)
+            if future.done_callbacks is not None:
+                for function in future.done_callbacks:
+                    _call(function, future)
+
+    def metadata_of(self, future: RecordFuture) -> RecordMetadata:
+        """Where the record of ``future`` was written."""
+        topic, partition = self.tp
+        offset, appended = self.offset, self.log_append_time_ms
+        return new_record_metadata(
+            (
+                topic,
+                partition,
+                offset if offset < 0 else offset + future.index,
+                future.timestamp if appended < 0 else appended,
+                future.key_size,
+                future.value_size,
+                1,
+            )
+        )
+
+    def release_waiters(self) -> None:
+        """Wake the waiters: the outcome is set, or the futures were transferred."""
+        with self.lock:
+            self.is_done = True
+            self._waiters.wake_all()
+
+    def transfer(
+        self, futures: Sequence[RecordFuture], to: ProduceRequestResult, first: int
+    ) -> None:
+        """Move ``futures`` to ``to``, the result of a split batch whose first record had index
+        ``first`` here; call :meth:`release_waiters` after all were transferred.
+
+        A thread that waits for one of them then wakes up, finds that its future has another result,
+        and waits for that.
+        """
+        with self.lock:
+            to.wanted = self.wanted
+            for future in futures:
+                future.move(to, future.index - first)
+
+    def wait(self, deadline_ms: int) -> bool:
+        """True after :meth:`release_waiters`, False when the deadline came first."""
+        with self.lock:
+            if self.is_done:
+                return True
+            latch = self._waiters.enlist()
+        return self.clock.wait(latch, deadline_ms)
+
+
+class RecordFuture:
+    """One record's outcome; the methods are those of ``concurrent.futures.Future``.
+
+    It can't be cancelled. ``index`` is the record's index in its batch, ``timestamp`` is the
+    record's, in milliseconds.
+    """
+
+    __slots__ = (
+        "_result",
+        "callback",
+        "done_callbacks",
+        "index",
+        "key_size",
+        "timestamp",
+        "value_size",
+    )
+
+    # No constructor: it would take twice as long as :meth:`of`.
+    _result: ProduceRequestResult
+    index: int
+    timestamp: int
+    key_size: int
+    value_size: int
+    callback: Callback | None
+    done_callbacks: list[Callable[[RecordFuture], object]] | None
+
+    @staticmethod
+    def of(
+        result: ProduceRequestResult,
+        index: int,
+        timestamp: int,
+        key_size: int,
+        value_size: int,
+        callback: Callback | None,
+    ) -> RecordFuture:
+        """The future of record number ``index`` of the batch whose outcome is ``result``."""
+        future = RecordFuture()
+        future._result = result
+        future.index = index
+        future.timestamp = timestamp
+        future.key_size = key_size
+        future.value_size = value_size
+        future.callback = callback
+        future.done_callbacks = None
+        return future
+
+    @staticmethod
+    def failed(tp: TopicPartition, clock: Clock, error: KafkaError) -> RecordFuture:
+        """A record that was never appended (Java's FutureFailure)."""
+        result = ProduceRequestResult(tp, clock)
+        result.set(-1, -1, lambda _: error)
+        result.release_waiters()
+        return RecordFuture.of(result, 0, -1, -1, -1, None)
+
+    def move(self, result: ProduceRequestResult, index: int) -> None:
+        """The record now has ``index`` in another batch, because its batch was split."""
+        self.index = index
+        self._result = result
+
+    @property
+    def tp(self) -> TopicPartition:
+        """Where the record goes."""
+        return self._result.tp
+
+    # ---- the caller's side -------------------------------------------------------------------
+
+    def result(self, timeout: float | None = None) -> RecordMetadata:
+        """Where the record was written. Blocks for at most ``timeout`` seconds (None: no limit).
+
+        Raises the error of the record, or KafkaTimeoutError when the time is over.
+        """
+        result = self._await(timeout)
+        error = self._error(result)
+        if error is not None:
+            raise error.with_traceback(None)  # many futures may share it
+        return result.metadata_of(self)
+
+    def exception(self, timeout: float | None = None) -> KafkaError | None:
+        """The error of the record, or None; waits as :meth:`result` does."""
+        return self._error(self._await(timeout))
+
+    def done(self) -> bool:
+        """True when :meth:`result` would not wait."""
+        result = self._result
+        return result.is_done and self._result is result
+
+    def add_done_callback(self, function: Callable[[RecordFuture], object]) -> None:
+        """Call ``function(self)`` when the record has its outcome: on the network thread, or now
+        on this one. What it raises is logged.
+        """
+        while True:
+            result = self._result
+            with result.lock:
+                if self._result is not result:
+                    continue  # split in between
+                if not result.is_set:
+                    result.wanted = True
+                    self.done_callbacks = [*(self.done_callbacks or ()), function]
+                    return
+            break
+        _call(function, self)
+
+    # ---- inside ------------------------------------------------------------------------------
+
+    def _await(self, timeout: float | None) -> ProduceRequestResult:
+        result = self._result
+        clock = result.clock
+        deadline = NEVER if timeout is None else clock.now_ms() + round(timeout * 1000)
+        while True:
+            if not result.wait(deadline):
+                raise KafkaTimeoutError(
+                    f"{result.tp}: the record was not completed within {timeout} s",
+                    hint="it may still be written, until delivery.timeout.ms expires",
+                )
+            now = self._result
+            if now is result:
+                return result
+            result = now
+
+    def _error(self, result: ProduceRequestResult) -> KafkaError | None:
+        errors = result.record_errors
+        return None if errors is None else errors(self.index)
+
+
+#: A record of ``send`` before it has its position in a batch: timestamp, key, value, headers
+#: (``single_record.headers_section``), and what receives its outcome.
+UnplacedRecord = tuple[int, bytes | None, bytes | None, bytes, Callback | None]
+
+
+class FutureRecords:
+    """The records of ``send`` in one batch, whose futures complete with it (Java's thunks): a
+    batch's ``BatchRecords``.
+
+    ``raw_limit`` is the maximum size of the batch for more of them, in raw record bytes.
+    """
+
+    __slots__ = ("_longest", "futures", "raw_limit", "result")
+
+    def __init__(self, tp: TopicPartition, clock: Clock, raw_limit: int) -> None:
+        self.raw_limit = raw_limit
+        self.futures: list[RecordFuture] = []
+        self.result = ProduceRequestResult(tp, clock)
+        self._longest = 0
+
+    def __len__(self) -> int:
+        return len(self.futures)
+
+    def try_append(self, batch: ProducerBatch, unplaced: UnplacedRecord) -> RecordFuture | None:
+        """Append one record to ``batch``, which is OPEN; None when it has no room or no memory for
+        it. Under the accumulator's lock.
+        """
+        timestamp, key, value, headers, callback = unplaced
+        count = batch.record_count
+        record = record_bytes(count, timestamp - batch.base_timestamp, key, value, headers)
+        size = len(record)
+        raw_size = batch.raw_size + size
+        if raw_size > self.raw_limit or raw_size > batch.pool_size - HEADER_SIZE:
+            return None
+        result = self.result
+        key_size = -1 if key is None else len(key)
+        value_size = -1 if value is None else len(value)
+        future = RecordFuture.of(result, count, timestamp, key_size, value_size, callback)
+        if callback is not None:
+            result.wanted = True
+        self.futures.append(future)
+        # What ``ProducerBatch.append`` does, without the call.
+        batch.chunks.append(record)
+        batch.raw_size = raw_size
+        batch.record_count = count + 1
+        if timestamp > batch.max_timestamp:
+            batch.max_timestamp = timestamp
+        if size > self._longest:
+            self._longest = size
+            batch.largest_record = max(batch.largest_record, size_upper_bound(key, value, headers))
+        return future
+
+    def complete(self, batch: ProducerBatch) -> None:
+        """Set the outcome, run the callbacks, wake the waiters."""
+        errors = None if batch.error is None else lambda index: error_of_record(batch, index)
+        if self.result.set(batch.base_offset, batch.log_append_time_ms, errors):
+            self.result.run_callbacks(self.futures)
+        self.result.release_waiters()
+
+    def split(self, halves: Sequence[ProducerBatch]) -> None:
+        """The futures now wait for ``halves``."""
+        result = self.result
+        first = 0
+        for half in halves:
+            records = FutureRecords(result.tp, result.clock, 0)
+            end = first + half.record_count
+            records.futures = [f for f in self.futures if first <= f.index < end]
+            result.transfer(records.futures, records.result, first)
+            half.records = records
+            first = end
+        result.release_waiters()
+
+
+def error_of_record(batch: ProducerBatch, index: int) -> KafkaError:
+    """The error of record ``index`` of a failed batch (Sender.failBatch).
+
+    A broker that reports record errors returns one code for all of them: only when it reports a
+    single record does that record's error have its class. The others were not at fault.
+    """
+    error = batch.error
+    assert error is not None
+    if not batch.record_errors:
+        return error
+    for named in batch.record_errors:
+        if named.batch_index == index:
+            return _named_error(batch, error, named)
+    return KafkaError(
+        f"{batch.tp}: Failed to append record because it was part of a batch which had one or more "
+        "invalid records",
+        hint=error.hint,
+        kind=error.kind,
+    )
+
+
+def _named_error(batch: ProducerBatch, error: KafkaError, named: RecordError) -> KafkaError:
+    message = error.message
+    if named.message is not None:
+        message = f"{batch.tp}: {safe_text(named.message)}"
+    if len(batch.record_errors) > 1 or not isinstance(error, ApiError):
+        return InvalidRecordError(message, hint=error.hint)
+    return type(error)(message, hint=error.hint, code=error.code, kind=error.kind)
+
+
+def intercepted(
+    callback: Callback | None, interceptors: Interceptors, headers: Headers
+) -> Callback:
+    """``callback`` with the interceptors before it (Java's AppendCallbacks)."""
+
+    def on_completion(metadata: RecordMetadata, error: KafkaError | None) -> None:
+        interceptors.on_acknowledgement(metadata, error, headers)
+        if callback is not None:
+            call_back(callback, metadata, error)
+
+    return on_completion
+
+
+def call_back(callback: Callback, metadata: RecordMetadata, error: KafkaError | None) -> None:
+    """Call a user's callback; its exceptions are logged."""
+    try:
+        callback(metadata, error)
+    except Exception as raised:  # noqa: BLE001 - the network thread must not die of it
+        # Its text may hold a row: class and place only.
+        warn(
+            _log,
+            Kind.USER_CODE,
+            "Error executing user-provided callback on message for topic-partition '%s-%s': %s",
+            metadata.topic,
+            metadata.partition,
+            place_of(raised),
+            level=logging.ERROR,
+        )
+
+
+def _call(function: Callable[[RecordFuture], object], future: RecordFuture) -> None:
+    try:
+        function(future)
+    except Exception as raised:  # noqa: BLE001 - the network thread must not die of it
+        warn(
+            _log,
+            Kind.USER_CODE,
+            "a done callback of a record raised %s",
+            place_of(raised),
+            level=logging.ERROR,
+        )

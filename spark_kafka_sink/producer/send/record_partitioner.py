@@ -1,0 +1,184 @@
+"""The partition of a single record (Java's ``KafkaProducer.partition``, exactly KIP-794).
+
+Owns: the choice for one record of ``send``, and the sticky partition of each topic's records
+without a key. Never: columns (``records/partitioning`` has the same rules for many rows at once), a
+lock: a sticky partition is changed under the accumulator's.
+
+A sticky partition is only read here; the accumulator checks under its lock whether another thread
+switched the topic meanwhile (:meth:`StickyPartition.changed`), and the record's partition is then
+chosen again.
+"""
+
+from __future__ import annotations
+
+import random
+import threading
+from collections.abc import Callable
+from typing import Protocol
+
+from spark_kafka_sink.producer.accumulator.batch_filler import BatchFiller
+from spark_kafka_sink.protocol.cluster import Cluster, PartitionInfos
+from spark_kafka_sink.records.arrow_schema import columns_of_record
+from spark_kafka_sink.records.partitioning.key_rules import JAVA_RULE, Choice, KeyRule
+from spark_kafka_sink.records.partitioning.partitioners import Partitioner, RoundRobinPartitioner
+from spark_kafka_sink.records.partitioning.topic_view import TopicView
+
+#: Raw bytes after which the sticky partition is switched (Java: batch.size).
+StickySize = Callable[[str], int]
+
+#: Cached keys with their numbers, at most, and the longest one in bytes.
+_MAX_CACHED, _MAX_CACHED_KEY = 8192, 64
+
+#: One of the partitions of a topic, for records without a key: the choice that adaptive weights
+#: and racks replace.
+NextPartition = Callable[[str, Cluster], int]
+
+
+class RecordPartitionerPlugin(Protocol):
+    """A partitioner that does not go by keys, for one record."""
+
+    def partition(
+        self, topic: str, key: bytes | None, value: bytes | None, cluster: Cluster
+    ) -> int:
+        """A partition of ``topic``."""
+        ...
+
+
+class StickyPartition:
+    """A topic's sticky partition until it is switched (Java's StickyPartitionInfo, with
+    RecordAccumulator's checks on it).
+    """
+
+    __slots__ = ("_owner", "_produced", "_size", "_topic", "partition")
+
+    def __init__(self, owner: RecordPartitioner, topic: str, partition: int, size: int) -> None:
+        self._owner = owner
+        self._topic = topic
+        self._size = size
+        self._produced = 0
+        self.partition = partition
+
+    def changed(self, *, all_full: bool) -> bool:
+        """Under the accumulator's lock: another record switched the topic to another partition, or
+        the switch is due now. ``all_full``: the queue has no batch with room.
+        """
+        if not self._owner.is_current(self._topic, self):
+            return True
+        if all_full:
+            # A switch that an open batch had put off.
+            self.appended(0, all_full=True)
+            return not self._owner.is_current(self._topic, self)
+        return False
+
+    def appended(self, size: int, *, all_full: bool) -> None:
+        """Under the accumulator's lock: the record added ``size`` bytes."""
+        self._produced += size
+        if self._produced >= self._size and (all_full or self._produced >= 2 * self._size):
+            self._owner.move_on(self._topic)
+
+
+class RecordPartitioner:
+    """Partitions of single records.
+
+    ``own`` decides for every record without a partition, when there is one; else ``rule``
+    does. ``cluster`` returns the current cluster.
+    """
+
+    def __init__(
+        self,
+        cluster: Callable[[], Cluster],
+        sticky_size: StickySize,
+        *,
+        own: RecordPartitionerPlugin | None = None,
+        rule: KeyRule = JAVA_RULE,
+        next_partition: NextPartition | None = None,
+    ) -> None:
+        self._cluster = cluster
+        self._sticky_size = sticky_size
+        self._own = own
+        self._rule = rule
+        #: Keys that :meth:`number` remembers, for who calls no function for each record; None when
+        #: some keys that are not empty have no number that decides.
+        self.numbers: dict[bytes, int] | None = (
+            {} if own is None and rule.other is Choice.HASH and rule.widths is None else None
+        )
+        self._next = uniform if next_partition is None else next_partition
+        self._sticky: dict[str, StickyPartition] = {}
+
+    def partition(
+        self,
+        topic: str,
+        key: bytes | None,
+        value: bytes | None,
+        partitions: PartitionInfos,
+    ) -> int | StickyPartition:
+        """The partition of a record without one; sticky when nothing but load decides."""
+        if self._own is not None:
+            return self._own.partition(topic, key, value, self._cluster())
+        choice = self._rule.choice(key)
+        if choice is Choice.HASH:
+            return self.number(key or b"") % partitions.partition_count
+        if choice is Choice.RANDOM:
+            return uniform(topic, self._cluster())
+        sticky = self._sticky.get(topic)
+        # setdefault: two threads may both find none, and must agree.
+        return self._sticky.setdefault(topic, self._new(topic)) if sticky is None else sticky
+
+    def number(self, key: bytes) -> int:
+        """The number of ``key``. Keys mostly repeat; long ones are not remembered, because that
+        memory is not accounted for.
+        """
+        number = self._rule.number(key)
+        if self.numbers is not None and len(key) <= _MAX_CACHED_KEY:
+            if len(self.numbers) >= _MAX_CACHED:
+                self.numbers.clear()
+            self.numbers[key] = number
+        return number
+
+    def is_current(self, topic: str, sticky: StickyPartition) -> bool:
+        return self._sticky[topic] is sticky
+
+    def move_on(self, topic: str) -> None:
+        """Switch the topic's sticky partition."""
+        self._sticky[topic] = self._new(topic)
+
+    def _new(self, topic: str) -> StickyPartition:
+        chosen = self._next(topic, self._cluster())
+        return StickyPartition(self, topic, chosen, self._sticky_size(topic))
+
+
+def uniform(topic: str, cluster: Cluster) -> int:
+    """Any partition with a leader, or any at all when none has one."""
+    partitions = cluster.topics.get(topic)
+    if partitions is None:
+        return 0
+    led = partitions.available
+    return random.choice(led or range(max(1, len(partitions))))  # noqa: S311 - spreads load
+
+
+class ColumnsPartitioner:
+    """Calls a partitioner of columns for one record (slow: the row becomes columns); the
+    round-robin partitioner needs no columns.
+
+    One lock (``_lock``) guards the partitioner, which belongs to one thread at a time.
+    """
+
+    def __init__(self, by_columns: Partitioner, filler: BatchFiller) -> None:
+        self._by_columns = by_columns
+        self._turns = by_columns if isinstance(by_columns, RoundRobinPartitioner) else None
+        self._filler = filler
+        self._lock = threading.Lock()
+
+    def partition(
+        self, topic: str, key: bytes | None, value: bytes | None, cluster: Cluster
+    ) -> int:
+        """See :class:`RecordPartitionerPlugin`."""
+        if self._turns is not None:
+            partitions = cluster.topics[topic]
+            with self._lock:
+                return self._turns.next(topic, partitions.available or range(len(partitions)))
+        filler = self._filler
+        views = {topic: TopicView.of(cluster, topic, filler.limits.raw_limit(topic))}
+        columns = columns_of_record(topic, key, value)
+        with self._lock:
+            return int(self._by_columns.assign(columns, views, filler.open_room)[0])

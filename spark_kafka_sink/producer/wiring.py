@@ -1,0 +1,313 @@
+"""What a producer consists of, made in order: each part gets those that it calls.
+
+Owns: :class:`ProducerOptions`, the argument of ``KafkaProducer`` (text separated from objects: a
+serializer or an interceptor may be either), and :class:`ProducerParts`, the assembly. Never: the
+meaning of an option (``config/producer_config.py``), what a part does.
+"""
+
+from __future__ import annotations
+
+import itertools
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+
+from spark_kafka_sink.clock import Clock
+from spark_kafka_sink.config.producer_config import ProducerConfig
+from spark_kafka_sink.errors import warn_once
+from spark_kafka_sink.network.client.kafka_client import KafkaClient
+from spark_kafka_sink.producer.accumulator.batch_drainer import BatchDrainer, PartitionLoad
+from spark_kafka_sink.producer.accumulator.batch_filler import BatchFiller
+from spark_kafka_sink.producer.accumulator.batch_returns import BatchReturns
+from spark_kafka_sink.producer.accumulator.record_accumulator import RecordAccumulator
+from spark_kafka_sink.producer.buffer_pool import BufferPool
+from spark_kafka_sink.producer.column_appender import ColumnAppender, WaitingForInput
+from spark_kafka_sink.producer.interceptors import OPTION as INTERCEPTORS
+from spark_kafka_sink.producer.interceptors import Interceptors, close_plugin, configure_plugin
+from spark_kafka_sink.producer.lifecycle import Lifecycle, NetworkLink, StartThread
+from spark_kafka_sink.producer.metadata import Metadata
+from spark_kafka_sink.producer.metrics.produce_recorder import ProduceRecorder
+from spark_kafka_sink.producer.metrics.producer_metrics import Gauge, ProducerMetrics
+from spark_kafka_sink.producer.metrics.sensors import Windows
+from spark_kafka_sink.producer.send.record_appender import RecordAppender, RecordFiller
+from spark_kafka_sink.producer.send.record_partitioner import ColumnsPartitioner, RecordPartitioner
+from spark_kafka_sink.producer.send.serialization import Serializer, serializer
+from spark_kafka_sink.producer.sender.sender import Sender
+from spark_kafka_sink.producer.transaction.transaction_manager import TransactionManager
+from spark_kafka_sink.protocol.cluster import Cluster
+from spark_kafka_sink.records.partitioning.key_rules import JAVA_RULE, key_rule
+from spark_kafka_sink.records.partitioning.own_partitioner import OwnPartitioner
+from spark_kafka_sink.records.partitioning.partitioners import Partitioner, no_weights, partitioner
+
+_log = logging.getLogger(__name__)
+
+_KEY, _VALUE = "key.serializer", "value.serializer"
+
+#: Names for producers without client.id, as Java's: producer-1, producer-2, ... in a process.
+_numbers = itertools.count(1)
+
+NewClient = Callable[[ProducerConfig, Metadata, Clock], KafkaClient]
+
+
+@dataclass(frozen=True, slots=True)
+class ProducerOptions:
+    """A checked config, and the objects that its user gave or named."""
+
+    config: ProducerConfig
+    serializers: tuple[Serializer, Serializer]
+    interceptors: Interceptors | None
+
+    @classmethod
+    def of(cls, given: ProducerConfig | Mapping[str, object]) -> ProducerOptions:
+        """Raises ConfigError for invalid options. Logs the warnings of options."""
+        objects: dict[str, object] = {}
+        if isinstance(given, ProducerConfig):
+            config = given
+        else:
+            texts: dict[str, object] = {}
+            for name, value in given.items():
+                key = name.lower()
+                is_object = (key in (_KEY, _VALUE) and not isinstance(value, str)) or (
+                    key == INTERCEPTORS and _has_objects(value)
+                )
+                (objects if is_object else texts)[key if is_object else name] = value
+            config = ProducerConfig.parse(texts)
+            warn_once(_log, config.warnings)
+        named = objects.get(INTERCEPTORS)
+        interceptors = (
+            Interceptors.of(config.interceptor_classes)
+            if named is None
+            else Interceptors([one() if isinstance(one, type) else one for one in _listed(named)])
+        )
+        if interceptors is not None:
+            interceptors.configure(config)
+        return cls(
+            config,
+            (
+                _serializer(objects.get(_KEY, config.key_serializer), _KEY, config),
+                _serializer(objects.get(_VALUE, config.value_serializer), _VALUE, config),
+            ),
+            interceptors,
+        )
+
+
+def _serializer(given: object, option: str, config: ProducerConfig) -> Serializer:
+    """``configure`` is called for one created here, with whether it is for keys; an object is used
+    as it is, as in Java.
+    """
+    made = serializer(given, option)
+    if made is not given:
+        configure_plugin(made, option, config, option == _KEY)
+    return made
+
+
+def _listed(value: object) -> list[object]:
+    return list(value) if isinstance(value, list | tuple) else [value]
+
+
+def _has_objects(value: object) -> bool:
+    return not all(isinstance(one, str) for one in _listed(value))
+
+
+class ProducerParts:
+    """The parts of one producer. When one can't be made, those made before are closed."""
+
+    def __init__(
+        self,
+        options: ProducerOptions,
+        cluster: Cluster | None,
+        clock: Clock,
+        client: KafkaClient | None,
+        new_client: NewClient | None,
+        start_thread: StartThread,
+    ) -> None:
+        self.interceptors = options.interceptors
+        self._plugins: list[tuple[object, str]] = [
+            (one, "serializer") for one in options.serializers
+        ]
+        self.clock = clock
+        self.lifecycle = Lifecycle()
+        self._link = NetworkLink()
+        self._client = client
+        config = options.config
+        if not config.client_id:
+            name = next(_numbers) if config.transactional_id is None else config.transactional_id
+            config = replace(config, client_id=f"producer-{name}")
+        try:
+            if client is None and new_client is None:
+                config = _with_bootstrap_addresses(config, cluster)
+            self.config = config
+            self._make_stores(cluster)
+            self._make_accumulator()
+            self._make_appenders(options.serializers)
+            self._make_sender(new_client)
+            self.thread = start_thread(
+                self.sender.run, f"kafka-producer-network-thread | {config.client_id}"
+            )
+        except BaseException:
+            # Interceptors may hold files and connections, too.
+            if self._client is not None:
+                self._client.close()
+            self.close_plugins()
+            raise
+
+    def wakeup(self) -> None:
+        """Wake up the network thread. Any thread."""
+        self._link.wakeup()
+
+    def _make_stores(self, cluster: Cluster | None) -> None:
+        """Metrics, memory and metadata: what the others read and count in."""
+        config, clock = self.config, self.clock
+        self.metrics = ProducerMetrics(
+            clock,
+            client_id=config.client_id,
+            windows=Windows(config.metrics_sample_window_ms, config.metrics_num_samples),
+        )
+        self.metadata = Metadata(
+            config,
+            clock,
+            cluster,
+            wakeup=self._link.wakeup,
+            connection_failures=self._link.connection_failures,
+            metrics=self.metrics,
+        )
+        if self.interceptors is not None:
+            for listener in self.interceptors.cluster_listeners:
+                self.metadata.add_cluster_listener(listener)
+        self.pool = BufferPool(config.buffer_memory, clock, self.metrics)
+
+    def _make_accumulator(self) -> None:
+        """The state of the batches, who says which may leave, and the three that move them."""
+        config, clock = self.config, self.clock
+        self.accumulator = RecordAccumulator(config, clock, self.lifecycle, self.pool)
+        self.transaction_manager = (
+            TransactionManager(
+                self.lifecycle,
+                self.accumulator.incomplete,
+                self._link.wakeup,
+                transactional_id=config.transactional_id,
+                transaction_timeout_ms=config.transaction_timeout_ms,
+                two_phase_commit=config.two_phase_commit,
+                max_in_flight=config.max_in_flight_requests_per_connection,
+            )
+            if config.enable_idempotence
+            else None
+        )
+        manager = self.transaction_manager
+        self.transactional = manager if manager is not None and manager.is_transactional else None
+        self.recorder = ProduceRecorder(
+            clock,
+            self.metrics,
+            self.accumulator,
+            self.interceptors,
+            transactional=self.transactional is not None,
+        )
+        self.filler = BatchFiller(config, self.accumulator, self.recorder, self._link.wakeup)
+        self._drainer = BatchDrainer(config, self.accumulator, self.filler, manager)
+        self._returns = BatchReturns(config, self.accumulator, self.filler.limits, manager)
+        self._load = PartitionLoad(config, lambda: self.metadata.cluster, self.accumulator)
+
+    def _make_appenders(self, serializers: tuple[Serializer, Serializer]) -> None:
+        """The writer's side: of columns, and of single records."""
+        config, wakeup = self.config, self._link.wakeup
+        self.waiting = WaitingForInput(self.accumulator, self.clock, wakeup)
+        self.columns = ColumnAppender(
+            config,
+            self.clock,
+            self.metadata,
+            self.filler,
+            self.pool,
+            self._new_partitioner(),
+            self.transactional,
+            self.recorder,
+            wakeup,
+        )
+        self.records = RecordAppender(
+            config,
+            self.clock,
+            self.metadata,
+            self.lifecycle,
+            self.pool,
+            RecordFiller(config, self.clock, self.accumulator, self.filler, wakeup),
+            self._new_record_partitioner(),
+            self.transactional,
+            self.interceptors,
+            serializers,
+            wakeup,
+        )
+
+    def _new_partitioner(self) -> Partitioner:
+        config, load = self.config, self._load
+        made = partitioner(
+            config.partitioner_class,
+            ignore_keys=config.partitioner_ignore_keys,
+            weights=load.weights if load.matters else no_weights,
+        )
+        if isinstance(made, OwnPartitioner):
+            self._plugins.append((made.own, "partitioner"))
+            configure_plugin(made.own, "partitioner.class", config)
+        return made
+
+    def _new_record_partitioner(self) -> RecordPartitioner:
+        config, load = self.config, self._load
+        rule = key_rule(config.partitioner_class, ignore_keys=config.partitioner_ignore_keys)
+        return RecordPartitioner(
+            lambda: self.metadata.cluster,
+            self.filler.limits.raw_limit,
+            next_partition=load.next_partition if load.matters else None,
+            own=None
+            if rule is not None
+            else ColumnsPartitioner(self._new_partitioner(), self.filler),
+            rule=rule or JAVA_RULE,
+        )
+
+    def _make_sender(self, new_client: NewClient | None) -> None:
+        """The client, and the sender that uses it."""
+        client = self._client
+        if client is None:
+            if new_client is None:
+                from spark_kafka_sink.network.client.client_factory import new_network_client
+
+                new_client = partial(new_network_client, metrics=self.metrics)
+            client = self._client = new_client(self.config, self.metadata, self.clock)
+        self._link.connect(client)
+        pool, metadata, metrics = self.pool, self.metadata, self.metrics
+        metrics.gauge(Gauge.BUFFER_TOTAL, lambda _: pool.total)
+        metrics.gauge(Gauge.BUFFER_AVAILABLE, lambda _: pool.available)
+        metrics.gauge(Gauge.WAITING_THREADS, lambda _: pool.waiters)
+        metrics.gauge(Gauge.METADATA_AGE, lambda now: (now - metadata.last_success_ms) / 1000)
+        metrics.gauge(Gauge.REQUESTS_IN_FLIGHT, lambda _: client.in_flight_request_count())
+        self.sender = Sender(
+            client,
+            self._link,
+            metadata,
+            self.accumulator,
+            self._drainer,
+            self._returns,
+            self._load,
+            self.transaction_manager,
+            self.config,
+            self.clock,
+            self.recorder,
+        )
+
+    def close_plugins(self) -> None:
+        """Close the user's classes."""
+        if self.interceptors is not None:
+            self.interceptors.close()
+        for plugin, what in self._plugins:
+            close_plugin(plugin, what)
+
+
+def _with_bootstrap_addresses(config: ProducerConfig, cluster: Cluster | None) -> ProducerConfig:
+    """Resolve the bootstrap servers; ConfigError when none can be resolved.
+
+    Skipped when ``cluster`` has the brokers: 200 tasks would resolve the same names needlessly.
+    """
+    from spark_kafka_sink.network.client.client_factory import with_bootstrap_addresses
+    from spark_kafka_sink.network.client.host_resolver import CANONICAL
+
+    if cluster is not None and cluster.nodes and config.client_dns_lookup != CANONICAL:
+        return config
+    return with_bootstrap_addresses(config)

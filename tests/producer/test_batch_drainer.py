@@ -1,0 +1,87 @@
+"""What a drain of the RecordAccumulator takes: of which partitions, in which order, how much."""
+
+from __future__ import annotations
+
+from tests.fakes.accumulator_world import HEADER, TP0, TP1, TP2, World, cluster_of
+
+
+def test_drain_takes_one_batch_of_a_partition_for_each_call():
+    """RecordAccumulator#drainBatchesForOneNode."""
+    world = World()
+    for _ in range(3):
+        world.fill(TP0)
+    world.fill(TP1)
+    assert [b.tp for b in world.drain(1)] == [TP0, TP1]
+    assert [b.tp for b in world.drain(1)] == [TP0]
+
+
+def test_drain_stops_at_max_size_and_takes_an_oversize_one_alone():
+    """RecordAccumulatorTest#testPartialDrain."""
+    world = World()
+    world.fill(TP0, 900)
+    world.fill(TP1, 900)
+    size = 900 + HEADER
+    assert [b.tp for b in world.drain(1, max_size=2 * size - 1)] == [TP0]
+    assert [b.tp for b in world.drain(1, max_size=10)] == [TP1]
+    assert world.drain(1) == []
+
+
+def test_the_next_drain_starts_after_the_partition_drained_last():
+    """RecordAccumulatorTest#testDrainBatches: no partition starves."""
+    world = World()
+    for _ in range(3):
+        for tp in (TP0, TP1):
+            world.fill(tp)
+    taken = [world.drain(1, max_size=1)[0].tp for _ in range(6)]
+    assert taken == [TP0, TP1, TP0, TP1, TP0, TP1]
+    world.fill(TP0)
+    assert [b.tp for b in world.drain(1)] == [TP0]
+    world.fill(TP0)
+    world.fill(TP1)
+    assert [b.tp for b in world.drain(1, max_size=1)] == [TP1]
+
+
+def test_the_next_drain_starts_after_the_last_one():
+    world = World()
+    world.fill(TP1)
+    world.drain(1)
+    world.fill(TP0)
+    assert [b.tp for b in world.drain(1)] == [TP0]
+    world.fill(TP0)
+    world.fill(TP1)
+    assert [b.tp for b in world.drain(1)] == [TP1, TP0]
+
+
+def test_what_did_not_fit_goes_first_in_the_next_drain():
+    """Before a partition that had nothing then, though that one comes earlier."""
+    world, cluster = World(), cluster_of([1, 1, 1])
+    for tp in (TP0, TP1, TP2):
+        world.fill(tp)
+    assert len(world.drain(1, cluster=cluster)) == 3
+    world.fill(TP0)
+    world.fill(TP2)
+    assert [b.tp for b in world.drain(1, cluster=cluster, max_size=1)] == [TP0]
+    world.fill(TP1)
+    assert [b.tp for b in world.drain(1, cluster=cluster, max_size=1)] == [TP2]
+
+
+def test_a_held_partition_does_not_end_its_nodes_drain():
+    world, cluster = World(), cluster_of([1, 1, 1])
+    for tp in (TP0, TP1, TP2):
+        world.fill(tp)
+    world.drainer.mute_partition(TP1)
+    assert [b.tp for b in world.drain(1, cluster=cluster)] == [TP0, TP2]
+
+
+def test_a_muted_partition_is_not_ready_but_expires():
+    """RecordAccumulatorTest#testMutedPartitions."""
+    world = World()
+    world.fill(TP0)
+    world.drainer.mute_partition(TP0)
+    assert world.ready_nodes() == set()
+    assert world.drain(1) == []
+    world.drainer.unmute_partition(TP0)
+    assert world.ready_nodes() == {1}
+    world.drainer.mute_partition(TP0)
+    world.clock.advance(world.config.delivery_timeout_ms)
+    assert len(world.returns.expired(world.now)) == 1

@@ -1,0 +1,180 @@
+"""The RecordAccumulator's two threads: the writer appends while the sender closes and drains."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+
+from spark_kafka_sink.clock import NEVER, SystemClock
+from spark_kafka_sink.errors import KafkaError
+from spark_kafka_sink.producer.accumulator.producer_batch import BatchState
+from spark_kafka_sink.protocol.cluster import TopicPartition
+from tests.fakes.accumulator_world import HEADER, TP0, TP1, World, cluster_of
+
+
+def test_the_room_of_a_partition_is_that_of_its_open_batch():
+    world = World()
+    assert world.filler.open_room(TP0) is None  # nothing was ever sent there
+    world.append(TP0, 100)
+    assert world.filler.open_room(TP0) == world.raw_limit("test") - 100
+    world.append(TP0, 50, last=True)
+    assert world.filler.open_room(TP0) is None
+
+
+def test_a_slice_for_a_batch_closed_meanwhile_is_refused():
+    """The writer encodes for generation g, the sender closes g, append refuses, and so on."""
+    world = World()
+    world.append(TP0, 100, records=2)
+    encoded = world.slice(TP0, 50)  # the writer encodes for generation g, offset delta 2 ...
+    flush = world.accumulator.begin_flush()
+    (batch,) = world.drain(1)  # ... and the sender sends g
+    world.accumulator.end_flush(flush)
+    result = world.filler.append([encoded], world.now)
+    assert result.refused == (encoded,)
+    assert result.taken == 0
+    assert batch.record_count == 2
+    again = world.slice(TP0, 50)
+    assert (again.generation, again.first_offset_delta) == (0, 0)
+    assert world.filler.append([again], world.now).refused == ()
+
+
+def test_slices_after_a_refused_one_of_a_partition_are_refused():
+    """Else the rows of a partition would change their order."""
+    world = World()
+    world.append(TP0)
+    first = world.slice(TP0, 50, last=True)
+    second = world.slice(TP0, 60, generation=0, first_offset_delta=0)
+    other = world.slice(TP1, 70)
+    world.accumulator.begin_flush()
+    world.drain(1)
+    result = world.filler.append([first, second, other], world.now)
+    assert result.refused == (first, second)
+    assert result.taken == 70 + HEADER
+
+
+def test_a_slice_that_overlaps_another_writers_is_refused():
+    world = World()
+    world.append(TP0)
+    encoded = world.slice(TP0, 50)
+    world.append(TP0)
+    assert world.filler.append([encoded], world.now).refused == (encoded,)
+
+
+class PausingCodec:
+    """Compresses when it is told to, so that a test can look at a batch that is CLOSING."""
+
+    is_none = False
+
+    def __init__(self, world: World) -> None:
+        self.codec = world.filler.codec
+        world.filler.codec = self  # type: ignore[assignment]
+        self.entered = threading.Event()
+        self.go_on = threading.Event()
+
+    def compress(self, buffers: object) -> bytes:
+        self.entered.set()
+        assert self.go_on.wait(60)
+        return self.codec.compress(buffers)  # type: ignore[arg-type]
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self.codec, name)
+
+
+def test_a_batch_being_compressed_is_left_alone_until_ready():
+    """CLOSING: the sender skips it, and is woken when the closer is done."""
+    world = World(compression_type="gzip")
+    pausing = PausingCodec(world)
+    writer = threading.Thread(target=lambda: world.append(TP0, 500, last=True), daemon=True)
+    writer.start()
+    assert pausing.entered.wait(60)
+    assert world.accumulator.has_undrained
+    world.accumulator.begin_flush()
+    assert world.ready_nodes() == set()
+    assert world.drain(1) == []
+    woken = world.wakeups
+    pausing.go_on.set()
+    writer.join(60)
+    assert world.wakeups > woken
+    assert world.ready_nodes() == {1}
+    assert len(world.drain(1)) == 1
+
+
+def test_a_batch_aborted_while_compressed_frees_its_memory_once():
+    """Force close during the writer's compression."""
+    world = World(compression_type="gzip")
+    pausing = PausingCodec(world)
+    ended: list[str] = []
+
+    def write() -> None:
+        world.append(TP0, 500, last=True)
+        ended.append("well")
+
+    writer = threading.Thread(target=write, daemon=True)
+    writer.start()
+    assert pausing.entered.wait(60)
+    world.accumulator.abort_incomplete_batches(KafkaError("closed"))
+    pausing.go_on.set()
+    writer.join(60)
+    assert ended == ["well"]
+    assert world.memory_in_use == 0
+    assert [b.state for b in world.listener.done] == [BatchState.DONE]
+
+
+class InterruptedCodec(PausingCodec):
+    def compress(self, buffers: object) -> bytes:
+        raise KeyboardInterrupt
+
+
+def test_an_interrupted_compression_leaves_its_batch_intact():
+    """KeyboardInterrupt in a notebook: nothing hangs, nothing is lost."""
+    world = World(compression_type="gzip")
+    codec = InterruptedCodec(world).codec
+    piece = world.slice(TP0, 500, last=True)
+    with pytest.raises(KeyboardInterrupt):
+        world.filler.append([piece], world.now)
+    world.filler.codec = codec
+    world.filler.append([world.slice(TP0, 100)], world.now)
+    assert world.ready_nodes() == {1}
+    assert [b.raw_size for b in world.drain(1)] == [500]
+
+
+def test_five_writers_and_a_sender_lose_nothing():
+    """RecordAccumulatorTest#testStressfulSituation: 5 threads on a small pool; every record is
+    drained, in order.
+    """
+    world = World(clock=SystemClock(), buffer_memory=10_240, batch_size=1024)  # type: ignore[arg-type]
+    accumulator = world.accumulator
+    cluster = cluster_of([1] * 5)
+    per_writer = 2_000
+
+    def write(partition: int) -> None:
+        tp = TopicPartition("test", partition)
+        for number in range(per_writer):
+            data = memoryview(number.to_bytes(4, "big") * 5)
+            accumulator.pool.allocate(20 + HEADER, NEVER)
+            taken = 0
+            while True:
+                piece = world.slice(tp, 20, data=data)
+                if world.filler.positions([tp])[0].room < 20:
+                    piece = world.slice(tp, 20, data=data, generation=0, first_offset_delta=0)
+                result = world.filler.append([piece], world.now)
+                taken += result.taken
+                if not result.refused:
+                    break
+            accumulator.pool.adjust(20 + HEADER, taken)
+
+    writers = [threading.Thread(target=write, args=(p,), daemon=True) for p in range(5)]
+    for writer in writers:
+        writer.start()
+    seen: dict[int, bytes] = dict.fromkeys(range(5), b"")
+    flush = None
+    while accumulator.incomplete or any(w.is_alive() for w in writers):
+        if flush is None and not any(w.is_alive() for w in writers):
+            flush = accumulator.begin_flush()
+        for batch in world.drain(1, cluster=cluster):
+            seen[batch.tp.partition] += b"".join(batch.buffers[1:])
+            world.complete(batch)
+    assert world.memory_in_use == 0
+    expected = b"".join(n.to_bytes(4, "big") * 5 for n in range(per_writer))
+    assert all(data == expected for data in seen.values())

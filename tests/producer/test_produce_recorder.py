@@ -1,0 +1,128 @@
+"""ProduceRecorder and ProduceReport: what an attempt did, counted once."""
+
+import pickle
+from dataclasses import fields
+
+import pytest
+
+from spark_kafka_sink.errors import DeliveryError, KafkaError, KafkaTimeoutError
+from spark_kafka_sink.producer.accumulator.producer_batch import ProducerBatch
+from spark_kafka_sink.producer.metrics.produce_recorder import ProduceRecorder
+from spark_kafka_sink.producer.metrics.produce_report import (
+    LARGEST,
+    SUMMED,
+    NodeReport,
+    ProduceReport,
+)
+from spark_kafka_sink.producer.metrics.producer_metrics import Measurement, ProducerMetrics
+from spark_kafka_sink.protocol.cluster import TopicPartition
+from spark_kafka_sink.records.compression import Codec, CompressionType
+from tests.fakes.accumulator_world import TP0, TP1, World
+
+
+def recorder_of(world: World, *, transactional: bool = False) -> ProduceRecorder:
+    metrics = ProducerMetrics(world.clock)
+    return ProduceRecorder(world.clock, metrics, world.accumulator, transactional=transactional)
+
+
+def batch_of(recorder: ProduceRecorder, tp: TopicPartition, records: int) -> ProducerBatch:
+    batch = ProducerBatch(tp, 0, 1, 0, recorder)
+    batch.append(bytes(1000), records, 0)
+    batch.close(Codec(CompressionType.GZIP, -1))
+    return batch
+
+
+def test_acknowledged_batches_count_rows_bytes_and_offsets():
+    recorder = recorder_of(World())
+    first = batch_of(recorder, TP0, 5)
+    first.complete(100, -1)
+    batch_of(recorder, TP0, 3).complete(107, -1)
+    batch_of(recorder, TP1, 2).complete(-1, -1)  # a duplicate: its offset is not known
+    report = recorder.report()
+    assert (report.rows, report.batches) == (10, 3)
+    assert report.bytes == 3 * first.size_in_bytes
+    assert report.batch_bytes == 3 * 1061
+    assert report.offsets == {TP0: (100, 109)}
+
+
+def test_the_first_failed_batch_of_columns_fails_the_producer():
+    world = World()
+    recorder = recorder_of(world)
+    one, two = batch_of(recorder, TP0, 1), batch_of(recorder, TP1, 1)
+    late = KafkaTimeoutError("late")
+    one.complete_exceptionally(late)
+    two.complete_exceptionally(KafkaTimeoutError("a consequence"))
+    with pytest.raises(DeliveryError, match="test-0: 1 rows were not acknowledged") as caught:
+        world.accumulator.lifecycle.check()
+    assert caught.value.__cause__ is late
+
+
+def test_a_failed_batch_of_a_transaction_spares_the_producer():
+    world = World()
+    recorder = recorder_of(world, transactional=True)
+    batch_of(recorder, TP0, 3).complete_exceptionally(KafkaTimeoutError("late"))
+    world.accumulator.lifecycle.check()
+    assert recorder.failed_alone[0] == 3
+
+
+def test_requests_are_counted_by_node():
+    recorder = recorder_of(World())
+    for latency in (5, 9):
+        recorder.request_sent([], now=0)
+        recorder.request_answered(1, latency, throttle_ms=3, now=9)
+    recorder.request_sent([], now=0)
+    report = recorder.report()
+    assert report.requests == 3
+    assert report.throttle_ms == 6
+    assert report.nodes == {1: NodeReport(2, 14, 9)}
+
+
+def test_reports_of_many_tasks_add_up_and_travel():
+    one = ProduceReport(
+        10, 100, 2, 200, 3, 1, 0, 0, 5, {1: NodeReport(2, 8, 6)}, {TP0: (5, 14)}, 4, 30, 20, 7, 0, 2
+    )
+    two = ProduceReport(
+        1, 10, 1, 20, 1, 0, 1, 1, 0, {1: NodeReport(1, 9, 9), 2: NodeReport(1, 1, 1)},
+        {TP0: (2, 2)},
+        0, 9, 9, 1, 3, 1, "cluster",
+    )  # fmt: skip
+    merged = ProduceReport.merge(pickle.loads(pickle.dumps([one, two])))
+    assert merged == ProduceReport(
+        11, 110, 3, 220, 4, 1, 1, 1, 5,
+        {1: NodeReport(3, 17, 9), 2: NodeReport(1, 1, 1)},
+        {TP0: (2, 14)},
+        4, 39, 20, 8, 3, 3, "cluster",
+    )  # fmt: skip
+    assert ProduceReport.merge([]) == ProduceReport()
+
+
+def test_every_counter_says_how_it_is_merged():
+    apart = {"nodes", "offsets", "cluster_id"}
+    assert {f.name for f in fields(ProduceReport)} == {*SUMMED, *LARGEST} | apart
+
+
+def test_an_attempt_counts_its_own_waits_only():
+    recorder = recorder_of(World())
+    metrics = recorder._metrics
+    metrics.buffer_waited(100, 0, exhausted=False)
+    recorder.start_attempt()
+    metrics.buffer_waited(20, 0, exhausted=False)
+    metrics.record(Measurement.METADATA_WAIT, 3, 0)
+    recorder.batch_retried(batch_of(recorder, TP0, 7))
+    report = recorder.report("cluster")
+    assert (report.buffer_wait_ms, report.metadata_wait_ms, report.retried_rows) == (20, 3, 7)
+    assert report.cluster_id == "cluster"
+
+
+def test_the_last_answer_that_caused_a_retry_is_kept_by_broker():
+    recorder = recorder_of(World())
+    recorder.request_answered(1, 5, 0, 0)
+    for words, node in (("first", 2), ("second", 2), ("other", 1)):
+        recorder.batch_retried(batch_of(recorder, TP0, 7), KafkaError(words), node)
+    nodes = recorder.report().nodes
+    assert nodes == {
+        1: NodeReport(1, 5, 5, f"{TP0}: other"),
+        2: NodeReport(0, 0, 0, f"{TP0}: second"),
+    }
+    merged = ProduceReport.merge([recorder.report(), ProduceReport(nodes={2: NodeReport(1, 1, 1)})])
+    assert merged.nodes[2] == NodeReport(1, 1, 1, f"{TP0}: second")

@@ -1,0 +1,182 @@
+"""Broken protocols: what a review of 24 November 2026 tried (x1 to x5), and its findings about
+blocks, operators and restarts (f1 to f7), put back.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
+from typing import Any
+from unittest.mock import patch
+
+from spark_kafka_sink.admin.transaction_client import TransactionClient
+from spark_kafka_sink.datasource import foreach_batch
+from spark_kafka_sink.datasource.exactly_once import transaction_commit
+from spark_kafka_sink.datasource.exactly_once.checkpoint import Checkpoint
+from spark_kafka_sink.datasource.exactly_once.named_writes import NamedWrites
+from spark_kafka_sink.transactions import committer, ending
+from spark_kafka_sink.transactions.commit_state import CommitState, Decision, Part, Payload
+from spark_kafka_sink.transactions.committer import Batch, Committer
+from spark_kafka_sink.transactions.lease import margin_ms
+from spark_kafka_sink.transactions.outcomes import Outcome, is_prepared, outcome_of
+from spark_kafka_sink.transactions.ownership import Owner
+from tests.simulation.mutant import all_of, with_text
+
+
+def _blocks_have_no_token() -> AbstractContextManager[Any]:
+    def parts_by(self: CommitState, number: int, token: str) -> tuple[Part, ...]:
+        return self.parts if self.parts_of == number else ()
+
+    return patch.object(CommitState, "parts_by", parts_by)
+
+
+def x1_parts_of_a_dead_run_survive() -> AbstractContextManager[Any]:
+    """The next run decides with what a dead run's block has recorded."""
+    true = CommitState.taken_over
+
+    def taken_over(self: CommitState, *given: Any) -> CommitState:
+        return replace(true(self, *given), parts_of=self.parts_of, parts=self.parts)
+
+    return all_of(_blocks_have_no_token(), patch.object(CommitState, "taken_over", taken_over))
+
+
+def x2_a_block_decides_what_is_recorded() -> AbstractContextManager[Any]:
+    """Neither the function's process nor the committer looks whether a write is missing."""
+
+    def decision(owner: Owner, batch: Batch, state: CommitState) -> Decision:
+        if batch.block is None:
+            payloads: tuple[Payload, ...] = (batch.payload or Payload(),)
+            return Decision(batch.number, batch.transactions, payloads, batch.digest)
+        parts = state.parts_by(batch.number, batch.block.token)
+        transactions = tuple(t for part in parts for t in part.transactions)
+        payloads = tuple(part.payload for part in parts)
+        return Decision(batch.number, transactions, payloads, batch.digest)
+
+    return all_of(
+        patch.object(committer, "_decision", decision),
+        patch.object(foreach_batch.Transaction, "_refuse_failed", lambda _: None),
+        with_text(foreach_batch.Transaction, "commit", "failure is not None", "False"),
+    )
+
+
+def _undo(*, looks_again: bool, minds_committed: bool) -> Callable[..., bool]:
+    def undo(client: Any, transactions: Any, deadline_ms: int, *, only_lost: bool) -> bool:
+        ids = [t.transactional_id for t in transactions]
+        found = client.describe(ids, deadline_ms)
+        outcomes = {t: outcome_of(t, found[t.transactional_id]) for t in transactions}
+        open_ = [t for t in transactions if is_prepared(t, found[t.transactional_id])]
+        others = [o for t, o in outcomes.items() if t not in open_ and o is not Outcome.LOST]
+        if minds_committed and others:
+            return False
+        if Outcome.LOST not in outcomes.values() and (
+            only_lost
+            or not ending.near_timeout(client, found, lambda t: margin_ms(t) // 4, deadline_ms)
+        ):
+            return False
+        if not ending.abort_all(client, open_, deadline_ms):
+            return False
+        if not looks_again:
+            return True
+        found = client.describe(ids, deadline_ms)
+        return all(outcome_of(t, found[t.transactional_id]) is Outcome.LOST for t in transactions)
+
+    return undo
+
+
+def x3_undo_does_not_look_again() -> AbstractContextManager[Any]:
+    """Another driver may have committed one meanwhile: a coordinator's refusal is an answer."""
+    return patch.object(committer, "undo", _undo(looks_again=False, minds_committed=True))
+
+
+def x4_undo_ignores_what_is_committed() -> AbstractContextManager[Any]:
+    return patch.object(committer, "undo", _undo(looks_again=False, minds_committed=False))
+
+
+def x5_whoevers_decision_was_ended_counts_as_ours() -> AbstractContextManager[Any]:
+    return with_text(Committer, "_commit", " and found.run_id == owner.run_id", "")
+
+
+def f1_whoever_looks_judges_by_his_own_time_out() -> AbstractContextManager[Any]:
+    true = ending.near_timeout
+
+    def near_timeout(
+        client: TransactionClient, found: Mapping[str, Any], margin_of: Any, deadline_ms: int
+    ) -> frozenset[str]:
+        timeout_ms = client.config.transaction_timeout_ms
+        own = {one: replace(d, timeout_ms=timeout_ms) for one, d in found.items()}
+        return true(client, own, margin_of, deadline_ms)
+
+    return all_of(
+        patch.object(ending, "near_timeout", near_timeout),
+        patch.object(committer, "near_timeout", near_timeout),
+        _operators_undo(),
+    )
+
+
+def _operators_undo() -> AbstractContextManager[Any]:
+    true = Committer.roll_forward
+    return patch.object(Committer, "roll_forward", lambda self, key, **_: true(self, key))
+
+
+def f1_an_operators_commit_aborts_what_is_not_lost() -> AbstractContextManager[Any]:
+    """What is about to time out, as a start does."""
+    return _operators_undo()
+
+
+def f2_blocks_of_one_name_are_mixed() -> AbstractContextManager[Any]:
+    return all_of(
+        patch.object(NamedWrites, "open", lambda *_: nullcontext()), _blocks_have_no_token()
+    )
+
+
+def f2_another_block_of_a_number_counts_as_done() -> AbstractContextManager[Any]:
+    return patch.object(NamedWrites, "check", lambda *_, **__: None)
+
+
+def f3_the_writes_of_a_block_have_an_order() -> AbstractContextManager[Any]:
+    true = committer.check_payload
+
+    def check_payload(key: str, batch: Batch, state: CommitState) -> None:
+        done = state.done_batch(batch.number)
+        block, payload = batch.block, batch.payload
+        if done is None or block is None or payload is None or (batch.digest and done.digest):
+            true(key, batch, state)
+            return
+        nth = len(state.parts_by(batch.number, block.token))
+        if block.writes is None and payload != [*done.payloads, Payload()][nth]:
+            raise committer._other_rows(key, batch.number, "these rows", "others")
+
+    return patch.object(committer, "check_payload", check_payload)
+
+
+def f4_a_write_of_a_block_may_have_any_option() -> AbstractContextManager[Any]:
+    return patch.object(foreach_batch, "_check_of_one_write", lambda *_: None)
+
+
+def f5_any_checkpoint_is_taken_for_the_querys() -> AbstractContextManager[Any]:
+    return patch.object(Checkpoint, "check", lambda *_: None)
+
+
+def f6_the_drivers_own_transactions_time_out() -> AbstractContextManager[Any]:
+    return patch.object(transaction_commit, "_is_two_phase", lambda *_: False)
+
+
+def f7_each_batch_has_a_run_of_its_own() -> AbstractContextManager[Any]:
+    return patch.object(NamedWrites, "run", lambda *_: uuid.uuid4().hex)
+
+
+def a_batch_is_known_by_its_rows_alone() -> AbstractContextManager[Any]:
+    """A copied checkpoint with as many rows and bytes passes, a query with uuid() does not."""
+    return patch.object(Checkpoint, "known_digest", lambda *_: "")
+
+
+def offsets_are_committed_without_the_rows() -> AbstractContextManager[Any]:
+    """And a report, too: what the driver prepares is not part of the decision."""
+    true = Decision.plus
+
+    def plus(self: Decision, transactions: Sequence[Any]) -> Decision:
+        return true(self, ()) if self.transactions else true(self, transactions)
+
+    return patch.object(Decision, "plus", plus)

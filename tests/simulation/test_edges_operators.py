@@ -1,0 +1,185 @@
+"""An operator, or a start with other options, beside or after a driver: a time-out is its own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from unittest.mock import patch
+
+import pytest
+
+from spark_kafka_sink.admin.transaction_client import TransactionClient
+from spark_kafka_sink.cli.operations.operator import Operator
+from spark_kafka_sink.clock import NEVER
+from spark_kafka_sink.errors import CommitError, CommitOutcomeUnknownError, ErrorCode
+from spark_kafka_sink.protocol.request import ApiKey
+from spark_kafka_sink.transactions.commit_log.commit_log import CommitLog
+from spark_kafka_sink.transactions.commit_state import CommitState, Phase
+from spark_kafka_sink.transactions.exactly_once import Commit, ExactlyOnceDriver
+from tests.fakes.fake_cluster.control import FOREVER
+from tests.simulation.edge_scene import EdgeScene
+from tests.simulation.spark_tasks import new_client
+from tests.simulation.spark_world import LOG_TOPIC, PREFIX, TIMEOUT_MS, Run, SparkLife
+
+#: Of the command line, when the sink has TIMEOUT_MS: the defaults differ by a factor of 15.
+SHORTER, LONGER = TIMEOUT_MS // 3, 15 * TIMEOUT_MS
+VERSIONS = pytest.mark.parametrize("version", [1, 2])
+
+
+def commit_by_hand(scene: EdgeScene, operator: Run, timeout_ms: int) -> CommitState:
+    """``kprod txn commit``, whose transaction.timeout.ms is ``timeout_ms``."""
+    config = replace(scene.config("cli"), transaction_timeout_ms=timeout_ms)
+    process = operator.process
+    with TransactionClient(config, clock=scene.scheduler, new_client=new_client(process)) as client:
+        by_hand = Operator(CommitLog(client, LOG_TOPIC), client)
+        return by_hand.commit(by_hand.plan_commit(PREFIX))
+
+
+def played(version: int = 2, tasks: int = 2) -> SparkLife:
+    return SparkLife(1, tasks=tasks, transaction_version=version)
+
+
+@VERSIONS
+@pytest.mark.parametrize("timeout_ms", [SHORTER, TIMEOUT_MS, LONGER])
+def test_a_commit_by_hand_makes_a_dead_drivers_batch_visible(timeout_ms: int, version: int) -> None:
+    """Its transactions are older than a third of their time-out."""
+
+    def play(scene: EdgeScene) -> None:
+        run = scene.run("run-0")
+        plan = scene.plan(run)
+        scene.decides_and_dies(run, 0, plan, scene.write(run, 0, plan))
+        scene.scheduler.sleep(TIMEOUT_MS // 2)
+        assert commit_by_hand(scene, scene.run("operator"), timeout_ms).last_done == 0
+
+    assert EdgeScene.of(play, played(version)).batches() == {0}
+
+
+@VERSIONS
+@pytest.mark.parametrize(
+    ("timeout_ms", "age_ms", "away_ms", "told"),
+    [
+        (SHORTER, 20_000, 2_000, Commit.COMMITTED),
+        (TIMEOUT_MS, 20_000, 2_000, Commit.COMMITTED),
+        # The driver gives up before it is answered. Nearly all of the time-out is over.
+        (TIMEOUT_MS, 28_000, 25_500, CommitOutcomeUnknownError),
+    ],
+)
+def test_a_commit_by_hand_beside_a_driver_aborts_nothing(
+    timeout_ms: int, age_ms: int, away_ms: int, told: object, version: int
+) -> None:
+    """Coordinators load while both retry: one would commit what the other aborts."""
+
+    def play(scene: EdgeScene) -> None:
+        run, operator = scene.run("run-0"), scene.run("operator")
+        plan = scene.plan(run)
+        messages = scene.write(run, 0, plan)
+        scene.scheduler.sleep(age_ms)
+        loading = scene.cluster.control.answer(
+            ApiKey.END_TXN,
+            ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+            FOREVER,
+            where=lambda r: "~~" not in r.body.transactional_id,
+        )
+        one, result = scene.beside(run.process, lambda: scene.commit(run, 0, plan, messages))
+        scene.scheduler.block(lambda: loading.fired > 0, NEVER)
+        scene.scheduler.sleep(max(0, away_ms - 500))
+        two, state = scene.beside(
+            operator.process, lambda: commit_by_hand(scene, operator, timeout_ms).last_done
+        )
+        scene.timeline.after(500, scene.cluster.control.clear)
+        scene.scheduler.block(lambda: one.done and two.done, NEVER)
+        assert state == [0]
+        assert result == [told] or isinstance(result[0], told), result  # type: ignore[arg-type]
+
+    scene = EdgeScene.of(play, played(version, tasks=6))
+    assert {task for _, task, _ in scene.visible()} == set(range(6))
+
+
+@VERSIONS
+@pytest.mark.parametrize("restarted_with", [SHORTER, TIMEOUT_MS, LONGER])
+def test_a_decision_that_is_about_to_time_out_is_undone_whole(
+    restarted_with: int, version: int
+) -> None:
+    """Its driver dies behind it. The next one has another time-out, as the error of a batch that
+    took too long advises, and begins right before the first transaction times out; the others are
+    younger. Their ends arrive in time, and that one's would not.
+    """
+
+    def play(scene: EdgeScene) -> None:
+        run = scene.run("run-0")
+        plan = scene.plan(run)
+        begun = scene.scheduler.now
+        old = scene.launch(run, 0, 0, 0, plan)
+        scene.scheduler.block(lambda: old.over, NEVER)
+        scene.scheduler.sleep(25_000)
+        young = scene.launch(run, 0, 1, 0, plan)
+        scene.scheduler.block(lambda: young.over, NEVER)
+        assert old.message is not None
+        assert young.message is not None
+        assert old.message.transaction is not None
+        scene.decides_and_dies(run, 0, plan, [old.message, young.message])
+        scene.scheduler.sleep(begun + TIMEOUT_MS - 300 - scene.scheduler.now)
+        first = old.message.transaction[0]
+        scene.cluster.control.drop(
+            ApiKey.END_TXN,
+            3,
+            processed=False,
+            where=lambda r: r.body.transactional_id == first and r.body.committed,
+        )
+        config = replace(scene.config("driver"), transaction_timeout_ms=restarted_with)
+        client = new_client(scene.run("run-1").process)
+        with ExactlyOnceDriver(
+            config, LOG_TOPIC, clock=scene.scheduler, new_client=client
+        ) as next_:
+            state = next_.plan(PREFIX)
+            assert (state.phase, state.last_done) == (Phase.DONE, -1)
+        assert scene.batch(scene.run("run-2"), 0) is Commit.COMMITTED
+
+    scene = EdgeScene.of(play, played(version))
+    assert {task for _, task, _ in scene.visible()} == {0, 1}
+
+
+@VERSIONS
+def test_a_batch_is_too_old_by_its_own_transactions_timeout(version: int) -> None:
+    """The driver that commits has a longer one, and the batch would be decided too late."""
+
+    def play(scene: EdgeScene) -> None:
+        run = scene.run("run-0")
+        plan = scene.plan(run)
+        messages = scene.write(run, 0, plan)
+        scene.scheduler.sleep(TIMEOUT_MS - 10_000)
+        longer = replace(scene.config("driver"), transaction_timeout_ms=LONGER)
+        with (
+            patch.object(scene, "config", lambda _: longer),
+            pytest.raises(CommitError, match=f"open for more than 30000 ms of {TIMEOUT_MS} ms"),
+        ):
+            scene.commit(run, 0, plan, messages)
+        assert scene.open_ids() == []
+
+    assert EdgeScene.of(play, played(version)).batches() == set()
+
+
+@VERSIONS
+@pytest.mark.parametrize("ended", [lambda committed: committed, lambda committed: not committed])
+def test_a_commit_by_hand_undoes_only_what_is_lost(
+    ended: Callable[[bool], bool], version: int
+) -> None:
+    """One of two transactions has ended; the other one is as old as its time-out allows."""
+    lost = not ended(True)
+
+    def play(scene: EdgeScene) -> None:
+        run = scene.run("run-0")
+        plan = scene.plan(run)
+        messages = scene.write(run, 0, plan)
+        scene.decides_and_dies(run, 0, plan, messages)
+        prepared = messages[0].prepared
+        assert prepared is not None
+        scene.scheduler.sleep(TIMEOUT_MS - 5_000)
+        with scene.driver_side(scene.run("helper")) as driver:
+            deadline = scene.scheduler.now + 5_000
+            driver._client.end([prepared], committed=ended(True), deadline_ms=deadline)
+        state = commit_by_hand(scene, scene.run("operator"), TIMEOUT_MS)
+        assert (state.phase, state.last_done) == (Phase.DONE, -1 if lost else 0)
+        assert scene.open_ids() == []
+
+    assert EdgeScene.of(play, played(version)).batches() == (set() if lost else {0})
