@@ -6,7 +6,9 @@ afterwards is nearly right, and gets deep into the decoder.
 
 from __future__ import annotations
 
+import importlib
 import inspect
+import pkgutil
 import random
 import tracemalloc
 from array import array
@@ -14,32 +16,18 @@ from collections.abc import Iterator
 from typing import Any
 from unittest import mock
 
+from spark_kafka_sink import protocol
 from spark_kafka_sink.errors import RemoteProtocolError
 from spark_kafka_sink.network.frame_reader import FrameReader
 from spark_kafka_sink.network.transport_layer import PlaintextTransportLayer
-from spark_kafka_sink.protocol import (
-    admin_messages,
-    control_messages,
-    fetch_messages,
-    produce,
-    sasl,
-    transaction_admin_messages,
-    wire,
-)
+from spark_kafka_sink.protocol import admin_messages, control_messages, produce, wire
 from spark_kafka_sink.protocol.cluster import TopicPartition
 from spark_kafka_sink.protocol.fetch_messages import FetchPartition
 from spark_kafka_sink.protocol.frames import parse_response_header
 from spark_kafka_sink.protocol.request import ApiKey
+from spark_kafka_sink.protocol.transaction_offset_messages import OffsetAndMetadata
 from tests.fuzz.mutate import mutated, pieces, refusal
 
-_MODULES = (
-    control_messages,
-    fetch_messages,
-    produce,
-    sasl,
-    transaction_admin_messages,
-    admin_messages,
-)
 _TPS = (TopicPartition("t", 0), TopicPartition("t", 1), TopicPartition("u", 0))
 _CONFIG = admin_messages.ConfigResourceType.TOPIC
 #: By parameter; 1 for all others that have no default.
@@ -47,6 +35,7 @@ _ARGUMENTS: dict[str, Any] = {
     "software_name": "a",
     "software_version": "1",
     "topics": ("t", "u"),
+    "offsets": {tp: OffsetAndMetadata(1) for tp in _TPS},
     "transactional_id": "x",
     "transactional_ids": ("x", "y"),
     "keys": ("x", "y"),
@@ -72,19 +61,28 @@ _OF_A_CLASS: dict[str, dict[str, Any]] = {
 _LARGE = 100_000
 
 
-def _requests() -> list[Any]:
-    found = []
-    for module in _MODULES:
-        for name, kind in vars(module).items():
+def _classes() -> Iterator[type[Any]]:
+    """Every request of the room; Protocols, and the base of the others, are none."""
+    for info in pkgutil.iter_modules(protocol.__path__, f"{protocol.__name__}."):
+        for name, kind in vars(importlib.import_module(info.name)).items():
             if not (inspect.isclass(kind) and name.endswith("Request")):
                 continue
-            if kind.__module__ != module.__name__ or not hasattr(kind, "decode"):
+            if kind.__module__ != info.name or not hasattr(kind, "decode"):
                 continue
-            given = _ARGUMENTS | _OF_A_CLASS.get(name, {})
-            needed = inspect.signature(kind).parameters.values()
-            found.append(
-                kind(**{p.name: given.get(p.name, 1) for p in needed if p.default is p.empty})
-            )
+            if not (inspect.isabstract(kind) or getattr(kind, "_is_protocol", False)):
+                yield kind
+
+
+def _requests() -> list[Any]:
+    """One of each class, and one for each version of transactions that its versions depend on."""
+    found = []
+    for kind in _classes():
+        needed = [p for p in inspect.signature(kind).parameters.values() if p.default is p.empty]
+        given = _ARGUMENTS | _OF_A_CLASS.get(kind.__name__, {})
+        arguments = {p.name: given.get(p.name, 1) for p in needed}
+        found.append(kind(**arguments))
+        if "transaction_version" in arguments:
+            found.append(kind(**arguments | {"transaction_version": 2}))
     return found
 
 

@@ -92,5 +92,5 @@ def texts(rng: random.Random) -> str:
     error = refusal(lambda: parse_jaas_config(jaas), ConfigError)
     parse_properties(mutated(rng, _PROPERTIES).decode("latin-1"))
     claims = base64.urlsafe_b64encode(mutated(rng, b'{"exp":123456789}')).decode().rstrip("=")
-    odd = refusal(lambda: expiry_of(f"a.{claims}.c"), KafkaError)
+    odd = refusal(lambda: expiry_of(f"a.{claims}.c", "it"), KafkaError)
     return f"{'refused' if error else 'read'}, {'an odd time' if odd else 'a time or none'}"

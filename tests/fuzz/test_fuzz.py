@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import pkgutil
 import random
 
 import pytest
 
+from spark_kafka_sink.protocol import messages
+from spark_kafka_sink.protocol.request import ApiKey
+from tests.fuzz.answers import REQUESTS
 from tests.fuzz.targets import TARGETS, attempt
 
 #: Cases of each target: about a second or two.
@@ -56,6 +60,17 @@ REACHED = {
 def test_random_bytes_break_no_promise(name: str) -> None:
     outcomes = {attempt(name, seed) for seed in range(CASES[name])}
     assert not REACHED[name] - outcomes
+
+
+def test_every_decoder_of_kafkas_messages_is_fuzzed() -> None:
+    """By enumeration: a new module of ``protocol/messages/`` has a request that ``answers`` knows,
+    or this fails.
+    """
+    generated = {info.name for info in pkgutil.iter_modules(messages.__path__)}
+    fuzzed = {request.api_key.name.lower() for request in REQUESTS}
+    assert generated - {"flexible_versions"} == fuzzed - {"produce"}
+    ends = {r.versions.max for r in REQUESTS if r.api_key is ApiKey.END_TXN}
+    assert ends == {4, 5}, "the versions depend on the transaction's"
 
 
 def test_a_failure_says_how_it_is_seen_again(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -88,6 +88,12 @@ CASES = [
         instead(m.answer(8, [m.broker(8, 1)])),
         "does not fit its value",
     ),
+    Case(
+        _FIRST,
+        "a throttle of 24 days",
+        lambda body, n: framed(n, body[:-5] + struct.pack(">i", 2**31 - 1) + b"\0"),
+        "the broker throttles this client for 2147483647 ms",
+    ),
     Case(_FIRST, "no API", instead(api_versions([])), "it offers no API"),
     Case(
         _FIRST,

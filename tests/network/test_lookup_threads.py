@@ -123,7 +123,8 @@ def test_a_deadline_ends_the_wait_for_a_lookup(names: SilentNames) -> None:
         resolve_within(-1, "b", names)
     wait_for(lambda: names.asked == ["a"], what="the lookup")
     names.answer(c=["10.0.0.1"])
-    assert resolve_within(60, "c", names) == ["10.0.0.1"]
+    for seconds in (60, 2**63 / 1000):  # what max.block.ms may be
+        assert resolve_within(seconds, "c", names) == ["10.0.0.1"]
 
 
 # --- a network client -----------------------------------------------------------------------------

@@ -158,6 +158,7 @@ def test_an_impossible_lifetime_is_reported(number, where):
     with pytest.raises(AuthenticationError, match=where) as raised:
         fetch(answer)
     assert "not a valid number of seconds" in raised.value.message
+    assert "of http://127.0.0.1:" in raised.value.message, "whose"
 
 
 @pytest.mark.parametrize("life", ['"3600"', "null", "true", "[1]", "{}"])

@@ -49,9 +49,9 @@ def checked_token(text: str, where: str) -> str:
     return token
 
 
-def expiry_of(token: str) -> float | None:
-    """The expiry of a JWT in seconds since the epoch; None for other tokens."""
-    return seconds(_claims(token).get("exp"), "exp of the token")
+def expiry_of(token: str, where: str) -> float | None:
+    """The expiry of a JWT of ``where`` in seconds since the epoch; None for other tokens."""
+    return seconds(_claims(token).get("exp"), f"exp of the token of {where}")
 
 
 def seconds(value: object, what: str) -> float | None:

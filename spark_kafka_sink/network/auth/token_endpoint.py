@@ -42,10 +42,11 @@ _FINAL: Final = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Grant:
-    """``expires_in`` is seconds; None when the response omits it."""
+    """``expires_in`` is seconds; None when the response omits it. ``where`` names the endpoint."""
 
     token: Password
     expires_in: float | None
+    where: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +71,7 @@ def request_token(client: ClientCredentials) -> Grant:
         token = fields.get(name)
         if isinstance(token, str) and token:
             life = seconds(fields.get("expires_in"), f"expires_in of {place.shown}")
-            return Grant(Password(token), life)
+            return Grant(Password(token), life, place.shown)
     raise _error(
         f"{place.shown} answered {status} without an access_token", "is it a token endpoint?"
     )

@@ -66,7 +66,7 @@ def token_fetcher(
         pairs = dict(settings.extensions) | dict(extensions)
         return fetched(
             Token(Password(text), tuple(sorted(pairs.items()))),
-            expires_at=expiry_of(text) if expires_at is None else expires_at,
+            expires_at=expiry_of(text, where) if expires_at is None else expires_at,
             wall_ms=clock.wall_ms(),
             rule=settings.refresh,
             where=where,
@@ -120,10 +120,10 @@ def _read(path: Text) -> str:
 
 def _from_endpoint(client: ClientCredentials, clock: Clock) -> _Answer:
     grant = request_token(client)
-    expires_at = expiry_of(grant.token.value)
+    expires_at = expiry_of(grant.token.value, grant.where)
     if expires_at is None and grant.expires_in is not None:
         expires_at = clock.wall_ms() / 1000 + grant.expires_in
-    return grant.token.value, expires_at, {}, "the token endpoint"
+    return grant.token.value, expires_at, {}, grant.where
 
 
 def _from_provider(settings: TokenProvider) -> Callable[[], _Answer]:

@@ -67,7 +67,7 @@ def resolve_within(seconds: float, host: str, look_up: Callable[[str], T]) -> T:
     ended: SimpleQueue[T | OSError] = SimpleQueue()
     _start(lambda: ended.put(_answer(lambda: look_up(host))))
     try:
-        answer = ended.get(timeout=seconds)
+        answer = ended.get(timeout=min(seconds, threading.TIMEOUT_MAX))
     except Empty:
         raise late from None
     if isinstance(answer, OSError):

@@ -335,6 +335,8 @@ class NetworkClient:
             node_id = receive.source
             self._in_flight.complete_next(node_id)
             self._maybe_throttle(node_id, body, now)
+            if not isinstance(body, ApiVersionsResponse):
+                self._failures.answered(node_id)
             if not request.internal:
                 responses.append(request.completed(body, now))
             elif isinstance(body, ApiVersionsResponse):
@@ -367,6 +369,11 @@ class NetworkClient:
             self._process_disconnection(responses, node_id, now, _local_close(reason))
         elif outcome is ApiVersionsOutcome.KNOWN:
             self._connections.established(node_id)
+            if response.throttle_ms > 0:
+                # It answered, and until then nothing else is sent to it.
+                self._failures.record(
+                    node_id, f"the broker throttles this client for {response.throttle_ms} ms"
+                )
 
     def _handle_disconnections(self, responses: list[ClientResponse], now: int) -> None:
         for node_id, state in self._selector.disconnected.items():
