@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -20,7 +21,7 @@ from spark_kafka_sink.records import log_records
 from spark_kafka_sink.records.compression import Codec, CompressionType
 from spark_kafka_sink.records.varint import varint
 from spark_kafka_sink.transactions.commit_log.commit_log import CommitLog
-from spark_kafka_sink.transactions.commit_log.log_parts import PART_BYTES
+from spark_kafka_sink.transactions.commit_log.log_parts import PIECE_BYTES
 from spark_kafka_sink.transactions.commit_log.log_reader import KeyFilter, LogReader, LogSnapshot
 from spark_kafka_sink.transactions.commit_state import CommitState
 from tests.fakes.fake_cluster import FakeCluster
@@ -81,7 +82,7 @@ def test_what_we_write_is_far_below_what_is_read_of_a_batch(
     monkeypatch.setattr(log_records, "MOST_WALKED", log_records.MOST_WALKED // 8)
     monkeypatch.setattr(log_records, "MOST_RECORDS", log_records.MOST_RECORDS // 8)
     long = CommitState(1, "run", "q", 0, superseded=tuple(f"{i:0200}" for i in range(18_000)))
-    assert len(long.encode()) > 6 * PART_BYTES
+    assert len(long.encode()) > 6 * PIECE_BYTES
 
     def main() -> None:
         session = CommitLog(world.client(), TOPIC).open(KEY, world.soon())
@@ -90,6 +91,15 @@ def test_what_we_write_is_far_below_what_is_read_of_a_batch(
             assert CommitLog(world.client(), TOPIC).read(KEY, world.soon()).state == state
 
     world.run(main)
+
+
+def test_a_batch_of_the_shortest_tombstones_is_read() -> None:
+    """The end of a block of very many writes: batches are cut by the bytes of their keys."""
+    parts = itertools.count()
+    size, count = 0, 0
+    while size <= PIECE_BYTES:
+        size, count = size + len(b"x#w%d" % next(parts)), count + 1
+    assert count < log_records.MOST_RECORDS
 
 
 # --- on a real broker -----------------------------------------------------------------------------
