@@ -36,10 +36,10 @@ from spark_kafka_sink.records.varint import MAX_VARINT_BYTES, MAX_VARLONG_BYTES,
 
 #: Default limit of the bytes of matching records that are kept of one batch.
 MAX_UNPACKED = 16 * 1024 * 1024
-#: Limits after which :func:`read_batches` skips the rest of a batch. Ours have half a MiB of
-#: records (``log_parts.PART_BYTES``): one part of a state, or the tombstones of some parts.
+#: Limits after which :func:`read_batches` skips the rest of a batch. Ours have half a MiB of keys
+#: and values (``log_parts.PIECE_BYTES``): a piece of a document, or tombstones of eight bytes.
 MOST_WALKED: Final = 8 * 1024 * 1024
-MOST_RECORDS: Final = 10_000
+MOST_RECORDS: Final = 100_000
 #: Of a mebibyte each; but a stream may also be of any number of empty ones.
 _MOST_CHUNKS: Final = 1000
 #: The longest key that may match, in bytes.
@@ -142,8 +142,8 @@ def read_batches(
     bytes ``mention``: a batch without them is not even parsed. So a batch that is too large, or
     whose records are none, matters only for keys that it contains: for all others it has no
     records, and for these it is ``unreadable``, like one that can't be decompressed or has a wrong
-    checksum. Reading stops at :data:`MOST_WALKED` bytes and :data:`MOST_RECORDS` records, a tenth
-    of a second of work; a caller checks its clock between batches.
+    checksum. Reading stops at :data:`MOST_WALKED` bytes and :data:`MOST_RECORDS` records, less than
+    a second of work; a caller checks its clock between batches.
 
     Never raises for bytes. After a batch whose length can't be right nothing follows.
     IllegalStateError when the fetch failed.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -90,6 +91,15 @@ def test_what_we_write_is_far_below_what_is_read_of_a_batch(
             assert CommitLog(world.client(), TOPIC).read(KEY, world.soon()).state == state
 
     world.run(main)
+
+
+def test_a_batch_of_the_shortest_tombstones_is_read() -> None:
+    """The end of a block of very many writes: batches are cut by the bytes of their keys."""
+    parts = itertools.count()
+    size, count = 0, 0
+    while size <= PIECE_BYTES:
+        size, count = size + len(b"x#w%d" % next(parts)), count + 1
+    assert count < log_records.MOST_RECORDS
 
 
 # --- on a real broker -----------------------------------------------------------------------------
