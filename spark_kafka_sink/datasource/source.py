@@ -5,7 +5,7 @@ Never: columns, options or messages themselves. Everything but pyspark is import
 so that looking the format up costs nothing.
 
 Order of checks, all on the driver before any task: any options at all, overwrite, options,
-columns, then the preflight, then with exactly-once the commit log. ``streamWriter`` is also called
+columns, the preflight, schemas of a registry, then with exactly-once the commit log. ``streamWriter`` is also called
 before each commit and abort; there only options and columns are checked, which can't fail when they
 did not fail at planning.
 
@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, MutableMapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, NoReturn
 
 from spark_kafka_sink.datasource.plain_errors import without_traceback
@@ -181,6 +182,12 @@ class KprodDataSource(DataSource):
         cluster = None if seen is None else seen.cluster
         if seen is not None and config.topic in seen.compacted:
             columns = with_keys_required(columns)
+        if config.schemas is not None:
+            from spark_kafka_sink.datasource.schemas.payload_schemas import with_encoders
+
+            columns = with_encoders(columns, schema, config)
+            # What only the driver needs, with its secrets, does not travel.
+            config = replace(config, schemas=None)
         if not config.is_exactly_once:
             return WritePlan(config, columns, cluster)
         from spark_kafka_sink.datasource.exactly_once.transaction_plan import plan_transactions
