@@ -4,10 +4,10 @@ Owns: :class:`KprodDataSource` and the three writers, which only delegate to :cl
 Never: columns, options or messages themselves. Everything but pyspark is imported when it is used,
 so that looking the format up costs nothing.
 
-Order of checks, all on the driver before any task: any options at all, overwrite, options,
-columns, the preflight, schemas of a registry, then with exactly-once the commit log. ``streamWriter`` is also called
-before each commit and abort; there only options and columns are checked, which can't fail when they
-did not fail at planning.
+Order of checks, all on the driver before any task: any options at all, overwrite, options, columns,
+the preflight, schemas of a registry, then with exactly-once the commit log. ``streamWriter`` is
+also called before each commit and abort; there only options and columns are checked, which can't
+fail when they did not fail at planning.
 
 **Overwrite is refused**, in batch (``mode("overwrite")``, ``INSERT OVERWRITE``) and in streams:
 Spark passes ``outputMode("complete")`` as overwrite. Spark's Kafka sink accepts complete mode

@@ -157,20 +157,26 @@ def records(draw, inner: st.SearchStrategy[Case]) -> Case:
     return Case(schema, column, arrow, values)
 
 
-def cases() -> st.SearchStrategy[Case]:
-    """Of any type."""
-    plain = st.sampled_from(PLAIN) | decimals() | named_types()
-    made = st.recursive(
-        plain | plain.flatmap(nullable),
-        lambda inner: st.one_of(
-            inner.map(lists),
-            inner.map(maps),
-            records(inner),
-            inner.filter(lambda one: not isinstance(one.schema, list)).flatmap(nullable),
-        ),
-        max_leaves=6,
-    )
-    return made.map(lambda one: replace(one, schema=uniquely_named(one.schema, count(1))))
+@st.composite
+def any_case(draw, depth: int = 2) -> Case:
+    kind = draw(st.integers(0, 9 if depth else 3))
+    if kind <= 1:
+        return draw(st.sampled_from(PLAIN))
+    if kind <= 3:
+        return draw(DECIMALS if kind == 2 else NAMED)
+    if kind == 4:
+        return draw(records(any_case(depth - 1)))
+    inner = draw(any_case(depth - 1))
+    if kind == 5:
+        return lists(inner)
+    if kind == 6:
+        return maps(inner)
+    return inner if isinstance(inner.schema, list) else draw(nullable(inner))
+
+
+DECIMALS, NAMED = decimals(), named_types()
+#: Of any type.
+CASES = any_case().map(lambda one: replace(one, schema=uniquely_named(one.schema, count(1))))
 
 
 def uniquely_named(schema: Any, numbers: Iterator[int]) -> Any:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from spark_kafka_sink.formats.avro.avro_format import AvroFormat
 from spark_kafka_sink.formats.schema_format import wire_prefix
-from tests.formats.avro_cases import Case, as_read, cases
+from tests.formats.avro_cases import CASES, Case, as_read
 
 PREFIX = wire_prefix(7)
 
@@ -46,7 +46,7 @@ def check(case: Case, values: list, slack: int) -> None:
 
 @st.composite
 def examples(draw):
-    case = draw(cases())
+    case = draw(CASES)
     return case, draw(st.lists(case.values, max_size=6)), draw(st.integers(0, 2))
 
 
@@ -57,6 +57,7 @@ def test_avro_has_the_bytes_that_fastavro_writes(example):
 
 
 @pytest.mark.long
+@pytest.mark.timeout(3600)
 @given(examples())
 @settings(max_examples=10_000)
 def test_avro_has_the_bytes_of_fastavro_in_10_000_cases(example):

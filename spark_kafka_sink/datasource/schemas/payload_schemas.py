@@ -48,13 +48,19 @@ _clock = SystemClock()
 _kept: dict[tuple[object, ...], tuple[int, RegisteredSchema]] = {}
 
 
-def schema_format(name: ColumnFormat) -> SchemaFormat:
-    """The format behind the seam; a new one is a line here."""
-    if name is ColumnFormat.AVRO:
+def schema_format(payload: PayloadOptions) -> SchemaFormat:
+    """The format behind the seam. Imported when it is used."""
+    if payload.format is ColumnFormat.AVRO:
         from spark_kafka_sink.formats.avro.avro_format import AvroFormat
 
         return AvroFormat()
-    raise ConfigError(f"the format {name} has no schema")
+    if payload.format is ColumnFormat.PROTOBUF:
+        from spark_kafka_sink.formats.protobuf.protobuf_format import ProtobufFormat
+
+        return ProtobufFormat(payload.name)
+    from spark_kafka_sink.formats.json_schema import JsonSchemaFormat
+
+    return JsonSchemaFormat()
 
 
 def with_encoders(plan: ColumnPlan, schema: StructType, config: SinkConfig) -> ColumnPlan:
@@ -95,7 +101,7 @@ def described(config: SinkConfig, timeout_ms: int) -> Iterator[tuple[str, str, b
             may_be_missing = options.auto_register and not options.use_latest
             yield payload.part, f"{what} is not there at {registry}", may_be_missing
             continue
-        refuse_unusable(found, payload, schema_format(payload.format))
+        refuse_unusable(found, payload, schema_format(payload))
         yield payload.part, f"{what} has the schema of id {found.id}", True
 
 
@@ -110,7 +116,7 @@ class _PayloadPlan:
         self._limit_ms = config.producer.max_block_ms
         self._payload = payload
         self._topic = config.topic
-        self._format = schema_format(payload.format)
+        self._format = schema_format(payload)
         #: One column, which may be a payload by itself.
         self._one = len(part.columns) == 1 and not part.is_struct
         self._columns = _columns(part, schema)

@@ -17,6 +17,14 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from spark_kafka_sink.formats.arrow_values import (
+    binary_of,
+    children,
+    fixed_width,
+    list_items,
+    not_utf8,
+    validity,
+)
 from spark_kafka_sink.formats.avro.avro_nodes import (
     Array,
     Constant,
@@ -31,7 +39,7 @@ from spark_kafka_sink.formats.avro.avro_nodes import (
     Value,
 )
 from spark_kafka_sink.formats.row_pieces import Mask, RowPieces
-from spark_kafka_sink.records.gather import data_of, ends_of, lengths_of, offsets_of, valid_of
+from spark_kafka_sink.records.gather import ends_of, lengths_of
 from spark_kafka_sink.records.json.json_text import plain_binary
 from spark_kafka_sink.records.varint import Packed, highest
 
@@ -44,10 +52,7 @@ def encode(value: Value, column: pa.Array, out: RowPieces, path: str) -> None:
     """Adds each row of ``column`` to ``out``; ``path`` names it for refusals."""
     if isinstance(column, pa.DictionaryArray):
         column = column.dictionary_decode()
-    if pa.types.is_null(column.type):
-        valid: Mask | None = np.zeros(len(column), np.bool_)
-    else:
-        valid = valid_of(column)
+    valid = validity(column)
     if valid is None:
         out.add_bytes(value.branch)
         _encode(value.node, column, None, out, path)
@@ -108,7 +113,7 @@ def _scalar(node: Scalar, column: pa.Array, valid: Mask | None, out: RowPieces, 
     if node in (Scalar.STRING, Scalar.BYTES):
         data = plain_binary(column)
         if node is Scalar.STRING:
-            out.refuse(_not_utf8(data), path, "is not UTF-8")
+            out.refuse(not_utf8(data), path, "is not UTF-8")
         out.add_numbers(lengths_of(data), valid)
         out.add_column(data)
     elif node is Scalar.BOOLEAN:
@@ -116,26 +121,18 @@ def _scalar(node: Scalar, column: pa.Array, valid: Mask | None, out: RowPieces, 
         flags = bits.to_numpy(zero_copy_only=False).astype(np.uint64)
         out.add_packed([Packed(flags, np.uint64(1), 1)], valid)
     elif node is Scalar.FLOAT:
-        words = _fixed_width(column, np.dtype(np.uint32), valid).astype(np.uint64)
+        words = fixed_width(column, np.dtype(np.uint32), valid).astype(np.uint64)
         out.add_packed([Packed(words, np.uint64(4), 4)], valid)
     elif node is Scalar.DOUBLE:
         if pa.types.is_float32(column.type):
             column = column.cast(pa.float64())
-        double = _fixed_width(column, np.dtype(np.uint64), valid).view(np.uint64)
+        double = fixed_width(column, np.dtype(np.uint64), valid).view(np.uint64)
         out.add_packed([Packed(double, np.uint64(8), 8)], valid)
-
-
-def _fixed_width(
-    column: pa.Array, dtype: np.dtype[np.generic], valid: Mask | None
-) -> npt.NDArray[np.integer]:
-    """The numbers of a column, 0 for nulls."""
-    found = np.frombuffer(column.buffers()[1], dtype, len(column), column.offset * dtype.itemsize)
-    return found if valid is None else np.where(valid, found, dtype.type(0))
 
 
 def _number(node: Number, column: pa.Array, valid: Mask | None, out: RowPieces, path: str) -> None:
     dtype = np.dtype(f"i{column.type.bit_width // 8}")
-    values = _fixed_width(column, dtype, valid)
+    values = fixed_width(column, dtype, valid)
     if node.divisor != 1:
         values = values // node.divisor
     if node.is_int and values.dtype.itemsize > 4:
@@ -175,9 +172,7 @@ def _decimal(
         out.add_packed([Packed(size << _1, _1, 1)], valid)
     if valid is not None:
         taken &= valid[:, None]
-    ends = ends_of(taken.sum(axis=1))
-    buffers = [None, pa.py_buffer(ends), pa.py_buffer(everything[taken])]
-    out.add_column(pa.Array.from_buffers(pa.large_binary(), len(column), buffers))
+    out.add_column(binary_of(ends_of(taken.sum(axis=1)), pa.py_buffer(everything[taken])))
 
 
 def _rescaled(node: Decimal, column: pa.Array, out: RowPieces, path: str) -> pa.Array:
@@ -228,34 +223,25 @@ def _symbol(node: Symbols, column: pa.Array, valid: Mask | None, out: RowPieces,
 
 def _struct(node: Record, column: pa.Array, valid: Mask | None, out: RowPieces, path: str) -> None:
     if valid is None:
-        encode_record(node, _children(column), out, path)
+        encode_record(node, children(column), out, path)
         return
     # The fields of a null may hold anything: only the others are encoded.
     rows = valid.nonzero()[0]
     inner = RowPieces(len(rows))
-    encode_record(node, _children(column.take(pa.array(rows))), inner, path)
+    encode_record(node, children(column.take(pa.array(rows))), inner, path)
     out.refuse_of(inner.refusals, rows)
     offsets, data = inner.joined()
     lengths = np.zeros(len(column), np.int64)
     lengths[rows] = np.diff(offsets)
-    out.add_column(_binary(ends_of(lengths), data))
-
-
-def _children(column: pa.Array) -> list[pa.Array]:
-    return [column.field(index) for index in range(column.type.num_fields)]
+    out.add_column(binary_of(ends_of(lengths), data))
 
 
 def _list(
     node: Array | Map, column: pa.Array, valid: Mask | None, out: RowPieces, path: str
 ) -> None:
     """One block of items, if there are any, and the end."""
-    if valid is not None and (np.diff(offsets_of(column))[~valid] != 0).any():
-        column = column.take(pa.array(np.arange(len(column))))  # without what nulls cover
-    offsets = offsets_of(column).astype(np.int64)
-    first, last = int(offsets[0]), int(offsets[-1])
+    items, offsets = list_items(column, valid)
     counts = np.diff(offsets)
-    # Not .keys and .items of a map, which begin at the first row whatever the slice is.
-    items = column.values.slice(first, last - first)
     inner = RowPieces(len(items))
     below = f"{path}[]"
     if isinstance(node, Array):
@@ -267,37 +253,8 @@ def _list(
     out.add_numbers(counts, counts > 0)
     if len(items):
         ends, data = inner.joined()
-        out.add_column(_binary(ends[offsets - first], data))
+        out.add_column(binary_of(ends[offsets], data))
     out.add_bytes(_END, valid)
 
 
 _KEY = Value(Scalar.STRING)
-
-
-def _binary(offsets: npt.NDArray[np.int64], data: pa.Buffer) -> pa.Array:
-    buffers = [None, pa.py_buffer(np.ascontiguousarray(offsets)), data]
-    return pa.Array.from_buffers(pa.large_binary(), len(offsets) - 1, buffers)
-
-
-def _not_utf8(column: pa.Array) -> Mask:
-    """Which rows are not: Spark's strings are bytes."""
-    none = np.zeros(len(column), np.bool_)
-    offsets = offsets_of(column)
-    data = data_of(column)[int(offsets[0]) : int(offsets[-1])]
-    if not len(data) or highest(data) < 0x80:
-        return none
-    large = pa.types.is_large_binary(column.type)
-    try:
-        column.cast(pa.large_string() if large else pa.string())
-    except pa.ArrowInvalid:
-        # Rare, so row by row.
-        return np.array([one is not None and not _is_utf8(one) for one in column.to_pylist()])
-    return none
-
-
-def _is_utf8(data: bytes) -> bool:
-    try:
-        data.decode()
-    except UnicodeDecodeError:
-        return False
-    return True
