@@ -122,10 +122,9 @@ class NamedColumns:
     @classmethod
     def of(cls, own: Mapping[str, OptionValue]) -> NamedColumns:
         """From the sink's options, each of which was read. Raises ConfigError."""
-        key, value = _names(own, "keyColumns"), _names(own, "valueColumns")
         struct = struct_name(str(own.get("valueColumns", "")))
-        if struct is not None:
-            value = (struct,)
+        value = _names(own, "valueColumns") if struct is None else (struct,)
+        key = _names(own, "keyColumns")
         key_format = _format(own, "keyFormat", "keyColumns", key)
         value_format = _format(own, "valueFormat", "valueColumns", value)
         return cls(

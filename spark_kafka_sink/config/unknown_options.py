@@ -214,8 +214,13 @@ class Owner:
     in_files: bool = False
 
     def owns(self, key: str) -> bool:
-        return key in self.names or key.startswith(self.beginnings)
+        return key in self.names or (
+            key.startswith(self.beginnings) and nearest_name(key, SINK_OPTIONS, _MISSPELT) is None
+        )
 
+
+#: So near to an option of ours that it is meant, whoever has more names with its beginning.
+_MISSPELT = 0.9
 
 _REMOVE = "remove it from the options of the write"
 

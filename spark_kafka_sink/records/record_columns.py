@@ -124,6 +124,7 @@ def from_record_batch(batch: pa.RecordBatch, plan: ColumnPlan, now_ms: int) -> R
     naming column and row for a topic that is null or can't be one, a negative partition or
     timestamp, a null header key.
     """
+    assert not plan.names_columns, "the caller composes them"
     topic = _topic(_column(batch, plan.topic_column), plan.topic)
     where = topic if isinstance(topic, str) else "of the row"
     if plan.keys_required:
