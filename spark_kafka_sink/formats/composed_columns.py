@@ -52,7 +52,7 @@ def with_composed(batch: pa.RecordBatch, plan: ColumnPlan) -> tuple[pa.RecordBat
 def _composed(batch: pa.RecordBatch, part: ComposedColumns, what: str) -> pa.Array:
     columns = [batch.column(column.index) for column in part.columns]
     if part.encoder is not None:
-        path = part.columns[0].name if len(columns) == 1 and not part.is_struct else ""
+        path = "" if part.is_struct else part.columns[0].name
         payloads = part.encoder.encode(columns, batch.num_rows, path)
         for refusal in payloads.refusals:
             raise _refused(refusal, what)

@@ -55,9 +55,9 @@ def answers_api_versions(host: str, port: int, timeout: float = 1.0) -> bool:
 def answers_http(host: str, port: int, path: str, timeout: float = 5.0) -> bool:
     """True when an HTTP server behind ``host:port`` answers 200 to a request for ``path``."""
     try:
-        with socket.create_connection((host, port), timeout) as sock:
+        with socket.create_connection((host, port), timeout) as sock, sock.makefile("rb") as answer:
             sock.sendall(f"GET {path} HTTP/1.0\r\nHost: {host}\r\n\r\n".encode())
-            return sock.makefile("rb").readline(64).split()[1:2] == [b"200"]
+            return answer.readline(64).split()[1:2] == [b"200"]
     except OSError:
         return False
 

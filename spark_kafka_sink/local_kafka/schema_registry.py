@@ -69,6 +69,7 @@ class SchemaRegistry:
         self._heap = heap
         self._held = ports.reserve(port)
         self._processes: BrokerProcessGroup | None = None
+        self._process: subprocess.Popen[bytes] | None = None
 
     def __enter__(self) -> Self:
         self.start()
@@ -95,8 +96,8 @@ class SchemaRegistry:
                 *("-jar", str(home / _RUNNER)),
             ]
             with log.open("wb") as output:
-                process = self._processes.start(command, output, self._processes.directory)
-            self._await_answer(process, log, time.monotonic() + timeout)
+                self._process = self._processes.start(command, output, self._processes.directory)
+            self._await_answer(self._process, log, time.monotonic() + timeout)
         except BaseException:
             self.stop()
             raise
@@ -105,6 +106,8 @@ class SchemaRegistry:
         """Kill it and give the port back. Repeatable."""
         if self._processes is not None:
             self._processes.close()
+        if self._process is not None:
+            self._process.wait()
         self._held.release()
 
     def _await_answer(self, process: subprocess.Popen[bytes], log: Path, deadline: float) -> None:

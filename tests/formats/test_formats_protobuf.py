@@ -71,7 +71,9 @@ def map_of(key, value):
 
 
 INSTANTS = st.datetimes(
-    dt.datetime(1901, 1, 1), dt.datetime(2200, 1, 1), timezones=st.just(dt.UTC)  # noqa: DTZ001
+    dt.datetime(1901, 1, 1),
+    dt.datetime(2200, 1, 1),
+    timezones=st.just(dt.UTC),  # noqa: DTZ001
 )
 #: Of each field a column that it takes, and values.
 FIELDS = {

@@ -40,7 +40,7 @@ class AvroPlan:
             return out.payloads(columns[0])
         out.add_bytes(self.value.branch)
         assert isinstance(self.value.node, Record)
-        encode_record(self.value.node, columns, out, path)
+        encode_record(self.value.node, columns, out, "")
         return out.payloads()
 
 
@@ -64,13 +64,14 @@ class AvroFormat:
         return same_type(parse_schema(one), parse_schema(other))
 
     def plan(self, schema: str, prefix: bytes, column: ColumnType, *, bare: bool) -> AvroPlan:
-        value = match(parse_schema(schema), column, "")
-        if not bare and not isinstance(value.node, Record):
+        kind = parse_schema(schema)
+        if not bare and _record_of(kind) is None:
             raise SchemaError(
                 "several columns are a record, and the schema has none",
                 hint="name one column, or a schema of a record",
                 kind=Kind.COLUMNS_AND_SCHEMA,
             )
+        value = match(kind, column, "")
         # The null of a bare value is a null payload, whose bytes don't count.
         return AvroPlan(prefix, Value(value.node, value.branch, b"" if bare else None), bare)
 
