@@ -1,8 +1,8 @@
 """Rows as Avro: the encoders alone, and Spark jobs, in turn.
 
 python -m bench.avro_values encoder          one core, no broker: ours, and fastavro row by row
-python -m bench.avro_values spark --rows N   a broker and a registry of its own: valueFormat=avro, our
-                                             JSON, and to_avro with Spark's own Kafka sink
+python -m bench.avro_values spark --rows N   a broker and a registry of its own: valueFormat=avro,
+                                             our JSON, and to_avro with Spark's own Kafka sink
 Prints a line for each: rows per second, CPU seconds, and ratios round by round.
 """
 
@@ -69,7 +69,7 @@ def encoder(count: int, rounds: int) -> None:
         ColumnType(kind, kind.name, name != "id", precision=10, scale=2)
         for name, kind in KINDS.items()
     )
-    column = ColumnType(K.STRUCT, "struct", False, kinds, tuple(KINDS))
+    column = ColumnType(K.STRUCT, "struct", nullable=False, children=kinds, names=tuple(KINDS))
     schema = AvroFormat().derive(column, "bench.order")
     plan = AvroFormat().plan(schema, wire_prefix(7), column, bare=False)
     rows = batch(count)

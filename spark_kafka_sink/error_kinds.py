@@ -483,7 +483,8 @@ ENTRIES: Final[Mapping[Kind, Entry]] = {
         "The schema registry refused a request, or did not answer",
         "The message has the registry's own reason. 401 and 403: `basic.auth.user.info` or "
         "`bearer.auth.*`, and the rights to the subject. 409: the schema is not compatible with "
-        "the subject's versions. 422: the registry can't read the schema. No answer: the address, a "
+        "the subject's versions. 422: the registry can't read the schema. No answer: the address, "
+        "a "
         "proxy (`HTTPS_PROXY`, `NO_PROXY`), a firewall; `kprod check` has a step for it. Nothing "
         "was written.",
         ("the schema registry at ... answered ... to ...: ...",),

@@ -160,7 +160,7 @@ class KprodDataSource(DataSource):
         if overwrite:
             raise _overwrite_refused(streaming=streaming)
         given = given_options(self.options, PREFIX)
-        config = SinkConfig.of(given)
+        config = _without_columns_at_the_end(SinkConfig.of(given))
         if config.is_exactly_once:
             from spark_kafka_sink.datasource.exactly_once.transaction_plan import prefix_of
 
@@ -267,6 +267,20 @@ if hasattr(spark_datasource, "DataSourceStreamArrowWriter"):
         @without_traceback
         def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
             return self.plan.write(iterator)
+
+
+def _without_columns_at_the_end(config: SinkConfig) -> SinkConfig:
+    """The write without rows that ends a ``transaction`` has none of the columns that options name,
+    and needs no schema.
+    """
+    if config.txn_context is None:
+        return config
+    from spark_kafka_sink.config.named_columns import NamedColumns
+    from spark_kafka_sink.datasource.write.write_context import WriteContext
+
+    if WriteContext.of_option(config.txn_context).parts is None:
+        return config
+    return replace(config, named_columns=NamedColumns(), schemas=None)
 
 
 def _overwrite_refused(*, streaming: bool) -> ConfigError:

@@ -196,16 +196,20 @@ def test_what_has_no_schema_is_an_error_at_planning(planned, column, says):
 
 def test_a_registry_that_gives_another_schema_is_not_believed(planned):
     answer = {"id": 7, "schema": '{"type": "record", "name": "other", "fields": []}'}
-    with FakeRegistry(same(200, answer)) as liar:
-        with pytest.raises(SchemaRegistryError, match="has another schema under this id"):
-            planned(**{"schema.registry.url": liar.url})
+    with (
+        FakeRegistry(same(200, answer)) as liar,
+        pytest.raises(SchemaRegistryError, match="has another schema under this id"),
+    ):
+        planned(**{"schema.registry.url": liar.url})
 
 
 def test_a_schema_with_rules_is_refused(planned):
     answer = {"schema": record(*FIELDS), "ruleSet": {"domainRules": [{"name": "encrypt"}]}}
-    with FakeRegistry(same(200, answer)) as keeper:
-        with pytest.raises(SchemaError, match="written unencrypted"):
-            planned("id bigint", **{"schema.registry.url": keeper.url, "use.schema.id": 5})
+    with (
+        FakeRegistry(same(200, answer)) as keeper,
+        pytest.raises(SchemaError, match="written unencrypted"),
+    ):
+        planned("id bigint", **{"schema.registry.url": keeper.url, "use.schema.id": 5})
 
 
 def test_answers_are_kept_and_outlive_a_registry_that_is_gone(planned, monkeypatch, caplog):

@@ -21,7 +21,8 @@ from spark_kafka_sink.formats.column_type import ColumnKind, ColumnType
 _K = ColumnKind
 UTC = dt.UTC
 _INT, _LONG = 2**31, 2**63
-_INSTANTS = st.datetimes(dt.datetime(1800, 1, 1), dt.datetime(2200, 1, 1))
+_FIRST, _LAST = dt.datetime(1800, 1, 1), dt.datetime(2200, 1, 1)  # noqa: DTZ001 - Hypothesis wants it
+_INSTANTS = st.datetimes(_FIRST, _LAST)
 
 
 @dataclass(frozen=True)
@@ -67,7 +68,9 @@ PLAIN = (
     ),
     _plain(
         _logical("long", "timestamp-millis"), _K.TIMESTAMP, pa.timestamp("us", "UTC"),
-        _INSTANTS.map(lambda one: one.replace(tzinfo=UTC, microsecond=one.microsecond // 1000 * 1000)),
+        _INSTANTS.map(
+            lambda one: one.replace(tzinfo=UTC, microsecond=one.microsecond // 1000 * 1000)
+        ),
     ),
     _plain(
         _logical("long", "local-timestamp-micros"), _K.TIMESTAMP_NTZ, pa.timestamp("us"), _INSTANTS,

@@ -70,11 +70,8 @@ def map_of(key, value):
     return column, pa.map_(key[1], value[1])
 
 
-INSTANTS = st.datetimes(
-    dt.datetime(1901, 1, 1),
-    dt.datetime(2200, 1, 1),
-    timezones=st.just(dt.UTC),  # noqa: DTZ001
-)
+FIRST, LAST = dt.datetime(1901, 1, 1), dt.datetime(2200, 1, 1)  # noqa: DTZ001 - Hypothesis wants it
+INSTANTS = st.datetimes(FIRST, LAST, timezones=st.just(dt.UTC))
 #: Of each field a column that it takes, and values.
 FIELDS = {
     "i32": (*INT, numbers(31)),

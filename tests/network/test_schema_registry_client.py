@@ -65,17 +65,18 @@ def test_what_may_pass_is_tried_three_times(status):
 
 
 def test_the_next_address_is_tried_when_one_does_not_answer():
-    with FakeRegistry(same(200, SCHEMA)) as registry:
-        with socket.socket() as held:
-            held.bind(("127.0.0.1", 0))  # and never listens
-            url = f"http://127.0.0.1:{held.getsockname()[1]},{registry.url}"
-            assert client(url).by_id(3).id == 3
+    with FakeRegistry(same(200, SCHEMA)) as registry, socket.socket() as held:
+        held.bind(("127.0.0.1", 0))  # and never listens
+        url = f"http://127.0.0.1:{held.getsockname()[1]},{registry.url}"
+        assert client(url).by_id(3).id == 3
 
 
 def test_a_redirect_is_refused_and_not_followed():
-    with FakeRegistry(same(302, b"", Location="http://127.0.0.1:1/elsewhere")) as registry:
-        with pytest.raises(SchemaRegistryError, match="answered 302") as raised:
-            client(registry.url).by_id(3)
+    with (
+        FakeRegistry(same(302, b"", Location="http://127.0.0.1:1/elsewhere")) as registry,
+        pytest.raises(SchemaRegistryError, match="answered 302") as raised,
+    ):
+        client(registry.url).by_id(3)
     assert "redirects are not followed" in raised.value.hint
     assert len(registry.requests) == 1
 

@@ -296,4 +296,4 @@ def subject_of(payload: PayloadOptions, name: str, topic: str | None) -> str:
             hint=f"set {payload.part}Schema or {payload.part}SchemaName, or take"
             f" {SubjectStrategy.TOPIC}",
         )
-    return name if payload.strategy is SubjectStrategy.RECORD else f"{topic}-{name}"
+    return f"{topic}-{name}" if payload.strategy is SubjectStrategy.TOPIC_RECORD else name
