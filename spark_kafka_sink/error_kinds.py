@@ -473,7 +473,7 @@ ENTRIES: Final[Mapping[Kind, Entry]] = {
         "required, a number of more bits or digits, a string that is no symbol of an enum, bytes "
         "of another length than a fixed, text that is not UTF-8. Correct or filter such rows, or "
         "use a schema that is wider.",
-        ("column ..., row ... of the Arrow batch: it ..., so the row has no value",),
+        ("so the row has no ...",),
     ),
     Kind.SERIALIZATION: Entry(
         "A serializer does not accept a key or value",
@@ -487,7 +487,7 @@ ENTRIES: Final[Mapping[Kind, Entry]] = {
         "a "
         "proxy (`HTTPS_PROXY`, `NO_PROXY`), a firewall; `kprod check` has a step for it. Nothing "
         "was written.",
-        ("the schema registry at ... answered ... to ...: ...",),
+        ("gave no answer to the request for ...",),
     ),
     Kind.SCHEMA_NOT_REGISTERED: Entry(
         "The subject does not have the schema",
@@ -495,7 +495,7 @@ ENTRIES: Final[Mapping[Kind, Entry]] = {
         "here. Register it in the way that your schemas are registered, write with the subject's "
         "latest version (`use.latest.version=true`), or let the write register it "
         "(`auto.register.schemas=true`).",
-        ("subject ... does not have the schema of ...",),
+        ("subject ... at ... does not have the schema of",),
     ),
     Kind.UNUSABLE_SCHEMA: Entry(
         "A schema that can't be written with",

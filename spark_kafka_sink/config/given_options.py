@@ -18,7 +18,7 @@ from spark_kafka_sink.config.files.config_file import OPTION as CONFIG_FILE
 from spark_kafka_sink.config.files.config_file import location_of, read_lines
 from spark_kafka_sink.config.option import Option, Status
 from spark_kafka_sink.config.option_table import NO_MEANING_PREFIXES, PRODUCER_OPTIONS, SINK_OPTIONS
-from spark_kafka_sink.config.schema_options import is_registry_option, needs_registry
+from spark_kafka_sink.config.schemas.schema_options import is_registry_option, needs_registry
 from spark_kafka_sink.config.secret_references import file_reference, is_one_reference
 from spark_kafka_sink.config.unknown_options import (
     PREFIX,

@@ -28,7 +28,7 @@ from spark_kafka_sink.config.option import (
     Status,
     TopicName,
 )
-from spark_kafka_sink.config.schema_options import SCHEMA_OPTIONS
+from spark_kafka_sink.config.schemas.schema_options import SCHEMA_OPTIONS
 from spark_kafka_sink.config.security_options import SECURITY_OPTIONS
 
 _T = OptionType

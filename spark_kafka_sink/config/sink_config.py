@@ -18,7 +18,7 @@ from spark_kafka_sink.config.option import OptionValue
 from spark_kafka_sink.config.option_table import COMMIT_LOG_TOPIC, SINK_OPTIONS
 from spark_kafka_sink.config.producer_config import ProducerConfig
 from spark_kafka_sink.config.rate_limits import RateLimits
-from spark_kafka_sink.config.schema_options import SchemaOptions, schema_options
+from spark_kafka_sink.config.schemas.schema_options import SchemaOptions, schema_options
 from spark_kafka_sink.config.secret_references import REFERABLE
 from spark_kafka_sink.config.unknown_options import PREFIX
 from spark_kafka_sink.error_kinds import Kind

@@ -18,7 +18,7 @@ from spark_kafka_sink.local_kafka.distribution import KAFKA_3_VERSION, KAFKA_VER
 from spark_kafka_sink.local_kafka.errors import LocalKafkaError
 from spark_kafka_sink.local_kafka.installation import Installation, prepare
 from spark_kafka_sink.local_kafka.node import KafkaNode, NodeState
-from spark_kafka_sink.local_kafka.schema_registry import SchemaRegistry
+from spark_kafka_sink.local_kafka.registry.schema_registry import SchemaRegistry
 from spark_kafka_sink.local_kafka.secure import Security
 
 __all__ = [

@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from spark_kafka_sink.local_kafka.cluster import KafkaCluster
-from spark_kafka_sink.local_kafka.schema_registry import SchemaRegistry
+from spark_kafka_sink.local_kafka.registry.schema_registry import SchemaRegistry
 
 
 @pytest.fixture(scope="session")

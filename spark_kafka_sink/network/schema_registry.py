@@ -21,7 +21,7 @@ from urllib.parse import quote, urlsplit
 from spark_kafka_sink.clock import Clock, Latch, SystemClock
 from spark_kafka_sink.config.oauth_settings import ClientCredentials
 from spark_kafka_sink.config.option import OptionValue
-from spark_kafka_sink.config.schema_options import (
+from spark_kafka_sink.config.schemas.schema_options import (
     ENDPOINT,
     TIMEOUT,
     TOKEN,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from spark_kafka_sink.config.named_columns import ColumnFormat, OnNullValue
-from spark_kafka_sink.config.schema_options import SchemaOptions, SubjectStrategy
+from spark_kafka_sink.config.schemas.schema_options import SchemaOptions, SubjectStrategy
 from spark_kafka_sink.config.sink_config import SinkConfig
 from spark_kafka_sink.errors import ConfigError
 

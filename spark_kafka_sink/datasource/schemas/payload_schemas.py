@@ -15,7 +15,11 @@ from typing import TYPE_CHECKING, Final
 
 from spark_kafka_sink.clock import SystemClock
 from spark_kafka_sink.config.named_columns import ColumnFormat
-from spark_kafka_sink.config.schema_options import PayloadOptions, SchemaOptions, SubjectStrategy
+from spark_kafka_sink.config.schemas.schema_options import (
+    PayloadOptions,
+    SchemaOptions,
+    SubjectStrategy,
+)
 from spark_kafka_sink.config.sink_config import SinkConfig
 from spark_kafka_sink.datasource.schemas.column_types import column_type
 from spark_kafka_sink.error_kinds import Kind
