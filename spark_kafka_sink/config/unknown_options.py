@@ -219,7 +219,7 @@ class Owner:
         )
 
 
-#: So near to an option of ours that it is meant, whoever has more names with its beginning.
+#: So near to an option of ours that it is meant, although others have names with its beginning.
 _MISSPELT = 0.9
 
 _REMOVE = "remove it from the options of the write"

@@ -108,7 +108,7 @@ def named_types(draw) -> Case:
 
 @st.composite
 def nullable(draw, inner: Case) -> Case:
-    """A union with null, in either order, maybe with a branch that is nobody's."""
+    """A union with null, in either order, maybe with a branch that no column is for."""
     branches = [inner.schema, "null"]
     if draw(st.booleans()):
         branches.reverse()
