@@ -19,6 +19,8 @@ CONNECTOR = (
     Coordinate("org.apache.kafka", "kafka-clients", "3.9.2", alone=True),
     Coordinate("org.apache.commons", "commons-pool2", "2.12.0", alone=True),
 )
+#: Spark's to_avro and from_avro. 4.2.0 is not on Maven Central; this one runs with Spark 4.2.0.
+AVRO = (Coordinate("org.apache.spark", "spark-avro_2.13", "4.0.1", alone=True),)
 
 
 def _jars(name: str, coordinates: tuple[Coordinate, ...]) -> list[Path]:
@@ -34,3 +36,8 @@ def classpath() -> str:
 def connector_jars() -> str:
     """For ``spark.jars``."""
     return ",".join(map(str, _jars("bench-connector", CONNECTOR)))
+
+
+def avro_jars() -> str:
+    """For ``spark.jars``."""
+    return ",".join(map(str, _jars("bench-avro", AVRO)))

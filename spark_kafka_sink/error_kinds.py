@@ -64,7 +64,12 @@ class Kind(StrEnum):
     RECORD_TOO_LARGE = "KP0213"
     NULL_VALUE = "KP0214"
     NULL_KEY = "KP0215"
+    REFUSED_BY_SCHEMA = "KP0216"
     SERIALIZATION = "KP0220"
+    SCHEMA_REGISTRY = "KP0221"
+    SCHEMA_NOT_REGISTERED = "KP0222"
+    UNUSABLE_SCHEMA = "KP0223"
+    COLUMNS_AND_SCHEMA = "KP0224"
 
     NO_BROKER = "KP0301"
     TOPIC_NOT_PRESENT = "KP0302"
@@ -468,9 +473,48 @@ ENTRIES: Final[Mapping[Kind, Entry]] = {
         "The size counts before compression.",
         ("message is ... bytes when serialized which is larger than",),
     ),
+    Kind.REFUSED_BY_SCHEMA: Entry(
+        "A value that the schema does not accept",
+        "The row has a value of the right type that the schema can't hold: a null where a value is "
+        "required, a number of more bits or digits, a string that is no symbol of an enum, bytes "
+        "of another length than a fixed, text that is not UTF-8. Correct or filter such rows, or "
+        "use a schema that is wider.",
+        ("so the row has no ...",),
+    ),
     Kind.SERIALIZATION: Entry(
         "A serializer does not accept a key or value",
         "The message names the serializer and the type that it was given, but not the value.",
+    ),
+    Kind.SCHEMA_REGISTRY: Entry(
+        "The schema registry refused a request, or did not answer",
+        "The message has the registry's own reason. 401 and 403: `basic.auth.user.info` or "
+        "`bearer.auth.*`, and the rights to the subject. 409: the schema is not compatible with "
+        "the subject's versions. 422: the registry can't read the schema. No answer: the address, "
+        "a "
+        "proxy (`HTTPS_PROXY`, `NO_PROXY`), a firewall; `kprod check` has a step for it. Nothing "
+        "was written.",
+        ("gave no answer to the request for ...",),
+    ),
+    Kind.SCHEMA_NOT_REGISTERED: Entry(
+        "The subject does not have the schema",
+        "The registry has no such schema under the subject, and `auto.register.schemas` is false "
+        "here. Register it in the way that your schemas are registered, write with the subject's "
+        "latest version (`use.latest.version=true`), or let the write register it "
+        "(`auto.register.schemas=true`).",
+        ("subject ... at ... does not have the schema of",),
+    ),
+    Kind.UNUSABLE_SCHEMA: Entry(
+        "A schema that can't be written with",
+        "The schema can't be read, is of another format than `valueFormat` says, refers to other "
+        "subjects, or has rules (encryption of fields, data contracts) that are not applied here: "
+        "rows would be written unencrypted. Write with another schema, or encode the column "
+        "`value` yourself.",
+    ),
+    Kind.COLUMNS_AND_SCHEMA: Entry(
+        "The columns don't fit the schema",
+        "A column has no field in the schema, a field without a default has no column, or a type "
+        "can't become the other. Names count first, then aliases. [Formats](formats.md) has the "
+        "table of types.",
     ),
     Kind.NO_BROKER: Entry(
         "No broker answered",

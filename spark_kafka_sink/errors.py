@@ -221,6 +221,16 @@ class SchemaError(KafkaError, ValueError):
     default_kind = Kind.SCHEMA
 
 
+class SchemaRegistryError(KafkaError, RuntimeError):
+    """A schema registry refused a request, or did not answer it."""
+
+    default_kind = Kind.SCHEMA_REGISTRY
+
+
+class NoRegistryAnswerError(SchemaRegistryError):
+    """A schema registry did not answer in time."""
+
+
 class DataError(KafkaError, ValueError):
     """A row can't be sent: a null topic, a partition that does not exist, ..."""
 

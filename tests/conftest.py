@@ -45,6 +45,7 @@ _MARKER_OF_FIXTURE = {
     "kafka_3_9": "broker",
     "kafka_2pc": "broker",
     "secure_kafka": "broker",
+    "registry": "broker",
     "kafka3": "cluster",
     "spark": "spark",
     # tests/exactly_once: brokers behind proxies, drivers to be killed.
@@ -115,6 +116,20 @@ def kafka_2pc() -> Iterator[RealKafka]:
     }
     with local_broker(overrides=overrides) as broker:
         yield broker
+
+
+@pytest.fixture(scope="session")
+def registry() -> Iterator[str]:
+    """The address of a real schema registry for the whole session. Use subjects of your own."""
+    from spark_kafka_sink.local_kafka import LocalKafkaError, SchemaRegistry
+
+    try:
+        running = SchemaRegistry()
+        running.start()
+    except LocalKafkaError as error:
+        pytest.skip(f"no schema registry: {error}")
+    yield running.url
+    running.stop()
 
 
 @pytest.fixture(scope="session")

@@ -35,7 +35,7 @@ def main(python: str) -> int:
         "|---|---|---|",
     ]
     for package in sorted(found, key=lambda p: p["Name"].lower()):
-        if package["Name"] in ("spark-kafka-sink", "pip", "setuptools"):
+        if package["Name"] in ("spark-kafka-sink", "pip"):
             continue
         # Some name their licence by its whole text.
         licence = " ".join(package["License"].split())

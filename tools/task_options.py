@@ -39,6 +39,16 @@ TASKS = (
          "keyFormat": "string"},
     ),
     Task(
+        "Write with a schema (Avro, Protobuf, JSON Schema)",
+        "[Formats](formats.md) has the types, and which schema counts.",
+        ("valueSchema", "valueSchemaName", "value.subject.name.strategy", "keySchema",
+         "keySchemaName", "key.subject.name.strategy", "auto.register.schemas",
+         "use.latest.version", "use.schema.id", "normalize.schemas", "schema.registry.*",
+         "basic.auth.*", "bearer.auth.*"),
+        {**_SERVERS, "valueColumns": "*", "valueFormat": "avro",
+         "schema.registry.url": "https://registry:8081", "auto.register.schemas": "true"},
+    ),
+    Task(
         "Choose what is promised",
         "Set `deliveryGuarantee`, and leave the others alone: it sets them."
         " [Delivery guarantees](delivery-guarantees.md) compares the three.",

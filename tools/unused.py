@@ -37,7 +37,7 @@ ALLOWED = {
         "PrometheusMetrics",
     ],
     "Typer's": ["kprod"],
-    "http.client's and io's": ["default_port", "makefile", "readable", "readinto"],
+    "http.client's and io's": ["default_port", "readable", "readinto"],
     "the producer's public methods (docs/python-producer.md)": [
         "send_batches",
         "partitions_for",
@@ -58,7 +58,7 @@ ALLOWED = {
     "read as an item of its tuple": ["first_offset_delta"],
     "RecordMetadata's, as in Java": ["serialized_key_size", "serialized_value_size"],
     "the local Kafka's public methods (CONTRIBUTING.md)": ["wait_until_in_sync", "thaw"],
-    "pytest's, by its name as a fixture": ["kafka_bootstrap"],
+    "pytest's, by its name as a fixture": ["kafka_bootstrap", "schema_registry_url"],
 }
 
 

@@ -18,6 +18,7 @@ from spark_kafka_sink.config.files.config_file import OPTION as CONFIG_FILE
 from spark_kafka_sink.config.files.config_file import location_of, read_lines
 from spark_kafka_sink.config.option import Option, Status
 from spark_kafka_sink.config.option_table import NO_MEANING_PREFIXES, PRODUCER_OPTIONS, SINK_OPTIONS
+from spark_kafka_sink.config.schemas.schema_options import is_registry_option, needs_registry
 from spark_kafka_sink.config.secret_references import file_reference, is_one_reference
 from spark_kafka_sink.config.unknown_options import (
     PREFIX,
@@ -142,12 +143,22 @@ def _add_file(found: GivenOptions, location: str) -> None:
             _add_line(lines, key, Given(value, name, where), location)
     for name, line in lines.producer.items():
         found.producer.setdefault(name, line)
+    if found.prefix and not _has_schemas(lines.own | found.own):
+        others += [name for name in lines.own if is_registry_option(name)]
+        for name in filter(is_registry_option, list(lines.own)):
+            del lines.own[name]
     for name, line in lines.own.items():
         found.own.setdefault(name, line)
     if not found.prefix:
         _warn_ignored(found, shown, "the Spark sink's", lines.own)
     _warn_ignored(found, shown, "not a producer's", others)
     found.warnings.extend(lines.warnings)
+
+
+def _has_schemas(own: Mapping[str, Given]) -> bool:
+    """Whether the write needs a registry; else its options in a file are another client's."""
+    names = ("valueFormat", "keyFormat")
+    return needs_registry(tuple(own[name].value for name in names if name in own))
 
 
 def _warn_ignored(found: GivenOptions, file: str, whose: str, names: Iterable[str]) -> None:
@@ -163,7 +174,7 @@ def _is_anothers(key: str, value: object, prefix: str) -> bool:
     """
     if prefix and key in ("key.serializer", "value.serializer"):
         return str(value).strip().rpartition(".")[2] in _AS_COLUMNS
-    return is_left_out_of_files(key)
+    return key not in _SINK_BY_KEY and is_left_out_of_files(key)
 
 
 def _add_line(lines: GivenOptions, key: str, line: Given, location: str) -> None:
@@ -173,7 +184,7 @@ def _add_line(lines: GivenOptions, key: str, line: Given, location: str) -> None
             raise ConfigError(
                 f"Option '{line.shown}'{line.where} names another file", hint="remove that line"
             )
-        lines.own[own.name] = replace(line, name=own.name)
+        lines.own[own.name] = replace(_without_secret(own, line, location), name=own.name)
     elif key in SPARK_KEYS:
         raise ConfigError(
             f"Option '{line.shown}'{line.where} is Spark's, which does not read this file",

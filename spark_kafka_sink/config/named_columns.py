@@ -23,6 +23,19 @@ ALL_COLUMNS = "*"
 _NAME = re.compile(r"\s*(?:`((?:[^`]|``)+)`|([^`,]*?))\s*(,|$)", re.DOTALL)
 
 
+#: The same with all of its fields: ``payload.*``.
+_STRUCT = re.compile(r"\s*(?:`((?:[^`]|``)+)`|([^`,*]+))\.\*\s*", re.DOTALL)
+
+
+def struct_name(text: str) -> str | None:
+    """The column of ``payload.*``; None for anything else."""
+    found = _STRUCT.fullmatch(text)
+    if found is None:
+        return None
+    quoted, plain = found.groups()
+    return str(plain).strip() if quoted is None else str(quoted).replace("``", "`")
+
+
 def column_names(text: str) -> tuple[str, ...]:
     """The names in ``text``, in order. Raises ValueError with the reason."""
     names: list[str] = []
@@ -50,6 +63,8 @@ class ColumnNames:
     all_too: bool = False
 
     def broken(self, value: OptionValue) -> str | None:
+        if self.all_too and isinstance(value, str) and struct_name(value) is not None:
+            return None
         try:
             names = column_names(value if isinstance(value, str) else "")
         except ValueError as error:
@@ -63,7 +78,7 @@ class ColumnNames:
         return None
 
     def describe(self) -> str:
-        star = ", or `*`" if self.all_too else ""
+        star = ", or `*`, or `name.*`" if self.all_too else ""
         return f"names of columns with commas between them, in backticks where they hold one{star}"
 
 
@@ -74,6 +89,10 @@ class ColumnFormat(StrEnum):
     JSON = "json"
     #: The text or the bytes of the only one.
     STRING = "string"
+    #: With a schema, whose id in a registry is in front.
+    AVRO = "avro"
+    PROTOBUF = "protobuf"
+    JSON_SCHEMA = "json-schema"
 
 
 class OnNullValue(StrEnum):
@@ -88,7 +107,9 @@ class OnNullValue(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class NamedColumns:
-    """Names as the user writes them; empty where no option names any."""
+    """Names as the user writes them; empty where no option names any. ``value_is_struct``: of the
+    only one, a struct, all fields.
+    """
 
     key: tuple[str, ...] = ()
     key_format: ColumnFormat = ColumnFormat.JSON
@@ -96,11 +117,14 @@ class NamedColumns:
     value_format: ColumnFormat = ColumnFormat.JSON
     headers: tuple[str, ...] = ()
     on_null_value: OnNullValue = OnNullValue.TOMBSTONE
+    value_is_struct: bool = False
 
     @classmethod
     def of(cls, own: Mapping[str, OptionValue]) -> NamedColumns:
         """From the sink's options, each of which was read. Raises ConfigError."""
-        key, value = _names(own, "keyColumns"), _names(own, "valueColumns")
+        struct = struct_name(str(own.get("valueColumns", "")))
+        value = _names(own, "valueColumns") if struct is None else (struct,)
+        key = _names(own, "keyColumns")
         key_format = _format(own, "keyFormat", "keyColumns", key)
         value_format = _format(own, "valueFormat", "valueColumns", value)
         return cls(
@@ -110,8 +134,10 @@ class NamedColumns:
             value_format=value_format,
             headers=_names(own, "headersColumns"),
             on_null_value=_on_null_value(
-                own, is_json=bool(value) and value_format is ColumnFormat.JSON
+                own,
+                is_json=bool(value) and value_format is ColumnFormat.JSON and struct is None,
             ),
+            value_is_struct=struct is not None,
         )
 
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from spark_kafka_sink.config.named_columns import ColumnNames
+from spark_kafka_sink.config.named_columns import ColumnFormat, ColumnNames
 from spark_kafka_sink.config.option import (
     INT_MAX,
     AtLeast,
@@ -28,6 +28,7 @@ from spark_kafka_sink.config.option import (
     Status,
     TopicName,
 )
+from spark_kafka_sink.config.schemas.schema_options import SCHEMA_OPTIONS
 from spark_kafka_sink.config.security_options import SECURITY_OPTIONS
 
 _T = OptionType
@@ -262,16 +263,20 @@ _SINK = (
            OneOfAnySpelling(("at-least-once", "none", "exactly-once"))),
     Option("valueColumns", _T.STRING, None, _MEDIUM,
            "Columns that become the record's value, in place of a column `value`; `*`: all of the"
-           " DataFrame. See columns.md.", ColumnNames(all_too=True), of_one_write=True),
-    Option("valueFormat", _T.STRING, "json", _LOW,
+           " DataFrame; `payload.*`: the fields of the struct `payload`, whose null is a null"
+           " value. See columns.md.", ColumnNames(all_too=True), of_one_write=True),
+    Option("valueFormat", _T.STRING, "json", _MEDIUM,
            "How valueColumns become a value: `json`, an object as Spark's `to_json(struct(...))`"
-           " writes it, or `string`, the text or bytes of a single column.",
-           OneOfAnyCase(("json", "string")), of_one_write=True),
+           " writes it; `string`, the text or bytes of a single column; or with a schema and its id"
+           " in a registry `avro`, `protobuf` or `json-schema`. See formats.md.",
+           OneOfAnyCase(tuple(ColumnFormat)),
+           of_one_write=True),
     Option("keyColumns", _T.STRING, None, _MEDIUM,
            "Columns that become the record's key, in place of a column `key`.", ColumnNames(),
            of_one_write=True),
     Option("keyFormat", _T.STRING, "json", _LOW,
-           "How keyColumns become a key, as valueFormat.", OneOfAnyCase(("json", "string")),
+           "How keyColumns become a key, as valueFormat. One column without a keySchema is a key by"
+           " itself in `avro` and `json-schema`.", OneOfAnyCase(tuple(ColumnFormat)),
            of_one_write=True),
     Option("headersColumns", _T.STRING, None, _LOW,
            "Columns of strings or bytes that become headers of their names, in place of a column"
@@ -371,7 +376,7 @@ PRODUCER_OPTIONS: dict[str, Option] = _table(
 )  # fmt: skip
 
 #: The sink's own options by their name in camelCase.
-SINK_OPTIONS: dict[str, Option] = _table(_SINK)
+SINK_OPTIONS: dict[str, Option] = _table(_SINK, SCHEMA_OPTIONS)
 
 #: Families of names that Java accepts by prefix.
 NO_MEANING_PREFIXES: dict[str, str] = {

@@ -48,6 +48,9 @@ _DATABRICKS = re.compile(r"\{\{\s*secrets/[^}]*\}\}")
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _LOGIN_MODULE = "sasl.jaas.config"
 
+#: Beginnings of the names of options that take references.
+REFERABLE = ("ssl.", "sasl.", "schema.registry.", "basic.auth.", "bearer.auth.")
+
 _FORMS = "${env:NAME}, ${file:/path} and ${file:/path:key} are understood"
 
 
@@ -67,8 +70,10 @@ class UnresolvedReferenceError(ConfigError):
 
 
 def takes_references(option: Option) -> bool:
-    """Secrets, users, paths and addresses of TLS and SASL; never a choice among known words."""
-    if not option.name.startswith(("ssl.", "sasl.")) or option.rule is not None:
+    """Secrets, users, paths and addresses of TLS, SASL and a registry; never a choice among known
+    words.
+    """
+    if not option.name.startswith(REFERABLE) or option.rule is not None:
         return False
     return option.type in (OptionType.PASSWORD, OptionType.STRING)
 
@@ -116,7 +121,7 @@ def check_references(option: Option, value: OptionValue, spelled: str) -> None:
     if found and not takes_references(option):
         raise ConfigError(
             f"{spelled}: {safe_text(found[0].group())} is not looked up in this option",
-            hint="references are for secrets, users and paths of TLS and SASL",
+            hint="references are for secrets, users and paths of TLS, SASL and a schema registry",
             kind=Kind.NO_REFERENCE,
         )
     for match in found:

@@ -18,6 +18,8 @@ from spark_kafka_sink.config.option import OptionValue
 from spark_kafka_sink.config.option_table import COMMIT_LOG_TOPIC, SINK_OPTIONS
 from spark_kafka_sink.config.producer_config import ProducerConfig
 from spark_kafka_sink.config.rate_limits import RateLimits
+from spark_kafka_sink.config.schemas.schema_options import SchemaOptions, schema_options
+from spark_kafka_sink.config.secret_references import REFERABLE
 from spark_kafka_sink.config.unknown_options import PREFIX
 from spark_kafka_sink.error_kinds import Kind
 from spark_kafka_sink.errors import ConfigError
@@ -72,6 +74,8 @@ class SinkConfig:
     preflight: Preflight | None
     report_path: str | None
     named_columns: NamedColumns = field(default_factory=NamedColumns)
+    #: None: no format has a schema; and in tasks, which get what follows from it.
+    schemas: SchemaOptions | None = None
     rate_limits: RateLimits = field(default_factory=RateLimits)
     report_topic: str | None = None
     report_listeners: tuple[str, ...] = ()
@@ -120,13 +124,15 @@ class SinkConfig:
         preflight = _text(own.get("preflight"))
         version = own.get("txnVersion")
         producer = ProducerConfig.of(reader)
+        named = NamedColumns.of(own)
         return cls(
             producer=producer,
             topic=_text(own.get("topic")),
             delivery_guarantee=guarantee,
             preflight=None if preflight is None else Preflight(preflight),
             report_path=_text(own.get("reportPath")),
-            named_columns=NamedColumns.of(own),
+            named_columns=named,
+            schemas=schema_options(own, named),
             rate_limits=RateLimits.of(own),
             report_topic=_text(own.get("reportTopic")),
             report_listeners=_texts(own.get("reportListeners")),
@@ -159,14 +165,13 @@ class SinkConfig:
 
 
 def _fingerprint(given: GivenOptions) -> str:
-    """Of names and values as they were given. Nothing of TLS and SASL is in it, and so no secret,
-    nor what differs from one write of a query to the next.
+    """Of names and values as they were given. Nothing of TLS, SASL and a registry's client is in
+    it, and so no secret, nor what differs from one write of a query to the next.
     """
     options = sorted(
         (name, value)
         for name, value in given.as_options().items()
-        if not name.removeprefix(given.prefix).startswith(("ssl.", "sasl."))
-        and name not in _OF_ONE_WRITE
+        if not name.removeprefix(given.prefix).startswith(REFERABLE) and name not in _OF_ONE_WRITE
     )
     return hashlib.sha256(repr(options).encode()).hexdigest()[:_FINGERPRINT_LENGTH]
 

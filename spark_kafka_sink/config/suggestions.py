@@ -46,10 +46,10 @@ def letters(text: str) -> str:
     return "".join(c for c in text.lower() if c.isalnum())
 
 
-def nearest_name(key: str, names: Iterable[str]) -> str | None:
-    """The name that looks most like ``key``, which is in lower case."""
+def nearest_name(key: str, names: Iterable[str], least: float = 0.6) -> str | None:
+    """The name that looks most like ``key``, which is in lower case; ``least`` of 1 is the same."""
     by_key = {name.lower(): name for name in names}
-    close = difflib.get_close_matches(key[:_LONGEST], by_key, n=1)
+    close = difflib.get_close_matches(key[:_LONGEST], by_key, n=1, cutoff=least)
     return by_key[close[0]] if close else None
 
 

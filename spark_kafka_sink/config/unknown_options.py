@@ -142,15 +142,13 @@ CONNECT_BEGINNINGS = tuple(
     """)
 )
 
-#: Of the clients and serializers of a schema registry.
+#: Of the clients and serializers of a schema registry, but for those that are options here.
 REGISTRY_KEYS: frozenset[str] = frozenset(
     _names("""
-    auto.register.schemas avro.reflection.allow.null avro.remove.java.properties
-    avro.use.logical.type.converters basic.auth.credentials.source basic.auth.user.info
-    id.compatibility.strict json.fail.invalid.schema key.subject.name.strategy
-    latest.compatibility.strict max.schemas.per.subject normalize.schemas proxy.host proxy.port
-    schema.reflection specific.avro.reader use.latest.version use.latest.with.metadata
-    use.schema.id value.subject.name.strategy
+    avro.reflection.allow.null avro.remove.java.properties avro.use.logical.type.converters
+    id.compatibility.strict json.fail.invalid.schema latest.compatibility.strict
+    max.schemas.per.subject proxy.host proxy.port schema.reflection specific.avro.reader
+    use.latest.with.metadata
     """)
 )
 REGISTRY_BEGINNINGS = ("schema.registry.", "bearer.auth.", "apicurio.registry.")
@@ -217,8 +215,13 @@ class Owner:
     in_files: bool = False
 
     def owns(self, key: str) -> bool:
-        return key in self.names or key.startswith(self.beginnings)
+        return key in self.names or (
+            key.startswith(self.beginnings) and nearest_name(key, SINK_OPTIONS, _MISSPELT) is None
+        )
 
+
+#: So near to an option of ours that it is meant, although others have names with its beginning.
+_MISSPELT = 0.9
 
 _REMOVE = "remove it from the options of the write"
 
@@ -227,9 +230,9 @@ OWNERS = (
     Owner("a Kafka consumer; a producer has no such option", _REMOVE, CONSUMER_KEYS, in_files=True),
     Owner("an admin client of Kafka", _REMOVE, ADMIN_KEYS, in_files=True),
     Owner(
-        "the client of a schema registry, and rows are written as the bytes they are",
-        "remove it, and encode the columns key and value in the registry's format before"
-        " they are written (Spark's to_avro or to_protobuf, with the registry's header in front)",
+        "a client or serializer of a schema registry, and no option of this one",
+        "remove it; valueFormat=avro, schema.registry.url and what goes with them are in"
+        f" {page_url('formats')}",
         REGISTRY_KEYS,
         REGISTRY_BEGINNINGS,
         in_files=True,

@@ -18,6 +18,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
+from spark_kafka_sink.config.secret_references import REFERABLE
+
 #: Characters of a token. It distinguishes the few drivers of one prefix.
 _LENGTH: Final = 8
 #: worker < daemon < JVM, and some wrappers.
@@ -26,8 +28,8 @@ _PROC: Final = Path("/proc")
 
 
 def driver_token(options: Mapping[str, str]) -> str:
-    """A hash of this process's JVM and the options of the write (without ``kafka.*`` options, so
-    without secrets, and without the version of a job). Empty when no JVM is found: then orphans
+    """A hash of this process's JVM and the options of the write (without ``kafka.*`` options and
+    those of a registry, so without secrets, and without the version of a job). Empty when no JVM is found: then orphans
     can't be attributed, and each version is a run of its own.
     """
     jvm = _jvm(os.getpid())
@@ -38,7 +40,7 @@ def driver_token(options: Mapping[str, str]) -> str:
 
 
 def _is_left_out(key: str) -> bool:
-    return key.startswith("kafka.") or key in ("configfile", "txnversion")
+    return key.startswith(("kafka.", *REFERABLE)) or key in ("configfile", "txnversion")
 
 
 def _jvm(pid: int) -> str:

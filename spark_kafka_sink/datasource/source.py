@@ -4,10 +4,10 @@ Owns: :class:`KprodDataSource` and the three writers, which only delegate to :cl
 Never: columns, options or messages themselves. Everything but pyspark is imported when it is used,
 so that looking the format up costs nothing.
 
-Order of checks, all on the driver before any task: any options at all, overwrite, options,
-columns, then the preflight, then with exactly-once the commit log. ``streamWriter`` is also called
-before each commit and abort; there only options and columns are checked, which can't fail when they
-did not fail at planning.
+Order of checks, all on the driver before any task: any options at all, overwrite, options, columns,
+the preflight, schemas of a registry, then with exactly-once the commit log. ``streamWriter`` is
+also called before each commit and abort; there only options and columns are checked, which can't
+fail when they did not fail at planning.
 
 **Overwrite is refused**, in batch (``mode("overwrite")``, ``INSERT OVERWRITE``) and in streams:
 Spark passes ``outputMode("complete")`` as overwrite. Spark's Kafka sink accepts complete mode
@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, MutableMapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, NoReturn
 
 from spark_kafka_sink.datasource.plain_errors import without_traceback
@@ -159,7 +160,7 @@ class KprodDataSource(DataSource):
         if overwrite:
             raise _overwrite_refused(streaming=streaming)
         given = given_options(self.options, PREFIX)
-        config = SinkConfig.of(given)
+        config = _without_columns_at_the_end(SinkConfig.of(given))
         if config.is_exactly_once:
             from spark_kafka_sink.datasource.exactly_once.transaction_plan import prefix_of
 
@@ -181,6 +182,12 @@ class KprodDataSource(DataSource):
         cluster = None if seen is None else seen.cluster
         if seen is not None and config.topic in seen.compacted:
             columns = with_keys_required(columns)
+        if config.schemas is not None:
+            from spark_kafka_sink.datasource.schemas.payload_schemas import with_encoders
+
+            columns = with_encoders(columns, schema, config)
+            # What only the driver needs, with its secrets, does not travel.
+            config = replace(config, schemas=None)
         if not config.is_exactly_once:
             return WritePlan(config, columns, cluster)
         from spark_kafka_sink.datasource.exactly_once.transaction_plan import plan_transactions
@@ -260,6 +267,20 @@ if hasattr(spark_datasource, "DataSourceStreamArrowWriter"):
         @without_traceback
         def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
             return self.plan.write(iterator)
+
+
+def _without_columns_at_the_end(config: SinkConfig) -> SinkConfig:
+    """The write without rows that ends a ``transaction`` has none of the columns that options name,
+    and needs no schema.
+    """
+    if config.txn_context is None:
+        return config
+    from spark_kafka_sink.config.named_columns import NamedColumns
+    from spark_kafka_sink.datasource.write.write_context import WriteContext
+
+    if WriteContext.of_option(config.txn_context).parts is None:
+        return config
+    return replace(config, named_columns=NamedColumns(), schemas=None)
 
 
 def _overwrite_refused(*, streaming: bool) -> ConfigError:

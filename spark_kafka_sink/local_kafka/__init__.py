@@ -8,7 +8,7 @@ secure one: ``cryptography``); nothing of the sink imports it.
 SASL and ACLs. ``cluster`` and ``node`` start and stop it (with ``ports``, ``probe``,
 ``broker_process_group``, ``parent_watchdog``) with the ``server_properties`` and, when ``secure``,
 the ``certificates`` and ``secure_files``; ``installation`` fetches a ``distribution``,
-with ``java``. ``pytest_plugin`` has the fixtures.
+with ``java``. ``schema_registry`` is a registry beside it. ``pytest_plugin`` has the fixtures.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from spark_kafka_sink.local_kafka.distribution import KAFKA_3_VERSION, KAFKA_VER
 from spark_kafka_sink.local_kafka.errors import LocalKafkaError
 from spark_kafka_sink.local_kafka.installation import Installation, prepare
 from spark_kafka_sink.local_kafka.node import KafkaNode, NodeState
+from spark_kafka_sink.local_kafka.registry.schema_registry import SchemaRegistry
 from spark_kafka_sink.local_kafka.secure import Security
 
 __all__ = [
@@ -28,6 +29,7 @@ __all__ = [
     "KafkaNode",
     "LocalKafkaError",
     "NodeState",
+    "SchemaRegistry",
     "Security",
     "prepare",
 ]

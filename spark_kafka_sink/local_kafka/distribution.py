@@ -57,10 +57,13 @@ class Coordinate:
     name: str
     version: str
     alone: bool = False
+    kind: str = "jar"
+    classifier: str = ""
 
     @property
-    def jar(self) -> str:
-        return f"{self.name}-{self.version}.jar"
+    def file(self) -> str:
+        classifier = f"-{self.classifier}" if self.classifier else ""
+        return f"{self.name}-{self.version}{classifier}.{self.kind}"
 
 
 def _server(version: str, *more: Coordinate) -> tuple[Coordinate, ...]:
@@ -188,7 +191,7 @@ def _is_whole(home: Path, coordinates: tuple[Coordinate, ...]) -> bool:
 def _file_list(home: Path, coordinates: tuple[Coordinate, ...]) -> dict[str, object]:
     return {
         "coordinates": [f"{c.group}:{c.name}:{c.version}" for c in coordinates],
-        "jars": {jar.name: jar.stat().st_size for jar in sorted((home / "jars").glob("*.jar"))},
+        "jars": {jar.name: jar.stat().st_size for jar in sorted((home / "jars").iterdir())},
     }
 
 
@@ -246,7 +249,7 @@ def _run_resolver(command: list[str], work: Path) -> str | None:
 
 def _missing(jars: Path, coordinates: tuple[Coordinate, ...]) -> str | None:
     """What a resolver that claims success did not bring, or None."""
-    absent = [c.jar for c in coordinates if not (jars / c.jar).exists()]
+    absent = [c.file for c in coordinates if not (jars / c.file).exists()]
     broken = [jar.name for jar in jars.glob("*.jar") if not zipfile.is_zipfile(jar)]
     if absent or broken:
         return f"not brought: {absent}, not a jar: {broken}"
@@ -280,7 +283,9 @@ def _pom(coordinates: tuple[Coordinate, ...]) -> str:
     )
     dependencies = "\n".join(
         f"    <dependency><groupId>{c.group}</groupId><artifactId>{c.name}</artifactId>"
-        f"<version>{c.version}</version>{no_more if c.alone else ''}</dependency>"
+        f"<version>{c.version}</version><type>{c.kind}</type>"
+        f"{f'<classifier>{c.classifier}</classifier>' if c.classifier else ''}"
+        f"{no_more if c.alone else ''}</dependency>"
         for c in coordinates
     )
     return f"""<project xmlns="http://maven.apache.org/POM/4.0.0">
@@ -337,6 +342,7 @@ def _ivy_command(
         "-types",
         "jar",
         "bundle",
+        "tar.gz",
         "-retrieve",
         f"{jars}/[artifact]-[revision](-[classifier]).[ext]",
     ]
@@ -345,10 +351,11 @@ def _ivy_command(
 def _ivy_module(coordinates: tuple[Coordinate, ...]) -> str:
     dependencies = "\n".join(
         f'    <dependency org="{c.group}" name="{c.name}" rev="{c.version}"'
-        f' conf="default->default" transitive="{str(not c.alone).lower()}"/>'
+        f' conf="default->default" transitive="{str(not c.alone).lower()}">{_ivy_artifact(c)}'
+        "</dependency>"
         for c in coordinates
     )
-    return f"""<ivy-module version="2.0">
+    return f"""<ivy-module version="2.0" xmlns:m="http://ant.apache.org/ivy/maven">
   <info organisation="spark_kafka_sink" module="local_kafka"/>
   <configurations><conf name="default"/></configurations>
   <dependencies>
@@ -356,3 +363,12 @@ def _ivy_module(coordinates: tuple[Coordinate, ...]) -> str:
   </dependencies>
 </ivy-module>
 """
+
+
+def _ivy_artifact(c: Coordinate) -> str:
+    """What is wanted of a module that is not its jar."""
+    if not c.classifier:
+        return ""
+    return (
+        f'<artifact name="{c.name}" type="{c.kind}" ext="{c.kind}" m:classifier="{c.classifier}"/>'
+    )

@@ -1,4 +1,4 @@
-"""Probes whether a broker serves requests, with two small requests.
+"""Probes whether a broker, or a schema registry, serves requests, with small requests.
 
 Owns: an ApiVersions v0 and a Metadata v1 request over a short-lived socket, and nothing more of
 the protocol. It shares no code with the producer, on purpose: what tells the tests that a broker
@@ -49,6 +49,16 @@ def answers_api_versions(host: str, port: int, timeout: float = 1.0) -> bool:
         answer = _ask(host, port, _API_VERSIONS, 0, b"", timeout)
         return _Reader(answer).int16() == 0
     except (OSError, struct.error, ValueError):
+        return False
+
+
+def answers_http(host: str, port: int, path: str, timeout: float = 5.0) -> bool:
+    """True when an HTTP server behind ``host:port`` answers 200 to a request for ``path``."""
+    try:
+        with socket.create_connection((host, port), timeout) as sock, sock.makefile("rb") as answer:
+            sock.sendall(f"GET {path} HTTP/1.0\r\nHost: {host}\r\n\r\n".encode())
+            return answer.readline(64).split()[1:2] == [b"200"]
+    except OSError:
         return False
 
 

@@ -1,6 +1,7 @@
 """Fixtures for tests of your own: a real Kafka for the session, ended with it.
 
-Owns: :func:`kafka_cluster`, :func:`kafka_bootstrap`, and :func:`new_kafka_cluster` to override. In
+Owns: :func:`kafka_cluster`, :func:`kafka_bootstrap`, :func:`schema_registry_url`, and
+:func:`new_kafka_cluster` to override. In
 the topmost ``conftest.py``::
 
     pytest_plugins = "spark_kafka_sink.local_kafka.pytest_plugin"
@@ -17,6 +18,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from spark_kafka_sink.local_kafka.cluster import KafkaCluster
+from spark_kafka_sink.local_kafka.registry.schema_registry import SchemaRegistry
 
 
 @pytest.fixture(scope="session")
@@ -43,3 +45,12 @@ def kafka_cluster(new_kafka_cluster: Callable[[], KafkaCluster]) -> Iterator[Kaf
 def kafka_bootstrap(kafka_cluster: KafkaCluster) -> str:
     """Its ``bootstrap.servers``."""
     return kafka_cluster.bootstrap
+
+
+@pytest.fixture(scope="session")
+def schema_registry_url() -> Iterator[str]:
+    """The ``schema.registry.url`` of a registry in memory, started by the first test that uses
+    it. Raises LocalKafkaError when it can't start.
+    """
+    with SchemaRegistry() as registry:
+        yield registry.url

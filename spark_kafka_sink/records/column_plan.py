@@ -6,9 +6,16 @@ start cold again and again, and loading what only tasks need would cost each of 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
 
 from spark_kafka_sink.config.named_columns import ColumnFormat, OnNullValue
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from spark_kafka_sink.records.payloads import Payloads
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,12 +26,24 @@ class NamedColumn:
     index: int
 
 
+class PayloadEncoder(Protocol):
+    """How columns become payloads of a format with a schema (``formats/``). Picklable."""
+
+    def encode(self, columns: Sequence[pa.Array], rows: int, path: str) -> Payloads:
+        """A payload for each row. ``path`` names a column that is a payload by itself."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class ComposedColumns:
-    """Columns that together are a record's key or value."""
+    """Columns that together are a record's key or value. ``is_struct``: the only one is a struct
+    whose fields they are; a null of it is a null payload. ``encoder``: of a format with a schema.
+    """
 
     columns: tuple[NamedColumn, ...]
     format: ColumnFormat = ColumnFormat.JSON
+    is_struct: bool = False
+    encoder: PayloadEncoder | None = None
 
 
 @dataclass(frozen=True, slots=True)

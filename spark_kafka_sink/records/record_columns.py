@@ -119,17 +119,14 @@ class RecordColumns:
 def from_record_batch(batch: pa.RecordBatch, plan: ColumnPlan, now_ms: int) -> RecordColumns:
     """The rows of ``batch`` as RecordColumns; strings and binaries are not copied.
 
+    ``plan`` names no columns to compose (``formats/composed_columns.py`` does that before).
     ``now_ms`` (wall clock) is the timestamp of rows whose timestamp is null. Raises DataError
     naming column and row for a topic that is null or can't be one, a negative partition or
     timestamp, a null header key.
     """
+    assert not plan.names_columns, "the caller composes them"
     topic = _topic(_column(batch, plan.topic_column), plan.topic)
     where = topic if isinstance(topic, str) else "of the row"
-    if plan.value or plan.key or plan.headers:
-        # Imported when it is used.
-        from spark_kafka_sink.records.composed_columns import with_composed
-
-        batch, plan = with_composed(batch, plan)
     if plan.keys_required:
         _refuse_null_key(_column(batch, plan.key_column), where)
     if plan.on_null_value is OnNullValue.ERROR:

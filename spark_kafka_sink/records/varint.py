@@ -171,12 +171,32 @@ def pack(values: npt.NDArray[np.integer]) -> Sequence[Packed]:
     return _pack_any(((wide << 1) ^ (wide >> 63)).view(np.uint64), largest)
 
 
+def pack_unsigned(values: Int64s) -> Sequence[Packed]:
+    """The unsigned varint of the 64 bits of each value: negative ones take ten bytes, two words."""
+    if len(values) == 0:
+        return [packed_bytes(b"\x00")]
+    low, high = int(lowest(values)), int(highest(values))
+    bits = np.ascontiguousarray(values).view(np.uint64)
+    return _pack_any(bits, _MASK64 if low < 0 else high)
+
+
+def _spread(values: UInt64s, most: int) -> UInt64s:
+    """The low 56 bits in groups of 7 bits, a byte each."""
+    word = values
+    if most > 4:
+        word = (word & np.uint64(0xFFFFFFF)) | (word & np.uint64(0xFFFFFFF0000000)) << np.uint64(4)
+    if most > 2:
+        word = (word & np.uint64(0x3FFF00003FFF)) | (
+            word & np.uint64(0xFFFC0000FFFC000)
+        ) << np.uint64(2)
+    low, high = np.uint64(0x7F007F007F007F), np.uint64(0x3F803F803F803F80)
+    return (word & low) | (word & high) << np.uint64(1)
+
+
 def _pack_any(values: UInt64s, largest: int) -> list[Packed]:
     most = max(1, (largest.bit_length() + 6) // 7)
     size = unsigned_sizes(values, largest).view(np.uint64)
-    word = np.zeros(len(values), np.uint64)
-    for i in range(min(most, 8)):
-        word |= (values >> np.uint64(7 * i) & np.uint64(0x7F)) << np.uint64(8 * i)
+    word = _spread(values, most)
     low_size = np.minimum(size, np.uint64(8))
     # A varint that ends here has no mark on its last byte; a longer one marks all eight.
     word |= _CONTINUED.take((np.minimum(size - np.uint64(1), np.uint64(8))).view(np.int64))

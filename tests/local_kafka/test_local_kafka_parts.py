@@ -225,7 +225,7 @@ def maven(monkeypatch, tmp_path):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.setenv("RUNS", str(tmp_path / "runs"))
     monkeypatch.setenv("JAR", str(tmp_path / "some.jar"))
-    monkeypatch.setenv("JARS", " ".join(c.jar for c in COORDINATES))
+    monkeypatch.setenv("JARS", " ".join(c.file for c in COORDINATES))
     return bin_ / "mvn"
 
 
@@ -242,7 +242,7 @@ def resolve_once(version=KAFKA_VERSION):
 def test_jars_are_fetched_once(maven, tmp_path):
     first, second = resolve_once(), resolve_once()
     assert first == second
-    assert {jar.name for jar in first.jars} == {c.jar for c in COORDINATES}
+    assert {jar.name for jar in first.jars} == {c.file for c in COORDINATES}
     assert runs(tmp_path) == 1
 
 
@@ -315,7 +315,7 @@ def test_a_killed_fetch_is_cleared_away_by_the_next_one(maven, monkeypatch, tmp_
 
 
 def test_two_versions_have_separate_directories_and_locks(maven, monkeypatch, tmp_path):
-    monkeypatch.setenv("JARS", " ".join({c.jar for v in RELEASES.values() for c in v}))
+    monkeypatch.setenv("JARS", " ".join({c.file for v in RELEASES.values() for c in v}))
     with cache_lock(KAFKA_VERSION):
         older = resolve_once(KAFKA_3_VERSION)
     newer = resolve_once()

@@ -15,10 +15,10 @@ import trustme
 from spark_kafka_sink.clock import SystemClock
 from spark_kafka_sink.config.oauth_settings import ClientCredentials, OAuthSettings
 from spark_kafka_sink.errors import AuthenticationError, ConfigError
-from spark_kafka_sink.network.auth import token_endpoint
-from spark_kafka_sink.network.auth.http_proxy import Proxy, proxy_for
 from spark_kafka_sink.network.auth.token_endpoint import request_token
 from spark_kafka_sink.network.auth.token_sources import token_fetcher
+from spark_kafka_sink.network.http import http_exchange
+from spark_kafka_sink.network.http.http_proxy import Proxy, proxy_for
 from spark_kafka_sink.security.password import Password
 from tests.sasl.identity_provider import IdentityProvider
 
@@ -116,9 +116,9 @@ def test_addresses_that_do_not_answer_share_the_time_to_connect(monkeypatch):
     """A name with many of them, each of which would have the whole time."""
     # Of TEST-NET-1, and a clock by which each attempt takes a second.
     found = [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (f"192.0.2.{i}", 1)) for i in range(50)]
-    monkeypatch.setattr(token_endpoint.socket, "getaddrinfo", lambda *_, **__: found)
+    monkeypatch.setattr(http_exchange.socket, "getaddrinfo", lambda *_, **__: found)
     tried, now = [], iter(range(1000))
-    monkeypatch.setattr(token_endpoint.time, "monotonic", lambda: next(now))
+    monkeypatch.setattr(http_exchange.time, "monotonic", lambda: next(now))
 
     class Refuses:
         def __init__(self, *_):
@@ -134,7 +134,7 @@ def test_addresses_that_do_not_answer_share_the_time_to_connect(monkeypatch):
         def close(self):
             pass
 
-    monkeypatch.setattr(token_endpoint.socket, "socket", Refuses)
+    monkeypatch.setattr(http_exchange.socket, "socket", Refuses)
     with pytest.raises(TimeoutError, match="3000 ms to connect"):
         request_token(client("http://127.0.0.1:1/", connect_timeout_ms=3000))
     assert [seconds for _, seconds in tried] == [2.0, 1.0]

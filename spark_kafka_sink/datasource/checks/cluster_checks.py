@@ -39,6 +39,7 @@ from spark_kafka_sink.datasource.checks.topic_checks import (
     topics_in_full,
     warnings_of,
 )
+from spark_kafka_sink.datasource.schemas.payload_schemas import described
 from spark_kafka_sink.errors import (
     AuthenticationError,
     AuthorizationError,
@@ -79,9 +80,13 @@ _IDS, _COORDINATOR, _TIMEOUT, _LOG = (
 )
 _OF_CONNECTION: Final = tuple(map(str, Stage))
 _OF_TOPIC: Final = (_TOPIC, _PARTITIONS, _REPLICAS, _RIGHTS, _SIZE, _COMPRESSION)
+_REGISTRY: Final = "schema registry"
 _OF_TRANSACTIONS: Final = (_IDS, _COORDINATOR, _TIMEOUT, _LOG)
 #: Every step, in order.
-STEPS: Final = (*_OF_CONNECTION, _API, _CLUSTER, _BROKERS, *_OF_TOPIC, _CLOCK, *_OF_TRANSACTIONS)
+STEPS: Final = (
+    *(*_OF_CONNECTION, _API, _CLUSTER, _BROKERS, *_OF_TOPIC, _CLOCK),
+    *(_REGISTRY, *_OF_TRANSACTIONS),
+)
 #: The steps whose result may differ between machines.
 HOST_STEPS: Final = (*_OF_CONNECTION, _API, _CLUSTER, _BROKERS, _CLOCK)
 
@@ -145,7 +150,20 @@ def _steps(
                 settings = yield from _topic(admin, config, timeout_ms)
             yield from step_of(_CLOCK, lambda: _clock(admin, config, settings or {}, timeout_ms))
     if not host_only:
+        yield from step_of(_REGISTRY, lambda: _registry(config, timeout_ms))
         yield from _transactions(config, timeout_ms)
+
+
+def _registry(config: SinkConfig, timeout_ms: int) -> Step:
+    """What the registry has for keys and values; only the driver asks it."""
+    if config.schemas is None:
+        return Step(_REGISTRY, State.SKIPPED, "no format has a schema")
+    found = list(described(config, timeout_ms))
+    said = "; ".join(f"{part}: {what}" for part, what, _ in found)
+    if all(enough for _, _, enough in found):
+        return Step(_REGISTRY, State.OK, said)
+    change = "register the schema there, or set auto.register.schemas=true"
+    return Step(_REGISTRY, State.WARNING, said, change)
 
 
 # -- connection -----------------------------------------------------------------------------------

@@ -31,15 +31,26 @@ _Problem = tuple[str, str] | None
 
 
 def composed_columns(
-    schema: StructType, names: tuple[str, ...], format_: ColumnFormat, option: str
+    schema: StructType,
+    names: tuple[str, ...],
+    format_: ColumnFormat,
+    option: str,
+    *,
+    is_struct: bool = False,
 ) -> ComposedColumns | None:
-    """The columns that ``option`` names; None when it names none. Raises SchemaError."""
+    """The columns that ``option`` names, or with ``is_struct`` the one whose fields it names; None
+    when it names none. Raises SchemaError. Types for a format with a schema are checked with that.
+    """
     if not names:
         return None
     if names == (ALL_COLUMNS,):
         names = tuple(schema.names)
     columns = tuple(_find(schema, name, option) for name in names)
     _refuse_same_column(schema, columns, option)
+    if is_struct:
+        _check_type(schema, columns[0], option, _struct_problem, "name it without .*", " as .*")
+    if format_ not in (ColumnFormat.JSON, ColumnFormat.STRING):
+        return ComposedColumns(columns, format_, is_struct)
     problem, hint = (
         (_json_problem, "cast it to a string, or write the column with to_json(struct(...))")
         if format_ is ColumnFormat.JSON
@@ -47,7 +58,7 @@ def composed_columns(
     )
     for column in columns:
         _check_type(schema, column, option, problem, hint, f" as {format_}")
-    return ComposedColumns(columns, format_)
+    return ComposedColumns(columns, format_, is_struct)
 
 
 def header_columns(schema: StructType, names: tuple[str, ...]) -> tuple[NamedColumn, ...]:
@@ -119,6 +130,12 @@ def _check_type(
         hint=hint,
         kind=Kind.COLUMN_TYPE,
     )
+
+
+def _struct_problem(data_type: DataType) -> _Problem:
+    from pyspark.sql import types
+
+    return None if isinstance(data_type, types.StructType) else ("", data_type.simpleString())
 
 
 def _json_problem(data_type: DataType) -> _Problem:

@@ -270,7 +270,7 @@ class WriteTask:
         for batch in batches if count else ():
             kept = self._kept(batch)
             rows += kept.num_rows
-            size += from_record_batch(kept, self._plan, self._wall_ms()).payload_bytes()
+            size += self._columns(kept).payload_bytes()
         message = self._message(None, None, (-1, -1), self._monotonic_ms() - start)
         return replace(message, payload=(rows, size) if count else None)
 
@@ -334,7 +334,7 @@ class WriteTask:
         if not self._plan.names_columns:
             self._send_part(producer, batch)
             return
-        from spark_kafka_sink.records.composed_columns import parts_of
+        from spark_kafka_sink.formats.composed_columns import parts_of
 
         for part in parts_of(batch):
             self._send_part(producer, part)
@@ -343,7 +343,7 @@ class WriteTask:
         before = self._rows
         self._rows += batch.num_rows
         try:
-            columns = from_record_batch(batch, self._plan, self._wall_ms())
+            columns = self._columns(batch)
             if self._time is not None:
                 self._payload_bytes += columns.payload_bytes()
             if self._rate is None:
@@ -360,6 +360,15 @@ class WriteTask:
                 f"{skipped if self._skipped_rows else ''}"
             )
             raise
+
+    def _columns(self, batch: pa.RecordBatch) -> RecordColumns:
+        plan = self._plan
+        if plan.names_columns:
+            # Imported when it is used.
+            from spark_kafka_sink.formats.composed_columns import with_composed
+
+            batch, plan = with_composed(batch, plan)
+        return from_record_batch(batch, plan, self._wall_ms())
 
     def _send_at_rate(
         self, producer: KafkaProducer, columns: RecordColumns, rate: RateLimit

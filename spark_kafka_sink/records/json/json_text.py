@@ -60,6 +60,14 @@ def json_objects(names: Sequence[str], columns: Sequence[pa.Array], rows: int) -
     return _objects(names, [_json(column) for column in columns], rows)
 
 
+def json_value(column: pa.Array) -> pa.Array:
+    """Each row by itself as JSON, with the nulls of the column."""
+    made = _json(column)
+    if not made.in_quotes:
+        return made.texts
+    return _with_nulls_of(_quoted(made), made.texts)
+
+
 def plain_binary(column: pa.Array) -> pa.Array:
     """Any array of strings or bytes, also dictionaries, views and nulls, as (large) binary."""
     types = pa.types

@@ -10,8 +10,8 @@ import pytest
 
 from spark_kafka_sink.config.named_columns import ColumnFormat, OnNullValue
 from spark_kafka_sink.errors import DataError
+from spark_kafka_sink.formats.composed_columns import parts_of, with_composed
 from spark_kafka_sink.records.column_plan import ColumnPlan, ComposedColumns, NamedColumn
-from spark_kafka_sink.records.composed_columns import parts_of
 from spark_kafka_sink.records.record_columns import from_record_batch, rows_with_value
 
 BATCH = pa.RecordBatch.from_pydict(
@@ -24,8 +24,12 @@ BATCH = pa.RecordBatch.from_pydict(
 ID, NAME, TRACE = (NamedColumn(name, index) for index, name in enumerate(("id", "name", "trace")))
 
 
+def composed(batch, plan):
+    return from_record_batch(*with_composed(batch, plan), 0)
+
+
 def columns(batch=BATCH, **plan):
-    return from_record_batch(batch, ColumnPlan(topic="t", **plan), 0)
+    return composed(batch, ColumnPlan(topic="t", **plan))
 
 
 def test_value_and_key_of_several_columns_are_json():
@@ -89,7 +93,7 @@ def test_rows_without_a_value_are_left_out_or_are_errors(name):
     assert rows_with_value(batch, named).num_rows == 2
     for one in (plan, named):
         with pytest.raises(DataError, match=r"'value', row 1 of the Arrow batch \(topic t\)"):
-            from_record_batch(batch, replace(one, on_null_value=OnNullValue.ERROR), 0)
+            composed(batch, replace(one, on_null_value=OnNullValue.ERROR))
 
 
 def test_a_batch_of_values_is_not_copied_one_of_nulls_is_empty():
@@ -114,7 +118,7 @@ def test_a_large_batch_is_composed_in_parts_and_a_huge_row_alone():
     parts = list(parts_of(batch))
     assert [part.num_rows for part in parts] == [1, 1, 1]
     plan = ColumnPlan(topic="t", value=ComposedColumns((NamedColumn("a", 0),)))
-    told = [json.loads(from_record_batch(part, plan, 0).value[0].as_py())["a"] for part in parts]
+    told = [json.loads(composed(part, plan).value[0].as_py())["a"] for part in parts]
     assert told == texts
     assert [part.num_rows for part in parts_of(BATCH)] == [3]
     assert list(parts_of(BATCH.slice(0, 0))) == []

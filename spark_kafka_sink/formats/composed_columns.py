@@ -1,8 +1,9 @@
-"""Composes the columns that options name for value, key and headers into one column each.
+"""Composes the columns that options name for value, key and headers into one column each: before
+step 3 of a record's way.
 
 Owns: :func:`with_composed`, which makes of a batch and a plan that name columns a batch and a plan
 that don't, and :func:`parts_of`, which keeps what that costs small. Never: the text of values
-(``json_text``), the bytes of headers (``record_headers``).
+(``json_text``), the bytes of a format (its encoder), of headers (``record_headers``).
 """
 
 from __future__ import annotations
@@ -14,9 +15,12 @@ import numpy as np
 import pyarrow as pa
 
 from spark_kafka_sink.config.named_columns import ColumnFormat
+from spark_kafka_sink.error_kinds import Kind
+from spark_kafka_sink.errors import DataError, safe_text
 from spark_kafka_sink.records.column_plan import ColumnPlan, ComposedColumns, NamedColumn
 from spark_kafka_sink.records.gather import ends_of
-from spark_kafka_sink.records.json.json_text import json_objects, plain_binary, text_of
+from spark_kafka_sink.records.json.json_text import json_objects, json_value, plain_binary, text_of
+from spark_kafka_sink.records.payloads import Refusal
 
 #: Bytes of input that are composed at a time: their text adds to the memory of a task (rule R5).
 _MOST_BYTES = 4 * 1024 * 1024
@@ -33,10 +37,10 @@ def with_composed(batch: pa.RecordBatch, plan: ColumnPlan) -> tuple[pa.RecordBat
     """``batch`` with a column for each field that ``plan`` composes, and the plan of that batch."""
     columns = list(batch.columns)
     if plan.value is not None:
-        columns.append(_composed(batch, plan.value))
+        columns.append(_composed(batch, plan.value, "value"))
         plan = replace(plan, value=None, value_column=len(columns) - 1)
     if plan.key is not None:
-        columns.append(_composed(batch, plan.key))
+        columns.append(_composed(batch, plan.key, "key"))
         plan = replace(plan, key=None, key_column=len(columns) - 1)
     if plan.headers:
         columns.append(_headers(batch, plan.headers))
@@ -45,11 +49,30 @@ def with_composed(batch: pa.RecordBatch, plan: ColumnPlan) -> tuple[pa.RecordBat
     return pa.RecordBatch.from_arrays(columns, names=names), plan
 
 
-def _composed(batch: pa.RecordBatch, part: ComposedColumns) -> pa.Array:
+def _composed(batch: pa.RecordBatch, part: ComposedColumns, what: str) -> pa.Array:
     columns = [batch.column(column.index) for column in part.columns]
+    if part.encoder is not None:
+        path = "" if part.is_struct else part.columns[0].name
+        payloads = part.encoder.encode(columns, batch.num_rows, path)
+        for refusal in payloads.refusals:
+            raise _refused(refusal, what)
+        return payloads.array
     if part.format is ColumnFormat.STRING:
         return text_of(columns[0])
+    if part.is_struct:
+        return json_value(columns[0])
     return json_objects([column.name for column in part.columns], columns, batch.num_rows)
+
+
+def _refused(refusal: Refusal, what: str) -> DataError:
+    """The error for the first row of ``refusal``."""
+    return DataError(
+        f"column {safe_text(refusal.column, 200)}, row {int(refusal.rows.argmax())} of the Arrow"
+        f" batch: it {refusal.reason}, so the row has no {what}",
+        hint="correct the value or filter such rows out before they are written, or write with a"
+        " schema that accepts it",
+        kind=Kind.REFUSED_BY_SCHEMA,
+    )
 
 
 def _headers(batch: pa.RecordBatch, headers: tuple[NamedColumn, ...]) -> pa.Array:

@@ -1,0 +1,368 @@
+"""Options of the formats with a schema, and of the registry that keeps schemas.
+
+Owns: their rows, which ``option_table`` takes, :class:`SchemaOptions`, and which of them go
+together. Never: a request (``network/http/schema_registry.py``), a schema.
+
+Names are Confluent's, which users and their files have already.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from typing import Final
+from urllib.parse import urlsplit
+
+from spark_kafka_sink.config.named_columns import ColumnFormat, NamedColumns
+from spark_kafka_sink.config.option import (
+    INT_MAX,
+    AtLeast,
+    Between,
+    Importance,
+    NonEmpty,
+    OneOf,
+    OneOfAnyCase,
+    Option,
+    OptionType,
+    OptionValue,
+    Status,
+)
+from spark_kafka_sink.config.secret_references import (
+    check_references,
+    has_references,
+    is_one_reference,
+)
+from spark_kafka_sink.config.security_options import (
+    NOT_HIDDEN_BY_SPARK,
+    SECURITY_OPTIONS,
+    STORE_RULES,
+)
+from spark_kafka_sink.error_kinds import Kind
+from spark_kafka_sink.errors import ConfigError
+from spark_kafka_sink.security.loopback import is_loopback
+from spark_kafka_sink.security.password import Password
+
+_T = OptionType
+_ON, _OFF = True, False
+_MEDIUM, _LOW = Importance.MEDIUM, Importance.LOW
+#: Formats whose records carry the id of a schema.
+WITH_SCHEMA: Final = frozenset({ColumnFormat.AVRO, ColumnFormat.PROTOBUF, ColumnFormat.JSON_SCHEMA})
+URL: Final = "schema.registry.url"
+USER_INFO: Final = "basic.auth.user.info"
+TOKEN: Final = "bearer.auth.token"  # noqa: S105 - a name
+ENDPOINT: Final = "bearer.auth.issuer.endpoint.url"
+TIMEOUT: Final = "schema.registry.request.timeout.ms"
+_SSL: Final = "schema.registry."
+_PACKAGE: Final = "io.confluent.kafka.serializers.subject."
+
+
+class SubjectStrategy(StrEnum):
+    """Under which subject a registry keeps a schema."""
+
+    TOPIC = "TopicNameStrategy"
+    RECORD = "RecordNameStrategy"
+    TOPIC_RECORD = "TopicRecordNameStrategy"
+
+
+_STRATEGIES: Final = OneOf(
+    (*SubjectStrategy, *(f"{_PACKAGE}{strategy}" for strategy in SubjectStrategy))
+)
+
+
+def _of(part: str, columns: str) -> tuple[Option, ...]:
+    """The rows that keys and values have alike."""
+    return (
+        Option(f"{part}Schema", _T.STRING, None, _LOW,
+               f"The schema that {columns} are written with: its text, or the path of a file on the"
+               " driver that holds it. Unset: the registry's latest version when"
+               " `use.latest.version` is set, else the schema that the columns make.", NonEmpty(),
+               of_one_write=True),
+        Option(f"{part}SchemaName", _T.STRING, None, _LOW,
+               "The name of the record, with its namespace, in the schema that the columns make."
+               " Unset: the topic's name as letters, digits and underscores"
+               + (", and `_key`." if part == "key" else "."), NonEmpty(), of_one_write=True),
+        Option(f"{part}.subject.name.strategy", _T.CLASS, "TopicNameStrategy", _LOW,
+               "The subject of the schema: the topic's name"
+               f" and `-{part}` (`TopicNameStrategy`), the name of the record"
+               " (`RecordNameStrategy`), or both (`TopicRecordNameStrategy`); also by the names of"
+               " Java's classes.", _STRATEGIES, of_one_write=True),
+    )  # fmt: skip
+
+
+REGISTRY_OPTIONS: Final = (
+    Option(URL, _T.STRING, None, _MEDIUM,
+           "Where the schema registry is, with commas between several, which are tried in turn:"
+           " `https://host:8081`. Required by the formats `avro`, `protobuf` and `json-schema`."
+           " Only the driver sends requests to it."),
+    Option("auto.register.schemas", _T.BOOLEAN, _OFF, _MEDIUM,
+           "Register the schema when the subject does not have it.", java_default="true",
+           why="a job that makes a mistake must not change what all readers see"),
+    Option("use.latest.version", _T.BOOLEAN, _OFF, _MEDIUM,
+           "Write with the subject's latest version, unless `valueSchema` (`keySchema`) is set."),
+    Option("use.schema.id", _T.INT, None, _LOW,
+           "Write with the schema of this id: values, or keys when values have no schema.",
+           Between(1, INT_MAX)),
+    Option("normalize.schemas", _T.BOOLEAN, _ON, _LOW,
+           "Let the registry compare schemas by their meaning and not by their text.",
+           java_default="false", why="the text of a schema made of columns is ours"),
+    Option("basic.auth.credentials.source", _T.STRING, "USER_INFO", _LOW,
+           "Where name and password for the registry come from; other sources of Confluent's are"
+           " not known here.", OneOf(("USER_INFO",))),
+    Option(USER_INFO, _T.PASSWORD, None, _MEDIUM,
+           "`name:password` for the registry. Only by reference, `${file:/path}` or `${env:NAME}`,"
+           " or in a `configFile`: Spark would show it."),
+    Option("bearer.auth.credentials.source", _T.STRING, None, _LOW,
+           "Where a bearer token for the registry comes from: `STATIC_TOKEN` (bearer.auth.token) or"
+           " `OAUTHBEARER` (a token endpoint). Unset: by which of them is set.",
+           OneOfAnyCase(("STATIC_TOKEN", "OAUTHBEARER"))),
+    Option(TOKEN, _T.PASSWORD, None, _LOW, "The token itself."),
+    Option(ENDPOINT, _T.STRING, None, _LOW,
+           "The identity provider's token endpoint (client credentials), by https; http is taken"
+           " for this machine only."),
+    Option("bearer.auth.client.id", _T.STRING, None, _LOW, "The client's id there."),
+    Option("bearer.auth.client.secret", _T.PASSWORD, None, _LOW, "The client's secret there."),
+    Option("bearer.auth.scope", _T.STRING, None, _LOW, "What the token is asked for."),
+    Option("bearer.auth.logical.cluster", _T.STRING, None, _LOW,
+           "Confluent Cloud's id of the registry, sent with a token."),
+    Option("bearer.auth.identity.pool.id", _T.STRING, None, _LOW,
+           "Confluent Cloud's id of the identity pool, sent with a token."),
+    Option(TIMEOUT, _T.INT, 10_000, _LOW,
+           "How long a request to the registry may take. What may pass is tried three times, all"
+           " within kafka.max.block.ms.", AtLeast(1), java_default="60000",
+           why="a user waits for the error"),
+    *(replace(one, name=_SSL + one.name, importance=_LOW,
+              doc=one.doc.replace("a broker's", "the registry's").replace("brokers", "registries"))
+      for one in SECURITY_OPTIONS
+      if one.name.startswith("ssl.") and one.status is Status.HONOURED),
+)  # fmt: skip
+
+SCHEMA_OPTIONS: Final = (
+    *_of("value", "valueColumns"),
+    *_of("key", "keyColumns"),
+    *REGISTRY_OPTIONS,
+)
+_REGISTRY_NAMES: Final = frozenset(one.name for one in REGISTRY_OPTIONS) | {
+    f"{part}.subject.name.strategy" for part in ("key", "value")
+}
+
+
+@dataclass(frozen=True, slots=True)
+class PayloadOptions:
+    """Of keys or of values: ``part`` says which."""
+
+    part: str
+    format: ColumnFormat
+    schema: str | None
+    name: str | None
+    strategy: SubjectStrategy
+    use_id: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SchemaOptions:
+    """What a write with a schema needs on the driver. ``registry`` are options for the client, by
+    their names, with references that are not looked up.
+    """
+
+    payloads: tuple[PayloadOptions, ...]
+    auto_register: bool
+    use_latest: bool
+    normalize: bool
+    registry: tuple[tuple[str, OptionValue], ...] = field(repr=False)
+
+
+def needs_registry(formats: object) -> bool:
+    """Whether one of the texts is a format with a schema."""
+    texts = formats if isinstance(formats, tuple) else (formats,)
+    return any(str(text).strip().lower() in WITH_SCHEMA for text in texts)
+
+
+def is_registry_option(name: str) -> bool:
+    """An option of the registry's client, which other clients' files have too."""
+    return name in _REGISTRY_NAMES
+
+
+def schema_options(own: Mapping[str, OptionValue], named: NamedColumns) -> SchemaOptions | None:
+    """The options of a write, each of which was read; None when no format has a schema. Raises
+    ConfigError.
+    """
+    formats = {"value": (named.value, named.value_format), "key": (named.key, named.key_format)}
+    parts = [part for part, (names, format_) in formats.items() if names and format_ in WITH_SCHEMA]
+    _refuse_without_effect(own, parts)
+    if not parts:
+        return None
+    use_id = own.get("use.schema.id")
+    payloads = tuple(
+        PayloadOptions(
+            part,
+            formats[part][1],
+            _text(own, f"{part}Schema"),
+            _text(own, f"{part}SchemaName"),
+            SubjectStrategy(
+                str(own.get(f"{part}.subject.name.strategy", SubjectStrategy.TOPIC)).removeprefix(
+                    _PACKAGE
+                )
+            ),
+            use_id if isinstance(use_id, int) and part == parts[0] else None,
+        )
+        for part in parts
+    )
+    _check_url(own)
+    _check_credentials(own)
+    return SchemaOptions(
+        payloads,
+        auto_register=own.get("auto.register.schemas") is True,
+        use_latest=own.get("use.latest.version") is True,
+        normalize=own.get("normalize.schemas") is not False,
+        registry=tuple((one.name, own[one.name]) for one in REGISTRY_OPTIONS if one.name in own),
+    )
+
+
+def _refuse_without_effect(own: Mapping[str, OptionValue], parts: list[str]) -> None:
+    for one in SCHEMA_OPTIONS:
+        of = next((part for part in ("key", "value") if one.name.startswith(part)), None)
+        if one.name not in own or (parts if of is None else of in parts):
+            continue
+        raise ConfigError(
+            f"{one.name} would have no effect, because no {of or 'value or key'} is written with a"
+            " schema",
+            hint=f"set {of or 'value'}Format=avro (or protobuf, json-schema) and"
+            f" {of or 'value'}Columns, or remove {one.name}",
+            kind=Kind.NO_EFFECT,
+        )
+    if "use.schema.id" in own and f"{parts[0]}Schema" in own:
+        raise ConfigError(
+            f"use.schema.id and {parts[0]}Schema are both set, and one of them would not count",
+            hint="remove one of them",
+            kind=Kind.NO_EFFECT,
+        )
+
+
+def _check_url(own: Mapping[str, OptionValue]) -> None:
+    given = own.get(URL)
+    if not isinstance(given, str) or not given:
+        raise ConfigError(
+            f"{URL} is not set, and records of this format carry the id that a registry gives to"
+            " their schema",
+            hint=f"set {URL}=https://host:8081; valueFormat=json needs none",
+        )
+    if not has_references(given):
+        registry_urls(given)
+
+
+def registry_urls(text: str) -> tuple[str, ...]:
+    """The addresses, without a slash at the end. ConfigError, which shows nothing of them, for one
+    that can't be used.
+    """
+    urls = tuple(one.strip().rstrip("/") for one in text.split(","))
+    for url in urls:
+        try:
+            parts = urlsplit(url)
+            usable = parts.scheme in ("http", "https") and bool(parts.hostname)
+            _ = parts.port
+        except ValueError:
+            usable = False
+        if not usable or parts.query or parts.fragment or not all("!" <= c <= "~" for c in url):
+            mock = url.startswith("mock:")
+            raise ConfigError(
+                f"{URL} is not an address of a registry" + (": mock:// has none" if mock else ""),
+                hint="it looks like https://host:8081; local_kafka has a registry for tests",
+                kind=Kind.INVALID_VALUE,
+            )
+        if parts.username is not None or parts.password is not None:
+            raise ConfigError(
+                f"{URL} must not hold a name or password",
+                hint=f"they go to {USER_INFO}",
+                kind=Kind.INLINE_SECRET,
+            )
+    return urls
+
+
+def _check_credentials(own: Mapping[str, OptionValue]) -> None:
+    """One way of authentication, no secret that Spark shows, and none in the clear."""
+    ways = [name for name in (USER_INFO, TOKEN, ENDPOINT) if name in own]
+    if len(ways) > 1:
+        raise ConfigError(
+            f"{' and '.join(ways)} are set, and only one of them would count",
+            hint="keep one of them",
+        )
+    source = own.get("bearer.auth.credentials.source")
+    wanted = {"STATIC_TOKEN": TOKEN, "OAUTHBEARER": ENDPOINT}.get(str(source))
+    if wanted is not None and wanted not in own:
+        raise ConfigError(
+            f"bearer.auth.credentials.source is {source}, and {wanted} is not set",
+            hint=f"set {wanted}",
+        )
+    for name in ("bearer.auth.client.id", "bearer.auth.client.secret"):
+        if (name in own) != (ENDPOINT in own):
+            raise ConfigError(
+                f"{ENDPOINT} needs bearer.auth.client.id and bearer.auth.client.secret, and they"
+                " need it",
+                hint=f"{name if ENDPOINT in own else ENDPOINT} is missing",
+            )
+    for one in REGISTRY_OPTIONS:
+        if one.name in own:
+            check_references(one, own[one.name], one.name)
+    shown = (USER_INFO, *(_SSL + name for name in NOT_HIDDEN_BY_SPARK if name.startswith("ssl.")))
+    for name in shown:
+        value = own.get(name)
+        if isinstance(value, Password) and not is_one_reference(value.value):
+            raise ConfigError(
+                f"{name} is given inline, and Spark would show it: in plans, in its UI and in event"
+                " logs",
+                hint=f"give a reference, {name}=${{file:/path/to/it}} or ${{env:NAME}}, or put it"
+                " into a configFile; and if this one was real, replace it: Spark may have logged"
+                " it",
+                kind=Kind.INLINE_SECRET,
+            )
+    _check_endpoint(own.get(ENDPOINT))
+    _check_stores(own)
+    url = own.get(URL)
+    if ways and isinstance(url, str) and not has_references(url):
+        for address in registry_urls(url):
+            parts = urlsplit(address)
+            if parts.scheme == "http" and not is_loopback(parts.hostname or ""):
+                raise ConfigError(
+                    f"{URL} is http, so {ways[0]} would send a secret in the clear",
+                    hint="use https; http with a secret is for tests on this machine (localhost)",
+                )
+
+
+def _check_endpoint(url: OptionValue) -> None:
+    """It gets the client's secret."""
+    if not isinstance(url, str) or has_references(url):
+        return
+    try:
+        parts = urlsplit(url)
+        usable = bool(parts.hostname) and parts.username is None
+    except ValueError:
+        usable = False
+    if not usable or not (
+        parts.scheme == "https" or (parts.scheme == "http" and is_loopback(parts.hostname or ""))
+    ):
+        raise ConfigError(
+            f"{ENDPOINT} is not an address of https",
+            hint="it looks like https://host/path; http is for tests on this machine (localhost)",
+            kind=Kind.TOKEN_SOURCE,
+        )
+
+
+def _check_stores(own: Mapping[str, OptionValue]) -> None:
+    """The rules of the brokers' stores."""
+    ssl = f"{_SSL}ssl."
+    given = {name.removeprefix(ssl) for name in own if name.startswith(ssl)}
+    given |= {f"{name}={own[ssl + name]}" for name in given if name.endswith("type")}
+    for rule in STORE_RULES:
+        if rule.given <= given and not rule.unless & given:
+            names = [ssl + name for name in sorted(rule.given)]
+            raise ConfigError(
+                rule.message,
+                hint=f"it is about {' and '.join(names)}",
+                kind=Kind.KEY_STORE,
+            )
+
+
+def _text(own: Mapping[str, OptionValue], name: str) -> str | None:
+    value = own.get(name)
+    return value if isinstance(value, str) else None

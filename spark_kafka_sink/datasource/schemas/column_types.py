@@ -1,0 +1,76 @@
+"""Spark's types as the types of columns that formats know.
+
+Owns: :func:`column_type`. Never: a format.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from spark_kafka_sink.error_kinds import Kind
+from spark_kafka_sink.errors import SchemaError, safe_text
+from spark_kafka_sink.formats.column_type import ColumnKind, ColumnType
+
+if TYPE_CHECKING:
+    from pyspark.sql.types import DataType
+
+#: By the name of Spark's class, so that a type that an older pyspark lacks is no error.
+_KINDS = {
+    "NullType": ColumnKind.NULL,
+    "BooleanType": ColumnKind.BOOLEAN,
+    "ByteType": ColumnKind.INT,
+    "ShortType": ColumnKind.INT,
+    "IntegerType": ColumnKind.INT,
+    "LongType": ColumnKind.LONG,
+    "FloatType": ColumnKind.FLOAT,
+    "DoubleType": ColumnKind.DOUBLE,
+    "StringType": ColumnKind.STRING,
+    "CharType": ColumnKind.STRING,
+    "VarcharType": ColumnKind.STRING,
+    "BinaryType": ColumnKind.BINARY,
+    "DateType": ColumnKind.DATE,
+    "TimestampType": ColumnKind.TIMESTAMP,
+    "TimestampNTZType": ColumnKind.TIMESTAMP_NTZ,
+}
+_HINTS = {
+    "VariantType": "write it as text: to_json(column)",
+    "DayTimeIntervalType": "cast it to a number: extract(SECOND FROM column) or the like",
+}
+
+
+def column_type(data_type: DataType, path: str, *, nullable: bool = True) -> ColumnType:
+    """The type of the column ``path``. SchemaError for one that no format writes."""
+    from pyspark.sql import types
+
+    text = data_type.simpleString()
+    if isinstance(data_type, types.StructType):
+        children = tuple(
+            column_type(f.dataType, f"{path}.{f.name}", nullable=f.nullable)
+            for f in data_type.fields
+        )
+        names = tuple(data_type.names)
+        return ColumnType(ColumnKind.STRUCT, text, nullable, children, names)
+    if isinstance(data_type, types.ArrayType):
+        item = column_type(data_type.elementType, f"{path}[]", nullable=data_type.containsNull)
+        return ColumnType(ColumnKind.ARRAY, text, nullable, (item,))
+    if isinstance(data_type, types.MapType):
+        key = column_type(data_type.keyType, f"{path} (a key)", nullable=False)
+        value = column_type(data_type.valueType, f"{path}[]", nullable=data_type.valueContainsNull)
+        return ColumnType(ColumnKind.MAP, text, nullable, (key, value))
+    if isinstance(data_type, types.DecimalType):
+        return ColumnType(
+            ColumnKind.DECIMAL,
+            text,
+            nullable,
+            precision=data_type.precision,
+            scale=data_type.scale,
+        )
+    kind = _KINDS.get(type(data_type).__name__)
+    if kind is None:
+        raise SchemaError(
+            f"column {safe_text(path)} is of type {safe_text(text, 200)}, which kprod can't write"
+            " with a schema",
+            hint=_HINTS.get(type(data_type).__name__, "cast it to a string, or drop it"),
+            kind=Kind.COLUMN_TYPE,
+        )
+    return ColumnType(kind, text, nullable)

@@ -1,0 +1,303 @@
+"""Which schema keys and values are written with, and its id: once for each start, on the driver.
+
+Owns: :func:`with_encoders`, the subjects, and the process's cache of what a registry answered.
+Never: a format (``formats/``), the registry's API (``network/schema_registry.py``); a task, which
+gets a finished encoder in its plan.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
+
+from spark_kafka_sink.clock import SystemClock
+from spark_kafka_sink.config.named_columns import ColumnFormat
+from spark_kafka_sink.config.schemas.schema_options import (
+    PayloadOptions,
+    SchemaOptions,
+    SubjectStrategy,
+)
+from spark_kafka_sink.config.sink_config import SinkConfig
+from spark_kafka_sink.datasource.schemas.column_types import column_type
+from spark_kafka_sink.error_kinds import Kind
+from spark_kafka_sink.errors import (
+    ConfigError,
+    NoRegistryAnswerError,
+    SchemaError,
+    SchemaRegistryError,
+    safe_text,
+)
+from spark_kafka_sink.formats.column_type import ColumnKind, ColumnType
+from spark_kafka_sink.formats.schema_format import SchemaFormat, wire_prefix
+from spark_kafka_sink.network.schema_registry import RegisteredSchema, SchemaRegistry
+from spark_kafka_sink.records.column_plan import ColumnPlan, ComposedColumns, PayloadEncoder
+from spark_kafka_sink.security.allow_lists import check_file
+from spark_kafka_sink.security.local_files import UnusableFileError, decoded, read_file
+
+if TYPE_CHECKING:
+    from pyspark.sql.types import StructType
+
+_log = logging.getLogger(__name__)
+
+#: How long a planning process takes an answer as it is, and how many it keeps. An older one counts
+#: while the registry does not answer: a stream does not depend on it.
+KEPT_MS: Final = 300_000
+_KEPT_ANSWERS: Final = 64
+#: Characters of a schema in an error.
+_MOST_SHOWN: Final = 2_000
+_clock = SystemClock()
+_kept: dict[tuple[object, ...], tuple[int, RegisteredSchema]] = {}
+
+
+def schema_format(payload: PayloadOptions) -> SchemaFormat:
+    """The format behind the seam. Imported when it is used."""
+    if payload.format is ColumnFormat.AVRO:
+        from spark_kafka_sink.formats.avro.avro_format import AvroFormat
+
+        return AvroFormat()
+    if payload.format is ColumnFormat.PROTOBUF:
+        from spark_kafka_sink.formats.protobuf.protobuf_format import ProtobufFormat
+
+        return ProtobufFormat(payload.name)
+    from spark_kafka_sink.formats.json_schema import JsonSchemaFormat
+
+    return JsonSchemaFormat()
+
+
+def with_encoders(plan: ColumnPlan, schema: StructType, config: SinkConfig) -> ColumnPlan:
+    """``plan`` with an encoder for keys and values that are written with a schema.
+
+    Raises ConfigError, SchemaError and SchemaRegistryError.
+    """
+    options = config.schemas
+    if options is None:
+        return plan
+    for payload in options.payloads:
+        part = plan.value if payload.part == "value" else plan.key
+        assert part is not None
+        encoder = _PayloadPlan(config, payload, part, schema).encoder()
+        if payload.part == "value":
+            plan = replace(plan, value=replace(part, encoder=encoder))
+        else:
+            plan = replace(plan, key=replace(part, encoder=encoder))
+    return plan
+
+
+def described(config: SinkConfig, timeout_ms: int) -> Iterator[tuple[str, str, bool]]:
+    """For ``kprod check``: of each key and value with a schema the part, what the registry has for
+    it, and whether that is enough.
+    """
+    options = config.schemas
+    if options is None:
+        return
+    registry = SchemaRegistry(dict(options.registry), timeout_ms)
+    for payload in options.payloads:
+        if payload.use_id is not None:
+            found: RegisteredSchema | None = registry.by_id(payload.use_id)
+            what = f"id {payload.use_id}"
+        else:
+            what = subject_of(payload, _name(payload, config.topic), config.topic)
+            found = registry.latest(what)
+        if found is None:
+            may_be_missing = options.auto_register and not options.use_latest
+            yield payload.part, f"{what} is not there at {registry}", may_be_missing
+            continue
+        refuse_unusable(found, payload, schema_format(payload))
+        yield payload.part, f"{what} has the schema of id {found.id}", True
+
+
+class _PayloadPlan:
+    """The way from the columns of a key or value to its encoder."""
+
+    def __init__(
+        self, config: SinkConfig, payload: PayloadOptions, part: ComposedColumns, schema: StructType
+    ) -> None:
+        assert config.schemas is not None
+        self._options: SchemaOptions = config.schemas
+        self._limit_ms = config.producer.max_block_ms
+        self._payload = payload
+        self._topic = config.topic
+        self._format = schema_format(payload)
+        #: One column, which may be a payload by itself.
+        self._one = len(part.columns) == 1 and not part.is_struct
+        self._columns = _columns(part, schema)
+        self._is_struct = part.is_struct
+        if self._topic is None and payload.strategy is not SubjectStrategy.RECORD:
+            raise ConfigError(
+                f"{payload.part}.subject.name.strategy is {payload.strategy}, and the topic is a"
+                " column: there is no one subject",
+                hint=f"set the option topic, or {payload.part}.subject.name.strategy="
+                f"{SubjectStrategy.RECORD} with {payload.part}Schema",
+            )
+
+    def encoder(self) -> PayloadEncoder:
+        registered = self._registered()
+        bare = self._is_struct or (self._one and self._format.is_bare(registered.text))
+        column = self._columns.children[0] if bare and self._one else self._columns
+        return self._format.plan(registered.text, wire_prefix(registered.id), column, bare=bare)
+
+    def _registered(self) -> RegisteredSchema:
+        payload = self._payload
+        if payload.use_id is not None:
+            schema_id = payload.use_id
+            return self._usable(self._kept(("id", schema_id), lambda r: r.by_id(schema_id)))
+        given = None if payload.schema is None else given_schema(payload)
+        if given is None and self._options.use_latest:
+            subject = self._subject(_name(payload, self._topic))
+            return self._usable(self._kept(("latest", subject), lambda r: _latest(r, subject)))
+        text = given if given is not None else self._derived()
+        subject = self._subject(self._format.name_of(text))
+        register = self._options.auto_register
+        key = ("schema", subject, text, register, self._options.normalize)
+        return self._usable(self._kept(key, lambda r: self._looked_up(r, subject, text)))
+
+    def _derived(self) -> str:
+        payload = self._payload
+        name = _name(payload, self._topic)
+        if not name:
+            raise ConfigError(
+                f"the topic is a column, so the schema of {payload.part}s has no name",
+                hint=f"set {payload.part}Schema, or {payload.part}SchemaName",
+            )
+        bare = payload.part == "key" and self._one and self._format.has_bare
+        return self._format.derive(self._columns.children[0] if bare else self._columns, name)
+
+    def _looked_up(self, registry: SchemaRegistry, subject: str, text: str) -> RegisteredSchema:
+        options, kind = self._options, self._format.schema_type
+        schema_id = registry.lookup(subject, text, kind, normalize=options.normalize)
+        if schema_id is None and options.auto_register:
+            schema_id = registry.register(subject, text, kind, normalize=options.normalize)
+        if schema_id is None:
+            part = self._payload.part
+            raise SchemaError(
+                f"subject {safe_text(subject)} at {registry} does not have the schema of"
+                f" {part}Columns, and auto.register.schemas is false",
+                hint="register the schema, or set use.latest.version=true to write with the"
+                " subject's latest version, or auto.register.schemas=true; the schema is"
+                f" {safe_text(text, _MOST_SHOWN)}",
+                kind=Kind.SCHEMA_NOT_REGISTERED,
+            )
+        found = registry.by_id(schema_id)
+        if found.type != kind or not self._format.same(found.text, text):
+            raise SchemaRegistryError(
+                f"the schema registry at {registry} gave id {schema_id} to the schema of"
+                f" {safe_text(subject)}, and has another schema under this id",
+                hint="readers would not understand the records; see what"
+                f" /schemas/ids/{schema_id} of the registry has",
+            )
+        return found
+
+    def _subject(self, name: str) -> str:
+        return subject_of(self._payload, name, self._topic)
+
+    def _usable(self, found: RegisteredSchema) -> RegisteredSchema:
+        refuse_unusable(found, self._payload, self._format)
+        return found
+
+    def _kept(
+        self, question: tuple[object, ...], ask: Callable[[SchemaRegistry], RegisteredSchema]
+    ) -> RegisteredSchema:
+        """The answer of the registry, or of the cache."""
+        key = (self._options.registry, self._payload.format, *question)
+        until_ms, answer = _kept.get(key, (0, None))
+        if answer is not None and _clock.now_ms() < until_ms:
+            return answer
+        try:
+            found = ask(SchemaRegistry(dict(self._options.registry), self._limit_ms))
+        except NoRegistryAnswerError as error:
+            if answer is None:
+                raise
+            _log.warning("continuing with schema id %d: %s", answer.id, error.one_line())
+            found = answer
+        _kept.pop(key, None)
+        _kept[key] = (_clock.now_ms() + KEPT_MS, found)
+        while len(_kept) > _KEPT_ANSWERS:
+            del _kept[next(iter(_kept))]
+        return found
+
+
+def _columns(part: ComposedColumns, schema: StructType) -> ColumnType:
+    """As a struct; of a struct whose fields they are, itself."""
+    types = [
+        column_type(
+            schema.fields[one.index].dataType,
+            one.name,
+            nullable=schema.fields[one.index].nullable,
+        )
+        for one in part.columns
+    ]
+    if part.is_struct:
+        return types[0]
+    names = tuple(one.name for one in part.columns)
+    return ColumnType(
+        ColumnKind.STRUCT, "struct", nullable=False, children=tuple(types), names=names
+    )
+
+
+def _latest(registry: SchemaRegistry, subject: str) -> RegisteredSchema:
+    found = registry.latest(subject)
+    if found is None:
+        raise SchemaError(
+            f"subject {safe_text(subject)} has no version at {registry}, and use.latest.version is"
+            " true",
+            hint="register a schema there first, or remove use.latest.version",
+            kind=Kind.SCHEMA_NOT_REGISTERED,
+        )
+    return found
+
+
+def refuse_unusable(
+    found: RegisteredSchema, payload: PayloadOptions, format_: SchemaFormat
+) -> None:
+    """SchemaError for what nothing can be written with."""
+    problem = found.unusable
+    if found.type != format_.schema_type:
+        problem = f"is {safe_text(found.type)}, and {payload.part}Format is {payload.format}"
+    if problem is not None:
+        raise SchemaError(
+            f"the schema of id {found.id} {problem}",
+            hint="write with another schema",
+            kind=Kind.UNUSABLE_SCHEMA,
+        )
+
+
+def given_schema(payload: PayloadOptions) -> str:
+    """The text of ``valueSchema``, or of the file that it names. ConfigError."""
+    text = payload.schema or ""
+    option = f"{payload.part}Schema"
+    path = text.removeprefix("file:").removeprefix("//") if text.startswith("file:") else text
+    if not path.startswith("/"):
+        return text
+    check_file(path, f"{option}={safe_text(path)}")
+    try:
+        return decoded(read_file(path, option))
+    except UnusableFileError as error:
+        raise ConfigError(
+            f"{option}: {safe_text(path)} can't be read: {error}",
+            hint="the file must be on the driver",
+        ) from None
+
+
+def _name(payload: PayloadOptions, topic: str | None) -> str:
+    """The name of a derived record: the option's, or the topic's."""
+    if payload.name is not None or topic is None:
+        return payload.name or ""
+    name = re.sub(r"[^A-Za-z0-9_]", "_", topic) + ("_key" if payload.part == "key" else "")
+    return f"_{name}" if name[0].isdigit() else name
+
+
+def subject_of(payload: PayloadOptions, name: str, topic: str | None) -> str:
+    """The subject of a schema whose record has this name."""
+    if payload.strategy is SubjectStrategy.TOPIC:
+        return f"{topic}-{payload.part}"
+    if not name:
+        raise ConfigError(
+            f"{payload.part}.subject.name.strategy is {payload.strategy}, and the schema is no"
+            " record, so there is no name",
+            hint=f"set {payload.part}Schema or {payload.part}SchemaName, or take"
+            f" {SubjectStrategy.TOPIC}",
+        )
+    return f"{topic}-{name}" if payload.strategy is SubjectStrategy.TOPIC_RECORD else name

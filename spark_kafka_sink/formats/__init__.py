@@ -1,0 +1,10 @@
+"""Columns as payloads: named columns become the bytes of a record's key or value.
+
+Owns: composing columns (``composed_columns``), and the formats with a schema: how a schema is
+derived from columns or checked against them (on the driver, without Arrow), and the columnar
+encoders (in tasks). Never: which columns (``records/column_plan.py``), which schema
+(``datasource/schemas``), a request to a registry (``network/schema_registry.py``).
+
+A format is one class behind the seam of ``schema_format.py``: ``avro/avro_format.py``,
+``json_schema.py``, ``protobuf.py``.
+"""

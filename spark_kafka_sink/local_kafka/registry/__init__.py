@@ -1,0 +1,1 @@
+"""A schema registry beside the local Kafka (``schema_registry``)."""

@@ -1,0 +1,118 @@
+"""A real schema registry on this machine: Apicurio, whose API is Confluent's, in memory.
+
+Owns: :class:`SchemaRegistry`, and the registry's files, fetched once like Kafka's jars. Never: a
+broker; a client.
+"""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import tarfile
+import tempfile
+import time
+from pathlib import Path
+from typing import Final, Self
+
+from spark_kafka_sink.local_kafka import ports, probe
+from spark_kafka_sink.local_kafka.broker_process_group import BrokerProcessGroup
+from spark_kafka_sink.local_kafka.distribution import Coordinate, cache_lock, fetch
+from spark_kafka_sink.local_kafka.errors import LocalKafkaError
+from spark_kafka_sink.local_kafka.installation import QUICK_JVM
+from spark_kafka_sink.local_kafka.java import Java, find_java
+
+#: The newest version all of whose files are on Maven Central (3.1.4 and 3.3.3 are not).
+REGISTRY_VERSION: Final = "2.6.13.Final"
+_APP: Final = Coordinate(
+    "io.apicurio",
+    "apicurio-registry-app",
+    REGISTRY_VERSION,
+    alone=True,
+    kind="tar.gz",
+    classifier="all",
+)
+_RUNNER: Final = f"{_APP.name}-{REGISTRY_VERSION}-runner.jar"
+_API: Final = "/apis/ccompat/v7"
+_START_TIMEOUT_S: Final = 120.0
+
+
+def prepare_registry(java: Java) -> Path:
+    """The directory of the unpacked registry, fetched on the first call on a machine (140 MB).
+    Raises LocalKafkaError.
+    """
+    name = f"apicurio-{REGISTRY_VERSION}"
+    with cache_lock(name) as directory:
+        unpacked = directory / f"{name}-unpacked"
+        if not (unpacked / _RUNNER).exists():
+            archive = fetch(java, directory, name, (_APP,), name) / "jars" / _APP.file
+            shutil.rmtree(unpacked, ignore_errors=True)
+            work = Path(tempfile.mkdtemp(prefix=f"partial-{name}-", dir=directory))
+            try:
+                with tarfile.open(archive) as files:
+                    files.extractall(work, filter="data")
+                work.rename(unpacked)
+            finally:
+                shutil.rmtree(work, ignore_errors=True)
+        return unpacked
+
+
+class SchemaRegistry:
+    """One registry, in memory::
+
+        with SchemaRegistry() as registry:
+            registry.url
+
+    ``port`` is a free one unless it is given. It ends with this process at the latest.
+    """
+
+    def __init__(self, *, port: int | None = None, heap: str = "512m") -> None:
+        self._heap = heap
+        self._held = ports.reserve(port)
+        self._processes: BrokerProcessGroup | None = None
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    @property
+    def url(self) -> str:
+        """The value of ``schema.registry.url``."""
+        return f"http://{ports.HOST}:{self._held.port}{_API}"
+
+    def start(self, *, timeout: float = _START_TIMEOUT_S) -> None:
+        """Start it, and wait until it answers. Raises LocalKafkaError with the end of its log."""
+        try:
+            java = find_java()
+            home = prepare_registry(java)
+            self._processes = BrokerProcessGroup()
+            log = self._processes.directory / "registry.log"
+            command = [
+                *(str(java.path), *QUICK_JVM, "-XX:-UsePerfData", f"-Xmx{self._heap}"),
+                *(f"-Dquarkus.http.host={ports.HOST}", f"-Dquarkus.http.port={self._held.port}"),
+                *("-jar", str(home / _RUNNER)),
+            ]
+            with log.open("wb") as output:
+                self._process = self._processes.start(command, output, self._processes.directory)
+            self._await_answer(self._process, log, time.monotonic() + timeout)
+        except BaseException:
+            self.stop()
+            raise
+
+    def stop(self) -> None:
+        """Kill it and give the port back. Repeatable."""
+        if self._processes is not None:
+            self._processes.close()
+        if self._process is not None:
+            self._process.wait()
+        self._held.release()
+
+    def _await_answer(self, process: subprocess.Popen[bytes], log: Path, deadline: float) -> None:
+        while not probe.answers_http(ports.HOST, self._held.port, f"{_API}/subjects"):
+            if process.poll() is not None or time.monotonic() > deadline:
+                tail = log.read_text(errors="replace")[-2000:]
+                raise LocalKafkaError("The schema registry did not start.", hint=tail)
+            time.sleep(0.1)

@@ -1,0 +1,171 @@
+"""One HTTP request, bounded in time and size.
+
+Owns: :func:`exchange`: the connection, through a proxy and TLS when they are needed, the request
+and the response. Never: what is requested, a retry. Redirects are not followed: requests contain
+secrets. It blocks for at most the time to connect until TLS is established (after name
+resolution), and the time to read from then to the last byte of the response.
+"""
+
+from __future__ import annotations
+
+import http.client
+import io
+import socket
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import IO, Any
+from urllib.parse import urlsplit
+
+from spark_kafka_sink.network.http.http_proxy import Proxy, proxy_for
+from spark_kafka_sink.network.tls.ssl_context import ssl_context
+
+
+@dataclass(frozen=True, slots=True)
+class HttpRequest:
+    """``tls`` are ``ssl.`` options for the server, ``most_bytes`` the longest accepted body."""
+
+    method: str
+    url: str
+    headers: Mapping[str, str] = field(repr=False)
+    body: bytes | None = field(repr=False)
+    tls: Mapping[str, object] = field(repr=False)
+    connect_timeout_ms: int
+    read_timeout_ms: int
+    most_bytes: int
+
+
+#: Headers, and every "100 Continue" before them.
+_MOST_HEADERS = 1 << 18
+
+
+class AnswerTooLongError(Exception):
+    """More bytes than are accepted."""
+
+
+def exchange(request: HttpRequest) -> tuple[int, bytes]:
+    """Status and body of the response. Raises AnswerTooLongError, TimeoutError and other OSErrors,
+    ssl.SSLError, http.client.HTTPException, UnicodeError (a name that is none), and ConfigError for
+    TLS options that can't be used.
+    """
+    parts = urlsplit(request.url)
+    assert parts.hostname is not None, "checked with the options"
+    host, secure = parts.hostname, parts.scheme == "https"
+    port = parts.port or (443 if secure else 80)
+    target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
+    context = ssl_context(dict(request.tls)) if secure else None
+    proxy = proxy_for(host) if context is not None else None
+    deadline = _Deadline(request.connect_timeout_ms)
+    sock = _connected((host, port) if proxy is None else (proxy.host, proxy.port), deadline)
+    try:
+        if proxy is not None:
+            _tunnel(sock, proxy, (host, port), deadline)
+        if context is not None:
+            sock.settimeout(deadline.left())
+            # The time of a handshake is that of all its reads together.
+            sock = context.wrap_socket(sock, server_hostname=host)
+        most = request.most_bytes + _MOST_HEADERS
+        connection = http.client.HTTPConnection(host, port)
+        if context is not None:
+            connection.default_port = 443  # for the header Host
+        # what http.client uses of a socket
+        connection.sock = _BoundedSocket(sock, _Deadline(request.read_timeout_ms), most)
+        connection.request(request.method, target, body=request.body, headers=dict(request.headers))
+        response = connection.getresponse()
+        answer = response.read(request.most_bytes + 1)
+        if len(answer) > request.most_bytes:
+            raise AnswerTooLongError
+        return response.status, answer
+    finally:
+        sock.close()
+
+
+def _tunnel(
+    sock: socket.socket, proxy: Proxy, address: tuple[str, int], deadline: _Deadline
+) -> None:
+    """CONNECT (RFC 9110, 9.3.6): from here on the bytes are the server's."""
+    connection = http.client.HTTPConnection(proxy.host, proxy.port)
+    connection.sock = _BoundedSocket(sock, deadline, _MOST_HEADERS)
+    name, port = address
+    authority = f"[{name}]:{port}" if ":" in name else f"{name}:{port}"
+    connection.request("CONNECT", authority, headers={"Host": authority} | proxy.headers())
+    status = connection.getresponse().status
+    if status != 200:
+        raise OSError(f"the proxy {proxy.host}:{proxy.port} answered {status} to CONNECT")
+
+
+def _connected(address: tuple[str, int], deadline: _Deadline) -> socket.socket:
+    """A TCP connection to one of the addresses, tried in turn, all of them before ``deadline``."""
+    failure: OSError = TimeoutError()
+    for family, kind, protocol, _, target in socket.getaddrinfo(*address, type=socket.SOCK_STREAM):
+        sock = socket.socket(family, kind, protocol)
+        try:
+            sock.settimeout(deadline.left())
+            sock.connect(target)
+        except OSError as error:
+            sock.close()
+            failure = error
+        else:
+            return sock
+    raise failure
+
+
+class _Deadline:
+    """An instant of the machine's clock; this thread is the only one that waits here."""
+
+    __slots__ = ("_at",)
+
+    def __init__(self, milliseconds: int) -> None:
+        self._at = time.monotonic() + milliseconds / 1000
+
+    def left(self) -> float:
+        """Seconds until then. TimeoutError when there are none."""
+        left = self._at - time.monotonic()
+        if left <= 0:
+            raise TimeoutError
+        return left
+
+
+class _BoundedSocket:
+    """The part of a socket that http.client uses, with one deadline and one size for all of it.
+
+    A socket's own timeout restarts with every byte, and http.client reads "100 Continue" for as
+    long as it comes.
+    """
+
+    __slots__ = ("_deadline", "_most_bytes", "_sock")
+
+    def __init__(self, sock: socket.socket, deadline: _Deadline, most_bytes: int) -> None:
+        self._sock = sock
+        self._deadline = deadline
+        self._most_bytes = most_bytes
+
+    def sendall(self, data: bytes) -> None:
+        self._sock.settimeout(self._deadline.left())
+        self._sock.sendall(data)
+
+    def makefile(self, mode: str) -> IO[bytes]:
+        del mode  # "rb" is all that is asked for
+        return io.BufferedReader(_BoundedReader(self._sock, self._deadline, self._most_bytes))
+
+    def close(self) -> None:
+        """Does nothing: the opener of the socket closes it."""
+
+
+class _BoundedReader(io.RawIOBase):
+    def __init__(self, sock: socket.socket, deadline: _Deadline, most_bytes: int) -> None:
+        self._sock = sock
+        self._deadline = deadline
+        self._most_bytes = most_bytes
+        self._read = 0
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:  # noqa: ANN401 - as io.RawIOBase declares it
+        self._sock.settimeout(self._deadline.left())
+        count = self._sock.recv_into(buffer)
+        self._read += count
+        if self._read > self._most_bytes:
+            raise AnswerTooLongError
+        return count

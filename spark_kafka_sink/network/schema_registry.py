@@ -1,0 +1,322 @@
+"""The client of a schema registry: Confluent's REST API, as Apicurio and others have it, too.
+
+Owns: :class:`SchemaRegistry`: four requests, credentials, retries, and what may be believed of an
+answer. Never: which schema a write takes (``datasource/schemas``); a task.
+
+Confluent's own client is not used: it reads answers of any length, follows redirects, and takes
+neither stores nor proxies as the connections to brokers do.
+"""
+
+from __future__ import annotations
+
+import base64
+import http.client
+import json
+import ssl
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+from urllib.parse import quote, urlsplit
+
+from spark_kafka_sink.clock import Clock, Latch, SystemClock
+from spark_kafka_sink.config.oauth_settings import ClientCredentials
+from spark_kafka_sink.config.option import OptionValue
+from spark_kafka_sink.config.schemas.schema_options import (
+    ENDPOINT,
+    TIMEOUT,
+    TOKEN,
+    URL,
+    USER_INFO,
+    registry_urls,
+)
+from spark_kafka_sink.config.secret_references import resolve
+from spark_kafka_sink.errors import (
+    AuthenticationError,
+    NoRegistryAnswerError,
+    SchemaRegistryError,
+    safe_text,
+)
+from spark_kafka_sink.network.auth.token_endpoint import request_token
+from spark_kafka_sink.network.http.http_exchange import AnswerTooLongError, HttpRequest, exchange
+from spark_kafka_sink.network.tls.ssl_failures import explain
+from spark_kafka_sink.security.allow_lists import check_url
+from spark_kafka_sink.security.password import (
+    Password,
+    as_password,
+    looked_up,
+    text_of,
+    without_secrets,
+)
+
+#: No schema's answer is longer.
+LONGEST_ANSWER: Final = 5 << 20
+_TRIES: Final = 3
+_PAUSE_MS: Final = 200
+#: Another attempt may succeed.
+_PASSING: Final = frozenset({408, 425, 429, 500, 502, 503, 504})
+_MEDIA_TYPE: Final = "application/vnd.schemaregistry.v1+json"
+_MOST_SHOWN: Final = 500
+_ADVICE: Final = {
+    401: f"set {USER_INFO} or bearer.auth.*",
+    403: "the principal needs the right to the subject",
+    404: f"is {URL} right, with its path?",
+    409: "change the schema so that it is compatible with the subject's versions, or the"
+    " compatibility level of the subject",
+    422: "the registry can't use this schema",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class RegisteredSchema:
+    """``unusable`` says why nothing can be written with it; None: it can."""
+
+    id: int
+    type: str
+    text: str
+    unusable: str | None
+
+
+class _PassingError(Exception):
+    """What a later attempt may not meet."""
+
+
+class SchemaRegistry:
+    """The registry of ``options`` (by their names, references not looked up). Requests block, for
+    at most ``limit_ms`` from the creation on.
+    """
+
+    def __init__(
+        self,
+        options: Mapping[str, OptionValue],
+        limit_ms: int,
+        clock: Clock | None = None,
+    ) -> None:
+        values = resolve(options)
+        self._clock = clock or SystemClock()
+        self._deadline_ms = self._clock.now_ms() + limit_ms
+        timeout = options.get(TIMEOUT)
+        self._timeout_ms = timeout if isinstance(timeout, int) else 10_000
+        self._shown_as = f"{values[URL]}" if isinstance(values[URL], Password) else None
+        self._urls = registry_urls(text_of(values[URL]))
+        for url in self._urls:
+            check_url(url, f"{URL}={self._shown(url)}")
+        self._tls = {
+            name.removeprefix("schema.registry."): value
+            for name, value in values.items()
+            if name.startswith("schema.registry.ssl.")
+        }
+        self._values = values
+        self._secrets = [
+            text_of(values.get(name)) for name in (USER_INFO, TOKEN, "bearer.auth.client.secret")
+        ]
+        self._secrets += [part for part in self._secrets[0].partition(":")[::2] if part]
+        self._secrets += looked_up(*(v for v in values.values() if isinstance(v, Password)))
+        self._token: Password | None = None
+
+    def __str__(self) -> str:
+        return self._shown(self._urls[0])
+
+    def by_id(self, schema_id: int) -> RegisteredSchema:
+        """The schema of an id."""
+        answer = self._request("GET", f"/schemas/ids/{schema_id}", f"id {schema_id}")
+        return self._schema(answer, schema_id)
+
+    def latest(self, subject: str) -> RegisteredSchema | None:
+        """The newest version of a subject; None when there is no such subject."""
+        path = f"/subjects/{quote(subject, safe='')}/versions/latest"
+        answer = self._request("GET", path, f"the latest version of {subject}", may_miss=True)
+        return None if answer is None else self._schema(answer, self._id(answer))
+
+    def lookup(self, subject: str, text: str, kind: str, *, normalize: bool) -> int | None:
+        """The id of a schema under a subject; None when it is not there."""
+        path = f"/subjects/{quote(subject, safe='')}{'?normalize=true' if normalize else ''}"
+        answer = self._request(
+            "POST", path, f"the schema in {subject}", _body(text, kind), may_miss=True
+        )
+        return None if answer is None else self._id(answer)
+
+    def register(self, subject: str, text: str, kind: str, *, normalize: bool) -> int:
+        """Adds a version, unless the subject has the schema."""
+        query = "?normalize=true" if normalize else ""
+        path = f"/subjects/{quote(subject, safe='')}/versions{query}"
+        answer = self._request("POST", path, f"a new version of {subject}", _body(text, kind))
+        return self._id(answer)
+
+    def _schema(self, answer: Mapping[str, Any] | None, schema_id: int) -> RegisteredSchema:
+        assert answer is not None
+        text, kind = answer.get("schema"), answer.get("schemaType") or "AVRO"
+        if not isinstance(text, str) or not isinstance(kind, str):
+            raise self._error("answered without a schema", f"is {URL} right, with its path?")
+        rules = answer.get("ruleSet") or {}
+        unusable = None
+        if not isinstance(rules, dict) or any(rules.values()):
+            unusable = (
+                "has rules (a ruleSet, as for encryption of fields), which are not applied here, so"
+                " rows would be written unencrypted or unchecked"
+            )
+        elif answer.get("references"):
+            unusable = "refers to schemas of other subjects, which are not looked up"
+        return RegisteredSchema(schema_id, kind, text, unusable)
+
+    def _id(self, answer: Mapping[str, Any] | None) -> int:
+        found = None if answer is None else answer.get("id")
+        if not isinstance(found, int) or isinstance(found, bool) or not 0 < found < 1 << 31:
+            raise self._error("answered without the id of a schema", f"is {URL} right?")
+        return found
+
+    def _request(
+        self,
+        method: str,
+        path: str,
+        what: str,
+        body: bytes | None = None,
+        *,
+        may_miss: bool = False,
+    ) -> Mapping[str, Any] | None:
+        """The answer; None for what is not there. Tries each address in turn while it may pass."""
+        problem = "was not asked: no time is left"
+        tries = max(_TRIES, len(self._urls))
+        for attempt in range(tries):
+            left_ms = self._deadline_ms - self._clock.now_ms()
+            if left_ms <= 0:
+                break
+            try:
+                url = self._urls[attempt % len(self._urls)]
+                return self._exchange(url, method, path, what, body, left_ms, may_miss=may_miss)
+            except _PassingError as error:
+                problem = str(error)
+            if attempt + 1 < tries:
+                pause = min(_PAUSE_MS << attempt, max(left_ms, 0))
+                self._clock.wait(Latch(), self._clock.now_ms() + pause)
+        raise NoRegistryAnswerError(
+            f"the schema registry at {self} gave no answer to the request for"
+            f" {safe_text(what, 300)}: {problem}",
+            hint=f"nothing was written; {TIMEOUT} limits a request, kafka.max.block.ms all of them",
+        )
+
+    def _exchange(
+        self,
+        url: str,
+        method: str,
+        path: str,
+        what: str,
+        body: bytes | None,
+        left_ms: int,
+        *,
+        may_miss: bool,
+    ) -> Mapping[str, Any] | None:
+        timeout_ms = min(self._timeout_ms, left_ms)
+        request = HttpRequest(
+            method,
+            url + path,
+            self._headers(body is not None, timeout_ms),
+            body,
+            self._tls,
+            timeout_ms,
+            timeout_ms,
+            LONGEST_ANSWER,
+        )
+        try:
+            status, answer = exchange(request)
+        except ssl.SSLCertVerificationError as error:
+            reason, hint = explain(error)
+            raise self._error(
+                f"can't be trusted: {self._safe(reason.replace('broker', 'server'))}",
+                hint or "the CA of the registry goes to schema.registry.ssl.truststore.location",
+            ) from None
+        except AnswerTooLongError:
+            raise self._error(
+                f"answers with more than {LONGEST_ANSWER} bytes to the request for"
+                f" {safe_text(what, 300)}",
+                "no schema is as large: is it a registry?",
+            ) from None
+        except TimeoutError:
+            raise _PassingError(f"it took more than {timeout_ms} ms ({TIMEOUT})") from None
+        except (OSError, http.client.HTTPException, UnicodeError) as error:
+            reason = getattr(error, "strerror", None) or type(error).__name__
+            raise _PassingError(f"it can't be reached ({self._safe(str(reason))})") from None
+        fields = _json(answer)
+        if 200 <= status < 300 and fields is not None:
+            return fields
+        if status == 404 and may_miss and fields is not None and "error_code" in fields:
+            return None
+        said = "" if fields is None else str(fields.get("message") or "")
+        shown = f"answered {status}" + (f": {self._safe(said)}" if said else "")
+        if status in _PASSING:
+            raise _PassingError(f"it {shown}")
+        hint = _ADVICE.get(status, f"is {URL} right?")
+        if 300 <= status < 400:
+            hint = f"redirects are not followed; give the final address in {URL}"
+        raise self._error(f"{shown} to the request for {safe_text(what, 300)}", hint)
+
+    def _headers(self, has_body: bool, timeout_ms: int) -> dict[str, str]:
+        headers = {"Accept": f"{_MEDIA_TYPE}, application/json"}
+        if has_body:
+            headers["Content-Type"] = _MEDIA_TYPE
+        if USER_INFO in self._values:
+            plain = text_of(self._values[USER_INFO]).encode()
+            headers["Authorization"] = f"Basic {base64.b64encode(plain).decode()}"
+            return headers
+        token = self._bearer_token(timeout_ms)
+        if token is not None:
+            headers["Authorization"] = f"Bearer {token.value}"
+            for option, name in (
+                ("bearer.auth.logical.cluster", "target-sr-cluster"),
+                ("bearer.auth.identity.pool.id", "Confluent-Identity-Pool-Id"),
+            ):
+                if self._values.get(option):
+                    headers[name] = text_of(self._values[option])
+        return headers
+
+    def _bearer_token(self, timeout_ms: int) -> Password | None:
+        if TOKEN in self._values:
+            return as_password(text_of(self._values[TOKEN]))
+        if ENDPOINT not in self._values or self._token is not None:
+            return self._token
+        url = self._values[ENDPOINT]
+        check_url(text_of(url), f"{ENDPOINT}={safe_text(f'{url}')}")
+        client = ClientCredentials(
+            url if isinstance(url, Password) else text_of(url),
+            text_of(self._values["bearer.auth.client.id"]),
+            as_password(text_of(self._values["bearer.auth.client.secret"])),
+            text_of(self._values.get("bearer.auth.scope")) or None,
+            None,
+            urlencode=False,
+            connect_timeout_ms=timeout_ms,
+            read_timeout_ms=timeout_ms,
+            tls=tuple(sorted(self._tls.items())),
+        )
+        try:
+            self._token = request_token(client).token
+        except AuthenticationError as error:
+            what = error.message.partition(": ")[2]
+            raise self._error(f"gets no token: {self._safe(what)}", error.hint) from None
+        except OSError as error:
+            raise _PassingError(f"there is no token for it: {self._safe(str(error))}") from None
+        self._secrets.append(self._token.value)
+        return self._token
+
+    def _shown(self, url: str) -> str:
+        if self._shown_as is not None:
+            return safe_text(self._shown_as)
+        parts = urlsplit(url)
+        return safe_text(f"{parts.scheme}://{parts.netloc}{parts.path}")
+
+    def _safe(self, text: str) -> str:
+        return safe_text(without_secrets(text, self._secrets), _MOST_SHOWN)
+
+    def _error(self, what: str, hint: str | None) -> SchemaRegistryError:
+        return SchemaRegistryError(f"the schema registry at {self} {what}", hint=hint)
+
+
+def _body(text: str, kind: str) -> bytes:
+    fields = {"schema": text} | ({} if kind == "AVRO" else {"schemaType": kind})
+    return json.dumps(fields).encode()
+
+
+def _json(answer: bytes) -> Mapping[str, Any] | None:
+    try:
+        fields = json.loads(answer)
+    except (ValueError, RecursionError):
+        return None
+    return fields if isinstance(fields, dict) else None

@@ -1,0 +1,125 @@
+"""Options of formats with a schema: what they become, and which go together."""
+
+from __future__ import annotations
+
+import pytest
+
+from spark_kafka_sink.config.named_columns import ColumnFormat, OnNullValue
+from spark_kafka_sink.config.schemas.schema_options import SchemaOptions, SubjectStrategy
+from spark_kafka_sink.config.sink_config import SinkConfig
+from spark_kafka_sink.errors import ConfigError
+
+BROKER = {"kafka.bootstrap.servers": "b:9092", "topic": "t"}
+AVRO = BROKER | {
+    "valueColumns": "*", "valueFormat": "avro", "schema.registry.url": "https://r:8081",
+}  # fmt: skip
+
+
+def parsed(**options) -> SinkConfig:
+    return SinkConfig.parse(AVRO | options)
+
+
+def test_the_defaults_look_up_a_normalised_schema_and_register_none():
+    found = parsed().schemas
+    assert isinstance(found, SchemaOptions)
+    assert (found.auto_register, found.use_latest, found.normalize) == (False, False, True)
+    (value,) = found.payloads
+    assert (value.part, value.format) == ("value", ColumnFormat.AVRO)
+    assert value.strategy is SubjectStrategy.TOPIC
+
+
+def test_a_format_without_a_schema_has_no_such_options():
+    assert SinkConfig.parse(BROKER | {"valueColumns": "*"}).schemas is None
+
+
+def test_strategies_have_short_names_and_those_of_java_s_classes():
+    name = "io.confluent.kafka.serializers.subject.RecordNameStrategy"
+    options = {"value.subject.name.strategy": name, "keyColumns": "id", "keyFormat": "json-schema",
+               "key.subject.name.strategy": "TopicRecordNameStrategy"}  # fmt: skip
+    value, key = parsed(**options).schemas.payloads
+    assert (value.strategy, key.strategy) == (SubjectStrategy.RECORD, SubjectStrategy.TOPIC_RECORD)
+
+
+def test_an_id_is_the_values_or_the_keys_when_values_have_no_schema():
+    both = parsed(**{"use.schema.id": "7", "keyColumns": "id", "keyFormat": "avro"})
+    assert [one.use_id for one in both.schemas.payloads] == [7, None]
+    keys = parsed(**{"use.schema.id": "7", "keyColumns": "id", "keyFormat": "avro",
+                     "valueFormat": "json"})  # fmt: skip
+    assert [one.use_id for one in keys.schemas.payloads] == [7]
+
+
+def test_a_null_value_is_possible_with_a_schema_and_of_a_struct():
+    assert parsed(onNullValue="skip").named_columns.on_null_value is OnNullValue.SKIP
+    struct = SinkConfig.parse(
+        BROKER | {"valueColumns": "`pay,load`.*", "onNullValue": "error"}
+    ).named_columns
+    assert (struct.value, struct.value_is_struct) == (("pay,load",), True)
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"schema.registry.url": "mock://test"}, "mock:// has none"),
+        ({"schema.registry.url": "r:8081"}, "not an address"),
+        ({"schema.registry.url": "https://me:it@r"}, "must not hold a name or password"),
+        ({"schema.registry.url": "https://r?x=1"}, "not an address"),
+        ({"schema.registry.url": "https://r,ftp://r"}, "not an address"),
+        ({"valueFormat": "json"}, "would have no effect"),
+        ({"keySchema": '"string"'}, "keySchema would have no effect"),
+        ({"use.schema.id": "7", "valueSchema": "x"}, "are both set"),
+        ({"basic.auth.user.info": "me:it"}, "given inline, and Spark would show it"),
+        ({"basic.auth.credentials.source": "SASL_INHERIT"}, "must be one of: USER_INFO"),
+        (
+            {"basic.auth.user.info": "${env:A}", "bearer.auth.token": "t"},
+            "only one of them would count",
+        ),
+        ({"bearer.auth.credentials.source": "STATIC_TOKEN"}, "bearer.auth.token is not set"),
+        ({"bearer.auth.client.id": "me"}, "bearer.auth.issuer.endpoint.url"),
+        (
+            {
+                "bearer.auth.issuer.endpoint.url": "http://idp/token",
+                "bearer.auth.client.id": "me",
+                "bearer.auth.client.secret": "it",
+            },
+            "is not an address of https",
+        ),
+        (
+            {"schema.registry.url": "http://r:8081", "bearer.auth.token": "t"},
+            "would send a secret in the clear",
+        ),
+        (
+            {"schema.registry.ssl.truststore.password": "it"},
+            "SSL trust store is not specified, but trust store password is specified",
+        ),
+        ({"value.subject.name.strategy": "MyStrategy"}, "must be one of"),
+        ({"use.schema.id": "0"}, "at least 1"),
+        ({"schema.registry.nothing": "x"}, "no option of this one"),
+    ],
+)
+def test_options_that_can_t_be_meant_are_errors(options, says):
+    with pytest.raises(ConfigError, match=says) as raised:
+        parsed(**options)
+    assert "it@r" not in str(raised.value)
+
+
+def test_a_registry_without_its_address_is_an_error():
+    with pytest.raises(ConfigError, match=r"schema\.registry\.url is not set"):
+        SinkConfig.parse(BROKER | {"valueColumns": "*", "valueFormat": "protobuf"})
+
+
+def test_a_client_file_has_the_registry_and_its_secrets_stay_there(tmp_path):
+    file = tmp_path / "client.properties"
+    file.write_text(
+        "bootstrap.servers=b:9092\nschema.registry.url=https://r\n"
+        "basic.auth.user.info=me:c4nary\nauto.register.schemas=true\n"
+    )
+    options = {"configFile": str(file), "topic": "t", "valueColumns": "*", "valueFormat": "avro"}
+    found = SinkConfig.parse(options).schemas
+    assert found.auto_register
+    login = dict(found.registry)["basic.auth.user.info"]
+    assert login.value == f"${{file:{file}:basic.auth.user.info}}"
+    # Without a schema these lines are another client's.
+    other = SinkConfig.parse(options | {"valueFormat": "json"})
+    assert other.schemas is None
+    (warning,) = other.warnings
+    assert "auto.register.schemas, basic.auth.user.info, schema.registry.url" in warning

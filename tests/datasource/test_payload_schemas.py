@@ -1,0 +1,240 @@
+"""Which schema a write takes, asked of a real registry."""
+
+from __future__ import annotations
+
+import json
+import uuid
+
+import pytest
+from confluent_kafka.schema_registry import Schema, SchemaRegistryClient
+from pyspark.sql.types import _parse_datatype_string
+
+from spark_kafka_sink.config.sink_config import SinkConfig
+from spark_kafka_sink.datasource.checks.cluster_checks import _registry
+from spark_kafka_sink.datasource.schemas import payload_schemas
+from spark_kafka_sink.datasource.schemas.payload_schemas import with_encoders
+from spark_kafka_sink.datasource.write.schema import plan_columns
+from spark_kafka_sink.errors import (
+    ConfigError,
+    NoRegistryAnswerError,
+    SchemaError,
+    SchemaRegistryError,
+)
+from tests.network.fake_registry import FakeRegistry, same
+
+COLUMNS = "id bigint NOT NULL, name string, amount decimal(10,2), parts array<struct<n:int>>"
+FIELDS = [{"name": "id", "type": "long"}, {"name": "name", "type": ["null", "string"]}]
+
+
+def record(*fields, name="order"):
+    return json.dumps({"type": "record", "name": name, "fields": list(fields)})
+
+
+@pytest.fixture
+def topic():
+    payload_schemas._kept.clear()
+    return f"orders.{uuid.uuid4().hex}"
+
+
+@pytest.fixture
+def theirs(registry):
+    with SchemaRegistryClient({"url": registry}) as client:
+        yield client
+
+
+@pytest.fixture
+def planned(registry, topic, spark):  # Spark parses the columns
+    def plan(columns=COLUMNS, **options):
+        given = {
+            "kafka.bootstrap.servers": "h:9", "topic": topic, "valueColumns": "*",
+            "valueFormat": "avro", "schema.registry.url": registry,
+        } | options  # fmt: skip
+        config = SinkConfig.parse({n: v for n, v in given.items() if v is not None})
+        schema = _parse_datatype_string(columns)
+        return with_encoders(
+            plan_columns(schema, config.topic, config.named_columns), schema, config
+        )
+
+    return plan
+
+
+AUTO = {"auto.register.schemas": "true"}
+
+
+def id_of(encoder):
+    return int.from_bytes(encoder.prefix[1:5], "big")
+
+
+def test_the_schema_of_columns_must_be_there_unless_it_may_be_registered(planned, theirs, topic):
+    with pytest.raises(SchemaError, match=f"subject {topic}-value at .* does not have") as raised:
+        planned()
+    for way in ("register the schema", "use.latest.version=true", "auto.register.schemas=true"):
+        assert way in raised.value.hint
+    first = planned(**AUTO)
+    there = theirs.get_latest_version(f"{topic}-value")
+    assert id_of(first.value.encoder) == there.schema_id
+    assert json.loads(there.schema.schema_str)["name"] == topic.replace(".", "_")
+    assert planned() == first  # now it is there
+
+
+@pytest.mark.parametrize("format_", ["avro", "protobuf", "json-schema"])
+def test_each_format_is_registered_and_found_again(planned, theirs, topic, format_):
+    columns = "id bigint NOT NULL, name string, parts array<struct<n:int>>"
+    options = {"valueFormat": format_, "valueColumns": "*"}
+    first = planned(columns, **options, **AUTO)
+    payload_schemas._kept.clear()
+    assert planned(columns, **options) == first
+    kind = {"avro": "AVRO", "protobuf": "PROTOBUF", "json-schema": "JSON"}[format_]
+    assert theirs.get_latest_version(f"{topic}-value").schema.schema_type == kind
+
+
+def test_one_key_column_is_a_key_by_itself_and_several_are_a_record(planned, theirs, topic):
+    options = AUTO | {"keyFormat": "avro"}
+    planned(keyColumns="name", **options)
+    assert theirs.get_latest_version(f"{topic}-key").schema.schema_str == '"string"'
+    theirs.set_compatibility(f"{topic}-key", "NONE")
+    planned(keyColumns="id, name", **options)
+    name = json.loads(theirs.get_version(f"{topic}-key", 2).schema.schema_str)["name"]
+    assert name == topic.replace(".", "_") + "_key"
+
+
+def test_the_latest_version_has_the_order_aliases_and_defaults_of_a_schema(planned, theirs, topic):
+    fields = [
+        {"name": "total", "aliases": ["amount"], "type": {
+            "type": "bytes", "logicalType": "decimal", "precision": 12, "scale": 2}},
+        {"name": "origin", "type": "string", "default": "web"}, *FIELDS,
+    ]  # fmt: skip
+    theirs.register_schema(f"{topic}-value", Schema(record(*fields), "AVRO"))
+    columns = "id int, name string, amount decimal(10,2)"
+    plan = planned(columns, **{"use.latest.version": "true"})
+    names = [field.name for field in plan.value.encoder.value.node.fields]
+    assert names == ["total", "origin", "id", "name"]
+    with pytest.raises(SchemaError, match="no field for more"):
+        planned(f"{columns}, more int", **{"use.latest.version": "true"})
+    with pytest.raises(SchemaError, match="field id has no default"):
+        planned("name string, amount decimal(10,2)", **{"use.latest.version": "true"})
+
+
+def test_a_subject_without_a_version_has_no_latest_one(planned):
+    with pytest.raises(SchemaError, match="has no version"):
+        planned(**{"use.latest.version": "true"})
+
+
+def test_an_id_is_taken_as_it_is_and_must_be_of_the_format(planned, theirs, topic):
+    number = theirs.register_schema(f"{topic}-x", Schema(record(*FIELDS), "AVRO"))
+    assert id_of(planned("id bigint, name string", **{"use.schema.id": number}).value.encoder) == (
+        number
+    )
+    with pytest.raises(SchemaError, match="is AVRO, and valueFormat is json-schema"):
+        planned(**{"use.schema.id": number, "valueFormat": "json-schema"})
+    with pytest.raises(SchemaRegistryError, match="answered 404"):
+        planned(**{"use.schema.id": 2_000_000})
+
+
+def test_a_given_schema_may_be_in_a_file_and_under_the_record_s_name(
+    planned, theirs, topic, tmp_path
+):
+    name = f"o{topic.partition('.')[2]}"
+    file = tmp_path / "order.avsc"
+    file.write_text(record(*FIELDS, name=f"shop.{name}"))
+    options = AUTO | {
+        "valueSchema": str(file), "value.subject.name.strategy": "RecordNameStrategy",
+    }  # fmt: skip
+    planned("id bigint, name string", **options)
+    assert theirs.get_latest_version(f"shop.{name}")
+    # A column topic has no subject of its own, but the record has.
+    assert planned("id bigint, name string, topic string", topic=None, **options | {
+        "valueColumns": "id, name"}).value.encoder  # fmt: skip
+    both = options | {"value.subject.name.strategy": "TopicRecordNameStrategy"}
+    planned("id bigint, name string", **both)
+    assert theirs.get_latest_version(f"{topic}-shop.{name}")
+
+
+def test_a_column_topic_with_the_topic_s_name_is_refused(planned):
+    with pytest.raises(ConfigError, match="the topic is a column"):
+        planned(COLUMNS + ", topic string", topic=None, valueColumns="id")
+
+
+def test_a_primitive_schema_takes_one_column(planned, topic):
+    plan = planned("id bigint", valueSchema='"long"', valueColumns="id", **AUTO)
+    assert plan.value.encoder.bare
+    with pytest.raises(SchemaError, match="several columns are a record"):
+        planned("id bigint, n int", valueSchema='"long"', **AUTO)
+
+
+@pytest.mark.parametrize(
+    ("level", "change", "accepted"),
+    [
+        ("BACKWARD", {"name": "more", "type": "string", "default": ""}, True),
+        ("BACKWARD", {"name": "must", "type": "string"}, False),
+        ("FORWARD", {"name": "must", "type": "string"}, True),
+    ],
+)
+def test_a_schema_evolves_as_its_subject_allows(planned, theirs, topic, level, change, accepted):
+    subject = f"{topic}-value"
+    theirs.register_schema(subject, Schema(record(*FIELDS), "AVRO"))
+    theirs.set_compatibility(subject, level)
+    changed = {"valueSchema": record(*FIELDS, change)} | AUTO
+    columns = f"id bigint, name string, {change['name']} string"
+    if accepted:
+        assert planned(columns, **changed)
+        assert theirs.get_version(subject, 2)
+    else:
+        with pytest.raises(SchemaRegistryError, match=r"answered 409: .*must"):
+            planned(columns, **changed)
+
+
+@pytest.mark.parametrize(
+    ("column", "says"),
+    [("v variant", "of type variant"), ("i interval day", "of type interval day"),
+     ("m map<int,string>", "keys are strings"), ("`a b` int", "a name that Avro does not allow")],
+)  # fmt: skip
+def test_what_has_no_schema_is_an_error_at_planning(planned, column, says):
+    with pytest.raises(SchemaError, match=says):
+        planned(column, **AUTO)
+
+
+def test_a_registry_that_gives_another_schema_is_not_believed(planned):
+    answer = {"id": 7, "schema": '{"type": "record", "name": "other", "fields": []}'}
+    with (
+        FakeRegistry(same(200, answer)) as liar,
+        pytest.raises(SchemaRegistryError, match="has another schema under this id"),
+    ):
+        planned(**{"schema.registry.url": liar.url})
+
+
+def test_a_schema_with_rules_is_refused(planned):
+    answer = {"schema": record(*FIELDS), "ruleSet": {"domainRules": [{"name": "encrypt"}]}}
+    with (
+        FakeRegistry(same(200, answer)) as keeper,
+        pytest.raises(SchemaError, match="written unencrypted"),
+    ):
+        planned("id bigint", **{"schema.registry.url": keeper.url, "use.schema.id": 5})
+
+
+def test_answers_are_kept_and_outlive_a_registry_that_is_gone(planned, monkeypatch, caplog):
+    options = {"use.schema.id": 5, "kafka.max.block.ms": 2000}
+    with FakeRegistry(same(200, {"schema": record(*FIELDS)})) as keeper:
+        options["schema.registry.url"] = keeper.url
+        first = planned("id bigint, name string", **options)
+        assert planned("id bigint, name string", **options) == first
+        assert len(keeper.requests) == 1
+    assert planned("id bigint, name string", **options) == first
+    monkeypatch.setattr(payload_schemas, "KEPT_MS", -1)
+    payload_schemas._kept.update({key: (0, one) for key, (_, one) in payload_schemas._kept.items()})
+    assert planned("id bigint, name string", **options) == first
+    assert "continuing with schema id 5" in caplog.text
+    payload_schemas._kept.clear()
+    with pytest.raises(NoRegistryAnswerError):
+        planned("id bigint, name string", **options)
+
+
+def test_the_step_of_kprod_check_says_what_the_registry_has(registry, theirs, topic):
+    options = {"kafka.bootstrap.servers": "h:9", "topic": topic, "valueColumns": "*",
+               "valueFormat": "avro", "schema.registry.url": registry}  # fmt: skip
+    config = SinkConfig.parse(options)
+    step = _registry(config, 10_000)
+    assert (step.state, f"{topic}-value is not there" in step.said) == ("warning", True)
+    number = theirs.register_schema(f"{topic}-value", Schema(record(*FIELDS), "AVRO"))
+    assert _registry(config, 10_000).said == f"value: {topic}-value has the schema of id {number}"
+    assert _registry(SinkConfig.parse({"kafka.bootstrap.servers": "h:9"}), 1).state == "skipped"

@@ -1,0 +1,64 @@
+"""Columns as Avro, against fastavro, on schemas and rows that Hypothesis makes."""
+
+from __future__ import annotations
+
+import io
+import json
+
+import fastavro
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from spark_kafka_sink.formats.avro.avro_format import AvroFormat
+from spark_kafka_sink.formats.schema_format import wire_prefix
+from tests.formats.avro_cases import CASES, Case, as_read
+
+PREFIX = wire_prefix(7)
+
+
+def encoded(case: Case, values: list, *, slack: int = 0) -> list[bytes]:
+    """Each value as a payload by itself; of a slice, when ``slack`` rows are around it."""
+    around = [values[0]] * slack if values else []
+    column = pa.array([*around, *values, *around], case.arrow).slice(len(around), len(values))
+    plan = AvroFormat().plan(json.dumps(case.schema), PREFIX, case.column, bare=True)
+    payloads = plan.encode([column], len(values), "c")
+    assert not payloads.refusals
+    return payloads.array.to_pylist()
+
+
+def check(case: Case, values: list, slack: int) -> None:
+    schema = fastavro.parse_schema(case.schema)
+    for value, payload in zip(values, encoded(case, values, slack=slack), strict=True):
+        if value is None:
+            assert payload is None
+            continue
+        wanted = as_read(case.schema, value)
+        assert payload[:5] == b"\0\0\0\0\7"
+        data = io.BytesIO(payload[5:])
+        assert fastavro.schemaless_reader(data, schema) == wanted
+        assert data.read() == b""
+        written = io.BytesIO()
+        fastavro.schemaless_writer(written, schema, wanted)
+        assert payload[5:] == written.getvalue()
+
+
+@st.composite
+def examples(draw):
+    case = draw(CASES)
+    return case, draw(st.lists(case.values, max_size=6)), draw(st.integers(0, 2))
+
+
+@given(examples())
+@settings(max_examples=300)
+def test_avro_has_the_bytes_that_fastavro_writes(example):
+    check(*example)
+
+
+@pytest.mark.long
+@pytest.mark.timeout(3600)
+@given(examples())
+@settings(max_examples=10_000)
+def test_avro_has_the_bytes_of_fastavro_in_10_000_cases(example):
+    check(*example)

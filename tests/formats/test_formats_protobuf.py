@@ -1,0 +1,248 @@
+"""Columns as Protobuf, against upb, on schemas and rows that Hypothesis makes."""
+
+from __future__ import annotations
+
+import datetime as dt
+from dataclasses import replace
+
+import pyarrow as pa
+import pytest
+from google.protobuf import json_format, message_factory
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from spark_kafka_sink.errors import SchemaError
+from spark_kafka_sink.formats.column_type import ColumnKind, ColumnType
+from spark_kafka_sink.formats.protobuf.proto_schema import message_of
+from spark_kafka_sink.formats.protobuf.protobuf_format import ProtobufFormat
+
+_K = ColumnKind
+PREFIX = b"\0\0\0\0\7"
+SCHEMA = """
+syntax = "proto3";
+package shop;
+import "google/protobuf/timestamp.proto";
+message Unused { message Within { optional string a = 1; } }
+enum Size { NONE = 0; SMALL = 7; LARGE = -1; }
+message Part { optional double d = 2; repeated string tags = 1; }
+message Order {
+  optional int32 i32 = 1; optional int64 i64 = 2; optional uint32 u32 = 3; optional uint64 u64 = 4;
+  optional sint32 s32 = 5; optional sint64 s64 = 6; optional fixed32 f32 = 7;
+  optional fixed64 f64 = 8; optional sfixed32 sf32 = 9; optional sfixed64 sf64 = 10;
+  optional bool flag = 11; optional float single = 12; optional double both = 13;
+  optional string text = 14; optional bytes data = 15; optional Size size = 16;
+  optional google.protobuf.Timestamp at = 17; optional Part part = 18;
+  repeated int64 numbers = 19; repeated sint32 unpacked = 20 [packed = false];
+  repeated string words = 21; repeated Part parts = 22; map<string, Part> named = 23;
+  map<int32, bool> flags = 24; oneof either { string left = 25; int64 right = 2000; }
+}
+"""
+
+
+def plain(kind, *, nullable=True):
+    return ColumnType(kind, kind.name, nullable)
+
+
+def numbers(bits, *, signed=True):
+    return st.integers(-(2**bits) if signed else 0, 2**bits - 1)
+
+
+INT = plain(_K.INT), pa.int32()
+LONG = plain(_K.LONG), pa.int64()
+STRING = plain(_K.STRING), pa.string()
+TEXT = st.text(max_size=9)
+PART = (
+    ColumnType(_K.STRUCT, "struct", True, (plain(_K.DOUBLE), ColumnType(
+        _K.ARRAY, "array", True, (plain(_K.STRING),))), ("d", "tags")),
+    pa.struct([("d", pa.float64()), ("tags", pa.list_(pa.string()))]),
+)  # fmt: skip
+PARTS = st.fixed_dictionaries(
+    {"d": st.none() | st.floats(allow_nan=False), "tags": st.none() | st.lists(TEXT, max_size=3)}
+)
+
+
+def array(column, arrow):
+    return ColumnType(_K.ARRAY, "array", True, (column,)), pa.list_(arrow)
+
+
+def map_of(key, value):
+    column = ColumnType(_K.MAP, "map", True, (replace(key[0], nullable=False), value[0]))
+    return column, pa.map_(key[1], value[1])
+
+
+FIRST, LAST = dt.datetime(1901, 1, 1), dt.datetime(2200, 1, 1)  # noqa: DTZ001 - Hypothesis wants it
+INSTANTS = st.datetimes(FIRST, LAST, timezones=st.just(dt.UTC))
+#: Of each field a column that it takes, and values.
+FIELDS = {
+    "i32": (*INT, numbers(31)),
+    "i64": (*LONG, numbers(63)),
+    "u32": (*LONG, numbers(32, signed=False)),
+    "u64": (*LONG, numbers(63, signed=False)),
+    "s32": (*LONG, numbers(31)),
+    "s64": (*LONG, numbers(63)),
+    "f32": (*INT, numbers(31, signed=False)),
+    "f64": (*LONG, numbers(63, signed=False)),
+    "sf32": (*INT, numbers(31)),
+    "sf64": (*LONG, numbers(63)),
+    "flag": (plain(_K.BOOLEAN), pa.bool_(), st.booleans()),
+    "single": (plain(_K.FLOAT), pa.float32(), st.floats(width=32, allow_nan=False)),
+    "both": (plain(_K.FLOAT), pa.float32(), st.floats(width=32, allow_nan=False)),
+    "text": (*STRING, TEXT),
+    "data": (plain(_K.BINARY), pa.binary(), st.binary(max_size=9)),
+    "size": (*STRING, st.sampled_from(["NONE", "SMALL", "LARGE"])),
+    "at": (plain(_K.TIMESTAMP), pa.timestamp("us", "UTC"), INSTANTS),
+    "part": (*PART, PARTS),
+    "numbers": (*array(*LONG), st.lists(numbers(63), max_size=4)),
+    "unpacked": (*array(*INT), st.lists(numbers(31), max_size=4)),
+    "words": (*array(*STRING), st.lists(TEXT, max_size=4)),
+    "parts": (*array(*PART), st.lists(PARTS, max_size=3)),
+    "named": (*map_of(STRING, PART), st.dictionaries(TEXT, PARTS, max_size=3)),
+    "flags": (
+        *map_of(INT, (plain(_K.BOOLEAN), pa.bool_())),
+        st.dictionaries(numbers(31), st.booleans(), max_size=3),
+    ),
+}
+MESSAGE = message_factory.GetMessageClass(message_of(SCHEMA, "shop.Order")[0])
+
+
+def fill(message, row):
+    """As users of upb would."""
+    for name, value in row.items():
+        field = message.DESCRIPTOR.fields_by_name[name]
+        if value is None:
+            continue
+        if name == "size":
+            message.size = field.enum_type.values_by_name[value].number
+        elif isinstance(value, dt.datetime):
+            message.at.FromDatetime(value)
+        elif isinstance(value, dict) and name in ("named", "flags"):
+            for key, one in value.items():
+                if name == "flags":
+                    message.flags[key] = one
+                else:
+                    fill(message.named[key], one)
+                    message.named[key].SetInParent()
+        elif isinstance(value, dict):
+            fill(getattr(message, name), value)
+            getattr(message, name).SetInParent()
+        elif isinstance(value, list):
+            for one in value:
+                if isinstance(one, dict):
+                    fill(getattr(message, name).add(), one)
+                else:
+                    getattr(message, name).append(one)
+        else:
+            setattr(message, name, value)
+    return message
+
+
+@st.composite
+def rows(draw):
+    names = draw(st.lists(st.sampled_from(sorted(FIELDS)), min_size=1, unique=True))
+    row = st.fixed_dictionaries({name: st.none() | FIELDS[name][2] for name in names})
+    return names, draw(st.lists(row, min_size=1, max_size=5)), draw(st.integers(0, 2))
+
+
+def struct_of(names):
+    kinds = tuple(FIELDS[name][0] for name in names)
+    return ColumnType(_K.STRUCT, "struct", False, kinds, tuple(names))
+
+
+def check(names, given_rows, slack):
+    plan = ProtobufFormat("shop.Order").plan(SCHEMA, PREFIX, struct_of(names), bare=False)
+    around = given_rows[:1] * slack
+    table = [*around, *given_rows, *around]
+    columns = [
+        pa.array([row[name] for row in table], FIELDS[name][1]).slice(slack, len(given_rows))
+        for name in names
+    ]
+    payloads = plan.encode(columns, len(given_rows), "")
+    assert not payloads.refusals
+    for row, payload in zip(given_rows, payloads.array.to_pylist(), strict=True):
+        assert payload[:7] == PREFIX + b"\x02\x04"  # one index, the third message
+        read = MESSAGE.FromString(payload[7:])
+        assert read == fill(MESSAGE(), row)
+        if not {"named", "flags"} & set(names):
+            assert payload[7:] == read.SerializeToString(deterministic=True)
+
+
+@given(rows())
+@settings(max_examples=200)
+def test_protobuf_has_the_bytes_that_upb_writes(example):
+    check(*example)
+
+
+@pytest.mark.long
+@pytest.mark.timeout(3600)
+@given(rows())
+@settings(max_examples=5_000)
+def test_protobuf_has_the_bytes_of_upb_in_5000_cases(example):
+    check(*example)
+
+
+def test_a_derived_schema_has_a_message_of_the_columns():
+    column = ColumnType(
+        _K.STRUCT, "struct", False,
+        (plain(_K.LONG, nullable=False), PART[0], array(*PART)[0], map_of(STRING, INT)[0]),
+        ("id", "part", "parts", "counts"),
+    )  # fmt: skip
+    form = ProtobufFormat(None)
+    schema = form.derive(column, "shop.order")
+    assert form.name_of(schema) == "shop.order"
+    plan = form.plan(schema, PREFIX, column, bare=False)
+    part = {"d": 1.5, "tags": ["a"]}
+    columns = [
+        pa.array([1]), pa.array([part], PART[1]), pa.array([[part, part]], pa.list_(PART[1])),
+        pa.array([[("a", 1)]], pa.map_(pa.string(), pa.int32())),
+    ]  # fmt: skip
+    payload = plan.encode(columns, 1, "").array[0].as_py()
+    assert payload[:6] == PREFIX + b"\0"
+    read = message_factory.GetMessageClass(message_of(schema, None)[0]).FromString(payload[6:])
+    assert json_format.MessageToDict(read) == {
+        "id": "1", "part": part, "parts": [part, part], "counts": {"a": 1},
+    }  # fmt: skip
+
+
+def test_a_message_within_another_has_the_indexes_on_the_way():
+    column = ColumnType(_K.STRUCT, "struct", False, (plain(_K.STRING),), ("a",))
+    plan = ProtobufFormat("shop.Unused.Within").plan(SCHEMA, PREFIX, column, bare=False)
+    payload = plan.encode([pa.array(["x"])], 1, "").array[0].as_py()
+    assert payload == PREFIX + b"\x04\0\0" + b"\x0a\x01x"
+
+
+@pytest.mark.parametrize(
+    ("name", "values", "says"),
+    [
+        ("u32", pa.array([1, -1, 2**32]), "can't hold"),
+        ("s32", pa.array([1, 2**31, 1]), "can't hold"),
+        ("size", pa.array(["NONE", "HUGE", None]), "is not one of"),
+        ("numbers", pa.array([[1], [None], None], pa.list_(pa.int64())), "no null"),
+        ("text", pa.array([b"a", b"\xff", None]), "is not UTF-8"),
+    ],
+)
+def test_values_that_a_field_does_not_take_are_refused(name, values, says):
+    plan = ProtobufFormat("Order").plan(SCHEMA, PREFIX, struct_of([name]), bare=False)
+    refusals = plan.encode([values], 3, "").refusals
+    assert refusals[0].column.startswith(name)
+    assert all(says in one.reason for one in refusals)
+    assert [any(rows) for rows in zip(*(one.rows for one in refusals), strict=True)][1]
+
+
+@pytest.mark.parametrize(
+    ("names", "kinds", "says"),
+    [
+        (("nope",), (_K.STRING,), "no field for nope"),
+        (("text",), (_K.LONG,), "can't hold it"),
+        (("text",), (_K.DATE,), "which Protobuf has no field for"),
+        (("i64", "I64"), (_K.LONG, _K.LONG), "no field for I64"),
+    ],
+)
+def test_columns_that_don_t_fit_are_an_error_at_planning(names, kinds, says):
+    column = ColumnType(_K.STRUCT, "struct", False, tuple(map(plain, kinds)), names)
+    with pytest.raises(SchemaError, match=says):
+        ProtobufFormat("Order").plan(SCHEMA, PREFIX, column, bare=False)
+
+
+def test_a_text_that_protoc_does_not_accept_is_an_error():
+    with pytest.raises(SchemaError, match="protoc does not accept"):
+        ProtobufFormat(None).name_of("message {")

@@ -1,0 +1,126 @@
+"""Values that a schema does not accept, and columns that don't fit one: Avro and JSON Schema."""
+
+from __future__ import annotations
+
+import json
+from decimal import Decimal
+
+import pyarrow as pa
+import pytest
+
+from spark_kafka_sink.errors import SchemaError
+from spark_kafka_sink.formats.avro.avro_format import AvroFormat
+from spark_kafka_sink.formats.column_type import ColumnKind, ColumnType
+from spark_kafka_sink.formats.json_schema import JsonSchemaFormat
+
+K = ColumnKind
+PREFIX = b"\0\0\0\0\7"
+
+
+def struct(*, nullable=True, **kinds):
+    children = tuple(ColumnType(kind, kind.name, nullable, precision=10, scale=2)
+                     for kind in kinds.values())  # fmt: skip
+    return ColumnType(K.STRUCT, "struct", False, children, tuple(kinds))
+
+
+def avro(kind, column_kind):
+    schema = {"type": "record", "name": "r", "fields": [{"name": "a", "type": kind}]}
+    return AvroFormat().plan(json.dumps(schema), PREFIX, struct(a=column_kind), bare=False)
+
+
+MONEY = pa.decimal128(10, 2)
+
+
+def decimal(precision, scale):
+    return {"type": "bytes", "logicalType": "decimal", "precision": precision, "scale": scale}
+
+
+@pytest.mark.parametrize(
+    ("kind", "column_kind", "values", "says"),
+    [
+        ("long", K.LONG, pa.array([1, None, 2]), "is null"),
+        ("int", K.LONG, pa.array([1, 2**31, 2]), "more than 32 bits"),
+        ("string", K.STRING, pa.array([b"a", b"\xff", b"b"]), "is not UTF-8"),
+        ({"type": "enum", "name": "e", "symbols": ["x"]}, K.STRING,
+         pa.array(["x", "y", "x"]), "enum's symbols"),
+        ({"type": "fixed", "name": "f", "size": 2}, K.BINARY,
+         pa.array([b"ab", b"abc", b"ab"]), "is not 2 bytes long"),
+        (decimal(4, 2), K.DECIMAL,
+         pa.array([Decimal("99.99"), Decimal("100.00"), Decimal("-99.99")], MONEY),
+         "has more digits"),
+        (decimal(10, 1), K.DECIMAL, pa.array([Decimal("0.10"), Decimal("0.12"), None], MONEY),
+         "decimal places"),
+    ],
+)  # fmt: skip
+def test_avro_refuses_rows_by_a_mask_with_the_reason(kind, column_kind, values, says):
+    refusals = avro(kind, column_kind).encode([values], 3, "").refusals
+    (one,) = [refusal for refusal in refusals if says in refusal.reason]
+    assert (one.column, one.rows[1]) == ("a", True)
+    assert not one.rows[0]
+
+
+def test_a_decimal_takes_the_scale_of_the_schema():
+    payloads = avro(decimal(12, 4), K.DECIMAL).encode([pa.array([Decimal("1.50")], MONEY)], 1, "")
+    assert payloads.array[0].as_py() == PREFIX + b"\x04" + (15000).to_bytes(2, "big")
+
+
+@pytest.mark.parametrize(
+    ("kind", "column_kind"),
+    [("string", K.LONG), ("float", K.DOUBLE), ("double", K.LONG), ("bytes", K.STRING),
+     ("long", K.TIMESTAMP), ("int", K.DATE), ({"type": "array", "items": "int"}, K.INT)],
+)  # fmt: skip
+def test_a_type_that_avro_can_t_promote_is_an_error_at_planning(kind, column_kind):
+    with pytest.raises(SchemaError, match="column a is of type"):
+        avro(kind, column_kind)
+
+
+@pytest.mark.parametrize(
+    "schema",
+    ["{", "[]", '["int", "int"]', '["int", ["null"]]', '"nothing"', '{"type": "record"}',
+     '{"type": "enum", "name": "e", "symbols": ["a", "a"]}', '{"type": "fixed", "name": "f"}',
+     '{"type":"array","items":' * 100 + '"int"' + "}" * 100],
+)  # fmt: skip
+def test_an_avro_schema_that_no_reader_accepts_is_an_error(schema):
+    with pytest.raises(SchemaError, match="can't be used"):
+        AvroFormat().name_of(schema)
+
+
+JSON = JsonSchemaFormat()
+
+
+def test_json_has_the_prefix_and_the_schema_of_its_columns():
+    column = struct(a=K.LONG, b=K.STRING)
+    plan = JSON.plan(JSON.derive(column, "order"), PREFIX, column, bare=False)
+    payloads = plan.encode([pa.array([1, None]), pa.array([None, "x"])], 2, "")
+    assert payloads.array.to_pylist() == [PREFIX + b'{"a":1}', PREFIX + b'{"b":"x"}']
+
+
+def test_json_refuses_rows_without_a_property_that_is_required():
+    schema = {"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a"]}
+    plan = JSON.plan(json.dumps(schema), PREFIX, struct(a=K.LONG), bare=False)
+    (refusal,) = plan.encode([pa.array([1, None])], 2, "").refusals
+    assert (refusal.column, refusal.rows.tolist()) == ("a", [False, True])
+
+
+@pytest.mark.parametrize(
+    ("schema", "says"),
+    [
+        ({"type": "object", "properties": {"a": {"type": "string"}}}, "and the schema has string"),
+        ({"type": "object", "additionalProperties": False}, "no such property"),
+        ({"type": "object", "required": ["b"]}, "requires b"),
+        ({"$ref": "https://elsewhere"}, "refers to another document"),
+        ({"$ref": "#"}, "nested deeper"),
+        ({"type": "string"}, "has string"),
+    ],
+)
+def test_columns_that_a_json_schema_excludes_are_errors(schema, says):
+    with pytest.raises(SchemaError, match=says):
+        JSON.plan(json.dumps(schema), PREFIX, struct(a=K.LONG), bare=False)
+
+
+def test_a_json_schema_may_have_references_and_alternatives():
+    schema = {
+        "definitions": {"n": {"oneOf": [{"type": "null"}, {"type": "number"}]}},
+        "properties": {"a": {"$ref": "#/definitions/n"}},
+    }
+    assert JSON.plan(json.dumps(schema), PREFIX, struct(a=K.LONG), bare=False)

@@ -1,0 +1,194 @@
+"""The client of a schema registry, before registries that refuse, hang and lie."""
+
+from __future__ import annotations
+
+import socket
+import time
+
+import pytest
+
+from spark_kafka_sink.errors import NoRegistryAnswerError, SchemaRegistryError
+from spark_kafka_sink.network.schema_registry import LONGEST_ANSWER, SchemaRegistry
+from spark_kafka_sink.security.allow_lists import URLS, NotAllowedError
+from spark_kafka_sink.security.password import Password
+from tests.network.fake_registry import FakeRegistry, same
+from tests.real_kafka import AT_ONCE_S
+
+SCHEMA = {"schema": '"string"', "id": 3}
+SECRET = "c4nary-secret"
+
+
+def client(url, limit_ms=60_000, **options):
+    return SchemaRegistry({"schema.registry.url": url} | options, limit_ms)
+
+
+def test_the_four_requests_are_confluents():
+    with FakeRegistry(same(200, SCHEMA)) as registry:
+        asked = client(registry.url)
+        assert asked.by_id(3).text == '"string"'
+        assert asked.latest("a/b").id == 3
+        assert asked.lookup("s", '"string"', "AVRO", normalize=True) == 3
+        assert asked.register("s", "message", "PROTOBUF", normalize=False) == 3
+    assert [(method, path, body) for method, path, body, _ in registry.requests] == [
+        ("GET", "/api/schemas/ids/3", None),
+        ("GET", "/api/subjects/a%2Fb/versions/latest", None),
+        ("POST", "/api/subjects/s?normalize=true", {"schema": '"string"'}),
+        ("POST", "/api/subjects/s/versions", {"schema": "message", "schemaType": "PROTOBUF"}),
+    ]  # fmt: skip
+
+
+def test_what_is_not_there_is_none():
+    with FakeRegistry(same(404, {"error_code": 40401, "message": "no subject"})) as registry:
+        assert client(registry.url).latest("s") is None
+        assert client(registry.url).lookup("s", "x", "AVRO", normalize=True) is None
+
+
+@pytest.mark.parametrize("status", [401, 403, 404, 409, 422, 501])
+def test_a_refusal_has_the_registrys_reason_and_is_not_tried_again(status):
+    body = {"message": "because of reasons"}
+    with (
+        FakeRegistry(same(status, body)) as registry,
+        pytest.raises(SchemaRegistryError, match=f"answered {status}: because of reasons"),
+    ):
+        client(registry.url).latest("s")
+    assert len(registry.requests) == 1
+
+
+@pytest.mark.parametrize("status", [429, 500, 503])
+def test_what_may_pass_is_tried_three_times(status):
+    with (
+        FakeRegistry(same(status, {"message": "busy"})) as registry,
+        pytest.raises(NoRegistryAnswerError, match=f"it answered {status}: busy"),
+    ):
+        client(registry.url).latest("s")
+    assert len(registry.requests) == 3
+
+
+def test_the_next_address_is_tried_when_one_does_not_answer():
+    with FakeRegistry(same(200, SCHEMA)) as registry, socket.socket() as held:
+        held.bind(("127.0.0.1", 0))  # and never listens
+        url = f"http://127.0.0.1:{held.getsockname()[1]},{registry.url}"
+        assert client(url).by_id(3).id == 3
+
+
+def test_a_redirect_is_refused_and_not_followed():
+    with (
+        FakeRegistry(same(302, b"", Location="http://127.0.0.1:1/elsewhere")) as registry,
+        pytest.raises(SchemaRegistryError, match="answered 302") as raised,
+    ):
+        client(registry.url).by_id(3)
+    assert "redirects are not followed" in raised.value.hint
+    assert len(registry.requests) == 1
+
+
+def test_an_answer_of_100_mb_is_left_after_five():
+    body = b'{"schema": "' + b"x" * (LONGEST_ANSWER + 1_000_000) + b'"}'
+    with (
+        FakeRegistry(same(200, body)) as registry,
+        pytest.raises(SchemaRegistryError, match="answers with more than 5242880 bytes"),
+    ):
+        client(registry.url).by_id(3)
+
+
+@pytest.mark.parametrize(
+    "body", [b"", b"<html>", [], {"id": 3}, {"schema": 4, "id": 3}, b"[" * 100_000]
+)
+def test_an_answer_that_is_no_schema_is_an_error(body):
+    with FakeRegistry(same(200, body)) as registry, pytest.raises(SchemaRegistryError):
+        client(registry.url).by_id(3)
+
+
+@pytest.mark.parametrize("found", ["3", 0, -1, 2**31, True, None, 3.5])
+def test_an_id_that_is_none_is_an_error(found):
+    with (
+        FakeRegistry(same(200, SCHEMA | {"id": found})) as registry,
+        pytest.raises(SchemaRegistryError, match="without the id"),
+    ):
+        client(registry.url).lookup("s", '"string"', "AVRO", normalize=True)
+
+
+def test_a_registry_that_hangs_is_bounded():
+    """By the time of a request, three times, and by the limit of all."""
+    with socket.socket() as held:
+        held.bind(("127.0.0.1", 0))
+        held.listen()
+        url = f"http://127.0.0.1:{held.getsockname()[1]}"
+        for limit_ms, request_ms in ((60_000, 100), (300, 10_000)):
+            start = time.monotonic()
+            options = {"schema.registry.request.timeout.ms": request_ms}
+            with pytest.raises(NoRegistryAnswerError, match=r"schema\.registry\.request"):
+                client(url, limit_ms, **options).by_id(3)
+            assert time.monotonic() - start < AT_ONCE_S
+
+
+@pytest.mark.parametrize(
+    ("more", "says"),
+    [
+        ({"ruleSet": {"domainRules": [{"name": "encrypt"}]}}, "unencrypted"),
+        ({"ruleSet": "?"}, "unencrypted"),
+        ({"references": [{"name": "a", "subject": "b", "version": 1}]}, "other subjects"),
+    ],
+)
+def test_rules_and_references_make_a_schema_unusable(more, says):
+    with FakeRegistry(same(200, SCHEMA | more)) as registry:
+        assert says in client(registry.url).by_id(3).unusable
+
+
+def test_empty_rules_are_none():
+    more = {"ruleSet": {"migrationRules": []}, "references": None}
+    with FakeRegistry(same(200, SCHEMA | more)) as registry:
+        assert client(registry.url).by_id(3).unusable is None
+
+
+@pytest.mark.parametrize(
+    ("options", "header"),
+    [
+        ({"basic.auth.user.info": Password("me:it")}, "Basic bWU6aXQ="),
+        ({"bearer.auth.token": Password("t0ken")}, "Bearer t0ken"),
+    ],
+)
+def test_credentials_are_sent(options, header):
+    with FakeRegistry(same(200, SCHEMA)) as registry:
+        client(registry.url, **options).by_id(3)
+    assert registry.requests[0][3]["Authorization"] == header
+
+
+def test_a_bearer_token_comes_from_an_endpoint_once():
+    answers = {"POST /api/token": {"access_token": "t0ken"}, "GET /api/schemas/ids/3": SCHEMA}
+    with FakeRegistry(lambda method, path, _: (200, {}, answers[f"{method} {path}"])) as registry:
+        asked = client(
+            registry.url,
+            **{
+                "bearer.auth.issuer.endpoint.url": f"{registry.url}/token",
+                "bearer.auth.client.id": "me",
+                "bearer.auth.client.secret": Password("it"),
+                "bearer.auth.logical.cluster": "lsrc-1",
+            },
+        )
+        asked.by_id(3)
+        asked.by_id(3)
+    paths = [path for _, path, _, _ in registry.requests]
+    assert paths == ["/api/token", "/api/schemas/ids/3", "/api/schemas/ids/3"]
+    assert registry.requests[1][3]["Authorization"] == "Bearer t0ken"
+    assert registry.requests[1][3]["target-sr-cluster"] == "lsrc-1"
+
+
+def test_a_secret_that_the_registry_repeats_is_hidden(monkeypatch):
+    monkeypatch.setenv("REGISTRY_LOGIN", f"me:{SECRET}")
+    options = {"basic.auth.user.info": Password("${env:REGISTRY_LOGIN}")}
+    body = {"message": f"wrong password {SECRET}"}
+    with (
+        FakeRegistry(same(401, body)) as registry,
+        pytest.raises(SchemaRegistryError) as raised,
+    ):
+        client(registry.url, **options).by_id(3)
+    assert SECRET not in str(raised.value)
+
+
+def test_an_address_that_the_operator_does_not_list_is_not_asked(monkeypatch):
+    with FakeRegistry(same(200, SCHEMA)) as registry:
+        monkeypatch.setenv(URLS, "https://elsewhere")
+        with pytest.raises(NotAllowedError):
+            client(registry.url)
+        monkeypatch.setenv(URLS, registry.url)
+        client(registry.url).by_id(3)
