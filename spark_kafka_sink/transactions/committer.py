@@ -57,8 +57,6 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-#: How long a check of a decision's transactions counts.
-_CHECKED_MS = 1_000
 #: Ids that an error lists; it has the number of all.
 _NAMED = 5
 #: The worker part in the id of the driver's own transaction with offsets.
@@ -432,8 +430,8 @@ class Committer:
         only_lost: bool = False,
     ) -> CommitState:
         """Commit what is decided; returns the state with the batch done. Or undone
-        (:func:`undo`), unless its transactions were checked a moment ago, at ``checked_ms`` (None:
-        by an earlier process).
+        (:func:`undo`), unless its transactions were checked within the lease of the decision, at
+        ``checked_ms`` (None: by an earlier process).
 
         This process may have been paused after its decision for as long as a crashed one is away
         before a roll forward. Committing the rest would make the batch partial then.
@@ -441,7 +439,8 @@ class Committer:
         decision = state.decision
         assert decision is not None
         deadline = self._client.deadline(self._end_ms)
-        if checked_ms is None or self._client.clock.now_ms() - checked_ms > _CHECKED_MS:
+        now = self._client.clock.now_ms()
+        if checked_ms is None or now - checked_ms > session.lease_ms:
             transactions = decision.transactions
             if undo(self._client, transactions, deadline, only_lost=only_lost):
                 return _undone(key, state)

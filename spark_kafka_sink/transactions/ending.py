@@ -92,18 +92,31 @@ def undo(
     """
     ids = [t.transactional_id for t in transactions]
     found = client.describe(ids, deadline_ms)
-    outcomes = {t: outcome_of(t, found[t.transactional_id]) for t in transactions}
-    open_ = [t for t in transactions if is_prepared(t, found[t.transactional_id])]
-    if any(o is not Outcome.LOST for t, o in outcomes.items() if t not in open_):
-        return False  # committed, about to be, or not known
-    if Outcome.LOST not in outcomes.values() and (
-        only_lost or not near_timeout(client, found, lambda t: margin_ms(t) // 4, deadline_ms)
-    ):
+    if not _lost_or_open(transactions, found):
         return False
+    if all(is_prepared(t, found[t.transactional_id]) for t in transactions):
+        if only_lost or not near_timeout(client, found, lambda t: margin_ms(t) // 4, deadline_ms):
+            return False
+        # One that another driver has committed meanwhile is in no list of open ones, either.
+        found = client.describe(ids, deadline_ms)
+        if not _lost_or_open(transactions, found):
+            return False
+    open_ = [t for t in transactions if is_prepared(t, found[t.transactional_id])]
     if not abort_all(client, open_, deadline_ms):
         return False
     found = client.describe(ids, deadline_ms)
     return all(outcome_of(t, found[t.transactional_id]) is Outcome.LOST for t in transactions)
+
+
+def _lost_or_open(
+    transactions: Sequence[PreparedTransaction], found: Mapping[str, TransactionDescription]
+) -> bool:
+    """None of them is committed, about to be, or not known."""
+    return all(
+        is_prepared(t, found[t.transactional_id])
+        or outcome_of(t, found[t.transactional_id]) is Outcome.LOST
+        for t in transactions
+    )
 
 
 def near_timeout(

@@ -183,3 +183,36 @@ def test_a_commit_by_hand_undoes_only_what_is_lost(
         assert scene.open_ids() == []
 
     assert EdgeScene.of(play, played(version)).batches() == (set() if lost else {0})
+
+
+@VERSIONS
+def test_a_commit_beside_a_roll_forward_is_not_taken_for_age(version: int) -> None:
+    """A driver ends its first transaction while the next start asks for the old ones: it is in no
+    list of open ones any more, as if it had moved, and is committed. The rest must be, too.
+    """
+
+    def play(scene: EdgeScene) -> None:
+        run = scene.run("run-0")
+        plan = scene.plan(run)
+        messages = scene.write(run, 0, plan)
+        scene.decides_and_dies(run, 0, plan, messages)
+        first = messages[0].prepared
+        assert first is not None
+
+        def end() -> None:
+            error, _, _ = scene.cluster.transactions.end(
+                first.transactional_id,
+                (first.producer_id, first.producer_epoch),
+                commit=True,
+                version=first.transaction_version if version == 2 else 0,
+                now=scene.cluster.now,
+            )
+            assert error is ErrorCode.NONE
+
+        next_ = scene.run("run-1")
+        asked = scene.before_send(next_, lambda r: r.api == ApiKey.LIST_TRANSACTIONS, end)
+        assert scene.plan(next_).state.last_done == 0
+        assert asked
+
+    scene = EdgeScene.of(play, played(version))
+    assert {task for _, task, _ in scene.visible()} == {0, 1}

@@ -141,7 +141,7 @@ class CommitLog:
             self._log_cache.forget(topic_id, name)
             return False
 
-        return LogSession(key, snapshot, writer, is_newest, self._piece_bytes)
+        return LogSession(key, snapshot, writer, is_newest, timeout_ms, self._piece_bytes)
 
     def states(self, prefix: str, deadline_ms: int) -> dict[str, CommitState] | None:
         """The states of all keys of exactly this prefix, without fencing; None when the topic is
@@ -304,8 +304,11 @@ class LogSession:
         snapshot: LogSnapshot,
         writer: LogWriter,
         is_newest: Callable[[int, int], bool],
+        lease_ms: int,
         piece_bytes: int,
     ) -> None:
+        #: A write that is not ended for so long is aborted.
+        self.lease_ms = lease_ms
         self._key = key
         self._is_newest: Callable[[int, int], bool] | None = is_newest
         self._state = _decoded(key, snapshot)
