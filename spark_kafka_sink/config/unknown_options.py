@@ -232,7 +232,7 @@ OWNERS = (
     Owner(
         "a client or serializer of a schema registry, and no option of this one",
         "remove it; valueFormat=avro, schema.registry.url and what goes with them are in"
-        f" {page_url('formats')}",
+        f" {page_address('formats')}",
         REGISTRY_KEYS,
         REGISTRY_BEGINNINGS,
         in_files=True,

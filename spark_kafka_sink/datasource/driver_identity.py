@@ -29,8 +29,8 @@ _PROC: Final = Path("/proc")
 
 def driver_token(options: Mapping[str, str]) -> str:
     """A hash of this process's JVM and the options of the write (without ``kafka.*`` options and
-    those of a registry, so without secrets, and without the version of a job). Empty when no JVM is found: then orphans
-    can't be attributed, and each version is a run of its own.
+    those of a registry, so without secrets, and without the version of a job). Empty when no JVM is
+    found: then orphans can't be attributed, and each version is a run of its own.
     """
     jvm = _jvm(os.getpid())
     if not jvm:

@@ -278,7 +278,7 @@ def _without_columns_at_the_end(config: SinkConfig) -> SinkConfig:
     from spark_kafka_sink.config.named_columns import NamedColumns
     from spark_kafka_sink.datasource.write.write_context import WriteContext
 
-    if WriteContext.of_option(config.txn_context).parts is None:
+    if WriteContext.of_option(config.txn_context).writes is None:
         return config
     return replace(config, named_columns=NamedColumns(), schemas=None)
 

@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from spark_kafka_sink.documentation import page_url
+from spark_kafka_sink.documentation import page_address
 from spark_kafka_sink.error_kinds import Kind
 from spark_kafka_sink.errors import SchemaError, safe_text
 from spark_kafka_sink.formats.column_type import ColumnKind, ColumnType
@@ -297,7 +297,7 @@ def _misfit(column: ColumnType, path: str, what: str) -> SchemaError:
         f"column {safe_text(path) or 'of the payload'} is of type {safe_text(column.text, 200)},"
         f" and the schema {what}",
         hint="cast the column, or write with another schema; what is written as what is in"
-        f" {page_url('formats')}",
+        f" {page_address('formats')}",
         kind=Kind.COLUMNS_AND_SCHEMA,
     )
 

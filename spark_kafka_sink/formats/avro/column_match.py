@@ -13,7 +13,7 @@ import struct
 from collections.abc import Mapping
 from typing import Final
 
-from spark_kafka_sink.documentation import page_url
+from spark_kafka_sink.documentation import page_address
 from spark_kafka_sink.error_kinds import Kind
 from spark_kafka_sink.errors import SchemaError, named, safe_text
 from spark_kafka_sink.formats.avro.avro_nodes import (
@@ -230,7 +230,7 @@ def _unfit(kind: AvroType, column: ColumnType, path: str) -> SchemaError:
     return _misfit(
         f"column {safe_text(path) or 'of the payload'} is of type {safe_text(column.text, 200)},"
         f" and the schema has {safe_text(kind.text, 200)} there",
-        hint=f"cast the column; what can be written as what is in {page_url('formats')}",
+        hint=f"cast the column; what can be written as what is in {page_address('formats')}",
     )
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
-from spark_kafka_sink.documentation import page_url
+from spark_kafka_sink.documentation import page_address
 from spark_kafka_sink.error_kinds import Kind
 from spark_kafka_sink.errors import SchemaError, named, safe_text
 from spark_kafka_sink.formats.column_type import ColumnKind, ColumnType, find_name
@@ -135,7 +135,7 @@ def _unfit(field: FieldDescriptor, column: ColumnType, path: str) -> SchemaError
     return _misfit(
         f"column {safe_text(path)} is of type {safe_text(column.text, 200)}, and the schema's field"
         f" {safe_text(field.full_name, 200)} can't hold it",
-        f"cast the column; what can be written as what is in {page_url('formats')}",
+        f"cast the column; what can be written as what is in {page_address('formats')}",
     )
 
 

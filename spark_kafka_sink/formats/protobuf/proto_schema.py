@@ -13,7 +13,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from spark_kafka_sink.documentation import page_url
+from spark_kafka_sink.documentation import page_address
 from spark_kafka_sink.error_kinds import Kind
 from spark_kafka_sink.errors import ConfigError, SchemaError, safe_text
 from spark_kafka_sink.formats.column_type import ColumnKind, ColumnType
@@ -151,6 +151,6 @@ def unwritable(column: ColumnType, path: str) -> SchemaError:
     return SchemaError(
         f"column {safe_text(path)} is of type {safe_text(column.text, 200)}, which Protobuf has no"
         " field for",
-        hint=f"cast it, for example to a string; types are in {page_url('formats')}",
+        hint=f"cast it, for example to a string; types are in {page_address('formats')}",
         kind=Kind.COLUMNS_AND_SCHEMA,
     )
