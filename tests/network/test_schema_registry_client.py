@@ -185,10 +185,10 @@ def test_a_secret_that_the_registry_repeats_is_hidden(monkeypatch):
     assert SECRET not in str(raised.value)
 
 
-def test_an_address_that_the_operator_does_not_list_is_not_asked(monkeypatch):
+def test_an_address_that_the_operator_does_not_list_is_not_asked(limit):
     with FakeRegistry(same(200, SCHEMA)) as registry:
-        monkeypatch.setenv(URLS, "https://elsewhere")
+        limit(URLS, "https://elsewhere")
         with pytest.raises(NotAllowedError):
             client(registry.url)
-        monkeypatch.setenv(URLS, registry.url)
+        limit(URLS, registry.url)
         client(registry.url).by_id(3)

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 import test_control_messages as control
 import test_fetch_messages as fetching
+import test_group_messages as groups
 import test_produce_codec as producing
 import test_quorum_messages as quorums
 import test_transaction_admin_messages as admin
@@ -87,7 +88,7 @@ ANSWERS = (
     SASL
     + [
         Answer(request, version, module.answer(request, version))
-        for module in (control, transactions, fetching, admin)
+        for module in (control, transactions, fetching, admin, groups)
         for request, version in module.ALL
     ]
     + [

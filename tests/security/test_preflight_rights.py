@@ -81,7 +81,7 @@ def test_unfitting_settings_are_reported_once_a_process(secure_kafka, look, capl
         "compression.type=gzip, and batches are sent with kafka.compression.type=none"
         in compression
     )
-    assert all("/errors/KP0307/" in warning for warning in (batch, row, compression))
+    assert all("kprod explain KP0307" in warning for warning in (batch, row, compression))
 
 
 def test_a_topic_of_reports_is_only_asked_whether_it_takes_them(secure_kafka, look, caplog):

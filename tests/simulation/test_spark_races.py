@@ -302,7 +302,7 @@ def test_a_job_that_took_too_long_is_aborted_undecided() -> None:
         plan = scene.plan(run)
         messages = scene.write(run, 0, plan)
         scene.scheduler.sleep(TIMEOUT_MS * 3 // 4)
-        with pytest.raises(CommitError, match=r"took too long.*kafka.transaction.timeout.ms"):
+        with pytest.raises(CommitError, match="took too long"):
             scene.commit(run, 0, plan, messages)
         assert scene.open_ids() == []
 

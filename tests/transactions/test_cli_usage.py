@@ -52,7 +52,7 @@ def test_an_unreachable_cluster_is_one_line() -> None:
     assert run.stderr.startswith(
         "kprod: [KP0301] no broker answered within 300 ms; tried 127.0.0.1:1: Connection refused"
     )
-    assert run.stderr.endswith("/runbook/#a-job-hangs)\n")
+    assert run.stderr.endswith("see kprod explain KP0301)\n")
 
 
 def test_an_unreachable_cluster_fails_long_before_a_step(

@@ -37,6 +37,7 @@ from spark_kafka_sink.config.security_options import (
     NOT_HIDDEN_BY_SPARK,
     SECURITY_OPTIONS,
     STORE_RULES,
+    check_rules,
 )
 from spark_kafka_sink.error_kinds import Kind
 from spark_kafka_sink.errors import ConfigError
@@ -350,17 +351,10 @@ def _check_endpoint(url: OptionValue) -> None:
 
 def _check_stores(own: Mapping[str, OptionValue]) -> None:
     """The rules of the brokers' stores."""
-    ssl = f"{_SSL}ssl."
-    given = {name.removeprefix(ssl) for name in own if name.startswith(ssl)}
-    given |= {f"{name}={own[ssl + name]}" for name in given if name.endswith("type")}
-    for rule in STORE_RULES:
-        if rule.given <= given and not rule.unless & given:
-            names = [ssl + name for name in sorted(rule.given)]
-            raise ConfigError(
-                rule.message,
-                hint=f"it is about {' and '.join(names)}",
-                kind=Kind.KEY_STORE,
-            )
+    values = {
+        name.removeprefix(_SSL): value for name, value in own.items() if name.startswith(_SSL)
+    }
+    check_rules(STORE_RULES, values, lambda name: _SSL + name)
 
 
 def _text(own: Mapping[str, OptionValue], name: str) -> str | None:

@@ -34,11 +34,11 @@ _FIRST_REQUESTS = frozenset({ApiKey.METADATA, ApiKey.INIT_PRODUCER_ID, ApiKey.FI
 class ConnectionFailures:
     """Written by the sender thread, read by any: each change publishes a new mapping."""
 
-    __slots__ = ("_addresses", "_by_node", "_published")
+    __slots__ = ("_addresses", "_published", "by_node")
 
     def __init__(self) -> None:
         self._addresses: dict[int, str] = {}
-        self._by_node: dict[int, dict[str, str]] = {}
+        self.by_node: dict[int, dict[str, str]] = {}
         self._published: Mapping[str, str] = {}
 
     def connecting(self, node_id: int, host: str, port: int, ip: str | None = None) -> None:
@@ -52,7 +52,7 @@ class ConnectionFailures:
     def record(self, node_id: int, reason: str) -> None:
         """The node's address failed. Logged as a warning once, until the reason changes."""
         address = self.address(node_id)
-        reasons = self._by_node.setdefault(node_id, {})
+        reasons = self.by_node.setdefault(node_id, {})
         news = reasons.pop(address, None) != reason
         reasons[address] = reason
         if len(reasons) > _ADDRESSES_OF_A_NODE:
@@ -95,13 +95,13 @@ class ConnectionFailures:
 
     def answered(self, node_id: int) -> None:
         """The node responded: forget its failures."""
-        if self._by_node.pop(node_id, None) is not None:
+        if self.by_node.pop(node_id, None) is not None:
             self._publish()
 
     def retain(self, nodes: Iterable[Node]) -> None:
         """Forget the failures of all other nodes."""
-        if self._by_node:
-            gone = set(self._by_node)
+        if self.by_node:
+            gone = set(self.by_node)
             gone.difference_update(node.id for node in nodes)
             for node_id in gone:
                 self.answered(node_id)
@@ -112,6 +112,6 @@ class ConnectionFailures:
     def _publish(self) -> None:
         self._published = {
             address: reason
-            for reasons in self._by_node.values()
+            for reasons in self.by_node.values()
             for address, reason in reasons.items()
         }

@@ -335,7 +335,7 @@ class NetworkClient:
             node_id = receive.source
             self._in_flight.complete_next(node_id)
             self._maybe_throttle(node_id, body, now)
-            if not isinstance(body, ApiVersionsResponse):
+            if node_id in self._failures.by_node and not isinstance(body, ApiVersionsResponse):
                 self._failures.answered(node_id)
             if not request.internal:
                 responses.append(request.completed(body, now))
