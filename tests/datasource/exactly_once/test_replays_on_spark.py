@@ -12,6 +12,8 @@ from spark_kafka_sink import foreach_batch
 from spark_kafka_sink.datasource.foreach_batch import transaction
 from tests.datasource.exactly_once.queries import COMMITTED, lose_commit, run, run_with, shows
 
+pytestmark = pytest.mark.long
+
 OTHER = "repeat(uuid(), 1 + cast(rand() * 20 as int))"
 
 
