@@ -393,9 +393,9 @@ class Committer:
         timeout_ms = found[late[0]].timeout_ms
         raise CommitError(
             f"batch {decision.number} of '{owner.key}' took too long: {len(late)} of {len(ids)} "
-            f"transactions are too near to their time-out (first: {late[0]}, open for more than "
-            f"{timeout_ms - margin_ms(timeout_ms)} ms of {timeout_ms} ms); nothing of it is "
-            "visible",
+            f"transactions are near their kafka.transaction.timeout.ms (first: {late[0]}, open for "
+            f"more than {timeout_ms - margin_ms(timeout_ms)} ms of {timeout_ms} ms); nothing of it "
+            "is visible",
             hint="write in smaller batches, or raise kafka.transaction.timeout.ms (the broker's "
             "transaction.max.timeout.ms permitting)",
         )
