@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import threading
 import time
 
 import pytest
@@ -121,6 +122,26 @@ def test_a_registry_that_hangs_is_bounded():
             assert time.monotonic() - start < AT_ONCE_S
 
 
+def test_a_silent_resolver_does_not_hold_a_request(monkeypatch):
+    """getaddrinfo takes 15 s when a name server is silent."""
+    gate = threading.Event()
+    real = socket.getaddrinfo
+
+    def lookup(host, *args, **options):
+        if host == "slow.example":
+            assert gate.wait(60)
+        return real("127.0.0.1" if host == "slow.example" else host, *args, **options)
+
+    monkeypatch.setattr(socket, "getaddrinfo", lookup)
+    start = time.monotonic()
+    try:
+        with pytest.raises(NoRegistryAnswerError, match="took more than"):
+            client("http://slow.example:1", 300).by_id(3)
+        assert time.monotonic() - start < AT_ONCE_S
+    finally:
+        gate.set()
+
+
 @pytest.mark.parametrize(
     ("more", "says"),
     [
@@ -185,10 +206,10 @@ def test_a_secret_that_the_registry_repeats_is_hidden(monkeypatch):
     assert SECRET not in str(raised.value)
 
 
-def test_an_address_that_the_operator_does_not_list_is_not_asked(monkeypatch):
+def test_an_address_that_the_operator_does_not_list_is_not_asked(limit):
     with FakeRegistry(same(200, SCHEMA)) as registry:
-        monkeypatch.setenv(URLS, "https://elsewhere")
+        limit(URLS, "https://elsewhere")
         with pytest.raises(NotAllowedError):
             client(registry.url)
-        monkeypatch.setenv(URLS, registry.url)
+        limit(URLS, registry.url)
         client(registry.url).by_id(3)
