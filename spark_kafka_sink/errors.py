@@ -475,9 +475,7 @@ _SECRET = re.compile(
     r"|://[^/@\s]*:[^@\s]*@",
     re.IGNORECASE,
 )
-_LOOKS_SECRET = (
-    "[hidden, because it looks like a secret: replace it, where options are shown it is known]"
-)
+_NOT_SHOWN = "[hidden: it looks like a secret; if it was one, replace it, others may have seen it]"
 
 
 def safe_text(text: str, limit: int = 200) -> str:
@@ -485,7 +483,7 @@ def safe_text(text: str, limit: int = 200) -> str:
     One that holds what looks like a secret is not shown.
     """
     if _SECRET.search(text[: 20 * limit]):
-        return _LOOKS_SECRET
+        return _NOT_SHOWN
     cut = text[:limit]
     printable = "".join(c if c.isprintable() else repr(c)[1:-1] for c in cut)
     return printable + ("..." if len(text) > limit else "")

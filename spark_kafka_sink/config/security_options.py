@@ -301,8 +301,8 @@ MANY: Final = ("_", ".")
 @dataclass(frozen=True, slots=True)
 class LoginModule:
     """A class of ``sasl.jaas.config``: for which mechanisms, and its options, by their names. One
-    that ends in ``_`` or ``.`` is the beginning of many. Those without meaning are taken without a word:
-    they tune Java's own library.
+    that ends in ``_`` or ``.`` is the beginning of many. Those without meaning are taken without a
+    word: they tune Java's own library.
     """
 
     mechanisms: tuple[str, ...]
