@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from typing import IO, Any
 from urllib.parse import urlsplit
 
-from spark_kafka_sink.network.client.lookup_threads import resolve_within
+from spark_kafka_sink.network.bounded_lookup import resolve_within
 from spark_kafka_sink.network.http.http_proxy import Proxy, proxy_for
 from spark_kafka_sink.network.tls.ssl_context import ssl_context
 
