@@ -99,6 +99,7 @@ def _connected(address: tuple[str, int], deadline: _Deadline) -> socket.socket:
     """A TCP connection to one of the addresses, tried in turn, all of them before ``deadline``."""
     failure: OSError = TimeoutError()
     host, port = address
+    host.encode("idna")  # UnicodeError for what is no name: asking again would not help
     found = resolve_within(
         deadline.left(), host, lambda it: socket.getaddrinfo(it, port, type=socket.SOCK_STREAM)
     )
