@@ -14,6 +14,7 @@ secret. Java's ``XException`` is ``XError`` here.
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import Enum, IntEnum
@@ -467,8 +468,22 @@ class CodeInfo:
     hint: str
 
 
+#: What a secret in a wrong place looks like: a private key in PEM, a login module, a connection
+#: string, a password in an address.
+_SECRET = re.compile(
+    r"-----BEGIN [A-Z ]*PRIVATE KEY|SharedAccessKey\s*=|(?:password|secret)\s*=\s*[\"']"
+    r"|://[^/@\s]*:[^@\s]*@",
+    re.IGNORECASE,
+)
+_NOT_SHOWN = "[hidden: it looks like a secret; if it was one, replace it, others may have seen it]"
+
+
 def safe_text(text: str, limit: int = 200) -> str:
-    """A broker's string in loggable form: printable, one line, at most ``limit`` characters."""
+    """A string of another's in loggable form: printable, one line, at most ``limit`` characters.
+    One that holds what looks like a secret is not shown.
+    """
+    if _SECRET.search(text[: 20 * limit]):
+        return _NOT_SHOWN
     cut = text[:limit]
     printable = "".join(c if c.isprintable() else repr(c)[1:-1] for c in cut)
     return printable + ("..." if len(text) > limit else "")

@@ -15,7 +15,12 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from spark_kafka_sink.config.option import OptionType, Status
-from spark_kafka_sink.config.security_options import LOGIN_MODULES, LoginModule, check_rules
+from spark_kafka_sink.config.security_options import (
+    LOGIN_MODULES,
+    MANY,
+    LoginModule,
+    check_rules,
+)
 from spark_kafka_sink.config.suggestions import letters, nearest_name
 from spark_kafka_sink.error_kinds import Kind
 from spark_kafka_sink.errors import ConfigError, safe_text
@@ -142,12 +147,12 @@ def check_options(entry: JaasEntry, module: LoginModule) -> None:
 
 def _unknown(name: str, entry: JaasEntry, module: LoginModule) -> ConfigError:
     names = [n for n, o in module.options.items() if o.status is Status.HONOURED]
-    beginnings = (n for n in names if n.endswith("_") and letters(name).startswith(letters(n)))
+    beginnings = (n for n in names if n.endswith(MANY) and letters(name).startswith(letters(n)))
     near = next(beginnings, None) or nearest_name(name.lower(), names)
     option = None if near is None else module.options[near]
     hint = f"it has {', '.join(names)}"
     if near is not None:
-        hint = f"did you mean {near}{'NAME' if near.endswith('_') else ''}?"
+        hint = f"did you mean {near}{'NAME' if near.endswith(MANY) else ''}?"
     if option is None or option.secret:
         hint = f"{hint}; {REPLACE_IT}"
     shown = safe_text(name) if _OPTION.fullmatch(name) else HIDDEN

@@ -65,7 +65,9 @@ _OF_ONE_SOURCE: Final = re.compile(
     r"(?P<endpoint>clientId|clientSecret|scope|oauth\.(?:client|scope|audience).*|(?:oauth\.)?ssl\..*)"
     r"|(?P<unsecured>unsecuredLogin(?!Extension_).*)"
 )
-_EXTENSION: Final = re.compile(r"(?:extension|unsecuredLoginExtension)_(.+)")
+_EXTENSION: Final = re.compile(
+    r"(?:extension_|unsecuredLoginExtension_|oauth\.sasl\.extension\.)(.+)"
+)
 #: RFC 7628: a key is letters, a value is printable.
 _EXTENSION_NAME: Final = re.compile(r"[A-Za-z]+")
 _EXTENSION_VALUE: Final = re.compile(r"[\x21-\x7e \t\r\n]+")
@@ -235,7 +237,7 @@ def _refuse_what_is_of_another_source(
         if found is not None and not isinstance(source, of[found.lastgroup or ""]):
             idle.append(f"{name} in sasl.jaas.config")
     words = _WORDS[type(source)]
-    if isinstance(source, ClientCredentials) and text_of(source.url).startswith("http:"):
+    if isinstance(source, ClientCredentials) and text_of(source.url)[:5].lower() == "http:":
         idle += [f"{name} in sasl.jaas.config" for name, _ in source.tls]
         words = "a URL of http" if source.tls else words
     if idle:

@@ -294,11 +294,15 @@ SECURITY_OPTIONS = (
 )  # fmt: skip
 
 
+#: How the beginning of many options' names ends.
+MANY: Final = ("_", ".")
+
+
 @dataclass(frozen=True, slots=True)
 class LoginModule:
     """A class of ``sasl.jaas.config``: for which mechanisms, and its options, by their names. One
-    that ends in ``_`` is the beginning of many. Those without meaning are taken without a word:
-    they tune Java's own library.
+    that ends in ``_`` or ``.`` is the beginning of many. Those without meaning are taken without a
+    word: they tune Java's own library.
     """
 
     mechanisms: tuple[str, ...]
@@ -306,10 +310,10 @@ class LoginModule:
     rules: tuple[PairRule, ...] = ()
 
     def find(self, name: str) -> Option | None:
-        beginning, many, which = name.partition("_")
-        if not many:
-            return self.options.get(name)
-        return self.options.get(f"{beginning}_") if which else None
+        if name.endswith(MANY):
+            return None
+        beginnings = (b for b in self.options if b.endswith(MANY) and name.startswith(b))
+        return self.options.get(next(beginnings, name))
 
 
 def _of_module(
@@ -358,7 +362,7 @@ LOGIN_MODULES: Final[Mapping[str, LoginModule]] = {
     "OAuthBearerLoginModule": _login_module(
         (OAUTHBEARER,),
         _of_module("clientId scope extension_ oauth.client.id oauth.scope oauth.audience"),
-        _of_module("oauth.token.endpoint.uri"),
+        _of_module("oauth.token.endpoint.uri oauth.sasl.extension."),
         _of_module("clientSecret oauth.client.secret oauth.access.token", _T.PASSWORD),
         _of_module("unsecuredLoginStringClaim_ unsecuredLoginNumberClaim_"),
         _of_module("unsecuredLoginListClaim_ unsecuredLoginExtension_"),
@@ -407,6 +411,8 @@ LOGIN_MODULES: Final[Mapping[str, LoginModule]] = {
         _of_module("useKeyTab useTicketCache", _T.BOOLEAN),
         _of_module("storeKey renewTGT doNotPrompt isInitiator refreshKrb5Config debug useFirstPass"
                    " tryFirstPass storePass clearPass", _T.BOOLEAN, _UNUSED),
+        # Java's module has neither; much copied configurations do, and Java ignores them.
+        _of_module("renewTicket client", _T.BOOLEAN, _UNUSED),
         _of_module("ticketCache", _T.STRING, _REFUSED,
                    "set KRB5CCNAME in the environment of the driver and of each executor"),
         rules=(

@@ -27,6 +27,7 @@ from spark_kafka_sink.config.schemas.schema_options import (
     TOKEN,
     URL,
     USER_INFO,
+    check_addresses,
     registry_urls,
 )
 from spark_kafka_sink.config.secret_references import resolve
@@ -97,6 +98,7 @@ class SchemaRegistry:
         timeout = options.get(TIMEOUT)
         self._timeout_ms = timeout if isinstance(timeout, int) else 10_000
         self._shown_as = f"{values[URL]}" if isinstance(values[URL], Password) else None
+        check_addresses(values)
         self._urls = registry_urls(text_of(values[URL]))
         for url in self._urls:
             check_url(url, f"{URL}={self._shown(url)}")

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import socket
+import threading
 import time
 
 import pytest
 
-from spark_kafka_sink.errors import NoRegistryAnswerError, SchemaRegistryError
+from spark_kafka_sink.errors import ConfigError, NoRegistryAnswerError, SchemaRegistryError
 from spark_kafka_sink.network.schema_registry import LONGEST_ANSWER, SchemaRegistry
 from spark_kafka_sink.security.allow_lists import URLS, NotAllowedError
 from spark_kafka_sink.security.password import Password
@@ -121,6 +122,26 @@ def test_a_registry_that_hangs_is_bounded():
             assert time.monotonic() - start < AT_ONCE_S
 
 
+def test_a_silent_resolver_does_not_hold_a_request(monkeypatch):
+    """getaddrinfo takes 15 s when a name server is silent."""
+    gate = threading.Event()
+    real = socket.getaddrinfo
+
+    def lookup(host, *args, **options):
+        if host == "slow.example":
+            assert gate.wait(60)
+        return real("127.0.0.1" if host == "slow.example" else host, *args, **options)
+
+    monkeypatch.setattr(socket, "getaddrinfo", lookup)
+    start = time.monotonic()
+    try:
+        with pytest.raises(NoRegistryAnswerError, match="took more than"):
+            client("http://slow.example:1", 300).by_id(3)
+        assert time.monotonic() - start < AT_ONCE_S
+    finally:
+        gate.set()
+
+
 @pytest.mark.parametrize(
     ("more", "says"),
     [
@@ -192,3 +213,20 @@ def test_an_address_that_the_operator_does_not_list_is_not_asked(limit):
             client(registry.url)
         limit(URLS, registry.url)
         client(registry.url).by_id(3)
+
+
+@pytest.mark.parametrize(
+    ("options", "url", "says"),
+    [
+        ({"basic.auth.user.info": Password("a:b")}, "http://r.example", "in the clear"),
+        ({"bearer.auth.token": Password("a")}, "https://r,HTTP://r.example", "in the clear"),
+        ({"bearer.auth.issuer.endpoint.url": "${env:ADDRESS}"}, "http://r.example/t", "of https"),
+        ({"schema.registry.ssl.truststore.location": "/ca"}, "http://r.example", "no effect"),
+    ],
+)
+def test_an_address_by_reference_gets_no_secret_in_the_clear(monkeypatch, options, url, says):
+    """It is not known before it is looked up."""
+    monkeypatch.setenv("ADDRESS", url)
+    own = "${env:ADDRESS}" if "bearer.auth.issuer.endpoint.url" not in options else "https://r"
+    with pytest.raises(ConfigError, match=says):
+        client(own, **options)

@@ -9,7 +9,7 @@ import pytest
 from spark_kafka_sink.config.option import OptionType, Status
 from spark_kafka_sink.config.producer_config import ProducerConfig
 from spark_kafka_sink.config.sasl_settings import sasl_settings
-from spark_kafka_sink.config.security_options import LOGIN_MODULES, MECHANISMS
+from spark_kafka_sink.config.security_options import LOGIN_MODULES, MANY, MECHANISMS
 from spark_kafka_sink.errors import ConfigError
 from spark_kafka_sink.network.auth.token_sources import token_fetcher
 from spark_kafka_sink.security.password import Password
@@ -58,7 +58,7 @@ def rows(module: str) -> dict[str, str]:
     found = {}
     for option in LOGIN_MODULES[module].options.values():
         if option.status is Status.HONOURED:
-            name = f"{option.name}a" if option.name.endswith("_") else option.name
+            name = f"{option.name}a" if option.name.endswith(MANY) else option.name
             value = "true" if option.type is OptionType.BOOLEAN else f"v{len(found)}"
             if "NumberClaim" in name or "Seconds" in name:
                 value = f"{len(found)}"
@@ -114,6 +114,18 @@ def test_what_is_taken_counts_alone_and_in_every_pair(mechanism, module, options
     assert taken or "username" in inner
 
 
+def test_strimzis_extensions_are_sent():
+    found = settings(*LOGINS[5][:3], LOGINS[5][3] | {"oauth.sasl.extension.logicalCluster": "l"})
+    assert found.oauth.extensions == (("logicalCluster", "l"),)
+
+
+def test_much_copied_kerberos_options_are_no_error():
+    """Java's module has no renewTicket and no client, and many configurations do."""
+    inner = {"keyTab": "/k", "principal": "p", "serviceName": "kafka", "useKeyTab": "true"}
+    assert settings("GSSAPI", "Krb5LoginModule", {}, inner | {"renewTicket": "true"})
+    assert settings("GSSAPI", "Krb5LoginModule", {}, inner | {"client": "true"})
+
+
 def test_every_mechanism_has_its_login_module():
     served = [m for module in LOGIN_MODULES.values() for m in module.mechanisms]
     assert sorted(served) == sorted(MECHANISMS)
@@ -125,7 +137,7 @@ def test_every_mechanism_has_its_login_module():
         (module, wrong, name)
         for module, known in LOGIN_MODULES.items()
         for name in known.options
-        if known.options[name].status is Status.HONOURED and not name.endswith("_")
+        if known.options[name].status is Status.HONOURED and not name.endswith(MANY)
         for wrong in {name[:-2] + name[-1], name.swapcase()} - set(known.options)
     ],
 )

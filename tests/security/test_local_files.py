@@ -14,13 +14,16 @@ from pyspark.sql.types import StringType, StructField, StructType
 
 from spark_kafka_sink.clock import SystemClock
 from spark_kafka_sink.config.files.config_file import read_lines
+from spark_kafka_sink.config.named_columns import ColumnFormat
 from spark_kafka_sink.config.oauth_settings import OAuthSettings, TokenFile
 from spark_kafka_sink.config.sasl_settings import KerberosSettings
+from spark_kafka_sink.config.schemas.schema_options import PayloadOptions, SubjectStrategy
 from spark_kafka_sink.config.secret_references import resolve
 from spark_kafka_sink.config.sink_config import SinkConfig
 from spark_kafka_sink.datasource.report.destinations import publish
 from spark_kafka_sink.datasource.report.report_of_batch import report_of_batch
 from spark_kafka_sink.datasource.report.write_report import Outcome
+from spark_kafka_sink.datasource.schemas.payload_schemas import given_schema
 from spark_kafka_sink.datasource.source import KprodDataSource
 from spark_kafka_sink.errors import AuthenticationError, ConfigError
 from spark_kafka_sink.network.auth.sasl_gssapi import gssapi_contexts
@@ -171,6 +174,28 @@ def test_a_keytab_is_a_regular_file(tmp_path):
     for path, why in ((f"FILE:{tmp_path}/fifo", "it is a FIFO"), ("s3://b/k", "it is a URI")):
         with pytest.raises(ConfigError, match=f"keyTab={path} can't be read: {why}"):
             gssapi_contexts(KerberosSettings("kafka", path, "me"))
+
+
+def test_a_schemas_file_is_looked_at_again_when_it_is_open(tmp_path, limit, monkeypatch):
+    """Its link leads to an allowed file until it is opened."""
+    (tmp_path / "allowed").mkdir()
+    (tmp_path / "other").write_text('"string"')
+    link = tmp_path / "allowed" / "link"
+    link.symlink_to(link.with_name("file"))
+    limit(PATHS, str(link.parent))
+    real = os.open
+
+    def replaced(path, *args, **options):
+        if path == str(link):
+            link.unlink()
+            link.symlink_to(tmp_path / "other")
+        return real(path, *args, **options)
+
+    monkeypatch.setattr(os, "open", replaced)
+    payload = PayloadOptions("value", ColumnFormat.AVRO, str(link), None, SubjectStrategy.TOPIC)
+    with pytest.raises(NotAllowedError, match="valueSchema"):
+        given_schema(payload)
+    assert link.readlink() == tmp_path / "other"
 
 
 def test_a_link_that_is_replaced_after_the_check_is_refused(tmp_path, limit):

@@ -42,7 +42,7 @@ from spark_kafka_sink.config.security_options import (
 from spark_kafka_sink.error_kinds import Kind
 from spark_kafka_sink.errors import ConfigError
 from spark_kafka_sink.security.loopback import is_loopback
-from spark_kafka_sink.security.password import Password
+from spark_kafka_sink.security.password import Password, text_of
 
 _T = OptionType
 _ON, _OFF = True, False
@@ -55,6 +55,7 @@ TOKEN: Final = "bearer.auth.token"  # noqa: S105 - a name
 ENDPOINT: Final = "bearer.auth.issuer.endpoint.url"
 TIMEOUT: Final = "schema.registry.request.timeout.ms"
 _SSL: Final = "schema.registry."
+_ALGORITHM: Final = "ssl.endpoint.identification.algorithm"
 _PACKAGE: Final = "io.confluent.kafka.serializers.subject."
 
 
@@ -135,7 +136,10 @@ REGISTRY_OPTIONS: Final = (
     *(replace(one, name=_SSL + one.name, importance=_LOW,
               doc=one.doc.replace("a broker's", "the registry's").replace("brokers", "registries"))
       for one in SECURITY_OPTIONS
-      if one.name.startswith("ssl.") and one.status is Status.HONOURED),
+      if one.name.startswith("ssl.") and one.status is Status.HONOURED and one.name != _ALGORITHM),
+    Option(f"{_SSL}{_ALGORITHM}", _T.STRING, "https", _LOW,
+           "`https`, the only value: the name of the registry, and of a token endpoint, is always"
+           " compared with its certificate.", OneOfAnyCase(("https",))),
 )  # fmt: skip
 
 SCHEMA_OPTIONS: Final = (
@@ -317,23 +321,39 @@ def _check_credentials(own: Mapping[str, OptionValue]) -> None:
                 " it",
                 kind=Kind.INLINE_SECRET,
             )
-    _check_endpoint(own.get(ENDPOINT))
     _check_stores(own)
-    url = own.get(URL)
-    if ways and isinstance(url, str) and not has_references(url):
-        for address in registry_urls(url):
-            parts = urlsplit(address)
-            if parts.scheme == "http" and not is_loopback(parts.hostname or ""):
-                raise ConfigError(
-                    f"{URL} is http, so {ways[0]} would send a secret in the clear",
-                    hint="use https; http with a secret is for tests on this machine (localhost)",
-                )
+    check_addresses(own)
 
 
-def _check_endpoint(url: OptionValue) -> None:
-    """It gets the client's secret."""
-    if not isinstance(url, str) or has_references(url):
+def check_addresses(values: Mapping[str, object]) -> None:
+    """ConfigError for an address that would get a secret in the clear, and for TLS that would not
+    count. One by reference is checked where it is looked up.
+    """
+    _check_endpoint(values.get(ENDPOINT))
+    if has_references(values.get(URL)):
         return
+    addresses = [urlsplit(one) for one in registry_urls(text_of(values.get(URL)))]
+    way = next((name for name in (USER_INFO, TOKEN, ENDPOINT) if values.get(name)), None)
+    for parts in addresses:
+        if way and parts.scheme == "http" and not is_loopback(parts.hostname or ""):
+            raise ConfigError(
+                f"{URL} is http, so {way} would send a secret in the clear",
+                hint="use https; http with a secret is for tests on this machine (localhost)",
+            )
+    tls = next((name for name in values if name.startswith(f"{_SSL}ssl.")), None)
+    if tls and ENDPOINT not in values and all(parts.scheme == "http" for parts in addresses):
+        raise ConfigError(
+            f"{tls} would have no effect, because {URL} is http",
+            hint="use https, or remove it",
+            kind=Kind.NO_EFFECT,
+        )
+
+
+def _check_endpoint(given: object) -> None:
+    """It gets the client's secret."""
+    if given is None or has_references(given):
+        return
+    url = text_of(given)
     try:
         parts = urlsplit(url)
         usable = bool(parts.hostname) and parts.username is None

@@ -271,9 +271,9 @@ def given_schema(payload: PayloadOptions) -> str:
     path = text.removeprefix("file:").removeprefix("//") if text.startswith("file:") else text
     if not path.startswith("/"):
         return text
-    check_file(path, f"{option}={safe_text(path)}")
+    what = f"{option}={safe_text(path)}"
     try:
-        return decoded(read_file(path, option))
+        return decoded(read_file(path, option, check=lambda it: check_file(it, what)))
     except UnusableFileError as error:
         raise ConfigError(
             f"{option}: {safe_text(path)} can't be read: {error}",

@@ -13,6 +13,7 @@ from dataclasses import replace
 from spark_kafka_sink.clock import Clock
 from spark_kafka_sink.config.producer_config import ProducerConfig
 from spark_kafka_sink.config.secret_references import resolve
+from spark_kafka_sink.network.bounded_lookup import resolve_within
 from spark_kafka_sink.network.channel.channel_builder import ChannelBuilder
 from spark_kafka_sink.network.channel.selectable import Selectable, SelectorMetrics
 from spark_kafka_sink.network.channel.selector import Selector
@@ -23,7 +24,7 @@ from spark_kafka_sink.network.client.host_resolver import (
     resolve_host,
 )
 from spark_kafka_sink.network.client.kafka_client import MetadataStore
-from spark_kafka_sink.network.client.lookup_threads import LookupThreads, resolve_within
+from spark_kafka_sink.network.client.lookup_threads import LookupThreads
 from spark_kafka_sink.network.client.network_client import NetworkClient
 
 

@@ -15,11 +15,11 @@ from typing import Final, Self
 from spark_kafka_sink.clock import SystemClock
 from spark_kafka_sink.config.producer_config import ProducerConfig
 from spark_kafka_sink.config.secret_references import resolve
+from spark_kafka_sink.network.bounded_lookup import resolve_within
 from spark_kafka_sink.network.channel.channel_builder import ChannelBuilder
 from spark_kafka_sink.network.channel.kafka_channel import KafkaChannel
 from spark_kafka_sink.network.channel.selector import Selector
 from spark_kafka_sink.network.client.host_resolver import numeric, resolve_host
-from spark_kafka_sink.network.client.lookup_threads import resolve_within
 
 #: The length of one poll: the stages completed in it can't be distinguished.
 _POLL_MS: Final = 20

@@ -2,8 +2,8 @@
 
 Owns: :func:`exchange`: the connection, through a proxy and TLS when they are needed, the request
 and the response. Never: what is requested, a retry. Redirects are not followed: requests contain
-secrets. It blocks for at most the time to connect until TLS is established (after name
-resolution), and the time to read from then to the last byte of the response.
+secrets. It blocks for at most the time to connect, from the lookup of the name until TLS is
+established, and the time to read from then to the last byte of the response.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from typing import IO, Any
 from urllib.parse import urlsplit
 
+from spark_kafka_sink.network.bounded_lookup import resolve_within
 from spark_kafka_sink.network.http.http_proxy import Proxy, proxy_for
 from spark_kafka_sink.network.tls.ssl_context import ssl_context
 
@@ -97,7 +98,12 @@ def _tunnel(
 def _connected(address: tuple[str, int], deadline: _Deadline) -> socket.socket:
     """A TCP connection to one of the addresses, tried in turn, all of them before ``deadline``."""
     failure: OSError = TimeoutError()
-    for family, kind, protocol, _, target in socket.getaddrinfo(*address, type=socket.SOCK_STREAM):
+    host, port = address
+    host.encode("idna")  # UnicodeError for what is no name: asking again would not help
+    found = resolve_within(
+        deadline.left(), host, lambda it: socket.getaddrinfo(it, port, type=socket.SOCK_STREAM)
+    )
+    for family, kind, protocol, _, target in found:
         sock = socket.socket(family, kind, protocol)
         try:
             sock.settimeout(deadline.left())

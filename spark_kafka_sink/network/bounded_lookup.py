@@ -1,0 +1,52 @@
+"""A name lookup with a bound: the operating system's resolver blocks, for 15 s and more when a name
+server is silent.
+
+Owns: :func:`resolve_within`, and the thread of a lookup. Never: a lookup
+(``client/host_resolver.py``), a client that must not block (``client/lookup_threads.py``).
+
+A thread can't be interrupted in the resolver. It is a daemon, ends with its lookup, and holds
+nothing but the name and where its answer goes.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from queue import Empty, SimpleQueue
+from typing import TypeVar
+
+T = TypeVar("T")
+
+
+def resolve_within(seconds: float, host: str, look_up: Callable[[str], T]) -> T:
+    """What ``look_up`` returns for ``host``. OSError, also when that takes longer."""
+    late = TimeoutError(f"no answer to the lookup of its name within {max(seconds, 0):.1f} s")
+    if seconds <= 0:
+        raise late
+    ended: SimpleQueue[T | OSError] = SimpleQueue()
+    start(lambda: ended.put(answer_of(lambda: look_up(host))))
+    try:
+        answer = ended.get(timeout=min(seconds, threading.TIMEOUT_MAX))
+    except Empty:
+        raise late from None
+    if isinstance(answer, OSError):
+        raise answer
+    return answer
+
+
+def answer_of(look_up: Callable[[], T]) -> T | OSError:
+    """What it returns, or why it has nothing."""
+    try:
+        return look_up()
+    except OSError as error:
+        return error
+    except Exception as error:  # noqa: BLE001 - whoever waits needs an answer
+        return OSError(f"{type(error).__name__} in the lookup of its name")
+
+
+def start(run: Callable[[], None]) -> None:
+    """OSError when the process may have no more threads."""
+    try:
+        threading.Thread(target=run, name="kafka-name-lookup", daemon=True).start()
+    except RuntimeError as error:
+        raise OSError(f"no thread for the lookup of its name: {error}") from None
