@@ -27,6 +27,7 @@ from spark_kafka_sink.config.security_options import (
     IN_THE_CLEAR,
     NOT_HIDDEN_BY_SPARK,
     STORE_RULES,
+    TLS_1_3_SUITES,
     check_rules,
     is_security_option,
     mechanisms_of,
@@ -244,6 +245,7 @@ class OptionReader:
             self._check_sasl(protocol)
         if "ssl." in counting:
             self._check_stores()
+            self._warn_of_suites()
             if self.values["client.dns.lookup"] == "resolve_canonical_bootstrap_servers_only":
                 self.warn(
                     Kind.WEAK_SECURITY,
@@ -320,6 +322,17 @@ class OptionReader:
         """The value, also of a secret that is passed on as a reference to the configFile."""
         content = self.given[name].content
         return self.values[name] if content is None else content
+
+    def _warn_of_suites(self) -> None:
+        """Python's ssl can't choose among the suites of TLS 1.3."""
+        suites = self.values["ssl.cipher.suites"]
+        named = {one.upper() for one in suites} if isinstance(suites, tuple) else set()
+        if TLS_1_3_SUITES & named and not named >= TLS_1_3_SUITES:
+            self.warn(
+                Kind.WEAK_SECURITY,
+                f"{self.spelled('ssl.cipher.suites')} names some suites of TLS 1.3 only: Python"
+                " can't choose among them, so all of OpenSSL's are offered",
+            )
 
     def _check_stores(self) -> None:
         """Options of a store that would be ignored (DefaultSslEngineFactory, with its messages)."""

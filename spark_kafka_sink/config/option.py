@@ -370,7 +370,10 @@ class Option:
                     raise self.error(text, rule, spelled)
                 return lowered == "true"
             case OptionType.LIST:
-                return tuple(_COMMA.split(trimmed)) if trimmed else ()
+                items = tuple(_COMMA.split(trimmed)) if trimmed else ()
+                if self.name.startswith("ssl.") and items and not any(items):
+                    raise self.error(text, "Expected a list with an item", spelled)
+                return items
             case OptionType.DOUBLE:
                 if _DOUBLE.fullmatch(trimmed) is None:
                     raise self._not_a_number(text, spelled)

@@ -72,6 +72,12 @@ _OF_MECHANISMS = {
 }
 
 
+#: What OpenSSL offers in TLS 1.3 unless it is configured otherwise.
+TLS_1_3_SUITES: Final = frozenset(
+    {"TLS_AES_128_GCM_SHA256", "TLS_AES_256_GCM_SHA384", "TLS_CHACHA20_POLY1305_SHA256"}
+)
+
+
 @dataclass(frozen=True, slots=True)
 class PairRule:
     """Options of which one would not count: all of ``given`` together (a ``type=PEM`` only with

@@ -89,9 +89,12 @@ def append_line(path: str, line: bytes, check: Callable[[str], None] | None = No
     raise UnusableFileError(problem)
 
 
-def write_new_file(directory: str, name: str, content: bytes) -> None:
+def write_new_file(
+    directory: str, name: str, content: bytes, check: Callable[[str], None] | None = None
+) -> None:
     """A new file, written completely or not at all; creates the directory if it is missing.
-    UnusableFileError.
+    UnusableFileError. ``check`` raises for a directory that must not be written to: it gets the
+    path of the one that is open, which no link replaces afterwards.
 
     It is written to a name that begins with a dot, and renamed. Mounts of object stores
     and volumes that can't rename show a file when it is closed, as a whole; there it is written at
@@ -99,15 +102,15 @@ def write_new_file(directory: str, name: str, content: bytes) -> None:
     """
     _refuse_uri(directory)
     try:
-        folder = Path(directory)
-        folder.mkdir(parents=True, exist_ok=True)
-        final, temporary = folder / name, folder / f".{name}.tmp"
-        _write_whole(temporary, content)
+        Path(directory).mkdir(parents=True, exist_ok=True)
+        fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
-            temporary.rename(final)
-        except OSError:
-            temporary.unlink()
-            _write_whole(final, content)
+            if check is not None:
+                check(_path_of(fd, directory))
+            opened = Path(f"/proc/self/fd/{fd}")
+            _write_or_rename(opened if opened.is_dir() else Path(directory), name, content)
+        finally:
+            os.close(fd)
     except OSError as error:
         problem = _words(error)
     except ValueError:
@@ -170,6 +173,16 @@ def _path_of(fd: int, path: str) -> str:
         return str(Path(f"/proc/self/fd/{fd}").readlink()).removesuffix(" (deleted)")
     except OSError:
         return os.path.realpath(path)
+
+
+def _write_or_rename(folder: Path, name: str, content: bytes) -> None:
+    final, temporary = folder / name, folder / f".{name}.tmp"
+    _write_whole(temporary, content)
+    try:
+        temporary.rename(final)
+    except OSError:
+        temporary.unlink()
+        _write_whole(final, content)
 
 
 def _write_whole(path: Path, content: bytes) -> None:

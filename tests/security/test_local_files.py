@@ -227,6 +227,24 @@ def test_a_link_that_is_replaced_after_the_check_is_refused(tmp_path, limit):
     assert (other / "file").read_text() == "k=v\n"
 
 
+def test_a_directory_replaced_after_the_check_gets_no_report(tmp_path):
+    """Checked while it is the allowed one, and a link to another when the file is made."""
+    allowed, other = tmp_path / "allowed", tmp_path / "other"
+    allowed.mkdir()
+    other.mkdir()
+    checked = []
+
+    def check(path):
+        checked.append(path)
+        allowed.rename(tmp_path / "moved")
+        allowed.symlink_to(other)
+
+    local_files.write_new_file(str(allowed), "report.json", b"{}", check)
+    assert checked == [str(allowed)]
+    assert list(other.iterdir()) == []
+    assert (tmp_path / "moved" / "report.json").read_bytes() == b"{}"
+
+
 def test_a_hard_link_is_the_file_itself(tmp_path, limit):
     """conda, uv and ostree make CA bundles hard links; and who may make one of a file of others
     may read and write that file already (fs.protected_hardlinks).

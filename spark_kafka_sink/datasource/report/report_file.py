@@ -43,7 +43,7 @@ def write_report_file(path: str, report: WriteReport) -> None:
     line = (report.json() + "\n").encode()
     try:
         if path.endswith("/") or Path(path).is_dir():
-            write_new_file(path, file_name(report), line)
+            write_new_file(path, file_name(report), line, allow_lists.check_report_path)
         else:
             append_line(path, line, allow_lists.check_report_path)
     except UnusableFileError as error:
