@@ -406,7 +406,9 @@ class Committer:
         """
         decision = state.decision
         assert decision is not None
-        deadline = self._client.deadline()
+        # So that what is decided is ended within the other half of the margin.
+        half_of_margin = margin_ms(self._client.config.transaction_timeout_ms) // 2
+        deadline = self._client.deadline(min(self._client.config.max_block_ms, half_of_margin))
         try:
             session.write(
                 state, deadline, check=lambda: self._check_prepared(owner, decision, deadline)

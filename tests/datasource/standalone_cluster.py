@@ -88,7 +88,7 @@ class StandaloneCluster:
         told = [
             line for line in log.read_text(errors="replace").splitlines() if " INFO " not in line
         ]
-        assert run.returncode == 0, "\n".join(told[-60:])
+        assert run.returncode == 0, run.stdout.decode()[-3000:] + "\n".join(told[-60:])
         return run.stdout.decode()
 
 

@@ -182,7 +182,7 @@ def go(checkpoint, frame=stream):
 
 add("a")
 go("one")
-refused("other rows, which would be dropped",
+refused("other rows under a done number, which would be dropped",
         lambda: go("other", stream.selectExpr("value || '!' AS value")))
 add("b")
 go("one")

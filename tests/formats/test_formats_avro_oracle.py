@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import decimal
 import io
 import json
 
@@ -12,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spark_kafka_sink.formats.avro.avro_format import AvroFormat
+from spark_kafka_sink.formats.column_type import ColumnKind, ColumnType
 from spark_kafka_sink.formats.schema_format import wire_prefix
 from tests.formats.avro_cases import CASES, Case, as_read
 
@@ -62,3 +64,16 @@ def test_avro_has_the_bytes_that_fastavro_writes(example):
 @settings(max_examples=10_000)
 def test_avro_has_the_bytes_of_fastavro_in_10_000_cases(example):
     check(*example)
+
+
+@pytest.mark.parametrize(
+    ("unscaled", "written"), [(-128, "0280"), (-32768, "048000"), (128, "040080"), (-129, "04ff7f")]
+)
+def test_a_decimal_has_as_few_bytes_as_javas_big_integer(unscaled, written):
+    schema = {"type": "bytes", "logicalType": "decimal", "precision": 9, "scale": 0}
+    column = ColumnType(ColumnKind.DECIMAL, "decimal", False, precision=9, scale=0)
+    case = Case(schema, column, pa.decimal128(9, 0), st.none())
+    (payload,) = encoded(case, [decimal.Decimal(unscaled)], slack=0)
+    assert payload[5:].hex() == written
+    reader = fastavro.parse_schema(schema)
+    assert fastavro.schemaless_reader(io.BytesIO(payload[5:]), reader) == unscaled
