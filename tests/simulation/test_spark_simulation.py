@@ -170,9 +170,9 @@ def test_a_broken_protocol_still_breaks_something_that_is_there(mutant):
 )
 def test_a_broken_protocol_is_found_by_random_lives(mutant, misfortune):
     """(Not by one seed: what it means changes with every request that the sink makes. RESULTS.md
-    has all.)
+    has all. Of 1 000 seeds 400 live through a situation: as many as before have the misfortune.)
     """
-    assert found_by(mutant, seeds_with(misfortune, range(500))) is not None
+    assert found_by(mutant, seeds_with(misfortune, range(1000))) is not None
 
 
 @pytest.mark.parametrize("kind", [Kind.STREAM, Kind.FOREACH_BATCH])
