@@ -8,7 +8,6 @@ with consumers they would move the position at which these continue after their 
 
 from __future__ import annotations
 
-import time
 from typing import TYPE_CHECKING, Final
 
 from spark_kafka_sink.admin.call import Call, CoordinatorKey, retry_code
@@ -20,11 +19,11 @@ from spark_kafka_sink.protocol.group_messages import ListGroupsRequest, ListGrou
 if TYPE_CHECKING:
     from spark_kafka_sink.admin.transaction_client import TransactionClient
 
-#: How long a group without members is not asked for again, in seconds.
-_CACHE_S: Final = 60.0
+#: How long a group without members is not asked for again, in ms.
+_CACHE_MS: Final = 60_000
 
-#: Until when (monotonic), by cluster and group.
-_checked: ProcessLocal[dict[tuple[tuple[tuple[str, int], ...], str], float]] = ProcessLocal(dict)
+#: Until when, by the clients' clock, by cluster and group.
+_checked: ProcessLocal[dict[tuple[tuple[tuple[str, int], ...], str], int]] = ProcessLocal(dict)
 
 
 def refuse_members(client: TransactionClient, group_id: str) -> None:
@@ -32,7 +31,7 @@ def refuse_members(client: TransactionClient, group_id: str) -> None:
     missing right.
     """
     key = (client.config.bootstrap_servers, group_id)
-    if _checked().get(key, 0.0) > time.monotonic():
+    if _checked().get(key, 0) > client.clock.now_ms():
         return
     where = f"ListGroups for offsetsGroup '{safe_text(group_id)}'"
 
@@ -50,4 +49,4 @@ def refuse_members(client: TransactionClient, group_id: str) -> None:
             hint="choose a group that no consumer uses, or stop the consumers; "
             "offsetsGroupInUse=allow commits its offsets nevertheless",
         )
-    _checked()[key] = time.monotonic() + _CACHE_S
+    _checked()[key] = client.clock.now_ms() + _CACHE_MS

@@ -17,6 +17,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
+from spark_kafka_sink.config.security_options import TLS_1_3_SUITES
 from spark_kafka_sink.error_kinds import Kind
 from spark_kafka_sink.errors import ConfigError, safe_text
 from spark_kafka_sink.network.tls.key_stores import KeyMaterial, read_key_store, read_trust_store
@@ -26,13 +27,7 @@ _VERSIONS = {"TLSV1.2": ssl.TLSVersion.TLSv1_2, "TLSV1.3": ssl.TLSVersion.TLSv1_
 _OLD = {"SSLV2", "SSLV2HELLO", "SSLV3", "TLSV1", "TLSV1.1"}
 _SUITE = re.compile(r"[A-Za-z0-9_-]+")
 #: All suites of TLS 1.3 (RFC 8446, B.4).
-_TLS_1_3 = (
-    "TLS_AES_128_GCM_SHA256",
-    "TLS_AES_256_GCM_SHA384",
-    "TLS_CHACHA20_POLY1305_SHA256",
-    "TLS_AES_128_CCM_SHA256",
-    "TLS_AES_128_CCM_8_SHA256",
-)
+_TLS_1_3 = TLS_1_3_SUITES | {"TLS_AES_128_CCM_SHA256", "TLS_AES_128_CCM_8_SHA256"}
 #: In Java's list, but not a suite: a signal that OpenSSL sends anyway.
 _NO_SUITE = "TLS_EMPTY_RENEGOTIATION_INFO_SCSV"
 #: Suites without authentication, or with pre-shared secrets, for which Kafka has no options.
