@@ -217,7 +217,6 @@ def show_blockers(topic: str, found: Sequence[Blocker], again: str) -> None:
     """For ``kprod txn blockers``; ``again`` are the options with which its commands are called."""
     rows = [
         (
-            b.owner,
             b.transactional_id or "?",
             f"{b.producer_id}/{b.producer_epoch}",
             age(b.age_ms),
@@ -227,20 +226,23 @@ def show_blockers(topic: str, found: Sequence[Blocker], again: str) -> None:
                 for one in b.held[:_MOST_HELD]
             )
             or "none",
+            b.owner,
             "\n".join(_groups(b)[:_MOST_HELD]),
         )
         for b in found
     ]
     columns = (
-        "of",
         "transactional id",
         "producer id/epoch",
         "age",
         "partitions",
         "holds",
+        "of",
         "groups",
     )
-    _table(f"Open transactions in {topic} ({len(rows)})", columns, rows)
+    shown = len(columns) - (not any(map(_groups, found)))
+    title = f"Open transactions in {topic} ({len(rows)})"
+    _table(title, columns[:shown], [row[:shown] for row in rows])
     # Not in the table, whose cells are wrapped: these commands are meant to be copied.
     for b in found[:_MOST_ROWS]:
         say(f"{b.transactional_id or f'producer {b.producer_id}'}: {b.advice} {again}")

@@ -144,7 +144,7 @@ def test_orphans_come_before_owners(stage: Stage, topic: str) -> None:
     assert [b["whose"] for b in found] == ["orphan", "not in the log", "owner"]
     advice = {b["whose"]: b["advice"] for b in found}
     assert advice["orphan"] == f"kprod txn abort {stage.prefix}~run-0~w~0"
-    assert "If it is not running" in advice["not in the log"]
+    assert "check that its job is not running" in advice["not in the log"]
     assert "--force" in advice["owner"]
     for task in tasks:
         task.close(0)

@@ -131,7 +131,7 @@ _OWNERS: Final = {
 }
 _ADVICE: Final = {
     Whose.ORPHAN: "kprod txn abort {name}",
-    Whose.UNKNOWN: "a dead job's, or a job has not committed anything yet. If it is not running: "
+    Whose.UNKNOWN: "check that its job is not running (it may be in its first batch), then: "
     "kprod txn abort {name}",
     Whose.OTHER: "let that client end it, or stop it and: kprod txn fence {name}",
     Whose.COMMIT_LOG: "it ends in a moment, or times out",
