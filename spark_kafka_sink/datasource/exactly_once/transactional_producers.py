@@ -52,7 +52,7 @@ from spark_kafka_sink.datasource.write.producer_cache import (
     new_producer,
     process_cache,
 )
-from spark_kafka_sink.datasource.write.write_task import TaskIdentity
+from spark_kafka_sink.datasource.write.task_identity import TaskIdentity
 from spark_kafka_sink.errors import KafkaTimeoutError
 from spark_kafka_sink.network.process_local import ProcessLocal
 from spark_kafka_sink.producer.transaction.transaction_states import PreparedTransaction
