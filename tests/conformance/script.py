@@ -165,7 +165,7 @@ class Script:
         )
 
     def found(self, key: str, kind: int = 1, version: int = 4, node: int = 1) -> Any:
-        """The answer of FindCoordinator for ``key``; ``kind`` 1 is a transactional id, 0 a group."""
+        """FindCoordinator's answer for ``key``; ``kind`` 1 is a transactional id, 0 a group."""
 
         def make(r: Answer) -> Any:
             return r.FindCoordinatorRequest(key=key, key_type=kind, coordinator_keys=(key,))
