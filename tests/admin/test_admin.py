@@ -52,7 +52,7 @@ def new_name(kind: str) -> str:
 
 @contextmanager
 def closed_port() -> Iterator[int]:
-    """A port that nobody listens on, and nobody else gets meanwhile."""
+    """A port without a listener, which no other process gets meanwhile."""
     with socket.socket() as held:
         held.bind(("127.0.0.1", 0))
         yield held.getsockname()[1]

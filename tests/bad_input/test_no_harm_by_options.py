@@ -1,6 +1,6 @@
 """A table of wrong configurations: none of them makes a write less safe without a word.
 
-Each row is what it is given with (``WITH``), the options, and what comes of it: ``refused`` or
+Each row is what it is given with (``WITH``), the options, and the result: ``refused`` or
 ``warned`` with a code and a name, or ``harmless`` with the reason. ``FILE`` is the text of a
 configFile. Nothing is connected to; all of it happens before a row is written.
 """

@@ -1,4 +1,4 @@
-"""What is worth a warning is said by whoever parses, once in a process."""
+"""What is worth a warning is said by the process that parses, once in a process."""
 
 from __future__ import annotations
 

@@ -119,7 +119,7 @@ def stored(s: Script, name: str, group: str, wanted: Offsets, *, stable: bool = 
 
 
 def listed(s: Script, name: str, group: str, *states: str) -> None:
-    """What is told of one group, of those that are in ``states``."""
+    """The answer about one group, of those that are in ``states``."""
 
     def make(r: Answer) -> Any:
         return r.ListGroupsRequest(states_filter=states)

@@ -16,7 +16,7 @@ from spark_kafka_sink.records.record_columns import ChunkSize, RecordColumns
 
 
 class RecordingProducer:
-    """Acknowledges every row, unless told to fail at the nth send or to lose rows at the end."""
+    """Acknowledges every row, unless asked to fail at the nth send or to lose rows at the end."""
 
     def __init__(
         self,

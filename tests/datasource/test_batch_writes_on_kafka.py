@@ -173,7 +173,7 @@ def test_keys_go_where_javas_partitioner_sends_them(spark, kafka, write, consume
 
 
 def test_a_partition_holds_the_bucket_that_iceberg_computes(spark, kafka, write, consume):
-    """The key as docs/options.md tells how to make it of a number."""
+    """The key as docs/options.md says how to make it of a number."""
     numbers = [34, -1, *range(-(2**63), 2**63, 2**58)]
     rows = frame(spark, [(n,) for n in numbers], "id bigint").selectExpr(
         "unhex(lpad(hex(id), 16, '0')) AS key", "CAST(id AS STRING) AS value"

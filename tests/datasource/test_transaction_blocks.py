@@ -1,4 +1,4 @@
-"""``transaction``: what the writes of a block are told, and what a block refuses. No Spark."""
+"""``transaction``: what the writes of a block get, and what a block refuses. No Spark."""
 
 from __future__ import annotations
 

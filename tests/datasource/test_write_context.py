@@ -1,4 +1,4 @@
-"""The option that tells a write who makes it: what its own functions made, and nothing else."""
+"""The option that says who makes a write: what its own functions made, and nothing else."""
 
 from __future__ import annotations
 

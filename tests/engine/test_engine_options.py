@@ -251,7 +251,7 @@ def to_partition(number: int) -> pa.RecordBatch:
 
 
 def test_a_partition_that_was_added_a_moment_ago_is_used(kafka, consume):
-    """A warm producer's metadata may be minutes old; Java asks anew before it refuses a row."""
+    """A warm producer's metadata may be minutes old; Java asks again before it refuses a row."""
     from confluent_kafka.admin import AdminClient, NewPartitions
 
     topic = kafka.unique_topic("grows", 2)

@@ -2,7 +2,7 @@
 
 Unlike ``MockClient`` it blocks in poll until it is woken or has something to answer, and keeps the
 logs of its partitions: every Produce request is read record by record and appended, unless
-``answer`` says what comes back instead. It works on the real clock.
+``answer`` is returned instead. It works on the real clock.
 """
 
 from __future__ import annotations

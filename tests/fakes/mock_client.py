@@ -29,7 +29,7 @@ RequestT = TypeVar("RequestT")
 
 @dataclass(frozen=True)
 class Prepared:
-    """What comes back: a body, or a way to fail."""
+    """A response: a body, or a way to fail."""
 
     body: object | None = None
     disconnected: bool = False

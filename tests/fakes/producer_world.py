@@ -1,4 +1,4 @@
-"""Whole producers on one thread and a clock that jumps, before a fake cluster that tells what it
+"""Whole producers on one thread and a clock that jumps, before a fake cluster that reports what it
 was asked: for what a producer does *not* say on the wire.
 
 ``ProducerWorld.run`` runs a test's body as the writer; inside, time passes only when it waits.

@@ -228,7 +228,7 @@ class TransactionWorld(SenderWorld):
         self.await_(self.manager.begin_abort())
 
     def check_failed(self, result: TransactionalResult, kind: type[KafkaError]) -> None:
-        """Whoever waits for ``result`` sees an error of this class."""
+        """A caller that waits for ``result`` sees an error of this class."""
         with pytest.raises(kind):
             result.await_(self.clock, NEVER)
 

@@ -138,7 +138,7 @@ class AnsweringTransport(PendingTransport):
 
 
 class Password:
-    """Says one byte, and is told yes or no."""
+    """Sends one byte, and gets yes or no."""
 
     complete = False
     wants_write = True

@@ -1,5 +1,5 @@
 """A hostile or broken broker on a connection (facts of reliability, section 8): each violation ends
-that connection with its reason, for a price that the bytes bound, and the next one is made anew.
+that connection with its reason, for a price that the bytes bound, and the next one is a new one.
 
 What can be wrong inside an answer is in ``tests/protocol/test_hostile_answers.py``; leaders that
 never settle in ``tests/producer/test_hostile_leaders.py``; SCRAM in ``tests/sasl``.

@@ -1,4 +1,4 @@
-"""Names whose lookup takes long: nobody waits for the operating system's resolver."""
+"""Names whose lookup takes long: nothing waits for the operating system's resolver."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A server that floods whoever connects with TLS messages, against a whole producer."""
+"""A server that floods its clients with TLS messages, against a whole producer."""
 
 from __future__ import annotations
 

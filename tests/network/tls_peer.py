@@ -96,7 +96,7 @@ def shake(client: SslTransportLayer, server: Server, most: int = 1 << 20) -> Non
 
 
 def shake_and_read(client: SslTransportLayer, server: Server) -> None:
-    """TLS 1.3 tells of a refused client certificate at the first read."""
+    """TLS 1.3 reports a refused client certificate at the first read."""
     for _ in range(20):
         client.handshake()
         server.pump()

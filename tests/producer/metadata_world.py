@@ -86,6 +86,6 @@ class MetadataWorld:
         self.metadata.update(token, answer(*topics, nodes=nodes), self.now)
 
     def refresh(self, *topics: TopicMetadata, nodes: tuple[Node, ...] = NODES) -> None:
-        """All topics are asked for anew, and answered."""
+        """All topics are asked for again, and answered."""
         self.metadata.request_update()
         self.update(*topics, nodes=nodes)

@@ -62,7 +62,7 @@ def test_a_slice_that_overlaps_another_writers_is_refused():
 
 
 class PausingCodec:
-    """Compresses when it is told to, so that a test can look at a batch that is CLOSING."""
+    """Compresses when asked to, so that a test can look at a batch that is CLOSING."""
 
     is_none = False
 

@@ -1,4 +1,4 @@
-"""Interceptors: what they see, what they may change, and that a broken one harms nobody."""
+"""Interceptors: what they see, what they may change, and that a broken one does no harm."""
 
 from __future__ import annotations
 

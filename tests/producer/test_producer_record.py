@@ -1,4 +1,4 @@
-"""ProducerRecord: its headers are made when somebody looks at them, and nobody can tell."""
+"""ProducerRecord: its headers are made when they are read, which can't be seen."""
 
 from __future__ import annotations
 

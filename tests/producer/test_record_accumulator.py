@@ -125,7 +125,7 @@ def test_a_failure_ends_a_flush_with_a_batch_still_in_flight():
 
 
 def test_a_batch_sent_once_is_spared_without_sequences_too():
-    """RecordAccumulatorTest#testAbortUnsentBatches: only its answer tells whether its records are
+    """RecordAccumulatorTest#testAbortUnsentBatches: only its response says whether its records are
     in the log.
     """
     world = World()

@@ -106,7 +106,7 @@ def test_the_largest_record_of_a_batch_is_known():
 
 
 class Choice:
-    """A sticky partition that never changes; it keeps what it was told."""
+    """A sticky partition that never changes; it keeps what it got."""
 
     def __init__(self) -> None:
         self.told: list[tuple[str, bool]] = []

@@ -137,7 +137,7 @@ def test_a_forced_close_fails_everything_and_hangs_in_no_state(state: str) -> No
 
 @BOTH
 def test_a_close_with_an_empty_transaction_open_ends_at_once(version: int) -> None:
-    """Nothing is to be told to a broker; it slept until close()'s time-out all the same."""
+    """Nothing is to be sent to a broker; it slept until close()'s time-out all the same."""
     with TransactionWorld(version) as world:
         world.begin()
         world.client.poll_timeouts.clear()

@@ -46,7 +46,7 @@ def check(found: Consumed, count: int, partitions: int) -> None:
 
 
 def create_and_return_at_once(bootstrap: str, partitions: int) -> str:
-    """Make a topic; return when the controller has answered, with leaders still to be told."""
+    """Make a topic; return when the controller has answered, with leaders that do not know yet."""
     from confluent_kafka.admin import AdminClient, NewTopic
 
     name = f"fresh-{uuid.uuid4().hex[:12]}"

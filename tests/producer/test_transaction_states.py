@@ -66,7 +66,7 @@ def test_an_idempotent_producer_has_no_transactions() -> None:
 
 
 def test_an_illegal_transition_on_the_network_thread_is_fatal() -> None:
-    """TransactionManagerTest#testBackgroundInvalidStateTransitionIsFatal: there nobody could mend
+    """TransactionManagerTest#testBackgroundInvalidStateTransitionIsFatal: there nothing could mend
     it.
     """
     world = TransactionWorld()

@@ -1,4 +1,4 @@
-"""Looking for some keys in a log that others write to: what is theirs harms nobody else."""
+"""Looking for some keys in a log that others write to: what is theirs does no other harm."""
 
 from __future__ import annotations
 

@@ -242,7 +242,7 @@ def test_kafkas_unsecured_tokens_say_who_we_are():
 
 
 class Provider:
-    """Stands in for a class of a user's own."""
+    """A double of a user's own class."""
 
     options: dict[str, str]
 

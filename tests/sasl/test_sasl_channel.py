@@ -394,7 +394,7 @@ def tls():
 
 
 def test_a_session_over_tls_is_renewed_with_buffered_frames(tls):
-    """What is left of a record lies above the socket, and no event tells of it."""
+    """What is left of a record lies above the socket, and no event reports it."""
     clock, broker = Ahead(), ScriptedBroker("PLAIN", lifetime=LIFETIME)
     builder = ChannelBuilder(tls[1], plain(), "me")
     with LoopbackServer() as server, Driver(builder=builder, clock=clock) as driver:

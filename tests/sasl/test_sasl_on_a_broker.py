@@ -106,7 +106,7 @@ def test_the_admin_client_gets_in_too(secure_kafka, mechanism):
 
 
 def test_sessions_are_renewed_while_rows_flow_and_none_is_lost(secure_kafka, consume, caplog):
-    """REAUTH ends sessions after ten seconds, and tokens of ten seconds end with them: whoever
+    """REAUTH ends sessions after ten seconds, and tokens of ten seconds end with them: who
     sends then is cut off. All renew once before one renews twice.
     """
     topic = secure_kafka.kafka.unique_topic("reauth", 2)

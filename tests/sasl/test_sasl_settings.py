@@ -1,4 +1,4 @@
-"""What the options of SASL mean together, told on the driver: contradictions, gaps, and Java."""
+"""What the options of SASL mean together, reported on the driver: contradictions, gaps, Java."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""What a broker's ACLs forbid is told at once: which operation on what, and what right is missing.
+"""What a broker's ACLs forbid is an error at once: the operation, and the missing right.
 
-``bob`` comes by his certificate, so that nothing but the ACL stands in his way.
+``bob`` comes by his certificate, so that only the ACL is against him.
 """
 
 from __future__ import annotations

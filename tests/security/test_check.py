@@ -31,8 +31,8 @@ SSL = {"security.protocol": "SSL", TRUST: "ca"}
 
 @dataclass(frozen=True)
 class Wrong:
-    """``listener`` of ``tests/secure_kafka.py``, or what stands in for one; ``ours``: the options
-    that get in there, which ``options`` change; ``text`` stands in the row ``step`` or beside it.
+    """``listener`` of ``tests/secure_kafka.py``, or a double of one; ``ours``: the options
+    that get in there, which ``options`` change; ``text`` is in the row ``step`` or beside it.
     """
 
     listener: str

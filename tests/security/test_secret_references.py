@@ -1,4 +1,4 @@
-"""Secrets by reference: looked up where the producer is, and told apart from plain text."""
+"""Secrets by reference: looked up where the producer is, and distinguished from plain text."""
 
 from __future__ import annotations
 

@@ -367,7 +367,10 @@ class WriteTask:
             # Imported when it is used.
             from spark_kafka_sink.formats.composed_columns import with_composed
 
-            batch, plan = with_composed(batch, plan)
+            composed = with_composed(batch, plan)
+            for refusal in composed.refusals:
+                raise refusal.error()
+            batch, plan = composed.batch, composed.plan
         return from_record_batch(batch, plan, self._wall_ms())
 
     def _send_at_rate(

@@ -100,7 +100,7 @@ def test_a_version_that_is_done_is_skipped(version, skips):
 
 @pytest.mark.parametrize("number", [5, 6, 7])
 def test_a_job_without_a_version_is_never_skipped(number):
-    """Nobody asks for it again, so whatever the log says of its key is of itself."""
+    """It is not asked for again, so whatever the log says of its key is of itself."""
     plan = replace(NAMED_JOB, numbering=Numbering.ONCE, number=number)
     assert plan.skips is False
     assert plan.is_done(TaskIdentity()) is False

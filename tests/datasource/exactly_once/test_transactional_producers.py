@@ -302,7 +302,7 @@ def test_a_batch_jobs_attempt_takes_another_id_too(world: ProducerWorld):
 
 @pytest.mark.parametrize("processed", [False, True])
 def test_an_attempt_with_a_lost_add_partitions_is_not_prepared(processed: bool):
-    """Behind the commit it would open a transaction anew, which would look like one that is lost.
+    """Behind the commit it would open another transaction, which would look like one that is lost.
     With version 2 there is no such request.
     """
     world = ProducerWorld(transaction_version=1)

@@ -1,4 +1,4 @@
-"""DescribeTransactions: what the coordinator knows of each transactional id."""
+"""DescribeTransactions: what the coordinator has of each transactional id."""
 
 from __future__ import annotations
 

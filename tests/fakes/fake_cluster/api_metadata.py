@@ -35,7 +35,7 @@ def handle(cluster: FakeCluster, node: int, request: Request) -> Any:
 
 
 def refuse(cluster: FakeCluster, request: Request, error: ErrorCode) -> Any:
-    """For every topic asked for; the brokers are told all the same."""
+    """For every topic asked for; the brokers are returned all the same."""
     topics = [
         _failed(request, t.name, getattr(t, "topic_id", None), error)
         for t in request.body.topics or ()

@@ -25,7 +25,7 @@ _SHORTEST = 14
 
 
 class RefusedError(Exception):
-    """A partition's answer: ``records`` are the guilty ones, where the broker tells them."""
+    """A partition's answer: ``records`` are the guilty ones, where the broker names them."""
 
     def __init__(self, error: ErrorCode, why: str, records: tuple[int, ...] = ()) -> None:
         super().__init__(error, why)

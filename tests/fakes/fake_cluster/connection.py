@@ -54,7 +54,7 @@ class FakeConnection:
 
     @property
     def pending(self) -> bool:
-        """Requests are to be worked on, or answers to be told."""
+        """There are requests to work on, or answers to return."""
         return bool(self._asked or self._answers)
 
     @property

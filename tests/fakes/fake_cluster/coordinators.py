@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """A transactional id changes its coordinator: nobody's until ``resigned_ms``, then loaded."""
+    """A transactional id changes its coordinator: none until ``resigned_ms``, then loaded."""
 
     before: int
     resigned_ms: int
