@@ -1,7 +1,7 @@
 """Payloads of many rows, and the rows that have none because they can't be written.
 
-Owns: :class:`Payloads` and :class:`Refusal`. Never: why a row is refused (``formats/``), what
-becomes of it.
+Owns: :class:`Payloads` and :class:`Refusal`. Never: why a row is refused (``records/formats/``),
+what becomes of it.
 """
 
 from __future__ import annotations

@@ -14,9 +14,9 @@ from dataclasses import replace
 import numpy as np
 import pyarrow as pa
 
+from spark_kafka_sink.base.error_kinds import Kind
+from spark_kafka_sink.base.errors import DataError, safe_text
 from spark_kafka_sink.config.named_columns import ColumnFormat
-from spark_kafka_sink.error_kinds import Kind
-from spark_kafka_sink.errors import DataError, safe_text
 from spark_kafka_sink.records.column_plan import ColumnPlan, ComposedColumns, NamedColumn
 from spark_kafka_sink.records.gather import ends_of
 from spark_kafka_sink.records.json.json_text import json_objects, json_value, plain_binary, text_of
