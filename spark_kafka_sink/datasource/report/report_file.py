@@ -1,7 +1,7 @@
 """Reports as files of the driver: option ``reportPath``.
 
 Owns: how a report gets into a file, and the names of files. Never: which files may be written
-(``security/allow_lists.py``), system calls (``security/local_files.py``).
+(``base/security/allow_lists.py``), system calls (``base/security/local_files.py``).
 """
 
 from __future__ import annotations
@@ -9,16 +9,16 @@ from __future__ import annotations
 import time
 from pathlib import Path
 
-from spark_kafka_sink.datasource.report.write_report import WriteReport
-from spark_kafka_sink.error_kinds import Kind
-from spark_kafka_sink.errors import ConfigError, safe_text
-from spark_kafka_sink.security import allow_lists
-from spark_kafka_sink.security.local_files import (
+from spark_kafka_sink.base.error_kinds import Kind
+from spark_kafka_sink.base.errors import ConfigError, safe_text
+from spark_kafka_sink.base.security import allow_lists
+from spark_kafka_sink.base.security.local_files import (
     UnusableFileError,
     append_line,
     refuse_unusable,
     write_new_file,
 )
+from spark_kafka_sink.datasource.report.write_report import WriteReport
 
 
 def check_report_path(path: str) -> None:
