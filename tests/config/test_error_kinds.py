@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 import typer.testing
 
+import spark_kafka_sink.errors
 from spark_kafka_sink.base import documentation, errors
 from spark_kafka_sink.base.error_kinds import ENTRIES, Kind
 from spark_kafka_sink.base.errors import ConfigError, ErrorCode, KafkaError, KafkaTimeoutError
@@ -45,6 +46,15 @@ def kinds_named_in(path):
         and isinstance(node.value, ast.Name)
         and node.value.id == "Kind"
     }
+
+
+def test_users_find_each_exception_where_the_docs_say():
+    """Tracebacks name spark_kafka_sink.errors, and pickles of a worker are loaded from there."""
+    public = set(spark_kafka_sink.errors.__all__)
+    assert public == {"ErrorCode", *(cls.__name__ for cls in CLASSES)}
+    for cls in CLASSES:
+        assert getattr(spark_kafka_sink.errors, cls.__name__) is cls
+        assert cls.__module__ == "spark_kafka_sink.errors"
 
 
 def test_a_code_is_given_once():
