@@ -1,8 +1,8 @@
 """Reports as files of the driver: option ``reportPath``.
 
 Owns: how a report gets into a file, and the names of files. Never: which files may be written
-(``base/security/allow_lists.py``), system calls (``base/security/local_files.py``), which reports are deleted
-(``retention.py``).
+(``base/security/allow_lists.py``), system calls (``base/security/local_files.py``), which reports
+are deleted (``retention.py``).
 """
 
 from __future__ import annotations
