@@ -15,6 +15,7 @@ from pathlib import Path
 import jsonschema
 import pytest
 
+from spark_kafka_sink.base.errors import CommitError, ConfigError
 from spark_kafka_sink.config.sink_config import SinkConfig
 from spark_kafka_sink.datasource.process_logging import configure_logging
 from spark_kafka_sink.datasource.report import destinations
@@ -22,7 +23,6 @@ from spark_kafka_sink.datasource.report.destinations import listener, publish
 from spark_kafka_sink.datasource.report.log_line import LOGGED_PARTITIONS, line_of
 from spark_kafka_sink.datasource.report.report_of_batch import NAMED, report_of_batch
 from spark_kafka_sink.datasource.report.write_report import MAX_JSON_BYTES, Outcome
-from spark_kafka_sink.errors import CommitError, ConfigError
 from tests.datasource.commit_messages import message
 
 LOGGER = "spark_kafka_sink.datasource.report.destinations"
