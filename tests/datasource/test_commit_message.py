@@ -7,9 +7,9 @@ import pickle
 import pytest
 from pyspark.cloudpickle import dumps as cloud_dumps
 
+from spark_kafka_sink.base.errors import CommitError
 from spark_kafka_sink.datasource.write.commit_message import checked_messages, finished_messages
-from spark_kafka_sink.errors import CommitError
-from spark_kafka_sink.producer.transaction.transaction_states import PreparedTransaction
+from spark_kafka_sink.protocol.producer_ids import PreparedTransaction
 from tests.datasource.commit_messages import message
 
 

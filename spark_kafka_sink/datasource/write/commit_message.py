@@ -14,11 +14,11 @@ from dataclasses import dataclass
 
 from pyspark.sql.datasource import WriterCommitMessage
 
+from spark_kafka_sink.base.error_kinds import Kind
+from spark_kafka_sink.base.errors import CommitError
 from spark_kafka_sink.datasource.write.task_identity import TaskIdentity
-from spark_kafka_sink.error_kinds import Kind
-from spark_kafka_sink.errors import CommitError
 from spark_kafka_sink.producer.metrics.produce_report import ProduceReport
-from spark_kafka_sink.producer.transaction.transaction_states import PreparedTransaction
+from spark_kafka_sink.protocol.producer_ids import PreparedTransaction
 
 
 @dataclass(slots=True)

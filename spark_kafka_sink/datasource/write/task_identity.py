@@ -8,7 +8,7 @@ from __future__ import annotations
 import platform
 from dataclasses import dataclass
 
-from spark_kafka_sink.errors import IllegalStateError
+from spark_kafka_sink.base.errors import IllegalStateError
 
 
 @dataclass(frozen=True, slots=True)
