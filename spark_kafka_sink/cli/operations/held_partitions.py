@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 from spark_kafka_sink.admin.call import Call, CoordinatorKey, Leader, retry_code
 from spark_kafka_sink.admin.transaction_client import TransactionClient
-from spark_kafka_sink.errors import ErrorCode, KafkaError, UnsupportedVersionError
+from spark_kafka_sink.base.errors import ErrorCode, KafkaError, UnsupportedVersionError
 from spark_kafka_sink.protocol.cluster import TopicPartition
 from spark_kafka_sink.protocol.control_messages import CoordinatorType
 from spark_kafka_sink.protocol.fetch_messages import ListOffsetsRequest, ListOffsetsResponse
