@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from hypothesis import HealthCheck, settings
 
+from spark_kafka_sink.base.security import allow_lists
 from spark_kafka_sink.local_kafka import KAFKA_3_VERSION
-from spark_kafka_sink.security import allow_lists
 from tests.real_kafka import (
     Consumed,
     RealKafka,

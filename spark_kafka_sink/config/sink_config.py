@@ -11,6 +11,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from spark_kafka_sink.base.error_kinds import Kind
+from spark_kafka_sink.base.errors import ConfigError
 from spark_kafka_sink.config.cross_checks import OptionReader
 from spark_kafka_sink.config.given_options import Given, GivenOptions, given_options
 from spark_kafka_sink.config.named_columns import NamedColumns
@@ -21,8 +23,6 @@ from spark_kafka_sink.config.rate_limits import RateLimits
 from spark_kafka_sink.config.schemas.schema_options import SchemaOptions, schema_options
 from spark_kafka_sink.config.secret_references import REFERABLE
 from spark_kafka_sink.config.unknown_options import PREFIX
-from spark_kafka_sink.error_kinds import Kind
-from spark_kafka_sink.errors import ConfigError
 
 MISSING_BOOTSTRAP = (
     "Kafka option bootstrap.servers is not set. Please make sure it is set and retry."

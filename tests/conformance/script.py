@@ -14,7 +14,7 @@ from typing import Any
 
 import crc32c
 
-from spark_kafka_sink.errors import ErrorCode
+from spark_kafka_sink.base.errors import ErrorCode
 from tests.conformance.raw_batch import CONTROL
 from tests.conformance.worlds import FakeWorld, RealWorld, World
 from tests.fakes.fake_cluster.codec import NAMES, Answer, read, response_entity, write

@@ -10,8 +10,8 @@ from spark_kafka_sink.producer.metrics.produce_report import (
     ProduceReport,
     ProducerProgress,
 )
-from spark_kafka_sink.producer.transaction.transaction_states import PreparedTransaction
 from spark_kafka_sink.protocol.cluster import TopicPartition
+from spark_kafka_sink.protocol.producer_ids import PreparedTransaction
 from spark_kafka_sink.records.record_columns import ChunkSize, RecordColumns
 
 

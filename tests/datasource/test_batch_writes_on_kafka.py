@@ -11,7 +11,7 @@ import mmh3
 import pytest
 from pyspark.sql.functions import col, lit
 
-from spark_kafka_sink.documentation import where_to_read
+from spark_kafka_sink.base.documentation import where_to_read
 from tests.datasource.rows import ROWS, frame, values
 
 # ---- topic: column, option, both, none (acceptance list 1-3, 10, 17) -----------------------------

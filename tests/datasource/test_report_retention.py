@@ -7,14 +7,14 @@ from dataclasses import replace
 
 import pytest
 
+from spark_kafka_sink.base.errors import ConfigError
+from spark_kafka_sink.base.security import allow_lists, local_files
 from spark_kafka_sink.config.sink_config import SinkConfig
 from spark_kafka_sink.datasource.report.destinations import publish
 from spark_kafka_sink.datasource.report.report_file import file_name, write_report_file
 from spark_kafka_sink.datasource.report.report_of_batch import report_of_batch
 from spark_kafka_sink.datasource.report.retention import Retention
 from spark_kafka_sink.datasource.report.write_report import Outcome
-from spark_kafka_sink.errors import ConfigError
-from spark_kafka_sink.security import allow_lists, local_files
 from tests.datasource.commit_messages import message
 
 OPTIONS = {"kafka.bootstrap.servers": "127.0.0.1:9092", "topic": "t"}

@@ -1,6 +1,6 @@
 """A clock that jumps: what waits, waits in no time.
 
-:class:`FakeClock` implements ``spark_kafka_sink.clock.Clock``. With one thread (the default) a
+:class:`FakeClock` implements ``spark_kafka_sink.base.clock.Clock``. With one thread (the default) a
 wait that nothing can end jumps straight to its deadline. With ``threads=n`` time stands still until
 the test calls :meth:`advance`, or until all n threads wait: then it jumps to the nearest deadline.
 """
@@ -10,7 +10,7 @@ from __future__ import annotations
 import threading
 from dataclasses import dataclass
 
-from spark_kafka_sink.clock import NEVER, Latch
+from spark_kafka_sink.base.clock import NEVER, Latch
 
 
 @dataclass(eq=False)

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 from confluent_kafka import Consumer, TopicPartition
 
-from spark_kafka_sink.clock import SystemClock
+from spark_kafka_sink.base.clock import SystemClock
 from spark_kafka_sink.config.producer_config import ProducerConfig
 from spark_kafka_sink.producer.kafka_producer import KafkaProducer
 from spark_kafka_sink.producer.metrics.produce_report import ProduceReport

@@ -8,7 +8,7 @@ import struct
 
 from crc32c import crc32c
 
-from spark_kafka_sink.errors import (
+from spark_kafka_sink.base.errors import (
     CommitError,
     CorruptRecordError,
     ErrorCode,

@@ -10,11 +10,11 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from spark_kafka_sink import KprodListener
+from spark_kafka_sink.base.security import allow_lists
+from spark_kafka_sink.base.security.local_files import UnusableFileError
 from spark_kafka_sink.datasource.monitoring import new_reports
 from spark_kafka_sink.datasource.monitoring.new_reports import NewReports
 from spark_kafka_sink.datasource.monitoring.prometheus_metrics import PrometheusMetrics
-from spark_kafka_sink.security import allow_lists
-from spark_kafka_sink.security.local_files import UnusableFileError
 from tests.monitoring.reports import progress, report, started
 
 

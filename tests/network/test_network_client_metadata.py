@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from spark_kafka_sink.clock import NEVER
-from spark_kafka_sink.errors import (
+from spark_kafka_sink.base.clock import NEVER
+from spark_kafka_sink.base.errors import (
     ErrorCode,
     UnsupportedVersionError,
 )

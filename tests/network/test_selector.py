@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from spark_kafka_sink.clock import NEVER, SystemClock
-from spark_kafka_sink.errors import IllegalStateError, RemoteProtocolError
+from spark_kafka_sink.base.clock import NEVER, SystemClock
+from spark_kafka_sink.base.errors import IllegalStateError, RemoteProtocolError
 from spark_kafka_sink.network.channel.channel_builder import ChannelBuilder
 from spark_kafka_sink.network.channel.selectable import ChannelStateKind, NetworkSend
 from spark_kafka_sink.network.channel.selector import Selector

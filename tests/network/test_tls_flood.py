@@ -10,7 +10,7 @@ import pytest
 import trustme
 
 from spark_kafka_sink import KafkaProducer
-from spark_kafka_sink.errors import KafkaTimeoutError
+from spark_kafka_sink.base.errors import KafkaTimeoutError
 from tests.network.loopback import PATIENCE, Background, LoopbackServer
 from tests.network.tls_messages import HELLO_REQUEST
 

@@ -8,9 +8,9 @@ from contextlib import suppress
 
 import trustme
 
+from spark_kafka_sink.base.security.password import Password
 from spark_kafka_sink.network.tls.ssl_context import ssl_context
 from spark_kafka_sink.network.tls.ssl_transport_layer import SslTransportLayer
-from spark_kafka_sink.security.password import Password
 
 CA = trustme.CA()
 SERVER = CA.issue_cert("broker.example")

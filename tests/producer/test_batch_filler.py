@@ -6,8 +6,8 @@ import threading
 
 import pytest
 
-from spark_kafka_sink.clock import NEVER, SystemClock
-from spark_kafka_sink.errors import KafkaError
+from spark_kafka_sink.base.clock import NEVER, SystemClock
+from spark_kafka_sink.base.errors import KafkaError
 from spark_kafka_sink.producer.accumulator.producer_batch import BatchState
 from spark_kafka_sink.protocol.cluster import TopicPartition
 from tests.fakes.accumulator_world import HEADER, TP0, TP1, World, cluster_of

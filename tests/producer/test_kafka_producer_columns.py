@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from spark_kafka_sink.errors import DataError, IllegalStateError, SchemaError
+from spark_kafka_sink.base.errors import DataError, IllegalStateError, SchemaError
 from spark_kafka_sink.protocol.cluster import TopicPartition
 from tests.producer.answered_producers import PARTITIONS, TP0, Producers, numbered, rows_of
 

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from spark_kafka_sink.errors import ErrorCode, IllegalStateError, KafkaTimeoutError
+from spark_kafka_sink.base.errors import ErrorCode, IllegalStateError, KafkaTimeoutError
 from spark_kafka_sink.producer.producer_record import Headers, ProducerRecord, RecordMetadata
 from spark_kafka_sink.protocol.cluster import TopicPartition
 from spark_kafka_sink.protocol.produce import ProduceRequest

@@ -6,8 +6,8 @@ import threading
 
 import pytest
 
-from spark_kafka_sink.clock import NEVER
-from spark_kafka_sink.errors import IllegalStateError, KafkaError, KafkaTimeoutError
+from spark_kafka_sink.base.clock import NEVER
+from spark_kafka_sink.base.errors import IllegalStateError, KafkaError, KafkaTimeoutError
 from tests.fakes.accumulator_world import HEADER, TP0, TP1, TP2, Sequences, World
 from tests.fakes.clock import FakeClock
 

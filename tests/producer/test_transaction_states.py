@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from spark_kafka_sink.clock import NEVER
-from spark_kafka_sink.errors import IllegalStateError, KafkaError, KafkaTimeoutError
+from spark_kafka_sink.base.clock import NEVER
+from spark_kafka_sink.base.errors import IllegalStateError, KafkaError, KafkaTimeoutError
 from spark_kafka_sink.producer.transaction.transaction_states import TRANSITIONS, State
 from tests.fakes.sender_world import TP0, TP1
 from tests.fakes.transaction_world import TransactionWorld, new_manager

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 import pytest
 from blocking_connection import BlockingConnection
 
+from spark_kafka_sink.base.errors import ErrorCode
 from spark_kafka_sink.config.producer_config import ProducerConfig
-from spark_kafka_sink.errors import ErrorCode
 from spark_kafka_sink.producer.kafka_producer import KafkaProducer
 from spark_kafka_sink.producer.producer_record import ProducerRecord
 from spark_kafka_sink.protocol.admin_messages import (

@@ -11,15 +11,15 @@ import struct
 import pytest
 import trustme
 
-from spark_kafka_sink.clock import SystemClock
-from spark_kafka_sink.errors import AuthenticationError, RemoteProtocolError
+from spark_kafka_sink.base.clock import SystemClock
+from spark_kafka_sink.base.errors import AuthenticationError, RemoteProtocolError
+from spark_kafka_sink.base.security.password import Password
 from spark_kafka_sink.network.auth.login import StaticLogin
 from spark_kafka_sink.network.auth.sasl_plain import PlainMechanism
 from spark_kafka_sink.network.auth.sasl_scram import ScramMechanism
 from spark_kafka_sink.network.channel.channel_builder import ChannelBuilder
 from spark_kafka_sink.network.channel.selectable import ChannelStateKind
 from spark_kafka_sink.producer.metrics.producer_metrics import ProducerMetrics
-from spark_kafka_sink.security.password import Password
 from tests.network.loopback import (
     Background,
     Driver,

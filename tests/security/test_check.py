@@ -12,8 +12,8 @@ import pytest
 from typer.testing import CliRunner
 
 from spark_kafka_sink.admin.admin_client import AdminClient
+from spark_kafka_sink.base.clock import SystemClock
 from spark_kafka_sink.cli.app import app
-from spark_kafka_sink.clock import SystemClock
 from spark_kafka_sink.config.sink_config import SinkConfig
 from spark_kafka_sink.datasource.checks.check_steps import State
 from spark_kafka_sink.datasource.checks.cluster_checks import (

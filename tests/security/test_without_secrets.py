@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from spark_kafka_sink.base.security.password import HIDDEN, Password, without_secrets
 from spark_kafka_sink.network.auth.login import StaticLogin
 from spark_kafka_sink.network.auth.sasl_plain import PlainMechanism
 from spark_kafka_sink.network.auth.sasl_scram import ScramLogin
-from spark_kafka_sink.security.password import HIDDEN, Password, without_secrets
 from tests.security.canaries import forms, new_canary, search
 
 ORDINARY = st.text("abc xyz:'()-.0123", max_size=60)

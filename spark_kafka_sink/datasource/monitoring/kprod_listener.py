@@ -21,6 +21,9 @@ from typing import TYPE_CHECKING, Final
 
 from pyspark.sql.streaming.listener import StreamingQueryListener
 
+from spark_kafka_sink.base.error_kinds import Kind
+from spark_kafka_sink.base.errors import KafkaError, safe_text, warn
+from spark_kafka_sink.base.security.local_files import UnusableFileError
 from spark_kafka_sink.datasource.monitoring.measurements import (
     OTHER,
     Document,
@@ -30,9 +33,6 @@ from spark_kafka_sink.datasource.monitoring.measurements import (
     source_lag,
 )
 from spark_kafka_sink.datasource.monitoring.new_reports import NewReports
-from spark_kafka_sink.error_kinds import Kind
-from spark_kafka_sink.errors import KafkaError, safe_text, warn
-from spark_kafka_sink.security.local_files import UnusableFileError
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.listener import (

@@ -2,7 +2,7 @@
 
 Owns: :class:`NewReports`, the reading side of the option ``reportPath``, also while its files are
 renamed, truncated or deleted. Never: the writing (``datasource/report/report_file.py``), which
-files may be read (``security/allow_lists.py``).
+files may be read (``base/security/allow_lists.py``).
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Final
 
-from spark_kafka_sink.datasource.monitoring.measurements import Document
-from spark_kafka_sink.error_kinds import Kind
-from spark_kafka_sink.errors import warn
-from spark_kafka_sink.security.allow_lists import check_report_path
-from spark_kafka_sink.security.local_files import (
+from spark_kafka_sink.base.error_kinds import Kind
+from spark_kafka_sink.base.errors import warn
+from spark_kafka_sink.base.security.allow_lists import check_report_path
+from spark_kafka_sink.base.security.local_files import (
     MAX_REPORT,
     UnusableFileError,
     open_to_read,
     read_file,
     refuse_unusable,
 )
+from spark_kafka_sink.datasource.monitoring.measurements import Document
 
 _log = logging.getLogger(__name__)
 

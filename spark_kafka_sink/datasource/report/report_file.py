@@ -1,8 +1,8 @@
 """Reports as files of the driver: option ``reportPath``.
 
 Owns: how a report gets into a file, and the names of files. Never: which files may be written
-(``security/allow_lists.py``), system calls (``security/local_files.py``), which reports are deleted
-(``retention.py``).
+(``base/security/allow_lists.py``), system calls (``base/security/local_files.py``), which reports
+are deleted (``retention.py``).
 """
 
 from __future__ import annotations
@@ -10,17 +10,17 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Final
 
-from spark_kafka_sink.datasource.report.retention import Retention, name_time
-from spark_kafka_sink.datasource.report.write_report import WriteReport
-from spark_kafka_sink.error_kinds import Kind
-from spark_kafka_sink.errors import ConfigError, safe_text
-from spark_kafka_sink.security import allow_lists
-from spark_kafka_sink.security.local_files import (
+from spark_kafka_sink.base.error_kinds import Kind
+from spark_kafka_sink.base.errors import ConfigError, safe_text
+from spark_kafka_sink.base.security import allow_lists
+from spark_kafka_sink.base.security.local_files import (
     UnusableFileError,
     append_line,
     refuse_unusable,
     write_new_file,
 )
+from spark_kafka_sink.datasource.report.retention import Retention, name_time
+from spark_kafka_sink.datasource.report.write_report import WriteReport
 
 _ALL: Final = Retention()
 

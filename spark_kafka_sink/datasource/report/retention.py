@@ -1,7 +1,7 @@
 """How long reports are kept: options ``reportPathRetentionBytes`` and ``reportPathRetentionMs``.
 
 Owns: :class:`Retention`: which file is full, and which files are deleted. Never: a file that is no
-report of ours; the renaming (``security/local_files.py``).
+report of ours; the renaming (``base/security/local_files.py``).
 
 A file is renamed when it holds half of what may be kept, and the former one is replaced or deleted:
 so there is at least half of it, and at most all, and no report is copied.
@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from spark_kafka_sink.security.local_files import FORMER
+from spark_kafka_sink.base.security.local_files import FORMER
 
 #: Where a report says when it was written, near the beginning of its line.
 _WRITTEN_AT: Final = re.compile(rb'"writtenAtMs":(\d+)')

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 import crc32c as castagnoli
 
-from spark_kafka_sink.errors import CorruptRecordError, ErrorCode, InvalidRecordError
+from spark_kafka_sink.base.errors import CorruptRecordError, ErrorCode, InvalidRecordError
 from tests.fakes.record_reader import parse_batch
 
 HEADER = 61

@@ -10,8 +10,8 @@ from copy import copy
 from dataclasses import dataclass, field
 from random import Random
 
-from spark_kafka_sink.clock import NEVER
-from spark_kafka_sink.errors import ErrorCode
+from spark_kafka_sink.base.clock import NEVER
+from spark_kafka_sink.base.errors import ErrorCode
 from spark_kafka_sink.protocol.cluster import TopicPartition
 from spark_kafka_sink.protocol.request import ApiKey
 from tests.fakes.fake_cluster.batch_checks import RefusedError

@@ -6,7 +6,7 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from spark_kafka_sink.clock import NEVER
+from spark_kafka_sink.base.clock import NEVER
 
 if TYPE_CHECKING:
     from tests.fakes.fake_cluster.cluster import FakeCluster

@@ -20,8 +20,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-from spark_kafka_sink.error_kinds import Kind
-from spark_kafka_sink.errors import warn
+from spark_kafka_sink.base.error_kinds import Kind
+from spark_kafka_sink.base.errors import warn
 
 _log = logging.getLogger(__name__)
 
