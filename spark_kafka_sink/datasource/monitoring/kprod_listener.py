@@ -24,8 +24,8 @@ from pyspark.sql.streaming.listener import StreamingQueryListener
 from spark_kafka_sink.base.error_kinds import Kind
 from spark_kafka_sink.base.errors import KafkaError, safe_text, warn
 from spark_kafka_sink.base.security.local_files import UnusableFileError
+from spark_kafka_sink.datasource.monitoring.instruments import OTHER
 from spark_kafka_sink.datasource.monitoring.measurements import (
-    OTHER,
     Document,
     Metrics,
     MetricsLibrary,
