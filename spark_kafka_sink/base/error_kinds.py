@@ -543,10 +543,14 @@ ENTRIES: Final[Mapping[Kind, Entry]] = {
         ("the broker's answer is malformed",),
     ),
     Kind.WRONG_LISTENER: Entry(
-        "The port speaks TLS, and this client does not",
-        "Set `kafka.security.protocol` to SSL or SASL_SSL, or take the port of the PLAINTEXT "
-        "listener.",
-        ("the broker answered with TLS",),
+        "The port speaks TLS or requires a login, and this client has another security.protocol",
+        "Set `kafka.security.protocol` to what the listener speaks: SSL or SASL_SSL for TLS, "
+        "SASL_PLAINTEXT or SASL_SSL where it requires a login ([SASL](security.md#sasl)). Or take "
+        "the port of the PLAINTEXT listener.",
+        (
+            "the broker answered with TLS",
+            "answers ApiVersions and closes the connection at the next request",
+        ),
     ),
     Kind.TIMEOUT: Entry(
         "A timeout expired",
@@ -591,7 +595,9 @@ ENTRIES: Final[Mapping[Kind, Entry]] = {
     Kind.NOT_CONNECTED: Entry(
         "Warning: a connection to a broker failed",
         "It is retried, with exponential backoff; the line comes once for each reason. When no "
-        "broker answers in time, an error lists all of them (KP0301).",
+        "broker answers in time, an error lists all of them (KP0301). In `kprod check` the row "
+        "names the address: a broker that is down, a wrong port, a firewall, or "
+        "`advertised.listeners` that lead nowhere from that machine.",
         ("node ... at", "bootstrap server"),
     ),
     Kind.AUTHENTICATION: Entry(
