@@ -96,6 +96,7 @@ class Kind(StrEnum):
     NO_COMMIT_MESSAGE = "KP0601"
     VERSIONS_DIFFER = "KP0602"
     NOT_INSTALLED_FOR_WORKERS = "KP0603"
+    NO_SPARK_JOB = "KP0604"
     OUTCOME_UNKNOWN = "KP0610"
     PARTIAL_COMMIT = "KP0611"
     SUPERSEDED = "KP0612"
@@ -679,6 +680,14 @@ ENTRIES: Final[Mapping[Kind, Entry]] = {
         "the virtual environment, or set `PYSPARK_PYTHON` and `PYSPARK_DRIVER_PYTHON` to its "
         "interpreter before the session starts.",
         ("Spark runs its Python workers with ..., which can't import spark_kafka_sink",),
+    ),
+    Kind.NO_SPARK_JOB: Entry(
+        "The check's job did not run on the executors",
+        "`kprod check --from-executors` and `check(spark, ...)` run one task in each slot; Spark "
+        "refused the session or the job, for the reason in the row. A wrong address of the master, "
+        "a Spark Connect server of another version, or workers that can't import "
+        "`spark_kafka_sink`: it must be installed there in the same version. Spark's own log has "
+        "the whole error.",
     ),
     Kind.OUTCOME_UNKNOWN: Entry(
         "Whether a batch was committed is not known",
