@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from spark_kafka_sink.formats.avro.avro_match import match
-from spark_kafka_sink.formats.avro.avro_schema import AvroType, parse_schema, same_type
+from spark_kafka_sink.formats.avro.avro_schema import AvroType, parse_schema
 from spark_kafka_sink.formats.avro.derived_schema import derived_schema
 from spark_kafka_sink.formats.binary.matching import misfit
 from spark_kafka_sink.formats.binary.nodes import BinaryPlan, Value
@@ -25,9 +25,6 @@ class AvroFormat:
     def name_of(self, schema: str) -> str:
         record = _record_of(parse_schema(schema))
         return "" if record is None else record.name
-
-    def same(self, one: str, other: str) -> bool:
-        return same_type(parse_schema(one), parse_schema(other))
 
     def plan(self, schema: str, prefix: bytes, column: ColumnType, *, bare: bool) -> BinaryPlan:
         kind = parse_schema(schema)

@@ -42,6 +42,8 @@ _MILLIS: Final = Number(divisor=1000)
 _TEXT: Final = Bytes(Coding.ZIGZAG, is_text=True)
 #: Most digits of a decimal of Spark and of Arrow.
 _DIGITS: Final = 38
+#: Bytes of a fixed that decimals are written to; each row has so many.
+_LONGEST_DECIMAL: Final = 256
 #: Integers are also written as logical types of numbers, as what they are.
 _TIMES: Final = (
     *("", "date", "time-millis", "time-micros", "timestamp-millis", "timestamp-micros"),
@@ -125,7 +127,7 @@ def _node(kind: AvroType, column: ColumnType, path: str) -> Node:
 
 def _decimal(kind: AvroType, column: ColumnType, path: str) -> Decimal:
     moved = column.scale != kind.scale
-    if moved and kind.precision > _DIGITS:
+    if (moved and kind.precision > _DIGITS) or kind.size > _LONGEST_DECIMAL:
         raise _unfit(kind, column, path)
     fewer = kind.precision - kind.scale < column.precision - column.scale
     size = kind.size if kind.kind == "fixed" else None

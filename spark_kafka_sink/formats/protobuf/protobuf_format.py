@@ -6,11 +6,7 @@ from spark_kafka_sink.formats.binary.matching import misfit
 from spark_kafka_sink.formats.binary.nodes import BinaryPlan, Value
 from spark_kafka_sink.formats.column_type import ColumnKind, ColumnType
 from spark_kafka_sink.formats.protobuf.proto_match import match_message
-from spark_kafka_sink.formats.protobuf.proto_schema import (
-    derived_schema,
-    file_descriptor,
-    message_of,
-)
+from spark_kafka_sink.formats.protobuf.proto_schema import derived_schema, message_of
 from spark_kafka_sink.records.varint import varint
 
 
@@ -32,10 +28,6 @@ class ProtobufFormat:
 
     def name_of(self, schema: str) -> str:
         return str(message_of(schema, self._name)[0].full_name)
-
-    def same(self, one: str, other: str) -> bool:
-        texts = [file_descriptor(text).serialized_pb for text in (one, other)]
-        return bool(texts[0] == texts[1])
 
     def plan(self, schema: str, prefix: bytes, column: ColumnType, *, bare: bool) -> BinaryPlan:
         if column.kind is not ColumnKind.STRUCT:
