@@ -1,7 +1,7 @@
 """Payloads of many rows, and the rows that have none because they can't be written.
 
-Owns: :class:`Payloads` and :class:`Refusal`. Never: why a row is refused (``formats/``), what
-becomes of it.
+Owns: :class:`Payloads` and :class:`Refusal`. Never: why a row is refused (``records/formats/``),
+what becomes of it.
 """
 
 from __future__ import annotations
@@ -9,8 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from spark_kafka_sink.error_kinds import Kind
-from spark_kafka_sink.errors import DataError, safe_text
+from spark_kafka_sink.base.error_kinds import Kind
+from spark_kafka_sink.base.errors import DataError, safe_text
 
 if TYPE_CHECKING:
     import numpy as np

@@ -9,13 +9,13 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from spark_kafka_sink.error_kinds import Kind
-from spark_kafka_sink.formats.avro.avro_format import AvroFormat
-from spark_kafka_sink.formats.column_type import ColumnKind, ColumnType
-from spark_kafka_sink.formats.composed_columns import with_composed
-from spark_kafka_sink.formats.json_schema import JsonSchemaFormat
-from spark_kafka_sink.formats.protobuf.protobuf_format import ProtobufFormat
+from spark_kafka_sink.base.error_kinds import Kind
 from spark_kafka_sink.records.column_plan import ColumnPlan, ComposedColumns, NamedColumn
+from spark_kafka_sink.records.formats.avro.avro_format import AvroFormat
+from spark_kafka_sink.records.formats.column_type import ColumnKind, ColumnType
+from spark_kafka_sink.records.formats.composed_columns import with_composed
+from spark_kafka_sink.records.formats.json_schema import JsonSchemaFormat
+from spark_kafka_sink.records.formats.protobuf.protobuf_format import ProtobufFormat
 
 K = ColumnKind
 PREFIX = b"\0\0\0\0\7"
