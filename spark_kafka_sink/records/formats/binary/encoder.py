@@ -26,7 +26,6 @@ from spark_kafka_sink.records.formats.arrow_values import (
     validity,
 )
 from spark_kafka_sink.records.formats.binary.nodes import (
-    BinaryPlan,
     Bytes,
     Coding,
     Decimal,
@@ -51,16 +50,20 @@ _1, _3, _64 = np.uint64(1), np.uint64(3), np.uint64(64)
 _PER_SECOND = 1_000_000
 
 
-def payloads_of(plan: BinaryPlan, columns: Sequence[pa.Array], rows: int, path: str) -> Payloads:
-    """One for each row; ``path`` names a column that is a payload by itself."""
+def payloads_of(
+    prefix: bytes, value: Value, columns: Sequence[pa.Array], rows: int, path: str | None
+) -> Payloads:
+    """One for each row; ``path`` names a column that is a payload by itself, None: ``columns`` are
+    the fields of a record.
+    """
     out = RowPieces(rows)
-    out.add_bytes(plan.prefix)
-    if plan.bare:
-        _encode(plan.value, columns[0], out, path)
+    out.add_bytes(prefix)
+    if path is not None:
+        _encode(value, columns[0], out, path)
         return out.payloads(columns[0])
-    out.add_bytes(plan.value.branch)
-    assert isinstance(plan.value.node, Record)
-    _record(plan.value.node, columns, out, "")
+    out.add_bytes(value.branch)
+    assert isinstance(value.node, Record)
+    _record(value.node, columns, out, "")
     return out.payloads()
 
 
