@@ -11,7 +11,7 @@ import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from spark_kafka_sink.errors import (
+from spark_kafka_sink.base.errors import (
     CorruptRecordError,
     IllegalStateError,
     InvalidRecordError,

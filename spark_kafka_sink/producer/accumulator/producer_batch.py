@@ -20,7 +20,7 @@ from enum import Enum
 from itertools import groupby
 from typing import Protocol
 
-from spark_kafka_sink.errors import IllegalStateError, KafkaError
+from spark_kafka_sink.base.errors import IllegalStateError, KafkaError
 from spark_kafka_sink.producer.buffer_pool import SharedBuffer
 from spark_kafka_sink.protocol.cluster import TopicPartition
 from spark_kafka_sink.protocol.produce import RecordError
