@@ -152,4 +152,27 @@ def pages() -> Iterator[tuple[str, str]]:
 def _page(code: str, title: str, *parts: str) -> str:
     """What stands on the index about it, on its own."""
     index = f"[All errors](errors.md#{code.lower()}). Without a network: `kprod explain {code}`."
-    return "\n\n".join((f"# {code}: {title}", *filter(None, parts), index)) + "\n"
+    return "\n\n".join((f"# {code}: {title}", *filter(None, parts), *_to_try(code), index)) + "\n"
+
+
+def area_of(code: str) -> str:
+    """The area of a code: brokers' answers are one of their own."""
+    return _AREAS.get(code[2:4], "What brokers answer")
+
+
+def _to_try(code: str) -> Iterator[str]:
+    """Commands that show more, by the code's area."""
+    commands = _COMMANDS.get(code[2:4], _COMMANDS["03"] if code[2] == "1" else ())
+    if commands:
+        yield "## What to try"
+        yield "```console\n" + "\n".join(f"$ {command}" for command in commands) + "\n```"
+
+
+#: By area.
+_COMMANDS = {
+    "01": ("kprod options registry", "kprod check orders -c client.properties"),
+    "03": ("kprod check orders -b broker1:9092",),
+    "04": ("kprod check orders -c client.properties",),
+    "05": ("kprod report show reports.jsonl", "kprod check orders -b broker1:9092"),
+    "06": ("kprod txn list orders-sink -b broker1:9092", "kprod txn blockers orders -b broker1:9092"),
+}
