@@ -106,7 +106,9 @@ def page(text: str, path: Path, place: Path, places: dict[Path, Path]) -> str:
     parts[::2] = [_LINK.sub(link, part) for part in parts[::2]]
     text = "```".join(parts)
     # The index of errors: each code leads to its page.
-    return re.sub(r'(<a id="kp\d+"></a>)(KP(?!1000)\d+)', rf"\1[\2]({documentation.ERRORS_PAGE}/\2.md)", text)
+    return re.sub(
+        r'(<a id="kp\d+"></a>)(KP(?!1000)\d+)', rf"\1[\2]({documentation.ERRORS_PAGE}/\2.md)", text
+    )
 
 
 def picture(file: Path, words: str) -> str:

@@ -163,5 +163,8 @@ _COMMANDS = {
     "03": ("kprod check orders -b broker1:9092",),
     "04": ("kprod check orders -c client.properties",),
     "05": ("kprod report show reports.jsonl", "kprod check orders -b broker1:9092"),
-    "06": ("kprod txn list orders-sink -b broker1:9092", "kprod txn blockers orders -b broker1:9092"),
+    "06": (
+        "kprod txn list orders-sink -b broker1:9092",
+        "kprod txn blockers orders -b broker1:9092",
+    ),
 }

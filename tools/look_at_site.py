@@ -161,7 +161,7 @@ def searches(browser: Browser, address: str) -> Iterator[str]:
     for words, wanted in SEARCHES.items():
         page.goto(f"{address}/", wait_until="load")
         page.fill(".md-search__input", words)
-        first = ".md-search-result__item > a.md-search-result__link"
+        first = ".md-search-result__item > .md-search-result__link"
         try:
             page.wait_for_selector(first, timeout=30_000, state="attached")
         except TimeoutError:

@@ -78,7 +78,7 @@ def on_page_markdown(markdown: str, page: Any, **_: object) -> str:
     if words is None:
         return markdown
     title, _, rest = markdown.partition("\n")
-    return f'{title}\n\n<p hidden>{words}.</p>\n{rest}'
+    return f"{title}\n\n<p hidden>{words}.</p>\n{rest}"
 
 
 def pages_that_are_missing(pages: Path) -> list[str]:
