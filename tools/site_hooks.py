@@ -1,4 +1,4 @@
-"""What mkdocs asks while it builds the site (mkdocs.yml, hooks): the menu of errors, and the search.
+"""What mkdocs calls when it builds the site (mkdocs.yml, hooks): the menu of errors, the search.
 
 Owns: where the pages of errors are in the menu, how much a page counts in a search, and by which
 other words it is found. Never: a page's text.
@@ -47,7 +47,6 @@ FOUND_AS = {
     "security.md": "SASL, SASL_SSL, SASL_PLAINTEXT, SSL, TLS, mTLS, login, password, Kerberos",
     "tuning.md": "slow, performance, throughput, latency, timeout, timeouts",
     "formats.md": "avro, protobuf, json schema, schema registry, to_avro, magic byte",
-    "dead-letters.md": "dead letter, dead letter queue, DLQ, bad rows, poison pill, skip rows",
 }
 
 
@@ -67,7 +66,7 @@ def on_config(config: dict[str, Any]) -> dict[str, Any]:
     return config
 
 
-def on_page_markdown(markdown: str, page: Any, **_: object) -> str:
+def on_page_markdown(markdown: str, page: Any, **_: object) -> str:  # noqa: ANN401 - mkdocs is not here
     """Set how the page is searched, and add the words that it is found by."""
     place = page.file.src_uri
     boost = next((value for start, value in BOOSTS if place.startswith(start)), 1.0)
@@ -79,8 +78,3 @@ def on_page_markdown(markdown: str, page: Any, **_: object) -> str:
         return markdown
     title, _, rest = markdown.partition("\n")
     return f"{title}\n\n<p hidden>{words}.</p>\n{rest}"
-
-
-def pages_that_are_missing(pages: Path) -> list[str]:
-    """Names of this file that no page has."""
-    return [name for name in FOUND_AS if not (pages / name).exists()]
