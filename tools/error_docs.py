@@ -21,17 +21,17 @@ def page_lines() -> Iterator[str]:
     """docs/errors.md, below its title: the index of all of them."""
     yield paragraph(
         "Every error is one line that says what went wrong, where, and what to do, behind its",
-        "code; a second line has a hint, where there is one. None contains a row, a key, a header or a",
-        "secret. In Spark, an error of the driver's planning arrives inside",
-        "PYTHON_DATA_SOURCE_ERROR, and one of a task inside the job's failure; the lines are the",
-        "same. A code keeps its meaning forever.",
+        "code; a second line has a hint, where there is one. None contains a row, a key, a",
+        "header or a secret. In Spark, an error of the driver's planning arrives inside",
+        "PYTHON_DATA_SOURCE_ERROR, and one of a task inside the job's failure; the lines are",
+        "the same. A code keeps its meaning forever.",
     )
     yield ""
     yield paragraph(
-        "Each code has a page of the site, and `kprod explain CODE` prints it without a network",
-        "or an extra, also as `python -m spark_kafka_sink explain CODE`. For errors without a code see",
-        "[troubleshooting](troubleshooting.md). The exceptions are on a page of the",
-        "[API](api/exceptions.md).",
+        "Each code has a page of the site, and `kprod explain CODE` prints it without a",
+        "network or an extra, also as `python -m spark_kafka_sink explain CODE`. For errors",
+        "without a code see [troubleshooting](troubleshooting.md). The exceptions are on a",
+        "page of the [API](api/exceptions.md).",
     )
     yield ""
     yield from _kinds()
