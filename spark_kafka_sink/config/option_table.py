@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from spark_kafka_sink.config.named_columns import ColumnFormat, ColumnNames
+from spark_kafka_sink.config.named_columns import ColumnFormat, ColumnNames, OnNullValue
 from spark_kafka_sink.config.option import (
     INT_MAX,
     AtLeast,
@@ -184,7 +184,8 @@ _TRANSACTIONS = (
            "How long a transaction may stay open before the broker aborts it. With"
            " deliveryGuarantee=exactly-once (without it: no effect) it is 900000 unless set: from"
            " the first row of the first task to the commit after the last one, and while a driver"
-           " restarts. At most the broker's transaction.max.timeout.ms."),
+           " restarts. At most the broker's transaction.max.timeout.ms.",
+           exactly_once_default=900_000),
     Option("transaction.two.phase.commit.enable", _T.BOOLEAN, _OFF, _LOW,
            "Transactions that never time out, ended by an outside coordinator (KIP-939).",
            None, Status.LATER_REFUSED, "the sink's own option twoPhaseCommit asks brokers for it"),
@@ -285,7 +286,7 @@ _SINK = (
     Option("onNullValue", _T.STRING, "tombstone", _LOW,
            "What becomes of a row whose value is null: a record with a null value (`tombstone`), an"
            " `error`, or nothing (`skip`), which the report counts.",
-           OneOfAnyCase(("tombstone", "error", "skip")), of_one_write=True),
+           OneOfAnyCase(tuple(OnNullValue)), of_one_write=True),
     Option("maxRecordsPerSecond", _T.LONG, None, _LOW,
            "The most records a second of all tasks of a write together. Tasks wait, and the report"
            " says how long. See tuning.md.", AtLeast(1)),
