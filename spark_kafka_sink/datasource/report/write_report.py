@@ -204,7 +204,7 @@ class WriteReport:
     ]
     task_skew: Annotated[
         float,
-        Described("longestTaskMs by medianTaskMs: 1 when all tasks took the same time.", "ratio"),
+        Described("longestTaskMs / medianTaskMs: 1 when all tasks took the same time.", "ratio"),
     ]
     row_skew: Annotated[
         float,
@@ -223,8 +223,8 @@ class WriteReport:
     bytes: Annotated[int, Described("Record batches on the wire, after compression.", "bytes")]
     bytes_before_compression: Annotated[int, Described("The same before compression.", "bytes")]
     compression_rate: Annotated[float, Described("bytes by bytesBeforeCompression.", "ratio")]
-    rows_per_second: Annotated[float, Described("rows by elapsedMs.", "rows/s")]
-    bytes_per_second: Annotated[float, Described("bytes by elapsedMs.", "bytes/s")]
+    rows_per_second: Annotated[float, Described("rows / elapsedMs.", "rows/s")]
+    bytes_per_second: Annotated[float, Described("bytes / elapsedMs.", "bytes/s")]
     batches: Annotated[int, Described("Record batches, each counted once.", "batches")]
     mean_batch_size: Annotated[
         int, Described("Bytes on the wire of a record batch, on average.", "bytes")
