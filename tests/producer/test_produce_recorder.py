@@ -159,7 +159,7 @@ def test_the_last_answer_that_caused_a_retry_is_kept_by_broker():
         recorder.batch_retried(batch_of(recorder, TP0, 7), KafkaError(words), node)
     nodes = recorder.report().nodes
     assert nodes == {
-        1: replace(NodeReport.of_request(5), last_answer=f"{TP0}: other"),
+        1: replace(NodeReport().after_request(5), last_answer=f"{TP0}: other"),
         2: NodeReport(0, 0, 0, f"{TP0}: second"),
     }
     merged = ProduceReport.merge([recorder.report(), ProduceReport(nodes={2: NodeReport(1, 1, 1)})])

@@ -157,7 +157,7 @@ class ProduceRecorder:
             counts = self._report
             counts.throttle_ms += throttle_ms
             node = counts.nodes.get(node_id, _NO_ANSWER)
-            counts.nodes[node_id] = node.merge(NodeReport.of_request(latency_ms))
+            counts.nodes[node_id] = node.after_request(latency_ms)
 
     def batch_retried(
         self, batch: ProducerBatch, error: KafkaError | None = None, node_id: int = -1

@@ -19,9 +19,6 @@ from spark_kafka_sink.protocol.cluster import TopicPartition
 #: what took longer.
 LATENCY_BOUNDS_MS: Final = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10_000, 30_000)
 _NO_LATENCIES: Final = (0,) * (len(LATENCY_BOUNDS_MS) + 1)
-_ONE_LATENCY: Final = tuple(
-    tuple(int(i == at) for i in range(len(_NO_LATENCIES))) for at in range(len(_NO_LATENCIES))
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,11 +34,17 @@ class NodeReport:
     last_answer: str = ""
     latencies: tuple[int, ...] = _NO_LATENCIES
 
-    @staticmethod
-    def of_request(latency_ms: int) -> NodeReport:
-        """One request with its response."""
+    def after_request(self, latency_ms: int) -> NodeReport:
+        """This, and one more request."""
         at = bisect_left(LATENCY_BOUNDS_MS, latency_ms)
-        return NodeReport(1, latency_ms, latency_ms, latencies=_ONE_LATENCY[at])
+        counts = self.latencies
+        return NodeReport(
+            self.requests + 1,
+            self.total_latency_ms + latency_ms,
+            max(self.max_latency_ms, latency_ms),
+            self.last_answer,
+            (*counts[:at], counts[at] + 1, *counts[at + 1 :]),
+        )
 
     @property
     def mean_latency_ms(self) -> float:
