@@ -17,6 +17,7 @@ from enum import StrEnum
 from typing import Annotated
 
 from spark_kafka_sink.datasource.described_fields import Described, as_json
+from spark_kafka_sink.producer.metrics.produce_report import LATENCY_BOUNDS_MS
 
 REPORT_VERSION = 1
 
@@ -84,6 +85,15 @@ class BrokerReport:
     requests: Annotated[int, Described("Produce requests that it responded to.", "requests")]
     mean_latency_ms: Annotated[float, Described("Mean time from a request to its response.", _MS)]
     max_latency_ms: Annotated[int, Described("Longest time from a request to its response.", _MS)]
+    latencies: Annotated[
+        tuple[int, ...],
+        Described(
+            "Requests by that time: up to "
+            + ", ".join(str(bound) for bound in LATENCY_BOUNDS_MS)
+            + " ms, and longer ones.",
+            "requests",
+        ),
+    ]
     last_answer: Annotated[
         str,
         Described(
@@ -91,6 +101,15 @@ class BrokerReport:
             " was none."
         ),
     ]
+
+
+@dataclass(frozen=True, slots=True)
+class TopicReport:
+    """What was written to one topic."""
+
+    topic: Annotated[str, Described("The topic.")]
+    rows: Annotated[int, Described("Rows that brokers have acknowledged.", "rows")]
+    bytes: Annotated[int, Described("Record batches on the wire, after compression.", "bytes")]
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,6 +195,14 @@ class WriteReport:
     cluster_id: Annotated[str | None, Described("Kafka's cluster id; null when nothing was sent.")]
     topics: Annotated[
         tuple[str, ...], Described("Topics that were written to, at most 100 of them.")
+    ]
+
+    topic_counts: Annotated[
+        tuple[TopicReport, ...],
+        Described("Rows and bytes of the topics with most rows, at most 100 of them, by name."),
+    ]
+    bootstrap_servers: Annotated[
+        tuple[str, ...], Described("kafka.bootstrap.servers, the first 100 of them.")
     ]
 
     # -- tasks --------------------------------------------------------------------------------
