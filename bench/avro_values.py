@@ -2,7 +2,8 @@
 
 python -m bench.avro_values encoder          one core, no broker: ours, and fastavro row by row
 python -m bench.avro_values spark --rows N   a broker and a registry of its own: valueFormat=avro,
-                                             our JSON, and to_avro with Spark's own Kafka sink
+                                             our JSON, to_avro with Spark's own Kafka sink, and a
+                                             Python sink that does nothing: what Spark itself costs
 Prints a line for each: rows per second, CPU seconds, and ratios round by round.
 """
 
@@ -19,7 +20,7 @@ import numpy as np
 import pyarrow as pa
 from confluent_kafka.admin import AdminClient
 
-from bench.spark_job import check, cpu_seconds, create, delete, session, touch
+from bench.spark_job import check, children, cpu_seconds, create, delete, session, touch
 from bench.statistics import median, ratio
 from spark_kafka_sink.records.formats.avro.avro_format import AvroFormat
 from spark_kafka_sink.records.formats.column_type import ColumnKind, ColumnType
@@ -40,6 +41,9 @@ COLUMNS = (
     "timestamp_micros(1767225600000000 + id) AS at",
     "IF(id % 10 = 0, NULL, concat('note ', id, ' with some words')) AS note",
 )  # fmt: skip
+
+
+_NOTHING = "a Python sink that does nothing"
 
 
 def batch(count: int) -> pa.RecordBatch:
@@ -104,6 +108,7 @@ def spark(rows: int, rounds: int) -> None:
     from spark_kafka_sink.local_kafka import KafkaCluster, SchemaRegistry
 
     with KafkaCluster(full_jvm=True) as kafka, SchemaRegistry() as registry:
+        servers = children()
         running = session(f"{connector_jars()},{avro_jars()}")
         frame = running.range(0, rows, 1, 2).selectExpr(*COLUMNS)
         from pyspark.sql import functions as F
@@ -121,6 +126,7 @@ def spark(rows: int, rounds: int) -> None:
             "valueFormat=avro": lambda o: save(frame, "kprod", o | named | registered),
             "valueFormat=json": lambda o: save(frame, "kprod", o | named),
             "to_avro + kafka": lambda o: save(values, "kafka", o),
+            _NOTHING: lambda _: save(frame, "nothing", {}),
         }
         rates: dict[str, list[float]] = {name: [] for name in writes}
         cpu: dict[str, list[float]] = {name: [] for name in writes}
@@ -130,10 +136,11 @@ def spark(rows: int, rounds: int) -> None:
                 topic = f"bench-avro-{len(name)}-{round_number}-{os.getpid()}"
                 create(admin, topic, 12)
                 touch(kafka.bootstrap, topic, 12)
-                used, start = cpu_seconds(), time.perf_counter()
+                used, start = cpu_seconds(servers), time.perf_counter()
                 write({"kafka.bootstrap.servers": kafka.bootstrap, "topic": topic})
-                took, used = time.perf_counter() - start, cpu_seconds() - used
-                check(kafka.bootstrap, topic, rows + 12, 12)
+                took, used = time.perf_counter() - start, cpu_seconds(servers) - used
+                if name != _NOTHING:
+                    check(kafka.bootstrap, topic, rows + 12, 12)
                 delete(admin, topic)
                 if round_number:  # the first round warms up
                     rates[name].append(rows / took)

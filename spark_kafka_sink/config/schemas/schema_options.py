@@ -1,7 +1,7 @@
 """Options of the formats with a schema, and of the registry that keeps schemas.
 
 Owns: their rows, which ``option_table`` takes, :class:`SchemaOptions`, and which of them go
-together. Never: a request (``network/http/schema_registry.py``), a schema.
+together. Never: a request (``network/schema_registry.py``), a schema.
 
 Names are Confluent's, which users and their files have already.
 """
@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from typing import Final
+from typing import Any, Final
 from urllib.parse import urlsplit
 
 from spark_kafka_sink.base.error_kinds import Kind
@@ -57,6 +57,8 @@ TIMEOUT: Final = "schema.registry.request.timeout.ms"
 _SSL: Final = "schema.registry."
 _ALGORITHM: Final = "ssl.endpoint.identification.algorithm"
 _PACKAGE: Final = "io.confluent.kafka.serializers.subject."
+_ID_PACKAGE: Final = "io.confluent.kafka.serializers.schema.id."
+_PREFIX, _HEADER = "PrefixSchemaIdSerializer", "HeaderSchemaIdSerializer"
 
 
 class SubjectStrategy(StrEnum):
@@ -89,6 +91,12 @@ def _of(part: str, columns: str) -> tuple[Option, ...]:
                f" and `-{part}` (`TopicNameStrategy`), the name of the record"
                " (`RecordNameStrategy`), or both (`TopicRecordNameStrategy`); also by the names of"
                " Java's classes.", _STRATEGIES, of_one_write=True),
+        Option(f"{part}.schema.id.serializer", _T.CLASS, _PREFIX, _LOW,
+               "Where readers find the schema: its id in front of the payload"
+               f" (`{_PREFIX}`), or its GUID in the header `__{part}_schema_id` (`{_HEADER}`), for"
+               " which the registry must have GUIDs; also by the names of Java's classes.",
+               OneOf((_PREFIX, _HEADER, _ID_PACKAGE + _PREFIX, _ID_PACKAGE + _HEADER)),
+               of_one_write=True),
     )  # fmt: skip
 
 
@@ -148,7 +156,9 @@ SCHEMA_OPTIONS: Final = (
     *REGISTRY_OPTIONS,
 )
 _REGISTRY_NAMES: Final = frozenset(one.name for one in REGISTRY_OPTIONS) | {
-    f"{part}.subject.name.strategy" for part in ("key", "value")
+    f"{part}.{name}"
+    for part in ("key", "value")
+    for name in ("subject.name.strategy", "schema.id.serializer")
 }
 
 
@@ -162,6 +172,7 @@ class PayloadOptions:
     name: str | None
     strategy: SubjectStrategy
     use_id: int | None = None
+    in_header: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,28 +199,26 @@ def is_registry_option(name: str) -> bool:
     return name in _REGISTRY_NAMES
 
 
-def schema_options(own: Mapping[str, OptionValue], named: NamedColumns) -> SchemaOptions | None:
-    """The options of a write, each of which was read; None when no format has a schema. Raises
-    ConfigError.
+def schema_options(
+    own: Mapping[str, OptionValue], options: Mapping[str, Any], named: NamedColumns
+) -> SchemaOptions | None:
+    """From ``own``, what was given and read, and all effective ``options``; None when no format has
+    a schema. Raises ConfigError.
     """
     formats = {"value": (named.value, named.value_format), "key": (named.key, named.key_format)}
     parts = [part for part, (names, format_) in formats.items() if names and format_ in WITH_SCHEMA]
     _refuse_without_effect(own, parts)
     if not parts:
         return None
-    use_id = own.get("use.schema.id")
     payloads = tuple(
         PayloadOptions(
             part,
             formats[part][1],
-            _text(own, f"{part}Schema"),
-            _text(own, f"{part}SchemaName"),
-            SubjectStrategy(
-                str(own.get(f"{part}.subject.name.strategy", SubjectStrategy.TOPIC)).removeprefix(
-                    _PACKAGE
-                )
-            ),
-            use_id if isinstance(use_id, int) and part == parts[0] else None,
+            options[f"{part}Schema"],
+            options[f"{part}SchemaName"],
+            SubjectStrategy(options[f"{part}.subject.name.strategy"].removeprefix(_PACKAGE)),
+            options["use.schema.id"] if part == parts[0] else None,
+            in_header=options[f"{part}.schema.id.serializer"].endswith(_HEADER),
         )
         for part in parts
     )
@@ -217,9 +226,9 @@ def schema_options(own: Mapping[str, OptionValue], named: NamedColumns) -> Schem
     _check_credentials(own)
     return SchemaOptions(
         payloads,
-        auto_register=own.get("auto.register.schemas") is True,
-        use_latest=own.get("use.latest.version") is True,
-        normalize=own.get("normalize.schemas") is not False,
+        auto_register=options["auto.register.schemas"],
+        use_latest=options["use.latest.version"],
+        normalize=options["normalize.schemas"],
         registry=tuple((one.name, own[one.name]) for one in REGISTRY_OPTIONS if one.name in own),
     )
 
@@ -375,8 +384,3 @@ def _check_stores(own: Mapping[str, OptionValue]) -> None:
         name.removeprefix(_SSL): value for name, value in own.items() if name.startswith(_SSL)
     }
     check_rules(STORE_RULES, values, lambda name: _SSL + name)
-
-
-def _text(own: Mapping[str, OptionValue], name: str) -> str | None:
-    value = own.get(name)
-    return value if isinstance(value, str) else None
