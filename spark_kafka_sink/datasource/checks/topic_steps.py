@@ -171,7 +171,11 @@ def _replicas(
     ]
     below = [f"{p} ({in_sync})" for p, in_sync, _, needed in rows if in_sync < needed]
     if below:
-        return _below(config, f"{len(below)} of {len(rows)} partitions", setting, below)
+        said = (
+            f"{len(below)} of {len(rows)} partitions have fewer replicas in sync than {setting}: "
+            f"{named(below, _MOST_NAMED)}{_down(admin, topic)}"
+        )
+        return _below(config, said)
     lacking = [f"{p} ({n} of {of})" for p, n, of, _ in rows if n < of]
     tight = [p for p, n, of, needed in rows if n == needed and (needed > 1 or n < of)]
     if lacking or (tight and config.producer.acks == -1):
@@ -193,8 +197,14 @@ def takes_fewer_replicas(admin: AdminClient) -> bool:
     return bool(produce) and all(one is not None and one.max >= _CAPPED for one in produce)
 
 
-def _below(config: SinkConfig, of: str, setting: str, below: list[str]) -> Step:
-    said = f"{of} have fewer replicas in sync than {setting}: {named(below, _MOST_NAMED)}"
+def _down(admin: AdminClient, topic: TopicMetadata) -> str:
+    """The brokers with replicas that the cluster has lost."""
+    live = admin.loop.cluster.nodes
+    down = sorted({r for one in topic.partitions for r in one.replicas if r not in live})
+    return f"; down: broker {named(down, _MOST_NAMED)}" if down else ""
+
+
+def _below(config: SinkConfig, said: str) -> Step:
     if config.producer.acks != -1:
         change = "only writes with kafka.acks other than all succeed"
         return yellow(_REPLICAS, said, change, ErrorCode.NOT_ENOUGH_REPLICAS)
@@ -212,12 +222,9 @@ def _at_risk(
     """What the next broker that stops does."""
     said, changes = [], []
     if lacking:
-        live = admin.loop.cluster.nodes
-        down = sorted({r for one in topic.partitions for r in one.replicas if r not in live})
-        who = f"; down: broker {named(down, _MOST_NAMED)}" if down else ""
         said.append(
             f"replicas of {len(lacking)} of {len(topic.in_sync)} partitions are not in sync: "
-            f"{named(lacking, _MOST_NAMED)}{who}"
+            f"{named(lacking, _MOST_NAMED)}{_down(admin, topic)}"
         )
         changes.append("start the brokers that are down, or see why replicas lag behind")
     if tight:
