@@ -26,8 +26,8 @@ sys.path.insert(0, str(ROOT))
 
 import error_docs  # noqa: E402 - a bare checkout
 
-from spark_kafka_sink import documentation, error_kinds, errors  # noqa: E402
-from spark_kafka_sink.version import __version__  # noqa: E402
+from spark_kafka_sink.base import documentation, error_kinds, errors  # noqa: E402
+from spark_kafka_sink.base.version import __version__  # noqa: E402
 
 PAGES = ROOT / "build" / "site-pages"
 #: Pages that the repository has where developers look for them, and their places in the site.
@@ -105,7 +105,10 @@ def page(text: str, path: Path, place: Path, places: dict[Path, Path]) -> str:
     parts = _FENCE.split(text)
     parts[::2] = [_LINK.sub(link, part) for part in parts[::2]]
     text = "```".join(parts)
-    return re.sub(r'^(#+ )<a id="([a-z0-9]+)"></a>(.+)$', r"\1\3 { #\2 }", text, flags=re.MULTILINE)
+    # The index of errors: each code leads to its page.
+    return re.sub(
+        r'(<a id="kp\d+"></a>)(KP(?!1000)\d+)', rf"\1[\2]({documentation.ERRORS_PAGE}/\2.md)", text
+    )
 
 
 def picture(file: Path, words: str) -> str:

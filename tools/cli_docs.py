@@ -42,7 +42,7 @@ INTRODUCTION = """\
 machine and a write. `kprod explain KP0301` says what an error means, `kprod options WORD` what can
 be set, `kprod template` has properties files to fill in, `kprod convert` makes one of another
 client's, `kprod size` counts connections and memory, and `kprod report` reads the files of
-`reportPath`; none of these asks anybody.
+`reportPath`; none of these commands connects to a broker.
 A `kprod check` of a healthy local cluster takes 0.66 to 0.81 s, with and without exactly-once (ten
 runs on two cores at a load of 2; 0.7 s of CPU each, most of it to start Python), and took up to
 4.3 s at a load of 18.
@@ -73,11 +73,12 @@ very moment then fails with `CommitError`, and nothing of its batch is visible.
 
 **For scripts.** `--json` writes one object to standard output; errors are one line on standard
 error (wrong usage: with the usage around it). Exit codes: 0 done, 1 refused or failed, 2 wrong
-usage or a wrong setting. With `--json`, a change needs `--yes` or `--dry-run`. Names in the JSON
-stay; new ones may join them. Times are milliseconds. `phase` is `DONE` (nothing under way),
-`DECIDED` or `PARTIAL`; an `outcome` is `committed`, `open`, `lost` (the brokers aborted it) or
-`unknown` (they don't remember); `runIs` is `owner` (of a key of the log), `superseded`, or `not in
-the log`: it has not committed anything yet, and planned since the owner took over.
+usage or a wrong setting; 3 of `blockers`, when a transaction is open. With `--json`, a change needs
+`--yes` or `--dry-run`. Names in the JSON stay; new ones may join them. Times are milliseconds.
+`phase` is `DONE` (nothing under way), `DECIDED` or `PARTIAL`; an `outcome` is `committed`, `open`,
+`lost` (the brokers aborted it) or `unknown` (they don't remember); `runIs` is `owner` (of a key of
+the log), `superseded`, or `not in the log`: it has not committed anything yet, and planned since
+the owner took over.
 """
 
 

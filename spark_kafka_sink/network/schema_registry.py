@@ -18,9 +18,24 @@ from dataclasses import dataclass
 from typing import Any, Final
 from urllib.parse import quote, urlsplit
 
-from spark_kafka_sink.clock import Clock, Latch, SystemClock
+from spark_kafka_sink.base.clock import Clock, Latch, SystemClock
+from spark_kafka_sink.base.errors import (
+    AuthenticationError,
+    NoRegistryAnswerError,
+    SchemaRegistryError,
+    safe_text,
+)
+from spark_kafka_sink.base.security.allow_lists import check_url
+from spark_kafka_sink.base.security.password import (
+    Password,
+    as_password,
+    looked_up,
+    text_of,
+    without_secrets,
+)
 from spark_kafka_sink.config.oauth_settings import ClientCredentials
 from spark_kafka_sink.config.option import OptionValue
+from spark_kafka_sink.config.option_table import SINK_OPTIONS
 from spark_kafka_sink.config.schemas.schema_options import (
     ENDPOINT,
     TIMEOUT,
@@ -31,23 +46,9 @@ from spark_kafka_sink.config.schemas.schema_options import (
     registry_urls,
 )
 from spark_kafka_sink.config.secret_references import resolve
-from spark_kafka_sink.errors import (
-    AuthenticationError,
-    NoRegistryAnswerError,
-    SchemaRegistryError,
-    safe_text,
-)
 from spark_kafka_sink.network.auth.token_endpoint import request_token
 from spark_kafka_sink.network.http.http_exchange import AnswerTooLongError, HttpRequest, exchange
 from spark_kafka_sink.network.tls.ssl_failures import explain
-from spark_kafka_sink.security.allow_lists import check_url
-from spark_kafka_sink.security.password import (
-    Password,
-    as_password,
-    looked_up,
-    text_of,
-    without_secrets,
-)
 
 #: No schema's answer is longer.
 LONGEST_ANSWER: Final = 5 << 20
@@ -95,8 +96,9 @@ class SchemaRegistry:
         values = resolve(options)
         self._clock = clock or SystemClock()
         self._deadline_ms = self._clock.now_ms() + limit_ms
-        timeout = options.get(TIMEOUT)
-        self._timeout_ms = timeout if isinstance(timeout, int) else 10_000
+        timeout = options.get(TIMEOUT, SINK_OPTIONS[TIMEOUT].default)
+        assert isinstance(timeout, int)
+        self._timeout_ms = timeout
         self._shown_as = f"{values[URL]}" if isinstance(values[URL], Password) else None
         check_addresses(values)
         self._urls = registry_urls(text_of(values[URL]))

@@ -16,10 +16,10 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from spark_kafka_sink.base.error_kinds import Kind
+from spark_kafka_sink.base.errors import DataError, safe_text
 from spark_kafka_sink.config.named_columns import OnNullValue
 from spark_kafka_sink.config.option import TopicName
-from spark_kafka_sink.error_kinds import Kind
-from spark_kafka_sink.errors import DataError, safe_text
 from spark_kafka_sink.records.column_plan import ColumnPlan as ColumnPlan  # noqa: PLC0414 - for callers
 from spark_kafka_sink.records.gather import lengths_of, valid_of
 from spark_kafka_sink.records.record_headers import check_headers, encode_headers
@@ -119,7 +119,7 @@ class RecordColumns:
 def from_record_batch(batch: pa.RecordBatch, plan: ColumnPlan, now_ms: int) -> RecordColumns:
     """The rows of ``batch`` as RecordColumns; strings and binaries are not copied.
 
-    ``plan`` names no columns to compose (``formats/composed_columns.py`` does that before).
+    ``plan`` names no columns to compose (``records/formats/composed_columns.py`` does that before).
     ``now_ms`` (wall clock) is the timestamp of rows whose timestamp is null. Raises DataError
     naming column and row for a topic that is null or can't be one, a negative partition or
     timestamp, a null header key.

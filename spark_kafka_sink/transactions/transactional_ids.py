@@ -22,7 +22,7 @@ import re
 from dataclasses import dataclass
 from typing import Final
 
-from spark_kafka_sink.errors import ConfigError, safe_text
+from spark_kafka_sink.base.errors import ConfigError, safe_text
 
 SEPARATOR: Final = "~"
 #: The prefix of batch jobs without transactionalIdPrefix.
@@ -119,3 +119,8 @@ def log_id(key: str) -> str:
 def check_id(key: str) -> str:
     """A transactional id that planning initializes, to find missing rights and limits early."""
     return f"{key}{SEPARATOR}{SEPARATOR}check"
+
+
+def is_drivers(text: str) -> bool:
+    """Whether it is the id of :func:`log_id` or :func:`check_id`."""
+    return text.endswith((log_id(""), check_id("")))

@@ -11,10 +11,10 @@ from google.protobuf import json_format, message_factory
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from spark_kafka_sink.errors import SchemaError
-from spark_kafka_sink.formats.column_type import ColumnKind, ColumnType
-from spark_kafka_sink.formats.protobuf.proto_schema import message_of
-from spark_kafka_sink.formats.protobuf.protobuf_format import ProtobufFormat
+from spark_kafka_sink.base.errors import SchemaError
+from spark_kafka_sink.records.formats.column_type import ColumnKind, ColumnType
+from spark_kafka_sink.records.formats.protobuf.proto_schema import message_of
+from spark_kafka_sink.records.formats.protobuf.protobuf_format import ProtobufFormat
 
 _K = ColumnKind
 PREFIX = b"\0\0\0\0\7"
@@ -216,7 +216,7 @@ def test_a_message_within_another_has_the_indexes_on_the_way():
         ("u32", pa.array([1, -1, 2**32]), "can't hold"),
         ("s32", pa.array([1, 2**31, 1]), "can't hold"),
         ("size", pa.array(["NONE", "HUGE", None]), "is not one of"),
-        ("numbers", pa.array([[1], [None], None], pa.list_(pa.int64())), "no null"),
+        ("numbers", pa.array([[1], [None], None], pa.list_(pa.int64())), "is null"),
         ("text", pa.array([b"a", b"\xff", None]), "is not UTF-8"),
     ],
 )

@@ -32,9 +32,16 @@ def report(batch_id=0, **fields):
         "oldestTransactionMs": 90_000,
         "transactionTimeoutMs": 900_000,
         "connections": 6,
+        "commitMs": 40,
+        "topicCounts": [
+            {"topic": "orders", "rows": 70, "bytes": 1_500},
+            {"topic": "refunds", "rows": 30, "bytes": 500},
+        ],
         "brokers": [
-            {"id": 1, "requests": 2, "meanLatencyMs": 4.0, "maxLatencyMs": 9},
-            {"id": 2, "requests": 1, "meanLatencyMs": 8.0, "maxLatencyMs": 8},
+            {"id": 1, "requests": 2, "meanLatencyMs": 4.0, "maxLatencyMs": 9}
+            | {"latencies": [0, 0, 1, 1] + [0] * 11},
+            {"id": 2, "requests": 1, "meanLatencyMs": 8.0, "maxLatencyMs": 8}
+            | {"latencies": [0, 0, 0, 1] + [0] * 11},
         ],
     } | fields
 
@@ -48,14 +55,18 @@ def started(name="orders", query_id=QUERY_ID, run_id=RUN_ID):
     return SimpleNamespace(id=query_id, runId=run_id, name=name)
 
 
-def progress(batch_id=0, rows=100, name="orders", query_id=QUERY_ID):
+def progress(batch_id=0, rows=100, name="orders", query_id=QUERY_ID, *, seconds=1.5, lag=None):
     document = {
         "id": query_id,
         "runId": RUN_ID,
         "name": name,
         "batchId": batch_id,
         "numInputRows": rows,
-        "durationMs": {"addBatch": 1_200, "triggerExecution": 1_500},
+        "durationMs": {"addBatch": 1_200, "triggerExecution": int(seconds * 1000)},
+        # As Spark's: the metrics of a source are texts.
+        "sources": []
+        if lag is None
+        else [{"description": "KafkaV2", "metrics": {"maxOffsetsBehindLatest": str(lag)}}],
         "sink": {"description": "PythonTable@1", "numOutputRows": rows},
     }
     return SimpleNamespace(progress=SimpleNamespace(json=json.dumps(document)))

@@ -1,4 +1,4 @@
-"""What the options of SASL mean together, told on the driver: contradictions, gaps, and Java."""
+"""What the options of SASL mean together, reported on the driver: contradictions, gaps, Java."""
 
 from __future__ import annotations
 
@@ -8,10 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from spark_kafka_sink.base.errors import ConfigError
+from spark_kafka_sink.base.security.password import Password
 from spark_kafka_sink.config.oauth_settings import (
     AwsLogin,
     ClientCredentials,
-    RefreshRule,
     StaticToken,
     TokenFile,
     TokenProvider,
@@ -20,8 +21,7 @@ from spark_kafka_sink.config.oauth_settings import (
 from spark_kafka_sink.config.producer_config import ProducerConfig
 from spark_kafka_sink.config.sasl_settings import KerberosSettings, UserAndPassword, sasl_settings
 from spark_kafka_sink.config.sink_config import SinkConfig
-from spark_kafka_sink.errors import ConfigError
-from spark_kafka_sink.security.password import Password
+from tests.sasl.oauth_defaults import RULE
 
 SECRET = "tr0mb0ne"
 URL = "sasl.oauthbearer.token.endpoint.url"
@@ -184,7 +184,7 @@ def test_client_credentials_come_from_options_or_login_module():
     assert (source.url, source.client_id, source.scope) == (url, "me", "kafka")
     assert source.client_secret == Password(SECRET)
     assert by_options.extensions == (("identityPoolId", "pool-1"), ("logicalCluster", "lkc-1"))
-    assert by_options.refresh == RefreshRule()
+    assert by_options.refresh == RULE
     assert SECRET not in repr(by_options)
 
 

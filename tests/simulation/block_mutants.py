@@ -12,7 +12,7 @@ from typing import Any
 from unittest.mock import patch
 
 from spark_kafka_sink.admin.transaction_client import TransactionClient
-from spark_kafka_sink.clock import NEVER
+from spark_kafka_sink.base.clock import NEVER
 from spark_kafka_sink.datasource import foreach_batch
 from spark_kafka_sink.datasource.exactly_once import transaction_commit, transaction_plan
 from spark_kafka_sink.datasource.exactly_once.checkpoint import Checkpoint

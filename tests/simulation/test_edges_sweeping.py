@@ -6,9 +6,9 @@ from collections import Counter
 
 import pytest
 
-from spark_kafka_sink.clock import NEVER
+from spark_kafka_sink.base.clock import NEVER
+from spark_kafka_sink.base.errors import KafkaError
 from spark_kafka_sink.datasource.foreach_batch import foreach_batch
-from spark_kafka_sink.errors import KafkaError
 from spark_kafka_sink.protocol.request import ApiKey
 from spark_kafka_sink.transactions.exactly_once import Commit
 from tests.simulation.edge_scene import PLANNED, EdgeScene, UntoldScene
@@ -240,14 +240,14 @@ def test_an_orphan_is_ended_once_and_never_touched_again(warm: bool, version: in
             scene.scheduler.block(lambda w=winner, o=loser: w.over and o.over, NEVER)
             assert winner.message is not None
             assert loser.message is not None
-            ours = winner.message.transaction
+            ours = winner.message.prepared
             assert ours is not None
             watched = scene.watch()
             assert scene.commit(run, number, plan, [winner.message]) is Commit.COMMITTED
             assert scene.open_ids() == []
             ends = watched.of(ApiKey.INIT_PRODUCER_ID, ApiKey.END_TXN)
             ids = {request.body.transactional_id for request in ends}
-            touched.update(i for i in ids if "~~" not in i and i != ours[0])
+            touched.update(i for i in ids if "~~" not in i and i != ours.transactional_id)
             scene.cluster.control.__dict__.pop("met_by")
             for worker in run.workers:
                 worker.lost = True

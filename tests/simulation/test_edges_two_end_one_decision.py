@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from spark_kafka_sink.clock import NEVER
-from spark_kafka_sink.errors import ErrorCode, PartialCommitError
+from spark_kafka_sink.base.clock import NEVER
+from spark_kafka_sink.base.errors import ErrorCode, PartialCommitError
 from spark_kafka_sink.protocol.request import ApiKey
 from spark_kafka_sink.transactions.exactly_once import Commit
 from spark_kafka_sink.transactions.transactional_ids import parse

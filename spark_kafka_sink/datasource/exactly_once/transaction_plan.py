@@ -17,19 +17,19 @@ import uuid
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from spark_kafka_sink.clock import NEVER
-from spark_kafka_sink.config.sink_config import SinkConfig
-from spark_kafka_sink.datasource.exactly_once.checkpoint import Checkpoint
-from spark_kafka_sink.datasource.exactly_once.offsets_group import refuse_members
-from spark_kafka_sink.datasource.write.write_context import WriteContext
-from spark_kafka_sink.error_kinds import Kind
-from spark_kafka_sink.errors import (
+from spark_kafka_sink.base.clock import NEVER
+from spark_kafka_sink.base.error_kinds import Kind
+from spark_kafka_sink.base.errors import (
     CommitError,
     ConfigError,
     IllegalStateError,
     SupersededError,
     warn,
 )
+from spark_kafka_sink.config.sink_config import SinkConfig
+from spark_kafka_sink.datasource.exactly_once.checkpoint import Checkpoint
+from spark_kafka_sink.datasource.exactly_once.offsets_group import refuse_members
+from spark_kafka_sink.datasource.write.write_context import WriteContext
 from spark_kafka_sink.transactions.commit_state import CommitState, Standing
 from spark_kafka_sink.transactions.committer import check_number
 from spark_kafka_sink.transactions.lease import margin_ms
@@ -43,7 +43,8 @@ from spark_kafka_sink.transactions.transactional_ids import (
 )
 
 if TYPE_CHECKING:
-    from spark_kafka_sink.datasource.write.write_task import TaskIdentity, TransactionTime
+    from spark_kafka_sink.datasource.write.task_identity import TaskIdentity
+    from spark_kafka_sink.datasource.write.write_task import TransactionTime
 
 _log = logging.getLogger(__name__)
 
@@ -212,8 +213,8 @@ def plan_transactions(config: SinkConfig, *, streaming: bool, driver: str = "") 
     key = log_key(prefix, None if streaming else name)
     with shared_driver(config.producer, config.commit_log_topic) as driver_side:
         state = driver_side.plan(key)
-        two_phase_commit = config.two_phase_commit and driver_side.two_phase_commit(key)
-        if config.offsets_group is not None and not config.offsets_group_may_be_used:
+        two_phase_commit = config.two_phase_commit == "auto" and driver_side.two_phase_commit(key)
+        if config.offsets_group is not None and config.offsets_group_in_use != "allow":
             refuse_members(driver_side.client, config.offsets_group)
     if context is None and not streaming:
         context = WriteContext(_run(numbering, job, state, driver))

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from spark_kafka_sink.base.version import __version__
 from spark_kafka_sink.datasource.monitoring.instruments import INSTRUMENTS, InstrumentKind
 from spark_kafka_sink.datasource.monitoring.library_needed import library_needed
 from spark_kafka_sink.datasource.monitoring.measurements import Measurement
-from spark_kafka_sink.version import __version__
 
 try:
     from opentelemetry import metrics as otel
@@ -40,12 +40,25 @@ class OpenTelemetryMetrics:
             for one in INSTRUMENTS
             if one.kind is InstrumentKind.GAUGE
         }
+        self._histograms = {
+            one.name: meter.create_histogram(
+                one.name,
+                one.unit,
+                one.description,
+                explicit_bucket_boundaries_advisory=one.buckets,
+            )
+            for one in INSTRUMENTS
+            if one.kind is InstrumentKind.HISTOGRAM
+        }
 
     def record(self, measurement: Measurement) -> None:
-        """Adds the value of a counter, sets that of a gauge."""
+        """See :class:`MetricsLibrary`."""
         one = measurement.instrument
         attributes = dict(zip(one.labels, measurement.labels, strict=True))
         if one.kind is InstrumentKind.COUNTER:
             self._counters[one.name].add(measurement.value, attributes)
-        else:
+        elif one.kind is InstrumentKind.GAUGE:
             self._gauges[one.name].set(measurement.value, attributes)
+        else:
+            for _ in range(measurement.count):
+                self._histograms[one.name].record(measurement.value, attributes)

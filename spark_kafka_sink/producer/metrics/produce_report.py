@@ -7,23 +7,44 @@ result so far. Never: the counting
 
 from __future__ import annotations
 
+import operator
+from bisect import bisect_left
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass, field, fields
+from typing import Final
 
 from spark_kafka_sink.protocol.cluster import TopicPartition
+
+#: Upper bounds of the latencies that ``NodeReport.latencies`` counts, in ms. The last count is of
+#: what took longer.
+LATENCY_BOUNDS_MS: Final = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10_000, 30_000)
+_NO_LATENCIES: Final = (0,) * (len(LATENCY_BOUNDS_MS) + 1)
 
 
 @dataclass(frozen=True, slots=True)
 class NodeReport:
     """One broker's Produce requests: count and latency (milliseconds). ``last_answer`` is the last
-    response that caused a retry, empty when there was none.
+    response that caused a retry, empty when there was none; ``latencies`` counts requests by
+    :data:`LATENCY_BOUNDS_MS`.
     """
 
     requests: int = 0
     total_latency_ms: int = 0
     max_latency_ms: int = 0
     last_answer: str = ""
+    latencies: tuple[int, ...] = _NO_LATENCIES
+
+    def after_request(self, latency_ms: int) -> NodeReport:
+        """This, and one more request."""
+        at = bisect_left(LATENCY_BOUNDS_MS, latency_ms)
+        counts = self.latencies
+        return NodeReport(
+            self.requests + 1,
+            self.total_latency_ms + latency_ms,
+            max(self.max_latency_ms, latency_ms),
+            self.last_answer,
+            (*counts[:at], counts[at] + 1, *counts[at + 1 :]),
+        )
 
     @property
     def mean_latency_ms(self) -> float:
@@ -35,19 +56,19 @@ class NodeReport:
             self.total_latency_ms + other.total_latency_ms,
             max(self.max_latency_ms, other.max_latency_ms),
             other.last_answer or self.last_answer,
+            tuple(map(operator.add, self.latencies, other.latencies)),
         )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class ProduceReport:
-    """The result of one attempt. Picklable.
+    """The result of one attempt. Picklable. Only its recorder changes it.
 
-    ``rows`` were acknowledged (with acks=0: written to the socket). ``bytes`` is the size of their
-    batches as sent, ``batch_bytes`` before compression; retried batches count once. ``queue_ms``
-    sums the time of each batch from its first row until it was (last) sent, ``max_queue_ms`` is the
-    longest. ``buffer_wait_ms`` and ``metadata_wait_ms`` are the writer's waits for buffer.memory
-    and for unknown topics, ``connections`` is the number of connections made. ``offsets`` has the
-    first and the last known offset of each partition.
+    The report of a Spark write has these fields under the same names, and ``WriteReport`` describes
+    them. Not in it: ``batch_bytes``, the size of the batches before compression, and ``queue_ms``,
+    the sum of their times from the first row until they were (last) sent. A retried batch counts
+    once, with acks=0 when it is written to the socket. ``offsets`` has the first and the last known
+    offset of each partition, ``by_topic`` the rows and the bytes of each topic.
     """
 
     rows: int = 0
@@ -59,8 +80,8 @@ class ProduceReport:
     splits: int = 0
     duplicates: int = 0
     throttle_ms: int = 0
-    nodes: Mapping[int, NodeReport] = field(default_factory=dict)
-    offsets: Mapping[TopicPartition, tuple[int, int]] = field(default_factory=dict)
+    nodes: dict[int, NodeReport] = field(default_factory=dict)
+    offsets: dict[TopicPartition, tuple[int, int]] = field(default_factory=dict)
     retried_rows: int = 0
     queue_ms: int = 0
     max_queue_ms: int = 0
@@ -68,39 +89,31 @@ class ProduceReport:
     metadata_wait_ms: int = 0
     connections: int = 0
     cluster_id: str | None = None
+    by_topic: dict[str, tuple[int, int]] = field(default_factory=dict)
 
     @staticmethod
     def merge(reports: Iterable[ProduceReport]) -> ProduceReport:
         """The sum of several attempts' reports, as the driver logs it."""
-        every = list(reports)
-        nodes: dict[int, NodeReport] = {}
-        offsets: dict[TopicPartition, tuple[int, int]] = {}
-        for report in every:
+        total = ProduceReport()
+        for report in reports:
+            for name in _COUNTS:
+                merge = max if name in _LARGEST else operator.add
+                setattr(total, name, merge(getattr(total, name), getattr(report, name)))
             for node, one in report.nodes.items():
-                nodes[node] = nodes.get(node, NodeReport()).merge(one)
+                total.nodes[node] = total.nodes.get(node, NodeReport()).merge(one)
             for tp, (first, last) in report.offsets.items():
-                seen = offsets.get(tp, (first, last))
-                offsets[tp] = (min(seen[0], first), max(seen[1], last))
-        values: dict[str, Any] = {
-            name: sum(getattr(report, name) for report in every) for name in SUMMED
-        }
-        values |= {
-            name: max((getattr(report, name) for report in every), default=0) for name in LARGEST
-        }
-        cluster_id = next((r.cluster_id for r in every if r.cluster_id), None)
-        return ProduceReport(**values, nodes=nodes, offsets=offsets, cluster_id=cluster_id)
-
-    def counts(self) -> dict[str, int]:
-        """The summed and the maximum values, by name."""
-        return {name: getattr(self, name) for name in (*SUMMED, *LARGEST)}
+                seen = total.offsets.get(tp, (first, last))
+                total.offsets[tp] = (min(seen[0], first), max(seen[1], last))
+            for topic, (rows, size) in report.by_topic.items():
+                before = total.by_topic.get(topic, (0, 0))
+                total.by_topic[topic] = (before[0] + rows, before[1] + size)
+            total.cluster_id = total.cluster_id or report.cluster_id
+        return total
 
 
-#: How each field is merged.
-SUMMED = (
-    "rows", "bytes", "batches", "batch_bytes", "requests", "retries", "splits", "duplicates",
-    "throttle_ms", "retried_rows", "queue_ms", "buffer_wait_ms", "metadata_wait_ms", "connections",
-)  # fmt: skip
-LARGEST = ("max_queue_ms",)
+#: The fields that are numbers: the sum of several reports, but of these the largest.
+_COUNTS = tuple(one.name for one in fields(ProduceReport) if one.default == 0)
+_LARGEST = frozenset({"max_queue_ms"})
 
 
 @dataclass(frozen=True, slots=True)

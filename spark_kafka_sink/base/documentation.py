@@ -1,0 +1,70 @@
+"""Where the documentation of this very version is.
+
+Owns: the one address that everything shown to a user is built from, of messages, of the metadata of
+the package and of the site. Never: a page's content. A wheel has no docs/, so no message names a
+file of it: without a site it names the command that prints the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from spark_kafka_sink.base.version import __version__
+
+#: The site, such as ``https://NAME.readthedocs.io/en``; each release has its own copy below it, and
+#: ``latest`` is the unreleased one. Empty while there is none: then nothing names an address.
+SITE: Final[str] = ""
+#: The page of all errors, with an anchor for each code; each has a page of its own below it.
+ERRORS_PAGE: Final = "errors"
+#: The page of remedies by symptom.
+RUNBOOK_PAGE: Final = "runbook"
+_STANDS_STILL: Final = "a-consumer-stands-still"
+_SLOW: Final = "a-job-is-slow"
+_HANGS: Final = "a-job-hangs"
+_MISSING: Final = "a-partition-is-missing"
+#: The section of the runbook for an error, by its code, where there is one.
+RUNBOOK: Final[Mapping[str, str]] = {
+    "KP0301": _HANGS,  # no broker
+    "KP0305": _HANGS,  # a time-out
+    "KP0306": _MISSING,  # a partition without a leader
+    "KP0501": _HANGS,  # a batch that expired
+    "KP0502": _SLOW,  # a wait for memory
+    "KP0610": _STANDS_STILL,  # not known whether a batch is committed
+    "KP0611": "partial",
+    "KP0621": _STANDS_STILL,  # transactions that could not be aborted
+    "KP0623": _STANDS_STILL,  # and orphans that were not found
+    "KP1005": _MISSING,  # LEADER_NOT_AVAILABLE
+    "KP1006": _MISSING,  # NOT_LEADER_OR_FOLLOWER
+    "KP1007": _HANGS,  # REQUEST_TIMED_OUT
+    "KP1019": _MISSING,  # NOT_ENOUGH_REPLICAS
+    "KP1020": _MISSING,  # NOT_ENOUGH_REPLICAS_AFTER_APPEND
+    "KP1089": _SLOW,  # THROTTLING_QUOTA_EXCEEDED
+}
+
+
+def page_address(page: str, anchor: str = "") -> str:
+    """Where docs/``page``.md is, and one of its headings or codes."""
+    if not SITE:
+        return f"the page '{page}' of the documentation"
+    return f"{SITE}/{_edition(__version__)}/{page}/{f'#{anchor}' if anchor else ''}"
+
+
+def error_url(code: str) -> str | None:
+    """The URL of the page of an error's code, such as ``KP0301``; None where there is no site."""
+    return page_address(f"{ERRORS_PAGE}/{code}") if SITE else None
+
+
+def where_to_read(code: str) -> str:
+    """For the end of a message: the code's page and the runbook's section, or the command that
+    prints what they say.
+    """
+    if not SITE:
+        return f"kprod explain {code}"
+    page, anchor = page_address(f"{ERRORS_PAGE}/{code}"), RUNBOOK.get(code)
+    return page if anchor is None else f"{page} and {page_address(RUNBOOK_PAGE, anchor)}"
+
+
+def _edition(version: str) -> str:
+    """A release's number; what is between releases (``0.2.0.dev1``, ``0.2.0+abc``) is latest."""
+    return version if version.replace(".", "").isdigit() else "latest"

@@ -1,0 +1,607 @@
+"""The exception hierarchy, and the handling of each broker error code.
+
+Owns: every exception that this package raises, the form of warnings, which have codes too (and the
+warnings that a process logged once), and the table of broker error codes (number, name, class,
+meaning, hint), from Kafka's ``common/protocol/Errors.java`` and the retry classes of ``Sender`` and
+``TransactionManager``. Never: a decision to retry (``sender.py``).
+
+Every error is one line with the cause, its place and the remedy, after the code of its kind
+(``error_kinds.py``); a second line has the hint, if there is one, and the link. All are picklable,
+because Spark sends them from a worker to the driver; none contains a payload, a key, a header or a
+secret. Java's ``XException`` is ``XError`` here.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from enum import Enum, IntEnum
+from typing import Any, ClassVar
+
+from spark_kafka_sink.base.documentation import error_url, where_to_read
+from spark_kafka_sink.base.error_kinds import Kind
+
+#: Limit of the warnings remembered: a text may contain a value that is new each time.
+_MOST_REMEMBERED = 1_000
+
+_said: set[str] = set()
+
+
+def coded(code: str, text: str, hint: str | None = None) -> str:
+    """One line of an error or a warning: the code, the text, and the link."""
+    return f"[{code}] {text} ({'' if hint is None else f'{hint}; '}see {where_to_read(code)})"
+
+
+def warn(
+    log: logging.Logger, code: str, text: str, *values: object, level: int = logging.WARNING
+) -> None:
+    """``text % values`` with its code, as a warning of ``log``."""
+    if log.isEnabledFor(level):
+        log.log(level, "%s", coded(code, text % values), stacklevel=2)
+
+
+def warn_once(log: logging.Logger, lines: Iterable[str]) -> None:
+    """Log each of ``lines`` that this process has not logged yet as a warning. They include their
+    codes.
+    """
+    for line in lines:
+        if line in _said:
+            continue
+        if len(_said) >= _MOST_REMEMBERED:
+            _said.clear()
+        _said.add(line)
+        log.warning("%s", line, stacklevel=2)
+
+
+class ErrorCode(IntEnum):
+    """Broker error codes. Unknown numbers read as UNKNOWN_SERVER_ERROR (``protocol/wire.py``)."""
+
+    UNKNOWN_SERVER_ERROR = -1
+    NONE = 0
+    OFFSET_OUT_OF_RANGE = 1
+    CORRUPT_MESSAGE = 2
+    UNKNOWN_TOPIC_OR_PARTITION = 3
+    INVALID_FETCH_SIZE = 4
+    LEADER_NOT_AVAILABLE = 5
+    NOT_LEADER_OR_FOLLOWER = 6
+    REQUEST_TIMED_OUT = 7
+    BROKER_NOT_AVAILABLE = 8
+    REPLICA_NOT_AVAILABLE = 9
+    MESSAGE_TOO_LARGE = 10
+    STALE_CONTROLLER_EPOCH = 11
+    OFFSET_METADATA_TOO_LARGE = 12
+    NETWORK_EXCEPTION = 13
+    COORDINATOR_LOAD_IN_PROGRESS = 14
+    COORDINATOR_NOT_AVAILABLE = 15
+    NOT_COORDINATOR = 16
+    INVALID_TOPIC_EXCEPTION = 17
+    RECORD_LIST_TOO_LARGE = 18
+    NOT_ENOUGH_REPLICAS = 19
+    NOT_ENOUGH_REPLICAS_AFTER_APPEND = 20
+    INVALID_REQUIRED_ACKS = 21
+    ILLEGAL_GENERATION = 22
+    INVALID_GROUP_ID = 24
+    UNKNOWN_MEMBER_ID = 25
+    INVALID_COMMIT_OFFSET_SIZE = 28
+    TOPIC_AUTHORIZATION_FAILED = 29
+    GROUP_AUTHORIZATION_FAILED = 30
+    CLUSTER_AUTHORIZATION_FAILED = 31
+    INVALID_TIMESTAMP = 32
+    UNSUPPORTED_SASL_MECHANISM = 33
+    ILLEGAL_SASL_STATE = 34
+    UNSUPPORTED_VERSION = 35
+    TOPIC_ALREADY_EXISTS = 36
+    INVALID_PARTITIONS = 37
+    INVALID_REPLICATION_FACTOR = 38
+    INVALID_REPLICA_ASSIGNMENT = 39
+    INVALID_CONFIG = 40
+    NOT_CONTROLLER = 41
+    INVALID_REQUEST = 42
+    UNSUPPORTED_FOR_MESSAGE_FORMAT = 43
+    POLICY_VIOLATION = 44
+    OUT_OF_ORDER_SEQUENCE_NUMBER = 45
+    DUPLICATE_SEQUENCE_NUMBER = 46
+    INVALID_PRODUCER_EPOCH = 47
+    INVALID_TXN_STATE = 48
+    INVALID_PRODUCER_ID_MAPPING = 49
+    INVALID_TRANSACTION_TIMEOUT = 50
+    CONCURRENT_TRANSACTIONS = 51
+    TRANSACTION_COORDINATOR_FENCED = 52
+    TRANSACTIONAL_ID_AUTHORIZATION_FAILED = 53
+    SECURITY_DISABLED = 54
+    OPERATION_NOT_ATTEMPTED = 55
+    KAFKA_STORAGE_ERROR = 56
+    SASL_AUTHENTICATION_FAILED = 58
+    UNKNOWN_PRODUCER_ID = 59
+    GROUP_ID_NOT_FOUND = 69
+    UNKNOWN_LEADER_EPOCH = 75
+    LISTENER_NOT_FOUND = 72
+    FENCED_LEADER_EPOCH = 74
+    UNSUPPORTED_COMPRESSION_TYPE = 76
+    THROTTLING_QUOTA_EXCEEDED = 89
+    INVALID_RECORD = 87
+    PRODUCER_FENCED = 90
+    UNKNOWN_TOPIC_ID = 100
+    INCONSISTENT_TOPIC_ID = 103
+    TRANSACTIONAL_ID_NOT_FOUND = 105
+    TRANSACTION_ABORTABLE = 120
+    REBOOTSTRAP_REQUIRED = 129
+
+    @property
+    def kp_code(self) -> str:
+        """As :attr:`Kind.kp_code`: KP1 and the number; -1 is KP1999."""
+        return f"KP1{self.value % 1000:03}"
+
+    @property
+    def info(self) -> CodeInfo:
+        return CODES[self]
+
+    @property
+    def retriable(self) -> bool:
+        """True when the same request may succeed later (not for sequence codes)."""
+        return CODES[self].error_class in _RETRIABLE
+
+    @property
+    def refreshes_metadata(self) -> bool:
+        return CODES[self].error_class is ErrorClass.REFRESH_METADATA
+
+    def error(self, where: str, message: str | None = None) -> ApiError:
+        """The exception of this code: ``where`` is the topic partition and broker.
+
+        ``message`` is the broker's own text, if it has any; it is escaped and cut to 200
+        characters.
+        """
+        info = CODES[self]
+        text = safe_text(message) if message else info.meaning
+        return info.error_type(
+            f"{where}: {self.name} ({self.value}): {text}", hint=info.hint, code=self, kind=self
+        )
+
+
+class KafkaError(Exception):
+    """Root of everything this package raises.
+
+    ``message`` is one line: cause, place, remedy. ``hint`` names the likely human cause, or is
+    None. ``kind`` is the error's own, its class's (``default_kind``), or a broker's error code.
+    """
+
+    default_kind: ClassVar[Kind] = Kind.UNSPECIFIED
+    kind: Kind | ErrorCode
+
+    def __init__(
+        self, message: str, *, hint: str | None = None, kind: Kind | ErrorCode | None = None
+    ) -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+        self.kind = self.default_kind if kind is None else kind
+
+    @property
+    def url(self) -> str | None:
+        """The documentation of this kind of error, for this version, where there is a site."""
+        return error_url(self.kind.kp_code)
+
+    def __str__(self) -> str:
+        """The code and the message on one line; the hint and where to read more on another."""
+        see = f"see {where_to_read(self.kind.kp_code)}"
+        more = see if self.hint is None else f"hint: {self.hint}; {see}"
+        return f"[{self.kind.kp_code}] {self.message}\n  {more}"
+
+    def one_line(self) -> str:
+        """All of it on one line, for logs in which each line is an event."""
+        return coded(self.kind.kp_code, self.message, self.hint)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (_rebuild, (type(self), self.message, self.hint, self._fields()))
+
+    def _fields(self) -> dict[str, Any]:
+        """The fields to pickle besides message and hint: every other attribute of the instance."""
+        return {k: v for k, v in self.__dict__.items() if k not in ("message", "hint")}
+
+
+def _rebuild(
+    cls: type[KafkaError], message: str, hint: str | None, fields: dict[str, Any]
+) -> KafkaError:
+    error = cls.__new__(cls)
+    KafkaError.__init__(error, message, hint=hint)
+    error.__dict__.update(fields)
+    return error
+
+
+class ConfigError(KafkaError, ValueError):
+    """An option is unknown, out of bounds, or contradicts another (Java's ConfigException)."""
+
+    default_kind = Kind.CONFIG
+
+
+class SchemaError(KafkaError, ValueError):
+    """The DataFrame's columns are invalid for a Kafka sink."""
+
+    default_kind = Kind.SCHEMA
+
+
+class SchemaRegistryError(KafkaError, RuntimeError):
+    """A schema registry refused a request, or did not answer it."""
+
+    default_kind = Kind.SCHEMA_REGISTRY
+
+
+class NoRegistryAnswerError(SchemaRegistryError):
+    """A schema registry did not answer in time."""
+
+
+class DataError(KafkaError, ValueError):
+    """A row can't be sent: a null topic, a partition that does not exist, ..."""
+
+    default_kind = Kind.DATA
+
+
+class SerializationError(KafkaError, ValueError):
+    """A key or value that its serializer does not accept."""
+
+    default_kind = Kind.SERIALIZATION
+
+
+class IllegalStateError(KafkaError, RuntimeError):
+    """A call in a state that forbids it: a bug, in this package or in its caller."""
+
+    default_kind = Kind.ILLEGAL_STATE
+
+
+class RemoteProtocolError(KafkaError):
+    """A broker's bytes break the protocol. The connection is closed; never resynchronised."""
+
+    default_kind = Kind.MALFORMED_ANSWER
+
+
+class WrongListenerError(RemoteProtocolError):
+    """The broker's first bytes are TLS on a plaintext connection. Not retried."""
+
+    default_kind = Kind.WRONG_LISTENER
+
+
+class DeliveryError(KafkaError):
+    """Rows were not acknowledged. The task attempt must fail, so that Spark writes them again."""
+
+    default_kind = Kind.DELIVERY
+
+
+class CommitError(KafkaError):
+    """The driver can't verify a batch: a commit message is missing or inconsistent."""
+
+    default_kind = Kind.COMMIT
+
+
+class _TransactionsCommitError(CommitError):
+    """``transactional_ids`` of the transactions concerned."""
+
+    transactional_ids: tuple[str, ...]
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        hint: str | None = None,
+        transactional_ids: tuple[str, ...] = (),
+        kind: Kind | ErrorCode | None = None,
+    ) -> None:
+        super().__init__(message, hint=hint, kind=kind)
+        self.transactional_ids = transactional_ids
+
+
+class CommitOutcomeUnknownError(_TransactionsCommitError):
+    """A commit was requested and its outcome is unknown after the timeout. Nothing was rolled back;
+    the next start of the query determines it.
+    """
+
+    default_kind = Kind.OUTCOME_UNKNOWN
+
+
+class PartialCommitError(_TransactionsCommitError):
+    """A batch is decided, but the broker had aborted some of its transactions: their rows are
+    missing while others are visible. An operator must resolve it.
+    """
+
+    default_kind = Kind.PARTIAL_COMMIT
+
+
+class SupersededError(CommitError):
+    """Another driver took over this query or prefix; this one must stop."""
+
+    default_kind = Kind.SUPERSEDED
+
+
+class RefusedError(KafkaError):
+    """An operator's request contradicts a decision, or its object does not exist. Nothing was
+    changed.
+    """
+
+    default_kind = Kind.REFUSED
+
+
+class ApiError(KafkaError):
+    """An error defined by the Kafka protocol (Java's ApiException).
+
+    ``code`` is the broker's error code, or the equivalent of a client-side failure; by default the
+    class's (``default_code``).
+    """
+
+    default_code: ClassVar[ErrorCode | None] = None
+    code: ErrorCode
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        hint: str | None = None,
+        code: ErrorCode | None = None,
+        kind: Kind | ErrorCode | None = None,
+    ) -> None:
+        code = self.default_code if code is None else code
+        if kind is None and self.default_kind is Kind.UNSPECIFIED:
+            kind = code
+        super().__init__(message, hint=hint, kind=kind)
+        self.code = ErrorCode.UNKNOWN_SERVER_ERROR if code is None else code
+
+
+class RetriableError(ApiError):
+    """May succeed when retried."""
+
+
+class InvalidMetadataError(RetriableError):
+    """May succeed when retried with updated metadata."""
+
+
+class DisconnectError(InvalidMetadataError):
+    """The connection was closed before the response arrived (Java's NetworkException)."""
+
+
+class KafkaTimeoutError(RetriableError):
+    """A timeout expired: max.block.ms, request.timeout.ms or delivery.timeout.ms."""
+
+    default_kind = Kind.TIMEOUT
+    default_code = ErrorCode.REQUEST_TIMED_OUT
+
+
+class BufferExhaustedError(KafkaTimeoutError):
+    """buffer.memory stayed exhausted for max.block.ms."""
+
+    default_kind = Kind.BUFFER_EXHAUSTED
+
+
+class CoordinatorError(RetriableError):
+    """The transaction coordinator moved or is loading: find it again, then retry."""
+
+
+class AuthenticationError(ApiError):
+    """The broker rejected the client's credentials. Not retried."""
+
+    default_kind = Kind.AUTHENTICATION
+
+
+class AuthorizationError(ApiError):
+    """The client is not authorized for the request. Not retried."""
+
+
+class InvalidTopicError(ApiError):
+    """A topic name that Kafka rejects."""
+
+    default_code = ErrorCode.INVALID_TOPIC_EXCEPTION
+
+
+class RecordTooLargeError(ApiError):
+    """A record, or a batch of one record, is larger than a limit."""
+
+    default_kind = Kind.RECORD_TOO_LARGE
+    default_code = ErrorCode.MESSAGE_TOO_LARGE
+
+
+class InvalidRecordError(ApiError):
+    """The broker rejected the content of records (no key on a compacted topic, ...)."""
+
+    default_code = ErrorCode.INVALID_RECORD
+
+
+class CorruptRecordError(RetriableError):
+    """The broker found a checksum that does not match."""
+
+    default_code = ErrorCode.CORRUPT_MESSAGE
+
+
+class OutOfOrderSequenceError(ApiError):
+    """The sequence does not continue the broker's last sequence of this producer."""
+
+
+class ProducerFencedError(ApiError):
+    """Another producer took this transactional id, or the transaction timed out."""
+
+
+class TransactionAbortableError(ApiError):
+    """The transaction can't be committed, but it can be aborted and retried (KIP-1050)."""
+
+    default_code = ErrorCode.TRANSACTION_ABORTABLE
+
+
+class TransactionAbortedError(ApiError):
+    """The batch was never sent: its transaction was aborted."""
+
+    default_kind = Kind.TRANSACTION_ABORTED
+    default_code = ErrorCode.TRANSACTION_ABORTABLE
+
+
+class InvalidTxnStateError(ApiError):
+    """The transaction is in a state that forbids the request."""
+
+
+class UnsupportedVersionError(ApiError):
+    """Broker and producer share no version of the request."""
+
+    default_code = ErrorCode.UNSUPPORTED_VERSION
+
+
+class UnknownServerError(ApiError):
+    """The broker failed without details, or returned an unknown error code."""
+
+
+class ErrorClass(Enum):
+    """How the producer reacts to a code (facts of ``Sender.completeBatch``)."""
+
+    SUCCESS = "success"
+    RETRIABLE = "retriable"
+    REFRESH_METADATA = "retriable, metadata refreshed"
+    FIND_COORDINATOR = "retriable, coordinator looked up again"
+    SEQUENCE = "sequence logic"
+    FATAL = "fails the batch"
+
+
+@dataclass(frozen=True, slots=True)
+class CodeInfo:
+    """One row of the table of broker error codes."""
+
+    code: int
+    error_class: ErrorClass
+    error_type: type[ApiError]
+    meaning: str
+    #: What to do about it; of a code that is retried, what to do when it lasts.
+    hint: str
+
+
+#: What a secret in a wrong place looks like: a private key in PEM, a login module, a connection
+#: string, a password in an address.
+_SECRET = re.compile(
+    r"-----BEGIN [A-Z ]*PRIVATE KEY|SharedAccessKey\s*=|(?:password|secret)\s*=\s*[\"']"
+    r"|://[^/@\s]*:[^@\s]*@",
+    re.IGNORECASE,
+)
+_NOT_SHOWN = "[hidden: it looks like a secret; if it was one, replace it, others may have seen it]"
+
+
+def safe_text(text: str, limit: int = 200) -> str:
+    """A string of another's in loggable form: printable, one line, at most ``limit`` characters.
+    One that holds what looks like a secret is not shown.
+    """
+    if _SECRET.search(text[: 20 * limit]):
+        return _NOT_SHOWN
+    cut = text[:limit]
+    printable = "".join(c if c.isprintable() else repr(c)[1:-1] for c in cut)
+    return printable + ("..." if len(text) > limit else "")
+
+
+def named(names: Sequence[object], most: int) -> str:
+    """The first ``most`` of them, and how many more there are."""
+    more = f", +{len(names) - most} more" if len(names) > most else ""
+    return ", ".join(map(str, names[:most])) + more
+
+
+_C = ErrorClass
+_CREATE_TOPIC = "create the topic first, or check its name and that the principal may describe it"
+#: The identity that the broker sees; it does not report it to the client.
+_PRINCIPAL = "the principal (the SASL user, or the client certificate's subject)"
+_ACL_TOPIC = f"{_PRINCIPAL} needs the ACL WRITE on the topic, which includes DESCRIBE"
+_ACL_TXN = f"{_PRINCIPAL} needs the ACL WRITE on the transactional id, which includes DESCRIBE"
+_ACL_GROUP = f"{_PRINCIPAL} needs the ACL READ on the group, which includes DESCRIBE"
+_COMMIT_LOG = "create the commit log topic yourself: 16 partitions, cleanup.policy=compact"
+_OTHER_GROUP = "set offsetsGroup to a group in which no consumer runs"
+_IN_SYNC = (
+    "start the brokers that are down, or wait for those that lag"
+    " (kafka-topics.sh --describe --under-min-isr-partitions)"
+)
+_REPORT = "report it with the broker's name and version: a bug here, or a broker that is not Kafka"
+_ACL_IDEMPOTENT = (
+    f"{_PRINCIPAL} needs the ACL WRITE on the topic, and has it on none; brokers before 2.8 want"
+    " IDEMPOTENT_WRITE on the cluster. deliveryGuarantee=none does without (in a KafkaProducer"
+    " enable.idempotence=false)"
+)
+
+_ROWS: tuple[tuple[ErrorCode, ErrorClass, type[ApiError], str, str], ...] = (
+    (ErrorCode.UNKNOWN_SERVER_ERROR, _C.FATAL, UnknownServerError, "the broker failed for an unknown reason, or returned an unknown error code", "see the broker's server.log, which has the reason"),
+    (ErrorCode.NONE, _C.SUCCESS, ApiError, "no error", ""),
+    (ErrorCode.OFFSET_OUT_OF_RANGE, _C.FATAL, ApiError, "the offset is outside the log", "set cleanup.policy of the commit log to compact alone: records were removed while it was read"),
+    (ErrorCode.CORRUPT_MESSAGE, _C.RETRIABLE, CorruptRecordError, "the batch failed its checksum, or its format is wrong", "if it stays, something between here and the broker changes bytes: check proxies and machines, and use TLS, which finds it"),
+    (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, _C.REFRESH_METADATA, InvalidMetadataError, "the broker does not host this topic partition", _CREATE_TOPIC),
+    (ErrorCode.INVALID_FETCH_SIZE, _C.FATAL, ApiError, "the fetch size is invalid", _REPORT),
+    (ErrorCode.LEADER_NOT_AVAILABLE, _C.REFRESH_METADATA, InvalidMetadataError, "the partition has no leader: an election is in progress", "if it lasts, start the brokers that hold the partition's replicas (kafka-topics.sh --describe names them)"),
+    (ErrorCode.NOT_LEADER_OR_FOLLOWER, _C.REFRESH_METADATA, InvalidMetadataError, "the broker no longer leads this partition", "if it lasts, see in the brokers' server.log why leaders keep moving"),
+    (ErrorCode.REQUEST_TIMED_OUT, _C.RETRIABLE, KafkaTimeoutError, "the request timed out", "see whether replicas are slow or down, or raise request.timeout.ms"),
+    (ErrorCode.BROKER_NOT_AVAILABLE, _C.FATAL, ApiError, "the broker is not available", "start the broker that the request needs, then run the write again"),
+    (ErrorCode.REPLICA_NOT_AVAILABLE, _C.REFRESH_METADATA, InvalidMetadataError, "a replica is not available", "if it lasts, start the brokers that hold the partition's replicas"),
+    (ErrorCode.MESSAGE_TOO_LARGE, _C.FATAL, RecordTooLargeError, "the batch is larger than the broker accepts", "raise the topic's max.message.bytes, or write smaller rows (a batch of several rows is split and retried, so this is one row)"),
+    (ErrorCode.STALE_CONTROLLER_EPOCH, _C.FATAL, ApiError, "the controller moved", "wait for the controller's election to end (kafka-metadata-quorum.sh describe --status), then run the write again"),
+    (ErrorCode.OFFSET_METADATA_TOO_LARGE, _C.FATAL, ApiError, "the offset's metadata is too large", "raise the brokers' offset.metadata.max.bytes"),
+    (ErrorCode.NETWORK_EXCEPTION, _C.REFRESH_METADATA, DisconnectError, "the broker disconnected before it responded", "if it lasts, see the broker's server.log, and what between closes connections (lower connections.max.idle.ms)"),
+    (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, _C.RETRIABLE, CoordinatorError, "the coordinator is loading", "if it lasts for minutes, see in the server.log of the broker how far it has read __transaction_state (of a group, __consumer_offsets)"),
+    (ErrorCode.COORDINATOR_NOT_AVAILABLE, _C.FIND_COORDINATOR, CoordinatorError, "the coordinator is not available", "if it lasts, start the brokers that hold __transaction_state (of a group, __consumer_offsets); with fewer brokers than transaction.state.log.replication.factor, lower that"),
+    (ErrorCode.NOT_COORDINATOR, _C.FIND_COORDINATOR, CoordinatorError, "the broker is not this id's coordinator", "if it lasts, wait for the end of a rolling restart, or see in the server.log why leaders of __transaction_state keep moving"),
+    (ErrorCode.INVALID_TOPIC_EXCEPTION, _C.FATAL, InvalidTopicError, "the topic's name is not legal, or it is internal", "use letters, digits, '.', '_' and '-', at most 249 of them; clients can't write to an internal topic"),
+    (ErrorCode.RECORD_LIST_TOO_LARGE, _C.FATAL, RecordTooLargeError, "the batch is larger than the topic's segment.bytes", "lower batch.size or raise the topic's segment.bytes"),
+    (ErrorCode.NOT_ENOUGH_REPLICAS, _C.RETRIABLE, RetriableError, "fewer replicas are in sync than min.insync.replicas", _IN_SYNC),
+    (ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND, _C.RETRIABLE, RetriableError, "written, but to fewer replicas than min.insync.replicas", _IN_SYNC),
+    (ErrorCode.INVALID_REQUIRED_ACKS, _C.FATAL, ApiError, "acks is not one of -1, 0, 1", "set acks to all, 1 or 0"),
+    (ErrorCode.ILLEGAL_GENERATION, _C.FATAL, ApiError, "the group's generation is another one", _OTHER_GROUP),
+    (ErrorCode.INVALID_GROUP_ID, _C.FATAL, ApiError, "the group id is not legal", "set offsetsGroup to a name that is not empty"),
+    (ErrorCode.UNKNOWN_MEMBER_ID, _C.FATAL, ApiError, "the group has no such member", _OTHER_GROUP),
+    (ErrorCode.INVALID_COMMIT_OFFSET_SIZE, _C.FATAL, ApiError, "the offsets are more than the topic __consumer_offsets takes at once", "raise max.message.bytes of __consumer_offsets, or read fewer partitions in one query"),
+    (ErrorCode.TOPIC_AUTHORIZATION_FAILED, _C.FATAL, AuthorizationError, "not authorised to see the topic or to write to it", _ACL_TOPIC),
+    (ErrorCode.GROUP_AUTHORIZATION_FAILED, _C.FATAL, AuthorizationError, "not authorised for the group", _ACL_GROUP),
+    (ErrorCode.CLUSTER_AUTHORIZATION_FAILED, _C.FATAL, AuthorizationError, "not authorised to write with idempotence", _ACL_IDEMPOTENT),
+    (ErrorCode.INVALID_TIMESTAMP, _C.FATAL, InvalidRecordError, "a record's timestamp is out of the range that the topic accepts", "check the unit: a bigint timestamp column holds milliseconds; or change the topic's message.timestamp.before.max.ms and message.timestamp.after.max.ms (default: one hour ahead)"),
+    (ErrorCode.UNSUPPORTED_SASL_MECHANISM, _C.FATAL, AuthenticationError, "the broker does not offer this SASL mechanism", "set sasl.mechanism to one that the listener offers, or add it to the brokers' sasl.enabled.mechanisms"),
+    (ErrorCode.ILLEGAL_SASL_STATE, _C.FATAL, AuthenticationError, "the request does not fit the SASL state", "the listener has no SASL: connect to the port of one that has, or set security.protocol to PLAINTEXT (with TLS: SSL)"),
+    (ErrorCode.UNSUPPORTED_VERSION, _C.FATAL, UnsupportedVersionError, "the broker does not support this version of the request", "use brokers of Kafka 2.1 or newer"),
+    (ErrorCode.TOPIC_ALREADY_EXISTS, _C.FATAL, ApiError, "the topic exists already", "another process created it at the same time: run the write again"),
+    (ErrorCode.INVALID_PARTITIONS, _C.FATAL, ApiError, "the number of partitions is below 1", _COMMIT_LOG),
+    (ErrorCode.INVALID_REPLICATION_FACTOR, _C.FATAL, ApiError, "the replication factor is below 1 or above the number of brokers", f"start more brokers, or lower the cluster's default.replication.factor; or {_COMMIT_LOG}"),
+    (ErrorCode.INVALID_REPLICA_ASSIGNMENT, _C.FATAL, ApiError, "the replica assignment is invalid", _COMMIT_LOG),
+    (ErrorCode.INVALID_CONFIG, _C.FATAL, ApiError, "a topic config is invalid", f"the cluster refuses a setting of the new topic: {_COMMIT_LOG}"),
+    (ErrorCode.NOT_CONTROLLER, _C.RETRIABLE, RetriableError, "the broker is not the controller", "if it lasts, the cluster has no controller: see kafka-metadata-quorum.sh describe --status"),
+    (ErrorCode.INVALID_REQUEST, _C.FATAL, ApiError, "the broker can't read the request", _REPORT),
+    (ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT, _C.FATAL, ApiError, "the topic's message format is too old for idempotence or transactions", "set the topic's message.format.version to 0.11.0 or newer (brokers since 4.0 have no older one)"),
+    (ErrorCode.POLICY_VIOLATION, _C.FATAL, ApiError, "the request breaks a policy of the broker", f"ask who runs the cluster what its policy allows (create.topic.policy.class.name); or {_COMMIT_LOG}"),
+    (ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, _C.SEQUENCE, OutOfOrderSequenceError, "the sequence does not continue the broker's last sequence of this producer", "run the task again, as Spark does: it writes all rows with a new producer; see in the brokers' server.log whether an unclean election lost data"),
+    (ErrorCode.DUPLICATE_SEQUENCE_NUMBER, _C.SEQUENCE, ApiError, "the broker already has this batch", "do nothing: the batch is in the topic once, and the report counts it in duplicates"),
+    (ErrorCode.INVALID_PRODUCER_EPOCH, _C.FATAL, ProducerFencedError, "the producer's epoch is old", "see whether another run uses this transactional id, and stop one of them; or the transaction timed out: raise transaction.timeout.ms, or write in smaller parts"),
+    (ErrorCode.INVALID_TXN_STATE, _C.FATAL, InvalidTxnStateError, "the transaction's state forbids this", "see 'kprod txn describe', then run the batch again: the transaction timed out, or something else ended it"),
+    (ErrorCode.INVALID_PRODUCER_ID_MAPPING, _C.FATAL, ProducerFencedError, "the producer id is not the transactional id's", "run the batch again; the id may have expired: see transactional.id.expiration.ms"),
+    (ErrorCode.INVALID_TRANSACTION_TIMEOUT, _C.FATAL, ApiError, "transaction.timeout.ms is above the broker's transaction.max.timeout.ms", "lower transaction.timeout.ms, or raise the brokers' transaction.max.timeout.ms (15 minutes unless it was changed)"),
+    (ErrorCode.CONCURRENT_TRANSACTIONS, _C.RETRIABLE, RetriableError, "the previous transaction of this id is still being completed", "if it lasts, start the brokers that lead the partitions it wrote to: they have not written its markers yet"),
+    (ErrorCode.TRANSACTION_COORDINATOR_FENCED, _C.FATAL, ApiError, "the coordinator was fenced", "run the batch again: the coordinator moved to another broker"),
+    (ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, _C.FATAL, AuthorizationError, "not authorised to use the transactional id", _ACL_TXN),
+    (ErrorCode.SECURITY_DISABLED, _C.FATAL, ApiError, "security is switched off on the broker", "set authorizer.class.name on the brokers, or do without ACLs"),
+    (ErrorCode.OPERATION_NOT_ATTEMPTED, _C.FATAL, ApiError, "not attempted, because another item of the request failed", "see the error of the other partition in the same request"),
+    (ErrorCode.KAFKA_STORAGE_ERROR, _C.REFRESH_METADATA, InvalidMetadataError, "the broker's disk failed", "see the broker's server.log, and replace the disk"),
+    (ErrorCode.SASL_AUTHENTICATION_FAILED, _C.FATAL, AuthenticationError, "SASL authentication failed", "check user and password, or the token, and that the user was created for this sasl.mechanism; 'kprod check' tries the login without a job"),
+    (ErrorCode.UNKNOWN_PRODUCER_ID, _C.SEQUENCE, OutOfOrderSequenceError, "the broker no longer knows this producer id", "run the task again, as Spark does; the partition's retention may have removed all of this producer's records: see its retention.ms"),
+    (ErrorCode.GROUP_ID_NOT_FOUND, _C.FATAL, ApiError, "the group does not exist, or is not of consumers", "set offsetsGroup to a consumer group: a share group keeps no offsets of this kind"),
+    (ErrorCode.LISTENER_NOT_FOUND, _C.REFRESH_METADATA, InvalidMetadataError, "the leader has no listener of this name", "give every broker the listener that bootstrap.servers points at"),
+    (ErrorCode.FENCED_LEADER_EPOCH, _C.REFRESH_METADATA, InvalidMetadataError, "the leader epoch is older than the broker's", "if it lasts, check that bootstrap.servers name brokers of one cluster"),
+    (ErrorCode.UNKNOWN_LEADER_EPOCH, _C.RETRIABLE, RetriableError, "the leader epoch is newer than the broker's", "if it lasts, see in the broker's server.log why its metadata is behind"),
+    (ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, _C.FATAL, ApiError, "the broker does not support this compression", "set compression.type to lz4, snappy or gzip: zstd needs Kafka 2.1"),
+    (ErrorCode.INVALID_RECORD, _C.FATAL, InvalidRecordError, "the broker rejected a record", "give each row a key: a compacted topic accepts no record without a key"),
+    (ErrorCode.THROTTLING_QUOTA_EXCEEDED, _C.RETRIABLE, RetriableError, "the quota is used up", f"raise the user's quota controller_mutation_rate, or {_COMMIT_LOG}"),
+    (ErrorCode.PRODUCER_FENCED, _C.FATAL, ProducerFencedError, "a newer producer with this transactional id took over", "stop one of the two runs; give each query a transactionalIdPrefix of its own, and each job a txnAppId"),
+    (ErrorCode.UNKNOWN_TOPIC_ID, _C.REFRESH_METADATA, InvalidMetadataError, "the broker does not host this topic id", "run the write again: the topic may have been deleted and created again"),
+    (ErrorCode.INCONSISTENT_TOPIC_ID, _C.REFRESH_METADATA, InvalidMetadataError, "the topic id does not match the broker's log", "if it lasts, the topic was deleted and created again: run the write again when all brokers have the new one"),
+    (ErrorCode.TRANSACTIONAL_ID_NOT_FOUND, _C.FATAL, ApiError, "the transactional id is not known", "check its spelling ('kprod txn list' shows what is known); after transactional.id.expiration.ms without use brokers forget it"),
+    (ErrorCode.TRANSACTION_ABORTABLE, _C.FATAL, TransactionAbortableError, "the transaction must be aborted", "run the batch again in a new transaction, which Spark does with a failed task"),
+    (ErrorCode.REBOOTSTRAP_REQUIRED, _C.FATAL, ApiError, "the client must start again from its bootstrap servers", "check that bootstrap.servers name brokers of the cluster, then run the write again"),
+)  # fmt: skip
+
+_RETRIABLE = frozenset({_C.RETRIABLE, _C.REFRESH_METADATA, _C.FIND_COORDINATOR})
+
+#: Topic errors that retries do not resolve.
+FATAL_TOPIC_ERRORS = frozenset(
+    {ErrorCode.INVALID_TOPIC_EXCEPTION, ErrorCode.TOPIC_AUTHORIZATION_FAILED}
+)
+
+#: Every member of ErrorCode with its row.
+CODES: dict[ErrorCode, CodeInfo] = {
+    code: CodeInfo(code.value, cls, error_type, meaning, hint)
+    for code, cls, error_type, meaning, hint in _ROWS
+}
+
+# Users import exceptions from there, and tracebacks, also Spark's, name that module.
+for _defined in [*globals().values()]:
+    if isinstance(_defined, type) and issubclass(_defined, KafkaError):
+        _defined.__module__ = "spark_kafka_sink.errors"

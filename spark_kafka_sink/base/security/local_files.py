@@ -1,0 +1,291 @@
+"""Files that options name: read whole, appended to or made, within bounds of time and size.
+
+Owns: what is refused before it can block or fill memory (a FIFO, a device, a file that has no end),
+and the one warning for a file that everybody may write. Never: what may be reached
+(``allow_lists``), what the content means.
+
+No error holds a path: what a reference led to may have been taken for one.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import logging
+import os
+import re
+import stat
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+from spark_kafka_sink.base.error_kinds import Kind
+from spark_kafka_sink.base.errors import warn
+
+_log = logging.getLogger(__name__)
+
+#: More than any secret or client's settings; less than what harms a worker.
+MAX_TEXT: Final = 1 << 20
+#: A truststore with every CA there is takes a quarter of a MiB.
+MAX_STORE: Final = 8 << 20
+#: A report that has grown to this was forgotten.
+MAX_REPORT: Final = 1 << 30
+
+#: What is added to the name of a file that is full.
+FORMER: Final = ".1"
+
+_CHUNK: Final = 1 << 16
+#: A disk of the network that is as slow as this is down.
+_LONGEST_READ_S: Final = 10.0
+
+#: (device, inode) of files that were warned about. Written by any thread; twice would do no harm.
+_warned: set[tuple[int, int]] = set()
+
+
+class UnusableFileError(Exception):
+    """Why a file can't be used, as words that follow "it can't be read: "."""
+
+
+def read_file(
+    path: str, shown: str, limit: int = MAX_TEXT, check: Callable[[str], None] | None = None
+) -> bytes:
+    """All of a regular file of at most ``limit`` bytes. UnusableFileError.
+
+    ``shown`` is how the warning for a file that everybody may write names it. ``check`` raises for
+    a path that may not be read. It is called before the file is opened, and with the path of what
+    was opened: a link on the way there may have been replaced between the two.
+    """
+    fd = _opened(path, os.O_RDONLY, check)
+    try:
+        mode = _checked(fd, path, check)
+        content = _content(fd, limit)
+        _warn_if_everybody_writes(mode, shown)
+    except OSError as error:
+        problem = _words(error)
+    else:
+        return content
+    finally:
+        os.close(fd)
+    # Not within a handler: the context would be an OSError, which holds the path.
+    raise UnusableFileError(problem)
+
+
+def open_to_read(path: str, check: Callable[[str], None] | None = None) -> int:
+    """The descriptor of a regular file, which the caller closes. UnusableFileError; ``check`` is as
+    in :func:`read_file`.
+    """
+    fd = _opened(path, os.O_RDONLY, check)
+    try:
+        _checked(fd, path, check)
+    except BaseException:
+        os.close(fd)
+        raise
+    return fd
+
+
+def append_line(
+    path: str,
+    line: bytes,
+    check: Callable[[str], None] | None = None,
+    is_full: Callable[[int], bool] | None = None,
+) -> None:
+    """Adds ``line`` to a regular file, which is made if it is not there. UnusableFileError.
+    ``check`` is as in :func:`read_file`. ``is_full`` is called with the file's descriptor: a file
+    that is full gets the name ``path`` + :data:`FORMER` before, and ``line`` begins a new one.
+
+    One write with O_APPEND: several processes may share the file. A symbolic link is not followed:
+    another user may have created it.
+    """
+    flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW
+    fd = _opened(path, flags, check)
+    try:
+        if is_full is not None and is_full(fd):
+            _set_aside(fd, path, check)
+            os.close(fd)
+            fd = _opened(path, flags, check)
+        if _checked(fd, path, check).st_size > MAX_REPORT:
+            problem = f"it is larger than {MAX_REPORT} bytes"
+        elif os.write(fd, line) != len(line):
+            problem = "the disk took a part of the line only"
+        else:
+            return
+    except OSError as error:
+        problem = _words(error)
+    finally:
+        os.close(fd)
+    raise UnusableFileError(problem)
+
+
+def _set_aside(fd: int, path: str, check: Callable[[str], None] | None) -> None:
+    """Renames a full file, unless another process does: the lock is the file's, and who has it
+    later sees by the name that another file is there.
+    """
+    _checked(fd, path, check)
+    former = path + FORMER
+    if check is not None:
+        check(former)
+    with contextlib.suppress(BlockingIOError):
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if os.path.samestat(os.fstat(fd), os.stat(path)):  # noqa: PTH116 - as fstat
+            Path(path).rename(former)
+
+
+def write_new_file(
+    directory: str, name: str, content: bytes, check: Callable[[str], None] | None = None
+) -> None:
+    """A new file, written completely or not at all; creates the directory if it is missing.
+    UnusableFileError. ``check`` raises for a directory that must not be written to: it gets the
+    path of the one that is open, which no link replaces afterwards.
+
+    It is written to a name that begins with a dot, and renamed. Mounts of object stores
+    and volumes that can't rename show a file when it is closed, as a whole; there it is written at
+    once. Nothing is ever appended or written twice.
+    """
+    _refuse_uri(directory)
+    try:
+        Path(directory).mkdir(parents=True, exist_ok=True)
+        fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            if check is not None:
+                check(_path_of(fd, directory))
+            opened = Path(f"/proc/self/fd/{fd}")
+            _write_or_rename(opened if opened.is_dir() else Path(directory), name, content)
+        finally:
+            os.close(fd)
+    except OSError as error:
+        problem = _words(error)
+    except ValueError:
+        problem = "it is no name that a file can have"
+    else:
+        return
+    raise UnusableFileError(problem)
+
+
+def refuse_unusable(path: str, *, directories: bool = False) -> None:
+    """UnusableFileError for a path that another program must not open: a URI, or what is there and
+    is no regular file (opening a FIFO waits for its other end).
+    """
+    _refuse_uri(path)
+    try:
+        mode = Path(path).stat().st_mode
+    except (OSError, ValueError):
+        return  # who opens it says so
+    if not (stat.S_ISREG(mode) or (directories and stat.S_ISDIR(mode))):
+        raise UnusableFileError(_kind(mode))
+
+
+def _refuse_uri(path: str) -> None:
+    """As a path, ``s3://bucket/x`` would be a file below a directory ``s3:``."""
+    if uri := re.match(r"[A-Za-z][A-Za-z0-9+.-]*:/", path):
+        message = f"it is a URI ({uri.group()}...), and a local path is needed"
+        raise UnusableFileError(message)
+
+
+def _opened(path: str, flags: int, check: Callable[[str], None] | None) -> int:
+    """The descriptor of a file that ``check`` allows. UnusableFileError."""
+    if check is not None:
+        check(path)
+    _refuse_uri(path)
+    try:
+        # Without O_NONBLOCK, opening a FIFO would block until another process opens it, too.
+        # Nothing in a report is secret; the umask may take more.
+        return os.open(path, flags | os.O_CLOEXEC | os.O_NONBLOCK, 0o644)
+    except OSError as error:
+        problem = _words(error)
+    except ValueError:
+        problem = "it is no name that a file can have"
+    raise UnusableFileError(problem)
+
+
+def _checked(fd: int, path: str, check: Callable[[str], None] | None) -> os.stat_result:
+    """The mode of an open file that ``check`` allows. UnusableFileError for another kind."""
+    mode = os.fstat(fd)
+    if not stat.S_ISREG(mode.st_mode):
+        raise UnusableFileError(_kind(mode.st_mode))
+    if check is not None:
+        check(_path_of(fd, path))
+    return mode
+
+
+def _path_of(fd: int, path: str) -> str:
+    """The path of an open file; on other systems than Linux, what ``path`` leads to now."""
+    try:
+        # A file that was replaced meanwhile is "deleted".
+        return str(Path(f"/proc/self/fd/{fd}").readlink()).removesuffix(" (deleted)")
+    except OSError:
+        return os.path.realpath(path)
+
+
+def _write_or_rename(folder: Path, name: str, content: bytes) -> None:
+    final, temporary = folder / name, folder / f".{name}.tmp"
+    _write_whole(temporary, content)
+    try:
+        temporary.rename(final)
+    except OSError:
+        temporary.unlink()
+        _write_whole(final, content)
+
+
+def _write_whole(path: Path, content: bytes) -> None:
+    """OSError, also from a close that uploads; then it is not there."""
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
+    file = os.fdopen(os.open(path, flags, 0o644), "wb", buffering=0)
+    try:
+        with file:
+            left = memoryview(content)
+            while left:
+                left = left[file.write(left) :]
+    except OSError:
+        with contextlib.suppress(OSError):
+            path.unlink()
+        raise
+
+
+def decoded(content: bytes) -> str:
+    """Text of a file: UTF-8, else what Java takes it for, ISO 8859-1."""
+    try:
+        return content.decode("utf-8")
+    except UnicodeDecodeError:
+        return content.decode("iso-8859-1")
+
+
+def _content(fd: int, limit: int) -> bytes:
+    begun = time.monotonic()
+    chunks: list[bytes] = []
+    size = 0
+    while chunk := os.read(fd, min(_CHUNK, limit + 1 - size)):
+        chunks.append(chunk)
+        size += len(chunk)
+        if size > limit:
+            message = f"it is larger than {limit} bytes"
+            raise UnusableFileError(message)
+        if time.monotonic() - begun > _LONGEST_READ_S:
+            message = f"it was not read within {_LONGEST_READ_S:.0f} s"
+            raise UnusableFileError(message)
+    return b"".join(chunks)
+
+
+def _kind(mode: int) -> str:
+    if stat.S_ISDIR(mode):
+        return "Is a directory"
+    return f"it is {'a FIFO' if stat.S_ISFIFO(mode) else 'a device or socket'}, and no regular file"
+
+
+def _words(error: OSError) -> str:
+    return error.strerror or type(error).__name__
+
+
+def _warn_if_everybody_writes(mode: os.stat_result, shown: str) -> None:
+    it = (mode.st_dev, mode.st_ino)
+    if not mode.st_mode & stat.S_IWOTH or it in _warned:
+        return
+    _warned.add(it)
+    warn(
+        _log,
+        Kind.WEAK_SECURITY,
+        "%s: every user of this machine may write that file (mode %04o), and so decide who is"
+        " trusted and where secrets go; chmod o-w",
+        shown,
+        stat.S_IMODE(mode.st_mode),
+    )

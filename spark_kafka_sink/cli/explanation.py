@@ -1,0 +1,68 @@
+"""What an error means and what to do, as text: ``kprod explain``, without a network or an extra.
+
+Owns: how an entry is shown. Never: the texts (``error_kinds.py``, and ``errors.py`` for brokers'
+answers).
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+import sys
+
+from spark_kafka_sink.base import documentation
+from spark_kafka_sink.base.error_kinds import ENTRIES, Kind
+from spark_kafka_sink.base.errors import CODES, ErrorCode
+
+#: A page of ours in the text of an entry.
+_LINK = re.compile(r"\[([^]]+)]\(([a-z-]+)\.md(?:#([^)]+))?\)")
+
+
+def explanation(code: str) -> str:
+    """Of one of our codes, or of a broker's answer by its name. LookupError names the nearest."""
+    requested = code.strip().strip("[]").upper()
+    for kind, entry in ENTRIES.items():
+        if kind.kp_code == requested:
+            return _shown(requested, entry.title, _addressed(entry.advice))
+    for answer, info in CODES.items():
+        if requested in (answer.kp_code, answer.name) and answer is not ErrorCode.NONE:
+            told = f"A broker's answer: {info.meaning}. The producer: {info.error_class.value}."
+            helps = f"What helps: {info.hint}."
+            return _shown(answer.kp_code, f"{answer.name} ({answer.value})", helps, told)
+    known = [*Kind, *(c.kp_code for c in ErrorCode), *ErrorCode.__members__]
+    near = difflib.get_close_matches(requested, known, n=1)
+    raise LookupError(f"there is no {code!r}{f'; is it {near[0]}?' if near else ''}")
+
+
+def main(arguments: list[str]) -> int:
+    """Prints it where nothing of the command line but this is installed. The exit code."""
+    try:
+        (code,) = arguments
+        sys.stdout.write(explanation(code))
+    except ValueError:
+        sys.stderr.write("usage: kprod explain CODE, such as KP0301\n")
+        return 2
+    except LookupError as error:
+        sys.stderr.write(f"kprod explain: {error}\n")
+        return 2
+    return 0
+
+
+def _shown(code: str, title: str, *paragraphs: str) -> str:
+    """With the address of its page, where there is one; else with its section of the runbook."""
+    section = documentation.RUNBOOK.get(code, "").replace("-", " ")
+    more = f"In the runbook: {section}." if section else ""
+    if documentation.SITE:
+        more = documentation.where_to_read(code)
+    return "\n\n".join(filter(None, (f"{code}: {title}", *paragraphs, more))) + "\n"
+
+
+def _addressed(markdown: str) -> str:
+    """Links to our pages as addresses, because a terminal can't resolve relative links."""
+
+    def address(link: re.Match[str]) -> str:
+        if not documentation.SITE:
+            return link[1]
+        return f"{link[1]} ({documentation.page_address(link[2], link[3] or '')})"
+
+    return _LINK.sub(address, markdown)

@@ -1,0 +1,185 @@
+"""Avro schemas, read from their JSON (the specification's 1.12).
+
+Owns: :class:`AvroType`, and :func:`parse_schema`. A registry has accepted the schema, or will
+refuse it, so only what would mislead the encoder is looked for. Never: columns (``avro_match``).
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from spark_kafka_sink.base.error_kinds import Kind
+from spark_kafka_sink.base.errors import SchemaError, safe_text
+
+_PRIMITIVES: Final = frozenset(
+    {"null", "boolean", "int", "long", "float", "double", "bytes", "string"}
+)
+_FULL_NAME: Final = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*", re.ASCII)
+_LOGICAL: Final = {
+    "int": {"date", "time-millis"},
+    "long": {"time-micros", *(f"{local}timestamp-{unit}" for local in ("", "local-")
+                              for unit in ("millis", "micros", "nanos"))},
+    "string": {"uuid"},
+    "fixed": {"uuid", "duration"},
+}  # fmt: skip
+#: Of a field that has no default; null is one.
+NO_DEFAULT: Final = object()
+_DIGITS_OF_A_BIT: Final = math.log10(2)
+#: Nested deeper than any schema that is meant.
+_DEEPEST: Final = 64
+
+
+@dataclass(slots=True, eq=False)
+class AvroField:
+    """A field of a record."""
+
+    name: str
+    aliases: tuple[str, ...]
+    type: AvroType
+    default: object = NO_DEFAULT
+
+
+@dataclass(slots=True, eq=False)
+class AvroType:
+    """``kind`` is the specification's name of the type, ``name`` the full name of a named one. A
+    record may hold itself. ``inner`` are a union's branches, or the items or values.
+    """
+
+    kind: str
+    name: str = ""
+    logical: str = ""
+    fields: list[AvroField] = field(default_factory=list)
+    inner: tuple[AvroType, ...] = ()
+    symbols: tuple[str, ...] = ()
+    size: int = 0
+    precision: int = 0
+    scale: int = 0
+
+    @property
+    def text(self) -> str:
+        """For messages."""
+        if self.kind == "union":
+            return f"[{', '.join(branch.text for branch in self.inner)}]"
+        shown = self.logical or self.kind
+        if self.logical == "decimal":
+            shown = f"decimal({self.precision},{self.scale})"
+        return f"{shown} {self.name}".rstrip()
+
+
+def parse_schema(text: str) -> AvroType:
+    """The type that ``text`` declares. Raises SchemaError."""
+    try:
+        declared = json.loads(text)
+    except (ValueError, RecursionError):
+        if _FULL_NAME.fullmatch(text.strip()) is None:
+            raise _wrong("it is not JSON") from None
+        declared = text.strip()  # string, as some write it, for "string"
+    try:
+        return _Parser().type(declared, "", 0)
+    except (KeyError, TypeError, AttributeError) as error:
+        what = safe_text(str(error), 100)
+        raise _wrong(f"something is missing, or of another type than Avro's: {what}") from None
+
+
+class _Parser:
+    """One text: named types are known from their declaration on. KeyError, TypeError and
+    AttributeError are raised for what is not there, or something else.
+    """
+
+    def __init__(self) -> None:
+        self._named: dict[str, AvroType] = {}
+
+    def type(self, declared: Any, space: str, depth: int) -> AvroType:  # noqa: ANN401 - of JSON
+        if depth > _DEEPEST:
+            raise _wrong(f"it is nested deeper than {_DEEPEST} levels")
+        if isinstance(declared, str):
+            return self._by_name(declared, space)
+        if isinstance(declared, list):
+            return self._union([self.type(one, space, depth + 1) for one in declared])
+        kind = declared["type"]
+        if kind in ("array", "map"):
+            inner = declared["items" if kind == "array" else "values"]
+            return AvroType(kind, inner=(self.type(inner, space, depth + 1),))
+        if kind in ("record", "error", "enum", "fixed"):
+            return self._declaration(kind, declared, space, depth)
+        found = self.type(kind, space, depth + 1)
+        return _with_logical(found, declared) if kind in _PRIMITIVES else found
+
+    def _by_name(self, name: str, space: str) -> AvroType:
+        if name in _PRIMITIVES:
+            return AvroType(name)
+        known = self._named.get(_full(name, space)) or self._named.get(name)
+        if known is None:
+            raise _wrong(f"type {safe_text(name)} is not declared")
+        return known
+
+    def _union(self, branches: list[AvroType]) -> AvroType:
+        names = [branch.name or branch.kind for branch in branches]
+        if not names or "union" in names or len(set(names)) < len(names):
+            raise _wrong("a union is empty, or holds a union, or has a type twice")
+        return AvroType("union", inner=tuple(branches))
+
+    def _declaration(
+        self, kind: str, declared: Mapping[str, Any], space: str, depth: int
+    ) -> AvroType:
+        name = _full(declared["name"], declared.get("namespace") or space)
+        if name in self._named or _FULL_NAME.fullmatch(name) is None:
+            raise _wrong(f"{safe_text(name)} is no name of a type, or declared twice")
+        found = self._named[name] = AvroType("record" if kind == "error" else kind, name)
+        if kind == "enum":
+            found.symbols = tuple(map(str, declared["symbols"]))
+            _refuse_twice(found.symbols, name)
+        elif kind == "fixed":
+            found.size = _whole(declared["size"])
+            return _with_logical(found, declared)
+        else:
+            inside = name.rpartition(".")[0]
+            for one in declared["fields"]:
+                kind_of = self.type(one["type"], inside, depth + 1)
+                aliases = tuple(map(str, one.get("aliases") or ()))
+                default = one.get("default", NO_DEFAULT)
+                found.fields.append(AvroField(str(one["name"]), aliases, kind_of, default))
+            _refuse_twice([one.name for one in found.fields], name)
+        return found
+
+
+def _with_logical(found: AvroType, declared: Mapping[str, Any]) -> AvroType:
+    """The logical type counts when it is one of the type; else readers ignore it, as here."""
+    logical = declared.get("logicalType")
+    if logical == "decimal" and found.kind in ("bytes", "fixed"):
+        precision, scale = declared.get("precision"), declared.get("scale", 0)
+        found.precision, found.scale = _whole(precision), _whole(scale, least=0)
+        digits = (8 * found.size - 1) * _DIGITS_OF_A_BIT
+        most = digits if found.kind == "fixed" else found.precision
+        if found.scale > found.precision or found.precision > most:
+            raise _wrong(
+                f"decimal({found.precision},{found.scale}) is none, or its fixed too short"
+            )
+        found.logical = logical
+    elif logical in _LOGICAL.get(found.kind, ()):
+        found.logical = str(logical)
+    return found
+
+
+def _full(name: str, space: str) -> str:
+    return name if "." in name or not space else f"{space}.{name}"
+
+
+def _refuse_twice(names: tuple[str, ...] | list[str], owner: str) -> None:
+    if len(set(names)) < len(names):
+        raise _wrong(f"{owner} has a field or symbol twice")
+
+
+def _whole(given: object, least: int = 1) -> int:
+    if not isinstance(given, int) or isinstance(given, bool) or given < least:
+        raise _wrong(f"{safe_text(str(given))} is not a number of at least {least}")
+    return given
+
+
+def _wrong(problem: str) -> SchemaError:
+    return SchemaError(f"the Avro schema can't be used: {problem}", kind=Kind.UNUSABLE_SCHEMA)

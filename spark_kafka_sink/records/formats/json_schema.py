@@ -1,0 +1,243 @@
+"""JSON with a schema: the JSON that ``valueFormat=json`` writes, after the id of its schema.
+
+Owns: :class:`JsonSchemaFormat`: a schema of columns, and whether columns fit a schema. Never: the
+text of values (``records/json``), which is not compared with what a schema says of values
+(``pattern``, ``minimum``, ``enum``), as serializers don't by default.
+
+Nulls are left out. So a field that a schema requires is refused where its column is null, and a
+null in an array or a map must be allowed.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from spark_kafka_sink.base.error_kinds import Kind
+from spark_kafka_sink.base.errors import SchemaError, safe_text
+from spark_kafka_sink.records.formats.binary.matching import below, misfit, unfit
+from spark_kafka_sink.records.formats.column_type import ColumnKind, ColumnType
+from spark_kafka_sink.records.formats.type_table import TYPES
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from spark_kafka_sink.records.payloads import Payloads
+
+_K = ColumnKind
+_DIALECT: Final = "http://json-schema.org/draft-07/schema#"
+_CONTAINERS: Final = {_K.STRUCT: "object", _K.MAP: "object", _K.ARRAY: "array"}
+#: References and alternatives within each other; those of one document could go round for ever.
+_DEEPEST: Final = 64
+#: The indexes of fields on the way to one; None: within an array or a map.
+_Way = tuple[int, ...] | None
+
+
+@dataclass(frozen=True, slots=True)
+class JsonPlan:
+    """``prefix`` and JSON; ``names`` are those of the columns, which are fields unless ``bare``.
+    ``required`` are fields whose nulls are refused: the way to each, and its name.
+    """
+
+    prefix: bytes
+    names: tuple[str, ...]
+    required: tuple[tuple[tuple[int, ...], str], ...]
+    bare: bool
+
+    def encode(self, columns: Sequence[pa.Array], rows: int, path: str) -> Payloads:
+        """One payload for each row."""
+        del path
+        from spark_kafka_sink.records.formats.row_pieces import RowPieces
+        from spark_kafka_sink.records.json.json_text import json_objects, json_value
+
+        text = json_value(columns[0]) if self.bare else json_objects(self.names, columns, rows)
+        out = RowPieces(rows)
+        out.add_bytes(self.prefix)
+        out.add_column(text)
+        for way, name in self.required:
+            parents = [columns[0]] if self.bare else []
+            for index in way:
+                parents.append(parents[-1].field(index) if parents else columns[index])
+            valid = [one.is_valid().to_numpy(zero_copy_only=False) for one in parents]
+            refused = ~valid.pop()
+            for there in valid:
+                refused &= there
+            out.refuse(refused, name, "is null, and the schema requires the field")
+        return out.payloads(text if self.bare else None)
+
+
+class JsonSchemaFormat:
+    """``SchemaFormat`` of JSON Schema."""
+
+    schema_type = "JSON"
+    has_bare = True
+
+    def derive(self, column: ColumnType, name: str) -> str:
+        made = {"$schema": _DIALECT, "title": name, **_derived(column)}
+        return json.dumps(made, separators=(",", ":"))
+
+    def is_bare(self, schema: str) -> bool:
+        types = _types(_parsed(schema))
+        return bool(types) and "object" not in types
+
+    def name_of(self, schema: str) -> str:
+        title = _parsed(schema).get("title")
+        return title if isinstance(title, str) else ""
+
+    def plan(self, schema: str, prefix: bytes, column: ColumnType, *, bare: bool) -> JsonPlan:
+        check = _Check(_parsed(schema))
+        try:
+            check.type(check.root, column, "", (), 0)
+        except (TypeError, AttributeError) as error:
+            raise _wrong(f"a part of it is of another type than JSON Schema's: {error}") from None
+        return JsonPlan(prefix, column.names, tuple(check.required), bare)
+
+
+def _derived(column: ColumnType) -> dict[str, object]:
+    if column.kind is _K.STRUCT:
+        fields = dict(zip(column.names, column.children, strict=True))
+        required = [name for name, child in fields.items() if not child.nullable]
+        properties = {name: _derived(child) for name, child in fields.items()}
+        needed = {"required": required} if required else {}
+        return {"type": "object", "properties": properties, **needed}
+    if column.kind is _K.ARRAY:
+        return {"type": "array", "items": _or_null(column.children[0])}
+    if column.kind is _K.MAP:
+        return {"type": "object", "additionalProperties": _or_null(column.children[1])}
+    return dict(TYPES[column.kind].json)
+
+
+def _or_null(column: ColumnType) -> dict[str, object]:
+    made = _derived(column)
+    return {"oneOf": [{"type": "null"}, made]} if column.nullable else made
+
+
+class _Check:
+    """Columns against one schema. A part of it that is of another type raises TypeError or
+    AttributeError.
+    """
+
+    def __init__(self, root: Mapping[str, Any]) -> None:
+        self.root = root
+        self.required: list[tuple[tuple[int, ...], str]] = []
+
+    def type(
+        self,
+        declared: Any,  # noqa: ANN401 - of JSON
+        column: ColumnType,
+        path: str,
+        way: _Way,
+        depth: int,
+    ) -> None:
+        """SchemaError when ``column`` does not fit."""
+        if depth > _DEEPEST:
+            raise _wrong(f"it is nested deeper than {_DEEPEST} levels")
+        if declared is True:
+            return
+        if declared is False:
+            raise unfit(column, path, "and the schema allows nothing")
+        if "$ref" in declared:
+            self.type(self._referred(declared["$ref"]), column, path, way, depth + 1)
+        elif alternatives := _alternatives(declared):
+            self._one_of(alternatives, column, path, way, depth)
+        else:
+            self._plain(declared, column, path, way, depth)
+
+    def _one_of(
+        self, alternatives: Sequence[Any], column: ColumnType, path: str, way: _Way, depth: int
+    ) -> None:
+        problem: SchemaError | None = None
+        for branch in alternatives:
+            before = len(self.required)
+            try:
+                return self.type(branch, column, path, way, depth + 1)
+            except SchemaError as error:
+                del self.required[before:]
+                if _types(branch) != ["null"]:
+                    problem = error
+        raise problem or unfit(column, path, "and the schema has no type for it")
+
+    def _plain(
+        self, declared: Mapping[str, Any], column: ColumnType, path: str, way: _Way, depth: int
+    ) -> None:
+        types = _types(declared)
+        wanted = _CONTAINERS.get(column.kind) or TYPES[column.kind].json["type"]
+        if types and wanted not in types and not (wanted == "integer" and "number" in types):
+            raise unfit(column, path, f"and the schema has {safe_text(' or '.join(types))}")
+        if column.kind is _K.STRUCT:
+            self._struct(declared, column, path, way, depth)
+        elif column.kind in _CONTAINERS:
+            inner = declared.get("items" if wanted == "array" else "additionalProperties", True)
+            child = column.children[-1]
+            if child.nullable and not _allows_null(inner):
+                raise unfit(child, f"{path}[]", "may be null, and the schema allows no null there")
+            self.type(inner, child, f"{path}[]", None, depth + 1)
+
+    def _struct(
+        self, declared: Mapping[str, Any], column: ColumnType, path: str, way: _Way, depth: int
+    ) -> None:
+        properties, required = declared.get("properties") or {}, declared.get("required") or []
+        rest = declared.get("additionalProperties", True)
+        for at, (name, child) in enumerate(zip(column.names, column.children, strict=True)):
+            inside = below(path, name)
+            if name not in properties and rest is False:
+                raise unfit(child, inside, "and the schema has no such property, and no other")
+            to_it = None if way is None else (*way, at)
+            self.type(properties.get(name, rest), child, inside, to_it, depth + 1)
+            if name in required and child.nullable:
+                if to_it is None:
+                    raise unfit(
+                        child, inside, "may be null in an array, and the schema requires it"
+                    )
+                self.required.append((to_it, inside))
+        missing = [name for name in required if name not in column.names]
+        if missing:
+            where = f" of {safe_text(path)}" if path else ""
+            raise misfit(
+                f"the schema requires {safe_text(str(missing[0]))}{where}, and there is no column"
+                " for it",
+                "add a column of that name: names of JSON are those of the columns, letter by"
+                " letter",
+            )
+
+    def _referred(self, reference: object) -> object:
+        found: Any = self.root
+        if not isinstance(reference, str) or not reference.startswith("#"):
+            raise _wrong("it refers to another document")
+        for part in reference.lstrip("#").split("/")[1:]:
+            found = found.get(part) if isinstance(found, dict) else None
+        if found is None:
+            raise _wrong(f"{safe_text(reference)} is not in it")
+        return found
+
+
+def _alternatives(declared: Mapping[str, Any]) -> list[Any]:
+    return [*(declared.get("oneOf") or ()), *(declared.get("anyOf") or ())]
+
+
+def _types(declared: object) -> list[str]:
+    given = declared.get("type") if isinstance(declared, dict) else None
+    return [given] if isinstance(given, str) else list(map(str, given or []))
+
+
+def _allows_null(declared: object) -> bool:
+    if not isinstance(declared, dict):
+        return declared is True
+    branches, types = _alternatives(declared), _types(declared)
+    return "null" in types or any(map(_allows_null, branches)) or not (types or branches)
+
+
+def _parsed(schema: str) -> dict[str, Any]:
+    try:
+        found = json.loads(schema)
+    except (ValueError, RecursionError):
+        found = None
+    if not isinstance(found, dict):
+        raise _wrong("it is no JSON object")
+    return found
+
+
+def _wrong(problem: str) -> SchemaError:
+    return SchemaError(f"the JSON schema can't be used: {problem}", kind=Kind.UNUSABLE_SCHEMA)

@@ -1,0 +1,139 @@
+"""Schemas of Protobuf: text to descriptors and back from columns.
+
+Owns: :func:`file_descriptor`, by protoc, and :func:`derived_schema`. Never: columns against a
+message (``proto_match``). The only place that imports protobuf, on the driver.
+"""
+
+from __future__ import annotations
+
+import re
+import tempfile
+from functools import lru_cache
+from importlib.resources import files
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from spark_kafka_sink.base.documentation import page_address
+from spark_kafka_sink.base.error_kinds import Kind
+from spark_kafka_sink.base.errors import ConfigError, SchemaError, safe_text
+from spark_kafka_sink.records.formats.binary.matching import below
+from spark_kafka_sink.records.formats.column_type import ColumnKind, ColumnType
+from spark_kafka_sink.records.formats.type_table import TYPES
+
+if TYPE_CHECKING:
+    from google.protobuf.descriptor import Descriptor, FileDescriptor
+
+_FILE: Final = "schema.proto"
+_TIMESTAMP: Final = TYPES[ColumnKind.TIMESTAMP].protobuf
+_HOLDERS: Final = (ColumnKind.ARRAY, ColumnKind.MAP)
+_KEYS: Final = (ColumnKind.STRING, ColumnKind.INT, ColumnKind.LONG, ColumnKind.BOOLEAN)
+_NAME: Final = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
+
+
+@lru_cache(64)
+def file_descriptor(text: str) -> FileDescriptor:
+    """The file that ``text`` declares. Raises SchemaError, and ConfigError without protoc."""
+    try:
+        from google.protobuf import descriptor_pb2, descriptor_pool
+        from grpc_tools import protoc
+    except ImportError as error:
+        raise ConfigError(
+            "the format protobuf reads schemas with protoc, which is not installed on the driver",
+            hint="pip install 'spark-kafka-sink[protobuf]'",
+            kind=Kind.MISSING_PACKAGE,
+        ) from error
+    with tempfile.TemporaryDirectory(prefix="kprod-") as directory:
+        (Path(directory) / _FILE).write_text(text)
+        out = Path(directory) / "descriptors"
+        known = files("grpc_tools") / "_proto"
+        arguments = ["-I", directory, "-I", str(known), "--include_imports"]
+        command = ["protoc", *arguments, f"--descriptor_set_out={out}", _FILE]
+        if protoc.main(command) != 0:
+            raise SchemaError(
+                "protoc does not accept the Protobuf schema; its reason is on the standard error of"
+                " this process",
+                hint="imports are those of google/protobuf only: a registry's references are not"
+                " looked up",
+                kind=Kind.UNUSABLE_SCHEMA,
+            )
+        found = descriptor_pb2.FileDescriptorSet.FromString(out.read_bytes())
+    pool = descriptor_pool.DescriptorPool()
+    for one in found.file:
+        pool.Add(one)
+    return pool.FindFileByName(_FILE)
+
+
+def message_of(text: str, name: str | None) -> tuple[Descriptor, tuple[int, ...]]:
+    """The message of this name (None: the first), and the indexes on the way to it."""
+    file = file_descriptor(text)
+    # In upb's order, which is the file's.
+    messages = list(file.message_types_by_name.values())
+    if not messages:
+        raise SchemaError("the Protobuf schema has no message", kind=Kind.UNUSABLE_SCHEMA)
+    if name is None:
+        return messages[0], (0,)
+    stack: list[tuple[Descriptor, tuple[int, ...]]]
+    stack = [(one, (at,)) for at, one in enumerate(messages)]
+    while stack:
+        message, path = stack.pop()
+        if name in (message.full_name, message.name):
+            return message, path
+        stack += [(one, (*path, at)) for at, one in enumerate(message.nested_types)]
+    raise SchemaError(
+        f"the Protobuf schema has no message {safe_text(name)}",
+        hint=f"it has {safe_text(', '.join(one.name for one in messages), 300)}",
+        kind=Kind.UNUSABLE_SCHEMA,
+    )
+
+
+def derived_schema(column: ColumnType, name: str) -> str:
+    """The text of a file with one message; fields are numbered in the order of the columns."""
+    package, _, short = name.rpartition(".")
+    lines = ['syntax = "proto3";', *([f"package {package};"] if package else [])]
+    body = _message(column, short, "", "")
+    if any(f" {_TIMESTAMP}" in line for line in body):
+        lines.append('import "google/protobuf/timestamp.proto";')
+    return "\n".join([*lines, "", *body, ""])
+
+
+def _message(column: ColumnType, name: str, path: str, indent: str) -> list[str]:
+    lines = [f"{indent}message {name} {{"]
+    inner = indent + "  "
+    for number, (field, child) in enumerate(zip(column.names, column.children, strict=True), 1):
+        inside = below(path, field)
+        if _NAME.fullmatch(field) is None:
+            raise SchemaError(
+                f"column {safe_text(inside)} has a name that Protobuf does not allow for a field",
+                hint="rename it to letters, digits and underscores",
+            )
+        held = child.children[-1] if child.kind in _HOLDERS else child
+        kind = TYPES[held.kind].protobuf if held.kind in TYPES else None
+        if held.kind is ColumnKind.STRUCT:
+            kind = f"Type{number}"
+            lines += _message(held, kind, inside, inner)
+        if kind is None:
+            raise unwritable(held, inside)
+        lines.append(f"{inner}{_declared(child, kind, inside)} {field} = {number};")
+    return [*lines, f"{indent}}}"]
+
+
+def _declared(column: ColumnType, kind: str, path: str) -> str:
+    """The type of a field, whose items or values are of ``kind``."""
+    if column.kind is ColumnKind.ARRAY:
+        return f"repeated {kind}"
+    if column.kind is ColumnKind.MAP:
+        key = column.children[0].kind
+        if key not in _KEYS:
+            raise unwritable(column, path)
+        return f"map<{TYPES[key].protobuf}, {kind}>"
+    return f"optional {kind}" if column.nullable else kind
+
+
+def unwritable(column: ColumnType, path: str) -> SchemaError:
+    """The error for a type that no field has."""
+    return SchemaError(
+        f"column {safe_text(path)} is of type {safe_text(column.text, 200)}, which Protobuf has no"
+        " field for",
+        hint=f"cast it, for example to a string; types are in {page_address('formats')}",
+        kind=Kind.COLUMNS_AND_SCHEMA,
+    )

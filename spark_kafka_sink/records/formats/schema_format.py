@@ -1,0 +1,51 @@
+"""The seam of formats with a schema: what each is asked for.
+
+Owns: :class:`SchemaFormat` (on the driver, without Arrow), and the bytes before a payload. What it
+plans is a ``PayloadEncoder`` of ``records/column_plan.py``, which travels to the tasks. Never: a
+registry.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from spark_kafka_sink.records.column_plan import PayloadEncoder
+from spark_kafka_sink.records.formats.column_type import ColumnType
+
+
+def wire_prefix(schema_id: int) -> bytes:
+    """Confluent's: a zero, and the id, big endian."""
+    return b"\x00" + schema_id.to_bytes(4, "big")
+
+
+class SchemaFormat(Protocol):
+    """One format. A schema is its text; a ``column`` that is no struct is a payload by itself."""
+
+    @property
+    def schema_type(self) -> str:
+        """Its name in a registry's API."""
+        ...
+
+    @property
+    def has_bare(self) -> bool:
+        """Whether a payload may be a single value."""
+        ...
+
+    def derive(self, column: ColumnType, name: str) -> str:
+        """The schema of columns that have none. SchemaError when there can't be one."""
+        ...
+
+    def is_bare(self, schema: str) -> bool:
+        """Whether payloads of ``schema`` are single values, without fields."""
+        ...
+
+    def name_of(self, schema: str) -> str:
+        """The full name of its record, empty without one. SchemaError when it can't be read."""
+        ...
+
+    def plan(self, schema: str, prefix: bytes, column: ColumnType, *, bare: bool) -> PayloadEncoder:
+        """How ``column`` is written, ``prefix`` in front. ``bare``: a task has it as one column,
+        whose null is a null payload; else its fields as one column each. SchemaError when the
+        columns don't fit.
+        """
+        ...
