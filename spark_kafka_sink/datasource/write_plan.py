@@ -33,6 +33,7 @@ from spark_kafka_sink.datasource.report.report_of_batch import (
     report_of_batch,
 )
 from spark_kafka_sink.datasource.report.write_report import Outcome, WriteReport
+from spark_kafka_sink.datasource.worker_heap import freeze_modules
 from spark_kafka_sink.datasource.write.commit_message import (
     TaskCommitMessage,
     checked_messages,
@@ -108,6 +109,8 @@ class WritePlan:
             return task.run(batches)
         except UnresolvedReferenceError as error:
             raise error.seen_by("an executor") from None
+        finally:
+            freeze_modules()
 
     def _check_package(self) -> None:
         # (The plan of another version may have no such field: its version is compared first.)
@@ -175,6 +178,7 @@ class WritePlan:
             )
             raise
         publish(after_commit(report, outcome, None, _since(begun)), self.config)
+        freeze_modules()
 
     def _committed(
         self, messages: tuple[TaskCommitMessage, ...], batch_id: int | None, report: WriteReport
