@@ -91,6 +91,7 @@ class Kind(StrEnum):
     BUFFER_EXHAUSTED = "KP0502"
     WRITE_FAILED = "KP0503"
     RATE_TOO_LOW = "KP0504"
+    TASK_STOPPED = "KP0505"
 
     COMMIT = "KP0600"
     NO_COMMIT_MESSAGE = "KP0601"
@@ -639,6 +640,13 @@ ENTRIES: Final[Mapping[Kind, Entry]] = {
         "With at-least-once nothing is rolled back. Rows that Spark writes again are duplicates. "
         "The cause is the error of the job or query. [Guarantees](delivery-guarantees.md).",
         ("kprod write... failed: ... of ... tasks had finished...; their ... rows",),
+    ),
+    Kind.TASK_STOPPED: Entry(
+        "A task was stopped, or got no more rows from Spark",
+        "Only a report has this code. A function of the query failed, Spark stopped the task "
+        "because another one failed or the query was stopped, or the error is none of this "
+        "package. Spark's own exception has the cause.",
+        ("the task was stopped, or got no more rows from Spark: ...",),
     ),
     Kind.COMMIT: Entry(
         "The driver can't confirm a batch",
