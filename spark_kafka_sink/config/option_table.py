@@ -104,11 +104,11 @@ _DELIVERY = (
 )  # fmt: skip
 
 _BATCHING = (
-    Option("batch.size", _T.INT, 262_144, _MEDIUM,
+    Option("batch.size", _T.INT, 524_288, _MEDIUM,
            "Bytes of a batch of one partition (after compression, estimated). 0 means one record a"
            " batch. Never more than buffer.memory.", _ZERO, java_default="16384",
            why="a Spark task passes thousands of rows at once, and brokers are fastest with"
-           " batches of 128 to 512 KiB"),
+           " batches of 256 to 512 KiB"),
     Option("linger.ms", _T.LONG, 5, _MEDIUM,
            "How long a batch that is not full waits for more rows. It counts only while the task"
            " waits for Spark's next rows; at the end of the input nothing lingers. With 0, small"
@@ -117,8 +117,9 @@ _BATCHING = (
            "Bytes of batches that wait or are in flight, per task. When they are used up, the task"
            " waits for brokers.", _ZERO),
     Option("max.request.size", _T.INT, 1_048_576, _MEDIUM,
-           "Upper limit of one request, and of one record before compression. The topic's"
-           " max.message.bytes is the broker's own limit.", _ZERO),
+           "Upper limit of one record before compression, and of a batch. The topic's"
+           " max.message.bytes is the broker's own limit. A request with several batches may have"
+           " up to 4 MiB.", _ZERO),
     Option("compression.type", _T.STRING, "none", _HIGH,
            "How batches are compressed.", OneOf(("none", "gzip", "snappy", "lz4", "zstd"))),
     Option("compression.gzip.level", _T.INT, -1, _MEDIUM,
@@ -255,7 +256,7 @@ COMMIT_LOG_TOPIC = "__kprod_commits"
 
 _SINK = (
     Option("topic", _T.STRING, None, _HIGH,
-           "The topic of every row. It beats a `topic` column. Required when there is no such"
+           "Topic for all rows; overrides a `topic` column. Required when there is no such"
            " column.", TopicName(), of_one_write=True),
     Option("deliveryGuarantee", _T.STRING, "at-least-once", _HIGH,
            "The guarantee: `at-least-once` (idempotent producer, acks=all), `exactly-once` (each"
