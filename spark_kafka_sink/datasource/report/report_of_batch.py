@@ -11,7 +11,7 @@ import platform
 import statistics
 import time
 import uuid
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields, replace
 from typing import Any
 
@@ -38,7 +38,7 @@ from spark_kafka_sink.datasource.report.write_report import (
     WriteReport,
 )
 from spark_kafka_sink.datasource.write.commit_message import TaskCommitMessage, TaskCounts
-from spark_kafka_sink.producer.metrics.produce_report import ProduceReport
+from spark_kafka_sink.producer.metrics.produce_report import NodeReport, ProduceReport
 from spark_kafka_sink.transactions.transactional_ids import DEFAULT_PREFIX
 
 #: Unfinished tasks and topics that a report lists.
@@ -85,7 +85,7 @@ def report_of_batch(
         unfinished=tuple(unfinished[:NAMED]),
         oldest_transaction_ms=_oldest_ms(messages, now),
         commit_ms=None,
-        brokers=_brokers(produced),
+        brokers=_brokers(produced.nodes),
         partitions=tuple(
             PartitionReport(*tp, *span) for tp, span in sorted(produced.offsets.items())
         ),
@@ -255,19 +255,14 @@ def _failed(attempt: WriteReport) -> FailedAttempt:
 
 
 def _merged(brokers: Sequence[BrokerReport]) -> tuple[BrokerReport, ...]:
-    found: dict[int, BrokerReport] = {}
+    nodes: dict[int, NodeReport] = {}
     for one in brokers:
-        seen = found.get(one.id, BrokerReport(one.id, 0, 0.0, 0, ""))
-        requests = seen.requests + one.requests
-        total_ms = seen.requests * seen.mean_latency_ms + one.requests * one.mean_latency_ms
-        found[one.id] = BrokerReport(
-            one.id,
-            requests,
-            round(total_ms / requests, 3) if requests else 0.0,
-            max(seen.max_latency_ms, one.max_latency_ms),
-            one.last_answer or seen.last_answer,
+        total_ms = round(one.requests * one.mean_latency_ms)
+        seen = NodeReport(
+            one.requests, total_ms, one.max_latency_ms, one.last_answer, one.latencies
         )
-    return tuple(found[node] for node in sorted(found))
+        nodes[one.id] = nodes.get(one.id, NodeReport()).merge(seen)
+    return _brokers(nodes)
 
 
 def after_commit(
@@ -345,7 +340,7 @@ def _per_second(count: int, elapsed_ms: int) -> float:
     return round(count * 1000 / elapsed_ms, 1) if elapsed_ms else 0.0
 
 
-def _brokers(produced: ProduceReport) -> tuple[BrokerReport, ...]:
+def _brokers(nodes: Mapping[int, NodeReport]) -> tuple[BrokerReport, ...]:
     return tuple(
         BrokerReport(
             node,
@@ -355,5 +350,5 @@ def _brokers(produced: ProduceReport) -> tuple[BrokerReport, ...]:
             seen.latencies,
             seen.last_answer,
         )
-        for node, seen in sorted(produced.nodes.items())
+        for node, seen in sorted(nodes.items())
     )
