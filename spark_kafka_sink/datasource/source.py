@@ -28,6 +28,7 @@ from spark_kafka_sink.base.errors import ConfigError, coded, warn_once
 from spark_kafka_sink.base.security.import_paths import is_import_path
 from spark_kafka_sink.datasource.plain_errors import without_traceback
 from spark_kafka_sink.datasource.spark_needed import spark_needed
+from spark_kafka_sink.datasource.worker_heap import freeze_modules
 
 try:
     from pyspark.sql import datasource as spark_datasource
@@ -98,6 +99,7 @@ class KprodDataSource(DataSource):
     ) -> DataSourceStreamWriter:
         """Called by Spark once per micro-batch at planning, and before its commit or abort."""
         plan = self._plan(schema, overwrite=overwrite, streaming=True)
+        freeze_modules()
         if self._has_arrow_stream_writer():
             return KprodStreamWriter(plan)
         if plan.columns.names_columns:

@@ -46,6 +46,7 @@ from spark_kafka_sink.datasource.report.report_of_batch import (
     with_failures,
 )
 from spark_kafka_sink.datasource.report.write_report import Outcome, WriteReport
+from spark_kafka_sink.datasource.worker_heap import freeze_modules
 from spark_kafka_sink.datasource.write.commit_message import (
     TaskCommitMessage,
     TaskCounts,
@@ -139,6 +140,8 @@ class WritePlan:
             return task.run(batches)
         except UnresolvedReferenceError as error:
             raise error.seen_by("an executor") from None
+        finally:
+            freeze_modules()
 
     def _leave(self, task: WriteTask | None, error: BaseException) -> None:
         """Leaves the attempt's error for the report of its batch. Never raises: Spark must get
@@ -223,6 +226,7 @@ class WritePlan:
             )
             raise
         publish(after_commit(report, outcome, None, _since(begun)), self.config)
+        freeze_modules()
 
     def _committed(
         self, messages: tuple[TaskCommitMessage, ...], batch_id: int | None, report: WriteReport
