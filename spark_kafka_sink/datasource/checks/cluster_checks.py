@@ -16,6 +16,7 @@ from contextlib import closing
 from typing import Final
 
 from spark_kafka_sink.admin.admin_client import AdminClient
+from spark_kafka_sink.admin.transaction_client import TransactionClient
 from spark_kafka_sink.base.clock import Clock
 from spark_kafka_sink.base.error_kinds import Kind
 from spark_kafka_sink.base.errors import AuthorizationError, UnsupportedVersionError
@@ -96,7 +97,10 @@ def check_exactly_once(config: SinkConfig, *, timeout_ms: int) -> Generator[Step
             failed |= step.state is State.FAILED and step.name in _NEEDED_BY_TRIAL
             yield step
         if not failed:
-            with closing(trial_steps(config, timeout_ms)) as trial:
+            with (
+                TransactionClient(config.producer) as client,
+                closing(trial_steps(client, config, timeout_ms)) as trial,
+            ):
                 yield from trial
 
     with closing(steps()) as found:

@@ -64,23 +64,24 @@ _CLEAN_MS: Final = 10_000
 _NOT_HERE: Final = "use deliveryGuarantee=at-least-once here, or ask the service's operator"
 
 
-def trial_steps(config: SinkConfig, timeout_ms: int) -> Generator[Step, None, None]:
+def trial_steps(
+    client: TransactionClient, config: SinkConfig, timeout_ms: int
+) -> Generator[Step, None, None]:
     """Yields the steps until one fails, and the clean-up's in any case. Close it: whatever ends it
     early, Ctrl-C too, cleans up first.
     """
-    with TransactionClient(config.producer) as client:
-        trial = _Trial(client, config, timeout_ms)
-        try:
-            for step in trial.steps():
-                yield step
-                if step.state is State.FAILED:
-                    break
-        finally:
-            (left,) = step_of(_CLEAN, trial.clean_up)
-            if left.state is State.FAILED:
-                # (Whoever interrupted the trial does not see the row.)
-                _log.warning("%s is left behind: %s", trial.topic, left.said)
-        yield left
+    trial = _Trial(client, config, timeout_ms)
+    try:
+        for step in trial.steps():
+            yield step
+            if step.state is State.FAILED:
+                break
+    finally:
+        (left,) = step_of(_CLEAN, trial.clean_up)
+        if left.state is State.FAILED:
+            # (Whoever interrupted the trial does not see the row.)
+            _log.warning("%s", left.said)
+    yield left
 
 
 class _Trial:
