@@ -12,7 +12,7 @@ from spark_kafka_sink.datasource.monitoring.prometheus_metrics import Prometheus
 from tests.monitoring.reports import failed, idle, progress, report, started, terminated
 
 
-class World:
+class MonitoredSession:
     """A listener over Prometheus' library, and reports that are given to it."""
 
     def __init__(self):
@@ -35,7 +35,7 @@ class World:
 
 @pytest.fixture
 def world():
-    return World()
+    return MonitoredSession()
 
 
 def test_a_progress_and_the_report_of_its_batch_are_joined(world):

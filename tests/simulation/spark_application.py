@@ -4,7 +4,7 @@ done to them.
 :class:`Application` lives one of them through the code that Spark calls (``spark_sink.py``): each
 planning, each commit and each abort is a call of a process of its own, which may be killed alone
 or with its driver, frozen, or cut off. Beside it there may be a second start of the same query, a
-stranger under its name, operators, other keys in the log's partition, a broker that nobody reaches.
+stranger under its name, operators, other keys in the log's partition, an unreachable broker.
 """
 
 from __future__ import annotations
@@ -39,12 +39,18 @@ from tests.simulation.spark_observer import KNOWN_MS, Observer
 from tests.simulation.spark_operators import Operators
 from tests.simulation.spark_sink import SERVERS, Frame, Sink
 from tests.simulation.spark_world import LOG_TOPIC, PREFIX, TOPIC, SparkWorld
-from tests.simulation.spark_writes import STRANGER, LostCallError, Outcome, Start, Write
+from tests.simulation.spark_writes import (
+    READERS,
+    REPORTS,
+    STRANGER,
+    LostCallError,
+    Outcome,
+    Start,
+    Write,
+)
 
 T = TypeVar("T")
 
-#: The topic of reports, and the group whose offsets are committed with the rows.
-REPORTS, READERS = "reports", "readers"
 TIMEOUT = "kafka.transaction.timeout.ms"
 #: What one call may take in a world where nothing is wrong with it.
 CALM_MS = 8_000
@@ -177,11 +183,15 @@ class Application(SparkWorld):
 
     @property
     def is_shut_out(self) -> bool:
-        """A sibling has the name, and each start of the application says so."""
-        others = any(w.tag >= STRANGER and w.outcome is Outcome.TOLD for w in self.writes)
-        told = (CommitError, ConfigError, SupersededError)
+        """A sibling, or a stranger, has written this batch, and each start says so."""
+        written = any(
+            w.tag >= STRANGER and self.observer.is_committed(w)
+            for w in self.writes
+            if self.life.sibling or w.number == len(self.commits)
+        )
+        told = (CommitError, ConfigError, SupersededError, LostCallError)
         last = [isinstance(error, told) for _, _, error in self.errors[-3:]]
-        return self.life.sibling and others and len(last) == 3 and all(last)
+        return written and len(last) == 3 and all(last)
 
     def start_another(self) -> None:
         """Beside the one that runs."""
@@ -234,6 +244,7 @@ class Application(SparkWorld):
                         self._torn = True
                     if isinstance(error, ConfigError):
                         self.blocks.corrected = True
+                        self.cluster.groups.members.clear()
                     run.failed = True
                     if life.kind is Kind.JOB and not run.stopped:
                         continue
@@ -329,6 +340,8 @@ class Application(SparkWorld):
 
     def _write_batch(self, write: Write) -> None:
         run, sink = write.run, self.sink
+        if write.broken and self.fate.random() < 0.5:
+            raise KafkaError("a column is missing")
         write.planned = self._call(
             run,
             "plan",
@@ -407,7 +420,7 @@ class Application(SparkWorld):
 
     def _call(self, run: Start, role: str, what: Callable[[], T], *, stoppable: bool = True) -> T:
         """``what``, by a Python process of the driver's. LostCallError when that dies, or the user
-        stops the query meanwhile: then it goes on, and nobody waits for it.
+        stops the query meanwhile: then it goes on, and nothing waits for it.
         """
         process = run.pool.pop(role, None)
         if process is None or process.dead:
@@ -456,12 +469,12 @@ class Application(SparkWorld):
 
     @property
     def partial(self) -> list[Write]:
-        """Those of which somebody was told that they are visible in part."""
+        """Those that were reported as visible in part."""
         numbers = {n for _, n, e in self.errors if isinstance(e, PartialCommitError)}
         return [write for write in self.writes if write.number in numbers]
 
     def was_struck(self, write: Write) -> bool:
-        """Its driver is dead, or was away, so that nobody ended it."""
+        """Its driver is dead, or was away, so that it was not ended."""
         return write.outcome is not Outcome.TOLD
 
     def reports(self) -> Counter[tuple[int, int]]:
@@ -478,7 +491,7 @@ class Application(SparkWorld):
         return found
 
     def wanted(self, write: Write) -> set[tuple[int, int, int]]:
-        """(batch, task, row) of a write that was told as written."""
+        """(batch, task, row) of a write that was reported as written."""
         return {
             (write.tag, task + 100 * (write.part or 0), row)
             for task in range(self.life.tasks)

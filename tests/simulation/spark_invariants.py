@@ -15,10 +15,10 @@ from spark_kafka_sink.transactions.lease import margin_ms
 from spark_kafka_sink.transactions.transactional_ids import parse
 from tests.fakes.fake_cluster.transaction_coordinator import State
 from tests.simulation.processes import Blow
-from tests.simulation.spark_application import READERS, Application
+from tests.simulation.spark_application import Application
 from tests.simulation.spark_application_life import Kind
 from tests.simulation.spark_checkpoints import SOURCE, end_offset
-from tests.simulation.spark_writes import STRANGER, LostCallError, Outcome, Write
+from tests.simulation.spark_writes import READERS, STRANGER, LostCallError, Outcome, Write
 
 #: Between a look at how old transactions are and the coordinator's decision about the first.
 _A_WHILE_MS = 5_000
@@ -81,7 +81,7 @@ def _ids_are_used_again(app: Application) -> None:
 
 
 def _first_of_each_start(app: Application) -> list[Write]:
-    """Of those that share a name, rows and bytes, and of which Spark tells no query and no offsets:
+    """Of those that share a name, rows and bytes, and of which Spark names no query and no offsets:
     who comes new may look like one that Spark runs again.
     """
     if not (app.life.sibling and app.life.alike and app.life.connect) or app.life.knows_offsets:
@@ -110,6 +110,8 @@ def _offsets(app: Application) -> None:
     behind it.
     """
     life = app.life
+    refused = any(isinstance(error, ConfigError) for _, _, error in app.errors)
+    assert refused or not life.group_in_use, "the offsets of a group with members were committed"
     if not life.offsets or life.kind in (Kind.VERSIONS, Kind.JOB) or app.partial:
         return
     told = [w.number for w in app.writes if w.outcome is Outcome.TOLD and w.run.is_main]
@@ -143,7 +145,7 @@ def _nothing_open(app: Application) -> None:
 
 def _torn_by_a_death_alone(app: Application) -> None:
     """A batch is visible in part only when its driver went away between the first and the last
-    end, for longer than a transaction lives, and then somebody was told; never where transactions
+    end, for longer than a transaction lives, and then it was reported; never where transactions
     never time out.
     """
     assert not (app.life.two_phases and app.partial), "partial, and transactions never time out"
@@ -153,6 +155,9 @@ def _torn_by_a_death_alone(app: Application) -> None:
         where = f"batch {write.tag} of {write.run.id}: {ends}"
         if app.life.kind is Kind.JOB and app.was_struck(write):
             continue  # nobody runs it again
+        if app.life.late_end:
+            assert write in app.partial, f"torn, and nobody was told: {where}"
+            continue  # by a request that took longer to arrive than anybody waits
         assert lost, f"torn, and not ended: {where}"
         # (Who is frozen behind its look at the clock, and before its requests, sends them late.)
         frozen = any(strike.blow is Blow.FREEZE for strike in app.life.strikes)
@@ -180,7 +185,7 @@ def _nobody_comes_back(app: Application) -> None:
 
 
 def _partial_is_partial(app: Application) -> None:
-    """Nobody is told of a batch that is visible in part, of which nothing is visible, or all."""
+    """A batch of which nothing or all is visible is never reported as visible in part."""
     for number in {write.number for write in app.partial} - set(app.operators.resolved):
         found = app.observer.ends_of_decided(number)
         whole = all(end is not None and end.committed for end in found)

@@ -39,7 +39,7 @@ def commit(
     *,
     milliseconds: int = 60_000,
 ) -> dict[str, ErrorCode | None]:
-    """Open 30 transactions, let ``before`` happen, and end them by a driver that comes anew."""
+    """Open 30 transactions, let ``before`` happen, and end them by another driver."""
     transactions = open_transactions(world.client(), IDS, TP)
     before(transactions)
     return dict(
@@ -252,10 +252,24 @@ def test_an_id_without_an_age_is_old_when_a_list_got_lost(
     world.run(main)
 
 
+def test_an_id_in_no_list_is_not_listed_as_old(world: DriverWorld) -> None:
+    """A decision is undone for ages that brokers tell: an id that moves is in no list, too."""
+
+    def main() -> None:
+        client = world.client()
+        open_transactions(client, IDS, TP)
+        world.scheduler.sleep(10_000)
+        ids = [*IDS, "p-in-no-list"]
+        assert client.older_than(ids, 5_000, world.soon()) == frozenset(ids)
+        assert client.older_than(ids, 5_000, world.soon(), only_listed=True) == frozenset(IDS)
+
+    world.run(main)
+
+
 def test_an_id_that_moved_between_two_lists_is_not_young(
     world: DriverWorld, cluster: FakeCluster
 ) -> None:
-    """To a broker that has told already which of its own are old."""
+    """To a broker that has listed already which of its own are old."""
 
     def moves(request: Request) -> Any:
         for moving in IDS:
