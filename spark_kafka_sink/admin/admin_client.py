@@ -177,9 +177,15 @@ class AdminClient:
         return ClockDifference(found.leader, begun_ms + half_ms - found.leader_time_ms, half_ms)
 
     def create_topics(
-        self, topics: Sequence[NewTopic], *, timeout_ms: int | None = None, exist_ok: bool = False
+        self,
+        topics: Sequence[NewTopic],
+        *,
+        timeout_ms: int | None = None,
+        exist_ok: bool = False,
+        validate_only: bool = False,
     ) -> Cluster:
-        """Create ``topics`` and wait until each of their partitions has a leader.
+        """Create ``topics`` and wait until each of their partitions has a leader; ``validate_only``
+        creates none.
 
         With ``exist_ok`` an existing topic is left as it is. Raises the broker's error for the
         first topic that it refuses; others may have been created by then.
@@ -188,7 +194,9 @@ class AdminClient:
         deadline_ms = self.deadline(timeout_ms)
         self.loop.metadata.allow_auto_topic_creation = False
         self._await_topics((), timeout_ms, lambda _: True)  # who is the controller?
-        self._create(list(topics), deadline_ms, exist_ok=exist_ok)
+        self._create(list(topics), deadline_ms, exist_ok=exist_ok, validate_only=validate_only)
+        if validate_only:
+            return self.loop.cluster
 
         def have_leaders(cluster: Cluster) -> bool:
             return all(
@@ -287,7 +295,9 @@ class AdminClient:
 
     # -- creating ---------------------------------------------------------------------------------
 
-    def _create(self, topics: list[NewTopic], deadline_ms: int, *, exist_ok: bool) -> None:
+    def _create(
+        self, topics: list[NewTopic], deadline_ms: int, *, exist_ok: bool, validate_only: bool
+    ) -> None:
         """Until every topic is created or one is refused. Only failed topics are retried."""
         unclear: set[str] = set()
         attempts = 0
@@ -296,7 +306,7 @@ class AdminClient:
             # Brokers before KRaft create topics on the controller only; later ones forward.
             cluster = self.loop.cluster
             to = cluster.nodes.get(cluster.controller) or AnyBroker()
-            request = CreateTopicsRequest(tuple(topics), max(1, remaining))
+            request = CreateTopicsRequest(tuple(topics), max(1, remaining), validate_only)
             call = Call(request, to, once=True)
             self.loop.run([call], deadline_ms)
             if call.response is not None:
