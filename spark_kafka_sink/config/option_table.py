@@ -601,8 +601,9 @@ _SINK = (
            " `error`, or nothing (`skip`), which the report counts.",
            OneOfAnyCase(tuple(OnNullValue)), of_one_write=True),
     Option("maxRecordsPerSecond", _T.LONG, None, _LOW,
-           "The most records a second of all tasks of a write together. Tasks wait, and the report"
-           " says how long. See tuning.md.", AtLeast(1)),
+           "The most records a second of all tasks of a write together; each of the tasks that run"
+           " at once (tasksAtOnce) has an equal share. Tasks wait, and the report says how long."
+           " See tuning.md.", AtLeast(1)),
     Option("maxBytesPerSecond", _T.LONG, None, _LOW,
            "The same in bytes of keys, values and headers, before compression.", AtLeast(1)),
     Option("tasksAtOnce", _T.INT, None, _LOW,
