@@ -125,7 +125,9 @@ def described(config: SinkConfig, timeout_ms: int) -> Iterator[tuple[str, str, b
             yield payload.part, f"{what} is not there at {registry}", may_be_missing
             continue
         refuse_unusable(found, payload, schema_format(payload))
-        yield payload.part, f"{what} has the schema of id {found.id}", True
+        no_guid = payload.in_header and found.guid is None
+        said = f"{what} has the schema of id {found.id}{' without a GUID' if no_guid else ''}"
+        yield payload.part, said, not no_guid
 
 
 class _PayloadPlan:
