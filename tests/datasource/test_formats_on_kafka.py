@@ -17,7 +17,7 @@ from google.protobuf import json_format, message_factory
 from spark_kafka_sink import foreach_batch
 from spark_kafka_sink.datasource.foreach_batch import transaction
 from spark_kafka_sink.records.formats.protobuf.proto_schema import message_of
-from tests.network.fake_registry import FakeRegistry, same
+from tests.network.fake_registry import FakeRegistry
 
 ROWS = (
     "id", "concat('n', id) AS name", "CAST(id + 0.5 AS DECIMAL(10, 2)) AS amount",
@@ -137,7 +137,12 @@ def test_confluents_deserializer_finds_the_schema_in_a_header(spark, kafka, cons
     """Apicurio 2 has no GUIDs, so the registry is ours; its reader is Confluent's."""
     text = """{"type": "record", "name": "r", "fields": [
         {"name": "id", "type": "long"}, {"name": "text", "type": "string"}]}"""
-    answer = same(200, {"schema": text, "guid": str(uuid.uuid4())})
+    known = {"schema": text, "guid": str(uuid.uuid4())}
+    missing = {"error_code": 404, "message": "no such thing"}
+
+    def answer(_, path, __):
+        return (200, {}, known) if path.startswith("/api/schemas/") else (404, {}, missing)
+
     with FakeRegistry(answer) as keeper, SchemaRegistryClient({"url": keeper.url}) as theirs:
         given = {
             "kafka.bootstrap.servers": kafka.bootstrap, "schema.registry.url": keeper.url,
