@@ -144,8 +144,8 @@ def options_of(task: Task) -> Iterator[str]:
 
 def page_lines() -> Iterator[str]:
     yield (
-        "Which options belong together; each leads to what it does. A default in brackets is that of"
-        " the example where it differs from the usual one."
+        "Which options belong together; each leads to what it does. A default in brackets is that"
+        " of the example where it differs from the usual one."
     )
     options = obeyed()
     for task in TASKS:
