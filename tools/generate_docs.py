@@ -13,6 +13,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 
+from spark_kafka_sink.config.given_options import SPARK_OPTIONS, foreign_options
+
 ROOT = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT), str(ROOT / "tools")]
 
@@ -25,7 +27,6 @@ import type_docs  # noqa: E402
 import upstream_behaviours  # noqa: E402
 from tables import heading, linked, paragraph, row  # noqa: E402
 
-from spark_kafka_sink.config import unknown_options  # noqa: E402
 from spark_kafka_sink.config.option import (  # noqa: E402
     INT_MAX,
     Importance,
@@ -221,7 +222,7 @@ def _refused_options() -> Iterator[str]:
     yield row("`kafka.transactional.id`", "All tasks would share one id and fence each other.")
     for option in _prefixed(Status.REFUSED):
         yield row(f"`{option.name}`", option.note)
-    foreign = unknown_options.foreign_options()
+    foreign = foreign_options()
     librdkafka = foreign.librdkafka
     names = {
         key: _names({*owner.names, *(f"{beginning}*" for beginning in owner.beginnings)})
@@ -258,7 +259,7 @@ def _spark_options() -> Iterator[str]:
         *("Option", "What it is"),
         text="Spark adds these to a write by itself, or its own Kafka sink knows them.",
     )
-    for name, what in unknown_options.SPARK_OPTIONS.items():
+    for name, what in SPARK_OPTIONS.items():
         yield row(f"`{name}`", what)
     yield ""
 
