@@ -25,7 +25,7 @@ import report_docs  # noqa: E402
 import task_options  # noqa: E402
 import type_docs  # noqa: E402
 import upstream_behaviours  # noqa: E402
-from tables import heading, linked, paragraph, row  # noqa: E402
+from tables import anchor_of, heading, linked, paragraph, row  # noqa: E402
 
 from spark_kafka_sink.config.option import (  # noqa: E402
     INT_MAX,
@@ -155,11 +155,6 @@ def _entry(name: str, option: Option, default: str) -> str:
     shown = "; ".join(filter(None, facts))
     shown = f" ({shown})" if shown else ""
     return f'- <a id="{anchor_of(name)}"></a>**`{name}`**{shown}: {linked(option.doc)}'
-
-
-def anchor_of(name: str) -> str:
-    """``kafka.batch.size``: ``kafka-batch-size``."""
-    return name.lower().replace(".", "-")
 
 
 def _different_defaults() -> Iterator[str]:

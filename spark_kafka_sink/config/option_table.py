@@ -683,7 +683,7 @@ _SINK = (
            " created when it is missing and the principal may create it.", TopicName()),
     Option("configFile", _T.STRING, None, _LOW,
            "A properties file with a Kafka client's settings, with or without the prefix `kafka.`,"
-           " and with the options of this table; options that are given win. The driver reads it."
+           " and with the options of this page; options that are given win. The driver reads it."
            " Secrets in it never become options: they are read from the same path on each"
            " executor. See security.md.", NonEmpty()),
 )  # fmt: skip
