@@ -154,24 +154,10 @@ class KprodDataSource(DataSource):
         from spark_kafka_sink.datasource.process_logging import configure_logging
         from spark_kafka_sink.datasource.report.failed_attempts import FailedAttempts
         from spark_kafka_sink.datasource.report.report_file import check_report_path
-        from spark_kafka_sink.datasource.write.schema import (
-            near_names,
-            plan_columns,
-            with_keys_required,
-        )
+        from spark_kafka_sink.datasource.write import schema as of_columns
         from spark_kafka_sink.datasource.write_plan import WritePlan
 
-        if not self.options:
-            raise ConfigError(
-                "no option reached the kprod sink: Spark drops the options of a table, and those "
-                "of insertInto(), for every Python source",
-                hint="use INSERT INTO table WITH ('kafka.bootstrap.servers' = 'host:9092', 'topic' "
-                "= 'name') SELECT ..., or df.writeTo(table).option(...).append(), or "
-                'df.write.format("kprod").option(...).mode("append").save()',
-                kind=Kind.NO_OPTIONS,
-            )
-        if overwrite:
-            raise _overwrite_refused(streaming=streaming)
+        self._refuse_unusable(overwrite=overwrite, streaming=streaming)
         config = _without_columns_at_the_end(SinkConfig.of(self._given))
         if config.is_exactly_once:
             from spark_kafka_sink.datasource.exactly_once.transaction_plan import prefix_of
@@ -181,7 +167,7 @@ class KprodDataSource(DataSource):
         # A stream's abort has no plan, and a job's options may be another's, too.
         failed = FailedAttempts.of(config.report_path, token if streaming else uuid.uuid4().hex)
         is_named = config.is_exactly_once and (streaming or config.txn_app_id is not None)
-        columns = plan_columns(schema, config.topic, config.named_columns)
+        columns = of_columns.plan_columns(schema, config.topic, config.named_columns)
         plan = WritePlan(
             config,
             columns,
@@ -196,11 +182,11 @@ class KprodDataSource(DataSource):
         if config.report_path is not None:
             check_report_path(config.report_path)
         check_own_code(config, on_driver=True)
-        warn_once(_log, [*config.warnings, *near_names(schema, columns)])
+        warn_once(_log, [*config.warnings, *of_columns.near_names(schema, columns)])
         seen = process_preflight().check(config, streaming=streaming)
         cluster = None if seen is None else seen.cluster
         if seen is not None and config.topic in seen.compacted:
-            columns = with_keys_required(columns)
+            columns = of_columns.with_keys_required(columns)
         if config.schemas is not None:
             from spark_kafka_sink.datasource.schemas.payload_schemas import with_encoders
 
@@ -217,6 +203,19 @@ class KprodDataSource(DataSource):
             )
         failed.begin()
         return plan
+
+    def _refuse_unusable(self, *, overwrite: bool, streaming: bool) -> None:
+        if not self.options:
+            raise ConfigError(
+                "no option reached the kprod sink: Spark drops the options of a table, and those "
+                "of insertInto(), for every Python source",
+                hint="use INSERT INTO table WITH ('kafka.bootstrap.servers' = 'host:9092', 'topic' "
+                "= 'name') SELECT ..., or df.writeTo(table).option(...).append(), or "
+                'df.write.format("kprod").option(...).mode("append").save()',
+                kind=Kind.NO_OPTIONS,
+            )
+        if overwrite:
+            raise _overwrite_refused(streaming=streaming)
 
     def _refuse_reading(self) -> NoReturn:
         raise ConfigError(
