@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from typer.models import OptionInfo
 
 from spark_kafka_sink.base.documentation import RUNBOOK_PAGE, page_address
 from spark_kafka_sink.base.version import __version__
@@ -197,30 +196,53 @@ def options(
     work.options(search, config, as_json=as_json)
 
 
-def _number(name: str, text: str) -> OptionInfo:
-    option: OptionInfo = typer.Option(name, metavar="N", min=1, help=text)
-    return option
-
-
-def _size(name: str, text: str) -> OptionInfo:
-    option: OptionInfo = typer.Option(name, metavar="SIZE", help=text)
-    return option
-
-
-_ARROW_ROWS = "spark.sql.execution.arrow.maxRecordsPerBatch; usually 10000."
-_ARROW_BYTES = "spark.sql.execution.arrow.maxBytesPerBatch; 0 on Spark 4.0, which has none."
+_ArrowRows = Annotated[
+    int,
+    typer.Option(
+        "--arrow-rows",
+        metavar="N",
+        min=1,
+        help="spark.sql.execution.arrow.maxRecordsPerBatch; usually 10000.",
+    ),
+]
+_ArrowBytes = Annotated[
+    str,
+    typer.Option(
+        "--arrow-bytes",
+        metavar="SIZE",
+        help="spark.sql.execution.arrow.maxBytesPerBatch; 0 on Spark 4.0, which has none.",
+    ),
+]
 
 
 @app.command(epilog=EXAMPLE + "kprod size --tasks 200 --leaders 12")
 def size(
-    tasks: Annotated[int, _number("--tasks", "Tasks that run at once.")],
-    leaders: Annotated[int, _number("--leaders", "Brokers that lead a partition of the topics.")],
-    cores: Annotated[int, _number("--cores", "Tasks at once in an executor; usually 4.")] = 4,
-    executor_memory: Annotated[str, _size("--executor-memory", "spark.executor.memory.")] = "4g",
-    buffer_memory: Annotated[str, _size("--buffer-memory", "kafka.buffer.memory.")] = "32m",
-    row_bytes: Annotated[str, _size("--row-bytes", "Of a row: key, value, headers.")] = "1000",
-    arrow_rows: Annotated[int, _number("--arrow-rows", _ARROW_ROWS)] = 10_000,
-    arrow_bytes: Annotated[str, _size("--arrow-bytes", _ARROW_BYTES)] = "64m",
+    tasks: Annotated[
+        int, typer.Option("--tasks", metavar="N", min=1, help="Tasks that run at once.")
+    ],
+    leaders: Annotated[
+        int,
+        typer.Option(
+            "--leaders", metavar="N", min=1, help="Brokers that lead a partition of the topics."
+        ),
+    ],
+    cores: Annotated[
+        int,
+        typer.Option(
+            "--cores", metavar="N", min=1, help="Tasks at once in an executor; usually 4."
+        ),
+    ] = 4,
+    executor_memory: Annotated[
+        str, typer.Option("--executor-memory", metavar="SIZE", help="spark.executor.memory.")
+    ] = "4g",
+    buffer_memory: Annotated[
+        str, typer.Option("--buffer-memory", metavar="SIZE", help="kafka.buffer.memory.")
+    ] = "32m",
+    row_bytes: Annotated[
+        str, typer.Option("--row-bytes", metavar="SIZE", help="Of a row: key, value, headers.")
+    ] = "1000",
+    arrow_rows: _ArrowRows = 10_000,
+    arrow_bytes: _ArrowBytes = "64m",
     as_json: AsJson = False,
 ) -> None:
     """Connections, and memory outside of the JVM, of a planned write. Connects to nothing.

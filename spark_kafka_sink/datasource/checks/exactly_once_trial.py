@@ -23,7 +23,7 @@ from typing import Final
 from spark_kafka_sink.admin.call import Call, Leader, retry_code
 from spark_kafka_sink.admin.transaction_client import TransactionClient
 from spark_kafka_sink.base.error_kinds import Kind
-from spark_kafka_sink.base.errors import ApiError, ErrorCode, KafkaError, KafkaTimeoutError
+from spark_kafka_sink.base.errors import ApiError, ErrorCode, KafkaError, KafkaTimeoutError, warn
 from spark_kafka_sink.config.sink_config import SinkConfig
 from spark_kafka_sink.datasource.checks.check_steps import State, Step, ok, red, step_of, yellow
 from spark_kafka_sink.protocol.cluster import TopicPartition
@@ -80,7 +80,7 @@ def trial_steps(
         (left,) = step_of(_CLEAN, trial.clean_up)
         if left.state is State.FAILED:
             # (Whoever interrupted the trial does not see the row.)
-            _log.warning("%s", left.said)
+            warn(_log, Kind.LEFT_BEHIND, "%s", left.said)
     yield left
 
 
