@@ -20,9 +20,11 @@ from spark_kafka_sink.base.errors import (
     FATAL_TOPIC_ERRORS,
     AuthorizationError,
     ErrorCode,
+    KafkaError,
     KafkaTimeoutError,
     UnsupportedVersionError,
 )
+from spark_kafka_sink.config.option import nearest_name
 from spark_kafka_sink.config.producer_config import ProducerConfig
 from spark_kafka_sink.protocol.admin_messages import (
     ConfigResource,
@@ -31,12 +33,17 @@ from spark_kafka_sink.protocol.admin_messages import (
     DescribeConfigsResponse,
     DescribeQuorumRequest,
     DescribeQuorumResponse,
+    TopicNamesRequest,
 )
 from spark_kafka_sink.protocol.cluster import Cluster, Node
 from spark_kafka_sink.protocol.control_messages import CreateTopicsRequest, NewTopic
 
 #: How often the controller's time is requested; the last response counts.
 _CLOCK_ROUNDS: Final = 2
+#: How long the names of all topics may take, for the hint of an error.
+_NAMES_MS: Final = 2_000
+#: How much a name must be like a missing one to be proposed (difflib's ratio).
+_ALIKE: Final = 0.8
 #: Errors of CreateTopics after which a topic may exist: one that exists on the retry is ours.
 _UNCLEAR: Final = frozenset({ErrorCode.REQUEST_TIMED_OUT})
 
@@ -261,14 +268,30 @@ class AdminClient:
                 kind=Kind.NO_LEADER,
             )
         noun = "Topic" if len(missing) == 1 else "Topics"
-        message = f"{noun} {', '.join(missing)} not present in metadata after {timeout_ms} ms."
+        message = (
+            f"{noun} {', '.join(missing)} not found: not present in metadata after {timeout_ms} ms."
+        )
         if metadata.answers == 0:
             return metadata.no_broker_answered(timeout_ms, message)
         return KafkaTimeoutError(
             message,
-            hint=_errors_of(missing, metadata.topic_errors),
+            # (Without a wait the caller only asked whether it is there.)
+            hint=(self._near(missing) if timeout_ms else "")
+            + _errors_of(missing, metadata.topic_errors),
             kind=Kind.TOPIC_NOT_PRESENT,
         )
+
+    def _near(self, missing: Collection[str]) -> str:
+        """The existing topics that the missing ones were probably meant to be, as a question."""
+        call = Call(TopicNamesRequest(), AnyBroker(), once=True)
+        try:
+            self.loop.run([call], self.clock.now_ms() + _NAMES_MS)
+        except KafkaError:
+            return ""  # the error that this is for has all that is known
+        names = [name for name in call.response or () if not name.startswith("__")]
+        found = (nearest_name(one.lower(), names, _ALIKE) for one in missing)
+        near = dict.fromkeys(filter(None, found))
+        return f"is it {' or '.join(near)}? " if near else ""
 
     # -- creating ---------------------------------------------------------------------------------
 
