@@ -146,13 +146,7 @@ class _ConnectTasks:
         self._share: Share = (0, 0)
         spark.registerProgressHandler(self._progress)  # type: ignore[arg-type] # by keyword
 
-    def _progress(
-        self,
-        stages: Iterable[Any] | None,
-        inflight_tasks: int,  # noqa: ARG002 - Spark's names
-        operation_id: str | None,  # noqa: ARG002
-        done: bool,  # noqa: ARG002
-    ) -> None:
+    def _progress(self, *, stages: Iterable[Any] | None = None, **_: object) -> None:
         open_ = [one for one in stages or () if not one.done]
         self._share = (
             sum(one.num_completed_tasks for one in open_),
