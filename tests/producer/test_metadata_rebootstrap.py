@@ -53,6 +53,7 @@ def test_what_is_known_of_a_leader_is_said_and_no_more() -> None:
     world.update(topic("t", (-1,), epoch=7))
     without = "the partition has no leader in the last metadata response"
     assert known(TP) == f"{without}; it was one:9092 (id 1)"
+    world.clock.advance(1_000)
     world.refresh(topic("t", (2,), epoch=8))
     assert known(TP) == "its leader is two:9092 (id 2)"
 
