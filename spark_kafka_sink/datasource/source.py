@@ -126,8 +126,7 @@ class KprodDataSource(DataSource):
 
     def _pickled_options(self) -> dict[str, str]:
         """With the lines of ``configFile``, so that a commit does not depend on that file."""
-        from spark_kafka_sink.config.given_options import given_options
-        from spark_kafka_sink.config.unknown_options import PREFIX
+        from spark_kafka_sink.config.given_options import PREFIX, given_options
 
         options = dict(self.options)
         try:
@@ -142,9 +141,8 @@ class KprodDataSource(DataSource):
         return hasattr(spark_datasource, "DataSourceStreamArrowWriter")
 
     def _plan(self, schema: StructType, *, overwrite: bool, streaming: bool) -> WritePlan:
-        from spark_kafka_sink.config.given_options import given_options
+        from spark_kafka_sink.config.given_options import PREFIX, given_options
         from spark_kafka_sink.config.sink_config import SinkConfig
-        from spark_kafka_sink.config.unknown_options import PREFIX
         from spark_kafka_sink.datasource.checks.own_code import check_own_code
         from spark_kafka_sink.datasource.checks.preflight import process_preflight
         from spark_kafka_sink.datasource.driver_identity import driver_token

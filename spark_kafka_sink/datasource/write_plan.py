@@ -27,8 +27,8 @@ from spark_kafka_sink.base.errors import (
     safe_text,
     warn,
 )
+from spark_kafka_sink.base.security.secret_references import UnresolvedReferenceError
 from spark_kafka_sink.base.version import __version__
-from spark_kafka_sink.config.secret_references import UnresolvedReferenceError
 from spark_kafka_sink.config.sink_config import SinkConfig
 from spark_kafka_sink.datasource.exactly_once.transaction_plan import TransactionPlan
 from spark_kafka_sink.datasource.package_digest import package_digest
