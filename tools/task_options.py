@@ -115,7 +115,7 @@ TASKS = (
         "Know what was written",
         "[Reports](reports.md) lists the fields and the outcomes.",
         ("reportPath", "reportPathRetentionBytes", "reportPathRetentionMs", "reportTopic",
-         "reportListeners", "progressListeners", "kafka.metrics.*",
+         "reportListeners", "progressListeners", "progressTopic", "kafka.metrics.*",
          "kafka.interceptor.classes"),
         {**_SERVERS, "reportPath": "/var/log/kprod/orders/"},
     ),

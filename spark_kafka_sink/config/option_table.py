@@ -642,6 +642,11 @@ _SINK = (
            "The same, called on the executor every 30 s with what a running task says of itself"
            " (`TaskProgress`, see reports.md). They must be importable there, too.",
            ),
+    Option("progressTopic", _T.STRING, None, _LOW,
+           "A topic of the same cluster to which Python workers that write for more than 10 s, and"
+           " commits that take longer, send their figures every 10 s, for metrics and a progress"
+           " bar on the driver (monitoring.md). The principal needs WRITE on it; each such worker"
+           " opens a connection to the leader of its partition 0.", TopicName()),
     Option("transactionalIdPrefix", _T.STRING, None, _MEDIUM,
            "With exactly-once: the beginning of every transactional id, by which brokers' ACLs and"
            " operators know yours, and under which decisions are kept. Letters, digits, '.', '_'"

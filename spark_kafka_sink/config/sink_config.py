@@ -101,6 +101,7 @@ class SinkConfig:
     report_topic: str | None
     report_listeners: tuple[str, ...]
     progress_listeners: tuple[str, ...]
+    progress_topic: str | None
     #: None: none was given. The rest of these count with exactly-once only.
     transactional_id_prefix: str | None
     txn_app_id: str | None
