@@ -44,13 +44,14 @@ from spark_kafka_sink.transactions.commit_state import (
     Payload,
     Phase,
 )
+from spark_kafka_sink.transactions.driver_transactions import Content, prepare
 from spark_kafka_sink.transactions.ending import abort_all, end_decided, near_timeout
 from spark_kafka_sink.transactions.lease import margin_ms
-from spark_kafka_sink.transactions.offset_commits import GroupOffsets, prepare_offsets
+from spark_kafka_sink.transactions.offset_commits import GroupOffsets
 from spark_kafka_sink.transactions.outcomes import Outcome, is_prepared, outcome_of
 from spark_kafka_sink.transactions.ownership import Numbering, Owner, retry_when_fenced
 from spark_kafka_sink.transactions.sweep import Sweeper, is_superseded
-from spark_kafka_sink.transactions.topic_records import TopicRecord, prepare_record
+from spark_kafka_sink.transactions.topic_records import TopicRecord
 from spark_kafka_sink.transactions.transactional_ids import TransactionalId, parse
 
 if TYPE_CHECKING:
@@ -318,25 +319,23 @@ class Committer:
         """The driver's own transactions of ``batch``, which share its decision; ``number`` is that
         of its ids.
         """
-        client, deadline, two_phase = self._client, self._client.deadline(), batch.two_phase_commit
-
-        def id_(worker: str) -> str:
-            return str(TransactionalId(owner.key, owner.run_id, worker, number, owner.generation))
-
-        found = []
+        contents: tuple[tuple[str, Content | None], ...] = (
+            (_REPORT, batch.report),
+            (_OFFSETS, batch.offsets),
+        )
+        deadline = self._client.deadline()
         try:
-            if (record := batch.report) is not None:
-                found.append(
-                    prepare_record(
-                        client, id_(_REPORT), record, deadline, two_phase_commit=two_phase
-                    )
+            return tuple(
+                prepare(
+                    self._client,
+                    str(TransactionalId(owner.key, owner.run_id, name, number, owner.generation)),
+                    content,
+                    deadline,
+                    two_phase_commit=batch.two_phase_commit,
                 )
-            if (offsets := batch.offsets) is not None:
-                found.append(
-                    prepare_offsets(
-                        client, id_(_OFFSETS), offsets, deadline, two_phase_commit=two_phase
-                    )
-                )
+                for name, content in contents
+                if content is not None
+            )
         except (ProducerFencedError, InvalidTxnStateError) as error:
             # A driver that takes over meanwhile ends it: whether one did is in the log, which is
             # read again.
@@ -346,7 +345,6 @@ class Committer:
                 hint="write the batch again; if no other driver was started, an operator did "
                 "('kprod txn abort' or 'sweep')",
             ) from error
-        return tuple(found)
 
     def _write_done(self, key: str, session: LogSession, state: CommitState | None) -> None:
         """Record that every transaction is committed. A failure here must not fail the commit: a

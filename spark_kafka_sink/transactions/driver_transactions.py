@@ -1,11 +1,12 @@
 """Transactions that the driver fills itself: with offsets, a report, a state of the commit log.
 
-Owns: how one begins, and the Produce of records into one. Never: what the records mean, its end.
+Owns: :func:`prepare`, and the Produce of records into one. Never: what the records mean, its end,
+which follows the decision like every other transaction's.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from spark_kafka_sink.admin.call import Call, CoordinatorKey, Leader
 from spark_kafka_sink.base.errors import ErrorCode
@@ -31,20 +32,38 @@ _LAST_PRODUCE_OF_VERSION_1: Final = 11
 _LATEST_PRODUCE: Final = 12
 
 
-def begin(
+class Content(Protocol):
+    """What a transaction is filled with; ``added`` and ``written`` name its requests in errors."""
+
+    @property
+    def added(self) -> str: ...
+    @property
+    def written(self) -> str: ...
+
+    def add_call(self, to: PreparedTransaction, where: str) -> Call[Any]:
+        """The call that adds it to a transaction of version 1."""
+
+    def calls(self, client: TransactionClient, to: PreparedTransaction) -> Sequence[Call[Any]]:
+        """Those that write it."""
+
+
+def prepare(
     client: TransactionClient,
     transactional_id: str,
+    content: Content,
     deadline_ms: int,
-    where: str,
-    add: Callable[[ProducerIdAndEpoch], Call[Any]],
     *,
-    two_phase_commit: bool,
+    two_phase_commit: bool = False,
 ) -> PreparedTransaction:
-    """A new identity of the id; with version 1, ``add`` is the call that adds what is written, and
-    ``where`` its name in an error.
+    """Begin a transaction of ``transactional_id``, and write ``content`` in it.
 
-    Each request is sent once: InitProducerId that arrives late would abort what the id has open by
-    then, and what is added behind the commit would open another transaction.
+    Raises AuthorizationError (naming the missing right), ProducerFencedError when the id has
+    another owner by now, other ApiErrors of the brokers, ConfigError for a timeout above the
+    broker's limit, and KafkaTimeoutError without a definite response. After any of them the
+    transaction may be open, and the caller must end it.
+
+    The first requests are sent once: InitProducerId that arrives late would abort what the id has
+    open by then, and what is added behind the commit would open another transaction.
     """
     version = client.transaction_version(deadline_ms)
     producer = client.init_producer_id(
@@ -54,24 +73,30 @@ def begin(
         once=True,
         two_phase_commit=two_phase_commit,
     )
+    transaction = PreparedTransaction(transactional_id, *producer, version)
     if version < 2:
-        call = add(producer)
-        call.once = True
-        client.loop.send_and_receive(call, deadline_ms, where)
-    return PreparedTransaction(transactional_id, *producer, version)
+        where = f"{content.added}, transactional id '{transactional_id}'"
+        client.loop.send_and_receive(content.add_call(transaction, where), deadline_ms, where)
+    calls = content.calls(client, transaction)
+    if not client.loop.run(calls, deadline_ms):
+        raise client.loop.timeout(content.written, calls)
+    return transaction
 
 
 def add_partition_call(
-    transactional_id: str,
-    producer: ProducerIdAndEpoch,
+    to: PreparedTransaction,
     tp: TopicPartition,
     retry_code: Callable[[ErrorCode], ErrorCode | None],
+    *,
+    once: bool = False,
 ) -> Call[AddPartitionsToTxnResponse]:
     """AddPartitionsToTxn, which version 1 needs."""
+    one = to.transactional_id
     return Call(
-        AddPartitionsToTxnRequest(transactional_id, *producer, (tp,)),
-        CoordinatorKey(transactional_id),
+        AddPartitionsToTxnRequest(one, to.producer_id, to.producer_epoch, (tp,)),
+        CoordinatorKey(one),
         lambda response: retry_code(response.errors[tp]),
+        once=once,
     )
 
 

@@ -1,8 +1,6 @@
 """A record that the driver writes: in a transaction of the decision, or without one.
 
-Owns: :class:`TopicRecord`, :func:`prepare_record` (the transaction with the batch's report) and
-:func:`write_record`. Never: the content of the record, the transaction's end, which follows the
-decision like every other transaction's.
+Owns: :class:`TopicRecord` and :func:`write_record`. Never: its content, the transaction.
 
 The record goes to partition 0 of its topic, so that all of them have one order.
 """
@@ -15,17 +13,16 @@ from typing import TYPE_CHECKING
 from spark_kafka_sink.admin.call import retry_code
 from spark_kafka_sink.protocol.cluster import TopicPartition
 from spark_kafka_sink.protocol.producer_ids import PreparedTransaction
-from spark_kafka_sink.transactions.driver_transactions import (
-    add_partition_call,
-    begin,
-    produce_call,
-)
+from spark_kafka_sink.transactions.driver_transactions import add_partition_call, produce_call
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from spark_kafka_sink.admin.call import Call
     from spark_kafka_sink.admin.transaction_client import TransactionClient
     from spark_kafka_sink.base.errors import ErrorCode
+    from spark_kafka_sink.protocol.control_messages import AddPartitionsToTxnResponse
+    from spark_kafka_sink.protocol.produce import ProduceResponse
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,54 +36,30 @@ class TopicRecord:
     def tp(self) -> TopicPartition:
         return TopicPartition(self.topic, 0)
 
+    @property
+    def added(self) -> str:
+        return f"AddPartitionsToTxn of {self.tp}"
 
-def prepare_record(
-    client: TransactionClient,
-    transactional_id: str,
-    record: TopicRecord,
-    deadline_ms: int,
-    *,
-    two_phase_commit: bool = False,
-) -> PreparedTransaction:
-    """Begin a transaction of ``transactional_id`` and write ``record`` in it.
+    @property
+    def written(self) -> str:
+        return f"Produce to {self.tp}"
 
-    Raises AuthorizationError (naming the missing right), other ApiErrors of the brokers,
-    ConfigError for a timeout above the broker's limit, and KafkaTimeoutError without a definite
-    response, also to InitProducerId: that is not retried. After any of them the transaction may be
-    open, and the caller must end it.
-    """
-    where = f"AddPartitionsToTxn of {record.tp}, transactional id '{transactional_id}'"
-    prepared = begin(
-        client,
-        transactional_id,
-        deadline_ms,
-        where,
-        lambda producer: add_partition_call(
-            transactional_id, producer, record.tp, _retry_code(record, where)
-        ),
-        two_phase_commit=two_phase_commit,
-    )
-    _produce(client, record, deadline_ms, prepared)
-    return prepared
+    def add_call(self, to: PreparedTransaction, where: str) -> Call[AddPartitionsToTxnResponse]:
+        return add_partition_call(to, self.tp, self._retry_code(where), once=True)
+
+    def calls(
+        self, client: TransactionClient, to: PreparedTransaction | None
+    ) -> list[Call[ProduceResponse]]:
+        """``to`` None: without a transaction."""
+        values = [(None, self.value)]
+        return [produce_call(client, self.tp, values, self._retry_code(self.written), to)]
+
+    def _retry_code(self, where: str) -> Callable[[ErrorCode], ErrorCode | None]:
+        right = f"WRITE on the topic '{self.topic}' (reportTopic)"
+        return lambda code: retry_code(code, where, right)
 
 
 def write_record(client: TransactionClient, record: TopicRecord, deadline_ms: int) -> None:
-    """Write ``record`` without a transaction, at least once. Raises as :func:`prepare_record`."""
-    _produce(client, record, deadline_ms, None)
-
-
-def _produce(
-    client: TransactionClient,
-    record: TopicRecord,
-    deadline_ms: int,
-    within: PreparedTransaction | None,
-) -> None:
-    where = f"Produce to {record.tp}"
-    values = [(None, record.value)]
-    call = produce_call(client, record.tp, values, _retry_code(record, where), within)
-    client.loop.send_and_receive(call, deadline_ms, where)
-
-
-def _retry_code(record: TopicRecord, where: str) -> Callable[[ErrorCode], ErrorCode | None]:
-    right = f"WRITE on the topic '{record.topic}' (reportTopic)"
-    return lambda code: retry_code(code, where, right)
+    """Write ``record`` without a transaction, at least once."""
+    (call,) = record.calls(client, None)
+    client.loop.send_and_receive(call, deadline_ms, record.written)

@@ -216,7 +216,7 @@ def test_partitions_with_too_few_replicas_in_sync_are_named(kafka3):
     new = NewTopic(topic, 4, 2, {"min.insync.replicas": "2"})
     config = SinkConfig.parse({"kafka.bootstrap.servers": kafka3.bootstrap})
     with AdminClient(config.producer) as admin:
-        replicas = [p.replicas for p in admin.create_topics([new]).topics[topic]]
+        replicas = [p.replicas for p in admin.create_topic(new).topics[topic]]
     kafka3.node(3).stop()
     hit = [p for p, ids in enumerate(replicas) if 3 in ids]
     assert 0 < len(hit) < 4

@@ -246,12 +246,12 @@ class CommitLog:
         """With all configs, else without those that managed clusters refuse (small segments)."""
         new = NewTopic(self._topic, PARTITIONS, -1, _CONFIGS)
         try:
-            self._client.create_topics((new,), timeout_ms=left(), exist_ok=True)
+            self._client.create_topic(new, timeout_ms=left())
         except ApiError as error:
             if error.code not in (ErrorCode.INVALID_CONFIG, ErrorCode.POLICY_VIOLATION):
                 raise
             plain = replace(new, configs={"cleanup.policy": "compact"})
-            self._client.create_topics((plain,), timeout_ms=left(), exist_ok=True)
+            self._client.create_topic(plain, timeout_ms=left())
 
     def _check(self, deadline_ms: int) -> None:
         """A topic with cleanup.policy=delete loses decisions, and so does an unclean leader

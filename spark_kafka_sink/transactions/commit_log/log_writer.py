@@ -143,7 +143,7 @@ class LogWriter:
     def _add_partition(self, deadline_ms: int) -> None:
         where = f"AddPartitionsToTxn of '{self._id}'"
         call = add_partition_call(
-            self._id, self._producer, self._tp, lambda code: self._retry_code(code, where)
+            self._transaction(), self._tp, lambda code: self._retry_code(code, where)
         )
         self._run(call, "AddPartitionsToTxn", deadline_ms)
 
