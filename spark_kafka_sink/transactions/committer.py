@@ -44,14 +44,13 @@ from spark_kafka_sink.transactions.commit_state import (
     Payload,
     Phase,
 )
-from spark_kafka_sink.transactions.driver_transactions import Content, prepare
+from spark_kafka_sink.transactions.driver_transactions import TopicRecord, prepare
 from spark_kafka_sink.transactions.ending import abort_all, end_decided, near_timeout
 from spark_kafka_sink.transactions.lease import margin_ms
 from spark_kafka_sink.transactions.offset_commits import GroupOffsets
 from spark_kafka_sink.transactions.outcomes import Outcome, is_prepared, outcome_of
 from spark_kafka_sink.transactions.ownership import Numbering, Owner, retry_when_fenced
 from spark_kafka_sink.transactions.sweep import Sweeper, is_superseded
-from spark_kafka_sink.transactions.topic_records import TopicRecord
 from spark_kafka_sink.transactions.transactional_ids import TransactionalId, parse
 
 if TYPE_CHECKING:
@@ -318,10 +317,6 @@ class Committer:
         """The driver's own transactions of ``batch``, which share its decision; ``number`` is that
         of its ids.
         """
-        contents: tuple[tuple[str, Content | None], ...] = (
-            (_REPORT, batch.report),
-            (_OFFSETS, batch.offsets),
-        )
         deadline = self._client.deadline()
         try:
             return tuple(
@@ -332,7 +327,7 @@ class Committer:
                     deadline,
                     two_phase_commit=batch.two_phase_commit,
                 )
-                for name, content in contents
+                for name, content in ((_REPORT, batch.report), (_OFFSETS, batch.offsets))
                 if content is not None
             )
         except (ProducerFencedError, InvalidTxnStateError) as error:

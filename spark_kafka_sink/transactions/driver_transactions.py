@@ -1,15 +1,17 @@
 """Transactions that the driver fills itself: with offsets, a report, a state of the commit log.
 
-Owns: :func:`prepare`, and the Produce of records into one. Never: what the records mean, its end,
-which follows the decision like every other transaction's.
+Owns: :func:`prepare`, :class:`TopicRecord`, the Produce of records into a transaction. Never: what
+they mean, its end, which follows the decision like every other transaction's.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
 
-from spark_kafka_sink.admin.call import Call, CoordinatorKey, Leader
+from spark_kafka_sink.admin.call import Call, CoordinatorKey, Leader, retry_code
 from spark_kafka_sink.base.errors import ErrorCode
+from spark_kafka_sink.protocol.cluster import TopicPartition
 from spark_kafka_sink.protocol.control_messages import (
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnResponse,
@@ -25,32 +27,51 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from spark_kafka_sink.admin.transaction_client import TransactionClient
-    from spark_kafka_sink.protocol.cluster import TopicPartition
+    from spark_kafka_sink.transactions.offset_commits import GroupOffsets
 
 #: The last version of Produce whose batches are of transaction version 1 (KIP-890).
 _LAST_PRODUCE_OF_VERSION_1: Final = 11
 _LATEST_PRODUCE: Final = 12
 
 
-class Content(Protocol):
-    """What a transaction is filled with; ``added`` and ``written`` name its requests in errors."""
+@dataclass(frozen=True, slots=True)
+class TopicRecord:
+    """A record for partition 0 of ``topic``, so that all of them have one order."""
+
+    topic: str
+    value: bytes = field(repr=False)
 
     @property
-    def added(self) -> str: ...
+    def tp(self) -> TopicPartition:
+        return TopicPartition(self.topic, 0)
+
     @property
-    def written(self) -> str: ...
+    def added(self) -> str:
+        return f"AddPartitionsToTxn of {self.tp}"
 
-    def add_call(self, to: PreparedTransaction, where: str) -> Call[Any]:
-        """The call that adds it to a transaction of version 1."""
+    @property
+    def written(self) -> str:
+        return f"Produce to {self.tp}"
 
-    def calls(self, client: TransactionClient, to: PreparedTransaction) -> Sequence[Call[Any]]:
-        """Those that write it."""
+    def add_call(self, to: PreparedTransaction, where: str) -> Call[AddPartitionsToTxnResponse]:
+        return add_partition_call(to, self.tp, self._retry_code(where), once=True)
+
+    def calls(
+        self, client: TransactionClient, to: PreparedTransaction | None
+    ) -> list[Call[ProduceResponse]]:
+        """``to`` None: without a transaction."""
+        values = [(None, self.value)]
+        return [produce_call(client, self.tp, values, self._retry_code(self.written), to)]
+
+    def _retry_code(self, where: str) -> Callable[[ErrorCode], ErrorCode | None]:
+        right = f"WRITE on the topic '{self.topic}' (reportTopic)"
+        return lambda code: retry_code(code, where, right)
 
 
 def prepare(
     client: TransactionClient,
     transactional_id: str,
-    content: Content,
+    content: TopicRecord | GroupOffsets,
     deadline_ms: int,
     *,
     two_phase_commit: bool = False,
@@ -76,11 +97,18 @@ def prepare(
     transaction = PreparedTransaction(transactional_id, *producer, version)
     if version < 2:
         where = f"{content.added}, transactional id '{transactional_id}'"
-        client.loop.send_and_receive(content.add_call(transaction, where), deadline_ms, where)
-    calls = content.calls(client, transaction)
+        call: Call[Any] = content.add_call(transaction, where)
+        client.loop.send_and_receive(call, deadline_ms, where)
+    calls: Sequence[Call[Any]] = content.calls(client, transaction)
     if not client.loop.run(calls, deadline_ms):
         raise client.loop.timeout(content.written, calls)
     return transaction
+
+
+def write_record(client: TransactionClient, record: TopicRecord, deadline_ms: int) -> None:
+    """Write ``record`` without a transaction, at least once."""
+    (call,) = record.calls(client, None)
+    client.loop.send_and_receive(call, deadline_ms, record.written)
 
 
 def add_partition_call(
