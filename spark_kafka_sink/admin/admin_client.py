@@ -20,10 +20,12 @@ from spark_kafka_sink.base.errors import (
     FATAL_TOPIC_ERRORS,
     AuthorizationError,
     ErrorCode,
+    KafkaError,
     KafkaTimeoutError,
     UnsupportedVersionError,
 )
 from spark_kafka_sink.config.producer_config import ProducerConfig
+from spark_kafka_sink.config.suggestions import nearest_name
 from spark_kafka_sink.protocol.admin_messages import (
     ConfigResource,
     ConfigResourceType,
@@ -31,12 +33,17 @@ from spark_kafka_sink.protocol.admin_messages import (
     DescribeConfigsResponse,
     DescribeQuorumRequest,
     DescribeQuorumResponse,
+    TopicNamesRequest,
 )
 from spark_kafka_sink.protocol.cluster import Cluster, Node
 from spark_kafka_sink.protocol.control_messages import CreateTopicsRequest, NewTopic
 
 #: How often the controller's time is requested; the last response counts.
 _CLOCK_ROUNDS: Final = 2
+#: How long the names of all topics may take, for the hint of an error.
+_NAMES_MS: Final = 2_000
+#: How much a name must be like a missing one to be proposed (difflib's ratio).
+_ALIKE: Final = 0.8
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,19 +174,23 @@ class AdminClient:
             return None
         return ClockDifference(found.leader, begun_ms + half_ms - found.leader_time_ms, half_ms)
 
-    def create_topic(self, topic: NewTopic, *, timeout_ms: int | None = None) -> Cluster:
-        """Create ``topic``, unless it exists, and wait until each of its partitions has a leader.
-        Raises the broker's error when it is refused.
+    def create_topic(
+        self, topic: NewTopic, *, timeout_ms: int | None = None, validate_only: bool = False
+    ) -> Cluster:
+        """Create ``topic``, unless it exists, and wait until each of its partitions has a leader;
+        ``validate_only`` creates nothing. Raises the broker's error when it is refused.
         """
         timeout_ms = self.config.max_block_ms if timeout_ms is None else timeout_ms
         deadline_ms = self.deadline(timeout_ms)
         self.loop.metadata.allow_auto_topic_creation = False
         self._await_topics((), timeout_ms, lambda _: True)  # who is the controller?
         attempts = 0
-        while not self._is_created(topic, deadline_ms):
+        while not self._is_created(topic, deadline_ms, validate_only=validate_only):
             self.loop.metadata.request_update()
             self.loop.pause(attempts, deadline_ms)
             attempts += 1
+        if validate_only:
+            return self.loop.cluster
 
         def has_leaders(cluster: Cluster) -> bool:
             return all(p.leader in cluster.nodes for p in cluster.topics[topic.name])
@@ -187,13 +198,13 @@ class AdminClient:
         left_ms = max(0, deadline_ms - self.clock.now_ms())
         return self._await_topics([topic.name], left_ms, has_leaders)
 
-    def _is_created(self, topic: NewTopic, deadline_ms: int) -> bool:
+    def _is_created(self, topic: NewTopic, deadline_ms: int, *, validate_only: bool) -> bool:
         """False: try again. (It exists, too, when a lost request has created it.)"""
         # Brokers before KRaft create topics on the controller only; later ones forward.
         cluster = self.loop.cluster
         to = cluster.nodes.get(cluster.controller) or AnyBroker()
         left_ms = max(1, deadline_ms - self.clock.now_ms())
-        call = Call(CreateTopicsRequest((topic,), left_ms), to, once=True)
+        call = Call(CreateTopicsRequest((topic,), left_ms, validate_only), to, once=True)
         self.loop.run([call], deadline_ms)
         if call.response is None:
             if self.clock.now_ms() >= deadline_ms:
@@ -266,14 +277,30 @@ class AdminClient:
                 kind=Kind.NO_LEADER,
             )
         noun = "Topic" if len(missing) == 1 else "Topics"
-        message = f"{noun} {', '.join(missing)} not present in metadata after {timeout_ms} ms."
+        message = (
+            f"{noun} {', '.join(missing)} not found: not present in metadata after {timeout_ms} ms."
+        )
         if metadata.answers == 0:
             return metadata.no_broker_answered(timeout_ms, message)
         return KafkaTimeoutError(
             message,
-            hint=_errors_of(missing, metadata.topic_errors),
+            # (Without a wait the caller only asked whether it is there.)
+            hint=(self._near(missing) if timeout_ms else "")
+            + _errors_of(missing, metadata.topic_errors),
             kind=Kind.TOPIC_NOT_PRESENT,
         )
+
+    def _near(self, missing: Collection[str]) -> str:
+        """The existing topics that the missing ones were probably meant to be, as a question."""
+        call = Call(TopicNamesRequest(), AnyBroker(), once=True)
+        try:
+            self.loop.run([call], self.clock.now_ms() + _NAMES_MS)
+        except KafkaError:
+            return ""  # the error that this is for has all that is known
+        names = [name for name in call.response or () if not name.startswith("__")]
+        found = (nearest_name(one.lower(), names, _ALIKE) for one in missing)
+        near = dict.fromkeys(filter(None, found))
+        return f"is it {' or '.join(near)}? " if near else ""
 
 
 def _errors_of(topics: Collection[str], errors: Mapping[str, ErrorCode]) -> str:
