@@ -24,8 +24,8 @@ from spark_kafka_sink.base.errors import (
     KafkaTimeoutError,
     UnsupportedVersionError,
 )
+from spark_kafka_sink.config.option import nearest_name
 from spark_kafka_sink.config.producer_config import ProducerConfig
-from spark_kafka_sink.config.suggestions import nearest_name
 from spark_kafka_sink.protocol.admin_messages import (
     ConfigResource,
     ConfigResourceType,

@@ -184,6 +184,25 @@ def options(
     work.options(search, config, as_json=as_json)
 
 
+_ArrowRows = Annotated[
+    int,
+    typer.Option(
+        "--arrow-rows",
+        metavar="N",
+        min=1,
+        help="spark.sql.execution.arrow.maxRecordsPerBatch; usually 10000.",
+    ),
+]
+_ArrowBytes = Annotated[
+    str,
+    typer.Option(
+        "--arrow-bytes",
+        metavar="SIZE",
+        help="spark.sql.execution.arrow.maxBytesPerBatch; 0 on Spark 4.0, which has none.",
+    ),
+]
+
+
 @app.command(epilog=EXAMPLE + "kprod size --tasks 200 --leaders 12")
 def size(
     tasks: Annotated[
@@ -210,23 +229,8 @@ def size(
     row_bytes: Annotated[
         str, typer.Option("--row-bytes", metavar="SIZE", help="Of a row: key, value, headers.")
     ] = "1000",
-    arrow_rows: Annotated[
-        int,
-        typer.Option(
-            "--arrow-rows",
-            metavar="N",
-            min=1,
-            help="spark.sql.execution.arrow.maxRecordsPerBatch; usually 10000.",
-        ),
-    ] = 10_000,
-    arrow_bytes: Annotated[
-        str,
-        typer.Option(
-            "--arrow-bytes",
-            metavar="SIZE",
-            help="spark.sql.execution.arrow.maxBytesPerBatch; 0 on Spark 4.0, which has none.",
-        ),
-    ] = "64m",
+    arrow_rows: _ArrowRows = 10_000,
+    arrow_bytes: _ArrowBytes = "64m",
     as_json: AsJson = False,
 ) -> None:
     """Connections, and memory outside of the JVM, of a planned write. Connects to nothing.

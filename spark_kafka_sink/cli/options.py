@@ -10,15 +10,13 @@ from pathlib import Path
 from typing import NamedTuple
 
 from spark_kafka_sink.base.security.password import HIDDEN
+from spark_kafka_sink.base.security.secret_references import is_one_reference
 from spark_kafka_sink.cli.connection import one_line_errors
 from spark_kafka_sink.cli.show import print_json, show_rows
-from spark_kafka_sink.config.files.config_file import OPTION as CONFIG_FILE
-from spark_kafka_sink.config.given_options import GivenOptions, given_options
+from spark_kafka_sink.config.given_options import CONFIG_FILE, PREFIX, GivenOptions, given_options
 from spark_kafka_sink.config.option import Option, OptionType, Status
 from spark_kafka_sink.config.option_table import PRODUCER_OPTIONS, SINK_OPTIONS
-from spark_kafka_sink.config.secret_references import is_one_reference
 from spark_kafka_sink.config.sink_config import SinkConfig
-from spark_kafka_sink.config.unknown_options import PREFIX
 
 _DEFAULT = "default"
 

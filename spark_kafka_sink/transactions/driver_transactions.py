@@ -36,10 +36,12 @@ _LATEST_PRODUCE: Final = 12
 
 @dataclass(frozen=True, slots=True)
 class TopicRecord:
-    """A record for partition 0 of ``topic``, so that all of them have one order."""
+    """A record for partition 0 of ``topic``, which ``option`` names: all of them have one order."""
 
     topic: str
     value: bytes = field(repr=False)
+    key: bytes | None = None
+    option: str = "reportTopic"
 
     @property
     def tp(self) -> TopicPartition:
@@ -60,11 +62,11 @@ class TopicRecord:
         self, client: TransactionClient, to: PreparedTransaction | None
     ) -> list[Call[ProduceResponse]]:
         """``to`` None: without a transaction."""
-        values = [(None, self.value)]
+        values = [(self.key, self.value)]
         return [produce_call(client, self.tp, values, self._retry_code(self.written), to)]
 
     def _retry_code(self, where: str) -> Callable[[ErrorCode], ErrorCode | None]:
-        right = f"WRITE on the topic '{self.topic}' (reportTopic)"
+        right = f"WRITE on the topic '{self.topic}' ({self.option})"
         return lambda code: retry_code(code, where, right)
 
 
