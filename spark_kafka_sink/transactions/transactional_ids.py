@@ -114,5 +114,10 @@ def check_id(key: str) -> str:
 
 
 def is_drivers(text: str) -> bool:
-    """Whether it is the id of :func:`log_id` or :func:`check_id`."""
-    return text.endswith((log_id(""), check_id("")))
+    """Whether it is the id of :func:`log_id`, :func:`check_id` or :func:`trial_id`."""
+    return text.endswith(log_id("")) or check_id("") in text
+
+
+def trial_id(key: str, name: str) -> str:
+    """A transactional id with which ``kprod check --exactly-once`` writes, once."""
+    return f"{check_id(key)}{SEPARATOR}{name}"

@@ -26,7 +26,7 @@ REPORT_VERSION = 1
 MAX_JSON_BYTES = 900_000
 
 _MS = "ms"
-_EPOCH_MS = "ms since 1970-01-01 UTC"
+EPOCH_MS = "ms since 1970-01-01 UTC"
 
 
 class Outcome(StrEnum):
@@ -164,7 +164,7 @@ class WriteReport:
     report_version: Annotated[int, Described("Version of this schema.")] = REPORT_VERSION
     report_id: Annotated[str, Described("Unique for each report; the same at all destinations.")]
     written_at_ms: Annotated[
-        int, Described("When the report was made: the commit, or the abort, began.", _EPOCH_MS)
+        int, Described("When the report was made: the commit, or the abort, began.", EPOCH_MS)
     ]
     outcome: Annotated[Outcome, Described("What became of the rows.")]
     error: Annotated[
@@ -265,6 +265,17 @@ class WriteReport:
             "Most rows of a task by the mean over tasks with rows: 1 when all had the same.",
             "ratio",
         ),
+    ]
+    partition_skew: Annotated[
+        float,
+        Described(
+            "Most rows of a Kafka partition by the mean over partitions with rows: 1 when all had"
+            " the same.",
+            "ratio",
+        ),
+    ]
+    largest_partition: Annotated[
+        str | None, Described("The Kafka partition with most rows; null without rows.")
     ]
     slowest_task: Annotated[TaskReport | None, Described("The task that took longest.")]
 
