@@ -8,7 +8,7 @@ The driver calls it once, before a write, and passes the results to the tasks.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Self
 
