@@ -54,7 +54,6 @@ ALLOWED = {
         "ABORT",
         "AT_LEAST_ONCE",
         "DEAD",
-        "FAILED_SEND",
         "REPLAY",
         "SETTLED",
     ],
