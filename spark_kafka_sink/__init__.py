@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from spark_kafka_sink.datasource.checks.executor_checks import HostCheck, check
     from spark_kafka_sink.datasource.foreach_batch import foreach_batch, transaction
     from spark_kafka_sink.datasource.monitoring.kprod_listener import KprodListener
+    from spark_kafka_sink.datasource.monitoring.progress_bar import show_progress
+    from spark_kafka_sink.datasource.monitoring.running_writes import RunningWrites
     from spark_kafka_sink.datasource.registration import register
     from spark_kafka_sink.datasource.report.last_report import last_report
     from spark_kafka_sink.datasource.report.write_report import WriteReport
@@ -33,6 +35,7 @@ __all__ = [
     "ProducerRecord",
     "RecordFuture",
     "RecordMetadata",
+    "RunningWrites",
     "Serializer",
     "WriteReport",
     "__version__",
@@ -40,6 +43,7 @@ __all__ = [
     "foreach_batch",
     "last_report",
     "register",
+    "show_progress",
     "transaction",
 ]
 
@@ -52,12 +56,14 @@ _HOMES = {
     "ProducerRecord": "spark_kafka_sink.producer.producer_record",
     "RecordFuture": "spark_kafka_sink.producer.send.record_future",
     "RecordMetadata": "spark_kafka_sink.producer.producer_record",
+    "RunningWrites": "spark_kafka_sink.datasource.monitoring.running_writes",
     "Serializer": "spark_kafka_sink.producer.send.serialization",
     "WriteReport": "spark_kafka_sink.datasource.report.write_report",
     "check": "spark_kafka_sink.datasource.checks.executor_checks",
     "foreach_batch": "spark_kafka_sink.datasource.foreach_batch",
     "last_report": "spark_kafka_sink.datasource.report.last_report",
     "register": "spark_kafka_sink.datasource.registration",
+    "show_progress": "spark_kafka_sink.datasource.monitoring.progress_bar",
     "transaction": "spark_kafka_sink.datasource.foreach_batch",
 }
 

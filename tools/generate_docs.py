@@ -13,6 +13,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 
+from spark_kafka_sink.config.given_options import SPARK_OPTIONS, foreign_options
+
 ROOT = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT), str(ROOT / "tools")]
 
@@ -23,9 +25,8 @@ import report_docs  # noqa: E402
 import task_options  # noqa: E402
 import type_docs  # noqa: E402
 import upstream_behaviours  # noqa: E402
-from tables import heading, linked, paragraph, row  # noqa: E402
+from tables import anchor_of, heading, linked, paragraph, row  # noqa: E402
 
-from spark_kafka_sink.config import unknown_options  # noqa: E402
 from spark_kafka_sink.config.option import (  # noqa: E402
     INT_MAX,
     Importance,
@@ -34,6 +35,8 @@ from spark_kafka_sink.config.option import (  # noqa: E402
     Status,
 )
 from spark_kafka_sink.config.option_table import (  # noqa: E402
+    JAVA_PARTITIONERS,
+    KEY_PARTITIONERS,
     NO_MEANING_PREFIXES,
     PRODUCER_OPTIONS,
     SINK_OPTIONS,
@@ -154,11 +157,6 @@ def _entry(name: str, option: Option, default: str) -> str:
     return f'- <a id="{anchor_of(name)}"></a>**`{name}`**{shown}: {linked(option.doc)}'
 
 
-def anchor_of(name: str) -> str:
-    """``kafka.batch.size``: ``kafka-batch-size``."""
-    return name.lower().replace(".", "-")
-
-
 def _different_defaults() -> Iterator[str]:
     yield from heading("Defaults that differ from the Java client", "Option", "Here", "Java", "Why")
     for option in _public(PRODUCER_OPTIONS):
@@ -219,11 +217,12 @@ def _refused_options() -> Iterator[str]:
     yield row("`kafka.transactional.id`", "All tasks would share one id and fence each other.")
     for option in _prefixed(Status.REFUSED):
         yield row(f"`{option.name}`", option.note)
-    connect = {*unknown_options.CONNECT_KEYS, "errors.*"}
-    connect |= {f"{beginning}*" for beginning in unknown_options.CONNECT_BEGINNINGS}
-    registry = {*unknown_options.REGISTRY_KEYS}
-    registry |= {f"{beginning}*" for beginning in unknown_options.REGISTRY_BEGINNINGS}
-    librdkafka = unknown_options.LIBRDKAFKA_KEYS
+    foreign = foreign_options()
+    librdkafka = foreign.librdkafka
+    names = {
+        key: _names({*owner.names, *(f"{beginning}*" for beginning in owner.beginnings)})
+        for key, owner in foreign.owners.items()
+    }
     yield from (
         "",
         (
@@ -232,11 +231,11 @@ def _refused_options() -> Iterator[str]:
             " registry's are left out, with one warning that names them."
         ),
         "",
-        f"- A Kafka source: {_names(unknown_options.SOURCE_OPTIONS)}",
-        f"- A Kafka consumer: {_names(unknown_options.CONSUMER_KEYS)}",
-        f"- An admin client: {_names(unknown_options.ADMIN_KEYS)}",
-        f"- Kafka Connect: {_names(connect)}",
-        f"- A schema registry's client or serializer: {_names(registry)}",
+        f"- A Kafka source: {names['source']}",
+        f"- A Kafka consumer: {names['consumer']}",
+        f"- An admin client: {names['admin']}",
+        f"- Kafka Connect: {names['connect_errors']}, {names['connect']}",
+        f"- A schema registry's client or serializer: {names['registry']}",
         "- librdkafka, where Java has another name or none:",
         "",
         "| librdkafka | Java |",
@@ -255,7 +254,7 @@ def _spark_options() -> Iterator[str]:
         *("Option", "What it is"),
         text="Spark adds these to a write by itself, or its own Kafka sink knows them.",
     )
-    for name, what in unknown_options.SPARK_OPTIONS.items():
+    for name, what in SPARK_OPTIONS.items():
         yield row(f"`{name}`", what)
     yield ""
 
@@ -269,7 +268,7 @@ def _partitioner_classes() -> Iterator[str]:
             "their package.",
         ),
     )
-    for name, partitioner in unknown_options.JAVA_PARTITIONERS.items():
+    for name, partitioner in JAVA_PARTITIONERS.items():
         here = "the same" if partitioner.name else "the built-in partitioner"
         if partitioner.ignores_keys:
             here += " with `kafka.partitioner.ignore.keys=true`"
@@ -296,7 +295,7 @@ def _key_rules() -> Iterator[str]:
     rules = {
         "unset: the built-in one": key_rules.JAVA_RULE,
         "unset, with `kafka.partitioner.ignore.keys=true`": key_rules.IGNORED,
-        **{f"`{name}`": key_rules.KEY_RULES[name] for name in unknown_options.KEY_PARTITIONERS},
+        **{f"`{name}`": key_rules.KEY_RULES[name] for name in KEY_PARTITIONERS},
     }
     for name, rule in rules.items():
         empty = f"hash ({rule.number(b'')})"

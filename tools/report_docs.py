@@ -12,6 +12,7 @@ from spark_kafka_sink.datasource import described_fields
 from spark_kafka_sink.datasource.report import write_report
 from spark_kafka_sink.datasource.report.write_report import Outcome, WriteReport
 from spark_kafka_sink.datasource.write.task_progress import TaskProgress
+from spark_kafka_sink.datasource.write.worker_progress import WorkerProgress
 
 _MEANINGS = {
     Outcome.ACKNOWLEDGED: "At least once, or none: brokers have acknowledged every row.",
@@ -65,6 +66,8 @@ def page_lines() -> Iterator[str]:
         yield from _table(cls)
     yield from (*_RUNNING_TASKS, "")
     yield from _table(TaskProgress)
+    yield from (*_PROGRESS_TOPIC, "")
+    yield from _table(WorkerProgress)
 
 
 def _table(cls: type) -> Iterator[str]:
@@ -126,6 +129,7 @@ from spark_kafka_sink import last_report
 report = last_report(query)    # of the query's last batch; last_report(spark): of any write
 if report is not None:         # nothing was written yet
     print(report.outcome, report.rows, report.brokers)
+    print(report.explain())    # what the tasks waited for most, and where to look
 ```
 
 It asks the driver, which keeps the last report of each query (of a hundred at most) in the local
@@ -141,6 +145,34 @@ that makes no second report. (A Spark that names no local directory has both.)
 
 A destination that fails is a warning ([KP0703](errors.md#kp0703)), because the rows are what they
 are.
+
+## Why a batch failed
+
+The report of a batch that failed has `error` (code, text, hint), the attempts of tasks that failed,
+brokers with their last answers, application, query and duration. The driver's warning has the same
+in one line, and `kprod report show PATH` as a page. Spark passes nothing of a failed task to the
+abort, so the attempt leaves its error in a directory beside `reportPath` (without that option, in
+the application's local directory), which is removed with the batch. No option is needed, but
+driver and executors must share that directory:
+
+| Where | What the report has |
+|---|---|
+| one machine (`local[*]`), also behind a Connect server | all of it |
+| a cluster, `reportPath` on a mount of driver and executors | all of it |
+| a cluster without such a mount | [KP0505](errors.md#kp0505), unfinished tasks |
+| an executor that was killed; an error in the query before the write | the same |
+
+Where it is KP0505, Spark's exception has the cause, and `kprod_query_failures_total` its code. The
+name of a query is always there: it is an option of the write. The application is that of an earlier
+report when no task left it.
+""".splitlines()
+
+_PROGRESS_TOPIC = """\
+## What progressTopic gets
+
+A record of JSON from each Python worker that writes for more than ten seconds, every ten seconds,
+with the worker as its key and the sums over its tasks of a stage, attempts that failed among them;
+and one from a commit that takes longer. [Monitoring](monitoring.md#work-that-runs) reads them.\
 """.splitlines()
 
 _RUNNING_TASKS = """\

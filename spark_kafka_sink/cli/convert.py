@@ -1,6 +1,6 @@
 """``kprod convert``: converts another client's properties, and lists what is lost.
 
-Owns: the command, and values whose unit differs. Never: a name (``config/unknown_options.py``), a
+Owns: the command, and values whose unit differs. Never: a name (``config/given_options.py``), a
 secret: lines that hold one are referred to, and stay where they are.
 """
 
@@ -13,20 +13,20 @@ from typing import Final, NamedTuple
 
 from spark_kafka_sink.base.errors import ConfigError, safe_text
 from spark_kafka_sink.base.security.import_paths import names_jvm_classes
+from spark_kafka_sink.base.security.secret_references import file_reference, is_one_reference
 from spark_kafka_sink.cli.connection import FAILED, fail, one_line_errors
-from spark_kafka_sink.config.files.config_file import read_lines
-from spark_kafka_sink.config.given_options import given_options
-from spark_kafka_sink.config.option import Option, OptionType, Status
-from spark_kafka_sink.config.option_table import PRODUCER_OPTIONS, SINK_OPTIONS
-from spark_kafka_sink.config.secret_references import file_reference, is_one_reference
-from spark_kafka_sink.config.sink_config import SinkConfig
-from spark_kafka_sink.config.unknown_options import (
-    LIBRDKAFKA_KEYS,
+from spark_kafka_sink.config.given_options import (
     PREFIX,
     OptionSource,
+    foreign_options,
+    given_options,
     is_left_out_of_files,
+    read_lines,
     unknown_option,
 )
+from spark_kafka_sink.config.option import Option, OptionType, Status
+from spark_kafka_sink.config.option_table import PRODUCER_OPTIONS, SINK_OPTIONS
+from spark_kafka_sink.config.sink_config import SinkConfig
 
 _SINK: Final = {name.lower(): option for name, option in SINK_OPTIONS.items()}
 #: librdkafka's that have a name here and no value that fits.
@@ -80,7 +80,7 @@ def _converted(file: Path) -> Iterator[_Line]:
     names = set()
     for name, value in read_lines(str(file)):
         key = name.strip().removeprefix(PREFIX).lower()
-        others = others or (key in LIBRDKAFKA_KEYS and key not in PRODUCER_OPTIONS)
+        others = others or (key in foreign_options().librdkafka and key not in PRODUCER_OPTIONS)
         line = _line(name, key, str(value), file)
         names.add(line.name)
         yield line
@@ -97,7 +97,7 @@ def _line(name: str, key: str, value: str, file: Path) -> _Line:
         return _Line(name, option.name, _value(option, name, value, file))
     if option is not None:
         return _Line(name, None, why=option.note or f"it is {option.status.value}")
-    if key in LIBRDKAFKA_KEYS:
+    if key in foreign_options().librdkafka:
         return _librdkafkas(name, key, value, file)
     if is_left_out_of_files(key):
         return _Line(name, None, why="it is another client's")
@@ -106,7 +106,7 @@ def _line(name: str, key: str, value: str, file: Path) -> _Line:
 
 
 def _librdkafkas(name: str, key: str, value: str, file: Path) -> _Line:
-    java = LIBRDKAFKA_KEYS[key]
+    java = foreign_options().librdkafka[key]
     if java is None or " " in java:
         return _Line(name, None, why="nothing here is like it" if java is None else f"use {java}")
     if key in _LOST:

@@ -18,13 +18,14 @@ and appends the whole result table in every micro-batch; a topic can't be replac
 from __future__ import annotations
 
 import logging
+import uuid
 from collections.abc import Iterator, MutableMapping
 from dataclasses import replace
+from functools import cached_property
 from typing import TYPE_CHECKING, NoReturn
 
 from spark_kafka_sink.base.error_kinds import Kind
 from spark_kafka_sink.base.errors import ConfigError, coded, warn_once
-from spark_kafka_sink.base.security.import_paths import is_import_path
 from spark_kafka_sink.datasource.plain_errors import without_traceback
 from spark_kafka_sink.datasource.spark_needed import spark_needed
 from spark_kafka_sink.datasource.worker_heap import freeze_modules
@@ -46,11 +47,14 @@ if TYPE_CHECKING:
     from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, DataSourceWriter
     from pyspark.sql.types import StructType
 
+    from spark_kafka_sink.config.given_options import GivenOptions
     from spark_kafka_sink.config.sink_config import SinkConfig
     from spark_kafka_sink.datasource.write_plan import WritePlan
 
 _log = logging.getLogger(__name__)
 
+#: Spark's own option, with the name of the query.
+_QUERY_NAME = "queryName"
 #: The name of the format.
 FORMAT = "kprod"
 
@@ -122,34 +126,85 @@ class KprodDataSource(DataSource):
     def __reduce__(self) -> tuple[object, ...]:
         return (_unpickled, (type(self), self._pickled_options()))
 
+    @cached_property
+    def _given(self) -> GivenOptions:
+        """The options, and the lines of ``configFile``: read once in a process."""
+        from spark_kafka_sink.config.given_options import PREFIX, given_options
+
+        return given_options(self.options, PREFIX)
+
     def _pickled_options(self) -> dict[str, str]:
         """With the lines of ``configFile``, so that a commit does not depend on that file."""
-        from spark_kafka_sink.config.given_options import given_options
-        from spark_kafka_sink.config.unknown_options import PREFIX
-
-        options = dict(self.options)
         try:
-            return given_options(options, PREFIX).as_options()
+            given = self._given.as_options()
         except ConfigError:
-            return options  # planning raises a better error
+            return dict(self.options)  # planning raises a better error
+        # Spark's own, which a report of an abort has from there.
+        name = self.options.get(_QUERY_NAME)
+        return given if name is None else given | {_QUERY_NAME: name}
 
     def _has_arrow_stream_writer(self) -> bool:
         return hasattr(spark_datasource, "DataSourceStreamArrowWriter")
 
     def _plan(self, schema: StructType, *, overwrite: bool, streaming: bool) -> WritePlan:
-        from spark_kafka_sink.config.given_options import given_options
         from spark_kafka_sink.config.sink_config import SinkConfig
-        from spark_kafka_sink.config.unknown_options import PREFIX
+        from spark_kafka_sink.datasource.checks.own_code import check_own_code
         from spark_kafka_sink.datasource.checks.preflight import process_preflight
+        from spark_kafka_sink.datasource.driver_identity import driver_token
         from spark_kafka_sink.datasource.process_logging import configure_logging
+        from spark_kafka_sink.datasource.report.failed_attempts import FailedAttempts
         from spark_kafka_sink.datasource.report.report_file import check_report_path
-        from spark_kafka_sink.datasource.write.schema import (
-            near_names,
-            plan_columns,
-            with_keys_required,
-        )
+        from spark_kafka_sink.datasource.write import schema as of_columns
         from spark_kafka_sink.datasource.write_plan import WritePlan
 
+        self._refuse_unusable(overwrite=overwrite, streaming=streaming)
+        config = _without_columns_at_the_end(SinkConfig.of(self._given))
+        if config.is_exactly_once:
+            from spark_kafka_sink.datasource.exactly_once.transaction_plan import prefix_of
+
+            prefix_of(config, streaming=streaming)
+        token = driver_token(self._given.as_options())
+        # A stream's abort has no plan, and a job's options may be another's, too.
+        failed = FailedAttempts.of(config.report_path, token if streaming else uuid.uuid4().hex)
+        is_named = config.is_exactly_once and (streaming or config.txn_app_id is not None)
+        columns = of_columns.plan_columns(schema, config.topic, config.named_columns)
+        plan = WritePlan(
+            config,
+            columns,
+            None,
+            driver=token if is_named else "",
+            query_name=self.options.get(_QUERY_NAME, ""),
+            failed=failed,
+        )
+        if self._unpickled:
+            return plan
+        configure_logging()
+        if config.report_path is not None:
+            check_report_path(config.report_path)
+        check_own_code(config, on_driver=True)
+        warn_once(_log, [*config.warnings, *of_columns.near_names(schema, columns)])
+        seen = process_preflight().check(config, streaming=streaming)
+        cluster = None if seen is None else seen.cluster
+        if seen is not None and config.topic in seen.compacted:
+            columns = of_columns.with_keys_required(columns)
+        if config.schemas is not None:
+            from spark_kafka_sink.datasource.schemas.payload_schemas import with_encoders
+
+            columns = with_encoders(columns, schema, config)
+            # What only the driver needs, with its secrets, does not travel.
+            config = replace(config, schemas=None)
+        plan = replace(plan, config=config, columns=columns, cluster=cluster)
+        if config.is_exactly_once:
+            from spark_kafka_sink.datasource.exactly_once.transaction_plan import plan_transactions
+
+            plan = replace(
+                plan,
+                transactions=plan_transactions(config, streaming=streaming, driver=plan.driver),
+            )
+        failed.begin()
+        return plan
+
+    def _refuse_unusable(self, *, overwrite: bool, streaming: bool) -> None:
         if not self.options:
             raise ConfigError(
                 "no option reached the kprod sink: Spark drops the options of a table, and those "
@@ -161,41 +216,6 @@ class KprodDataSource(DataSource):
             )
         if overwrite:
             raise _overwrite_refused(streaming=streaming)
-        given = given_options(self.options, PREFIX)
-        config = _without_columns_at_the_end(SinkConfig.of(given))
-        if config.is_exactly_once:
-            from spark_kafka_sink.datasource.exactly_once.transaction_plan import prefix_of
-
-            prefix_of(config, streaming=streaming)
-        driver = ""
-        if config.is_exactly_once and (streaming or config.txn_app_id is not None):
-            from spark_kafka_sink.datasource.driver_identity import driver_token
-
-            driver = driver_token(given.as_options())
-        columns = plan_columns(schema, config.topic, config.named_columns)
-        if self._unpickled:
-            return WritePlan(config, columns, None, driver=driver)
-        configure_logging()
-        if config.report_path is not None:
-            check_report_path(config.report_path)
-        _check_import_paths(config)
-        warn_once(_log, [*config.warnings, *near_names(schema, columns)])
-        seen = process_preflight().check(config, streaming=streaming)
-        cluster = None if seen is None else seen.cluster
-        if seen is not None and config.topic in seen.compacted:
-            columns = with_keys_required(columns)
-        if config.schemas is not None:
-            from spark_kafka_sink.datasource.schemas.payload_schemas import with_encoders
-
-            columns = with_encoders(columns, schema, config)
-            # What only the driver needs, with its secrets, does not travel.
-            config = replace(config, schemas=None)
-        if not config.is_exactly_once:
-            return WritePlan(config, columns, cluster)
-        from spark_kafka_sink.datasource.exactly_once.transaction_plan import plan_transactions
-
-        plan = plan_transactions(config, streaming=streaming, driver=driver)
-        return WritePlan(config, columns, cluster, plan, driver)
 
     def _refuse_reading(self) -> NoReturn:
         raise ConfigError(
@@ -299,23 +319,3 @@ def _overwrite_refused(*, streaming: bool) -> ConfigError:
         hint='use .mode("append"), or INSERT INTO in place of INSERT OVERWRITE',
         kind=Kind.UNSUPPORTED_WRITE,
     )
-
-
-def _check_import_paths(config: SinkConfig) -> None:
-    """A wrong path is an error here, not in every task. The objects are created where they run."""
-    from spark_kafka_sink.datasource.report.destinations import listener
-    from spark_kafka_sink.datasource.write.task_progress import progress_listener
-
-    for path in config.report_listeners:
-        listener(path)
-    for path in config.progress_listeners:
-        progress_listener(path)
-    if config.producer.interceptor_classes:
-        from spark_kafka_sink.producer.interceptors import Interceptors
-
-        Interceptors.check(config.producer.interceptor_classes)
-    own = config.producer.partitioner_class
-    if own is not None and is_import_path(own):
-        from spark_kafka_sink.records.partitioning.own_partitioner import check
-
-        check(own)

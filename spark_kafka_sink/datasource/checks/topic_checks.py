@@ -40,7 +40,7 @@ COMPRESSION: Final = "compression.type"
 LEAST_IN_SYNC: Final = "min.insync.replicas"
 CLEANUP: Final = "cleanup.policy"
 #: Its value, with or without ``delete``, for topics that reject records without a key.
-_COMPACT: Final = "compact"
+COMPACT: Final = "compact"
 _TIMESTAMPS: Final = "message.timestamp.type"
 _AFTER: Final = "message.timestamp.after.max.ms"
 _BEFORE: Final = "message.timestamp.before.max.ms"
@@ -104,10 +104,14 @@ def check_topics(
     configs = _if_possible(lambda: topic_settings(admin, topics, limit_ms))
     for name, settings in configs.items():
         # Reports are batches of one record, to which options of the producer don't apply.
-        found = warnings_of(config, name, settings) if name == topic else _too_small(name, settings)
+        found = (
+            warnings_of(config, name, settings)
+            if name == topic
+            else report_warnings(name, settings)
+        )
         warn_once(_log, (one.error.one_line() for one in found))
     return frozenset(
-        t for t, settings in configs.items() if _COMPACT in (settings.get(CLEANUP) or "")
+        t for t, settings in configs.items() if COMPACT in (settings.get(CLEANUP) or "")
     )
 
 
@@ -204,7 +208,10 @@ def _size_warnings(config: ProducerConfig, topic: str, largest: int) -> Iterator
         )
 
 
-def _too_small(report_topic: str, settings: Mapping[str, str | None]) -> Iterator[TopicWarning]:
+def report_warnings(
+    report_topic: str, settings: Mapping[str, str | None]
+) -> Iterator[TopicWarning]:
+    """The settings with which a topic may not accept every report."""
     largest = settings.get(LARGEST) or ""
     if largest.isdecimal() and int(largest) < MAX_JSON_BYTES + _AROUND_A_REPORT:
         yield _warning(

@@ -1,6 +1,7 @@
-"""Makes a batch's report from its commit messages and its result.
+"""Makes a batch's report from its commit messages, its failed attempts and its result.
 
-Owns: :func:`report_of_batch`. Never: what a field means (``write_report.py``), where a report goes.
+Owns: :func:`report_of_batch`, :func:`report_of_attempt`. Never: what a field means
+(``write_report.py``), where a report goes.
 """
 
 from __future__ import annotations
@@ -10,23 +11,26 @@ import platform
 import statistics
 import time
 import uuid
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields, replace
 from typing import Any
 
 import pyspark
 
+from spark_kafka_sink.base.error_kinds import Kind
 from spark_kafka_sink.base.errors import (
     CommitOutcomeUnknownError,
     KafkaError,
     PartialCommitError,
     safe_text,
 )
+from spark_kafka_sink.base.security.import_paths import place_of
 from spark_kafka_sink.base.version import __version__
 from spark_kafka_sink.config.sink_config import SinkConfig
 from spark_kafka_sink.datasource.report.write_report import (
     BrokerReport,
     ErrorReport,
+    FailedAttempt,
     Outcome,
     PartitionReport,
     TaskReport,
@@ -34,7 +38,7 @@ from spark_kafka_sink.datasource.report.write_report import (
     WriteReport,
 )
 from spark_kafka_sink.datasource.write.commit_message import TaskCommitMessage, TaskCounts
-from spark_kafka_sink.producer.metrics.produce_report import ProduceReport
+from spark_kafka_sink.producer.metrics.produce_report import NodeReport, ProduceReport
 from spark_kafka_sink.transactions.transactional_ids import DEFAULT_PREFIX
 
 #: Unfinished tasks and topics that a report lists.
@@ -73,15 +77,16 @@ def report_of_batch(
         report_id=_report_id(messages),
         written_at_ms=now,
         outcome=outcome,
-        error=None if error is None else _error(error),
+        error=None if error is None else error_report(error),
         topics=tuple(sorted(topics)[:NAMED]),
         topic_counts=_topic_counts(produced),
         tasks=len(messages) + len(unfinished),
         unfinished_tasks=len(unfinished),
         unfinished=tuple(unfinished[:NAMED]),
+        **_of_partitions(produced),
         oldest_transaction_ms=_oldest_ms(messages, now),
         commit_ms=None,
-        brokers=_brokers(produced),
+        brokers=_brokers(produced.nodes),
         partitions=tuple(
             PartitionReport(*tp, *span) for tp, span in sorted(produced.offsets.items())
         ),
@@ -101,7 +106,11 @@ def _of_equal_names(produced: ProduceReport) -> dict[str, object]:
 
 
 def _topic_counts(produced: ProduceReport) -> tuple[TopicReport, ...]:
-    most = sorted(produced.by_topic.items(), key=lambda one: -one[1][0])[:NAMED]
+    found: dict[str, tuple[int, int]] = {}
+    for tp, (rows, size) in produced.by_partition.items():
+        before = found.get(tp.topic, (0, 0))
+        found[tp.topic] = (before[0] + rows, before[1] + size)
+    most = sorted(found.items(), key=lambda one: -one[1][0])[:NAMED]
     return tuple(TopicReport(topic, *counts) for topic, counts in sorted(most))
 
 
@@ -117,6 +126,7 @@ def _identity(messages: Sequence[TaskCommitMessage]) -> dict[str, object]:
         "query_id": _first_known(t.query_id for t in tasks),
         "query_name": _first_known(t.query_name for t in tasks),
         "run_id": _first_known(t.run_id for t in tasks),
+        "parent_run": _first_known((t.parent_run for t in tasks), _LONGEST_TEXT),
         "batch_id": next((t.batch_id for t in tasks if t.batch_id >= 0), None),
     }
 
@@ -154,6 +164,15 @@ def _of_tasks(messages: Sequence[TaskCommitMessage]) -> dict[str, object]:
     }
 
 
+def _of_partitions(produced: ProduceReport) -> dict[str, Any]:
+    rows = {tp: count for tp, (count, _) in produced.by_partition.items()}
+    largest = max(rows, key=lambda tp: rows[tp], default=None)
+    return {
+        "partition_skew": _skew(list(rows.values())),
+        "largest_partition": None if largest is None else str(largest),
+    }
+
+
 def _rates(produced: ProduceReport, elapsed_ms: int) -> dict[str, object]:
     batches = produced.batches
     return {
@@ -167,11 +186,105 @@ def _rates(produced: ProduceReport, elapsed_ms: int) -> dict[str, object]:
     }
 
 
+def report_of_attempt(
+    config: SinkConfig, attempt: TaskCommitMessage, error: BaseException
+) -> WriteReport:
+    """What one attempt that failed leaves for :func:`with_failures`."""
+    batch_id = attempt.identity.batch_id
+    if not isinstance(error, KafkaError):
+        # Its text may hold a row.
+        error = KafkaError(
+            f"the task was stopped, or got no more rows from Spark: {place_of(error)}",
+            hint=_UNTOLD.hint,
+            kind=Kind.TASK_STOPPED,
+        )
+    return report_of_batch(
+        config,
+        [attempt],
+        Outcome.FAILED,
+        batch_id=batch_id if batch_id >= 0 else None,
+        error=error,
+    )
+
+
+def with_failures(
+    report: WriteReport, attempts: Sequence[WriteReport], begun_ms: int | None
+) -> WriteReport:
+    """``report``, of a batch that was aborted, with what its failed attempts left. The planning of
+    the batch began at ``begun_ms``, unless an attempt was earlier.
+    """
+    every = sorted(attempts, key=lambda one: one.written_at_ms)
+    begun = min(one.written_at_ms - one.elapsed_ms for one in (report, *every))
+    if begun_ms is not None:
+        begun = min(begun, begun_ms)
+    known: dict[str, Any] = {
+        name: next((v for one in (report, *every) if (v := getattr(one, name))), None)
+        for name in _OWN
+    }
+    return replace(
+        report,
+        **known,
+        error=max(every, key=_ends_the_batch).error if every else _UNTOLD,
+        failed_attempts=tuple(_failed(one) for one in every[:NAMED]),
+        elapsed_ms=report.written_at_ms - begun,
+        brokers=_merged([broker for one in (report, *every) for broker in one.brokers]),
+    )
+
+
+#: What an attempt may know of its batch, and the driver not.
+_OWN = (
+    "application_id", "application_name", "query_id", "query_name", "run_id", "cluster_id",
+)  # fmt: skip
+
+
+#: Spark passes nothing of a failed task to the abort.
+_UNTOLD = ErrorReport(
+    Kind.TASK_STOPPED.kp_code,
+    "a task failed without leaving why, or the write was stopped",
+    "Spark's own exception has the cause",
+)
+
+
+def _ends_the_batch(attempt: WriteReport) -> tuple[int, bool]:
+    """Spark gives a batch up after the last attempt that it allows a task, and then stops the other
+    tasks. (Of equal ones, ``max`` takes the first.)
+    """
+    number = 0 if attempt.slowest_task is None else attempt.slowest_task.attempt
+    code = None if attempt.error is None else attempt.error.code
+    return number, code != Kind.TASK_STOPPED.kp_code
+
+
+def _failed(attempt: WriteReport) -> FailedAttempt:
+    task, error = attempt.slowest_task, attempt.error
+    assert task is not None, "it is a report of one attempt"
+    assert error is not None
+    return FailedAttempt(
+        task.partition,
+        task.attempt,
+        task.host,
+        task.rows,
+        task.elapsed_ms,
+        error.code,
+        error.message,
+    )
+
+
+def _merged(brokers: Sequence[BrokerReport]) -> tuple[BrokerReport, ...]:
+    nodes: dict[int, NodeReport] = {}
+    for one in brokers:
+        total_ms = round(one.requests * one.mean_latency_ms)
+        seen = NodeReport(
+            one.requests, total_ms, one.max_latency_ms, one.last_answer, one.latencies
+        )
+        nodes[one.id] = nodes.get(one.id, NodeReport()).merge(seen)
+    return _brokers(nodes)
+
+
 def after_commit(
     report: WriteReport, outcome: Outcome, error: KafkaError | None, took_ms: int
 ) -> WriteReport:
     """``report``, which was made before the commit, with the commit's result."""
-    why = None if error is None else _error(error)
+    why = None if error is None else error_report(error)
     return replace(report, outcome=outcome, error=why, commit_ms=took_ms)
 
 
@@ -191,17 +304,24 @@ def outcome_of_error(error: BaseException) -> Outcome:
     return Outcome.PARTIAL if isinstance(error, PartialCommitError) else Outcome.FAILED
 
 
-def _error(error: KafkaError) -> ErrorReport:
+def error_report(error: KafkaError) -> ErrorReport:
+    """An error as reports have it."""
+    message = " ".join([error.message, *(note.strip() for note in _notes(error))])
     return ErrorReport(
         error.kind.kp_code,
-        safe_text(error.message, _LONGEST_TEXT),
+        safe_text(message, _LONGEST_TEXT),
         safe_text(error.hint or "", _LONGEST_TEXT),
     )
 
 
-def _first_known(texts: Iterable[str]) -> str | None:
+def _notes(error: BaseException) -> Sequence[str]:
+    """They say which rows of the DataFrame an error is about."""
+    return getattr(error, "__notes__", ())
+
+
+def _first_known(texts: Iterable[str], longest: int = 200) -> str | None:
     """The first non-empty text."""
-    return next((safe_text(text) for text in texts if text), None)
+    return next((safe_text(text, longest) for text in texts if text), None)
 
 
 def _task(message: TaskCommitMessage) -> TaskReport:
@@ -235,7 +355,7 @@ def _per_second(count: int, elapsed_ms: int) -> float:
     return round(count * 1000 / elapsed_ms, 1) if elapsed_ms else 0.0
 
 
-def _brokers(produced: ProduceReport) -> tuple[BrokerReport, ...]:
+def _brokers(nodes: Mapping[int, NodeReport]) -> tuple[BrokerReport, ...]:
     return tuple(
         BrokerReport(
             node,
@@ -245,5 +365,5 @@ def _brokers(produced: ProduceReport) -> tuple[BrokerReport, ...]:
             seen.latencies,
             seen.last_answer,
         )
-        for node, seen in sorted(produced.nodes.items())
+        for node, seen in sorted(nodes.items())
     )

@@ -17,6 +17,7 @@ from enum import StrEnum
 from typing import Annotated
 
 from spark_kafka_sink.datasource.described_fields import Described, as_json
+from spark_kafka_sink.datasource.report.waits import longest_wait
 from spark_kafka_sink.producer.metrics.produce_report import LATENCY_BOUNDS_MS
 
 REPORT_VERSION = 1
@@ -26,7 +27,7 @@ REPORT_VERSION = 1
 MAX_JSON_BYTES = 900_000
 
 _MS = "ms"
-_EPOCH_MS = "ms since 1970-01-01 UTC"
+EPOCH_MS = "ms since 1970-01-01 UTC"
 
 
 class Outcome(StrEnum):
@@ -79,7 +80,7 @@ class ErrorReport:
 
 @dataclass(frozen=True, slots=True)
 class BrokerReport:
-    """One broker's Produce requests, over all finished tasks."""
+    """One broker's Produce requests, over all tasks that finished or left their error."""
 
     id: Annotated[int, Described("The node id; -1 where a batch had no known leader.")]
     requests: Annotated[int, Described("Produce requests that it responded to.", "requests")]
@@ -140,6 +141,19 @@ class TaskReport:
     ]
 
 
+@dataclass(frozen=True, slots=True)
+class FailedAttempt:
+    """An attempt of a task that failed; Spark runs the task again, or gives the batch up."""
+
+    partition: Annotated[int, Described("Its partition of the DataFrame: the task's index.")]
+    attempt: Annotated[int, Described("The attempt, from 0.")]
+    host: Annotated[str, Described("The executor's host.")]
+    rows: Annotated[int, Described("Rows of it that brokers acknowledged.", "rows")]
+    elapsed_ms: Annotated[int, Described("From its begin to its failure.", _MS)]
+    code: Annotated[str, Described("The error's code.")]
+    message: Annotated[str, Described("What failed, and where.")]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WriteReport:
     """What one batch or micro-batch wrote, or why it was not written.
@@ -151,16 +165,22 @@ class WriteReport:
     report_version: Annotated[int, Described("Version of this schema.")] = REPORT_VERSION
     report_id: Annotated[str, Described("Unique for each report; the same at all destinations.")]
     written_at_ms: Annotated[
-        int, Described("When the report was made: the commit, or the abort, began.", _EPOCH_MS)
+        int, Described("When the report was made: the commit, or the abort, began.", EPOCH_MS)
     ]
     outcome: Annotated[Outcome, Described("What became of the rows.")]
     error: Annotated[
         ErrorReport | None,
         Described(
-            "Why the commit failed; null when it did not, and when Spark aborted the batch, which "
-            "says why in its own message alone."
+            "Why the batch failed: the commit's error, or that of the attempt that ended the batch;"
+            " null when it succeeded. It is KP0505 when no attempt left an error: the write was "
+            "stopped, an executor was killed, or does not share the directory of reportPath with "
+            "the driver."
         ),
     ]
+    failed_attempts: Annotated[
+        tuple[FailedAttempt, ...],
+        Described("Attempts of tasks that failed and left their error, at most 100 of them."),
+    ] = ()
 
     # -- identity -----------------------------------------------------------------------------
     version: Annotated[str, Described("Version of spark-kafka-sink.")]
@@ -168,13 +188,20 @@ class WriteReport:
     host: Annotated[str, Described("The driver's host.")]
     application_id: Annotated[
         str | None,
-        Described("Spark's application id. Tasks' values are null when no task has finished."),
+        Described("Spark's application id. Only tasks know it: null when none left it."),
     ]
     application_name: Annotated[str | None, Described("Spark's application name.")]
     query_id: Annotated[str | None, Described("The streaming query's id; null in batch jobs.")]
     query_name: Annotated[str | None, Described("The streaming query's name, if it has one.")]
     run_id: Annotated[str | None, Described("The streaming query's run id; null in batch jobs.")]
     batch_id: Annotated[int | None, Described("The micro-batch; null in batch jobs.")]
+    parent_run: Annotated[
+        str | None,
+        Described(
+            "An orchestrator's run, as Spark's properties spark.openlineage.parentJobNamespace,"
+            " parentJobName and parentRunId have it, with a slash between them; null without them."
+        ),
+    ]
     options_fingerprint: Annotated[
         str,
         Described(
@@ -239,6 +266,17 @@ class WriteReport:
             "Most rows of a task by the mean over tasks with rows: 1 when all had the same.",
             "ratio",
         ),
+    ]
+    partition_skew: Annotated[
+        float,
+        Described(
+            "Most rows of a Kafka partition by the mean over partitions with rows: 1 when all had"
+            " the same.",
+            "ratio",
+        ),
+    ]
+    largest_partition: Annotated[
+        str | None, Described("The Kafka partition with most rows; null without rows.")
     ]
     slowest_task: Annotated[TaskReport | None, Described("The task that took longest.")]
 
@@ -331,6 +369,10 @@ class WriteReport:
     def slowest_broker(self) -> BrokerReport | None:
         """The broker with the longest mean latency, or None when none responded."""
         return max(self.brokers, key=lambda one: one.mean_latency_ms, default=None)
+
+    def explain(self) -> str:
+        """What the tasks waited for most, and where to look: a sentence."""
+        return longest_wait(json.loads(self.json()))
 
     def json(self) -> str:
         """One line of JSON of at most MAX_JSON_BYTES bytes (it is ASCII).

@@ -31,6 +31,7 @@ from spark_kafka_sink.datasource.write.task_progress import (
     ProgressListener,
     ProgressLog,
     TaskProgress,
+    Watcher,
     waits_for,
 )
 from spark_kafka_sink.producer.metrics.produce_report import ProduceReport
@@ -128,10 +129,11 @@ class WriteTask:
         wall_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
         progress_every_s: float = EVERY_S,
         progress_listeners: Sequence[ProgressListener] = (),
+        watcher: Watcher | None = None,
     ) -> None:
         self._plan = plan
         self._producers = producers
-        self._identity = identity
+        self.identity = identity
         self._monotonic_ms = monotonic_ms
         self._wall_ms = wall_ms
         self._rows = 0
@@ -145,6 +147,7 @@ class WriteTask:
         self._begun_ms = monotonic_ms()
         self._progress_every_s = progress_every_s
         self._progress_listeners = progress_listeners
+        self._watcher = watcher
         #: The current step of the writer's thread, for :meth:`_progress`, and its producer.
         self._step = ""
         self._producer: KafkaProducer | None = None
@@ -157,7 +160,9 @@ class WriteTask:
         sent, DeliveryError (or its cause) when rows were not acknowledged, or when the transaction
         has no time left, and any exception of Spark's input.
         """
-        with ProgressLog(self._progress, self._progress_every_s, self._progress_listeners):
+        with ProgressLog(
+            self._progress, self._progress_every_s, self._progress_listeners, self._watcher
+        ):
             return self._run(batches)
 
     def _run(self, batches: Iterator[pa.RecordBatch]) -> TaskCommitMessage:
@@ -192,6 +197,13 @@ class WriteTask:
             raise
         self._producers.release(producer)
         return self._message(start, report, self._transaction(prepared))
+
+    @property
+    def so_far(self) -> TaskCommitMessage:
+        """What an attempt that has failed did until then."""
+        producer = self._producer
+        report = ProduceReport() if producer is None else producer.progress().report
+        return self._message(self._begun_ms, report, None)
 
     def drop(self, batches: Iterator[pa.RecordBatch], *, count: bool) -> TaskCommitMessage:
         """As :meth:`run`, for a batch that is committed already: writes nothing. With ``count``
@@ -236,7 +248,7 @@ class WriteTask:
 
     def _progress(self) -> TaskProgress:
         """Called on the thread of :class:`ProgressLog`."""
-        identity, producer, now = self._identity, self._producer, self._monotonic_ms()
+        identity, producer, now = self.identity, self._producer, self._monotonic_ms()
         progress = None if producer is None else producer.progress()
         report = ProduceReport() if progress is None else progress.report
         (before_ms, before), self._reported_before = self._reported_before, (now, report.rows)
@@ -251,13 +263,16 @@ class WriteTask:
             batch_id=identity.batch_id,
             elapsed_ms=now - self._begun_ms,
             rows=report.rows,
-            megabytes=round(report.bytes / 1e6, 1),
+            megabytes=round(report.bytes / 1e6, 3),
             rows_per_second=round((report.rows - before) * 1000 / max(now - before_ms, 1), 1),
             retries=report.retries,
             in_flight=sum(count for count, _ in on_wire),
             oldest_batch_ms=max((age for _, age in on_wire), default=0),
             slowest_broker=slowest,
             slowest_broker_ms=0.0 if seen is None else round(seen.mean_latency_ms, 1),
+            input_wait_ms=self._counts.input_wait_ms,
+            buffer_wait_ms=report.buffer_wait_ms,
+            throttle_ms=report.throttle_ms,
             rate_wait_ms=0 if self._rate is None else self._rate.waited_ms,
             waits_for=waits_for(self._step, progress),
             last_answer=answers[-1] if answers else "",
@@ -290,7 +305,7 @@ class WriteTask:
             uncounted = f", of which {skipped} rows were skipped and are not counted"
             error.add_note(
                 f"  while sending rows {before} to {self._rows - 1} of partition "
-                f"{self._identity.partition_id} of the DataFrame"
+                f"{self.identity.partition_id} of the DataFrame"
                 f"{uncounted if skipped else ''}"
             )
             raise
@@ -317,7 +332,7 @@ class WriteTask:
                 columns.rows,
                 int(costs[-1]),
                 rate.text,
-                self._identity.partition_id,
+                self.identity.partition_id,
             )
         for part, cost_ms in rate.parts(columns, costs):
             self._step = f"its rate ({rate.text})"
@@ -330,12 +345,12 @@ class WriteTask:
     def _check_time(self) -> None:
         if self._time is not None:
             open_ms = self._monotonic_ms() - self._first_row_ms
-            self._time.check(open_ms, self._identity.partition_id)
+            self._time.check(open_ms, self.identity.partition_id)
 
     def _check_counts(self, report: ProduceReport) -> None:
         if report.rows != self._rows:
             raise DeliveryError(
-                f"partition {self._identity.partition_id}: {self._rows} rows came in, "
+                f"partition {self.identity.partition_id}: {self._rows} rows came in, "
                 f"{report.rows} were acknowledged",
                 hint="this is a bug in spark-kafka-sink: please report it with this line",
             )
@@ -347,7 +362,7 @@ class WriteTask:
         if self._rate is not None:
             self._counts.rate_wait_ms = self._rate.waited_ms
         return TaskCommitMessage(
-            self._identity,
+            self.identity,
             report,
             self._counts,
             begun_ms=max(self._wall_ms() - elapsed_ms, 0),
