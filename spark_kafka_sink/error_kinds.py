@@ -65,6 +65,12 @@ class Kind(StrEnum):
     NULL_VALUE = "KP0214"
     NULL_KEY = "KP0215"
     REFUSED_BY_SCHEMA = "KP0216"
+    INVALID_TOPIC_NAME = "KP0230"
+    INVALID_TIMESTAMP = "KP0231"
+    INVALID_HEADERS = "KP0232"
+    TOO_MANY_BAD_ROWS = "KP0233"
+    LETTER_NOT_SENT = "KP0234"
+    ROWS_TO_DEAD_LETTERS = "KP0235"
     SERIALIZATION = "KP0220"
     SCHEMA_REGISTRY = "KP0221"
     SCHEMA_NOT_REGISTERED = "KP0222"
@@ -480,6 +486,47 @@ ENTRIES: Final[Mapping[Kind, Entry]] = {
         "of another length than a fixed, text that is not UTF-8. Correct or filter such rows, or "
         "use a schema that is wider.",
         ("so the row has no ...",),
+    ),
+    Kind.INVALID_TOPIC_NAME: Entry(
+        "A row has a topic that can't be one",
+        "The column `topic` holds a name with characters that Kafka does not allow, one that is "
+        "empty, longer than 249 characters or not UTF-8, or that of an internal topic. With "
+        "`errors.tolerance=all` such rows become [dead letters](dead-letters.md).",
+        ("Topic name is invalid: ...",),
+    ),
+    Kind.INVALID_TIMESTAMP: Entry(
+        "A row has a timestamp that can't be sent",
+        "The column `timestamp` lies before 1970, or beyond 64 bits of milliseconds, or, where "
+        "dead letters are on, outside of the topic's `message.timestamp.before.max.ms` and "
+        "`message.timestamp.after.max.ms`. Null lets the producer take the time of sending.",
+        ("Invalid timestamp: it lies before 1970-01-01",),
+    ),
+    Kind.INVALID_HEADERS: Entry(
+        "A row has a header that can't be sent",
+        "A null in the array `headers`, or a header whose key is null. A null value is allowed.",
+        ("a null header can't be sent", "a header with a null key can't be sent"),
+    ),
+    Kind.TOO_MANY_BAD_ROWS: Entry(
+        "More rows can't be sent than errors.max.records or errors.max.fraction allow",
+        "The batch failed as a whole: with exactly-once neither its rows nor its dead letters are "
+        "visible; with at-least-once those that were sent before stay. The message has the reasons "
+        "and their counts. Correct the rows, or raise the limit. See "
+        "[dead letters](dead-letters.md).",
+        ("... rows can't be sent, and errors.max.records is ...",),
+    ),
+    Kind.LETTER_NOT_SENT: Entry(
+        "A row can't be sent, nor can its dead letter",
+        "The message has both causes: why the row became a dead letter, and why the topic of "
+        "`errors.deadletterqueue.topic.name` does not accept it. Key and headers of a letter are "
+        "never cut: they must fit into `kafka.max.request.size` and the topic's "
+        "`max.message.bytes`.",
+        ("... can't be written to the dead letter queue ...",),
+    ),
+    Kind.ROWS_TO_DEAD_LETTERS: Entry(
+        "Rows became dead letters",
+        "A warning of `errors.log.enable`: the reason, how many rows of an Arrow batch, and the "
+        "numbers of the first ones within their task. See [dead letters](dead-letters.md).",
+        ("... rows became dead letters",),
     ),
     Kind.SERIALIZATION: Entry(
         "A serializer does not accept a key or value",

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from spark_kafka_sink.config.dead_letters import DEAD_LETTER_OPTIONS
 from spark_kafka_sink.config.named_columns import ColumnFormat, ColumnNames
 from spark_kafka_sink.config.option import (
     INT_MAX,
@@ -376,7 +377,7 @@ PRODUCER_OPTIONS: dict[str, Option] = _table(
 )  # fmt: skip
 
 #: The sink's own options by their name in camelCase.
-SINK_OPTIONS: dict[str, Option] = _table(_SINK, SCHEMA_OPTIONS)
+SINK_OPTIONS: dict[str, Option] = _table(_SINK, DEAD_LETTER_OPTIONS, SCHEMA_OPTIONS)
 
 #: Families of names that Java accepts by prefix.
 NO_MEANING_PREFIXES: dict[str, str] = {

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from spark_kafka_sink.config.cross_checks import OptionReader
+from spark_kafka_sink.config.dead_letters import DeadLetterOptions
 from spark_kafka_sink.config.given_options import Given, GivenOptions, given_options
 from spark_kafka_sink.config.named_columns import NamedColumns
 from spark_kafka_sink.config.option import OptionValue
@@ -77,6 +78,8 @@ class SinkConfig:
     #: None: no format has a schema; and in tasks, which get what follows from it.
     schemas: SchemaOptions | None = None
     rate_limits: RateLimits = field(default_factory=RateLimits)
+    #: None with errors.tolerance=none.
+    dead_letters: DeadLetterOptions | None = None
     report_topic: str | None = None
     report_listeners: tuple[str, ...] = ()
     progress_listeners: tuple[str, ...] = ()
@@ -134,6 +137,7 @@ class SinkConfig:
             named_columns=named,
             schemas=schema_options(own, named),
             rate_limits=RateLimits.of(own),
+            dead_letters=DeadLetterOptions.of(own, _commit_log(own)),
             report_topic=_text(own.get("reportTopic")),
             report_listeners=_texts(own.get("reportListeners")),
             progress_listeners=_texts(own.get("progressListeners")),

@@ -238,10 +238,11 @@ OWNERS = (
         in_files=True,
     ),
     Owner(
-        "Kafka Connect, whose errors.* choose what becomes of a bad record; here one fails its"
-        " task",
-        "remove it, and filter such rows out before they are written",
-        beginnings=("errors.",),
+        "Kafka Connect; here kafka.delivery.timeout.ms bounds how long what may succeed is sent"
+        " again",
+        "remove it; errors.tolerance=all and errors.deadletterqueue.topic.name say what becomes of"
+        " rows that can't be sent",
+        beginnings=("errors.retry.",),
         in_files=True,
     ),
     Owner("Kafka Connect", _REMOVE, CONNECT_KEYS, CONNECT_BEGINNINGS, in_files=True),

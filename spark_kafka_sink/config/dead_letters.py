@@ -1,0 +1,134 @@
+"""What becomes of rows that can't be sent: the options ``errors.*``.
+
+Owns: their rows, which ``option_table`` takes, and :class:`DeadLetterOptions`. Never: which rows
+these are (``records/bad_rows.py``), a broker.
+
+Names are Kafka Connect's; those that it does not have are at the end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from spark_kafka_sink.config.option import (
+    INT_MAX,
+    AtLeast,
+    Between,
+    Importance,
+    OneOfAnyCase,
+    Option,
+    OptionType,
+    OptionValue,
+    TopicName,
+)
+from spark_kafka_sink.errors import ConfigError
+
+_T = OptionType
+_ON, _OFF = True, False
+_MEDIUM, _LOW = Importance.MEDIUM, Importance.LOW
+TOLERANCE: Final = "errors.tolerance"
+TOPIC: Final = "errors.deadletterqueue.topic.name"
+_TOPIC_IN_STREAMS: Final = "errors.dead.letter.queue.topic.name"
+_REPLICAS: Final = "errors.deadletterqueue.topic.replication.factor"
+_CONTEXT: Final = "errors.deadletterqueue.context.headers.enable"
+_LOG: Final = "errors.log.enable"
+_MESSAGES: Final = "errors.log.include.messages"
+MAX_RECORDS: Final = "errors.max.records"
+MAX_FRACTION: Final = "errors.max.fraction"
+MAX_VALUE: Final = "errors.deadletterqueue.max.value.bytes"
+_MOST_BYTES: Final = 65_536
+
+DEAD_LETTER_OPTIONS: Final = (
+    Option(TOLERANCE, _T.STRING, "none", _MEDIUM,
+           "What becomes of rows that can't be sent: the first one fails its task (`none`), or each"
+           " becomes a record of the topic of errors.deadletterqueue.topic.name, with the reason in"
+           " its headers, in the same transaction as the rows (`all`). See dead-letters.md.",
+           OneOfAnyCase(("none", "all"))),
+    Option(TOPIC, _T.STRING, None, _MEDIUM,
+           "The topic of the dead letters, which errors.tolerance=all requires. It is created when"
+           " it is missing, with one partition. It must not be compacted, nor be a topic that the"
+           " write has rows for.", TopicName()),
+    Option(_TOPIC_IN_STREAMS, _T.STRING, None, _LOW,
+           "Kafka Streams' name of errors.deadletterqueue.topic.name.", TopicName()),
+    Option(_REPLICAS, _T.SHORT, None, _LOW,
+           "The replicas of that topic, if it is created. Unset: as the brokers' configuration has"
+           " it.", Between(1, 2**15 - 1), java_default="3",
+           why="a cluster of one or two brokers, and one that decides by itself, refuse three"),
+    Option(_CONTEXT, _T.BOOLEAN, _ON, _LOW,
+           "Whether letters have the headers `__connect.errors.*` of Kafka Connect. Those named"
+           " `__kprod.errors.*` they have always.", java_default="false",
+           why="a letter without its reason is of no use"),
+    Option(_LOG, _T.BOOLEAN, _OFF, _LOW,
+           "Whether a task logs a warning for each reason in each Arrow batch: how many rows, and"
+           " the numbers of the first ones."),
+    Option(_MESSAGES, _T.BOOLEAN, _OFF, _LOW,
+           "Whether that warning also shows topic, key and value of the first rows. They are data:"
+           " executors' logs are read by more people than a topic."),
+    Option(MAX_RECORDS, _T.LONG, None, _MEDIUM,
+           "How many rows of a batch or micro-batch may become dead letters. With one more the"
+           " whole batch fails, before it is decided.", AtLeast(0)),
+    Option(MAX_FRACTION, _T.DOUBLE, None, _MEDIUM,
+           "The same as a part of the rows that came in, 0 to 1.", Between(0, 1)),
+    Option(MAX_VALUE, _T.INT, _MOST_BYTES, _LOW,
+           "To how many bytes the value of a letter is cut.", Between(0, INT_MAX)),
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class DeadLetterOptions:
+    """The options of a write with errors.tolerance=all."""
+
+    topic: str
+    replicas: int = -1
+    context_headers: bool = True
+    log: bool = False
+    log_messages: bool = False
+    max_records: int | None = None
+    max_fraction: float | None = None
+    max_value_bytes: int = _MOST_BYTES
+
+    @classmethod
+    def of(cls, own: Mapping[str, OptionValue], commit_log: str) -> DeadLetterOptions | None:
+        """From the sink's options, each of which was read; None with errors.tolerance=none. Raises
+        ConfigError.
+        """
+        topic = _topic(own)
+        if own.get(TOLERANCE) != "all":
+            return None
+        if topic is None:
+            raise ConfigError(
+                f"{TOLERANCE}=all needs {TOPIC}: rows that can't be sent would be lost",
+                hint="name a topic for them, dlq.orders for example",
+            )
+        others = {name: own.get(name) for name in ("topic", "reportTopic")}
+        for name, other in (others | {"commitLogTopic": commit_log}).items():
+            if other == topic:
+                raise ConfigError(
+                    f"{TOPIC} and {name} are the same topic, '{topic}'",
+                    hint="give dead letters a topic of their own",
+                )
+        replicas, size = own.get(_REPLICAS), own.get(MAX_VALUE)
+        records, fraction = own.get(MAX_RECORDS), own.get(MAX_FRACTION)
+        return cls(
+            topic,
+            replicas if isinstance(replicas, int) else -1,
+            own.get(_CONTEXT) is not False,
+            own.get(_LOG) is True,
+            own.get(_MESSAGES) is True,
+            records if isinstance(records, int) else None,
+            float(fraction) if isinstance(fraction, int | float) else None,
+            size if isinstance(size, int) else _MOST_BYTES,
+        )
+
+
+def _topic(own: Mapping[str, OptionValue]) -> str | None:
+    name, alias = own.get(TOPIC), own.get(_TOPIC_IN_STREAMS)
+    if None not in (name, alias) and name != alias:
+        raise ConfigError(
+            f"{TOPIC} and {_TOPIC_IN_STREAMS} are two names of one option, and differ",
+            hint=f"remove {_TOPIC_IN_STREAMS}",
+        )
+    found = alias if name is None else name
+    return found if isinstance(found, str) else None
