@@ -28,7 +28,7 @@ from rich.console import Console
 from rich.table import Table
 
 from bench.engine_ours import ARROW_ROWS, arrow_batches
-from spark_kafka_sink.clock import NEVER, Clock, Latch
+from spark_kafka_sink.base.clock import NEVER, Clock, Latch
 from spark_kafka_sink.config.producer_config import ProducerConfig
 from spark_kafka_sink.network.auth.authenticator import PlaintextAuthenticator
 from spark_kafka_sink.network.channel.channel_builder import ChannelBuilder
@@ -39,6 +39,7 @@ from spark_kafka_sink.network.channel.wakeup_pipe import WakeupPipe
 from spark_kafka_sink.network.client.client_factory import new_network_client
 from spark_kafka_sink.network.client.in_flight_requests import InFlightRequest
 from spark_kafka_sink.network.client.kafka_client import KafkaClient
+from spark_kafka_sink.network.client.metadata import Metadata
 from spark_kafka_sink.network.client.network_client import NetworkClient
 from spark_kafka_sink.network.frame_reader import FrameReader
 from spark_kafka_sink.network.transport_layer import PlaintextTransportLayer
@@ -48,7 +49,6 @@ from spark_kafka_sink.producer.accumulator.producer_batch import ProducerBatch
 from spark_kafka_sink.producer.column_appender import ColumnAppender
 from spark_kafka_sink.producer.kafka_producer import KafkaProducer
 from spark_kafka_sink.producer.lifecycle import NetworkLink
-from spark_kafka_sink.producer.metadata import Metadata
 from spark_kafka_sink.producer.metrics.producer_metrics import ProducerMetrics
 from spark_kafka_sink.producer.sender.sender import Sender
 from spark_kafka_sink.records.record_columns import ColumnPlan, from_record_batch

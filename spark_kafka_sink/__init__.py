@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from spark_kafka_sink.security import operators_variables as _  # noqa: F401 - read now
-from spark_kafka_sink.version import __version__
+from spark_kafka_sink.base.security import operators_variables as _  # noqa: F401 - read now
+from spark_kafka_sink.base.version import __version__
 
 if TYPE_CHECKING:
     from spark_kafka_sink.datasource.checks.executor_checks import HostCheck, check

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from hypothesis import HealthCheck, settings
 
+from spark_kafka_sink.base.security import allow_lists
 from spark_kafka_sink.local_kafka import KAFKA_3_VERSION
-from spark_kafka_sink.security import allow_lists
 from tests.real_kafka import (
     Consumed,
     RealKafka,
@@ -70,7 +70,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """The seed of the order; pytest-randomly tells it in a header that ``-q`` leaves out."""
+    """The seed of the order; pytest-randomly shows it in a header that ``-q`` leaves out."""
     seed = getattr(terminalreporter.config.option, "randomly_seed", None)
     if seed is not None:
         terminalreporter.write_line(f"this order again: --randomly-seed={seed}")

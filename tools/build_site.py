@@ -26,8 +26,8 @@ sys.path.insert(0, str(ROOT))
 
 import error_docs  # noqa: E402 - a bare checkout
 
-from spark_kafka_sink import documentation, error_kinds, errors  # noqa: E402
-from spark_kafka_sink.version import __version__  # noqa: E402
+from spark_kafka_sink.base import documentation, error_kinds, errors  # noqa: E402
+from spark_kafka_sink.base.version import __version__  # noqa: E402
 
 PAGES = ROOT / "build" / "site-pages"
 #: Pages that the repository has where developers look for them, and their places in the site.

@@ -18,7 +18,7 @@ from nbformat import NotebookNode
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-from spark_kafka_sink import documentation  # noqa: E402 - runs from a bare checkout
+from spark_kafka_sink.base import documentation  # noqa: E402 - runs from a bare checkout
 
 FOLDER = ROOT / "notebooks" / "databricks"
 NAMES: Final = ("quick_start", "exactly_once", "two_topics")

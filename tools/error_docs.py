@@ -13,7 +13,7 @@ from pathlib import Path
 
 from tables import heading, paragraph, row
 
-from spark_kafka_sink import documentation, error_kinds, errors
+from spark_kafka_sink.base import documentation, error_kinds, errors
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -129,7 +129,7 @@ def _tree(cls: type[errors.KafkaError], depth: int) -> Iterator[str]:
         first = " ".join(text.split("\n\n")[0].split())
         yield f"{'    ' * depth}- `{cls.__name__}`: {first}"
     for child in cls.__subclasses__():
-        if child.__module__ == errors.__name__:
+        if child.__module__ == errors.KafkaError.__module__:
             yield from _tree(child, depth if private else depth + 1)
 
 

@@ -26,7 +26,9 @@ class Metadata(MetadataHookInterface):
         root = Path(self.root)
         sys.path.insert(0, self.root)
         try:
-            site = runpy.run_path(str(root / "spark_kafka_sink" / "documentation.py"))["SITE"]
+            site = runpy.run_path(str(root / "spark_kafka_sink" / "base" / "documentation.py"))[
+                "SITE"
+            ]
         finally:
             sys.path.remove(self.root)
         readme = shown((root / "README.md").read_text("utf-8"), site, metadata["version"])

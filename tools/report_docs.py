@@ -95,6 +95,13 @@ most twenty partitions; a warning for each that was not |
 none is written twice, so that volumes and mounted object stores do, which can't append. Their names
 sort by time.
 
+**Files stay small** with `reportPathRetentionBytes` or `reportPathRetentionMs`: a file is
+renamed to its name with `.1` when it has half of what may be kept, in place of the former one; of a
+directory the oldest reports are deleted. Other programs may do it, too: logrotate with `create` or
+`copytruncate` (which itself loses what is written between its copy and its cut), or `find -delete`
+in a directory. `KprodListener` goes on reading in each case. A directory of 100 000 reports costs
+it a tenth of a second for each new one, a file of as many nothing.
+
 **A topic with exactly-once**: the report of a batch is one more transaction of the batch's own
 decision. Consumers that read committed see it if and only if the batch is committed, also when the
 driver dies in between; none comes twice. Its figures end where the decision begins. Reports of

@@ -112,7 +112,8 @@ TASKS = (
     Task(
         "Know what was written",
         "[Reports](reports.md) lists the fields and the outcomes.",
-        ("reportPath", "reportTopic", "reportListeners", "progressListeners", "kafka.metrics.*",
+        ("reportPath", "reportPathRetentionBytes", "reportPathRetentionMs", "reportTopic",
+         "reportListeners", "progressListeners", "kafka.metrics.*",
          "kafka.interceptor.classes"),
         {**_SERVERS, "reportPath": "/var/log/kprod/orders/"},
     ),

@@ -14,16 +14,16 @@ from typing import Final, Self
 
 from spark_kafka_sink.admin.call import AnyBroker, Call, retry_code
 from spark_kafka_sink.admin.request_loop import NewClient, RequestLoop
-from spark_kafka_sink.clock import NEVER, Clock
-from spark_kafka_sink.config.producer_config import ProducerConfig
-from spark_kafka_sink.error_kinds import Kind
-from spark_kafka_sink.errors import (
+from spark_kafka_sink.base.clock import NEVER, Clock
+from spark_kafka_sink.base.error_kinds import Kind
+from spark_kafka_sink.base.errors import (
     FATAL_TOPIC_ERRORS,
     AuthorizationError,
     ErrorCode,
     KafkaTimeoutError,
     UnsupportedVersionError,
 )
+from spark_kafka_sink.config.producer_config import ProducerConfig
 from spark_kafka_sink.protocol.admin_messages import (
     ConfigResource,
     ConfigResourceType,

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final, Generic, TypeVar
 
-from spark_kafka_sink.errors import AuthorizationError, ErrorClass, ErrorCode, KafkaError
+from spark_kafka_sink.base.errors import AuthorizationError, ErrorClass, ErrorCode, KafkaError
 from spark_kafka_sink.protocol.cluster import Node, TopicPartition
 from spark_kafka_sink.protocol.control_messages import CoordinatorType
 from spark_kafka_sink.protocol.request import Request

@@ -27,23 +27,23 @@ from spark_kafka_sink.admin.call import (
     refusal,
     retry_decision,
 )
-from spark_kafka_sink.clock import NEVER, Clock, SystemClock
-from spark_kafka_sink.config.producer_config import ProducerConfig
-from spark_kafka_sink.errors import (
+from spark_kafka_sink.base.backoff import ExponentialBackoff
+from spark_kafka_sink.base.clock import NEVER, Clock, SystemClock
+from spark_kafka_sink.base.errors import (
     ApiError,
     ErrorCode,
     KafkaError,
     KafkaTimeoutError,
     UnsupportedVersionError,
 )
-from spark_kafka_sink.network.backoff import ExponentialBackoff
+from spark_kafka_sink.config.producer_config import ProducerConfig
 from spark_kafka_sink.network.client.client_factory import (
     new_network_client,
     with_bootstrap_addresses,
 )
 from spark_kafka_sink.network.client.client_request import ClientResponse
 from spark_kafka_sink.network.client.kafka_client import KafkaClient
-from spark_kafka_sink.producer.metadata import Metadata
+from spark_kafka_sink.network.client.metadata import Metadata
 from spark_kafka_sink.protocol.cluster import Cluster, Node
 from spark_kafka_sink.protocol.control_messages import (
     CoordinatorType,
@@ -81,8 +81,8 @@ _MOST_COORDINATORS: Final = 100_000
 
 
 class AdminMetadata(Metadata):
-    """The producer's metadata, so that driver and tasks raise the same errors; it also keeps the
-    errors that ``await_topics`` does not raise. No lock: there is one thread.
+    """The metadata of a producer, so that driver and tasks raise the same errors. It also keeps the
+    errors that ``await_topics`` does not raise; one thread reads and writes them.
     """
 
     def __init__(self, config: ProducerConfig, clock: Clock) -> None:

@@ -28,14 +28,9 @@ from spark_kafka_sink.admin.call import (
     retry_decision,
 )
 from spark_kafka_sink.admin.request_loop import NewClient
-from spark_kafka_sink.clock import Clock
+from spark_kafka_sink.base.clock import Clock
+from spark_kafka_sink.base.errors import ConfigError, ErrorCode, KafkaError, UnsupportedVersionError
 from spark_kafka_sink.config.producer_config import ProducerConfig
-from spark_kafka_sink.errors import ConfigError, ErrorCode, KafkaError, UnsupportedVersionError
-from spark_kafka_sink.producer.transaction.transaction_states import (
-    NO_PRODUCER_ID,
-    PreparedTransaction,
-    ProducerIdAndEpoch,
-)
 from spark_kafka_sink.protocol.cluster import Node
 from spark_kafka_sink.protocol.control_messages import (
     ApiVersionsRequest,
@@ -43,6 +38,11 @@ from spark_kafka_sink.protocol.control_messages import (
     EndTxnResponse,
     InitProducerIdRequest,
     InitProducerIdResponse,
+)
+from spark_kafka_sink.protocol.producer_ids import (
+    NO_PRODUCER_ID,
+    PreparedTransaction,
+    ProducerIdAndEpoch,
 )
 from spark_kafka_sink.protocol.transaction_admin_messages import (
     DescribeTransactionsRequest,

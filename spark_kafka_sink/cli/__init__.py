@@ -24,7 +24,7 @@ def main() -> None:
     """The entry point ``kprod``. Exit codes: 0 done, 1 refused or failed, 2 wrong usage."""
     missing = [name for name in _NEEDED if importlib.util.find_spec(name) is None]
     if missing and sys.argv[1:2] == ["explain"]:
-        from spark_kafka_sink.explanation import main as explain
+        from spark_kafka_sink.cli.explanation import main as explain
 
         raise SystemExit(explain(sys.argv[2:]))
     if missing:

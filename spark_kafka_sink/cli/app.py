@@ -13,7 +13,8 @@ from typing import Annotated
 
 import typer
 
-from spark_kafka_sink import __version__
+from spark_kafka_sink.base.documentation import RUNBOOK_PAGE, page_address
+from spark_kafka_sink.base.version import __version__
 from spark_kafka_sink.cli.arguments import (
     EXAMPLE,
     TIMEOUT_S,
@@ -25,7 +26,6 @@ from spark_kafka_sink.cli.arguments import (
     Where,
 )
 from spark_kafka_sink.cli.txn import txn_commands
-from spark_kafka_sink.documentation import RUNBOOK_PAGE, page_address
 
 #: Below the help of kprod itself, by what is seen. An empty line makes a new one.
 _WHERE_TO_BEGIN = (
@@ -151,7 +151,7 @@ def explain(
     ],
 ) -> None:
     """What an error means and what to do about it."""
-    from spark_kafka_sink.explanation import explanation
+    from spark_kafka_sink.cli.explanation import explanation
 
     try:
         sys.stdout.write(explanation(code))

@@ -14,6 +14,7 @@ from rich.live import Live
 from rich.markup import escape
 from rich.table import Table
 
+from spark_kafka_sink.base.errors import safe_text
 from spark_kafka_sink.cli.arguments import Where
 from spark_kafka_sink.cli.connection import FAILED, one_line_errors, settings_of
 from spark_kafka_sink.cli.progress import bar, spinner
@@ -22,7 +23,6 @@ from spark_kafka_sink.config.sink_config import SinkConfig
 from spark_kafka_sink.datasource.checks.check_steps import State, Step
 from spark_kafka_sink.datasource.checks.cluster_checks import STEPS, check_cluster
 from spark_kafka_sink.datasource.checks.executor_checks import HostCheck, check_from
-from spark_kafka_sink.errors import safe_text
 
 _STYLES: Final = {
     State.OK: "green",

@@ -16,6 +16,8 @@ from typing import NoReturn
 import typer
 
 from spark_kafka_sink.admin.transaction_client import TransactionClient
+from spark_kafka_sink.base.error_kinds import Kind
+from spark_kafka_sink.base.errors import ConfigError, KafkaError, coded, safe_text
 from spark_kafka_sink.cli.arguments import Where
 from spark_kafka_sink.cli.operations.operator import Operator
 from spark_kafka_sink.cli.progress import shown
@@ -27,8 +29,6 @@ from spark_kafka_sink.config.sasl_settings import names_a_known_module
 from spark_kafka_sink.config.secret_references import is_one_reference
 from spark_kafka_sink.config.sink_config import SinkConfig
 from spark_kafka_sink.config.unknown_options import PREFIX, may_be_secret
-from spark_kafka_sink.error_kinds import Kind
-from spark_kafka_sink.errors import ConfigError, KafkaError, coded, safe_text
 from spark_kafka_sink.transactions.commit_log.commit_log import CommitLog
 
 #: Exit codes.

@@ -11,6 +11,8 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from spark_kafka_sink.base.errors import ConfigError, safe_text
+from spark_kafka_sink.base.security.import_paths import names_jvm_classes
 from spark_kafka_sink.cli.connection import FAILED, fail, one_line_errors
 from spark_kafka_sink.config.files.config_file import read_lines
 from spark_kafka_sink.config.given_options import given_options
@@ -25,8 +27,6 @@ from spark_kafka_sink.config.unknown_options import (
     is_left_out_of_files,
     unknown_option,
 )
-from spark_kafka_sink.errors import ConfigError, safe_text
-from spark_kafka_sink.security.import_paths import names_jvm_classes
 
 _SINK: Final = {name.lower(): option for name, option in SINK_OPTIONS.items()}
 #: librdkafka's that have a name here and no value that fits.

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+from spark_kafka_sink.base.security.password import HIDDEN
 from spark_kafka_sink.cli.connection import one_line_errors
 from spark_kafka_sink.cli.show import print_json, show_rows
 from spark_kafka_sink.config.files.config_file import OPTION as CONFIG_FILE
@@ -18,7 +19,6 @@ from spark_kafka_sink.config.option_table import PRODUCER_OPTIONS, SINK_OPTIONS
 from spark_kafka_sink.config.secret_references import is_one_reference
 from spark_kafka_sink.config.sink_config import SinkConfig
 from spark_kafka_sink.config.unknown_options import PREFIX
-from spark_kafka_sink.security.password import HIDDEN
 
 _DEFAULT = "default"
 

@@ -12,14 +12,14 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
+from spark_kafka_sink.base.documentation import RUNBOOK_PAGE, page_address
+from spark_kafka_sink.base.errors import ConfigError, safe_text
 from spark_kafka_sink.cli.connection import one_line_errors
 from spark_kafka_sink.cli.progress import bar
 from spark_kafka_sink.cli.show import Json, print_json, say, show_rows
 from spark_kafka_sink.cli.watching import watched
 from spark_kafka_sink.datasource.described_fields import described_fields
 from spark_kafka_sink.datasource.report.write_report import REPORT_VERSION, WriteReport
-from spark_kafka_sink.documentation import RUNBOOK_PAGE, page_address
-from spark_kafka_sink.errors import ConfigError, safe_text
 
 #: The waits of tasks, by the field with their length, and what to check.
 _WAITS: Final = {

@@ -10,9 +10,9 @@ import ipaddress
 import re
 from collections.abc import Sequence
 
-from spark_kafka_sink.error_kinds import Kind
-from spark_kafka_sink.errors import ConfigError, safe_text
-from spark_kafka_sink.security.password import REPLACE_IT
+from spark_kafka_sink.base.error_kinds import Kind
+from spark_kafka_sink.base.errors import ConfigError, safe_text
+from spark_kafka_sink.base.security.password import REPLACE_IT
 
 #: Java's ``Utils.HOST_PORT_PATTERN``, with brackets and an IPv6 address belonging together.
 _ADDRESS = re.compile(

@@ -10,6 +10,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from spark_kafka_sink.base.error_kinds import Kind
+from spark_kafka_sink.base.errors import ConfigError, coded, safe_text
+from spark_kafka_sink.base.security.import_paths import is_import_path
+from spark_kafka_sink.base.security.password import REPLACE_IT, Password, text_of
 from spark_kafka_sink.config.bootstrap_servers import parse_bootstrap_servers
 from spark_kafka_sink.config.given_options import GivenOptions
 from spark_kafka_sink.config.jaas_config import shown_by_spark
@@ -38,10 +42,6 @@ from spark_kafka_sink.config.unknown_options import (
     KEY_PARTITIONERS,
     java_partitioner,
 )
-from spark_kafka_sink.error_kinds import Kind
-from spark_kafka_sink.errors import ConfigError, coded, safe_text
-from spark_kafka_sink.security.import_paths import is_import_path
-from spark_kafka_sink.security.password import REPLACE_IT, Password, text_of
 
 #: The most requests in flight for which a broker can tell a repeated batch from a new one: it keeps
 #: the last five batches of each producer.

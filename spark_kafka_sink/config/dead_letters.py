@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from spark_kafka_sink.base.errors import ConfigError
 from spark_kafka_sink.config.option import (
     INT_MAX,
     AtLeast,
@@ -23,7 +24,6 @@ from spark_kafka_sink.config.option import (
     OptionValue,
     TopicName,
 )
-from spark_kafka_sink.errors import ConfigError
 
 _T = OptionType
 _ON, _OFF = True, False

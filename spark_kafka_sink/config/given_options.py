@@ -14,6 +14,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
+from spark_kafka_sink.base.error_kinds import Kind
+from spark_kafka_sink.base.errors import ConfigError, coded, safe_text
+from spark_kafka_sink.base.security.password import Password
 from spark_kafka_sink.config.files.config_file import OPTION as CONFIG_FILE
 from spark_kafka_sink.config.files.config_file import location_of, read_lines
 from spark_kafka_sink.config.option import Option, Status
@@ -28,9 +31,6 @@ from spark_kafka_sink.config.unknown_options import (
     refused_option,
     unknown_option,
 )
-from spark_kafka_sink.error_kinds import Kind
-from spark_kafka_sink.errors import ConfigError, coded, safe_text
-from spark_kafka_sink.security.password import Password
 
 _SINK_BY_KEY = {name.lower(): option for name, option in SINK_OPTIONS.items()}
 

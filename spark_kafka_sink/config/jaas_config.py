@@ -14,6 +14,9 @@ import re
 from dataclasses import dataclass, field
 from typing import Final
 
+from spark_kafka_sink.base.error_kinds import Kind
+from spark_kafka_sink.base.errors import ConfigError, safe_text
+from spark_kafka_sink.base.security.password import HIDDEN, REPLACE_IT, Password, Text
 from spark_kafka_sink.config.option import OptionType, Status
 from spark_kafka_sink.config.security_options import (
     LOGIN_MODULES,
@@ -22,9 +25,6 @@ from spark_kafka_sink.config.security_options import (
     check_rules,
 )
 from spark_kafka_sink.config.suggestions import letters, nearest_name
-from spark_kafka_sink.error_kinds import Kind
-from spark_kafka_sink.errors import ConfigError, safe_text
-from spark_kafka_sink.security.password import HIDDEN, REPLACE_IT, Password, Text
 
 #: Databricks ships Kafka's classes with this prefix, and its users' options have it.
 _SHADED: Final = "kafkashaded."

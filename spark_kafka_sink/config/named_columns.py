@@ -12,9 +12,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
+from spark_kafka_sink.base.error_kinds import Kind
+from spark_kafka_sink.base.errors import ConfigError
 from spark_kafka_sink.config.option import OptionValue
-from spark_kafka_sink.error_kinds import Kind
-from spark_kafka_sink.errors import ConfigError
 
 #: All columns of the DataFrame.
 ALL_COLUMNS = "*"

@@ -12,6 +12,18 @@ from dataclasses import dataclass, field
 from typing import Final
 from urllib.parse import SplitResult, unquote, urlsplit
 
+from spark_kafka_sink.base.error_kinds import Kind
+from spark_kafka_sink.base.errors import ConfigError, safe_text
+from spark_kafka_sink.base.security.import_paths import is_import_path
+from spark_kafka_sink.base.security.loopback import is_loopback
+from spark_kafka_sink.base.security.password import (
+    REPLACE_IT,
+    Password,
+    Text,
+    as_password,
+    shown_text,
+    text_of,
+)
 from spark_kafka_sink.config.jaas_config import (
     NO_MODULE,
     JaasEntry,
@@ -20,18 +32,6 @@ from spark_kafka_sink.config.jaas_config import (
 )
 from spark_kafka_sink.config.secret_references import has_references
 from spark_kafka_sink.config.security_options import LOGIN_MODULES, STORE_RULES, check_rules
-from spark_kafka_sink.error_kinds import Kind
-from spark_kafka_sink.errors import ConfigError, safe_text
-from spark_kafka_sink.security.import_paths import is_import_path
-from spark_kafka_sink.security.loopback import is_loopback
-from spark_kafka_sink.security.password import (
-    REPLACE_IT,
-    Password,
-    Text,
-    as_password,
-    shown_text,
-    text_of,
-)
 
 _URL: Final = "sasl.oauthbearer.token.endpoint.url"
 _ID: Final = "sasl.oauthbearer.client.credentials.client.id"

@@ -15,10 +15,10 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Protocol
 
+from spark_kafka_sink.base.error_kinds import Kind
+from spark_kafka_sink.base.errors import ConfigError, safe_text
+from spark_kafka_sink.base.security.password import HIDDEN, Password
 from spark_kafka_sink.config.suggestions import letters, nearest_value, plain_number
-from spark_kafka_sink.error_kinds import Kind
-from spark_kafka_sink.errors import ConfigError, safe_text
-from spark_kafka_sink.security.password import HIDDEN, Password
 
 INT_MAX = 2**31 - 1
 LONG_MAX = 2**63 - 1

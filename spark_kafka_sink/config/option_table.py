@@ -305,6 +305,15 @@ _SINK = (
            " directory (it exists, or the path ends in `/`) that gets a file for each report, which"
            " works on volumes and mounted object stores, too. When it can't be written, that is a"
            " warning: the rows are in Kafka. See reports.md.", NonEmpty()),
+    Option("reportPathRetentionBytes", _T.LONG, None, _LOW,
+           "The most bytes that reports under reportPath take, about. A file of half of it is"
+           " renamed to its name with `.1`, in place of the former one; of a directory the oldest"
+           " reports are deleted. Unset: nothing is deleted, and a file ends at 1 GiB.",
+           AtLeast(1)),
+    Option("reportPathRetentionMs", _T.LONG, None, _LOW,
+           "How long reports under reportPath are kept at most, in the same way: a file whose first"
+           " report is half as old is renamed, and one with `.1` is deleted when its last one is."
+           " Unset: without a limit.", AtLeast(1)),
     Option("reportTopic", _T.STRING, None, _LOW,
            "A topic of the same cluster that gets each report as a record of JSON, in its partition"
            " 0. With exactly-once it is written in the decision of its batch: consumers that read"

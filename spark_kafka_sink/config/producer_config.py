@@ -13,9 +13,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any
 
+from spark_kafka_sink.base.error_kinds import Kind
+from spark_kafka_sink.base.errors import ConfigError
 from spark_kafka_sink.config.option import LONG_MAX, OptionValue
-from spark_kafka_sink.error_kinds import Kind
-from spark_kafka_sink.errors import ConfigError
 
 if TYPE_CHECKING:
     from spark_kafka_sink.config.cross_checks import OptionReader

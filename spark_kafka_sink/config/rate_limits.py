@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from spark_kafka_sink.base.error_kinds import Kind
+from spark_kafka_sink.base.errors import ConfigError
 from spark_kafka_sink.config.option import OptionValue
-from spark_kafka_sink.error_kinds import Kind
-from spark_kafka_sink.errors import ConfigError
 
 _RECORDS, _BYTES, _TASKS = "maxRecordsPerSecond", "maxBytesPerSecond", "tasksAtOnce"
 

@@ -14,6 +14,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from spark_kafka_sink.base.error_kinds import Kind
+from spark_kafka_sink.base.errors import ConfigError, safe_text
+from spark_kafka_sink.base.security.password import (
+    HIDDEN,
+    REPLACE_IT,
+    Password,
+    Text,
+    as_password,
+    shown_text,
+    text_of,
+)
 from spark_kafka_sink.config.jaas_config import (
     NO_MODULE,
     JaasEntry,
@@ -34,17 +45,6 @@ from spark_kafka_sink.config.security_options import (
     LOGIN_MODULES,
     MECHANISMS,
     OAUTHBEARER,
-)
-from spark_kafka_sink.error_kinds import Kind
-from spark_kafka_sink.errors import ConfigError, safe_text
-from spark_kafka_sink.security.password import (
-    HIDDEN,
-    REPLACE_IT,
-    Password,
-    Text,
-    as_password,
-    shown_text,
-    text_of,
 )
 
 #: Java's default.

@@ -31,14 +31,14 @@ import re
 from collections.abc import Mapping
 from dataclasses import replace
 
+from spark_kafka_sink.base.error_kinds import Kind
+from spark_kafka_sink.base.errors import ConfigError, safe_text
+from spark_kafka_sink.base.security import allow_lists
+from spark_kafka_sink.base.security.local_files import UnusableFileError, decoded, read_file
+from spark_kafka_sink.base.security.password import HIDDEN, Password
 from spark_kafka_sink.config.files.java_properties import parse_properties
 from spark_kafka_sink.config.jaas_config import JaasEntry, parse_jaas_config
 from spark_kafka_sink.config.option import Option, OptionType, OptionValue
-from spark_kafka_sink.error_kinds import Kind
-from spark_kafka_sink.errors import ConfigError, safe_text
-from spark_kafka_sink.security import allow_lists
-from spark_kafka_sink.security.local_files import UnusableFileError, decoded, read_file
-from spark_kafka_sink.security.password import HIDDEN, Password
 
 _REFERENCE = re.compile(r"\$\{(?P<provider>env|file):(?P<what>[^}]*)\}")
 #: ${provider:...} as the whole value: meant as a reference, and of a provider that is not here.

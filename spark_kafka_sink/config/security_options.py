@@ -11,6 +11,9 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
+from spark_kafka_sink.base.error_kinds import Kind
+from spark_kafka_sink.base.errors import ConfigError
+from spark_kafka_sink.base.security.password import text_of
 from spark_kafka_sink.config.option import (
     AtLeast,
     Between,
@@ -21,9 +24,6 @@ from spark_kafka_sink.config.option import (
     OptionType,
     Status,
 )
-from spark_kafka_sink.error_kinds import Kind
-from spark_kafka_sink.errors import ConfigError
-from spark_kafka_sink.security.password import text_of
 
 PLAIN: Final = "PLAIN"
 SCRAM: Final = ("SCRAM-SHA-256", "SCRAM-SHA-512")

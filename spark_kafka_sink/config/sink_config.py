@@ -11,6 +11,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from spark_kafka_sink.base.error_kinds import Kind
+from spark_kafka_sink.base.errors import ConfigError
 from spark_kafka_sink.config.cross_checks import OptionReader
 from spark_kafka_sink.config.dead_letters import DeadLetterOptions
 from spark_kafka_sink.config.given_options import Given, GivenOptions, given_options
@@ -22,8 +24,6 @@ from spark_kafka_sink.config.rate_limits import RateLimits
 from spark_kafka_sink.config.schemas.schema_options import SchemaOptions, schema_options
 from spark_kafka_sink.config.secret_references import REFERABLE
 from spark_kafka_sink.config.unknown_options import PREFIX
-from spark_kafka_sink.error_kinds import Kind
-from spark_kafka_sink.errors import ConfigError
 
 MISSING_BOOTSTRAP = (
     "Kafka option bootstrap.servers is not set. Please make sure it is set and retry."
@@ -78,8 +78,14 @@ class SinkConfig:
     #: None: no format has a schema; and in tasks, which get what follows from it.
     schemas: SchemaOptions | None = None
     rate_limits: RateLimits = field(default_factory=RateLimits)
+<<<<<<< yours: spark_kafka_sink/config/sink_config.py
     #: None with errors.tolerance=none.
     dead_letters: DeadLetterOptions | None = None
+=======
+    #: Of report_path; None: without a limit.
+    report_retention_bytes: int | None = None
+    report_retention_ms: int | None = None
+>>>>>>> main
     report_topic: str | None = None
     report_listeners: tuple[str, ...] = ()
     progress_listeners: tuple[str, ...] = ()
@@ -125,7 +131,6 @@ class SinkConfig:
         _check_exactly_once(own, guarantee)
         _check_report_topic(own)
         preflight = _text(own.get("preflight"))
-        version = own.get("txnVersion")
         producer = ProducerConfig.of(reader)
         named = NamedColumns.of(own)
         return cls(
@@ -134,6 +139,8 @@ class SinkConfig:
             delivery_guarantee=guarantee,
             preflight=None if preflight is None else Preflight(preflight),
             report_path=_text(own.get("reportPath")),
+            report_retention_bytes=_count(own.get("reportPathRetentionBytes")),
+            report_retention_ms=_count(own.get("reportPathRetentionMs")),
             named_columns=named,
             schemas=schema_options(own, named),
             rate_limits=RateLimits.of(own),
@@ -143,7 +150,7 @@ class SinkConfig:
             progress_listeners=_texts(own.get("progressListeners")),
             transactional_id_prefix=_text(own.get("transactionalIdPrefix")),
             txn_app_id=_text(own.get("txnAppId")),
-            txn_version=version if isinstance(version, int) else None,
+            txn_version=_count(own.get("txnVersion")),
             txn_context=_text(own.get(TXN_CONTEXT)),
             verify_replays=own.get("verifyReplays") is not False,
             offsets_group=_text(own.get("offsetsGroup")),
@@ -258,3 +265,7 @@ def _texts(value: OptionValue) -> tuple[str, ...]:
 
 def _text(value: OptionValue) -> str | None:
     return value if isinstance(value, str) else None
+
+
+def _count(value: OptionValue) -> int | None:
+    return value if isinstance(value, int) else None

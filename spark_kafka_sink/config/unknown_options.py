@@ -12,13 +12,13 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+from spark_kafka_sink.base.documentation import page_address
+from spark_kafka_sink.base.error_kinds import Kind
+from spark_kafka_sink.base.errors import ConfigError
+from spark_kafka_sink.base.security.password import REPLACE_IT
 from spark_kafka_sink.config.option import Option, Status
 from spark_kafka_sink.config.option_table import PRODUCER_OPTIONS, SINK_OPTIONS
 from spark_kafka_sink.config.suggestions import nearest_name
-from spark_kafka_sink.documentation import page_address
-from spark_kafka_sink.error_kinds import Kind
-from spark_kafka_sink.errors import ConfigError
-from spark_kafka_sink.security.password import REPLACE_IT
 
 #: The prefix of a producer's option among the options of a Spark write.
 PREFIX = "kafka."

@@ -15,7 +15,7 @@ import uuid
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from spark_kafka_sink.network.process_local import ProcessLocal
+from spark_kafka_sink.base.process_local import ProcessLocal
 from spark_kafka_sink.transactions.transactional_ids import is_part
 
 if TYPE_CHECKING:

@@ -14,9 +14,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from spark_kafka_sink.base.error_kinds import Kind
+from spark_kafka_sink.base.errors import ConfigError
 from spark_kafka_sink.datasource.spark_patches import Patches, writes_kprod
-from spark_kafka_sink.error_kinds import Kind
-from spark_kafka_sink.errors import ConfigError
 
 _CONTINUOUS_SEEN = "_kprod_continuous"
 

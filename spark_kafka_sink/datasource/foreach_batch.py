@@ -28,6 +28,8 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import TYPE_CHECKING
 
+from spark_kafka_sink.base.errors import CommitError, ConfigError, IllegalStateError, safe_text
+from spark_kafka_sink.base.process_local import ProcessLocal
 from spark_kafka_sink.config.given_options import given_options
 from spark_kafka_sink.config.option_table import COMMIT_LOG_TOPIC, SINK_OPTIONS
 from spark_kafka_sink.config.sink_config import TXN_CONTEXT, DeliveryGuarantee
@@ -36,8 +38,6 @@ from spark_kafka_sink.datasource.calling_query import CallingQuery, calling_quer
 from spark_kafka_sink.datasource.exactly_once.checkpoint import Checkpoint
 from spark_kafka_sink.datasource.exactly_once.named_writes import NamedWrites, Place, Written
 from spark_kafka_sink.datasource.write.write_context import WriteContext
-from spark_kafka_sink.errors import CommitError, ConfigError, IllegalStateError, safe_text
-from spark_kafka_sink.network.process_local import ProcessLocal
 from spark_kafka_sink.transactions.transactional_ids import (
     DEFAULT_PREFIX,
     check_part,

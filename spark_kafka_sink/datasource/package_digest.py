@@ -15,17 +15,16 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Final
 
-import spark_kafka_sink
-
 #: Hexadecimal digits: it distinguishes builds, and is no proof against forgery.
 _LENGTH: Final = 12
 _SOURCES: Final = ".py"
+_PACKAGE: Final = __name__.partition(".")[0]
 
 
 @cache
 def package_digest() -> str:
     """Of the source files, the same in a directory and in a zip; read once in a process."""
-    root = files(spark_kafka_sink)
+    root = files(_PACKAGE)
     sums = _of_zip(root) if isinstance(root, zipfile.Path) else _of_directory(Path(str(root)))
     return hashlib.sha256(repr(sorted(sums)).encode()).hexdigest()[:_LENGTH]
 

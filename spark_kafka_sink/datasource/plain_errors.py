@@ -17,7 +17,7 @@ import logging
 from collections.abc import Callable
 from typing import ParamSpec, TypeVar
 
-from spark_kafka_sink.errors import IllegalStateError, KafkaError
+from spark_kafka_sink.base.errors import IllegalStateError, KafkaError
 
 P = ParamSpec("P")
 R = TypeVar("R")

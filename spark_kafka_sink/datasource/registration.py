@@ -16,11 +16,11 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from spark_kafka_sink.base.error_kinds import Kind
+from spark_kafka_sink.base.errors import coded, warn_once
 from spark_kafka_sink.datasource import continuous_trigger, session_tuning
 from spark_kafka_sink.datasource.default_mode import PATCHES as APPEND_BY_DEFAULT
 from spark_kafka_sink.datasource.source import FORMAT, KprodDataSource
-from spark_kafka_sink.error_kinds import Kind
-from spark_kafka_sink.errors import coded, warn_once
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

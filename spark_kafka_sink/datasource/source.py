@@ -22,11 +22,11 @@ from collections.abc import Iterator, MutableMapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, NoReturn
 
+from spark_kafka_sink.base.error_kinds import Kind
+from spark_kafka_sink.base.errors import ConfigError, coded, warn_once
+from spark_kafka_sink.base.security.import_paths import is_import_path
 from spark_kafka_sink.datasource.plain_errors import without_traceback
 from spark_kafka_sink.datasource.spark_needed import spark_needed
-from spark_kafka_sink.error_kinds import Kind
-from spark_kafka_sink.errors import ConfigError, coded, warn_once
-from spark_kafka_sink.security.import_paths import is_import_path
 
 try:
     from pyspark.sql import datasource as spark_datasource

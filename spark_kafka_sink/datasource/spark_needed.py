@@ -8,7 +8,7 @@ from __future__ import annotations
 import sys
 from importlib import metadata
 
-from spark_kafka_sink.errors import safe_text
+from spark_kafka_sink.base.errors import safe_text
 
 
 def spark_needed(error: ImportError) -> ImportError:

@@ -17,7 +17,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from spark_kafka_sink import __version__
+from spark_kafka_sink.base.error_kinds import Kind
+from spark_kafka_sink.base.errors import CommitError, IllegalStateError, KafkaError, named, warn
+from spark_kafka_sink.base.version import __version__
 from spark_kafka_sink.config.secret_references import UnresolvedReferenceError
 from spark_kafka_sink.config.sink_config import SinkConfig
 from spark_kafka_sink.datasource.exactly_once.transaction_plan import TransactionPlan
@@ -36,8 +38,6 @@ from spark_kafka_sink.datasource.write.commit_message import (
     checked_messages,
     finished_messages,
 )
-from spark_kafka_sink.error_kinds import Kind
-from spark_kafka_sink.errors import CommitError, IllegalStateError, KafkaError, named, warn
 from spark_kafka_sink.protocol.cluster import Cluster
 from spark_kafka_sink.records.column_plan import ColumnPlan
 

@@ -12,7 +12,7 @@ import uuid
 from collections.abc import Mapping, Sequence
 from typing import Self
 
-from spark_kafka_sink.errors import IllegalStateError
+from spark_kafka_sink.base.errors import IllegalStateError
 from spark_kafka_sink.local_kafka import ports, probe
 from spark_kafka_sink.local_kafka.broker_process_group import BrokerProcessGroup
 from spark_kafka_sink.local_kafka.distribution import KAFKA_VERSION, release

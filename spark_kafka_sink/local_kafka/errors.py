@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from spark_kafka_sink.errors import KafkaError
+from spark_kafka_sink.base.errors import KafkaError
 
 
 class LocalKafkaError(KafkaError):

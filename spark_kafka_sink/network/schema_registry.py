@@ -18,7 +18,21 @@ from dataclasses import dataclass
 from typing import Any, Final
 from urllib.parse import quote, urlsplit
 
-from spark_kafka_sink.clock import Clock, Latch, SystemClock
+from spark_kafka_sink.base.clock import Clock, Latch, SystemClock
+from spark_kafka_sink.base.errors import (
+    AuthenticationError,
+    NoRegistryAnswerError,
+    SchemaRegistryError,
+    safe_text,
+)
+from spark_kafka_sink.base.security.allow_lists import check_url
+from spark_kafka_sink.base.security.password import (
+    Password,
+    as_password,
+    looked_up,
+    text_of,
+    without_secrets,
+)
 from spark_kafka_sink.config.oauth_settings import ClientCredentials
 from spark_kafka_sink.config.option import OptionValue
 from spark_kafka_sink.config.schemas.schema_options import (
@@ -31,23 +45,9 @@ from spark_kafka_sink.config.schemas.schema_options import (
     registry_urls,
 )
 from spark_kafka_sink.config.secret_references import resolve
-from spark_kafka_sink.errors import (
-    AuthenticationError,
-    NoRegistryAnswerError,
-    SchemaRegistryError,
-    safe_text,
-)
 from spark_kafka_sink.network.auth.token_endpoint import request_token
 from spark_kafka_sink.network.http.http_exchange import AnswerTooLongError, HttpRequest, exchange
 from spark_kafka_sink.network.tls.ssl_failures import explain
-from spark_kafka_sink.security.allow_lists import check_url
-from spark_kafka_sink.security.password import (
-    Password,
-    as_password,
-    looked_up,
-    text_of,
-    without_secrets,
-)
 
 #: No schema's answer is longer.
 LONGEST_ANSWER: Final = 5 << 20

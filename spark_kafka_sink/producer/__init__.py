@@ -4,7 +4,7 @@ Owns: from a row to its acknowledgement. Never: Spark.
 
 ``kafka_producer`` has all public methods, ``wiring`` makes the parts, ``lifecycle`` is whether they
 are open. The writer's side: ``column_appender`` (rows), ``send`` (single records),
-``producer_record``, ``interceptors``. Both sides: ``metadata``, ``buffer_pool`` (memory),
-``accumulator`` (queued batches), ``transaction`` (identity, sequences, transactions), ``metrics``.
-The sender thread: ``sender``.
+``producer_record``, ``interceptors``. Both sides: ``buffer_pool`` (memory), ``accumulator``
+(queued batches), ``transaction`` (identity, sequences, transactions), ``metrics``. The sender
+thread: ``sender``.
 """

@@ -12,8 +12,8 @@ from collections import deque
 from collections.abc import Callable
 from typing import Protocol
 
-from spark_kafka_sink.clock import Clock, Latch
-from spark_kafka_sink.errors import (
+from spark_kafka_sink.base.clock import Clock, Latch
+from spark_kafka_sink.base.errors import (
     BufferExhaustedError,
     IllegalStateError,
     RecordTooLargeError,

@@ -13,9 +13,11 @@ import inspect
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
+from spark_kafka_sink.base.error_kinds import Kind
+from spark_kafka_sink.base.errors import ConfigError, KafkaError, safe_text, warn
+from spark_kafka_sink.base.security import import_paths
+from spark_kafka_sink.base.security.import_paths import place_of
 from spark_kafka_sink.config.producer_config import ProducerConfig
-from spark_kafka_sink.error_kinds import Kind
-from spark_kafka_sink.errors import ConfigError, KafkaError, safe_text, warn
 from spark_kafka_sink.producer.producer_record import (
     NO_HEADERS,
     Headers,
@@ -25,8 +27,6 @@ from spark_kafka_sink.producer.producer_record import (
 )
 from spark_kafka_sink.protocol.cluster import ClusterResourceListener
 from spark_kafka_sink.records.record_columns import RecordColumns
-from spark_kafka_sink.security import import_paths
-from spark_kafka_sink.security.import_paths import place_of
 
 _log = logging.getLogger(__name__)
 

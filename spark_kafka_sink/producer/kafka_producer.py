@@ -16,10 +16,9 @@ from collections.abc import Callable, Iterable, Mapping
 from types import TracebackType
 from typing import Self
 
-from spark_kafka_sink.clock import Clock, SystemClock
-from spark_kafka_sink.config.producer_config import ProducerConfig
-from spark_kafka_sink.error_kinds import Kind
-from spark_kafka_sink.errors import (
+from spark_kafka_sink.base.clock import Clock, SystemClock
+from spark_kafka_sink.base.error_kinds import Kind
+from spark_kafka_sink.base.errors import (
     DataError,
     DeliveryError,
     IllegalStateError,
@@ -27,6 +26,7 @@ from spark_kafka_sink.errors import (
     RecordTooLargeError,
     warn,
 )
+from spark_kafka_sink.config.producer_config import ProducerConfig
 from spark_kafka_sink.network.client.kafka_client import KafkaClient
 from spark_kafka_sink.producer.column_appender import WaitingForInput
 from spark_kafka_sink.producer.lifecycle import StartThread, first_line, start_thread
@@ -35,10 +35,11 @@ from spark_kafka_sink.producer.metrics.producer_metrics import Measurement, Metr
 from spark_kafka_sink.producer.producer_record import ProducerRecord
 from spark_kafka_sink.producer.send.record_future import Callback, RecordFuture
 from spark_kafka_sink.producer.transaction.transaction_manager import TransactionManager
-from spark_kafka_sink.producer.transaction.transaction_states import PreparedTransaction, State
+from spark_kafka_sink.producer.transaction.transaction_states import State
 from spark_kafka_sink.producer.transaction.txn_requests import TransactionalResult
 from spark_kafka_sink.producer.wiring import NewClient, ProducerOptions, ProducerParts
 from spark_kafka_sink.protocol.cluster import Cluster, PartitionInfo
+from spark_kafka_sink.protocol.producer_ids import PreparedTransaction
 from spark_kafka_sink.records.arrow_schema import ArrowBatch, ArrowBatchReader
 from spark_kafka_sink.records.batch_joiner import BatchJoiner
 from spark_kafka_sink.records.record_columns import ChunkSize, RecordColumns

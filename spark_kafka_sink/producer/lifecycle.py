@@ -21,7 +21,7 @@ import threading
 from collections.abc import Callable, Mapping
 from typing import Protocol
 
-from spark_kafka_sink.errors import (
+from spark_kafka_sink.base.errors import (
     AuthenticationError,
     DeliveryError,
     IllegalStateError,

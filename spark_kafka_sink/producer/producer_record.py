@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, fields
 from functools import partial
 from typing import NamedTuple
 
-from spark_kafka_sink.errors import DataError, IllegalStateError, safe_text
+from spark_kafka_sink.base.errors import DataError, IllegalStateError, safe_text
 from spark_kafka_sink.protocol.cluster import TopicPartition
 
 #: Java's RecordMetadata.UNKNOWN_PARTITION.

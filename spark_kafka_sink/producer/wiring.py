@@ -13,10 +13,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 
-from spark_kafka_sink.clock import Clock
+from spark_kafka_sink.base.clock import Clock
+from spark_kafka_sink.base.errors import warn_once
 from spark_kafka_sink.config.producer_config import ProducerConfig
-from spark_kafka_sink.errors import warn_once
 from spark_kafka_sink.network.client.kafka_client import KafkaClient
+from spark_kafka_sink.network.client.metadata import Metadata
 from spark_kafka_sink.producer.accumulator.batch_drainer import BatchDrainer, PartitionLoad
 from spark_kafka_sink.producer.accumulator.batch_filler import BatchFiller
 from spark_kafka_sink.producer.accumulator.batch_returns import BatchReturns
@@ -26,9 +27,8 @@ from spark_kafka_sink.producer.column_appender import ColumnAppender, WaitingFor
 from spark_kafka_sink.producer.interceptors import OPTION as INTERCEPTORS
 from spark_kafka_sink.producer.interceptors import Interceptors, close_plugin, configure_plugin
 from spark_kafka_sink.producer.lifecycle import Lifecycle, NetworkLink, StartThread
-from spark_kafka_sink.producer.metadata import Metadata
 from spark_kafka_sink.producer.metrics.produce_recorder import ProduceRecorder
-from spark_kafka_sink.producer.metrics.producer_metrics import Gauge, ProducerMetrics
+from spark_kafka_sink.producer.metrics.producer_metrics import Gauge, Measurement, ProducerMetrics
 from spark_kafka_sink.producer.metrics.sensors import Windows
 from spark_kafka_sink.producer.send.record_appender import RecordAppender, RecordFiller
 from spark_kafka_sink.producer.send.record_partitioner import ColumnsPartitioner, RecordPartitioner
@@ -170,7 +170,7 @@ class ProducerParts:
             cluster,
             wakeup=self._link.wakeup,
             connection_failures=self._link.connection_failures,
-            metrics=self.metrics,
+            on_wait=partial(self.metrics.record, Measurement.METADATA_WAIT),
         )
         if self.interceptors is not None:
             for listener in self.interceptors.cluster_listeners:

@@ -10,7 +10,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from typing import ClassVar, Generic, Protocol, TypeVar
 
-from spark_kafka_sink.errors import InvalidTopicError, UnsupportedVersionError
+from spark_kafka_sink.base.errors import InvalidTopicError, UnsupportedVersionError
 from spark_kafka_sink.protocol.cluster import TopicPartition
 from spark_kafka_sink.protocol.frames import is_flexible
 from spark_kafka_sink.protocol.request import ApiKey, Buffers, VersionRange

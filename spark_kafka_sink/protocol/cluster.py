@@ -2,8 +2,8 @@
 
 Owns: :class:`TopicPartition`, :class:`Node`, :class:`PartitionInfo`, :class:`Cluster`,
 :class:`ClusterResourceListener`. Never: how this is learned or kept fresh
-(``producer/metadata.py``). A :class:`Cluster` is immutable and picklable: the driver's preflight
-ships one to the tasks inside the writer.
+(``network/client/metadata.py``). A :class:`Cluster` is immutable and picklable: the driver's
+preflight ships one to the tasks inside the writer.
 
 Brokers and partitions are kept as columns (:class:`Nodes`, :class:`PartitionInfos`) that make a
 :class:`Node` or a :class:`PartitionInfo` when one is requested. As objects they would take 230 and

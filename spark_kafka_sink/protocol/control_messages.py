@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import TYPE_CHECKING, Final
 
-from spark_kafka_sink.errors import ErrorCode, UnsupportedVersionError
+from spark_kafka_sink.base.errors import ErrorCode, UnsupportedVersionError
 from spark_kafka_sink.protocol import messages
 from spark_kafka_sink.protocol.bodies import (
     ControlRequest,

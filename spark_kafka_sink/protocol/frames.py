@@ -12,7 +12,7 @@ from __future__ import annotations
 import struct
 from typing import Final
 
-from spark_kafka_sink.errors import IllegalStateError, RemoteProtocolError, WrongListenerError
+from spark_kafka_sink.base.errors import IllegalStateError, RemoteProtocolError, WrongListenerError
 from spark_kafka_sink.protocol.messages.flexible_versions import FIRST_FLEXIBLE_VERSION
 from spark_kafka_sink.protocol.request import ApiKey, Buffer, Request
 from spark_kafka_sink.protocol.wire import WireReader, decoding

@@ -2,8 +2,8 @@
 
 Owns: :class:`TopicMetadata`, :class:`MetadataResponse`, and their creation from Kafka's message
 (``protocol/messages/metadata.py``) with validation, so that no caller gets a port 0, a duplicate
-broker, or partition two billion. Never: its use (``producer/metadata.py``), nor the handling of an
-error code.
+broker, or partition two billion. Never: its use (``network/client/metadata.py``), nor the handling
+of an error code.
 
 On a record's way: first, before the record's partition is known.
 
@@ -19,7 +19,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from spark_kafka_sink.errors import ErrorCode
+from spark_kafka_sink.base.errors import ErrorCode
 from spark_kafka_sink.protocol import messages
 from spark_kafka_sink.protocol.cluster import Nodes, NodesBuilder, PartitionInfos
 from spark_kafka_sink.protocol.wire import (

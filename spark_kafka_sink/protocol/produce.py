@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final, NamedTuple
 
-from spark_kafka_sink.errors import ErrorCode, IllegalStateError, UnsupportedVersionError
+from spark_kafka_sink.base.errors import ErrorCode, IllegalStateError, UnsupportedVersionError
 from spark_kafka_sink.protocol.cluster import Node, TopicPartition
 from spark_kafka_sink.protocol.request import ApiKey, Buffer, Buffers, VersionRange
 from spark_kafka_sink.protocol.wire import (

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from spark_kafka_sink.errors import ErrorCode
+from spark_kafka_sink.base.errors import ErrorCode
 from spark_kafka_sink.protocol import messages
 from spark_kafka_sink.protocol.bodies import ControlRequest, Message
 from spark_kafka_sink.protocol.request import ApiKey, VersionRange

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from spark_kafka_sink.errors import ErrorCode
+from spark_kafka_sink.base.errors import ErrorCode
 from spark_kafka_sink.protocol import messages
 from spark_kafka_sink.protocol.bodies import ControlRequest, Message, once_each, topic_name
 from spark_kafka_sink.protocol.cluster import TopicPartition

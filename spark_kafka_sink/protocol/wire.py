@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 from typing import Final, Never, TypeVar, overload
 
-from spark_kafka_sink.errors import ErrorCode, RemoteProtocolError
+from spark_kafka_sink.base.errors import ErrorCode, RemoteProtocolError
 from spark_kafka_sink.protocol.cluster import Node
 from spark_kafka_sink.protocol.request import ApiKey, Buffer
 

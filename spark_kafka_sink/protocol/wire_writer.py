@@ -10,7 +10,7 @@ import struct
 from collections.abc import Sequence
 from typing import Final
 
-from spark_kafka_sink.errors import IllegalStateError, UnsupportedVersionError
+from spark_kafka_sink.base.errors import IllegalStateError, UnsupportedVersionError
 
 #: The longest string of Kafka's protocol (MessageGenerator writes the same check into Java's).
 _LONGEST_STRING: Final = 0x7FFF

@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 import pyarrow as pa
 
-from spark_kafka_sink.errors import DataError, SchemaError
+from spark_kafka_sink.base.errors import DataError, SchemaError
 from spark_kafka_sink.records.column_plan import ColumnPlan
 from spark_kafka_sink.records.record_columns import RecordColumns, from_record_batch
 

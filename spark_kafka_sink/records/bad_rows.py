@@ -17,8 +17,8 @@ from enum import Enum
 import numpy as np
 import numpy.typing as npt
 
-from spark_kafka_sink.error_kinds import Kind
-from spark_kafka_sink.errors import ErrorCode, KafkaError
+from spark_kafka_sink.base.error_kinds import Kind
+from spark_kafka_sink.base.errors import ErrorCode, KafkaError
 
 Mask = npt.NDArray[np.bool_]
 
@@ -40,11 +40,11 @@ class Reason(Enum):
     )  # fmt: skip
     NO_TOPIC = (
         "topic does not exist", Kind.TOPIC_NOT_PRESENT, "UnknownTopicOrPartitionException",
-        "KAFKA_PRODUCE", "spark_kafka_sink.producer.metadata",
+        "KAFKA_PRODUCE", "spark_kafka_sink.network.client.metadata",
     )  # fmt: skip
     FORBIDDEN_TOPIC = (
         "no right to write to the topic", ErrorCode.TOPIC_AUTHORIZATION_FAILED,
-        "TopicAuthorizationException", "KAFKA_PRODUCE", "spark_kafka_sink.producer.metadata",
+        "TopicAuthorizationException", "KAFKA_PRODUCE", "spark_kafka_sink.network.client.metadata",
     )  # fmt: skip
     PARTITION = (
         "partition does not exist", Kind.PARTITION_NOT_THERE, "UnknownTopicOrPartitionException",
@@ -63,11 +63,11 @@ class Reason(Enum):
     )  # fmt: skip
     VALUE_REFUSED = (
         "refused by the schema", Kind.REFUSED_BY_SCHEMA, "DataException", "VALUE_CONVERTER",
-        "spark_kafka_sink.formats.composed_columns", _CONNECT,
+        "spark_kafka_sink.records.formats.composed_columns", _CONNECT,
     )  # fmt: skip
     KEY_REFUSED = (
         "refused by the schema", Kind.REFUSED_BY_SCHEMA, "DataException", "KEY_CONVERTER",
-        "spark_kafka_sink.formats.composed_columns", _CONNECT,
+        "spark_kafka_sink.records.formats.composed_columns", _CONNECT,
     )  # fmt: skip
 
     def __init__(

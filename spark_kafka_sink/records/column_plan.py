@@ -27,7 +27,7 @@ class NamedColumn:
 
 
 class PayloadEncoder(Protocol):
-    """How columns become payloads of a format with a schema (``formats/``). Picklable."""
+    """How columns become payloads of a format with a schema (``records/formats/``). Picklable."""
 
     def encode(self, columns: Sequence[pa.Array], rows: int, path: str) -> Payloads:
         """A payload for each row. ``path`` names a column that is a payload by itself."""

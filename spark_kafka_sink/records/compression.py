@@ -17,8 +17,8 @@ from enum import IntEnum
 import lz4.frame
 import pyarrow as pa
 
+from spark_kafka_sink.base.errors import CorruptRecordError
 from spark_kafka_sink.config.producer_config import ProducerConfig
-from spark_kafka_sink.errors import CorruptRecordError
 from spark_kafka_sink.protocol.request import Buffer
 
 #: xerial's snappy-java stream: magic, version, lowest compatible version; then blocks, each with

@@ -19,8 +19,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from spark_kafka_sink.error_kinds import Kind
-from spark_kafka_sink.errors import RecordTooLargeError
+from spark_kafka_sink.base.error_kinds import Kind
+from spark_kafka_sink.base.errors import RecordTooLargeError
 from spark_kafka_sink.records.bad_rows import BadRows, Finding
 from spark_kafka_sink.records.gather import (
     data_of,

@@ -15,7 +15,7 @@ from enum import IntEnum
 from itertools import islice
 from typing import Final
 
-from spark_kafka_sink.errors import (
+from spark_kafka_sink.base.errors import (
     CorruptRecordError,
     ErrorCode,
     IllegalStateError,

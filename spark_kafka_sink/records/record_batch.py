@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from google_crc32c import extend
 
-from spark_kafka_sink.errors import (
+from spark_kafka_sink.base.errors import (
     CorruptRecordError,
     IllegalStateError,
     InvalidRecordError,

@@ -16,10 +16,10 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from spark_kafka_sink.base.error_kinds import Kind
+from spark_kafka_sink.base.errors import DataError, safe_text
 from spark_kafka_sink.config.named_columns import OnNullValue
 from spark_kafka_sink.config.option import TopicName
-from spark_kafka_sink.error_kinds import Kind
-from spark_kafka_sink.errors import DataError, safe_text
 from spark_kafka_sink.records.bad_rows import BadRows, Mask, Reason, refuse
 from spark_kafka_sink.records.column_plan import ColumnPlan as ColumnPlan  # noqa: PLC0414 - for callers
 from spark_kafka_sink.records.gather import lengths_of, valid_of
@@ -140,7 +140,7 @@ def from_record_batch(
 ) -> RecordColumns:
     """The rows of ``batch`` as RecordColumns; strings and binaries are not copied.
 
-    ``plan`` names no columns to compose (``formats/composed_columns.py`` does that before).
+    ``plan`` names no columns to compose (``records/formats/composed_columns.py`` does that before).
     ``now_ms`` (wall clock) is the timestamp of rows whose timestamp is null. Raises DataError
     naming column and row for a topic that is null or can't be one, a negative partition or
     timestamp, a null header key; or notes such rows in ``bad``. Of a noted row key, value and the

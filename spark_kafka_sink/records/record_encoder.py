@@ -26,7 +26,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from spark_kafka_sink.errors import RecordTooLargeError
+from spark_kafka_sink.base.errors import RecordTooLargeError
 from spark_kafka_sink.protocol.cluster import TopicPartition, topic_partitions
 from spark_kafka_sink.records.batch_cutter import Cuts, cut
 from spark_kafka_sink.records.encoded_slice import EncodedSlice, OpenPosition, new_slice

@@ -10,10 +10,10 @@ import logging
 from collections.abc import Callable, Collection, Sequence
 
 from spark_kafka_sink.admin.transaction_client import TransactionClient
-from spark_kafka_sink.clock import Latch
-from spark_kafka_sink.error_kinds import Kind
-from spark_kafka_sink.errors import KafkaError, warn
-from spark_kafka_sink.producer.transaction.transaction_states import PreparedTransaction
+from spark_kafka_sink.base.clock import Latch
+from spark_kafka_sink.base.error_kinds import Kind
+from spark_kafka_sink.base.errors import KafkaError, warn
+from spark_kafka_sink.protocol.producer_ids import PreparedTransaction
 from spark_kafka_sink.transactions.commit_log.commit_log import CommitLog, LogSession
 from spark_kafka_sink.transactions.commit_state import CommitState, Standing
 from spark_kafka_sink.transactions.ending import abort_all

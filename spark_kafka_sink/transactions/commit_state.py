@@ -23,13 +23,13 @@ from dataclasses import astuple, dataclass, replace
 from enum import Enum
 from typing import Any, Final
 
-from spark_kafka_sink.errors import (
+from spark_kafka_sink.base.errors import (
     CommitError,
     CommitOutcomeUnknownError,
     IllegalStateError,
     safe_text,
 )
-from spark_kafka_sink.producer.transaction.transaction_states import PreparedTransaction
+from spark_kafka_sink.protocol.producer_ids import PreparedTransaction
 from spark_kafka_sink.transactions.transactional_ids import parse, prefix_of_key
 
 #: The newest format that is read; 1 is written. In 2, of version 0.1, parts are inside of the

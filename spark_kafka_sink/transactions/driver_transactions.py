@@ -8,17 +8,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from spark_kafka_sink.admin.call import Call, CoordinatorKey, Leader
-from spark_kafka_sink.errors import ErrorCode
-from spark_kafka_sink.producer.transaction.transaction_states import (
-    NO_PRODUCER_ID,
-    PreparedTransaction,
-    ProducerIdAndEpoch,
-)
+from spark_kafka_sink.base.errors import ErrorCode
 from spark_kafka_sink.protocol.control_messages import (
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnResponse,
 )
 from spark_kafka_sink.protocol.produce import PartitionProduceData, ProduceRequest, ProduceResponse
+from spark_kafka_sink.protocol.producer_ids import (
+    NO_PRODUCER_ID,
+    PreparedTransaction,
+    ProducerIdAndEpoch,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

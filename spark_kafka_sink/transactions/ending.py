@@ -11,9 +11,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from spark_kafka_sink.clock import Latch
-from spark_kafka_sink.errors import ErrorCode, KafkaTimeoutError
-from spark_kafka_sink.producer.transaction.transaction_states import PreparedTransaction
+from spark_kafka_sink.base.clock import Latch
+from spark_kafka_sink.base.errors import ErrorCode, KafkaTimeoutError
+from spark_kafka_sink.protocol.producer_ids import PreparedTransaction
 from spark_kafka_sink.protocol.transaction_admin_messages import TransactionDescription
 from spark_kafka_sink.transactions.lease import NEVER_TIMES_OUT_MS, margin_ms
 from spark_kafka_sink.transactions.outcomes import Outcome, is_prepared, outcome_of

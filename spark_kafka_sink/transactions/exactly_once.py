@@ -18,10 +18,10 @@ from typing import Final, Self
 
 from spark_kafka_sink.admin.request_loop import NewClient
 from spark_kafka_sink.admin.transaction_client import TransactionClient
-from spark_kafka_sink.clock import Clock
+from spark_kafka_sink.base.clock import Clock
+from spark_kafka_sink.base.errors import AuthorizationError, UnsupportedVersionError
+from spark_kafka_sink.base.process_local import ProcessLocal
 from spark_kafka_sink.config.producer_config import ProducerConfig
-from spark_kafka_sink.errors import AuthorizationError, UnsupportedVersionError
-from spark_kafka_sink.network.process_local import ProcessLocal
 from spark_kafka_sink.transactions.aborter import Aborter
 from spark_kafka_sink.transactions.commit_log.commit_log import CommitLog
 from spark_kafka_sink.transactions.commit_state import CommitState

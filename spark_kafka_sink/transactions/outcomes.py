@@ -27,8 +27,8 @@ from __future__ import annotations
 from enum import Enum
 from typing import Final
 
-from spark_kafka_sink.errors import ErrorCode
-from spark_kafka_sink.producer.transaction.transaction_states import PreparedTransaction
+from spark_kafka_sink.base.errors import ErrorCode
+from spark_kafka_sink.protocol.producer_ids import PreparedTransaction
 from spark_kafka_sink.protocol.transaction_admin_messages import (
     TransactionDescription,
     TransactionState,

@@ -23,8 +23,8 @@ from enum import Enum
 from random import random
 from typing import Final, TypeVar
 
-from spark_kafka_sink.clock import Clock, Latch
-from spark_kafka_sink.errors import CommitError, KafkaError, SupersededError
+from spark_kafka_sink.base.clock import Clock, Latch
+from spark_kafka_sink.base.errors import CommitError, KafkaError, SupersededError
 from spark_kafka_sink.transactions.commit_state import CommitState, LogOutcomeUnknownError, Standing
 
 T = TypeVar("T")

@@ -24,8 +24,8 @@ import logging
 from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING, NamedTuple
 
-from spark_kafka_sink.error_kinds import Kind
-from spark_kafka_sink.errors import ErrorCode, warn
+from spark_kafka_sink.base.error_kinds import Kind
+from spark_kafka_sink.base.errors import ErrorCode, warn
 from spark_kafka_sink.protocol.transaction_admin_messages import (
     TransactionDescription,
     TransactionState,

@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from spark_kafka_sink.admin.call import retry_code
-from spark_kafka_sink.producer.transaction.transaction_states import PreparedTransaction
 from spark_kafka_sink.protocol.cluster import TopicPartition
+from spark_kafka_sink.protocol.producer_ids import PreparedTransaction
 from spark_kafka_sink.transactions.driver_transactions import (
     add_partition_call,
     begin,
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from spark_kafka_sink.admin.transaction_client import TransactionClient
-    from spark_kafka_sink.errors import ErrorCode
+    from spark_kafka_sink.base.errors import ErrorCode
 
 
 @dataclass(frozen=True, slots=True)

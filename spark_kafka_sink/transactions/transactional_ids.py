@@ -22,7 +22,7 @@ import re
 from dataclasses import dataclass
 from typing import Final
 
-from spark_kafka_sink.errors import ConfigError, safe_text
+from spark_kafka_sink.base.errors import ConfigError, safe_text
 
 SEPARATOR: Final = "~"
 #: The prefix of batch jobs without transactionalIdPrefix.

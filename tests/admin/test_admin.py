@@ -16,9 +16,8 @@ import pytest
 
 from spark_kafka_sink.admin.admin_client import AdminClient
 from spark_kafka_sink.admin.call import AnyBroker, Call
-from spark_kafka_sink.config.producer_config import ProducerConfig
-from spark_kafka_sink.error_kinds import Kind
-from spark_kafka_sink.errors import (
+from spark_kafka_sink.base.error_kinds import Kind
+from spark_kafka_sink.base.errors import (
     ApiError,
     AuthenticationError,
     ConfigError,
@@ -26,6 +25,7 @@ from spark_kafka_sink.errors import (
     InvalidTopicError,
     KafkaTimeoutError,
 )
+from spark_kafka_sink.config.producer_config import ProducerConfig
 from spark_kafka_sink.protocol.cluster import Cluster
 from spark_kafka_sink.protocol.control_messages import InitProducerIdRequest, NewTopic
 from tests.real_kafka import AT_ONCE_S, RealKafka
@@ -52,7 +52,7 @@ def new_name(kind: str) -> str:
 
 @contextmanager
 def closed_port() -> Iterator[int]:
-    """A port that nobody listens on, and nobody else gets meanwhile."""
+    """A port without a listener, which no other process gets meanwhile."""
     with socket.socket() as held:
         held.bind(("127.0.0.1", 0))
         yield held.getsockname()[1]

@@ -177,7 +177,7 @@ def peer(serve: Callable[[socket.socket], None]) -> Iterator[int]:
 
 @contextmanager
 def refused_port() -> Iterator[int]:
-    """A port that nobody listens on, and nobody else gets meanwhile."""
+    """A port without a listener, which no other process gets meanwhile."""
     with socket.socket() as held:
         held.bind(("127.0.0.1", 0))
         yield held.getsockname()[1]

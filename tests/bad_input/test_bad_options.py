@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from pyspark.sql import SparkSession
 
+from spark_kafka_sink.base.errors import ConfigError
 from spark_kafka_sink.config.sink_config import SinkConfig
-from spark_kafka_sink.errors import ConfigError
 from tests.bad_input.conftest import Fails
 
 GOOD = {"kafka.bootstrap.servers": "127.0.0.1:9092", "topic": "t"}

@@ -1,4 +1,4 @@
-"""Topics that are not there, or are gone, or are nobody's to write to."""
+"""Topics that are not there, or are gone, or may not be written to."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ import pytest
 from pyspark.errors import PySparkException, StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 
-from spark_kafka_sink.errors import ConfigError
+from spark_kafka_sink.base.errors import ConfigError
 from tests.bad_input.conftest import IMPATIENT, SLACK_S, Failure, Jobs, failure_of, read_failure
 from tests.real_kafka import Consumed, RealKafka
 

@@ -1,6 +1,6 @@
 """A table of wrong configurations: none of them makes a write less safe without a word.
 
-Each row is what it is given with (``WITH``), the options, and what comes of it: ``refused`` or
+Each row is what it is given with (``WITH``), the options, and the result: ``refused`` or
 ``warned`` with a code and a name, or ``harmless`` with the reason. ``FILE`` is the text of a
 configFile. Nothing is connected to; all of it happens before a row is written.
 """
@@ -16,11 +16,11 @@ import pytest
 import trustme
 from pyspark.sql.datasource import CaseInsensitiveDict
 
+from spark_kafka_sink.base.errors import ConfigError
 from spark_kafka_sink.config.secret_references import resolve
 from spark_kafka_sink.config.sink_config import SinkConfig
 from spark_kafka_sink.datasource import source
 from spark_kafka_sink.datasource.exactly_once.transaction_plan import prefix_of
-from spark_kafka_sink.errors import ConfigError
 from spark_kafka_sink.network.channel.channel_builder import ChannelBuilder
 
 TABLE = Path(__file__).with_name("wrong_configurations.jsonl")

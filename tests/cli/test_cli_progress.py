@@ -15,9 +15,9 @@ import pytest
 from rich.console import Console
 
 from spark_kafka_sink.admin.transaction_client import TransactionClient
+from spark_kafka_sink.base.errors import KafkaTimeoutError
 from spark_kafka_sink.cli.progress import Bar, bar
 from spark_kafka_sink.config.sink_config import SinkConfig
-from spark_kafka_sink.errors import KafkaTimeoutError
 from tests.monitoring.reports import report
 from tests.real_kafka import RealKafka
 

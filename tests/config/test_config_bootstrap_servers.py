@@ -4,10 +4,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from spark_kafka_sink.base.error_kinds import Kind
+from spark_kafka_sink.base.errors import ConfigError, coded
 from spark_kafka_sink.config.producer_config import ProducerConfig
 from spark_kafka_sink.config.sink_config import MISSING_BOOTSTRAP, SinkConfig
-from spark_kafka_sink.error_kinds import Kind
-from spark_kafka_sink.errors import ConfigError, coded
 
 
 def servers(text):

@@ -4,10 +4,10 @@ import pickle
 
 import pytest
 
+from spark_kafka_sink.base.error_kinds import Kind
+from spark_kafka_sink.base.errors import ConfigError, coded
 from spark_kafka_sink.config.producer_config import ProducerConfig
 from spark_kafka_sink.config.unknown_options import JAVA_PARTITIONERS
-from spark_kafka_sink.error_kinds import Kind
-from spark_kafka_sink.errors import ConfigError, coded
 from spark_kafka_sink.records.partitioning.partitioners import partitioner
 
 SERVERS = {"bootstrap.servers": "127.0.0.1:9092"}

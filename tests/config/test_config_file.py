@@ -8,14 +8,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from spark_kafka_sink.base.errors import ConfigError
+from spark_kafka_sink.base.security.password import Password
 from spark_kafka_sink.config.files.java_properties import parse_properties
 from spark_kafka_sink.config.given_options import given_options
 from spark_kafka_sink.config.producer_config import ProducerConfig
 from spark_kafka_sink.config.secret_references import resolve
 from spark_kafka_sink.config.sink_config import DeliveryGuarantee, SinkConfig
 from spark_kafka_sink.config.unknown_options import PREFIX
-from spark_kafka_sink.errors import ConfigError
-from spark_kafka_sink.security.password import Password
 
 
 def file_of(tmp_path, text):

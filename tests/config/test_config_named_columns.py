@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from spark_kafka_sink.base.errors import ConfigError
 from spark_kafka_sink.config.named_columns import (
     ColumnFormat,
     NamedColumns,
@@ -11,7 +12,6 @@ from spark_kafka_sink.config.named_columns import (
     column_names,
 )
 from spark_kafka_sink.config.sink_config import SinkConfig
-from spark_kafka_sink.errors import ConfigError
 
 BROKER = {"kafka.bootstrap.servers": "b:9092", "topic": "t"}
 

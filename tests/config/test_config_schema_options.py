@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from spark_kafka_sink.base.errors import ConfigError
 from spark_kafka_sink.config.named_columns import ColumnFormat, OnNullValue
 from spark_kafka_sink.config.schemas.schema_options import SchemaOptions, SubjectStrategy
 from spark_kafka_sink.config.sink_config import SinkConfig
-from spark_kafka_sink.errors import ConfigError
 
 BROKER = {"kafka.bootstrap.servers": "b:9092", "topic": "t"}
 AVRO = BROKER | {

@@ -7,13 +7,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from spark_kafka_sink.base.documentation import page_address
+from spark_kafka_sink.base.errors import ConfigError
 from spark_kafka_sink.config.option import Status
 from spark_kafka_sink.config.option_table import PRODUCER_OPTIONS, SINK_OPTIONS
 from spark_kafka_sink.config.producer_config import ProducerConfig
 from spark_kafka_sink.config.sink_config import DeliveryGuarantee, Preflight, SinkConfig
 from spark_kafka_sink.config.unknown_options import CONSUMER_KEYS, LIBRDKAFKA_KEYS, SOURCE_OPTIONS
-from spark_kafka_sink.documentation import page_address
-from spark_kafka_sink.errors import ConfigError
 
 SERVERS = {"kafka.bootstrap.servers": "127.0.0.1:9092"}
 

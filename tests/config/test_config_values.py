@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from spark_kafka_sink.base.errors import ConfigError
+from spark_kafka_sink.base.security.password import Password
 from spark_kafka_sink.config.option import INT_MAX, LONG_MAX, OptionType, Status
 from spark_kafka_sink.config.option_table import PRODUCER_OPTIONS
 from spark_kafka_sink.config.producer_config import ProducerConfig
 from spark_kafka_sink.config.security_options import is_security_option
-from spark_kafka_sink.errors import ConfigError
-from spark_kafka_sink.security.password import Password
 
 SERVERS = {"bootstrap.servers": "127.0.0.1:9092"}
 

@@ -9,11 +9,12 @@ from pathlib import Path
 import pytest
 import typer.testing
 
-from spark_kafka_sink import documentation, errors
+import spark_kafka_sink.errors
+from spark_kafka_sink.base import documentation, errors
+from spark_kafka_sink.base.error_kinds import ENTRIES, Kind
+from spark_kafka_sink.base.errors import ConfigError, ErrorCode, KafkaError, KafkaTimeoutError
 from spark_kafka_sink.cli.app import app
-from spark_kafka_sink.error_kinds import ENTRIES, Kind
-from spark_kafka_sink.errors import ConfigError, ErrorCode, KafkaError, KafkaTimeoutError
-from spark_kafka_sink.explanation import explanation
+from spark_kafka_sink.cli.explanation import explanation
 from tests.programs import run_python
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -34,7 +35,7 @@ def kinds_named_in(path):
     """Members of our Kind that a module's code names (another module has a Kind of its own)."""
     tree = ast.parse(path.read_text(encoding="utf-8"))
     imported = any(
-        isinstance(node, ast.ImportFrom) and node.module == "spark_kafka_sink.error_kinds"
+        isinstance(node, ast.ImportFrom) and node.module == "spark_kafka_sink.base.error_kinds"
         for node in ast.walk(tree)
     )
     return {
@@ -45,6 +46,15 @@ def kinds_named_in(path):
         and isinstance(node.value, ast.Name)
         and node.value.id == "Kind"
     }
+
+
+def test_users_find_each_exception_where_the_docs_say():
+    """Tracebacks name spark_kafka_sink.errors, and pickles of a worker are loaded from there."""
+    public = set(spark_kafka_sink.errors.__all__)
+    assert public == {"ErrorCode", *(cls.__name__ for cls in CLASSES)}
+    for cls in CLASSES:
+        assert getattr(spark_kafka_sink.errors, cls.__name__) is cls
+        assert cls.__module__ == "spark_kafka_sink.errors"
 
 
 def test_a_code_is_given_once():
@@ -116,7 +126,7 @@ def calls_in(path, *methods):
 def test_every_warning_of_the_log_has_a_code():
     """``warn`` gives one; an error's own line has one already."""
     for path in PACKAGE.rglob("*.py"):
-        if "local_kafka" in path.parts or path == PACKAGE / "errors.py":
+        if "local_kafka" in path.parts or path == PACKAGE / "base" / "errors.py":
             continue
         for _, source in calls_in(path, "warning", "error", "critical", "exception", "warn", "log"):
             logs = re.match(r"_?log(ger|ging)?\.", source) is not None

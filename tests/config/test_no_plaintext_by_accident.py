@@ -1,4 +1,4 @@
-"""Whoever gives a ``sasl.`` value gets no connection in the clear that he did not ask for."""
+"""Options with a ``sasl.`` value make no connection in the clear, unless asked to."""
 
 from __future__ import annotations
 

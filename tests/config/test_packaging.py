@@ -12,7 +12,7 @@ from packaging.markers import default_environment
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from spark_kafka_sink import documentation
+from spark_kafka_sink.base import documentation
 from spark_kafka_sink.cli.app import app
 from spark_kafka_sink.config.option_table import COMMIT_LOG_TOPIC
 from spark_kafka_sink.transactions.transactional_ids import SEPARATOR

@@ -107,8 +107,8 @@ def test_everything_that_pip_installs_has_a_hash_or_is_ours():
 def test_owners_review_what_decides_about_secrets_and_releases():
     owners = (ROOT / ".github" / "CODEOWNERS").read_text("utf-8")
     for place in (
-        "/spark_kafka_sink/config/", "/spark_kafka_sink/security/", "/.github/", "/requirements/",
-        "/pyproject.toml", "/Makefile",
+        "/spark_kafka_sink/config/", "/spark_kafka_sink/base/security/", "/.github/",
+        "/requirements/", "/pyproject.toml", "/Makefile",
     ):  # fmt: skip
         assert (ROOT / place.strip("/")).exists()
         assert re.search(

@@ -1,4 +1,4 @@
-"""What is worth a warning is said by whoever parses, once in a process."""
+"""What is worth a warning is said by the process that parses, once in a process."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ import logging
 
 import pytest
 
-from spark_kafka_sink import errors
+from spark_kafka_sink.base import errors
+from spark_kafka_sink.base.errors import warn_once
 from spark_kafka_sink.config.producer_config import ProducerConfig
-from spark_kafka_sink.errors import warn_once
 from spark_kafka_sink.producer.kafka_producer import KafkaProducer
 
 SERVERS = {"bootstrap.servers": "127.0.0.1:1"}

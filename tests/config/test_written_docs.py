@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from spark_kafka_sink.base.error_kinds import ENTRIES
 from spark_kafka_sink.config.option_table import PRODUCER_OPTIONS
 from spark_kafka_sink.config.unknown_options import CONSUMER_KEYS, LIBRDKAFKA_KEYS
-from spark_kafka_sink.error_kinds import ENTRIES
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = sorted([*(ROOT / "docs").glob("*.md"), *(ROOT / "docs" / "api").glob("*.md")])

@@ -12,16 +12,16 @@ from dataclasses import dataclass
 import pytest
 from typer.testing import CliRunner
 
+from spark_kafka_sink.base.errors import ConfigError
+from spark_kafka_sink.base.security import import_paths
 from spark_kafka_sink.cli.app import app
 from spark_kafka_sink.config.option_table import PRODUCER_OPTIONS, SINK_OPTIONS
 from spark_kafka_sink.config.producer_config import ProducerConfig
 from spark_kafka_sink.config.sink_config import SinkConfig
-from spark_kafka_sink.errors import ConfigError
 from spark_kafka_sink.producer.interceptors import Interceptors
 from spark_kafka_sink.producer.send.serialization import serializer
 from spark_kafka_sink.producer.wiring import ProducerOptions
 from spark_kafka_sink.records.partitioning import own_partitioner
-from spark_kafka_sink.security import import_paths
 
 GOOD = {"kafka.bootstrap.servers": "127.0.0.1:9092", "topic": "t"}
 TLS = {"kafka.security.protocol": "SSL"}

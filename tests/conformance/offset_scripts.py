@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from spark_kafka_sink.errors import ErrorCode
+from spark_kafka_sink.base.errors import ErrorCode
 from tests.conformance.script import PASSING, Script, error_name
 from tests.fakes.fake_cluster.codec import Answer
 
@@ -119,7 +119,7 @@ def stored(s: Script, name: str, group: str, wanted: Offsets, *, stable: bool = 
 
 
 def listed(s: Script, name: str, group: str, *states: str) -> None:
-    """What is told of one group, of those that are in ``states``."""
+    """The answer about one group, of those that are in ``states``."""
 
     def make(r: Answer) -> Any:
         return r.ListGroupsRequest(states_filter=states)

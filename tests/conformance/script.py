@@ -1,6 +1,6 @@
-"""One script of raw requests, told to a FakeCluster or to real brokers.
+"""One script of raw requests, sent to a FakeCluster or to real brokers.
 
-A script (a function of ``produce_scripts.py`` and its like) gets a :class:`Script` and tells it its
+A script (a function of ``produce_scripts.py`` and its like) gets a :class:`Script` and gives it its
 steps; what a step found is compared between the worlds. Requests are written and answers read by
 kio. Producer ids are numbered by their first appearance, because brokers give what they like.
 """
@@ -14,7 +14,7 @@ from typing import Any
 
 import crc32c
 
-from spark_kafka_sink.errors import ErrorCode
+from spark_kafka_sink.base.errors import ErrorCode
 from tests.conformance.raw_batch import CONTROL
 from tests.conformance.worlds import FakeWorld, RealWorld, World
 from tests.fakes.fake_cluster.codec import NAMES, Answer, read, response_entity, write
@@ -26,7 +26,7 @@ PASSING = {"CONCURRENT_TRANSACTIONS", "COORDINATOR_NOT_AVAILABLE", "COORDINATOR_
 
 
 class Script:
-    """Tells requests to one world and keeps the steps."""
+    """Sends requests to one world and keeps the steps."""
 
     def __init__(self, world: World, *, retries: int = 3000) -> None:
         self.world = world
@@ -165,7 +165,7 @@ class Script:
         )
 
     def found(self, key: str, kind: int = 1, version: int = 4, node: int = 1) -> Any:
-        """What FindCoordinator tells of ``key``; ``kind`` 1 is a transactional id, 0 a group."""
+        """FindCoordinator's answer for ``key``; ``kind`` 1 is a transactional id, 0 a group."""
 
         def make(r: Answer) -> Any:
             return r.FindCoordinatorRequest(key=key, key_type=kind, coordinator_keys=(key,))
@@ -174,7 +174,7 @@ class Script:
         return answer.coordinators[0] if version >= 4 else answer
 
     def described(self, tid: str, node: int) -> Any:
-        """What DescribeTransactions tells of ``tid``."""
+        """The answer of DescribeTransactions for ``tid``."""
 
         def make(r: Answer) -> Any:
             return r.DescribeTransactionsRequest(transactional_ids=(tid,))

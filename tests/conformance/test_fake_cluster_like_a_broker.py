@@ -1,11 +1,11 @@
-"""The same scripts told to a FakeCluster and to real brokers find the same, step by step.
+"""The same scripts sent to a FakeCluster and to real brokers find the same, step by step.
 
 What can't be compared, and why:
 
 - CONCURRENT_TRANSACTIONS while markers are written: a real broker is through in milliseconds, so
   scripts ask again until it passes (both worlds do); test_fake_cluster.py holds the state still.
 - Producer ids, topic ids, leaders of new topics: chance. Ids are numbered by first appearance.
-- Words of error messages: Java's sentences, which nobody reads but people.
+- Words of error messages: Java's sentences, which only people read.
 - ApiVersions' maxima of APIs in which brokers are ahead of kio or of this cluster.
 - NOT_ENOUGH_REPLICAS_AFTER_APPEND, REQUEST_TIMED_OUT: replicas must fail within a request.
 - How many batches a Fetch brings at a time (brokers may end before a marker): scripts read on.
@@ -15,7 +15,7 @@ What can't be compared, and why:
 - An empty transactional id in AddPartitionsToTxn and EndTxn: 5 lines of the same check.
 - A broker that is cut off from its controller and not from us (``FakeCluster.cut_off``): no network
   here does that. What it shows is KIP-207's gap and ReplicaManager's answers, by reading.
-- How long a coordinator's failover takes, and in which order 14, 15 and 16 are told meanwhile.
+- How long a coordinator's failover takes, and in which order 14, 15 and 16 are returned meanwhile.
 """
 
 from __future__ import annotations

@@ -169,7 +169,7 @@ def protocol_2(s: Script) -> None:
 
 
 def exact_ends(s: Script, version: int) -> None:
-    """An abort under the exact identity that DescribeTransactions tells, of ids that are Empty,
+    """An abort under the exact identity that DescribeTransactions returns, of ids that are Empty,
     Ongoing, ended or used again, in protocol ``version``. What a sweep is made of.
     """
     topic, end_version = s.topic(f"exact-{version}"), 3 + version
@@ -246,7 +246,7 @@ def late_add_partitions(s: Script) -> None:
 
 
 def beside_an_open_one(s: Script) -> None:
-    """Two writers in one partition, as in the commit log's: what readers see past a stranger's
+    """Two writers in one partition, as in the commit log's: what readers see past another client's
     open transaction, and how its end reads.
     """
     topic = s.topic("beside")

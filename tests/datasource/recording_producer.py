@@ -10,13 +10,13 @@ from spark_kafka_sink.producer.metrics.produce_report import (
     ProduceReport,
     ProducerProgress,
 )
-from spark_kafka_sink.producer.transaction.transaction_states import PreparedTransaction
 from spark_kafka_sink.protocol.cluster import TopicPartition
+from spark_kafka_sink.protocol.producer_ids import PreparedTransaction
 from spark_kafka_sink.records.record_columns import ChunkSize, RecordColumns
 
 
 class RecordingProducer:
-    """Acknowledges every row, unless told to fail at the nth send or to lose rows at the end."""
+    """Acknowledges every row, unless asked to fail at the nth send or to lose rows at the end."""
 
     def __init__(
         self,

@@ -11,7 +11,7 @@ import mmh3
 import pytest
 from pyspark.sql.functions import col, lit
 
-from spark_kafka_sink.documentation import where_to_read
+from spark_kafka_sink.base.documentation import where_to_read
 from tests.datasource.rows import ROWS, frame, values
 
 # ---- topic: column, option, both, none (acceptance list 1-3, 10, 17) -----------------------------
@@ -173,7 +173,7 @@ def test_keys_go_where_javas_partitioner_sends_them(spark, kafka, write, consume
 
 
 def test_a_partition_holds_the_bucket_that_iceberg_computes(spark, kafka, write, consume):
-    """The key as docs/options.md tells how to make it of a number."""
+    """The key as docs/options.md says how to make it of a number."""
     numbers = [34, -1, *range(-(2**63), 2**63, 2**58)]
     rows = frame(spark, [(n,) for n in numbers], "id bigint").selectExpr(
         "unhex(lpad(hex(id), 16, '0')) AS key", "CAST(id AS STRING) AS value"

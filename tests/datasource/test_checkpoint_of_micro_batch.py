@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from spark_kafka_sink import foreach_batch
+from spark_kafka_sink.base.errors import ConfigError
 from spark_kafka_sink.datasource.exactly_once.checkpoint import Checkpoint, digest_of
 from spark_kafka_sink.datasource.foreach_batch import transaction
-from spark_kafka_sink.errors import ConfigError
 from tests.datasource.saved_frames import OPTIONS, Frame, Session, written
 
 

@@ -10,6 +10,7 @@ import pytest
 from pyspark.cloudpickle import dumps as cloud_dumps
 
 from spark_kafka_sink import __version__
+from spark_kafka_sink.base.errors import CommitError
 from spark_kafka_sink.datasource.write.commit_message import (
     SCHEMA_VERSION,
     ForeignCommitMessage,
@@ -17,7 +18,6 @@ from spark_kafka_sink.datasource.write.commit_message import (
     finished_messages,
     rebuild_message,
 )
-from spark_kafka_sink.errors import CommitError
 from tests.datasource.commit_messages import message
 
 

@@ -7,9 +7,9 @@ import platform
 import pytest
 
 import spark_kafka_sink
+from spark_kafka_sink.base.errors import ConfigError
 from spark_kafka_sink.datasource.checks.check_steps import State
 from spark_kafka_sink.datasource.checks.cluster_checks import HOST_STEPS, STEPS
-from spark_kafka_sink.errors import ConfigError
 
 
 def test_driver_and_executors_are_green(spark, kafka):

@@ -11,8 +11,8 @@ from pyspark.cloudpickle import dumps as cloud_dumps
 
 import spark_kafka_sink
 from spark_kafka_sink import foreach_batch
+from spark_kafka_sink.base.errors import ConfigError
 from spark_kafka_sink.datasource.write.write_context import WriteContext
-from spark_kafka_sink.errors import ConfigError
 from tests.datasource.saved_frames import OPTIONS, Frame, Session, written
 from tests.programs import run_python
 

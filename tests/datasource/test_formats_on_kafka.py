@@ -16,7 +16,7 @@ from google.protobuf import json_format, message_factory
 
 from spark_kafka_sink import foreach_batch
 from spark_kafka_sink.datasource.foreach_batch import transaction
-from spark_kafka_sink.formats.protobuf.proto_schema import message_of
+from spark_kafka_sink.records.formats.protobuf.proto_schema import message_of
 
 ROWS = (
     "id", "concat('n', id) AS name", "CAST(id + 0.5 AS DECIMAL(10, 2)) AS amount",

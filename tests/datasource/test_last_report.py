@@ -1,4 +1,4 @@
-"""``last_report``: what the driver keeps, and what a session is told of it."""
+"""``last_report``: what the driver keeps, and what a session gets of it."""
 
 from __future__ import annotations
 

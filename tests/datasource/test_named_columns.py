@@ -26,9 +26,9 @@ from pyspark.sql.types import (
     VariantType,
 )
 
+from spark_kafka_sink.base.errors import SchemaError
 from spark_kafka_sink.config.named_columns import ColumnFormat, NamedColumns
 from spark_kafka_sink.datasource.write.schema import near_names, plan_columns, with_keys_required
-from spark_kafka_sink.errors import SchemaError
 from spark_kafka_sink.records.column_plan import ColumnPlan, ComposedColumns, NamedColumn
 
 TEXT, LONG = StringType(), LongType()

@@ -10,11 +10,11 @@ import pytest
 
 import spark_kafka_sink
 from spark_kafka_sink import __version__
+from spark_kafka_sink.base.error_kinds import Kind
+from spark_kafka_sink.base.errors import IllegalStateError
 from spark_kafka_sink.config.sink_config import SinkConfig
 from spark_kafka_sink.datasource.package_digest import package_digest
 from spark_kafka_sink.datasource.write_plan import WritePlan
-from spark_kafka_sink.error_kinds import Kind
-from spark_kafka_sink.errors import IllegalStateError
 from spark_kafka_sink.records.column_plan import ColumnPlan
 from tests.programs import run_python
 
@@ -48,7 +48,7 @@ def test_a_zip_has_the_digest_of_the_directory(copy: Path) -> None:
 
 
 def test_a_changed_file_has_another_digest(copy: Path) -> None:
-    with (copy / PACKAGE.name / "version.py").open("a") as file:
+    with (copy / PACKAGE.name / "base" / "version.py").open("a") as file:
         file.write("# another build\n")
     assert digest_at(copy) != package_digest()
 

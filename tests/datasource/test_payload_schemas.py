@@ -9,17 +9,17 @@ import pytest
 from confluent_kafka.schema_registry import Schema, SchemaRegistryClient
 from pyspark.sql.types import _parse_datatype_string
 
-from spark_kafka_sink.config.sink_config import SinkConfig
-from spark_kafka_sink.datasource.checks.cluster_checks import _registry
-from spark_kafka_sink.datasource.schemas import payload_schemas
-from spark_kafka_sink.datasource.schemas.payload_schemas import with_encoders
-from spark_kafka_sink.datasource.write.schema import plan_columns
-from spark_kafka_sink.errors import (
+from spark_kafka_sink.base.errors import (
     ConfigError,
     NoRegistryAnswerError,
     SchemaError,
     SchemaRegistryError,
 )
+from spark_kafka_sink.config.sink_config import SinkConfig
+from spark_kafka_sink.datasource.checks.cluster_checks import _registry
+from spark_kafka_sink.datasource.schemas import payload_schemas
+from spark_kafka_sink.datasource.schemas.payload_schemas import with_encoders
+from spark_kafka_sink.datasource.write.schema import plan_columns
 from tests.network.fake_registry import FakeRegistry, same
 
 COLUMNS = "id bigint NOT NULL, name string, amount decimal(10,2), parts array<struct<n:int>>"

@@ -7,8 +7,8 @@ import traceback
 
 import pytest
 
+from spark_kafka_sink.base.errors import ConfigError, DeliveryError, IllegalStateError, KafkaError
 from spark_kafka_sink.datasource.plain_errors import without_traceback
-from spark_kafka_sink.errors import ConfigError, DeliveryError, IllegalStateError, KafkaError
 
 
 def shown(error):

@@ -12,8 +12,8 @@ from pyspark.errors import AnalysisException, StreamingQueryException
 from pyspark.sql.functions import col
 
 import spark_kafka_sink
+from spark_kafka_sink.base.errors import ConfigError
 from spark_kafka_sink.datasource.write.schema import plan_columns
-from spark_kafka_sink.errors import ConfigError
 
 pytestmark = pytest.mark.spark
 

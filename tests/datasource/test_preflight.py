@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from spark_kafka_sink.base.documentation import where_to_read
+from spark_kafka_sink.base.errors import KafkaTimeoutError
 from spark_kafka_sink.config.sink_config import SinkConfig
 from spark_kafka_sink.datasource.checks.preflight import KEPT_MS, WARN_WAIT_MS, PreflightCheck
-from spark_kafka_sink.documentation import where_to_read
-from spark_kafka_sink.errors import KafkaTimeoutError
 from spark_kafka_sink.protocol.cluster import Cluster, PartitionInfo, PartitionInfos, TopicPartition
 
 CLUSTER = Cluster(topics={"t": PartitionInfos.of("t", [PartitionInfo(TopicPartition("t", 0), 1)])})

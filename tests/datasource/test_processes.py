@@ -77,7 +77,7 @@ print("DONE")
 CONNECT = """
 spark = SparkSession.builder.remote("local[1]").getOrCreate()
 import spark_kafka_sink
-from spark_kafka_sink.errors import ConfigError
+from spark_kafka_sink.base.errors import ConfigError
 spark_kafka_sink.register(spark)
 spark_kafka_sink.register(spark)
 rows = spark.range(5).selectExpr("cast(id AS string) AS value").coalesce(1)

@@ -7,13 +7,13 @@ import os
 import pytest
 from recording_producer import RecordingProducer
 
+from spark_kafka_sink.base.process_local import ProcessLocal
 from spark_kafka_sink.config.producer_config import ProducerConfig
 from spark_kafka_sink.datasource.write.producer_cache import (
     CachedProducers,
     ProducerCache,
     effective_config,
 )
-from spark_kafka_sink.network.process_local import ProcessLocal
 from spark_kafka_sink.protocol.cluster import Cluster
 
 

@@ -14,13 +14,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from recording_producer import OneProducer, RecordingProducer
 
-from spark_kafka_sink.clock import SystemClock
+from spark_kafka_sink.base.clock import SystemClock
+from spark_kafka_sink.base.errors import ConfigError, DeliveryError
 from spark_kafka_sink.config.rate_limits import RateLimits
 from spark_kafka_sink.config.sink_config import SinkConfig
 from spark_kafka_sink.datasource.write.rate_limit import PART_MS, RateLimit, tasks_at_once
 from spark_kafka_sink.datasource.write.write_task import TaskIdentity, TransactionTime, WriteTask
-from spark_kafka_sink.errors import ConfigError, DeliveryError
-from spark_kafka_sink.producer.transaction.transaction_states import PreparedTransaction
+from spark_kafka_sink.protocol.producer_ids import PreparedTransaction
 from spark_kafka_sink.records.column_plan import ColumnPlan
 from spark_kafka_sink.records.record_columns import RecordColumns
 from tests.fakes.clock import FakeClock

@@ -15,6 +15,7 @@ from pathlib import Path
 import jsonschema
 import pytest
 
+from spark_kafka_sink.base.errors import CommitError, ConfigError
 from spark_kafka_sink.config.sink_config import SinkConfig
 from spark_kafka_sink.datasource.process_logging import configure_logging
 from spark_kafka_sink.datasource.report import destinations
@@ -22,7 +23,6 @@ from spark_kafka_sink.datasource.report.destinations import listener, publish
 from spark_kafka_sink.datasource.report.log_line import LOGGED_PARTITIONS, line_of
 from spark_kafka_sink.datasource.report.report_of_batch import NAMED, report_of_batch
 from spark_kafka_sink.datasource.report.write_report import MAX_JSON_BYTES, Outcome
-from spark_kafka_sink.errors import CommitError, ConfigError
 from tests.datasource.commit_messages import message
 
 LOGGER = "spark_kafka_sink.datasource.report.destinations"
@@ -243,7 +243,7 @@ def test_reports_are_appended_one_json_object_a_line(tmp_path):
 
 
 def test_a_report_id_is_a_function_of_the_tasks_attempts():
-    """By it an abort knows that the commit of its batch has told what there is to tell."""
+    """By it an abort knows that the commit of its batch has reported already."""
     tasks = [message(partition_id=i, task_attempt_id=i, host="h") for i in range(3)]
     assert report_of(tasks).report_id == report_of(tasks[::-1], Outcome.ABORTED).report_id
     again = [*tasks[:2], message(partition_id=2, task_attempt_id=9, host="h")]
@@ -381,7 +381,7 @@ def test_a_topic_gets_what_a_file_gets(tmp_path):
 
 
 def test_a_report_within_a_decision_is_written_only_there(caplog, monkeypatch):
-    """There is no broker: whoever tried would say so."""
+    """There is no broker: an attempt would raise."""
     monkeypatch.setattr(destinations, "REPORT_TOPIC_MS", 500)
     asked = {"reportTopic": "reports", "deliveryGuarantee": "exactly-once"}
     nobody = config(

@@ -22,8 +22,8 @@ from pyspark.sql.types import (
     YearMonthIntervalType,
 )
 
+from spark_kafka_sink.base.errors import SchemaError
 from spark_kafka_sink.datasource.write.schema import near_names, plan_columns
-from spark_kafka_sink.errors import SchemaError
 from spark_kafka_sink.records.column_plan import ColumnPlan
 
 TEXT = StringType()

@@ -11,10 +11,10 @@ from pyspark.sql.datasource import CaseInsensitiveDict
 from pyspark.sql.types import BinaryType, StringType, StructField, StructType
 
 from pyspark_kprod import DefaultSource
-from spark_kafka_sink import errors
+from spark_kafka_sink.base import errors
+from spark_kafka_sink.base.errors import CommitError, ConfigError, KafkaError, SchemaError
 from spark_kafka_sink.datasource import source
 from spark_kafka_sink.datasource.source import KprodDataSource
-from spark_kafka_sink.errors import CommitError, ConfigError, KafkaError, SchemaError
 from tests.datasource.commit_messages import message
 from tests.programs import run_python
 

@@ -1,4 +1,4 @@
-"""``transaction``: what the writes of a block are told, and what a block refuses. No Spark."""
+"""``transaction``: what the writes of a block get, and what a block refuses. No Spark."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ import threading
 import pytest
 
 from spark_kafka_sink import foreach_batch
+from spark_kafka_sink.base.errors import CommitError, ConfigError, IllegalStateError
 from spark_kafka_sink.datasource.foreach_batch import transaction
 from spark_kafka_sink.datasource.write.write_context import WriteContext
-from spark_kafka_sink.errors import CommitError, ConfigError, IllegalStateError
 from tests.datasource.saved_frames import OPTIONS, Frame, Session
 
 

@@ -1,4 +1,4 @@
-"""The option that tells a write who makes it: what its own functions made, and nothing else."""
+"""The option that says who makes a write: what its own functions made, and nothing else."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from spark_kafka_sink.base.errors import ConfigError
 from spark_kafka_sink.config.sink_config import TXN_CONTEXT
 from spark_kafka_sink.datasource.exactly_once.transaction_plan import plan_transactions
 from spark_kafka_sink.datasource.write.write_context import WriteContext
-from spark_kafka_sink.errors import ConfigError
 from tests.datasource.exactly_once.transaction_plans import config
 
 PARTS = st.from_regex(r"[A-Za-z0-9._-]{1,40}", fullmatch=True)

@@ -14,12 +14,12 @@ import pyarrow as pa
 import pytest
 from recording_producer import OneProducer, RecordingProducer
 
-from spark_kafka_sink.clock import NEVER
+from spark_kafka_sink.base.clock import NEVER
+from spark_kafka_sink.base.errors import ConfigError, DataError, DeliveryError, IllegalStateError
 from spark_kafka_sink.config.named_columns import OnNullValue
 from spark_kafka_sink.datasource.write.task_progress import ProgressLog, progress_listener
 from spark_kafka_sink.datasource.write.write_task import TaskIdentity, TransactionTime, WriteTask
-from spark_kafka_sink.errors import ConfigError, DataError, DeliveryError, IllegalStateError
-from spark_kafka_sink.producer.transaction.transaction_states import PreparedTransaction
+from spark_kafka_sink.protocol.producer_ids import PreparedTransaction
 from spark_kafka_sink.records.column_plan import ColumnPlan
 
 PLAN = ColumnPlan(topic="t", value_column=0)

@@ -42,7 +42,7 @@ BLOCKS = [
 
 
 class Write:
-    """Stands for ``df``, ``stream`` and ``spark``: takes every call, and remembers the options."""
+    """A double of ``df``, ``stream`` and ``spark``: takes every call, and remembers the options."""
 
     def __init__(self) -> None:
         self.options_given: dict[str, str] = {}

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from spark_kafka_sink.documentation import ERRORS_PAGE, RUNBOOK
-from spark_kafka_sink.error_kinds import ENTRIES
-from spark_kafka_sink.errors import CODES, ErrorCode
+from spark_kafka_sink.base.documentation import ERRORS_PAGE, RUNBOOK
+from spark_kafka_sink.base.error_kinds import ENTRIES
+from spark_kafka_sink.base.errors import CODES, ErrorCode
 
 TOOLS = Path(__file__).resolve().parents[2] / "tools"
 KINDS = {kind.kp_code: entry.title for kind, entry in ENTRIES.items()}

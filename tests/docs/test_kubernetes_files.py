@@ -16,8 +16,8 @@ import jsonschema
 import pytest
 import yaml
 
+from spark_kafka_sink.base.version import __version__
 from spark_kafka_sink.cli.size import Load, memory
-from spark_kafka_sink.version import __version__
 
 ROOT = Path(__file__).resolve().parents[2]
 FILES = ROOT / "conf" / "kubernetes"

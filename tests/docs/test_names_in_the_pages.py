@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 import typer
 
+from spark_kafka_sink.base.error_kinds import Kind
+from spark_kafka_sink.base.errors import ErrorCode
 from spark_kafka_sink.cli.app import app
-from spark_kafka_sink.error_kinds import Kind
-from spark_kafka_sink.errors import ErrorCode
 
 ROOT = Path(__file__).resolve().parents[2]
 #: Not the history: it says what was.

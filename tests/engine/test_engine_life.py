@@ -19,7 +19,7 @@ from types import FrameType
 import psutil
 import pytest
 
-from spark_kafka_sink.errors import IllegalStateError
+from spark_kafka_sink.base.errors import IllegalStateError
 from spark_kafka_sink.producer.kafka_producer import KafkaProducer
 from spark_kafka_sink.records.record_columns import ColumnPlan
 from tests.engine.rows import attempt, check_sequences, config, dump_log, send, values_batch

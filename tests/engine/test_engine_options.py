@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from spark_kafka_sink.errors import DataError
+from spark_kafka_sink.base.errors import DataError
 from spark_kafka_sink.producer.kafka_producer import KafkaProducer
 from spark_kafka_sink.records.record_columns import ColumnPlan
 from tests.engine.rows import attempt, config, send, values_batch, write
@@ -251,7 +251,7 @@ def to_partition(number: int) -> pa.RecordBatch:
 
 
 def test_a_partition_that_was_added_a_moment_ago_is_used(kafka, consume):
-    """A warm producer's metadata may be minutes old; Java asks anew before it refuses a row."""
+    """A warm producer's metadata may be minutes old; Java asks again before it refuses a row."""
     from confluent_kafka.admin import AdminClient, NewPartitions
 
     topic = kafka.unique_topic("grows", 2)

@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from spark_kafka_sink.errors import DeliveryError, RecordTooLargeError
+from spark_kafka_sink.base.errors import DeliveryError, RecordTooLargeError
 from spark_kafka_sink.producer.kafka_producer import KafkaProducer
 from spark_kafka_sink.records.record_columns import ColumnPlan
 from tests.engine.rows import (

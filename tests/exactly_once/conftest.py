@@ -66,7 +66,7 @@ def world(_world: World) -> Iterator[World]:
 
 @pytest.fixture(scope="module")
 def _old_world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
-    """Transactions of version 1, and a coordinator that soon forgets ids that are idle."""
+    """Transactions of version 1, and a coordinator that soon drops ids that are idle."""
     with proxied_cluster(
         1,
         tmp_path_factory.mktemp("exactly-once-1"),

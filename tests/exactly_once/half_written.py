@@ -22,7 +22,7 @@ SIZE = 2000
 def half_written(
     scenario: Scenario, batch: int, see: Callable[[], object] = lambda: None
 ) -> tuple[Fault, list[dict[str, Any]]]:
-    """The fault that is met when task 0 of ``batch`` has rows in Kafka (``see`` is called then),
+    """The fault that fires when task 0 of ``batch`` has rows in Kafka (``see`` is called then),
     and what makes task 1 throw from then on, while task 0 sleeps with half of its rows.
     """
     marks = scenario.marks()

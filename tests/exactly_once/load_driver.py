@@ -13,7 +13,7 @@ with ``foreach_batch(name)``, called on the stream's own thread or from a thread
 own, pool). ``streams``: several streams beside each other. ``twice``: writer.commit and
 writer.abort called by hand, in any order.
 
-The load misbehaves when told (``misbehave``), for a task and for attempts of it: it is Spark's
+The load misbehaves when asked (``misbehave``), for a task and for attempts of it: it is Spark's
 input that throws, sleeps or waits for a file, so the sink has no hook for it.
 """
 
@@ -112,7 +112,7 @@ def label(
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     """For mapInArrow: the column ``seq`` becomes key, value and headers of the task that runs.
 
-    ``batch`` -1: the micro-batch's. ``fates``: task to {attempt to fate}; "" stands for every task
+    ``batch`` -1: the micro-batch's. ``fates``: task to {attempt to fate}; "" is every task
     or attempt. ``empty``: batches that get no row.
     """
 
@@ -358,7 +358,7 @@ def java_is_gone(error: Exception) -> bool:
 
 
 class CheckpointWatch:
-    """Tells the truth file what Spark's checkpoint says: the one promise that a stream makes.
+    """Writes into the truth file what Spark's checkpoint says: the one promise that a stream makes.
 
     A batch is begun when ``offsets/N`` is there, OK when ``commits/N`` is. Both are made by a
     rename, so a name is a whole file.

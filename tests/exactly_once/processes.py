@@ -1,4 +1,4 @@
-"""Load drivers as processes: started, told what to do, frozen and killed, alone or with all theirs.
+"""Load drivers as processes: started, instructed, frozen and killed, alone or with all theirs.
 
 A driver's processes: its own Python, Spark's JVM, and below that the daemons and workers of Python.
 SIGKILL of the JVM alone leaves the Python worker alive that commits for it, for a while: it is the
@@ -135,7 +135,7 @@ class Driver:
         self._reap()
 
     def kill_java(self) -> None:
-        """SIGKILL to Spark's driver JVM only: its Python children are told by closed sockets."""
+        """SIGKILL to Spark's driver JVM only: its Python children notice closed sockets."""
         os.kill(self.java, signal.SIGKILL)
 
     def freeze(self) -> None:

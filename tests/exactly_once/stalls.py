@@ -39,7 +39,7 @@ class Stall:
 
 class StallWatch:
     """Looks at ``topic`` until it is closed, on a thread of its own. A look that fails (a broker is
-    away) is left out, and that time counts for nobody.
+    away) is left out, and that time does not count.
     """
 
     def __init__(self, bootstrap: str, topic: str) -> None:

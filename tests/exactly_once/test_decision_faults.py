@@ -113,7 +113,7 @@ def test_rights_revoked_after_the_decision_are_an_error(ruled_world, driver, rec
 
 @contextmanager
 def denied(world: World, transactional_ids: list[str]) -> Iterator[None]:
-    """Nobody may write under these transactional ids for a while."""
+    """No principal may write under these transactional ids for a while."""
     from confluent_kafka.admin import (
         AclBinding,
         AclBindingFilter,

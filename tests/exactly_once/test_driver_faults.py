@@ -1,7 +1,7 @@
 """R03, R04, R12, and drivers that get SIGKILL at a random moment: streams go on from where they
 stood, and two drivers of one query never both write.
 
-A driver that dies here dies whole (its container is gone), or only its JVM does: then the Python
+A driver that is killed dies whole (its container is gone), or only its JVM does: then the Python
 process that was committing for it lives on for a while, next to the new driver.
 """
 

@@ -6,7 +6,7 @@ import struct
 
 import pytest
 
-from spark_kafka_sink.errors import ErrorCode
+from spark_kafka_sink.base.errors import ErrorCode
 from spark_kafka_sink.protocol.request import ApiKey
 from tests.exactly_once.both_versions import answer_to_end_txn_is_lost
 from tests.exactly_once.harness import of_data, of_log, variants

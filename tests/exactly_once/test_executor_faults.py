@@ -89,7 +89,7 @@ def meet_attempt_0(
 
 
 def test_r02_one_of_two_finished_speculative_attempts_is_visible(world, executors, record_property):
-    """Neither is told of its acknowledgement before both have written everything."""
+    """Neither gets its acknowledgement before both have written everything."""
     scenario = world.scenario("r02", **PATIENT)
     held = [
         world.fault(
@@ -112,7 +112,7 @@ def test_r02_one_of_two_finished_speculative_attempts_is_visible(world, executor
 
 def test_r08_an_attempt_that_was_cut_off_is_refused_afterwards(world, executors, record_property):
     """Attempt 0's first Produce is on its way when its executor stands still; attempt 1 runs on
-    the other one and is committed. Nobody has told attempt 0 when it goes on.
+    the other one and is committed. Attempt 0 does not know when it goes on.
     """
     scenario = world.scenario("r08", **PATIENT)
     frozen: list[psutil.Process] = []

@@ -1,4 +1,4 @@
-"""Transactions of version 1 (Kafka 3.9 and before), and R14: a coordinator that forgets."""
+"""Transactions of version 1 (Kafka 3.9 and before), and R14: a coordinator that drops ids."""
 
 from __future__ import annotations
 

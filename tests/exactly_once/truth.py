@@ -1,8 +1,8 @@
-"""What a load driver knows: which batches it began, and how each ended as far as Spark told it.
+"""What a load driver knows: which batches it began, and how each ended as far as Spark said.
 
 The truth file is written by the driver's process and outlives its SIGKILL: every line is on disk
-before the driver goes on. A batch that was begun and never ended is KILLED: nobody knows, but it
-must be there as a whole or not at all.
+before the driver goes on. A batch that was begun and never ended is KILLED: its end is unknown, but
+it must be there as a whole or not at all.
 """
 
 from __future__ import annotations

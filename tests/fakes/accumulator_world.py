@@ -31,7 +31,7 @@ HEADER = 61
 
 
 def cluster_of(leaders: list[int], epoch: int = 1, topic: str = "test") -> Cluster:
-    """A cluster of two nodes; ``leaders[p]`` leads partition p, -1 is nobody."""
+    """A cluster of two nodes; ``leaders[p]`` leads partition p, -1 is none."""
     partitions = PartitionInfos.of(
         topic,
         [PartitionInfo(TopicPartition(topic, p), node, epoch) for p, node in enumerate(leaders)],
@@ -56,7 +56,7 @@ def config_of(**options: object) -> ProducerConfig:
 
 
 class Listener:
-    """Hears how batches end, in order."""
+    """Records how batches end, in order."""
 
     def __init__(self) -> None:
         self.done: list[ProducerBatch] = []

@@ -2,7 +2,7 @@
 
 Unlike ``MockClient`` it blocks in poll until it is woken or has something to answer, and keeps the
 logs of its partitions: every Produce request is read record by record and appended, unless
-``answer`` says what comes back instead. It works on the real clock.
+``answer`` is returned instead. It works on the real clock.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 
-from spark_kafka_sink.errors import ErrorCode
+from spark_kafka_sink.base.errors import ErrorCode
 from spark_kafka_sink.network.client.client_request import ClientRequest, ClientResponse
 from spark_kafka_sink.protocol.cluster import Cluster, Node, TopicPartition
 from spark_kafka_sink.protocol.control_messages import InitProducerIdRequest, InitProducerIdResponse

@@ -1,7 +1,7 @@
 """A clock that jumps: what waits, waits in no time.
 
-:class:`FakeClock` implements ``spark_kafka_sink.clock.Clock``. With one thread (the default) a
-wait that nobody can end jumps straight to its deadline. With ``threads=n`` time stands still until
+:class:`FakeClock` implements ``spark_kafka_sink.base.clock.Clock``. With one thread (the default) a
+wait that nothing can end jumps straight to its deadline. With ``threads=n`` time stands still until
 the test calls :meth:`advance`, or until all n threads wait: then it jumps to the nearest deadline.
 """
 
@@ -10,7 +10,7 @@ from __future__ import annotations
 import threading
 from dataclasses import dataclass
 
-from spark_kafka_sink.clock import NEVER, Latch
+from spark_kafka_sink.base.clock import NEVER, Latch
 
 
 @dataclass(eq=False)
@@ -36,7 +36,7 @@ class FakeClock:
         return 1_700_000_000_000 + self._now_ms
 
     def advance(self, milliseconds: int) -> int:
-        """Move time on and wake whoever waits; returns the new time."""
+        """Move time on and wake all that wait; returns the new time."""
         with self._lock:
             self._jump(self._now_ms + milliseconds)
         return self._now_ms

@@ -13,8 +13,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Self, TypeVar
 
-from spark_kafka_sink.clock import NEVER
-from spark_kafka_sink.errors import ApiError, AuthenticationError, RemoteProtocolError
+from spark_kafka_sink.base.clock import NEVER
+from spark_kafka_sink.base.errors import ApiError, AuthenticationError, RemoteProtocolError
 from spark_kafka_sink.network.client.client_request import ClientRequest, ClientResponse
 from spark_kafka_sink.network.client.kafka_client import MetadataStore
 from spark_kafka_sink.protocol.cluster import Node
@@ -29,7 +29,7 @@ RequestT = TypeVar("RequestT")
 
 @dataclass(frozen=True)
 class Prepared:
-    """What comes back: a body, or a way to fail."""
+    """A response: a body, or a way to fail."""
 
     body: object | None = None
     disconnected: bool = False

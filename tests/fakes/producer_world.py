@@ -1,4 +1,4 @@
-"""Whole producers on one thread and a clock that jumps, before a fake cluster that tells what it
+"""Whole producers on one thread and a clock that jumps, before a fake cluster that reports what it
 was asked: for what a producer does *not* say on the wire.
 
 ``ProducerWorld.run`` runs a test's body as the writer; inside, time passes only when it waits.
@@ -16,8 +16,8 @@ import pyarrow as pa
 from spark_kafka_sink.config.producer_config import ProducerConfig
 from spark_kafka_sink.network.client.client_factory import new_network_client
 from spark_kafka_sink.producer.kafka_producer import KafkaProducer
-from spark_kafka_sink.producer.transaction.transaction_states import PreparedTransaction
 from spark_kafka_sink.protocol.cluster import Cluster, TopicPartition
+from spark_kafka_sink.protocol.producer_ids import PreparedTransaction
 from spark_kafka_sink.records.column_plan import ColumnPlan
 from spark_kafka_sink.records.record_columns import RecordColumns, from_record_batch
 from tests.fakes.fake_cluster import FakeCluster

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from spark_kafka_sink.errors import ErrorCode, InvalidRecordError, RemoteProtocolError
+from spark_kafka_sink.base.errors import ErrorCode, InvalidRecordError, RemoteProtocolError
 from spark_kafka_sink.protocol.request import Buffer
 from spark_kafka_sink.records.compression import Codec
 from spark_kafka_sink.records.record_batch import HEADER_SIZE, BatchHeader, parse_header

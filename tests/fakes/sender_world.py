@@ -8,9 +8,10 @@ from __future__ import annotations
 import struct
 from typing import NamedTuple, Self
 
-from spark_kafka_sink.clock import NEVER
+from spark_kafka_sink.base.clock import NEVER
+from spark_kafka_sink.base.errors import ApiError, ErrorCode
 from spark_kafka_sink.config.producer_config import ProducerConfig
-from spark_kafka_sink.errors import ApiError, ErrorCode
+from spark_kafka_sink.network.client.metadata import Metadata
 from spark_kafka_sink.producer.accumulator.batch_drainer import BatchDrainer, PartitionLoad
 from spark_kafka_sink.producer.accumulator.batch_filler import BatchFiller
 from spark_kafka_sink.producer.accumulator.batch_returns import BatchReturns
@@ -18,7 +19,6 @@ from spark_kafka_sink.producer.accumulator.producer_batch import ProducerBatch
 from spark_kafka_sink.producer.accumulator.record_accumulator import RecordAccumulator
 from spark_kafka_sink.producer.buffer_pool import BufferPool
 from spark_kafka_sink.producer.lifecycle import Lifecycle, NetworkLink
-from spark_kafka_sink.producer.metadata import Metadata
 from spark_kafka_sink.producer.metrics.produce_recorder import ProduceRecorder
 from spark_kafka_sink.producer.metrics.producer_metrics import ProducerMetrics
 from spark_kafka_sink.producer.sender.sender import Sender

@@ -18,8 +18,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from spark_kafka_sink.clock import NEVER
-from spark_kafka_sink.errors import IllegalStateError
+from spark_kafka_sink.base.clock import NEVER
+from spark_kafka_sink.base.errors import IllegalStateError
 from spark_kafka_sink.network.channel.selectable import (
     ChannelState,
     ChannelStateKind,
@@ -38,13 +38,13 @@ class BrokerConnection(Protocol):
 
     @property
     def pending(self) -> bool:
-        """Requests are worked on, or answers are to be told, also when :meth:`close` was called."""
+        """Whether there are requests or answers in flight, also when :meth:`close` was called."""
         ...
 
     def send(self, frame: bytes, now: int) -> None: ...
 
     def due(self, now: int) -> Sequence[bytes]:
-        """Answers that leave the broker now, in order; each is told once."""
+        """Answers that leave the broker now, in order; each is returned once."""
         ...
 
     def close(self) -> None: ...
@@ -54,11 +54,11 @@ class Brokers(Protocol):
     """A cluster without sockets."""
 
     def connect(self, node_id: int) -> BrokerConnection | None:
-        """None: nobody listens."""
+        """None: there is no listener."""
         ...
 
     def advance(self, now: int) -> None:
-        """Let everything happen that is due, also what nobody asks about."""
+        """Let everything happen that is due, also what is not waited for."""
         ...
 
     def next_due_ms(self) -> int: ...

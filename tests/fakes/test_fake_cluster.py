@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from spark_kafka_sink.clock import NEVER
-from spark_kafka_sink.errors import ErrorCode
+from spark_kafka_sink.base.clock import NEVER
+from spark_kafka_sink.base.errors import ErrorCode
 from spark_kafka_sink.protocol.cluster import TopicPartition
 from tests.conformance.raw_batch import TRANSACTIONAL, batch
 from tests.conformance.script import END, INIT, METADATA, PRODUCE, Script

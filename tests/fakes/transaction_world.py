@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import pytest
 
-from spark_kafka_sink.clock import NEVER
-from spark_kafka_sink.errors import ErrorCode, KafkaError
+from spark_kafka_sink.base.clock import NEVER
+from spark_kafka_sink.base.errors import ErrorCode, KafkaError
 from spark_kafka_sink.producer.accumulator.producer_batch import ProducerBatch
 from spark_kafka_sink.producer.accumulator.record_accumulator import IncompleteBatches
 from spark_kafka_sink.producer.lifecycle import Lifecycle
@@ -228,7 +228,7 @@ class TransactionWorld(SenderWorld):
         self.await_(self.manager.begin_abort())
 
     def check_failed(self, result: TransactionalResult, kind: type[KafkaError]) -> None:
-        """Whoever waits for ``result`` sees an error of this class."""
+        """A caller that waits for ``result`` sees an error of this class."""
         with pytest.raises(kind):
             result.await_(self.clock, NEVER)
 

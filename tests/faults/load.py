@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 from confluent_kafka import Consumer, TopicPartition
 
-from spark_kafka_sink.clock import SystemClock
+from spark_kafka_sink.base.clock import SystemClock
 from spark_kafka_sink.config.producer_config import ProducerConfig
 from spark_kafka_sink.producer.kafka_producer import KafkaProducer
 from spark_kafka_sink.producer.metrics.produce_report import ProduceReport
@@ -55,7 +55,7 @@ def write(
     """Write rows 0..rows in Arrow batches, as a task does; ``at(sent)`` runs before each batch.
 
     With ``until``, goes on slowly after ``rows`` until it is set, so that the load outlives a
-    fault on a fast machine; the report tells how many rows it became.
+    fault on a fast machine; the report says how many rows it became.
     """
     plan = ColumnPlan(topic=topic, key_column=0, value_column=1)
     clock = SystemClock()

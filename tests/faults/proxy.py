@@ -180,7 +180,7 @@ class Proxy:
         self.faults.clear()
 
     def cut_all(self) -> int:
-        """Reset every connection now; tells how many clients were hit."""
+        """Reset every connection now; returns the number of clients."""
         with self._lock:
             victims = list(self._open)
         for victim in victims:

@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from spark_kafka_sink.errors import DeliveryError, KafkaError
+from spark_kafka_sink.base.errors import DeliveryError, KafkaError
 from spark_kafka_sink.local_kafka import KafkaCluster
 from spark_kafka_sink.producer.kafka_producer import KafkaProducer
 from spark_kafka_sink.protocol.request import ApiKey

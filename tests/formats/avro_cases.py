@@ -16,7 +16,7 @@ from typing import Any
 import pyarrow as pa
 from hypothesis import strategies as st
 
-from spark_kafka_sink.formats.column_type import ColumnKind, ColumnType
+from spark_kafka_sink.records.formats.column_type import ColumnKind, ColumnType
 
 _K = ColumnKind
 UTC = dt.UTC

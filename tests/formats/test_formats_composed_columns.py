@@ -8,10 +8,10 @@ from dataclasses import replace
 import pyarrow as pa
 import pytest
 
+from spark_kafka_sink.base.errors import DataError
 from spark_kafka_sink.config.named_columns import ColumnFormat, OnNullValue
-from spark_kafka_sink.errors import DataError
-from spark_kafka_sink.formats.composed_columns import parts_of, with_composed
 from spark_kafka_sink.records.column_plan import ColumnPlan, ComposedColumns, NamedColumn
+from spark_kafka_sink.records.formats.composed_columns import parts_of, with_composed
 from spark_kafka_sink.records.record_columns import from_record_batch, rows_with_value
 
 BATCH = pa.RecordBatch.from_pydict(
@@ -25,7 +25,8 @@ ID, NAME, TRACE = (NamedColumn(name, index) for index, name in enumerate(("id", 
 
 
 def composed(batch, plan):
-    return from_record_batch(*with_composed(batch, plan), 0)
+    made = with_composed(batch, plan)
+    return from_record_batch(made.batch, made.plan, 0)
 
 
 def columns(batch=BATCH, **plan):

@@ -11,10 +11,10 @@ from google.protobuf import json_format, message_factory
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from spark_kafka_sink.errors import SchemaError
-from spark_kafka_sink.formats.column_type import ColumnKind, ColumnType
-from spark_kafka_sink.formats.protobuf.proto_schema import message_of
-from spark_kafka_sink.formats.protobuf.protobuf_format import ProtobufFormat
+from spark_kafka_sink.base.errors import SchemaError
+from spark_kafka_sink.records.formats.column_type import ColumnKind, ColumnType
+from spark_kafka_sink.records.formats.protobuf.proto_schema import message_of
+from spark_kafka_sink.records.formats.protobuf.protobuf_format import ProtobufFormat
 
 _K = ColumnKind
 PREFIX = b"\0\0\0\0\7"

@@ -8,10 +8,10 @@ from decimal import Decimal
 import pyarrow as pa
 import pytest
 
-from spark_kafka_sink.errors import SchemaError
-from spark_kafka_sink.formats.avro.avro_format import AvroFormat
-from spark_kafka_sink.formats.column_type import ColumnKind, ColumnType
-from spark_kafka_sink.formats.json_schema import JsonSchemaFormat
+from spark_kafka_sink.base.errors import SchemaError
+from spark_kafka_sink.records.formats.avro.avro_format import AvroFormat
+from spark_kafka_sink.records.formats.column_type import ColumnKind, ColumnType
+from spark_kafka_sink.records.formats.json_schema import JsonSchemaFormat
 
 K = ColumnKind
 PREFIX = b"\0\0\0\0\7"

@@ -17,7 +17,7 @@ from typing import Any
 from unittest import mock
 
 from spark_kafka_sink import protocol
-from spark_kafka_sink.errors import RemoteProtocolError
+from spark_kafka_sink.base.errors import RemoteProtocolError
 from spark_kafka_sink.network.frame_reader import FrameReader
 from spark_kafka_sink.network.transport_layer import PlaintextTransportLayer
 from spark_kafka_sink.protocol import admin_messages, control_messages, produce, wire

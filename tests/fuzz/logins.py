@@ -7,9 +7,10 @@ import random
 import struct
 from collections.abc import Callable
 
+from spark_kafka_sink.base.errors import ConfigError, KafkaError
+from spark_kafka_sink.base.security.password import Password
 from spark_kafka_sink.config.files.java_properties import parse_properties
 from spark_kafka_sink.config.jaas_config import parse_jaas_config
-from spark_kafka_sink.errors import ConfigError, KafkaError
 from spark_kafka_sink.network.auth.aws_msk_iam import AwsKeys, AwsMskIamMechanism, Keys
 from spark_kafka_sink.network.auth.oauth_token import Token, expiry_of
 from spark_kafka_sink.network.auth.sasl_authenticator import (
@@ -20,7 +21,6 @@ from spark_kafka_sink.network.auth.sasl_mechanism import SaslMechanism
 from spark_kafka_sink.network.auth.sasl_oauthbearer import OAuthBearerMechanism
 from spark_kafka_sink.network.auth.sasl_plain import PlainMechanism
 from spark_kafka_sink.network.auth.sasl_scram import ScramMechanism
-from spark_kafka_sink.security.password import Password
 from tests.fuzz.mutate import mutated, refusal
 
 _MECHANISMS: tuple[Callable[[], SaslMechanism], ...] = (

@@ -8,7 +8,7 @@ import struct
 
 from crc32c import crc32c
 
-from spark_kafka_sink.errors import (
+from spark_kafka_sink.base.errors import (
     CommitError,
     CorruptRecordError,
     ErrorCode,
@@ -84,7 +84,7 @@ def _batch(rng: random.Random) -> bytes:
 
 
 def streams(rng: random.Random) -> str:
-    """What is unpacked at once is what comes in pieces; neither is more than was allowed."""
+    """Unpacked at once or in pieces, the bytes are equal; neither is more than was allowed."""
     kind = rng.choice(list(CompressionType))
     packed = mutated(rng, _SECTIONS[kind])
     whole, parts = bytearray(), bytearray()

@@ -14,10 +14,10 @@ from functools import cache
 
 import trustme
 
-from spark_kafka_sink.errors import AuthenticationError
+from spark_kafka_sink.base.errors import AuthenticationError
+from spark_kafka_sink.base.security.password import Password
 from spark_kafka_sink.network.tls.ssl_context import ssl_context
 from spark_kafka_sink.network.tls.ssl_transport_layer import SslTransportLayer
-from spark_kafka_sink.security.password import Password
 from tests.fuzz.mutate import mutated, refusal
 from tests.network.tls_messages import HELLO_REQUEST
 

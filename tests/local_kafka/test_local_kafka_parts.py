@@ -20,7 +20,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spark_kafka_sink.errors import IllegalStateError
+from spark_kafka_sink.base.errors import IllegalStateError
 from spark_kafka_sink.local_kafka import (
     KAFKA_3_VERSION,
     KAFKA_VERSION,

@@ -1,4 +1,4 @@
-"""The listener: what Spark tells, joined with the reports of the batches."""
+"""The listener: Spark's events, joined with the reports of the batches."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""A schema registry that answers as a test tells it, over HTTP on the loopback address."""
+"""A schema registry that answers as a test asks, over HTTP on the loopback address."""
 
 from __future__ import annotations
 

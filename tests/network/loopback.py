@@ -8,7 +8,7 @@ import threading
 from collections.abc import Callable
 from typing import Any, Self
 
-from spark_kafka_sink.clock import Clock, SystemClock
+from spark_kafka_sink.base.clock import Clock, SystemClock
 from spark_kafka_sink.network.channel.channel_builder import ChannelBuilder
 from spark_kafka_sink.network.channel.selectable import ChannelState, NetworkReceive, NetworkSend
 from spark_kafka_sink.network.channel.selector import Selector

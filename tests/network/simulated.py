@@ -6,8 +6,8 @@ import struct
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from spark_kafka_sink.clock import NEVER
-from spark_kafka_sink.errors import IllegalStateError, KafkaError
+from spark_kafka_sink.base.clock import NEVER
+from spark_kafka_sink.base.errors import IllegalStateError, KafkaError
 from spark_kafka_sink.network.channel.selectable import (
     ChannelState,
     ChannelStateKind,

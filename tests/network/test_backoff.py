@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spark_kafka_sink.network.backoff import ExponentialBackoff
+from spark_kafka_sink.base.backoff import ExponentialBackoff
 
 
 def test_the_wait_doubles_up_to_the_maximum() -> None:

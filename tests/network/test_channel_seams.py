@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
-from spark_kafka_sink.errors import AuthenticationError, ConfigError
+from spark_kafka_sink.base.errors import AuthenticationError, ConfigError
 from spark_kafka_sink.network.auth.authenticator import Authenticator, PlaintextAuthenticator
 from spark_kafka_sink.network.channel.channel_builder import ChannelBuilder
 from spark_kafka_sink.network.channel.kafka_channel import KafkaChannel
@@ -138,7 +138,7 @@ class AnsweringTransport(PendingTransport):
 
 
 class Password:
-    """Says one byte, and is told yes or no."""
+    """Sends one byte, and gets yes or no."""
 
     complete = False
     wants_write = True

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from spark_kafka_sink.clock import NEVER
-from spark_kafka_sink.errors import AuthenticationError, IllegalStateError
+from spark_kafka_sink.base.clock import NEVER
+from spark_kafka_sink.base.errors import AuthenticationError, IllegalStateError
 from spark_kafka_sink.network.client.cluster_connection_states import (
     ClusterConnectionStates,
     ConnectionState,

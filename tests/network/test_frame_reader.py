@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spark_kafka_sink.errors import RemoteProtocolError, WrongListenerError
+from spark_kafka_sink.base.errors import RemoteProtocolError, WrongListenerError
 from spark_kafka_sink.network.frame_reader import FIRST_BUFFER_SIZE, FrameReader
 from spark_kafka_sink.network.transport_layer import PlaintextTransportLayer
 

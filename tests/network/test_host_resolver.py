@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from spark_kafka_sink.error_kinds import Kind
-from spark_kafka_sink.errors import ConfigError, coded
+from spark_kafka_sink.base.error_kinds import Kind
+from spark_kafka_sink.base.errors import ConfigError, coded
 from spark_kafka_sink.network.client.host_resolver import (
     CANONICAL,
     bootstrap_addresses,
@@ -73,7 +73,7 @@ def test_canonical_bootstrap_servers_are_one_for_each_address() -> None:
 
 
 def test_a_canonical_name_that_leads_elsewhere_is_not_believed() -> None:
-    """Whoever owns the reverse zone chose the address and the name that TLS checks."""
+    """The owner of the reverse zone chose the address and the name that TLS checks."""
     names = Names(
         {"kafka.corp": ["10.1.2.3"], "attacker.example": ["6.6.6.6"]},
         {"10.1.2.3": "attacker.example"},

@@ -1,5 +1,5 @@
 """A hostile or broken broker on a connection (facts of reliability, section 8): each violation ends
-that connection with its reason, for a price that the bytes bound, and the next one is made anew.
+that connection with its reason, for a price that the bytes bound, and the next one is a new one.
 
 What can be wrong inside an answer is in ``tests/protocol/test_hostile_answers.py``; leaders that
 never settle in ``tests/producer/test_hostile_leaders.py``; SCRAM in ``tests/sasl``.
@@ -14,15 +14,15 @@ from collections.abc import Callable
 
 import pytest
 
+from spark_kafka_sink.base.errors import RemoteProtocolError
 from spark_kafka_sink.config.producer_config import ProducerConfig
-from spark_kafka_sink.errors import RemoteProtocolError
+from spark_kafka_sink.network.client.metadata import Metadata
 from spark_kafka_sink.network.client.network_client import (
     MAX_THROTTLE_MS,
     NetworkClient,
 )
 from spark_kafka_sink.network.frame_reader import FrameReader
 from spark_kafka_sink.network.transport_layer import PlaintextTransportLayer
-from spark_kafka_sink.producer.metadata import Metadata
 from spark_kafka_sink.protocol.metadata_response import MOST_BROKERS
 from spark_kafka_sink.protocol.request import ApiKey
 from tests.fakes.clock import FakeClock

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import pytest
 
 from spark_kafka_sink import KafkaProducer, ProducerRecord
-from spark_kafka_sink.errors import KafkaError
+from spark_kafka_sink.base.errors import KafkaError
 from spark_kafka_sink.protocol.request import ApiKey
 from tests.network.liar import TOPIC, Liar, Lie, api_versions, framed, identity, produced
 from tests.protocol import metadata_bytes as m

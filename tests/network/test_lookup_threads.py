@@ -1,4 +1,4 @@
-"""Names whose lookup takes long: nobody waits for the operating system's resolver."""
+"""Names whose lookup takes long: nothing waits for the operating system's resolver."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from contextlib import contextmanager
 import pytest
 
 from spark_kafka_sink import KafkaProducer, ProducerRecord
-from spark_kafka_sink.error_kinds import Kind
-from spark_kafka_sink.errors import ConfigError, KafkaError
+from spark_kafka_sink.base.error_kinds import Kind
+from spark_kafka_sink.base.errors import ConfigError, KafkaError
 from spark_kafka_sink.network.bounded_lookup import resolve_within
 from spark_kafka_sink.network.client.lookup_threads import LookupThreads
 from spark_kafka_sink.protocol.cluster import Node

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spark_kafka_sink.clock import NEVER
-from spark_kafka_sink.error_kinds import Kind
-from spark_kafka_sink.errors import (
+from spark_kafka_sink.base.clock import NEVER
+from spark_kafka_sink.base.error_kinds import Kind
+from spark_kafka_sink.base.errors import (
     DisconnectError,
     RemoteProtocolError,
     UnsupportedVersionError,

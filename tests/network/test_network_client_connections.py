@@ -6,8 +6,8 @@ import struct
 
 import pytest
 
-from spark_kafka_sink.clock import NEVER
-from spark_kafka_sink.errors import (
+from spark_kafka_sink.base.clock import NEVER
+from spark_kafka_sink.base.errors import (
     AuthenticationError,
     ErrorCode,
     IllegalStateError,

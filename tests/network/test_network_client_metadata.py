@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from spark_kafka_sink.clock import NEVER
-from spark_kafka_sink.errors import (
+from spark_kafka_sink.base.clock import NEVER
+from spark_kafka_sink.base.errors import (
     ErrorCode,
     UnsupportedVersionError,
 )
@@ -131,7 +131,7 @@ def test_metadata_is_requested_from_one_node_and_stored() -> None:
 
 def test_a_connection_to_a_moved_node_is_closed() -> None:
     """Two brokers change places. Each goes on to answer, for the other: NOT_LEADER for ever, if the
-    connections stay (as Java's do; librdkafka and franz-go connect anew).
+    connections stay (as Java's do; librdkafka and franz-go connect again).
     """
     world = NetworkClientHarness(NODES)
     for node in NODES:

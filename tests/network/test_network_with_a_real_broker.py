@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from spark_kafka_sink.admin.admin_client import AdminClient
-from spark_kafka_sink.clock import NEVER, SystemClock
+from spark_kafka_sink.base.clock import NEVER, SystemClock
 from spark_kafka_sink.config.producer_config import ProducerConfig
 from spark_kafka_sink.network.client.client_factory import new_network_client
 from spark_kafka_sink.network.client.client_request import ClientResponse

@@ -8,10 +8,10 @@ import time
 
 import pytest
 
-from spark_kafka_sink.errors import ConfigError, NoRegistryAnswerError, SchemaRegistryError
+from spark_kafka_sink.base.errors import ConfigError, NoRegistryAnswerError, SchemaRegistryError
+from spark_kafka_sink.base.security.allow_lists import URLS, NotAllowedError
+from spark_kafka_sink.base.security.password import Password
 from spark_kafka_sink.network.schema_registry import LONGEST_ANSWER, SchemaRegistry
-from spark_kafka_sink.security.allow_lists import URLS, NotAllowedError
-from spark_kafka_sink.security.password import Password
 from tests.network.fake_registry import FakeRegistry, same
 from tests.real_kafka import AT_ONCE_S
 

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from spark_kafka_sink.clock import NEVER, SystemClock
-from spark_kafka_sink.errors import IllegalStateError, RemoteProtocolError
+from spark_kafka_sink.base.clock import NEVER, SystemClock
+from spark_kafka_sink.base.errors import IllegalStateError, RemoteProtocolError
 from spark_kafka_sink.network.channel.channel_builder import ChannelBuilder
 from spark_kafka_sink.network.channel.selectable import ChannelStateKind, NetworkSend
 from spark_kafka_sink.network.channel.selector import Selector
@@ -293,7 +293,7 @@ def test_a_refused_connection_says_who_refused_and_why() -> None:
 def test_an_instant_connection_is_reported_by_the_next_poll(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Some systems connect to themselves without a wait; no event tells of it then."""
+    """Some systems connect to themselves without a wait; no event reports it then."""
 
     class AtOnce(socket.socket):
         def connect_ex(self, address: object, /) -> int:

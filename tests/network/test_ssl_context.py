@@ -18,10 +18,10 @@ from cryptography.hazmat.primitives.serialization import (
     pkcs12,
 )
 
-from spark_kafka_sink.errors import ConfigError
+from spark_kafka_sink.base.errors import ConfigError
+from spark_kafka_sink.base.security.password import Password
 from spark_kafka_sink.network.tls.key_stores import read_key_store, read_trust_store
 from spark_kafka_sink.network.tls.ssl_context import ssl_context
-from spark_kafka_sink.security.password import Password
 
 CA = trustme.CA()
 LEAF = CA.issue_cert("client.example")

@@ -11,9 +11,9 @@ import trustme
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from spark_kafka_sink.errors import AuthenticationError
+from spark_kafka_sink.base.errors import AuthenticationError
+from spark_kafka_sink.base.security.password import Password
 from spark_kafka_sink.network.tls.ssl_transport_layer import SslTransportLayer
-from spark_kafka_sink.security.password import Password
 from tests.network.tls_peer import CA, CLIENT, Server, read_all, shake, shake_and_read, trusting
 
 

@@ -1,4 +1,4 @@
-"""A server that floods whoever connects with TLS messages, against a whole producer."""
+"""A server that floods its clients with TLS messages, against a whole producer."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 import trustme
 
 from spark_kafka_sink import KafkaProducer
-from spark_kafka_sink.errors import KafkaTimeoutError
+from spark_kafka_sink.base.errors import KafkaTimeoutError
 from tests.network.loopback import PATIENCE, Background, LoopbackServer
 from tests.network.tls_messages import HELLO_REQUEST
 

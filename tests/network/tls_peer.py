@@ -8,9 +8,9 @@ from contextlib import suppress
 
 import trustme
 
+from spark_kafka_sink.base.security.password import Password
 from spark_kafka_sink.network.tls.ssl_context import ssl_context
 from spark_kafka_sink.network.tls.ssl_transport_layer import SslTransportLayer
-from spark_kafka_sink.security.password import Password
 
 CA = trustme.CA()
 SERVER = CA.issue_cert("broker.example")
@@ -96,7 +96,7 @@ def shake(client: SslTransportLayer, server: Server, most: int = 1 << 20) -> Non
 
 
 def shake_and_read(client: SslTransportLayer, server: Server) -> None:
-    """TLS 1.3 tells of a refused client certificate at the first read."""
+    """TLS 1.3 reports a refused client certificate at the first read."""
     for _ in range(20):
         client.handshake()
         server.pump()

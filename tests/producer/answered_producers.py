@@ -12,7 +12,7 @@ from collections.abc import Callable
 import numpy as np
 import pyarrow as pa
 
-from spark_kafka_sink.errors import ErrorCode, KafkaError
+from spark_kafka_sink.base.errors import ErrorCode, KafkaError
 from spark_kafka_sink.producer.kafka_producer import KafkaProducer
 from spark_kafka_sink.producer.producer_record import ProducerRecord, RecordMetadata
 from spark_kafka_sink.protocol.cluster import Cluster, TopicPartition

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from spark_kafka_sink.base.errors import ErrorCode
 from spark_kafka_sink.config.producer_config import ProducerConfig
-from spark_kafka_sink.errors import ErrorCode
-from spark_kafka_sink.producer.metadata import Metadata
+from spark_kafka_sink.network.client.metadata import Metadata
 from spark_kafka_sink.protocol.cluster import (
     Cluster,
     Node,
@@ -86,6 +86,6 @@ class MetadataWorld:
         self.metadata.update(token, answer(*topics, nodes=nodes), self.now)
 
     def refresh(self, *topics: TopicMetadata, nodes: tuple[Node, ...] = NODES) -> None:
-        """All topics are asked for anew, and answered."""
+        """All topics are asked for again, and answered."""
         self.metadata.request_update()
         self.update(*topics, nodes=nodes)

@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import pytest
 
-from spark_kafka_sink.clock import NEVER
-from spark_kafka_sink.errors import IllegalStateError
+from spark_kafka_sink.base.clock import NEVER
+from spark_kafka_sink.base.errors import IllegalStateError
 from spark_kafka_sink.producer.accumulator.batch_filler import MAX_OPEN_MS
 from spark_kafka_sink.protocol.cluster import Node, TopicPartition
 from tests.fakes.accumulator_world import (

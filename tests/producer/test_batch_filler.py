@@ -6,8 +6,8 @@ import threading
 
 import pytest
 
-from spark_kafka_sink.clock import NEVER, SystemClock
-from spark_kafka_sink.errors import KafkaError
+from spark_kafka_sink.base.clock import NEVER, SystemClock
+from spark_kafka_sink.base.errors import KafkaError
 from spark_kafka_sink.producer.accumulator.producer_batch import BatchState
 from spark_kafka_sink.protocol.cluster import TopicPartition
 from tests.fakes.accumulator_world import HEADER, TP0, TP1, World, cluster_of
@@ -62,7 +62,7 @@ def test_a_slice_that_overlaps_another_writers_is_refused():
 
 
 class PausingCodec:
-    """Compresses when it is told to, so that a test can look at a batch that is CLOSING."""
+    """Compresses when asked to, so that a test can look at a batch that is CLOSING."""
 
     is_none = False
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from spark_kafka_sink.clock import NEVER
-from spark_kafka_sink.errors import IllegalStateError
+from spark_kafka_sink.base.clock import NEVER
+from spark_kafka_sink.base.errors import IllegalStateError
 from tests.fakes.accumulator_world import TP0, TP1, TP2, Sequences, World, cluster_of
 
 

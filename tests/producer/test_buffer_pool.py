@@ -6,8 +6,12 @@ from collections.abc import Callable
 
 import pytest
 
-from spark_kafka_sink.clock import NEVER, Latch, SystemClock
-from spark_kafka_sink.errors import BufferExhaustedError, IllegalStateError, RecordTooLargeError
+from spark_kafka_sink.base.clock import NEVER, Latch, SystemClock
+from spark_kafka_sink.base.errors import (
+    BufferExhaustedError,
+    IllegalStateError,
+    RecordTooLargeError,
+)
 from spark_kafka_sink.producer.buffer_pool import BufferPool
 from tests.fakes.clock import FakeClock
 

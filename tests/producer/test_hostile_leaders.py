@@ -9,7 +9,7 @@ from itertools import cycle
 
 import pytest
 
-from spark_kafka_sink.errors import ErrorCode, KafkaTimeoutError
+from spark_kafka_sink.base.errors import ErrorCode, KafkaTimeoutError
 from spark_kafka_sink.producer.accumulator.producer_batch import ProducerBatch
 from tests.fakes.sender_world import SenderWorld, metadata_answer
 

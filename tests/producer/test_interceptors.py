@@ -1,4 +1,4 @@
-"""Interceptors: what they see, what they may change, and that a broken one harms nobody."""
+"""Interceptors: what they see, what they may change, and that a broken one does no harm."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from spark_kafka_sink.config.producer_config import ProducerConfig
-from spark_kafka_sink.errors import (
+from spark_kafka_sink.base.errors import (
     ConfigError,
     ErrorCode,
     IllegalStateError,
     KafkaError,
     SerializationError,
 )
+from spark_kafka_sink.config.producer_config import ProducerConfig
 from spark_kafka_sink.producer.interceptors import Interceptors, ProducerInterceptor
 from spark_kafka_sink.producer.kafka_producer import KafkaProducer
 from spark_kafka_sink.producer.lifecycle import NetworkThread

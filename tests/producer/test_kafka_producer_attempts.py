@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from spark_kafka_sink.errors import DeliveryError, ErrorCode, IllegalStateError, KafkaError
+from spark_kafka_sink.base.errors import DeliveryError, ErrorCode, IllegalStateError, KafkaError
 from tests.producer.answered_producers import TP0, Producers, hold, numbered, refuse, rows_of, to0
 
 pytestmark = pytest.mark.usefixtures("small_batches")

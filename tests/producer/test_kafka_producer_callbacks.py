@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from spark_kafka_sink.errors import IllegalStateError, KafkaError
+from spark_kafka_sink.base.errors import IllegalStateError, KafkaError
 from spark_kafka_sink.producer.producer_record import RecordMetadata
 from spark_kafka_sink.producer.send.record_future import RecordFuture
 from tests.producer.answered_producers import TP0, Heard, Producers, hold, to0

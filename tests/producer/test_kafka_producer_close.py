@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import pytest
 
-from spark_kafka_sink.errors import DeliveryError, IllegalStateError, KafkaError
+from spark_kafka_sink.base.errors import DeliveryError, IllegalStateError, KafkaError
 from spark_kafka_sink.producer.kafka_producer import KafkaProducer
 from spark_kafka_sink.producer.send.record_future import RecordFuture
 from tests.fakes.answering_client import AnsweringClient

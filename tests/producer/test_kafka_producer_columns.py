@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from spark_kafka_sink.errors import DataError, IllegalStateError, SchemaError
+from spark_kafka_sink.base.errors import DataError, IllegalStateError, SchemaError
 from spark_kafka_sink.protocol.cluster import TopicPartition
 from tests.producer.answered_producers import PARTITIONS, TP0, Producers, numbered, rows_of
 
@@ -242,7 +242,7 @@ def test_an_iterable_that_raises_leaves_the_producer_usable(producers: Producers
 
 
 def test_the_rows_of_an_error_are_counted_over_all_batches(producers: Producers):
-    """The message counts those of what was joined, which nobody but the producer knows."""
+    """The message counts those of what was joined, which only the producer knows."""
     producer, _ = producers(linger_ms=5)
     batches = [pa.record_batch({"value": ["a"] * 10, "partition": [0] * 10}) for _ in range(9)]
     batches[7] = pa.record_batch({"value": ["a"] * 10, "partition": [-1] + [0] * 9})

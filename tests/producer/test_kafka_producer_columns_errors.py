@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from spark_kafka_sink.errors import (
+from spark_kafka_sink.base.errors import (
     BufferExhaustedError,
     DataError,
     DeliveryError,

@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import pytest
 
-from spark_kafka_sink.errors import (
+from spark_kafka_sink.base.errors import (
     DeliveryError,
     ErrorCode,
     IllegalStateError,

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from spark_kafka_sink.errors import ErrorCode, IllegalStateError, KafkaTimeoutError
+from spark_kafka_sink.base.errors import ErrorCode, IllegalStateError, KafkaTimeoutError
 from spark_kafka_sink.producer.producer_record import Headers, ProducerRecord, RecordMetadata
 from spark_kafka_sink.protocol.cluster import TopicPartition
 from spark_kafka_sink.protocol.produce import ProduceRequest
@@ -98,7 +98,7 @@ def test_records_go_to_the_partition_of_their_key_as_columns_do(producers: Produ
 
 
 def test_an_open_batch_lingers_from_its_creation(producers: Producers):
-    """RecordAccumulatorTest#testLinger. For send() linger.ms is Java's: nobody has to wait for
+    """RecordAccumulatorTest#testLinger. For send() linger.ms is Java's: it does not wait for
     input.
     """
     producer, client = producers(linger_ms=200)

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from spark_kafka_sink.errors import (
+from spark_kafka_sink.base.errors import (
     BufferExhaustedError,
     DataError,
     DeliveryError,

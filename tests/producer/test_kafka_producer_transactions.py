@@ -11,7 +11,7 @@ from collections.abc import Callable
 import pyarrow as pa
 import pytest
 
-from spark_kafka_sink.errors import (
+from spark_kafka_sink.base.errors import (
     DataError,
     IllegalStateError,
     KafkaError,

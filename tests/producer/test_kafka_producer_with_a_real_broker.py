@@ -1,4 +1,4 @@
-"""KafkaProducer and a real broker: every codec, a broker's own limit, the offsets that it tells."""
+"""KafkaProducer and a real broker: every codec, a broker's own limit, its offsets."""
 
 from __future__ import annotations
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from spark_kafka_sink.clock import NEVER
-from spark_kafka_sink.errors import ErrorCode
+from spark_kafka_sink.base.clock import NEVER
+from spark_kafka_sink.base.errors import ErrorCode
 from spark_kafka_sink.protocol.cluster import Node, PartitionInfo, PartitionInfos, TopicPartition
 from spark_kafka_sink.protocol.metadata_response import TopicMetadata
 from tests.producer.metadata_world import (

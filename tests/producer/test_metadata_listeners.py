@@ -1,4 +1,4 @@
-"""Who hears of the cluster's id from Metadata."""
+"""Who gets the cluster's id from Metadata."""
 
 from __future__ import annotations
 

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 import pytest
 
-from spark_kafka_sink.clock import NEVER
-from spark_kafka_sink.errors import ErrorCode
+from spark_kafka_sink.base.clock import NEVER
+from spark_kafka_sink.base.errors import ErrorCode
 from spark_kafka_sink.network.client.client_request import ClientResponse
 from spark_kafka_sink.network.client.least_loaded_node import LeastLoadedNode
 from spark_kafka_sink.network.client.metadata_updater import MetadataUpdater
@@ -163,7 +163,7 @@ def test_unavailable_metadata_returns_to_bootstrap_servers() -> None:
 
 
 def test_a_reply_without_nodes_does_not_reset_the_trigger() -> None:
-    """NetworkClientTest#testRebootstrap: a failed update does not start the time anew."""
+    """NetworkClientTest#testRebootstrap: a failed update does not restart the time."""
     world = UpdaterWorld(SEED)
     for _ in range(10):
         world.respond(answer(topic("t"), nodes=()))

@@ -7,8 +7,8 @@ from collections.abc import Callable
 
 import pytest
 
-from spark_kafka_sink.clock import NEVER
-from spark_kafka_sink.errors import (
+from spark_kafka_sink.base.clock import NEVER
+from spark_kafka_sink.base.errors import (
     AuthenticationError,
     AuthorizationError,
     ErrorCode,

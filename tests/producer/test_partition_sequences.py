@@ -142,7 +142,7 @@ def test_the_attempt_fails_when_nothing_can_prove_a_doubted_one() -> None:
 
 
 def test_an_offset_without_room_for_earlier_records_proves_none() -> None:
-    """A topic that was created anew accepts any first sequence, from offset 0."""
+    """A topic that was created again accepts any first sequence, from offset 0."""
     one = Sequenced()
     one.send("first", 100)
     one.answer("first", Answer.ACKNOWLEDGED, 0)

@@ -5,7 +5,7 @@ from dataclasses import fields
 
 import pytest
 
-from spark_kafka_sink.errors import DeliveryError, KafkaError, KafkaTimeoutError
+from spark_kafka_sink.base.errors import DeliveryError, KafkaError, KafkaTimeoutError
 from spark_kafka_sink.producer.accumulator.producer_batch import ProducerBatch
 from spark_kafka_sink.producer.metrics.produce_recorder import ProduceRecorder
 from spark_kafka_sink.producer.metrics.produce_report import (

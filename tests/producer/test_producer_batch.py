@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spark_kafka_sink.errors import IllegalStateError, KafkaTimeoutError, RecordTooLargeError
+from spark_kafka_sink.base.errors import IllegalStateError, KafkaTimeoutError, RecordTooLargeError
 from spark_kafka_sink.producer.accumulator.producer_batch import (
     TRANSITIONS,
     BatchState,

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from spark_kafka_sink.base.errors import BufferExhaustedError, KafkaTimeoutError
 from spark_kafka_sink.config.producer_config import ProducerConfig
-from spark_kafka_sink.errors import BufferExhaustedError, KafkaTimeoutError
 from spark_kafka_sink.network.channel.selectable import NetworkReceive, NetworkSend
 from spark_kafka_sink.producer.accumulator.producer_batch import ProducerBatch
 from spark_kafka_sink.producer.accumulator.record_accumulator import RecordAccumulator

@@ -1,4 +1,4 @@
-"""ProducerRecord: its headers are made when somebody looks at them, and nobody can tell."""
+"""ProducerRecord: its headers are made when they are read, which can't be seen."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ import pickle
 
 import pytest
 
-from spark_kafka_sink.errors import DataError, IllegalStateError
+from spark_kafka_sink.base.errors import DataError, IllegalStateError
+from spark_kafka_sink.network.client.metadata import Metadata
 from spark_kafka_sink.producer.kafka_producer import KafkaProducer
-from spark_kafka_sink.producer.metadata import Metadata
 from spark_kafka_sink.producer.producer_record import Headers, ProducerRecord
 from spark_kafka_sink.protocol.cluster import TopicPartition
 from spark_kafka_sink.records.single_record import size_upper_bound

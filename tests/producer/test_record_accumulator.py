@@ -6,8 +6,8 @@ import threading
 
 import pytest
 
-from spark_kafka_sink.clock import NEVER
-from spark_kafka_sink.errors import IllegalStateError, KafkaError, KafkaTimeoutError
+from spark_kafka_sink.base.clock import NEVER
+from spark_kafka_sink.base.errors import IllegalStateError, KafkaError, KafkaTimeoutError
 from tests.fakes.accumulator_world import HEADER, TP0, TP1, TP2, Sequences, World
 from tests.fakes.clock import FakeClock
 
@@ -125,7 +125,7 @@ def test_a_failure_ends_a_flush_with_a_batch_still_in_flight():
 
 
 def test_a_batch_sent_once_is_spared_without_sequences_too():
-    """RecordAccumulatorTest#testAbortUnsentBatches: only its answer tells whether its records are
+    """RecordAccumulatorTest#testAbortUnsentBatches: only its response says whether its records are
     in the log.
     """
     world = World()

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from spark_kafka_sink.clock import NEVER
-from spark_kafka_sink.errors import IllegalStateError
+from spark_kafka_sink.base.clock import NEVER
+from spark_kafka_sink.base.errors import IllegalStateError
 from spark_kafka_sink.producer.accumulator.producer_batch import ProducerBatch
 from spark_kafka_sink.producer.send.record_appender import (
     MEMORY_STEP,
@@ -106,7 +106,7 @@ def test_the_largest_record_of_a_batch_is_known():
 
 
 class Choice:
-    """A sticky partition that never changes; it keeps what it was told."""
+    """A sticky partition that never changes; it keeps what it got."""
 
     def __init__(self) -> None:
         self.told: list[tuple[str, bool]] = []

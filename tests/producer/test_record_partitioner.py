@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from spark_kafka_sink.errors import DataError
+from spark_kafka_sink.base.errors import DataError
 from spark_kafka_sink.producer.send.record_partitioner import (
     ColumnsPartitioner,
     RecordPartitioner,

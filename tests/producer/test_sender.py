@@ -10,8 +10,8 @@ attempt is replayable: once a sent batch fails for good the attempt fails) takes
 
 from __future__ import annotations
 
-from spark_kafka_sink.clock import NEVER
-from spark_kafka_sink.errors import ErrorCode
+from spark_kafka_sink.base.clock import NEVER
+from spark_kafka_sink.base.errors import ErrorCode
 from spark_kafka_sink.protocol.produce import PartitionProduceResponse
 from tests.fakes.sender_world import (
     NODE2,

@@ -6,7 +6,7 @@ import pickle
 
 import pytest
 
-from spark_kafka_sink.errors import (
+from spark_kafka_sink.base.errors import (
     DisconnectError,
     ErrorCode,
     RecordTooLargeError,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from spark_kafka_sink.clock import NEVER
-from spark_kafka_sink.errors import KafkaError, TransactionAbortedError
+from spark_kafka_sink.base.clock import NEVER
+from spark_kafka_sink.base.errors import KafkaError, TransactionAbortedError
 from spark_kafka_sink.protocol.control_messages import EndTxnRequest
 from tests.fakes.sender_world import TP0
 from tests.fakes.transaction_world import BOTH, TransactionWorld
@@ -137,7 +137,7 @@ def test_a_forced_close_fails_everything_and_hangs_in_no_state(state: str) -> No
 
 @BOTH
 def test_a_close_with_an_empty_transaction_open_ends_at_once(version: int) -> None:
-    """Nothing is to be told to a broker; it slept until close()'s time-out all the same."""
+    """Nothing is to be sent to a broker; it slept until close()'s time-out all the same."""
     with TransactionWorld(version) as world:
         world.begin()
         world.client.poll_timeouts.clear()

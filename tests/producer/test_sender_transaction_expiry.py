@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from spark_kafka_sink.clock import NEVER
-from spark_kafka_sink.errors import (
+from spark_kafka_sink.base.clock import NEVER
+from spark_kafka_sink.base.errors import (
     ErrorCode,
     KafkaError,
     KafkaTimeoutError,
@@ -57,7 +57,7 @@ def test_an_expired_unsent_batch_makes_the_transaction_abortable(version: int) -
 @pytest.mark.parametrize("lost", [False, True], ids=["in flight", "lost"])
 def test_a_send_that_fails_behind_a_sent_commit_does_not_undo_it(version: int, lost: bool) -> None:
     """Another thread's send was waiting, and its record is not in the transaction. An abort could
-    not be told from the commit: the first may be in effect.
+    not be distinguished from the commit: the first may be in effect.
     """
     with TransactionWorld(version) as world:
         world.begin_and_write()
@@ -154,7 +154,7 @@ def test_a_batch_with_exhausted_retries_may_still_arrive() -> None:
 
 def test_version_1_fences_itself_when_a_batch_may_still_come() -> None:
     """EndTxn(abort) of version 1 leaves the epoch as it is: a late batch would open a transaction
-    that nobody ends.
+    that is never ended.
     """
     with TransactionWorld(1, **SHORT) as world:
         expire_in_flight(world)

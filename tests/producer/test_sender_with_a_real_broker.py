@@ -14,8 +14,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from spark_kafka_sink.base.errors import DeliveryError, KafkaTimeoutError
 from spark_kafka_sink.config.producer_config import ProducerConfig
-from spark_kafka_sink.errors import DeliveryError, KafkaTimeoutError
 from spark_kafka_sink.local_kafka import KafkaCluster
 from spark_kafka_sink.producer.kafka_producer import KafkaProducer
 from spark_kafka_sink.records.record_columns import RecordColumns
@@ -46,7 +46,7 @@ def check(found: Consumed, count: int, partitions: int) -> None:
 
 
 def create_and_return_at_once(bootstrap: str, partitions: int) -> str:
-    """Make a topic; return when the controller has answered, with leaders still to be told."""
+    """Make a topic; return when the controller has answered, with leaders that do not know yet."""
     from confluent_kafka.admin import AdminClient, NewTopic
 
     name = f"fresh-{uuid.uuid4().hex[:12]}"

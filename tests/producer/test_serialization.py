@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spark_kafka_sink.errors import ConfigError, SerializationError
+from spark_kafka_sink.base.errors import ConfigError, SerializationError
 from spark_kafka_sink.producer.producer_record import Headers
 from spark_kafka_sink.producer.send.serialization import serialize, serializer
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from spark_kafka_sink.errors import ErrorCode, IllegalStateError, KafkaError
+from spark_kafka_sink.base.errors import ErrorCode, IllegalStateError, KafkaError
 from spark_kafka_sink.producer.accumulator.producer_batch import ProducerBatch
 from spark_kafka_sink.producer.lifecycle import Lifecycle
 from spark_kafka_sink.producer.transaction.partition_sequences import (
@@ -13,10 +13,11 @@ from spark_kafka_sink.producer.transaction.partition_sequences import (
     Answer,
 )
 from spark_kafka_sink.producer.transaction.transaction_manager import TransactionManager
-from spark_kafka_sink.producer.transaction.transaction_states import NO_PRODUCER_ID, State
+from spark_kafka_sink.producer.transaction.transaction_states import State
 from spark_kafka_sink.producer.transaction.txn_requests import Reaction
 from spark_kafka_sink.protocol.cluster import TopicPartition
 from spark_kafka_sink.protocol.control_messages import InitProducerIdResponse
+from spark_kafka_sink.protocol.producer_ids import NO_PRODUCER_ID
 from spark_kafka_sink.records.compression import Codec
 from tests.fakes.accumulator_world import Listener
 from tests.fakes.transaction_world import new_manager

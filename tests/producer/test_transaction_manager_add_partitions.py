@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from spark_kafka_sink.errors import AuthorizationError, ErrorCode, KafkaError
+from spark_kafka_sink.base.errors import AuthorizationError, ErrorCode, KafkaError
 from spark_kafka_sink.producer.transaction.transaction_states import State
 from tests.fakes.sender_world import TP0, TP1, TP2
 from tests.fakes.transaction_world import TransactionWorld

@@ -6,7 +6,7 @@ the coordinator for the next identity when the next transaction begins.
 
 from __future__ import annotations
 
-from spark_kafka_sink.errors import ErrorCode
+from spark_kafka_sink.base.errors import ErrorCode
 from spark_kafka_sink.producer.transaction.transaction_states import State
 from spark_kafka_sink.protocol.control_messages import (
     AddPartitionsToTxnRequest,

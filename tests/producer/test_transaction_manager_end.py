@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from spark_kafka_sink.clock import NEVER
-from spark_kafka_sink.errors import ErrorCode, KafkaError, TransactionAbortedError
+from spark_kafka_sink.base.clock import NEVER
+from spark_kafka_sink.base.errors import ErrorCode, KafkaError, TransactionAbortedError
 from spark_kafka_sink.producer.transaction.transaction_states import State
 from spark_kafka_sink.protocol.control_messages import EndTxnRequest
 from tests.fakes.sender_world import PRODUCER_ID, TP0, TP1, TP2

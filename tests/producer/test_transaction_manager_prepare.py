@@ -6,15 +6,16 @@ import pickle
 
 import pytest
 
-from spark_kafka_sink.errors import ErrorCode, IllegalStateError, KafkaError
+from spark_kafka_sink.base.errors import ErrorCode, IllegalStateError, KafkaError
 from spark_kafka_sink.producer.accumulator.producer_batch import ProducerBatch
 from spark_kafka_sink.producer.accumulator.record_accumulator import IncompleteBatches
 from spark_kafka_sink.producer.transaction.partition_sequences import Answer
-from spark_kafka_sink.producer.transaction.transaction_states import PreparedTransaction, State
+from spark_kafka_sink.producer.transaction.transaction_states import State
 from spark_kafka_sink.protocol.control_messages import (
     AddPartitionsToTxnResponse,
     InitProducerIdRequest,
 )
+from spark_kafka_sink.protocol.producer_ids import PreparedTransaction
 from spark_kafka_sink.records.compression import Codec
 from tests.fakes.accumulator_world import Listener
 from tests.fakes.sender_world import PRODUCER_ID, TP0, TP1

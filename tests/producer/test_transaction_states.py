@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from spark_kafka_sink.clock import NEVER
-from spark_kafka_sink.errors import IllegalStateError, KafkaError, KafkaTimeoutError
+from spark_kafka_sink.base.clock import NEVER
+from spark_kafka_sink.base.errors import IllegalStateError, KafkaError, KafkaTimeoutError
 from spark_kafka_sink.producer.transaction.transaction_states import TRANSITIONS, State
 from tests.fakes.sender_world import TP0, TP1
 from tests.fakes.transaction_world import TransactionWorld, new_manager
@@ -66,7 +66,7 @@ def test_an_idempotent_producer_has_no_transactions() -> None:
 
 
 def test_an_illegal_transition_on_the_network_thread_is_fatal() -> None:
-    """TransactionManagerTest#testBackgroundInvalidStateTransitionIsFatal: there nobody could mend
+    """TransactionManagerTest#testBackgroundInvalidStateTransitionIsFatal: there nothing could mend
     it.
     """
     world = TransactionWorld()

@@ -14,14 +14,15 @@ import pytest
 
 from spark_kafka_sink.admin.admin_client import AdminClient
 from spark_kafka_sink.admin.call import AnyBroker, Call
+from spark_kafka_sink.base.errors import ErrorCode, KafkaError, ProducerFencedError
 from spark_kafka_sink.config.producer_config import ProducerConfig
-from spark_kafka_sink.errors import ErrorCode, KafkaError, ProducerFencedError
-from spark_kafka_sink.producer.transaction.transaction_states import PreparedTransaction, State
+from spark_kafka_sink.producer.transaction.transaction_states import State
 from spark_kafka_sink.protocol.control_messages import (
     EndTxnRequest,
     EndTxnResponse,
     FindCoordinatorRequest,
 )
+from spark_kafka_sink.protocol.producer_ids import PreparedTransaction
 from tests.producer.transactional_driver import TransactionalDriver, code_of
 from tests.real_kafka import RealKafka, consume_topic
 

@@ -6,8 +6,8 @@ import threading
 
 import pytest
 
-from spark_kafka_sink.clock import NEVER
-from spark_kafka_sink.errors import ErrorCode, KafkaError
+from spark_kafka_sink.base.clock import NEVER
+from spark_kafka_sink.base.errors import ErrorCode, KafkaError
 from spark_kafka_sink.producer.transaction.txn_requests import (
     REACTIONS,
     Reaction,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from spark_kafka_sink.errors import ConfigError, IllegalStateError
+from spark_kafka_sink.base.errors import ConfigError, IllegalStateError
 from spark_kafka_sink.producer.kafka_producer import KafkaProducer
 from spark_kafka_sink.producer.producer_record import Headers
 from tests.producer.answered_producers import TP0, Producers, to0

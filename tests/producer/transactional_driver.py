@@ -9,13 +9,13 @@ from collections.abc import Sequence
 from types import TracebackType
 from typing import Self
 
-from spark_kafka_sink.clock import NEVER, SystemClock
-from spark_kafka_sink.errors import ErrorCode, KafkaError
+from spark_kafka_sink.base.clock import NEVER, SystemClock
+from spark_kafka_sink.base.errors import ErrorCode, KafkaError
 from spark_kafka_sink.producer.lifecycle import start_thread
-from spark_kafka_sink.producer.transaction.transaction_states import PreparedTransaction
 from spark_kafka_sink.producer.transaction.txn_requests import TransactionalResult
 from spark_kafka_sink.producer.wiring import ProducerOptions, ProducerParts
 from spark_kafka_sink.protocol.cluster import TopicPartition
+from spark_kafka_sink.protocol.producer_ids import PreparedTransaction
 from spark_kafka_sink.records.encoded_slice import EncodedSlice
 from spark_kafka_sink.records.varint import varint
 

@@ -10,7 +10,7 @@ from typing import TypeVar
 
 from hypothesis import strategies as st
 
-from spark_kafka_sink.errors import RemoteProtocolError
+from spark_kafka_sink.base.errors import RemoteProtocolError
 
 T = TypeVar("T")
 

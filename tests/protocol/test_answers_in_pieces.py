@@ -25,7 +25,7 @@ from kio.schema.errors import ErrorCode as KioErrorCode
 from kio_oracle import Module, write
 
 from spark_kafka_sink import protocol
-from spark_kafka_sink.errors import RemoteProtocolError
+from spark_kafka_sink.base.errors import RemoteProtocolError
 from spark_kafka_sink.network.frame_reader import FrameReader
 from spark_kafka_sink.network.transport_layer import PlaintextTransportLayer
 from spark_kafka_sink.protocol.frames import parse_response_header, response_header_version

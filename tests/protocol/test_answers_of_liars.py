@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from kio_oracle import decode
 
-from spark_kafka_sink.errors import RemoteProtocolError
+from spark_kafka_sink.base.errors import RemoteProtocolError
 from tests.protocol import control_answers as control
 from tests.protocol.control_answers import (
     API_VERSIONS,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from spark_kafka_sink.errors import ErrorCode, UnsupportedVersionError
+from spark_kafka_sink.base.errors import ErrorCode, UnsupportedVersionError
 from spark_kafka_sink.protocol.control_messages import (
     ApiVersionsRequest,
     ApiVersionsResponse,

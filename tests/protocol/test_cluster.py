@@ -1,4 +1,4 @@
-"""What is known of a cluster is kept as columns, and reads as the objects that it stands for."""
+"""What is known of a cluster is kept as columns, and reads as the objects that it represents."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ from hostile import refused
 from kio.schema.errors import ErrorCode as KioErrorCode
 from kio_oracle import Module, decode
 
-from spark_kafka_sink.errors import (
+from spark_kafka_sink.base.errors import (
     ErrorCode,
     InvalidTopicError,
     RemoteProtocolError,

@@ -12,7 +12,7 @@ from hostile import allocated, refused
 from kio.schema.errors import ErrorCode as KioErrorCode
 from kio_oracle import THROTTLE, Module, decode, ids_of, in_every_version, read_request, write
 
-from spark_kafka_sink.errors import ErrorCode, InvalidTopicError, UnsupportedVersionError
+from spark_kafka_sink.base.errors import ErrorCode, InvalidTopicError, UnsupportedVersionError
 from spark_kafka_sink.protocol.admin_messages import (
     ConfigResource,
     ConfigResourceType,

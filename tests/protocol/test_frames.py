@@ -14,7 +14,7 @@ from kio.schema.request_header.v2.header import RequestHeader as HeaderV2
 from kio.serial import entity_reader
 from kio_oracle import Module
 
-from spark_kafka_sink.errors import IllegalStateError, RemoteProtocolError
+from spark_kafka_sink.base.errors import IllegalStateError, RemoteProtocolError
 from spark_kafka_sink.protocol.cluster import TopicPartition
 from spark_kafka_sink.protocol.control_messages import ApiVersionsRequest, MetadataRequest
 from spark_kafka_sink.protocol.frames import (

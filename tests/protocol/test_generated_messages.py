@@ -31,7 +31,7 @@ from hypothesis import strategies as st
 from kio.serial import entity_reader, entity_writer
 from kio.static.primitive import Records
 
-from spark_kafka_sink.errors import UnsupportedVersionError
+from spark_kafka_sink.base.errors import UnsupportedVersionError
 from spark_kafka_sink.protocol.messages.flexible_versions import FIRST_FLEXIBLE_VERSION
 from spark_kafka_sink.protocol.request import ApiKey
 from spark_kafka_sink.protocol.wire import decoding

@@ -8,7 +8,7 @@ import pytest
 from kio.schema.errors import ErrorCode as KioErrorCode
 from kio_oracle import THROTTLE, Module, decode, read_request, write
 
-from spark_kafka_sink.errors import ErrorCode
+from spark_kafka_sink.base.errors import ErrorCode
 from spark_kafka_sink.protocol.group_messages import GroupWithMembers, ListGroupsRequest
 
 ASKED = ListGroupsRequest("mine")

@@ -23,7 +23,8 @@ import test_transaction_messages as transactions
 from hostile import allocated, refused, work
 from kio.schema.errors import ErrorCode as KioErrorCode
 
-from spark_kafka_sink.errors import ErrorCode
+from spark_kafka_sink.base.errors import ErrorCode
+from spark_kafka_sink.base.security.password import Password
 from spark_kafka_sink.network.auth.sasl_mechanism import SaslError
 from spark_kafka_sink.network.auth.sasl_scram import ScramMechanism
 from spark_kafka_sink.protocol.admin_messages import (
@@ -54,7 +55,6 @@ from spark_kafka_sink.protocol.transaction_offset_messages import (
     OffsetAndMetadata,
     TxnOffsetCommitRequest,
 )
-from spark_kafka_sink.security.password import Password
 
 METADATA = MetadataRequest(("t",))
 #: As long as a string may be, and four bytes for each character once it is decoded.

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from kio.schema.errors import ErrorCode as KioErrorCode
 from kio_oracle import Module, write
 
-from spark_kafka_sink.errors import (
+from spark_kafka_sink.base.errors import (
     ErrorCode,
     IllegalStateError,
     RemoteProtocolError,

@@ -10,7 +10,7 @@ import pytest
 from blocking_connection import BlockingConnection
 from crc32c import crc32c
 
-from spark_kafka_sink.errors import ErrorCode
+from spark_kafka_sink.base.errors import ErrorCode
 from spark_kafka_sink.protocol.cluster import TopicPartition
 from spark_kafka_sink.protocol.control_messages import (
     ApiVersionsRequest,

@@ -10,7 +10,7 @@ from kio.schema.describe_quorum.v1.request import DescribeQuorumRequest as KioRe
 from kio.schema.errors import ErrorCode as KioErrorCode
 from kio.serial import entity_reader, entity_writer
 
-from spark_kafka_sink.errors import ErrorCode, RemoteProtocolError
+from spark_kafka_sink.base.errors import ErrorCode, RemoteProtocolError
 from spark_kafka_sink.protocol.admin_messages import DescribeQuorumRequest, DescribeQuorumResponse
 
 ASKED = DescribeQuorumRequest()

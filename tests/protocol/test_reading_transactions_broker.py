@@ -1,4 +1,4 @@
-"""What a real broker tells of transactions, of a log with all kinds of them, and of settings."""
+"""What a real broker says of transactions, of a log with all kinds of them, and of settings."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from dataclasses import dataclass
 import pytest
 from blocking_connection import BlockingConnection
 
+from spark_kafka_sink.base.errors import ErrorCode
 from spark_kafka_sink.config.producer_config import ProducerConfig
-from spark_kafka_sink.errors import ErrorCode
 from spark_kafka_sink.producer.kafka_producer import KafkaProducer
 from spark_kafka_sink.producer.producer_record import ProducerRecord
 from spark_kafka_sink.protocol.admin_messages import (
@@ -49,7 +49,7 @@ class World:
     """Two partitions, and transactions by "{prefix}committed", "{prefix}aborted", "{prefix}open".
 
     Partition 0 of the topic has ended transactions only, partition 1 an open one and behind it a
-    committed one of a stranger.
+    committed one of another client.
     """
 
     topic: str

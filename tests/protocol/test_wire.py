@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from spark_kafka_sink.errors import RemoteProtocolError
+from spark_kafka_sink.base.errors import RemoteProtocolError
 from spark_kafka_sink.protocol.request import ApiKey
 from spark_kafka_sink.protocol.wire import WireReader, decoding
 

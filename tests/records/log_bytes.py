@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from crc32c import crc32c
 
-from spark_kafka_sink.errors import ErrorCode
+from spark_kafka_sink.base.errors import ErrorCode
 from spark_kafka_sink.protocol.fetch_messages import (
     FetchedPartition,
 )

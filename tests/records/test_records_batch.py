@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from kafka.record.default_records import DefaultRecordBatch
 
-from spark_kafka_sink.errors import CorruptRecordError, IllegalStateError, InvalidRecordError
+from spark_kafka_sink.base.errors import CorruptRecordError, IllegalStateError, InvalidRecordError
 from spark_kafka_sink.records.compression import Codec, CompressionType
 from spark_kafka_sink.records.encoded_slice import OpenPosition
 from spark_kafka_sink.records.record_batch import HEADER_SIZE, split_records, write_header

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from spark_kafka_sink.errors import DataError
+from spark_kafka_sink.base.errors import DataError
 from spark_kafka_sink.records.record_columns import (
     CHUNK_ROWS,
     ChunkSize,

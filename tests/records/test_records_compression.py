@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from kafka.codec import gzip_decode, lz4_decode, zstd_decode
 
+from spark_kafka_sink.base.errors import CorruptRecordError
 from spark_kafka_sink.config.producer_config import ProducerConfig
-from spark_kafka_sink.errors import CorruptRecordError
 from spark_kafka_sink.records.compression import (
     Codec,
     CompressionRatioEstimator,

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from spark_kafka_sink.errors import RecordTooLargeError
+from spark_kafka_sink.base.errors import RecordTooLargeError
 from spark_kafka_sink.protocol.cluster import TopicPartition
 from spark_kafka_sink.records import record_encoder, record_headers
 from spark_kafka_sink.records.encoded_slice import OpenPosition

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spark_kafka_sink.errors import ConfigError
+from spark_kafka_sink.base.errors import ConfigError
 from spark_kafka_sink.records import gather
 from spark_kafka_sink.records.json import json_text
 from spark_kafka_sink.records.json.base64_text import base64_column

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from spark_kafka_sink.errors import ConfigError, DataError
+from spark_kafka_sink.base.errors import ConfigError, DataError
 from spark_kafka_sink.records.partitioning.own_partitioner import check
 from spark_kafka_sink.records.partitioning.partitioners import partitioner
 from spark_kafka_sink.records.partitioning.topic_view import TopicView

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from kafka.partitioner.default import murmur2 as murmur2_of_one_key
 
-from spark_kafka_sink.errors import ConfigError, DataError
+from spark_kafka_sink.base.errors import ConfigError, DataError
 from spark_kafka_sink.protocol.cluster import (
     Cluster,
     Node,

@@ -1,4 +1,4 @@
-"""Looking for some keys in a log that others write to: what is theirs harms nobody else."""
+"""Looking for some keys in a log that others write to: what is theirs does no other harm."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from spark_kafka_sink.errors import ErrorCode, IllegalStateError
+from spark_kafka_sink.base.errors import ErrorCode, IllegalStateError
 from spark_kafka_sink.protocol.fetch_messages import FetchedPartition
 from spark_kafka_sink.records import log_records
 from spark_kafka_sink.records.compression import Codec, CompressionType

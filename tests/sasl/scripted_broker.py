@@ -1,4 +1,4 @@
-"""A broker's side of SASL as plain functions: what it hears, and the frames it says.
+"""A broker's side of SASL as plain functions: what it gets, and the frames it sends.
 
 Frames are payloads, without their length. Nothing here shares code with the client but numbers.
 """

@@ -19,9 +19,9 @@ from botocore.credentials import Credentials
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spark_kafka_sink.clock import SystemClock
+from spark_kafka_sink.base.clock import SystemClock
+from spark_kafka_sink.base.errors import AuthenticationError, ConfigError
 from spark_kafka_sink.config.oauth_settings import AwsLogin
-from spark_kafka_sink.errors import AuthenticationError, ConfigError
 from spark_kafka_sink.network.auth.aws_msk_iam import (
     AwsKeys,
     AwsMskIamMechanism,

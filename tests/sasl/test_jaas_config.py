@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from spark_kafka_sink.base.errors import ConfigError
 from spark_kafka_sink.config.jaas_config import parse_jaas_config
-from spark_kafka_sink.errors import ConfigError
 
 PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
 

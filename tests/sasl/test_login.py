@@ -7,9 +7,9 @@ import threading
 
 import pytest
 
-from spark_kafka_sink.errors import AuthenticationError, ConfigError
+from spark_kafka_sink.base.backoff import ExponentialBackoff
+from spark_kafka_sink.base.errors import AuthenticationError, ConfigError
 from spark_kafka_sink.network.auth.login import FetchedCredential, Fetcher, FetchingLogin
-from spark_kafka_sink.network.backoff import ExponentialBackoff
 from tests.fakes.clock import FakeClock
 
 SECRET = "s3cr3t"

@@ -6,13 +6,13 @@ from itertools import combinations
 
 import pytest
 
+from spark_kafka_sink.base.errors import ConfigError
+from spark_kafka_sink.base.security.password import Password
 from spark_kafka_sink.config.option import OptionType, Status
 from spark_kafka_sink.config.producer_config import ProducerConfig
 from spark_kafka_sink.config.sasl_settings import sasl_settings
 from spark_kafka_sink.config.security_options import LOGIN_MODULES, MANY, MECHANISMS
-from spark_kafka_sink.errors import ConfigError
 from spark_kafka_sink.network.auth.token_sources import token_fetcher
-from spark_kafka_sink.security.password import Password
 
 URL = "sasl.oauthbearer.token.endpoint.url"
 ID = "sasl.oauthbearer.client.credentials.client.id"

@@ -10,10 +10,11 @@ import trustme
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spark_kafka_sink.clock import SystemClock
+from spark_kafka_sink.base.clock import SystemClock
+from spark_kafka_sink.base.errors import AuthenticationError, ConfigError
+from spark_kafka_sink.base.security.password import Password
 from spark_kafka_sink.config.oauth_settings import OAuthSettings, RefreshRule, TokenProvider
 from spark_kafka_sink.config.sasl_settings import sasl_settings
-from spark_kafka_sink.errors import AuthenticationError, ConfigError
 from spark_kafka_sink.network.auth.login import FetchedCredential
 from spark_kafka_sink.network.auth.login_factory import new_login
 from spark_kafka_sink.network.auth.oauth_token import (
@@ -26,7 +27,6 @@ from spark_kafka_sink.network.auth.oauth_token import (
 from spark_kafka_sink.network.auth.sasl_mechanism import SaslError
 from spark_kafka_sink.network.auth.sasl_oauthbearer import OAuthBearerMechanism
 from spark_kafka_sink.network.auth.token_sources import token_fetcher
-from spark_kafka_sink.security.password import Password
 from tests.fakes.clock import FakeClock
 from tests.sasl.identity_provider import IdentityProvider, jwt
 
@@ -242,7 +242,7 @@ def test_kafkas_unsecured_tokens_say_who_we_are():
 
 
 class Provider:
-    """Stands in for a class of a user's own."""
+    """A double of a user's own class."""
 
     options: dict[str, str]
 

@@ -8,12 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spark_kafka_sink.errors import (
+from spark_kafka_sink.base.errors import (
     AuthenticationError,
     ErrorCode,
     IllegalStateError,
     RemoteProtocolError,
 )
+from spark_kafka_sink.base.security.password import Password
 from spark_kafka_sink.network.auth.sasl_authenticator import (
     MIN_RESERVED_CORRELATION_ID,
     SaslClientAuthenticator,
@@ -21,7 +22,6 @@ from spark_kafka_sink.network.auth.sasl_authenticator import (
 )
 from spark_kafka_sink.network.auth.sasl_plain import PlainMechanism
 from spark_kafka_sink.network.auth.sasl_scram import ScramMechanism
-from spark_kafka_sink.security.password import Password
 from tests.sasl.scripted_broker import (
     API_VERSIONS,
     AUTHENTICATE,

@@ -11,15 +11,15 @@ import struct
 import pytest
 import trustme
 
-from spark_kafka_sink.clock import SystemClock
-from spark_kafka_sink.errors import AuthenticationError, RemoteProtocolError
+from spark_kafka_sink.base.clock import SystemClock
+from spark_kafka_sink.base.errors import AuthenticationError, RemoteProtocolError
+from spark_kafka_sink.base.security.password import Password
 from spark_kafka_sink.network.auth.login import StaticLogin
 from spark_kafka_sink.network.auth.sasl_plain import PlainMechanism
 from spark_kafka_sink.network.auth.sasl_scram import ScramMechanism
 from spark_kafka_sink.network.channel.channel_builder import ChannelBuilder
 from spark_kafka_sink.network.channel.selectable import ChannelStateKind
 from spark_kafka_sink.producer.metrics.producer_metrics import ProducerMetrics
-from spark_kafka_sink.security.password import Password
 from tests.network.loopback import (
     Background,
     Driver,
@@ -394,7 +394,7 @@ def tls():
 
 
 def test_a_session_over_tls_is_renewed_with_buffered_frames(tls):
-    """What is left of a record lies above the socket, and no event tells of it."""
+    """What is left of a record lies above the socket, and no event reports it."""
     clock, broker = Ahead(), ScriptedBroker("PLAIN", lifetime=LIFETIME)
     builder = ChannelBuilder(tls[1], plain(), "me")
     with LoopbackServer() as server, Driver(builder=builder, clock=clock) as driver:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spark_kafka_sink.errors import ErrorCode, RemoteProtocolError
+from spark_kafka_sink.base.errors import ErrorCode, RemoteProtocolError
 from spark_kafka_sink.protocol import messages
 from spark_kafka_sink.protocol.sasl import SaslAuthenticateRequest, SaslHandshakeRequest
 

@@ -10,7 +10,7 @@ import uuid
 import pytest
 
 from spark_kafka_sink.admin.admin_client import AdminClient
-from spark_kafka_sink.errors import AuthenticationError, AuthorizationError, KafkaError
+from spark_kafka_sink.base.errors import AuthenticationError, AuthorizationError, KafkaError
 from spark_kafka_sink.producer.kafka_producer import KafkaProducer
 from spark_kafka_sink.records.record_columns import ColumnPlan
 from tests.engine.rows import attempt, config, values_batch
@@ -106,7 +106,7 @@ def test_the_admin_client_gets_in_too(secure_kafka, mechanism):
 
 
 def test_sessions_are_renewed_while_rows_flow_and_none_is_lost(secure_kafka, consume, caplog):
-    """REAUTH ends sessions after ten seconds, and tokens of ten seconds end with them: whoever
+    """REAUTH ends sessions after ten seconds, and tokens of ten seconds end with them: who
     sends then is cut off. All renew once before one renews twice.
     """
     topic = secure_kafka.kafka.unique_topic("reauth", 2)

@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from scramp import ScramMechanism as ScrampMechanism
 from scramp.utils import saslprep as scramp_saslprep
 
+from spark_kafka_sink.base.security.password import Password
 from spark_kafka_sink.network.auth.sasl_mechanism import SaslError
 from spark_kafka_sink.network.auth.sasl_scram import MAX_ITERATIONS, ScramLogin, ScramMechanism
 from spark_kafka_sink.network.auth.saslprep import saslprep
-from spark_kafka_sink.security.password import Password
 
 BOTH = pytest.mark.parametrize("name", ["SCRAM-SHA-256", "SCRAM-SHA-512"])
 

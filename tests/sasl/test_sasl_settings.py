@@ -1,4 +1,4 @@
-"""What the options of SASL mean together, told on the driver: contradictions, gaps, and Java."""
+"""What the options of SASL mean together, reported on the driver: contradictions, gaps, Java."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from spark_kafka_sink.base.errors import ConfigError
+from spark_kafka_sink.base.security.password import Password
 from spark_kafka_sink.config.oauth_settings import (
     AwsLogin,
     ClientCredentials,
@@ -20,8 +22,6 @@ from spark_kafka_sink.config.oauth_settings import (
 from spark_kafka_sink.config.producer_config import ProducerConfig
 from spark_kafka_sink.config.sasl_settings import KerberosSettings, UserAndPassword, sasl_settings
 from spark_kafka_sink.config.sink_config import SinkConfig
-from spark_kafka_sink.errors import ConfigError
-from spark_kafka_sink.security.password import Password
 
 SECRET = "tr0mb0ne"
 URL = "sasl.oauthbearer.token.endpoint.url"

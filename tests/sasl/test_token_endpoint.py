@@ -12,14 +12,14 @@ from dataclasses import replace
 import pytest
 import trustme
 
-from spark_kafka_sink.clock import SystemClock
+from spark_kafka_sink.base.clock import SystemClock
+from spark_kafka_sink.base.errors import AuthenticationError, ConfigError
+from spark_kafka_sink.base.security.password import Password
 from spark_kafka_sink.config.oauth_settings import ClientCredentials, OAuthSettings
-from spark_kafka_sink.errors import AuthenticationError, ConfigError
 from spark_kafka_sink.network.auth.token_endpoint import request_token
 from spark_kafka_sink.network.auth.token_sources import token_fetcher
 from spark_kafka_sink.network.http import http_exchange
 from spark_kafka_sink.network.http.http_proxy import Proxy, proxy_for
-from spark_kafka_sink.security.password import Password
 from tests.sasl.identity_provider import IdentityProvider
 
 SECRET = "the-client-secret"

@@ -1,4 +1,4 @@
-"""Secrets that nobody else has, and the search for them in whatever a job leaves behind."""
+"""Unique secrets, and the search for them in whatever a job leaves behind."""
 
 from __future__ import annotations
 

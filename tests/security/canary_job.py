@@ -169,7 +169,7 @@ def write_one_row(writer: bytes) -> bytes:
 
 
 def rest(spark, out: Path) -> None:
-    """What the UI's REST interface tells of this application."""
+    """What the UI's REST interface says of this application."""
     base = f"{spark.sparkContext.uiWebUrl}/api/v1/applications/{spark.sparkContext.applicationId}"
     for path in (
         "", "jobs", "stages?details=true", "executors", "allexecutors", "environment",

@@ -1,6 +1,6 @@
-"""What a broker's ACLs forbid is told at once: which operation on what, and what right is missing.
+"""What a broker's ACLs forbid is an error at once: the operation, and the missing right.
 
-``bob`` comes by his certificate, so that nothing but the ACL stands in his way.
+``bob`` comes by his certificate, so that only the ACL is against him.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import uuid
 
 import pytest
 
-from spark_kafka_sink.errors import ErrorCode, KafkaError
+from spark_kafka_sink.base.errors import ErrorCode, KafkaError
 from spark_kafka_sink.producer.kafka_producer import KafkaProducer
 from spark_kafka_sink.records.record_columns import ColumnPlan
 from tests.engine.rows import attempt, config, values_batch

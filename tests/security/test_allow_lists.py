@@ -10,7 +10,11 @@ from pathlib import Path
 import pytest
 
 from spark_kafka_sink import KafkaProducer
-from spark_kafka_sink.clock import SystemClock
+from spark_kafka_sink.base.clock import SystemClock
+from spark_kafka_sink.base.errors import ConfigError
+from spark_kafka_sink.base.security import allow_lists, import_paths
+from spark_kafka_sink.base.security.allow_lists import NotAllowedError
+from spark_kafka_sink.base.security.password import Password
 from spark_kafka_sink.config.files.config_file import read_lines
 from spark_kafka_sink.config.oauth_settings import OAuthSettings, TokenFile
 from spark_kafka_sink.config.sasl_settings import sasl_settings
@@ -19,13 +23,9 @@ from spark_kafka_sink.config.sink_config import SinkConfig
 from spark_kafka_sink.datasource.report.destinations import publish
 from spark_kafka_sink.datasource.report.report_of_batch import report_of_batch
 from spark_kafka_sink.datasource.report.write_report import Outcome
-from spark_kafka_sink.errors import ConfigError
 from spark_kafka_sink.network.auth.login_factory import new_login
 from spark_kafka_sink.network.auth.token_sources import token_fetcher
 from spark_kafka_sink.network.tls.key_stores import read_key_store, read_trust_store
-from spark_kafka_sink.security import allow_lists, import_paths
-from spark_kafka_sink.security.allow_lists import NotAllowedError
-from spark_kafka_sink.security.password import Password
 from tests.sasl.identity_provider import IdentityProvider, jwt
 
 KERBEROS = "com.sun.security.auth.module.Krb5LoginModule required"

@@ -43,7 +43,7 @@ logging.basicConfig(level=logging.DEBUG,
 
 @contextlib.contextmanager
 def identity_provider(token: str) -> Iterator[str]:
-    """Gives ``token`` below /token. At /evil it refuses, and shows all that it was told."""
+    """Gives ``token`` below /token. At /evil it refuses, and shows all that it got."""
 
     class Handler(http.server.BaseHTTPRequestHandler):
         def do_POST(self) -> None:

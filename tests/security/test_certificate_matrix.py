@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from spark_kafka_sink.errors import KafkaError
+from spark_kafka_sink.base.errors import KafkaError
 from spark_kafka_sink.producer.kafka_producer import KafkaProducer
 from spark_kafka_sink.records.record_columns import ColumnPlan
 from tests.engine.rows import attempt, config, values_batch

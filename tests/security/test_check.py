@@ -12,8 +12,8 @@ import pytest
 from typer.testing import CliRunner
 
 from spark_kafka_sink.admin.admin_client import AdminClient
+from spark_kafka_sink.base.clock import SystemClock
 from spark_kafka_sink.cli.app import app
-from spark_kafka_sink.clock import SystemClock
 from spark_kafka_sink.config.sink_config import SinkConfig
 from spark_kafka_sink.datasource.checks.check_steps import State
 from spark_kafka_sink.datasource.checks.cluster_checks import (
@@ -31,8 +31,8 @@ SSL = {"security.protocol": "SSL", TRUST: "ca"}
 
 @dataclass(frozen=True)
 class Wrong:
-    """``listener`` of ``tests/secure_kafka.py``, or what stands in for one; ``ours``: the options
-    that get in there, which ``options`` change; ``text`` stands in the row ``step`` or beside it.
+    """``listener`` of ``tests/secure_kafka.py``, or a double of one; ``ours``: the options
+    that get in there, which ``options`` change; ``text`` is in the row ``step`` or beside it.
     """
 
     listener: str

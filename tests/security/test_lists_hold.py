@@ -9,10 +9,10 @@ import pytest
 from pyspark.sql.datasource import CaseInsensitiveDict
 from pyspark.sql.types import StringType, StructField, StructType
 
+from spark_kafka_sink.base.errors import ConfigError
+from spark_kafka_sink.base.security import allow_lists, import_paths
+from spark_kafka_sink.base.security.allow_lists import NotAllowedError
 from spark_kafka_sink.datasource.source import KprodDataSource
-from spark_kafka_sink.errors import ConfigError
-from spark_kafka_sink.security import allow_lists, import_paths
-from spark_kafka_sink.security.allow_lists import NotAllowedError
 from tests.programs import run_python
 
 #: An ordinary module, as an operator allows one, with what ordinary modules import and make.
@@ -167,7 +167,7 @@ def test_the_environment_is_read_once(monkeypatch):
         "import spark_kafka_sink\n"
         "os.environ.clear()\n"
         f"os.environ['{allow_lists.PATHS}'] = '/'\n"
-        "from spark_kafka_sink.security import allow_lists\n"
+        "from spark_kafka_sink.base.security import allow_lists\n"
         "for check in (allow_lists.check_file, allow_lists.check_url):\n"
         "    try:\n"
         "        check('/etc/hostname', 'it')\n"

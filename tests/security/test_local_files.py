@@ -12,7 +12,12 @@ import pytest
 from pyspark.sql.datasource import CaseInsensitiveDict
 from pyspark.sql.types import StringType, StructField, StructType
 
-from spark_kafka_sink.clock import SystemClock
+from spark_kafka_sink.base.clock import SystemClock
+from spark_kafka_sink.base.errors import AuthenticationError, ConfigError
+from spark_kafka_sink.base.security import local_files
+from spark_kafka_sink.base.security.allow_lists import PATHS, NotAllowedError, check_file
+from spark_kafka_sink.base.security.local_files import MAX_STORE, MAX_TEXT, UnusableFileError
+from spark_kafka_sink.base.security.password import Password
 from spark_kafka_sink.config.files.config_file import read_lines
 from spark_kafka_sink.config.named_columns import ColumnFormat
 from spark_kafka_sink.config.oauth_settings import OAuthSettings, TokenFile
@@ -25,14 +30,9 @@ from spark_kafka_sink.datasource.report.report_of_batch import report_of_batch
 from spark_kafka_sink.datasource.report.write_report import Outcome
 from spark_kafka_sink.datasource.schemas.payload_schemas import given_schema
 from spark_kafka_sink.datasource.source import KprodDataSource
-from spark_kafka_sink.errors import AuthenticationError, ConfigError
 from spark_kafka_sink.network.auth.sasl_gssapi import gssapi_contexts
 from spark_kafka_sink.network.auth.token_sources import token_fetcher
 from spark_kafka_sink.network.tls.key_stores import read_key_store, read_trust_store
-from spark_kafka_sink.security import local_files
-from spark_kafka_sink.security.allow_lists import PATHS, NotAllowedError, check_file
-from spark_kafka_sink.security.local_files import MAX_STORE, MAX_TEXT, UnusableFileError
-from spark_kafka_sink.security.password import Password
 
 KEY = "-----BEGIN PRIVATE KEY-----\nMIIB\n-----END PRIVATE KEY-----\n"
 CHAIN = "-----BEGIN CERTIFICATE-----\nMIIB\n-----END CERTIFICATE-----\n"

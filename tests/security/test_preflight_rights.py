@@ -6,11 +6,11 @@ import logging
 
 import pytest
 
-from spark_kafka_sink import errors
-from spark_kafka_sink.clock import SystemClock
+from spark_kafka_sink.base import errors
+from spark_kafka_sink.base.clock import SystemClock
+from spark_kafka_sink.base.errors import AuthorizationError, ErrorCode
 from spark_kafka_sink.config.sink_config import SinkConfig
 from spark_kafka_sink.datasource.checks import preflight, topic_checks
-from spark_kafka_sink.errors import AuthorizationError, ErrorCode
 from tests.secure_kafka import acl
 
 SMALL = {"max.message.bytes": "10000", "compression.type": "gzip"}

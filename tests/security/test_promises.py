@@ -9,11 +9,11 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from spark_kafka_sink.errors import DataError
+from spark_kafka_sink.base.errors import DataError
+from spark_kafka_sink.base.security.allow_lists import EVERY
 from spark_kafka_sink.network.tls import ssl_context as module
 from spark_kafka_sink.network.tls.key_stores import KeyMaterial
 from spark_kafka_sink.records.record_columns import ColumnPlan, from_record_batch
-from spark_kafka_sink.security.allow_lists import EVERY
 from tests.test_design import TESTS
 
 ROOT = Path(__file__).parents[2]

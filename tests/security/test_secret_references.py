@@ -1,4 +1,4 @@
-"""Secrets by reference: looked up where the producer is, and told apart from plain text."""
+"""Secrets by reference: looked up where the producer is, and distinguished from plain text."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from spark_kafka_sink.base.errors import ConfigError
+from spark_kafka_sink.base.security.password import Password
 from spark_kafka_sink.config.jaas_config import shown_by_spark
 from spark_kafka_sink.config.option_table import PRODUCER_OPTIONS
 from spark_kafka_sink.config.producer_config import ProducerConfig
@@ -21,8 +23,6 @@ from spark_kafka_sink.config.secret_references import (
     takes_references,
 )
 from spark_kafka_sink.config.sink_config import SinkConfig
-from spark_kafka_sink.errors import ConfigError
-from spark_kafka_sink.security.password import Password
 
 SERVERS = {"bootstrap.servers": "b:9092"}
 TLS = SERVERS | {"security.protocol": "SSL", "ssl.keystore.location": "/k.pem"}

@@ -1,4 +1,4 @@
-"""What a server says is shown, but for what it was told in secret."""
+"""What a server says is shown, but for what it got in secret."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from spark_kafka_sink.base.security.password import HIDDEN, Password, without_secrets
 from spark_kafka_sink.network.auth.login import StaticLogin
 from spark_kafka_sink.network.auth.sasl_plain import PlainMechanism
 from spark_kafka_sink.network.auth.sasl_scram import ScramLogin
-from spark_kafka_sink.security.password import HIDDEN, Password, without_secrets
 from tests.security.canaries import forms, new_canary, search
 
 ORDINARY = st.text("abc xyz:'()-.0123", max_size=60)
@@ -61,7 +61,7 @@ def test_neither_does_one_in_other_letters(told):
 
 
 def test_a_name_behind_a_reference_is_a_secret_of_each_mechanism():
-    """A broker may say whom it does not know."""
+    """A broker may name the user that it does not know."""
     hidden = Password("canary-of-alice", "${env:WHO}")
     plain = StaticLogin(lambda: PlainMechanism(hidden, Password("pw")))
     scram = ScramLogin("SCRAM-SHA-256", hidden, Password("pw\u00a0x"))

@@ -9,9 +9,9 @@ from typing import Any
 from unittest.mock import patch
 
 from spark_kafka_sink.admin.transaction_client import TransactionClient
+from spark_kafka_sink.base.errors import ErrorCode
 from spark_kafka_sink.datasource.exactly_once.transaction_plan import TransactionPlan
 from spark_kafka_sink.datasource.exactly_once.transactional_producers import WorkerIds
-from spark_kafka_sink.errors import ErrorCode
 from spark_kafka_sink.producer.kafka_producer import KafkaProducer
 from spark_kafka_sink.transactions import aborter, committer, ending, outcomes, ownership
 from spark_kafka_sink.transactions.aborter import Aborter

@@ -18,7 +18,8 @@ from unittest.mock import patch
 
 import pyarrow as pa
 
-from spark_kafka_sink.clock import NEVER
+from spark_kafka_sink.base.clock import NEVER
+from spark_kafka_sink.base.errors import KafkaError
 from spark_kafka_sink.config.sink_config import SinkConfig
 from spark_kafka_sink.datasource import calling_query, foreach_batch
 from spark_kafka_sink.datasource.exactly_once.named_writes import NamedWrites
@@ -31,7 +32,6 @@ from spark_kafka_sink.datasource.foreach_batch import ForeachBatch
 from spark_kafka_sink.datasource.write.commit_message import TaskCommitMessage
 from spark_kafka_sink.datasource.write.write_task import TaskIdentity
 from spark_kafka_sink.datasource.write_plan import WritePlan
-from spark_kafka_sink.errors import KafkaError
 from spark_kafka_sink.network.channel.selectable import NetworkSend
 from spark_kafka_sink.records.column_plan import ColumnPlan
 from spark_kafka_sink.transactions import exactly_once

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 
-from spark_kafka_sink.errors import KafkaError
+from spark_kafka_sink.base.errors import KafkaError
 from spark_kafka_sink.protocol.cluster import TopicPartition
 from tests.simulation.scheduler import START_MS
 from tests.simulation.world import World

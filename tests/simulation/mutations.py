@@ -12,6 +12,7 @@ from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 from unittest.mock import patch
 
+from spark_kafka_sink.network.client.metadata import Metadata
 from spark_kafka_sink.network.client.network_client import NetworkClient
 from spark_kafka_sink.producer.accumulator.batch_filler import BatchFiller
 from spark_kafka_sink.producer.accumulator.batch_returns import BatchReturns
@@ -22,7 +23,6 @@ from spark_kafka_sink.producer.accumulator.record_accumulator import (
 )
 from spark_kafka_sink.producer.buffer_pool import BufferPool
 from spark_kafka_sink.producer.column_appender import ColumnAppender
-from spark_kafka_sink.producer.metadata import Metadata
 from spark_kafka_sink.producer.metrics.produce_recorder import ProduceRecorder
 from spark_kafka_sink.producer.send.record_future import ProduceRequestResult
 from spark_kafka_sink.producer.sender import sender as sender_module

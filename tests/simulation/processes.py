@@ -17,7 +17,7 @@ from typing import Any
 
 from greenlet import GreenletExit
 
-from spark_kafka_sink.clock import NEVER
+from spark_kafka_sink.base.clock import NEVER
 from spark_kafka_sink.network.channel.selectable import NetworkSend
 from spark_kafka_sink.protocol.request import ApiKey
 from tests.fakes.simulated_network import Brokers, NetworkFaults, SimulatedNetwork

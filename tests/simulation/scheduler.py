@@ -20,7 +20,7 @@ from typing import Protocol
 
 from greenlet import GreenletExit, getcurrent, greenlet
 
-from spark_kafka_sink.clock import NEVER, Latch
+from spark_kafka_sink.base.clock import NEVER, Latch
 
 #: When every life begins.
 START_MS = 1_000_000

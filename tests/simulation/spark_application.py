@@ -14,9 +14,8 @@ from collections import Counter
 from collections.abc import Callable
 from typing import TypeVar
 
-from spark_kafka_sink.clock import NEVER
-from spark_kafka_sink.datasource.foreach_batch import foreach_batch
-from spark_kafka_sink.errors import (
+from spark_kafka_sink.base.clock import NEVER
+from spark_kafka_sink.base.errors import (
     CommitError,
     CommitOutcomeUnknownError,
     ConfigError,
@@ -24,6 +23,7 @@ from spark_kafka_sink.errors import (
     PartialCommitError,
     SupersededError,
 )
+from spark_kafka_sink.datasource.foreach_batch import foreach_batch
 from spark_kafka_sink.protocol.cluster import TopicPartition
 from spark_kafka_sink.transactions.committer import Commit
 from spark_kafka_sink.transactions.topic_records import TopicRecord

@@ -7,9 +7,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from spark_kafka_sink.clock import NEVER
+from spark_kafka_sink.base.clock import NEVER
+from spark_kafka_sink.base.errors import ConfigError, KafkaError
 from spark_kafka_sink.datasource.foreach_batch import transaction
-from spark_kafka_sink.errors import ConfigError, KafkaError
 from tests.simulation.scheduler import Task
 from tests.simulation.spark_application_life import Second
 from tests.simulation.spark_sink import Frame

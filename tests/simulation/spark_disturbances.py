@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from spark_kafka_sink.admin.transaction_client import TransactionClient
-from spark_kafka_sink.errors import ErrorCode, KafkaError
+from spark_kafka_sink.base.errors import ErrorCode, KafkaError
 from spark_kafka_sink.protocol.cluster import TopicPartition
 from spark_kafka_sink.protocol.request import ApiKey
 from spark_kafka_sink.records.partitioning.murmur2 import murmur2_of

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from spark_kafka_sink.errors import CommitError, ConfigError, SupersededError
+from spark_kafka_sink.base.errors import CommitError, ConfigError, SupersededError
 from spark_kafka_sink.protocol.cluster import TopicPartition
 from spark_kafka_sink.transactions.lease import margin_ms
 from spark_kafka_sink.transactions.transactional_ids import parse

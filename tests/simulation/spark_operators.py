@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from spark_kafka_sink.base.clock import NEVER
+from spark_kafka_sink.base.errors import KafkaError, RefusedError
 from spark_kafka_sink.cli.operations.operator import Operator
-from spark_kafka_sink.clock import NEVER
-from spark_kafka_sink.errors import KafkaError, RefusedError
 from tests.fakes.fake_cluster.transaction_coordinator import State
 from tests.simulation.processes import Process
 from tests.simulation.spark_world import PREFIX

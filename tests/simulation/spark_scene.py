@@ -8,7 +8,8 @@ from typing import Any, NamedTuple, Self
 
 import pyarrow as pa
 
-from spark_kafka_sink.clock import NEVER
+from spark_kafka_sink.base.clock import NEVER
+from spark_kafka_sink.base.errors import KafkaError
 from spark_kafka_sink.config.producer_config import ProducerConfig
 from spark_kafka_sink.datasource.exactly_once.transaction_commit import (
     payload_of,
@@ -17,7 +18,6 @@ from spark_kafka_sink.datasource.exactly_once.transaction_commit import (
 from spark_kafka_sink.datasource.exactly_once.transaction_plan import TransactionPlan
 from spark_kafka_sink.datasource.write.commit_message import TaskCommitMessage
 from spark_kafka_sink.datasource.write.write_task import TaskIdentity
-from spark_kafka_sink.errors import KafkaError
 from spark_kafka_sink.protocol.request import ApiKey
 from spark_kafka_sink.records.column_plan import ColumnPlan
 from spark_kafka_sink.transactions.commit_state import CommitState

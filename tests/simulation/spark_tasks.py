@@ -8,7 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from spark_kafka_sink.clock import NEVER
+from spark_kafka_sink.base.clock import NEVER
 from spark_kafka_sink.config.producer_config import ProducerConfig
 from spark_kafka_sink.datasource.exactly_once.transaction_plan import TransactionPlan
 from spark_kafka_sink.datasource.exactly_once.transactional_producers import (

@@ -12,10 +12,10 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from spark_kafka_sink.base.errors import KafkaError
 from spark_kafka_sink.datasource.exactly_once.transactional_producers import Worker, WorkerIds
 from spark_kafka_sink.datasource.write.commit_message import TaskCommitMessage
 from spark_kafka_sink.datasource.write.producer_cache import ProducerCache
-from spark_kafka_sink.errors import KafkaError
 from tests.fakes.simulated_network import NetworkFaults
 from tests.simulation.processes import Machine, Process, Strike
 from tests.simulation.scheduler import START_MS, Scheduler

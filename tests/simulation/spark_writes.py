@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 
-from spark_kafka_sink.clock import NEVER
+from spark_kafka_sink.base.clock import NEVER
+from spark_kafka_sink.base.errors import KafkaError
 from spark_kafka_sink.datasource.foreach_batch import ForeachBatch
 from spark_kafka_sink.datasource.write.commit_message import TaskCommitMessage
-from spark_kafka_sink.errors import KafkaError
-from spark_kafka_sink.producer.transaction.transaction_states import PreparedTransaction
+from spark_kafka_sink.protocol.producer_ids import PreparedTransaction
 from spark_kafka_sink.transactions.committer import Commit
 from tests.simulation.processes import Process
 from tests.simulation.spark_sink import Planned

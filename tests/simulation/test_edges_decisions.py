@@ -9,14 +9,14 @@ from unittest.mock import patch
 
 import pytest
 
-from spark_kafka_sink.clock import NEVER
-from spark_kafka_sink.config.producer_config import ProducerConfig
-from spark_kafka_sink.errors import (
+from spark_kafka_sink.base.clock import NEVER
+from spark_kafka_sink.base.errors import (
     CommitOutcomeUnknownError,
     ErrorCode,
     KafkaError,
     PartialCommitError,
 )
+from spark_kafka_sink.config.producer_config import ProducerConfig
 from spark_kafka_sink.protocol.request import ApiKey
 from spark_kafka_sink.transactions.exactly_once import Commit
 from spark_kafka_sink.transactions.lease import margin_ms

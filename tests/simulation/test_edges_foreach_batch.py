@@ -6,8 +6,8 @@ from __future__ import annotations
 
 import pytest
 
+from spark_kafka_sink.base.errors import KafkaError
 from spark_kafka_sink.datasource.foreach_batch import foreach_batch
-from spark_kafka_sink.errors import KafkaError
 from tests.simulation.edge_scene import EdgeScene, UntoldScene
 from tests.simulation.spark_world import SparkLife
 

@@ -10,14 +10,14 @@ from unittest.mock import patch
 
 import pytest
 
-from spark_kafka_sink.clock import NEVER
-from spark_kafka_sink.config.producer_config import ProducerConfig
-from spark_kafka_sink.errors import (
+from spark_kafka_sink.base.clock import NEVER
+from spark_kafka_sink.base.errors import (
     CommitOutcomeUnknownError,
     ErrorCode,
     KafkaError,
     SupersededError,
 )
+from spark_kafka_sink.config.producer_config import ProducerConfig
 from spark_kafka_sink.producer.producer_record import ProducerRecord
 from spark_kafka_sink.protocol.request import ApiKey
 from spark_kafka_sink.records.partitioning.murmur2 import murmur2_of

@@ -9,9 +9,9 @@ from unittest.mock import patch
 import pytest
 
 from spark_kafka_sink.admin.transaction_client import TransactionClient
+from spark_kafka_sink.base.clock import NEVER
+from spark_kafka_sink.base.errors import CommitError, CommitOutcomeUnknownError, ErrorCode
 from spark_kafka_sink.cli.operations.operator import Operator
-from spark_kafka_sink.clock import NEVER
-from spark_kafka_sink.errors import CommitError, CommitOutcomeUnknownError, ErrorCode
 from spark_kafka_sink.protocol.request import ApiKey
 from spark_kafka_sink.transactions.commit_log.commit_log import CommitLog
 from spark_kafka_sink.transactions.commit_state import CommitState, Phase

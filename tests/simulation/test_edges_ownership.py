@@ -6,11 +6,11 @@ from collections.abc import Callable
 
 import pytest
 
+from spark_kafka_sink.base.clock import NEVER
+from spark_kafka_sink.base.errors import CommitError, KafkaError, SupersededError
 from spark_kafka_sink.cli.operations.operator import Operator
-from spark_kafka_sink.clock import NEVER
 from spark_kafka_sink.config.sink_config import SinkConfig
 from spark_kafka_sink.datasource.write_plan import WritePlan
-from spark_kafka_sink.errors import CommitError, KafkaError, SupersededError
 from spark_kafka_sink.protocol.request import ApiKey
 from spark_kafka_sink.records.column_plan import ColumnPlan
 from spark_kafka_sink.transactions.commit_log.commit_log import CommitLog

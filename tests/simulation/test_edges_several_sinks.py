@@ -7,13 +7,13 @@ from unittest.mock import patch
 
 import pytest
 
-from spark_kafka_sink.clock import NEVER
+from spark_kafka_sink.base.clock import NEVER
+from spark_kafka_sink.base.errors import KafkaError
 from spark_kafka_sink.datasource.exactly_once.transaction_commit import (
     payload_of,
     prepared_transactions,
 )
 from spark_kafka_sink.datasource.foreach_batch import Transaction, transaction
-from spark_kafka_sink.errors import KafkaError
 from spark_kafka_sink.protocol.request import ApiKey
 from spark_kafka_sink.transactions.committer import Block
 from spark_kafka_sink.transactions.exactly_once import Batch, Commit

@@ -6,9 +6,9 @@ from collections import Counter
 
 import pytest
 
-from spark_kafka_sink.clock import NEVER
+from spark_kafka_sink.base.clock import NEVER
+from spark_kafka_sink.base.errors import KafkaError
 from spark_kafka_sink.datasource.foreach_batch import foreach_batch
-from spark_kafka_sink.errors import KafkaError
 from spark_kafka_sink.protocol.request import ApiKey
 from spark_kafka_sink.transactions.exactly_once import Commit
 from tests.simulation.edge_scene import PLANNED, EdgeScene, UntoldScene

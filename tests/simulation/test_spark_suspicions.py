@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from spark_kafka_sink.clock import NEVER
-from spark_kafka_sink.errors import CommitError, CommitOutcomeUnknownError, SupersededError
+from spark_kafka_sink.base.clock import NEVER
+from spark_kafka_sink.base.errors import CommitError, CommitOutcomeUnknownError, SupersededError
 from spark_kafka_sink.protocol.request import ApiKey
 from spark_kafka_sink.transactions.commit_log.commit_log import CommitLog
 from spark_kafka_sink.transactions.exactly_once import Batch, Commit, Owner

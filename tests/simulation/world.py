@@ -16,9 +16,9 @@ from typing import TypeVar
 import numpy as np
 import pyarrow as pa
 
-from spark_kafka_sink.clock import NEVER
+from spark_kafka_sink.base.clock import NEVER
+from spark_kafka_sink.base.errors import KafkaError
 from spark_kafka_sink.config.producer_config import ProducerConfig
-from spark_kafka_sink.errors import KafkaError
 from spark_kafka_sink.network.client.client_factory import new_network_client
 from spark_kafka_sink.producer.kafka_producer import KafkaProducer
 from spark_kafka_sink.producer.metrics.produce_report import ProduceReport

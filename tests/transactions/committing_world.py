@@ -9,14 +9,14 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from spark_kafka_sink.admin.transaction_client import TransactionClient
-from spark_kafka_sink.clock import Clock
+from spark_kafka_sink.base.clock import Clock
 from spark_kafka_sink.config.producer_config import ProducerConfig
 from spark_kafka_sink.network.client.client_factory import new_network_client
+from spark_kafka_sink.network.client.metadata import Metadata
 from spark_kafka_sink.network.client.network_client import NetworkClient
 from spark_kafka_sink.producer.kafka_producer import KafkaProducer
-from spark_kafka_sink.producer.metadata import Metadata
-from spark_kafka_sink.producer.transaction.transaction_states import PreparedTransaction
 from spark_kafka_sink.protocol.cluster import TopicPartition
+from spark_kafka_sink.protocol.producer_ids import PreparedTransaction
 from spark_kafka_sink.transactions.commit_log.commit_log import CommitLog
 from spark_kafka_sink.transactions.commit_state import CommitState
 from spark_kafka_sink.transactions.exactly_once import ExactlyOnceDriver

@@ -6,8 +6,7 @@ from collections.abc import Sequence
 
 from spark_kafka_sink.admin.call import Call, CoordinatorKey, RetryDecision, retry_decision
 from spark_kafka_sink.admin.transaction_client import TransactionClient
-from spark_kafka_sink.errors import ErrorCode
-from spark_kafka_sink.producer.transaction.transaction_states import PreparedTransaction
+from spark_kafka_sink.base.errors import ErrorCode
 from spark_kafka_sink.protocol.cluster import TopicPartition
 from spark_kafka_sink.protocol.control_messages import (
     AddPartitionsToTxnRequest,
@@ -15,6 +14,7 @@ from spark_kafka_sink.protocol.control_messages import (
     InitProducerIdRequest,
     InitProducerIdResponse,
 )
+from spark_kafka_sink.protocol.producer_ids import PreparedTransaction
 
 TIMEOUT_MS = 30_000
 

@@ -8,11 +8,11 @@ from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 from spark_kafka_sink.admin.transaction_client import TransactionClient
-from spark_kafka_sink.clock import Clock
+from spark_kafka_sink.base.clock import Clock
 from spark_kafka_sink.config.producer_config import ProducerConfig
 from spark_kafka_sink.network.client.client_factory import new_network_client
+from spark_kafka_sink.network.client.metadata import Metadata
 from spark_kafka_sink.network.client.network_client import NetworkClient
-from spark_kafka_sink.producer.metadata import Metadata
 from tests.fakes.fake_cluster import FakeCluster
 from tests.fakes.simulated_network import NetworkFaults, SimulatedNetwork
 from tests.simulation.scheduler import Scheduler

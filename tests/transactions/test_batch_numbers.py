@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from spark_kafka_sink.errors import CommitError
+from spark_kafka_sink.base.errors import CommitError
 from spark_kafka_sink.transactions.commit_state import KEPT_DONE, CommitState, Done, Part, Payload
 from spark_kafka_sink.transactions.committer import (
     Batch,

@@ -14,22 +14,22 @@ from confluent_kafka.admin import AdminClient, NewPartitions  # type: ignore[att
 
 from spark_kafka_sink.admin.request_loop import NewClient
 from spark_kafka_sink.admin.transaction_client import TransactionClient
-from spark_kafka_sink.clock import Clock, SystemClock
-from spark_kafka_sink.config.producer_config import ProducerConfig
-from spark_kafka_sink.errors import (
+from spark_kafka_sink.base.clock import Clock, SystemClock
+from spark_kafka_sink.base.errors import (
     CommitError,
     ConfigError,
     IllegalStateError,
     RecordTooLargeError,
     SupersededError,
 )
+from spark_kafka_sink.config.producer_config import ProducerConfig
 from spark_kafka_sink.network.client.client_factory import new_network_client
 from spark_kafka_sink.network.client.client_request import ClientRequest
+from spark_kafka_sink.network.client.metadata import Metadata
 from spark_kafka_sink.network.client.network_client import NetworkClient
-from spark_kafka_sink.producer.metadata import Metadata
-from spark_kafka_sink.producer.transaction.transaction_states import PreparedTransaction
 from spark_kafka_sink.protocol.control_messages import NewTopic
 from spark_kafka_sink.protocol.fetch_messages import FetchRequest
+from spark_kafka_sink.protocol.producer_ids import PreparedTransaction
 from spark_kafka_sink.transactions.commit_log.commit_log import CommitLog
 from spark_kafka_sink.transactions.commit_state import CommitState, Decision
 from spark_kafka_sink.transactions.transactional_ids import log_id

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 import pytest
 from crc32c import crc32c
 
-from spark_kafka_sink.errors import (
+from spark_kafka_sink.base.errors import (
     AuthorizationError,
     CommitError,
     CommitOutcomeUnknownError,
@@ -19,8 +19,8 @@ from spark_kafka_sink.errors import (
     KafkaTimeoutError,
     SupersededError,
 )
-from spark_kafka_sink.producer.transaction.transaction_states import PreparedTransaction
 from spark_kafka_sink.protocol.cluster import TopicPartition
+from spark_kafka_sink.protocol.producer_ids import PreparedTransaction
 from spark_kafka_sink.protocol.request import ApiKey
 from spark_kafka_sink.transactions.commit_log.commit_log import CommitLog, LogSession
 from spark_kafka_sink.transactions.commit_state import CommitState, Decision

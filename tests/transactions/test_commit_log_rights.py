@@ -10,9 +10,9 @@ import uuid
 import pytest
 
 from spark_kafka_sink.admin.transaction_client import TransactionClient
-from spark_kafka_sink.clock import SystemClock
+from spark_kafka_sink.base.clock import SystemClock
+from spark_kafka_sink.base.errors import AuthorizationError
 from spark_kafka_sink.config.producer_config import ProducerConfig
-from spark_kafka_sink.errors import AuthorizationError
 from spark_kafka_sink.transactions.commit_log.commit_log import CommitLog
 from spark_kafka_sink.transactions.commit_state import CommitState
 from tests.secure_kafka import SecureKafka, acl

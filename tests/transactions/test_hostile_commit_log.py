@@ -12,9 +12,9 @@ from pyspark.sql import SparkSession
 
 from spark_kafka_sink.admin.call import Call, Leader
 from spark_kafka_sink.admin.transaction_client import TransactionClient
-from spark_kafka_sink.clock import SystemClock
+from spark_kafka_sink.base.clock import SystemClock
+from spark_kafka_sink.base.errors import ErrorCode, KafkaTimeoutError
 from spark_kafka_sink.config.producer_config import ProducerConfig
-from spark_kafka_sink.errors import ErrorCode, KafkaTimeoutError
 from spark_kafka_sink.protocol.cluster import TopicPartition
 from spark_kafka_sink.protocol.produce import PartitionProduceData, ProduceRequest, ProduceResponse
 from spark_kafka_sink.records import log_records

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spark_kafka_sink.errors import CommitError
+from spark_kafka_sink.base.errors import CommitError
 from spark_kafka_sink.transactions.commit_log.log_parts import (
     belongs_to,
     changes,

@@ -11,8 +11,8 @@ import json
 import pyarrow as pa
 import pytest
 
-from spark_kafka_sink.errors import CommitError, PartialCommitError, SupersededError
-from spark_kafka_sink.producer.transaction.transaction_states import PreparedTransaction
+from spark_kafka_sink.base.errors import CommitError, PartialCommitError, SupersededError
+from spark_kafka_sink.protocol.producer_ids import PreparedTransaction
 from spark_kafka_sink.records.column_plan import ColumnPlan
 from spark_kafka_sink.records.record_columns import from_record_batch
 from spark_kafka_sink.transactions.commit_state import CommitState, Payload, Phase

@@ -12,14 +12,14 @@ import pytest
 from kafka import KafkaAdminClient
 
 from spark_kafka_sink.admin.transaction_client import TransactionClient
-from spark_kafka_sink.config.producer_config import ProducerConfig
-from spark_kafka_sink.errors import (
+from spark_kafka_sink.base.errors import (
     AuthorizationError,
     ErrorCode,
     IllegalStateError,
 )
-from spark_kafka_sink.producer.transaction.transaction_states import PreparedTransaction
+from spark_kafka_sink.config.producer_config import ProducerConfig
 from spark_kafka_sink.protocol.cluster import TopicPartition
+from spark_kafka_sink.protocol.producer_ids import PreparedTransaction
 from spark_kafka_sink.protocol.transaction_admin_messages import TransactionState
 from spark_kafka_sink.protocol.transaction_offset_messages import OffsetAndMetadata
 from spark_kafka_sink.transactions.offset_commits import GroupOffsets, prepare_offsets

@@ -8,7 +8,7 @@ import pytest
 
 from spark_kafka_sink.admin.call import Call, CoordinatorKey
 from spark_kafka_sink.admin.transaction_client import TransactionClient
-from spark_kafka_sink.errors import (
+from spark_kafka_sink.base.errors import (
     AuthorizationError,
     ConfigError,
     ErrorCode,
@@ -18,9 +18,9 @@ from spark_kafka_sink.errors import (
     ProducerFencedError,
     TransactionAbortableError,
 )
-from spark_kafka_sink.producer.transaction.transaction_states import PreparedTransaction
 from spark_kafka_sink.protocol.cluster import TopicPartition
 from spark_kafka_sink.protocol.control_messages import CoordinatorType
+from spark_kafka_sink.protocol.producer_ids import PreparedTransaction
 from spark_kafka_sink.protocol.request import ApiKey
 from spark_kafka_sink.protocol.transaction_offset_messages import OffsetAndMetadata
 from spark_kafka_sink.transactions.offset_commits import (

@@ -10,8 +10,8 @@ from confluent_kafka import Consumer
 from confluent_kafka import TopicPartition as TheirPartition
 
 from spark_kafka_sink.admin.transaction_client import TransactionClient
+from spark_kafka_sink.base.errors import ApiError, CommitError
 from spark_kafka_sink.config.producer_config import ProducerConfig
-from spark_kafka_sink.errors import ApiError, CommitError
 from spark_kafka_sink.protocol.cluster import TopicPartition
 from spark_kafka_sink.protocol.transaction_offset_messages import OffsetAndMetadata
 from spark_kafka_sink.transactions.commit_state import Payload

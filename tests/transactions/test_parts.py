@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from spark_kafka_sink.errors import CommitError, SupersededError
+from spark_kafka_sink.base.errors import CommitError, SupersededError
 from spark_kafka_sink.protocol.request import ApiKey
 from spark_kafka_sink.transactions.commit_state import Done, Payload, Phase
 from spark_kafka_sink.transactions.committer import Batch, Block, Commit

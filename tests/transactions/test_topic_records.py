@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from spark_kafka_sink.base.errors import ApiError
 from spark_kafka_sink.config.producer_config import ProducerConfig
-from spark_kafka_sink.errors import ApiError
 from spark_kafka_sink.protocol.cluster import TopicPartition
 from spark_kafka_sink.transactions.commit_state import Payload
 from spark_kafka_sink.transactions.committer import Batch, Commit

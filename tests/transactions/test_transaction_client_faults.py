@@ -9,15 +9,15 @@ from typing import Any
 import pytest
 
 from spark_kafka_sink.admin.transaction_client import TransactionClient
-from spark_kafka_sink.clock import Latch
-from spark_kafka_sink.errors import (
+from spark_kafka_sink.base.clock import Latch
+from spark_kafka_sink.base.errors import (
     AuthorizationError,
     ErrorCode,
     KafkaTimeoutError,
     UnsupportedVersionError,
 )
-from spark_kafka_sink.producer.transaction.transaction_states import PreparedTransaction
 from spark_kafka_sink.protocol.cluster import TopicPartition
+from spark_kafka_sink.protocol.producer_ids import PreparedTransaction
 from spark_kafka_sink.protocol.request import ApiKey
 from spark_kafka_sink.protocol.transaction_admin_messages import TransactionState
 from tests.fakes.fake_cluster import FOREVER, FakeCluster, api_list_transactions

@@ -16,10 +16,9 @@ import pytest
 
 from spark_kafka_sink.admin.call import Call, CoordinatorKey, RetryDecision, retry_decision
 from spark_kafka_sink.admin.transaction_client import TransactionClient
+from spark_kafka_sink.base.errors import ErrorCode, KafkaError, UnsupportedVersionError
 from spark_kafka_sink.config.producer_config import ProducerConfig
-from spark_kafka_sink.errors import ErrorCode, KafkaError, UnsupportedVersionError
 from spark_kafka_sink.local_kafka import KafkaCluster
-from spark_kafka_sink.producer.transaction.transaction_states import PreparedTransaction
 from spark_kafka_sink.protocol.cluster import TopicPartition
 from spark_kafka_sink.protocol.control_messages import (
     AddPartitionsToTxnRequest,
@@ -27,6 +26,7 @@ from spark_kafka_sink.protocol.control_messages import (
     InitProducerIdRequest,
     InitProducerIdResponse,
 )
+from spark_kafka_sink.protocol.producer_ids import PreparedTransaction
 from spark_kafka_sink.protocol.transaction_admin_messages import TransactionState
 from tests.conformance.worlds import RealWorld
 from tests.fakes.fake_cluster.codec import Answer, write

@@ -13,8 +13,8 @@ from typing import Final
 
 from spark_kafka_sink.admin.call import Call, Leader, retry_code
 from spark_kafka_sink.admin.transaction_client import TransactionClient, listed, listing
+from spark_kafka_sink.base.errors import ErrorCode
 from spark_kafka_sink.cli.operations.inspection import DecidedBy, decided_ids, standing_of
-from spark_kafka_sink.errors import ErrorCode
 from spark_kafka_sink.protocol.cluster import TopicPartition
 from spark_kafka_sink.protocol.transaction_admin_messages import (
     DescribeProducersRequest,

@@ -15,8 +15,8 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from spark_kafka_sink.admin.transaction_client import TransactionClient
-from spark_kafka_sink.errors import ConfigError, RefusedError, named, safe_text
-from spark_kafka_sink.producer.transaction.transaction_states import PreparedTransaction
+from spark_kafka_sink.base.errors import ConfigError, RefusedError, named, safe_text
+from spark_kafka_sink.protocol.producer_ids import PreparedTransaction
 from spark_kafka_sink.protocol.transaction_admin_messages import (
     TransactionDescription,
     TransactionState,

@@ -25,6 +25,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from spark_kafka_sink.admin.transaction_client import TransactionClient
+from spark_kafka_sink.base.errors import ConfigError, ErrorCode, RefusedError, safe_text
 from spark_kafka_sink.cli.operations.inspection import (
     Inspector,
     KeyReport,
@@ -32,7 +33,6 @@ from spark_kafka_sink.cli.operations.inspection import (
     decided_ids,
     standing_of,
 )
-from spark_kafka_sink.errors import ConfigError, ErrorCode, RefusedError, safe_text
 from spark_kafka_sink.protocol.transaction_admin_messages import (
     TransactionDescription,
     TransactionState,

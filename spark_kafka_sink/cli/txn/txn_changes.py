@@ -13,6 +13,7 @@ from typing import Final
 
 import typer
 
+from spark_kafka_sink.base.errors import ConfigError, safe_text
 from spark_kafka_sink.cli.arguments import Where
 from spark_kafka_sink.cli.connection import FAILED, connected, fail, operator_of
 from spark_kafka_sink.cli.operations.inspection import check_key
@@ -30,7 +31,6 @@ from spark_kafka_sink.cli.show import (
     state_json,
     summary,
 )
-from spark_kafka_sink.errors import ConfigError, safe_text
 from spark_kafka_sink.transactions.commit_state import CommitState
 from spark_kafka_sink.transactions.outcomes import Outcome
 from spark_kafka_sink.transactions.transactional_ids import check_part, parse

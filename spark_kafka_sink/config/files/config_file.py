@@ -13,10 +13,10 @@ file with secrets must also be on the executors, but not one that only refers to
 
 from __future__ import annotations
 
+from spark_kafka_sink.base.errors import ConfigError, safe_text
+from spark_kafka_sink.base.security.allow_lists import check_config_file
+from spark_kafka_sink.base.security.local_files import UnusableFileError, decoded, read_file
 from spark_kafka_sink.config.files.java_properties import property_lines
-from spark_kafka_sink.errors import ConfigError, safe_text
-from spark_kafka_sink.security.allow_lists import check_config_file
-from spark_kafka_sink.security.local_files import UnusableFileError, decoded, read_file
 
 OPTION = "configFile"
 

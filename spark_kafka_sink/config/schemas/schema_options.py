@@ -14,6 +14,10 @@ from enum import StrEnum
 from typing import Final
 from urllib.parse import urlsplit
 
+from spark_kafka_sink.base.error_kinds import Kind
+from spark_kafka_sink.base.errors import ConfigError
+from spark_kafka_sink.base.security.loopback import is_loopback
+from spark_kafka_sink.base.security.password import Password, text_of
 from spark_kafka_sink.config.named_columns import ColumnFormat, NamedColumns
 from spark_kafka_sink.config.option import (
     INT_MAX,
@@ -39,10 +43,6 @@ from spark_kafka_sink.config.security_options import (
     STORE_RULES,
     check_rules,
 )
-from spark_kafka_sink.error_kinds import Kind
-from spark_kafka_sink.errors import ConfigError
-from spark_kafka_sink.security.loopback import is_loopback
-from spark_kafka_sink.security.password import Password, text_of
 
 _T = OptionType
 _ON, _OFF = True, False

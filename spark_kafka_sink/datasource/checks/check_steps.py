@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
+from spark_kafka_sink.base.errors import KafkaError, KafkaTimeoutError
 from spark_kafka_sink.datasource.checks.topic_checks import TopicWarning
-from spark_kafka_sink.errors import KafkaError, KafkaTimeoutError
 
 
 class State(StrEnum):

@@ -16,7 +16,16 @@ from typing import Final
 
 from spark_kafka_sink.admin.admin_client import AdminClient
 from spark_kafka_sink.admin.transaction_client import TransactionClient
-from spark_kafka_sink.clock import Clock
+from spark_kafka_sink.base.clock import Clock
+from spark_kafka_sink.base.errors import (
+    AuthenticationError,
+    AuthorizationError,
+    ConfigError,
+    ErrorCode,
+    KafkaError,
+    UnsupportedVersionError,
+    named,
+)
 from spark_kafka_sink.config.producer_config import ProducerConfig
 from spark_kafka_sink.config.sink_config import SinkConfig
 from spark_kafka_sink.datasource.checks.check_steps import (
@@ -40,15 +49,6 @@ from spark_kafka_sink.datasource.checks.topic_checks import (
     warnings_of,
 )
 from spark_kafka_sink.datasource.schemas.payload_schemas import described
-from spark_kafka_sink.errors import (
-    AuthenticationError,
-    AuthorizationError,
-    ConfigError,
-    ErrorCode,
-    KafkaError,
-    UnsupportedVersionError,
-    named,
-)
 from spark_kafka_sink.network.client.connection_probe import ConnectionProbe, Reached, Stage
 from spark_kafka_sink.protocol.cluster import Cluster
 from spark_kafka_sink.protocol.metadata_response import TopicMetadata

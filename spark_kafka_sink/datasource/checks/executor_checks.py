@@ -11,11 +11,11 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Final
 
+from spark_kafka_sink.base.errors import KafkaError
 from spark_kafka_sink.config.secret_references import UnresolvedReferenceError
 from spark_kafka_sink.config.sink_config import SinkConfig
 from spark_kafka_sink.datasource.checks.check_steps import State, Step, failed
 from spark_kafka_sink.datasource.checks.cluster_checks import STEPS, check_cluster, check_host
-from spark_kafka_sink.errors import KafkaError
 
 if TYPE_CHECKING:
     import pyarrow as pa

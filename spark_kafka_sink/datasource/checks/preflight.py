@@ -23,11 +23,11 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from spark_kafka_sink.clock import Clock, SystemClock
+from spark_kafka_sink.base.clock import Clock, SystemClock
+from spark_kafka_sink.base.errors import KafkaError
 from spark_kafka_sink.config.producer_config import ProducerConfig
 from spark_kafka_sink.config.secret_references import UnresolvedReferenceError
 from spark_kafka_sink.config.sink_config import Preflight, SinkConfig
-from spark_kafka_sink.errors import KafkaError
 from spark_kafka_sink.protocol.cluster import Cluster
 
 _log = logging.getLogger(__name__)

@@ -15,16 +15,16 @@ from typing import Final, TypeVar
 
 from spark_kafka_sink.admin.admin_client import AdminClient, ClockDifference
 from spark_kafka_sink.admin.call import AnyBroker, Call
-from spark_kafka_sink.config.producer_config import ProducerConfig
-from spark_kafka_sink.datasource.report.write_report import MAX_JSON_BYTES
-from spark_kafka_sink.error_kinds import Kind
-from spark_kafka_sink.errors import (
+from spark_kafka_sink.base.error_kinds import Kind
+from spark_kafka_sink.base.errors import (
     AuthorizationError,
     ConfigError,
     ErrorCode,
     KafkaError,
     warn_once,
 )
+from spark_kafka_sink.config.producer_config import ProducerConfig
+from spark_kafka_sink.datasource.report.write_report import MAX_JSON_BYTES
 from spark_kafka_sink.protocol.control_messages import MetadataRequest
 from spark_kafka_sink.protocol.metadata_response import TopicMetadata
 

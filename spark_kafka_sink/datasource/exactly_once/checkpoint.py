@@ -17,10 +17,10 @@ import logging
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Final
 
+from spark_kafka_sink.base.errors import ConfigError, DataError
+from spark_kafka_sink.base.process_local import ProcessLocal
 from spark_kafka_sink.datasource.exactly_once.offset_log import checkpoint_text, shown
 from spark_kafka_sink.datasource.exactly_once.source_offsets import file_sources, source_offsets
-from spark_kafka_sink.errors import ConfigError, DataError
-from spark_kafka_sink.network.process_local import ProcessLocal
 from spark_kafka_sink.protocol.cluster import TopicPartition
 from spark_kafka_sink.transactions.transactional_ids import is_part
 

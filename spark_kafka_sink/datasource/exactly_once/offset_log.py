@@ -11,9 +11,9 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Final
 
-from spark_kafka_sink.errors import ConfigError, KafkaError, safe_text
-from spark_kafka_sink.security.allow_lists import check_file, check_uri
-from spark_kafka_sink.security.local_files import UnusableFileError, read_file, refuse_unusable
+from spark_kafka_sink.base.errors import ConfigError, KafkaError, safe_text
+from spark_kafka_sink.base.security.allow_lists import check_file, check_uri
+from spark_kafka_sink.base.security.local_files import UnusableFileError, read_file, refuse_unusable
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -17,7 +17,7 @@ import json
 import re
 from collections.abc import Iterator
 
-from spark_kafka_sink.errors import DataError
+from spark_kafka_sink.base.errors import DataError
 from spark_kafka_sink.protocol.cluster import TopicPartition
 
 _TOPIC = re.compile(r"[a-zA-Z0-9._-]{1,249}")

@@ -16,14 +16,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from spark_kafka_sink.base.error_kinds import Kind
+from spark_kafka_sink.base.errors import CommitError, safe_text, warn
 from spark_kafka_sink.config.sink_config import SinkConfig
 from spark_kafka_sink.datasource.exactly_once.checkpoint import Checkpoint
 from spark_kafka_sink.datasource.exactly_once.transaction_plan import TransactionPlan, prefix_of
 from spark_kafka_sink.datasource.exactly_once.transactional_producers import is_of_driver
 from spark_kafka_sink.datasource.write.commit_message import TaskCommitMessage
 from spark_kafka_sink.datasource.write.write_context import WriteContext
-from spark_kafka_sink.error_kinds import Kind
-from spark_kafka_sink.errors import CommitError, safe_text, warn
 from spark_kafka_sink.protocol.cluster import TopicPartition
 from spark_kafka_sink.protocol.transaction_offset_messages import OffsetAndMetadata
 from spark_kafka_sink.transactions.commit_state import Payload
@@ -34,7 +34,7 @@ from spark_kafka_sink.transactions.topic_records import TopicRecord
 from spark_kafka_sink.transactions.transactional_ids import log_key, parse
 
 if TYPE_CHECKING:
-    from spark_kafka_sink.producer.transaction.transaction_states import PreparedTransaction
+    from spark_kafka_sink.protocol.producer_ids import PreparedTransaction
 
 _log = logging.getLogger(__name__)
 

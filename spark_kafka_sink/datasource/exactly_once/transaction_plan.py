@@ -17,19 +17,19 @@ import uuid
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from spark_kafka_sink.clock import NEVER
-from spark_kafka_sink.config.sink_config import SinkConfig
-from spark_kafka_sink.datasource.exactly_once.checkpoint import Checkpoint
-from spark_kafka_sink.datasource.exactly_once.offsets_group import refuse_members
-from spark_kafka_sink.datasource.write.write_context import WriteContext
-from spark_kafka_sink.error_kinds import Kind
-from spark_kafka_sink.errors import (
+from spark_kafka_sink.base.clock import NEVER
+from spark_kafka_sink.base.error_kinds import Kind
+from spark_kafka_sink.base.errors import (
     CommitError,
     ConfigError,
     IllegalStateError,
     SupersededError,
     warn,
 )
+from spark_kafka_sink.config.sink_config import SinkConfig
+from spark_kafka_sink.datasource.exactly_once.checkpoint import Checkpoint
+from spark_kafka_sink.datasource.exactly_once.offsets_group import refuse_members
+from spark_kafka_sink.datasource.write.write_context import WriteContext
 from spark_kafka_sink.transactions.commit_state import CommitState, Standing
 from spark_kafka_sink.transactions.committer import check_number
 from spark_kafka_sink.transactions.lease import margin_ms

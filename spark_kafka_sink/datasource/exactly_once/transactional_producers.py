@@ -42,6 +42,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from spark_kafka_sink.base.errors import KafkaTimeoutError
+from spark_kafka_sink.base.process_local import ProcessLocal
 from spark_kafka_sink.config.producer_config import ProducerConfig
 from spark_kafka_sink.datasource.exactly_once.transaction_plan import TransactionPlan
 from spark_kafka_sink.datasource.write.producer_cache import (
@@ -53,10 +55,8 @@ from spark_kafka_sink.datasource.write.producer_cache import (
     process_cache,
 )
 from spark_kafka_sink.datasource.write.write_task import TaskIdentity
-from spark_kafka_sink.errors import KafkaTimeoutError
-from spark_kafka_sink.network.process_local import ProcessLocal
-from spark_kafka_sink.producer.transaction.transaction_states import PreparedTransaction
 from spark_kafka_sink.protocol.cluster import Cluster
+from spark_kafka_sink.protocol.producer_ids import PreparedTransaction
 from spark_kafka_sink.transactions.commit_state import NOTHING_DONE
 from spark_kafka_sink.transactions.ownership import Numbering
 from spark_kafka_sink.transactions.transactional_ids import TransactionalId

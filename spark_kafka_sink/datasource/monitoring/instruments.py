@@ -17,8 +17,8 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final
 
+from spark_kafka_sink.base.error_kinds import Kind
 from spark_kafka_sink.datasource.report.write_report import Outcome
-from spark_kafka_sink.error_kinds import Kind
 
 
 class InstrumentKind(Enum):

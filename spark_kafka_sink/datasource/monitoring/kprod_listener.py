@@ -11,6 +11,7 @@ driver, or in the client of a Connect session.
 from __future__ import annotations
 
 import json
+import logging
 import re
 import time
 from collections import deque
@@ -20,6 +21,9 @@ from typing import TYPE_CHECKING, Final
 
 from pyspark.sql.streaming.listener import StreamingQueryListener
 
+from spark_kafka_sink.base.error_kinds import Kind
+from spark_kafka_sink.base.errors import KafkaError, safe_text, warn
+from spark_kafka_sink.base.security.local_files import UnusableFileError
 from spark_kafka_sink.datasource.monitoring.measurements import (
     OTHER,
     Document,
@@ -36,6 +40,8 @@ if TYPE_CHECKING:
         QueryStartedEvent,
         QueryTerminatedEvent,
     )
+
+_log = logging.getLogger(__name__)
 
 #: Reports of a query that wait for their progress, at most: Spark's progress may arrive later.
 MAX_WAITING: Final = 100
@@ -88,7 +94,7 @@ class KprodListener(StreamingQueryListener):
         progress: Document = json.loads(event.progress.json)
         query_id = str(progress["id"])
         name = self._queries[query_id] = str(progress.get("name") or query_id)
-        self.read_reports()
+        self._read_what_can_be_read()
         reports = self._of_batch(query_id, progress["batchId"])
         self._metrics.progress(progress, name)
         if not reports and progress.get("numInputRows") and query_id in self._waiting:
@@ -103,7 +109,7 @@ class KprodListener(StreamingQueryListener):
             self._alive(name)
 
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: N802
-        self.read_reports()  # the report of a batch that failed has no progress
+        self._read_what_can_be_read()  # the report of a batch that failed has no progress
         name = self._names.pop(str(event.runId), str(event.id))
         self._waiting.pop(str(event.id), None)
         self._metrics.event("kprod.query.active", 0, name)
@@ -111,9 +117,17 @@ class KprodListener(StreamingQueryListener):
             code = _CODE.search(event.exception)
             self._metrics.event("kprod.query.failures", 1, name, code[1] if code else OTHER)
 
+    def _read_what_can_be_read(self) -> None:
+        """Spark's own figures are counted, also when the reports can't be read."""
+        try:
+            self.read_reports()
+        except (OSError, UnusableFileError, KafkaError) as error:
+            why = error.message if isinstance(error, KafkaError) else str(error)
+            warn(_log, Kind.REPORT_NOT_WRITTEN, "reports can't be read: %s", safe_text(why))
+
     def read_reports(self) -> None:
         """Counts the reports since the last call. Streams' events call it; after a batch job the
-        user does.
+        user does. OSError or UnusableFileError for a path that can't be read.
         """
         for report in self._new_reports():
             query_id, fingerprint = report.get("queryId"), str(report.get("optionsFingerprint"))

@@ -1,54 +1,184 @@
 """Reports that were written since the last read.
 
-Owns: :class:`NewReports`, the reading side of the option ``reportPath``. Never: the writing
-(``datasource/report/report_file.py``).
+Owns: :class:`NewReports`, the reading side of the option ``reportPath``, also while its files are
+renamed, truncated or deleted. Never: the writing (``datasource/report/report_file.py``), which
+files may be read (``base/security/allow_lists.py``).
 """
 
 from __future__ import annotations
 
 import json
+import logging
+import os
+import time
+from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import Final
 
+from spark_kafka_sink.base.error_kinds import Kind
+from spark_kafka_sink.base.errors import warn
+from spark_kafka_sink.base.security.allow_lists import check_report_path
+from spark_kafka_sink.base.security.local_files import (
+    MAX_REPORT,
+    UnusableFileError,
+    open_to_read,
+    read_file,
+    refuse_unusable,
+)
 from spark_kafka_sink.datasource.monitoring.measurements import Document
+
+_log = logging.getLogger(__name__)
+
+#: The clock of a file system may be this coarse: two changes of a directory with one time.
+_SAME_TIME_S: Final = 2.0
+#: Enough of a file's first report for its ``reportId``.
+_HEAD_BYTES: Final = 128
+#: Much more than one report.
+_CHUNK: Final = 64 << 20
 
 
 class NewReports:
     """The reports that are added to ``path``, a file or a directory, from now on; existing ones
-    are skipped. A path that does not exist yet has no reports.
+    are skipped. A path that does not exist yet has no reports. UnusableFileError, or
+    NotAllowedError, for a path that no report can be in.
     """
 
     def __init__(self, path: str | Path) -> None:
-        self._path = Path(path)
-        self._read_to = self._path.stat().st_size if self._path.is_file() else 0
-        self._known = self._names()
+        self._path = str(path)
+        check_report_path(self._path)
+        refuse_unusable(self._path, directories=True)
+        self._folder = _Folder(self._path)
+        #: The file, and the one that had its name before: who had that one open may still write.
+        self._files: list[_File] = []
+        if not self._is_directory() and (file := self._opened()) is not None:
+            file.skip()
 
     def __call__(self) -> list[Document]:
-        """The reports since the last call. OSError for a path that can't be read, ValueError for
-        other content.
+        """The reports since the last call. OSError or UnusableFileError for a path that can't be
+        read; what is no JSON is a warning, and is skipped.
         """
-        lines = self._new_files() if self._path.is_dir() else self._new_lines()
-        return [json.loads(line) for line in lines]
+        if self._is_directory():
+            return _parsed(self._folder.new_files())
+        self._opened()
+        found = _parsed(line for file in self._files for line in file.new_lines())
+        while len(self._files) > 2:
+            self._files.pop(0).close()
+        return found
 
-    def _new_lines(self) -> list[bytes]:
-        if not self._path.exists() or self._path.stat().st_size <= self._read_to:
-            return []
-        with self._path.open("rb") as file:
-            file.seek(self._read_to)
-            # A line without its end is still being written.
-            lines, _, _ = file.read().rpartition(b"\n")
-        self._read_to += len(lines) + 1 if lines else 0
+    def _is_directory(self) -> bool:
+        return Path(self._path).is_dir()
+
+    def _opened(self) -> _File | None:
+        """The file that has the name now, if there is one."""
+        try:
+            there = os.stat(self._path)  # noqa: PTH116 - as fstat
+        except FileNotFoundError:
+            return None
+        if self._files and self._files[-1].is_at(there):
+            return self._files[-1]
+        try:
+            self._files.append(_File(open_to_read(self._path, check_report_path)))
+        except UnusableFileError:
+            if Path(self._path).exists():
+                raise
+            return None  # it was renamed between the two
+        return self._files[-1]
+
+
+class _File:
+    """An open file, which keeps what is written to it also when it has another name."""
+
+    def __init__(self, fd: int) -> None:
+        self._fd = fd
+        self._read_to = 0
+        #: What it began with when it was read last: a file that was truncated begins otherwise.
+        self._head = b""
+
+    def is_at(self, there: os.stat_result) -> bool:
+        return os.path.samestat(os.fstat(self._fd), there)
+
+    def skip(self) -> None:
+        """Everything up to now is old."""
+        size = os.fstat(self._fd).st_size
+        self._read_to = size
+        self._head = os.pread(self._fd, min(size, _HEAD_BYTES), 0)
+
+    def new_lines(self) -> list[bytes]:
+        """The next lines; what is more than a chunk is left for the next call."""
+        size = os.fstat(self._fd).st_size
+        begun_again = os.pread(self._fd, len(self._head), 0) != self._head
+        if begun_again or size < self._read_to:
+            self._read_to = 0
+        content = os.pread(self._fd, min(size - self._read_to, _CHUNK), self._read_to)
+        # A line without its end is still being written.
+        lines, end, _ = content.rpartition(b"\n")
+        self._read_to += len(lines) + len(end)
+        self._head = os.pread(self._fd, min(self._read_to, _HEAD_BYTES), 0)
         return lines.splitlines()
 
-    def _new_files(self) -> list[bytes]:
-        """One file per report; its name begins with the time."""
+    def close(self) -> None:
+        os.close(self._fd)
+
+
+class _Folder:
+    """A directory with a file for each report; its name begins with the time."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self._known: set[str] = set()
+        self._changed_ns = 0
+        self._known.update(self._names())
+
+    def new_files(self) -> list[bytes]:
+        """A directory that has not changed since is not listed: it may have many files."""
+        if self._unchanged():
+            return []
         names = self._names()
-        new = {name: (self._path / name).read_bytes() for name in sorted(names - self._known)}
+        new = {name: self._content(name) for name in sorted(names - self._known)}
         whole = {name: content for name, content in new.items() if content.endswith(b"\n")}
+        if len(whole) < len(new):
+            self._changed_ns = (
+                0  # what is not complete becomes so without a change of the directory
+            )
         # Forgets deleted files, and reads incomplete ones again.
         self._known = (names & self._known) | whole.keys()
         return list(whole.values())
 
+    def _unchanged(self) -> bool:
+        return self._changed_ns != 0 and os.stat(self._path).st_mtime_ns == self._changed_ns  # noqa: PTH116
+
     def _names(self) -> set[str]:
-        if not self._path.is_dir():
+        try:
+            changed = os.stat(self._path)  # noqa: PTH116 - as fstat
+            # Before the listing: what comes later changes it again, unless its clock is too coarse.
+            settled = time.time() - changed.st_mtime > _SAME_TIME_S
+            self._changed_ns = changed.st_mtime_ns if settled else 0
+            names = os.listdir(self._path)  # noqa: PTH208 - names are enough
+        except (FileNotFoundError, NotADirectoryError):
             return set()
-        return {one.name for one in self._path.glob("[!.]*.json")}
+        return {one for one in names if one.endswith(".json") and not one.startswith(".")}
+
+    def _content(self, name: str) -> bytes:
+        path = f"{self._path}/{name}"
+        try:
+            return read_file(path, "a report", MAX_REPORT, check_report_path)
+        except UnusableFileError:
+            if Path(path).exists():
+                raise
+            return b""  # it was deleted between the two
+
+
+def _parsed(lines: Iterable[bytes]) -> list[Document]:
+    return list(_documents(lines))
+
+
+def _documents(lines: Iterable[bytes]) -> Iterator[Document]:
+    for line in lines:
+        try:
+            found = json.loads(line)
+        except (ValueError, RecursionError):
+            found = None
+        if isinstance(found, dict):
+            yield found
+        else:
+            warn(_log, Kind.REPORT_NOT_WRITTEN, "a line of reportPath is no report: it is skipped")

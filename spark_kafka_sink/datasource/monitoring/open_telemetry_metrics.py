@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from spark_kafka_sink.base.version import __version__
 from spark_kafka_sink.datasource.monitoring.instruments import INSTRUMENTS, InstrumentKind
 from spark_kafka_sink.datasource.monitoring.library_needed import library_needed
 from spark_kafka_sink.datasource.monitoring.measurements import Measurement
-from spark_kafka_sink.version import __version__
 
 try:
     from opentelemetry import metrics as otel

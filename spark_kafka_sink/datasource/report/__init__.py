@@ -6,6 +6,7 @@ Owns, by file:
 write_report        the value: :class:`WriteReport`, version 1, and its JSON
 report_of_batch     makes it from commit messages, or from an error
 report_file         reports as files
+retention           which of these are deleted
 kept_reports        the last one of each query, kept on the driver
 last_report         ``last_report``: reads that from the user's process
 log_line            its line in the driver's log

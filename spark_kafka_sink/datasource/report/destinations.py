@@ -17,16 +17,17 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
 
+from spark_kafka_sink.base.error_kinds import Kind
+from spark_kafka_sink.base.errors import KafkaError, warn
+from spark_kafka_sink.base.security.import_paths import find_function, place_of
+from spark_kafka_sink.base.security.local_files import UnusableFileError
 from spark_kafka_sink.config.sink_config import SinkConfig
 from spark_kafka_sink.datasource.process_logging import configure_logging
 from spark_kafka_sink.datasource.report.kept_reports import keep
 from spark_kafka_sink.datasource.report.log_line import line_of, summary_of
 from spark_kafka_sink.datasource.report.report_file import write_report_file
+from spark_kafka_sink.datasource.report.retention import Retention
 from spark_kafka_sink.datasource.report.write_report import Outcome, WriteReport
-from spark_kafka_sink.error_kinds import Kind
-from spark_kafka_sink.errors import KafkaError, warn
-from spark_kafka_sink.security.import_paths import find_function, place_of
-from spark_kafka_sink.security.local_files import UnusableFileError
 
 if TYPE_CHECKING:
     from spark_kafka_sink.transactions.topic_records import TopicRecord
@@ -75,7 +76,8 @@ def _last_report(report: WriteReport, config: SinkConfig) -> None:  # noqa: ARG0
 
 def _report_path(report: WriteReport, config: SinkConfig) -> None:
     if config.report_path is not None:
-        write_report_file(config.report_path, report)
+        retention = Retention(config.report_retention_bytes, config.report_retention_ms)
+        write_report_file(config.report_path, report, retention)
 
 
 def topic_record(report: WriteReport, report_topic: str) -> TopicRecord:

@@ -17,8 +17,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
+from spark_kafka_sink.base.security.local_files import UnusableFileError, read_file, write_new_file
 from spark_kafka_sink.datasource.report.write_report import WriteReport
-from spark_kafka_sink.security.local_files import UnusableFileError, read_file, write_new_file
 
 _VARIABLE: Final = "SPARK_LOCAL_DIRS"
 _FOLDER: Final = "kprod-reports"

@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING, Final
 
 from pyspark.sql.types import StringType, StructField, StructType
 
+from spark_kafka_sink.base.error_kinds import Kind
+from spark_kafka_sink.base.errors import KafkaError
+from spark_kafka_sink.base.security.local_files import UnusableFileError
 from spark_kafka_sink.datasource.described_fields import from_json
 from spark_kafka_sink.datasource.report.kept_reports import kept
 from spark_kafka_sink.datasource.report.write_report import REPORT_VERSION, WriteReport
-from spark_kafka_sink.error_kinds import Kind
-from spark_kafka_sink.errors import KafkaError
-from spark_kafka_sink.security.local_files import UnusableFileError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

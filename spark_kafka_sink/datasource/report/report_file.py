@@ -1,24 +1,28 @@
 """Reports as files of the driver: option ``reportPath``.
 
 Owns: how a report gets into a file, and the names of files. Never: which files may be written
-(``security/allow_lists.py``), system calls (``security/local_files.py``).
+(``base/security/allow_lists.py``), system calls (``base/security/local_files.py``), which reports
+are deleted (``retention.py``).
 """
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
+from typing import Final
 
-from spark_kafka_sink.datasource.report.write_report import WriteReport
-from spark_kafka_sink.error_kinds import Kind
-from spark_kafka_sink.errors import ConfigError, safe_text
-from spark_kafka_sink.security import allow_lists
-from spark_kafka_sink.security.local_files import (
+from spark_kafka_sink.base.error_kinds import Kind
+from spark_kafka_sink.base.errors import ConfigError, safe_text
+from spark_kafka_sink.base.security import allow_lists
+from spark_kafka_sink.base.security.local_files import (
     UnusableFileError,
     append_line,
     refuse_unusable,
     write_new_file,
 )
+from spark_kafka_sink.datasource.report.retention import Retention, name_time
+from spark_kafka_sink.datasource.report.write_report import WriteReport
+
+_ALL: Final = Retention()
 
 
 def check_report_path(path: str) -> None:
@@ -34,7 +38,7 @@ def check_report_path(path: str) -> None:
         ) from None
 
 
-def write_report_file(path: str, report: WriteReport) -> None:
+def write_report_file(path: str, report: WriteReport, retention: Retention = _ALL) -> None:
     """Appends the report to a file, as one line of JSON (JSON Lines): a stream adds a line for
     every micro-batch, and a job that runs every hour keeps its history in one file. A directory
     gets one file per report. ConfigError.
@@ -44,8 +48,10 @@ def write_report_file(path: str, report: WriteReport) -> None:
     try:
         if path.endswith("/") or Path(path).is_dir():
             write_new_file(path, file_name(report), line, allow_lists.check_report_path)
+            retention.prune(path)
         else:
-            append_line(path, line, allow_lists.check_report_path)
+            append_line(path, line, allow_lists.check_report_path, retention.is_full)
+            retention.drop_former(path)
     except UnusableFileError as error:
         problem = str(error)
     else:
@@ -55,7 +61,5 @@ def write_report_file(path: str, report: WriteReport) -> None:
 
 def file_name(report: WriteReport) -> str:
     """Names sort by time, and no two reports have the same."""
-    seconds, ms = divmod(report.written_at_ms, 1000)
-    at = time.strftime("%Y%m%dT%H%M%S", time.gmtime(seconds))
     batch = "job" if report.batch_id is None else f"batch-{report.batch_id}"
-    return f"{at}.{ms:03}Z-{batch}-{report.report_id[:12]}.json"
+    return f"{name_time(report.written_at_ms)}-{batch}-{report.report_id[:12]}.json"

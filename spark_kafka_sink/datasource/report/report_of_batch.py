@@ -15,7 +15,13 @@ from dataclasses import replace
 
 import pyspark
 
-from spark_kafka_sink import __version__
+from spark_kafka_sink.base.errors import (
+    CommitOutcomeUnknownError,
+    KafkaError,
+    PartialCommitError,
+    safe_text,
+)
+from spark_kafka_sink.base.version import __version__
 from spark_kafka_sink.config.sink_config import SinkConfig
 from spark_kafka_sink.datasource.report.write_report import (
     BrokerReport,
@@ -26,12 +32,6 @@ from spark_kafka_sink.datasource.report.write_report import (
     WriteReport,
 )
 from spark_kafka_sink.datasource.write.commit_message import TaskCommitMessage
-from spark_kafka_sink.errors import (
-    CommitOutcomeUnknownError,
-    KafkaError,
-    PartialCommitError,
-    safe_text,
-)
 from spark_kafka_sink.producer.metrics.produce_report import ProduceReport
 from spark_kafka_sink.transactions.transactional_ids import DEFAULT_PREFIX
 

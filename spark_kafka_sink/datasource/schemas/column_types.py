@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from spark_kafka_sink.error_kinds import Kind
-from spark_kafka_sink.errors import SchemaError, safe_text
-from spark_kafka_sink.formats.column_type import ColumnKind, ColumnType
+from spark_kafka_sink.base.error_kinds import Kind
+from spark_kafka_sink.base.errors import SchemaError, safe_text
+from spark_kafka_sink.records.formats.column_type import ColumnKind, ColumnType
 
 if TYPE_CHECKING:
     from pyspark.sql.types import DataType

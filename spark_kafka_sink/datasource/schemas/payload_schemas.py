@@ -1,8 +1,8 @@
 """Which schema keys and values are written with, and its id: once for each start, on the driver.
 
 Owns: :func:`with_encoders`, the subjects, and the process's cache of what a registry answered.
-Never: a format (``formats/``), the registry's API (``network/schema_registry.py``); a task, which
-gets a finished encoder in its plan.
+Never: a format (``records/formats/``), the registry's API (``network/schema_registry.py``);
+a task, which gets a finished encoder in its plan.
 """
 
 from __future__ import annotations
@@ -13,7 +13,17 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
-from spark_kafka_sink.clock import SystemClock
+from spark_kafka_sink.base.clock import SystemClock
+from spark_kafka_sink.base.error_kinds import Kind
+from spark_kafka_sink.base.errors import (
+    ConfigError,
+    NoRegistryAnswerError,
+    SchemaError,
+    SchemaRegistryError,
+    safe_text,
+)
+from spark_kafka_sink.base.security.allow_lists import check_file
+from spark_kafka_sink.base.security.local_files import UnusableFileError, decoded, read_file
 from spark_kafka_sink.config.named_columns import ColumnFormat
 from spark_kafka_sink.config.schemas.schema_options import (
     PayloadOptions,
@@ -22,20 +32,10 @@ from spark_kafka_sink.config.schemas.schema_options import (
 )
 from spark_kafka_sink.config.sink_config import SinkConfig
 from spark_kafka_sink.datasource.schemas.column_types import column_type
-from spark_kafka_sink.error_kinds import Kind
-from spark_kafka_sink.errors import (
-    ConfigError,
-    NoRegistryAnswerError,
-    SchemaError,
-    SchemaRegistryError,
-    safe_text,
-)
-from spark_kafka_sink.formats.column_type import ColumnKind, ColumnType
-from spark_kafka_sink.formats.schema_format import SchemaFormat, wire_prefix
 from spark_kafka_sink.network.schema_registry import RegisteredSchema, SchemaRegistry
 from spark_kafka_sink.records.column_plan import ColumnPlan, ComposedColumns, PayloadEncoder
-from spark_kafka_sink.security.allow_lists import check_file
-from spark_kafka_sink.security.local_files import UnusableFileError, decoded, read_file
+from spark_kafka_sink.records.formats.column_type import ColumnKind, ColumnType
+from spark_kafka_sink.records.formats.schema_format import SchemaFormat, wire_prefix
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
@@ -55,14 +55,14 @@ _kept: dict[tuple[object, ...], tuple[int, RegisteredSchema]] = {}
 def schema_format(payload: PayloadOptions) -> SchemaFormat:
     """The format behind the seam. Imported when it is used."""
     if payload.format is ColumnFormat.AVRO:
-        from spark_kafka_sink.formats.avro.avro_format import AvroFormat
+        from spark_kafka_sink.records.formats.avro.avro_format import AvroFormat
 
         return AvroFormat()
     if payload.format is ColumnFormat.PROTOBUF:
-        from spark_kafka_sink.formats.protobuf.protobuf_format import ProtobufFormat
+        from spark_kafka_sink.records.formats.protobuf.protobuf_format import ProtobufFormat
 
         return ProtobufFormat(payload.name)
-    from spark_kafka_sink.formats.json_schema import JsonSchemaFormat
+    from spark_kafka_sink.records.formats.json_schema import JsonSchemaFormat
 
     return JsonSchemaFormat()
 

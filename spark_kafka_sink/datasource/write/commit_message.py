@@ -18,17 +18,17 @@ from typing import Any
 
 from pyspark.sql.datasource import WriterCommitMessage
 
-from spark_kafka_sink import __version__
-from spark_kafka_sink.error_kinds import Kind
-from spark_kafka_sink.errors import CommitError, safe_text
+from spark_kafka_sink.base.error_kinds import Kind
+from spark_kafka_sink.base.errors import CommitError, safe_text
+from spark_kafka_sink.base.version import __version__
 from spark_kafka_sink.producer.metrics.produce_report import (
     LARGEST,
     SUMMED,
     NodeReport,
     ProduceReport,
 )
-from spark_kafka_sink.producer.transaction.transaction_states import PreparedTransaction
 from spark_kafka_sink.protocol.cluster import TopicPartition
+from spark_kafka_sink.protocol.producer_ids import PreparedTransaction
 
 #: Incremented whenever a field is added, removed or changes its meaning.
 SCHEMA_VERSION = 7

@@ -28,8 +28,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from spark_kafka_sink.base.process_local import ProcessLocal
 from spark_kafka_sink.config.producer_config import ProducerConfig
-from spark_kafka_sink.network.process_local import ProcessLocal
 from spark_kafka_sink.protocol.cluster import Cluster
 from spark_kafka_sink.transactions.transactional_ids import TransactionalId, parse
 

@@ -24,10 +24,10 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from spark_kafka_sink.base.error_kinds import Kind
+from spark_kafka_sink.base.errors import SchemaError, coded
 from spark_kafka_sink.config.named_columns import NamedColumns
 from spark_kafka_sink.datasource.write.named_columns import composed_columns, header_columns
-from spark_kafka_sink.error_kinds import Kind
-from spark_kafka_sink.errors import SchemaError, coded
 from spark_kafka_sink.records.column_plan import ColumnPlan
 
 if TYPE_CHECKING:

@@ -13,10 +13,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Self
 
+from spark_kafka_sink.base.error_kinds import Kind
+from spark_kafka_sink.base.errors import warn
 from spark_kafka_sink.datasource.described_fields import Described, as_json
 from spark_kafka_sink.datasource.process_logging import configure_logging
-from spark_kafka_sink.error_kinds import Kind
-from spark_kafka_sink.errors import warn
 from spark_kafka_sink.producer.metrics.produce_report import ProducerProgress
 
 _log = logging.getLogger(__name__)
@@ -65,7 +65,7 @@ ProgressListener = Callable[[TaskProgress], object]
 
 def progress_listener(path: str) -> ProgressListener:
     """The listener that ``path``, of the option progressListeners, names. ConfigError."""
-    from spark_kafka_sink.security.import_paths import find_function
+    from spark_kafka_sink.base.security.import_paths import find_function
 
     return find_function(path, "progressListeners", "progress")
 
@@ -112,7 +112,7 @@ def _deliver(listener: ProgressListener, progress: TaskProgress) -> None:
     try:
         listener(progress)
     except (Exception, SystemExit) as error:  # noqa: BLE001 - a user's code must not fail the task
-        from spark_kafka_sink.security.import_paths import place_of
+        from spark_kafka_sink.base.security.import_paths import place_of
 
         where = place_of(error)
         warn(_log, Kind.REPORT_NOT_WRITTEN, "a task's progress can't be delivered: %s", where)

@@ -12,8 +12,8 @@ from __future__ import annotations
 import json
 from dataclasses import asdict, dataclass, replace
 
+from spark_kafka_sink.base.errors import ConfigError
 from spark_kafka_sink.config.sink_config import TXN_CONTEXT
-from spark_kafka_sink.errors import ConfigError
 from spark_kafka_sink.transactions.transactional_ids import is_part
 
 

@@ -17,7 +17,14 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, astuple, dataclass, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
-from spark_kafka_sink.clock import NEVER
+from spark_kafka_sink.base.clock import NEVER
+from spark_kafka_sink.base.error_kinds import Kind
+from spark_kafka_sink.base.errors import (
+    DataError,
+    DeliveryError,
+    IllegalStateError,
+    RecordTooLargeError,
+)
 from spark_kafka_sink.config.named_columns import OnNullValue
 from spark_kafka_sink.datasource.write.commit_message import TaskCommitMessage
 from spark_kafka_sink.datasource.write.task_progress import (
@@ -27,10 +34,8 @@ from spark_kafka_sink.datasource.write.task_progress import (
     TaskProgress,
     waits_for,
 )
-from spark_kafka_sink.error_kinds import Kind
-from spark_kafka_sink.errors import DataError, DeliveryError, IllegalStateError, RecordTooLargeError
 from spark_kafka_sink.producer.metrics.produce_report import ProduceReport
-from spark_kafka_sink.producer.transaction.transaction_states import PreparedTransaction
+from spark_kafka_sink.protocol.producer_ids import PreparedTransaction
 from spark_kafka_sink.records.batch_joiner import BatchJoiner
 from spark_kafka_sink.records.column_plan import ColumnPlan
 from spark_kafka_sink.records.record_columns import (
@@ -334,7 +339,7 @@ class WriteTask:
         if not self._plan.names_columns:
             self._send_part(producer, batch)
             return
-        from spark_kafka_sink.formats.composed_columns import parts_of
+        from spark_kafka_sink.records.formats.composed_columns import parts_of
 
         for part in parts_of(batch):
             self._send_part(producer, part)
@@ -365,9 +370,12 @@ class WriteTask:
         plan = self._plan
         if plan.names_columns:
             # Imported when it is used.
-            from spark_kafka_sink.formats.composed_columns import with_composed
+            from spark_kafka_sink.records.formats.composed_columns import with_composed
 
-            batch, plan = with_composed(batch, plan)
+            composed = with_composed(batch, plan)
+            for refusal in composed.refusals:
+                raise refusal.error()
+            batch, plan = composed.batch, composed.plan
         return from_record_batch(batch, plan, self._wall_ms())
 
     def _send_at_rate(

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from spark_kafka_sink.errors import RemoteProtocolError
+from spark_kafka_sink.base.errors import RemoteProtocolError
 from spark_kafka_sink.network.auth.login import Login
 from spark_kafka_sink.network.auth.sasl_authenticator import SaslClientAuthenticator
 from spark_kafka_sink.network.frame_reader import FrameReader

@@ -16,16 +16,16 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 from urllib.parse import parse_qsl, quote, urlsplit
 
-from spark_kafka_sink import __version__
-from spark_kafka_sink.clock import Clock
+from spark_kafka_sink.base.clock import Clock
+from spark_kafka_sink.base.error_kinds import Kind
+from spark_kafka_sink.base.errors import AuthenticationError, ConfigError, ErrorCode, safe_text
+from spark_kafka_sink.base.security import import_paths
+from spark_kafka_sink.base.security.password import Password, text_of
+from spark_kafka_sink.base.version import __version__
 from spark_kafka_sink.config.oauth_settings import AwsLogin
-from spark_kafka_sink.error_kinds import Kind
-from spark_kafka_sink.errors import AuthenticationError, ConfigError, ErrorCode, safe_text
 from spark_kafka_sink.network.auth.login import FetchedCredential
 from spark_kafka_sink.network.auth.oauth_token import Token
 from spark_kafka_sink.network.auth.sasl_mechanism import SaslError, SaslMechanism
-from spark_kafka_sink.security import import_paths
-from spark_kafka_sink.security.password import Password, text_of
 
 _SERVICE: Final = "kafka-cluster"
 _ACTION: Final = "kafka-cluster:Connect"

@@ -16,11 +16,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, Generic, TypeVar
 
-from spark_kafka_sink.clock import Clock
-from spark_kafka_sink.error_kinds import Kind
-from spark_kafka_sink.errors import AuthenticationError, ErrorCode, KafkaError, warn
+from spark_kafka_sink.base.backoff import ExponentialBackoff
+from spark_kafka_sink.base.clock import Clock
+from spark_kafka_sink.base.error_kinds import Kind
+from spark_kafka_sink.base.errors import AuthenticationError, ErrorCode, KafkaError, warn
 from spark_kafka_sink.network.auth.sasl_mechanism import SaslMechanism
-from spark_kafka_sink.network.backoff import ExponentialBackoff
 
 _log = logging.getLogger(__name__)
 

@@ -8,7 +8,9 @@ from __future__ import annotations
 import threading
 from typing import Any
 
-from spark_kafka_sink.clock import Clock, SystemClock
+from spark_kafka_sink.base.backoff import ExponentialBackoff
+from spark_kafka_sink.base.clock import Clock, SystemClock
+from spark_kafka_sink.base.process_local import ProcessLocal
 from spark_kafka_sink.config.oauth_settings import AwsLogin, OAuthSettings
 from spark_kafka_sink.config.sasl_settings import (
     KerberosSettings,
@@ -20,8 +22,6 @@ from spark_kafka_sink.network.auth.login import Fetcher, FetchingLogin, Login, S
 from spark_kafka_sink.network.auth.sasl_mechanism import SaslMechanism
 from spark_kafka_sink.network.auth.sasl_plain import PlainMechanism
 from spark_kafka_sink.network.auth.sasl_scram import ScramLogin
-from spark_kafka_sink.network.backoff import ExponentialBackoff
-from spark_kafka_sink.network.process_local import ProcessLocal
 
 _BACKOFF = (100, 10_000)
 

@@ -16,10 +16,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from spark_kafka_sink.base.errors import AuthenticationError, ErrorCode
+from spark_kafka_sink.base.security.password import Password
 from spark_kafka_sink.config.oauth_settings import RefreshRule
-from spark_kafka_sink.errors import AuthenticationError, ErrorCode
 from spark_kafka_sink.network.auth.login import FetchedCredential
-from spark_kafka_sink.security.password import Password
 
 #: RFC 6750's b64token: nothing that could end the field that it travels in.
 _TOKEN = re.compile(r"[A-Za-z0-9\-._~+/]+=*")

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from enum import Enum
 from typing import Final
 
-from spark_kafka_sink.errors import (
+from spark_kafka_sink.base.errors import (
     AuthenticationError,
     ErrorCode,
     IllegalStateError,
@@ -22,6 +22,7 @@ from spark_kafka_sink.errors import (
     RemoteProtocolError,
     safe_text,
 )
+from spark_kafka_sink.base.security.password import without_secrets
 from spark_kafka_sink.network.auth.sasl_mechanism import SaslError, SaslMechanism
 from spark_kafka_sink.protocol.control_messages import ApiVersionsRequest, ApiVersionsResponse
 from spark_kafka_sink.protocol.frames import frame, parse_response_header
@@ -32,7 +33,6 @@ from spark_kafka_sink.protocol.sasl import (
     SaslHandshakeRequest,
     SaslHandshakeResponse,
 )
-from spark_kafka_sink.security.password import without_secrets
 
 #: Correlation ids from here on are ours, and those below are NetworkClient's: while a connection
 #: authenticates again, answers to its last requests still arrive between ours.

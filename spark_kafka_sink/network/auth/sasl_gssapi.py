@@ -10,14 +10,14 @@ import importlib
 from collections.abc import Callable
 from typing import Any, Final, TypeVar
 
+from spark_kafka_sink.base.error_kinds import Kind
+from spark_kafka_sink.base.errors import AuthenticationError, ConfigError, ErrorCode, safe_text
+from spark_kafka_sink.base.security.allow_lists import check_file
+from spark_kafka_sink.base.security.local_files import UnusableFileError, refuse_unusable
+from spark_kafka_sink.base.security.password import Text, looked_up, text_of, without_secrets
 from spark_kafka_sink.config.sasl_settings import KerberosSettings
-from spark_kafka_sink.error_kinds import Kind
-from spark_kafka_sink.errors import AuthenticationError, ConfigError, ErrorCode, safe_text
 from spark_kafka_sink.network.auth.login import FetchedCredential
 from spark_kafka_sink.network.auth.sasl_mechanism import SaslError, SaslMechanism
-from spark_kafka_sink.security.allow_lists import check_file
-from spark_kafka_sink.security.local_files import UnusableFileError, refuse_unusable
-from spark_kafka_sink.security.password import Text, looked_up, text_of, without_secrets
 
 T = TypeVar("T")
 

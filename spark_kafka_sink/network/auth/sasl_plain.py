@@ -5,8 +5,8 @@ Never: whether it is wise (``cross_checks.py`` warns where nothing encrypts the 
 
 from __future__ import annotations
 
+from spark_kafka_sink.base.security.password import Password, Text, looked_up, text_of
 from spark_kafka_sink.network.auth.sasl_mechanism import CHECK_THE_USER, SaslError, SaslMechanism
-from spark_kafka_sink.security.password import Password, Text, looked_up, text_of
 
 
 class PlainMechanism(SaslMechanism):

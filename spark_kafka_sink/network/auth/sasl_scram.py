@@ -19,6 +19,7 @@ import secrets
 from collections.abc import Callable
 from typing import Final
 
+from spark_kafka_sink.base.security.password import Password, Text, looked_up, text_of
 from spark_kafka_sink.network.auth.login import Login
 from spark_kafka_sink.network.auth.sasl_mechanism import (
     CHECK_THE_USER,
@@ -26,7 +27,6 @@ from spark_kafka_sink.network.auth.sasl_mechanism import (
     SaslMechanism,
 )
 from spark_kafka_sink.network.auth.saslprep import saslprep
-from spark_kafka_sink.security.password import Password, Text, looked_up, text_of
 
 #: Mechanism name to hash.
 HASHES: Final = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}

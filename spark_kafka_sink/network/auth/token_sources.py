@@ -9,7 +9,19 @@ import random as _random
 from collections.abc import Callable, Mapping
 from typing import TypeVar
 
-from spark_kafka_sink.clock import Clock
+from spark_kafka_sink.base.clock import Clock
+from spark_kafka_sink.base.error_kinds import Kind
+from spark_kafka_sink.base.errors import (
+    AuthenticationError,
+    ConfigError,
+    ErrorCode,
+    KafkaError,
+    safe_text,
+)
+from spark_kafka_sink.base.security import import_paths
+from spark_kafka_sink.base.security.allow_lists import check_file, check_url
+from spark_kafka_sink.base.security.local_files import UnusableFileError, read_file
+from spark_kafka_sink.base.security.password import Password, Text, text_of
 from spark_kafka_sink.config.oauth_settings import (
     AwsLogin,
     ClientCredentials,
@@ -19,14 +31,6 @@ from spark_kafka_sink.config.oauth_settings import (
     TokenProvider,
     UnsecuredToken,
     checked_extension,
-)
-from spark_kafka_sink.error_kinds import Kind
-from spark_kafka_sink.errors import (
-    AuthenticationError,
-    ConfigError,
-    ErrorCode,
-    KafkaError,
-    safe_text,
 )
 from spark_kafka_sink.network.auth.login import FetchedCredential
 from spark_kafka_sink.network.auth.oauth_token import (
@@ -39,10 +43,6 @@ from spark_kafka_sink.network.auth.oauth_token import (
 )
 from spark_kafka_sink.network.auth.token_endpoint import request_token
 from spark_kafka_sink.network.tls.ssl_context import ssl_context
-from spark_kafka_sink.security import import_paths
-from spark_kafka_sink.security.allow_lists import check_file, check_url
-from spark_kafka_sink.security.local_files import UnusableFileError, read_file
-from spark_kafka_sink.security.password import Password, Text, text_of
 
 T = TypeVar("T")
 

@@ -14,7 +14,7 @@ import logging
 from bisect import bisect_right
 from itertools import accumulate
 
-from spark_kafka_sink.errors import (
+from spark_kafka_sink.base.errors import (
     AuthenticationError,
     IllegalStateError,
     RemoteProtocolError,

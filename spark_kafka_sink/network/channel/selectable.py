@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Protocol
 
-from spark_kafka_sink.errors import AuthenticationError, RemoteProtocolError
+from spark_kafka_sink.base.errors import AuthenticationError, RemoteProtocolError
 from spark_kafka_sink.protocol.request import Buffers
 
 

@@ -17,8 +17,8 @@ import os
 import select
 import socket
 
-from spark_kafka_sink.clock import NEVER, Clock
-from spark_kafka_sink.errors import (
+from spark_kafka_sink.base.clock import NEVER, Clock
+from spark_kafka_sink.base.errors import (
     AuthenticationError,
     IllegalStateError,
     RemoteProtocolError,

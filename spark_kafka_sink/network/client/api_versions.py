@@ -10,8 +10,8 @@ from __future__ import annotations
 import re
 from enum import Enum
 
-from spark_kafka_sink import __version__
-from spark_kafka_sink.errors import ErrorCode
+from spark_kafka_sink.base.errors import ErrorCode
+from spark_kafka_sink.base.version import __version__
 from spark_kafka_sink.protocol.control_messages import ApiVersionsRequest, ApiVersionsResponse
 from spark_kafka_sink.protocol.request import ApiKey, Request
 

@@ -10,7 +10,7 @@ import socket
 import time
 from dataclasses import replace
 
-from spark_kafka_sink.clock import Clock
+from spark_kafka_sink.base.clock import Clock
 from spark_kafka_sink.config.producer_config import ProducerConfig
 from spark_kafka_sink.config.secret_references import resolve
 from spark_kafka_sink.network.bounded_lookup import resolve_within

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from spark_kafka_sink.errors import ApiError, RemoteProtocolError
+from spark_kafka_sink.base.errors import ApiError, RemoteProtocolError
 from spark_kafka_sink.protocol.request import ApiKey, Request
 
 

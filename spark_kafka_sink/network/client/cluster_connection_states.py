@@ -10,10 +10,10 @@ import logging
 from collections.abc import Callable
 from enum import Enum
 
-from spark_kafka_sink.clock import NEVER
+from spark_kafka_sink.base.backoff import ExponentialBackoff
+from spark_kafka_sink.base.clock import NEVER
+from spark_kafka_sink.base.errors import AuthenticationError, IllegalStateError
 from spark_kafka_sink.config.producer_config import ProducerConfig
-from spark_kafka_sink.errors import AuthenticationError, IllegalStateError
-from spark_kafka_sink.network.backoff import ExponentialBackoff
 from spark_kafka_sink.network.client.host_resolver import HostResolver
 
 _log = logging.getLogger(__name__)

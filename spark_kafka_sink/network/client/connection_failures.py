@@ -9,8 +9,8 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Mapping
 
-from spark_kafka_sink.error_kinds import Kind
-from spark_kafka_sink.errors import warn
+from spark_kafka_sink.base.error_kinds import Kind
+from spark_kafka_sink.base.errors import warn
 from spark_kafka_sink.network.channel.selectable import ChannelState, ChannelStateKind
 from spark_kafka_sink.network.client.cluster_connection_states import ConnectionState
 from spark_kafka_sink.protocol.cluster import Node

@@ -12,8 +12,8 @@ import socket
 from collections.abc import Callable, Iterable
 from typing import Final
 
-from spark_kafka_sink.error_kinds import Kind
-from spark_kafka_sink.errors import ConfigError, warn
+from spark_kafka_sink.base.error_kinds import Kind
+from spark_kafka_sink.base.errors import ConfigError, warn
 
 _log = logging.getLogger(__name__)
 

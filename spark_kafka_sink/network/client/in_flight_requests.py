@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections import deque
 from dataclasses import dataclass
 
-from spark_kafka_sink.clock import NEVER
-from spark_kafka_sink.errors import ApiError, RemoteProtocolError
+from spark_kafka_sink.base.clock import NEVER
+from spark_kafka_sink.base.errors import ApiError, RemoteProtocolError
 from spark_kafka_sink.network.client.client_request import ClientRequest, ClientResponse
 from spark_kafka_sink.protocol.frames import parse_response_header
 

@@ -1,8 +1,8 @@
 """The interface of the sender to the network (Java's ``KafkaClient``).
 
 Owns: the :class:`KafkaClient` protocol and :class:`MetadataStore`, the client's interface to the
-metadata. ``NetworkClient`` implements the first, ``producer/metadata.py`` the second; tests have a
-mock client and a fixed store.
+metadata. ``NetworkClient`` implements the first, ``metadata.py`` the second; tests have a mock
+client and a fixed store.
 
 Only the sender thread makes these calls, except :meth:`KafkaClient.wakeup`.
 """
@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
-from spark_kafka_sink.errors import AuthenticationError, KafkaError
+from spark_kafka_sink.base.errors import AuthenticationError, KafkaError
 from spark_kafka_sink.network.client.client_request import ClientRequest, ClientResponse
 from spark_kafka_sink.protocol.cluster import Node
 from spark_kafka_sink.protocol.control_messages import ApiVersionsResponse, MetadataRequest

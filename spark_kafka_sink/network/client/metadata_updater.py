@@ -1,7 +1,7 @@
 """Sends metadata requests (Java's NetworkClient.DefaultMetadataUpdater).
 
 Owns: the one metadata request in flight, the choice of the least loaded node, and when to
-rebootstrap (KIP-899, KIP-1102). Never: the content of the response (``producer/metadata.py``, a
+rebootstrap (KIP-899, KIP-1102). Never: the content of the response (``metadata.py``, a
 ``MetadataStore``), nor sockets.
 """
 
@@ -10,9 +10,9 @@ from __future__ import annotations
 import logging
 from typing import Protocol
 
-from spark_kafka_sink.clock import NEVER
-from spark_kafka_sink.error_kinds import Kind
-from spark_kafka_sink.errors import AuthenticationError, ErrorCode, KafkaError, warn
+from spark_kafka_sink.base.clock import NEVER
+from spark_kafka_sink.base.error_kinds import Kind
+from spark_kafka_sink.base.errors import AuthenticationError, ErrorCode, KafkaError, warn
 from spark_kafka_sink.network.client.kafka_client import MetadataStore
 from spark_kafka_sink.network.client.least_loaded_node import LeastLoadedNode
 from spark_kafka_sink.protocol.cluster import Node

@@ -17,9 +17,8 @@ from collections.abc import Callable, Sequence
 from enum import Enum
 from typing import Final
 
-from spark_kafka_sink.clock import NEVER, Clock
-from spark_kafka_sink.config.producer_config import ProducerConfig
-from spark_kafka_sink.errors import (
+from spark_kafka_sink.base.clock import NEVER, Clock
+from spark_kafka_sink.base.errors import (
     ApiError,
     AuthenticationError,
     DisconnectError,
@@ -27,6 +26,7 @@ from spark_kafka_sink.errors import (
     RemoteProtocolError,
     UnsupportedVersionError,
 )
+from spark_kafka_sink.config.producer_config import ProducerConfig
 from spark_kafka_sink.network.auth.sasl_authenticator import MIN_RESERVED_CORRELATION_ID
 from spark_kafka_sink.network.channel.selectable import (
     ChannelState,

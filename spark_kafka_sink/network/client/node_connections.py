@@ -10,8 +10,12 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable
 
+from spark_kafka_sink.base.errors import (
+    AuthenticationError,
+    RemoteProtocolError,
+    WrongListenerError,
+)
 from spark_kafka_sink.config.producer_config import ProducerConfig
-from spark_kafka_sink.errors import AuthenticationError, RemoteProtocolError, WrongListenerError
 from spark_kafka_sink.network.channel.selectable import ChannelState, Selectable
 from spark_kafka_sink.network.client.api_versions import ApiVersions
 from spark_kafka_sink.network.client.cluster_connection_states import ClusterConnectionStates

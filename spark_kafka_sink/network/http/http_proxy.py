@@ -9,10 +9,10 @@ from dataclasses import dataclass, field
 from urllib.parse import unquote, urlsplit
 from urllib.request import getproxies_environment, proxy_bypass
 
-from spark_kafka_sink.error_kinds import Kind
-from spark_kafka_sink.errors import ConfigError
-from spark_kafka_sink.security.loopback import is_loopback
-from spark_kafka_sink.security.password import Password
+from spark_kafka_sink.base.error_kinds import Kind
+from spark_kafka_sink.base.errors import ConfigError
+from spark_kafka_sink.base.security.loopback import is_loopback
+from spark_kafka_sink.base.security.password import Password
 
 
 @dataclass(frozen=True, slots=True)

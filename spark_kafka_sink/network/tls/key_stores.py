@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from spark_kafka_sink.error_kinds import Kind
-from spark_kafka_sink.errors import ConfigError, safe_text
-from spark_kafka_sink.security.allow_lists import check_file
-from spark_kafka_sink.security.local_files import MAX_STORE, UnusableFileError, read_file
-from spark_kafka_sink.security.password import Password, text_of
+from spark_kafka_sink.base.error_kinds import Kind
+from spark_kafka_sink.base.errors import ConfigError, safe_text
+from spark_kafka_sink.base.security.allow_lists import check_file
+from spark_kafka_sink.base.security.local_files import MAX_STORE, UnusableFileError, read_file
+from spark_kafka_sink.base.security.password import Password, text_of
 
 _JKS_MAGIC = (b"\xfe\xed\xfe\xed", b"\xce\xce\xce\xce")
 _BEGIN, _END, _DASHES = "-----BEGIN ", "-----END ", "-----"

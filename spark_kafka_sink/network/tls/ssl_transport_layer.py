@@ -20,7 +20,7 @@ import ssl
 from collections.abc import Sequence
 from typing import cast
 
-from spark_kafka_sink.errors import AuthenticationError
+from spark_kafka_sink.base.errors import AuthenticationError
 from spark_kafka_sink.network.tls.ssl_failures import explain
 from spark_kafka_sink.network.transport_layer import PlaintextTransportLayer
 from spark_kafka_sink.protocol.request import Buffer

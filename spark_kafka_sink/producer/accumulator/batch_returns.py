@@ -10,10 +10,10 @@ from __future__ import annotations
 import random as _random
 from collections.abc import Callable
 
-from spark_kafka_sink.clock import NEVER
+from spark_kafka_sink.base.backoff import ExponentialBackoff
+from spark_kafka_sink.base.clock import NEVER
+from spark_kafka_sink.base.errors import IllegalStateError
 from spark_kafka_sink.config.producer_config import ProducerConfig
-from spark_kafka_sink.errors import IllegalStateError
-from spark_kafka_sink.network.backoff import ExponentialBackoff
 from spark_kafka_sink.producer.accumulator.batch_drainer import DrainControl
 from spark_kafka_sink.producer.accumulator.batch_filler import BatchLimits
 from spark_kafka_sink.producer.accumulator.producer_batch import BatchState, ProducerBatch

@@ -19,7 +19,7 @@ from collections.abc import Sequence
 from enum import Enum
 from typing import Protocol
 
-from spark_kafka_sink.errors import IllegalStateError, KafkaError
+from spark_kafka_sink.base.errors import IllegalStateError, KafkaError
 from spark_kafka_sink.protocol.cluster import TopicPartition
 from spark_kafka_sink.protocol.produce import RecordError
 from spark_kafka_sink.records.compression import Codec

@@ -14,9 +14,9 @@ from bisect import insort
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 
-from spark_kafka_sink.clock import NEVER, Clock, Waiters
+from spark_kafka_sink.base.clock import NEVER, Clock, Waiters
+from spark_kafka_sink.base.errors import KafkaError
 from spark_kafka_sink.config.producer_config import ProducerConfig
-from spark_kafka_sink.errors import KafkaError
 from spark_kafka_sink.producer.accumulator.producer_batch import ProducerBatch
 from spark_kafka_sink.producer.buffer_pool import BufferPool
 from spark_kafka_sink.producer.lifecycle import Lifecycle

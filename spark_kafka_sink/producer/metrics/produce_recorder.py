@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from spark_kafka_sink.clock import Clock
-from spark_kafka_sink.errors import DeliveryError, KafkaError, safe_text
+from spark_kafka_sink.base.clock import Clock
+from spark_kafka_sink.base.errors import DeliveryError, KafkaError, safe_text
 from spark_kafka_sink.producer.accumulator.producer_batch import ProducerBatch
 from spark_kafka_sink.producer.accumulator.record_accumulator import RecordAccumulator
 from spark_kafka_sink.producer.interceptors import Interceptors

@@ -12,9 +12,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from spark_kafka_sink.clock import Clock
-from spark_kafka_sink.config.producer_config import ProducerConfig
-from spark_kafka_sink.errors import (
+from spark_kafka_sink.base.clock import Clock
+from spark_kafka_sink.base.errors import (
     ApiError,
     BufferExhaustedError,
     DataError,
@@ -24,6 +23,8 @@ from spark_kafka_sink.errors import (
     RecordTooLargeError,
     safe_text,
 )
+from spark_kafka_sink.config.producer_config import ProducerConfig
+from spark_kafka_sink.network.client.metadata import Metadata
 from spark_kafka_sink.producer.accumulator.batch_filler import BatchFiller
 from spark_kafka_sink.producer.accumulator.producer_batch import ProducerBatch
 from spark_kafka_sink.producer.accumulator.record_accumulator import (
@@ -33,7 +34,6 @@ from spark_kafka_sink.producer.accumulator.record_accumulator import (
 from spark_kafka_sink.producer.buffer_pool import BufferPool
 from spark_kafka_sink.producer.interceptors import Interceptors
 from spark_kafka_sink.producer.lifecycle import ForkCounter, Lifecycle
-from spark_kafka_sink.producer.metadata import Metadata
 from spark_kafka_sink.producer.producer_record import (
     NO_HEADERS,
     Headers,

@@ -18,9 +18,9 @@ import logging
 import threading
 from collections.abc import Callable, Iterable, Sequence
 
-from spark_kafka_sink.clock import NEVER, Clock, Waiters
-from spark_kafka_sink.error_kinds import Kind
-from spark_kafka_sink.errors import (
+from spark_kafka_sink.base.clock import NEVER, Clock, Waiters
+from spark_kafka_sink.base.error_kinds import Kind
+from spark_kafka_sink.base.errors import (
     ApiError,
     InvalidRecordError,
     KafkaError,
@@ -28,6 +28,7 @@ from spark_kafka_sink.errors import (
     safe_text,
     warn,
 )
+from spark_kafka_sink.base.security.import_paths import place_of
 from spark_kafka_sink.producer.accumulator.producer_batch import ProducerBatch
 from spark_kafka_sink.producer.interceptors import Interceptors
 from spark_kafka_sink.producer.producer_record import Headers, RecordMetadata, new_record_metadata
@@ -35,7 +36,6 @@ from spark_kafka_sink.protocol.cluster import TopicPartition
 from spark_kafka_sink.protocol.produce import RecordError
 from spark_kafka_sink.records.record_batch import HEADER_SIZE
 from spark_kafka_sink.records.single_record import record_bytes, size_upper_bound
-from spark_kafka_sink.security.import_paths import place_of
 
 _log = logging.getLogger(__name__)
 

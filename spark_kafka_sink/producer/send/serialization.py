@@ -13,9 +13,9 @@ import struct
 from collections.abc import Callable
 from typing import Protocol, runtime_checkable
 
-from spark_kafka_sink.errors import ConfigError, SerializationError, safe_text
+from spark_kafka_sink.base.errors import ConfigError, SerializationError, safe_text
+from spark_kafka_sink.base.security import import_paths
 from spark_kafka_sink.producer.producer_record import Headers
-from spark_kafka_sink.security import import_paths
 
 
 @runtime_checkable

@@ -6,8 +6,8 @@ Never: a decision to fail (``sender.py``), a row's content.
 
 from __future__ import annotations
 
-from spark_kafka_sink.error_kinds import Kind
-from spark_kafka_sink.errors import (
+from spark_kafka_sink.base.error_kinds import Kind
+from spark_kafka_sink.base.errors import (
     ApiError,
     ErrorCode,
     KafkaError,

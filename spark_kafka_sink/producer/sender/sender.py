@@ -21,23 +21,23 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Mapping, Sequence
 
-from spark_kafka_sink.clock import NEVER, Clock
-from spark_kafka_sink.config.producer_config import ProducerConfig
-from spark_kafka_sink.errors import (
+from spark_kafka_sink.base.clock import NEVER, Clock
+from spark_kafka_sink.base.errors import (
     ApiError,
     ErrorCode,
     KafkaError,
     KafkaTimeoutError,
     TransactionAbortedError,
 )
+from spark_kafka_sink.config.producer_config import ProducerConfig
 from spark_kafka_sink.network.client.client_request import ClientResponse
 from spark_kafka_sink.network.client.kafka_client import KafkaClient
+from spark_kafka_sink.network.client.metadata import Metadata
 from spark_kafka_sink.producer.accumulator.batch_drainer import BatchDrainer, PartitionLoad
 from spark_kafka_sink.producer.accumulator.batch_returns import BatchReturns
 from spark_kafka_sink.producer.accumulator.producer_batch import BatchState, ProducerBatch
 from spark_kafka_sink.producer.accumulator.record_accumulator import RecordAccumulator
 from spark_kafka_sink.producer.lifecycle import NetworkLink
-from spark_kafka_sink.producer.metadata import Metadata
 from spark_kafka_sink.producer.metrics.produce_recorder import ProduceRecorder
 from spark_kafka_sink.producer.sender.in_flight_batches import InFlightBatches
 from spark_kafka_sink.producer.sender.produce_errors import (

@@ -24,7 +24,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from spark_kafka_sink.errors import (
+from spark_kafka_sink.base.errors import (
     ErrorCode,
     IllegalStateError,
     InvalidTxnStateError,
@@ -44,8 +44,6 @@ from spark_kafka_sink.producer.transaction.partition_sequences import (
 )
 from spark_kafka_sink.producer.transaction.transaction_states import (
     ONGOING,
-    PreparedTransaction,
-    ProducerIdAndEpoch,
     ProducerIdentity,
     State,
 )
@@ -56,6 +54,7 @@ from spark_kafka_sink.producer.transaction.txn_requests import (
     TxnRequestKind,
 )
 from spark_kafka_sink.protocol.cluster import TopicPartition
+from spark_kafka_sink.protocol.producer_ids import PreparedTransaction, ProducerIdAndEpoch
 from spark_kafka_sink.records.record_batch import NO_SEQUENCE
 
 #: Produce 12 implicitly adds the partition to the transaction; transaction version 1 must use less.

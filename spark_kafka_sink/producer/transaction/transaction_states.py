@@ -27,12 +27,12 @@ import threading
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import NamedTuple
 
-from spark_kafka_sink.errors import IllegalStateError, KafkaError, ProducerFencedError
+from spark_kafka_sink.base.errors import IllegalStateError, KafkaError, ProducerFencedError
 from spark_kafka_sink.producer.lifecycle import Lifecycle
 from spark_kafka_sink.protocol.cluster import TopicPartition
 from spark_kafka_sink.protocol.control_messages import ApiVersionsResponse
+from spark_kafka_sink.protocol.producer_ids import NO_PRODUCER_ID, ProducerIdAndEpoch
 from spark_kafka_sink.protocol.request import ApiKey
 
 #: From this InitProducerId version on, a producer can send its epoch to have it raised
@@ -96,34 +96,6 @@ ONGOING = frozenset(
 
 
 _IN_ERROR = frozenset({_S.ABORTABLE_ERROR, _S.FATAL_ERROR})
-
-
-class ProducerIdAndEpoch(NamedTuple):
-    """(-1, -1) while there is none."""
-
-    producer_id: int
-    epoch: int
-
-    @property
-    def is_valid(self) -> bool:
-        return self.producer_id >= 0
-
-
-NO_PRODUCER_ID = ProducerIdAndEpoch(-1, -1)
-
-
-@dataclass(frozen=True, slots=True)
-class PreparedTransaction:
-    """Everything needed to commit or abort a transaction, from any process and connection.
-
-    ``transaction_version`` (1 or 2) determines the EndTxn version of every attempt
-    (``EndTxnRequest``). Picklable.
-    """
-
-    transactional_id: str
-    producer_id: int
-    producer_epoch: int
-    transaction_version: int
 
 
 @dataclass(slots=True)

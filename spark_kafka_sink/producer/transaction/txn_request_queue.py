@@ -24,17 +24,16 @@ import bisect
 import random as _random
 from collections.abc import Callable, Iterable
 
-from spark_kafka_sink.clock import NEVER
+from spark_kafka_sink.base.clock import NEVER
+from spark_kafka_sink.base.errors import ApiError, ErrorCode, KafkaError
 from spark_kafka_sink.config.producer_config import ProducerConfig
-from spark_kafka_sink.errors import ApiError, ErrorCode, KafkaError
 from spark_kafka_sink.network.client.client_request import ClientResponse
 from spark_kafka_sink.network.client.kafka_client import KafkaClient
+from spark_kafka_sink.network.client.metadata import Metadata
 from spark_kafka_sink.producer.accumulator.record_accumulator import IncompleteBatches
-from spark_kafka_sink.producer.metadata import Metadata
 from spark_kafka_sink.producer.transaction.partition_sequences import TxnPartitionMap
 from spark_kafka_sink.producer.transaction.transaction_states import (
     ONGOING,
-    ProducerIdAndEpoch,
     ProducerIdentity,
     State,
 )
@@ -58,6 +57,7 @@ from spark_kafka_sink.protocol.control_messages import (
     InitProducerIdRequest,
     InitProducerIdResponse,
 )
+from spark_kafka_sink.protocol.producer_ids import ProducerIdAndEpoch
 from spark_kafka_sink.protocol.request import Request
 
 _MAX_NAMED = 10

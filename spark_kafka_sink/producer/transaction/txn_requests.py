@@ -15,9 +15,9 @@ from dataclasses import dataclass
 from enum import Enum, IntEnum
 from types import MappingProxyType
 
-from spark_kafka_sink.clock import Clock, Waiters
-from spark_kafka_sink.errors import ErrorClass, ErrorCode, KafkaError, KafkaTimeoutError
-from spark_kafka_sink.network.backoff import ExponentialBackoff
+from spark_kafka_sink.base.backoff import ExponentialBackoff
+from spark_kafka_sink.base.clock import Clock, Waiters
+from spark_kafka_sink.base.errors import ErrorClass, ErrorCode, KafkaError, KafkaTimeoutError
 
 #: First backoff after CONCURRENT_TRANSACTIONS: the previous transaction is being completed, which
 #: takes milliseconds. Java uses the short backoff for AddPartitionsToTxn only (KAFKA-5482).

@@ -20,7 +20,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from spark_kafka_sink.errors import IllegalStateError
+from spark_kafka_sink.base.errors import IllegalStateError
 from spark_kafka_sink.records.gather import (
     Gather,
     data_of,

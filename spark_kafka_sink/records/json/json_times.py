@@ -12,7 +12,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from spark_kafka_sink.errors import ConfigError, safe_text
+from spark_kafka_sink.base.errors import ConfigError, safe_text
 
 _PER_SECOND = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
 #: Days and milliseconds of 10000-01-01: from then on java.time writes a plus before the year.

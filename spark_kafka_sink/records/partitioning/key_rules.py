@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from spark_kafka_sink.errors import DataError
+from spark_kafka_sink.base.errors import DataError
 from spark_kafka_sink.records.gather import lengths_of, valid_of
 from spark_kafka_sink.records.partitioning.crc32 import crc32, crc32_of
 from spark_kafka_sink.records.partitioning.fnv1a import fnv1a, fnv1a_of

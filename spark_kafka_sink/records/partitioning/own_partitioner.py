@@ -13,10 +13,10 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from spark_kafka_sink.errors import ConfigError, DataError, safe_text
+from spark_kafka_sink.base.errors import ConfigError, DataError, safe_text
+from spark_kafka_sink.base.security import import_paths
 from spark_kafka_sink.records.partitioning.topic_view import TopicView, explicit, rows_by_topic
 from spark_kafka_sink.records.record_columns import RecordColumns
-from spark_kafka_sink.security import import_paths
 
 OPTION = "partitioner.class"
 Int32s = npt.NDArray[np.int32]

@@ -19,7 +19,8 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
-from spark_kafka_sink.errors import ConfigError
+from spark_kafka_sink.base.errors import ConfigError
+from spark_kafka_sink.base.security.import_paths import is_import_path
 from spark_kafka_sink.protocol.cluster import TopicPartition
 from spark_kafka_sink.records.batch_cutter import size_bounds
 from spark_kafka_sink.records.partitioning.key_rules import (
@@ -39,7 +40,6 @@ from spark_kafka_sink.records.partitioning.topic_view import (
 )
 from spark_kafka_sink.records.record_columns import RecordColumns
 from spark_kafka_sink.records.record_encoder import content_sizes
-from spark_kafka_sink.security.import_paths import is_import_path
 
 Int32s = npt.NDArray[np.int32]
 Int64s = npt.NDArray[np.int64]

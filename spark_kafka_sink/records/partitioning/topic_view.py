@@ -12,8 +12,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from spark_kafka_sink.error_kinds import Kind
-from spark_kafka_sink.errors import DataError
+from spark_kafka_sink.base.error_kinds import Kind
+from spark_kafka_sink.base.errors import DataError
 from spark_kafka_sink.protocol.cluster import Cluster
 from spark_kafka_sink.records.record_columns import RecordColumns
 

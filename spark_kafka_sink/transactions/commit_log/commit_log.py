@@ -16,8 +16,8 @@ from functools import partial
 from typing import Final, NamedTuple
 
 from spark_kafka_sink.admin.transaction_client import TransactionClient
-from spark_kafka_sink.error_kinds import Kind
-from spark_kafka_sink.errors import (
+from spark_kafka_sink.base.error_kinds import Kind
+from spark_kafka_sink.base.errors import (
     ApiError,
     AuthorizationError,
     ConfigError,

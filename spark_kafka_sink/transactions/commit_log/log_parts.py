@@ -22,7 +22,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from spark_kafka_sink.errors import CommitError
+from spark_kafka_sink.base.errors import CommitError
 
 #: Bytes of a document in one record. A topic takes 1 MiB by default.
 PIECE_BYTES: Final = 512 * 1024

@@ -25,7 +25,7 @@ from typing import Final
 
 from spark_kafka_sink.admin.call import Call, Leader, retry_code
 from spark_kafka_sink.admin.transaction_client import TransactionClient
-from spark_kafka_sink.errors import CommitError, ErrorCode, KafkaTimeoutError
+from spark_kafka_sink.base.errors import CommitError, ErrorCode, KafkaTimeoutError
 from spark_kafka_sink.protocol.cluster import TopicPartition
 from spark_kafka_sink.protocol.fetch_messages import (
     FetchedPartition,

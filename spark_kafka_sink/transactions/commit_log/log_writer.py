@@ -24,7 +24,7 @@ from typing import Final, TypeVar
 
 from spark_kafka_sink.admin.call import Call, retry_code
 from spark_kafka_sink.admin.transaction_client import TransactionClient
-from spark_kafka_sink.errors import (
+from spark_kafka_sink.base.errors import (
     ErrorCode,
     IllegalStateError,
     InvalidTxnStateError,
@@ -32,11 +32,8 @@ from spark_kafka_sink.errors import (
     ProducerFencedError,
     SupersededError,
 )
-from spark_kafka_sink.producer.transaction.transaction_states import (
-    PreparedTransaction,
-    ProducerIdAndEpoch,
-)
 from spark_kafka_sink.protocol.cluster import TopicPartition
+from spark_kafka_sink.protocol.producer_ids import PreparedTransaction, ProducerIdAndEpoch
 from spark_kafka_sink.protocol.transaction_admin_messages import TransactionState
 from spark_kafka_sink.transactions.commit_log.log_parts import PIECE_BYTES
 from spark_kafka_sink.transactions.commit_state import LogOutcomeUnknownError

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from spark_kafka_sink.base.errors import ConfigError
+from spark_kafka_sink.base.security.allow_lists import PATHS, NotAllowedError
 from spark_kafka_sink.datasource.exactly_once.checkpoint import Checkpoint
 from spark_kafka_sink.datasource.exactly_once.offset_log import checkpoint_text
-from spark_kafka_sink.errors import ConfigError
 from spark_kafka_sink.protocol.cluster import TopicPartition
-from spark_kafka_sink.security.allow_lists import PATHS, NotAllowedError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -11,11 +11,11 @@ from confluent_kafka import Consumer, ShareConsumer
 
 from spark_kafka_sink.admin.call import Call, CoordinatorKey
 from spark_kafka_sink.admin.transaction_client import TransactionClient
+from spark_kafka_sink.base.errors import ConfigError
 from spark_kafka_sink.config.producer_config import ProducerConfig
 from spark_kafka_sink.config.sink_config import SinkConfig
 from spark_kafka_sink.datasource.exactly_once.transaction_plan import plan_transactions
 from spark_kafka_sink.datasource.write.write_context import WriteContext
-from spark_kafka_sink.errors import ConfigError
 from spark_kafka_sink.protocol.control_messages import CoordinatorType
 from spark_kafka_sink.protocol.group_messages import ListGroupsRequest
 from tests.real_kafka import RealKafka

@@ -80,7 +80,7 @@ def test_other_files_under_a_done_number_are_an_error(source, topic, consume, tm
 
 
 def test_without_the_checkpoint_rows_and_bytes_decide(source, topic, consume, tmp_path, options):
-    """A function that is not told where the checkpoint is."""
+    """A function that does not know where the checkpoint is."""
     frame, add = source
     name = f"untold-{uuid.uuid4().hex[:6]}"
 

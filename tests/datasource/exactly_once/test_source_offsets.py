@@ -9,8 +9,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from spark_kafka_sink.base.errors import DataError
 from spark_kafka_sink.datasource.exactly_once.source_offsets import source_offsets
-from spark_kafka_sink.errors import DataError
 from spark_kafka_sink.protocol.cluster import TopicPartition
 
 LOGS = Path(__file__).with_name("offset_logs")

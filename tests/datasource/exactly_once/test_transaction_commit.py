@@ -10,6 +10,7 @@ from dataclasses import replace
 import pytest
 from pyspark.cloudpickle import dumps as cloud_dumps
 
+from spark_kafka_sink.base.errors import CommitError, KafkaTimeoutError
 from spark_kafka_sink.config.sink_config import SinkConfig
 from spark_kafka_sink.datasource.exactly_once.transaction_commit import (
     _is_two_phase,
@@ -21,8 +22,7 @@ from spark_kafka_sink.datasource.report.report_of_batch import report_of_batch
 from spark_kafka_sink.datasource.report.write_report import Outcome
 from spark_kafka_sink.datasource.write.commit_message import checked_messages
 from spark_kafka_sink.datasource.write_plan import WritePlan
-from spark_kafka_sink.errors import CommitError, KafkaTimeoutError
-from spark_kafka_sink.producer.transaction.transaction_states import PreparedTransaction
+from spark_kafka_sink.protocol.producer_ids import PreparedTransaction
 from spark_kafka_sink.records.column_plan import ColumnPlan
 from spark_kafka_sink.transactions.commit_state import Payload
 from spark_kafka_sink.transactions.ownership import Numbering, Owner

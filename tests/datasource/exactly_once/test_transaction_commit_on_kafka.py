@@ -7,12 +7,12 @@ import pickle
 
 import pytest
 
+from spark_kafka_sink.base.errors import SupersededError
 from spark_kafka_sink.config.sink_config import SinkConfig
 from spark_kafka_sink.datasource.exactly_once import transaction_commit
 from spark_kafka_sink.datasource.exactly_once.transaction_plan import plan_transactions
 from spark_kafka_sink.datasource.exactly_once.transactional_producers import process_worker
 from spark_kafka_sink.datasource.write.write_task import TaskIdentity
-from spark_kafka_sink.errors import SupersededError
 from spark_kafka_sink.transactions.exactly_once import close_shared_drivers
 from tests.datasource.exactly_once.queries import COMMITTED, shows
 from tests.datasource.exactly_once.stream_task import stream_task

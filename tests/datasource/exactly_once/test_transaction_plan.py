@@ -10,11 +10,16 @@ from pyspark.cloudpickle import dumps as cloud_dumps
 from pyspark.sql.datasource import CaseInsensitiveDict
 from pyspark.sql.types import StringType, StructField, StructType
 
+from spark_kafka_sink.base.errors import (
+    CommitError,
+    ConfigError,
+    IllegalStateError,
+    SupersededError,
+)
 from spark_kafka_sink.datasource.exactly_once.transaction_plan import _run, check_run, prefix_of
 from spark_kafka_sink.datasource.source import KprodDataSource
 from spark_kafka_sink.datasource.write.write_context import WriteContext
 from spark_kafka_sink.datasource.write.write_task import TaskIdentity
-from spark_kafka_sink.errors import CommitError, ConfigError, IllegalStateError, SupersededError
 from spark_kafka_sink.transactions.commit_state import CommitState, Done, Payload
 from spark_kafka_sink.transactions.ownership import Numbering, Owner
 from tests.datasource.exactly_once.transaction_plans import (
@@ -100,7 +105,7 @@ def test_a_version_that_is_done_is_skipped(version, skips):
 
 @pytest.mark.parametrize("number", [5, 6, 7])
 def test_a_job_without_a_version_is_never_skipped(number):
-    """Nobody asks for it again, so whatever the log says of its key is of itself."""
+    """It is not asked for again, so whatever the log says of its key is of itself."""
     plan = replace(NAMED_JOB, numbering=Numbering.ONCE, number=number)
     assert plan.skips is False
     assert plan.is_done(TaskIdentity()) is False

@@ -6,6 +6,8 @@ from dataclasses import replace
 
 import pytest
 
+from spark_kafka_sink.base.errors import DeliveryError, ErrorCode, KafkaError, KafkaTimeoutError
+from spark_kafka_sink.base.process_local import ProcessLocal
 from spark_kafka_sink.datasource.exactly_once.transactional_producers import (
     Worker,
     WorkerIds,
@@ -14,10 +16,8 @@ from spark_kafka_sink.datasource.exactly_once.transactional_producers import (
 from spark_kafka_sink.datasource.write.producer_cache import ProducerCache
 from spark_kafka_sink.datasource.write.write_context import WriteContext
 from spark_kafka_sink.datasource.write.write_task import WriteTask
-from spark_kafka_sink.errors import DeliveryError, ErrorCode, KafkaError, KafkaTimeoutError
-from spark_kafka_sink.network.process_local import ProcessLocal
 from spark_kafka_sink.producer.kafka_producer import KafkaProducer
-from spark_kafka_sink.producer.transaction.transaction_states import PreparedTransaction
+from spark_kafka_sink.protocol.producer_ids import PreparedTransaction
 from spark_kafka_sink.records.batch_joiner import HOLD_MS
 from spark_kafka_sink.transactions.ownership import Numbering
 from tests.datasource.exactly_once.transaction_plans import JOB, RUN, identity, plan
@@ -302,7 +302,7 @@ def test_a_batch_jobs_attempt_takes_another_id_too(world: ProducerWorld):
 
 @pytest.mark.parametrize("processed", [False, True])
 def test_an_attempt_with_a_lost_add_partitions_is_not_prepared(processed: bool):
-    """Behind the commit it would open a transaction anew, which would look like one that is lost.
+    """Behind the commit it would open another transaction, which would look like one that is lost.
     With version 2 there is no such request.
     """
     world = ProducerWorld(transaction_version=1)

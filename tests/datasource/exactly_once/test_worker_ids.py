@@ -7,12 +7,12 @@ import os
 from hypothesis import given
 from hypothesis import strategies as st
 
+from spark_kafka_sink.base.process_local import ProcessLocal
 from spark_kafka_sink.datasource.exactly_once.transactional_producers import (
     WorkerIds,
     is_of_driver,
     process_worker,
 )
-from spark_kafka_sink.network.process_local import ProcessLocal
 from spark_kafka_sink.transactions.commit_state import CommitState
 from spark_kafka_sink.transactions.transactional_ids import TransactionalId, parse
 from tests.datasource.exactly_once.transaction_plans import RUN, plan

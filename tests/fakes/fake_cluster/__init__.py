@@ -7,7 +7,7 @@
     connection = cluster.connect(1)          # None while that broker is down
     connection.send(frame, now)              # one whole request, without its length prefix
     cluster.next_due_ms()                    # when something happens by itself, or NEVER
-    connection.due(now)                      # answers that leave the broker now, each told once
+    connection.due(now)                      # answers that leave the broker now, each returned once
     connection.closed                        # the broker hung up
     connection.close()                       # the peer is gone; what it asked is still worked on
     connection.pending                       # there is still something to work on or to tell

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
-from spark_kafka_sink.errors import ErrorCode
+from spark_kafka_sink.base.errors import ErrorCode
 from tests.fakes.fake_cluster.codec import Answer, Request, peek, write
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
-from spark_kafka_sink.errors import ErrorCode
+from spark_kafka_sink.base.errors import ErrorCode
 from tests.fakes.fake_cluster.api_metadata import is_legal
 from tests.fakes.fake_cluster.codec import Request
 

@@ -1,10 +1,10 @@
-"""DescribeTransactions: what the coordinator knows of each transactional id."""
+"""DescribeTransactions: what the coordinator has of each transactional id."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from spark_kafka_sink.errors import ErrorCode
+from spark_kafka_sink.base.errors import ErrorCode
 from tests.fakes.fake_cluster.codec import Request
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ from bisect import bisect_left
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from spark_kafka_sink.errors import ErrorCode
+from spark_kafka_sink.base.errors import ErrorCode
 from spark_kafka_sink.protocol.cluster import TopicPartition
 from tests.fakes.fake_cluster.codec import Request
 

@@ -6,7 +6,7 @@ import re
 import uuid
 from typing import TYPE_CHECKING, Any
 
-from spark_kafka_sink.errors import ErrorCode
+from spark_kafka_sink.base.errors import ErrorCode
 from spark_kafka_sink.protocol.cluster import TopicPartition
 from tests.fakes.fake_cluster.codec import Request
 
@@ -35,7 +35,7 @@ def handle(cluster: FakeCluster, node: int, request: Request) -> Any:
 
 
 def refuse(cluster: FakeCluster, request: Request, error: ErrorCode) -> Any:
-    """For every topic asked for; the brokers are told all the same."""
+    """For every topic asked for; the brokers are returned all the same."""
     topics = [
         _failed(request, t.name, getattr(t, "topic_id", None), error)
         for t in request.body.topics or ()

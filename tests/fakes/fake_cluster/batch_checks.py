@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 import crc32c as castagnoli
 
-from spark_kafka_sink.errors import CorruptRecordError, ErrorCode, InvalidRecordError
+from spark_kafka_sink.base.errors import CorruptRecordError, ErrorCode, InvalidRecordError
 from tests.fakes.record_reader import parse_batch
 
 HEADER = 61
@@ -25,7 +25,7 @@ _SHORTEST = 14
 
 
 class RefusedError(Exception):
-    """A partition's answer: ``records`` are the guilty ones, where the broker tells them."""
+    """A partition's answer: ``records`` are the guilty ones, where the broker names them."""
 
     def __init__(self, error: ErrorCode, why: str, records: tuple[int, ...] = ()) -> None:
         super().__init__(error, why)

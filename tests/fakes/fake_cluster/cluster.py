@@ -10,8 +10,8 @@ from copy import copy
 from dataclasses import dataclass, field
 from random import Random
 
-from spark_kafka_sink.clock import NEVER
-from spark_kafka_sink.errors import ErrorCode
+from spark_kafka_sink.base.clock import NEVER
+from spark_kafka_sink.base.errors import ErrorCode
 from spark_kafka_sink.protocol.cluster import TopicPartition
 from spark_kafka_sink.protocol.request import ApiKey
 from tests.fakes.fake_cluster.batch_checks import RefusedError
@@ -38,7 +38,7 @@ class FakeCluster:
     """See the package. ``logs`` holds every partition, ``transactions`` is the coordinator.
 
     Args:
-        nodes: ids 1 to n. Node n listens on port 9092 + n of 127.0.0.1, as Metadata tells it.
+        nodes: ids 1 to n. Node n listens on port 9092 + n of 127.0.0.1, as Metadata returns it.
         random: leaders of new topics, topic ids. Nothing else is left to chance.
         transaction_version: what ApiVersions says of the feature; 2 is protocol 2.
         marker_ms: how long a decided transaction waits for its markers.
@@ -316,7 +316,7 @@ class FakeCluster:
 
     @property
     def registered(self) -> list[int]:
-        """The brokers that Metadata tells of."""
+        """The brokers in Metadata."""
         return [node for node in self.brokers if node not in self.down]
 
     # -- transactions --
@@ -337,8 +337,8 @@ class FakeCluster:
     def move_coordinator(
         self, key: str, node: int, *, resigned_ms: int = 0, loading_ms: int = 0
     ) -> None:
-        """``node`` coordinates ``key`` from now on: after nobody did for ``resigned_ms``, and it
-        has loaded it for ``loading_ms``.
+        """``node`` coordinates ``key`` from now on: after ``resigned_ms`` without one, and it has
+        loaded it for ``loading_ms``.
         """
         before = self.coordinator_of(key)
         self._placed[key] = node
@@ -383,7 +383,7 @@ class FakeCluster:
 
     def _mark(self, transaction: Transaction, commit: bool, pid: int, epoch: int) -> None:
         """Write the markers that are missing; those whose leader is down are tried again, and all
-        while nobody coordinates them.
+        while they have no coordinator.
         """
         if self.coordinators.moving(transaction.transactional_id) is not None:
             self.at(self.now + 20, lambda: self._mark(transaction, commit, pid, epoch))

@@ -6,7 +6,7 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from spark_kafka_sink.clock import NEVER
+from spark_kafka_sink.base.clock import NEVER
 
 if TYPE_CHECKING:
     from tests.fakes.fake_cluster.cluster import FakeCluster
@@ -54,7 +54,7 @@ class FakeConnection:
 
     @property
     def pending(self) -> bool:
-        """Requests are to be worked on, or answers to be told."""
+        """There are requests to work on, or answers to return."""
         return bool(self._asked or self._answers)
 
     @property

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
 
-from spark_kafka_sink.errors import ErrorCode
+from spark_kafka_sink.base.errors import ErrorCode
 from tests.fakes.fake_cluster.codec import Request
 
 FOREVER = -1
@@ -77,7 +77,7 @@ class Control:
     """All faults of one cluster. Filters (all must fit): node, topic, partition, nth, where.
 
     ``times`` is how many requests are met, or :data:`FOREVER`; ``nth`` the first of the fitting
-    requests that is met, from 1. ``partition`` restricts an error answer to Produce to it. Call
+    requests that matches, from 1. ``partition`` restricts an error answer to Produce to it. Call
     :meth:`check` at the end of a test: a fault that was never met proves nothing.
     """
 
@@ -87,7 +87,7 @@ class Control:
     def answer(self, api: int, answer: Any, times: int = 1, **filters: Any) -> Fault:
         """Answer this (an ErrorCode, a kio entity, a function of the request) instead of working.
 
-        With ``processed=True`` the request is worked on first. To Produce an error is told for
+        With ``processed=True`` the request is worked on first. To Produce an error is returned for
         the partitions that fit; the others are worked on as ever.
         """
         return self._add(Fault(Kind.ANSWER, int(api), times, answer=answer, **filters))
@@ -109,7 +109,7 @@ class Control:
         return self._add(Fault(Kind.CUT, int(api), times, processed=processed, **filters))
 
     def clear(self) -> None:
-        """Heal: no fault is met any more. Those that fired stay known to :meth:`check`."""
+        """Heal: no fault fires any more. Those that fired stay known to :meth:`check`."""
         for fault in self.faults:
             fault.times = fault.fired
 

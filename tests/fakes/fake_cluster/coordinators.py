@@ -7,8 +7,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from spark_kafka_sink.clock import NEVER
-from spark_kafka_sink.errors import ErrorCode
+from spark_kafka_sink.base.clock import NEVER
+from spark_kafka_sink.base.errors import ErrorCode
 from tests.fakes.fake_cluster.transaction_coordinator import Transaction
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """A transactional id changes its coordinator: nobody's until ``resigned_ms``, then loaded."""
+    """A transactional id changes its coordinator: none until ``resigned_ms``, then loaded."""
 
     before: int
     resigned_ms: int

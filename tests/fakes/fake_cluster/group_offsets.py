@@ -24,7 +24,7 @@ Offsets = dict[TopicPartition, Committed]
 
 class GroupOffsets:
     """``committed`` by group; ``open`` by producer id: its epoch, and what it brought. ``members``
-    has the states of groups that have some, which nobody here can join.
+    has the states of groups that have some, which can't be joined here.
     """
 
     def __init__(self) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import deque
 from dataclasses import dataclass, field, replace
 
-from spark_kafka_sink.errors import ErrorCode
+from spark_kafka_sink.base.errors import ErrorCode
 from tests.fakes.fake_cluster.batch_checks import Batch, RefusedError, marker
 from tests.fakes.record_reader import Record, parse_batch
 

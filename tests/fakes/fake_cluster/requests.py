@@ -7,7 +7,7 @@ from importlib import import_module
 from pkgutil import iter_modules
 from typing import TYPE_CHECKING, Any
 
-from spark_kafka_sink.errors import ErrorCode
+from spark_kafka_sink.base.errors import ErrorCode
 from tests.fakes import fake_cluster
 from tests.fakes.fake_cluster import api_api_versions, api_produce
 from tests.fakes.fake_cluster.codec import (

@@ -14,7 +14,7 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from enum import Enum
 
-from spark_kafka_sink.errors import ErrorCode
+from spark_kafka_sink.base.errors import ErrorCode
 from spark_kafka_sink.protocol.cluster import TopicPartition
 
 MAX_EPOCH = 32767
@@ -79,7 +79,7 @@ def _at_once(change: Callable[[], None]) -> bool:
 class TransactionCoordinator:
     """All transactional ids of the cluster; which node may answer for one is the cluster's say.
 
-    ``write_markers(transaction, commit)`` is called when a transaction is decided; whoever has
+    ``write_markers(transaction, commit)`` is called when a transaction is decided; who has
     written them calls :meth:`complete`. ``append(change)`` writes a change to the coordinator's log
     and then has it happen; True when that is later. ``version`` is the cluster's.
     """
@@ -111,7 +111,7 @@ class TransactionCoordinator:
         self.transactions.pop(transactional_id).state = State.DEAD
 
     def _change(self, found: Transaction, change: Callable[[], None]) -> None:
-        """``change`` happens when it is written; until then nobody else may change it."""
+        """``change`` happens when it is written; until then no other call may change it."""
 
         def written() -> None:
             found.pending = False

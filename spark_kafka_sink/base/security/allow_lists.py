@@ -21,9 +21,9 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final
 
-from spark_kafka_sink.error_kinds import Kind
-from spark_kafka_sink.errors import ConfigError, safe_text
-from spark_kafka_sink.security.operators_variables import VARIABLES
+from spark_kafka_sink.base.error_kinds import Kind
+from spark_kafka_sink.base.errors import ConfigError, safe_text
+from spark_kafka_sink.base.security.operators_variables import VARIABLES
 
 #: Files and directories: references, stores, token files, keytabs; config files without a list of
 #: their own; the directory of checkpointLocation, which may be a URI. Kafka's ``allowed.paths``.

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from spark_kafka_sink.formats.row_pieces import Mask
+from spark_kafka_sink.records.formats.row_pieces import Mask
 from spark_kafka_sink.records.gather import data_of, offsets_of, valid_of
 from spark_kafka_sink.records.varint import highest
 

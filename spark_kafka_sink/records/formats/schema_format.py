@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from spark_kafka_sink.formats.column_type import ColumnType
 from spark_kafka_sink.records.column_plan import PayloadEncoder
+from spark_kafka_sink.records.formats.column_type import ColumnType
 
 
 def wire_prefix(schema_id: int) -> bytes:

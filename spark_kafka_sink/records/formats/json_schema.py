@@ -15,10 +15,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from spark_kafka_sink.documentation import page_address
-from spark_kafka_sink.error_kinds import Kind
-from spark_kafka_sink.errors import SchemaError, safe_text
-from spark_kafka_sink.formats.column_type import ColumnKind, ColumnType
+from spark_kafka_sink.base.documentation import page_address
+from spark_kafka_sink.base.error_kinds import Kind
+from spark_kafka_sink.base.errors import SchemaError, safe_text
+from spark_kafka_sink.records.formats.column_type import ColumnKind, ColumnType
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -65,7 +65,7 @@ class JsonPlan:
     def encode(self, columns: Sequence[pa.Array], rows: int, path: str) -> Payloads:
         """One payload for each row."""
         del path
-        from spark_kafka_sink.formats.row_pieces import RowPieces
+        from spark_kafka_sink.records.formats.row_pieces import RowPieces
         from spark_kafka_sink.records.json.json_text import json_objects, json_value
 
         text = json_value(columns[0]) if self.bare else json_objects(self.names, columns, rows)

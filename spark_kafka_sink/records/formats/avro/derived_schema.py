@@ -12,8 +12,8 @@ import json
 import re
 from typing import Final
 
-from spark_kafka_sink.errors import SchemaError, safe_text
-from spark_kafka_sink.formats.column_type import ColumnKind, ColumnType
+from spark_kafka_sink.base.errors import SchemaError, safe_text
+from spark_kafka_sink.records.formats.column_type import ColumnKind, ColumnType
 
 _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 #: The Avro type of each kind but those that have others in them.

@@ -16,15 +16,15 @@ from collections.abc import Callable
 from inspect import getattr_static
 from types import FunctionType, MethodType, ModuleType
 
-from spark_kafka_sink.error_kinds import Kind
-from spark_kafka_sink.errors import ConfigError, safe_text
-from spark_kafka_sink.security.allow_lists import (
+from spark_kafka_sink.base.error_kinds import Kind
+from spark_kafka_sink.base.errors import ConfigError, safe_text
+from spark_kafka_sink.base.security.allow_lists import (
     NotAllowedError,
     check_import,
     is_import_listed,
     limits_imports,
 )
-from spark_kafka_sink.security.password import Password, Text, text_of
+from spark_kafka_sink.base.security.password import Password, Text, text_of
 
 _IMPORTABLE = (
     "the module must be importable on the driver and on every executor (installed there, or shipped"

@@ -8,12 +8,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from spark_kafka_sink.error_kinds import Kind
-from spark_kafka_sink.errors import SchemaError
-from spark_kafka_sink.formats.column_type import ColumnKind, ColumnType
-from spark_kafka_sink.formats.protobuf.proto_match import match_message
-from spark_kafka_sink.formats.protobuf.proto_nodes import Message
-from spark_kafka_sink.formats.protobuf.proto_schema import (
+from spark_kafka_sink.base.error_kinds import Kind
+from spark_kafka_sink.base.errors import SchemaError
+from spark_kafka_sink.records.formats.column_type import ColumnKind, ColumnType
+from spark_kafka_sink.records.formats.protobuf.proto_match import match_message
+from spark_kafka_sink.records.formats.protobuf.proto_nodes import Message
+from spark_kafka_sink.records.formats.protobuf.proto_schema import (
     derived_schema,
     file_descriptor,
     message_of,
@@ -37,9 +37,9 @@ class ProtobufPlan:
     def encode(self, columns: Sequence[pa.Array], rows: int, path: str) -> Payloads:
         """One payload for each row."""
         del path
-        from spark_kafka_sink.formats.arrow_values import children
-        from spark_kafka_sink.formats.protobuf.proto_encoder import encode_message
-        from spark_kafka_sink.formats.row_pieces import RowPieces
+        from spark_kafka_sink.records.formats.arrow_values import children
+        from spark_kafka_sink.records.formats.protobuf.proto_encoder import encode_message
+        from spark_kafka_sink.records.formats.row_pieces import RowPieces
 
         out = RowPieces(rows)
         out.add_bytes(self.prefix)

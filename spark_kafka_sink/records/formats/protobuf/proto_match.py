@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
-from spark_kafka_sink.documentation import page_address
-from spark_kafka_sink.error_kinds import Kind
-from spark_kafka_sink.errors import SchemaError, named, safe_text
-from spark_kafka_sink.formats.column_type import ColumnKind, ColumnType, find_name
-from spark_kafka_sink.formats.protobuf.proto_nodes import (
+from spark_kafka_sink.base.documentation import page_address
+from spark_kafka_sink.base.error_kinds import Kind
+from spark_kafka_sink.base.errors import SchemaError, named, safe_text
+from spark_kafka_sink.records.formats.column_type import ColumnKind, ColumnType, find_name
+from spark_kafka_sink.records.formats.protobuf.proto_nodes import (
     Field,
     Map,
     Message,
@@ -23,7 +23,7 @@ from spark_kafka_sink.formats.protobuf.proto_nodes import (
     Value,
     Wire,
 )
-from spark_kafka_sink.formats.protobuf.proto_schema import unwritable
+from spark_kafka_sink.records.formats.protobuf.proto_schema import unwritable
 
 if TYPE_CHECKING:
     from google.protobuf.descriptor import Descriptor, FieldDescriptor

@@ -24,10 +24,10 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
 
-from spark_kafka_sink.clock import NEVER, Clock, Waiters
-from spark_kafka_sink.config.producer_config import ProducerConfig
-from spark_kafka_sink.error_kinds import Kind
-from spark_kafka_sink.errors import (
+from spark_kafka_sink.base.backoff import ExponentialBackoff
+from spark_kafka_sink.base.clock import NEVER, Clock, Waiters
+from spark_kafka_sink.base.error_kinds import Kind
+from spark_kafka_sink.base.errors import (
     FATAL_TOPIC_ERRORS,
     ErrorCode,
     KafkaError,
@@ -35,9 +35,8 @@ from spark_kafka_sink.errors import (
     safe_text,
     warn,
 )
-from spark_kafka_sink.network.backoff import ExponentialBackoff
-from spark_kafka_sink.producer.metadata_merge import merge
-from spark_kafka_sink.producer.metrics.producer_metrics import Measurement, ProducerMetrics
+from spark_kafka_sink.config.producer_config import ProducerConfig
+from spark_kafka_sink.network.client.metadata_merge import merge
 from spark_kafka_sink.protocol.bodies import topic_name
 from spark_kafka_sink.protocol.cluster import (
     Cluster,
@@ -97,11 +96,12 @@ class Metadata:
         *,
         wakeup: Callable[[], None] = _nothing,
         connection_failures: Callable[[], Mapping[str, str]] = dict,
-        metrics: ProducerMetrics | None = None,
+        on_wait: Callable[[int, int], None] | None = None,
         random: Callable[[], float] = _random.random,
     ) -> None:
         """``wakeup`` is the client's, ``connection_failures`` its failed addresses with their
-        reasons (for errors), ``metrics`` are notified of every wait for topics, when it is over.
+        reasons (for errors). ``on_wait`` is called when a wait for topics is over, with its
+        milliseconds and the time.
         """
         self._clock = clock
         self._max_age_ms = config.metadata_max_age_ms
@@ -140,7 +140,7 @@ class Metadata:
         self._closed: KafkaError | None = None
         #: The producer sleeps; see :meth:`set_parked`.
         self.parked = False
-        self._metrics = metrics
+        self._on_wait = on_wait
         self._listeners: list[ClusterResourceListener] = []
         # The last one known: a response may omit it.
         self._cluster_id = self.cluster.cluster_id
@@ -199,9 +199,9 @@ class Metadata:
         finally:
             with self._lock:
                 self._waiting -= 1
-            if self._metrics is not None:
+            if self._on_wait is not None:
                 now = self._clock.now_ms()
-                self._metrics.record(Measurement.METADATA_WAIT, now - start, now)
+                self._on_wait(now - start, now)
 
     def refresh(self, deadline: int) -> Cluster:
         """The cluster of a response to a request sent from now on, or, at ``deadline``, as known

@@ -13,10 +13,10 @@ import struct
 from collections.abc import Mapping
 from typing import Final
 
-from spark_kafka_sink.documentation import page_address
-from spark_kafka_sink.error_kinds import Kind
-from spark_kafka_sink.errors import SchemaError, named, safe_text
-from spark_kafka_sink.formats.avro.avro_nodes import (
+from spark_kafka_sink.base.documentation import page_address
+from spark_kafka_sink.base.error_kinds import Kind
+from spark_kafka_sink.base.errors import SchemaError, named, safe_text
+from spark_kafka_sink.records.formats.avro.avro_nodes import (
     Array,
     Constant,
     Decimal,
@@ -30,9 +30,9 @@ from spark_kafka_sink.formats.avro.avro_nodes import (
     Symbols,
     Value,
 )
-from spark_kafka_sink.formats.avro.avro_schema import NO_DEFAULT, AvroField, AvroType
-from spark_kafka_sink.formats.avro.derived_schema import check_map_key
-from spark_kafka_sink.formats.column_type import ColumnKind, ColumnType, find_name
+from spark_kafka_sink.records.formats.avro.avro_schema import NO_DEFAULT, AvroField, AvroType
+from spark_kafka_sink.records.formats.avro.derived_schema import check_map_key
+from spark_kafka_sink.records.formats.column_type import ColumnKind, ColumnType, find_name
 from spark_kafka_sink.records.varint import varint
 
 _K = ColumnKind

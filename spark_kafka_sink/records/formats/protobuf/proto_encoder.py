@@ -13,7 +13,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from spark_kafka_sink.formats.arrow_values import (
+from spark_kafka_sink.records.formats.arrow_values import (
     binary_of,
     children,
     fixed_width,
@@ -21,7 +21,7 @@ from spark_kafka_sink.formats.arrow_values import (
     not_utf8,
     validity,
 )
-from spark_kafka_sink.formats.protobuf.proto_nodes import (
+from spark_kafka_sink.records.formats.protobuf.proto_nodes import (
     Field,
     Map,
     Message,
@@ -32,7 +32,7 @@ from spark_kafka_sink.formats.protobuf.proto_nodes import (
     Wire,
     tag,
 )
-from spark_kafka_sink.formats.row_pieces import Mask, RowPieces
+from spark_kafka_sink.records.formats.row_pieces import Mask, RowPieces
 from spark_kafka_sink.records.gather import ends_of, lengths_of
 from spark_kafka_sink.records.json.json_text import plain_binary
 from spark_kafka_sink.records.varint import Packed, pack, pack_unsigned

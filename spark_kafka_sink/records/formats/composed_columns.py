@@ -3,20 +3,19 @@ step 3 of a record's way.
 
 Owns: :func:`with_composed`, which makes of a batch and a plan that name columns a batch and a plan
 that don't, and :func:`parts_of`, which keeps what that costs small. Never: the text of values
-(``json_text``), the bytes of a format (its encoder), of headers (``record_headers``).
+(``json_text``), the bytes of a format (its encoder), of headers (``record_headers``), what becomes
+of rows that a format refuses.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
 
 from spark_kafka_sink.config.named_columns import ColumnFormat
-from spark_kafka_sink.error_kinds import Kind
-from spark_kafka_sink.errors import DataError, safe_text
 from spark_kafka_sink.records.column_plan import ColumnPlan, ComposedColumns, NamedColumn
 from spark_kafka_sink.records.gather import ends_of
 from spark_kafka_sink.records.json.json_text import json_objects, json_value, plain_binary, text_of
@@ -33,46 +32,48 @@ def parts_of(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         yield batch.slice(start, rows)
 
 
-def with_composed(batch: pa.RecordBatch, plan: ColumnPlan) -> tuple[pa.RecordBatch, ColumnPlan]:
-    """``batch`` with a column for each field that ``plan`` composes, and the plan of that batch."""
+@dataclass(frozen=True, slots=True)
+class Composed:
+    """A batch with a column for each composed field, and its plan. The rows of ``refusals`` can't
+    be written: what ``batch`` has for their key or value means nothing.
+    """
+
+    batch: pa.RecordBatch
+    plan: ColumnPlan
+    refusals: tuple[Refusal, ...] = ()
+
+
+def with_composed(batch: pa.RecordBatch, plan: ColumnPlan) -> Composed:
+    """``batch`` with a column for each field that ``plan`` composes."""
     columns = list(batch.columns)
+    refusals: list[Refusal] = []
     if plan.value is not None:
-        columns.append(_composed(batch, plan.value, "value"))
+        columns.append(_composed(batch, plan.value, "value", refusals))
         plan = replace(plan, value=None, value_column=len(columns) - 1)
     if plan.key is not None:
-        columns.append(_composed(batch, plan.key, "key"))
+        columns.append(_composed(batch, plan.key, "key", refusals))
         plan = replace(plan, key=None, key_column=len(columns) - 1)
     if plan.headers:
         columns.append(_headers(batch, plan.headers))
         plan = replace(plan, headers=(), headers_column=len(columns) - 1)
     names = [str(index) for index in range(len(columns))]
-    return pa.RecordBatch.from_arrays(columns, names=names), plan
+    return Composed(pa.RecordBatch.from_arrays(columns, names=names), plan, tuple(refusals))
 
 
-def _composed(batch: pa.RecordBatch, part: ComposedColumns, what: str) -> pa.Array:
+def _composed(
+    batch: pa.RecordBatch, part: ComposedColumns, what: str, refusals: list[Refusal]
+) -> pa.Array:
     columns = [batch.column(column.index) for column in part.columns]
     if part.encoder is not None:
         path = "" if part.is_struct else part.columns[0].name
         payloads = part.encoder.encode(columns, batch.num_rows, path)
-        for refusal in payloads.refusals:
-            raise _refused(refusal, what)
+        refusals += [replace(one, part=what) for one in payloads.refusals]
         return payloads.array
     if part.format is ColumnFormat.STRING:
         return text_of(columns[0])
     if part.is_struct:
         return json_value(columns[0])
     return json_objects([column.name for column in part.columns], columns, batch.num_rows)
-
-
-def _refused(refusal: Refusal, what: str) -> DataError:
-    """The error for the first row of ``refusal``."""
-    return DataError(
-        f"column {safe_text(refusal.column, 200)}, row {int(refusal.rows.argmax())} of the Arrow"
-        f" batch: it {refusal.reason}, so the row has no {what}",
-        hint="correct the value or filter such rows out before they are written, or write with a"
-        " schema that accepts it",
-        kind=Kind.REFUSED_BY_SCHEMA,
-    )
 
 
 def _headers(batch: pa.RecordBatch, headers: tuple[NamedColumn, ...]) -> pa.Array:

@@ -20,8 +20,8 @@ from dataclasses import dataclass
 from enum import Enum, IntEnum
 from typing import Any, ClassVar
 
-from spark_kafka_sink.documentation import error_url, where_to_read
-from spark_kafka_sink.error_kinds import Kind
+from spark_kafka_sink.base.documentation import error_url, where_to_read
+from spark_kafka_sink.base.error_kinds import Kind
 
 #: Limit of the warnings remembered: a text may contain a value that is new each time.
 _MOST_REMEMBERED = 1_000
@@ -600,3 +600,8 @@ CODES: dict[ErrorCode, CodeInfo] = {
     code: CodeInfo(code.value, cls, error_type, meaning, hint)
     for code, cls, error_type, meaning, hint in _ROWS
 }
+
+# Users import exceptions from there, and tracebacks, also Spark's, name that module.
+for _defined in [*globals().values()]:
+    if isinstance(_defined, type) and issubclass(_defined, KafkaError):
+        _defined.__module__ = "spark_kafka_sink.errors"

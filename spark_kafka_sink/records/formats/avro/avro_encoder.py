@@ -17,7 +17,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from spark_kafka_sink.formats.arrow_values import (
+from spark_kafka_sink.records.formats.arrow_values import (
     binary_of,
     children,
     fixed_width,
@@ -25,7 +25,7 @@ from spark_kafka_sink.formats.arrow_values import (
     not_utf8,
     validity,
 )
-from spark_kafka_sink.formats.avro.avro_nodes import (
+from spark_kafka_sink.records.formats.avro.avro_nodes import (
     Array,
     Constant,
     Decimal,
@@ -38,7 +38,7 @@ from spark_kafka_sink.formats.avro.avro_nodes import (
     Symbols,
     Value,
 )
-from spark_kafka_sink.formats.row_pieces import Mask, RowPieces
+from spark_kafka_sink.records.formats.row_pieces import Mask, RowPieces
 from spark_kafka_sink.records.gather import ends_of, lengths_of
 from spark_kafka_sink.records.json.json_text import plain_binary
 from spark_kafka_sink.records.varint import Packed, highest

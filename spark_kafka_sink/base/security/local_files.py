@@ -10,6 +10,7 @@ No error holds a path: what a reference led to may have been taken for one.
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import logging
 import os
 import re
@@ -19,8 +20,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-from spark_kafka_sink.error_kinds import Kind
-from spark_kafka_sink.errors import warn
+from spark_kafka_sink.base.error_kinds import Kind
+from spark_kafka_sink.base.errors import warn
 
 _log = logging.getLogger(__name__)
 
@@ -30,6 +31,9 @@ MAX_TEXT: Final = 1 << 20
 MAX_STORE: Final = 8 << 20
 #: A report that has grown to this was forgotten.
 MAX_REPORT: Final = 1 << 30
+
+#: What is added to the name of a file that is full.
+FORMER: Final = ".1"
 
 _CHUNK: Final = 1 << 16
 #: A disk of the network that is as slow as this is down.
@@ -67,15 +71,39 @@ def read_file(
     raise UnusableFileError(problem)
 
 
-def append_line(path: str, line: bytes, check: Callable[[str], None] | None = None) -> None:
+def open_to_read(path: str, check: Callable[[str], None] | None = None) -> int:
+    """The descriptor of a regular file, which the caller closes. UnusableFileError; ``check`` is as
+    in :func:`read_file`.
+    """
+    fd = _opened(path, os.O_RDONLY, check)
+    try:
+        _checked(fd, path, check)
+    except BaseException:
+        os.close(fd)
+        raise
+    return fd
+
+
+def append_line(
+    path: str,
+    line: bytes,
+    check: Callable[[str], None] | None = None,
+    is_full: Callable[[int], bool] | None = None,
+) -> None:
     """Adds ``line`` to a regular file, which is made if it is not there. UnusableFileError.
-    ``check`` is as in :func:`read_file`.
+    ``check`` is as in :func:`read_file`. ``is_full`` is called with the file's descriptor: a file
+    that is full gets the name ``path`` + :data:`FORMER` before, and ``line`` begins a new one.
 
     One write with O_APPEND: several processes may share the file. A symbolic link is not followed:
     another user may have created it.
     """
-    fd = _opened(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW, check)
+    flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW
+    fd = _opened(path, flags, check)
     try:
+        if is_full is not None and is_full(fd):
+            _set_aside(fd, path, check)
+            os.close(fd)
+            fd = _opened(path, flags, check)
         if _checked(fd, path, check).st_size > MAX_REPORT:
             problem = f"it is larger than {MAX_REPORT} bytes"
         elif os.write(fd, line) != len(line):
@@ -87,6 +115,20 @@ def append_line(path: str, line: bytes, check: Callable[[str], None] | None = No
     finally:
         os.close(fd)
     raise UnusableFileError(problem)
+
+
+def _set_aside(fd: int, path: str, check: Callable[[str], None] | None) -> None:
+    """Renames a full file, unless another process does: the lock is the file's, and who has it
+    later sees by the name that another file is there.
+    """
+    _checked(fd, path, check)
+    former = path + FORMER
+    if check is not None:
+        check(former)
+    with contextlib.suppress(BlockingIOError):
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if os.path.samestat(os.fstat(fd), os.stat(path)):  # noqa: PTH116 - as fstat
+            Path(path).rename(former)
 
 
 def write_new_file(

@@ -10,7 +10,7 @@ from array import array
 from collections.abc import Container, Iterator, Mapping
 from dataclasses import dataclass
 
-from spark_kafka_sink.errors import ErrorCode
+from spark_kafka_sink.base.errors import ErrorCode
 from spark_kafka_sink.protocol.cluster import Cluster, PartitionInfos
 from spark_kafka_sink.protocol.metadata_response import MetadataResponse, TopicMetadata
 from spark_kafka_sink.protocol.wire import error_code

@@ -13,10 +13,10 @@ from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from spark_kafka_sink.documentation import page_address
-from spark_kafka_sink.error_kinds import Kind
-from spark_kafka_sink.errors import ConfigError, SchemaError, safe_text
-from spark_kafka_sink.formats.column_type import ColumnKind, ColumnType
+from spark_kafka_sink.base.documentation import page_address
+from spark_kafka_sink.base.error_kinds import Kind
+from spark_kafka_sink.base.errors import ConfigError, SchemaError, safe_text
+from spark_kafka_sink.records.formats.column_type import ColumnKind, ColumnType
 
 if TYPE_CHECKING:
     from google.protobuf.descriptor import Descriptor, FileDescriptor

@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from spark_kafka_sink.error_kinds import Kind
-from spark_kafka_sink.errors import SchemaError
-from spark_kafka_sink.formats.avro.avro_nodes import Record, Value
-from spark_kafka_sink.formats.avro.avro_schema import AvroType, parse_schema, same_type
-from spark_kafka_sink.formats.avro.column_match import match
-from spark_kafka_sink.formats.avro.derived_schema import derived_schema
-from spark_kafka_sink.formats.column_type import ColumnType
+from spark_kafka_sink.base.error_kinds import Kind
+from spark_kafka_sink.base.errors import SchemaError
+from spark_kafka_sink.records.formats.avro.avro_nodes import Record, Value
+from spark_kafka_sink.records.formats.avro.avro_schema import AvroType, parse_schema, same_type
+from spark_kafka_sink.records.formats.avro.column_match import match
+from spark_kafka_sink.records.formats.avro.derived_schema import derived_schema
+from spark_kafka_sink.records.formats.column_type import ColumnType
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -30,8 +30,8 @@ class AvroPlan:
 
     def encode(self, columns: Sequence[pa.Array], rows: int, path: str) -> Payloads:
         """One payload for each row."""
-        from spark_kafka_sink.formats.avro.avro_encoder import encode, encode_record
-        from spark_kafka_sink.formats.row_pieces import RowPieces
+        from spark_kafka_sink.records.formats.avro.avro_encoder import encode, encode_record
+        from spark_kafka_sink.records.formats.row_pieces import RowPieces
 
         out = RowPieces(rows)
         out.add_bytes(self.prefix)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from spark_kafka_sink.version import __version__
+from spark_kafka_sink.base.version import __version__
 
 #: The site, such as ``https://NAME.readthedocs.io/en``; each release has its own copy below it, and
 #: ``latest`` is the unreleased one. Empty while there is none: then nothing names an address.

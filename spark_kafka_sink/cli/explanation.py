@@ -10,9 +10,9 @@ import difflib
 import re
 import sys
 
-from spark_kafka_sink import documentation
-from spark_kafka_sink.error_kinds import ENTRIES, Kind
-from spark_kafka_sink.errors import CODES, ErrorCode
+from spark_kafka_sink.base import documentation
+from spark_kafka_sink.base.error_kinds import ENTRIES, Kind
+from spark_kafka_sink.base.errors import CODES, ErrorCode
 
 #: A page of ours in the text of an entry.
 _LINK = re.compile(r"\[([^]]+)]\(([a-z-]+)\.md(?:#([^)]+))?\)")

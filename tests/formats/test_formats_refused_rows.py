@@ -1,0 +1,118 @@
+"""Rows that a schema refuses: what a batch says of them, and the bytes of the others."""
+
+from __future__ import annotations
+
+import json
+from decimal import Decimal
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from spark_kafka_sink.base.error_kinds import Kind
+from spark_kafka_sink.records.column_plan import ColumnPlan, ComposedColumns, NamedColumn
+from spark_kafka_sink.records.formats.avro.avro_format import AvroFormat
+from spark_kafka_sink.records.formats.column_type import ColumnKind, ColumnType
+from spark_kafka_sink.records.formats.composed_columns import with_composed
+from spark_kafka_sink.records.formats.json_schema import JsonSchemaFormat
+from spark_kafka_sink.records.formats.protobuf.protobuf_format import ProtobufFormat
+
+K = ColumnKind
+PREFIX = b"\0\0\0\0\7"
+MONEY = pa.decimal128(10, 2)
+FEW = {"type": "bytes", "logicalType": "decimal", "precision": 4, "scale": 1}
+ENUM = {"type": "enum", "name": "e", "symbols": ["x", "y"]}
+
+
+def of(kind, *children, names=()):
+    return ColumnType(kind, kind.name, True, children, names, precision=10, scale=2)
+
+
+def avro(schema):
+    return AvroFormat(), json.dumps({"type": "record", "name": "r", "fields": [
+        {"name": "id", "type": "long"}, {"name": "a", "type": schema}]})  # fmt: skip
+
+
+def protobuf(field):
+    text = (
+        f'syntax = "proto3"; message M {{ int64 id = 1; {field} = 2; enum E {{ X = 0; Y = 1; }} }}'
+    )
+    return ProtobufFormat(None), text
+
+
+REQUIRED = {"type": "object", "required": ["n"], "properties": {"n": {"type": "integer"}}}
+N = of(K.STRUCT, of(K.LONG), names=("n",))
+STRUCT = pa.struct([("n", pa.int64())])
+#: Format and schema, the type of the column a, and its values: every second one is refused.
+CASES = {
+    "a null": (avro("string"), of(K.STRING), pa.array(["a", None, "b", None])),
+    "32 bits": (avro(["null", "int"]), of(K.LONG), pa.array([1, 2**31, None, -(2**31) - 1, 300])),
+    "a symbol": (avro(["null", ENUM]), of(K.STRING), pa.array(["y", "z", None, "", "x"])),
+    "a fixed": (avro({"type": "fixed", "name": "f", "size": 2}), of(K.BINARY),
+                pa.array([b"ab", b"abc", b"cd", b"", b"ef", None])),
+    "a decimal": (avro(["null", FEW]), of(K.DECIMAL), pa.array(
+        [*map(Decimal, ("1.50", "1.55")), None, *map(Decimal, ("99999999.99", "-999.9"))], MONEY)),
+    "text": (avro("string"), of(K.STRING), pa.array([b"a", b"\xff", b"\xc3\xa4", b"\xc3"])),
+    "items": (avro({"type": "array", "items": "int"}), of(K.ARRAY, of(K.LONG)),
+              pa.array([[1, 2], [1, 2**40], [], [None], [3]])),
+    "a map's values": (avro({"type": "map", "values": ENUM}), of(K.MAP, of(K.STRING), of(K.STRING)),
+                       pa.array([[("a", "x")], [("b", "q"), ("c", "y")], []],
+                                pa.map_(pa.string(), pa.string()))),
+    "a field": (avro(["null", {"type": "record", "name": "i", "fields": [
+        {"name": "n", "type": "int"}]}]), N,
+        pa.array([{"n": 1}, {"n": None}, None, {"n": 2**40}, {"n": 2}], STRUCT)),
+    "a number of Protobuf": (protobuf("optional uint32 a"), of(K.LONG),
+                             pa.array([1, -1, None, 2**32, 7])),
+    "a symbol of Protobuf": (protobuf("optional E a"), of(K.STRING),
+                             pa.array(["Y", "z", None, ""])),
+    "items of Protobuf": (protobuf("repeated int64 a"), of(K.ARRAY, of(K.LONG)),
+                          pa.array([[1, 2], [None], None, [3, None, 4], []])),
+    "texts of Protobuf": (protobuf("repeated string a"), of(K.ARRAY, of(K.STRING)),
+                          pa.array([[b"a"], [b"b", b"\xff"], [], [None], [b"c"]])),
+    "a property": ((JsonSchemaFormat(), json.dumps({"properties": {"a": REQUIRED}})), N,
+                   pa.array([{"n": 1}, {"n": None}, None, {"n": None}, {"n": 2}], STRUCT)),
+}  # fmt: skip
+
+
+def encoded(name, rows):
+    (format_, schema), kind, values = CASES[name]
+    column = ColumnType(K.STRUCT, "struct", False, (of(K.LONG), kind), ("id", "a"))
+    encoder = format_.plan(schema, PREFIX, column, bare=False)
+    batch = pa.RecordBatch.from_arrays(
+        [pa.array(np.arange(len(values)), pa.int64()), values], ["id", "a"]
+    ).take(pa.array(rows, pa.int64()))
+    part = ComposedColumns((NamedColumn("id", 0), NamedColumn("a", 1)), encoder=encoder)
+    made = with_composed(batch, ColumnPlan(topic="t", value=part))
+    return made.batch.column(made.plan.value_column).to_pylist(), made.refusals
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_refused_rows_change_no_byte_of_the_others(name):
+    rows = np.arange(len(CASES[name][2]))
+    payloads, refusals = encoded(name, rows)
+    refused = np.logical_or.reduce([one.rows for one in refusals])
+    assert refused.tolist() == [bool(row % 2) for row in rows]
+    assert {one.kind for one in refusals} == {Kind.REFUSED_BY_SCHEMA}
+    assert {one.column.partition(".")[0].rstrip("[]") for one in refusals} == {"a"}
+    alone, none = encoded(name, rows[~refused])
+    assert not none
+    assert [payloads[row] for row in rows[~refused]] == alone
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_batch_of_refused_rows_only_has_a_reason_for_each(name):
+    rows = np.arange(len(CASES[name][2]))[1::2]
+    _, refusals = encoded(name, rows)
+    assert np.logical_or.reduce([one.rows for one in refusals]).all()
+
+
+def test_a_refusal_says_whether_the_key_or_the_value_is_missing():
+    (format_, schema), kind, values = CASES["a null"]
+    column = ColumnType(K.STRUCT, "struct", False, (of(K.LONG), kind), ("id", "a"))
+    encoder = format_.plan(schema, PREFIX, column, bare=False)
+    batch = pa.RecordBatch.from_arrays([pa.array(range(4), pa.int64()), values], ["id", "a"])
+    part = ComposedColumns((NamedColumn("id", 0), NamedColumn("a", 1)), encoder=encoder)
+    value, key = with_composed(batch, ColumnPlan(topic="t", value=part, key=part)).refusals
+    assert (value.part, key.part) == ("value", "key")
+    assert "column a, row 1 of the Arrow batch: it is null" in key.error().message
+    assert key.error().message.endswith("so the row has no key")
