@@ -78,14 +78,11 @@ class SinkConfig:
     #: None: no format has a schema; and in tasks, which get what follows from it.
     schemas: SchemaOptions | None = None
     rate_limits: RateLimits = field(default_factory=RateLimits)
-<<<<<<< yours: spark_kafka_sink/config/sink_config.py
     #: None with errors.tolerance=none.
     dead_letters: DeadLetterOptions | None = None
-=======
     #: Of report_path; None: without a limit.
     report_retention_bytes: int | None = None
     report_retention_ms: int | None = None
->>>>>>> main
     report_topic: str | None = None
     report_listeners: tuple[str, ...] = ()
     progress_listeners: tuple[str, ...] = ()
