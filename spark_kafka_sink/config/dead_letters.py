@@ -8,10 +8,11 @@ Names are Kafka Connect's; those that it does not have are at the end.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from spark_kafka_sink.base.error_kinds import Kind
 from spark_kafka_sink.base.errors import ConfigError
 from spark_kafka_sink.config.option import (
     INT_MAX,
@@ -120,6 +121,19 @@ class DeadLetterOptions:
             records if isinstance(records, int) else None,
             float(fraction) if isinstance(fraction, int | float) else None,
             size if isinstance(size, int) else _MOST_BYTES,
+        )
+
+
+def refuse_compacted(options: DeadLetterOptions, compacted: Container[str]) -> None:
+    """ConfigError when the topic of the letters is one of them: a letter without a key would be
+    refused, one without a value would delete others, and all but the last of a key vanish.
+    """
+    if options.topic in compacted:
+        raise ConfigError(
+            f"{TOPIC} names {options.topic}, which is compacted (cleanup.policy): letters would be"
+            " refused or deleted",
+            hint="name another topic, or a missing one: it is created",
+            kind=Kind.TOPIC_LIMIT,
         )
 
 

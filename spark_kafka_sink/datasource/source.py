@@ -135,6 +135,7 @@ class KprodDataSource(DataSource):
         return hasattr(spark_datasource, "DataSourceStreamArrowWriter")
 
     def _plan(self, schema: StructType, *, overwrite: bool, streaming: bool) -> WritePlan:
+        from spark_kafka_sink.config.dead_letters import refuse_compacted
         from spark_kafka_sink.config.given_options import given_options
         from spark_kafka_sink.config.sink_config import SinkConfig
         from spark_kafka_sink.config.unknown_options import PREFIX
@@ -180,8 +181,11 @@ class KprodDataSource(DataSource):
         warn_once(_log, [*config.warnings, *near_names(schema, columns)])
         seen = process_preflight().check(config, streaming=streaming)
         cluster = None if seen is None else seen.cluster
+        limits = {} if seen is None else seen.limits
         if seen is not None and config.topic in seen.compacted:
             columns = with_keys_required(columns)
+        if seen is not None and config.dead_letters is not None:
+            refuse_compacted(config.dead_letters, seen.compacted)
         if config.schemas is not None:
             from spark_kafka_sink.datasource.schemas.payload_schemas import with_encoders
 
@@ -189,11 +193,11 @@ class KprodDataSource(DataSource):
             # What only the driver needs, with its secrets, does not travel.
             config = replace(config, schemas=None)
         if not config.is_exactly_once:
-            return WritePlan(config, columns, cluster)
+            return WritePlan(config, columns, cluster, limits=limits)
         from spark_kafka_sink.datasource.exactly_once.transaction_plan import plan_transactions
 
         plan = plan_transactions(config, streaming=streaming, driver=driver)
-        return WritePlan(config, columns, cluster, plan, driver)
+        return WritePlan(config, columns, cluster, plan, driver, limits)
 
     def _refuse_reading(self) -> NoReturn:
         raise ConfigError(

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -40,6 +40,7 @@ from spark_kafka_sink.datasource.write.commit_message import (
 )
 from spark_kafka_sink.protocol.cluster import Cluster
 from spark_kafka_sink.records.column_plan import ColumnPlan
+from spark_kafka_sink.records.topic_limits import TopicLimits
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -60,7 +61,8 @@ class WritePlan:
 
     ``cluster`` is the preflight's, or None; ``transactions`` is None without exactly-once,
     and at the commit and abort of a stream. ``driver`` is the token of ``driver_identity``, empty
-    in batch jobs. ``package_version`` and ``package_files`` (a digest) are the driver's.
+    in batch jobs. ``limits`` are what the topics accept, as far as it is known. ``package_version``
+    and ``package_files`` (a digest) are the driver's.
     """
 
     config: SinkConfig
@@ -68,6 +70,7 @@ class WritePlan:
     cluster: Cluster | None
     transactions: TransactionPlan | None = None
     driver: str = ""
+    limits: Mapping[str, TopicLimits] = field(default_factory=dict)
     package_version: str = __version__
     package_files: str = field(default_factory=package_digest)
 

@@ -37,9 +37,9 @@ from spark_kafka_sink.datasource.checks.check_steps import (
     step_of,
     warned,
 )
+from spark_kafka_sink.datasource.checks.dead_letter_checks import queue_check
 from spark_kafka_sink.datasource.checks.topic_checks import (
     COMPRESSION,
-    LARGEST,
     LEAST_IN_SYNC,
     check_write,
     clock_warning,
@@ -52,6 +52,7 @@ from spark_kafka_sink.datasource.schemas.payload_schemas import described
 from spark_kafka_sink.network.client.connection_probe import ConnectionProbe, Reached, Stage
 from spark_kafka_sink.protocol.cluster import Cluster
 from spark_kafka_sink.protocol.metadata_response import TopicMetadata
+from spark_kafka_sink.records.topic_limits import LARGEST
 from spark_kafka_sink.transactions.commit_log.commit_log import CommitLog
 from spark_kafka_sink.transactions.exactly_once import check_rights
 from spark_kafka_sink.transactions.transactional_ids import DEFAULT_PREFIX
@@ -80,12 +81,13 @@ _IDS, _COORDINATOR, _TIMEOUT, _LOG = (
 )
 _OF_CONNECTION: Final = tuple(map(str, Stage))
 _OF_TOPIC: Final = (_TOPIC, _PARTITIONS, _REPLICAS, _RIGHTS, _SIZE, _COMPRESSION)
+_LETTERS: Final = "dead letter queue"
 _REGISTRY: Final = "schema registry"
 _OF_TRANSACTIONS: Final = (_IDS, _COORDINATOR, _TIMEOUT, _LOG)
 #: Every step, in order.
 STEPS: Final = (
     *(*_OF_CONNECTION, _API, _CLUSTER, _BROKERS, *_OF_TOPIC, _CLOCK),
-    *(_REGISTRY, *_OF_TRANSACTIONS),
+    *(_LETTERS, _REGISTRY, *_OF_TRANSACTIONS),
 )
 #: The steps whose result may differ between machines.
 HOST_STEPS: Final = (*_OF_CONNECTION, _API, _CLUSTER, _BROKERS, _CLOCK)
@@ -149,9 +151,17 @@ def _steps(
             else:
                 settings = yield from _topic(admin, config, timeout_ms)
             yield from step_of(_CLOCK, lambda: _clock(admin, config, settings or {}, timeout_ms))
+            if not host_only:
+                yield from step_of(_LETTERS, lambda: _letters(admin, config, timeout_ms))
     if not host_only:
         yield from step_of(_REGISTRY, lambda: _registry(config, timeout_ms))
         yield from _transactions(config, timeout_ms)
+
+
+def _letters(admin: AdminClient, config: SinkConfig, timeout_ms: int) -> Step:
+    if config.dead_letters is None:
+        return Step(_LETTERS, State.SKIPPED, "errors.tolerance is none")
+    return Step(_LETTERS, State.OK, queue_check(admin, config.dead_letters, timeout_ms))
 
 
 def _registry(config: SinkConfig, timeout_ms: int) -> Step:
