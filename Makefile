@@ -26,8 +26,8 @@ COMPILE := $(SUPPLY)/bin/uv pip compile --quiet --universal --python-version 3.1
 help:  ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
 
-demo: install  ## a real data set into a real Kafka on this machine, read back and compared
-	$(BIN)/python tools/demo.py
+demo: install  ## a real Kafka, a batch and a stream, the driver killed in between, rows counted
+	$(BIN)/python -m spark_kafka_sink.demo --kill-driver
 
 demo-ops: install  ## a stream with its metrics, three Kafka nodes and Prometheus; OPS_ARGS="--kill-broker"
 	$(BIN)/python tools/demo_ops.py $(OPS_ARGS)

@@ -25,9 +25,9 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
-import demo
 import demo_stream
 import prometheus_client
+from confluent_kafka.admin import AdminClient, NewTopic
 
 from spark_kafka_sink.local_kafka import KafkaCluster
 
@@ -106,7 +106,9 @@ class OpsDemo:
     def _start(self) -> None:
         folder = Path(self._stack.enter_context(tempfile.TemporaryDirectory(prefix="kprod-ops-")))
         self.kafka = self._stack.enter_context(KafkaCluster(self._nodes))
-        demo.create_topics(self.kafka.bootstrap, [demo_stream.TOPIC], replicas=self._nodes)
+        admin = AdminClient({"bootstrap.servers": self.kafka.bootstrap})
+        topic = NewTopic(demo_stream.TOPIC, 6, self._nodes)
+        admin.create_topics([topic])[demo_stream.TOPIC].result(30)
         if self._spark is None:
             self._spark = demo_stream.session()
             self._stack.callback(self._spark.stop)

@@ -65,7 +65,7 @@ def test_without_a_site_the_metadata_names_no_address(metadata):
     shown = metadata["shown"](README, "", "1.2.3")
     assert re.findall(r"\]\([^)]*\)", shown) == []
     assert "](docs/" in README
-    assert "delivery guarantees" in shown.lower()
+    assert "killed driver" in shown.lower()
 
 
 def test_with_a_site_every_link_of_the_metadata_leads_to_it(metadata):
@@ -81,7 +81,13 @@ def test_with_a_site_every_link_of_the_metadata_leads_to_it(metadata):
 
 def test_all_brings_every_extra_that_installs_anywhere():
     (line,) = EXTRAS["all"]
-    assert Requirement(line).extras == set(EXTRAS) - {"all", "gssapi", "local-kafka", "spark"}
+    assert Requirement(line).extras == set(EXTRAS) - {
+        "all",
+        "demo",
+        "gssapi",
+        "local-kafka",
+        "spark",
+    }
 
 
 @pytest.mark.parametrize("name", LOCKS)

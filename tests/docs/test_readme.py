@@ -7,12 +7,19 @@ import spark_kafka_sink
 
 ROOT = Path(__file__).resolve().parents[2]
 README = (ROOT / "README.md").read_text("utf-8")
-BEFORE = README.split("## Install")[0]
 
 
-def test_there_are_two_screens_before_install():
-    assert len(BEFORE.splitlines()) <= 70
-    assert BEFORE.count("![") == 1
+def test_it_is_short_and_has_one_picture():
+    assert len(README.splitlines()) <= 110
+    assert README.count("![") == 1
+
+
+def test_its_log_line_has_fields_of_the_real_one():
+    (line,) = re.findall(r"^kprod wrote (.*)$", README, re.MULTILINE)
+    named = set(re.findall(r"(\w+)=", line))
+    source = (ROOT / "spark_kafka_sink/datasource/report/log_line.py").read_text("utf-8")
+    assert len(named) >= 6
+    assert {name for name in named if f'"{name}"' not in source} == set()
 
 
 BENCHMARKS = (ROOT / "docs" / "benchmarks.md").read_text("utf-8")

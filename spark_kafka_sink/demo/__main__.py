@@ -1,0 +1,233 @@
+"""Starts a Kafka, writes a batch and a stream, kills the driver on request, and counts rows.
+
+It needs the extra ``demo`` and a JDK. Its exit status is 0 when every row is there once.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from spark_kafka_sink.demo.spark_driver import BATCH_TOPIC, MICRO_BATCHES, STREAM_TOPIC
+from spark_kafka_sink.demo.topic_reader import Contents, read
+from spark_kafka_sink.local_kafka import KafkaCluster, LocalKafkaError
+from spark_kafka_sink.local_kafka.distribution import cache_directory
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.progress import Progress, TaskID
+
+_NEEDED = ("confluent_kafka", "pyspark", "rich")
+_PARTITIONS = 6
+#: The micro-batch after which the driver is killed.
+_KILLED_AFTER = 2
+#: The size of Kafka's jars, about.
+_DOWNLOAD_MB = 92
+
+
+class _DriverError(Exception):
+    """The Spark driver ended with an error, which its last lines show."""
+
+
+class _Driver:
+    """The driver's process group, so that a kill ends the JVM and the Python workers, too."""
+
+    def __init__(self, bootstrap: str, folder: Path, rows: int, *, stream_only: bool) -> None:
+        command = [sys.executable, "-m", "spark_kafka_sink.demo.spark_driver"]
+        command += ["--bootstrap", bootstrap, "--folder", str(folder), "--rows", str(rows)]
+        self._log = folder / "driver.log"
+        with self._log.open("a") as log:
+            self._process = subprocess.Popen(
+                command + ["--stream-only"] * stream_only,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                text=True,
+                start_new_session=True,
+            )
+
+    def events(self) -> Iterator[dict[str, Any]]:
+        """What it reports until it ends."""
+        assert self._process.stdout is not None
+        for line in self._process.stdout:
+            if line.startswith("{"):
+                yield json.loads(line)
+        if self._process.wait() != 0:
+            raise _DriverError("\n".join(self._log.read_text(errors="replace").splitlines()[-15:]))
+
+    def kill(self) -> None:
+        """SIGKILL, as an out-of-memory killer does it; harmless when it has ended."""
+        if self._process.poll() is None:
+            os.killpg(self._process.pid, signal.SIGKILL)
+        self._process.wait()
+        if self._process.stdout is not None:
+            self._process.stdout.close()
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run the demo; returns the exit status."""
+    options = _parse(arguments)
+    missing = [name for name in _NEEDED if importlib.util.find_spec(name) is None]
+    if missing:
+        print(
+            f"The demo needs {', '.join(missing)}: pip install 'spark-kafka-sink[demo]'",
+            file=sys.stderr,
+        )
+        return 2
+    from rich.console import Console
+
+    console = Console()
+    try:
+        with tempfile.TemporaryDirectory(prefix="kprod-demo-") as name:
+            return _run(console, Path(name), options.rows, kill=options.kill_driver)
+    except LocalKafkaError as error:
+        print(error, file=sys.stderr)
+    except _DriverError as error:
+        print(f"The Spark driver failed:\n{error}", file=sys.stderr)
+    except KeyboardInterrupt:
+        print("stopped", file=sys.stderr)
+    return 1
+
+
+def _run(console: Console, folder: Path, rows: int, *, kill: bool) -> int:
+    with _kafka(console) as kafka:
+        _create_topics(kafka.bootstrap)
+        console.print(f"Kafka {kafka.version} runs at {kafka.bootstrap}. Starting Spark ...")
+        seconds = _write(console, kafka.bootstrap, folder, rows, kill=kill)
+        console.print("Reading both topics with confluent-kafka, read_committed ...")
+        found = {
+            "batch": read(kafka.bootstrap, BATCH_TOPIC, rows),
+            "stream": read(kafka.bootstrap, STREAM_TOPIC, rows),
+        }
+    _show(console, found, seconds)
+    return 0 if all(one.is_exact for one in found.values()) else 1
+
+
+@contextmanager
+def _kafka(console: Console) -> Iterator[KafkaCluster]:
+    """A Kafka of one node, with a bar while its jars are fetched."""
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+    columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
+    with ExitStack() as stack:
+        with Progress(*columns, console=console, transient=True) as progress:
+            task = progress.add_task("Starting Kafka", total=None)
+            done = threading.Event()
+            watch = threading.Thread(target=_show_download, args=(progress, task, done))
+            watch.start()
+            try:
+                kafka = stack.enter_context(KafkaCluster())
+            finally:
+                done.set()
+                watch.join()
+        yield kafka
+
+
+def _show_download(progress: Progress, task: TaskID, done: threading.Event) -> None:
+    """Poll the size of what is fetched: a resolver reports nothing."""
+    while not done.wait(0.3):
+        size = 0
+        for place in cache_directory().glob("partial-*"):
+            for file in place.rglob("*.jar*"):
+                try:
+                    size += file.stat().st_size
+                except OSError:  # it was moved meanwhile
+                    continue
+        if size:
+            # PySpark's Ivy has each jar twice: in its cache and where it is wanted.
+            megabytes = min(_DOWNLOAD_MB, size // 1_000_000)
+            progress.update(
+                task,
+                description=f"Fetching Kafka once: {megabytes} of about {_DOWNLOAD_MB} MB",
+                completed=megabytes,
+                total=_DOWNLOAD_MB,
+            )
+
+
+def _create_topics(bootstrap: str) -> None:
+    from confluent_kafka.admin import AdminClient, NewTopic
+
+    topics = [NewTopic(name, _PARTITIONS, 1) for name in (BATCH_TOPIC, STREAM_TOPIC)]
+    admin = AdminClient({"bootstrap.servers": bootstrap})  # which must outlive its futures
+    for future in admin.create_topics(topics).values():
+        future.result(30)
+
+
+def _write(
+    console: Console, bootstrap: str, folder: Path, rows: int, *, kill: bool
+) -> dict[str, float]:
+    """Both writes; the seconds that each took, the restart included."""
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
+    seconds = {"batch": 0.0, "stream": 0.0}
+    with Progress(*columns, console=console, transient=True) as progress:
+        task = progress.add_task("Micro-batches", total=MICRO_BATCHES)
+        stream_only = False
+        while True:
+            driver = _Driver(bootstrap, folder, rows, stream_only=stream_only)
+            try:
+                for event in driver.events():
+                    if event["event"] != "micro-batch":
+                        seconds[event["event"]] = event["seconds"]
+                        continue
+                    progress.update(task, completed=event["number"] + 1)
+                    if kill and event["number"] >= _KILLED_AFTER:
+                        break
+                else:
+                    return seconds
+            finally:
+                driver.kill()
+            kill, stream_only = False, True
+            console.print(
+                f"kill -9 of the driver and its workers after micro-batch {event['number']}; "
+                "starting it again ..."
+            )
+
+
+def _show(console: Console, found: dict[str, Contents], seconds: dict[str, float]) -> None:
+    from rich.table import Table
+
+    table = Table(title="Exactly once?")
+    for head in ("write", "rows written", "rows read", "lost", "doubled", "seconds"):
+        table.add_column(head, justify="left" if head == "write" else "right")
+    for name, contents in found.items():
+        table.add_row(
+            name,
+            f"{contents.expected:,}",
+            f"{contents.records:,}",
+            f"{contents.lost:,}",
+            f"{contents.doubled:,}",
+            f"{seconds[name]:.1f}",
+        )
+    console.print(table)
+    exact = all(one.is_exact for one in found.values())
+    console.print("Nothing lost, nothing doubled." if exact else "[red]Rows are not there once.[/]")
+
+
+def _parse(arguments: list[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog="python -m spark_kafka_sink.demo",
+        description="Write a batch and a stream into a real Kafka on this machine, exactly once.",
+    )
+    parser.add_argument(
+        "--kill-driver",
+        action="store_true",
+        help="kill -9 the Spark driver in the middle of the stream, and start it again",
+    )
+    parser.add_argument("--rows", type=int, default=200_000, help="default: 200000")
+    return parser.parse_args(arguments)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,112 @@
+"""The demo's Spark driver, a process of its own so that it can be killed.
+
+It writes one topic as a batch and one as a stream, exactly once, and prints a line of JSON when
+something is done: ``{"event": "batch", "seconds": 1.2}``, ``{"event": "micro-batch", "number": 3}``
+and ``{"event": "stream", "seconds": 9.1}``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+BATCH_TOPIC, STREAM_TOPIC = "demo-batch", "demo-stream"
+#: Micro-batches of the stream: one file each.
+MICRO_BATCHES = 8
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Write both topics, or with ``--stream-only`` the rest of the stream."""
+    options = _parse(arguments)
+    for name in ("PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON"):
+        os.environ.setdefault(name, sys.executable)
+    from pyspark.sql import SparkSession
+
+    from spark_kafka_sink.datasource.registration import register
+
+    spark = (
+        SparkSession.builder.master("local[2]")
+        .appName("kprod demo")
+        .config("spark.ui.enabled", "false")
+        .config("spark.ui.showConsoleProgress", "false")
+        .getOrCreate()
+    )
+    register(spark)
+    kafka = {
+        "kafka.bootstrap.servers": options.bootstrap,
+        "deliveryGuarantee": "exactly-once",
+        "kafka.compression.type": "lz4",
+    }
+    if not options.stream_only:
+        _write_batch(spark, kafka, options.rows)
+    _write_stream(spark, kafka, options.folder, options.rows)
+    spark.stop()
+
+
+def _write_batch(spark: SparkSession, kafka: dict[str, str], rows: int) -> None:
+    start = time.monotonic()
+    job = _rows(spark, rows).write.format("kprod").options(**kafka)
+    job.option("topic", BATCH_TOPIC).option("txnAppId", "demo").option("txnVersion", 1).save()
+    _say("batch", seconds=time.monotonic() - start)
+
+
+def _write_stream(spark: SparkSession, kafka: dict[str, str], folder: Path, rows: int) -> None:
+    source = folder / "rows"
+    if not source.exists():
+        made = folder / "made"
+        _rows(spark, rows).repartition(MICRO_BATCHES).write.parquet(str(made))
+        made.rename(source)
+    stream = spark.readStream.schema("key string, value string").option("maxFilesPerTrigger", 1)
+    start = time.monotonic()
+    query = (
+        stream.parquet(str(source))
+        .writeStream.format("kprod")
+        .options(**kafka)
+        .option("topic", STREAM_TOPIC)
+        .option("transactionalIdPrefix", "demo")
+        .option("checkpointLocation", str(folder / "checkpoint"))
+        .trigger(availableNow=True)
+        .start()
+    )
+    said = -1
+    while query.isActive or said < 0:
+        query.awaitTermination(1)
+        for progress in query.recentProgress:
+            number = int(progress["batchId"])
+            if number > said:
+                said = number
+                _say("micro-batch", number=number)
+        if (error := query.exception()) is not None:
+            raise error
+    _say("stream", seconds=time.monotonic() - start)
+
+
+def _rows(spark: SparkSession, rows: int) -> DataFrame:
+    return spark.range(rows).selectExpr(
+        "cast(id % 1000 as string) as key", "cast(id as string) as value"
+    )
+
+
+def _say(event: str, **fields: float) -> None:
+    print(json.dumps({"event": event, **fields}), flush=True)
+
+
+def _parse(arguments: list[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--bootstrap", required=True)
+    parser.add_argument("--folder", type=Path, required=True)
+    parser.add_argument("--rows", type=int, required=True)
+    parser.add_argument("--stream-only", action="store_true")
+    return parser.parse_args(arguments)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,58 @@
+"""What a topic holds for a consumer that shares no code with the sink: confluent-kafka."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from dataclasses import dataclass
+
+#: How long a topic may take to be read, in s.
+_TIMEOUT_S = 60
+
+
+@dataclass(frozen=True, slots=True)
+class Contents:
+    """Of rows with the ids 0 to ``expected`` - 1: ``records`` were read, ``lost`` ids have none and
+    ``doubled`` records are there for ids that have one already.
+    """
+
+    expected: int
+    records: int
+    lost: int
+    doubled: int
+
+    @property
+    def is_exact(self) -> bool:
+        return self.records == self.expected and not self.lost and not self.doubled
+
+
+def read(bootstrap: str, topic: str, expected: int) -> Contents:
+    """Read ``topic`` with ``isolation.level=read_committed`` up to its end; values are ids."""
+    from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, TopicPartition
+
+    consumer = Consumer(
+        {
+            "bootstrap.servers": bootstrap,
+            "group.id": "kprod-demo",
+            "isolation.level": "read_committed",
+            "enable.auto.commit": False,
+            "enable.partition.eof": True,
+        }
+    )
+    found: Counter[int] = Counter()
+    try:
+        partitions = consumer.list_topics(topic, timeout=_TIMEOUT_S).topics[topic].partitions
+        consumer.assign([TopicPartition(topic, p, OFFSET_BEGINNING) for p in partitions])
+        unread, deadline = set(partitions), time.monotonic() + _TIMEOUT_S
+        while unread and time.monotonic() < deadline:
+            for message in consumer.consume(10_000, timeout=1.0):
+                error, value = message.error(), message.value()
+                if error is None and value is not None:
+                    found[int(value)] += 1
+                elif error is not None and error.code() == KafkaError._PARTITION_EOF:  # noqa: SLF001 - its public name
+                    unread.discard(message.partition())
+    finally:
+        consumer.close()
+    records = sum(found.values())
+    known = sum(1 for one in found if 0 <= one < expected)
+    return Contents(expected, records, expected - known, records - len(found))
