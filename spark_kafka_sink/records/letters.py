@@ -130,7 +130,7 @@ class LetterWriter:
     ) -> _Headers:
         """All but those about the value."""
         made = _Headers(which, len(found), has)
-        topic = self._asked_topic(rows)
+        topic = self.asked_topics(rows)
         reasons = [one.reason for one in found]
         if self.context:
             made.add(f"{CONNECT}topic", topic)
@@ -160,7 +160,8 @@ class LetterWriter:
         )
 
     @staticmethod
-    def _asked_topic(rows: RecordColumns) -> bytes | pa.Array:
+    def asked_topics(rows: RecordColumns) -> bytes | pa.Array:
+        """The topic that rows ask for: of all, or of each; empty where that is null."""
         if isinstance(rows.topic, str):
             return rows.topic.encode()
         names = rows.topic.dictionary.cast(pa.binary())

@@ -283,7 +283,7 @@ def _topic(
                 f"{_NULL_TOPIC} (row {row} of the Arrow batch)", kind=Kind.NULL_TOPIC
             ),
         )
-        column = column.fill_null("")
+        column = column.cast(pa.string()).fill_null("")
     encoded = column.cast(pa.string()).dictionary_encode()
     for index in range(len(encoded.dictionary)):
         _check_topic_name(encoded, index, bad)
