@@ -24,6 +24,7 @@ SHOWN = {
     "options.md": ("bzip2", "`kafka.buffer.chunk.bytes`", "`reportTag`", "`murmur3_consistent`"),
     "errors.md": ("KP0399", "UNSTABLE_OFFSET_COMMIT"),
     "metrics.md": ("wakeup-rate", "wakeup-total"),
+    "reports.md": ("`arrowBatches`",),
 }
 _COPIED = (
     "spark_kafka_sink",

@@ -47,7 +47,8 @@ if TYPE_CHECKING:
     from pyspark.sql.datasource import WriterCommitMessage
 
     from spark_kafka_sink.datasource.write.rate_limit import RateLimit
-    from spark_kafka_sink.datasource.write.write_task import ProducerSource, TaskIdentity
+    from spark_kafka_sink.datasource.write.task_identity import TaskIdentity
+    from spark_kafka_sink.datasource.write.write_task import ProducerSource
 
 _log = logging.getLogger(__name__)
 
@@ -78,8 +79,9 @@ class WritePlan:
         self, batches: Iterator[pa.RecordBatch], columns: ColumnPlan | None = None
     ) -> TaskCommitMessage:
         """Writes one partition in this worker process; ``columns`` replaces the plan's."""
+        from spark_kafka_sink.datasource.write.task_identity import TaskIdentity
         from spark_kafka_sink.datasource.write.task_progress import progress_listener
-        from spark_kafka_sink.datasource.write.write_task import TaskIdentity, WriteTask
+        from spark_kafka_sink.datasource.write.write_task import WriteTask
 
         self._check_package()
         identity = TaskIdentity.current()
@@ -130,7 +132,7 @@ class WritePlan:
         if not self.config.rate_limits.limits:
             return None
         from spark_kafka_sink.datasource.write.rate_limit import RateLimit, tasks_at_once
-        from spark_kafka_sink.datasource.write.write_task import local_property
+        from spark_kafka_sink.datasource.write.task_identity import local_property
 
         limits = self.config.rate_limits
         return RateLimit(limits, tasks_at_once(limits, local_property))
@@ -155,8 +157,8 @@ class WritePlan:
     def commit(
         self, messages: Sequence[WriterCommitMessage | None], batch_id: int | None = None
     ) -> None:
-        """Confirms a batch: every task's message is present, valid, and of our version; with
-        exactly-once, commits every transaction.
+        """Confirms a batch: every task's message is present; with exactly-once,
+        commits every transaction.
 
         ``batch_id`` is the micro-batch's, None for a batch job. Raises CommitError; then nothing
         is undone: with at-least-once the rows stay in Kafka, and Spark may write them again.
@@ -181,10 +183,10 @@ class WritePlan:
         self, messages: tuple[TaskCommitMessage, ...], batch_id: int | None, report: WriteReport
     ) -> Outcome:
         for message in messages:
-            if batch_id is not None and message.batch_id not in (-1, batch_id):
+            if batch_id is not None and message.identity.batch_id not in (-1, batch_id):
                 raise CommitError(
                     f"the commit of micro-batch {batch_id} was given a message of micro-batch "
-                    f"{message.batch_id} (task {message.partition_id})"
+                    f"{message.identity.batch_id} (task {message.identity.partition_id})"
                 )
         if not self.config.is_exactly_once:
             return Outcome.ACKNOWLEDGED

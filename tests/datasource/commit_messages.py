@@ -2,39 +2,50 @@
 
 from __future__ import annotations
 
-from spark_kafka_sink.datasource.write.commit_message import TaskCommitMessage
+from dataclasses import fields
 
+from spark_kafka_sink.datasource.write.commit_message import (
+    TaskCommitMessage,
+    TaskCounts,
+    TaskTransaction,
+)
+from spark_kafka_sink.datasource.write.task_identity import TaskIdentity
+from spark_kafka_sink.producer.metrics.produce_report import NodeReport, ProduceReport
+from spark_kafka_sink.protocol.cluster import TopicPartition
 
-def message(**changes):
-    values = {
+_MESSAGE = {
+    TaskIdentity: {"task_attempt_id": 17, "host": "executor-1"},
+    ProduceReport: {
         "rows": 3,
-        "acknowledged": 3,
         "bytes": 120,
         "batches": 2,
         "batch_bytes": 240,
         "requests": 2,
-        "retries": 0,
-        "splits": 0,
-        "duplicates": 0,
-        "throttle_ms": 0,
-        "retried_rows": 0,
         "queue_ms": 8,
         "max_queue_ms": 5,
-        "buffer_wait_ms": 0,
-        "metadata_wait_ms": 0,
         "connections": 1,
-        "elapsed_ms": 12,
-        "nodes": ((1, 2, 9, 6, ""),),
-        "offsets": (("t", 0, 5, 7),),
-        "partition_id": 0,
-        "attempt": 0,
-        "task_attempt_id": 17,
-        "host": "executor-1",
-        "query_id": "",
-        "run_id": "",
-        "batch_id": -1,
-        "producer_id": 4711,
-        "producer_epoch": 0,
+        "nodes": {1: NodeReport(2, 9, 6)},
+        "offsets": {TopicPartition("t", 0): (5, 7)},
         "cluster_id": "c",
-    }
-    return TaskCommitMessage(**(values | changes))
+    },
+    TaskCounts: {},
+    TaskCommitMessage: {"begun_ms": 0, "elapsed_ms": 12},
+    TaskTransaction: {"generation": -1},
+}
+
+
+def message(**changes):
+    """``changes`` are fields of the message or its parts; ``prepared`` and others of
+    TaskTransaction are of exactly-once.
+    """
+    parts = {}
+    for cls, values in _MESSAGE.items():
+        own = {one.name for one in fields(cls)} & changes.keys()
+        parts[cls] = values | {name: changes.pop(name) for name in own}
+    assert not changes, changes
+    transaction = parts.pop(TaskTransaction)
+    transaction = TaskTransaction(**transaction) if len(transaction) > 1 else None
+    more = parts.pop(TaskCommitMessage)
+    return TaskCommitMessage(
+        *(cls(**values) for cls, values in parts.items()), transaction=transaction, **more
+    )

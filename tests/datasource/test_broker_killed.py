@@ -18,8 +18,9 @@ from spark_kafka_sink.datasource.monitoring.prometheus_metrics import Prometheus
 from spark_kafka_sink.datasource.report.report_of_batch import report_of_batch
 from spark_kafka_sink.datasource.report.write_report import Outcome
 from spark_kafka_sink.datasource.write.producer_cache import CachedProducers, ProducerCache
+from spark_kafka_sink.datasource.write.task_identity import TaskIdentity
 from spark_kafka_sink.datasource.write.task_progress import EVERY_S
-from spark_kafka_sink.datasource.write.write_task import TaskIdentity, WriteTask
+from spark_kafka_sink.datasource.write.write_task import WriteTask
 from spark_kafka_sink.protocol.control_messages import NewTopic
 from spark_kafka_sink.records.column_plan import ColumnPlan
 from tests.waiting import wait_for

@@ -19,7 +19,8 @@ from spark_kafka_sink.base.errors import ConfigError, DeliveryError
 from spark_kafka_sink.config.rate_limits import RateLimits
 from spark_kafka_sink.config.sink_config import SinkConfig
 from spark_kafka_sink.datasource.write.rate_limit import PART_MS, RateLimit, tasks_at_once
-from spark_kafka_sink.datasource.write.write_task import TaskIdentity, TransactionTime, WriteTask
+from spark_kafka_sink.datasource.write.task_identity import TaskIdentity
+from spark_kafka_sink.datasource.write.write_task import TransactionTime, WriteTask
 from spark_kafka_sink.protocol.producer_ids import PreparedTransaction
 from spark_kafka_sink.records.column_plan import ColumnPlan
 from spark_kafka_sink.records.record_columns import RecordColumns
@@ -72,7 +73,7 @@ def run(limits, *batches, tasks=1, clock=None, before=None, timed=None):
 def test_rows_are_spread_over_their_time_and_the_first_wait_too():
     told, sent = run(RateLimits(records_per_second=100), [b"x"] * 50)
     assert sent == [(200, 20, 20), (400, 20, 20), (500, 10, 10)]
-    assert (told.rows, told.rate_wait_ms, told.input_wait_ms) == (50, 500, 0)
+    assert (told.rows, told.counts.rate_wait_ms, told.counts.input_wait_ms) == (50, 500, 0)
 
 
 def test_a_task_has_its_share():
@@ -96,7 +97,7 @@ def test_time_without_input_is_made_up_for_up_to_a_second():
     told, sent = run(RateLimits(records_per_second=10), [b"x"] * 20, [b"x"] * 20, before=10_000)
     assert sent[0] == (10_200, 2, 2), "not for the first batch: the bucket starts empty"
     assert sum(count for at, count, _ in sent if at == 22_000) == 10
-    assert told.rate_wait_ms == 2_000 + 1_000
+    assert told.counts.rate_wait_ms == 2_000 + 1_000
     assert sent[-1][0] == 12_000 + 10_000 + 1_000
 
 

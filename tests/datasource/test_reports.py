@@ -23,6 +23,9 @@ from spark_kafka_sink.datasource.report.destinations import listener, publish
 from spark_kafka_sink.datasource.report.log_line import LOGGED_PARTITIONS, line_of
 from spark_kafka_sink.datasource.report.report_of_batch import NAMED, report_of_batch
 from spark_kafka_sink.datasource.report.write_report import MAX_JSON_BYTES, Outcome
+from spark_kafka_sink.producer.metrics.produce_report import NodeReport
+from spark_kafka_sink.protocol.cluster import TopicPartition
+from spark_kafka_sink.protocol.producer_ids import PreparedTransaction
 from tests.datasource.commit_messages import message
 
 LOGGER = "spark_kafka_sink.datasource.report.destinations"
@@ -62,7 +65,6 @@ def two_tasks():
                 partition_id=1,
                 attempt=2,
                 rows=5,
-                acknowledged=5,
                 bytes=1000,
                 batches=3,
                 retries=2,
@@ -72,16 +74,15 @@ def two_tasks():
                 buffer_wait_ms=70,
                 broker_wait_ms=4,
                 begun_ms=1_700_000_000_000,
-                nodes=((1, 1, 2, 2, ""), (2, 4, 400, 250, "t-1: no leader")),
-                offsets=(("t", 0, 8, 12), ("t", 1, 0, 4)),
+                nodes={1: NodeReport(1, 2, 2), 2: NodeReport(4, 400, 250, "t-1: no leader")},
+                offsets={TopicPartition("t", 0): (8, 12), TopicPartition("t", 1): (0, 4)},
                 **OF_A_STREAM,
             ),
             message(
                 partition_id=2,
                 rows=0,
-                acknowledged=0,
-                nodes=(),
-                offsets=(),
+                nodes={},
+                offsets={},
                 batches=0,
                 begun_ms=1_700_000_000_000,
             ),
@@ -142,9 +143,9 @@ def test_the_age_of_the_oldest_transaction_is_reported():
     exactly_once = config(deliveryGuarantee="exactly-once")
     began = 1_700_000_000_000
     messages = [
-        message(partition_id=0, transaction=("a", 1, 0, 2), start_ms=began + 400),
-        message(partition_id=1, transaction=("b", 2, 0, 2), start_ms=began + 100),
-        message(partition_id=2, transaction=None, start_ms=began),
+        message(prepared=PreparedTransaction("a", 1, 0, 2), start_ms=began + 400),
+        message(prepared=PreparedTransaction("b", 2, 0, 2), start_ms=began + 100),
+        message(prepared=None, start_ms=began),
     ]
     report = report_of_batch(exactly_once, messages, Outcome.COMMITTED, wall_ms=began + 1_000)
     told = checked(report.json())
@@ -176,7 +177,7 @@ def test_the_line_says_it_all_in_one_line():
 
 
 def test_the_line_stays_short_with_many_partitions():
-    many = tuple(("t", p, 0, 1) for p in range(1000))
+    many = {TopicPartition("t", p): (0, 1) for p in range(1000)}
     line = line_of(report_of([message(offsets=many)]))
     more = 1000 - LOGGED_PARTITIONS
     assert line.endswith(f",+{more} more (reportPath and reportTopic have them)")
@@ -184,7 +185,10 @@ def test_the_line_stays_short_with_many_partitions():
 
 
 def test_a_report_of_many_partitions_is_bounded_and_says_so():
-    many = tuple((f"a-topic-with-a-name-of-its-own-{p % 10}", p, 0, 2**40) for p in range(20_000))
+    many = {
+        TopicPartition(f"a-topic-with-a-name-of-its-own-{p % 10}", p): (0, 2**40)
+        for p in range(20_000)
+    }
     text = report_of([message(offsets=many)]).json()
     told = checked(text)
     assert MAX_JSON_BYTES * 0.9 < len(text) <= MAX_JSON_BYTES
@@ -192,7 +196,7 @@ def test_a_report_of_many_partitions_is_bounded_and_says_so():
 
 
 def test_a_batch_without_rows_has_a_report_too():
-    report = report_of([message(rows=0, acknowledged=0, batches=0, nodes=(), offsets=())])
+    report = report_of([message(rows=0, batches=0, nodes={}, offsets={})])
     assert "rows=0 " in line_of(report)
     assert "slowestBroker=none offsets=none" in line_of(report)
     assert (report.mean_batch_size, report.task_skew, report.row_skew) == (0, 1.0, 1.0)
@@ -402,7 +406,7 @@ def test_a_report_of_10_000_partitions_takes_little_cpu(tmp_path, monkeypatch):
     reports = config(reportPath=f"{tmp_path}/reports/")
     halves = (range(5_000), range(5_000, 10_000))
     messages = [
-        message(partition_id=i, offsets=tuple(("orders", p, 0, 9) for p in half))
+        message(partition_id=i, offsets={TopicPartition("orders", p): (0, 9) for p in half})
         for i, half in enumerate(halves)
     ]
     seconds = []

@@ -17,8 +17,11 @@ from recording_producer import OneProducer, RecordingProducer
 from spark_kafka_sink.base.clock import NEVER
 from spark_kafka_sink.base.errors import ConfigError, DataError, DeliveryError, IllegalStateError
 from spark_kafka_sink.config.named_columns import OnNullValue
+from spark_kafka_sink.datasource.write.commit_message import TaskTransaction
+from spark_kafka_sink.datasource.write.task_identity import TaskIdentity
 from spark_kafka_sink.datasource.write.task_progress import ProgressLog, progress_listener
-from spark_kafka_sink.datasource.write.write_task import TaskIdentity, TransactionTime, WriteTask
+from spark_kafka_sink.datasource.write.write_task import TransactionTime, WriteTask
+from spark_kafka_sink.producer.metrics.produce_report import ProduceReport
 from spark_kafka_sink.protocol.producer_ids import PreparedTransaction
 from spark_kafka_sink.records.column_plan import ColumnPlan
 
@@ -43,16 +46,12 @@ def test_batches_are_sent_in_order_and_the_message_counts_them():
     assert producers.producer.events == ["start", "send 2", "send 1", "finish"]
     values = [v for columns in producers.producer.sent for v in columns.value.to_pylist()]
     assert values == [b"a", b"b", b"c"]
-    assert (told.rows, told.acknowledged, told.bytes, told.batch_bytes) == (3, 3, 150, 300)
-    assert told.nodes == ((1, 2, 9, 6, ""),)
-    assert told.offsets == (("t", 0, 10, 12),), "a partition without a known offset is left out"
-    assert (told.producer_id, told.producer_epoch) == (4711, 3)
+    assert (told.rows, told.produced) == (3, producers.producer.finish_attempt())
 
 
 def test_the_message_says_which_attempt_it_is():
     told = run(OneProducer(RecordingProducer()), [batch("a")])
-    assert (told.partition_id, told.attempt, told.task_attempt_id) == (5, 1, 42)
-    assert (told.host, told.query_id, told.run_id, told.batch_id) == ("h", "q", "r", 9)
+    assert told.identity == IDENTITY
 
 
 def test_a_clean_end_releases_the_producer():
@@ -66,8 +65,7 @@ def test_a_partition_without_rows_opens_no_connection(batches):
     producers = OneProducer(RecordingProducer())
     told = run(producers, batches)
     assert producers.acquired == 0
-    assert (told.rows, told.acknowledged, told.nodes, told.offsets) == (0, 0, (), ())
-    assert told.producer_id == -1
+    assert (told.rows, told.produced) == (0, ProduceReport())
 
 
 def test_batches_without_rows_in_between_are_passed_over():
@@ -181,7 +179,7 @@ SKIP = ColumnPlan(topic="t", value_column=0, on_null_value=OnNullValue.SKIP)
 def test_rows_without_a_value_are_skipped_and_counted():
     producers = OneProducer(RecordingProducer())
     told = run(producers, [batch("a", None), batch(None, None), batch(None, "b")], SKIP)
-    assert (told.rows, told.acknowledged, told.skipped_rows) == (2, 2, 4)
+    assert (told.rows, told.counts.skipped_rows) == (2, 4)
     assert producers.producer.events == ["start", "send 1", "send 1", "finish"]
 
 
@@ -198,13 +196,13 @@ def test_a_batch_with_skipped_rows_is_freed_before_the_next():
             del taken
 
     told = run(OneProducer(RecordingProducer()), source(), SKIP)
-    assert (told.rows, told.skipped_rows, len(before)) == (8, 4, 4)
+    assert (told.rows, told.counts.skipped_rows, len(before)) == (8, 4, 4)
 
 
 def test_a_partition_of_skipped_rows_alone_opens_no_connection():
     producers = OneProducer(RecordingProducer())
     told = run(producers, [batch(None), batch(None, None)], SKIP)
-    assert (producers.acquired, told.rows, told.skipped_rows) == (0, 0, 3)
+    assert (producers.acquired, told.rows, told.counts.skipped_rows) == (0, 0, 3)
 
 
 def test_an_errors_note_says_that_skipped_rows_are_not_counted():
@@ -217,8 +215,10 @@ def test_an_errors_note_says_that_skipped_rows_are_not_counted():
 
 
 def test_the_payload_of_a_done_batch_leaves_out_skipped_rows():
-    task = WriteTask(SKIP, OneProducer(RecordingProducer()), IDENTITY)
-    assert task.drop(iter([batch("ab", None)]), count=True).payload == (1, 2)
+    of_plan = {"transaction_time": TransactionTime(1_000, 300)}
+    task = WriteTask(SKIP, OneProducer(RecordingProducer()), IDENTITY, **of_plan)
+    told = task.drop(iter([batch("ab", None)]), count=True)
+    assert (told.transaction.payload, told.rows) == ((1, 2), 0)
 
 
 # --- exactly-once ------------------------------------------------------------------------------
@@ -255,29 +255,29 @@ def timed(producers, batches, at, timeout_ms=1000, margin_ms=300):
 
 def test_the_message_names_transaction_generation_and_start():
     told = timed(OneProducer(RecordingProducer(), PREPARED), [batch("a")], [0])
-    assert told.transaction == ("p~j~42", 4711, 3, 2)
     assert told.prepared == PREPARED
-    assert (told.generation, told.start_ms) == (8, 1_700_000)
-    assert told.two_phase_commit is False
+    assert (told.transaction.generation, told.transaction.start_ms) == (8, 1_700_000)
+    assert told.transaction.two_phase_commit is False
 
 
 def test_the_message_says_that_its_transaction_never_times_out():
     """The driver's own transactions of the decision must not, either."""
     producers = OneProducer(RecordingProducer(), PREPARED)
-    assert timed(producers, [batch("a")], [0], timeout_ms=NEVER).two_phase_commit is True
-    assert timed(producers, [], [0], timeout_ms=NEVER).two_phase_commit is False
+    for rows in ([batch("a")], []):
+        told = timed(producers, rows, [0], timeout_ms=NEVER)
+        assert told.transaction.two_phase_commit is bool(rows)
 
 
 def test_without_a_row_there_is_no_transaction_but_a_generation():
     producers = OneProducer(RecordingProducer(), PREPARED)
     told = timed(producers, [batch()], [0])
-    assert (told.transaction, told.generation, told.start_ms) == (None, 8, -1)
+    assert told.transaction == TaskTransaction(8, payload=(0, 0))
     assert producers.acquired == 0
 
 
 def test_without_exactly_once_a_message_has_no_transaction():
     told = run(OneProducer(RecordingProducer()), [batch("a")])
-    assert (told.transaction, told.generation, told.start_ms) == (None, -1, -1)
+    assert told.transaction is None
 
 
 @pytest.mark.parametrize(
@@ -308,7 +308,11 @@ def test_a_transaction_with_just_enough_time_is_prepared():
 
 def test_the_message_has_the_input_wait_and_the_start():
     told = timed(OneProducer(RecordingProducer()), [batch("a"), batch("b")], [300, 700, 1000])
-    assert (told.input_wait_ms, told.broker_wait_ms, told.elapsed_ms) == (1000, 0, 1000)
+    assert (told.counts.input_wait_ms, told.counts.broker_wait_ms, told.elapsed_ms) == (
+        1000,
+        0,
+        1000,
+    )
     assert told.begun_ms == 1_699_000
 
 

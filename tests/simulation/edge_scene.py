@@ -30,7 +30,7 @@ from spark_kafka_sink.datasource.exactly_once.transaction_plan import (
 )
 from spark_kafka_sink.datasource.foreach_batch import ForeachBatch
 from spark_kafka_sink.datasource.write.commit_message import TaskCommitMessage
-from spark_kafka_sink.datasource.write.write_task import TaskIdentity
+from spark_kafka_sink.datasource.write.task_identity import TaskIdentity
 from spark_kafka_sink.datasource.write_plan import WritePlan
 from spark_kafka_sink.network.channel.selectable import NetworkSend
 from spark_kafka_sink.records.column_plan import ColumnPlan

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from spark_kafka_sink.base.errors import KafkaError
 from spark_kafka_sink.datasource.write.commit_message import TaskCommitMessage
-from spark_kafka_sink.datasource.write.write_task import TaskIdentity
+from spark_kafka_sink.datasource.write.task_identity import TaskIdentity
 from spark_kafka_sink.records.column_plan import ColumnPlan
 from tests.simulation.spark_application_life import Kind
 from tests.simulation.spark_sink import SERVERS

@@ -32,7 +32,7 @@ from spark_kafka_sink.datasource.exactly_once import (
 )
 from spark_kafka_sink.datasource.exactly_once.named_writes import NamedWrites
 from spark_kafka_sink.datasource.write.commit_message import TaskCommitMessage
-from spark_kafka_sink.datasource.write.write_task import TaskIdentity
+from spark_kafka_sink.datasource.write.task_identity import TaskIdentity
 from spark_kafka_sink.records.column_plan import ColumnPlan
 from spark_kafka_sink.transactions import exactly_once
 from spark_kafka_sink.transactions.committer import Commit

@@ -16,7 +16,8 @@ from spark_kafka_sink.datasource.exactly_once.transactional_producers import (
     producers_of_task,
 )
 from spark_kafka_sink.datasource.write.commit_message import TaskCommitMessage
-from spark_kafka_sink.datasource.write.write_task import TaskIdentity, WriteTask
+from spark_kafka_sink.datasource.write.task_identity import TaskIdentity
+from spark_kafka_sink.datasource.write.write_task import WriteTask
 from spark_kafka_sink.network.client.client_factory import new_network_client
 from spark_kafka_sink.producer.kafka_producer import KafkaProducer
 from spark_kafka_sink.records.column_plan import ColumnPlan

@@ -177,13 +177,13 @@ def test_a_partly_committed_and_partly_lost_batch_stays_an_error(version: int) -
         run = scene.run("run-0")
         plan = scene.plan(run)
         messages = scene.write(run, 0, plan, tasks=2)
-        last = messages[1].transaction
+        last = messages[1].prepared
         assert last is not None
         silent = scene.cluster.control.drop(
             ApiKey.END_TXN,
             FOREVER,
             processed=False,
-            where=lambda r: r.body.transactional_id == last[0],
+            where=lambda r: r.body.transactional_id == last.transactional_id,
         )
         run.process.start(lambda: scene.commit(run, 0, plan, messages), "commit")
         scene.scheduler.block(lambda: silent.fired > 0 and bool(scene.visible()), NEVER)
@@ -192,7 +192,7 @@ def test_a_partly_committed_and_partly_lost_batch_stays_an_error(version: int) -
         scene.scheduler.sleep(2 * TIMEOUT_MS)
         with pytest.raises(PartialCommitError, match="committed in part") as caught:
             scene.plan(scene.run("run-1"))
-        assert caught.value.transactional_ids == (last[0],)
+        assert caught.value.transactional_ids == (last.transactional_id,)
 
     scene = EdgeScene.of(play, SparkLife(1, tasks=2, transaction_version=version))
     assert len(tasks_seen(scene)) == 1
@@ -219,7 +219,7 @@ def test_an_error_after_the_decision_says_it_is_decided(code: ErrorCode) -> None
         with pytest.raises(CommitOutcomeUnknownError, match="decided") as caught:
             scene.commit(run, 0, plan, messages)
         assert refused.fired
-        ours = {m.transaction[0] for m in messages if m.transaction is not None}
+        ours = {m.prepared.transactional_id for m in messages if m.prepared is not None}
         assert set(caught.value.transactional_ids) <= ours
         assert caught.value.transactional_ids
         scene.abort(run, 0, plan, messages)
@@ -244,9 +244,9 @@ def test_with_version_1_what_was_committed_is_never_called_lost() -> None:
         scene.batch(run, 0)
         plan = scene.plan(run)
         messages = scene.write(run, 1, plan)
-        ours = messages[0].transaction
+        ours = messages[0].prepared
         assert ours is not None
-        hit, identity = ours[0], ours[1:3]
+        hit, identity = ours.transactional_id, (ours.producer_id, ours.producer_epoch)
         coordinator = scene.cluster.transactions
         found = coordinator.find(hit)
         assert found is not None
@@ -284,8 +284,8 @@ def test_an_expired_decision_has_a_hint_that_ends_it() -> None:
         scene.decides_and_dies(run, 0, plan, messages)
         scene.scheduler.sleep(2 * TIMEOUT_MS)
         for message in messages:
-            assert message.transaction is not None
-            scene.cluster.transactions.expire(message.transaction[0])
+            assert message.prepared is not None
+            scene.cluster.transactions.expire(message.prepared.transactional_id)
         with pytest.raises(KafkaError) as caught:
             scene.plan(scene.run("run-1"))
         assert f"kprod txn resolve {PREFIX} --batch 0" in str(caught.value)

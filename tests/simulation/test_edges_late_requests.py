@@ -41,8 +41,8 @@ def test_a_late_request_of_a_sweep_spares_the_next_batch(version: int) -> None:
         scene.scheduler.block(lambda: winner.over and loser.over, NEVER)
         assert winner.message is not None
         assert loser.message is not None
-        assert loser.message.transaction is not None
-        hit = loser.message.transaction[0]
+        assert loser.message.prepared is not None
+        hit = loser.message.prepared.transactional_id
         lost: list[tuple[Request, int]] = []
 
         def keeps(request: Request) -> bool:
@@ -165,7 +165,7 @@ def test_an_id_that_no_coordinator_lists_is_not_young(
         plan = scene.plan(run)
         messages = scene.write(run, 1, plan)
         scene.scheduler.sleep(TIMEOUT_MS - margin_ms(TIMEOUT_MS) + 10_000)
-        hidden.extend(m.transaction[0] for m in messages if m.transaction is not None)
+        hidden.extend(m.prepared.transactional_id for m in messages if m.prepared is not None)
         with pytest.raises(KafkaError):
             scene.commit(run, 1, plan, messages)
         assert listings

@@ -116,10 +116,10 @@ def test_a_decision_that_is_about_to_time_out_is_undone_whole(
         scene.scheduler.block(lambda: young.over, NEVER)
         assert old.message is not None
         assert young.message is not None
-        assert old.message.transaction is not None
+        assert old.message.prepared is not None
         scene.decides_and_dies(run, 0, plan, [old.message, young.message])
         scene.scheduler.sleep(begun + TIMEOUT_MS - 300 - scene.scheduler.now)
-        first = old.message.transaction[0]
+        first = old.message.prepared.transactional_id
         scene.cluster.control.drop(
             ApiKey.END_TXN,
             3,

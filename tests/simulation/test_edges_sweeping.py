@@ -240,14 +240,14 @@ def test_an_orphan_is_ended_once_and_never_touched_again(warm: bool, version: in
             scene.scheduler.block(lambda w=winner, o=loser: w.over and o.over, NEVER)
             assert winner.message is not None
             assert loser.message is not None
-            ours = winner.message.transaction
+            ours = winner.message.prepared
             assert ours is not None
             watched = scene.watch()
             assert scene.commit(run, number, plan, [winner.message]) is Commit.COMMITTED
             assert scene.open_ids() == []
             ends = watched.of(ApiKey.INIT_PRODUCER_ID, ApiKey.END_TXN)
             ids = {request.body.transactional_id for request in ends}
-            touched.update(i for i in ids if "~~" not in i and i != ours[0])
+            touched.update(i for i in ids if "~~" not in i and i != ours.transactional_id)
             scene.cluster.control.__dict__.pop("met_by")
             for worker in run.workers:
                 worker.lost = True

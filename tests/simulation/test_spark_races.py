@@ -272,8 +272,8 @@ def test_a_driver_away_too_long_in_its_commit_is_loud() -> None:
         run = scene.run("run-0")
         plan = scene.plan(run)
         messages = scene.write(run, 0, plan, tasks=2)
-        assert messages[1].transaction is not None
-        late = messages[1].transaction[0]
+        assert messages[1].prepared is not None
+        late = messages[1].prepared.transactional_id
         lost = scene.cluster.control.drop(
             ApiKey.END_TXN,
             FOREVER,

@@ -22,7 +22,7 @@ from spark_kafka_sink.config.sink_config import SinkConfig
 from spark_kafka_sink.datasource.exactly_once.checkpoint import Checkpoint
 from spark_kafka_sink.datasource.exactly_once.transaction_plan import TransactionPlan, prefix_of
 from spark_kafka_sink.datasource.exactly_once.transactional_producers import is_of_driver
-from spark_kafka_sink.datasource.write.commit_message import TaskCommitMessage
+from spark_kafka_sink.datasource.write.commit_message import TaskCommitMessage, TaskTransaction
 from spark_kafka_sink.datasource.write.write_context import WriteContext
 from spark_kafka_sink.protocol.cluster import TopicPartition
 from spark_kafka_sink.protocol.transaction_offset_messages import OffsetAndMetadata
@@ -116,7 +116,7 @@ def abort(
 
 def payload_of(messages: Sequence[TaskCommitMessage], topic: str | None) -> Payload | None:
     """What all tasks wrote, or would have written; None when one of them didn't count."""
-    payloads = [m.payload for m in messages if m.payload is not None]
+    payloads = [p for m in messages if (p := _transaction(m).payload) is not None]
     if len(payloads) < len(messages):
         return None
     return Payload(
@@ -141,7 +141,7 @@ def prepared_transactions(
             )
         if prepared is None:
             continue
-        problem = _problem(prepared, message, owner)
+        problem = _problem(prepared, owner)
         if prepared.transactional_id in found:
             problem = "another task has it, too"
         if problem is not None:
@@ -153,7 +153,7 @@ def prepared_transactions(
     return tuple(found.values())
 
 
-def _problem(prepared: PreparedTransaction, message: TaskCommitMessage, owner: Owner) -> str | None:
+def _problem(prepared: PreparedTransaction, owner: Owner) -> str | None:
     found = parse(prepared.transactional_id)
     if found is None:
         return "it is not the transactional id of a task"
@@ -161,10 +161,12 @@ def _problem(prepared: PreparedTransaction, message: TaskCommitMessage, owner: O
         return f"its key is not '{owner.key}'"
     if found.run != owner.run_id:
         return f"its run is not {owner.run_id}"
-    identity = (message.producer_id, message.producer_epoch)
-    if identity != (prepared.producer_id, prepared.producer_epoch):
-        return "its producer id is not the task's"
     return None
+
+
+def _transaction(message: TaskCommitMessage) -> TaskTransaction:
+    """A task of another guarantee has no generation, which :func:`_owner` refuses."""
+    return message.transaction or TaskTransaction(-1)
 
 
 def _owner(
@@ -172,10 +174,12 @@ def _owner(
 ) -> Owner:
     """The run that commits: the planned one of a job, the tasks' one of a stream."""
     if plan is not None:
-        if any(m.generation != plan.state.generation for m in messages):
+        if any(_transaction(m).generation != plan.state.generation for m in messages):
             raise CommitError("a task's commit message is of another plan than this writer's")
         return plan.owner
-    owners = {(m.run_id, m.query_id, m.generation) for m in messages}
+    owners = {
+        (m.identity.run_id, m.identity.query_id, _transaction(m).generation) for m in messages
+    }
     if len(owners) != 1:
         raise CommitError(
             f"the commit messages of one micro-batch name {len(owners)} runs, queries or "
@@ -195,7 +199,7 @@ def _is_two_phase(plan: TransactionPlan | None, messages: Sequence[TaskCommitMes
     """In a stream only the tasks know what was planned."""
     if plan is not None:
         return plan.two_phase_commit
-    return any(message.two_phase_commit for message in messages)
+    return any(_transaction(message).two_phase_commit for message in messages)
 
 
 def _with_checkpoint(batch: Batch, config: SinkConfig, owner: Owner) -> Batch:

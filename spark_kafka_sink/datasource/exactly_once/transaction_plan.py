@@ -43,7 +43,8 @@ from spark_kafka_sink.transactions.transactional_ids import (
 )
 
 if TYPE_CHECKING:
-    from spark_kafka_sink.datasource.write.write_task import TaskIdentity, TransactionTime
+    from spark_kafka_sink.datasource.write.task_identity import TaskIdentity
+    from spark_kafka_sink.datasource.write.write_task import TransactionTime
 
 _log = logging.getLogger(__name__)
 

@@ -54,7 +54,7 @@ from spark_kafka_sink.datasource.write.producer_cache import (
     new_producer,
     process_cache,
 )
-from spark_kafka_sink.datasource.write.write_task import TaskIdentity
+from spark_kafka_sink.datasource.write.task_identity import TaskIdentity
 from spark_kafka_sink.protocol.cluster import Cluster
 from spark_kafka_sink.protocol.producer_ids import PreparedTransaction
 from spark_kafka_sink.transactions.commit_state import NOTHING_DONE

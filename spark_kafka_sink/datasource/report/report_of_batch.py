@@ -11,7 +11,8 @@ import statistics
 import time
 import uuid
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
+from typing import Any
 
 import pyspark
 
@@ -31,7 +32,7 @@ from spark_kafka_sink.datasource.report.write_report import (
     TaskReport,
     WriteReport,
 )
-from spark_kafka_sink.datasource.write.commit_message import TaskCommitMessage
+from spark_kafka_sink.datasource.write.commit_message import TaskCommitMessage, TaskCounts
 from spark_kafka_sink.producer.metrics.produce_report import ProduceReport
 from spark_kafka_sink.transactions.transactional_ids import DEFAULT_PREFIX
 
@@ -54,85 +55,105 @@ def report_of_batch(
     of the others. ``wall_ms`` is now, in ms since the epoch. :func:`after_commit` adds the result.
     """
     now = time.time_ns() // 1_000_000 if wall_ms is None else wall_ms
-    produced = ProduceReport.merge(m.produced() for m in messages)
-    elapsed = max(now - min((m.begun_ms for m in messages), default=now), 0)
-    with_rows = [m for m in messages if m.rows]
-    longest = max(messages, key=lambda m: m.elapsed_ms, default=None)
-    longest_ms = 0 if longest is None else longest.elapsed_ms
-    median_ms = statistics.median_low(m.elapsed_ms for m in with_rows) if with_rows else 0
-    topics = sorted(
-        {tp.topic for tp in produced.offsets} | ({config.topic} if config.topic else set())
-    )
+    produced = ProduceReport.merge(m.produced for m in messages)
+    values: dict[str, Any] = {
+        **_of_equal_names(produced),
+        **{n: sum(getattr(m.counts, n) for m in messages) for n in _names_of(TaskCounts)},
+        **_identity(messages),
+        **_of_options(config),
+        **_of_tasks(messages),
+        **_rates(produced, max(now - min((m.begun_ms for m in messages), default=now), 0)),
+    }
+    if batch_id is not None:
+        values["batch_id"] = batch_id
+    topics = {tp.topic for tp in produced.offsets} | ({config.topic} if config.topic else set())
     return WriteReport(
+        **values,
         report_id=_report_id(messages),
         written_at_ms=now,
         outcome=outcome,
         error=None if error is None else _error(error),
-        version=__version__,
-        spark_version=pyspark.__version__,
-        host=platform.node(),
-        application_id=_first_known(m.app_id for m in messages),
-        application_name=_first_known(m.app_name for m in messages),
-        query_id=_first_known(m.query_id for m in messages),
-        query_name=_first_known(m.query_name for m in messages),
-        run_id=_first_known(m.run_id for m in messages),
-        batch_id=batch_id
-        if batch_id is not None
-        else next((m.batch_id for m in messages if m.batch_id >= 0), None),
-        options_fingerprint=config.fingerprint,
-        delivery_guarantee=str(config.delivery_guarantee),
-        transactional_id_prefix=(config.transactional_id_prefix or DEFAULT_PREFIX)
-        if config.is_exactly_once
-        else None,
-        txn_app_id=config.txn_app_id,
-        txn_version=config.txn_version,
-        cluster_id=produced.cluster_id,
-        topics=tuple(topics[:NAMED]),
+        topics=tuple(sorted(topics)[:NAMED]),
         tasks=len(messages) + len(unfinished),
         unfinished_tasks=len(unfinished),
         unfinished=tuple(unfinished[:NAMED]),
-        transactions=sum(m.transaction is not None for m in messages),
         oldest_transaction_ms=_oldest_ms(messages, now),
-        transaction_timeout_ms=config.producer.transaction_timeout_ms
-        if config.is_exactly_once
-        else None,
-        longest_task_ms=longest_ms,
-        median_task_ms=median_ms,
-        task_skew=round(longest_ms / median_ms, 2) if median_ms else 1.0,
-        row_skew=_row_skew(with_rows),
-        slowest_task=None if longest is None else _task(longest),
-        rows=produced.rows,
-        skipped_rows=sum(m.skipped_rows for m in messages),
-        bytes=produced.bytes,
-        bytes_before_compression=produced.batch_bytes,
-        compression_rate=round(produced.bytes / produced.batch_bytes, 3)
-        if produced.batch_bytes
-        else 1.0,
-        rows_per_second=_per_second(produced.rows, elapsed),
-        bytes_per_second=_per_second(produced.bytes, elapsed),
-        batches=produced.batches,
-        mean_batch_size=produced.bytes // produced.batches if produced.batches else 0,
-        requests=produced.requests,
-        retries=produced.retries,
-        retried_rows=produced.retried_rows,
-        splits=produced.splits,
-        duplicates=produced.duplicates,
-        elapsed_ms=elapsed,
         commit_ms=None,
-        throttle_ms=produced.throttle_ms,
-        mean_queue_ms=round(produced.queue_ms / produced.batches, 3) if produced.batches else 0.0,
-        max_queue_ms=produced.max_queue_ms,
-        input_wait_ms=sum(m.input_wait_ms for m in messages),
-        buffer_wait_ms=produced.buffer_wait_ms,
-        rate_wait_ms=sum(m.rate_wait_ms for m in messages),
-        metadata_wait_ms=produced.metadata_wait_ms,
-        broker_wait_ms=sum(m.broker_wait_ms for m in messages),
-        connections=produced.connections,
         brokers=_brokers(produced),
         partitions=tuple(
             PartitionReport(*tp, *span) for tp, span in sorted(produced.offsets.items())
         ),
     )
+
+
+def _names_of(cls: type) -> tuple[str, ...]:
+    return tuple(one.name for one in fields(cls))
+
+
+_REPORTED = frozenset(_names_of(WriteReport))
+
+
+def _of_equal_names(produced: ProduceReport) -> dict[str, object]:
+    """The fields of a producer's report that a batch's report has, too."""
+    return {n: getattr(produced, n) for n in _names_of(ProduceReport) if n in _REPORTED}
+
+
+def _identity(messages: Sequence[TaskCommitMessage]) -> dict[str, object]:
+    """Whose batch it is. Each value is the first that a task knows."""
+    tasks = [m.identity for m in messages]
+    return {
+        "version": __version__,
+        "spark_version": pyspark.__version__,
+        "host": platform.node(),
+        "application_id": _first_known(t.app_id for t in tasks),
+        "application_name": _first_known(t.app_name for t in tasks),
+        "query_id": _first_known(t.query_id for t in tasks),
+        "query_name": _first_known(t.query_name for t in tasks),
+        "run_id": _first_known(t.run_id for t in tasks),
+        "batch_id": next((t.batch_id for t in tasks if t.batch_id >= 0), None),
+    }
+
+
+def _of_options(config: SinkConfig) -> dict[str, object]:
+    exactly_once = config.is_exactly_once
+    prefix = config.transactional_id_prefix or DEFAULT_PREFIX
+    timeout_ms = config.producer.transaction_timeout_ms
+    return {
+        "options_fingerprint": config.fingerprint,
+        "delivery_guarantee": str(config.delivery_guarantee),
+        "transactional_id_prefix": prefix if exactly_once else None,
+        "transaction_timeout_ms": timeout_ms if exactly_once else None,
+        "txn_app_id": config.txn_app_id,
+        "txn_version": config.txn_version,
+    }
+
+
+def _of_tasks(messages: Sequence[TaskCommitMessage]) -> dict[str, object]:
+    with_rows = [m for m in messages if m.rows]
+    longest = max(messages, key=lambda m: m.elapsed_ms, default=None)
+    longest_ms = 0 if longest is None else longest.elapsed_ms
+    median_ms = statistics.median_low(m.elapsed_ms for m in with_rows) if with_rows else 0
+    return {
+        "transactions": sum(m.prepared is not None for m in messages),
+        "longest_task_ms": longest_ms,
+        "median_task_ms": median_ms,
+        "task_skew": _ratio(longest_ms, median_ms, 2),
+        "row_skew": _skew([m.rows for m in with_rows]),
+        "slowest_task": None if longest is None else _task(longest),
+    }
+
+
+def _rates(produced: ProduceReport, elapsed_ms: int) -> dict[str, object]:
+    batches = produced.batches
+    return {
+        "elapsed_ms": elapsed_ms,
+        "bytes_before_compression": produced.batch_bytes,
+        "compression_rate": _ratio(produced.bytes, produced.batch_bytes, 3),
+        "rows_per_second": _per_second(produced.rows, elapsed_ms),
+        "bytes_per_second": _per_second(produced.bytes, elapsed_ms),
+        "mean_batch_size": produced.bytes // batches if batches else 0,
+        "mean_queue_ms": round(produced.queue_ms / batches, 3) if batches else 0.0,
+    }
 
 
 def after_commit(
@@ -147,7 +168,8 @@ def _report_id(messages: Sequence[TaskCommitMessage]) -> str:
     """The same for the same task attempts, so that an abort has the id of the commit."""
     if not messages:
         return uuid.uuid4().hex
-    attempts = sorted((m.app_id, m.host, m.task_attempt_id, m.begun_ms) for m in messages)
+    tasks = ((m.identity, m.begun_ms) for m in messages)
+    attempts = sorted((t.app_id, t.host, t.task_attempt_id, begun) for t, begun in tasks)
     return hashlib.sha256(repr(attempts).encode()).hexdigest()[:32]
 
 
@@ -172,24 +194,30 @@ def _first_known(texts: Iterable[str]) -> str | None:
 
 
 def _task(message: TaskCommitMessage) -> TaskReport:
+    task = message.identity
     return TaskReport(
-        message.partition_id,
-        message.attempt,
-        message.host,
+        task.partition_id,
+        task.attempt,
+        task.host,
         message.rows,
         message.elapsed_ms,
-        message.input_wait_ms,
+        message.counts.input_wait_ms,
     )
 
 
 def _oldest_ms(messages: Sequence[TaskCommitMessage], now: int) -> int | None:
-    began = [m.start_ms for m in messages if m.transaction is not None and m.start_ms >= 0]
+    own = [m.transaction for m in messages if m.transaction is not None]
+    began = [t.start_ms for t in own if t.prepared is not None and t.start_ms >= 0]
     return max(now - min(began), 0) if began else None
 
 
-def _row_skew(with_rows: Sequence[TaskCommitMessage]) -> float:
-    rows = sum(m.rows for m in with_rows)
-    return round(max(m.rows for m in with_rows) * len(with_rows) / rows, 2) if rows else 1.0
+def _skew(counts: Sequence[int]) -> float:
+    """The largest by the mean."""
+    return _ratio(max(counts, default=0) * len(counts), sum(counts), 2)
+
+
+def _ratio(count: int, of: int, digits: int) -> float:
+    return round(count / of, digits) if of else 1.0
 
 
 def _per_second(count: int, elapsed_ms: int) -> float:

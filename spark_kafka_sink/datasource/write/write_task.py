@@ -10,23 +10,22 @@ closes its producer, which is not reused: Spark writes the whole partition again
 
 from __future__ import annotations
 
-import platform
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import asdict, astuple, dataclass, replace
-from typing import TYPE_CHECKING, Any, Protocol
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Protocol
 
 from spark_kafka_sink.base.clock import NEVER
 from spark_kafka_sink.base.error_kinds import Kind
-from spark_kafka_sink.base.errors import (
-    DataError,
-    DeliveryError,
-    IllegalStateError,
-    RecordTooLargeError,
-)
+from spark_kafka_sink.base.errors import DataError, DeliveryError, RecordTooLargeError
 from spark_kafka_sink.config.named_columns import OnNullValue
-from spark_kafka_sink.datasource.write.commit_message import TaskCommitMessage
+from spark_kafka_sink.datasource.write.commit_message import (
+    TaskCommitMessage,
+    TaskCounts,
+    TaskTransaction,
+)
+from spark_kafka_sink.datasource.write.task_identity import TaskIdentity
 from spark_kafka_sink.datasource.write.task_progress import (
     EVERY_S,
     ProgressListener,
@@ -70,76 +69,6 @@ class ProducerSource(Protocol):
     def discard(self, producer: KafkaProducer) -> None:
         """After a failure: closed immediately, without waiting for anything in flight."""
         ...
-
-
-@dataclass(frozen=True, slots=True)
-class TaskIdentity:
-    """The task and the attempt, as far as Spark's TaskContext in Python has them."""
-
-    partition_id: int = 0
-    attempt: int = 0
-    task_attempt_id: int = 0
-    host: str = ""
-    app_id: str = ""
-    query_id: str = ""
-    run_id: str = ""
-    batch_id: int = -1
-    app_name: str = ""
-    query_name: str = ""
-
-    @classmethod
-    def current(cls) -> TaskIdentity:
-        """The identity of the task that runs in this process; IllegalStateError outside of one.
-
-        The names of the local properties are Spark's (``StreamExecution.QUERY_ID_KEY``,
-        ``MicroBatchExecution.BATCH_ID_KEY``; the job group of a stream is its run id, the job's
-        description begins with its name; a session's ``spark.`` options are its jobs' properties).
-        """
-        from pyspark import TaskContext
-
-        context = TaskContext.get()
-        if context is None:
-            raise IllegalStateError("write() was called outside of a Spark task")
-
-        local = local_property
-        query_id = local("sql.streaming.queryId")
-        batch_id = local("streaming.sql.batchId")
-        return cls(
-            partition_id=context.partitionId(),
-            attempt=context.attemptNumber(),
-            task_attempt_id=context.taskAttemptId(),
-            host=platform.node(),
-            app_id=local("spark.app.id"),
-            query_id=query_id,
-            run_id=local("spark.jobGroup.id") if query_id else "",
-            batch_id=int(batch_id) if query_id and batch_id.isdigit() else -1,
-            app_name=local("spark.app.name"),
-            query_name=_query_name(local("spark.job.description"), query_id) if query_id else "",
-        )
-
-
-#: Separates the lines of a query's description: a newline, before Spark 4.0 "<br/>".
-_NEW_LINES = ("\n", "<br/>")
-
-
-def _query_name(description: str, query_id: str) -> str:
-    """The query's name in the description of a micro-batch's job, empty without one. The
-    description (``StreamExecution.getBatchDescriptionString``) has the name, "id = ...",
-    "runId = ..." and "batch = ...", a line each.
-    """
-    before, _, found = description.partition(f"id = {query_id}")
-    line = next((one for one in _NEW_LINES if found and before.endswith(one)), None)
-    return "" if line is None else before.removesuffix(line)
-
-
-def local_property(name: str) -> str:
-    """A local property of the current task, or an entry of Spark's configuration, which Spark makes
-    available as one; empty when it is not set.
-    """
-    from pyspark import TaskContext
-
-    context = TaskContext.get()
-    return "" if context is None else context.getLocalProperty(name) or ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,15 +134,14 @@ class WriteTask:
         self._identity = identity
         self._monotonic_ms = monotonic_ms
         self._wall_ms = wall_ms
-        self._rows = self._skipped_rows = 0
+        self._rows = 0
+        self._counts = TaskCounts()
         #: None without exactly-once.
         self._time = transaction_time
         self._rate = rate
         self._first_row_ms = 0
         self._start_wall_ms = -1
         self._payload_bytes = 0
-        self._input_wait_ms = 0
-        self._broker_wait_ms = 0
         self._begun_ms = monotonic_ms()
         self._progress_every_s = progress_every_s
         self._progress_listeners = progress_listeners
@@ -237,7 +165,7 @@ class WriteTask:
         joiner = BatchJoiner(batches, self._monotonic_ms, self._waiting_for_input)
         first = self._next_batch(joiner, ChunkSize())
         if first is None:
-            return self._message(None, None, (-1, -1), self._monotonic_ms() - start)
+            return self._message(start, ProduceReport(), self._transaction(None))
         self._step = "a producer (brokers, and the transaction's coordinator)"
         producer = self._producers.acquire()
         self._producer = producer
@@ -254,37 +182,37 @@ class WriteTask:
             self._step = "acknowledgements"
             all_sent = self._monotonic_ms()
             report = producer.finish_attempt()
-            self._broker_wait_ms = self._monotonic_ms() - all_sent
+            self._counts.broker_wait_ms = self._monotonic_ms() - all_sent
             self._check_counts(report)
             self._check_time()
-            transaction = self._producers.prepare(producer)
-            identity = producer.producer_id_and_epoch
+            prepared = self._producers.prepare(producer)
         except BaseException:
             # Also for a KeyboardInterrupt: a later task must not reuse a producer with unsent rows.
             self._producers.discard(producer)
             raise
         self._producers.release(producer)
-        return self._message(report, transaction, identity, self._monotonic_ms() - start)
+        return self._message(start, report, self._transaction(prepared))
 
     def drop(self, batches: Iterator[pa.RecordBatch], *, count: bool) -> TaskCommitMessage:
         """As :meth:`run`, for a batch that is committed already: writes nothing. With ``count``
         its rows are counted, so that the driver can compare them with those that were written.
         """
         start = self._monotonic_ms()
-        rows = size = 0
         for batch in batches if count else ():
             kept = self._kept(batch)
-            rows += kept.num_rows
-            size += self._columns(kept).payload_bytes()
-        message = self._message(None, None, (-1, -1), self._monotonic_ms() - start)
-        return replace(message, payload=(rows, size) if count else None)
+            self._rows += kept.num_rows
+            self._payload_bytes += self._columns(kept).payload_bytes()
+        transaction = self._transaction(None)
+        if transaction is not None and not count:
+            transaction = replace(transaction, payload=None)
+        return self._message(start, ProduceReport(), transaction)
 
     def _kept(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """``batch`` without the rows that onNullValue=skip drops, which are counted."""
         if self._plan.on_null_value is not OnNullValue.SKIP:
             return batch
         kept = rows_with_value(batch, self._plan)
-        self._skipped_rows += batch.num_rows - kept.num_rows
+        self._counts.skipped_rows += batch.num_rows - kept.num_rows
         return kept
 
     def _next_batch(self, batches: BatchJoiner, size: ChunkSize) -> pa.RecordBatch | None:
@@ -299,7 +227,7 @@ class WriteTask:
             return None
         finally:
             self._step = ""
-            self._input_wait_ms += self._monotonic_ms() - begun
+            self._counts.input_wait_ms += self._monotonic_ms() - begun
 
     def _waiting_for_input(self, delay_ms: int) -> AbstractContextManager[None]:
         """Before the first row there is no producer yet."""
@@ -358,11 +286,12 @@ class WriteTask:
         except (DataError, RecordTooLargeError) as error:
             # One of these rows caused it. The rooms below count rows of one Arrow batch, users
             # rows of a partition. (Any other error may be caused by rows that were sent before.)
-            skipped = f", of which {self._skipped_rows} rows were skipped and are not counted"
+            skipped = self._counts.skipped_rows
+            uncounted = f", of which {skipped} rows were skipped and are not counted"
             error.add_note(
                 f"  while sending rows {before} to {self._rows - 1} of partition "
                 f"{self._identity.partition_id} of the DataFrame"
-                f"{skipped if self._skipped_rows else ''}"
+                f"{uncounted if skipped else ''}"
             )
             raise
 
@@ -403,10 +332,6 @@ class WriteTask:
             open_ms = self._monotonic_ms() - self._first_row_ms
             self._time.check(open_ms, self._identity.partition_id)
 
-    @property
-    def _never_times_out(self) -> bool:
-        return self._time is not None and self._time.timeout_ms >= NEVER
-
     def _check_counts(self, report: ProduceReport) -> None:
         if report.rows != self._rows:
             raise DeliveryError(
@@ -416,37 +341,28 @@ class WriteTask:
             )
 
     def _message(
-        self,
-        report: ProduceReport | None,
-        transaction: PreparedTransaction | None,
-        producer: tuple[int, int],
-        elapsed_ms: int,
+        self, start: int, report: ProduceReport, transaction: TaskTransaction | None
     ) -> TaskCommitMessage:
-        report = ProduceReport() if report is None else report
-        counts: dict[str, Any] = report.counts() | {"rows": self._rows}
+        elapsed_ms = self._monotonic_ms() - start
+        if self._rate is not None:
+            self._counts.rate_wait_ms = self._rate.waited_ms
         return TaskCommitMessage(
-            **counts,
-            **asdict(self._identity),
-            acknowledged=report.rows,
-            elapsed_ms=elapsed_ms,
-            nodes=tuple((node, *astuple(seen)) for node, seen in sorted(report.nodes.items())),
-            # -1: a broker that reports a duplicate may not have the first copy's offset
-            offsets=tuple(
-                (tp.topic, tp.partition, first, last)
-                for tp, (first, last) in sorted(report.offsets.items())
-                if first >= 0
-            ),
-            producer_id=producer[0],
-            producer_epoch=producer[1],
-            cluster_id=report.cluster_id or "",
-            transaction=None if transaction is None else astuple(transaction),
-            generation=-1 if self._time is None else self._time.generation,
-            payload=None if self._time is None else (self._rows, self._payload_bytes),
-            two_phase_commit=transaction is not None and self._never_times_out,
-            start_ms=self._start_wall_ms,
+            self._identity,
+            report,
+            self._counts,
             begun_ms=max(self._wall_ms() - elapsed_ms, 0),
-            input_wait_ms=self._input_wait_ms,
-            broker_wait_ms=self._broker_wait_ms,
-            skipped_rows=self._skipped_rows,
-            rate_wait_ms=0 if self._rate is None else self._rate.waited_ms,
+            elapsed_ms=elapsed_ms,
+            transaction=transaction,
+        )
+
+    def _transaction(self, prepared: PreparedTransaction | None) -> TaskTransaction | None:
+        """None without exactly-once."""
+        if self._time is None:
+            return None
+        return TaskTransaction(
+            self._time.generation,
+            prepared,
+            self._start_wall_ms,
+            (self._rows, self._payload_bytes),
+            two_phase_commit=prepared is not None and self._time.timeout_ms >= NEVER,
         )

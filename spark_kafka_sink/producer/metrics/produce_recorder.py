@@ -10,7 +10,6 @@ from __future__ import annotations
 import threading
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
 from spark_kafka_sink.base.clock import Clock
 from spark_kafka_sink.base.errors import DeliveryError, KafkaError, safe_text
@@ -18,16 +17,12 @@ from spark_kafka_sink.producer.accumulator.producer_batch import ProducerBatch
 from spark_kafka_sink.producer.accumulator.record_accumulator import RecordAccumulator
 from spark_kafka_sink.producer.interceptors import Interceptors
 from spark_kafka_sink.producer.lifecycle import first_line
-from spark_kafka_sink.producer.metrics.produce_report import (
-    LARGEST,
-    SUMMED,
-    NodeReport,
-    ProduceReport,
-)
+from spark_kafka_sink.producer.metrics.produce_report import NodeReport, ProduceReport
 from spark_kafka_sink.producer.metrics.producer_metrics import Measurement, ProducerMetrics
 from spark_kafka_sink.producer.producer_record import RecordMetadata
-from spark_kafka_sink.protocol.cluster import TopicPartition
 from spark_kafka_sink.records.record_batch import HEADER_SIZE
+
+_NO_ANSWER = NodeReport()
 
 
 class ProduceRecorder:
@@ -53,7 +48,7 @@ class ProduceRecorder:
         self._interceptors = interceptors
         self._transactional = transactional
         self._lock = threading.Lock()
-        self._report = _Counts()
+        self._report = ProduceReport()
         self._before = self._waits()
         #: Connections that :meth:`end_attempt` has reported. The first is made before the first
         #: row, for InitProducerId.
@@ -67,7 +62,7 @@ class ProduceRecorder:
         """Reset the counts."""
         before = self._waits()
         with self._lock:
-            self._report = _Counts()
+            self._report = ProduceReport()
             self._before = before
             self.last_answer = None
             self._failed_alone = 0
@@ -158,12 +153,8 @@ class ProduceRecorder:
         with self._lock:
             counts = self._report
             counts.throttle_ms += throttle_ms
-            node = counts.nodes.get(node_id)
-            if node is None:
-                node = counts.nodes[node_id] = [0, 0, 0]
-            node[0] += 1
-            node[1] += latency_ms
-            node[2] = max(node[2], latency_ms)
+            node = counts.nodes.get(node_id, _NO_ANSWER)
+            counts.nodes[node_id] = node.merge(NodeReport(1, latency_ms, latency_ms))
 
     def batch_retried(
         self, batch: ProducerBatch, error: KafkaError | None = None, node_id: int = -1
@@ -174,7 +165,8 @@ class ProduceRecorder:
             self._report.retried_rows += batch.record_count
             if error is not None:
                 self.last_answer = f"{batch.tp}: {error.message}"
-                self._report.answers[node_id] = safe_text(self.last_answer)
+                node = self._report.nodes.get(node_id, _NO_ANSWER)
+                self._report.nodes[node_id] = replace(node, last_answer=safe_text(self.last_answer))
         self._metrics.records_retried(batch.tp.topic, batch.record_count)
 
     def batch_split(self, batch: ProducerBatch) -> None:  # noqa: ARG002 - counted, not by topic
@@ -199,7 +191,11 @@ class ProduceRecorder:
         )
         connections = self._connections()
         with self._lock:
-            return self._report.freeze(
+            counts = self._report
+            return replace(
+                counts,
+                nodes=dict(counts.nodes),
+                offsets=dict(counts.offsets),
                 buffer_wait_ms=buffer,
                 metadata_wait_ms=metadata,
                 connections=connections - self._connections_reported,
@@ -221,61 +217,3 @@ class ProduceRecorder:
     def _connections(self) -> int:
         """That were made in the producer's whole life."""
         return self._metrics.count(Measurement.CONNECTED)
-
-
-class _Counts:
-    """The mutable twin of ProduceReport."""
-
-    __slots__ = (
-        "answers",
-        "batch_bytes",
-        "batches",
-        "bytes",
-        "duplicates",
-        "max_queue_ms",
-        "nodes",
-        "offsets",
-        "queue_ms",
-        "requests",
-        "retried_rows",
-        "retries",
-        "rows",
-        "splits",
-        "throttle_ms",
-    )
-
-    def __init__(self) -> None:
-        self.rows = self.bytes = self.batches = self.batch_bytes = 0
-        self.requests = self.retries = self.splits = self.duplicates = self.throttle_ms = 0
-        self.retried_rows = self.queue_ms = self.max_queue_ms = 0
-        #: By node: requests, total latency, longest latency.
-        self.nodes: dict[int, list[int]] = {}
-        #: By node: the last response that caused a retry.
-        self.answers: dict[int, str] = {}
-        self.offsets: dict[TopicPartition, tuple[int, int]] = {}
-
-    def freeze(
-        self,
-        *,
-        buffer_wait_ms: int,
-        metadata_wait_ms: int,
-        connections: int,
-        cluster_id: str | None,
-    ) -> ProduceReport:
-        counted: dict[str, Any] = {
-            name: getattr(self, name) for name in (*SUMMED, *LARGEST) if name in self.__slots__
-        }
-        return ProduceReport(
-            **counted,
-            nodes={
-                node: replace(
-                    NodeReport(*self.nodes.get(node, ())), last_answer=self.answers.get(node, "")
-                )
-                for node in {*self.nodes, *self.answers}
-            },
-            offsets=dict(self.offsets),
-            buffer_wait_ms=buffer_wait_ms,
-            metadata_wait_ms=metadata_wait_ms,
-            connections=connections,
-            cluster_id=cluster_id,
-        )

@@ -7,9 +7,9 @@ result so far. Never: the counting
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass, field, fields
 
 from spark_kafka_sink.protocol.cluster import TopicPartition
 
@@ -38,16 +38,15 @@ class NodeReport:
         )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class ProduceReport:
-    """The result of one attempt. Picklable.
+    """The result of one attempt. Picklable. Only its recorder changes it.
 
-    ``rows`` were acknowledged (with acks=0: written to the socket). ``bytes`` is the size of their
-    batches as sent, ``batch_bytes`` before compression; retried batches count once. ``queue_ms``
-    sums the time of each batch from its first row until it was (last) sent, ``max_queue_ms`` is the
-    longest. ``buffer_wait_ms`` and ``metadata_wait_ms`` are the writer's waits for buffer.memory
-    and for unknown topics, ``connections`` is the number of connections made. ``offsets`` has the
-    first and the last known offset of each partition.
+    The report of a Spark write has these fields under the same names, and ``WriteReport`` describes
+    them. Not in it: ``batch_bytes``, the size of the batches before compression, and ``queue_ms``,
+    the sum of their times from the first row until they were (last) sent. A retried batch counts
+    once, with acks=0 when it is written to the socket. ``offsets`` has the first and the last known
+    offset of each partition.
     """
 
     rows: int = 0
@@ -59,8 +58,8 @@ class ProduceReport:
     splits: int = 0
     duplicates: int = 0
     throttle_ms: int = 0
-    nodes: Mapping[int, NodeReport] = field(default_factory=dict)
-    offsets: Mapping[TopicPartition, tuple[int, int]] = field(default_factory=dict)
+    nodes: dict[int, NodeReport] = field(default_factory=dict)
+    offsets: dict[TopicPartition, tuple[int, int]] = field(default_factory=dict)
     retried_rows: int = 0
     queue_ms: int = 0
     max_queue_ms: int = 0
@@ -72,35 +71,23 @@ class ProduceReport:
     @staticmethod
     def merge(reports: Iterable[ProduceReport]) -> ProduceReport:
         """The sum of several attempts' reports, as the driver logs it."""
-        every = list(reports)
-        nodes: dict[int, NodeReport] = {}
-        offsets: dict[TopicPartition, tuple[int, int]] = {}
-        for report in every:
+        total = ProduceReport()
+        for report in reports:
+            for name in _COUNTS:
+                merge = max if name in _LARGEST else operator.add
+                setattr(total, name, merge(getattr(total, name), getattr(report, name)))
             for node, one in report.nodes.items():
-                nodes[node] = nodes.get(node, NodeReport()).merge(one)
+                total.nodes[node] = total.nodes.get(node, NodeReport()).merge(one)
             for tp, (first, last) in report.offsets.items():
-                seen = offsets.get(tp, (first, last))
-                offsets[tp] = (min(seen[0], first), max(seen[1], last))
-        values: dict[str, Any] = {
-            name: sum(getattr(report, name) for report in every) for name in SUMMED
-        }
-        values |= {
-            name: max((getattr(report, name) for report in every), default=0) for name in LARGEST
-        }
-        cluster_id = next((r.cluster_id for r in every if r.cluster_id), None)
-        return ProduceReport(**values, nodes=nodes, offsets=offsets, cluster_id=cluster_id)
-
-    def counts(self) -> dict[str, int]:
-        """The summed and the maximum values, by name."""
-        return {name: getattr(self, name) for name in (*SUMMED, *LARGEST)}
+                seen = total.offsets.get(tp, (first, last))
+                total.offsets[tp] = (min(seen[0], first), max(seen[1], last))
+            total.cluster_id = total.cluster_id or report.cluster_id
+        return total
 
 
-#: How each field is merged.
-SUMMED = (
-    "rows", "bytes", "batches", "batch_bytes", "requests", "retries", "splits", "duplicates",
-    "throttle_ms", "retried_rows", "queue_ms", "buffer_wait_ms", "metadata_wait_ms", "connections",
-)  # fmt: skip
-LARGEST = ("max_queue_ms",)
+#: The fields that are numbers: the sum of several reports, but of these the largest.
+_COUNTS = tuple(one.name for one in fields(ProduceReport) if one.default == 0)
+_LARGEST = frozenset({"max_queue_ms"})
 
 
 @dataclass(frozen=True, slots=True)

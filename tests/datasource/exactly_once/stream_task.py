@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from spark_kafka_sink.datasource.exactly_once.transactional_producers import producers_of_task
-from spark_kafka_sink.datasource.write.write_task import TaskIdentity, WriteTask
+from spark_kafka_sink.datasource.write.task_identity import TaskIdentity
+from spark_kafka_sink.datasource.write.write_task import WriteTask
 from spark_kafka_sink.records.column_plan import ColumnPlan
 from tests.fakes.producer_world import rows
 

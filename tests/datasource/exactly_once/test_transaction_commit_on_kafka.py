@@ -12,7 +12,7 @@ from spark_kafka_sink.config.sink_config import SinkConfig
 from spark_kafka_sink.datasource.exactly_once import transaction_commit
 from spark_kafka_sink.datasource.exactly_once.transaction_plan import plan_transactions
 from spark_kafka_sink.datasource.exactly_once.transactional_producers import process_worker
-from spark_kafka_sink.datasource.write.write_task import TaskIdentity
+from spark_kafka_sink.datasource.write.task_identity import TaskIdentity
 from spark_kafka_sink.transactions.exactly_once import close_shared_drivers
 from tests.datasource.exactly_once.queries import COMMITTED, shows
 from tests.datasource.exactly_once.stream_task import stream_task
@@ -43,7 +43,7 @@ def test_an_abort_without_messages_sweeps_its_own_drivers(config, topic, consume
     assert (state.last_done, state.query_id) == (0, "query-1")
     assert state.generation > 0
     message = stream_task(config, second, 1, ["killed before its message arrived"])
-    assert message.transaction[0].endswith("~0"), "the id is used again"
+    assert message.prepared.transactional_id.endswith("~0"), "the id is used again"
 
     def abort(driver):
         return transaction_commit.abort(
@@ -52,7 +52,7 @@ def test_an_abort_without_messages_sweeps_its_own_drivers(config, topic, consume
 
     assert abort(other) == (), "another query of the prefix is left alone"
     assert plan_transactions(config, streaming=True).state.run_id == "run-1"
-    assert abort(mine) == (message.transaction[0],)
+    assert abort(mine) == (message.prepared.transactional_id,)
     third = plan_transactions(config, streaming=True, driver=mine)
     assert third.state.superseded == ("run-1",), "Spark ends the run whose batch it aborts"
     transaction_commit.commit(config, None, [stream_task(config, third, 1, ["b"], "run-2")], 1)
@@ -65,7 +65,7 @@ def test_a_worker_may_exit_with_a_prepared_transaction(config, topic, consume):
     given = base64.b64encode(pickle.dumps((config, plan))).decode()
     ended = run_python("-c", _WORKER, given)
     message = pickle.loads(base64.b64decode(ended.stdout))
-    assert message.run_id == "run-1"
+    assert message.identity.run_id == "run-1"
     assert consume(topic, isolation=COMMITTED).values == []
     transaction_commit.commit(config, None, [message], 0)
     shows(consume, topic, ["a", "b"])

@@ -18,8 +18,8 @@ from spark_kafka_sink.base.errors import (
 )
 from spark_kafka_sink.datasource.exactly_once.transaction_plan import _run, check_run, prefix_of
 from spark_kafka_sink.datasource.source import KprodDataSource
+from spark_kafka_sink.datasource.write.task_identity import TaskIdentity
 from spark_kafka_sink.datasource.write.write_context import WriteContext
-from spark_kafka_sink.datasource.write.write_task import TaskIdentity
 from spark_kafka_sink.transactions.commit_state import CommitState, Done, Payload
 from spark_kafka_sink.transactions.ownership import Numbering, Owner
 from tests.datasource.exactly_once.transaction_plans import (

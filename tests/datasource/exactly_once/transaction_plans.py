@@ -6,8 +6,8 @@ from dataclasses import replace
 
 from spark_kafka_sink.config.sink_config import SinkConfig
 from spark_kafka_sink.datasource.exactly_once.transaction_plan import TransactionPlan
+from spark_kafka_sink.datasource.write.task_identity import TaskIdentity
 from spark_kafka_sink.datasource.write.write_context import WriteContext
-from spark_kafka_sink.datasource.write.write_task import TaskIdentity
 from spark_kafka_sink.transactions.commit_state import CommitState
 from spark_kafka_sink.transactions.ownership import Numbering
 

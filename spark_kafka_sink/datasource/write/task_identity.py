@@ -1,0 +1,81 @@
+"""Which task of which write this process runs.
+
+Owns: :class:`TaskIdentity`, and what Spark's TaskContext says of a task. Never: the task's work.
+"""
+
+from __future__ import annotations
+
+import platform
+from dataclasses import dataclass
+
+from spark_kafka_sink.base.errors import IllegalStateError
+
+
+@dataclass(frozen=True, slots=True)
+class TaskIdentity:
+    """The task and the attempt, as far as Spark's TaskContext in Python has them."""
+
+    partition_id: int = 0
+    attempt: int = 0
+    task_attempt_id: int = 0
+    host: str = ""
+    app_id: str = ""
+    query_id: str = ""
+    run_id: str = ""
+    batch_id: int = -1
+    app_name: str = ""
+    query_name: str = ""
+
+    @classmethod
+    def current(cls) -> TaskIdentity:
+        """The identity of the task that runs in this process; IllegalStateError outside of one.
+
+        The names of the local properties are Spark's (``StreamExecution.QUERY_ID_KEY``,
+        ``MicroBatchExecution.BATCH_ID_KEY``; the job group of a stream is its run id, the job's
+        description begins with its name; a session's ``spark.`` options are its jobs' properties).
+        """
+        from pyspark import TaskContext
+
+        context = TaskContext.get()
+        if context is None:
+            raise IllegalStateError("write() was called outside of a Spark task")
+
+        local = local_property
+        query_id = local("sql.streaming.queryId")
+        batch_id = local("streaming.sql.batchId")
+        return cls(
+            partition_id=context.partitionId(),
+            attempt=context.attemptNumber(),
+            task_attempt_id=context.taskAttemptId(),
+            host=platform.node(),
+            app_id=local("spark.app.id"),
+            query_id=query_id,
+            run_id=local("spark.jobGroup.id") if query_id else "",
+            batch_id=int(batch_id) if query_id and batch_id.isdigit() else -1,
+            app_name=local("spark.app.name"),
+            query_name=_query_name(local("spark.job.description"), query_id) if query_id else "",
+        )
+
+
+#: Separates the lines of a query's description: a newline, before Spark 4.0 "<br/>".
+_NEW_LINES = ("\n", "<br/>")
+
+
+def _query_name(description: str, query_id: str) -> str:
+    """The query's name in the description of a micro-batch's job, empty without one. The
+    description (``StreamExecution.getBatchDescriptionString``) has the name, "id = ...",
+    "runId = ..." and "batch = ...", a line each.
+    """
+    before, _, found = description.partition(f"id = {query_id}")
+    line = next((one for one in _NEW_LINES if found and before.endswith(one)), None)
+    return "" if line is None else before.removesuffix(line)
+
+
+def local_property(name: str) -> str:
+    """A local property of the current task, or an entry of Spark's configuration, which Spark makes
+    available as one; empty when it is not set.
+    """
+    from pyspark import TaskContext
+
+    context = TaskContext.get()
+    return "" if context is None else context.getLocalProperty(name) or ""
