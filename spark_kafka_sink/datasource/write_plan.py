@@ -37,15 +37,19 @@ from spark_kafka_sink.datasource.write.commit_message import (
     TaskCommitMessage,
     checked_messages,
     finished_messages,
+    letters_of,
 )
+from spark_kafka_sink.datasource.write.letter_counts import check_batch
 from spark_kafka_sink.protocol.cluster import Cluster
 from spark_kafka_sink.records.column_plan import ColumnPlan
 from spark_kafka_sink.records.topic_limits import TopicLimits
+from spark_kafka_sink.transactions.ownership import Numbering
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql.datasource import WriterCommitMessage
 
+    from spark_kafka_sink.datasource.write.dead_letters import DeadLetters
     from spark_kafka_sink.datasource.write.rate_limit import RateLimit
     from spark_kafka_sink.datasource.write.task_identity import TaskIdentity
     from spark_kafka_sink.datasource.write.write_task import ProducerSource
@@ -100,6 +104,7 @@ class WritePlan:
             identity,
             transaction_time=None if plan is None else plan.time,
             rate=self._rate(),
+            dead_letters=self._dead_letters(identity),
             progress_listeners=[progress_listener(p) for p in self.config.progress_listeners],
         )
         try:
@@ -136,6 +141,27 @@ class WritePlan:
 
         limits = self.config.rate_limits
         return RateLimit(limits, tasks_at_once(limits, local_property))
+
+    def _dead_letters(self, identity: TaskIdentity) -> DeadLetters | None:
+        """None with errors.tolerance=none."""
+        options, config, plan = self.config.dead_letters, self.config, self.transactions
+        if options is None:
+            return None
+        from spark_kafka_sink.datasource.write.dead_letters import DeadLetters
+
+        number = identity.batch_id
+        if number < 0 and plan is not None and plan.numbering is Numbering.MICRO_BATCHES:
+            number = -1 if plan.number is None else plan.number  # of foreach_batch
+        name = config.transactional_id_prefix or config.txn_app_id or identity.query_name
+        return DeadLetters(
+            options,
+            config.producer,
+            self.columns.topic,
+            self.limits,
+            connector=name or "kprod",
+            task=identity.partition_id,
+            batch_id=number,
+        )
 
     def _producers(self, identity: TaskIdentity) -> ProducerSource:
         if self.transactions is not None:
@@ -188,6 +214,11 @@ class WritePlan:
                     f"the commit of micro-batch {batch_id} was given a message of micro-batch "
                     f"{message.identity.batch_id} (task {message.identity.partition_id})"
                 )
+        if self.config.dead_letters is not None:
+            rows_in = sum(message.counts.rows_in for message in messages)
+            exactly_once = self.config.is_exactly_once
+            letters = letters_of(messages)
+            check_batch(self.config.dead_letters, letters, rows_in, exactly_once=exactly_once)
         if not self.config.is_exactly_once:
             return Outcome.ACKNOWLEDGED
         from spark_kafka_sink.datasource.exactly_once import transaction_commit

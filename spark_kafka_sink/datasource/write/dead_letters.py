@@ -17,11 +17,24 @@ import numpy.typing as npt
 
 from spark_kafka_sink.admin.admin_client import AdminClient
 from spark_kafka_sink.base.error_kinds import Kind
-from spark_kafka_sink.base.errors import AuthorizationError, ErrorCode, KafkaError, safe_text, warn
+from spark_kafka_sink.base.errors import (
+    ApiError,
+    AuthorizationError,
+    DeliveryError,
+    ErrorCode,
+    KafkaError,
+    safe_text,
+    warn,
+)
 from spark_kafka_sink.config.dead_letters import DeadLetterOptions
 from spark_kafka_sink.config.producer_config import ProducerConfig
 from spark_kafka_sink.datasource.checks.topic_checks import CHECK_MS, check_write, topic_rights
-from spark_kafka_sink.datasource.write.letter_counts import SAMPLES, LetterCount, check_records
+from spark_kafka_sink.datasource.write.letter_counts import (
+    SAMPLES,
+    LetterCount,
+    check_records,
+    totals_of,
+)
 from spark_kafka_sink.records.bad_rows import BadRows, Finding, Reason
 from spark_kafka_sink.records.letters import LetterWriter
 from spark_kafka_sink.records.record_columns import RecordColumns
@@ -125,6 +138,26 @@ class DeadLetters:
                 self._warn(finding, columns, rows, numbers)
         check_records(self._options, self.counts, self._task)
         return self._writer.letters(columns, bad, numbers, now_ms)
+
+    @property
+    def said(self) -> str:
+        """For errors: what became of which rows."""
+        totals = totals_of((self._task, count) for count in self.counts)
+        return (
+            f"{self.rows} rows of partition {self._task} of the DataFrame can't be sent and went to"
+            f" the dead letter queue {self._options.topic}: {'; '.join(map(str, totals))}"
+        )
+
+    def not_sent(self, error: ApiError) -> KafkaError:
+        """The error of letters that can't be sent."""
+        totals = totals_of((self._task, count) for count in self.counts)
+        return DeliveryError(
+            f"{self.rows} rows of partition {self._task} of the DataFrame can't be sent "
+            f"({'; '.join(map(str, totals))}), and can't be written to the dead letter queue "
+            f"{self._options.topic} either: {error.message}",
+            hint=error.hint,
+            kind=Kind.LETTER_NOT_SENT,
+        )
 
     def _count(self, reason: Reason, rows: int, first: list[int]) -> None:
         key = (reason.code, reason.text)

@@ -16,6 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 from spark_kafka_sink.config.named_columns import ColumnFormat
+from spark_kafka_sink.records.bad_rows import BadRows, Mask, Reason
 from spark_kafka_sink.records.column_plan import ColumnPlan, ComposedColumns, NamedColumn
 from spark_kafka_sink.records.gather import ends_of
 from spark_kafka_sink.records.json.json_text import json_objects, json_value, plain_binary, text_of
@@ -23,6 +24,7 @@ from spark_kafka_sink.records.payloads import Refusal
 
 #: Bytes of input that are composed at a time: their text adds to the memory of a task (rule R5).
 _MOST_BYTES = 4 * 1024 * 1024
+_REASONS = {"value": Reason.VALUE_REFUSED, "key": Reason.KEY_REFUSED}
 
 
 def parts_of(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
@@ -41,6 +43,27 @@ class Composed:
     batch: pa.RecordBatch
     plan: ColumnPlan
     refusals: tuple[Refusal, ...] = ()
+
+    def noted(self, batch: pa.RecordBatch, plan: ColumnPlan, bad: BadRows | None) -> Composed:
+        """The same of ``batch`` and ``plan``, from which it was made, with the refused rows noted
+        in ``bad``: what they have for key or value is JSON of their columns then, for letters.
+        Raises the error of the first refusal when ``bad`` is None.
+        """
+        columns = list(self.batch.columns)
+        for refusal in self.refusals:
+            if bad is None:
+                raise refusal.error()
+            bad.add(refusal.rows, _REASONS[refusal.part], refusal.sentence)
+        for part, of, index in (
+            ("value", plan.value, self.plan.value_column),
+            ("key", plan.key, self.plan.key_column),
+        ):
+            masks = [one.rows for one in self.refusals if one.part == part]
+            if masks and of is not None and index is not None:
+                columns[index] = _with_json(columns[index], batch, of, np.logical_or.reduce(masks))
+        return replace(
+            self, batch=pa.RecordBatch.from_arrays(columns, names=self.batch.schema.names)
+        )
 
 
 def with_composed(batch: pa.RecordBatch, plan: ColumnPlan) -> Composed:
@@ -74,6 +97,21 @@ def _composed(
     if part.is_struct:
         return json_value(columns[0])
     return json_objects([column.name for column in part.columns], columns, batch.num_rows)
+
+
+def _with_json(
+    payloads: pa.Array, batch: pa.RecordBatch, part: ComposedColumns, rows: Mask
+) -> pa.Array:
+    """``payloads``, with JSON of the columns of ``part`` in ``rows``."""
+    numbers = rows.nonzero()[0]
+    refused = batch.take(pa.array(numbers))
+    columns = [refused.column(column.index) for column in part.columns]
+    names = [column.name for column in part.columns]
+    text = json_value(columns[0]) if part.is_struct else json_objects(names, columns, len(numbers))
+    index = np.arange(len(payloads))
+    index[numbers] = len(payloads) + np.arange(len(numbers))
+    both = [payloads.cast(pa.large_binary()), text.cast(pa.large_binary())]
+    return pa.concat_arrays(both).take(pa.array(index))
 
 
 def _headers(batch: pa.RecordBatch, headers: tuple[NamedColumn, ...]) -> pa.Array:
