@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from spark_kafka_sink.datasource.checks.executor_checks import HostCheck, check
     from spark_kafka_sink.datasource.foreach_batch import foreach_batch, transaction
     from spark_kafka_sink.datasource.monitoring.kprod_listener import KprodListener
+    from spark_kafka_sink.datasource.read_dead_letters import read_dead_letters
     from spark_kafka_sink.datasource.registration import register
     from spark_kafka_sink.datasource.report.last_report import last_report
     from spark_kafka_sink.datasource.report.write_report import WriteReport
@@ -39,6 +40,7 @@ __all__ = [
     "check",
     "foreach_batch",
     "last_report",
+    "read_dead_letters",
     "register",
     "transaction",
 ]
@@ -57,6 +59,7 @@ _HOMES = {
     "check": "spark_kafka_sink.datasource.checks.executor_checks",
     "foreach_batch": "spark_kafka_sink.datasource.foreach_batch",
     "last_report": "spark_kafka_sink.datasource.report.last_report",
+    "read_dead_letters": "spark_kafka_sink.datasource.read_dead_letters",
     "register": "spark_kafka_sink.datasource.registration",
     "transaction": "spark_kafka_sink.datasource.foreach_batch",
 }

@@ -52,6 +52,8 @@ _log = logging.getLogger(__name__)
 
 #: The name of the format.
 FORMAT = "kprod"
+#: An option that only ``read_dead_letters`` sets.
+_DEAD_LETTERS = "deadLetters"
 
 ROWS_ONE_BY_ONE = (
     "this pyspark has no Arrow writer for streams, so rows are converted one by one; pyspark 4.1 "
@@ -79,6 +81,10 @@ class KprodDataSource(DataSource):
         from spark_kafka_sink.datasource.report.last_report import LAST_REPORT, schema_with_report
         from spark_kafka_sink.datasource.write.schema import CANONICAL_SCHEMA
 
+        if self._reads_letters:
+            from spark_kafka_sink.datasource.read_dead_letters import LETTER_SCHEMA
+
+            return LETTER_SCHEMA
         requested = self.options.get(LAST_REPORT)
         return CANONICAL_SCHEMA if requested is None else schema_with_report(requested)
 
@@ -111,7 +117,15 @@ class KprodDataSource(DataSource):
 
     @without_traceback
     def reader(self, schema: StructType) -> DataSourceReader:  # noqa: ARG002 - Spark's
-        self._refuse_reading()
+        if not self._reads_letters:
+            self._refuse_reading()
+        from spark_kafka_sink.datasource.read_dead_letters import DeadLetterReader
+
+        return DeadLetterReader(self.options)
+
+    @property
+    def _reads_letters(self) -> bool:
+        return _DEAD_LETTERS in self.options
 
     @without_traceback
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: ARG002, N802
@@ -202,7 +216,8 @@ class KprodDataSource(DataSource):
     def _refuse_reading(self) -> NoReturn:
         raise ConfigError(
             "kprod only writes",
-            hint="read with Spark's source, format('kafka')",
+            hint="read with Spark's source, format('kafka'), and dead letters with"
+            " spark_kafka_sink.read_dead_letters",
             kind=Kind.UNSUPPORTED_WRITE,
         )
 

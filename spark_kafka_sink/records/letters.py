@@ -30,6 +30,7 @@ from spark_kafka_sink.records.gather import (
     offsets_of,
     valid_of,
 )
+from spark_kafka_sink.records.letter_fields import CONNECT, OURS
 from spark_kafka_sink.records.record_columns import RecordColumns
 from spark_kafka_sink.records.row_limits import VARINT_BOUNDS, RowLimits, outside
 from spark_kafka_sink.records.single_record import read_headers
@@ -37,8 +38,6 @@ from spark_kafka_sink.records.varint import Packed, pack, varint
 
 Int64s = npt.NDArray[np.int64]
 
-CONNECT = "__connect.errors."
-OURS = "__kprod.errors."
 #: Letters that are made at once: their headers are memory besides the rows'.
 _MOST_LETTERS = 8192
 #: Bytes of an asked topic, which may be any text, in a header: no name has as many.
