@@ -19,7 +19,7 @@ import numpy as np
 import pyarrow as pa
 from confluent_kafka.admin import AdminClient
 
-from bench.spark_job import check, cpu_seconds, create, delete, session, touch
+from bench.spark_job import check, children, cpu_seconds, create, delete, session, touch
 from bench.statistics import median, ratio
 from spark_kafka_sink.records.formats.avro.avro_format import AvroFormat
 from spark_kafka_sink.records.formats.column_type import ColumnKind, ColumnType
@@ -104,6 +104,7 @@ def spark(rows: int, rounds: int) -> None:
     from spark_kafka_sink.local_kafka import KafkaCluster, SchemaRegistry
 
     with KafkaCluster(full_jvm=True) as kafka, SchemaRegistry() as registry:
+        servers = children()
         running = session(f"{connector_jars()},{avro_jars()}")
         frame = running.range(0, rows, 1, 2).selectExpr(*COLUMNS)
         from pyspark.sql import functions as F
@@ -130,9 +131,9 @@ def spark(rows: int, rounds: int) -> None:
                 topic = f"bench-avro-{len(name)}-{round_number}-{os.getpid()}"
                 create(admin, topic, 12)
                 touch(kafka.bootstrap, topic, 12)
-                used, start = cpu_seconds(), time.perf_counter()
+                used, start = cpu_seconds(servers), time.perf_counter()
                 write({"kafka.bootstrap.servers": kafka.bootstrap, "topic": topic})
-                took, used = time.perf_counter() - start, cpu_seconds() - used
+                took, used = time.perf_counter() - start, cpu_seconds(servers) - used
                 check(kafka.bootstrap, topic, rows + 12, 12)
                 delete(admin, topic)
                 if round_number:  # the first round warms up

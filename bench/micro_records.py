@@ -37,7 +37,7 @@ from spark_kafka_sink.records.record_columns import (
 from spark_kafka_sink.records.record_encoder import Groups, encode_groups, group_rows
 
 NOW = 1_700_000_000_000
-BATCH_SIZE = 262_144 - 61
+BATCH_SIZE = 524_288 - 61
 PLAN = ColumnPlan("t", value_column=0, key_column=1)
 TIMED = ColumnPlan("t", value_column=0, key_column=1, timestamp_column=2)
 NOTHING_OPEN = OpenPosition(0, 0, 0, 0)

@@ -66,14 +66,22 @@ def rows(spark: SparkSession, count: int, value_size: int, *, partitions: int = 
     )
 
 
-def cpu_seconds() -> float:
-    """User and system time of this process' children: Spark's JVM and its Python workers.
+def children() -> frozenset[int]:
+    """The processes that this one has started, and theirs."""
+    return frozenset(process.pid for process in psutil.Process().children(recursive=True))
+
+
+def cpu_seconds(but: frozenset[int] = frozenset()) -> float:
+    """User and system time of this process' children: Spark's JVM and its Python workers; ``but``:
+    a broker of its own.
 
     Workers that ended are counted by their parent (the daemon waits for them), so both the own
     and the children's times are summed, for every living process of the tree.
     """
     total = 0.0
     for process in psutil.Process().children(recursive=True):
+        if process.pid in but:
+            continue
         try:
             times = process.cpu_times()
         except psutil.NoSuchProcess:

@@ -105,7 +105,10 @@ def page(text: str, path: Path, place: Path, places: dict[Path, Path]) -> str:
     parts = _FENCE.split(text)
     parts[::2] = [_LINK.sub(link, part) for part in parts[::2]]
     text = "```".join(parts)
-    return re.sub(r'^(#+ )<a id="([a-z0-9]+)"></a>(.+)$', r"\1\3 { #\2 }", text, flags=re.MULTILINE)
+    # The index of errors: each code leads to its page.
+    return re.sub(
+        r'(<a id="kp\d+"></a>)(KP(?!1000)\d+)', rf"\1[\2]({documentation.ERRORS_PAGE}/\2.md)", text
+    )
 
 
 def picture(file: Path, words: str) -> str:

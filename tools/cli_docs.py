@@ -73,11 +73,12 @@ very moment then fails with `CommitError`, and nothing of its batch is visible.
 
 **For scripts.** `--json` writes one object to standard output; errors are one line on standard
 error (wrong usage: with the usage around it). Exit codes: 0 done, 1 refused or failed, 2 wrong
-usage or a wrong setting. With `--json`, a change needs `--yes` or `--dry-run`. Names in the JSON
-stay; new ones may join them. Times are milliseconds. `phase` is `DONE` (nothing under way),
-`DECIDED` or `PARTIAL`; an `outcome` is `committed`, `open`, `lost` (the brokers aborted it) or
-`unknown` (they don't remember); `runIs` is `owner` (of a key of the log), `superseded`, or `not in
-the log`: it has not committed anything yet, and planned since the owner took over.
+usage or a wrong setting; 3 of `blockers`, when a transaction is open. With `--json`, a change needs
+`--yes` or `--dry-run`. Names in the JSON stay; new ones may join them. Times are milliseconds.
+`phase` is `DONE` (nothing under way), `DECIDED` or `PARTIAL`; an `outcome` is `committed`, `open`,
+`lost` (the brokers aborted it) or `unknown` (they don't remember); `runIs` is `owner` (of a key of
+the log), `superseded`, or `not in the log`: it has not committed anything yet, and planned since
+the owner took over.
 """
 
 

@@ -1,4 +1,4 @@
-"""docs/errors.md, and a page of the site for each code, out of the tables of errors.
+"""docs/errors.md, and a page of the site for each code, from the tables of errors.
 
 Owns: their text. Never: what an error means (``error_kinds.py``, ``errors.py``). The pages are made
 with the site, and are not in the repository.
@@ -6,7 +6,6 @@ with the site, and are not in the repository.
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -19,26 +18,26 @@ ROOT = Path(__file__).resolve().parent.parent
 
 
 def page_lines() -> Iterator[str]:
-    """docs/errors.md, below its title: all of them."""
+    """docs/errors.md, below its title: the index of all of them."""
     yield paragraph(
-        "Every error is one line that says what went wrong, where, and what to do, behind the code",
-        "of its kind; a second line has a hint, where there is one, and where to read more.",
-        "None contains a row, a key, a header or a secret. In Spark, an error of the driver's",
-        "planning arrives inside PYTHON_DATA_SOURCE_ERROR, and one of a task inside the job's",
-        "failure; the lines are the same. A warning is a line of the log, with a code as an error",
-        "has it. A code keeps its meaning forever. `kprod explain CODE` says what is here, without",
-        "a network or an extra ([the command line](cli.md)), also as `python -m spark_kafka_sink",
-        "explain CODE`. What has no code",
-        "of ours is in [troubleshooting](troubleshooting.md).",
+        "Every error is one line that says what went wrong, where, and what to do, behind its",
+        "code; a second line has a hint, where there is one. None contains a row, a key, a",
+        "header or a secret. In Spark, an error of the driver's planning arrives inside",
+        "PYTHON_DATA_SOURCE_ERROR, and one of a task inside the job's failure; the lines are",
+        "the same. A code keeps its meaning forever.",
+    )
+    yield ""
+    yield paragraph(
+        "Each code has a page of the site, and `kprod explain CODE` prints it without a",
+        "network or an extra, also as `python -m spark_kafka_sink explain CODE`. For errors",
+        "without a code see [troubleshooting](troubleshooting.md). The exceptions are on a",
+        "page of the [API](api/exceptions.md).",
     )
     yield ""
     yield from _kinds()
-    yield from ("## The exceptions", "", "All are in `spark_kafka_sink.errors`.", "")
-    yield from _tree(errors.KafkaError, 0)
-    yield ""
     yield from heading(
-        "What a broker can answer",
-        *("Code", "Number", "Name", "What happens", "Exception", "Meaning", "Hint"),
+        "What brokers answer",
+        *("Code", "Name", "Number", "What happens", "Runbook"),
         text=paragraph(
             "*Retried*: sent again with growing pauses, until it succeeds or",
             "kafka.delivery.timeout.ms is over. *Fails the batch*: the task fails, and Spark may",
@@ -48,12 +47,10 @@ def page_lines() -> Iterator[str]:
     for code, info in sorted(errors.CODES.items()):
         yield row(
             _anchored(code.kp_code),
-            str(int(code)),
             f"`{code.name}`",
+            str(int(code)),
             _REACTIONS[info.error_class],
-            "" if code is errors.ErrorCode.NONE else f"`{info.error_type.__name__}`",
-            info.meaning,
-            ". ".join(filter(None, (info.hint, _in_runbook(code.kp_code)))),
+            _in_runbook(code.kp_code),
         )
 
 
@@ -72,17 +69,16 @@ _AREAS = {
 
 
 def _kinds() -> Iterator[str]:
-    """A section for each kind, with its code as the anchor, and what its messages look like."""
+    """A table for each area."""
     area = None
     for kind, entry in error_kinds.ENTRIES.items():
         if kind.kp_code[2:4] != area:
+            if area is not None:
+                yield ""
             area = kind.kp_code[2:4]
-            yield from (f"## {_AREAS[area]}", "")
-        yield from (f"### {_anchored(kind.kp_code)}: {entry.title}", "")
-        if entry.says:
-            yield from (*(f"> {_escaped(message)}  " for message in entry.says), "")
-        for part in filter(None, (entry.advice, _in_runbook(kind.kp_code))):
-            yield from (part, "")
+            yield from heading(_AREAS[area], "Code", "What it is", "Runbook")
+        yield row(_anchored(kind.kp_code), entry.title, _in_runbook(kind.kp_code))
+    yield ""
 
 
 def _in_runbook(code: str) -> str:
@@ -91,7 +87,7 @@ def _in_runbook(code: str) -> str:
     if anchor is None:
         return ""
     page = f"{documentation.RUNBOOK_PAGE}.md"
-    return f"Runbook: [{_sections(page)[anchor]}]({page}#{anchor})."
+    return f"[{_sections(page)[anchor]}]({page}#{anchor})"
 
 
 @cache
@@ -122,22 +118,11 @@ _REACTIONS = {
 }
 
 
-def _tree(cls: type[errors.KafkaError], depth: int) -> Iterator[str]:
-    private = cls.__name__.startswith("_")  # nobody can catch it: its children stand in its place
-    if not private:
-        text = inspect.getdoc(cls) or ""
-        first = " ".join(text.split("\n\n")[0].split())
-        yield f"{'    ' * depth}- `{cls.__name__}`: {first}"
-    for child in cls.__subclasses__():
-        if child.__module__ == errors.KafkaError.__module__:
-            yield from _tree(child, depth if private else depth + 1)
-
-
 def pages() -> Iterator[tuple[str, str]]:
     """Of each code its page: the code, and Markdown whose links are those of a page of docs/."""
     for kind, entry in error_kinds.ENTRIES.items():
         says = "".join(f"> {_escaped(message)}  \n" for message in entry.says)
-        parts = (says and f"What it says:\n\n{says}", entry.advice, _in_runbook(kind.kp_code))
+        parts = (says and f"What it says:\n\n{says}", entry.advice, _runbook(kind.kp_code))
         yield kind.kp_code, _page(kind.kp_code, entry.title, *parts)
     for code, info in sorted(errors.CODES.items()):
         if code is errors.ErrorCode.NONE:
@@ -145,11 +130,42 @@ def pages() -> Iterator[tuple[str, str]]:
         told = f"A broker's answer: {info.meaning}."
         done = f"What the producer does: {_REACTIONS[info.error_class]}."
         raised = f"The exception: `{info.error_type.__name__}`."
-        parts = (f"What helps: {info.hint}.", told, done, raised, _in_runbook(code.kp_code))
+        parts = (f"What helps: {info.hint}.", told, done, raised, _runbook(code.kp_code))
         yield code.kp_code, _page(code.kp_code, f"{code.name} ({int(code)})", *parts)
+
+
+def _runbook(code: str) -> str:
+    link = _in_runbook(code)
+    return f"Runbook: {link}." if link else ""
 
 
 def _page(code: str, title: str, *parts: str) -> str:
     """What stands on the index about it, on its own."""
     index = f"[All errors](errors.md#{code.lower()}). Without a network: `kprod explain {code}`."
-    return "\n\n".join((f"# {code}: {title}", *filter(None, parts), index)) + "\n"
+    return "\n\n".join((f"# {code}: {title}", *filter(None, parts), *_to_try(code), index)) + "\n"
+
+
+def area_of(code: str) -> str:
+    """The area of a code: brokers' answers are one of their own."""
+    return _AREAS.get(code[2:4], "What brokers answer")
+
+
+def _to_try(code: str) -> Iterator[str]:
+    """Commands that show more, by the code's area."""
+    commands = _COMMANDS.get(code[2:4], _COMMANDS["03"] if code[2] == "1" else ())
+    if commands:
+        yield "## What to try"
+        yield "```console\n" + "\n".join(f"$ {command}" for command in commands) + "\n```"
+
+
+#: By area.
+_COMMANDS = {
+    "01": ("kprod options registry", "kprod check orders -c client.properties"),
+    "03": ("kprod check orders -b broker1:9092",),
+    "04": ("kprod check orders -c client.properties",),
+    "05": ("kprod report show reports.jsonl", "kprod check orders -b broker1:9092"),
+    "06": (
+        "kprod txn list orders-sink -b broker1:9092",
+        "kprod txn blockers orders -b broker1:9092",
+    ),
+}

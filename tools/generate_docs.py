@@ -22,7 +22,7 @@ import figures  # noqa: E402
 import report_docs  # noqa: E402
 import task_options  # noqa: E402
 import upstream_behaviours  # noqa: E402
-from tables import heading, paragraph, row  # noqa: E402
+from tables import heading, linked, paragraph, row  # noqa: E402
 
 from spark_kafka_sink.config import unknown_options  # noqa: E402
 from spark_kafka_sink.config.option import (  # noqa: E402
@@ -120,11 +120,11 @@ def _options_lines() -> Iterator[str]:
 
 
 def _own_options() -> Iterator[str]:
-    yield from heading("The sink's own options", "Option", "Default", "Values", "What it does")
+    yield from ("## The sink's own options", "")
     for option in _public(SINK_OPTIONS):
         if option.status is Status.HONOURED:
             default = "by mode" if option.name == "preflight" else _default(option)
-            yield row(f"`{option.name}`", default, _values(option), option.doc)
+            yield _entry(option.name, option, default)
     yield ""
 
 
@@ -136,21 +136,25 @@ def _obeyed_options() -> Iterator[str]:
         if option.status is Status.HONOURED or option.name == "security.protocol"
     ]
     for importance in Importance:
-        yield from heading(
-            f"Importance: {importance.value}",
-            *("Option", "Type", "Default", "Values", "What it does"),
-            level=3,
-        )
+        yield from (f"### Importance: {importance.value}", "")
         for option in sorted(obeyed, key=lambda o: o.name):
             if option.importance is importance:
-                yield row(
-                    f"`kafka.{option.name}`",
-                    option.type.value,
-                    _default(option),
-                    _values(option),
-                    option.doc,
-                )
+                yield _entry(f"kafka.{option.name}", option, _default(option))
         yield ""
+
+
+def _entry(name: str, option: Option, default: str) -> str:
+    """An option as an entry with an anchor of its name, which fits a phone."""
+    facts = [option.type.value if name.startswith("kafka.") else "", _values(option)]
+    facts.insert(1, "" if default == "-" else f"default {default}")
+    shown = "; ".join(filter(None, facts))
+    shown = f" ({shown})" if shown else ""
+    return f'- <a id="{anchor_of(name)}"></a>**`{name}`**{shown}: {linked(option.doc)}'
+
+
+def anchor_of(name: str) -> str:
+    """``kafka.batch.size``: ``kafka-batch-size``."""
+    return name.lower().replace(".", "-")
 
 
 def _different_defaults() -> Iterator[str]:

@@ -34,6 +34,7 @@ VERSIONS = {
     "AddPartitionsToTxn": (0, 3),  # from 4 on for brokers among themselves
     "ApiVersions": (0, 4),
     "CreateTopics": (2, 7),
+    "DeleteTopics": (1, 5),  # from 6 on by ids, too
     "DescribeConfigs": (1, 4),
     "DescribeProducers": (0, 0),
     "DescribeQuorum": (1, 1),  # from 1 on with times (KIP-836)
@@ -46,6 +47,7 @@ VERSIONS = {
     "ListOffsets": (2, 9),
     "ListTransactions": (0, 2),
     "Metadata": (4, 13),
+    "OffsetFetch": (8, 8),  # from 8 on of many groups, from 10 on by topics' ids
     "SaslAuthenticate": (0, 2),
     "SaslHandshake": (1, 1),
     "TxnOffsetCommit": (0, 5),

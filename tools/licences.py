@@ -16,6 +16,10 @@ INTRODUCTION = """\
 What `pip install 'spark-kafka-sink[all]'` brings, without Spark, as the packages say it of
 themselves; the versions are those of `requirements/runtime.lock`. spark_kafka_sink itself is under
 Apache-2.0. `make sbom` writes the same as a CycloneDX document. All of them are permissive.
+
+Checksums are google-crc32c's: it reads Arrow's buffers without a copy. awscrt (Apache-2.0) sums
+hot memory four times as fast, but a producer's is cold: at 1 KB a row it saved no CPU that could be
+measured, for a wheel of 12 MB and 50 ms of imports in each worker. crc32c is under the LGPL.
 """
 
 

@@ -33,10 +33,27 @@ LOOKS = (
     "api/spark",
     "notebooks/tuning",
     "runbook",
+    "errors/KP0301",
 )
 SIZES = {"wide": (1366, 900), "narrow": (390, 844)}
 SCHEMES = ("light", "dark")
 _CHROMIUM = ("chromium", "chromium-browser", "google-chrome")
+#: What people type, and the pages of which one must be among the first two found.
+SEARCHES = {
+    "KP0311": ("errors/KP0311",),
+    "transactionalIdPrefix": ("delivery-guarantees", "options"),
+    "exactly once": ("tutorial-exactly-once", "delivery-guarantees"),
+    "duplicates": ("runbook", "delivery-guarantees"),
+    "how do I get started": ("quick-start",),
+    "install": ("quick-start",),
+    "SASL": ("security",),
+    "SASL_SSL": ("security",),
+    "slow": ("runbook", "tuning"),
+    "timeout": ("delivery-guarantees", "tuning"),
+    "nothing arrives": ("runbook", "troubleshooting"),
+    "schema registry": ("formats",),
+    "avro": ("formats",),
+}
 #: What Chromium would ask of its maker by itself.
 _QUIET = (
     "--disable-background-networking",
@@ -115,7 +132,15 @@ def list_problems(page: Page, address: str) -> list[str]:
 
     page.on("request", lambda request: asked(request.url))
     page.on("pageerror", lambda error: heard.append(f"{page.url}: {error}"))
-    page.on("requestfailed", lambda request: heard.append(f"{request.url} is not there"))
+    # (A request that the next page's load has ended is no failure.)
+    page.on(
+        "requestfailed",
+        lambda request: (
+            None
+            if request.failure == "net::ERR_ABORTED"
+            else heard.append(f"{request.url} is not there")
+        ),
+    )
     return heard
 
 
@@ -131,19 +156,20 @@ def _widest(page: Page, width: int) -> str:
 
 
 def searches(browser: Browser, address: str) -> Iterator[str]:
-    """The search, which runs in the page, must know an error's code and an option."""
+    """What people type must lead to a page that they want, by the first two that are found."""
     page = browser.new_page()
-    for words, wanted in (("KP0311", "errors/"), ("transactionalIdPrefix", "")):
+    for words, wanted in SEARCHES.items():
         page.goto(f"{address}/", wait_until="load")
         page.fill(".md-search__input", words)
+        first = ".md-search-result__item > .md-search-result__link"
         try:
-            page.wait_for_selector(".md-search-result__item a", timeout=15_000, state="attached")
+            page.wait_for_selector(first, timeout=30_000, state="attached")
         except TimeoutError:
-            yield f"the search finds nothing for {words}"
+            yield f"the search finds nothing for {words!r}"
             continue
-        link = page.get_attribute(".md-search-result__item a", "href") or ""
-        if wanted not in link:
-            yield f"the search for {words} leads to {link}"
+        links = [link.get_attribute("href") or "" for link in page.query_selector_all(first)[:2]]
+        if not any(f"/{name}" in link for link in links for name in wanted):
+            yield f"the search for {words!r} leads to {links}"
     page.close()
 
 

@@ -20,7 +20,10 @@ def heading(title: str, *columns: str, text: str = "", level: int = 2) -> Iterat
 
 def row(*cells: str) -> str:
     """A row; a page that a cell names is a link to it."""
-    linked = (
-        re.sub(r"(?<![\[\w./-])(?<!\]\()([a-z-]+)\.md\b", r"[\1](\1.md)", cell) for cell in cells
-    )
-    return "| " + " | ".join(cell.replace("|", "\\|").replace("\n", " ") for cell in linked) + " |"
+    shown = (linked(cell).replace("|", "\\|").replace("\n", " ") for cell in cells)
+    return "| " + " | ".join(shown) + " |"
+
+
+def linked(text: str) -> str:
+    """``text``, with a link for each page that it names."""
+    return re.sub(r"(?<![\[\w./-])(?<!\]\()([a-z-]+)\.md\b", r"[\1](\1.md)", text)

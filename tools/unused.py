@@ -52,6 +52,7 @@ ALLOWED = {
     ],
     "members of an enum that are found by their value, or compared with by none": [
         "ABORT",
+        "AT_LEAST_ONCE",
         "DEAD",
         "FAILED_SEND",
         "REPLAY",

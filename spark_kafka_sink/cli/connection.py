@@ -31,8 +31,8 @@ from spark_kafka_sink.config.sink_config import SinkConfig
 from spark_kafka_sink.config.unknown_options import PREFIX, may_be_secret
 from spark_kafka_sink.transactions.commit_log.commit_log import CommitLog
 
-#: Exit codes.
-FAILED, USAGE = 1, 2
+#: Exit codes; BLOCKED is of ``txn blockers``.
+FAILED, USAGE, BLOCKED = 1, 2, 3
 #: Characters of an error.
 _MOST_SHOWN = 2000
 #: Seconds until the first broker must respond, even with a longer --timeout.

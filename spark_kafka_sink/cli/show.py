@@ -129,7 +129,13 @@ def blocker_json(b: Blocker) -> Json:
         "producerId": b.producer_id,
         "epoch": b.producer_epoch,
         "startOffsets": {str(p): offset for p, offset in b.starts.items()},
-        "holdsLastStableOffset": list(b.first),
+        "holdsLastStableOffset": [one.partition for one in b.held],
+        "offsetsBehind": {str(one.partition): one.behind for one in b.held},
+        "groupsBehind": {
+            group: {str(one.partition): one.groups[group] for one in b.held if group in one.groups}
+            for group in _groups(b)
+        },
+        "whose": b.whose.value,
         "state": None if b.found is None else b.found.state.value,
         "ageMs": b.age_ms,
         "timeoutMs": None if b.found is None else b.found.timeout_ms,
@@ -137,6 +143,10 @@ def blocker_json(b: Blocker) -> Json:
         "decided": _decided_json(b.decided),
         "advice": b.advice,
     }
+
+
+def _groups(b: Blocker) -> list[str]:
+    return sorted({group for one in b.held for group in one.groups})
 
 
 def _decided_json(by: DecidedBy | None) -> Json | None:
@@ -211,13 +221,28 @@ def show_blockers(topic: str, found: Sequence[Blocker], again: str) -> None:
             f"{b.producer_id}/{b.producer_epoch}",
             age(b.age_ms),
             _partitions(((topic, tuple(b.starts)),)),
-            ", ".join(f"{p} at {b.starts[p]}" for p in b.first[:_MOST_HELD]) or "none",
+            "\n".join(
+                f"{one.partition} at {one.offset}, {one.behind} behind"
+                for one in b.held[:_MOST_HELD]
+            )
+            or "none",
             b.owner,
+            "\n".join(_groups(b)[:_MOST_HELD]),
         )
         for b in found
     ]
-    columns = ("transactional id", "producer id/epoch", "age", "partitions", "holds", "of")
-    _table(f"Open transactions in {topic} ({len(rows)})", columns, rows)
+    columns = (
+        "transactional id",
+        "producer id/epoch",
+        "age",
+        "partitions",
+        "holds",
+        "of",
+        "groups",
+    )
+    shown = len(columns) - (not any(map(_groups, found)))
+    title = f"Open transactions in {topic} ({len(rows)})"
+    _table(title, columns[:shown], [row[:shown] for row in rows])
     # Not in the table, whose cells are wrapped: these commands are meant to be copied.
     for b in found[:_MOST_ROWS]:
         say(f"{b.transactional_id or f'producer {b.producer_id}'}: {b.advice} {again}")

@@ -47,8 +47,6 @@ from spark_kafka_sink.config.unknown_options import (
 #: the last five batches of each producer.
 _MAX_IN_FLIGHT_FOR_IDEMPOTENCE = 5
 
-#: The sink's transaction.timeout.ms: long enough for all tasks of a job, and a driver's restart.
-EXACTLY_ONCE_TIMEOUT_MS = 900_000
 #: A smaller transaction.timeout.ms is a warning: few stages are always shorter.
 SHORT_TIMEOUT_MS = 60_000
 
@@ -214,7 +212,7 @@ class OptionReader:
         timeout = "transaction.timeout.ms"
         if self.exactly_once:
             if timeout not in self.given:
-                self.values[timeout] = EXACTLY_ONCE_TIMEOUT_MS
+                self.values[timeout] = PRODUCER_OPTIONS[timeout].exactly_once_default
             elif self.number(timeout) < 1:
                 raise PRODUCER_OPTIONS[timeout].error(
                     self.number(timeout), "Value must be at least 1", self.spelled(timeout)

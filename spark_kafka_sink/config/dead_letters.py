@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Container, Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 from spark_kafka_sink.base.error_kinds import Kind
 from spark_kafka_sink.base.errors import ConfigError
@@ -22,7 +22,6 @@ from spark_kafka_sink.config.option import (
     OneOfAnyCase,
     Option,
     OptionType,
-    OptionValue,
     TopicName,
 )
 
@@ -79,7 +78,7 @@ DEAD_LETTER_OPTIONS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class DeadLetterOptions:
-    """The options of a write with errors.tolerance=all."""
+    """The options of a write with errors.tolerance=all. ``replicas`` -1: as brokers have it."""
 
     topic: str
     replicas: int = -1
@@ -91,36 +90,33 @@ class DeadLetterOptions:
     max_value_bytes: int = _MOST_BYTES
 
     @classmethod
-    def of(cls, own: Mapping[str, OptionValue], commit_log: str) -> DeadLetterOptions | None:
-        """From the sink's options, each of which was read; None with errors.tolerance=none. Raises
+    def of(cls, options: Mapping[str, Any]) -> DeadLetterOptions | None:
+        """From the sink's options as they count; None with errors.tolerance=none. Raises
         ConfigError.
         """
-        topic = _topic(own)
-        if own.get(TOLERANCE) != "all":
+        topic = _topic(options)
+        if options[TOLERANCE] != "all":
             return None
         if topic is None:
             raise ConfigError(
                 f"{TOLERANCE}=all needs {TOPIC}: rows that can't be sent would be lost",
                 hint="name a topic for them, dlq.orders for example",
             )
-        others = {name: own.get(name) for name in ("topic", "reportTopic")}
-        for name, other in (others | {"commitLogTopic": commit_log}).items():
-            if other == topic:
+        for name in ("topic", "reportTopic", "commitLogTopic"):
+            if options[name] == topic:
                 raise ConfigError(
                     f"{TOPIC} and {name} are the same topic, '{topic}'",
                     hint="give dead letters a topic of their own",
                 )
-        replicas, size = own.get(_REPLICAS), own.get(MAX_VALUE)
-        records, fraction = own.get(MAX_RECORDS), own.get(MAX_FRACTION)
         return cls(
             topic,
-            replicas if isinstance(replicas, int) else -1,
-            own.get(_CONTEXT) is not False,
-            own.get(_LOG) is True,
-            own.get(_MESSAGES) is True,
-            records if isinstance(records, int) else None,
-            float(fraction) if isinstance(fraction, int | float) else None,
-            size if isinstance(size, int) else _MOST_BYTES,
+            -1 if options[_REPLICAS] is None else options[_REPLICAS],
+            options[_CONTEXT],
+            options[_LOG],
+            options[_MESSAGES],
+            options[MAX_RECORDS],
+            options[MAX_FRACTION],
+            options[MAX_VALUE],
         )
 
 
@@ -137,12 +133,12 @@ def refuse_compacted(options: DeadLetterOptions, compacted: Container[str]) -> N
         )
 
 
-def _topic(own: Mapping[str, OptionValue]) -> str | None:
-    name, alias = own.get(TOPIC), own.get(_TOPIC_IN_STREAMS)
+def _topic(options: Mapping[str, Any]) -> str | None:
+    name: str | None = options[TOPIC]
+    alias: str | None = options[_TOPIC_IN_STREAMS]
     if None not in (name, alias) and name != alias:
         raise ConfigError(
             f"{TOPIC} and {_TOPIC_IN_STREAMS} are two names of one option, and differ",
             hint=f"remove {_TOPIC_IN_STREAMS}",
         )
-    found = alias if name is None else name
-    return found if isinstance(found, str) else None
+    return alias if name is None else name

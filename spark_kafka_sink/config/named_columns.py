@@ -11,9 +11,8 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Any
 
-from spark_kafka_sink.base.error_kinds import Kind
-from spark_kafka_sink.base.errors import ConfigError
 from spark_kafka_sink.config.option import OptionValue
 
 #: All columns of the DataFrame.
@@ -36,8 +35,10 @@ def struct_name(text: str) -> str | None:
     return str(plain).strip() if quoted is None else str(quoted).replace("``", "`")
 
 
-def column_names(text: str) -> tuple[str, ...]:
-    """The names in ``text``, in order. Raises ValueError with the reason."""
+def column_names(text: str | None) -> tuple[str, ...]:
+    """The names in ``text``, in order; none of None. Raises ValueError with the reason."""
+    if text is None:
+        return ()
     names: list[str] = []
     at, more = 0, True
     while more:
@@ -120,56 +121,15 @@ class NamedColumns:
     value_is_struct: bool = False
 
     @classmethod
-    def of(cls, own: Mapping[str, OptionValue]) -> NamedColumns:
-        """From the sink's options, each of which was read. Raises ConfigError."""
-        struct = struct_name(str(own.get("valueColumns", "")))
-        value = _names(own, "valueColumns") if struct is None else (struct,)
-        key = _names(own, "keyColumns")
-        key_format = _format(own, "keyFormat", "keyColumns", key)
-        value_format = _format(own, "valueFormat", "valueColumns", value)
+    def of(cls, values: Mapping[str, Any]) -> NamedColumns:
+        """From the sink's options by attribute, each of which was checked."""
+        struct = struct_name(values["value_columns"] or "")
         return cls(
-            key=key,
-            key_format=key_format,
-            value=value,
-            value_format=value_format,
-            headers=_names(own, "headersColumns"),
-            on_null_value=_on_null_value(
-                own,
-                is_json=bool(value) and value_format is ColumnFormat.JSON and struct is None,
-            ),
+            key=column_names(values["key_columns"]),
+            key_format=values["key_format"],
+            value=column_names(values["value_columns"]) if struct is None else (struct,),
+            value_format=values["value_format"],
+            headers=column_names(values["headers_columns"]),
+            on_null_value=values["on_null_value"],
             value_is_struct=struct is not None,
         )
-
-
-def _names(own: Mapping[str, OptionValue], option: str) -> tuple[str, ...]:
-    text = own.get(option)
-    return column_names(text) if isinstance(text, str) else ()
-
-
-def _on_null_value(own: Mapping[str, OptionValue], *, is_json: bool) -> OnNullValue:
-    option = "onNullValue"
-    if option in own and is_json:
-        raise ConfigError(
-            f"{option} would have no effect, because valueColumns become JSON, which is never null",
-            hint=f"remove {option}, or write a column value that is null where it must be",
-            kind=Kind.NO_EFFECT,
-        )
-    return OnNullValue(str(own.get(option, OnNullValue.TOMBSTONE)))
-
-
-def _format(
-    own: Mapping[str, OptionValue], option: str, columns: str, names: tuple[str, ...]
-) -> ColumnFormat:
-    if option in own and not names:
-        raise ConfigError(
-            f"{option} would have no effect, because {columns} names no column",
-            hint=f"set {columns}, or remove {option}",
-            kind=Kind.NO_EFFECT,
-        )
-    found = ColumnFormat(str(own.get(option, ColumnFormat.JSON)))
-    if found is ColumnFormat.STRING and (len(names) > 1 or ALL_COLUMNS in names):
-        raise ConfigError(
-            f"{option}=string takes one column, and {columns} names more",
-            hint=f"name one column, or set {option}=json",
-        )
-    return found

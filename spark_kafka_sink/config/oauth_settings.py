@@ -30,6 +30,7 @@ from spark_kafka_sink.config.jaas_config import (
     check_options,
     without_shading,
 )
+from spark_kafka_sink.config.option_table import PRODUCER_OPTIONS
 from spark_kafka_sink.config.secret_references import has_references
 from spark_kafka_sink.config.security_options import LOGIN_MODULES, STORE_RULES, check_rules
 
@@ -153,10 +154,10 @@ _WORDS: Final[Mapping[type, str]] = {
 class RefreshRule:
     """When a token is refreshed: Java's sasl.login.refresh options."""
 
-    window_factor: float = 0.8
-    window_jitter: float = 0.05
-    min_period_seconds: int = 60
-    buffer_seconds: int = 300
+    window_factor: float
+    window_jitter: float
+    min_period_seconds: int
+    buffer_seconds: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,10 +165,10 @@ class OAuthSettings:
     """For OAUTHBEARER. Times are milliseconds."""
 
     source: TokenSource
-    extensions: tuple[tuple[str, str], ...] = field(default=(), repr=False)
-    refresh: RefreshRule = RefreshRule()
-    retry_backoff_ms: int = 100
-    retry_backoff_max_ms: int = 10_000
+    extensions: tuple[tuple[str, str], ...] = field(repr=False)
+    refresh: RefreshRule
+    retry_backoff_ms: int
+    retry_backoff_max_ms: int
 
 
 def oauth_settings(options: Mapping[str, object], entry: JaasEntry | None) -> OAuthSettings:
@@ -176,18 +177,17 @@ def oauth_settings(options: Mapping[str, object], entry: JaasEntry | None) -> OA
     _check_names(options, module)
     source = _source(options, module)
     _refuse_what_is_of_another_source(options, module, source)
-    rule = RefreshRule()
     return OAuthSettings(
         source,
         _extensions(module),
         RefreshRule(
-            _float(options, "sasl.login.refresh.window.factor", rule.window_factor),
-            _float(options, "sasl.login.refresh.window.jitter", rule.window_jitter),
-            _int(options, "sasl.login.refresh.min.period.seconds", rule.min_period_seconds),
-            _int(options, "sasl.login.refresh.buffer.seconds", rule.buffer_seconds),
+            _float(options, "sasl.login.refresh.window.factor"),
+            _float(options, "sasl.login.refresh.window.jitter"),
+            _int(options, "sasl.login.refresh.min.period.seconds"),
+            _int(options, "sasl.login.refresh.buffer.seconds"),
         ),
-        _int(options, "sasl.login.retry.backoff.ms", 100),
-        _int(options, "sasl.login.retry.backoff.max.ms", 10_000),
+        _int(options, "sasl.login.retry.backoff.ms"),
+        _int(options, "sasl.login.retry.backoff.max.ms"),
     )
 
 
@@ -322,9 +322,9 @@ def _by_url(url: Text, options: Mapping[str, object], module: JaasEntry) -> Toke
         as_password(secret),
         scope or None,
         module.get("oauth.audience") or None,
-        options.get(_URLENCODE) is True,
-        _int(options, "sasl.login.connect.timeout.ms", 10_000),
-        _int(options, "sasl.login.read.timeout.ms", 10_000),
+        _effective(options, _URLENCODE) is True,
+        _int(options, "sasl.login.connect.timeout.ms"),
+        _int(options, "sasl.login.read.timeout.ms"),
         tuple(sorted(_endpoint_tls(module).items())),
     )
 
@@ -470,11 +470,19 @@ def checked_extension(name: str, value: str) -> tuple[str, str]:
     return name, value
 
 
-def _int(options: Mapping[str, object], name: str, default: int) -> int:
-    value = options.get(name)
-    return value if isinstance(value, int) else default
+def _int(options: Mapping[str, object], name: str) -> int:
+    value = _effective(options, name)
+    assert isinstance(value, int)
+    return value
 
 
-def _float(options: Mapping[str, object], name: str, default: float) -> float:
+def _float(options: Mapping[str, object], name: str) -> float:
+    value = _effective(options, name)
+    assert isinstance(value, float)
+    return value
+
+
+def _effective(options: Mapping[str, object], name: str) -> object:
+    """What was given, which has the option's type, or the table's default."""
     value = options.get(name)
-    return value if isinstance(value, float) else default
+    return PRODUCER_OPTIONS[name].default if value is None else value

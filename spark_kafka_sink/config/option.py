@@ -30,6 +30,7 @@ OptionValue = bool | int | float | str | tuple[str, ...] | Password | None
 _JAVA_BLANKS = "".join(map(chr, range(0x21)))
 _INTEGER = re.compile(r"[+-]?[0-9]+")
 _DOUBLE = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
+_CAPITAL = re.compile(r"(?<=[a-z])(?=[A-Z])")
 _COMMA = re.compile(r"[ \t\n\x0b\f\r]*,[ \t\n\x0b\f\r]*")
 #: The longest text that can still be a LONG, leading zeros aside; longer ones are not converted.
 _INTEGER_DIGITS = 40
@@ -259,6 +260,8 @@ class Option:
     for_producer: bool = False
     #: Set by this package only: read like any other, but not documented, and never suggested.
     internal: bool = False
+    #: The default with deliveryGuarantee=exactly-once, where it is another one.
+    exactly_once_default: OptionValue = None
     #: About rows and their topic, so that the writes of a ``transaction`` may differ in it; in any
     #: other option they would be decided elsewhere, or under other terms.
     of_one_write: bool = False
@@ -269,8 +272,15 @@ class Option:
 
     @property
     def attribute(self) -> str:
-        """The name of the option's field in ``producer_config.ProducerConfig``."""
-        return self.name.replace(".", "_")
+        """The name of the option's field in a configuration: ``batch_size``, ``report_path``."""
+        return _CAPITAL.sub("_", self.name.replace(".", "_")).lower()
+
+    @property
+    def default_value(self) -> OptionValue:
+        """The default as :meth:`read` returns it."""
+        if isinstance(self.rule, OneOfAnyCase) and isinstance(self.default, str):
+            return self.rule.find(self.default)
+        return self.default
 
     def read(self, given: object, spelled: str) -> OptionValue:
         """The parsed value of ``given``, by Java's rules (``ConfigDef.parseType``).

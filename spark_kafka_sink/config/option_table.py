@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from spark_kafka_sink.config.dead_letters import DEAD_LETTER_OPTIONS
-from spark_kafka_sink.config.named_columns import ColumnFormat, ColumnNames
+from spark_kafka_sink.config.named_columns import ColumnFormat, ColumnNames, OnNullValue
 from spark_kafka_sink.config.option import (
     INT_MAX,
     AtLeast,
@@ -105,11 +105,11 @@ _DELIVERY = (
 )  # fmt: skip
 
 _BATCHING = (
-    Option("batch.size", _T.INT, 262_144, _MEDIUM,
+    Option("batch.size", _T.INT, 524_288, _MEDIUM,
            "Bytes of a batch of one partition (after compression, estimated). 0 means one record a"
            " batch. Never more than buffer.memory.", _ZERO, java_default="16384",
            why="a Spark task passes thousands of rows at once, and brokers are fastest with"
-           " batches of 128 to 512 KiB"),
+           " batches of 256 to 512 KiB"),
     Option("linger.ms", _T.LONG, 5, _MEDIUM,
            "How long a batch that is not full waits for more rows. It counts only while the task"
            " waits for Spark's next rows; at the end of the input nothing lingers. With 0, small"
@@ -118,8 +118,9 @@ _BATCHING = (
            "Bytes of batches that wait or are in flight, per task. When they are used up, the task"
            " waits for brokers.", _ZERO),
     Option("max.request.size", _T.INT, 1_048_576, _MEDIUM,
-           "Upper limit of one request, and of one record before compression. The topic's"
-           " max.message.bytes is the broker's own limit.", _ZERO),
+           "Upper limit of one record before compression, and of a batch. The topic's"
+           " max.message.bytes is the broker's own limit. A request with several batches may have"
+           " up to 4 MiB.", _ZERO),
     Option("compression.type", _T.STRING, "none", _HIGH,
            "How batches are compressed.", OneOf(("none", "gzip", "snappy", "lz4", "zstd"))),
     Option("compression.gzip.level", _T.INT, -1, _MEDIUM,
@@ -184,7 +185,8 @@ _TRANSACTIONS = (
            "How long a transaction may stay open before the broker aborts it. With"
            " deliveryGuarantee=exactly-once (without it: no effect) it is 900000 unless set: from"
            " the first row of the first task to the commit after the last one, and while a driver"
-           " restarts. At most the broker's transaction.max.timeout.ms."),
+           " restarts. At most the broker's transaction.max.timeout.ms.",
+           exactly_once_default=900_000),
     Option("transaction.two.phase.commit.enable", _T.BOOLEAN, _OFF, _LOW,
            "Transactions that never time out, ended by an outside coordinator (KIP-939).",
            None, Status.LATER_REFUSED, "the sink's own option twoPhaseCommit asks brokers for it"),
@@ -285,7 +287,7 @@ _SINK = (
     Option("onNullValue", _T.STRING, "tombstone", _LOW,
            "What becomes of a row whose value is null: a record with a null value (`tombstone`), an"
            " `error`, or nothing (`skip`), which the report counts.",
-           OneOfAnyCase(("tombstone", "error", "skip")), of_one_write=True),
+           OneOfAnyCase(tuple(OnNullValue)), of_one_write=True),
     Option("maxRecordsPerSecond", _T.LONG, None, _LOW,
            "The most records a second of all tasks of a write together. Tasks wait, and the report"
            " says how long. See tuning.md.", AtLeast(1)),

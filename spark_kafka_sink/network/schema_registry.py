@@ -35,6 +35,7 @@ from spark_kafka_sink.base.security.password import (
 )
 from spark_kafka_sink.config.oauth_settings import ClientCredentials
 from spark_kafka_sink.config.option import OptionValue
+from spark_kafka_sink.config.option_table import SINK_OPTIONS
 from spark_kafka_sink.config.schemas.schema_options import (
     ENDPOINT,
     TIMEOUT,
@@ -95,8 +96,9 @@ class SchemaRegistry:
         values = resolve(options)
         self._clock = clock or SystemClock()
         self._deadline_ms = self._clock.now_ms() + limit_ms
-        timeout = options.get(TIMEOUT)
-        self._timeout_ms = timeout if isinstance(timeout, int) else 10_000
+        timeout = options.get(TIMEOUT, SINK_OPTIONS[TIMEOUT].default)
+        assert isinstance(timeout, int)
+        self._timeout_ms = timeout
         self._shown_as = f"{values[URL]}" if isinstance(values[URL], Password) else None
         check_addresses(values)
         self._urls = registry_urls(text_of(values[URL]))

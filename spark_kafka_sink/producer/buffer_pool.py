@@ -1,7 +1,7 @@
 """buffer.memory: counts bytes, and blocks writers while the pool is exhausted.
 
-Owns: the count and the queue of waiters. Never: the bytes themselves (a batch's chunks are plain
-``bytes`` objects of their exact size; Java's free list of batch.size buffers has no use here).
+Owns: the count and the queue of waiters; how many batches view a chunk's buffer. Never: the bytes
+themselves (Java's free list of batch.size buffers has no use here).
 It is between the writer's encoder and the accumulator (rule R6: back-pressure).
 """
 
@@ -30,6 +30,20 @@ class _Waiter:
         self.gathered = 0
         #: Opened when all bytes are gathered, and when the pool is closed.
         self.served = Latch()
+
+
+class SharedBuffer:
+    """A chunk's encoded records, of which batches keep views. All of its ``size`` bytes stay
+    allocated in the pool until the last of these batches needs its bytes no more.
+
+    Guarded by the accumulator's lock.
+    """
+
+    __slots__ = ("size", "views")
+
+    def __init__(self, size: int) -> None:
+        self.size = size
+        self.views = 0
 
 
 class PoolMetrics(Protocol):

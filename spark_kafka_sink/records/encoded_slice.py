@@ -27,7 +27,7 @@ class OpenPosition(NamedTuple):
 class EncodedSlice(NamedTuple):
     """Finished record bytes of one partition, for one batch.
 
-    ``data`` views a chunk's encode buffer; to keep it, copy it (rule R5).
+    ``data`` views a chunk's encode buffer, all of which it keeps in memory (rule R5).
     ``generation`` is the open batch that it continues, 0 to open a new one: the offset deltas in
     ``data`` run from ``first_offset_delta`` and the timestamp deltas count from
     ``base_timestamp``. ``last`` is set when the batch is full after this slice.

@@ -11,14 +11,13 @@ import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from google_crc32c import extend
-
 from spark_kafka_sink.base.errors import (
     CorruptRecordError,
     IllegalStateError,
     InvalidRecordError,
 )
 from spark_kafka_sink.protocol.request import Buffer
+from spark_kafka_sink.records.checksum import crc32c
 from spark_kafka_sink.records.compression import Codec, CompressionType
 from spark_kafka_sink.records.varint import MAX_VARLONG_BYTES, read_varint, varint
 
@@ -112,9 +111,9 @@ def write_header(
     )
     if size is None:
         size = HEADER_SIZE + sum(map(len, records))
-    checksum = extend(0, covered)
-    for chunk in records:  # extend accepts bytes only; compressed data are
-        checksum = extend(checksum, bytes(chunk))
+    checksum = crc32c(covered)
+    for chunk in records:
+        checksum = crc32c(chunk, checksum)
     return _PREFIX.pack(0, size - _LOG_OVERHEAD, partition_leader_epoch, MAGIC, checksum) + covered
 
 
@@ -128,7 +127,7 @@ def parse_header(data: Buffer) -> BatchHeader:
         raise _corrupt(f"a batch of {length} bytes has {len(view) - _LOG_OVERHEAD}")
     if magic != MAGIC:
         raise _corrupt(f"a batch has magic {magic}, not {MAGIC}")
-    if extend(0, bytes(view[_PREFIX.size :])) != crc:
+    if crc32c(view[_PREFIX.size :]) != crc:
         raise _corrupt("a batch's checksum does not match its bytes")
     attributes, last, base, latest, producer, epoch, sequence, count = _COVERED.unpack_from(
         view, _PREFIX.size

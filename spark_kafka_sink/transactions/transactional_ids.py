@@ -119,3 +119,8 @@ def log_id(key: str) -> str:
 def check_id(key: str) -> str:
     """A transactional id that planning initializes, to find missing rights and limits early."""
     return f"{key}{SEPARATOR}{SEPARATOR}check"
+
+
+def is_drivers(text: str) -> bool:
+    """Whether it is the id of :func:`log_id` or :func:`check_id`."""
+    return text.endswith((log_id(""), check_id("")))

@@ -12,8 +12,10 @@ from typer.testing import CliRunner
 
 from spark_kafka_sink.cli.app import app
 from spark_kafka_sink.cli.arguments import EXAMPLE
+from spark_kafka_sink.protocol.cluster import TopicPartition
 from tests.cli.commands import commands_of
 from tests.monitoring.reports import report
+from tests.transactions.open_transactions import open_transactions
 from tests.transactions.operator_stage import Stage
 
 COMMANDS = commands_of(app)
@@ -35,6 +37,10 @@ def done(stage: Stage) -> None:
     stage.open(1, run="1b2c3d")
 
 
+def others(stage: Stage) -> None:
+    open_transactions(stage.client, ["other-client-1"], TopicPartition(stage.topic, 0))
+
+
 #: What must be there, and what the example then tells of it. All others: no matter, anything.
 SCENES: dict[tuple[str, ...], tuple[Callable[[Stage], None], str]] = {
     ("check",): (done, "max.message.bytes"),
@@ -47,7 +53,7 @@ SCENES: dict[tuple[str, ...], tuple[Callable[[Stage], None], str]] = {
     ("report", "tail"): (done, "orders 1"),
     ("txn", "list"): (decided, "DECIDED"),
     ("txn", "blockers"): (done, "no consumer waits"),
-    ("txn", "fence"): (done, "Would abort the open transaction of"),
+    ("txn", "fence"): (others, "Would abort the open transaction of"),
     ("txn", "describe"): (decided, "The decision"),
     ("txn", "commit"): (decided, "Would commit batch 8"),
     ("txn", "abort"): (done, "Would abort 1 transaction of 1 run"),

@@ -15,10 +15,11 @@ ROOT = Path(__file__).parents[2]
 #: Whoever imports another one of ours, or one of these, takes longer than help may.
 OURS = {
     "",
-    ".version",
-    ".documentation",
-    ".security",
-    ".security.operators_variables",
+    ".base",
+    ".base.version",
+    ".base.documentation",
+    ".base.security",
+    ".base.security.operators_variables",
     ".cli",
     ".cli.app",
     ".cli.arguments",

@@ -89,7 +89,7 @@ def test_a_wrong_value_gets_javas_sentence(name, value, rule):
 def test_the_hint_names_the_option_as_written_and_its_values():
     with pytest.raises(ConfigError) as caught:
         parse(batch__size="x")
-    assert caught.value.hint == "batch.size takes int, at least 0; the default is 262144"
+    assert caught.value.hint == "batch.size takes int, at least 0; the default is 524288"
 
 
 def test_a_negative_connection_setup_timeout_is_refused():
@@ -167,7 +167,7 @@ def test_the_defaults_are_javas_but_for_the_named_ones():
         "key_serializer": None, "value_serializer": None, "interceptor_classes": (),
         "two_phase_commit": False,
     }  # fmt: skip
-    ours = {"batch_size": 262144, "buffer_wait_ms": 120000}
+    ours = {"batch_size": 524288, "buffer_wait_ms": 120000}
     rest = {"bootstrap_servers": (("127.0.0.1", 9092),), "security": (), "warnings": ()}
     assert {f.name: getattr(config, f.name) for f in fields(config)} == java | ours | rest
 

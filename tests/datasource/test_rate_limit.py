@@ -16,8 +16,7 @@ from recording_producer import OneProducer, RecordingProducer
 
 from spark_kafka_sink.base.clock import SystemClock
 from spark_kafka_sink.base.errors import ConfigError, DeliveryError
-from spark_kafka_sink.config.rate_limits import RateLimits
-from spark_kafka_sink.config.sink_config import SinkConfig
+from spark_kafka_sink.config.sink_config import RateLimits, SinkConfig
 from spark_kafka_sink.datasource.write.rate_limit import PART_MS, RateLimit, tasks_at_once
 from spark_kafka_sink.datasource.write.task_identity import TaskIdentity
 from spark_kafka_sink.datasource.write.write_task import TransactionTime, WriteTask

@@ -165,7 +165,8 @@ class World:
     def drain(
         self, *nodes: int, cluster: Cluster = CLUSTER, max_size: int = 2**20
     ) -> list[ProducerBatch]:
-        drained = self.drainer.drain(cluster, nodes or (1, 2), max_size, self.now)
+        sizes = dict.fromkeys(nodes or (1, 2), max_size)
+        drained = self.drainer.drain(cluster, sizes, self.now)
         return [batch for batches in drained.values() for batch in batches]
 
     def raw_limit(self, topic: str = "test") -> int:

@@ -216,7 +216,7 @@ def test_a_message_within_another_has_the_indexes_on_the_way():
         ("u32", pa.array([1, -1, 2**32]), "can't hold"),
         ("s32", pa.array([1, 2**31, 1]), "can't hold"),
         ("size", pa.array(["NONE", "HUGE", None]), "is not one of"),
-        ("numbers", pa.array([[1], [None], None], pa.list_(pa.int64())), "no null"),
+        ("numbers", pa.array([[1], [None], None], pa.list_(pa.int64())), "is null"),
         ("text", pa.array([b"a", b"\xff", None]), "is not UTF-8"),
     ],
 )

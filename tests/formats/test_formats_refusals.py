@@ -39,7 +39,7 @@ def decimal(precision, scale):
     ("kind", "column_kind", "values", "says"),
     [
         ("long", K.LONG, pa.array([1, None, 2]), "is null"),
-        ("int", K.LONG, pa.array([1, 2**31, 2]), "more than 32 bits"),
+        ("int", K.LONG, pa.array([1, 2**31, 2]), "can't hold"),
         ("string", K.STRING, pa.array([b"a", b"\xff", b"b"]), "is not UTF-8"),
         ({"type": "enum", "name": "e", "symbols": ["x"]}, K.STRING,
          pa.array(["x", "y", "x"]), "enum's symbols"),

@@ -48,14 +48,18 @@ def started(name="orders", query_id=QUERY_ID, run_id=RUN_ID):
     return SimpleNamespace(id=query_id, runId=run_id, name=name)
 
 
-def progress(batch_id=0, rows=100, name="orders", query_id=QUERY_ID):
+def progress(batch_id=0, rows=100, name="orders", query_id=QUERY_ID, *, seconds=1.5, lag=None):
     document = {
         "id": query_id,
         "runId": RUN_ID,
         "name": name,
         "batchId": batch_id,
         "numInputRows": rows,
-        "durationMs": {"addBatch": 1_200, "triggerExecution": 1_500},
+        "durationMs": {"addBatch": 1_200, "triggerExecution": int(seconds * 1000)},
+        # As Spark's: the metrics of a source are texts.
+        "sources": []
+        if lag is None
+        else [{"description": "KafkaV2", "metrics": {"maxOffsetsBehindLatest": str(lag)}}],
         "sink": {"description": "PythonTable@1", "numOutputRows": rows},
     }
     return SimpleNamespace(progress=SimpleNamespace(json=json.dumps(document)))

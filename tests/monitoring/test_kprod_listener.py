@@ -6,7 +6,8 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from spark_kafka_sink import KprodListener
-from spark_kafka_sink.datasource.monitoring.measurements import MAX_LABEL_VALUES, OTHER
+from spark_kafka_sink.datasource.monitoring.instruments import OTHER
+from spark_kafka_sink.datasource.monitoring.measurements import MAX_LABEL_VALUES
 from spark_kafka_sink.datasource.monitoring.prometheus_metrics import PrometheusMetrics
 from tests.monitoring.reports import failed, idle, progress, report, started, terminated
 

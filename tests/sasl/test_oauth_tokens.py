@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import traceback
+from dataclasses import replace
 
 import pytest
 import trustme
@@ -13,7 +14,7 @@ from hypothesis import strategies as st
 from spark_kafka_sink.base.clock import SystemClock
 from spark_kafka_sink.base.errors import AuthenticationError, ConfigError
 from spark_kafka_sink.base.security.password import Password
-from spark_kafka_sink.config.oauth_settings import OAuthSettings, RefreshRule, TokenProvider
+from spark_kafka_sink.config.oauth_settings import TokenProvider
 from spark_kafka_sink.config.sasl_settings import sasl_settings
 from spark_kafka_sink.network.auth.login import FetchedCredential
 from spark_kafka_sink.network.auth.login_factory import new_login
@@ -29,6 +30,7 @@ from spark_kafka_sink.network.auth.sasl_oauthbearer import OAuthBearerMechanism
 from spark_kafka_sink.network.auth.token_sources import token_fetcher
 from tests.fakes.clock import FakeClock
 from tests.sasl.identity_provider import IdentityProvider, jwt
+from tests.sasl.oauth_defaults import RULE, settings_of
 
 SECRET = "s3cr3t"
 
@@ -91,13 +93,13 @@ def test_what_could_break_out_of_the_message_is_no_token(text):
 @pytest.mark.parametrize(
     ("life_s", "rule", "refresh_s"),
     [
-        (3600, RefreshRule(), 2880),  # 80 %
-        (1000, RefreshRule(), 700),  # not in the last 300 s
-        (361, RefreshRule(), 61),
-        (350, RefreshRule(), 280),  # too short for buffer and minimum: 80 %
-        (3600, RefreshRule(window_factor=0.5), 1800),
-        (3600, RefreshRule(buffer_seconds=3000), 600),
-        (3600, RefreshRule(buffer_seconds=3590, min_period_seconds=5), 10),
+        (3600, RULE, 2880),  # 80 %
+        (1000, RULE, 700),  # not in the last 300 s
+        (361, RULE, 61),
+        (350, RULE, 280),  # too short for buffer and minimum: 80 %
+        (3600, replace(RULE, window_factor=0.5), 1800),
+        (3600, replace(RULE, buffer_seconds=3000), 600),
+        (3600, replace(RULE, buffer_seconds=3590, min_period_seconds=5), 10),
     ],
 )
 def test_a_token_is_renewed_when_javas_client_would(life_s, rule, refresh_s):
@@ -110,7 +112,7 @@ def test_a_token_is_renewed_when_javas_client_would(life_s, rule, refresh_s):
 
 def test_an_expired_token_is_reported_as_expired():
     with pytest.raises(AuthenticationError, match="the token of /run/t has expired"):
-        fetched(Token(Password("x")), expires_at=999, wall_ms=1_000_000, rule=RefreshRule(),
+        fetched(Token(Password("x")), expires_at=999, wall_ms=1_000_000, rule=RULE,
                 where="/run/t")  # fmt: skip
 
 
@@ -306,7 +308,7 @@ NEITHER = 5
 def from_path(name, **options):
     pairs = tuple((k, Password(v)) for k, v in options.items())
     source = TokenProvider(f"{__name__}:{name}", "sasl.login.callback.handler.class", pairs)
-    return token_fetcher(OAuthSettings(source), FakeClock(1_000_000), lambda: 0.0)
+    return token_fetcher(settings_of(source), FakeClock(1_000_000), lambda: 0.0)
 
 
 def test_a_users_class_provides_tokens_with_life_and_extensions():

@@ -13,7 +13,6 @@ from spark_kafka_sink.base.security.password import Password
 from spark_kafka_sink.config.oauth_settings import (
     AwsLogin,
     ClientCredentials,
-    RefreshRule,
     StaticToken,
     TokenFile,
     TokenProvider,
@@ -22,6 +21,7 @@ from spark_kafka_sink.config.oauth_settings import (
 from spark_kafka_sink.config.producer_config import ProducerConfig
 from spark_kafka_sink.config.sasl_settings import KerberosSettings, UserAndPassword, sasl_settings
 from spark_kafka_sink.config.sink_config import SinkConfig
+from tests.sasl.oauth_defaults import RULE
 
 SECRET = "tr0mb0ne"
 URL = "sasl.oauthbearer.token.endpoint.url"
@@ -184,7 +184,7 @@ def test_client_credentials_come_from_options_or_login_module():
     assert (source.url, source.client_id, source.scope) == (url, "me", "kafka")
     assert source.client_secret == Password(SECRET)
     assert by_options.extensions == (("identityPoolId", "pool-1"), ("logicalCluster", "lkc-1"))
-    assert by_options.refresh == RefreshRule()
+    assert by_options.refresh == RULE
     assert SECRET not in repr(by_options)
 
 

@@ -15,12 +15,13 @@ import trustme
 from spark_kafka_sink.base.clock import SystemClock
 from spark_kafka_sink.base.errors import AuthenticationError, ConfigError
 from spark_kafka_sink.base.security.password import Password
-from spark_kafka_sink.config.oauth_settings import ClientCredentials, OAuthSettings
+from spark_kafka_sink.config.oauth_settings import ClientCredentials
 from spark_kafka_sink.network.auth.token_endpoint import request_token
 from spark_kafka_sink.network.auth.token_sources import token_fetcher
 from spark_kafka_sink.network.http import http_exchange
 from spark_kafka_sink.network.http.http_proxy import Proxy, proxy_for
 from tests.sasl.identity_provider import IdentityProvider
+from tests.sasl.oauth_defaults import settings_of
 
 SECRET = "the-client-secret"
 
@@ -144,7 +145,7 @@ def fetch(answer: object) -> object:
     with IdentityProvider(
         client_id="id", client_secret=SECRET, answers=[(200, answer)]
     ) as provider:
-        return token_fetcher(OAuthSettings(client(provider.url)), SystemClock())("b")
+        return token_fetcher(settings_of(client(provider.url)), SystemClock())("b")
 
 
 @pytest.mark.parametrize("number", ["1e400", "NaN", "-1e400", "1" + "0" * 400, "9" * 20])

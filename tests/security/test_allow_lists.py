@@ -16,7 +16,7 @@ from spark_kafka_sink.base.security import allow_lists, import_paths
 from spark_kafka_sink.base.security.allow_lists import NotAllowedError
 from spark_kafka_sink.base.security.password import Password
 from spark_kafka_sink.config.files.config_file import read_lines
-from spark_kafka_sink.config.oauth_settings import OAuthSettings, TokenFile
+from spark_kafka_sink.config.oauth_settings import TokenFile
 from spark_kafka_sink.config.sasl_settings import sasl_settings
 from spark_kafka_sink.config.secret_references import resolve
 from spark_kafka_sink.config.sink_config import SinkConfig
@@ -27,6 +27,7 @@ from spark_kafka_sink.network.auth.login_factory import new_login
 from spark_kafka_sink.network.auth.token_sources import token_fetcher
 from spark_kafka_sink.network.tls.key_stores import read_key_store, read_trust_store
 from tests.sasl.identity_provider import IdentityProvider, jwt
+from tests.sasl.oauth_defaults import settings_of
 
 KERBEROS = "com.sun.security.auth.module.Krb5LoginModule required"
 
@@ -50,7 +51,7 @@ def readings(path) -> dict[str, object]:
         "ssl.truststore.location=": lambda: read_trust_store(trust),
         "ssl.keystore.location=": lambda: read_key_store({"ssl.keystore.location": str(path)}),
         "sasl.oauthbearer.token.endpoint.url: ": lambda: token_fetcher(
-            OAuthSettings(TokenFile(str(path))), SystemClock()
+            settings_of(TokenFile(str(path))), SystemClock()
         )("b"),
         "configFile ": lambda: read_lines(str(path)),
     }  # fmt: skip
@@ -156,7 +157,7 @@ def test_a_token_file_is_a_path_and_no_endpoint(here, limit):
     (here / "allowed" / "token").write_text(jwt())
     limit(allow_lists.URLS, "")
     limit(allow_lists.PATHS, f"{here}/allowed")
-    fetch = token_fetcher(OAuthSettings(TokenFile(f"{here}/allowed/token")), SystemClock())
+    fetch = token_fetcher(settings_of(TokenFile(f"{here}/allowed/token")), SystemClock())
     assert fetch("b").value
 
 

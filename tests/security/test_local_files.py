@@ -20,7 +20,7 @@ from spark_kafka_sink.base.security.local_files import MAX_STORE, MAX_TEXT, Unus
 from spark_kafka_sink.base.security.password import Password
 from spark_kafka_sink.config.files.config_file import read_lines
 from spark_kafka_sink.config.named_columns import ColumnFormat
-from spark_kafka_sink.config.oauth_settings import OAuthSettings, TokenFile
+from spark_kafka_sink.config.oauth_settings import TokenFile
 from spark_kafka_sink.config.sasl_settings import KerberosSettings
 from spark_kafka_sink.config.schemas.schema_options import PayloadOptions, SubjectStrategy
 from spark_kafka_sink.config.secret_references import resolve
@@ -33,6 +33,7 @@ from spark_kafka_sink.datasource.source import KprodDataSource
 from spark_kafka_sink.network.auth.sasl_gssapi import gssapi_contexts
 from spark_kafka_sink.network.auth.token_sources import token_fetcher
 from spark_kafka_sink.network.tls.key_stores import read_key_store, read_trust_store
+from tests.sasl.oauth_defaults import settings_of
 
 KEY = "-----BEGIN PRIVATE KEY-----\nMIIB\n-----END PRIVATE KEY-----\n"
 CHAIN = "-----BEGIN CERTIFICATE-----\nMIIB\n-----END CERTIFICATE-----\n"
@@ -50,7 +51,7 @@ READERS = {
     "a line of a file": lambda p: resolve({"sasl.password": Password(f"${{file:{p}:k}}")}),
     "a truststore": lambda p: read_trust_store({"ssl.truststore.location": str(p)}),
     "a keystore": lambda p: read_key_store({"ssl.keystore.location": str(p)}),
-    "a token": lambda p: token_fetcher(OAuthSettings(TokenFile(str(p))), SystemClock())("b"),
+    "a token": lambda p: token_fetcher(settings_of(TokenFile(str(p))), SystemClock())("b"),
     "a configFile": lambda p: read_lines(str(p)),
 }
 

@@ -75,7 +75,7 @@ def test_unfitting_settings_are_reported_once_a_process(secure_kafka, look, capl
             assert topic in look(topic).cluster.topics
     row, batch, compression = warnings(caplog)
     takes = f"[KP0307] topic {topic} takes batches of at most 10000 bytes (max.message.bytes), and "
-    assert batch.startswith(f"{takes}kafka.batch.size is 262144: ")
+    assert batch.startswith(f"{takes}kafka.batch.size is 524288: ")
     assert row.startswith(f"{takes}kafka.max.request.size is 1048576: ")
     assert (
         "compression.type=gzip, and batches are sent with kafka.compression.type=none"

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import re
+import threading
+from contextlib import ExitStack
 
 import pytest
-from confluent_kafka import Producer
+from confluent_kafka import Consumer, Producer, TopicPartition
 
+from spark_kafka_sink.cli.operations.blockers import Whose, blockers
 from spark_kafka_sink.producer.kafka_producer import KafkaProducer
 from spark_kafka_sink.producer.producer_record import ProducerRecord
+from spark_kafka_sink.protocol.transaction_admin_messages import TransactionState
 from spark_kafka_sink.transactions.commit_state import CommitState
 from tests.transactions.operator_stage import Stage
 
@@ -41,8 +45,6 @@ def of_another_client(stage: Stage, topic: str, name: str, value: bytes) -> Prod
 
 def visible(stage: Stage, topic: str) -> list[bytes]:
     """What a consumer that reads committed gets before it waits."""
-    from confluent_kafka import Consumer, TopicPartition
-
     consumer = Consumer(
         {
             "bootstrap.servers": stage.kafka.bootstrap,
@@ -81,21 +83,23 @@ def test_each_blocker_is_named_and_the_advice_frees_the_consumer(stage: Stage, t
     plain.flush(30)
     try:
         assert visible(stage, topic) == []
-        first, second = stage.json("blockers", topic)["blockers"]
+        second, first = stage.json("blockers", topic, code=3)["blockers"]
         assert first["transactionalId"] == ours
         assert first["holdsLastStableOffset"] == [0]
+        assert first["offsetsBehind"] == {"0": 3}
         assert first["startOffsets"] == {"0": 0}
-        assert first["runIs"] == "owner"
+        assert (first["runIs"], first["whose"]) == ("owner", "owner")
         assert 0 <= first["ageMs"] < 60_000
         assert second["transactionalId"] == f"flink-{stage.prefix}"
         assert (second["holdsLastStableOffset"], second["runIs"]) == ([], None)
-        text = stage.run("blockers", topic).stdout
+        assert second["whose"] == "another client"
+        text = stage.run("blockers", topic, code=3).stdout
         assert "kprod txn abort" in text
         assert "another client" in text
 
         follow(stage, first["advice"])
         assert visible(stage, topic) == []
-        (left,) = stage.json("blockers", topic)["blockers"]
+        (left,) = stage.json("blockers", topic, code=3)["blockers"]
         assert left["holdsLastStableOffset"] == [0]
         listed = {t["transactionalId"]: t for t in stage.json("list")["open"]}
         assert listed[f"flink-{stage.prefix}"]["prefix"] is None
@@ -115,7 +119,7 @@ def test_a_decided_transaction_is_advised_to_be_committed(stage: Stage, topic: s
     with of_a_task(stage, topic, f"{stage.prefix}~run-1~w~0", b"decided") as task:
         prepared = task.prepare()
     stage.write(stage.state([prepared]))
-    (found,) = stage.json("blockers", topic)["blockers"]
+    (found,) = stage.json("blockers", topic, code=3)["blockers"]
     assert found["decided"] == {"key": stage.prefix, "batch": 8}
     follow(stage, found["advice"])
     assert visible(stage, topic) == [b"decided"]
@@ -130,3 +134,109 @@ def test_a_topic_that_is_not_there_is_one_line(stage: Stage) -> None:
     refused = stage.run("blockers", "nobody-made-it", code=1)
     assert "nobody-made-it" in refused.stderr
     assert len(refused.stderr.splitlines()) == 1
+
+
+def test_orphans_come_before_owners(stage: Stage, topic: str) -> None:
+    stage.write(stage.state(superseded=("run-0",)))
+    runs = {"run-1": "owner", "run-0": "orphan", "run-x": "not in the log"}
+    tasks = [of_a_task(stage, topic, f"{stage.prefix}~{run}~w~0", b"row") for run in runs]
+    found = stage.json("blockers", topic, code=3)["blockers"]
+    assert [b["whose"] for b in found] == ["orphan", "not in the log", "owner"]
+    advice = {b["whose"]: b["advice"] for b in found}
+    assert advice["orphan"] == f"kprod txn abort {stage.prefix}~run-0~w~0"
+    assert "check that its job is not running" in advice["not in the log"]
+    assert "--force" in advice["owner"]
+    for task in tasks:
+        task.close(0)
+
+
+def test_groups_that_wait_are_named(stage: Stage, topic: str) -> None:
+    """One has read up to the open transaction, one has a row to read; others don't wait."""
+    plain = Producer({"bootstrap.servers": stage.kafka.bootstrap})
+    plain.produce(topic, b"before")
+    plain.flush(30)
+    task = of_a_task(stage, topic, f"{stage.prefix}~run-1~w~0", b"open")
+    plain.produce(topic, b"behind")
+    plain.flush(30)
+    names = {name: f"{stage.prefix}-{name}" for name in ("waits", "comes", "reads-all", "gone")}
+    with ExitStack() as stack:
+        for name, offset in (("waits", 1), ("comes", 0), ("reads-all", 3), ("gone", 1)):
+            consumer = member(stage, names[name], topic)
+            consumer.commit(offsets=[TopicPartition(topic, 0, offset)], asynchronous=False)
+            if name == "gone":
+                consumer.close()
+            else:
+                stack.callback(consumer.close)
+        (found,) = stage.json("blockers", topic, code=3)["blockers"]
+        assert found["groupsBehind"] == {names["waits"]: {"0": 0}, names["comes"]: {"0": 1}}
+        assert found["offsetsBehind"] == {"0": 2}
+        text = stage.run("blockers", topic, code=3).stdout
+        assert names["waits"] in text
+        assert "0 at 1, 2 behind" in text
+    task.close(0)
+
+
+def member(stage: Stage, group: str, topic: str) -> Consumer:
+    """Of a group, with its partition."""
+    consumer = Consumer(
+        {
+            "bootstrap.servers": stage.kafka.bootstrap,
+            "group.id": group,
+            "isolation.level": "read_committed",
+            "enable.auto.commit": False,
+        }
+    )
+    consumer.subscribe([topic])
+    deadline = stage.soon()
+    while not consumer.assignment():
+        consumer.poll(0.1)
+        assert stage.client.clock.now_ms() < deadline
+    return consumer
+
+
+def test_only_what_is_old_is_an_exit_code(stage: Stage, topic: str) -> None:
+    """For cron: a live stream always has a transaction that is open."""
+    task = of_a_task(stage, topic, f"{stage.prefix}~run-1~w~0", b"row")
+    young = stage.json("blockers", topic, "--older-than", "1h")
+    assert (young["blockers"], young["younger"]) == ([], 1)
+    assert "1 younger" in stage.run("blockers", topic, "--older-than", "1h").stdout
+    deadline = stage.soon()
+    while stage.json("list")["open"][0]["ageMs"] <= 1:
+        assert stage.client.clock.now_ms() < deadline
+    assert stage.json("blockers", topic, "--older-than", "1ms", code=3)["younger"] == 0
+    task.close(0)
+
+
+def test_no_transaction_of_a_live_stream_seems_to_hang(stage: Stage, topic: str) -> None:
+    """It ends between the leader's list of producers and the coordinators' of transactions."""
+    stop = threading.Event()
+    rounds = 0
+
+    def stream() -> None:
+        nonlocal rounds
+        options = {
+            "bootstrap.servers": stage.kafka.bootstrap,
+            "transactional.id": f"flink-{stage.prefix}",
+        }
+        with KafkaProducer(options) as producer:
+            producer.init_transactions()
+            while not stop.is_set():
+                producer.begin_transaction()
+                producer.send(ProducerRecord(topic, b"row"))
+                producer.commit_transaction()
+                rounds += 1
+
+    thread = threading.Thread(target=stream)
+    thread.start()
+    found = []
+    try:
+        deadline = stage.soon()
+        while rounds < 300:
+            found += blockers(stage.client, stage.log, topic, stage.soon())
+            assert stage.client.clock.now_ms() < deadline
+    finally:
+        stop.set()
+        thread.join()
+    assert {b.whose for b in found} <= {Whose.OTHER}
+    ended = (TransactionState.COMPLETE_COMMIT, TransactionState.COMPLETE_ABORT)
+    assert not [b for b in found if b.found is None or b.found.state in ended]

@@ -211,11 +211,22 @@ def test_commit_says_that_a_batch_is_undone_and_fails(stage: Stage) -> None:
         assert stage.read() == stage.state()
 
 
+def test_list_leaves_out_what_has_just_ended(stage: Stage) -> None:
+    """Its coordinator remembers when it began; and for a moment that it is ending it."""
+    committed, aborted, open_ = stage.open(3, run="run-x")
+    stage.client.end([committed], committed=True, deadline_ms=stage.soon())
+    stage.client.end([aborted], committed=False, deadline_ms=stage.soon())
+    for arguments in ([], [stage.prefix]):
+        found = stage.json("list", *arguments)["open"]
+        mine = [t for t in found if t["transactionalId"].startswith(stage.prefix)]
+        assert [t["transactionalId"] for t in mine] == [open_.transactional_id]
+
+
 # -- abort ----------------------------------------------------------------------------------------
 
 
 def test_abort_ends_what_is_named_and_nothing_else(stage: Stage) -> None:
-    first, second, third = stage.open(3)
+    first, second, third = stage.open(3, run="run-x")
     stage.write(stage.state())
     dry = stage.json("abort", first.transactional_id, "--dry-run")
     assert [t["transactionalId"] for t in dry["transactions"]] == [first.transactional_id]
@@ -228,18 +239,40 @@ def test_abort_ends_what_is_named_and_nothing_else(stage: Stage) -> None:
     said = "|".join(state.value for state in ABORTED)
     assert re.search(rf"is not open \(its coordinator says ({said})\); none was aborted", again)
     assert stage.still_open() == {third.transactional_id}
-    stage.run("abort", "--run", "run-1", "--prefix", stage.prefix, "--yes")
+    stage.run("abort", "--run", "run-x", "--prefix", stage.prefix, "--yes")
+    assert stage.still_open() == set()
+
+
+def test_abort_of_a_live_owner_needs_force(stage: Stage) -> None:
+    """Its query may be running, and then it fails; the question says so."""
+    own, old = (*stage.open(1), *stage.open(1, run="run-0"))
+    driver = stage.write(stage.state(superseded=("run-0",)))
+    for arguments in (names([old, own]), ["--run", "run-1", "--prefix", stage.prefix]):
+        told = stage.refused("abort", *arguments)
+        assert f"run run-1 owns '{stage.prefix}' in the commit log" in told
+        assert "none was aborted" in told
+        assert "--force" in told
+    assert stage.still_open() == set(names([own, old]))
+    driver.write(stage.state(superseded=("run-0",), last_done=8), stage.soon())
+    asked = stage.run("abort", own.transactional_id, "--force", answer="n\n", code=1).output
+    assert f"The query of '{stage.prefix}' owns some of them: if it is running, it fails." in asked
+    assert stage.still_open() == set(names([own, old]))
+    stage.run("abort", own.transactional_id, "--force", answer="y\n")
+    assert stage.still_open() == {old.transactional_id}
+    quiet = stage.run("abort", old.transactional_id, answer="y\n").output
+    assert "fails" not in quiet
     assert stage.still_open() == set()
 
 
 def test_abort_asks_first(stage: Stage) -> None:
-    (one,) = stage.open(1)
+    (one,) = stage.open(1, run="run-x")
     stage.write(stage.state())
     for answer in ("n\n", ""):
         result = stage.run("abort", one.transactional_id, answer=answer, code=1)
         assert "kprod: nothing was changed" in result.stderr.splitlines()[-1]
         assert ("no answer: --yes skips the confirmation" in result.stderr) == (answer == "")
         assert one.transactional_id in result.stdout, "shown before the question"
+        assert "has not committed anything yet: if it is running, it fails" in result.output
     assert stage.still_open() == {one.transactional_id}
     stage.run("abort", one.transactional_id, answer="y\n")
     assert stage.still_open() == set()
@@ -264,7 +297,7 @@ def test_an_abort_shuts_out_the_driver_that_is_about_to_decide(stage: Stage) -> 
     """We abort after its prepare check: were it not fenced, it would decide about nothing."""
     (one,) = stage.open(1)
     driver = stage.write(stage.state())
-    stage.run("abort", one.transactional_id, "--yes")
+    stage.run("abort", one.transactional_id, "--force", "--yes")
     with pytest.raises(SupersededError):
         driver.write(stage.state([one]), stage.soon())
     assert stage.read() == stage.state().with_aborted_run("run-1")
@@ -280,7 +313,7 @@ def test_an_aborted_task_can_not_go_on(stage: Stage, consume: Callable[..., Cons
         producer.begin_transaction()
         producer.send(ProducerRecord(topic, b"before"))
         producer.flush()
-        stage.run("abort", name, "--yes")
+        stage.run("abort", name, "--force", "--yes")
         # A leader that has no marker yet takes a row, which the marker then aborts.
         deadline = stage.soon()
         while stage.client.describe([name], deadline)[name].state in OPEN_OR_ENDING:

@@ -23,9 +23,10 @@ OWNED = "its run is the owner in the commit log"
 
 
 def test_a_batch_decided_meanwhile_is_not_aborted(stage: Stage) -> None:
+    """Force was for the owner: nobody looked at this decision."""
     first, second = stage.open(2)
     stage.write(stage.state())
-    plan = stage.operator.plan_abort(names([first, second]))
+    plan = stage.operator.plan_abort(names([first, second]), force=True)
     stage.write(stage.state([first]))
     aborted = stage.operator.end(plan)
     assert aborted.kept == {first.transactional_id: DECIDED}
@@ -49,7 +50,7 @@ def test_what_was_ended_meanwhile_is_left_as_it_is(stage: Stage) -> None:
     """Also when its task has opened the next transaction under the same id."""
     ended, reused = stage.open(2)
     stage.write(stage.state())
-    plan = stage.operator.plan_abort(names([ended, reused]))
+    plan = stage.operator.plan_abort(names([ended, reused]), force=True)
     stage.client.end([ended, reused], committed=True, deadline_ms=stage.soon())
     stage.open(2)
     stage.client.end([ended], committed=True, deadline_ms=stage.soon())
@@ -70,7 +71,7 @@ def test_a_jobs_driver_is_fenced_under_every_possible_key(
     driver_1 = stage.log.open(f"{stage.prefix}~job-1", stage.soon())
     driver_2 = stage.write(state, app)
     bystander = stage.write(replace(state, run_id="job-3"), f"{stage.prefix}~other")
-    aborted = stage.operator.end(stage.operator.plan_abort(names(alone + named)))
+    aborted = stage.operator.end(stage.operator.plan_abort(names(alone + named), force=True))
     assert set(aborted.ended) == set(names(alone + named))
     for driver, transactions in ((driver_1, alone), (driver_2, named)):
         with pytest.raises(SupersededError):

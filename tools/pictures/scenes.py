@@ -65,7 +65,7 @@ def processes() -> str:
 def way_of_a_record() -> str:
     """From a row to its acknowledgement."""
     on = Drawing(
-        "way", 920, 330,
+        "way", 920, 420,
         "Rows go as columns through the writer thread into batches, and as requests to the brokers",
     )  # fmt: skip
     on.rect(10, 14, 900, 116, "spark")
@@ -82,22 +82,23 @@ def way_of_a_record() -> str:
         on.box((left, 52, 150, 62), title, lines)
         if number:
             on.arrow((left - 28, 83), (left, 83))
-    on.box((736, 150, 150, 50), "Batches", ["by partition, compressed"], "own")
-    on.arrow((811, 114), (811, 150))
-    on.rect(10, 214, 900, 106, "kafka")
-    on.text(24, 308, "Network thread: up to five requests in flight to each broker", "title")
+    on.box((711, 148, 199, 52), "Batches", ["by partition, compressed"], "own")
+    on.arrow((811, 114), (811, 148))
+    on.rect(10, 214, 900, 106, "spark")
+    on.text(292, 308, "Network thread: up to five requests in flight", "title")
     back = (
-        ("Drain", ["ids, sequences, CRC"]),
-        ("Produce", ["no copy of the batches"]),
-        ("Broker", ["appends, replicates"]),
-        ("Answer", ["done, split, or again"]),
-        ("Count", ["rows in = rows acked"]),
+        (736, "Drain", "ids, sequences, CRC"),
+        (558, "Produce", "no copy of the batches"),
+        (202, "Response", "done, split, or again"),
+        (24, "Count", "rows in = rows acked"),
     )
-    for number, (title, lines) in enumerate(back):
-        left = 736 - 178 * number
-        on.box((left, 226, 150, 62), title, lines)
-        if number:
-            on.arrow((left + 178, 257), (left + 150, 257))
+    for left, title, line in back:
+        on.box((left, 226, 150, 62), title, [line])
+    on.box((380, 348, 150, 58), "Broker", ["appends, replicates"], "kafka")
+    on.arrow((736, 257), (708, 257))
+    on.arrow((633, 288), (633, 377), (530, 377))
+    on.arrow((380, 377), (277, 377), (277, 288))
+    on.arrow((202, 257), (174, 257))
     on.arrow((811, 200), (811, 226))
     on.arrow((99, 226), (99, 166), (210, 166))
     on.text(220, 171, "commit message to the driver")
@@ -114,7 +115,7 @@ _COMMIT = (
     ("driver", "kafka", "5  EndTxn(commit) for each task's transaction", "the next start ends the rest; too late: PARTIAL"),
     ("driver", "kafka", "6  write DONE N", "the next start finds it committed"),
     ("driver", "kafka", "7  abort what dead attempts left open", "the next commit sweeps, or it times out"),
-    ("driver", "task", "8  Spark notes the batch in its checkpoint", "N runs again, is recognised and dropped"),
+    ("driver", "driver", "8  commit returns; Spark records N in its checkpoint", "N runs again, is recognised and dropped"),
 )  # fmt: skip
 
 
@@ -153,7 +154,7 @@ def commit() -> str:
 def states() -> str:
     """What becomes of a micro-batch in the commit log."""
     on = Drawing(
-        "states", 960, 340,
+        "states", 960, 350,
         "A batch is prepared, decided and done; PARTIAL only when brokers aborted some in between",
     )  # fmt: skip
     on.box((20, 40, 150, 70), "Prepared", ["all tasks' transactions", "open, acknowledged"])
@@ -167,7 +168,7 @@ def states() -> str:
         ["some rows are missing:", "an error at each start"],
         "bad-box",
     )
-    on.box((800, 130, 140, 70), "Resolved", ["by an operator"])
+    on.box((790, 130, 160, 70), "Resolved", ["by an operator:", "kprod txn resolve"])
     on.arrow((170, 75), (290, 75))
     on.text(230, 66, "commit point", "soft", "middle")
     on.arrow((440, 75), (560, 75))
@@ -182,10 +183,11 @@ def states() -> str:
     on.text(500, 150, "away too long, between the", "soft")
     on.text(512, 166, "first EndTxn and the last", "soft")
     on.arrow((290, 255), (170, 255))
-    on.arrow((710, 244), (800, 190))
-    on.text(560, 312, "kprod txn resolve --as done or --as replay", "code")
-    on.arrow((800, 144), (710, 92))
-    on.text(766, 108, "as done", "soft")
+    on.arrow((710, 244), (790, 184))
+    on.arrow((800, 130), (710, 92))
+    on.text(766, 104, "--as done", "soft")
+    on.arrow((870, 200), (870, 332), (365, 332), (365, 290))
+    on.text(620, 324, "--as replay: the batch is written again", "soft", "middle")
     return on.svg()
 
 

@@ -9,12 +9,20 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import Final
 
 from spark_kafka_sink.admin.call import Call, Leader, retry_code
 from spark_kafka_sink.admin.transaction_client import TransactionClient, listed, listing
 from spark_kafka_sink.base.errors import ErrorCode
-from spark_kafka_sink.cli.operations.inspection import DecidedBy, decided_ids, standing_of
+from spark_kafka_sink.cli.operations.held_partitions import HeldPartition, held_partitions
+from spark_kafka_sink.cli.operations.inspection import (
+    OPEN,
+    DecidedBy,
+    decided_ids,
+    described_when_ended,
+    standing_of,
+)
 from spark_kafka_sink.protocol.cluster import TopicPartition
 from spark_kafka_sink.protocol.transaction_admin_messages import (
     DescribeProducersRequest,
@@ -27,21 +35,31 @@ from spark_kafka_sink.protocol.transaction_admin_messages import (
 )
 from spark_kafka_sink.transactions.commit_log.commit_log import CommitLog
 from spark_kafka_sink.transactions.commit_state import CommitState, Standing
-from spark_kafka_sink.transactions.transactional_ids import parse
+from spark_kafka_sink.transactions.transactional_ids import is_drivers, parse
 
-#: The states in which a consumer waits.
-_OPEN: Final = (
-    TransactionState.ONGOING,
-    TransactionState.PREPARE_COMMIT,
-    TransactionState.PREPARE_ABORT,
-)
+
+class Whose(StrEnum):
+    """Whose an open transaction is, in the order in which they are shown."""
+
+    #: Of a run that another one has replaced: no driver ends it.
+    ORPHAN = "orphan"
+    #: Of a run that is not in the log: dead, or it has not committed anything yet.
+    UNKNOWN = "not in the log"
+    DECIDED = "decided"
+    #: No coordinator lists it.
+    HANGING = "hanging"
+    OTHER = "another client"
+    #: A driver writes a decision.
+    COMMIT_LOG = "commit log"
+    #: Of the run that owns its key: a query that may be running.
+    OWNER = "owner"
 
 
 @dataclass(frozen=True, slots=True)
 class Blocker:
     """An open transaction in a topic, by its producer.
 
-    ``starts`` are partitions and the offsets of its first record; in those of ``first`` it is the
+    ``starts`` are partitions and the offsets of its first record; in those of ``held`` it is the
     oldest, and so the one that holds the last stable offset. ``transactional_id`` is None when no
     coordinator lists it. ``standing`` is its run's, None for another client's; ``age_ms`` is by
     this machine's clock, None when it is not known.
@@ -51,7 +69,7 @@ class Blocker:
     producer_id: int
     producer_epoch: int
     starts: Mapping[int, int]
-    first: tuple[int, ...]
+    held: tuple[HeldPartition, ...]
     transactional_id: str | None
     found: TransactionDescription | None
     standing: Standing | None
@@ -59,15 +77,21 @@ class Blocker:
     age_ms: int | None
 
     @property
+    def whose(self) -> Whose:
+        if self.transactional_id is None:
+            return Whose.HANGING
+        if self.decided is not None:
+            return Whose.DECIDED
+        if self.standing is None:
+            return Whose.COMMIT_LOG if is_drivers(self.transactional_id) else Whose.OTHER
+        return _BY_STANDING[self.standing]
+
+    @property
     def owner(self) -> str:
         """A description of its owner."""
-        if self.transactional_id is None:
-            return "no coordinator lists it"
-        if self.standing is None:
-            return "another client"
-        if self.decided is not None:
+        if self.whose is Whose.DECIDED and self.decided is not None:
             return f"batch {self.decided.number} of {self.decided.key}, which is decided"
-        return f"a run that is {self.standing.value}"
+        return _OWNERS[self.whose]
 
     @property
     def advice(self) -> str:
@@ -76,7 +100,8 @@ class Blocker:
         if name is None:
             partition, offset = min(self.starts.items())
             return (
-                "it hangs. Kafka's own tool ends it, for each partition: kafka-transactions.sh "
+                "the principal may not DESCRIBE its id, or it hangs. Then Kafka's own tool ends "
+                "it, for each partition: kafka-transactions.sh "
                 f"--bootstrap-server ... abort --topic {self.topic} --partition {partition} "
                 f"--start-offset {offset}"
             )
@@ -84,17 +109,42 @@ class Blocker:
             return "its coordinator is ending it: check again in a moment"
         if self.decided is not None:
             return f"start its query, or: kprod txn commit {self.decided.key}"
-        if self.standing is Standing.OWNER:
-            return f"its query may be running. If not, start it, or: kprod txn abort {name}"
-        if self.standing is not None:
-            return f"kprod txn abort {name}"
-        return f"let that client end it, or stop it and: kprod txn fence {name}"
+        return _ADVICE[self.whose].format(name=name)
+
+    def is_older_than(self, age_ms: int) -> bool:
+        """Of an unknown age it may be."""
+        return self.age_ms is None or self.age_ms > age_ms
+
+
+_BY_STANDING: Final = {
+    Standing.OWNER: Whose.OWNER,
+    Standing.SUPERSEDED: Whose.ORPHAN,
+    Standing.UNKNOWN: Whose.UNKNOWN,
+}
+_OWNERS: Final = {
+    Whose.ORPHAN: "an orphan: its run was replaced",
+    Whose.UNKNOWN: "a run that is not in the log",
+    Whose.HANGING: "no coordinator lists it",
+    Whose.OTHER: "another client",
+    Whose.COMMIT_LOG: "a driver that writes the commit log",
+    Whose.OWNER: "a run that is owner",
+}
+_ADVICE: Final = {
+    Whose.ORPHAN: "kprod txn abort {name}",
+    Whose.UNKNOWN: "check that its job is not running (it may be in its first batch), then: "
+    "kprod txn abort {name}",
+    Whose.OTHER: "let that client end it, or stop it and: kprod txn fence {name}",
+    Whose.COMMIT_LOG: "it ends in a moment, or times out",
+    Whose.OWNER: "its query may be running, and ends it. If not, start it; only if it is never "
+    "started again: kprod txn abort {name} --force",
+}
 
 
 def blockers(
     client: TransactionClient, log: CommitLog, topic: str, deadline_ms: int
 ) -> tuple[Blocker, ...]:
-    """Every open transaction in ``topic``, first those that hold a last stable offset.
+    """Every open transaction in ``topic``, by whose they are, and then first those that hold a last
+    stable offset.
 
     Raises AuthorizationError without READ on the topic, KafkaTimeoutError, and what a missing topic
     raises.
@@ -106,25 +156,66 @@ def blockers(
         missing_topic_timeout_ms=1_000,
         allow_auto_topic_creation=False,
     )
-    open_ = _producers(client, [p.tp for p in cluster.topics[topic]], deadline_ms)
+    open_, ids = _open_producers(client, [p.tp for p in cluster.topics[topic]], deadline_ms)
+    if not open_:
+        return ()
+    stable = {tp: min(p.transaction_start_offset for p in open_[tp]) for tp in open_}
+    held = {one.partition: one for one in held_partitions(client, stable, deadline_ms)}
     by_producer: dict[tuple[int, int], dict[int, int]] = defaultdict(dict)
     first: dict[tuple[int, int], list[int]] = defaultdict(list)
     for tp, producers in open_.items():
-        oldest = min(producers, key=lambda p: p.transaction_start_offset)
-        first[(oldest.producer_id, oldest.producer_epoch)].append(tp.partition)
         for one in producers:
-            starts = by_producer[(one.producer_id, one.producer_epoch)]
-            starts[tp.partition] = one.transaction_start_offset
-    if not by_producer:
-        return ()
-    theirs = every_open(client, deadline_ms, producer_ids={i for i, _ in by_producer})
-    ids = {one.producer_id: one.transactional_id for one in theirs}
+            identity = (one.producer_id, one.producer_epoch)
+            by_producer[identity][tp.partition] = one.transaction_start_offset
+            if one.transaction_start_offset == stable[tp]:
+                first[identity].append(tp.partition)
     seen = _seen(client, log, tuple(ids.values()), deadline_ms)
     found = [
-        _blocker(client, topic, identity, starts, first[identity], seen.get(ids.get(identity[0])))
+        _blocker(
+            client,
+            topic,
+            identity,
+            starts,
+            [held[partition] for partition in sorted(first[identity])],
+            seen.get(ids.get(identity[0])),
+        )
         for identity, starts in by_producer.items()
+        if identity[0] not in ids or seen[ids[identity[0]]].found.state in OPEN
     ]
-    return tuple(sorted(found, key=lambda b: (not b.first, -(b.age_ms or 0), b.producer_id)))
+    order = list(Whose)
+    return tuple(sorted(found, key=lambda b: (order.index(b.whose), not b.held, -(b.age_ms or 0))))
+
+
+def _open_producers(
+    client: TransactionClient, partitions: Sequence[TopicPartition], deadline_ms: int
+) -> tuple[Mapping[TopicPartition, Sequence[ProducerState]], Mapping[int, str]]:
+    """The producers with an open transaction, of each partition that has one, and the transactional
+    ids that coordinators list for them.
+
+    A transaction may end between the two requests, and then no coordinator lists it as open. It
+    hangs only when its partition has it still after that::
+
+        leader: producer 7 is open       coordinator: EndTxn, markers are written, complete
+        coordinators: 7 is not open      leader, again: 7 is not open
+    """
+    found = _producers(client, partitions, deadline_ms)
+    producer_ids = {one.producer_id for producers in found.values() for one in producers}
+    if not producer_ids:
+        return {}, {}
+    listed_ = every_open(client, deadline_ms, producer_ids=producer_ids)
+    ids = {one.producer_id: one.transactional_id for one in listed_}
+    doubtful = [tp for tp, ps in found.items() if any(p.producer_id not in ids for p in ps)]
+    again = _producers(client, doubtful, deadline_ms) if doubtful else {}
+    left = {
+        tp: [p for p in producers if p.producer_id in ids or _is_there(p, again.get(tp, ()))]
+        for tp, producers in found.items()
+    }
+    return {tp: producers for tp, producers in left.items() if producers}, ids
+
+
+def _is_there(one: ProducerState, again: Sequence[ProducerState]) -> bool:
+    same = (one.producer_id, one.producer_epoch, one.transaction_start_offset)
+    return any(same == (p.producer_id, p.producer_epoch, p.transaction_start_offset) for p in again)
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,7 +230,7 @@ class _Seen:
 def _seen(
     client: TransactionClient, log: CommitLog, ids: Sequence[str], deadline_ms: int
 ) -> Mapping[str | None, _Seen]:
-    described = client.describe(ids, deadline_ms) if ids else {}
+    described = described_when_ended(client, ids, deadline_ms) if ids else {}
     states: dict[str, CommitState] = {}
     for prefix in {one.prefix for one in map(parse, ids) if one is not None}:
         states.update(log.states(prefix, deadline_ms) or {})
@@ -157,14 +248,14 @@ def _blocker(
     topic: str,
     identity: tuple[int, int],
     starts: Mapping[int, int],
-    first: Sequence[int],
+    held: Sequence[HeldPartition],
     seen: _Seen | None,
 ) -> Blocker:
     return Blocker(
         topic,
         *identity,
         dict(sorted(starts.items())),
-        tuple(sorted(first)),
+        tuple(held),
         None if seen is None else seen.found.transactional_id,
         None if seen is None else seen.found,
         None if seen is None else seen.standing,
@@ -180,7 +271,7 @@ def every_open(
     ``producer_ids`` only theirs. KafkaTimeoutError when a broker does not respond, because its open
     transactions are not known.
     """
-    request = ListTransactionsRequest(_OPEN, tuple(sorted(producer_ids)))
+    request = ListTransactionsRequest(OPEN, tuple(sorted(producer_ids)))
     calls = [listing(request, node) for node in client.brokers(deadline_ms)]
     if not client.loop.run(calls, deadline_ms):
         raise client.loop.timeout("ListTransactions", calls)

@@ -35,9 +35,11 @@ from spark_kafka_sink.transactions.transactional_ids import (
 
 #: Keys that an error lists; it has the number of all.
 _NAMED: Final = 8
-_OPEN: Final = frozenset(
-    {TransactionState.ONGOING, TransactionState.PREPARE_COMMIT, TransactionState.PREPARE_ABORT}
-)
+_ENDING: Final = (TransactionState.PREPARE_COMMIT, TransactionState.PREPARE_ABORT)
+#: The states in which a consumer waits.
+OPEN: Final = (TransactionState.ONGOING, *_ENDING)
+#: How long transactions that are being ended are waited for: markers follow in milliseconds.
+_MARKERS_MS: Final = 1_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,12 +127,12 @@ class Inspector:
         if not ids:
             return ()
         decided = decided_ids(states)
-        found = self._client.describe(ids, self._client.deadline())
+        found = described_when_ended(self._client, ids, self._client.deadline())
         now = self._client.clock.wall_ms()
         result = []
         for one, description in found.items():
             data_id = parse(one)
-            if data_id is None or not (all_ or description.state in _OPEN):
+            if data_id is None or not (all_ or description.state in OPEN):
                 continue
             age = description.age_ms(now)
             standing = standing_of(data_id, states)
@@ -185,6 +187,23 @@ class Inspector:
             hint="a stream's key is its transactionalIdPrefix, a batch job's is "
             "transactionalIdPrefix~txnAppId; a job without txnAppId leaves no key when it is done",
         )
+
+
+def described_when_ended(
+    client: TransactionClient, ids: Collection[str], deadline_ms: int
+) -> Mapping[str, TransactionDescription]:
+    """Each of ``ids``; those whose end has just begun when that is over, but for one that takes
+    long.
+    """
+    found = dict(client.describe(ids, deadline_ms))
+    until_ms, attempts = min(deadline_ms, client.clock.now_ms() + _MARKERS_MS), 0
+    while (ending := [i for i, one in found.items() if one.state in _ENDING]) and (
+        client.clock.now_ms() < until_ms
+    ):
+        client.loop.pause(attempts, until_ms)
+        found |= client.describe(ending, deadline_ms)
+        attempts += 1
+    return found
 
 
 def _known(keys: Mapping[str, CommitState] | None) -> Mapping[str, CommitState]:

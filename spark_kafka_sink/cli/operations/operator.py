@@ -53,14 +53,14 @@ _YOUNG: Final = "not open for that long"
 @dataclass(frozen=True, slots=True)
 class EndPlan:
     """``transactions`` are to be aborted. ``kept`` are not, by transactional id with the reason.
-    Those that turn out to be decided, or the owner's, at the second check are kept too, unless
-    the flag is set.
+    Those that turn out to be decided at the second check are kept too, but for ``even_decided``,
+    which were already; and so are the owner's without ``even_owners``.
     """
 
     transactions: tuple[OpenTransaction, ...]
     kept: Mapping[str, str] = field(default_factory=dict)
-    even_decided: bool = False
-    even_owners: bool = True
+    even_decided: frozenset[str] = frozenset()
+    even_owners: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +129,8 @@ class Operator:
 
     def plan_abort(self, ids: Sequence[str], *, force: bool = False) -> EndPlan:
         """Abort exactly these. Raises ConfigError for ids that are not a task's, RefusedError for
-        transactions that are not open, and without ``force`` for those of a decision.
+        transactions that are not open, and without ``force`` for those of a decision or of the run
+        that owns the key.
         """
         prefixes: dict[str, None] = {}
         for one in ids:
@@ -172,7 +173,11 @@ class Operator:
                     "is aborted: the batch is PARTIAL if anything of it is committed already, else "
                     "the next start writes it again",
                 )
-        return EndPlan(found, even_decided=force)
+        owned = next((t for t in found if t.standing is Standing.OWNER), None)
+        if owned is not None and not force:
+            raise _is_owned(owned.id.run, owned.id.key)
+        decided = frozenset(str(t.id) for t in found if t.decided is not None)
+        return EndPlan(found, even_decided=decided, even_owners=force)
 
     def plan_sweep(
         self,
@@ -193,11 +198,7 @@ class Operator:
         states = overview.known_keys()
         owned = [key for key, state in states.items() if state.standing(str(run)) is Standing.OWNER]
         if run is not None and not force and owned:
-            raise RefusedError(
-                f"run {run} owns '{owned[0]}' in the commit log: its query may be "
-                "running, and will end its transactions",
-                hint="if it is not running, and will not be started again, --force ends them",
-            )
+            raise _is_owned(run, owned[0])
         found = overview.open
         old = None if older_than_ms is None else self._older(older_than_ms, found)
         kept: dict[str, str] = {}
@@ -416,6 +417,15 @@ class Operator:
         session.write(None if is_once else state.forgotten(), self._client.deadline())
 
 
+def _is_owned(run: str, key: str) -> RefusedError:
+    return RefusedError(
+        f"run {run} owns '{key}' in the commit log: its query may be running, and ends its "
+        "transactions itself; none was aborted",
+        hint="if it is not running: the next start of a stream ends them. If it is never started "
+        "again, --force aborts them",
+    )
+
+
 def _ongoing(found: Iterable[OpenTransaction]) -> tuple[OpenTransaction, ...]:
     """Those that are to be ended; the others are being ended by their coordinators."""
     return tuple(t for t in found if t.found.state is TransactionState.ONGOING)
@@ -425,7 +435,7 @@ def _still_to_end(
     plan: EndPlan, states: Mapping[str, CommitState]
 ) -> tuple[list[OpenTransaction], dict[str, str]]:
     """The transactions of ``plan`` to end, neither decided nor the owner's; the others' reasons."""
-    decided = {} if plan.even_decided else decided_ids(states)
+    decided = decided_ids(states).keys() - plan.even_decided
     kept: dict[str, str] = {}
     left = []
     for t in plan.transactions:

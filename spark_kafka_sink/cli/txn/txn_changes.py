@@ -13,30 +13,35 @@ from typing import Final
 
 import typer
 
-from spark_kafka_sink.base.errors import ConfigError, safe_text
+from spark_kafka_sink.base.errors import ConfigError, ErrorCode, RefusedError, named, safe_text
 from spark_kafka_sink.cli.arguments import Where
 from spark_kafka_sink.cli.connection import FAILED, connected, fail, operator_of
 from spark_kafka_sink.cli.operations.inspection import check_key
 from spark_kafka_sink.cli.operations.operator import EndPlan, Operator
 from spark_kafka_sink.cli.show import (
     Json,
+    any_open_json,
     open_json,
     phase_of,
     print_json,
     report_json,
     say,
+    show_all,
     show_kept,
     show_open,
     show_report,
     state_json,
     summary,
 )
-from spark_kafka_sink.transactions.commit_state import CommitState
+from spark_kafka_sink.protocol.transaction_admin_messages import TransactionState
+from spark_kafka_sink.transactions.commit_state import CommitState, Standing
 from spark_kafka_sink.transactions.outcomes import Outcome
-from spark_kafka_sink.transactions.transactional_ids import check_part, parse
+from spark_kafka_sink.transactions.transactional_ids import check_part, is_drivers, parse
 
 #: Of an id that begins no transaction: any that brokers allow.
 _FENCE_TIMEOUT_MS: Final = 60_000
+#: Keys that a question lists.
+_MOST_NAMED: Final = 4
 
 
 class Confirmation:
@@ -77,9 +82,20 @@ class Confirmation:
 def fence(where: Where, confirmation: Confirmation, name: str) -> None:
     """Another client's id."""
     with connected(where, lambda: _check_another(name), as_json=confirmation.as_json) as to:
-        before: Json = {"command": "fence", "transactionalId": name}
+        found = to.client.describe([name], to.client.deadline())[name]
+        before: Json = {"command": "fence", **any_open_json(found, to.client.clock.wall_ms())}
+        if found.state is not TransactionState.ONGOING:
+            now = found.state.value if found.error is ErrorCode.NONE else found.error.name
+            raise RefusedError(
+                f"'{name}' has no open transaction (its coordinator says {now})",
+                hint="'kprod txn blockers' and 'kprod txn list' show the ids of open ones",
+            )
+        if not confirmation.as_json:
+            show_all([found], to.client.clock.wall_ms())
         if confirmation.given(
-            before, f"abort the open transaction of '{name}', and fence its producer."
+            before,
+            f"abort the open transaction of '{name}', and fence its producer: if that is running, "
+            "it fails.",
         ):
             to.client.init_producer_id(name, _FENCE_TIMEOUT_MS, to.client.deadline())
             confirmation.end(
@@ -204,6 +220,12 @@ def _check_another(name: str) -> None:
             f"'{safe_text(name, 400)}' is the transactional id of a task of this package",
             hint="'kprod txn abort' ends it, after checking the commit log",
         )
+    if is_drivers(name):
+        raise ConfigError(
+            f"'{safe_text(name, 400)}' is the transactional id of a driver of this package: it "
+            "writes the commit log",
+            hint="it ends in a moment, or times out; the next start of the query fences it",
+        )
 
 
 def _check_ids(ids: Sequence[str]) -> None:
@@ -238,7 +260,7 @@ def _end(operator: Operator, plan: EndPlan, confirmation: Confirmation, command:
         return
     runs = len({t.id.run for t in plan.transactions})
     count = len(plan.transactions)
-    what = f"abort {_many(count, 'transaction')} of {_many(runs, 'run')}."
+    what = f"abort {_many(count, 'transaction')} of {_many(runs, 'run')}.{_who_fails(plan)}"
     if not confirmation.given(before, what):
         return
     aborted = operator.end(plan)
@@ -254,6 +276,20 @@ def _end(operator: Operator, plan: EndPlan, confirmation: Confirmation, command:
     confirmation.end(before, after, f"Aborted {_many(len(aborted.ended), 'transaction')}.")
     if aborted.failed or (command == "abort" and aborted.kept):
         raise typer.Exit(FAILED)
+
+
+def _who_fails(plan: EndPlan) -> str:
+    """What the plan does to a job that is running."""
+    told = ""
+    if owned := {t.id.key for t in plan.transactions if t.standing is Standing.OWNER}:
+        keys = named([f"'{key}'" for key in sorted(owned)], _MOST_NAMED)
+        told += f" The query of {keys} owns some of them: if it is running, it fails."
+    if any(t.standing is Standing.UNKNOWN for t in plan.transactions):
+        told += (
+            " A run that is not in the commit log is dead, or a job that has not committed anything"
+            " yet: if it is running, it fails."
+        )
+    return told
 
 
 def _many(count: int, what: str) -> str:

@@ -56,6 +56,14 @@ _Key = Annotated[
 _DryRun = Annotated[
     bool, typer.Option("--dry-run", help="Show what would be done; change nothing.")
 ]
+_OlderThan = Annotated[
+    str | None,
+    typer.Option(
+        "--older-than",
+        metavar="15m",
+        help="Only those that are open for longer (ms, s, m, h, d).",
+    ),
+]
 _Yes = Annotated[bool, typer.Option("--yes", "-y", help="Don't ask.")]
 
 
@@ -94,6 +102,7 @@ def _check_watch(*, watch: bool, as_json: bool) -> None:
 @app.command(epilog=EXAMPLE + "kprod txn blockers orders -b broker1:9092")
 def blockers(
     topic: Annotated[str, typer.Argument(metavar="TOPIC", help="What the consumer reads.")],
+    older_than: _OlderThan = None,
     bootstrap_servers: Servers = None,
     config: Config = None,
     log_topic: LogTopic = None,
@@ -104,13 +113,23 @@ def blockers(
     """The open transactions that block read_committed consumers of a topic, and how to end them.
 
     The oldest open transaction of a partition holds its last stable offset, which such consumers
-    do not read beyond. Needs READ on the topic. Transactions of every client are shown.
+    do not read beyond: shown with the number of offsets behind it, and the groups with members
+    that wait there or come to it (brokers since 3.0). Transactions of every client are shown; no
+    API of Kafka has the host of one. Needs READ on the topic, and DESCRIBE on ids and groups,
+    which are not seen else. Exit codes: 0 none is open (for longer than --older-than), 3 some are,
+    1 it failed, 2 wrong usage.
     """
     from spark_kafka_sink.cli.txn import txn_reads
 
     where = Where(bootstrap_servers, config, log_topic, timeout)
     _check_watch(watch=watch, as_json=as_json)
-    txn_reads.blockers(where, topic, watch=watch, as_json=as_json)
+    txn_reads.blockers(
+        where,
+        topic,
+        older_than_ms=-1 if older_than is None else duration_ms(older_than),
+        watch=watch,
+        as_json=as_json,
+    )
 
 
 @app.command(epilog=EXAMPLE + "kprod txn fence other-client-1 --dry-run -b broker1:9092")
@@ -129,8 +148,8 @@ def fence(
     """Abort another client's open transaction, and fence that client.
 
     As if it had been restarted: its producer, if it is running, fails with ProducerFencedException.
-    Needs WRITE on the id. For transactions of this package use 'abort' or 'sweep', which read the
-    commit log first.
+    Refuses an id without an open transaction. Needs WRITE on the id. For transactions of this
+    package use 'abort' or 'sweep', which read the commit log first.
     """
     from spark_kafka_sink.cli.txn import txn_changes
 
@@ -206,17 +225,18 @@ def abort(
         bool,
         typer.Option(
             "--force",
-            help="Also what a decision names. If anything of that batch is committed already, it "
-            "is PARTIAL: the aborted rows are lost until 'resolve --as replay'. If nothing is, the "
-            "next start writes all of it again.",
+            help="Also of the run that owns its key, whose query fails if it is running; and what "
+            "a decision names. If anything of that batch is committed already, it is PARTIAL: the "
+            "aborted rows are lost until 'resolve --as replay'. If nothing is, the next start "
+            "writes all of it again.",
         ),
     ] = False,
     yes: _Yes = False,
 ) -> None:
     """Abort open transactions by name, or all of a run.
 
-    A driver that is committing them at that moment fails with CommitError. Refuses when a
-    decision names one of them.
+    Refuses when one is of the run that owns its key, or when a decision names it. A driver that
+    is committing them at that moment fails with CommitError.
     """
     from spark_kafka_sink.cli.txn import txn_changes
 
@@ -238,14 +258,7 @@ def sweep(
     run: Annotated[
         str | None, typer.Option("--run", metavar="RUN", help="Only open transactions of this run.")
     ] = None,
-    older_than: Annotated[
-        str | None,
-        typer.Option(
-            "--older-than",
-            metavar="15m",
-            help="Only those that are open for longer (ms, s, m, h, d).",
-        ),
-    ] = None,
+    older_than: _OlderThan = None,
     bootstrap_servers: Servers = None,
     config: Config = None,
     log_topic: LogTopic = None,

@@ -6,13 +6,22 @@ Owns: their requests, and their JSON. Never: arguments (``txn_commands.py``), th
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
 
+import typer
+
 from spark_kafka_sink.cli.arguments import Where
-from spark_kafka_sink.cli.connection import Connected, connected, operator_and_log, operator_of
+from spark_kafka_sink.cli.connection import (
+    BLOCKED,
+    Connected,
+    connected,
+    operator_and_log,
+    operator_of,
+)
+from spark_kafka_sink.cli.operations.blockers import Blocker, every_open
 from spark_kafka_sink.cli.operations.blockers import blockers as find_blockers
-from spark_kafka_sink.cli.operations.blockers import every_open
-from spark_kafka_sink.cli.operations.inspection import check_key
+from spark_kafka_sink.cli.operations.inspection import OPEN, check_key, described_when_ended
 from spark_kafka_sink.cli.show import (
     any_open_json,
     blocker_json,
@@ -65,9 +74,10 @@ def list_all(where: Where, *, watch: bool, as_json: bool) -> None:
 def _list_all(to: Connected, *, as_json: bool) -> None:
     deadline = to.client.deadline()
     ids = [one.transactional_id for one in every_open(to.client, deadline)]
-    described = to.client.describe(ids, deadline) if ids else {}
+    described = described_when_ended(to.client, ids, deadline) if ids else {}
     now_ms = to.client.clock.wall_ms()
-    found = sorted((t for t in described.values() if t.start_ms >= 0), key=lambda t: t.start_ms)
+    open_ = (t for t in described.values() if t.state in OPEN)
+    found = sorted(open_, key=lambda t: t.start_ms)
     if as_json:
         print_json({"command": "list", "open": [any_open_json(t, now_ms) for t in found]})
     elif found:
@@ -77,19 +87,33 @@ def _list_all(to: Connected, *, as_json: bool) -> None:
         say("No transaction is open.")
 
 
-def blockers(where: Where, topic: str, *, watch: bool, as_json: bool) -> None:
-    """The transactions that hold the last stable offsets of a topic."""
+def blockers(where: Where, topic: str, *, older_than_ms: int, watch: bool, as_json: bool) -> None:
+    """The transactions that hold the last stable offsets of a topic, and that have been open for
+    longer than ``older_than_ms``. They are an exit code.
+    """
+    found: list[Blocker] = []
+
+    def show() -> None:
+        all_ = find_blockers(to.client, to.log, topic, to.client.deadline())
+        found[:] = (b for b in all_ if b.is_older_than(older_than_ms))
+        _show_blockers(topic, found, len(all_) - len(found), where.again(), as_json=as_json)
+
     with connected(where, as_json=as_json) as to:
-        watched(lambda: _blockers(to, topic, where.again(), as_json=as_json), watch=watch)
+        watched(show, watch=watch)
+    if found:
+        raise typer.Exit(BLOCKED)
 
 
-def _blockers(to: Connected, topic: str, again: str, *, as_json: bool) -> None:
-    found = find_blockers(to.client, to.log, topic, to.client.deadline())
+def _show_blockers(
+    topic: str, found: Sequence[Blocker], younger: int, again: str, *, as_json: bool
+) -> None:
     if as_json:
         rows = [blocker_json(b) for b in found]
-        print_json({"command": "blockers", "topic": topic, "blockers": rows})
+        print_json({"command": "blockers", "topic": topic, "blockers": rows, "younger": younger})
     elif found:
         show_blockers(topic, found, again)
+    elif younger:
+        say(f"No transaction has been open in {topic} for that long; {younger} younger ones are.")
     else:
         say(f"No transaction is open in {topic}: no consumer waits for one.")
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from typing import Final
+from typing import Any, Final
 from urllib.parse import urlsplit
 
 from spark_kafka_sink.base.error_kinds import Kind
@@ -188,28 +188,25 @@ def is_registry_option(name: str) -> bool:
     return name in _REGISTRY_NAMES
 
 
-def schema_options(own: Mapping[str, OptionValue], named: NamedColumns) -> SchemaOptions | None:
-    """The options of a write, each of which was read; None when no format has a schema. Raises
-    ConfigError.
+def schema_options(
+    own: Mapping[str, OptionValue], options: Mapping[str, Any], named: NamedColumns
+) -> SchemaOptions | None:
+    """From ``own``, what was given and read, and all effective ``options``; None when no format has
+    a schema. Raises ConfigError.
     """
     formats = {"value": (named.value, named.value_format), "key": (named.key, named.key_format)}
     parts = [part for part, (names, format_) in formats.items() if names and format_ in WITH_SCHEMA]
     _refuse_without_effect(own, parts)
     if not parts:
         return None
-    use_id = own.get("use.schema.id")
     payloads = tuple(
         PayloadOptions(
             part,
             formats[part][1],
-            _text(own, f"{part}Schema"),
-            _text(own, f"{part}SchemaName"),
-            SubjectStrategy(
-                str(own.get(f"{part}.subject.name.strategy", SubjectStrategy.TOPIC)).removeprefix(
-                    _PACKAGE
-                )
-            ),
-            use_id if isinstance(use_id, int) and part == parts[0] else None,
+            options[f"{part}Schema"],
+            options[f"{part}SchemaName"],
+            SubjectStrategy(options[f"{part}.subject.name.strategy"].removeprefix(_PACKAGE)),
+            options["use.schema.id"] if part == parts[0] else None,
         )
         for part in parts
     )
@@ -217,9 +214,9 @@ def schema_options(own: Mapping[str, OptionValue], named: NamedColumns) -> Schem
     _check_credentials(own)
     return SchemaOptions(
         payloads,
-        auto_register=own.get("auto.register.schemas") is True,
-        use_latest=own.get("use.latest.version") is True,
-        normalize=own.get("normalize.schemas") is not False,
+        auto_register=options["auto.register.schemas"],
+        use_latest=options["use.latest.version"],
+        normalize=options["normalize.schemas"],
         registry=tuple((one.name, own[one.name]) for one in REGISTRY_OPTIONS if one.name in own),
     )
 
@@ -375,8 +372,3 @@ def _check_stores(own: Mapping[str, OptionValue]) -> None:
         name.removeprefix(_SSL): value for name, value in own.items() if name.startswith(_SSL)
     }
     check_rules(STORE_RULES, values, lambda name: _SSL + name)
-
-
-def _text(own: Mapping[str, OptionValue], name: str) -> str | None:
-    value = own.get(name)
-    return value if isinstance(value, str) else None

@@ -40,7 +40,7 @@ def refuse_members(client: TransactionClient, group_id: str) -> None:
 
     to = CoordinatorKey(group_id, CoordinatorType.GROUP)
     call = Call(ListGroupsRequest(group_id), to, handle_response)
-    found = client.loop.send_and_receive(call, client.deadline(), where).group
+    found = client.loop.send_and_receive(call, client.deadline(), where).groups.get(group_id)
     if found is not None:
         of_type = f"{safe_text(found.type)} " if found.type else ""
         raise ConfigError(

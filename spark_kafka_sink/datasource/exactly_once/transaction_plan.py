@@ -213,8 +213,8 @@ def plan_transactions(config: SinkConfig, *, streaming: bool, driver: str = "") 
     key = log_key(prefix, None if streaming else name)
     with shared_driver(config.producer, config.commit_log_topic) as driver_side:
         state = driver_side.plan(key)
-        two_phase_commit = config.two_phase_commit and driver_side.two_phase_commit(key)
-        if config.offsets_group is not None and not config.offsets_group_may_be_used:
+        two_phase_commit = config.two_phase_commit == "auto" and driver_side.two_phase_commit(key)
+        if config.offsets_group is not None and config.offsets_group_in_use != "allow":
             refuse_members(driver_side.client, config.offsets_group)
     if context is None and not streaming:
         context = WriteContext(_run(numbering, job, state, driver))

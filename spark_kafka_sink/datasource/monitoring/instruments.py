@@ -190,6 +190,15 @@ _QUERIES = (
     Instrument("kprod.query.failures", _C, "{query}", _LISTENER, "",
                "Queries that ended with an error, by its code (errors.md); `other`: not ours.",
                label=Label.CODE),
+    Instrument("kprod.query.start.timestamp", _G, "s", _LISTENER, "",
+               "When the query started, in seconds since 1970."),
+    Instrument("kprod.query.end.timestamp", _G, "s", _LISTENER, "",
+               "When the query ended, with an error or without; 0 while it has not."),
+    Instrument("kprod.query.failure.timestamp", _G, "s", _LISTENER, "",
+               "When the query last ended with an error, of those that did."),
+    Instrument("kprod.query.source.lag", _G, "{row}", _LISTENER, "",
+               "How far the query is behind the newest offsets of its sources: the most of a"
+               " partition, as Spark's progress has it (sources that read from Kafka)."),
     Instrument("kprod.query.last.event.timestamp", _G, "s", _LISTENER, "",
                "When Spark last reported that the query made progress or has nothing to do, in"
                " seconds since 1970."),
@@ -200,11 +209,14 @@ INSTRUMENTS: Final = (
     *_RESULTS, *_VOLUME, *_TIME, *_TASKS, *_BROKERS, *_TRANSACTIONS, *_QUERIES,
 )  # fmt: skip
 
+#: Label values that are no code, or are too many.
+OTHER: Final = "other"
+
 #: Values of labels whose counters are 0 from a query's start on, because there are alerts on them:
 #: Prometheus sees an increase between two values only.
 FROM_THE_START: Final = {
     Label.OUTCOME: (Outcome.ABORTED, Outcome.FAILED, Outcome.PARTIAL, Outcome.UNKNOWN),
-    Label.CODE: (Kind.EXPIRED.kp_code,),
+    Label.CODE: (Kind.EXPIRED.kp_code, OTHER),
 }
 
 #: By name, for the metrics of the listener.

@@ -24,12 +24,13 @@ from pyspark.sql.streaming.listener import StreamingQueryListener
 from spark_kafka_sink.base.error_kinds import Kind
 from spark_kafka_sink.base.errors import KafkaError, safe_text, warn
 from spark_kafka_sink.base.security.local_files import UnusableFileError
+from spark_kafka_sink.datasource.monitoring.instruments import OTHER
 from spark_kafka_sink.datasource.monitoring.measurements import (
-    OTHER,
     Document,
     Metrics,
     MetricsLibrary,
     query_of,
+    source_lag,
 )
 from spark_kafka_sink.datasource.monitoring.new_reports import NewReports
 
@@ -88,6 +89,8 @@ class KprodListener(StreamingQueryListener):
         self._names[str(event.runId)] = self._queries[str(event.id)] = name
         self._metrics.begin(name)
         self._metrics.event("kprod.query.active", 1, name)
+        self._metrics.event("kprod.query.start.timestamp", self._wall_s(), name)
+        self._metrics.event("kprod.query.end.timestamp", 0, name)
         self._alive(name)
 
     def onQueryProgress(self, event: QueryProgressEvent) -> None:  # noqa: N802
@@ -97,6 +100,8 @@ class KprodListener(StreamingQueryListener):
         self._read_what_can_be_read()
         reports = self._of_batch(query_id, progress["batchId"])
         self._metrics.progress(progress, name)
+        if (lag := source_lag(progress)) is not None:
+            self._metrics.event("kprod.query.source.lag", lag, name)
         if not reports and progress.get("numInputRows") and query_id in self._waiting:
             self._metrics.event("kprod.query.batches.without.report", 1, name)
         self._alive(name)
@@ -112,8 +117,11 @@ class KprodListener(StreamingQueryListener):
         self._read_what_can_be_read()  # the report of a batch that failed has no progress
         name = self._names.pop(str(event.runId), str(event.id))
         self._waiting.pop(str(event.id), None)
+        now = self._wall_s()
         self._metrics.event("kprod.query.active", 0, name)
+        self._metrics.event("kprod.query.end.timestamp", now, name)
         if event.exception:
+            self._metrics.event("kprod.query.failure.timestamp", now, name)
             code = _CODE.search(event.exception)
             self._metrics.event("kprod.query.failures", 1, name, code[1] if code else OTHER)
 

@@ -18,6 +18,7 @@ from spark_kafka_sink.datasource.monitoring.instruments import (
     BY_NAME,
     FROM_THE_START,
     INSTRUMENTS,
+    OTHER,
     Instrument,
     InstrumentKind,
     Label,
@@ -30,7 +31,6 @@ Document = Mapping[str, object]
 #: Different values of a label; later ones are ``other``. Names of queries are the user's, and the
 #: ids of replaced brokers add up.
 MAX_LABEL_VALUES: Final = 100
-OTHER: Final = "other"
 
 #: The label ``query`` of batch jobs.
 NO_QUERY: Final = "batch"
@@ -96,6 +96,20 @@ def _pair(value: object, label: object) -> Iterator[tuple[float, str]]:
         return
     if value >= 0:  # a counter takes nothing less, and no figure of ours is
         yield value, str(label)
+
+
+def source_lag(progress: Document) -> float | None:
+    """The most that a partition of a source is behind, None when no source says it. The metrics of
+    Spark's sources are texts.
+    """
+    sources = progress.get("sources")
+    found = [
+        float(lag)
+        for source in (sources if isinstance(sources, list) else ())
+        if isinstance(lag := _at(source, "metrics.maxOffsetsBehindLatest"), str)
+        and lag.replace(".", "", 1).isdecimal()
+    ]
+    return max(found, default=None)
 
 
 def query_of(document: Document) -> str:

@@ -76,7 +76,7 @@ def _last_report(report: WriteReport, config: SinkConfig) -> None:  # noqa: ARG0
 
 def _report_path(report: WriteReport, config: SinkConfig) -> None:
     if config.report_path is not None:
-        retention = Retention(config.report_retention_bytes, config.report_retention_ms)
+        retention = Retention(config.report_path_retention_bytes, config.report_path_retention_ms)
         write_report_file(config.report_path, report, retention)
 
 

@@ -181,7 +181,8 @@ class _PayloadPlan:
                 kind=Kind.SCHEMA_NOT_REGISTERED,
             )
         found = registry.by_id(schema_id)
-        if found.type != kind or not self._format.same(found.text, text):
+        name_of = self._format.name_of
+        if found.type != kind or name_of(found.text) != name_of(text):
             raise SchemaRegistryError(
                 f"the schema registry at {registry} gave id {schema_id} to the schema of"
                 f" {safe_text(subject)}, and has another schema under this id",

@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 
 from spark_kafka_sink.base.clock import Clock, Latch, SystemClock
 from spark_kafka_sink.base.errors import ConfigError
-from spark_kafka_sink.config.rate_limits import RateLimits
+from spark_kafka_sink.config.sink_config import RateLimits
 from spark_kafka_sink.records.record_columns import RecordColumns
 
 #: The time at the limit of the rows that are sent at once, in ms; at least one row.

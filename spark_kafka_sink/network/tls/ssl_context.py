@@ -19,9 +19,11 @@ from pathlib import Path
 
 from spark_kafka_sink.base.error_kinds import Kind
 from spark_kafka_sink.base.errors import ConfigError, safe_text
+from spark_kafka_sink.config.option_table import PRODUCER_OPTIONS
 from spark_kafka_sink.config.security_options import TLS_1_3_SUITES
 from spark_kafka_sink.network.tls.key_stores import KeyMaterial, read_key_store, read_trust_store
 
+_ALGORITHM = "ssl.endpoint.identification.algorithm"
 _VERSIONS = {"TLSV1.2": ssl.TLSVersion.TLSv1_2, "TLSV1.3": ssl.TLSVersion.TLSv1_3}
 #: Before TLS 1.2: known names, refused.
 _OLD = {"SSLV2", "SSLV2HELLO", "SSLV3", "TLSV1", "TLSV1.1"}
@@ -44,8 +46,10 @@ def ssl_context(options: Mapping[str, object]) -> ssl.SSLContext:
     context.options |= ssl.OP_NO_RENEGOTIATION | ssl.OP_NO_COMPRESSION
     _set_versions(context, _names(options, "ssl.enabled.protocols"))
     _set_ciphers(context, _names(options, "ssl.cipher.suites"))
-    algorithm = options.get("ssl.endpoint.identification.algorithm")
-    algorithm = "https" if algorithm is None else str(algorithm).strip()
+    algorithm = options.get(_ALGORITHM)
+    if algorithm is None:
+        algorithm = PRODUCER_OPTIONS[_ALGORITHM].default
+    algorithm = str(algorithm).strip()
     if algorithm.lower() not in ("https", ""):
         raise ConfigError(
             f"ssl.endpoint.identification.algorithm={algorithm} is unknown",

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import random
 from bisect import bisect_left
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import NamedTuple, Protocol
 
@@ -194,19 +194,19 @@ class BatchDrainer:
         return delay
 
     def drain(
-        self, cluster: Cluster, nodes: Collection[int], max_size: int, now: int
+        self, cluster: Cluster, sizes: Mapping[int, int], now: int
     ) -> dict[int, list[ProducerBatch]]:
         """Batches by node id, IN_FLIGHT, headers written; nodes without batches are omitted.
 
-        At most one batch of a partition, at most ``max_size`` bytes for a node unless a single
-        batch is larger. Each call starts at the partition after the one that was drained last, so
-        that no partition of a node starves.
+        At most one batch of a partition, at most the bytes of ``sizes`` for each node, unless a
+        single batch is larger. Each call starts at the partition after the one that was drained
+        last, so that no partition of a node starves.
         """
         if cluster is not self._queues.cluster:
             with self._accumulator.lock:
                 self._queues.group_by_leader(cluster)
         drained: dict[int, list[ProducerBatch]] = {}
-        for node in nodes:
+        for node, max_size in sizes.items():
             batches = self._drain_node(node, max_size, now)
             if batches:
                 drained[node] = batches

@@ -41,7 +41,9 @@ from spark_kafka_sink.producer.accumulator.record_accumulator import (
     PartitionQueue,
     RecordAccumulator,
 )
+from spark_kafka_sink.producer.buffer_pool import SharedBuffer
 from spark_kafka_sink.protocol.cluster import TopicPartition
+from spark_kafka_sink.protocol.request import Buffer
 from spark_kafka_sink.records.compression import Codec, CompressionRatioEstimator
 from spark_kafka_sink.records.encoded_slice import EncodedSlice, OpenPosition, new_position
 from spark_kafka_sink.records.record_batch import HEADER_SIZE
@@ -61,6 +63,13 @@ _MIN_SAMPLE_FRACTION = 4
 #: writer never waited linger.ms: rows that arrive a little faster than linger.ms would else
 #: keep it open until delivery.timeout.ms, which counts from its creation, expires.
 MAX_OPEN_MS = 1_000
+
+
+#: A slice of fewer bytes is copied into its batch, whatever batch.size is.
+_LEAST_VIEW = 64 * 1024
+#: So is one of less than 1 / this of batch.size: its batch would wait for the slices of so many
+#: further chunks, and each of these buffers with it.
+_VIEWS_OF_A_BATCH = 4
 
 
 class BatchLimits:
@@ -123,6 +132,7 @@ class BatchFiller:
     __slots__ = (
         "_accumulator",
         "_delivery_timeout_ms",
+        "_least_view",
         "_linger_ms",
         "_listener",
         "_max_open_ms",
@@ -147,6 +157,7 @@ class BatchFiller:
         self.codec = Codec.of(config)
         self._uncompressed = self.codec.is_none
         self.limits = BatchLimits(config, self.codec)
+        self._least_view = max(_LEAST_VIEW, config.batch_size // _VIEWS_OF_A_BATCH)
         self._linger_ms = config.linger_ms
         self._delivery_timeout_ms = config.delivery_timeout_ms
         # Well before it would expire, should delivery.timeout.ms be that short.
@@ -184,16 +195,16 @@ class BatchFiller:
             return self.limits.raw_limit(tp.topic) - queue.open.raw_size
 
     def append(self, slices: Sequence[EncodedSlice], now: int) -> AppendResult:
-        """Copy ``slices`` into their batches; see the module docstring for why some are refused.
+        """Append ``slices`` to their batches; see the module docstring for why some are refused.
 
         The memory of their bytes, and of a header for each slice that opens a batch, has been
-        allocated in the pool by the caller; ``taken`` is how much of it batches now use.
+        allocated in the pool by the caller; ``taken`` is how much of it batches now use. (With a
+        buffer that batches view that is all of it, also bytes that were copied or refused.)
         Batches that are full are closed (compressed) here, on the caller's thread.
 
         Raises the error of a producer that has failed, IllegalStateError when it is closed.
         """
-        # A slice is a view of a whole chunk's buffer: the copy lets the chunk be freed (rule R5).
-        chunks = [bytes(encoded.data) for encoded in slices]
+        chunks, shared = self._chunks(slices)
         refused: list[EncodedSlice] = []
         refused_tps: set[TopicPartition] = set()
         claimed: list[ProducerBatch] = []
@@ -231,6 +242,12 @@ class BatchFiller:
                     batch.largest_record = largest
                 batch.pool_size += memory
                 taken += memory
+                if chunk is data:
+                    buffer = shared[id(data.obj)]
+                    if not buffer.views:
+                        taken += buffer.size
+                    batch.view(buffer, size)
+                    taken -= size
                 accumulator.appended_records += count
                 if last:
                     ready |= self.claim(queue, claimed)
@@ -241,6 +258,31 @@ class BatchFiller:
             self._wakeup()
         self.close_claimed(claimed)
         return AppendResult(tuple(refused), taken)
+
+    def _chunks(
+        self, slices: Sequence[EncodedSlice]
+    ) -> tuple[list[Buffer], dict[int, SharedBuffer]]:
+        """What batches get of each slice: a copy, or the slice itself; and by their ids the buffers
+        that such slices view, which stay whole in memory until none is viewed any more (rule R5).
+
+        So they must be worth it: a slice that fills a good part of a batch, which is sent soon, and
+        only where such slices are most of what was encoded together.
+        """
+        sizes = [encoded.data.nbytes for encoded in slices]
+        large = [size for size in sizes if size >= self._least_view]
+        if 2 * sum(large) <= sum(sizes):
+            return [bytes(encoded.data) for encoded in slices], {}
+        chunks: list[Buffer] = []
+        shared: dict[int, SharedBuffer] = {}
+        for encoded, size in zip(slices, sizes, strict=True):
+            data = encoded.data
+            if size < self._least_view:
+                chunks.append(bytes(data))
+                continue
+            chunks.append(data)
+            if id(data.obj) not in shared:
+                shared[id(data.obj)] = SharedBuffer(memoryview(data.obj).nbytes)
+        return chunks, shared
 
     def _oldest_is_due(self, now: int) -> bool:
         for queue in self._queues.open.values():
@@ -307,8 +349,10 @@ class BatchFiller:
         with self._accumulator.lock:
             if batch.state is not BatchState.CLOSING:
                 return  # aborted meanwhile: its memory was already deallocated
-            before = batch.pool_size
             batch.finish_close(compressed, self.codec)
+            if compressed is None:
+                return  # the closer without compression was interrupted: the bytes stay
+            before = batch.take_memory()
             after = batch.pool_size = batch.size_in_bytes
         self.limits.closed(batch)
         self._accumulator.pool.adjust(before, after)

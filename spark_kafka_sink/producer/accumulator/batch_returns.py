@@ -78,7 +78,7 @@ class BatchReturns:
         with self._accumulator.lock:
             for split_batch in split_batches:
                 split_batch.pool_size = split_batch.size_in_bytes
-            before, batch.pool_size = batch.pool_size, 0
+            before = batch.take_memory()
             after = sum(split_batch.pool_size for split_batch in split_batches)
             incomplete.replace(batch, split_batches)
             manager = self._transaction_manager

@@ -4,9 +4,9 @@ Owns: a batch's record bytes (finished by the records room), its header (written
 states. The accumulator queues it, the sender sends it. Never: a lock (the accumulator's covers
 every state transition up to DONE), a queue, a clock, a decision to retry.
 
-Bytes are frozen when a batch is closed (rule R1): chunks are immutable ``bytes``, the
-header is written once, with producer id, epoch and sequence, and a retry sends the very same
-objects.
+Bytes are frozen when a batch is closed (rule R1): chunks are immutable ``bytes`` and views of a
+buffer that is not written again, the header is written once, with producer id, epoch and sequence,
+and a retry sends the very same objects.
 
 Rows of columns cost a batch nothing but their bytes. What single records of ``send`` need besides
 (futures, callbacks) is in one object, ``records``, which the batch notifies of its end. A batch may
@@ -17,11 +17,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from enum import Enum
+from itertools import groupby
 from typing import Protocol
 
 from spark_kafka_sink.base.errors import IllegalStateError, KafkaError
+from spark_kafka_sink.producer.buffer_pool import SharedBuffer
 from spark_kafka_sink.protocol.cluster import TopicPartition
 from spark_kafka_sink.protocol.produce import RecordError
+from spark_kafka_sink.protocol.request import Buffer, Buffers
 from spark_kafka_sink.records.compression import Codec
 from spark_kafka_sink.records.record_batch import (
     HEADER_SIZE,
@@ -61,8 +64,8 @@ TRANSITIONS: dict[BatchState, frozenset[BatchState]] = {
 }
 
 
-#: More chunks than this are joined when a batch is closed: each adds a call of the checksum and a
-#: buffer of sendmsg, and many are small.
+#: Where a batch has more chunks than this, copies next to each other are joined when it is closed:
+#: each adds a call of the checksum and a buffer of sendmsg, and many are small.
 _MAX_CHUNKS = 4
 
 
@@ -99,10 +102,10 @@ class ProducerBatch:
     Counts are records, sizes bytes, times monotonic milliseconds, timestamps milliseconds since the
     epoch. ``generation`` is unique for every batch that was ever opened; ``lineage`` is the
     generation of the batch that this one was split from, else ``generation``. ``pool_size`` is
-    what the BufferPool counts for it. ``attempts`` is how often it was requeued after a failed
-    send. ``records`` are its records of ``send``; None: there are none. ``chunks`` are the record
-    bytes. ``size_in_bytes`` is the size as sent, once it is closed. Only :meth:`move` changes
-    ``state``.
+    what the BufferPool counts for it, with the bytes that it views. ``attempts`` is how often it
+    was requeued after a failed send. ``records`` are its records of ``send``; None: there are none.
+    ``chunks`` are the record bytes: copies, and views of chunks' buffers. ``size_in_bytes`` is the
+    size as sent, once it is closed. Only :meth:`move` changes ``state``.
     """
 
     __slots__ = (
@@ -110,6 +113,8 @@ class ProducerBatch:
         "_leader_epoch",
         "_leader_epoch_attempts",
         "_listener",
+        "_shared",
+        "_viewed",
         "attempts",
         "base_offset",
         "base_sequence",
@@ -174,11 +179,14 @@ class ProducerBatch:
         self.size_in_bytes = HEADER_SIZE
         self.state = BatchState.OPEN
         self._listener = listener
-        self.chunks: list[bytes] = []
+        self.chunks: list[Buffer] = []
+        #: The buffers that ``chunks`` view, once for each view, and how many bytes they view.
+        self._shared: list[SharedBuffer] = []
+        self._viewed = 0
         self._codec: Codec | None = None
         #: ``[header, *chunks]`` exactly as sent, the same objects for every retry; empty until the
         #: first drain.
-        self.buffers: Sequence[bytes] = ()
+        self.buffers: Buffers = ()
         self._leader_epoch = -1
         self._leader_epoch_attempts = 0
 
@@ -205,7 +213,7 @@ class ProducerBatch:
     # ---- filling and closing -----------------------------------------------------------------
 
     def append(
-        self, chunk: bytes, record_count: int, max_timestamp: int, size: int | None = None
+        self, chunk: Buffer, record_count: int, max_timestamp: int, size: int | None = None
     ) -> None:
         """Add encoded records; ``size`` is their byte count, if known. Only while OPEN."""
         if self.state is not BatchState.OPEN:
@@ -215,6 +223,25 @@ class ProducerBatch:
         self.record_count += record_count
         if max_timestamp > self.max_timestamp:
             self.max_timestamp = max_timestamp
+
+    def view(self, buffer: SharedBuffer, size: int) -> None:
+        """Note that ``size`` bytes, just appended, are a view of ``buffer``."""
+        buffer.views += 1
+        self._shared.append(buffer)
+        self._viewed += size
+
+    def take_memory(self) -> int:
+        """What the pool gets back when the batch needs its bytes no more; 0 the second time. Under
+        the accumulator's lock. A viewed buffer counts with its last view.
+        """
+        size = self.pool_size - self._viewed
+        for buffer in self._shared:
+            buffer.views -= 1
+            if not buffer.views:
+                size += buffer.size
+        self.pool_size = self._viewed = 0
+        self._shared = []
+        return size
 
     def release_claim(self) -> None:
         """CLOSING -> OPEN, unless it is DONE meanwhile: the closer was interrupted."""
@@ -244,7 +271,7 @@ class ProducerBatch:
             return
         self.size_in_bytes = HEADER_SIZE + self.raw_size
         if len(self.chunks) > _MAX_CHUNKS:
-            self.chunks = [b"".join(self.chunks)]
+            self.chunks = _join_copies(self.chunks)
 
     def close(self, codec: Codec) -> None:
         """OPEN -> READY in one step, for one thread (the accumulator runs the steps separately)."""
@@ -434,3 +461,12 @@ class ProducerBatch:
         self.error = None
         self.move(BatchState.DONE)
         return split_batches
+
+
+def _join_copies(chunks: Sequence[Buffer]) -> list[Buffer]:
+    """Views stay as they are: the pool counts what they view."""
+    joined: list[Buffer] = []
+    for kind, run in groupby(chunks, type):
+        some = list(run)
+        joined += [b"".join(some)] if kind is bytes else some
+    return joined

@@ -337,8 +337,7 @@ class RecordAccumulator:
         size = 0
         with self.lock:
             for batch in batches:
-                size += batch.pool_size
-                batch.pool_size = 0
+                size += batch.take_memory()
             self.incomplete.remove(batches)
         if size:
             self.pool.deallocate(size)

@@ -46,6 +46,7 @@ from spark_kafka_sink.producer.sender.produce_errors import (
     refusal_error,
     unexpected_error,
 )
+from spark_kafka_sink.producer.sender.request_sizes import RequestSizes
 from spark_kafka_sink.producer.transaction.partition_sequences import Action, Answer, Verdict
 from spark_kafka_sink.producer.transaction.transaction_manager import TransactionManager, is_fatal
 from spark_kafka_sink.producer.transaction.txn_request_queue import TxnRequestSender
@@ -84,6 +85,11 @@ _WITHOUT_SEQUENCE = {
     Answer.UNKNOWN_PRODUCER: Action.FAIL,
     Answer.REFUSED: Action.FAIL,
 }
+
+
+def _size(batches: Mapping[TopicPartition, ProducerBatch]) -> int:
+    """Bytes of the batches of a request."""
+    return sum(batch.size_in_bytes for batch in batches.values())
 
 
 class Sender:
@@ -129,6 +135,7 @@ class Sender:
             requests = transaction_manager.requests
             self._requester = TxnRequestSender(client, metadata, requests, config)
         self._in_flight = InFlightBatches(config.delivery_timeout_ms)
+        self._sizes = RequestSizes(config)
 
     # -- phases -----------------------------------------------------------------------------------
 
@@ -286,7 +293,7 @@ class Sender:
         """Send a request to each of ``nodes`` that has batches; returns the number of requests."""
         if self._transaction_manager is not None:
             self._transaction_manager.expire_acks(now)
-        drained = self._drainer.drain(cluster, nodes, self._config.max_request_size, now)
+        drained = self._drainer.drain(cluster, {n: self._sizes.of(n) for n in nodes}, now)
         for node_id, batches in drained.items():
             self._in_flight.sent(batches, node_id)
             if self._guarantee_message_order:
@@ -384,6 +391,7 @@ class Sender:
         if isinstance(body, ProduceResponse):
             latency, now = response.latency_ms, response.received_ms
             self._recorder.request_answered(node_id, latency, body.throttle_ms, now)
+            self._sizes.answered(node_id, _size(batches), latency)
             self._update_leaders(body)
             for answer in body.partitions:
                 answered = left.pop(answer.tp, None)
@@ -394,6 +402,7 @@ class Sender:
             code, message = ErrorCode.NONE, ""  # acks=0: the broker does not respond
         else:
             code, message = code_of_lost_request(response)
+            self._sizes.lost(node_id, _size(batches))
         for tp, batch in left.items():
             answer = PartitionProduceResponse(tp, code, -1, error_message=message or None)
             self._complete_batch(batch, answer, response, done)

@@ -1,12 +1,11 @@
 """The types of columns as formats see them: neither Spark's classes nor Arrow's.
 
-Owns: :class:`ColumnType`, and how a name of a schema finds a column. Never: Spark
+Owns: :class:`ColumnType`. Never: Spark
 (``datasource/schemas/column_types.py`` makes them), Arrow.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
 
@@ -45,17 +44,3 @@ class ColumnType:
     names: tuple[str, ...] = ()
     precision: int = 0
     scale: int = 0
-
-
-def find_name(names: Sequence[str], wanted: Sequence[str]) -> int | None:
-    """The index of the first of ``wanted`` (a name and its aliases) among ``names``: as it is
-    written, else in any case when only one is meant.
-    """
-    for name in wanted:
-        if name in names:
-            return names.index(name)
-    for name in wanted:
-        found = [i for i, one in enumerate(names) if one.lower() == name.lower()]
-        if len(found) == 1:
-            return found[0]
-    return None

@@ -15,10 +15,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from spark_kafka_sink.base.documentation import page_address
 from spark_kafka_sink.base.error_kinds import Kind
 from spark_kafka_sink.base.errors import SchemaError, safe_text
+from spark_kafka_sink.records.formats.binary.matching import below, misfit, unfit
 from spark_kafka_sink.records.formats.column_type import ColumnKind, ColumnType
+from spark_kafka_sink.records.formats.type_table import TYPES
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -27,39 +28,22 @@ if TYPE_CHECKING:
 
 _K = ColumnKind
 _DIALECT: Final = "http://json-schema.org/draft-07/schema#"
-#: The JSON type of each kind of column. Floats that are no numbers are strings.
-_TYPES: Final = {
-    _K.BOOLEAN: {"type": "boolean"},
-    _K.INT: {"type": "integer"},
-    _K.LONG: {"type": "integer"},
-    _K.FLOAT: {"type": "number"},
-    _K.DOUBLE: {"type": "number"},
-    _K.DECIMAL: {"type": "number"},
-    _K.STRING: {"type": "string"},
-    _K.BINARY: {"type": "string", "contentEncoding": "base64"},
-    _K.DATE: {"type": "string", "format": "date"},
-    _K.TIMESTAMP: {"type": "string", "format": "date-time"},
-    _K.TIMESTAMP_NTZ: {"type": "string"},
-}
-_ALTERNATIVES: Final = ("oneOf", "anyOf")
+_CONTAINERS: Final = {_K.STRUCT: "object", _K.MAP: "object", _K.ARRAY: "array"}
+#: References and alternatives within each other; those of one document could go round for ever.
 _DEEPEST: Final = 64
-
-
-@dataclass(frozen=True, slots=True)
-class Required:
-    """A field that must not be left out, by the indexes of fields on the way to it."""
-
-    path: tuple[int, ...]
-    name: str
+#: The indexes of fields on the way to one; None: within an array or a map.
+_Way = tuple[int, ...] | None
 
 
 @dataclass(frozen=True, slots=True)
 class JsonPlan:
-    """``prefix`` and JSON; ``names`` are those of the columns, which are fields unless ``bare``."""
+    """``prefix`` and JSON; ``names`` are those of the columns, which are fields unless ``bare``.
+    ``required`` are fields whose nulls are refused: the way to each, and its name.
+    """
 
     prefix: bytes
     names: tuple[str, ...]
-    required: tuple[Required, ...]
+    required: tuple[tuple[tuple[int, ...], str], ...]
     bare: bool
 
     def encode(self, columns: Sequence[pa.Array], rows: int, path: str) -> Payloads:
@@ -72,32 +56,16 @@ class JsonPlan:
         out = RowPieces(rows)
         out.add_bytes(self.prefix)
         out.add_column(text)
-        for one in self.required:
-            _refuse_nulls(out, columns[0] if self.bare else None, columns, one)
+        for way, name in self.required:
+            parents = [columns[0]] if self.bare else []
+            for index in way:
+                parents.append(parents[-1].field(index) if parents else columns[index])
+            valid = [one.is_valid().to_numpy(zero_copy_only=False) for one in parents]
+            refused = ~valid.pop()
+            for there in valid:
+                refused &= there
+            out.refuse(refused, name, "is null, and the schema requires the field")
         return out.payloads(text if self.bare else None)
-
-
-def _refuse_nulls(
-    out: Any,  # noqa: ANN401 - a RowPieces, which is not imported on the driver
-    whole: pa.Array | None,
-    columns: Sequence[pa.Array],
-    required: Required,
-) -> None:
-    """The rows whose parent is there and whose field is not."""
-    import numpy as np
-
-    parents = np.ones(out.rows, np.bool_)
-    path = required.path
-    if whole is not None:
-        parents = whole.is_valid().to_numpy(zero_copy_only=False)
-        column, path = whole.field(path[0]), path[1:]
-    else:
-        column, path = columns[path[0]], path[1:]
-    for index in path:
-        parents = parents & column.is_valid().to_numpy(zero_copy_only=False)
-        column = column.field(index)
-    nulls = parents & ~column.is_valid().to_numpy(zero_copy_only=False)
-    out.refuse(nulls, required.name, "is null, and the schema requires the field")
 
 
 class JsonSchemaFormat:
@@ -107,156 +75,135 @@ class JsonSchemaFormat:
     has_bare = True
 
     def derive(self, column: ColumnType, name: str) -> str:
-        made = {"$schema": _DIALECT, "title": name, **_derived(column, "")}
+        made = {"$schema": _DIALECT, "title": name, **_derived(column)}
         return json.dumps(made, separators=(",", ":"))
 
     def is_bare(self, schema: str) -> bool:
-        declared = _parsed(schema)
-        return "object" not in _types(declared) if "type" in declared else False
+        types = _types(_parsed(schema))
+        return bool(types) and "object" not in types
 
     def name_of(self, schema: str) -> str:
         title = _parsed(schema).get("title")
         return title if isinstance(title, str) else ""
 
-    def same(self, one: str, other: str) -> bool:
-        return _parsed(one) == _parsed(other)
-
     def plan(self, schema: str, prefix: bytes, column: ColumnType, *, bare: bool) -> JsonPlan:
-        declared = _parsed(schema)
-        check = _Check(declared)
-        check.type(declared, column, "", (), 0)
+        check = _Check(_parsed(schema))
+        try:
+            check.type(check.root, column, "", (), 0)
+        except (TypeError, AttributeError) as error:
+            raise _wrong(f"a part of it is of another type than JSON Schema's: {error}") from None
         return JsonPlan(prefix, column.names, tuple(check.required), bare)
 
 
-def _derived(column: ColumnType, path: str) -> dict[str, object]:
+def _derived(column: ColumnType) -> dict[str, object]:
     if column.kind is _K.STRUCT:
-        fields = zip(column.names, column.children, strict=True)
-        made: dict[str, object] = {
-            "type": "object",
-            "properties": {n: _derived(c, f"{path}.{n}" if path else n) for n, c in fields},
-        }
-        required = [
-            name
-            for name, child in zip(column.names, column.children, strict=True)
-            if not child.nullable
-        ]
-        return made | ({"required": required} if required else {})
+        fields = dict(zip(column.names, column.children, strict=True))
+        required = [name for name, child in fields.items() if not child.nullable]
+        properties = {name: _derived(child) for name, child in fields.items()}
+        needed = {"required": required} if required else {}
+        return {"type": "object", "properties": properties, **needed}
     if column.kind is _K.ARRAY:
-        return {"type": "array", "items": _or_null(column.children[0], f"{path}[]")}
+        return {"type": "array", "items": _or_null(column.children[0])}
     if column.kind is _K.MAP:
-        values = _or_null(column.children[1], f"{path}[]")
-        return {"type": "object", "additionalProperties": values}
-    if column.kind is _K.NULL:
-        return {"type": "null"}
-    return dict(_TYPES[column.kind])
+        return {"type": "object", "additionalProperties": _or_null(column.children[1])}
+    return dict(TYPES[column.kind].json)
 
 
-def _or_null(column: ColumnType, path: str) -> dict[str, object]:
-    made = _derived(column, path)
+def _or_null(column: ColumnType) -> dict[str, object]:
+    made = _derived(column)
     return {"oneOf": [{"type": "null"}, made]} if column.nullable else made
 
 
 class _Check:
-    """Columns against one schema; ``required`` are the fields whose nulls are refused."""
+    """Columns against one schema. A part of it that is of another type raises TypeError or
+    AttributeError.
+    """
 
     def __init__(self, root: Mapping[str, Any]) -> None:
-        self._root = root
-        self.required: list[Required] = []
+        self.root = root
+        self.required: list[tuple[tuple[int, ...], str]] = []
 
     def type(
         self,
-        declared: object,
+        declared: Any,  # noqa: ANN401 - of JSON
         column: ColumnType,
         path: str,
-        indexes: tuple[int, ...] | None,
+        way: _Way,
         depth: int,
     ) -> None:
-        """SchemaError when ``column`` does not fit. ``indexes`` None: within an array or a map."""
+        """SchemaError when ``column`` does not fit."""
         if depth > _DEEPEST:
             raise _wrong(f"it is nested deeper than {_DEEPEST} levels")
         if declared is True:
-            return None
-        if not isinstance(declared, dict):
-            raise _misfit(column, path, "allows nothing")
+            return
+        if declared is False:
+            raise unfit(column, path, "and the schema allows nothing")
         if "$ref" in declared:
-            return self.type(self._referred(declared["$ref"]), column, path, indexes, depth + 1)
-        for name in _ALTERNATIVES:
-            if name in declared:
-                return self._one_of(declared[name], column, path, indexes, depth)
-        wanted = str(_TYPES.get(column.kind, {}).get("type", _CONTAINERS.get(column.kind, "null")))
-        types = _types(declared)
-        if types and wanted not in types and not (wanted == "integer" and "number" in types):
-            raise _misfit(column, path, f"has {' or '.join(types)}")
-        if column.kind is _K.STRUCT:
-            self._struct(declared, column, path, indexes, depth)
-        elif column.kind is _K.ARRAY:
-            item = column.children[0]
-            self._inner(declared.get("items", True), item, f"{path}[]", depth)
-        elif column.kind is _K.MAP:
-            value = column.children[1]
-            self._inner(declared.get("additionalProperties", True), value, f"{path}[]", depth)
-        return None
+            self.type(self._referred(declared["$ref"]), column, path, way, depth + 1)
+        elif alternatives := _alternatives(declared):
+            self._one_of(alternatives, column, path, way, depth)
+        else:
+            self._plain(declared, column, path, way, depth)
 
     def _one_of(
-        self,
-        branches: object,
-        column: ColumnType,
-        path: str,
-        indexes: tuple[int, ...] | None,
-        depth: int,
+        self, alternatives: Sequence[Any], column: ColumnType, path: str, way: _Way, depth: int
     ) -> None:
         problem: SchemaError | None = None
-        for branch in branches if isinstance(branches, list) else []:
+        for branch in alternatives:
             before = len(self.required)
             try:
-                return self.type(branch, column, path, indexes, depth + 1)
+                return self.type(branch, column, path, way, depth + 1)
             except SchemaError as error:
                 del self.required[before:]
                 if _types(branch) != ["null"]:
                     problem = error
-        raise problem or _misfit(column, path, "has no type for it")
+        raise problem or unfit(column, path, "and the schema has no type for it")
 
-    def _inner(self, declared: object, column: ColumnType, path: str, depth: int) -> None:
-        """Of an array or a map, whose nulls are written."""
-        if column.nullable and not _allows_null(declared):
-            raise _misfit(column, path, "does not allow a null there, which the column may have")
-        self.type(declared, column, path, None, depth + 1)
+    def _plain(
+        self, declared: Mapping[str, Any], column: ColumnType, path: str, way: _Way, depth: int
+    ) -> None:
+        types = _types(declared)
+        wanted = _CONTAINERS.get(column.kind) or TYPES[column.kind].json["type"]
+        if types and wanted not in types and not (wanted == "integer" and "number" in types):
+            raise unfit(column, path, f"and the schema has {safe_text(' or '.join(types))}")
+        if column.kind is _K.STRUCT:
+            self._struct(declared, column, path, way, depth)
+        elif column.kind in _CONTAINERS:
+            inner = declared.get("items" if wanted == "array" else "additionalProperties", True)
+            child = column.children[-1]
+            if child.nullable and not _allows_null(inner):
+                raise unfit(child, f"{path}[]", "may be null, and the schema allows no null there")
+            self.type(inner, child, f"{path}[]", None, depth + 1)
 
     def _struct(
-        self,
-        declared: Mapping[str, Any],
-        column: ColumnType,
-        path: str,
-        indexes: tuple[int, ...] | None,
-        depth: int,
+        self, declared: Mapping[str, Any], column: ColumnType, path: str, way: _Way, depth: int
     ) -> None:
-        properties = declared.get("properties")
-        properties = properties if isinstance(properties, dict) else {}
-        required = declared.get("required")
-        required = required if isinstance(required, list) else []
+        properties, required = declared.get("properties") or {}, declared.get("required") or []
         rest = declared.get("additionalProperties", True)
         for at, (name, child) in enumerate(zip(column.names, column.children, strict=True)):
-            below = f"{path}.{name}" if path else name
+            inside = below(path, name)
             if name not in properties and rest is False:
-                raise _misfit(child, below, "has no such property, and allows no other")
-            inner = None if indexes is None else (*indexes, at)
-            self.type(properties.get(name, rest), child, below, inner, depth + 1)
+                raise unfit(child, inside, "and the schema has no such property, and no other")
+            to_it = None if way is None else (*way, at)
+            self.type(properties.get(name, rest), child, inside, to_it, depth + 1)
             if name in required and child.nullable:
-                if inner is None:
-                    raise _misfit(child, below, "requires it, and within an array it may be null")
-                self.required.append(Required(inner, below))
+                if to_it is None:
+                    raise unfit(
+                        child, inside, "may be null in an array, and the schema requires it"
+                    )
+                self.required.append((to_it, inside))
         missing = [name for name in required if name not in column.names]
         if missing:
-            raise SchemaError(
-                f"the schema requires {safe_text(str(missing[0]))}"
-                f"{f' of {safe_text(path)}' if path else ''}, and there is no column for it",
-                hint="add a column of that name: names of JSON are those of the columns, letter by"
+            where = f" of {safe_text(path)}" if path else ""
+            raise misfit(
+                f"the schema requires {safe_text(str(missing[0]))}{where}, and there is no column"
+                " for it",
+                "add a column of that name: names of JSON are those of the columns, letter by"
                 " letter",
-                kind=Kind.COLUMNS_AND_SCHEMA,
             )
 
     def _referred(self, reference: object) -> object:
-        found: Any = self._root
+        found: Any = self.root
         if not isinstance(reference, str) or not reference.startswith("#"):
             raise _wrong("it refers to another document")
         for part in reference.lstrip("#").split("/")[1:]:
@@ -266,7 +213,8 @@ class _Check:
         return found
 
 
-_CONTAINERS: Final = {_K.STRUCT: "object", _K.MAP: "object", _K.ARRAY: "array"}
+def _alternatives(declared: Mapping[str, Any]) -> list[Any]:
+    return [*(declared.get("oneOf") or ()), *(declared.get("anyOf") or ())]
 
 
 def _types(declared: object) -> list[str]:
@@ -277,8 +225,7 @@ def _types(declared: object) -> list[str]:
 def _allows_null(declared: object) -> bool:
     if not isinstance(declared, dict):
         return declared is True
-    branches = [b for name in _ALTERNATIVES for b in declared.get(name, ())]
-    types = _types(declared)
+    branches, types = _alternatives(declared), _types(declared)
     return "null" in types or any(map(_allows_null, branches)) or not (types or branches)
 
 
@@ -290,16 +237,6 @@ def _parsed(schema: str) -> dict[str, Any]:
     if not isinstance(found, dict):
         raise _wrong("it is no JSON object")
     return found
-
-
-def _misfit(column: ColumnType, path: str, what: str) -> SchemaError:
-    return SchemaError(
-        f"column {safe_text(path) or 'of the payload'} is of type {safe_text(column.text, 200)},"
-        f" and the schema {what}",
-        hint="cast the column, or write with another schema; what is written as what is in"
-        f" {page_address('formats')}",
-        kind=Kind.COLUMNS_AND_SCHEMA,
-    )
 
 
 def _wrong(problem: str) -> SchemaError:

@@ -43,10 +43,6 @@ class SchemaFormat(Protocol):
         """The full name of its record, empty without one. SchemaError when it can't be read."""
         ...
 
-    def same(self, one: str, other: str) -> bool:
-        """Whether both schemas encode the same columns as the same bytes."""
-        ...
-
     def plan(self, schema: str, prefix: bytes, column: ColumnType, *, bare: bool) -> PayloadEncoder:
         """How ``column`` is written, ``prefix`` in front. ``bare``: a task has it as one column,
         whose null is a null payload; else its fields as one column each. SchemaError when the

@@ -63,7 +63,7 @@ def member(request: pytest.FixtureRequest, kafka: RealKafka, group: str) -> Iter
             def joined() -> bool:
                 consumer.poll(0.2)
                 call = Call(ListGroupsRequest(group), CoordinatorKey(group, CoordinatorType.GROUP))
-                return client.loop.send_and_receive(call, client.deadline()).group is not None
+                return group in client.loop.send_and_receive(call, client.deadline()).groups
 
             wait_for(joined, what="the consumer's membership")
         yield str(request.param)

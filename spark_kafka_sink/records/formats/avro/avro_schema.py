@@ -1,28 +1,35 @@
 """Avro schemas, read from their JSON (the specification's 1.12).
 
-Owns: :class:`AvroType`, and :func:`parse_schema`, which refuses what no reader would accept.
-Never: columns (``column_match``).
+Owns: :class:`AvroType`, and :func:`parse_schema`. A registry has accepted the schema, or will
+refuse it, so only what would mislead the encoder is looked for. Never: columns (``avro_match``).
 """
 
 from __future__ import annotations
 
 import json
+import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 from spark_kafka_sink.base.error_kinds import Kind
 from spark_kafka_sink.base.errors import SchemaError, safe_text
 
-PRIMITIVES: Final = frozenset(
+_PRIMITIVES: Final = frozenset(
     {"null", "boolean", "int", "long", "float", "double", "bytes", "string"}
 )
-_NAMED: Final = frozenset({"record", "error", "enum", "fixed"})
-_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-_FULL_NAME: Final = re.compile(rf"{_NAME.pattern}(\.{_NAME.pattern})*")
+_FULL_NAME: Final = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*", re.ASCII)
+_LOGICAL: Final = {
+    "int": {"date", "time-millis"},
+    "long": {"time-micros", *(f"{local}timestamp-{unit}" for local in ("", "local-")
+                              for unit in ("millis", "micros", "nanos"))},
+    "string": {"uuid"},
+    "fixed": {"uuid", "duration"},
+}  # fmt: skip
 #: Of a field that has no default; null is one.
 NO_DEFAULT: Final = object()
+_DIGITS_OF_A_BIT: Final = math.log10(2)
 #: Nested deeper than any schema that is meant.
 _DEEPEST: Final = 64
 
@@ -72,158 +79,105 @@ def parse_schema(text: str) -> AvroType:
         if _FULL_NAME.fullmatch(text.strip()) is None:
             raise _wrong("it is not JSON") from None
         declared = text.strip()  # string, as some write it, for "string"
-    return _Parser().type(declared, "", 0)
-
-
-def same_type(one: AvroType, other: AvroType) -> bool:
-    """Whether both encode every value as the same bytes, with the same names."""
-    return _same(one, other, set())
-
-
-def _same(one: AvroType, other: AvroType, seen: set[tuple[int, int]]) -> bool:
-    if (id(one), id(other)) in seen:
-        return True
-    seen.add((id(one), id(other)))
-    plain = ("kind", "name", "logical", "symbols", "size", "precision", "scale")
-    if any(getattr(one, name) != getattr(other, name) for name in plain):
-        return False
-    if [f.name for f in one.fields] != [f.name for f in other.fields]:
-        return False
-    if len(one.inner) != len(other.inner):
-        return False
-    pairs = [*zip(one.inner, other.inner, strict=True)]
-    pairs += [(a.type, b.type) for a, b in zip(one.fields, other.fields, strict=True)]
-    return all(_same(a, b, seen) for a, b in pairs)
+    try:
+        return _Parser().type(declared, "", 0)
+    except (KeyError, TypeError, AttributeError) as error:
+        what = safe_text(str(error), 100)
+        raise _wrong(f"something is missing, or of another type than Avro's: {what}") from None
 
 
 class _Parser:
-    """One text: named types are known from their declaration on."""
+    """One text: named types are known from their declaration on. KeyError, TypeError and
+    AttributeError are raised for what is not there, or something else.
+    """
 
     def __init__(self) -> None:
         self._named: dict[str, AvroType] = {}
 
-    def type(self, declared: object, space: str, depth: int) -> AvroType:
+    def type(self, declared: Any, space: str, depth: int) -> AvroType:  # noqa: ANN401 - of JSON
         if depth > _DEEPEST:
             raise _wrong(f"it is nested deeper than {_DEEPEST} levels")
         if isinstance(declared, str):
             return self._by_name(declared, space)
         if isinstance(declared, list):
-            return self._union(declared, space, depth)
-        if not isinstance(declared, dict):
-            raise _wrong("a type is a name, an object or an array")
-        kind = declared.get("type")
-        if isinstance(kind, dict | list) and not _NAMED.intersection(declared):
-            return self.type(kind, space, depth + 1)
-        if not isinstance(kind, str):
-            raise _wrong("an object has no type")
-        if kind in _NAMED:
-            return self._declaration(kind, declared, space, depth)
+            return self._union([self.type(one, space, depth + 1) for one in declared])
+        kind = declared["type"]
         if kind in ("array", "map"):
-            inner = self.type(
-                declared.get("items" if kind == "array" else "values"), space, depth + 1
-            )
-            return AvroType(kind, inner=(inner,))
-        found = self._by_name(kind, space)
-        return _with_logical(found, declared) if kind in PRIMITIVES else found
+            inner = declared["items" if kind == "array" else "values"]
+            return AvroType(kind, inner=(self.type(inner, space, depth + 1),))
+        if kind in ("record", "error", "enum", "fixed"):
+            return self._declaration(kind, declared, space, depth)
+        found = self.type(kind, space, depth + 1)
+        return _with_logical(found, declared) if kind in _PRIMITIVES else found
 
     def _by_name(self, name: str, space: str) -> AvroType:
-        if name in PRIMITIVES:
+        if name in _PRIMITIVES:
             return AvroType(name)
         known = self._named.get(_full(name, space)) or self._named.get(name)
         if known is None:
             raise _wrong(f"type {safe_text(name)} is not declared")
         return known
 
-    def _union(self, declared: Sequence[object], space: str, depth: int) -> AvroType:
-        branches = tuple(self.type(one, space, depth + 1) for one in declared)
-        if any(branch.kind == "union" for branch in branches):
-            raise _wrong("a union holds a union")
+    def _union(self, branches: list[AvroType]) -> AvroType:
         names = [branch.name or branch.kind for branch in branches]
-        if not names or len(set(names)) < len(names):
-            raise _wrong("a union is empty, or has a type twice")
-        return AvroType("union", inner=branches)
+        if not names or "union" in names or len(set(names)) < len(names):
+            raise _wrong("a union is empty, or holds a union, or has a type twice")
+        return AvroType("union", inner=tuple(branches))
 
     def _declaration(
         self, kind: str, declared: Mapping[str, Any], space: str, depth: int
     ) -> AvroType:
-        given = declared.get("name")
-        if not isinstance(given, str) or _FULL_NAME.fullmatch(given) is None:
-            raise _wrong(f"{safe_text(str(given))} is no name of a type")
-        name = _full(given, declared.get("namespace") or space)
-        if name in self._named:
-            raise _wrong(f"type {name} is declared twice")
+        name = _full(declared["name"], declared.get("namespace") or space)
+        if name in self._named or _FULL_NAME.fullmatch(name) is None:
+            raise _wrong(f"{safe_text(name)} is no name of a type, or declared twice")
         found = self._named[name] = AvroType("record" if kind == "error" else kind, name)
         if kind == "enum":
-            found.symbols = _symbols(declared.get("symbols"), name)
+            found.symbols = tuple(map(str, declared["symbols"]))
+            _refuse_twice(found.symbols, name)
         elif kind == "fixed":
-            found.size = _whole(declared.get("size"), f"size of {name}")
+            found.size = _whole(declared["size"])
             return _with_logical(found, declared)
         else:
-            fields = declared.get("fields")
-            if not isinstance(fields, list):
-                raise _wrong(f"record {name} has no fields")
             inside = name.rpartition(".")[0]
-            found.fields = [self._field(one, name, inside, depth) for one in fields]
-            names = [one.name for one in found.fields]
-            if len(set(names)) < len(names):
-                raise _wrong(f"record {name} has a field twice")
+            for one in declared["fields"]:
+                kind_of = self.type(one["type"], inside, depth + 1)
+                aliases = tuple(map(str, one.get("aliases") or ()))
+                default = one.get("default", NO_DEFAULT)
+                found.fields.append(AvroField(str(one["name"]), aliases, kind_of, default))
+            _refuse_twice([one.name for one in found.fields], name)
         return found
-
-    def _field(self, declared: object, record: str, space: str, depth: int) -> AvroField:
-        name = declared.get("name") if isinstance(declared, dict) else None
-        if not isinstance(declared, dict) or not isinstance(name, str) or not _NAME.fullmatch(name):
-            raise _wrong(f"a field of record {record} has no name, or one that is not allowed")
-        aliases = declared.get("aliases") or []
-        kind = self.type(declared.get("type"), space, depth + 1)
-        return AvroField(name, tuple(map(str, aliases)), kind, declared.get("default", NO_DEFAULT))
 
 
 def _with_logical(found: AvroType, declared: Mapping[str, Any]) -> AvroType:
     """The logical type counts when it is one of the type; else readers ignore it, as here."""
     logical = declared.get("logicalType")
     if logical == "decimal" and found.kind in ("bytes", "fixed"):
-        found.precision = _whole(declared.get("precision"), "a decimal's precision")
-        found.scale = _whole(declared.get("scale", 0), "a decimal's scale", least=0)
+        precision, scale = declared.get("precision"), declared.get("scale", 0)
+        found.precision, found.scale = _whole(precision), _whole(scale, least=0)
+        digits = (8 * found.size - 1) * _DIGITS_OF_A_BIT
+        most = digits if found.kind == "fixed" else found.precision
+        if found.scale > found.precision or found.precision > most:
+            raise _wrong(
+                f"decimal({found.precision},{found.scale}) is none, or its fixed too short"
+            )
         found.logical = logical
-    elif isinstance(logical, str) and found.kind in _LOGICAL.get(logical, ()):
-        found.logical = logical
+    elif logical in _LOGICAL.get(found.kind, ()):
+        found.logical = str(logical)
     return found
-
-
-_LOGICAL: Final = {
-    "date": ("int",),
-    "time-millis": ("int",),
-    "time-micros": ("long",),
-    **dict.fromkeys(
-        (
-            f"{local}timestamp-{unit}"
-            for local in ("", "local-")
-            for unit in ("millis", "micros", "nanos")
-        ),
-        ("long",),
-    ),
-    "uuid": ("string", "fixed"),
-    "duration": ("fixed",),
-}
 
 
 def _full(name: str, space: str) -> str:
     return name if "." in name or not space else f"{space}.{name}"
 
 
-def _symbols(given: object, name: str) -> tuple[str, ...]:
-    if (
-        not isinstance(given, list)
-        or not all(isinstance(one, str) and _NAME.fullmatch(one) for one in given)
-        or len(set(given)) < len(given)
-    ):
-        raise _wrong(f"the symbols of enum {name} are not names, or one is there twice")
-    return tuple(given)
+def _refuse_twice(names: tuple[str, ...] | list[str], owner: str) -> None:
+    if len(set(names)) < len(names):
+        raise _wrong(f"{owner} has a field or symbol twice")
 
 
-def _whole(given: object, what: str, least: int = 1) -> int:
+def _whole(given: object, least: int = 1) -> int:
     if not isinstance(given, int) or isinstance(given, bool) or given < least:
-        raise _wrong(f"the {what} is not a number of at least {least}")
+        raise _wrong(f"{safe_text(str(given))} is not a number of at least {least}")
     return given
 
 

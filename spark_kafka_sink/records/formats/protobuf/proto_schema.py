@@ -16,23 +16,18 @@ from typing import TYPE_CHECKING, Final
 from spark_kafka_sink.base.documentation import page_address
 from spark_kafka_sink.base.error_kinds import Kind
 from spark_kafka_sink.base.errors import ConfigError, SchemaError, safe_text
+from spark_kafka_sink.records.formats.binary.matching import below
 from spark_kafka_sink.records.formats.column_type import ColumnKind, ColumnType
+from spark_kafka_sink.records.formats.type_table import TYPES
 
 if TYPE_CHECKING:
     from google.protobuf.descriptor import Descriptor, FileDescriptor
 
 _FILE: Final = "schema.proto"
+_TIMESTAMP: Final = TYPES[ColumnKind.TIMESTAMP].protobuf
+_HOLDERS: Final = (ColumnKind.ARRAY, ColumnKind.MAP)
+_KEYS: Final = (ColumnKind.STRING, ColumnKind.INT, ColumnKind.LONG, ColumnKind.BOOLEAN)
 _NAME: Final = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
-_SCALARS: Final = {
-    ColumnKind.BOOLEAN: "bool",
-    ColumnKind.INT: "int32",
-    ColumnKind.LONG: "int64",
-    ColumnKind.FLOAT: "float",
-    ColumnKind.DOUBLE: "double",
-    ColumnKind.STRING: "string",
-    ColumnKind.BINARY: "bytes",
-    ColumnKind.TIMESTAMP: "google.protobuf.Timestamp",
-}
 
 
 @lru_cache(64)
@@ -94,56 +89,44 @@ def message_of(text: str, name: str | None) -> tuple[Descriptor, tuple[int, ...]
 def derived_schema(column: ColumnType, name: str) -> str:
     """The text of a file with one message; fields are numbered in the order of the columns."""
     package, _, short = name.rpartition(".")
-    lines = ['syntax = "proto3";']
-    if package:
-        lines.append(f"package {package};")
+    lines = ['syntax = "proto3";', *([f"package {package};"] if package else [])]
     body = _message(column, short, "", "")
-    if any(ColumnKind.TIMESTAMP is kind for kind in _kinds(column)):
+    if any(f" {_TIMESTAMP}" in line for line in body):
         lines.append('import "google/protobuf/timestamp.proto";')
     return "\n".join([*lines, "", *body, ""])
-
-
-def _kinds(column: ColumnType) -> list[ColumnKind]:
-    return [column.kind, *(kind for child in column.children for kind in _kinds(child))]
 
 
 def _message(column: ColumnType, name: str, path: str, indent: str) -> list[str]:
     lines = [f"{indent}message {name} {{"]
     inner = indent + "  "
     for number, (field, child) in enumerate(zip(column.names, column.children, strict=True), 1):
-        below = f"{path}.{field}" if path else field
+        inside = below(path, field)
         if _NAME.fullmatch(field) is None:
             raise SchemaError(
-                f"column {safe_text(below)} has a name that Protobuf does not allow for a field",
+                f"column {safe_text(inside)} has a name that Protobuf does not allow for a field",
                 hint="rename it to letters, digits and underscores",
             )
-        kind = _field(child, f"Type{number}", below, inner, lines)
-        lines.append(f"{inner}{kind} {field} = {number};")
+        held = child.children[-1] if child.kind in _HOLDERS else child
+        kind = TYPES[held.kind].protobuf if held.kind in TYPES else None
+        if held.kind is ColumnKind.STRUCT:
+            kind = f"Type{number}"
+            lines += _message(held, kind, inside, inner)
+        if kind is None:
+            raise unwritable(held, inside)
+        lines.append(f"{inner}{_declared(child, kind, inside)} {field} = {number};")
     return [*lines, f"{indent}}}"]
 
 
-def _field(column: ColumnType, name: str, path: str, indent: str, lines: list[str]) -> str:
-    """The type of a field; a message that it needs goes to ``lines``."""
+def _declared(column: ColumnType, kind: str, path: str) -> str:
+    """The type of a field, whose items or values are of ``kind``."""
     if column.kind is ColumnKind.ARRAY:
-        return f"repeated {_single(column.children[0], name, path, indent, lines)}"
+        return f"repeated {kind}"
     if column.kind is ColumnKind.MAP:
-        key, value = column.children
-        kinds = (ColumnKind.STRING, ColumnKind.INT, ColumnKind.LONG, ColumnKind.BOOLEAN)
-        if key.kind not in kinds:
+        key = column.children[0].kind
+        if key not in _KEYS:
             raise unwritable(column, path)
-        written = _single(value, name, path, indent, lines)
-        return f"map<{_SCALARS[key.kind]}, {written}>"
-    single = _single(column, name, path, indent, lines)
-    return f"optional {single}" if column.nullable else single
-
-
-def _single(column: ColumnType, name: str, path: str, indent: str, lines: list[str]) -> str:
-    if column.kind is ColumnKind.STRUCT:
-        lines += _message(column, name, path, indent)
-        return name
-    if column.kind not in _SCALARS:
-        raise unwritable(column, path)
-    return _SCALARS[column.kind]
+        return f"map<{TYPES[key].protobuf}, {kind}>"
+    return f"optional {kind}" if column.nullable else kind
 
 
 def unwritable(column: ColumnType, path: str) -> SchemaError:

@@ -1,0 +1,69 @@
+"""How many bytes a Produce request to each node may have.
+
+Owns: that size, learned from what the node answered how fast. Never: which batches it gets, a
+clock. A broker bounds a batch by message.max.bytes, and a request only by socket.request.max.bytes
+(100 MiB). A large request costs both sides one turn in place of several; but all of it must arrive
+within request.timeout.ms, and nothing else is answered on its connection meanwhile.
+"""
+
+from __future__ import annotations
+
+from spark_kafka_sink.config.producer_config import ProducerConfig
+
+#: Measured with rows of 1 KB: 2 MiB cost more CPU, 8 MiB save none (bench/HISTORY.md).
+LARGEST = 4 * 1024 * 1024
+#: A node that answers within this time, or this part of request.timeout.ms, gets twice as much; one
+#: that takes four times as long half as much. So 4 MiB go to links of 32 Mbit/s and more.
+_QUICK_MS = 250
+_QUICK_PART = 16
+
+
+class _NodeSize:
+    """``most`` is below what a broker seems to refuse; ``answered`` is the largest size it took."""
+
+    __slots__ = ("answered", "most", "size")
+
+    def __init__(self, size: int, most: int) -> None:
+        self.size = self.answered = size
+        self.most = most
+
+
+class RequestSizes:
+    """From max.request.size (the least) to 4 MiB (or an eighth of buffer.memory), for each node."""
+
+    __slots__ = ("_least", "_most", "_nodes", "_quick_ms")
+
+    def __init__(self, config: ProducerConfig) -> None:
+        self._least = config.max_request_size
+        self._most = max(self._least, min(LARGEST, config.buffer_memory // 8))
+        self._quick_ms = min(_QUICK_MS, config.request_timeout_ms // _QUICK_PART)
+        self._nodes: dict[int, _NodeSize] = {}
+
+    def of(self, node: int) -> int:
+        """The most bytes of batches of the next request to ``node``."""
+        found = self._nodes.get(node)
+        return self._least if found is None else found.size
+
+    def answered(self, node: int, size: int, latency_ms: int) -> None:
+        """A request with ``size`` bytes of batches was answered after ``latency_ms``."""
+        found = self._nodes.get(node)
+        if found is None:
+            found = self._nodes[node] = _NodeSize(self._least, self._most)
+        found.answered = max(found.answered, size)
+        if latency_ms > 4 * self._quick_ms:
+            found.size = max(self._least, found.size // 2)
+        elif latency_ms <= self._quick_ms and 2 * size > found.size:
+            found.size = min(found.most, 2 * found.size)
+
+    def lost(self, node: int, size: int) -> None:
+        """The connection was lost, or the time was over, before it was answered.
+
+        A broker closes the connection at a request that is too large for it, so no later one is
+        larger than any that it answered.
+        """
+        found = self._nodes.get(node)
+        if found is None or size <= self._least:
+            return
+        if size > found.answered:
+            found.most = found.answered
+        found.size = max(self._least, min(found.most, found.size // 2))

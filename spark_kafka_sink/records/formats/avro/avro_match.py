@@ -1,0 +1,168 @@
+"""Columns against an Avro schema: which column is which field, and how its values are written.
+
+Owns: :func:`match`, whose result the encoder follows, and the errors that planning can find. Never:
+Arrow, a value of a row: what only values show is left to the encoder (numbers that are too large, a
+null where a value is required).
+
+A field is found by its name, then by its aliases. One that no column is for takes its default.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from spark_kafka_sink.base.errors import SchemaError, safe_text
+from spark_kafka_sink.records.formats.avro.avro_defaults import encoded_default
+from spark_kafka_sink.records.formats.avro.avro_schema import NO_DEFAULT, AvroField, AvroType
+from spark_kafka_sink.records.formats.avro.derived_schema import check_map_key
+from spark_kafka_sink.records.formats.binary.matching import below, columns_of, misfit, unfit
+from spark_kafka_sink.records.formats.binary.nodes import (
+    Bytes,
+    Coding,
+    Decimal,
+    Field,
+    Fixed,
+    Items,
+    Layout,
+    Node,
+    Number,
+    Record,
+    Scalar,
+    Symbols,
+    Value,
+)
+from spark_kafka_sink.records.formats.column_type import ColumnKind, ColumnType
+from spark_kafka_sink.records.varint import varint
+
+_K = ColumnKind
+_LONG: Final = Number()
+_INT: Final = Number(least=-(1 << 31), most=(1 << 31) - 1)
+_MILLIS: Final = Number(divisor=1000)
+_TEXT: Final = Bytes(Coding.ZIGZAG, is_text=True)
+#: Most digits of a decimal of Spark and of Arrow.
+_DIGITS: Final = 38
+#: Bytes of a fixed that decimals are written to; each row has so many.
+_LONGEST_DECIMAL: Final = 256
+#: Integers are also written as logical types of numbers, as what they are.
+_TIMES: Final = (
+    *("", "date", "time-millis", "time-micros", "timestamp-millis", "timestamp-micros"),
+    *("timestamp-nanos", "local-timestamp-millis", "local-timestamp-micros"),
+    "local-timestamp-nanos",
+)
+#: What a column of a kind may be written as: the Avro type and its logical type ("": none), the
+#: first is exact.
+_NODES: Final[Mapping[ColumnKind, Mapping[tuple[str, str], Node]]] = {
+    _K.BOOLEAN: {("boolean", ""): Scalar.BOOLEAN},
+    _K.INT: {(kind, logical): _LONG for logical in _TIMES for kind in ("int", "long")},
+    _K.LONG: {
+        (kind, logical): _LONG if kind == "long" else _INT
+        for logical in _TIMES
+        for kind in ("long", "int")
+    },
+    _K.FLOAT: {("float", ""): Scalar.FLOAT, ("double", ""): Scalar.DOUBLE},
+    _K.DOUBLE: {("double", ""): Scalar.DOUBLE},
+    _K.STRING: {("string", ""): _TEXT, ("string", "uuid"): _TEXT},
+    _K.BINARY: {("bytes", ""): Bytes(Coding.ZIGZAG)},
+    _K.DATE: {("int", "date"): _LONG},
+    _K.TIMESTAMP: {("long", "timestamp-micros"): _LONG, ("long", "timestamp-millis"): _MILLIS},
+    _K.TIMESTAMP_NTZ: {
+        ("long", "local-timestamp-micros"): _LONG,
+        ("long", "local-timestamp-millis"): _MILLIS,
+    },
+}
+
+
+def match(kind: AvroType, column: ColumnType, path: str) -> Value:
+    """How ``column`` is written as ``kind``. Raises SchemaError, which names ``path``."""
+    branches = kind.inner if kind.kind == "union" else (kind,)
+    prefixes = [varint(i) if kind.kind == "union" else b"" for i in range(len(branches))]
+    null = next((p for p, one in zip(prefixes, branches, strict=True) if one.kind == "null"), None)
+    if column.kind is _K.NULL and null is not None:
+        return Value(Scalar.NULL, null=null)
+    found: Value | None = None
+    problem: SchemaError | None = None
+    for prefix, branch in zip(prefixes, branches, strict=True):
+        try:
+            value = Value(_node(branch, column, path), prefix, null)
+        except SchemaError as error:
+            problem = problem or (None if branch.kind == "null" else error)
+            continue
+        if _is_exact(branch, column):
+            return value
+        found = found or value
+    if found is None:
+        single = len(branches) - (null is not None) == 1
+        raise problem if single and problem is not None else _unfit(kind, column, path)
+    return found
+
+
+def _is_exact(branch: AvroType, column: ColumnType) -> bool:
+    first = next(iter(_NODES.get(column.kind, {})), None)
+    return first is None or first == (branch.kind, branch.logical)
+
+
+def _node(kind: AvroType, column: ColumnType, path: str) -> Node:
+    match column.kind, kind.kind:
+        case _K.STRUCT, "record":
+            return _record(kind, column, path)
+        case _K.ARRAY, "array":
+            return Items(match(kind.inner[0], column.children[0], f"{path}[]"), Layout.BLOCK)
+        case _K.MAP, "map":
+            check_map_key(column, path)
+            value = match(kind.inner[0], column.children[1], f"{path}[]")
+            entry = Record((Field("key", 0, Value(_TEXT)), Field("value", 1, value)))
+            return Items(Value(entry), Layout.BLOCK)
+        case _K.STRING, "enum":
+            return Symbols(kind.symbols, tuple(range(len(kind.symbols))), Coding.ZIGZAG)
+        case _K.BINARY, "fixed" if kind.logical != "decimal":
+            return Fixed(kind.size)
+        case _K.DECIMAL, _ if kind.logical == "decimal":
+            return _decimal(kind, column, path)
+    node = _NODES.get(column.kind, {}).get((kind.kind, kind.logical))
+    if node is None:
+        raise _unfit(kind, column, path)
+    return node
+
+
+def _decimal(kind: AvroType, column: ColumnType, path: str) -> Decimal:
+    moved = column.scale != kind.scale
+    if (moved and kind.precision > _DIGITS) or kind.size > _LONGEST_DECIMAL:
+        raise _unfit(kind, column, path)
+    fewer = kind.precision - kind.scale < column.precision - column.scale
+    size = kind.size if kind.kind == "fixed" else None
+    return Decimal(kind.precision, kind.scale, size, checked=moved or fewer)
+
+
+def _record(kind: AvroType, column: ColumnType, path: str) -> Record:
+    """The fields of a struct, or of columns, as those of a record."""
+    names = [(field.name, *field.aliases) for field in kind.fields]
+    found = columns_of(names, column, path, f"record is {kind.name}")
+    fields: list[Field] = []
+    for field, index in zip(kind.fields, found, strict=True):
+        inside = below(path, field.name)
+        if index is None:
+            fields.append(Field(field.name, -1, _default(field, inside)))
+        else:
+            value = match(field.type, column.children[index], inside)
+            fields.append(Field(field.name, index, value))
+    return Record(tuple(fields))
+
+
+def _default(field: AvroField, path: str) -> bytes:
+    if field.default is NO_DEFAULT:
+        raise misfit(
+            f"the schema's field {safe_text(path)} has no default, and there is no column for it",
+            "add a column of that name, or give the field a default in the schema",
+        )
+    try:
+        return encoded_default(field.type, field.default)
+    except (ValueError, RecursionError):
+        raise misfit(
+            f"the default of the schema's field {safe_text(path)} is not of its type",
+            "add a column of that name, or correct the schema",
+        ) from None
+
+
+def _unfit(kind: AvroType, column: ColumnType, path: str) -> SchemaError:
+    return unfit(column, path, f"and the schema has {safe_text(kind.text, 200)} there")

@@ -1,0 +1,303 @@
+"""Arrow columns in a binary format, one pass for each column.
+
+Owns: :func:`payloads_of`, which follows the nodes of ``nodes``. Never: a schema, a row by itself
+(but one that is not UTF-8).
+
+A row's bytes are pieces (``RowPieces``). What is nested becomes the pieces of its parent: fields of
+a record directly when it is never null, else and for lists the slices of their joined bytes.
+"""
+
+from __future__ import annotations
+
+import decimal
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from spark_kafka_sink.records.formats.arrow_values import (
+    binary_of,
+    children,
+    fixed_width,
+    list_items,
+    not_utf8,
+    validity,
+)
+from spark_kafka_sink.records.formats.binary.nodes import (
+    Bytes,
+    Coding,
+    Decimal,
+    Fixed,
+    Items,
+    Layout,
+    Node,
+    Number,
+    Record,
+    Scalar,
+    Symbols,
+    Timestamp,
+    Value,
+)
+from spark_kafka_sink.records.formats.row_pieces import Mask, RowPieces
+from spark_kafka_sink.records.gather import ends_of, lengths_of
+from spark_kafka_sink.records.json.json_text import plain_binary
+from spark_kafka_sink.records.payloads import Payloads
+from spark_kafka_sink.records.varint import Packed, highest, pack, pack_unsigned
+
+_1, _3, _64 = np.uint64(1), np.uint64(3), np.uint64(64)
+_PER_SECOND = 1_000_000
+
+
+def payloads_of(
+    prefix: bytes, value: Value, columns: Sequence[pa.Array], rows: int, path: str | None
+) -> Payloads:
+    """One for each row; ``path`` names a column that is a payload by itself, None: ``columns`` are
+    the fields of a record.
+    """
+    out = RowPieces(rows)
+    out.add_bytes(prefix)
+    if path is not None:
+        _encode(value, columns[0], out, path)
+        return out.payloads(columns[0])
+    out.add_bytes(value.branch)
+    assert isinstance(value.node, Record)
+    _record(value.node, columns, out, "")
+    return out.payloads()
+
+
+def _encode(value: Value, column: pa.Array, out: RowPieces, path: str) -> None:
+    """Adds each row of ``column`` to ``out``; ``path`` names it for refusals."""
+    if isinstance(column, pa.DictionaryArray):
+        column = column.dictionary_decode()
+    valid = validity(column)
+    if valid is None:
+        out.add_bytes(value.branch)
+    elif value.null is None:
+        out.refuse(~valid, path, "is null, and the schema requires a value")
+        out.add_bytes(value.branch, valid)
+    elif len(value.branch) == len(value.null) == 1:
+        branch = np.where(valid, np.uint64(value.branch[0]), np.uint64(value.null[0]))
+        out.add_packed([Packed(branch, np.uint64(1), 1)])
+    else:
+        out.add_bytes(value.null, ~valid)
+        out.add_bytes(value.branch, valid)
+    if len(column) and (valid is None or valid.any()):
+        _node(value.node, column, valid, out, path)
+
+
+def _record(record: Record, columns: Sequence[pa.Array], out: RowPieces, path: str) -> None:
+    """Adds the fields of each row."""
+    for field in record.fields:
+        if isinstance(field.value, bytes):
+            out.add_bytes(field.value)
+        else:
+            below = f"{path}.{field.name}" if path else field.name
+            _encode(field.value, columns[field.index], out, below)
+
+
+def _node(node: Node, column: pa.Array, valid: Mask | None, out: RowPieces, path: str) -> None:
+    """The values where ``valid`` (None: all)."""
+    match node:
+        case Scalar():
+            _scalar(node, column, valid, out)
+        case Number():
+            _number(node, column, valid, out, path)
+        case Bytes():
+            data = plain_binary(column)
+            if node.is_text:
+                out.refuse(not_utf8(data), path, "is not UTF-8")
+            out.add_packed(_coded(lengths_of(data), node.length), valid)
+            out.add_column(data)
+        case Fixed():
+            data = plain_binary(column)
+            wrong = _where(lengths_of(data) != node.size, valid)
+            out.refuse(wrong, path, f"is not {node.size} bytes long, as the fixed is")
+            out.add_column(data)
+        case Decimal():
+            _decimal(node, column, valid, out, path)
+        case Symbols():
+            _symbol(node, column, valid, out, path)
+        case Timestamp():
+            _timestamp(column, valid, out)
+        case Record():
+            _struct(node, column, valid, out, path)
+        case Items():
+            _items(node, column, valid, out, path)
+
+
+def _where(flags: Mask, valid: Mask | None) -> Mask:
+    return flags if valid is None else flags & valid
+
+
+def _flags(array: pa.Array) -> Mask:
+    flags: Mask = pc.fill_null(array, False).to_numpy(zero_copy_only=False)  # noqa: FBT003
+    return flags
+
+
+def _coded(numbers: npt.NDArray[np.integer], coding: Coding) -> Sequence[Packed]:
+    if coding is Coding.ZIGZAG:
+        # Doubling a number of fewer bits would be out of its type's bounds.
+        return pack(numbers.astype(np.int32) if numbers.dtype.itemsize < 4 else numbers)
+    wide = numbers.astype(np.int64)
+    if coding is Coding.VARINT:
+        return pack_unsigned(wide)
+    size = 4 if coding is Coding.FIXED32 else 8
+    return [Packed(wide.view(np.uint64) & np.uint64((1 << 8 * size) - 1), np.uint64(size), size)]
+
+
+def _scalar(node: Scalar, column: pa.Array, valid: Mask | None, out: RowPieces) -> None:
+    if node is Scalar.BOOLEAN:
+        words, size = _flags(column).astype(np.uint64), 1
+    elif node is Scalar.FLOAT:
+        words, size = fixed_width(column, np.dtype(np.uint32), valid).astype(np.uint64), 4
+    elif node is Scalar.DOUBLE:
+        wide = column.cast(pa.float64()) if pa.types.is_float32(column.type) else column
+        words, size = fixed_width(wide, np.dtype(np.uint64), valid).view(np.uint64), 8
+    else:
+        return
+    out.add_packed([Packed(words, np.uint64(size), size)], valid)
+
+
+def _number(node: Number, column: pa.Array, valid: Mask | None, out: RowPieces, path: str) -> None:
+    values = fixed_width(column, np.dtype(f"i{column.type.bit_width // 8}"), valid)
+    if node.divisor != 1:
+        values = values // node.divisor
+    for limit, wrong in ((node.least, np.less), (node.most, np.greater)):
+        if limit is not None:
+            out.refuse(wrong(values, limit), path, "is a number that the schema's type can't hold")
+    out.add_packed(_coded(values, node.coding), valid)
+
+
+def _decimal(
+    node: Decimal, column: pa.Array, valid: Mask | None, out: RowPieces, path: str
+) -> None:
+    if node.checked:
+        column = _rescaled(node, column, out, path)
+    words = np.frombuffer(column.buffers()[1], np.int64, 2 * len(column), 16 * column.offset)
+    low, high = words[::2], words[1::2]
+    if valid is not None:
+        low, high = low * valid, high * valid
+    small = not (high != low >> 63).any()
+    size = _signed_size(low)
+    if not small:
+        size = np.where(high == low >> 63, size, np.uint64(8) + _signed_size(high))
+    if node.size is None:
+        out.add_packed([Packed(size << _1, _1, 1)], valid)
+    else:
+        size = np.full(len(column), node.size, np.uint64)
+    most = int(highest(size))
+    if small and most <= 8:
+        # The number's own bytes to the top of the word, and from there to the front.
+        shifted = low.view(np.uint64) << (_64 - (size << _3))
+        out.add_packed([Packed(shifted.byteswap(), size, most)], valid)
+        return
+    sign = np.repeat((high >> 63).astype(np.uint8)[:, None], max(most - 16, 0), axis=1)
+    number = np.stack([high, low], axis=1).astype(">i8").view(np.uint8).reshape(-1, 16)
+    everything = np.concatenate([sign, number], axis=1)
+    width = everything.shape[1]
+    taken = np.arange(width) >= width - size[:, None].astype(np.int64)
+    if valid is not None:
+        taken &= valid[:, None]
+    out.add_column(binary_of(ends_of(taken.sum(axis=1)), pa.py_buffer(everything[taken])))
+
+
+def _rescaled(node: Decimal, column: pa.Array, out: RowPieces, path: str) -> pa.Array:
+    """With the schema's scale; rows that it can't hold are refused, and 0."""
+    whole_digits = node.precision - node.scale
+    if column.type.precision - column.type.scale > whole_digits:
+        limit = pa.scalar(decimal.Decimal(10) ** whole_digits)
+        large = pc.fill_null(pc.greater_equal(pc.abs(column), limit), False)  # noqa: FBT003
+        digits = f"decimal({node.precision},{node.scale})"
+        out.refuse(_flags(large), path, f"has more digits than {digits}")
+        column = pc.if_else(large, pa.scalar(0, column.type), column)
+    if column.type.scale == node.scale:
+        return column
+    scaled = column.cast(pa.decimal128(38, node.scale), safe=False)
+    if node.scale < column.type.scale:
+        lost = _flags(pc.not_equal(scaled.cast(column.type), column))
+        out.refuse(lost, path, f"has more than the schema's {node.scale} decimal places")
+    return scaled
+
+
+def _signed_size(values: npt.NDArray[np.int64]) -> npt.NDArray[np.uint64]:
+    """The bytes of each in two's complement, at least one."""
+    magnitude = values ^ (values >> 63)
+    size = np.ones(len(values), np.uint64)
+    largest = int(highest(magnitude, initial=0))
+    for bits in range(7, 63, 8):
+        if largest >> bits:
+            size += magnitude >= 1 << bits
+    return size
+
+
+def _symbol(node: Symbols, column: pa.Array, valid: Mask | None, out: RowPieces, path: str) -> None:
+    text = plain_binary(column)
+    symbols = pa.array([one.encode() for one in node.symbols], text.type)
+    found = pc.index_in(text, symbols)
+    unknown = _where(~found.is_valid().to_numpy(zero_copy_only=False), valid)
+    out.refuse(unknown, path, "is not one of the enum's symbols")
+    numbers = np.array(node.numbers, np.int64).take(found.fill_null(0).to_numpy())
+    out.add_packed(_coded(numbers, node.coding), valid)
+
+
+def _timestamp(column: pa.Array, valid: Mask | None, out: RowPieces) -> None:
+    """Nanoseconds are never negative."""
+    micros = fixed_width(column, np.dtype(np.int64), valid).astype(np.int64)
+    inner = RowPieces(len(micros))
+    # Of a field without presence, zero is left out.
+    parts = (b"\x08", micros // _PER_SECOND), (b"\x10", micros % _PER_SECOND * 1000)
+    for start, numbers in parts:
+        there = numbers != 0 if valid is None else (numbers != 0) & valid
+        inner.add_bytes(start, there)
+        inner.add_packed(pack_unsigned(numbers), there)
+    _add_joined(inner, out, valid, length=True)
+
+
+def _add_joined(
+    inner: RowPieces, out: RowPieces, valid: Mask | None, *, length: bool = False
+) -> None:
+    """The rows of ``inner``, those of ``out`` where ``valid``, maybe after their length."""
+    offsets, data = inner.joined()
+    lengths = np.diff(offsets)
+    if valid is not None and inner.rows < out.rows:
+        lengths = np.zeros(out.rows, np.int64)
+        lengths[valid] = np.diff(offsets)
+    if length:
+        out.add_packed(pack_unsigned(lengths), valid)
+    out.add_column(binary_of(ends_of(lengths), data))
+
+
+def _struct(node: Record, column: pa.Array, valid: Mask | None, out: RowPieces, path: str) -> None:
+    if valid is None and not node.length:
+        _record(node, children(column), out, path)
+        return
+    # The fields of a null may hold anything: only the others are encoded.
+    rows = np.arange(len(column)) if valid is None else valid.nonzero()[0]
+    inner = RowPieces(len(rows))
+    fields = children(column if valid is None else column.take(pa.array(rows)))
+    _record(node, fields, inner, path)
+    out.refuse_of(inner.refusals, rows)
+    _add_joined(inner, out, valid, length=node.length)
+
+
+def _items(node: Items, column: pa.Array, valid: Mask | None, out: RowPieces, path: str) -> None:
+    items, offsets = list_items(column, valid)
+    counts = np.diff(offsets)
+    there = counts > 0
+    inner = RowPieces(len(items))
+    if node.layout is Layout.EACH:
+        inner.add_bytes(node.lead)
+    _encode(node.item, items, inner, f"{path}[]")
+    out.refuse_of(inner.refusals, np.repeat(np.arange(len(column)), counts))
+    ends, data = inner.joined() if len(items) else (np.zeros(1, np.int64), pa.py_buffer(b""))
+    ends = ends[offsets]
+    if node.layout is Layout.BLOCK:
+        out.add_numbers(counts, there)
+    elif node.layout is Layout.PACKED:
+        out.add_bytes(node.lead, there)
+        out.add_packed(pack_unsigned(np.diff(ends)), there)
+    out.add_column(binary_of(ends, data))
+    if node.layout is Layout.BLOCK:
+        out.add_bytes(b"\x00", valid)

@@ -1,0 +1,74 @@
+"""Columns against the fields of a schema, by their names.
+
+Owns: what matching with Avro, Protobuf and JSON has in common: which column is which field, and the
+errors. Never: a type of a format.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from spark_kafka_sink.base.documentation import page_address
+from spark_kafka_sink.base.error_kinds import Kind
+from spark_kafka_sink.base.errors import SchemaError, named, safe_text
+from spark_kafka_sink.records.formats.column_type import ColumnType
+
+
+def below(path: str, name: str) -> str:
+    """The path to a field."""
+    return f"{path}.{name}" if path else name
+
+
+def columns_of(
+    fields: Sequence[tuple[str, ...]], column: ColumnType, path: str, owner: str
+) -> list[int | None]:
+    """The index of the column for each field, which is its name and its aliases; None: there is no
+    column. ``owner`` names the record. SchemaError when a column is two fields, or none.
+    """
+    found: list[int | None] = []
+    for names in fields:
+        index = find_name(column.names, names)
+        if index is not None and index in found:
+            raise misfit(
+                f"column {safe_text(column.names[index])} is both {fields[found.index(index)][0]}"
+                f" and {safe_text(below(path, names[0]))} of the schema",
+                "rename the column to the intended one",
+            )
+        found.append(index)
+    extra = [name for i, name in enumerate(column.names) if i not in found]
+    if extra:
+        inside = f" of {safe_text(path)}" if path else ""
+        raise misfit(
+            f"the schema has no field for {safe_text(named(extra, 10), 300)}{inside}",
+            f"drop these, or write with a schema that has them (its {owner}:"
+            f" {safe_text(named([names[0] for names in fields], 20), 300)})",
+        )
+    return found
+
+
+def find_name(names: Sequence[str], wanted: Sequence[str]) -> int | None:
+    """The index of the first of ``wanted`` (a name and its aliases) among ``names``: as it is
+    written, else in any case when only one is meant.
+    """
+    for name in wanted:
+        if name in names:
+            return names.index(name)
+    for name in wanted:
+        found = [i for i, one in enumerate(names) if one.lower() == name.lower()]
+        if len(found) == 1:
+            return found[0]
+    return None
+
+
+def unfit(column: ColumnType, path: str, what: str) -> SchemaError:
+    """The error for a column of a type that can't be written; ``what`` ends the sentence."""
+    return misfit(
+        f"column {safe_text(path) or 'of the payload'} is of type {safe_text(column.text, 200)},"
+        f" {what}",
+        f"cast the column; what can be written as what is in {page_address('formats')}",
+    )
+
+
+def misfit(message: str, hint: str) -> SchemaError:
+    """The error for columns that don't fit a schema."""
+    return SchemaError(message, hint=hint, kind=Kind.COLUMNS_AND_SCHEMA)

@@ -1,0 +1,132 @@
+"""How columns are written in a binary format: made when columns are matched with a schema.
+
+Owns: the nodes. Never: Arrow (``encoder`` follows them), a schema.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum, auto
+
+
+class Coding(Enum):
+    """The bytes of an integer."""
+
+    ZIGZAG = auto()
+    #: As 64 bits: negative ones take ten bytes.
+    VARINT = auto()
+    FIXED32 = auto()
+    FIXED64 = auto()
+
+
+class Scalar(Enum):
+    """Values that need nothing but their column."""
+
+    NULL = auto()
+    BOOLEAN = auto()
+    FLOAT = auto()
+    DOUBLE = auto()
+
+
+@dataclass(frozen=True, slots=True)
+class Number:
+    """A column's integers divided by ``divisor`` (micros to millis, rounded down). Those outside of
+    ``least`` and ``most`` are refused; None: a column has no others.
+    """
+
+    coding: Coding = Coding.ZIGZAG
+    divisor: int = 1
+    least: int | None = None
+    most: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Bytes:
+    """Bytes after their number. ``is_text``: those that are not UTF-8 are refused."""
+
+    length: Coding
+    is_text: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Fixed:
+    """Bytes of this size."""
+
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
+class Decimal:
+    """``size``: of a fixed; None: bytes, as few as the number has. ``checked``: a column may have
+    numbers that the schema's precision and scale do not allow.
+    """
+
+    precision: int
+    scale: int
+    size: int | None
+    checked: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Symbols:
+    """The number of a string among these."""
+
+    symbols: tuple[str, ...]
+    numbers: tuple[int, ...]
+    coding: Coding
+
+
+@dataclass(frozen=True, slots=True)
+class Timestamp:
+    """Microseconds as a message of seconds and nanoseconds (google.protobuf.Timestamp)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """Of a record: column ``index`` as ``value``, or always the same bytes."""
+
+    name: str
+    index: int
+    value: Value | bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """Fields in the schema's order; ``length``: after the number of its bytes."""
+
+    fields: tuple[Field, ...]
+    length: bool = False
+
+
+class Layout(Enum):
+    """Where the items of a list are."""
+
+    #: Their number, if there are any, then the items, then a zero.
+    BLOCK = auto()
+    #: ``lead`` before each.
+    EACH = auto()
+    #: ``lead`` and the number of all their bytes, if there are any, then the items.
+    PACKED = auto()
+
+
+@dataclass(frozen=True, slots=True)
+class Items:
+    """Items of a list, or entries of a map, which are records."""
+
+    item: Value
+    layout: Layout
+    lead: bytes = b""
+
+
+Node = Scalar | Number | Bytes | Fixed | Decimal | Symbols | Timestamp | Record | Items
+
+
+@dataclass(frozen=True, slots=True)
+class Value:
+    """``node`` after ``branch``: the branch of a union, or the tag of a field. ``null`` is what a
+    null is written as; None: it is refused.
+    """
+
+    node: Node
+    branch: bytes = b""
+    null: bytes | None = None

@@ -1,0 +1,148 @@
+"""The table is the only place of a default: another one there is what counts."""
+
+from __future__ import annotations
+
+import ssl
+from dataclasses import replace
+
+import pytest
+
+from spark_kafka_sink.config.option import OneOf, OneOfAnyCase, Option, OptionType, Status
+from spark_kafka_sink.config.option_table import PRODUCER_OPTIONS, SINK_OPTIONS
+from spark_kafka_sink.config.producer_config import ProducerConfig
+from spark_kafka_sink.config.sasl_settings import sasl_settings
+from spark_kafka_sink.config.schemas.schema_options import SCHEMA_OPTIONS
+from spark_kafka_sink.config.sink_config import SinkConfig
+from spark_kafka_sink.network.schema_registry import SchemaRegistry
+from spark_kafka_sink.network.tls.ssl_context import ssl_context
+
+BROKER = {"bootstrap.servers": "b:9092"}
+AVRO = {"valueColumns": "a", "valueFormat": "avro", "keyColumns": "b", "keyFormat": "avro"}
+REGISTRY = {"schema.registry.url": "https://r"}
+TOKEN = {
+    "sasl.mechanism": "OAUTHBEARER",
+    "sasl.oauthbearer.token.endpoint.url": "https://idp/token",
+    "sasl.oauthbearer.client.credentials.client.id": "me",
+    "sasl.oauthbearer.client.credentials.client.secret": "it",
+}
+
+#: Defaults whose change needs a value of its own, by option.
+OTHERS = {
+    "topic": "orders",
+    "txnAppId": "nightly",
+    "txnVersion": 7,
+    "valueColumns": "c",
+    "keyColumns": "c",
+    "headersColumns": "c",
+    "tasksAtOnce": 3,
+    "schema.registry.url": "https://other",
+    "interceptor.classes": ("a:B",),
+    "partitioner.class": "murmur2",
+    "partitioner.rack.aware": True,
+    "security.protocol": "SSL",
+    "max.in.flight.requests.per.connection": 4,
+    "acks": "1",
+    "retries": 9,
+    "enable.idempotence": False,
+    "delivery.timeout.ms": 130_000,
+    "sasl.login.refresh.window.factor": 0.7,
+    "sasl.login.refresh.window.jitter": 0.1,
+}
+#: What else must be given for a default to count.
+BESIDE = {
+    "valueFormat": {"valueColumns": "a"},
+    "keyFormat": {"keyColumns": "a"},
+    **{option.name: AVRO | REGISTRY for option in SCHEMA_OPTIONS},
+    "txnAppId": {"deliveryGuarantee": "exactly-once"},
+}
+#: Without an effect of their default: there is only one value, or what is given is passed on.
+OF_THE_REGISTRY = ("basic.", "bearer.", "schema.registry.")
+
+
+def other_default(option: Option):
+    """A legal value that is not the default."""
+    if option.name in OTHERS:
+        return OTHERS[option.name]
+    match option.rule, option.type:
+        case (OneOf() | OneOfAnyCase()) as rule, _:
+            return next(c for c in rule.choices if c not in (option.default, option.default_value))
+        case _, OptionType.BOOLEAN:
+            return not option.default
+        case _, OptionType.STRING | OptionType.CLASS:
+            return "other"
+        case _, OptionType.LIST:
+            return ("other",)
+        case _:
+            return (option.default or 0) + 1
+
+
+def counts(option: Option) -> bool:
+    return option.status is Status.HONOURED and option.type is not OptionType.PASSWORD
+
+
+OF_THE_SINK = [
+    name
+    for name, option in SINK_OPTIONS.items()
+    if counts(option) and not name.startswith(OF_THE_REGISTRY) and name != "configFile"
+]
+OF_A_LOGIN = [
+    name
+    for name, option in PRODUCER_OPTIONS.items()
+    if name.startswith(("sasl.login.", "sasl.oauthbearer.header")) and option.default is not None
+]
+OF_A_PRODUCER = [
+    name
+    for name, option in PRODUCER_OPTIONS.items()
+    if counts(option)
+    and not name.startswith(("sasl.", "ssl."))
+    and name != "bootstrap.servers"  # required
+]
+
+
+@pytest.mark.parametrize("name", OF_THE_SINK)
+def test_a_default_of_the_sink_is_the_tables(monkeypatch, name):
+    given = {f"kafka.{n}": value for n, value in BROKER.items()} | BESIDE.get(name, {})
+    before = SinkConfig.parse(given)
+    option = SINK_OPTIONS[name]
+    monkeypatch.setitem(SINK_OPTIONS, name, replace(option, default=other_default(option)))
+    after = SinkConfig.parse(given)
+    assert replace(after, producer=before.producer) != before
+
+
+@pytest.mark.parametrize("name", OF_A_PRODUCER)
+def test_a_default_of_the_producer_is_the_tables(monkeypatch, name):
+    before = ProducerConfig.parse(BROKER)
+    option = PRODUCER_OPTIONS[name]
+    monkeypatch.setitem(PRODUCER_OPTIONS, name, replace(option, default=other_default(option)))
+    assert ProducerConfig.parse(BROKER) != before
+
+
+@pytest.mark.parametrize("name", OF_A_LOGIN)
+def test_a_default_of_a_login_is_the_tables(monkeypatch, name):
+    before = sasl_settings(TOKEN)
+    option = PRODUCER_OPTIONS[name]
+    monkeypatch.setitem(PRODUCER_OPTIONS, name, replace(option, default=other_default(option)))
+    assert sasl_settings(TOKEN) != before
+
+
+def test_the_default_check_of_brokers_names_is_the_tables(monkeypatch):
+    name = "ssl.endpoint.identification.algorithm"
+    assert ssl_context({}).check_hostname
+    option = replace(PRODUCER_OPTIONS[name], default="")
+    monkeypatch.setitem(PRODUCER_OPTIONS, name, option)
+    context = ssl_context({})
+    assert (context.check_hostname, context.verify_mode) == (False, ssl.CERT_REQUIRED)
+
+
+def test_a_registrys_default_timeout_is_the_tables(monkeypatch):
+    name = "schema.registry.request.timeout.ms"
+    monkeypatch.setitem(SINK_OPTIONS, name, replace(SINK_OPTIONS[name], default=7))
+    assert SchemaRegistry(REGISTRY, limit_ms=100)._timeout_ms == 7
+
+
+def test_the_default_timeout_of_exactly_once_is_the_tables(monkeypatch):
+    name = "transaction.timeout.ms"
+    option = replace(PRODUCER_OPTIONS[name], exactly_once_default=77_000)
+    monkeypatch.setitem(PRODUCER_OPTIONS, name, option)
+    given = {"kafka.bootstrap.servers": "b:9092", "deliveryGuarantee": "exactly-once"}
+    assert SinkConfig.parse(given).producer.transaction_timeout_ms == 77_000

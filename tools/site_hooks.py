@@ -1,0 +1,80 @@
+"""What mkdocs calls when it builds the site (mkdocs.yml, hooks): the menu of errors, the search.
+
+Owns: where the pages of errors are in the menu, how much a page counts in a search, and by which
+other words it is found. Never: a page's text.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path[:0] = [str(ROOT), str(ROOT / "tools")]
+
+import error_docs  # noqa: E402 - mkdocs imports this file by its path
+
+#: What a page counts in a search, by the beginning of its path; the first one holds.
+BOOSTS = (
+    ("quick-start", 4.0),
+    ("tutorial-exactly-once", 3.0),
+    ("runbook", 2.0),
+    ("security.md", 3.0),
+    ("formats", 3.0),
+    ("dead-letters", 3.0),
+    ("delivery-guarantees", 2.5),
+    ("options.md", 2.0),
+    ("tuning", 2.0),
+    ("troubleshooting", 2.0),
+    ("errors/", 0.2),
+    ("notebooks/", 0.5),
+    ("faq", 0.8),
+    ("glossary", 0.5),
+    ("options-by-task", 0.8),
+)
+#: Developers' pages, and the index whose codes have pages: they are found by the menu.
+NOT_SEARCHED = (
+    "developers/", "design/", "contributing", "changelog", "errors.md", "upstream-behaviours",
+)  # fmt: skip
+#: Words that people type, and that are not on the page.
+FOUND_AS = {
+    "quick-start.md": "How do I get started? Getting started, first steps, install, installation,"
+    " hello world",
+    "tutorial-exactly-once.md": "exactly once, EOS, idempotent, no duplicates, transactional sink",
+    "delivery-guarantees.md": "exactly once, duplicates, lost rows, transaction timeout, time-out",
+    "runbook.md": "duplicates, rows twice, slow, hangs, nothing arrives, consumer lag, stuck",
+    "security.md": "SASL, SASL_SSL, SASL_PLAINTEXT, SSL, TLS, mTLS, login, password, Kerberos",
+    "tuning.md": "slow, performance, throughput, latency, timeout, timeouts",
+    "formats.md": "avro, protobuf, json schema, schema registry, to_avro, magic byte",
+}
+
+
+def on_config(config: dict[str, Any]) -> dict[str, Any]:
+    """Below Reference, each error by its area, beside the index."""
+    areas: dict[str, list[str]] = {}
+    for code, _ in error_docs.pages():
+        areas.setdefault(error_docs.area_of(code), []).append(f"errors/{code}.md")
+    for section in config["nav"]:
+        if "Reference" in section:
+            section["Reference"] = [
+                {"Errors": ["errors.md", *({area: pages} for area, pages in areas.items())]}
+                if entry == {"Errors": "errors.md"}
+                else entry
+                for entry in section["Reference"]
+            ]
+    return config
+
+
+def on_page_markdown(markdown: str, page: Any, **_: object) -> str:  # noqa: ANN401 - mkdocs is not here
+    """Set how the page is searched, and add the words that it is found by."""
+    place = page.file.src_uri
+    boost = next((value for start, value in BOOSTS if place.startswith(start)), 1.0)
+    search = page.meta.setdefault("search", {})
+    search.setdefault("exclude", place.startswith(NOT_SEARCHED))
+    search.setdefault("boost", boost)
+    words = FOUND_AS.get(place)
+    if words is None:
+        return markdown
+    title, _, rest = markdown.partition("\n")
+    return f"{title}\n\n<p hidden>{words}.</p>\n{rest}"
