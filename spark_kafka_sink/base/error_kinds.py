@@ -492,7 +492,7 @@ ENTRIES: Final[Mapping[Kind, Entry]] = {
         "The column `topic` holds a name with characters that Kafka does not allow, one that is "
         "empty, longer than 249 characters or not UTF-8, or that of an internal topic. With "
         "`errors.tolerance=all` such rows become [dead letters](dead-letters.md).",
-        ("Topic name is invalid: ...",),
+        ("Topic name is invalid: it is not UTF-8",),
     ),
     Kind.INVALID_TIMESTAMP: Entry(
         "A row has a timestamp that can't be sent",
@@ -504,7 +504,6 @@ ENTRIES: Final[Mapping[Kind, Entry]] = {
     Kind.INVALID_HEADERS: Entry(
         "A row has a header that can't be sent",
         "A null in the array `headers`, or a header whose key is null. A null value is allowed.",
-        ("a null header can't be sent", "a header with a null key can't be sent"),
     ),
     Kind.TOO_MANY_BAD_ROWS: Entry(
         "More rows can't be sent than errors.max.records or errors.max.fraction allow",
@@ -512,7 +511,7 @@ ENTRIES: Final[Mapping[Kind, Entry]] = {
         "visible; with at-least-once those that were sent before stay. The message has the reasons "
         "and their counts. Correct the rows, or raise the limit. See "
         "[dead letters](dead-letters.md).",
-        ("... rows can't be sent, and errors.max.records is ...",),
+        ("... rows can't be sent, and ... is ...", "so the batch fails; ..."),
     ),
     Kind.LETTER_NOT_SENT: Entry(
         "A row can't be sent, nor can its dead letter",
@@ -520,7 +519,7 @@ ENTRIES: Final[Mapping[Kind, Entry]] = {
         "`errors.deadletterqueue.topic.name` does not accept it. Key and headers of a letter are "
         "never cut: they must fit into `kafka.max.request.size` and the topic's "
         "`max.message.bytes`.",
-        ("... can't be written to the dead letter queue ...",),
+        ("can't be written to the dead letter queue ... either",),
     ),
     Kind.ROWS_TO_DEAD_LETTERS: Entry(
         "Rows became dead letters",

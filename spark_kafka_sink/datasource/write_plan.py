@@ -15,6 +15,7 @@ import logging
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING
 
 from spark_kafka_sink.base.error_kinds import Kind
@@ -147,6 +148,7 @@ class WritePlan:
         options, config, plan = self.config.dead_letters, self.config, self.transactions
         if options is None:
             return None
+        from spark_kafka_sink.datasource.checks.topic_checks import forbidden_topics
         from spark_kafka_sink.datasource.write.dead_letters import DeadLetters
 
         number = identity.batch_id
@@ -161,6 +163,7 @@ class WritePlan:
             connector=name or "kprod",
             task=identity.partition_id,
             batch_id=number,
+            forbidden=partial(forbidden_topics, config.producer),
         )
 
     def _producers(self, identity: TaskIdentity) -> ProducerSource:

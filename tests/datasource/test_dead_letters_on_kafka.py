@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 import uuid
 from dataclasses import dataclass, field
 
@@ -95,7 +94,7 @@ def rows_of(case, topic):
         "key": "k", "value": bytearray(b"v"), "topic": topic, "partition": 0, "timestamp": None,
         "headers": None,
     }  # fmt: skip
-    order = [name.split()[0] for name in SCHEMA.split(", ")][:6] + ["headers"]
+    order = [*[name.split()[0] for name in SCHEMA.split(", ")][:6], "headers"]
     rows = [usual | {"id": 0}, usual | case.row | {"id": 1}, usual | {"id": 2, "partition": 1}]
     return [tuple(row[name] for name in order) for row in rows]
 
@@ -158,8 +157,6 @@ def test_a_batch_writes_each_bad_row_as_a_letter(spark, kafka, names, consume, n
     assert [(s.task, s.row) for s in reason.samples] == [(0, 1)]
 
 
-
-
 @pytest.mark.parametrize("guarantee", ["at-least-once", "exactly-once"])
 def test_a_stream_has_its_micro_batchs_number_in_letters(
     kafka, stream, source, consume, names, guarantee
@@ -167,8 +164,7 @@ def test_a_stream_has_its_micro_batchs_number_in_letters(
     case = Case("KP0212", "UnknownTopicOrPartitionException", "KAFKA_PRODUCE", {"partition": -7})
     topic, queue = names(case)
     frame, add = source
-    add(["good"])
-    add(["bad"])
+    add(["good", "bad"])
     options = options_of(kafka, case, topic, queue, guarantee)
     if guarantee == "exactly-once":
         options["transactionalIdPrefix"] = f"p-{uuid.uuid4().hex}"
@@ -179,7 +175,7 @@ def test_a_stream_has_its_micro_batchs_number_in_letters(
     letters = consume(queue)
     assert letters.values == [b"bad"]
     headers = dict(letters.headers[0])
-    assert headers["__kprod.errors.batch.id"] == b"1"
+    assert headers["__kprod.errors.batch.id"] == b"0"
     connector = options.get("transactionalIdPrefix", "kprod")
     assert headers["__connect.errors.connector.name"] == connector.encode()
 
@@ -283,6 +279,8 @@ def test_letters_of_many_tasks_count_together(spark, kafka, names, consume):
     topic, queue = names(CASES["timestamp"])
     options = options_of(kafka, CASES["timestamp"], topic, queue, "exactly-once")
     frame = spark.range(0, 4, 1, 4).selectExpr("CAST(id AS STRING) AS value", "-1L AS timestamp")
-    with pytest.raises(Exception, match="4 of 4 rows can't be sent, and errors.max.records is 3"):
+    with pytest.raises(
+        Exception, match=r"4 of 4 rows can't be sent, and errors\.max\.records is 3"
+    ):
         frame.write.format("kprod").options(**options, **{"errors.max.records": "3"}).save()
     assert len(consume(queue, isolation="read_committed")) == 0

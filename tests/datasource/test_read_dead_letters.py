@@ -80,9 +80,11 @@ def test_kprod_deadletters_shows_values_when_asked(kafka, letters):
     arguments = ["deadletters", queue, "-b", kafka.bootstrap]
     without = CliRunner().invoke(app, arguments)
     assert without.exit_code == 0, without.output
-    assert "KP0212" in without.stdout and "worse" not in without.stdout
+    assert "KP0212" in without.stdout
+    assert "worse" not in without.stdout
     asked = CliRunner().invoke(app, [*arguments, "--values", "-n", "1"])
-    assert "worse" in asked.stdout and "bad" not in asked.stdout
+    assert "worse" in asked.stdout
+    assert "bad" not in asked.stdout
 
 
 def test_a_missing_topic_of_letters_is_one_line(kafka):

@@ -69,7 +69,7 @@ def measure(document: Document, origin: Origin, query: str) -> Iterator[Measurem
 def _values(document: Document, instrument: Instrument) -> Iterator[tuple[float, str]]:
     whole, _, member = instrument.field.partition("[].")
     if member:
-        found = document.get(whole)
+        found = _at(document, whole)
         for one in found if isinstance(found, list) else ():
             if isinstance(one, Mapping):
                 yield from _pair(one.get(member), one.get(instrument.label_field))

@@ -15,11 +15,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from spark_kafka_sink.admin.admin_client import AdminClient
 from spark_kafka_sink.base.error_kinds import Kind
 from spark_kafka_sink.base.errors import (
     ApiError,
-    AuthorizationError,
     DeliveryError,
     ErrorCode,
     KafkaError,
@@ -28,7 +26,6 @@ from spark_kafka_sink.base.errors import (
 )
 from spark_kafka_sink.config.dead_letters import DeadLetterOptions
 from spark_kafka_sink.config.producer_config import ProducerConfig
-from spark_kafka_sink.datasource.checks.topic_checks import CHECK_MS, check_write, topic_rights
 from spark_kafka_sink.datasource.write.letter_counts import (
     SAMPLES,
     LetterCount,
@@ -47,7 +44,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 Int64s = npt.NDArray[np.int64]
-#: Asks which of these topics the principal may not write to; for tests a parameter.
+#: Which of these topics the principal may not write to, and what brokers say of each.
 ForbiddenTopics = Callable[[Sequence[str]], Mapping[str, str]]
 
 #: Characters of a key or value in the log, with errors.log.include.messages.
@@ -72,7 +69,7 @@ class DeadLetters:
         connector: str = "kprod",
         task: int = 0,
         batch_id: int = -1,
-        forbidden: ForbiddenTopics | None = None,
+        forbidden: ForbiddenTopics = lambda topics: {},  # noqa: ARG005 - none is known to be
     ) -> None:
         self._options = options
         self._topic = topic
@@ -89,7 +86,7 @@ class DeadLetters:
             options.context_headers,
             options.max_value_bytes,
         )
-        self._forbidden = forbidden or (lambda topics: _forbidden_topics(config, topics))
+        self._forbidden = forbidden
         #: Of a column's topics: why rows can't be written to them, None for the others.
         self._topics: dict[str, Finding | None] = {}
         #: Topics whose partitions were requested again, because a row names one they lack.
@@ -244,25 +241,6 @@ def _topics_of_good_rows(columns: RecordColumns, bad: BadRows) -> tuple[dict[int
     good_ones = index[bad.which == 0] if bad.found else index
     used = np.bincount(good_ones).nonzero()[0].tolist() if len(good_ones) else []
     return {number: topic.dictionary[number].as_py() for number in used}, index
-
-
-def _forbidden_topics(config: ProducerConfig, topics: Sequence[str]) -> dict[str, str]:
-    """Those that the principal may not write to, and the brokers' answer. A topic's metadata don't
-    have its rights, and a refused Produce request would fail the task.
-    """
-    found = {}
-    try:
-        with AdminClient(config) as admin:
-            rights = topic_rights(admin, topics, min(config.max_block_ms, CHECK_MS))
-    except KafkaError as error:
-        _log.debug("the rights to the topics of a column: %s", error.one_line())
-        return {}
-    for topic, operations in rights.items():
-        try:
-            check_write(topic, operations)
-        except AuthorizationError:
-            found[topic] = "TOPIC_AUTHORIZATION_FAILED (29): not authorised to write to it"
-    return found
 
 
 def _text(data: bytes) -> str:
