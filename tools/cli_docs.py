@@ -42,7 +42,7 @@ INTRODUCTION = """\
 machine and a write. `kprod explain KP0301` says what an error means, `kprod options WORD` what can
 be set, `kprod template` has properties files to fill in, `kprod convert` makes one of another
 client's, `kprod size` counts connections and memory, and `kprod report` reads the files of
-`reportPath`; none of these asks anybody.
+`reportPath`; none of these commands connects to a broker.
 A `kprod check` of a healthy local cluster takes 0.66 to 0.81 s, with and without exactly-once (ten
 runs on two cores at a load of 2; 0.7 s of CPU each, most of it to start Python), and took up to
 4.3 s at a load of 18.

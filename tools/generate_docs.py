@@ -21,6 +21,7 @@ import error_docs  # noqa: E402
 import figures  # noqa: E402
 import report_docs  # noqa: E402
 import task_options  # noqa: E402
+import type_docs  # noqa: E402
 import upstream_behaviours  # noqa: E402
 from tables import heading, linked, paragraph, row  # noqa: E402
 
@@ -95,6 +96,7 @@ PAGES: dict[str, Callable[[], str]] = {
     "docs/metrics.md": metrics_page,
     "docs/upstream-behaviours.md": upstream_behaviours_page,
     "docs/cli.md": cli_page,
+    "docs/formats.md": type_docs.page,
     "docs/reports.md": reports_page,
     "spark_kafka_sink/datasource/report/write_report.schema.json": report_docs.schema,
     **{f"docs/pictures/{name}": picture for name, picture in PICTURES.items()},

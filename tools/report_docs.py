@@ -57,6 +57,7 @@ def page_lines() -> Iterator[str]:
     for title, cls in (
         ("`error`", write_report.ErrorReport),
         ("`slowestTask`", write_report.TaskReport),
+        ("Each of `topicCounts`", write_report.TopicReport),
         ("Each of `brokers`", write_report.BrokerReport),
         ("Each of `partitions`", write_report.PartitionReport),
     ):

@@ -41,8 +41,9 @@ TASKS = (
     Task(
         "Write with a schema (Avro, Protobuf, JSON Schema)",
         "[Formats](formats.md) has the types, and which schema counts.",
-        ("valueSchema", "valueSchemaName", "value.subject.name.strategy", "keySchema",
-         "keySchemaName", "key.subject.name.strategy", "auto.register.schemas",
+        ("valueSchema", "valueSchemaName", "value.subject.name.strategy",
+         "value.schema.id.serializer", "keySchema", "keySchemaName", "key.subject.name.strategy",
+         "key.schema.id.serializer", "auto.register.schemas",
          "use.latest.version", "use.schema.id", "normalize.schemas", "schema.registry.*",
          "basic.auth.*", "bearer.auth.*"),
         {**_SERVERS, "valueColumns": "*", "valueFormat": "avro",

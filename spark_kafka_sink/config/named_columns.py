@@ -80,7 +80,7 @@ class ColumnNames:
 
     def describe(self) -> str:
         star = ", or `*`, or `name.*`" if self.all_too else ""
-        return f"names of columns with commas between them, in backticks where they hold one{star}"
+        return f"comma-separated column names, in backticks where a name contains a comma{star}"
 
 
 class ColumnFormat(StrEnum):

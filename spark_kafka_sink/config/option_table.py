@@ -257,7 +257,7 @@ COMMIT_LOG_TOPIC = "__kprod_commits"
 
 _SINK = (
     Option("topic", _T.STRING, None, _HIGH,
-           "The topic of every row. It beats a `topic` column. Required when there is no such"
+           "Topic for all rows; overrides a `topic` column. Required when there is no such"
            " column.", TopicName(), of_one_write=True),
     Option("deliveryGuarantee", _T.STRING, "at-least-once", _HIGH,
            "The guarantee: `at-least-once` (idempotent producer, acks=all), `exactly-once` (each"

@@ -3,8 +3,8 @@
 Owns: :class:`SchemaRegistry`: four requests, credentials, retries, and what may be believed of an
 answer. Never: which schema a write takes (``datasource/schemas``); a task.
 
-Confluent's own client is not used: it reads answers of any length, follows redirects, and takes
-neither stores nor proxies as the connections to brokers do.
+Confluent's own client (confluent-kafka 2.16) is not used: it reads answers of any length and for as
+long as they drip, and takes neither stores nor references as the connections to brokers do.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 from urllib.parse import quote, urlsplit
+from uuid import UUID
 
 from spark_kafka_sink.base.clock import Clock, Latch, SystemClock
 from spark_kafka_sink.base.errors import (
@@ -70,12 +71,15 @@ _ADVICE: Final = {
 
 @dataclass(frozen=True, slots=True)
 class RegisteredSchema:
-    """``unusable`` says why nothing can be written with it; None: it can."""
+    """``unusable`` says why nothing can be written with it; None: it can. Not all registries have
+    GUIDs.
+    """
 
     id: int
     type: str
     text: str
     unusable: str | None
+    guid: UUID | None = None
 
 
 class _PassingError(Exception):
@@ -160,7 +164,7 @@ class SchemaRegistry:
             )
         elif answer.get("references"):
             unusable = "refers to schemas of other subjects, which are not looked up"
-        return RegisteredSchema(schema_id, kind, text, unusable)
+        return RegisteredSchema(schema_id, kind, text, unusable, _guid(answer.get("guid")))
 
     def _id(self, answer: Mapping[str, Any] | None) -> int:
         found = None if answer is None else answer.get("id")
@@ -311,6 +315,13 @@ class SchemaRegistry:
 
     def _error(self, what: str, hint: str | None) -> SchemaRegistryError:
         return SchemaRegistryError(f"the schema registry at {self} {what}", hint=hint)
+
+
+def _guid(given: object) -> UUID | None:
+    try:
+        return UUID(str(given))
+    except ValueError:
+        return None
 
 
 def _body(text: str, kind: str) -> bytes:

@@ -38,12 +38,14 @@ class PayloadEncoder(Protocol):
 class ComposedColumns:
     """Columns that together are a record's key or value. ``is_struct``: the only one is a struct
     whose fields they are; a null of it is a null payload. ``encoder``: of a format with a schema.
+    ``header``: name and value of what each record has beside a payload that is not null.
     """
 
     columns: tuple[NamedColumn, ...]
     format: ColumnFormat = ColumnFormat.JSON
     is_struct: bool = False
     encoder: PayloadEncoder | None = None
+    header: tuple[str, bytes] | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -171,7 +171,7 @@ def rows_with_value(batch: pa.RecordBatch, plan: ColumnPlan) -> pa.RecordBatch:
     if len(numbers) == batch.num_rows:
         return batch
     there = pa.array(numbers)
-    columns = [_without_views(one).take(there) for one in batch.columns]
+    columns = [without_views(one).take(there) for one in batch.columns]
     return pa.RecordBatch.from_arrays(columns, names=batch.schema.names)
 
 
@@ -184,7 +184,7 @@ def numbers_with_value(batch: pa.RecordBatch, plan: ColumnPlan) -> npt.NDArray[n
     return (~_nulls(column)).nonzero()[0]
 
 
-def _without_views(column: pa.Array) -> pa.Array:
+def without_views(column: pa.Array) -> pa.Array:
     """Arrow takes no rows of views."""
     if pa.types.is_string_view(column.type):
         return column.cast(pa.large_string())

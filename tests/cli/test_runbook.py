@@ -36,7 +36,7 @@ COLUMNS = 110
 BROKER, NOBODY = "broker1:9092", "broker9:9092"
 
 
-class World:
+class RunbookCluster:
     """A broker with the page's topics; what is open, is open until the end."""
 
     def __init__(self, cluster: KafkaCluster, stack: ExitStack) -> None:
@@ -70,7 +70,7 @@ class World:
         log.open("orders-sink", self.client.deadline()).write(state, self.client.deadline())
 
 
-def stands_still(world: World) -> None:
+def stands_still(world: RunbookCluster) -> None:
     world.state(CommitState(generation=1, run_id="77c3d1", last_done=7))
     world.task("1b2c3d", 0)
     other = Producer(
@@ -87,7 +87,7 @@ def stands_still(world: World) -> None:
     world._stack.callback(other.flush, 0)
 
 
-def partial(world: World) -> None:
+def partial(world: RunbookCluster) -> None:
     prepared = tuple(world.task("77c3d1", number).prepare() for number in (1, 2))
     state = CommitState(generation=2, run_id="77c3d1", last_done=7)
     state = state.decided(Decision(8, prepared))
@@ -99,16 +99,16 @@ def partial(world: World) -> None:
 
 
 #: What must be there before a section's first command.
-SCENES: dict[str, Callable[[World], None]] = {
+SCENES: dict[str, Callable[[RunbookCluster], None]] = {
     "A consumer stands still": stands_still,
     "PARTIAL": partial,
 }
 
 
 @pytest.fixture
-def world() -> Iterator[World]:
+def world() -> Iterator[RunbookCluster]:
     with KafkaCluster() as cluster, ExitStack() as stack:
-        yield World(cluster, stack)
+        yield RunbookCluster(cluster, stack)
 
 
 def commands_in(block: str) -> Iterator[tuple[str, str]]:
@@ -126,7 +126,7 @@ def stable(text: str) -> list[str]:
     return sorted(re.sub(r"\d+", "#", text).split())
 
 
-def shown_by(command: str, world: World) -> str:
+def shown_by(command: str, world: RunbookCluster) -> str:
     words = shlex.split(command)
     assert words[0] == "kprod", command
     here = {BROKER: world.bootstrap, NOBODY: "127.0.0.1:11"}
@@ -143,7 +143,7 @@ def shown_by(command: str, world: World) -> str:
 
 
 def test_every_command_of_the_page_shows_what_the_page_shows(
-    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    world: RunbookCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("COLUMNS", str(COLUMNS))
     monkeypatch.chdir(tmp_path)

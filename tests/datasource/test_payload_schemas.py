@@ -238,3 +238,30 @@ def test_the_step_of_kprod_check_says_what_the_registry_has(registry, theirs, to
     number = theirs.register_schema(f"{topic}-value", Schema(record(*FIELDS), "AVRO"))
     assert _registry(config, 10_000).said == f"value: {topic}-value has the schema of id {number}"
     assert _registry(SinkConfig.parse({"kafka.bootstrap.servers": "h:9"}), 1).state == "skipped"
+
+
+HEADER = {"value.schema.id.serializer": "HeaderSchemaIdSerializer", "use.schema.id": 5}
+
+
+@pytest.mark.parametrize("format_", ["avro", "protobuf"])
+def test_a_schema_in_a_header_needs_its_guid(planned, format_):
+    guid = uuid.uuid4()
+    text = (
+        record(*FIELDS)
+        if format_ == "avro"
+        else ('syntax = "proto3"; message M { optional int64 id = 1; optional string name = 2; }')
+    )
+    answer = {"schema": text, "schemaType": format_.upper()}
+    with FakeRegistry(same(200, answer | {"guid": str(guid)})) as keeper:
+        options = HEADER | {"schema.registry.url": keeper.url, "valueFormat": format_}
+        value = planned("id bigint, name string", **options).value
+    assert value.encoder.prefix == b""
+    indexes = b"\0" if format_ == "protobuf" else b""
+    assert value.header == ("__value_schema_id", b"\x01" + guid.bytes + indexes)
+    payload_schemas._kept.clear()
+    for none in ({}, {"guid": "no guid"}, {"guid": 7}):
+        with (
+            FakeRegistry(same(200, answer | none)) as keeper,
+            pytest.raises(SchemaError, match="has no GUID of schema id 5"),
+        ):
+            planned("id bigint, name string", **options | {"schema.registry.url": keeper.url})

@@ -6,13 +6,13 @@ from collections.abc import Callable
 from typing import Any
 
 from spark_kafka_sink.protocol.request import ApiKey
-from tests.exactly_once.harness import World, of_attempt, of_data
+from tests.exactly_once.harness import FaultyCluster, of_attempt, of_data
 from tests.exactly_once.processes import Driver, kill_and_wait, sender_of
 from tests.faults.proxy import Action, Hit, Side
 
 
 def answer_to_end_txn_is_lost(
-    world: World, driver: Driver, name: str, action: Action, whose: Callable[[Hit], bool]
+    world: FaultyCluster, driver: Driver, name: str, action: Action, whose: Callable[[Hit], bool]
 ) -> Any:
     """R05: the batch is there all the same; its report."""
     scenario = world.scenario(name, kafka_request_timeout_ms="1500")
@@ -26,7 +26,7 @@ def answer_to_end_txn_is_lost(
 
 
 def produce_of_a_dead_attempt_is_late(
-    world: World, driver: Driver, name: str, *, within_s: float, settle_s: float
+    world: FaultyCluster, driver: Driver, name: str, *, within_s: float, settle_s: float
 ) -> Any:
     """R09: it arrives in the next transaction of its id, and joins none; the report."""
     scenario = world.scenario(name, partitions=1)

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from tests.exactly_once.harness import World, proxied_cluster
+from tests.exactly_once.harness import FaultyCluster, proxied_cluster
 from tests.exactly_once.processes import Driver
 from tests.exactly_once.results import WORLDS, Results
 
@@ -50,14 +50,14 @@ def pytest_sessionfinish() -> None:
 
 
 @pytest.fixture(scope="package")
-def _world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+def _world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FaultyCluster]:
     home = tmp_path_factory.mktemp("exactly-once")
     with proxied_cluster(NODES, home, overrides=SOON_ABORTED) as world:
         yield world
 
 
 @pytest.fixture
-def world(_world: World) -> Iterator[World]:
+def world(_world: FaultyCluster) -> Iterator[FaultyCluster]:
     """The cluster, with no fault left over from before; each fault that was added has fired."""
     _world.begin()
     yield _world
@@ -65,7 +65,7 @@ def world(_world: World) -> Iterator[World]:
 
 
 @pytest.fixture(scope="module")
-def _old_world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+def _old_world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FaultyCluster]:
     """Transactions of version 1, and a coordinator that soon drops ids that are idle."""
     with proxied_cluster(
         1,
@@ -82,14 +82,14 @@ def _old_world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
 
 
 @pytest.fixture
-def old_world(_old_world: World) -> Iterator[World]:
+def old_world(_old_world: FaultyCluster) -> Iterator[FaultyCluster]:
     _old_world.begin()
     yield _old_world
     _old_world.end()
 
 
 @pytest.fixture(scope="module")
-def _ruled_world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+def _ruled_world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FaultyCluster]:
     """Brokers with an authorizer: what no ACL is about, everybody may do."""
     overrides = {
         "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
@@ -101,14 +101,14 @@ def _ruled_world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
 
 
 @pytest.fixture
-def ruled_world(_ruled_world: World) -> Iterator[World]:
+def ruled_world(_ruled_world: FaultyCluster) -> Iterator[FaultyCluster]:
     _ruled_world.begin()
     yield _ruled_world
     _ruled_world.end()
 
 
 @pytest.fixture(scope="package")
-def _drivers(_world: World) -> Iterator[list[Driver]]:
+def _drivers(_world: FaultyCluster) -> Iterator[list[Driver]]:
     drivers: list[Driver] = []
     yield drivers
     for driver in drivers:
@@ -116,7 +116,7 @@ def _drivers(_world: World) -> Iterator[list[Driver]]:
 
 
 @pytest.fixture(scope="module")
-def _spares(_world: World) -> Iterator[list[Driver]]:
+def _spares(_world: FaultyCluster) -> Iterator[list[Driver]]:
     spares: list[Driver] = []
     yield spares
     for spare in spares:
@@ -124,7 +124,7 @@ def _spares(_world: World) -> Iterator[list[Driver]]:
 
 
 @pytest.fixture
-def new_driver(_world: World, _spares: list[Driver]) -> Iterator[Callable[[], Driver]]:
+def new_driver(_world: FaultyCluster, _spares: list[Driver]) -> Iterator[Callable[[], Driver]]:
     """A driver that the test may kill; closed after the test at the latest. The next one starts
     while this one works.
     """
@@ -142,13 +142,13 @@ def new_driver(_world: World, _spares: list[Driver]) -> Iterator[Callable[[], Dr
 
 
 @pytest.fixture
-def driver(_world: World, _drivers: list[Driver]) -> Driver:
+def driver(_world: FaultyCluster, _drivers: list[Driver]) -> Driver:
     """One that lives on from test to test: a JVM's start is dear."""
     return _living(_drivers, lambda: Driver(_world.home))
 
 
 @pytest.fixture(scope="package")
-def _connect_drivers(_world: World) -> Iterator[list[Driver]]:
+def _connect_drivers(_world: FaultyCluster) -> Iterator[list[Driver]]:
     drivers: list[Driver] = []
     yield drivers
     for driver in drivers:
@@ -156,7 +156,7 @@ def _connect_drivers(_world: World) -> Iterator[list[Driver]]:
 
 
 @pytest.fixture
-def connect_driver(_world: World, _connect_drivers: list[Driver]) -> Driver:
+def connect_driver(_world: FaultyCluster, _connect_drivers: list[Driver]) -> Driver:
     """The same, as a client of Spark Connect."""
     return _living(_connect_drivers, lambda: Driver(_world.home, connect=True))
 

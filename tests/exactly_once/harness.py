@@ -49,7 +49,7 @@ def thorough(test: T) -> T | None:
 
 
 @dataclass
-class World:
+class FaultyCluster:
     """``bootstrap`` leads through the proxies; ``direct`` does not (readers go there)."""
 
     kafka: RealKafka
@@ -105,7 +105,9 @@ class World:
 class Scenario:
     """One run of one load: a topic, a prefix, a truth file, and options that lead there."""
 
-    def __init__(self, world: World, name: str, partitions: int, options: dict[str, str]) -> None:
+    def __init__(
+        self, world: FaultyCluster, name: str, partitions: int, options: dict[str, str]
+    ) -> None:
         self.world = world
         self.run = f"{name}-{uuid.uuid4().hex[:8]}"
         self.topic = world.kafka.create_topic(self.run, partitions)
@@ -235,7 +237,7 @@ def of_batch(batch: int, task: int) -> Callable[[Hit], bool]:
 
 
 @contextmanager
-def proxied_cluster(nodes: int, home: Path, **options: Any) -> Iterator[World]:
+def proxied_cluster(nodes: int, home: Path, **options: Any) -> Iterator[FaultyCluster]:
     """``options`` are KafkaCluster's. Each node advertises its proxy to clients; ``direct`` reads
     through the brokers' own listener.
     """
@@ -255,7 +257,7 @@ def proxied_cluster(nodes: int, home: Path, **options: Any) -> Iterator[World]:
         with cluster:
             direct = ",".join("{}:{}".format(*node.probe_address) for node in cluster.nodes)
             through = ",".join(f"127.0.0.1:{proxy.port}" for proxy in proxies)
-            yield World(RealKafka(direct, cluster), through, faults, home)
+            yield FaultyCluster(RealKafka(direct, cluster), through, faults, home)
     finally:
         for proxy in proxies:
             proxy.close()

@@ -9,7 +9,7 @@ import pytest
 
 from spark_kafka_sink.protocol.request import ApiKey
 from tests.exactly_once.checker import new_admin, transactions
-from tests.exactly_once.harness import CLEAN_S, Scenario, World, of_data, thorough
+from tests.exactly_once.harness import CLEAN_S, FaultyCluster, Scenario, of_data, thorough
 from tests.exactly_once.processes import Driver
 from tests.fakes.fake_cluster.codec import read_request
 from tests.faults.proxy import Action, Hit, Side
@@ -35,7 +35,7 @@ def written_again(scenario: Scenario, driver: Driver) -> None:
     assert answer["result"] == "OK", answer["error"]
 
 
-def ongoing(world: World, scenario) -> list[str]:
+def ongoing(world: FaultyCluster, scenario) -> list[str]:
     found = transactions(world.direct, scenario.prefix)
     return [i for i, state in found.items() if state == "Ongoing" and "~~" not in i]
 
@@ -112,7 +112,7 @@ def test_rights_revoked_after_the_decision_are_an_error(ruled_world, driver, rec
 
 
 @contextmanager
-def denied(world: World, transactional_ids: list[str]) -> Iterator[None]:
+def denied(world: FaultyCluster, transactional_ids: list[str]) -> Iterator[None]:
     """No principal may write under these transactional ids for a while."""
     from confluent_kafka.admin import (
         AclBinding,

@@ -9,7 +9,7 @@ import psutil
 import pytest
 
 from spark_kafka_sink.protocol.request import ApiKey
-from tests.exactly_once.harness import World, of_attempt, of_data
+from tests.exactly_once.harness import FaultyCluster, of_attempt, of_data
 from tests.exactly_once.processes import Driver, sender_of
 from tests.exactly_once.standalone import StandaloneSpark
 from tests.faults.proxy import Action, Fault, Hit, Side
@@ -65,7 +65,7 @@ def executor_of(hit: Hit) -> psutil.Process:
 
 
 def meet_attempt_0(
-    world: World, action: Action, side: Side, then: Callable[[Hit], object]
+    world: FaultyCluster, action: Action, side: Side, then: Callable[[Hit], object]
 ) -> Fault:
     """The first Produce of task 1's attempt 0 meets the fault, and ``then`` is called. Cold workers
     may bring attempt 1 to the broker first, which must not win before that: it waits.

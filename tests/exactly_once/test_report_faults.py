@@ -7,7 +7,14 @@ import json
 import pytest
 
 from spark_kafka_sink.protocol.request import ApiKey
-from tests.exactly_once.harness import ASKED_ONCE, Scenario, World, of_data, of_log, variants
+from tests.exactly_once.harness import (
+    ASKED_ONCE,
+    FaultyCluster,
+    Scenario,
+    of_data,
+    of_log,
+    variants,
+)
 from tests.faults.proxy import Action, Side
 from tests.real_kafka import consume_topic
 
@@ -18,14 +25,14 @@ TASKS = 4
 BATCH = 2
 
 
-def reports_of(world: World, scenario: Scenario) -> list[dict[str, object]]:
+def reports_of(world: FaultyCluster, scenario: Scenario) -> list[dict[str, object]]:
     """As a reader of committed records sees them."""
     topic = scenario.options["reportTopic"]
     found = consume_topic(world.direct, topic, isolation="read_committed")
     return [json.loads(value) for value in found.values]
 
 
-def with_reports(world: World, name: str) -> Scenario:
+def with_reports(world: FaultyCluster, name: str) -> Scenario:
     scenario = world.scenario(name, **ASKED_ONCE)
     scenario.options["reportTopic"] = world.kafka.create_topic(f"{scenario.run}-reports", 1)
     return scenario
@@ -77,7 +84,7 @@ def test_a_driver_killed_before_its_decision_leaves_one_report(
     assert_one_each(world, scenario)
 
 
-def assert_one_each(world: World, scenario: Scenario) -> None:
+def assert_one_each(world: FaultyCluster, scenario: Scenario) -> None:
     told = reports_of(world, scenario)
     batches = [r["batchId"] for r in told if r["outcome"] == "committed"]
     assert batches == sorted(set(batches)), "none came twice, and they are in order"

@@ -8,7 +8,7 @@ import pytest
 
 from tests.exactly_once.checker import coordinated_by, new_admin
 from tests.exactly_once.half_written import EAGER, SIZE, half_written
-from tests.exactly_once.harness import CLEAN_S, World, thorough
+from tests.exactly_once.harness import CLEAN_S, FaultyCluster, thorough
 from tests.exactly_once.truth import Result
 from tests.waiting import wait_for
 
@@ -114,7 +114,7 @@ def test_a_restarted_broker_under_a_warm_driver_is_asked_again(world, driver, re
     record_property("found", f"{len(there)} open at the restarted broker; {report}")
 
 
-def without_leader(world: World, topic: str, node_id: int) -> None:
+def without_leader(world: FaultyCluster, topic: str, node_id: int) -> None:
     """Until the node leads no partition of ``topic``."""
     admin = new_admin(world.direct)
     wait_for(
@@ -127,7 +127,7 @@ def without_leader(world: World, topic: str, node_id: int) -> None:
     )
 
 
-def prefer_all(world: World) -> None:
+def prefer_all(world: FaultyCluster) -> None:
     """Each partition's first replica leads it again (and coordinates, where it is a state's)."""
     from confluent_kafka import ElectionType
 

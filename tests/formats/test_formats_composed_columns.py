@@ -11,6 +11,9 @@ import pytest
 from spark_kafka_sink.base.errors import DataError
 from spark_kafka_sink.config.named_columns import ColumnFormat, OnNullValue
 from spark_kafka_sink.records.column_plan import ColumnPlan, ComposedColumns, NamedColumn
+from spark_kafka_sink.records.formats.avro.avro_format import AvroFormat
+from spark_kafka_sink.records.formats.column_type import ColumnKind as K
+from spark_kafka_sink.records.formats.column_type import ColumnType
 from spark_kafka_sink.records.formats.composed_columns import parts_of, with_composed
 from spark_kafka_sink.records.record_columns import from_record_batch, rows_with_value
 
@@ -123,3 +126,57 @@ def test_a_large_batch_is_composed_in_parts_and_a_huge_row_alone():
     assert told == texts
     assert [part.num_rows for part in parts_of(BATCH)] == [3]
     assert list(parts_of(BATCH.slice(0, 0))) == []
+
+
+def with_schema(column, name="__value_schema_id"):
+    encoder = AvroFormat().plan('["null", "long"]', b"", ColumnType(K.LONG, "long"), bare=True)
+    return ComposedColumns((column,), ColumnFormat.AVRO, encoder=encoder, header=(name, b"\x01id"))
+
+
+def test_a_schema_is_named_by_a_header_where_there_is_a_payload():
+    key = with_schema(ID, "__key_schema_id")
+    made = columns(value=with_schema(ID), key=key, headers=(TRACE,))
+    assert made.value.to_pylist() == [b"\x02\x02", b"\x02\x04", None]
+    ids = header(b"__value_schema_id", b"\x01id") + header(b"__key_schema_id", b"\x01id")
+    assert made.headers.to_pylist() == [
+        b"\x06" + header(b"trace", b"t1") + ids,
+        b"\x06" + header(b"trace", b"") + ids,
+        b"\x00",
+    ]
+
+
+HEADERS = pa.struct([("key", pa.string()), ("value", pa.binary())])
+ENTRIES = [{"key": "a", "value": b"1"}, {"key": "b", "value": None}]
+
+
+@pytest.mark.parametrize(
+    ("lists", "slack"),
+    [
+        (pa.array([ENTRIES, None, []], pa.list_(HEADERS)), 0),
+        (pa.array([ENTRIES[:1], ENTRIES, None, [], None], pa.large_list(HEADERS)), 1),
+        (
+            pa.array(
+                [[("x", b"y")], [("a", b"1"), ("b", None)], None, [], []],
+                pa.map_(pa.string(), pa.binary()),
+            ),
+            1,
+        ),
+    ],
+)
+def test_the_header_of_a_schema_is_behind_those_of_the_row(lists, slack):
+    batch = pa.RecordBatch.from_pydict(
+        {"id": pa.array([1, 2, None], pa.int64()), "headers": lists.slice(slack, 3)}
+    )
+    made = columns(batch, value=with_schema(ID), headers_column=1)
+    ids = header(b"__value_schema_id", b"\x01id")
+    first = header(b"a", b"1") + b"\x02b\x01"
+    assert made.headers.to_pylist() == [b"\x06" + first + ids, b"\x02" + ids, b"\x00"]
+
+
+def test_a_header_of_the_row_without_a_key_is_still_an_error():
+    entries = [[{"key": None, "value": b"1"}], None, None]
+    batch = pa.RecordBatch.from_pydict(
+        {"id": pa.array([1, 2, 3]), "headers": pa.array(entries, pa.list_(HEADERS))}
+    )
+    with pytest.raises(DataError, match="null key"):
+        columns(batch, value=with_schema(ID), headers_column=1)

@@ -149,7 +149,8 @@ def struct_of(names):
 
 
 def check(names, given_rows, slack):
-    plan = ProtobufFormat("shop.Order").plan(SCHEMA, PREFIX, struct_of(names), bare=False)
+    form = ProtobufFormat("shop.Order")
+    plan = form.plan(SCHEMA, PREFIX + form.indexes(SCHEMA), struct_of(names), bare=False)
     around = given_rows[:1] * slack
     table = [*around, *given_rows, *around]
     columns = [
@@ -189,7 +190,7 @@ def test_a_derived_schema_has_a_message_of_the_columns():
     form = ProtobufFormat(None)
     schema = form.derive(column, "shop.order")
     assert form.name_of(schema) == "shop.order"
-    plan = form.plan(schema, PREFIX, column, bare=False)
+    plan = form.plan(schema, PREFIX + form.indexes(schema), column, bare=False)
     part = {"d": 1.5, "tags": ["a"]}
     columns = [
         pa.array([1]), pa.array([part], PART[1]), pa.array([[part, part]], pa.list_(PART[1])),
@@ -205,7 +206,8 @@ def test_a_derived_schema_has_a_message_of_the_columns():
 
 def test_a_message_within_another_has_the_indexes_on_the_way():
     column = ColumnType(_K.STRUCT, "struct", False, (plain(_K.STRING),), ("a",))
-    plan = ProtobufFormat("shop.Unused.Within").plan(SCHEMA, PREFIX, column, bare=False)
+    form = ProtobufFormat("shop.Unused.Within")
+    plan = form.plan(SCHEMA, PREFIX + form.indexes(SCHEMA), column, bare=False)
     payload = plan.encode([pa.array(["x"])], 1, "").array[0].as_py()
     assert payload == PREFIX + b"\x04\0\0" + b"\x0a\x01x"
 

@@ -32,9 +32,16 @@ def report(batch_id=0, **fields):
         "oldestTransactionMs": 90_000,
         "transactionTimeoutMs": 900_000,
         "connections": 6,
+        "commitMs": 40,
+        "topicCounts": [
+            {"topic": "orders", "rows": 70, "bytes": 1_500},
+            {"topic": "refunds", "rows": 30, "bytes": 500},
+        ],
         "brokers": [
-            {"id": 1, "requests": 2, "meanLatencyMs": 4.0, "maxLatencyMs": 9},
-            {"id": 2, "requests": 1, "meanLatencyMs": 8.0, "maxLatencyMs": 8},
+            {"id": 1, "requests": 2, "meanLatencyMs": 4.0, "maxLatencyMs": 9}
+            | {"latencies": [0, 0, 1, 1] + [0] * 11},
+            {"id": 2, "requests": 1, "meanLatencyMs": 8.0, "maxLatencyMs": 8}
+            | {"latencies": [0, 0, 0, 1] + [0] * 11},
         ],
     } | fields
 

@@ -132,6 +132,15 @@ def test_a_query_that_stands_still(scrapes):
     assert scrapes.firing() == {"KprodNoProgress"}
 
 
+def test_a_commit_that_takes_long(scrapes):
+    driver = Driver(scrapes)
+    driver.listener.onQueryStarted(started())
+    healthy(scrapes, driver, minutes=3)
+    driver.reports.append(report(1, writtenAtMs=scrapes.now * 1000, retries=0, commitMs=45_000))
+    healthy(scrapes, driver, minutes=3)
+    assert scrapes.firing() == {"KprodCommitWaits"}
+
+
 def test_reports_that_do_not_arrive(scrapes):
     driver = Driver(scrapes)
     driver.listener.onQueryStarted(started())

@@ -12,7 +12,7 @@ from spark_kafka_sink.datasource.monitoring.prometheus_metrics import Prometheus
 from tests.monitoring.reports import failed, idle, progress, report, started, terminated
 
 
-class World:
+class MonitoredSession:
     """A listener over Prometheus' library, and reports that are given to it."""
 
     def __init__(self):
@@ -35,7 +35,7 @@ class World:
 
 @pytest.fixture
 def world():
-    return World()
+    return MonitoredSession()
 
 
 def test_a_progress_and_the_report_of_its_batch_are_joined(world):
@@ -68,6 +68,35 @@ def test_values_arrive_in_the_unit_that_the_name_says(world):
     assert world.value("kprod_broker_requests_total", broker="1") == 2
     assert world.value("kprod_writes_total", outcome="committed") == 1
     assert world.value("kprod_query_batch_time_seconds_total", phase="addBatch") == 1.2
+
+
+def test_latencies_and_commits_are_histograms(world):
+    world.listener.onQueryStarted(started())
+    assert world.value("kprod_commit_time_seconds_count") == 0
+    world.reports = [report(0), report(1, commitMs=31_000)]
+    world.listener.read_reports()
+    bucket = "kprod_broker_latency_seconds_bucket"
+    of_broker = {le: world.value(bucket, broker="1", le=le) for le in ("0.002", "0.005", "+Inf")}
+    assert of_broker == {"0.002": 0, "0.005": 2, "+Inf": 4}
+    assert world.value("kprod_commit_time_seconds_bucket", le="0.05") == 1
+    assert world.value("kprod_commit_time_seconds_bucket", le="30.0") == 1
+    assert world.value("kprod_commit_time_seconds_count") == 2
+
+
+def test_rows_have_the_label_of_their_topic(world):
+    world.reports = [report(0), report(1)]
+    world.listener.read_reports()
+    assert world.value("kprod_topic_rows_total", topic="orders") == 140
+    assert world.value("kprod_topic_sent_bytes_total", topic="refunds") == 1_000
+
+
+@pytest.mark.parametrize("strange", [[], [1] * 14, ["x"] * 15, [-1] * 15, [10**12] * 15, None])
+def test_strange_counts_are_no_values(world, strange):
+    brokers = [{"id": 1, "requests": 1, "latencies": strange}]
+    world.reports = [report(0, brokers=brokers, topicCounts=strange)]
+    world.listener.read_reports()
+    assert not world.value("kprod_broker_latency_seconds_count", broker="1")
+    assert world.value("kprod_broker_requests_total", broker="1") == 1
 
 
 def test_counters_with_alerts_are_zero_before_the_first_batch(world):
@@ -146,13 +175,16 @@ def test_what_a_batch_job_wrote_is_counted_when_asked(world):
 
 def test_labels_are_bounded_whatever_comes(world):
     for number in range(3 * MAX_LABEL_VALUES):
+        topics = [{"topic": f"t{number}", "rows": 1, "bytes": 1}]
         brokers = [{"id": number, "requests": 1, "meanLatencyMs": 1.0, "maxLatencyMs": 1}]
-        world.reports.append(report(number, queryName=f"q{number % 150}", brokers=brokers))
+        world.reports.append(
+            report(number, queryName=f"q{number % 150}", brokers=brokers, topicCounts=topics)
+        )
         world.reports.append(failed(f"KP{number:04}", outcome=f"o{number}"))
         world.reports.append(failed("a text with a secret"))
     world.listener.read_reports()
     for metric in world.registry.collect():
-        for label in ("query", "broker", "outcome", "code"):
+        for label in ("query", "broker", "outcome", "code", "topic"):
             values = {s.labels[label] for s in metric.samples if label in s.labels}
             assert len(values) <= MAX_LABEL_VALUES + 1
     assert world.value("kprod_rows_total", query=OTHER) > 0

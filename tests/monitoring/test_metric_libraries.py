@@ -1,6 +1,7 @@
 """Prometheus' library and OpenTelemetry's: the same metrics, under the same names."""
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -44,7 +45,8 @@ def test_opentelemetrys_exported_names_equal_the_direct_ones():
     metrics = Metrics((PrometheusMetrics(direct), OpenTelemetryMetrics(provider)))
     for one in INSTRUMENTS:
         metrics.event(one.name, 3, "q", *(["1"] if one.label else []))
-    assert len(samples(direct)) == len(INSTRUMENTS)
+    named = {re.sub(r"_(bucket|count|sum)$", "", name) for name, _ in samples(direct)}
+    assert named == {one.prometheus_name for one in INSTRUMENTS}
     assert samples(theirs) == samples(direct)
     provider.shutdown()
 
@@ -100,7 +102,10 @@ def test_names_follow_the_conventions():
         assert not any(word in one.name for word in ("seconds", "bytes", "total", "ms")), one
         assert one.unit in ("s", "By", "1") or one.unit[0] + one.unit[-1] == "{}", one
         assert one.prometheus_name.endswith("_total") is (one.kind is InstrumentKind.COUNTER), one
-        assert (one.scale == 0.001) is (one.field.endswith(("Ms", "durationMs"))), one
+        is_ms = one.field.endswith(("Ms", "durationMs", "latencies"))
+        assert (one.scale == 0.001) is is_ms, one
+        assert (one.kind is InstrumentKind.HISTOGRAM) is bool(one.bounds), one
+        assert list(one.bounds) == sorted(set(one.bounds)), one
     assert len(BY_NAME) == len(INSTRUMENTS) == len({one.prometheus_name for one in INSTRUMENTS})
 
 

@@ -81,7 +81,7 @@ class PartitionLog:
 TOO_LARGE = 4
 
 
-class World:
+class PartitionAndModel:
     """One producer, one partition, two brokers."""
 
     def __init__(self) -> None:
@@ -253,7 +253,7 @@ scripts = st.lists(st.tuples(st.sampled_from(WORDS), st.integers(0, 7)), max_siz
 def test_what_is_acknowledged_is_in_the_log_once_and_in_order(
     script: list[tuple[str, int]],
 ) -> None:
-    world = World()
+    world = PartitionAndModel()
     world.leader = 0
     for what, number in script:
         world.step(what, number)
@@ -265,7 +265,7 @@ def test_what_is_acknowledged_is_in_the_log_once_and_in_order(
 def test_the_same_holds_over_long_lives(seed: int) -> None:
     """Hypothesis finds short stories; doubts need long ones (several batches, cut, restart)."""
     fate = random.Random(seed)
-    world = World()
+    world = PartitionAndModel()
     for _ in range(400):
         if fate.random() < 0.9:
             world.step(fate.choice(FAIR), fate.randrange(6))

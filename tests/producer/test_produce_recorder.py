@@ -1,14 +1,18 @@
 """ProduceRecorder and ProduceReport: what an attempt did, counted once."""
 
 import pickle
-from dataclasses import fields
+from dataclasses import fields, replace
 
 import pytest
 
 from spark_kafka_sink.base.errors import DeliveryError, KafkaError, KafkaTimeoutError
 from spark_kafka_sink.producer.accumulator.producer_batch import ProducerBatch
 from spark_kafka_sink.producer.metrics.produce_recorder import ProduceRecorder
-from spark_kafka_sink.producer.metrics.produce_report import NodeReport, ProduceReport
+from spark_kafka_sink.producer.metrics.produce_report import (
+    LATENCY_BOUNDS_MS,
+    NodeReport,
+    ProduceReport,
+)
 from spark_kafka_sink.producer.metrics.producer_metrics import Measurement, ProducerMetrics
 from spark_kafka_sink.protocol.cluster import TopicPartition
 from spark_kafka_sink.records.compression import Codec, CompressionType
@@ -38,6 +42,7 @@ def test_acknowledged_batches_count_rows_bytes_and_offsets():
     assert report.bytes == 3 * first.size_in_bytes
     assert report.batch_bytes == 3 * 1061
     assert report.offsets == {TP0: (100, 109)}
+    assert report.by_topic == {"test": (10, report.bytes)}
 
 
 def test_the_first_failed_batch_of_columns_fails_the_producer():
@@ -69,7 +74,34 @@ def test_requests_are_counted_by_node():
     report = recorder.report()
     assert report.requests == 3
     assert report.throttle_ms == 6
-    assert report.nodes == {1: NodeReport(2, 14, 9)}
+    (node,) = report.nodes.values()
+    assert (node.requests, node.total_latency_ms, node.max_latency_ms) == (2, 14, 9)
+
+
+def test_latencies_are_counted_by_their_bounds():
+    """A bound belongs to its bucket, and what is above all of them to the last one."""
+    recorder = recorder_of(World())
+    for latency in (0, 1, 2, 3, 30_000, 30_001, 10**9):
+        recorder.request_answered(1, latency, throttle_ms=0, now=9)
+    counts = dict(
+        zip((*LATENCY_BOUNDS_MS, "above"), recorder.report().nodes[1].latencies, strict=True)
+    )
+    assert {bound: n for bound, n in counts.items() if n} == {
+        1: 2,
+        2: 1,
+        5: 1,
+        30_000: 1,
+        "above": 2,
+    }
+    twice = ProduceReport.merge([recorder.report(), recorder.report()]).nodes[1]
+    assert sum(twice.latencies) == twice.requests == 14
+
+
+def test_rows_and_bytes_are_counted_by_topic():
+    one = ProduceReport(by_topic={"a": (1, 10), "b": (2, 20)})
+    two = ProduceReport(by_topic={"b": (3, 30), "c": (4, 40)})
+    merged = ProduceReport.merge([one, two, ProduceReport()])
+    assert merged.by_topic == {"a": (1, 10), "b": (5, 50), "c": (4, 40)}
 
 
 def test_reports_of_many_tasks_add_up_and_travel():
@@ -127,7 +159,7 @@ def test_the_last_answer_that_caused_a_retry_is_kept_by_broker():
         recorder.batch_retried(batch_of(recorder, TP0, 7), KafkaError(words), node)
     nodes = recorder.report().nodes
     assert nodes == {
-        1: NodeReport(1, 5, 5, f"{TP0}: other"),
+        1: replace(NodeReport().after_request(5), last_answer=f"{TP0}: other"),
         2: NodeReport(0, 0, 0, f"{TP0}: second"),
     }
     merged = ProduceReport.merge([recorder.report(), ProduceReport(nodes={2: NodeReport(1, 1, 1)})])

@@ -139,7 +139,7 @@ def test_every_metric_is_on_the_page() -> None:
 # ---- what is recorded ----------------------------------------------------------------------------
 
 
-class World:
+class MeteredProducer:
     def __init__(self) -> None:
         self.clock = FakeClock()
         self.metrics = ProducerMetrics(self.clock, client_id="me")
@@ -168,7 +168,7 @@ class World:
 
 
 def test_a_request_counts_by_producer_and_by_topic() -> None:
-    world = World()
+    world = MeteredProducer()
     old = world.batch(records=10, size=939)
     world.clock.advance(40)
     young = world.batch("u", records=30, size=1939)
@@ -192,7 +192,7 @@ def test_a_request_counts_by_producer_and_by_topic() -> None:
 
 
 def test_the_compression_rate_is_what_is_left() -> None:
-    world = World()
+    world = MeteredProducer()
     batch = ProducerBatch(TP, world.now, 1, 0, world.recorder)
     batch.append(bytes(100_000), 1, 0)
     batch.close(Codec(CompressionType.GZIP, -1))
@@ -202,7 +202,7 @@ def test_the_compression_rate_is_what_is_left() -> None:
 
 
 def test_answers_count_latency_and_throttling_by_node() -> None:
-    world = World()
+    world = MeteredProducer()
     for node, latency, throttle in ((1, 10, 0), (1, 30, 8), (2, 5, 0)):
         world.recorder.request_answered(node, latency, throttle, world.now)
     told = world.told(Group.PRODUCER)
@@ -212,7 +212,7 @@ def test_answers_count_latency_and_throttling_by_node() -> None:
 
 
 def test_retries_splits_and_failures_count_records_once() -> None:
-    world = World()
+    world = MeteredProducer()
     batch = world.batch(records=10)
     world.recorder.batch_retried(batch)
     world.recorder.batch_split(batch)
@@ -225,7 +225,7 @@ def test_retries_splits_and_failures_count_records_once() -> None:
 
 
 def test_a_wait_for_memory_counts_and_one_in_vain_too() -> None:
-    world = World()
+    world = MeteredProducer()
     pool = world.pool
     pool.allocate(100, world.now)
     pool.allocate(0, world.now)
@@ -243,7 +243,7 @@ def test_a_wait_for_memory_counts_and_one_in_vain_too() -> None:
 
 
 def test_polls_count_bytes_connections_and_how_long_they_waited() -> None:
-    world = World()
+    world = MeteredProducer()
     send = NetworkSend(1, [], 100)
     receive = NetworkReceive(1, memoryview(bytes(46)))
     world.metrics.polled([send, send], [receive], [1, 2], 3, 15, 5, world.now)
@@ -262,7 +262,7 @@ def test_polls_count_bytes_connections_and_how_long_they_waited() -> None:
 
 
 def test_a_dynamic_topic_column_has_bounded_sensors() -> None:
-    world = World()
+    world = MeteredProducer()
     for number in range(MAX_TAGS + 5):
         world.metrics.records_retried(f"topic-{number}", 1)
     topics = {name.tags for name in world.metrics.snapshot() if name.group == Group.TOPIC.value}

@@ -45,7 +45,7 @@ def connection(kafka: RealKafka) -> Iterator[BlockingConnection]:
 
 
 @dataclass
-class World:
+class PreparedBroker:
     """Two partitions, and transactions by "{prefix}committed", "{prefix}aborted", "{prefix}open".
 
     Partition 0 of the topic has ended transactions only, partition 1 an open one and behind it a
@@ -83,7 +83,7 @@ def send(to: KafkaProducer, topic: str, partition: int, *values: str) -> None:
 
 
 @pytest.fixture(scope="module")
-def world(kafka: RealKafka, connection: BlockingConnection) -> Iterator[World]:
+def world(kafka: RealKafka, connection: BlockingConnection) -> Iterator[PreparedBroker]:
     topic = kafka.unique_topic("transactions", 2)
     prefix = f"{topic}~x."
     with (
@@ -108,7 +108,7 @@ def world(kafka: RealKafka, connection: BlockingConnection) -> Iterator[World]:
         send(stranger, topic, 1, "behind")
         stranger.commit_transaction()
         wait_for_markers(connection, [f"{prefix}aborted", f"{prefix}committed", f"{topic}~xyz"])
-        yield World(topic, prefix, left_open)
+        yield PreparedBroker(topic, prefix, left_open)
         left_open.abort_transaction()
 
 
@@ -133,7 +133,7 @@ def fetch(
 
 
 def test_transactions_are_described_in_their_states(
-    connection: BlockingConnection, world: World
+    connection: BlockingConnection, world: PreparedBroker
 ) -> None:
     ids = tuple(f"{world.prefix}{name}" for name in ("committed", "aborted", "open", "never"))
     found = connection.call(DescribeTransactionsRequest(ids), 0).transactions
@@ -149,7 +149,7 @@ def test_transactions_are_described_in_their_states(
 
 
 def test_a_transactional_id_that_never_wrote_has_no_start(
-    connection: BlockingConnection, kafka: RealKafka, world: World
+    connection: BlockingConnection, kafka: RealKafka, world: PreparedBroker
 ) -> None:
     name = f"{world.topic}~idle"
     with producer(kafka, name):
@@ -161,7 +161,7 @@ def test_a_transactional_id_that_never_wrote_has_no_start(
 
 @pytest.mark.parametrize("version", range(3))
 def test_transactions_of_a_prefix_are_listed_in_every_version(
-    connection: BlockingConnection, world: World, version: int
+    connection: BlockingConnection, world: PreparedBroker, version: int
 ) -> None:
     def listed(*states: TransactionState) -> dict[str, TransactionState]:
         response = connection.call(ListTransactionsRequest(states, prefix=world.prefix), version)
@@ -181,7 +181,7 @@ def test_transactions_of_a_prefix_are_listed_in_every_version(
 
 
 def test_the_broker_itself_filters_by_the_quoted_prefix(
-    connection: BlockingConnection, world: World
+    connection: BlockingConnection, world: PreparedBroker
 ) -> None:
     class Unfiltered(ListTransactionsRequest):
         def decode(self, version: int, body: memoryview) -> object:  # type: ignore[override]
@@ -196,7 +196,7 @@ def test_the_broker_itself_filters_by_the_quoted_prefix(
 
 
 def test_only_transactions_open_for_longer_are_listed(
-    connection: BlockingConnection, world: World
+    connection: BlockingConnection, world: PreparedBroker
 ) -> None:
     states = (TransactionState.ONGOING,)
     for duration, expected in ((0, 1), (3_600_000, 0)):
@@ -205,7 +205,7 @@ def test_only_transactions_open_for_longer_are_listed(
 
 
 def test_the_producer_that_holds_a_partition_back_is_described(
-    connection: BlockingConnection, world: World
+    connection: BlockingConnection, world: PreparedBroker
 ) -> None:
     _, held = world.partitions
     missing = TopicPartition(world.topic, 9)
@@ -218,7 +218,7 @@ def test_the_producer_that_holds_a_partition_back_is_described(
 
 @pytest.mark.parametrize("version", range(2, 10))
 def test_offsets_end_behind_an_open_transaction(
-    connection: BlockingConnection, world: World, version: int
+    connection: BlockingConnection, world: PreparedBroker, version: int
 ) -> None:
     def offsets(spec: OffsetSpec) -> list[int]:
         found = connection.call(ListOffsetsRequest(world.partitions, spec), version).partitions
@@ -233,7 +233,7 @@ def test_offsets_end_behind_an_open_transaction(
 
 @pytest.mark.parametrize("version", range(4, 13))
 def test_a_fetch_brings_what_is_not_committed_too(
-    connection: BlockingConnection, world: World, version: int
+    connection: BlockingConnection, world: PreparedBroker, version: int
 ) -> None:
     pieces = [FetchPartition(tp, 0) for tp in world.partitions]
     free, held = fetch(connection, *pieces, version=version)
@@ -242,14 +242,16 @@ def test_a_fetch_brings_what_is_not_committed_too(
     assert len(held.records) > 0
 
 
-def test_a_fetch_beyond_the_end_says_so(connection: BlockingConnection, world: World) -> None:
+def test_a_fetch_beyond_the_end_says_so(
+    connection: BlockingConnection, world: PreparedBroker
+) -> None:
     (found,) = fetch(connection, FetchPartition(world.partitions[0], 10**6))
     assert found.error is ErrorCode.OFFSET_OUT_OF_RANGE
 
 
 @pytest.mark.parametrize("version", range(1, 5))
 def test_limits_and_settings_are_described(
-    connection: BlockingConnection, world: World, version: int
+    connection: BlockingConnection, world: PreparedBroker, version: int
 ) -> None:
     broker = ConfigResource(ConfigResourceType.BROKER, "1")  # as every first node is called here
     topic = ConfigResource(ConfigResourceType.TOPIC, world.topic)

@@ -52,7 +52,7 @@ _driving: ContextVar[Run] = ContextVar("driving")
 
 
 class _FrameOfRun(Frame):
-    """In the session of ``run``, which says whose it is unless the query is not told."""
+    """In the session of ``run``, which names the query unless it is hidden."""
 
     def __init__(self, save: Any, query_id: str | None, run: Run) -> None:
         super().__init__(save, query_id)
@@ -144,7 +144,7 @@ class EdgeScene(Scene):
         plan: TransactionPlan,
         messages: list[TaskCommitMessage],
     ) -> tuple[str, ...]:
-        """Spark's abort of a micro-batch of which not every task has told."""
+        """Spark's abort of a micro-batch of which not every task has reported."""
         owner = owner_of(run.id, plan)
         with self.driver_side(run) as aborter:
             prepared = prepared_transactions(messages, owner)

@@ -52,7 +52,7 @@ def check(world: World) -> None:
 
 def _transactions_are_whole(world: World) -> None:
     """What a read_committed consumer sees: every row of a committed transaction, once and in
-    order, none of an aborted one, and all or nothing of one whose end nobody was told.
+    order, none of an aborted one, and all or nothing of one whose end was not reported.
     """
     ledger = world.ledger
     seen: Counter[int] = Counter()
@@ -160,7 +160,7 @@ def _what_was_acknowledged_is_there(world: World, logs: dict[TopicPartition, lis
 
 def _no_hole(world: World, tp: TopicPartition, found: list[int]) -> None:
     """Where the rows of a partition are known, what is in its log is a beginning of them; but for
-    a row that went by ``send`` and was told to have failed: the next one goes on.
+    a row that went by ``send`` and was reported as failed: the next one goes on.
     """
     rows = enumerate(world.ledger.rows)
     of_topic = [(n, row) for n, row in rows if row.topic == tp.topic and not row.refused]

@@ -233,7 +233,7 @@ class Process:
         return network
 
     def guard(self, thing: object) -> None:
-        """Nobody loses its turn while a lock of ``thing`` is held."""
+        """No process loses its turn while a lock of ``thing`` is held."""
         found = [lock for name, lock in _owned(thing, _Lock, set()) if name != "_gate"]
         self.locks += found
         self.machine._locks += found

@@ -33,7 +33,7 @@ from tests.simulation.mutant import all_of
 
 
 def s1_unknown_queries_are_not_checked() -> AbstractContextManager[Any]:
-    """A foreachBatch of which Spark tells nothing skips what others wrote."""
+    """A foreachBatch that Spark does not name skips what others wrote."""
     true = committer.check_number
 
     def check(key: str, numbering: Numbering, query_id: str, number: int, state: Any) -> None:

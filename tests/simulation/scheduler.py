@@ -249,7 +249,7 @@ class Scheduler:
             raise SimulationError(f"time stands still at {self.now} ms")
 
     def _kill(self) -> None:
-        """Whoever still waits ends now; its clean-up must not wait either."""
+        """What still waits ends now; its clean-up must not wait either."""
         self._dead = True
         for task in self.tasks:
             while not task.done and task.run is not None and task.run:

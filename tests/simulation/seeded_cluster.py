@@ -1,4 +1,4 @@
-"""The fake cluster with faults of its own accord, by a seed: what brokers do to a producer.
+"""The fake cluster with faults of its own, by a seed: what brokers do to a producer.
 
 Leaders move, brokers stop and come back, replicas are missing before or after an append, the
 coordinator is loading or elsewhere, answers ask for silence. ``heal`` ends all of it.

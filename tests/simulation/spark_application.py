@@ -4,7 +4,7 @@ done to them.
 :class:`Application` lives one of them through the code that Spark calls (``spark_sink.py``): each
 planning, each commit and each abort is a call of a process of its own, which may be killed alone
 or with its driver, frozen, or cut off. Beside it there may be a second start of the same query, a
-stranger under its name, operators, other keys in the log's partition, a broker that nobody reaches.
+stranger under its name, operators, other keys in the log's partition, an unreachable broker.
 """
 
 from __future__ import annotations
@@ -407,7 +407,7 @@ class Application(SparkWorld):
 
     def _call(self, run: Start, role: str, what: Callable[[], T], *, stoppable: bool = True) -> T:
         """``what``, by a Python process of the driver's. LostCallError when that dies, or the user
-        stops the query meanwhile: then it goes on, and nobody waits for it.
+        stops the query meanwhile: then it goes on, and nothing waits for it.
         """
         process = run.pool.pop(role, None)
         if process is None or process.dead:
@@ -456,12 +456,12 @@ class Application(SparkWorld):
 
     @property
     def partial(self) -> list[Write]:
-        """Those of which somebody was told that they are visible in part."""
+        """Those that were reported as visible in part."""
         numbers = {n for _, n, e in self.errors if isinstance(e, PartialCommitError)}
         return [write for write in self.writes if write.number in numbers]
 
     def was_struck(self, write: Write) -> bool:
-        """Its driver is dead, or was away, so that nobody ended it."""
+        """Its driver is dead, or was away, so that it was not ended."""
         return write.outcome is not Outcome.TOLD
 
     def reports(self) -> Counter[tuple[int, int]]:
@@ -478,7 +478,7 @@ class Application(SparkWorld):
         return found
 
     def wanted(self, write: Write) -> set[tuple[int, int, int]]:
-        """(batch, task, row) of a write that was told as written."""
+        """(batch, task, row) of a write that was reported as written."""
         return {
             (write.tag, task + 100 * (write.part or 0), row)
             for task in range(self.life.tasks)

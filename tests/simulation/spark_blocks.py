@@ -143,7 +143,7 @@ class Blocks:
             raise error
 
     def _failed(self, parts: Sequence[Write], error: KafkaError) -> None:
-        """Whoever is told that a block failed is told the truth, of each of its writes."""
+        """A reported failure of a block is true for each of its writes."""
         if self._app.is_doubtful(error):
             return
         for part in parts:

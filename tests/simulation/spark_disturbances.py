@@ -99,7 +99,7 @@ class Disturbances:
         self._app.timeline.after(after_ms, lambda: self._app.cluster.rejoin(node))
 
     def at_a_decision(self, decided: tuple[str, ...]) -> None:
-        """Nobody coordinates its first transaction for a while, once; or all coordinators load."""
+        """Its first transaction has no coordinator for a while, once; or all coordinators load."""
         app = self._app
         if app.life.meanwhile and decided and not self._met:
             self._met = True
@@ -160,7 +160,7 @@ class Disturbances:
         self._app.timeline.after(3_000, lambda: setattr(fault, "times", fault.fired))
 
     def _sweeps(self, request: Request) -> bool:
-        """It ends, or fences, a transaction that no task has told of."""
+        """It ends, or fences, a transaction that no task has reported."""
         body = request.body
         if not _is_a_tasks(request) or getattr(body, "committed", False):
             return False

@@ -81,7 +81,7 @@ def _ids_are_used_again(app: Application) -> None:
 
 
 def _first_of_each_start(app: Application) -> list[Write]:
-    """Of those that share a name, rows and bytes, and of which Spark tells no query and no offsets:
+    """Of those that share a name, rows and bytes, and of which Spark names no query and no offsets:
     who comes new may look like one that Spark runs again.
     """
     if not (app.life.sibling and app.life.alike and app.life.connect) or app.life.knows_offsets:
@@ -143,7 +143,7 @@ def _nothing_open(app: Application) -> None:
 
 def _torn_by_a_death_alone(app: Application) -> None:
     """A batch is visible in part only when its driver went away between the first and the last
-    end, for longer than a transaction lives, and then somebody was told; never where transactions
+    end, for longer than a transaction lives, and then it was reported; never where transactions
     never time out.
     """
     assert not (app.life.two_phases and app.partial), "partial, and transactions never time out"
@@ -180,7 +180,7 @@ def _nobody_comes_back(app: Application) -> None:
 
 
 def _partial_is_partial(app: Application) -> None:
-    """Nobody is told of a batch that is visible in part, of which nothing is visible, or all."""
+    """A batch of which nothing or all is visible is never reported as visible in part."""
     for number in {write.number for write in app.partial} - set(app.operators.resolved):
         found = app.observer.ends_of_decided(number)
         whole = all(end is not None and end.committed for end in found)

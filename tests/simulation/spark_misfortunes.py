@@ -101,7 +101,7 @@ def _an_identity_is_late(fate: random.Random, life: ApplicationLife) -> Applicat
 
 
 def a_partition_is_late(fate: random.Random, life: ApplicationLife) -> ApplicationLife:
-    """As the identity, with version 1: it opens again what was committed, and nobody has noted."""
+    """As the identity, with version 1: it opens again what was committed, unnoticed."""
     return replace(
         life,
         transaction_version=1,

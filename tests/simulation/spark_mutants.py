@@ -1,7 +1,7 @@
 """Broken protocols, made on purpose: each must be found by the random lives.
 
 Some are what a careless change would do (``careless_mutants.py``), some the defects that reviews
-found, put back (``reviewed_mutants.py``, ``block_mutants.py``). ``make mutants`` tells with which
+found, put back (``reviewed_mutants.py``, ``block_mutants.py``). ``make mutants`` says with which
 seed each is found.
 """
 

@@ -158,7 +158,7 @@ class Observer:
         return [(one.transactional_id, one.producer_id, epoch) for epoch in epochs]
 
     def check_failed(self, write: Write) -> None:
-        """P4: whoever is told that it failed is told the truth."""
+        """P4: a reported failure is true."""
         committed = [
             one.transactional_id
             for one, end in zip(write.transactions, self.ends_of(write), strict=True)
@@ -209,7 +209,7 @@ class Observer:
             self.breaks(f"{write.run.id}: superseded by nobody: {write.error}")
 
     def check_planned(self, run: Start) -> None:
-        """Nothing is planned over a decision that nobody ends. (Planning may read at a leader that
+        """Nothing is planned over a decision that is not ended. (Planning may read at a leader that
         was deposed; the commit does not.)
         """
         if self._app.disturbances.deposed is not None or self._app.life.cluster.cut_off:
@@ -338,7 +338,7 @@ class Observer:
         return None
 
     def ends_of(self, write: Write) -> list[End | None]:
-        """Of its transactions; None of one that nobody ended."""
+        """Of its transactions; None of one that was not ended."""
         return [self.ends.get(_key_of(t)) for t in write.transactions]
 
     def ends_of_decided(self, number: int) -> list[End | None]:

@@ -52,7 +52,7 @@ def _quiet(life: ApplicationLife) -> ApplicationLife:
 
 
 def an_operator_commits(fate: random.Random, life: ApplicationLife) -> ApplicationLife:
-    """The driver died behind its decision, and nobody has started it again yet; it may be about to
+    """The driver died behind its decision, and it was not started again yet; it may be about to
     time out.
     """
     comes = fate.choice((3_000, 8_000, 46_000, 50_000))
@@ -283,7 +283,7 @@ def operators_do_what_they_can(fate: random.Random, life: ApplicationLife) -> Ap
 
 
 def a_torn_batch_is_resolved(fate: random.Random, life: ApplicationLife) -> ApplicationLife:
-    """One was committed, and another one has timed out as nobody came."""
+    """One was committed, and another one has timed out meanwhile."""
     life = replace(life, kind=fate.choice((*_MICRO_BATCHES, Kind.VERSIONS)))
     return replace(
         _quiet(life),

@@ -59,7 +59,7 @@ class Attempt:
 
 class Stage:
     """The tasks of one write, each by up to four attempts, which ``launch(task, attempt)`` starts.
-    Spark tells nothing to attempts that failed or were beaten. ``stopped``: the user did it.
+    Spark does not inform attempts that failed or were beaten. ``stopped``: the user did it.
     """
 
     def __init__(

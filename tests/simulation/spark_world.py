@@ -193,7 +193,7 @@ class SparkWorld:
     # -- what came of it --
 
     def _settle(self) -> None:
-        """Let brokers end by time what nobody ended."""
+        """Let brokers abort what timed out."""
         self.heal()
         for _ in range(8):
             self.scheduler.now += self.longest_timeout_ms // 2

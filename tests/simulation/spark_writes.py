@@ -30,7 +30,7 @@ class Outcome(Enum):
 
 
 class LostCallError(KafkaError):
-    """Nobody knows what became of it: its process died, or nobody waited for it."""
+    """Its outcome is unknown: its process died, or was not waited for."""
 
 
 @dataclass(eq=False)
@@ -57,7 +57,7 @@ class Write:
 
     @property
     def run_id(self) -> str:
-        """As the log tells it: of a job the one that planning gave it."""
+        """As the log has it: of a job the one that planning gave it."""
         context = pickle.loads(self.planned).context if self.planned else None
         return self.run.id if context is None else str(context.run)
 

@@ -236,7 +236,7 @@ def test_an_error_after_the_decision_says_it_is_decided(code: ErrorCode) -> None
 
 def test_with_version_1_what_was_committed_is_never_called_lost() -> None:
     """The task's first AddPartitionsToTxn was lost and asked again, and arrives after the commit:
-    it opens a transaction under the same epoch, which times out while nobody is there.
+    it opens a transaction under the same epoch, which times out meanwhile.
     """
 
     def play(scene: EdgeScene) -> None:

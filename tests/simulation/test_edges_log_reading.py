@@ -1,4 +1,4 @@
-"""What the commit log says is read whole, from the true leader, and waits for no stranger."""
+"""What the commit log says is read whole, from the true leader, and waits for no other client."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The healthy driver is never harmed: not by a superseded one, a stranger, or a mistake."""
+"""The healthy driver is never harmed: not by a superseded one, another client, or a mistake."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def test_a_commit_that_its_successor_rolled_forward_succeeds(version: int) -> No
 
 @pytest.mark.parametrize("version", [1, 2])
 def test_an_earlier_driver_does_not_take_the_key_back(version: int) -> None:
-    """It has planned at the newest generation, so that only the list of runs tells it apart."""
+    """It has planned at the newest generation, so that only the list of runs distinguishes it."""
 
     def play(scene: EdgeScene) -> None:
         old, new = scene.run("run-0"), scene.run("run-1")
@@ -158,7 +158,7 @@ def reset(scene: EdgeScene, run: Run) -> None:
 
 
 def lose(scene: EdgeScene, run: Run) -> None:
-    """As if the log had been deleted, and made anew."""
+    """As if the log had been deleted, and created again."""
     with scene.driver_side(run) as driver:
         log = CommitLog(driver._client, LOG_TOPIC)
         deadline = scene.scheduler.now + 20_000

@@ -44,7 +44,7 @@ def test_an_abort_of_a_restarted_query_ends_its_killed_tasks(
 def test_an_id_missed_while_its_coordinator_moved_is_ended_next(
     version: int,
 ) -> None:
-    """An id that moves is in nobody's list for a moment. Its run died before its first commit, so
+    """An id that moves is in no list for a moment. Its run died before its first commit, so
     that the log does not know it; that it planned before the take-over, its ids tell.
     """
 

@@ -1,6 +1,6 @@
 """Lives of the whole producer, a seed each; what must be true of them is in ``invariants.py``.
 
-20 000 of them: ``make simulate SEEDS=20000``; what came of it stands in ``RESULTS.md``.
+20 000 of them: ``make simulate SEEDS=20000``; the results are in ``RESULTS.md``.
 """
 
 from __future__ import annotations

@@ -90,7 +90,7 @@ def test_an_abort_after_an_unclear_decision_undoes_nothing() -> None:
 
 
 def test_an_unclear_decision_is_settled_inside_the_same_commit() -> None:
-    """The log's EndTxn is done and its answers are lost; whoever opens the log finds out."""
+    """The log's EndTxn is done and its answers are lost; the next reader finds out."""
 
     def play(scene: Scene) -> None:
         run = scene.run("run-0")
@@ -181,7 +181,7 @@ def test_a_batch_committed_by_the_other_driver_is_dropped() -> None:
 
 
 def test_a_deleted_checkpoint_is_an_error_naming_both_batches() -> None:
-    """Spark starts anew at batch 0, under another query id: to drop it would lose rows."""
+    """Spark starts again at batch 0, under another query id: to drop it would lose rows."""
 
     def play(scene: Scene) -> None:
         run = scene.run("run-0")
@@ -239,8 +239,8 @@ def test_evicting_a_warm_producer_leaves_its_transaction_alone() -> None:
 def test_an_uncommitted_decision_is_undone_and_written_again(
     version: int,
 ) -> None:
-    """DECIDED, then nobody for longer than the transactions live: brokers abort them. Nothing is
-    visible, so nobody need be asked.
+    """DECIDED, then no driver for longer than the transactions live: brokers abort them. Nothing is
+    visible, so no operator is needed.
     """
 
     def play(scene: Scene) -> None:
@@ -266,7 +266,7 @@ def test_an_uncommitted_decision_is_undone_and_written_again(
 
 
 def test_a_driver_away_too_long_in_its_commit_is_loud() -> None:
-    """DECIDED, one of two is committed, then nobody for longer than the other one lives."""
+    """DECIDED, one of two is committed, then no driver for longer than the other one lives."""
 
     def play(scene: Scene) -> None:
         run = scene.run("run-0")

@@ -140,7 +140,7 @@ def test_a_failing_seed_of_a_query_shows_its_script():
     "mutant", [*CARELESS, *REVIEWED, *OF_BLOCKS], ids=lambda mutant: mutant.__name__
 )
 def test_a_broken_protocol_still_breaks_something_that_is_there(mutant):
-    """(``make mutants`` tells with which seed each is found.)"""
+    """(``make mutants`` says with which seed each is found.)"""
     with mutant():
         pass
 

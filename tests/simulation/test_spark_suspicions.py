@@ -20,8 +20,8 @@ from tests.simulation.spark_world import LOG_TOPIC, PREFIX, SparkLife
 def test_planning_fails_when_the_batch_before_can_not_be_done(version: int) -> None:
     """Batch 1 is committed, its DONE can't be written, and neither can it at batch 2's planning.
 
-    Going on, batch 2's task would take the same id anew, and the log would name a transaction of
-    batch 1 whose outcome nobody can find out any more: every later start would fail.
+    Going on, batch 2's task would reuse the same id, and the log would name a transaction of
+    batch 1 whose outcome can't be found out any more: every later start would fail.
     """
 
     def play(scene: Scene) -> None:

@@ -1,6 +1,6 @@
 """One life: the real producer over the simulated network, its writer doing what the script says.
 
-Owns: what is put together, what the writer does, what it was told (:class:`Ledger`). What must be
+Owns: what is put together, what the writer does, its answers (:class:`Ledger`). What must be
 true of it is in ``invariants.py``.
 """
 
@@ -57,7 +57,7 @@ class Row:
 
 @dataclass
 class Ledger:
-    """What the writer handed over and what it was told."""
+    """What the writer handed over and what it was answered."""
 
     rows: list[Row] = field(default_factory=list)
     reports: list[ProduceReport] = field(default_factory=list)

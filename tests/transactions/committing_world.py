@@ -74,7 +74,7 @@ class CommittingWorld(ProducerWorld):
         return TransactionClient(self.config, clock=self.scheduler, new_client=self._new_client)
 
     def logged(self, key: str) -> CommitState | None:
-        """What a stranger reads."""
+        """What another client reads."""
         with self.client() as client:
             log = CommitLog(client, LOG_TOPIC)
             return log.read(key, self.scheduler.now_ms() + 30_000).state

@@ -46,7 +46,7 @@ def test_a_version_that_was_written_or_is_the_newest_may_come(number: int) -> No
 
 @pytest.mark.parametrize("number", [4, 6, 7, 8])
 def test_a_skipped_version_between_kept_ones_is_an_error(number: int) -> None:
-    """Its rows would be dropped: whoever backfills it thinks that they are written."""
+    """Its rows would be dropped, and a backfill would seem to succeed."""
     with pytest.raises(CommitError) as raised:
         check(Numbering.VERSIONS, number, VERSIONS)
     assert f"version {number} of 'p~app' was never written" in raised.value.message

@@ -207,7 +207,7 @@ def test_a_fence_before_the_end_was_asked_for_is_clear(
 
 
 def test_a_fence_after_an_unclear_end_is_not(world: DriverWorld, cluster: FakeCluster) -> None:
-    """Written or aborted by whoever came next: from here nobody can tell."""
+    """Written or aborted by the next one: from here it is unknown."""
 
     def main() -> None:
         found = session(world, request_timeout_ms="1000")
@@ -352,7 +352,7 @@ def test_a_log_that_was_cut_off_is_read_from_its_beginning(
 def test_malformed_bytes_affect_only_the_key_they_name(
     world: DriverWorld, cluster: FakeCluster
 ) -> None:
-    """In a stranger's transaction, behind what the log says of the key."""
+    """In another client's transaction, behind what the log says of the key."""
 
     def main() -> None:
         session(world)
@@ -407,8 +407,8 @@ def test_a_missing_topic_without_the_right_to_create_it(cluster: FakeCluster) ->
 
 
 def test_whatever_happens_a_write_is_what_it_is_said_to_be() -> None:
-    """Seeded faults; each write is told as done, as not done or as unknown, and the next open
-    tells whether that was right.
+    """Seeded faults; each write is reported as done, as not done or as unknown, and the next open
+    shows whether that was right.
     """
     told: Counter[str] = Counter()
     for seed in range(12):

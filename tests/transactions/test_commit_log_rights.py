@@ -1,4 +1,4 @@
-"""Which right on the commit log is missing, told before anything is written; on a broker with ACLs.
+"""Which right on the commit log is missing, before anything is written; on a broker with ACLs.
 
 ``bob`` may do nothing that no ACL allows.
 """

@@ -138,7 +138,7 @@ NESTED = b"[" * 200_000
     ids=lambda change: " ".join((*change, *(v[:12].decode() for v in change.values()))),
 )
 def test_a_foreign_record_is_an_error_that_shows_one_short_line(change):
-    """What passes stands in messages, so it is short and on one line."""
+    """What passes is shown in messages, so it is short and on one line."""
     fields = {k: json.dumps(v).encode() for k, v in json.loads(DECIDED.encode()).items()}
     value = b",".join(b'"%s":%s' % (k.encode(), v) for k, v in (fields | change).items())
     with pytest.raises(CommitError, match="was not written by spark-kafka-sink") as told:

@@ -1,8 +1,8 @@
 """A real Kafka 3.9, whose clusters can't write transactions of version 2 (KIP-890).
 
 What the shared broker is asked elsewhere, each once: rows, transactions, the commit log, the
-driver's commit, Spark. A 4.x broker that is told to write version 1 is not yet a 3.9 one: it offers
-newer versions of most requests, lists transactions by pattern, and tells that feature.
+driver's commit, Spark. A 4.x broker that is set to write version 1 is not yet a 3.9 one: it offers
+newer versions of most requests, lists transactions by pattern, and reports that feature.
 """
 
 from __future__ import annotations

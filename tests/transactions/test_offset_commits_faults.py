@@ -58,7 +58,7 @@ def end(world: DriverWorld, client: TransactionClient, prepared: PreparedTransac
 
 
 def commit(world: DriverWorld, version: int) -> int | None:
-    """Prepare, and commit by a driver that comes anew: the group's offset afterwards."""
+    """Prepare, and commit by another driver: the group's offset afterwards."""
 
     def main() -> None:
         prepared = prepare(world, world.client(), version)
@@ -87,7 +87,7 @@ def test_offsets_that_were_lost_are_given_again(
 def test_a_group_that_was_lost_on_its_way_is_not_added_again(
     world: DriverWorld, cluster: FakeCluster, kind: str, processed: bool
 ) -> None:
-    """Arriving behind the commit, it would open a transaction that nobody ends."""
+    """Arriving behind the commit, it would open a transaction that is never ended."""
     fault = getattr(cluster.control, kind)(ApiKey.ADD_OFFSETS_TO_TXN, 1, processed=processed)
     with pytest.raises(KafkaTimeoutError, match="AddOffsetsToTxn of group"):
         commit(world, 1)

@@ -80,7 +80,7 @@ def test_a_jobs_driver_is_fenced_under_every_possible_key(
 
 
 def test_a_job_deciding_under_an_unknown_key_is_noticed(stage: Stage) -> None:
-    """Of version 0.1: an id of today tells its key."""
+    """Of version 0.1: an id of today contains its key."""
     (one,) = stage.open(1, run="job-1", worker="")
     stage.write(stage.state(), f"{stage.prefix}~other")
     plan = stage.operator.plan_sweep(stage.prefix)

@@ -219,7 +219,7 @@ def test_a_driver_that_dies_between_parts_leaves_no_part(
 def test_dropping_a_batch_takes_over_so_that_one_query_stops(
     world: CommittingWorld,
 ) -> None:
-    """Nobody may know the queries, and their batches may look alike: they would drop each other's
+    """The queries may be unknown, and their batches may look alike: they would drop each other's
     for ever.
     """
 

@@ -39,7 +39,7 @@ def commit(
     *,
     milliseconds: int = 60_000,
 ) -> dict[str, ErrorCode | None]:
-    """Open 30 transactions, let ``before`` happen, and end them by a driver that comes anew."""
+    """Open 30 transactions, let ``before`` happen, and end them by another driver."""
     transactions = open_transactions(world.client(), IDS, TP)
     before(transactions)
     return dict(
@@ -255,7 +255,7 @@ def test_an_id_without_an_age_is_old_when_a_list_got_lost(
 def test_an_id_that_moved_between_two_lists_is_not_young(
     world: DriverWorld, cluster: FakeCluster
 ) -> None:
-    """To a broker that has told already which of its own are old."""
+    """To a broker that has listed already which of its own are old."""
 
     def moves(request: Request) -> Any:
         for moving in IDS:

@@ -1,4 +1,4 @@
-"""Ids are built and read back, and nobody else's are taken for ours."""
+"""Ids are built and read back, and no other client's are taken for ours."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``twoPhaseCommit=auto`` on real brokers: what is asked and told, and that nothing times out."""
+"""``twoPhaseCommit=auto`` on real brokers: what is asked, and that nothing times out."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Options of the formats with a schema, and of the registry that keeps schemas.
 
 Owns: their rows, which ``option_table`` takes, :class:`SchemaOptions`, and which of them go
-together. Never: a request (``network/http/schema_registry.py``), a schema.
+together. Never: a request (``network/schema_registry.py``), a schema.
 
 Names are Confluent's, which users and their files have already.
 """
@@ -57,6 +57,8 @@ TIMEOUT: Final = "schema.registry.request.timeout.ms"
 _SSL: Final = "schema.registry."
 _ALGORITHM: Final = "ssl.endpoint.identification.algorithm"
 _PACKAGE: Final = "io.confluent.kafka.serializers.subject."
+_ID_PACKAGE: Final = "io.confluent.kafka.serializers.schema.id."
+_PREFIX, _HEADER = "PrefixSchemaIdSerializer", "HeaderSchemaIdSerializer"
 
 
 class SubjectStrategy(StrEnum):
@@ -89,6 +91,12 @@ def _of(part: str, columns: str) -> tuple[Option, ...]:
                f" and `-{part}` (`TopicNameStrategy`), the name of the record"
                " (`RecordNameStrategy`), or both (`TopicRecordNameStrategy`); also by the names of"
                " Java's classes.", _STRATEGIES, of_one_write=True),
+        Option(f"{part}.schema.id.serializer", _T.CLASS, _PREFIX, _LOW,
+               "Where readers find the schema: its id in front of the payload"
+               f" (`{_PREFIX}`), or its GUID in the header `__{part}_schema_id` (`{_HEADER}`), for"
+               " which the registry must have GUIDs; also by the names of Java's classes.",
+               OneOf((_PREFIX, _HEADER, _ID_PACKAGE + _PREFIX, _ID_PACKAGE + _HEADER)),
+               of_one_write=True),
     )  # fmt: skip
 
 
@@ -148,7 +156,9 @@ SCHEMA_OPTIONS: Final = (
     *REGISTRY_OPTIONS,
 )
 _REGISTRY_NAMES: Final = frozenset(one.name for one in REGISTRY_OPTIONS) | {
-    f"{part}.subject.name.strategy" for part in ("key", "value")
+    f"{part}.{name}"
+    for part in ("key", "value")
+    for name in ("subject.name.strategy", "schema.id.serializer")
 }
 
 
@@ -162,6 +172,7 @@ class PayloadOptions:
     name: str | None
     strategy: SubjectStrategy
     use_id: int | None = None
+    in_header: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,6 +218,7 @@ def schema_options(
             options[f"{part}SchemaName"],
             SubjectStrategy(options[f"{part}.subject.name.strategy"].removeprefix(_PACKAGE)),
             options["use.schema.id"] if part == parts[0] else None,
+            in_header=options[f"{part}.schema.id.serializer"].endswith(_HEADER),
         )
         for part in parts
     )

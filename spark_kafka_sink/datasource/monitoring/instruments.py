@@ -7,8 +7,8 @@ Names and units follow OpenTelemetry: dotted names, UCUM units, no unit in the n
 which some exporters to Prometheus add for the unit 1 and others do not). Prometheus'
 names are derived as OpenTelemetry's exporters derive them (the unit as a suffix, then
 ``_total``), so that one dashboard and one set of rules serve both. Labels are bounded: a query, a
-broker, an outcome, an error's code, a phase of a micro-batch; never a partition, a task, a batch or
-a run.
+broker, a topic, an outcome, an error's code, a phase of a micro-batch; never a partition, a task, a
+batch or a run.
 """
 
 from __future__ import annotations
@@ -19,13 +19,17 @@ from typing import Final
 
 from spark_kafka_sink.base.error_kinds import Kind
 from spark_kafka_sink.datasource.report.write_report import Outcome
+from spark_kafka_sink.producer.metrics.produce_report import LATENCY_BOUNDS_MS
 
 
 class InstrumentKind(Enum):
-    """Whether a value is added to the metric, or replaces the metric's value."""
+    """Whether a value is added to the metric, replaces the metric's value, or is counted by its
+    size.
+    """
 
     COUNTER = "counter"
     GAUGE = "gauge"
+    HISTOGRAM = "histogram"
 
 
 class Origin(Enum):
@@ -43,6 +47,7 @@ class Label(Enum):
     CODE = "code"
     OUTCOME = "outcome"
     PHASE = "phase"
+    TOPIC = "topic"
 
 
 #: The label that every metric has: the query's name, else its id; ``batch`` outside of streams.
@@ -59,6 +64,8 @@ class Instrument:
     each document counts as 1. Of a list of objects (``a[].b``) each has a value, and of an object
     of numbers each member. ``label_field`` is the field with the label's value, of each member of
     the list if there is one; empty: the member's name. ``scale`` converts a value to ``unit``.
+    ``bounds`` are the upper bounds of a histogram's buckets, before that; a list of numbers has the
+    counts of these buckets and of what is above.
     """
 
     name: str
@@ -70,6 +77,12 @@ class Instrument:
     scale: float = 1
     label: Label | None = None
     label_field: str = ""
+    bounds: tuple[float, ...] = ()
+
+    @property
+    def buckets(self) -> tuple[float, ...]:
+        """Upper bounds of the buckets, in its unit."""
+        return tuple(bound * self.scale for bound in self.bounds)
 
     @property
     def labels(self) -> tuple[str, ...]:
@@ -84,9 +97,13 @@ class Instrument:
         return "_".join(part for part in (self.name.replace(".", "_"), suffix, total) if part)
 
 
-_C, _G = InstrumentKind.COUNTER, InstrumentKind.GAUGE
+_C, _G, _H = InstrumentKind.COUNTER, InstrumentKind.GAUGE, InstrumentKind.HISTOGRAM
 _REPORT, _PROGRESS, _LISTENER = Origin.REPORT, Origin.PROGRESS, Origin.LISTENER
 _MS: Final = 0.001
+#: Of a commit, in ms: most take some tens of them, and kafka.transaction.timeout.ms ends the rest.
+_COMMIT_BOUNDS: Final = (
+    10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10_000, 30_000, 60_000, 120_000, 300_000, 900_000,
+)  # fmt: skip
 
 _RESULTS = (
     Instrument("kprod.writes", _C, "{write}", _REPORT, "",
@@ -138,6 +155,9 @@ _TIME = (
                "Time that tasks waited for acknowledgements after their last row.", _MS),
     Instrument("kprod.write.time", _C, "s", _REPORT, "elapsedMs",
                "Time from the first task's begin to the report.", _MS),
+    Instrument("kprod.commit.time", _H, "s", _REPORT, "commitMs",
+               "How long commits took: with exactly-once, the decision and the end of every"
+               " transaction.", _MS, bounds=_COMMIT_BOUNDS),
     Instrument("kprod.queue.time.max", _G, "s", _REPORT, "maxQueueMs",
                "The longest that a record batch of the last write waited until it was sent; at"
                " kafka.delivery.timeout.ms it expires.", _MS),
@@ -165,6 +185,14 @@ _BROKERS = (
     Instrument("kprod.broker.latency.max", _G, "s", _REPORT, "brokers[].maxLatencyMs",
                "Longest time to a broker's response, in the last write.", _MS,
                label=Label.BROKER, label_field="id"),
+    Instrument("kprod.broker.latency", _H, "s", _REPORT, "brokers[].latencies",
+               "Time to a broker's response, of each request; its sum is that of the buckets' upper"
+               " bounds.", _MS, label=Label.BROKER, label_field="id", bounds=LATENCY_BOUNDS_MS),
+    Instrument("kprod.topic.rows", _C, "{row}", _REPORT, "topicCounts[].rows",
+               "Rows that brokers acknowledged, by topic.", label=Label.TOPIC, label_field="topic"),
+    Instrument("kprod.topic.sent", _C, "By", _REPORT, "topicCounts[].bytes",
+               "Record batches on the wire by topic, after compression.",
+               label=Label.TOPIC, label_field="topic"),
 )  # fmt: skip
 
 _TRANSACTIONS = (

@@ -3,15 +3,15 @@
 Owns: :func:`measure`, which finds the values, :class:`Metrics`, which passes them to the libraries,
 and the bound on a label's values. Never: an instrument's meaning (``instruments``).
 
-A label's value is never taken from a row, an option or an error's message: it is a query's name or
-id, a broker's number, a member of a fixed set, or a code.
+A label's value is never taken from a payload or an error's message: it is the name of a query or a
+topic, an id, a broker's number, a member of a fixed set, or a code.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Final, Protocol
 
 from spark_kafka_sink.datasource.monitoring.instruments import (
@@ -32,6 +32,9 @@ Document = Mapping[str, object]
 #: ids of replaced brokers add up.
 MAX_LABEL_VALUES: Final = 100
 
+#: A day's requests of one broker; the libraries take one after the other.
+_MOST_COUNTED: Final = 10_000_000
+
 #: The label ``query`` of batch jobs.
 NO_QUERY: Final = "batch"
 
@@ -40,18 +43,23 @@ _CODE = re.compile(r"KP\d{4}")
 
 @dataclass(frozen=True, slots=True)
 class Measurement:
-    """One value of one instrument, in its unit; ``labels`` are the instrument's, in its order."""
+    """One value of one instrument, in its unit; ``labels`` are the instrument's, in its order. In
+    a histogram the value counts ``count`` times.
+    """
 
     instrument: Instrument
     value: float
     labels: tuple[str, ...]
+    count: int = 1
 
 
 class MetricsLibrary(Protocol):
     """A library that keeps and exports metrics (``prometheus_metrics``, ...)."""
 
     def record(self, measurement: Measurement) -> None:
-        """Adds the value of a counter, sets that of a gauge."""
+        """Adds the value of a counter, sets that of a gauge, counts that of a histogram. A series
+        exists from its first value on, also of a histogram whose ``count`` is 0.
+        """
         ...
 
 
@@ -61,27 +69,35 @@ def measure(document: Document, origin: Origin, query: str) -> Iterator[Measurem
     """
     for instrument in INSTRUMENTS:
         if instrument.origin is origin:
-            for value, label in _values(document, instrument):
+            for value, label, count in _values(document, instrument):
                 labels = (query,) if instrument.label is None else (query, label)
-                yield Measurement(instrument, value * instrument.scale, labels)
+                yield Measurement(instrument, value * instrument.scale, labels, count)
 
 
-def _values(document: Document, instrument: Instrument) -> Iterator[tuple[float, str]]:
+#: A value, before ``scale``; its label; its count.
+_Value = tuple[float, str, int]
+
+
+def _values(document: Document, instrument: Instrument) -> Iterator[_Value]:
     whole, _, member = instrument.field.partition("[].")
     if member:
         found = _at(document, whole)
         for one in found if isinstance(found, list) else ():
             if isinstance(one, Mapping):
-                yield from _pair(one.get(member), one.get(instrument.label_field))
+                counts, label = one.get(member), one.get(instrument.label_field)
+                if instrument.kind is InstrumentKind.HISTOGRAM:
+                    yield from _counted(counts, label, instrument.bounds)
+                else:
+                    yield from _value(counts, label)
         return
     value = _at(document, whole) if whole else 1
     if isinstance(value, Mapping):
         for name, one in value.items():
-            yield from _pair(one, name)
+            yield from _value(one, name)
     elif instrument.label is None:
-        yield from _pair(value, "")
+        yield from _value(value, "")
     else:
-        yield from _pair(value, _at(document, instrument.label_field))
+        yield from _value(value, _at(document, instrument.label_field))
 
 
 def _at(document: Document, path: str) -> object:
@@ -91,11 +107,20 @@ def _at(document: Document, path: str) -> object:
     return found
 
 
-def _pair(value: object, label: object) -> Iterator[tuple[float, str]]:
+def _value(value: object, label: object) -> Iterator[_Value]:
     if not isinstance(value, int | float) or isinstance(value, bool) or label is None:
         return
     if value >= 0:  # a counter takes nothing less, and no figure of ours is
-        yield value, str(label)
+        yield value, str(label), 1
+
+
+def _counted(counts: object, label: object, bounds: Sequence[float]) -> Iterator[_Value]:
+    """The upper bound of each bucket, and for what is above the last one twice that."""
+    if not isinstance(counts, list) or len(counts) != len(bounds) + 1 or label is None:
+        return
+    for bound, count in zip((*bounds, 2 * bounds[-1]), counts, strict=True):
+        if isinstance(count, int) and 0 < count <= _MOST_COUNTED:
+            yield bound, str(label), count
 
 
 def source_lag(progress: Document) -> float | None:
@@ -142,13 +167,13 @@ class Metrics:
     def begin(self, query: str) -> None:
         """Makes the query's counters 0: Prometheus sees an increase only between two values."""
         for one in INSTRUMENTS:
-            if one.kind is InstrumentKind.COUNTER:
+            if one.kind is not InstrumentKind.GAUGE:
                 known = (
                     ((),)
                     if one.label is None
                     else ((v,) for v in FROM_THE_START.get(one.label, ()))
                 )
-                self._record(Measurement(one, 0, (query, *label)) for label in known)
+                self._record(Measurement(one, 0, (query, *label), 0) for label in known)
 
     def _record(self, measurements: Iterable[Measurement]) -> None:
         for one in measurements:
@@ -156,7 +181,7 @@ class Metrics:
                 self._bounded(name, value)
                 for name, value in zip(one.instrument.labels, one.labels, strict=True)
             )
-            bounded = Measurement(one.instrument, one.value, labels)
+            bounded = replace(one, labels=labels)
             for library in self.libraries:
                 library.record(bounded)
 

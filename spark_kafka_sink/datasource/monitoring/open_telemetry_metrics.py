@@ -40,12 +40,25 @@ class OpenTelemetryMetrics:
             for one in INSTRUMENTS
             if one.kind is InstrumentKind.GAUGE
         }
+        self._histograms = {
+            one.name: meter.create_histogram(
+                one.name,
+                one.unit,
+                one.description,
+                explicit_bucket_boundaries_advisory=one.buckets,
+            )
+            for one in INSTRUMENTS
+            if one.kind is InstrumentKind.HISTOGRAM
+        }
 
     def record(self, measurement: Measurement) -> None:
-        """Adds the value of a counter, sets that of a gauge."""
+        """See :class:`MetricsLibrary`."""
         one = measurement.instrument
         attributes = dict(zip(one.labels, measurement.labels, strict=True))
         if one.kind is InstrumentKind.COUNTER:
             self._counters[one.name].add(measurement.value, attributes)
-        else:
+        elif one.kind is InstrumentKind.GAUGE:
             self._gauges[one.name].set(measurement.value, attributes)
+        else:
+            for _ in range(measurement.count):
+                self._histograms[one.name].record(measurement.value, attributes)

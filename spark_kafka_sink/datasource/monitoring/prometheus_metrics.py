@@ -8,12 +8,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from spark_kafka_sink.datasource.monitoring.instruments import INSTRUMENTS, InstrumentKind
+from spark_kafka_sink.datasource.monitoring.instruments import (
+    INSTRUMENTS,
+    Instrument,
+    InstrumentKind,
+)
 from spark_kafka_sink.datasource.monitoring.library_needed import library_needed
 from spark_kafka_sink.datasource.monitoring.measurements import Measurement
 
 try:
-    from prometheus_client import REGISTRY, Counter, Gauge
+    from prometheus_client import REGISTRY, Counter, Gauge, Histogram
 except ImportError as error:
     raise library_needed(error) from None
 
@@ -27,18 +31,23 @@ class PrometheusMetrics:
     """
 
     def __init__(self, registry: CollectorRegistry = REGISTRY) -> None:
-        classes = {InstrumentKind.COUNTER: Counter, InstrumentKind.GAUGE: Gauge}
-        self._metrics = {
-            one.name: classes[one.kind](
-                one.prometheus_name, one.description, one.labels, registry=registry
-            )
-            for one in INSTRUMENTS
-        }
+        self._metrics = {one.name: _metric(one, registry) for one in INSTRUMENTS}
 
     def record(self, measurement: Measurement) -> None:
-        """Adds the value of a counter, sets that of a gauge."""
+        """See :class:`MetricsLibrary`."""
         series = self._metrics[measurement.instrument.name].labels(*measurement.labels)
         if isinstance(series, Counter):
             series.inc(measurement.value)
-        else:
+        elif isinstance(series, Gauge):
             series.set(measurement.value)
+        else:
+            for _ in range(measurement.count):
+                series.observe(measurement.value)
+
+
+def _metric(one: Instrument, registry: CollectorRegistry) -> Counter | Gauge | Histogram:
+    name, text, labels = one.prometheus_name, one.description, one.labels
+    if one.kind is InstrumentKind.HISTOGRAM:
+        return Histogram(name, text, labels, registry=registry, buckets=one.buckets)
+    cls = Counter if one.kind is InstrumentKind.COUNTER else Gauge
+    return cls(name, text, labels, registry=registry)

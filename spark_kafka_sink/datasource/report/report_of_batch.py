@@ -33,6 +33,7 @@ from spark_kafka_sink.datasource.report.write_report import (
     ReasonReport,
     SampleReport,
     TaskReport,
+    TopicReport,
     WriteReport,
 )
 from spark_kafka_sink.datasource.write.commit_message import (
@@ -84,6 +85,7 @@ def report_of_batch(
         outcome=outcome,
         error=None if error is None else _error(error),
         topics=tuple(sorted(topics)[:NAMED]),
+        topic_counts=_topic_counts(produced),
         tasks=len(messages) + len(unfinished),
         unfinished_tasks=len(unfinished),
         unfinished=tuple(unfinished[:NAMED]),
@@ -109,6 +111,11 @@ def _of_equal_names(produced: ProduceReport) -> dict[str, object]:
     return {n: getattr(produced, n) for n in _names_of(ProduceReport) if n in _REPORTED}
 
 
+def _topic_counts(produced: ProduceReport) -> tuple[TopicReport, ...]:
+    most = sorted(produced.by_topic.items(), key=lambda one: -one[1][0])[:NAMED]
+    return tuple(TopicReport(topic, *counts) for topic, counts in sorted(most))
+
+
 def _identity(messages: Sequence[TaskCommitMessage]) -> dict[str, object]:
     """Whose batch it is. Each value is the first that a task knows."""
     tasks = [m.identity for m in messages]
@@ -130,6 +137,10 @@ def _of_options(config: SinkConfig) -> dict[str, object]:
     prefix = config.transactional_id_prefix or DEFAULT_PREFIX
     timeout_ms = config.producer.transaction_timeout_ms
     return {
+        "bootstrap_servers": tuple(
+            f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+            for host, port in config.producer.bootstrap_servers[:NAMED]
+        ),
         "options_fingerprint": config.fingerprint,
         "delivery_guarantee": str(config.delivery_guarantee),
         "transactional_id_prefix": prefix if exactly_once else None,
@@ -261,6 +272,7 @@ def _brokers(produced: ProduceReport) -> tuple[BrokerReport, ...]:
             seen.requests,
             round(seen.mean_latency_ms, 3),
             seen.max_latency_ms,
+            seen.latencies,
             seen.last_answer,
         )
         for node, seen in sorted(produced.nodes.items())

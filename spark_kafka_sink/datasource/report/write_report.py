@@ -17,6 +17,7 @@ from enum import StrEnum
 from typing import Annotated
 
 from spark_kafka_sink.datasource.described_fields import Described, as_json
+from spark_kafka_sink.producer.metrics.produce_report import LATENCY_BOUNDS_MS
 
 REPORT_VERSION = 1
 
@@ -84,6 +85,15 @@ class BrokerReport:
     requests: Annotated[int, Described("Produce requests that it responded to.", "requests")]
     mean_latency_ms: Annotated[float, Described("Mean time from a request to its response.", _MS)]
     max_latency_ms: Annotated[int, Described("Longest time from a request to its response.", _MS)]
+    latencies: Annotated[
+        tuple[int, ...],
+        Described(
+            "Requests by that time: up to "
+            + ", ".join(str(bound) for bound in LATENCY_BOUNDS_MS)
+            + " ms, and longer ones.",
+            "requests",
+        ),
+    ]
     last_answer: Annotated[
         str,
         Described(
@@ -91,6 +101,15 @@ class BrokerReport:
             " was none."
         ),
     ]
+
+
+@dataclass(frozen=True, slots=True)
+class TopicReport:
+    """What was written to one topic."""
+
+    topic: Annotated[str, Described("The topic.")]
+    rows: Annotated[int, Described("Rows that brokers have acknowledged.", "rows")]
+    bytes: Annotated[int, Described("Record batches on the wire, after compression.", "bytes")]
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,6 +226,14 @@ class WriteReport:
         tuple[str, ...], Described("Topics that were written to, at most 100 of them.")
     ]
 
+    topic_counts: Annotated[
+        tuple[TopicReport, ...],
+        Described("Rows and bytes of the topics with most rows, at most 100 of them, by name."),
+    ]
+    bootstrap_servers: Annotated[
+        tuple[str, ...], Described("kafka.bootstrap.servers, the first 100 of them.")
+    ]
+
     # -- tasks --------------------------------------------------------------------------------
     tasks: Annotated[int, Described("Tasks of the batch.", "tasks")]
     unfinished_tasks: Annotated[
@@ -233,7 +260,7 @@ class WriteReport:
     ]
     task_skew: Annotated[
         float,
-        Described("longestTaskMs by medianTaskMs: 1 when all tasks took the same time.", "ratio"),
+        Described("longestTaskMs / medianTaskMs: 1 when all tasks took the same time.", "ratio"),
     ]
     row_skew: Annotated[
         float,
@@ -265,8 +292,8 @@ class WriteReport:
     bytes: Annotated[int, Described("Record batches on the wire, after compression.", "bytes")]
     bytes_before_compression: Annotated[int, Described("The same before compression.", "bytes")]
     compression_rate: Annotated[float, Described("bytes by bytesBeforeCompression.", "ratio")]
-    rows_per_second: Annotated[float, Described("rows by elapsedMs.", "rows/s")]
-    bytes_per_second: Annotated[float, Described("bytes by elapsedMs.", "bytes/s")]
+    rows_per_second: Annotated[float, Described("rows / elapsedMs.", "rows/s")]
+    bytes_per_second: Annotated[float, Described("bytes / elapsedMs.", "bytes/s")]
     batches: Annotated[int, Described("Record batches, each counted once.", "batches")]
     mean_batch_size: Annotated[
         int, Described("Bytes on the wire of a record batch, on average.", "bytes")

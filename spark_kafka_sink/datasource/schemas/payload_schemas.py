@@ -12,6 +12,7 @@ import re
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
+from uuid import UUID
 
 from spark_kafka_sink.base.clock import SystemClock
 from spark_kafka_sink.base.error_kinds import Kind
@@ -33,9 +34,9 @@ from spark_kafka_sink.config.schemas.schema_options import (
 from spark_kafka_sink.config.sink_config import SinkConfig
 from spark_kafka_sink.datasource.schemas.column_types import column_type
 from spark_kafka_sink.network.schema_registry import RegisteredSchema, SchemaRegistry
-from spark_kafka_sink.records.column_plan import ColumnPlan, ComposedColumns, PayloadEncoder
+from spark_kafka_sink.records.column_plan import ColumnPlan, ComposedColumns
 from spark_kafka_sink.records.formats.column_type import ColumnKind, ColumnType
-from spark_kafka_sink.records.formats.schema_format import SchemaFormat, wire_prefix
+from spark_kafka_sink.records.formats.schema_format import SchemaFormat, header_value, wire_prefix
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
@@ -78,11 +79,8 @@ def with_encoders(plan: ColumnPlan, schema: StructType, config: SinkConfig) -> C
     for payload in options.payloads:
         part = plan.value if payload.part == "value" else plan.key
         assert part is not None
-        encoder = _PayloadPlan(config, payload, part, schema).encoder()
-        if payload.part == "value":
-            plan = replace(plan, value=replace(part, encoder=encoder))
-        else:
-            plan = replace(plan, key=replace(part, encoder=encoder))
+        made = _PayloadPlan(config, payload, part, schema).columns(part)
+        plan = replace(plan, value=made) if payload.part == "value" else replace(plan, key=made)
     return plan
 
 
@@ -133,11 +131,30 @@ class _PayloadPlan:
                 f"{SubjectStrategy.RECORD} with {payload.part}Schema",
             )
 
-    def encoder(self) -> PayloadEncoder:
+    def columns(self, part: ComposedColumns) -> ComposedColumns:
+        """``part`` with its encoder, and the header that names the schema, if one does."""
         registered = self._registered()
+        indexes = self._format.indexes(registered.text)
+        prefix, header = wire_prefix(registered.id) + indexes, None
+        if self._payload.in_header:
+            name = f"__{self._payload.part}_schema_id"
+            prefix, header = b"", (name, header_value(self._guid(registered)) + indexes)
         bare = self._is_struct or (self._one and self._format.is_bare(registered.text))
         column = self._columns.children[0] if bare and self._one else self._columns
-        return self._format.plan(registered.text, wire_prefix(registered.id), column, bare=bare)
+        encoder = self._format.plan(registered.text, prefix, column, bare=bare)
+        return replace(part, encoder=encoder, header=header)
+
+    def _guid(self, registered: RegisteredSchema) -> UUID:
+        if registered.guid is None:
+            option = f"{self._payload.part}.schema.id.serializer"
+            raise SchemaError(
+                f"the registry has no GUID of schema id {registered.id}, and {option} writes it to"
+                " a header",
+                hint=f"remove {option}, or take a registry with GUIDs (Confluent's has them since"
+                " version 8)",
+                kind=Kind.UNUSABLE_SCHEMA,
+            )
+        return registered.guid
 
     def _registered(self) -> RegisteredSchema:
         payload = self._payload

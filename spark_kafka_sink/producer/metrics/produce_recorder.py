@@ -84,6 +84,9 @@ class ProduceRecorder:
                 counts.queue_ms += queued
                 if queued > counts.max_queue_ms:
                     counts.max_queue_ms = queued
+                topic = batch.tp.topic
+                before = counts.by_topic.get(topic, (0, 0))
+                counts.by_topic[topic] = (before[0] + count, before[1] + size)
                 # Unknown with acks=0, of a duplicate, or of one that a later response proved.
                 first = batch.base_offset
                 if first >= 0:
@@ -154,7 +157,7 @@ class ProduceRecorder:
             counts = self._report
             counts.throttle_ms += throttle_ms
             node = counts.nodes.get(node_id, _NO_ANSWER)
-            counts.nodes[node_id] = node.merge(NodeReport(1, latency_ms, latency_ms))
+            counts.nodes[node_id] = node.after_request(latency_ms)
 
     def batch_retried(
         self, batch: ProducerBatch, error: KafkaError | None = None, node_id: int = -1
@@ -195,6 +198,7 @@ class ProduceRecorder:
             return replace(
                 counts,
                 nodes=dict(counts.nodes),
+                by_topic=dict(counts.by_topic),
                 offsets=dict(counts.offsets),
                 buffer_wait_ms=buffer,
                 metadata_wait_ms=metadata,

@@ -8,22 +8,43 @@ result so far. Never: the counting
 from __future__ import annotations
 
 import operator
+from bisect import bisect_left
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields
+from typing import Final
 
 from spark_kafka_sink.protocol.cluster import TopicPartition
+
+#: Upper bounds of the latencies that ``NodeReport.latencies`` counts, in ms. The last count is of
+#: what took longer.
+LATENCY_BOUNDS_MS: Final = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10_000, 30_000)
+_NO_LATENCIES: Final = (0,) * (len(LATENCY_BOUNDS_MS) + 1)
 
 
 @dataclass(frozen=True, slots=True)
 class NodeReport:
     """One broker's Produce requests: count and latency (milliseconds). ``last_answer`` is the last
-    response that caused a retry, empty when there was none.
+    response that caused a retry, empty when there was none; ``latencies`` counts requests by
+    :data:`LATENCY_BOUNDS_MS`.
     """
 
     requests: int = 0
     total_latency_ms: int = 0
     max_latency_ms: int = 0
     last_answer: str = ""
+    latencies: tuple[int, ...] = _NO_LATENCIES
+
+    def after_request(self, latency_ms: int) -> NodeReport:
+        """This, and one more request."""
+        at = bisect_left(LATENCY_BOUNDS_MS, latency_ms)
+        counts = self.latencies
+        return NodeReport(
+            self.requests + 1,
+            self.total_latency_ms + latency_ms,
+            max(self.max_latency_ms, latency_ms),
+            self.last_answer,
+            (*counts[:at], counts[at] + 1, *counts[at + 1 :]),
+        )
 
     @property
     def mean_latency_ms(self) -> float:
@@ -35,6 +56,7 @@ class NodeReport:
             self.total_latency_ms + other.total_latency_ms,
             max(self.max_latency_ms, other.max_latency_ms),
             other.last_answer or self.last_answer,
+            tuple(map(operator.add, self.latencies, other.latencies)),
         )
 
 
@@ -46,7 +68,7 @@ class ProduceReport:
     them. Not in it: ``batch_bytes``, the size of the batches before compression, and ``queue_ms``,
     the sum of their times from the first row until they were (last) sent. A retried batch counts
     once, with acks=0 when it is written to the socket. ``offsets`` has the first and the last known
-    offset of each partition.
+    offset of each partition, ``by_topic`` the rows and the bytes of each topic.
     """
 
     rows: int = 0
@@ -67,6 +89,7 @@ class ProduceReport:
     metadata_wait_ms: int = 0
     connections: int = 0
     cluster_id: str | None = None
+    by_topic: dict[str, tuple[int, int]] = field(default_factory=dict)
 
     @staticmethod
     def merge(reports: Iterable[ProduceReport]) -> ProduceReport:
@@ -81,6 +104,9 @@ class ProduceReport:
             for tp, (first, last) in report.offsets.items():
                 seen = total.offsets.get(tp, (first, last))
                 total.offsets[tp] = (min(seen[0], first), max(seen[1], last))
+            for topic, (rows, size) in report.by_topic.items():
+                before = total.by_topic.get(topic, (0, 0))
+                total.by_topic[topic] = (before[0] + rows, before[1] + size)
             total.cluster_id = total.cluster_id or report.cluster_id
         return total
 

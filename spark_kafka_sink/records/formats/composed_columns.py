@@ -9,18 +9,22 @@ of rows that a format refuses.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
+from spark_kafka_sink.base.errors import IllegalStateError
 from spark_kafka_sink.config.named_columns import ColumnFormat
 from spark_kafka_sink.records.bad_rows import BadRows, Mask, Reason
-from spark_kafka_sink.records.column_plan import ColumnPlan, ComposedColumns, NamedColumn
+from spark_kafka_sink.records.column_plan import ColumnPlan, ComposedColumns
+from spark_kafka_sink.records.formats.arrow_values import list_items, validity
 from spark_kafka_sink.records.gather import ends_of
 from spark_kafka_sink.records.json.json_text import json_objects, json_value, plain_binary, text_of
 from spark_kafka_sink.records.payloads import Refusal
+from spark_kafka_sink.records.record_columns import without_views
 
 #: Bytes of input that are composed at a time: their text adds to the memory of a task (rule R5).
 _MOST_BYTES = 4 * 1024 * 1024
@@ -70,17 +74,29 @@ def with_composed(batch: pa.RecordBatch, plan: ColumnPlan) -> Composed:
     """``batch`` with a column for each field that ``plan`` composes."""
     columns = list(batch.columns)
     refusals: list[Refusal] = []
+    headers = [(one.name, plain_binary(columns[one.index])) for one in plan.headers]
     if plan.value is not None:
         columns.append(_composed(batch, plan.value, "value", refusals))
+        headers += _schema_id(plan.value, columns[-1])
         plan = replace(plan, value=None, value_column=len(columns) - 1)
     if plan.key is not None:
         columns.append(_composed(batch, plan.key, "key", refusals))
+        headers += _schema_id(plan.key, columns[-1])
         plan = replace(plan, key=None, key_column=len(columns) - 1)
-    if plan.headers:
-        columns.append(_headers(batch, plan.headers))
+    if headers:
+        there = None if plan.headers_column is None else columns[plan.headers_column]
+        columns.append(_headers(headers, there, batch.num_rows))
         plan = replace(plan, headers=(), headers_column=len(columns) - 1)
     names = [str(index) for index in range(len(columns))]
     return Composed(pa.RecordBatch.from_arrays(columns, names=names), plan, tuple(refusals))
+
+
+def _schema_id(part: ComposedColumns, payloads: pa.Array) -> list[tuple[str, pa.Array]]:
+    """The header beside each payload that is not null, if there is one."""
+    if part.header is None:
+        return []
+    name, value = part.header
+    return [(name, pc.if_else(payloads.is_valid(), pa.scalar(value, pa.binary()), None))]
 
 
 def _composed(
@@ -102,30 +118,45 @@ def _composed(
 def _with_json(
     payloads: pa.Array, batch: pa.RecordBatch, part: ComposedColumns, rows: Mask
 ) -> pa.Array:
-    """``payloads``, with JSON of the columns of ``part`` in ``rows``."""
+    """``payloads``, with JSON of the columns of ``part`` in ``rows``; nothing for a type that has no
+    JSON.
+    """
     numbers = rows.nonzero()[0]
-    refused = batch.take(pa.array(numbers))
-    columns = [refused.column(column.index) for column in part.columns]
+    index = pa.array(numbers)
+    columns = [without_views(batch.column(one.index)).take(index) for one in part.columns]
     names = [column.name for column in part.columns]
-    text = json_value(columns[0]) if part.is_struct else json_objects(names, columns, len(numbers))
-    index = np.arange(len(payloads))
-    index[numbers] = len(payloads) + np.arange(len(numbers))
+    try:
+        text = (
+            json_value(columns[0]) if part.is_struct else json_objects(names, columns, len(index))
+        )
+    except IllegalStateError:
+        text = pa.array([b""] * len(index))
+    found = np.arange(len(payloads))
+    found[numbers] = len(payloads) + np.arange(len(numbers))
     both = [payloads.cast(pa.large_binary()), text.cast(pa.large_binary())]
-    return pa.concat_arrays(both).take(pa.array(index))
+    return pa.concat_arrays(both).take(pa.array(found))
 
 
-def _headers(batch: pa.RecordBatch, headers: tuple[NamedColumn, ...]) -> pa.Array:
-    """As a column of lists of headers; a null is none."""
-    values = [plain_binary(batch.column(header.index)) for header in headers]
-    there = np.stack([one.is_valid().to_numpy(zero_copy_only=False) for one in values], axis=1)
+_ENTRY = pa.struct([("key", pa.string()), ("value", pa.large_binary())])
+
+
+def _headers(named: Sequence[tuple[str, pa.Array]], before: pa.Array | None, rows: int) -> pa.Array:
+    """As a column of lists of headers; a null is none. ``before``: lists that they are added to."""
+    there = np.stack([one.is_valid().to_numpy(zero_copy_only=False) for _, one in named], axis=1)
     row, which = there.nonzero()
-    everything = pa.concat_arrays([one.cast(pa.large_binary()) for one in values])
+    everything = pa.concat_arrays([one.cast(pa.large_binary()) for _, one in named])
     entries = pa.StructArray.from_arrays(
         [
-            pa.array([header.name for header in headers], pa.string()).take(pa.array(which)),
-            everything.take(pa.array(which * batch.num_rows + row)),
+            pa.array([name for name, _ in named], pa.string()).take(pa.array(which)),
+            everything.take(pa.array(which * rows + row)),
         ],
-        ["key", "value"],
+        fields=list(_ENTRY),
     )
-    offsets = ends_of(there.sum(axis=1)).astype(np.int32)
-    return pa.ListArray.from_arrays(pa.array(offsets), entries)
+    counts = there.sum(axis=1)
+    if before is not None:
+        items, offsets = list_items(before, validity(before))
+        row = np.concatenate([np.repeat(np.arange(rows), np.diff(offsets)), row])
+        order = pa.array(row.argsort(kind="stable"))
+        entries = pa.concat_arrays([items.cast(_ENTRY), entries]).take(order)
+        counts = counts + np.diff(offsets)
+    return pa.ListArray.from_arrays(pa.array(ends_of(counts).astype(np.int32)), entries)

@@ -86,6 +86,10 @@ class JsonSchemaFormat:
         title = _parsed(schema).get("title")
         return title if isinstance(title, str) else ""
 
+    def indexes(self, schema: str) -> bytes:
+        del schema
+        return b""
+
     def plan(self, schema: str, prefix: bytes, column: ColumnType, *, bare: bool) -> JsonPlan:
         check = _Check(_parsed(schema))
         try:

@@ -8,6 +8,7 @@ registry.
 from __future__ import annotations
 
 from typing import Protocol
+from uuid import UUID
 
 from spark_kafka_sink.records.column_plan import PayloadEncoder
 from spark_kafka_sink.records.formats.column_type import ColumnType
@@ -16,6 +17,11 @@ from spark_kafka_sink.records.formats.column_type import ColumnType
 def wire_prefix(schema_id: int) -> bytes:
     """Confluent's: a zero, and the id, big endian."""
     return b"\x00" + schema_id.to_bytes(4, "big")
+
+
+def header_value(guid: UUID) -> bytes:
+    """Confluent's, in a header: a one, and the GUID."""
+    return b"\x01" + guid.bytes
 
 
 class SchemaFormat(Protocol):
@@ -41,6 +47,10 @@ class SchemaFormat(Protocol):
 
     def name_of(self, schema: str) -> str:
         """The full name of its record, empty without one. SchemaError when it can't be read."""
+        ...
+
+    def indexes(self, schema: str) -> bytes:
+        """What says behind the id which part of ``schema`` a payload is."""
         ...
 
     def plan(self, schema: str, prefix: bytes, column: ColumnType, *, bare: bool) -> PayloadEncoder:

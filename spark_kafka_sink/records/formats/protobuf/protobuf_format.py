@@ -30,13 +30,15 @@ class ProtobufFormat:
     def name_of(self, schema: str) -> str:
         return str(message_of(schema, self._name)[0].full_name)
 
+    def indexes(self, schema: str) -> bytes:
+        path = message_of(schema, self._name)[1]
+        return b"\x00" if path == (0,) else b"".join(map(varint, (len(path), *path)))
+
     def plan(self, schema: str, prefix: bytes, column: ColumnType, *, bare: bool) -> BinaryPlan:
         if column.kind is not ColumnKind.STRUCT:
             raise misfit(
                 "a payload of Protobuf is a message, and the column is no struct",
                 "name columns, or a struct with .*",
             )
-        message, path = message_of(schema, self._name)
-        indexes = b"\x00" if path == (0,) else b"".join(map(varint, (len(path), *path)))
-        record = match_message(message, column, "")
-        return BinaryPlan(prefix + indexes, Value(record, null=b"" if bare else None), bare)
+        record = match_message(message_of(schema, self._name)[0], column, "")
+        return BinaryPlan(prefix, Value(record, null=b"" if bare else None), bare)
