@@ -118,8 +118,8 @@ def _composed(
 def _with_json(
     payloads: pa.Array, batch: pa.RecordBatch, part: ComposedColumns, rows: Mask
 ) -> pa.Array:
-    """``payloads``, with JSON of the columns of ``part`` in ``rows``; nothing for a type that has no
-    JSON.
+    """``payloads``, with JSON of the columns of ``part`` in ``rows``, or nothing where a type has
+    none.
     """
     numbers = rows.nonzero()[0]
     index = pa.array(numbers)
