@@ -1,7 +1,7 @@
 """Reads a topic of dead letters.
 
 Owns: the offsets of its partitions, and their committed records. Never: what a letter says
-(``records/letter_fields.py``).
+(``records/letters/letter_fields.py``).
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from spark_kafka_sink.admin.partition_reader import PartitionReader
 from spark_kafka_sink.base.errors import ErrorCode
 from spark_kafka_sink.protocol.cluster import TopicPartition
 from spark_kafka_sink.protocol.fetch_messages import OffsetSpec
-from spark_kafka_sink.records.read_records import CommittedRecords, ReadRecord
+from spark_kafka_sink.records.letters.read_records import CommittedRecords, ReadRecord
 
 _RIGHTS = "READ on the topic"
 

@@ -15,8 +15,8 @@ from spark_kafka_sink.base.errors import safe_text
 from spark_kafka_sink.cli.arguments import Where
 from spark_kafka_sink.cli.connection import connected
 from spark_kafka_sink.cli.show import Json, new_console, print_json
-from spark_kafka_sink.records.letter_fields import LetterFields
-from spark_kafka_sink.records.read_records import ReadRecord
+from spark_kafka_sink.records.letters.letter_fields import LetterFields
+from spark_kafka_sink.records.letters.read_records import ReadRecord
 
 #: Characters of a cell.
 _MOST_SHOWN = 200

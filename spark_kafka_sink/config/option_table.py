@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from spark_kafka_sink.config.dead_letters import DEAD_LETTER_OPTIONS
+from spark_kafka_sink.config.dead_letters.dead_letter_options import DEAD_LETTER_OPTIONS
 from spark_kafka_sink.config.named_columns import ColumnFormat, ColumnNames, OnNullValue
 from spark_kafka_sink.config.option import (
     INT_MAX,

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from spark_kafka_sink.base.error_kinds import Kind
 from spark_kafka_sink.base.errors import ConfigError
-from spark_kafka_sink.config.dead_letters import DeadLetterOptions
+from spark_kafka_sink.config.dead_letters.dead_letter_options import DeadLetterOptions
 from spark_kafka_sink.config.named_columns import NamedColumns
 from spark_kafka_sink.config.producer_config import ProducerConfig
 from spark_kafka_sink.config.schemas.schema_options import SchemaOptions

@@ -18,8 +18,8 @@ from spark_kafka_sink.admin.admin_client import AdminClient
 from spark_kafka_sink.admin.letter_reader import LetterRange, letter_ranges, read_letters
 from spark_kafka_sink.config.producer_config import ProducerConfig
 from spark_kafka_sink.config.sink_config import SinkConfig
-from spark_kafka_sink.records.letter_fields import LetterFields
-from spark_kafka_sink.records.read_records import ReadRecord
+from spark_kafka_sink.records.letters.letter_fields import LetterFields
+from spark_kafka_sink.records.letters.read_records import ReadRecord
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

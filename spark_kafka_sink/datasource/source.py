@@ -149,7 +149,7 @@ class KprodDataSource(DataSource):
         return hasattr(spark_datasource, "DataSourceStreamArrowWriter")
 
     def _plan(self, schema: StructType, *, overwrite: bool, streaming: bool) -> WritePlan:
-        from spark_kafka_sink.config.dead_letters import refuse_compacted
+        from spark_kafka_sink.config.dead_letters.dead_letter_options import refuse_compacted
         from spark_kafka_sink.config.given_options import given_options
         from spark_kafka_sink.config.sink_config import SinkConfig
         from spark_kafka_sink.config.unknown_options import PREFIX

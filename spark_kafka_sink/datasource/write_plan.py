@@ -42,8 +42,8 @@ from spark_kafka_sink.datasource.write.commit_message import (
 )
 from spark_kafka_sink.datasource.write.letter_counts import check_batch
 from spark_kafka_sink.protocol.cluster import Cluster
+from spark_kafka_sink.records.bad_rows.topic_limits import TopicLimits
 from spark_kafka_sink.records.column_plan import ColumnPlan
-from spark_kafka_sink.records.topic_limits import TopicLimits
 from spark_kafka_sink.transactions.ownership import Numbering
 
 if TYPE_CHECKING:

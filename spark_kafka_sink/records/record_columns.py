@@ -20,7 +20,7 @@ from spark_kafka_sink.base.error_kinds import Kind
 from spark_kafka_sink.base.errors import DataError, safe_text
 from spark_kafka_sink.config.named_columns import OnNullValue
 from spark_kafka_sink.config.option import TopicName
-from spark_kafka_sink.records.bad_rows import BadRows, Mask, Reason, refuse
+from spark_kafka_sink.records.bad_rows.bad_rows import BadRows, Mask, Reason, refuse
 from spark_kafka_sink.records.column_plan import ColumnPlan as ColumnPlan  # noqa: PLC0414 - for callers
 from spark_kafka_sink.records.gather import lengths_of, valid_of
 from spark_kafka_sink.records.record_headers import check_headers, encode_headers

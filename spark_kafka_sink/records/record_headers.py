@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from spark_kafka_sink.base.error_kinds import Kind
 from spark_kafka_sink.base.errors import DataError
-from spark_kafka_sink.records.bad_rows import BadRows, Mask, Reason, refuse
+from spark_kafka_sink.records.bad_rows.bad_rows import BadRows, Mask, Reason, refuse
 from spark_kafka_sink.records.gather import ends_of, lengths_of, new_gather, offsets_of, valid_of
 from spark_kafka_sink.records.varint import Packed, pack, varint_size
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from spark_kafka_sink.config.dead_letters import DEAD_LETTER_OPTIONS
+from spark_kafka_sink.config.dead_letters.dead_letter_options import DEAD_LETTER_OPTIONS
 from spark_kafka_sink.config.option import OneOf, OneOfAnyCase, Option, OptionType, Status
 from spark_kafka_sink.config.option_table import PRODUCER_OPTIONS, SINK_OPTIONS
 from spark_kafka_sink.config.producer_config import ProducerConfig

@@ -52,7 +52,7 @@ from spark_kafka_sink.datasource.schemas.payload_schemas import described
 from spark_kafka_sink.network.client.connection_probe import ConnectionProbe, Reached, Stage
 from spark_kafka_sink.protocol.cluster import Cluster
 from spark_kafka_sink.protocol.metadata_response import TopicMetadata
-from spark_kafka_sink.records.topic_limits import LARGEST
+from spark_kafka_sink.records.bad_rows.topic_limits import LARGEST
 from spark_kafka_sink.transactions.commit_log.commit_log import CommitLog
 from spark_kafka_sink.transactions.exactly_once import check_rights
 from spark_kafka_sink.transactions.transactional_ids import DEFAULT_PREFIX

@@ -9,7 +9,11 @@ from __future__ import annotations
 from spark_kafka_sink.admin.admin_client import AdminClient
 from spark_kafka_sink.admin.call import AnyBroker, Call
 from spark_kafka_sink.base.errors import ApiError, AuthorizationError, ErrorCode
-from spark_kafka_sink.config.dead_letters import TOPIC, DeadLetterOptions, refuse_compacted
+from spark_kafka_sink.config.dead_letters.dead_letter_options import (
+    TOPIC,
+    DeadLetterOptions,
+    refuse_compacted,
+)
 from spark_kafka_sink.datasource.checks.topic_checks import (
     CHECK_MS,
     check_write,
@@ -17,7 +21,7 @@ from spark_kafka_sink.datasource.checks.topic_checks import (
     topics_in_full,
 )
 from spark_kafka_sink.protocol.control_messages import CreateTopicsRequest, NewTopic
-from spark_kafka_sink.records.topic_limits import LARGEST, TopicLimits
+from spark_kafka_sink.records.bad_rows.topic_limits import LARGEST, TopicLimits
 
 #: As Connect's.
 _PARTITIONS = 1

@@ -29,7 +29,7 @@ from spark_kafka_sink.config.producer_config import ProducerConfig
 from spark_kafka_sink.config.secret_references import UnresolvedReferenceError
 from spark_kafka_sink.config.sink_config import Preflight, SinkConfig
 from spark_kafka_sink.protocol.cluster import Cluster
-from spark_kafka_sink.records.topic_limits import TopicLimits
+from spark_kafka_sink.records.bad_rows.topic_limits import TopicLimits
 
 _log = logging.getLogger(__name__)
 

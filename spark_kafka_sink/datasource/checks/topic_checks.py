@@ -27,7 +27,7 @@ from spark_kafka_sink.config.producer_config import ProducerConfig
 from spark_kafka_sink.datasource.report.write_report import MAX_JSON_BYTES
 from spark_kafka_sink.protocol.control_messages import MetadataRequest
 from spark_kafka_sink.protocol.metadata_response import TopicMetadata
-from spark_kafka_sink.records.topic_limits import (
+from spark_kafka_sink.records.bad_rows.topic_limits import (
     AFTER,
     BEFORE,
     BROKERS_TIME,

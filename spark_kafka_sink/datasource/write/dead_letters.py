@@ -2,8 +2,8 @@
 
 Owns: :class:`DeadLetters`, what a task knows of them: the limits of its topics, topics that it
 can't write to, counts by reason. Never: the checks of columns (``records/record_columns.py``), a
-letter's bytes (``records/letters.py``), the limits of a batch, which the driver applies
-(``letter_counts.py``).
+letter's bytes (``records/letters/letter_writer.py``), the limits of a batch, which the driver
+applies (``letter_counts.py``).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from spark_kafka_sink.base.errors import (
     safe_text,
     warn,
 )
-from spark_kafka_sink.config.dead_letters import DeadLetterOptions
+from spark_kafka_sink.config.dead_letters.dead_letter_options import DeadLetterOptions
 from spark_kafka_sink.config.producer_config import ProducerConfig
 from spark_kafka_sink.datasource.write.letter_counts import (
     SAMPLES,
@@ -32,11 +32,11 @@ from spark_kafka_sink.datasource.write.letter_counts import (
     check_records,
     totals_of,
 )
-from spark_kafka_sink.records.bad_rows import BadRows, Finding, Reason
-from spark_kafka_sink.records.letters import LetterWriter
+from spark_kafka_sink.records.bad_rows.bad_rows import BadRows, Finding, Reason
+from spark_kafka_sink.records.bad_rows.topic_limits import TopicLimits
+from spark_kafka_sink.records.letters.letter_writer import LetterWriter
+from spark_kafka_sink.records.letters.row_limits import RowLimits
 from spark_kafka_sink.records.record_columns import RecordColumns
-from spark_kafka_sink.records.row_limits import RowLimits
-from spark_kafka_sink.records.topic_limits import TopicLimits
 
 if TYPE_CHECKING:
     from spark_kafka_sink.producer.kafka_producer import KafkaProducer

@@ -12,7 +12,11 @@ from typing import Final
 
 from spark_kafka_sink.base.error_kinds import Kind
 from spark_kafka_sink.base.errors import CommitError, DataError
-from spark_kafka_sink.config.dead_letters import MAX_FRACTION, MAX_RECORDS, DeadLetterOptions
+from spark_kafka_sink.config.dead_letters.dead_letter_options import (
+    MAX_FRACTION,
+    MAX_RECORDS,
+    DeadLetterOptions,
+)
 
 #: Rows of a reason that are named.
 SAMPLES: Final = 3

@@ -38,7 +38,7 @@ from spark_kafka_sink.datasource.write.task_progress import (
 )
 from spark_kafka_sink.producer.metrics.produce_report import ProduceReport
 from spark_kafka_sink.protocol.producer_ids import PreparedTransaction
-from spark_kafka_sink.records.bad_rows import BadRows
+from spark_kafka_sink.records.bad_rows.bad_rows import BadRows
 from spark_kafka_sink.records.batch_joiner import BatchJoiner
 from spark_kafka_sink.records.column_plan import ColumnPlan
 from spark_kafka_sink.records.record_columns import (

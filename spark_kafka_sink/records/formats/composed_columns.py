@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 
 from spark_kafka_sink.base.errors import IllegalStateError
 from spark_kafka_sink.config.named_columns import ColumnFormat
-from spark_kafka_sink.records.bad_rows import BadRows, Mask, Reason
+from spark_kafka_sink.records.bad_rows.bad_rows import BadRows, Mask, Reason
 from spark_kafka_sink.records.column_plan import ColumnPlan, ComposedColumns
 from spark_kafka_sink.records.formats.arrow_values import list_items, validity
 from spark_kafka_sink.records.gather import ends_of

@@ -2,7 +2,7 @@
 
 Owns: :class:`Reason`, the one table of reasons (code, exception class and stage of Kafka Connect),
 and :class:`BadRows`, which collects masks in place of raising. Never: a check (``record_columns``,
-``row_limits``), what becomes of the rows (``letters``).
+``letters/row_limits``), what becomes of the rows (``letters/letter_writer``).
 
 A check has one form: it calls :func:`refuse` with a mask. Without :class:`BadRows` the first row of
 the mask is an error, as ever; with it the rows are noted, and the first reason of a row counts.

@@ -15,14 +15,14 @@ import numpy as np
 import numpy.typing as npt
 
 from spark_kafka_sink.config.producer_config import ProducerConfig
-from spark_kafka_sink.records.bad_rows import BadRows, Mask, Reason
+from spark_kafka_sink.records.bad_rows.bad_rows import BadRows, Mask, Reason
+from spark_kafka_sink.records.bad_rows.topic_limits import TopicLimits
 from spark_kafka_sink.records.compression import Codec
 from spark_kafka_sink.records.gather import lengths_of
 from spark_kafka_sink.records.record_batch import HEADER_SIZE
 from spark_kafka_sink.records.record_columns import RecordColumns
 from spark_kafka_sink.records.record_encoder import content_sizes
 from spark_kafka_sink.records.single_record import EMPTY_SECTION, MOST_OVERHEAD, record_bytes
-from spark_kafka_sink.records.topic_limits import TopicLimits
 
 Int64s = npt.NDArray[np.int64]
 #: Java's bound: a batch's header, and all of a record but its content (``record_encoder``).

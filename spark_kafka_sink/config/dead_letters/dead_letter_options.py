@@ -1,7 +1,7 @@
 """What becomes of rows that can't be sent: the options ``errors.*``.
 
 Owns: their rows, which ``option_table`` takes, and :class:`DeadLetterOptions`. Never: which rows
-these are (``records/bad_rows.py``), a broker.
+these are (``records/bad_rows/bad_rows.py``), a broker.
 
 Names are Kafka Connect's; those that it does not have are at the end.
 """

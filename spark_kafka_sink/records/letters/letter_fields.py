@@ -1,7 +1,7 @@
 """What a dead letter says of itself: its headers, read back.
 
-Owns: :class:`LetterFields`, and the names of the headers. Never: their writing (``letters``). No
-Arrow.
+Owns: :class:`LetterFields`, and the names of the headers. Never: their writing
+(``letter_writer``). No Arrow.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class LetterFields:
     @classmethod
     def of(cls, headers: Iterable[tuple[str, bytes | None]]) -> Self:
         """Of several headers of a name the last one counts: a row may have been a letter before."""
-        from spark_kafka_sink.records.bad_rows import TEXT_OF_CODE
+        from spark_kafka_sink.records.bad_rows.bad_rows import TEXT_OF_CODE
 
         found = {
             name: value.decode(errors="replace")

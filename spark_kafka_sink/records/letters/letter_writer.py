@@ -21,7 +21,7 @@ import pyarrow.compute as pc
 
 from spark_kafka_sink.base.error_kinds import Kind
 from spark_kafka_sink.base.errors import RecordTooLargeError
-from spark_kafka_sink.records.bad_rows import BadRows, Finding
+from spark_kafka_sink.records.bad_rows.bad_rows import BadRows, Finding
 from spark_kafka_sink.records.gather import (
     data_of,
     ends_of,
@@ -30,9 +30,9 @@ from spark_kafka_sink.records.gather import (
     offsets_of,
     valid_of,
 )
-from spark_kafka_sink.records.letter_fields import CONNECT, OURS
+from spark_kafka_sink.records.letters.letter_fields import CONNECT, OURS
+from spark_kafka_sink.records.letters.row_limits import VARINT_BOUNDS, RowLimits, outside
 from spark_kafka_sink.records.record_columns import RecordColumns
-from spark_kafka_sink.records.row_limits import VARINT_BOUNDS, RowLimits, outside
 from spark_kafka_sink.records.single_record import read_headers
 from spark_kafka_sink.records.varint import Packed, pack, varint
 
