@@ -26,7 +26,8 @@ sys.path.insert(0, str(ROOT))
 
 import error_docs  # noqa: E402 - a bare checkout
 
-from spark_kafka_sink.base import documentation, error_kinds, errors  # noqa: E402
+from spark_kafka_sink.base import documentation, errors  # noqa: E402
+from spark_kafka_sink.base.error_kinds import Kind  # noqa: E402
 from spark_kafka_sink.base.version import __version__  # noqa: E402
 
 PAGES = ROOT / "build" / "site-pages"
@@ -154,7 +155,7 @@ def problems(site: Path) -> Iterator[str]:
 
 def named() -> Iterator[tuple[str, str, str]]:
     """Pages and anchors that users are sent to: by whom, page, anchor."""
-    kinds = [kind.kp_code for kind in error_kinds.ENTRIES]
+    kinds = [kind.kp_code for kind in Kind]
     for code in (*kinds, *(code.kp_code for code in errors.CODES)):
         yield f"the old address of {code}", documentation.ERRORS_PAGE, code.lower()
     for code, _ in error_docs.pages():

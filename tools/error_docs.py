@@ -1,7 +1,7 @@
 """docs/errors.md, and a page of the site for each code, from the tables of errors.
 
-Owns: their text. Never: what an error means (``error_kinds.py``, ``errors.py``). The pages are made
-with the site, and are not in the repository.
+Owns: their text. Never: what an error means (``cli/errors.toml``, ``base/errors.py``). The pages
+are made with the site, and are not in the repository.
 """
 
 from __future__ import annotations
@@ -12,7 +12,8 @@ from pathlib import Path
 
 from tables import heading, paragraph, row
 
-from spark_kafka_sink.base import documentation, error_kinds, errors
+from spark_kafka_sink.base import documentation, errors
+from spark_kafka_sink.cli.explanation import entries
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -71,7 +72,7 @@ _AREAS = {
 def _kinds() -> Iterator[str]:
     """A table for each area."""
     area = None
-    for kind, entry in error_kinds.ENTRIES.items():
+    for kind, entry in entries().items():
         if kind.kp_code[2:4] != area:
             if area is not None:
                 yield ""
@@ -120,7 +121,7 @@ _REACTIONS = {
 
 def pages() -> Iterator[tuple[str, str]]:
     """Of each code its page: the code, and Markdown whose links are those of a page of docs/."""
-    for kind, entry in error_kinds.ENTRIES.items():
+    for kind, entry in entries().items():
         says = "".join(f"> {_escaped(message)}  \n" for message in entry.says)
         parts = (says and f"What it says:\n\n{says}", entry.advice, _runbook(kind.kp_code))
         yield kind.kp_code, _page(kind.kp_code, entry.title, *parts)

@@ -141,6 +141,26 @@ that makes no second report. (A Spark that names no local directory has both.)
 
 A destination that fails is a warning ([KP0703](errors.md#kp0703)), because the rows are what they
 are.
+
+## Why a batch failed
+
+The report of a batch that failed has `error` (code, text, hint), the attempts of tasks that failed,
+brokers with their last answers, application, query and duration. The driver's warning has the same
+in one line, and `kprod report show PATH` as a page. Spark passes nothing of a failed task to the
+abort, so the attempt leaves its error in a directory beside `reportPath` (without that option, in
+the application's local directory), which is removed with the batch. No option is needed, but
+driver and executors must share that directory:
+
+| Where | What the report has |
+|---|---|
+| one machine (`local[*]`), also behind a Connect server | all of it |
+| a cluster, `reportPath` on a mount of driver and executors | all of it |
+| a cluster without such a mount | [KP0505](errors.md#kp0505), unfinished tasks |
+| an executor that was killed; an error in the query before the write | the same |
+
+Where it is KP0505, Spark's exception has the cause, and `kprod_query_failures_total` its code. The
+name of a query is always there: it is an option of the write. The application is that of an earlier
+report when no task left it.
 """.splitlines()
 
 _RUNNING_TASKS = """\

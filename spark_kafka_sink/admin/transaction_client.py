@@ -251,11 +251,16 @@ class TransactionClient(AdminClient):
         return Listed(found, tuple(str(node) for node in (*left_out, *silent)))
 
     def older_than(
-        self, transactional_ids: Sequence[str], age_ms: int, deadline_ms: int
+        self,
+        transactional_ids: Sequence[str],
+        age_ms: int,
+        deadline_ms: int,
+        *,
+        only_listed: bool = False,
     ) -> frozenset[str] | None:
         """The ids that are open for longer than ``age_ms``, by the clock of their coordinator, or
-        that it does not list as open; None: brokers before 3.8 don't support this. Only the ids'
-        coordinators are queried.
+        that it does not list as open (not with ``only_listed``); None: brokers before 3.8 don't
+        support this. Only the ids' coordinators are queried.
 
         An id that moves to another coordinator meanwhile is in no list for a moment, so the
         coordinators of ids without a list are found, and queried, again. An id counts as younger
@@ -293,7 +298,7 @@ class TransactionClient(AdminClient):
             self.loop.forget_coordinators(waiting)
             attempts += 1
             missed += complete
-        return frozenset(old | waiting.keys())
+        return frozenset(old if only_listed else old | waiting.keys())
 
     def transaction_version(self, deadline_ms: int) -> int:
         """2 when the cluster has transaction.version 2 (KIP-890), else 1; requested once."""

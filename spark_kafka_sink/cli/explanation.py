@@ -1,7 +1,7 @@
 """What an error means and what to do, as text: ``kprod explain``, without a network or an extra.
 
-Owns: how an entry is shown. Never: the texts (``error_kinds.py``, and ``errors.py`` for brokers'
-answers).
+Owns: reading ``errors.toml`` and how an entry is shown. Never: a text (``errors.toml``, and
+``base/errors.py`` for brokers' answers).
 """
 
 from __future__ import annotations
@@ -9,19 +9,49 @@ from __future__ import annotations
 import difflib
 import re
 import sys
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
 
 from spark_kafka_sink.base import documentation
-from spark_kafka_sink.base.error_kinds import ENTRIES, Kind
+from spark_kafka_sink.base.error_kinds import Kind
 from spark_kafka_sink.base.errors import CODES, ErrorCode
 
 #: A page of ours in the text of an entry.
 _LINK = re.compile(r"\[([^]]+)]\(([a-z-]+)\.md(?:#([^)]+))?\)")
+#: The end of a line that goes on: neither a paragraph's nor an item's.
+_GOES_ON = re.compile(r"(?<!\n)\n(?!\n|[*] )")
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """The documentation of a kind: ``title`` in a few words, ``says`` its messages (``...`` for
+    what differs), ``advice`` in Markdown.
+    """
+
+    title: str
+    advice: str
+    says: tuple[str, ...] = ()
+
+
+@cache
+def entries() -> Mapping[Kind, Entry]:
+    """Of every kind."""
+    texts = tomllib.loads(files(__package__).joinpath("errors.toml").read_text("utf-8"))
+    return {
+        Kind(code): Entry(
+            text["title"], _GOES_ON.sub(" ", text["advice"]), tuple(text.get("says", ()))
+        )
+        for code, text in texts.items()
+    }
 
 
 def explanation(code: str) -> str:
     """Of one of our codes, or of a broker's answer by its name. LookupError names the nearest."""
     requested = code.strip().strip("[]").upper()
-    for kind, entry in ENTRIES.items():
+    for kind, entry in entries().items():
         if kind.kp_code == requested:
             return _shown(requested, entry.title, _addressed(entry.advice))
     for answer, info in CODES.items():

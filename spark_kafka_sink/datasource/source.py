@@ -18,6 +18,7 @@ and appends the whole result table in every micro-batch; a topic can't be replac
 from __future__ import annotations
 
 import logging
+import uuid
 from collections.abc import Iterator, MutableMapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, NoReturn
@@ -27,6 +28,7 @@ from spark_kafka_sink.base.errors import ConfigError, coded, warn_once
 from spark_kafka_sink.base.security.import_paths import is_import_path
 from spark_kafka_sink.datasource.plain_errors import without_traceback
 from spark_kafka_sink.datasource.spark_needed import spark_needed
+from spark_kafka_sink.datasource.worker_heap import freeze_modules
 
 try:
     from pyspark.sql import datasource as spark_datasource
@@ -50,6 +52,8 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
+#: Spark's own option, with the name of the query.
+_QUERY_NAME = "queryName"
 #: The name of the format.
 FORMAT = "kprod"
 #: An option that only ``read_dead_letters`` sets.
@@ -101,6 +105,7 @@ class KprodDataSource(DataSource):
     ) -> DataSourceStreamWriter:
         """Called by Spark once per micro-batch at planning, and before its commit or abort."""
         plan = self._plan(schema, overwrite=overwrite, streaming=True)
+        freeze_modules()
         if self._has_arrow_stream_writer():
             return KprodStreamWriter(plan)
         if plan.columns.names_columns:
@@ -141,9 +146,12 @@ class KprodDataSource(DataSource):
 
         options = dict(self.options)
         try:
-            return given_options(options, PREFIX).as_options()
+            given = given_options(options, PREFIX).as_options()
         except ConfigError:
             return options  # planning raises a better error
+        # Spark's own, which a report of an abort has from there.
+        name = self.options.get(_QUERY_NAME)
+        return given if name is None else given | {_QUERY_NAME: name}
 
     def _has_arrow_stream_writer(self) -> bool:
         return hasattr(spark_datasource, "DataSourceStreamArrowWriter")
@@ -154,7 +162,9 @@ class KprodDataSource(DataSource):
         from spark_kafka_sink.config.sink_config import SinkConfig
         from spark_kafka_sink.config.unknown_options import PREFIX
         from spark_kafka_sink.datasource.checks.preflight import process_preflight
+        from spark_kafka_sink.datasource.driver_identity import driver_token
         from spark_kafka_sink.datasource.process_logging import configure_logging
+        from spark_kafka_sink.datasource.report.failed_attempts import FailedAttempts
         from spark_kafka_sink.datasource.report.report_file import check_report_path
         from spark_kafka_sink.datasource.write.schema import (
             near_names,
@@ -180,14 +190,21 @@ class KprodDataSource(DataSource):
             from spark_kafka_sink.datasource.exactly_once.transaction_plan import prefix_of
 
             prefix_of(config, streaming=streaming)
-        driver = ""
-        if config.is_exactly_once and (streaming or config.txn_app_id is not None):
-            from spark_kafka_sink.datasource.driver_identity import driver_token
-
-            driver = driver_token(given.as_options())
+        token = driver_token(given.as_options())
+        # A stream's abort has no plan, and a job's options may be another's, too.
+        failed = FailedAttempts.of(config.report_path, token if streaming else uuid.uuid4().hex)
+        is_named = config.is_exactly_once and (streaming or config.txn_app_id is not None)
         columns = plan_columns(schema, config.topic, config.named_columns)
+        plan = WritePlan(
+            config,
+            columns,
+            None,
+            driver=token if is_named else "",
+            query_name=self.options.get(_QUERY_NAME, ""),
+            failed=failed,
+        )
         if self._unpickled:
-            return WritePlan(config, columns, None, driver=driver)
+            return plan
         configure_logging()
         if config.report_path is not None:
             check_report_path(config.report_path)
@@ -206,12 +223,16 @@ class KprodDataSource(DataSource):
             columns = with_encoders(columns, schema, config)
             # What only the driver needs, with its secrets, does not travel.
             config = replace(config, schemas=None)
-        if not config.is_exactly_once:
-            return WritePlan(config, columns, cluster, limits=limits)
-        from spark_kafka_sink.datasource.exactly_once.transaction_plan import plan_transactions
+        plan = replace(plan, config=config, columns=columns, cluster=cluster, limits=limits)
+        if config.is_exactly_once:
+            from spark_kafka_sink.datasource.exactly_once.transaction_plan import plan_transactions
 
-        plan = plan_transactions(config, streaming=streaming, driver=driver)
-        return WritePlan(config, columns, cluster, plan, driver, limits)
+            plan = replace(
+                plan,
+                transactions=plan_transactions(config, streaming=streaming, driver=plan.driver),
+            )
+        failed.begin()
+        return plan
 
     def _refuse_reading(self) -> NoReturn:
         raise ConfigError(

@@ -11,15 +11,23 @@ them. Only commit messages are sent back.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
 from spark_kafka_sink.base.error_kinds import Kind
-from spark_kafka_sink.base.errors import CommitError, IllegalStateError, KafkaError, named, warn
+from spark_kafka_sink.base.errors import (
+    CommitError,
+    IllegalStateError,
+    KafkaError,
+    named,
+    safe_text,
+    warn,
+)
 from spark_kafka_sink.base.version import __version__
 from spark_kafka_sink.config.secret_references import UnresolvedReferenceError
 from spark_kafka_sink.config.sink_config import SinkConfig
@@ -27,20 +35,28 @@ from spark_kafka_sink.datasource.exactly_once.transaction_plan import Transactio
 from spark_kafka_sink.datasource.package_digest import package_digest
 from spark_kafka_sink.datasource.process_logging import configure_logging
 from spark_kafka_sink.datasource.report.destinations import publish, topic_record
-from spark_kafka_sink.datasource.report.kept_reports import is_kept
+from spark_kafka_sink.datasource.report.failed_attempts import FailedAttempts
+from spark_kafka_sink.datasource.report.kept_reports import is_kept, kept_application
+from spark_kafka_sink.datasource.report.log_line import failure_of
 from spark_kafka_sink.datasource.report.report_of_batch import (
     after_commit,
+    error_report,
     outcome_of_error,
+    report_of_attempt,
     report_of_batch,
+    with_failures,
 )
 from spark_kafka_sink.datasource.report.write_report import Outcome, WriteReport
+from spark_kafka_sink.datasource.worker_heap import freeze_modules
 from spark_kafka_sink.datasource.write.commit_message import (
     TaskCommitMessage,
+    TaskCounts,
     checked_messages,
     finished_messages,
     letters_of,
 )
 from spark_kafka_sink.datasource.write.letter_counts import check_batch
+from spark_kafka_sink.producer.metrics.produce_report import ProduceReport
 from spark_kafka_sink.protocol.cluster import Cluster
 from spark_kafka_sink.records.bad_rows.topic_limits import TopicLimits
 from spark_kafka_sink.records.column_plan import ColumnPlan
@@ -53,7 +69,7 @@ if TYPE_CHECKING:
     from spark_kafka_sink.datasource.write.dead_letters import DeadLetters
     from spark_kafka_sink.datasource.write.rate_limit import RateLimit
     from spark_kafka_sink.datasource.write.task_identity import TaskIdentity
-    from spark_kafka_sink.datasource.write.write_task import ProducerSource
+    from spark_kafka_sink.datasource.write.write_task import ProducerSource, WriteTask
 
 _log = logging.getLogger(__name__)
 
@@ -67,8 +83,8 @@ class WritePlan:
 
     ``cluster`` is the preflight's, or None; ``transactions`` is None without exactly-once,
     and at the commit and abort of a stream. ``driver`` is the token of ``driver_identity``, empty
-    in batch jobs. ``limits`` are what the topics accept, as far as it is known. ``package_version``
-    and ``package_files`` (a digest) are the driver's.
+    in batch jobs, as ``query_name``. ``limits`` are what the topics accept, as far as it is known.
+    ``package_version`` and ``package_files`` (a digest) are the driver's.
     """
 
     config: SinkConfig
@@ -77,6 +93,8 @@ class WritePlan:
     transactions: TransactionPlan | None = None
     driver: str = ""
     limits: Mapping[str, TopicLimits] = field(default_factory=dict)
+    query_name: str = ""
+    failed: FailedAttempts = field(default_factory=FailedAttempts)
     package_version: str = __version__
     package_files: str = field(default_factory=package_digest)
 
@@ -84,12 +102,20 @@ class WritePlan:
         self, batches: Iterator[pa.RecordBatch], columns: ColumnPlan | None = None
     ) -> TaskCommitMessage:
         """Writes one partition in this worker process; ``columns`` replaces the plan's."""
+        task = None
+        try:
+            self._check_package()
+            task = self._task(columns)
+            return self._run(task, batches)
+        except BaseException as error:
+            self._leave(task, error)
+            raise
+
+    def _task(self, columns: ColumnPlan | None) -> WriteTask:
         from spark_kafka_sink.datasource.write.task_identity import TaskIdentity
         from spark_kafka_sink.datasource.write.task_progress import progress_listener
         from spark_kafka_sink.datasource.write.write_task import WriteTask
 
-        self._check_package()
-        identity = TaskIdentity.current()
         plan = self.transactions
         if plan is None and self.config.is_exactly_once:
             # Without transactions the rows would be visible immediately, and could not be aborted.
@@ -99,7 +125,8 @@ class WritePlan:
                 hint="Spark planned it in a way that spark-kafka-sink doesn't support: please "
                 "report it with this line and the version of Spark",
             )
-        task = WriteTask(
+        identity = TaskIdentity.current()
+        return WriteTask(
             columns or self.columns,
             self._producers(identity),
             identity,
@@ -108,15 +135,37 @@ class WritePlan:
             dead_letters=self._dead_letters(identity),
             progress_listeners=[progress_listener(p) for p in self.config.progress_listeners],
         )
+
+    def _run(self, task: WriteTask, batches: Iterator[pa.RecordBatch]) -> TaskCommitMessage:
+        plan = self.transactions
         try:
-            if plan is not None and plan.is_done(identity):
+            if plan is not None and plan.is_done(task.identity):
                 _log.info(
-                    "task %d writes nothing: its batch is committed already", identity.partition_id
+                    "task %d writes nothing: its batch is committed already",
+                    task.identity.partition_id,
                 )
                 return task.drop(batches, count=plan.counts_replays)
             return task.run(batches)
         except UnresolvedReferenceError as error:
             raise error.seen_by("an executor") from None
+        finally:
+            freeze_modules()
+
+    def _leave(self, task: WriteTask | None, error: BaseException) -> None:
+        """Leaves the attempt's error for the report of its batch. Never raises: Spark must get
+        that error.
+        """
+        from spark_kafka_sink.datasource.write.task_identity import TaskIdentity
+
+        with contextlib.suppress(Exception):
+            attempt = (
+                TaskCommitMessage(
+                    TaskIdentity.current(), ProduceReport(), TaskCounts(), _now_ms(), 0
+                )
+                if task is None
+                else task.so_far
+            )
+            self.failed.leave(report_of_attempt(self.config, attempt, error))
 
     def _check_package(self) -> None:
         # (The plan of another version may have no such field: its version is compared first.)
@@ -199,6 +248,7 @@ class WritePlan:
             # Before the commit, whose decision includes it (reportTopic); the result follows.
             report = report_of_batch(self.config, checked, Outcome.COMMITTED, batch_id=batch_id)
             outcome = self._committed(checked, batch_id, report)
+            self.failed.end()
         except KafkaError as error:
             if report is None:
                 report = self._report_of_some(messages, Outcome.FAILED, batch_id)
@@ -207,6 +257,7 @@ class WritePlan:
             )
             raise
         publish(after_commit(report, outcome, None, _since(begun)), self.config)
+        freeze_modules()
 
     def _committed(
         self, messages: tuple[TaskCommitMessage, ...], batch_id: int | None, report: WriteReport
@@ -263,40 +314,62 @@ class WritePlan:
         succeeded, partly or completely.
         """
         try:
-            finished, unfinished = finished_messages(messages), _unfinished(messages)
             configure_logging()
-            problem = None
+            begun_ms = self.failed.begun_ms
+            report = self._identified(
+                with_failures(
+                    self._report_of_some(messages, Outcome.ABORTED, batch_id),
+                    self.failed.take(batch_id),
+                    begun_ms,
+                )
+            )
             if self.config.is_exactly_once:
-                problem = self._abort_transactions(messages, finished, batch_id)
+                problem = self._abort_transactions(messages, batch_id, report)
+                if problem is not None and not report.failed_attempts:
+                    report = replace(report, error=error_report(problem))
             else:
                 warn(
                     _log,
                     Kind.WRITE_FAILED,
                     "kprod write%s failed: %d of %d tasks had finished%s; their %d rows, and what "
-                    "others had sent, stay in Kafka and are written again when the batch is",
+                    "others had sent, stay in Kafka and are written again when the batch is; %s",
                     "" if batch_id is None else f" of micro-batch {batch_id}",
-                    len(finished),
-                    len(messages),
-                    _names(unfinished),
-                    sum(message.rows for message in finished),
+                    report.tasks - report.unfinished_tasks,
+                    report.tasks,
+                    _names(report),
+                    report.rows,
+                    failure_of(report),
                 )
-            report = self._report_of_some(messages, Outcome.ABORTED, batch_id, problem)
             # Spark aborts after a failed commit, too, which has published a report.
             if not is_kept(report):
                 publish(report, self.config)
         except Exception:  # noqa: BLE001 - the user needs the original error
             return
 
+    def _identified(self, report: WriteReport) -> WriteReport:
+        """With what the driver knows itself, when no task left it."""
+        name = report.query_name or safe_text(self.query_name) or None
+        application = report.application_id, report.application_name
+        if report.application_id is None:
+            application = kept_application()
+        return replace(
+            report,
+            query_name=name,
+            application_id=application[0],
+            application_name=application[1],
+        )
+
     def _abort_transactions(
         self,
         messages: Sequence[WriterCommitMessage | None],
-        finished: Sequence[TaskCommitMessage],
         batch_id: int | None,
+        report: WriteReport,
     ) -> KafkaError | None:
         """The error why transactions may still be open; None when they are not."""
         from spark_kafka_sink.datasource.exactly_once import transaction_commit
 
         what = "kprod write" if batch_id is None else f"kprod write of micro-batch {batch_id}"
+        finished = finished_messages(messages)
         try:
             swept = transaction_commit.abort(
                 self.config,
@@ -311,10 +384,11 @@ class WritePlan:
                 _log,
                 Kind.NOT_ABORTED,
                 "%s failed, and its transactions could not be aborted (%s); brokers abort them "
-                "after kafka.transaction.timeout.ms (%d)",
+                "after kafka.transaction.timeout.ms (%d); %s",
                 what,
                 error.message,
                 self.config.producer.transaction_timeout_ms,
+                failure_of(report),
             )
             return error
         warn(
@@ -322,15 +396,20 @@ class WritePlan:
             Kind.WRITE_ABORTED,
             "%s failed: %d of %d tasks had finished%s; of their %d rows nothing is visible to "
             "read_committed consumers, unless the batch was decided before. Orphaned transactions "
-            "ended: %d",
+            "ended: %d; %s",
             what,
             len(finished),
             len(messages),
-            _names(_unfinished(messages)),
-            sum(message.rows for message in finished),
+            _names(report),
+            report.rows,
             len(swept),
+            failure_of(report),
         )
         return None
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000
 
 
 def _since(begun: float) -> int:
@@ -343,8 +422,8 @@ def _unfinished(messages: Sequence[WriterCommitMessage | None]) -> list[int]:
     return [i for i, one in enumerate(messages) if not isinstance(one, TaskCommitMessage)]
 
 
-def _names(unfinished: Sequence[int]) -> str:
-    """Some of them, for a log line."""
-    if not unfinished:
+def _names(report: WriteReport) -> str:
+    """Some of the unfinished tasks, for a log line."""
+    if not report.unfinished:
         return ""
-    return f" (not task {named(unfinished, _NAMED_TASKS)})"
+    return f" (not task {named(report.unfinished, _NAMED_TASKS)})"

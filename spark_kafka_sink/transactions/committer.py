@@ -25,8 +25,10 @@ from spark_kafka_sink.base.error_kinds import Kind
 from spark_kafka_sink.base.errors import (
     CommitError,
     CommitOutcomeUnknownError,
+    InvalidTxnStateError,
     KafkaError,
     PartialCommitError,
+    ProducerFencedError,
     SupersededError,
     named,
     warn,
@@ -42,7 +44,7 @@ from spark_kafka_sink.transactions.commit_state import (
     Payload,
     Phase,
 )
-from spark_kafka_sink.transactions.ending import abort_all, commit_all, near_timeout, undo
+from spark_kafka_sink.transactions.ending import abort_all, end_decided, near_timeout
 from spark_kafka_sink.transactions.lease import margin_ms
 from spark_kafka_sink.transactions.offset_commits import GroupOffsets, prepare_offsets
 from spark_kafka_sink.transactions.outcomes import Outcome, is_prepared, outcome_of
@@ -141,7 +143,7 @@ class Committer:
 
     def roll_forward(self, key: str, *, only_lost: bool = False) -> CommitState:
         """The state of ``key``, after committing a batch that an earlier driver decided, or undoing
-        it: as in :func:`undo`.
+        it: as in :func:`end_decided`.
 
         Raises PartialCommitError for a batch that lost rows and is not resolved yet, and
         CommitOutcomeUnknownError when its transactions can't be committed now.
@@ -322,16 +324,28 @@ class Committer:
             return str(TransactionalId(owner.key, owner.run_id, worker, number, owner.generation))
 
         found = []
-        if (record := batch.report) is not None:
-            found.append(
-                prepare_record(client, id_(_REPORT), record, deadline, two_phase_commit=two_phase)
-            )
-        if (offsets := batch.offsets) is not None:
-            found.append(
-                prepare_offsets(
-                    client, id_(_OFFSETS), offsets, deadline, two_phase_commit=two_phase
+        try:
+            if (record := batch.report) is not None:
+                found.append(
+                    prepare_record(
+                        client, id_(_REPORT), record, deadline, two_phase_commit=two_phase
+                    )
                 )
-            )
+            if (offsets := batch.offsets) is not None:
+                found.append(
+                    prepare_offsets(
+                        client, id_(_OFFSETS), offsets, deadline, two_phase_commit=two_phase
+                    )
+                )
+        except (ProducerFencedError, InvalidTxnStateError) as error:
+            # A driver that takes over meanwhile ends it: whether one did is in the log, which is
+            # read again.
+            raise SupersededError(
+                f"another client has ended the transaction of '{owner.key}' with the offsets or "
+                f"the report of batch {batch.number}: {error.message}",
+                hint="write the batch again; if no other driver was started, an operator did "
+                "('kprod txn abort' or 'sweep')",
+            ) from error
         return tuple(found)
 
     def _write_done(self, key: str, session: LogSession, state: CommitState | None) -> None:
@@ -431,22 +445,20 @@ class Committer:
         checked_ms: int | None = None,
         only_lost: bool = False,
     ) -> CommitState:
-        """Commit what is decided; returns the state with the batch done. Or undone
-        (:func:`undo`), unless its transactions were checked within the lease of the decision, at
-        ``checked_ms`` (None: by an earlier process).
-
-        This process may have been paused after its decision for as long as a crashed one is away
-        before a roll forward. Committing the rest would make the batch partial then.
+        """End what is decided; returns the state with the batch done, or undone. ``checked_ms`` is
+        when its transactions were checked, within the lease of the decision (None: by an earlier
+        process).
         """
         decision = state.decision
         assert decision is not None
         deadline = self._client.deadline(self._end_ms)
-        now = self._client.clock.now_ms()
-        if checked_ms is None or now - checked_ms > session.lease_ms:
-            transactions = decision.transactions
-            if undo(self._client, transactions, deadline, only_lost=only_lost):
-                return _undone(key, state)
-        ended = commit_all(self._client, decision.transactions, deadline)
+        ended = end_decided(
+            self._client,
+            decision.transactions,
+            deadline,
+            checked_until_ms=0 if checked_ms is None else checked_ms + session.lease_ms,
+            only_lost=only_lost,
+        )
         if set(ended.lost) == set(decision.ids):
             return _undone(key, state)
         if ended.lost:

@@ -1,7 +1,28 @@
 """Ends the transactions of a decided batch, each until its outcome is known.
 
-Owns: the rounds of EndTxn and DescribeTransactions, when a decision can be undone. Never: the
-decision (``committer.py``), what a response means (``outcomes.py``).
+Owns: the rounds of EndTxn and DescribeTransactions, until when a decision is committed and from
+when it is undone. Never: the decision (``committer.py``), what a response means (``outcomes.py``).
+
+A driver commits its decision while another one, started a moment ago, finds the same decision
+about to time out, and undoes it. Without a rule that both keep, the batch is torn::
+
+    A decides; the coordinators load for so long that A sends EndTxn(commit) again and again
+    B starts: all are open, and about to time out. It sends EndTxn(abort)
+    the coordinators are back: one takes A's request first, another one B's
+
+So both look at the ages of the transactions, and do one thing at a time (m is the margin of
+``lease.py``)::
+
+    up to timeout - m/2    send EndTxn(commit); for m/8 from before a look, then look again. (What
+                           was checked for the decision needs no look for its lease.) So none is
+                           sent after timeout - 3m/8
+    up to timeout - m/4    wait: a request that is on its way arrives
+    from timeout - m/4     look again, and send EndTxn(abort). An operator's command aborts nothing:
+                           it waits for m/8 more, and commits if all are still open
+
+When B aborts, A has sent nothing for m/8. Whoever finds that one is committed commits the others,
+at any age: it is A, or B for it. Only a request that takes longer than m/8 to arrive still tears
+the batch.
 """
 
 from __future__ import annotations
@@ -9,6 +30,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from enum import Enum, auto
 from typing import TYPE_CHECKING
 
 from spark_kafka_sink.base.clock import Latch
@@ -23,17 +45,90 @@ if TYPE_CHECKING:
 
 #: Between two rounds for transactions that are neither committed nor aborted yet.
 _ROUND_MS = 20
+#: Between two looks at transactions that are too old to be committed, and too young to be undone.
+_WAIT_MS = 1_000
 
 
 @dataclass(frozen=True, slots=True)
 class CommitOutcomes:
-    """Transactional ids: ``lost`` were aborted by a broker, those of ``unknown`` expired, for
-    ``unclear`` no definite response came in time. All others are committed.
+    """Transactional ids: ``lost`` were aborted, those of ``unknown`` expired, for ``unclear`` no
+    definite response came in time.
     """
 
+    committed: tuple[str, ...] = ()
     lost: tuple[str, ...] = ()
     unknown: tuple[str, ...] = ()
     unclear: tuple[str, ...] = ()
+
+
+class _Next(Enum):
+    """What may be done about a decision."""
+
+    #: Commit, for a while.
+    COMMIT = auto()
+    #: Commit to the end: one is committed, or its outcome is not known.
+    FINISH = auto()
+    WAIT = auto()
+    UNDO = auto()
+
+
+def end_decided(
+    client: TransactionClient,
+    transactions: Sequence[PreparedTransaction],
+    deadline_ms: int,
+    *,
+    checked_until_ms: int,
+    only_lost: bool,
+) -> CommitOutcomes:
+    """Commit all of a decision; or abort all, which are ``lost`` then, if none is committed, and
+    brokers have aborted some, or are about to (not with ``only_lost``).
+
+    The first look is at ``checked_until_ms``: until then they are known to be young.
+    """
+    until_ms = checked_until_ms
+    while True:
+        ended = commit_all(client, transactions, min(until_ms, deadline_ms))
+        begun_ms = client.clock.now_ms()
+        if not ended.unclear or begun_ms >= deadline_ms:
+            return ended
+        if ended.committed:
+            until_ms = deadline_ms
+            continue
+        found = client.describe([t.transactional_id for t in transactions], deadline_ms)
+        todo = _next(client, transactions, found, deadline_ms, only_lost=only_lost)
+        if todo is _Next.FINISH:
+            until_ms = deadline_ms
+        elif todo is _Next.COMMIT:
+            until_ms = begun_ms + min(margin_ms(d.timeout_ms) // 8 for d in found.values())
+        elif todo is _Next.WAIT:
+            client.clock.wait(Latch(), min(deadline_ms, begun_ms + _WAIT_MS))
+        elif undo(client, transactions, deadline_ms):
+            return CommitOutcomes(lost=tuple(found))
+
+
+def _next(
+    client: TransactionClient,
+    transactions: Sequence[PreparedTransaction],
+    found: Mapping[str, TransactionDescription],
+    deadline_ms: int,
+    *,
+    only_lost: bool,
+) -> _Next:
+    """Each is judged by its own time-out: the process that looks may have other options than the
+    one that wrote them.
+    """
+    if not _lost_or_open(transactions, found):
+        return _Next.FINISH
+    if not all(is_prepared(t, found[t.transactional_id]) for t in transactions):
+        return _Next.UNDO
+    if not near_timeout(client, found, lambda t: margin_ms(t) // 2, deadline_ms):
+        return _Next.COMMIT
+    left = 8 if only_lost else 4
+    # (One that moves to another coordinator is in no list, and may be young: others commit it.)
+    old = near_timeout(client, found, lambda t: margin_ms(t) // left, deadline_ms, only_listed=True)
+    if not old:
+        return _Next.WAIT
+    return _Next.FINISH if only_lost else _Next.UNDO
 
 
 def commit_all(
@@ -61,7 +156,9 @@ def commit_all(
             break
         if open_:
             client.clock.wait(Latch(), min(deadline_ms, now + _ROUND_MS))
-    return CommitOutcomes(tuple(lost), tuple(unknown), tuple(open_))
+    over = {*lost, *unknown, *open_}
+    committed = (t.transactional_id for t in transactions if t.transactional_id not in over)
+    return CommitOutcomes(tuple(committed), tuple(lost), tuple(unknown), tuple(open_))
 
 
 def abort_all(
@@ -77,30 +174,14 @@ def abort_all(
 
 
 def undo(
-    client: TransactionClient,
-    transactions: Sequence[PreparedTransaction],
-    deadline_ms: int,
-    *,
-    only_lost: bool,
+    client: TransactionClient, transactions: Sequence[PreparedTransaction], deadline_ms: int
 ) -> bool:
-    """Abort all of a decision of which brokers have aborted some, or are about to (not with
-    ``only_lost``), and none is committed; True: all are aborted.
-
-    One that is about to time out may be gone when its EndTxn arrives, and others would be committed
-    without it. Each is judged by its own time-out: the process that looks may have other options
-    than the one that wrote them.
-    """
+    """Abort all, unless one is committed; True: all are aborted."""
     ids = [t.transactional_id for t in transactions]
+    # Again: one that another driver has committed meanwhile is in no list of open ones, either.
     found = client.describe(ids, deadline_ms)
     if not _lost_or_open(transactions, found):
         return False
-    if all(is_prepared(t, found[t.transactional_id]) for t in transactions):
-        if only_lost or not near_timeout(client, found, lambda t: margin_ms(t) // 4, deadline_ms):
-            return False
-        # One that another driver has committed meanwhile is in no list of open ones, either.
-        found = client.describe(ids, deadline_ms)
-        if not _lost_or_open(transactions, found):
-            return False
     open_ = [t for t in transactions if is_prepared(t, found[t.transactional_id])]
     if not abort_all(client, open_, deadline_ms):
         return False
@@ -124,10 +205,12 @@ def near_timeout(
     found: Mapping[str, TransactionDescription],
     margin_of: Callable[[int], int],
     deadline_ms: int,
+    *,
+    only_listed: bool = False,
 ) -> frozenset[str]:
-    """Those of ``found`` that are open for longer than their own time-out less its margin. Brokers
-    before 3.8 don't return them; then it is by our clock, which is not theirs. (A transaction of
-    two-phase commit never times out.)
+    """Those of ``found`` that are open for longer than their own time-out less its margin, as in
+    ``TransactionClient.older_than``. Brokers before 3.8 don't return them; then it is by our clock,
+    which is not theirs. (A transaction of two-phase commit never times out.)
     """
     by_timeout: dict[int, list[str]] = defaultdict(list)
     for one, description in found.items():
@@ -136,7 +219,7 @@ def near_timeout(
     near: set[str] = set()
     for timeout_ms, ids in by_timeout.items():
         age_ms = timeout_ms - margin_of(timeout_ms)
-        old = client.older_than(ids, age_ms, deadline_ms)
+        old = client.older_than(ids, age_ms, deadline_ms, only_listed=only_listed)
         if old is None:
             begun = client.clock.wall_ms() - age_ms
             old = frozenset(i for i in ids if 0 <= found[i].start_ms < begun)

@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 
 from spark_kafka_sink.base.documentation import ERRORS_PAGE, RUNBOOK
-from spark_kafka_sink.base.error_kinds import ENTRIES
 from spark_kafka_sink.base.errors import CODES, ErrorCode
+from spark_kafka_sink.cli.explanation import entries
 
 TOOLS = Path(__file__).resolve().parents[2] / "tools"
-KINDS = {kind.kp_code: entry.title for kind, entry in ENTRIES.items()}
+KINDS = {kind.kp_code: entry.title for kind, entry in entries().items()}
 ANSWERS = {code.kp_code: code.name for code in CODES if code is not ErrorCode.NONE}
 
 

@@ -17,7 +17,7 @@ from spark_kafka_sink.base.errors import ConfigError
 from spark_kafka_sink.records import gather
 from spark_kafka_sink.records.json import json_text
 from spark_kafka_sink.records.json.base64_text import base64_column
-from spark_kafka_sink.records.json.json_text import json_objects, text_of
+from spark_kafka_sink.records.json.json_text import json_objects, json_value, text_of
 
 
 def objects(**columns):
@@ -283,3 +283,26 @@ def test_an_older_arrow_that_casts_no_views_writes_the_same(monkeypatch):
 )  # fmt: skip
 def test_a_single_column_as_text(array, texts):
     assert text_of(array).to_pylist() == texts
+
+
+@pytest.mark.parametrize(
+    ("micros", "text"),
+    [
+        (2**63 - 1, "+294247-01-10T04:00:54.775"),
+        (-(2**63), "-290308-12-21T19:59:05.224"),
+        (253402300799999999, "9999-12-31T23:59:59.999"),
+        (253402300800000000, "+10000-01-01T00:00:00.000"),
+    ],
+)
+def test_the_ends_of_time_are_text(micros, text):
+    """Arrow has no text for years of more than 16 bits, and writes "<value out of range"."""
+    for kind, end in ((pa.timestamp("us"), ""), (pa.timestamp("us", "UTC"), "Z")):
+        values = json_value(pa.array([0, micros, None], kind)).to_pylist()
+        assert values == [
+            f'"1970-01-01T00:00:00.000{end}"'.encode(), f'"{text}{end}"'.encode(), None,
+        ]  # fmt: skip
+
+
+def test_the_last_days_are_text():
+    days = json_value(pa.array([2**31 - 1, None, -(2**31)], pa.date32())).to_pylist()
+    assert days == [b'"+5881580-07-11"', None, b'"-5877641-06-23"']

@@ -1,26 +1,25 @@
-"""Broken protocols: what a review of 24 November 2026 tried (x1 to x5), and its findings about
-blocks, operators and restarts (f1 to f7), put back.
+"""Broken protocols: what a review of 24 November 2026 tried (x1 to x5), its findings about blocks,
+operators and restarts (f1 to f7), and those of random lives (x6 to x8), put back.
 """
 
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from typing import Any
 from unittest.mock import patch
 
 from spark_kafka_sink.admin.transaction_client import TransactionClient
+from spark_kafka_sink.base.clock import NEVER
 from spark_kafka_sink.datasource import foreach_batch
-from spark_kafka_sink.datasource.exactly_once import transaction_commit
+from spark_kafka_sink.datasource.exactly_once import transaction_commit, transaction_plan
 from spark_kafka_sink.datasource.exactly_once.checkpoint import Checkpoint
 from spark_kafka_sink.datasource.exactly_once.named_writes import NamedWrites
 from spark_kafka_sink.transactions import committer, ending
 from spark_kafka_sink.transactions.commit_state import CommitState, Decision, Part, Payload
 from spark_kafka_sink.transactions.committer import Batch, Committer
-from spark_kafka_sink.transactions.lease import margin_ms
-from spark_kafka_sink.transactions.outcomes import Outcome, is_prepared, outcome_of
 from spark_kafka_sink.transactions.ownership import Owner
 from tests.simulation.mutant import all_of, with_text
 
@@ -61,52 +60,73 @@ def x2_a_block_decides_what_is_recorded() -> AbstractContextManager[Any]:
     )
 
 
-def _undo(*, looks_again: bool, minds_committed: bool) -> Callable[..., bool]:
-    def undo(client: Any, transactions: Any, deadline_ms: int, *, only_lost: bool) -> bool:
-        ids = [t.transactional_id for t in transactions]
-        found = client.describe(ids, deadline_ms)
-        outcomes = {t: outcome_of(t, found[t.transactional_id]) for t in transactions}
-        open_ = [t for t in transactions if is_prepared(t, found[t.transactional_id])]
-        others = [o for t, o in outcomes.items() if t not in open_ and o is not Outcome.LOST]
-        if minds_committed and others:
-            return False
-        if Outcome.LOST not in outcomes.values() and (
-            only_lost
-            or not ending.near_timeout(client, found, lambda t: margin_ms(t) // 4, deadline_ms)
-        ):
-            return False
-        if not ending.abort_all(client, open_, deadline_ms):
-            return False
-        if not looks_again:
-            return True
-        found = client.describe(ids, deadline_ms)
-        return all(outcome_of(t, found[t.transactional_id]) is Outcome.LOST for t in transactions)
-
-    return undo
-
-
 def x3_undo_does_not_look_again() -> AbstractContextManager[Any]:
     """Another driver may have committed one meanwhile: a coordinator's refusal is an answer."""
-    return patch.object(committer, "undo", _undo(looks_again=False, minds_committed=True))
+    true = ending.undo
+
+    def undo(client: Any, transactions: Any, deadline_ms: int) -> bool:
+        true(client, transactions, deadline_ms)
+        return True
+
+    return patch.object(ending, "undo", undo)
 
 
 def x4_undo_ignores_what_is_committed() -> AbstractContextManager[Any]:
-    return patch.object(committer, "undo", _undo(looks_again=False, minds_committed=False))
+    return all_of(
+        x3_undo_does_not_look_again(), patch.object(ending, "_lost_or_open", lambda *_: True)
+    )
 
 
 def x5_whoevers_decision_was_ended_counts_as_ours() -> AbstractContextManager[Any]:
     return with_text(Committer, "_commit", " and found.run_id == owner.run_id", "")
 
 
+def x6_whoever_commits_does_not_look_again() -> AbstractContextManager[Any]:
+    """It may commit what another driver is about to undo."""
+    true, ends = ending._next, ending.end_decided
+
+    def next_(*given: Any, **named: Any) -> Any:
+        found = true(*given, **named)
+        return ending._Next.FINISH if found is ending._Next.COMMIT else found
+
+    def end_decided(*given: Any, checked_until_ms: int, only_lost: bool) -> Any:
+        until_ms = checked_until_ms and NEVER
+        return ends(*given, checked_until_ms=until_ms, only_lost=only_lost)
+
+    return all_of(
+        patch.object(ending, "_next", next_), patch.object(committer, "end_decided", end_decided)
+    )
+
+
+def x7_one_that_moves_counts_as_old() -> AbstractContextManager[Any]:
+    """Of which no coordinator tells the age is undone."""
+    true = TransactionClient.older_than
+
+    def older_than(self: TransactionClient, *given: Any, **_: Any) -> Any:
+        return true(self, *given)
+
+    return patch.object(TransactionClient, "older_than", older_than)
+
+
+def x8_a_fence_of_the_drivers_own_is_bare() -> AbstractContextManager[Any]:
+    return with_text(
+        Committer, "_prepared_by_us", "(ProducerFencedError, InvalidTxnStateError)", "()"
+    )
+
+
 def f1_whoever_looks_judges_by_his_own_time_out() -> AbstractContextManager[Any]:
     true = ending.near_timeout
 
     def near_timeout(
-        client: TransactionClient, found: Mapping[str, Any], margin_of: Any, deadline_ms: int
+        client: TransactionClient,
+        found: Mapping[str, Any],
+        margin_of: Any,
+        deadline_ms: int,
+        **named: Any,
     ) -> frozenset[str]:
         timeout_ms = client.config.transaction_timeout_ms
         own = {one: replace(d, timeout_ms=timeout_ms) for one, d in found.items()}
-        return true(client, own, margin_of, deadline_ms)
+        return true(client, own, margin_of, deadline_ms, **named)
 
     return all_of(
         patch.object(ending, "near_timeout", near_timeout),
@@ -157,6 +177,10 @@ def f4_a_write_of_a_block_may_have_any_option() -> AbstractContextManager[Any]:
 
 def f5_any_checkpoint_is_taken_for_the_querys() -> AbstractContextManager[Any]:
     return patch.object(Checkpoint, "check", lambda *_: None)
+
+
+def f5_a_group_may_have_members() -> AbstractContextManager[Any]:
+    return patch.object(transaction_plan, "refuse_members", lambda *_: None)
 
 
 def f6_the_drivers_own_transactions_time_out() -> AbstractContextManager[Any]:

@@ -13,7 +13,7 @@ from spark_kafka_sink.base.errors import ErrorCode
 from spark_kafka_sink.datasource.exactly_once.transaction_plan import TransactionPlan
 from spark_kafka_sink.datasource.exactly_once.transactional_producers import WorkerIds
 from spark_kafka_sink.producer.kafka_producer import KafkaProducer
-from spark_kafka_sink.transactions import aborter, committer, ending, outcomes, ownership
+from spark_kafka_sink.transactions import aborter, ending, outcomes, ownership
 from spark_kafka_sink.transactions.aborter import Aborter
 from spark_kafka_sink.transactions.commit_log.log_reader import LogReader
 from spark_kafka_sink.transactions.commit_state import CommitState
@@ -133,7 +133,7 @@ def forgets_the_last_end() -> AbstractContextManager[Any]:
     def commit_all(coordinators: Any, transactions: Sequence[Any], *more: Any) -> Any:
         return true(coordinators, list(transactions)[:-1] or list(transactions), *more)
 
-    return patch.object(committer, "commit_all", commit_all)
+    return patch.object(ending, "commit_all", commit_all)
 
 
 def generation_never_moves() -> AbstractContextManager[Any]:

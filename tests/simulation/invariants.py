@@ -40,7 +40,12 @@ def check(world: World) -> None:
         _what_was_acknowledged_is_there(world, logs)
     if life.idempotent:
         for tp, rows in logs.items():
-            assert rows == sorted(set(rows)), f"{tp} has rows twice or out of order: {rows}"
+            assert len(rows) == len(set(rows)), f"{tp} has rows twice: {rows}"
+            # A row of ``send`` that expired on its way may arrive late: the producer goes on under
+            # a new id, and brokers take the row for another producer's. (Java's raises the epoch of
+            # its id: behind the first batch of the new epoch brokers refuse it.)
+            told = [n for n in rows if life.transactional or ledger.rows[n].error is None]
+            assert told == sorted(told), f"{tp} has rows out of order: {rows}"
             if not life.transactional:
                 _no_hole(world, tp, rows)
     elif int(life.options["max.in.flight.requests.per.connection"]) == 1 and life.acks != "0":

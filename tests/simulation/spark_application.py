@@ -39,12 +39,18 @@ from tests.simulation.spark_observer import KNOWN_MS, Observer
 from tests.simulation.spark_operators import Operators
 from tests.simulation.spark_sink import SERVERS, Frame, Sink
 from tests.simulation.spark_world import LOG_TOPIC, PREFIX, TOPIC, SparkWorld
-from tests.simulation.spark_writes import STRANGER, LostCallError, Outcome, Start, Write
+from tests.simulation.spark_writes import (
+    READERS,
+    REPORTS,
+    STRANGER,
+    LostCallError,
+    Outcome,
+    Start,
+    Write,
+)
 
 T = TypeVar("T")
 
-#: The topic of reports, and the group whose offsets are committed with the rows.
-REPORTS, READERS = "reports", "readers"
 TIMEOUT = "kafka.transaction.timeout.ms"
 #: What one call may take in a world where nothing is wrong with it.
 CALM_MS = 8_000
@@ -177,11 +183,15 @@ class Application(SparkWorld):
 
     @property
     def is_shut_out(self) -> bool:
-        """A sibling has the name, and each start of the application says so."""
-        others = any(w.tag >= STRANGER and w.outcome is Outcome.TOLD for w in self.writes)
-        told = (CommitError, ConfigError, SupersededError)
+        """A sibling, or a stranger, has written this batch, and each start says so."""
+        written = any(
+            w.tag >= STRANGER and self.observer.is_committed(w)
+            for w in self.writes
+            if self.life.sibling or w.number == len(self.commits)
+        )
+        told = (CommitError, ConfigError, SupersededError, LostCallError)
         last = [isinstance(error, told) for _, _, error in self.errors[-3:]]
-        return self.life.sibling and others and len(last) == 3 and all(last)
+        return written and len(last) == 3 and all(last)
 
     def start_another(self) -> None:
         """Beside the one that runs."""
@@ -234,6 +244,7 @@ class Application(SparkWorld):
                         self._torn = True
                     if isinstance(error, ConfigError):
                         self.blocks.corrected = True
+                        self.cluster.groups.members.clear()
                     run.failed = True
                     if life.kind is Kind.JOB and not run.stopped:
                         continue
@@ -329,6 +340,8 @@ class Application(SparkWorld):
 
     def _write_batch(self, write: Write) -> None:
         run, sink = write.run, self.sink
+        if write.broken and self.fate.random() < 0.5:
+            raise KafkaError("a column is missing")
         write.planned = self._call(
             run,
             "plan",

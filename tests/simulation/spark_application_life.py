@@ -44,8 +44,8 @@ class Block:
     threads: bool = False
     #: The writes come in another order each time.
     shuffled: bool = False
-    #: Of a write whose rows can't be converted, in the first starts; and of an error of a write
-    #: that the function swallows.
+    #: Of a write that can't be planned, or whose rows can't be converted, in the first starts; and
+    #: of an error of a write that the function swallows.
     fails: float = 0.0
     swallows: float = 0.0
     second: Second = Second.NONE
@@ -118,6 +118,9 @@ class ApplicationLife(SparkLife):
     loads_ms: int = 0
     #: So many requests of the second start to commit one of the decided transactions are lost.
     lost_ends: int = 0
+    #: For so long the request to commit the first of the decided transactions is on its way, and
+    #: until then no other request to end one of them is worked on.
+    late_end: int = 0
     #: Of a driver that dies when a batch is committed, before Spark has noted it.
     unnoted: float = 0.0
     block: Block = Block()
@@ -132,8 +135,10 @@ class ApplicationLife(SparkLife):
     #: The option checkpointLocation is given; or is that of another query still.
     checkpoint: bool = False
     old_checkpoint: bool = False
-    #: offsetsGroup, reportTopic, twoPhaseCommit
+    #: offsetsGroup, reportTopic, twoPhaseCommit; and the group has members, until the user stops
+    #: them.
     offsets: bool = False
+    group_in_use: bool = False
     report: bool = False
     two_phases: bool = False
     #: What becomes of a batch that is PARTIAL: "" (the end), or how an operator resolves it.
@@ -163,7 +168,8 @@ class ApplicationLife(SparkLife):
         """The user's code has a mistake, which he corrects when it is refused."""
         block = self.block
         wrong = block.second is not Second.NONE or block.own_option is not None
-        return self.old_checkpoint or (self.kind is Kind.TRANSACTION and wrong)
+        of_offsets = self.old_checkpoint or self.group_in_use
+        return of_offsets or (self.kind is Kind.TRANSACTION and wrong)
 
     @property
     def calm(self) -> bool:
@@ -180,6 +186,7 @@ class ApplicationLife(SparkLife):
             self.lost_coordinator,
             self.loads_ms,
             self.lost_ends,
+            self.late_end,
             self.unnoted,
         )
         return self.heals_after_ms is None and not any(disturbed)

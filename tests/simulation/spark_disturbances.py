@@ -19,7 +19,7 @@ from tests.simulation.seeded_cluster import NODES
 from tests.simulation.spark_sink import config_of
 from tests.simulation.spark_tasks import new_client
 from tests.simulation.spark_world import LOG_TOPIC
-from tests.simulation.spark_writes import STRANGER, Start
+from tests.simulation.spark_writes import READERS, STRANGER, Start
 
 if TYPE_CHECKING:
     from tests.simulation.spark_application import Application
@@ -39,11 +39,13 @@ class Disturbances:
         self.deposed: int | None = None
         #: Processes of operators and neighbours.
         self.helpers: list[Process] = []
-        self._lost = self._met = self._ends_lost = False
+        self._lost = self._met = self._ends_lost = self._ends_late = False
 
     def lay(self) -> None:
         app, life, control = self._app, self._app.life, self._app.cluster.control
         app.cluster.marker_ms = life.marker_ms
+        if life.group_in_use:
+            app.cluster.groups.members[READERS] = "Stable"
         if life.absent_node and not life.deposed:
             # It is down when the first driver learns who there is.
             app.cluster.stop_broker(life.absent_node)
@@ -104,6 +106,9 @@ class Disturbances:
         if app.life.meanwhile and decided and not self._met:
             self._met = True
             self._meet()
+        if app.life.late_end and decided and not self._ends_late:
+            self._ends_late = True
+            self._hold_ends(decided[0])
         if app.life.lost_coordinator and decided and not self._lost:
             self._lost = True
             app.fired["= a coordinator was lost behind the decision"] += 1
@@ -131,6 +136,28 @@ class Disturbances:
             app.timeline.after(comes, lambda: app.operators.operate("commit"))
         else:
             app.timeline.after(comes, app.start_another)
+
+    def _hold_ends(self, first: str) -> None:
+        """The request to commit ``first`` arrives when another start undoes the decision: it has
+        looked, and the coordinators load.
+        """
+        app, own = self._app, log_id(self._app.key)
+        app.fired["= ends held behind the decision"] += 1
+        arrives_ms = app.scheduler.now + app.life.late_end
+
+        def commits_first(request: Request) -> bool:
+            return bool(request.body.transactional_id == first and request.body.committed)
+
+        def is_refused(request: Request) -> bool:
+            arrived = commits_first(request) and app.scheduler.now >= arrives_ms
+            return request.body.transactional_id != own and not arrived
+
+        control = app.cluster.control
+        control.hold(ApiKey.END_TXN, app.life.late_end, where=commits_first)
+        loading = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+        fault = control.answer(ApiKey.END_TXN, loading, FOREVER, where=is_refused)
+        until = app.life.late_end + 400
+        app.timeline.after(until, lambda: setattr(fault, "times", fault.fired))
 
     def at_a_start(self, run: Start) -> None:
         """Requests of the second one to commit what the first one has decided get lost."""

@@ -15,10 +15,10 @@ from spark_kafka_sink.transactions.lease import margin_ms
 from spark_kafka_sink.transactions.transactional_ids import parse
 from tests.fakes.fake_cluster.transaction_coordinator import State
 from tests.simulation.processes import Blow
-from tests.simulation.spark_application import READERS, Application
+from tests.simulation.spark_application import Application
 from tests.simulation.spark_application_life import Kind
 from tests.simulation.spark_checkpoints import SOURCE, end_offset
-from tests.simulation.spark_writes import STRANGER, LostCallError, Outcome, Write
+from tests.simulation.spark_writes import READERS, STRANGER, LostCallError, Outcome, Write
 
 #: Between a look at how old transactions are and the coordinator's decision about the first.
 _A_WHILE_MS = 5_000
@@ -110,6 +110,8 @@ def _offsets(app: Application) -> None:
     behind it.
     """
     life = app.life
+    refused = any(isinstance(error, ConfigError) for _, _, error in app.errors)
+    assert refused or not life.group_in_use, "the offsets of a group with members were committed"
     if not life.offsets or life.kind in (Kind.VERSIONS, Kind.JOB) or app.partial:
         return
     told = [w.number for w in app.writes if w.outcome is Outcome.TOLD and w.run.is_main]
@@ -153,6 +155,9 @@ def _torn_by_a_death_alone(app: Application) -> None:
         where = f"batch {write.tag} of {write.run.id}: {ends}"
         if app.life.kind is Kind.JOB and app.was_struck(write):
             continue  # nobody runs it again
+        if app.life.late_end:
+            assert write in app.partial, f"torn, and nobody was told: {where}"
+            continue  # by a request that took longer to arrive than anybody waits
         assert lost, f"torn, and not ended: {where}"
         # (Who is frozen behind its look at the clock, and before its requests, sends them late.)
         frozen = any(strike.blow is Blow.FREEZE for strike in app.life.strikes)

@@ -150,7 +150,7 @@ def frozen_before_its_decision(fate: random.Random, life: ApplicationLife) -> Ap
 def at_a_deposed_leader(fate: random.Random, life: ApplicationLife) -> ApplicationLife:
     """Who decided the first batch is dead, and the next driver reads what was before that."""
     strike = Strike("commit", 0, fate.randrange(12), Blow.KILL_ALL, 0, "decided")
-    life = life if fate.random() < 0.3 else _calm()(fate, life)
+    life = life if fate.random() < 0.3 else calm(fate, life)
     return replace(
         life,
         kind=fate.choice((Kind.STREAM, Kind.FOREACH_BATCH, Kind.VERSIONS)),
@@ -174,7 +174,7 @@ def _rights_are_gone(fate: random.Random, life: ApplicationLife) -> ApplicationL
 
 def a_broker_was_down(fate: random.Random, life: ApplicationLife) -> ApplicationLife:
     """The driver lives on, and what beaten attempts leave open is at the broker that came back."""
-    life = life if fate.random() < 0.3 else _calm()(fate, life)
+    life = life if fate.random() < 0.3 else calm(fate, life)
     return replace(
         life,
         kind=fate.choice((Kind.STREAM, Kind.FOREACH_BATCH)),
@@ -208,7 +208,7 @@ def a_stranger(fate: random.Random, life: ApplicationLife) -> ApplicationLife:
     """It comes while the next batch takes long. (What is an old batch to others is done for
     versions.)
     """
-    life = life if fate.random() < 0.3 else _calm()(fate, life)
+    life = life if fate.random() < 0.3 else calm(fate, life)
     return replace(
         life,
         kind=fate.choice((Kind.STREAM, Kind.FOREACH_BATCH, Kind.TRANSACTION, Kind.VERSIONS)),
@@ -225,26 +225,30 @@ def _two_at_once(fate: random.Random, life: ApplicationLife) -> ApplicationLife:
     return replace(life, batches=5, tasks=1, rows=2, twice=0.8, stops=0.0)
 
 
-def _calm(**of: object) -> Misfortune:
+def calm(fate: random.Random, life: ApplicationLife) -> ApplicationLife:
+    """Nothing happens to it by chance."""
+    return replace(
+        life,
+        network=NetworkFaults(latency_ms=fate.choice((0, 2, 20))),
+        cluster=ClusterFaults(work_ms=life.cluster.work_ms, append_ms=life.cluster.append_ms),
+        strikes=(),
+        fails=0.0,
+        slow=0.0,
+        stops=0.0,
+        rights=0.0,
+        late=0.0,
+        twice=0.0,
+        operators=0.0,
+        late_sweeps=0,
+        heals_after_ms=None,
+        away_ms=(0, 100, 3_000),
+        times_ms=SHORT,
+    )
+
+
+def _only(**of: object) -> Misfortune:
     """Nothing is wrong but that."""
-
-    def misfortune(fate: random.Random, life: ApplicationLife) -> ApplicationLife:
-        return replace(
-            life,
-            network=NetworkFaults(latency_ms=fate.choice((0, 2, 20))),
-            cluster=ClusterFaults(work_ms=life.cluster.work_ms, append_ms=life.cluster.append_ms),
-            strikes=(),
-            fails=0.0,
-            slow=0.0,
-            stops=0.0,
-            rights=0.0,
-            late=0.0,
-            late_sweeps=0,
-            heals_after_ms=None,
-            **of,  # type: ignore[arg-type]  # fields of a life
-        )
-
-    return misfortune
+    return lambda fate, life: replace(calm(fate, life), **of)  # type: ignore[arg-type]
 
 
 MISFORTUNES: tuple[Misfortune, ...] = (
@@ -265,8 +269,8 @@ MISFORTUNES: tuple[Misfortune, ...] = (
     _it_takes_long,
     a_stranger,
     _two_at_once,
-    _calm(twice=0.8),
-    _calm(operators=0.9, operations=("look", "commit"), transaction_version=2),
-    _calm(crowded=True),
-    _calm(unreachable=True),
+    _only(twice=0.8),
+    _only(operators=0.9, operations=("look", "commit"), transaction_version=2),
+    _only(crowded=True),
+    _only(unreachable=True),
 )

@@ -341,6 +341,11 @@ class Observer:
         """Of its transactions; None of one that was not ended."""
         return [self.ends.get(_key_of(t)) for t in write.transactions]
 
+    def is_committed(self, write: Write) -> bool:
+        """All its rows are visible."""
+        ends = self.ends_of(write)
+        return bool(ends) and all(map(_committed, ends))
+
     def ends_of_decided(self, number: int) -> list[End | None]:
         """Of all that was decided of a batch, when it was decided last."""
         found = [d for d in self.decisions if d.number == number][-1:]

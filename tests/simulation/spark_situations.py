@@ -5,9 +5,7 @@ from __future__ import annotations
 import random
 from dataclasses import replace
 
-from tests.fakes.simulated_network import NetworkFaults
 from tests.simulation.processes import Blow, Strike
-from tests.simulation.seeded_cluster import ClusterFaults
 from tests.simulation.spark_application_life import (
     ALL_OPERATIONS,
     ApplicationLife,
@@ -15,13 +13,15 @@ from tests.simulation.spark_application_life import (
     Kind,
     Second,
 )
-from tests.simulation.spark_misfortunes import SHORT, Misfortune
+from tests.simulation.spark_misfortunes import SHORT, Misfortune, calm
 from tests.simulation.spark_world import QUERY, TIMEOUT_MS
 
 #: Of the command line without a config file the time-out is a fifteenth of the sink's.
 _OPERATORS_MS = (TIMEOUT_MS // 15, TIMEOUT_MS // 15, 20_000, 900_000)
 _OTHERS_MS = ((TIMEOUT_MS, 900_000), (TIMEOUT_MS, 40_000), (900_000, TIMEOUT_MS))
 _MICRO_BATCHES = (Kind.STREAM, Kind.FOREACH_BATCH, Kind.TRANSACTION)
+#: max.block.ms, request.timeout.ms, delivery.timeout.ms, as they are shipped.
+_PATIENT = (60_000, 30_000, 120_000)
 
 
 def _dies(life: ApplicationLife, step: int) -> tuple[Strike, ...]:
@@ -30,34 +30,13 @@ def _dies(life: ApplicationLife, step: int) -> tuple[Strike, ...]:
     return (Strike("commit", nth, step, Blow.KILL_ALL, 0, "decided"),)
 
 
-def _quiet(life: ApplicationLife) -> ApplicationLife:
-    """Nothing happens to it by chance."""
-    return replace(
-        life,
-        network=NetworkFaults(latency_ms=life.network.latency_ms),
-        cluster=ClusterFaults(work_ms=life.cluster.work_ms, append_ms=life.cluster.append_ms),
-        strikes=(),
-        fails=0.0,
-        slow=0.0,
-        stops=0.0,
-        rights=0.0,
-        late=0.0,
-        twice=0.0,
-        operators=0.0,
-        late_sweeps=0,
-        heals_after_ms=None,
-        away_ms=(0, 100, 3_000),
-        times_ms=SHORT,
-    )
-
-
 def an_operator_commits(fate: random.Random, life: ApplicationLife) -> ApplicationLife:
     """The driver died behind its decision, and it was not started again yet; it may be about to
     time out.
     """
     comes = fate.choice((3_000, 8_000, 46_000, 50_000))
     return replace(
-        _quiet(life),
+        calm(fate, life),
         strikes=_dies(life, fate.randrange(3)),
         tasks=fate.choice((2, 3)),
         late=0.5,
@@ -74,7 +53,7 @@ def an_operator_commits(fate: random.Random, life: ApplicationLife) -> Applicati
 def an_operator_meets_a_driver(fate: random.Random, life: ApplicationLife) -> ApplicationLife:
     """Both work on one decision, and its coordinators load."""
     return replace(
-        _quiet(life),
+        calm(fate, life),
         tasks=fate.choice((2, 3)),
         late=0.5,
         late_ms=20_000,
@@ -87,12 +66,10 @@ def an_operator_meets_a_driver(fate: random.Random, life: ApplicationLife) -> Ap
 
 
 def a_start_meets_a_driver(fate: random.Random, life: ApplicationLife) -> ApplicationLife:
-    """As the operator, with the time-out of its own configuration; or so long behind the decision
-    that its transactions are about to time out.
-    """
-    loads, comes = fate.choice(((500, 0), (2_000, 400), (6_000, 5_000), (36_000, 30_000)))
+    """As the operator, with the time-out of its own configuration."""
+    loads, comes = fate.choice(((500, 0), (2_000, 400), (6_000, 5_000)))
     return replace(
-        _quiet(life),
+        calm(fate, life),
         kind=fate.choice(_MICRO_BATCHES),
         tasks=fate.choice((2, 3)),
         late=0.5,
@@ -102,7 +79,71 @@ def a_start_meets_a_driver(fate: random.Random, life: ApplicationLife) -> Applic
         comes_ms=comes,
         meanwhile="start",
         timeouts_ms=fate.choice(((TIMEOUT_MS,), (TIMEOUT_MS, 20_000), (TIMEOUT_MS, 900_000))),
-        times_ms=(60_000, 30_000, 120_000),
+        times_ms=_PATIENT,
+    )
+
+
+def coordinators_load_for_long(fate: random.Random, life: ApplicationLife) -> ApplicationLife:
+    """The driver goes on committing until its transactions are about to time out; then somebody
+    else comes.
+    """
+    comes = fate.randint(49_000, 54_500)
+    return replace(
+        calm(fate, life),
+        kind=fate.choice(_MICRO_BATCHES),
+        tasks=6,
+        empty=0.0,
+        loads_ms=comes + fate.randint(1_500, 5_000),
+        comes_ms=comes,
+        meanwhile=fate.choice(("start", "start", "start", "operator")),
+        operators_timeout_ms=fate.choice(_OPERATORS_MS),
+        times_ms=_PATIENT,
+    )
+
+
+def an_end_is_late(fate: random.Random, life: ApplicationLife) -> ApplicationLife:
+    """The driver gives up; the next one undoes its decision, and one of its requests arrives."""
+    return replace(
+        calm(fate, life),
+        kind=fate.choice((Kind.STREAM, Kind.FOREACH_BATCH, Kind.VERSIONS)),
+        tasks=fate.choice((2, 3)),
+        empty=0.0,
+        warm_driver=False,
+        late_end=fate.randint(56_000, 58_000),
+        away_ms=(34_000,),
+    )
+
+
+def tasks_begin_one_by_one(fate: random.Random, life: ApplicationLife) -> ApplicationLife:
+    """So that the first transactions are too old when the last task is done."""
+    return replace(
+        calm(fate, life), tasks=fate.choice((2, 3)), late=0.7, late_ms=TIMEOUT_MS, empty=0.0
+    )
+
+
+def a_copy_meets_a_decision(fate: random.Random, life: ApplicationLife) -> ApplicationLife:
+    """A query with a copied checkpoint writes other rows under the number of a batch that the owner
+    decides, and does not end.
+    """
+    return replace(
+        calm(fate, life),
+        kind=fate.choice((Kind.STREAM, Kind.STREAM, Kind.FOREACH_BATCH)),
+        batches=2,
+        strikes=(Strike("commit", 1, fate.randrange(2), Blow.KILL_ALL, 0, "decided"),),
+        stranger_at=1,
+        stranger_query=QUERY,
+        late=0.5,
+        late_ms=6_000,
+        empty=0.0,
+        warm_driver=False,
+        away_ms=(20_000,),
+    )
+
+
+def readers_are_a_live_group(fate: random.Random, life: ApplicationLife) -> ApplicationLife:
+    """Consumers of their own use the group of offsetsGroup, until the user reads the error."""
+    return replace(
+        calm(fate, life), kind=fate.choice(_MICRO_BATCHES), offsets=True, group_in_use=True
     )
 
 
@@ -112,7 +153,7 @@ def restarted_with_another_time_out(fate: random.Random, life: ApplicationLife) 
     """
     life = replace(life, kind=fate.choice((*_MICRO_BATCHES, Kind.VERSIONS)))
     return replace(
-        _quiet(life),
+        calm(fate, life),
         strikes=_dies(life, 0),
         tasks=2,
         late=0.8,
@@ -135,7 +176,7 @@ def a_write_has_options_of_its_own(fate: random.Random, life: ApplicationLife) -
         )
     )
     return replace(
-        _quiet(life),
+        calm(fate, life),
         kind=Kind.TRANSACTION,
         block=Block(fate.choice((1, 2, 3)), own_option=own),
         tasks=2,
@@ -148,7 +189,7 @@ def a_write_has_options_of_its_own(fate: random.Random, life: ApplicationLife) -
 def two_blocks_of_one_name(fate: random.Random, life: ApplicationLife) -> ApplicationLife:
     second = fate.choice((Second.NESTED, Second.BESIDE, Second.BEHIND))
     return replace(
-        life if fate.random() < 0.3 else _quiet(life),
+        life if fate.random() < 0.3 else calm(fate, life),
         kind=Kind.TRANSACTION,
         block=Block(fate.choice((1, 2)), second=second, shuffled=fate.random() < 0.3),
         alike=fate.random() < 0.6,
@@ -160,7 +201,7 @@ def two_blocks_of_one_name(fate: random.Random, life: ApplicationLife) -> Applic
 def two_queries_of_one_name(fate: random.Random, life: ApplicationLife) -> ApplicationLife:
     """In one application, each with a checkpoint of its own."""
     return replace(
-        _quiet(life),
+        calm(fate, life),
         kind=fate.choice((Kind.TRANSACTION, Kind.TRANSACTION, Kind.FOREACH_BATCH)),
         block=Block(fate.choice((1, 2))),
         batches=fate.choice((2, 3)),
@@ -175,7 +216,7 @@ def two_queries_of_one_name(fate: random.Random, life: ApplicationLife) -> Appli
 def written_in_another_order(fate: random.Random, life: ApplicationLife) -> ApplicationLife:
     """By threads; and Spark does not know that it is done."""
     return replace(
-        life if fate.random() < 0.4 else _quiet(life),
+        life if fate.random() < 0.4 else calm(fate, life),
         kind=Kind.TRANSACTION,
         block=Block(fate.choice((2, 3)), threads=fate.random() < 0.7, shuffled=True),
         unnoted=0.6,
@@ -186,7 +227,7 @@ def written_in_another_order(fate: random.Random, life: ApplicationLife) -> Appl
 def a_write_fails_unseen(fate: random.Random, life: ApplicationLife) -> ApplicationLife:
     """The user's function swallows its error, and goes on."""
     return replace(
-        life if fate.random() < 0.5 else _quiet(life),
+        life if fate.random() < 0.5 else calm(fate, life),
         kind=Kind.TRANSACTION,
         block=Block(fate.choice((2, 3)), fails=0.3, swallows=0.8, threads=fate.random() < 0.3),
     )
@@ -196,7 +237,7 @@ def a_block_dies_half_written(fate: random.Random, life: ApplicationLife) -> App
     """The next call of the function makes more writes, or fewer."""
     strike = Strike("commit", fate.randrange(1, 4), fate.randrange(20), Blow.KILL_ALL)
     return replace(
-        _quiet(life),
+        calm(fate, life),
         kind=Kind.TRANSACTION,
         block=Block(varies=True, threads=fate.random() < 0.3),
         strikes=(strike,),
@@ -208,7 +249,7 @@ def a_block_dies_half_written(fate: random.Random, life: ApplicationLife) -> App
 def reads_of_another_query(fate: random.Random, life: ApplicationLife) -> ApplicationLife:
     """checkpointLocation is still that of the query before."""
     return replace(
-        _quiet(life), kind=fate.choice(_MICRO_BATCHES), offsets=True, old_checkpoint=True
+        calm(fate, life), kind=fate.choice(_MICRO_BATCHES), offsets=True, old_checkpoint=True
     )
 
 
@@ -216,7 +257,7 @@ def transactions_never_time_out(fate: random.Random, life: ApplicationLife) -> A
     """The driver dies between two ends, and is away for long."""
     life = replace(life, kind=fate.choice((*_MICRO_BATCHES, Kind.VERSIONS)))
     return replace(
-        life if fate.random() < 0.3 else _quiet(life),
+        life if fate.random() < 0.3 else calm(fate, life),
         strikes=_dies(life, fate.randrange(2, 12)),
         lost_coordinator=fate.choice((0, 25_000, 25_000)),
         warm_driver=False,
@@ -232,7 +273,7 @@ def transactions_never_time_out(fate: random.Random, life: ApplicationLife) -> A
 def made_anew_for_each_batch(fate: random.Random, life: ApplicationLife) -> ApplicationLife:
     """foreach_batch is called within the user's function."""
     return replace(
-        life if fate.random() < 0.5 else _quiet(life),
+        life if fate.random() < 0.5 else calm(fate, life),
         kind=Kind.FOREACH_BATCH,
         batches=3,
         made_in_function=True,
@@ -243,7 +284,7 @@ def made_anew_for_each_batch(fate: random.Random, life: ApplicationLife) -> Appl
 def a_copied_checkpoint(fate: random.Random, life: ApplicationLife) -> ApplicationLife:
     """The copy's next batch has other offsets, and as many rows and bytes."""
     return replace(
-        _quiet(life),
+        calm(fate, life),
         kind=fate.choice((Kind.STREAM, Kind.STREAM, Kind.FOREACH_BATCH, Kind.TRANSACTION)),
         batches=fate.choice((2, 3)),
         stranger_at=0,
@@ -259,7 +300,7 @@ def a_copied_checkpoint(fate: random.Random, life: ApplicationLife) -> Applicati
 def other_bytes_each_time(fate: random.Random, life: ApplicationLife) -> ApplicationLife:
     """A query with uuid(), of which Spark does not know that a batch is done."""
     return replace(
-        life if fate.random() < 0.4 else _quiet(life),
+        life if fate.random() < 0.4 else calm(fate, life),
         kind=fate.choice(_MICRO_BATCHES),
         block=Block(fate.choice((1, 2, 3)), threads=fate.random() < 0.3),
         checkpoint=True,
@@ -272,7 +313,7 @@ def other_bytes_each_time(fate: random.Random, life: ApplicationLife) -> Applica
 def operators_do_what_they_can(fate: random.Random, life: ApplicationLife) -> ApplicationLife:
     """Also what they should not."""
     return replace(
-        life if fate.random() < 0.4 else _quiet(life),
+        life if fate.random() < 0.4 else calm(fate, life),
         kind=fate.choice((*_MICRO_BATCHES, Kind.TRANSACTION, Kind.VERSIONS)),
         batches=3,
         block=Block(fate.choice((2, 3)), threads=fate.random() < 0.3),
@@ -286,7 +327,7 @@ def a_torn_batch_is_resolved(fate: random.Random, life: ApplicationLife) -> Appl
     """One was committed, and another one has timed out meanwhile."""
     life = replace(life, kind=fate.choice((*_MICRO_BATCHES, Kind.VERSIONS)))
     return replace(
-        _quiet(life),
+        calm(fate, life),
         tasks=fate.choice((2, 3)),
         empty=0.0,
         strikes=_dies(life, fate.randrange(3, 12)),
@@ -301,6 +342,11 @@ SITUATIONS: tuple[Misfortune, ...] = (
     an_operator_commits,
     an_operator_meets_a_driver,
     a_start_meets_a_driver,
+    coordinators_load_for_long,
+    an_end_is_late,
+    tasks_begin_one_by_one,
+    a_copy_meets_a_decision,
+    readers_are_a_live_group,
     restarted_with_another_time_out,
     a_write_has_options_of_its_own,
     two_blocks_of_one_name,

@@ -19,6 +19,8 @@ from tests.simulation.spark_world import QUERY, TIMEOUT_MS, Run
 
 #: Rows of a stranger's batch 0 say that they are of batch 1000.
 STRANGER = 1000
+#: The topic of reports, and the group whose offsets are committed with the rows.
+REPORTS, READERS = "reports", "readers"
 
 
 class Outcome(Enum):

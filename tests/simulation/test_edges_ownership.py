@@ -10,14 +10,18 @@ from spark_kafka_sink.base.clock import NEVER
 from spark_kafka_sink.base.errors import CommitError, KafkaError, SupersededError
 from spark_kafka_sink.cli.operations.operator import Operator
 from spark_kafka_sink.config.sink_config import SinkConfig
+from spark_kafka_sink.datasource.exactly_once.transaction_commit import prepared_transactions
 from spark_kafka_sink.datasource.write_plan import WritePlan
+from spark_kafka_sink.protocol.cluster import TopicPartition
 from spark_kafka_sink.protocol.request import ApiKey
+from spark_kafka_sink.protocol.transaction_offset_messages import OffsetAndMetadata
 from spark_kafka_sink.records.column_plan import ColumnPlan
 from spark_kafka_sink.transactions.commit_log.commit_log import CommitLog
 from spark_kafka_sink.transactions.commit_state import CommitState
-from spark_kafka_sink.transactions.exactly_once import Commit
+from spark_kafka_sink.transactions.exactly_once import Batch, Commit
+from spark_kafka_sink.transactions.offset_commits import GroupOffsets
 from tests.simulation.edge_scene import EdgeScene
-from tests.simulation.spark_scene import of_the_log
+from tests.simulation.spark_scene import of_the_log, owner_of
 from tests.simulation.spark_world import LOG_TOPIC, PREFIX, TOPIC, Run, SparkLife
 
 
@@ -62,6 +66,42 @@ def test_a_commit_that_its_successor_rolled_forward_succeeds(version: int) -> No
         scene.scheduler.block(lambda: bool(lost.fired), NEVER)
         assert scene.batch(scene.run("run-1"), 1) is Commit.COMMITTED
         scene.scheduler.block(lambda: late.done, NEVER)
+        assert told == [Commit.COMMITTED]
+
+    scene = EdgeScene.of(play, SparkLife(1, tasks=1, transaction_version=version))
+    assert scene.batches() == {0, 1}
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_a_take_over_while_offsets_are_prepared_says_so(version: int) -> None:
+    """B takes over between A's requests for its own transaction, and ends it."""
+
+    def play(scene: EdgeScene) -> None:
+        old, new = scene.run("run-0"), scene.run("run-1")
+        assert scene.batch(old, 0) is Commit.COMMITTED
+        plan, theirs = scene.plan(old), scene.written(new, 1)
+        messages = scene.write(old, 1, plan)
+        owner = owner_of(old.id, plan)
+        offsets = {TopicPartition(TOPIC, 0): OffsetAndMetadata(1)}
+        batch = Batch(
+            1, prepared_transactions(messages, owner), offsets=GroupOffsets("readers", offsets)
+        )
+        met = scene.before_send(
+            old,
+            lambda request: request.api == ApiKey.TXN_OFFSET_COMMIT,
+            lambda: scene.scheduler.block(lambda: other.done, NEVER),
+        )
+
+        def takes_over() -> Commit:
+            scene.scheduler.block(lambda: bool(met), NEVER)
+            return scene.commit(*theirs)
+
+        other, told = scene.beside(new.process, takes_over)
+        with (
+            pytest.raises(SupersededError, match="another driver has taken over"),
+            scene.driver_side(old) as driver,
+        ):
+            driver.commit(owner, batch)
         assert told == [Commit.COMMITTED]
 
     scene = EdgeScene.of(play, SparkLife(1, tasks=1, transaction_version=version))

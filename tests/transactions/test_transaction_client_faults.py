@@ -252,6 +252,20 @@ def test_an_id_without_an_age_is_old_when_a_list_got_lost(
     world.run(main)
 
 
+def test_an_id_in_no_list_is_not_listed_as_old(world: DriverWorld) -> None:
+    """A decision is undone for ages that brokers tell: an id that moves is in no list, too."""
+
+    def main() -> None:
+        client = world.client()
+        open_transactions(client, IDS, TP)
+        world.scheduler.sleep(10_000)
+        ids = [*IDS, "p-in-no-list"]
+        assert client.older_than(ids, 5_000, world.soon()) == frozenset(ids)
+        assert client.older_than(ids, 5_000, world.soon(), only_listed=True) == frozenset(IDS)
+
+    world.run(main)
+
+
 def test_an_id_that_moved_between_two_lists_is_not_young(
     world: DriverWorld, cluster: FakeCluster
 ) -> None:

@@ -5,6 +5,7 @@ Owns, by file:
 ==================  ==================================================================
 write_report        the value: :class:`WriteReport`, version 1, and its JSON
 report_of_batch     makes it from commit messages, or from an error
+failed_attempts     what attempts that fail leave for it
 report_file         reports as files
 retention           which of these are deleted
 kept_reports        the last one of each query, kept on the driver

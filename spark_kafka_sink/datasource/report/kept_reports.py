@@ -11,6 +11,7 @@ Spark deletes with the application.
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import re
 from collections.abc import Sequence
@@ -31,10 +32,16 @@ _NO_QUERY: Final = "none"
 _BETWEEN: Final = "~"
 
 
-def folder() -> Path | None:
-    """Their directory; None when Spark sets none."""
+def local_folder() -> Path | None:
+    """The application's directory; None when Spark sets none."""
     first = os.environ.get(_VARIABLE, "").partition(",")[0]
-    return Path(first) / _FOLDER if first else None
+    return Path(first) if first else None
+
+
+def folder() -> Path | None:
+    """The directory of kept reports; None when Spark sets none."""
+    local = local_folder()
+    return None if local is None else local / _FOLDER
 
 
 def keep(report: WriteReport) -> None:
@@ -69,6 +76,14 @@ def kept(query_id: str | None) -> str | None:
             if file.exists():
                 raise  # else a newer one is in its place
     return None
+
+
+def kept_application() -> tuple[str | None, str | None]:
+    """Id and name of the application, which an earlier report of it has."""
+    with contextlib.suppress(UnusableFileError, ValueError):
+        known = json.loads(kept(None) or "{}")
+        return known.get("applicationId"), known.get("applicationName")
+    return None, None
 
 
 def is_kept(report: WriteReport) -> bool:

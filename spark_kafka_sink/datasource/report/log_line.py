@@ -5,11 +5,13 @@ Owns: its values, and its maximum length. Never: where it is logged (``destinati
 
 from __future__ import annotations
 
+from spark_kafka_sink.base.errors import named
 from spark_kafka_sink.config.sink_config import DeliveryGuarantee
 from spark_kafka_sink.datasource.report.write_report import WriteReport
 
 #: Partitions that the line lists; the report has all.
 LOGGED_PARTITIONS = 20
+_LOGGED_ATTEMPTS = 10
 
 
 def line_of(report: WriteReport) -> str:
@@ -56,6 +58,27 @@ def summary_of(report: WriteReport) -> dict[str, str]:
     )
     values["offsets"] = _offsets(report)
     return {name: str(value) for name, value in values.items()}
+
+
+def failure_of(report: WriteReport) -> str:
+    """Why an aborted batch failed, and whose it is, for the line of the abort."""
+    values: dict[str, object] = {
+        "applicationId": report.application_id,
+        "queryName": report.query_name,
+        "queryId": report.query_id,
+        "elapsedMs": report.elapsed_ms,
+    }
+    parts = [f"{name}={value}" for name, value in values.items() if value is not None]
+    attempts = [f"{one.partition}.{one.attempt}@{one.host}" for one in report.failed_attempts]
+    if attempts:
+        parts.append(f"failedAttempts={named(attempts, _LOGGED_ATTEMPTS)}")
+    answers = [f"broker {one.id}: {one.last_answer}" for one in report.brokers if one.last_answer]
+    if answers:
+        parts.append(f"lastAnswers={named(answers, _LOGGED_ATTEMPTS)}")
+    error = report.error
+    if error is not None:
+        parts.append(f"error={error.code} {error.message}" + f" ({error.hint})" * bool(error.hint))
+    return " ".join(parts)
 
 
 def _offsets(report: WriteReport) -> str:

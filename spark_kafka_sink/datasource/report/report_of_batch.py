@@ -1,6 +1,7 @@
-"""Makes a batch's report from its commit messages and its result.
+"""Makes a batch's report from its commit messages, its failed attempts and its result.
 
-Owns: :func:`report_of_batch`. Never: what a field means (``write_report.py``), where a report goes.
+Owns: :func:`report_of_batch`, :func:`report_of_attempt`. Never: what a field means
+(``write_report.py``), where a report goes.
 """
 
 from __future__ import annotations
@@ -10,24 +11,27 @@ import platform
 import statistics
 import time
 import uuid
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields, replace
 from typing import Any
 
 import pyspark
 
+from spark_kafka_sink.base.error_kinds import Kind
 from spark_kafka_sink.base.errors import (
     CommitOutcomeUnknownError,
     KafkaError,
     PartialCommitError,
     safe_text,
 )
+from spark_kafka_sink.base.security.import_paths import place_of
 from spark_kafka_sink.base.version import __version__
 from spark_kafka_sink.config.sink_config import SinkConfig
 from spark_kafka_sink.datasource.report.write_report import (
     BrokerReport,
     DeadLettersReport,
     ErrorReport,
+    FailedAttempt,
     Outcome,
     PartitionReport,
     ReasonReport,
@@ -41,7 +45,7 @@ from spark_kafka_sink.datasource.write.commit_message import (
     TaskCounts,
     letters_of,
 )
-from spark_kafka_sink.producer.metrics.produce_report import ProduceReport
+from spark_kafka_sink.producer.metrics.produce_report import NodeReport, ProduceReport
 from spark_kafka_sink.transactions.transactional_ids import DEFAULT_PREFIX
 
 #: Unfinished tasks and topics that a report lists.
@@ -83,7 +87,7 @@ def report_of_batch(
         report_id=_report_id(messages),
         written_at_ms=now,
         outcome=outcome,
-        error=None if error is None else _error(error),
+        error=None if error is None else error_report(error),
         topics=tuple(sorted(topics)[:NAMED]),
         topic_counts=_topic_counts(produced),
         tasks=len(messages) + len(unfinished),
@@ -92,7 +96,7 @@ def report_of_batch(
         oldest_transaction_ms=_oldest_ms(messages, now),
         commit_ms=None,
         dead_letters=letters,
-        brokers=_brokers(produced),
+        brokers=_brokers(produced.nodes),
         partitions=tuple(
             PartitionReport(*tp, *span) for tp, span in sorted(produced.offsets.items())
         ),
@@ -178,11 +182,105 @@ def _rates(produced: ProduceReport, elapsed_ms: int) -> dict[str, object]:
     }
 
 
+def report_of_attempt(
+    config: SinkConfig, attempt: TaskCommitMessage, error: BaseException
+) -> WriteReport:
+    """What one attempt that failed leaves for :func:`with_failures`."""
+    batch_id = attempt.identity.batch_id
+    if not isinstance(error, KafkaError):
+        # Its text may hold a row.
+        error = KafkaError(
+            f"the task was stopped, or got no more rows from Spark: {place_of(error)}",
+            hint=_UNTOLD.hint,
+            kind=Kind.TASK_STOPPED,
+        )
+    return report_of_batch(
+        config,
+        [attempt],
+        Outcome.FAILED,
+        batch_id=batch_id if batch_id >= 0 else None,
+        error=error,
+    )
+
+
+def with_failures(
+    report: WriteReport, attempts: Sequence[WriteReport], begun_ms: int | None
+) -> WriteReport:
+    """``report``, of a batch that was aborted, with what its failed attempts left. The planning of
+    the batch began at ``begun_ms``, unless an attempt was earlier.
+    """
+    every = sorted(attempts, key=lambda one: one.written_at_ms)
+    begun = min(one.written_at_ms - one.elapsed_ms for one in (report, *every))
+    if begun_ms is not None:
+        begun = min(begun, begun_ms)
+    known: dict[str, Any] = {
+        name: next((v for one in (report, *every) if (v := getattr(one, name))), None)
+        for name in _OWN
+    }
+    return replace(
+        report,
+        **known,
+        error=max(every, key=_ends_the_batch).error if every else _UNTOLD,
+        failed_attempts=tuple(_failed(one) for one in every[:NAMED]),
+        elapsed_ms=report.written_at_ms - begun,
+        brokers=_merged([broker for one in (report, *every) for broker in one.brokers]),
+    )
+
+
+#: What an attempt may know of its batch, and the driver not.
+_OWN = (
+    "application_id", "application_name", "query_id", "query_name", "run_id", "cluster_id",
+)  # fmt: skip
+
+
+#: Spark passes nothing of a failed task to the abort.
+_UNTOLD = ErrorReport(
+    Kind.TASK_STOPPED.kp_code,
+    "a task failed without leaving why, or the write was stopped",
+    "Spark's own exception has the cause",
+)
+
+
+def _ends_the_batch(attempt: WriteReport) -> tuple[int, bool]:
+    """Spark gives a batch up after the last attempt that it allows a task, and then stops the other
+    tasks. (Of equal ones, ``max`` takes the first.)
+    """
+    number = 0 if attempt.slowest_task is None else attempt.slowest_task.attempt
+    code = None if attempt.error is None else attempt.error.code
+    return number, code != Kind.TASK_STOPPED.kp_code
+
+
+def _failed(attempt: WriteReport) -> FailedAttempt:
+    task, error = attempt.slowest_task, attempt.error
+    assert task is not None, "it is a report of one attempt"
+    assert error is not None
+    return FailedAttempt(
+        task.partition,
+        task.attempt,
+        task.host,
+        task.rows,
+        task.elapsed_ms,
+        error.code,
+        error.message,
+    )
+
+
+def _merged(brokers: Sequence[BrokerReport]) -> tuple[BrokerReport, ...]:
+    nodes: dict[int, NodeReport] = {}
+    for one in brokers:
+        total_ms = round(one.requests * one.mean_latency_ms)
+        seen = NodeReport(
+            one.requests, total_ms, one.max_latency_ms, one.last_answer, one.latencies
+        )
+        nodes[one.id] = nodes.get(one.id, NodeReport()).merge(seen)
+    return _brokers(nodes)
+
+
 def after_commit(
     report: WriteReport, outcome: Outcome, error: KafkaError | None, took_ms: int
 ) -> WriteReport:
     """``report``, which was made before the commit, with the commit's result."""
-    why = None if error is None else _error(error)
+    why = None if error is None else error_report(error)
     return replace(report, outcome=outcome, error=why, commit_ms=took_ms)
 
 
@@ -202,12 +300,19 @@ def outcome_of_error(error: BaseException) -> Outcome:
     return Outcome.PARTIAL if isinstance(error, PartialCommitError) else Outcome.FAILED
 
 
-def _error(error: KafkaError) -> ErrorReport:
+def error_report(error: KafkaError) -> ErrorReport:
+    """An error as reports have it."""
+    message = " ".join([error.message, *(note.strip() for note in _notes(error))])
     return ErrorReport(
         error.kind.kp_code,
-        safe_text(error.message, _LONGEST_TEXT),
+        safe_text(message, _LONGEST_TEXT),
         safe_text(error.hint or "", _LONGEST_TEXT),
     )
+
+
+def _notes(error: BaseException) -> Sequence[str]:
+    """They say which rows of the DataFrame an error is about."""
+    return getattr(error, "__notes__", ())
 
 
 def _first_known(texts: Iterable[str]) -> str | None:
@@ -265,7 +370,7 @@ def _dead_letters(
     )
 
 
-def _brokers(produced: ProduceReport) -> tuple[BrokerReport, ...]:
+def _brokers(nodes: Mapping[int, NodeReport]) -> tuple[BrokerReport, ...]:
     return tuple(
         BrokerReport(
             node,
@@ -275,5 +380,5 @@ def _brokers(produced: ProduceReport) -> tuple[BrokerReport, ...]:
             seen.latencies,
             seen.last_answer,
         )
-        for node, seen in sorted(produced.nodes.items())
+        for node, seen in sorted(nodes.items())
     )

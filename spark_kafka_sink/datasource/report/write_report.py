@@ -79,7 +79,7 @@ class ErrorReport:
 
 @dataclass(frozen=True, slots=True)
 class BrokerReport:
-    """One broker's Produce requests, over all finished tasks."""
+    """One broker's Produce requests, over all tasks that finished or left their error."""
 
     id: Annotated[int, Described("The node id; -1 where a batch had no known leader.")]
     requests: Annotated[int, Described("Produce requests that it responded to.", "requests")]
@@ -169,6 +169,19 @@ class DeadLettersReport:
     ]
 
 
+@dataclass(frozen=True, slots=True)
+class FailedAttempt:
+    """An attempt of a task that failed; Spark runs the task again, or gives the batch up."""
+
+    partition: Annotated[int, Described("Its partition of the DataFrame: the task's index.")]
+    attempt: Annotated[int, Described("The attempt, from 0.")]
+    host: Annotated[str, Described("The executor's host.")]
+    rows: Annotated[int, Described("Rows of it that brokers acknowledged.", "rows")]
+    elapsed_ms: Annotated[int, Described("From its begin to its failure.", _MS)]
+    code: Annotated[str, Described("The error's code.")]
+    message: Annotated[str, Described("What failed, and where.")]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WriteReport:
     """What one batch or micro-batch wrote, or why it was not written.
@@ -186,10 +199,16 @@ class WriteReport:
     error: Annotated[
         ErrorReport | None,
         Described(
-            "Why the commit failed; null when it did not, and when Spark aborted the batch, which "
-            "says why in its own message alone."
+            "Why the batch failed: the commit's error, or that of the attempt that ended the batch;"
+            " null when it succeeded. It is KP0505 when no attempt left an error: the write was "
+            "stopped, an executor was killed, or does not share the directory of reportPath with "
+            "the driver."
         ),
     ]
+    failed_attempts: Annotated[
+        tuple[FailedAttempt, ...],
+        Described("Attempts of tasks that failed and left their error, at most 100 of them."),
+    ] = ()
 
     # -- identity -----------------------------------------------------------------------------
     version: Annotated[str, Described("Version of spark-kafka-sink.")]
@@ -197,7 +216,7 @@ class WriteReport:
     host: Annotated[str, Described("The driver's host.")]
     application_id: Annotated[
         str | None,
-        Described("Spark's application id. Tasks' values are null when no task has finished."),
+        Described("Spark's application id. Only tasks know it: null when none left it."),
     ]
     application_name: Annotated[str | None, Described("Spark's application name.")]
     query_id: Annotated[str | None, Described("The streaming query's id; null in batch jobs.")]

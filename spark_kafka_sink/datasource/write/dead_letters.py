@@ -71,8 +71,10 @@ class DeadLetters:
         batch_id: int = -1,
         forbidden: ForbiddenTopics = lambda topics: {},  # noqa: ARG005 - none is known to be
     ) -> None:
+        #: Where the letters go.
+        self.topic = options.topic
         self._options = options
-        self._topic = topic
+        self._topic_of_rows = topic
         self._task = task
         no_limits = TopicLimits()
         of_rows = no_limits if topic is None else limits.get(topic, no_limits)
@@ -109,7 +111,7 @@ class DeadLetters:
         new to the producer, as sending does.
         """
         names, index = _topics_of_good_rows(columns, bad)
-        if self._topic is None:
+        if self._topic_of_rows is None:
             new = [name for name in names.values() if name not in self._topics]
             if new:
                 self._topics |= self._looked_at(new, producer)
@@ -142,7 +144,7 @@ class DeadLetters:
         totals = totals_of((self._task, count) for count in self.counts)
         return (
             f"{self.rows} rows of partition {self._task} of the DataFrame can't be sent and went to"
-            f" the dead letter queue {self._options.topic}: {'; '.join(map(str, totals))}"
+            f" the dead letter queue {self.topic}: {'; '.join(map(str, totals))}"
         )
 
     def not_sent(self, error: ApiError) -> KafkaError:
@@ -151,7 +153,7 @@ class DeadLetters:
         return DeliveryError(
             f"{self.rows} rows of partition {self._task} of the DataFrame can't be sent "
             f"({'; '.join(map(str, totals))}), and can't be written to the dead letter queue "
-            f"{self._options.topic} either: {error.message}",
+            f"{self.topic} either: {error.message}",
             hint=error.hint,
             kind=Kind.LETTER_NOT_SENT,
         )
@@ -171,7 +173,7 @@ class DeadLetters:
             Kind.ROWS_TO_DEAD_LETTERS,
             "%d rows became dead letters in %s: %s (%s: %s); partition %d of the DataFrame, row%s",
             len(rows),
-            self._options.topic,
+            self.topic,
             finding.reason.text,
             finding.reason.code,
             finding.text,
@@ -206,9 +208,9 @@ class DeadLetters:
         there = [name for name in names if found[name] is None]
         for name, text in self._forbidden(there).items() if there else ():
             found[name] = Finding(Reason.FORBIDDEN_TOPIC, text)
-        if self._options.topic in found:
+        if self.topic in found:
             text = "it is the topic of the dead letter queue, which takes no other rows"
-            found[self._options.topic] = Finding(Reason.TOPIC_NAME, text)
+            found[self.topic] = Finding(Reason.TOPIC_NAME, text)
         return found
 
     def _check_partitions(

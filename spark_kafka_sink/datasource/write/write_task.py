@@ -138,7 +138,7 @@ class WriteTask:
     ) -> None:
         self._plan = plan
         self._producers = producers
-        self._identity = identity
+        self.identity = identity
         self._monotonic_ms = monotonic_ms
         self._wall_ms = wall_ms
         self._rows = 0
@@ -206,6 +206,13 @@ class WriteTask:
         self._producers.release(producer)
         return self._message(start, report, self._transaction(prepared))
 
+    @property
+    def so_far(self) -> TaskCommitMessage:
+        """What an attempt that has failed did until then."""
+        producer = self._producer
+        report = ProduceReport() if producer is None else producer.progress().report
+        return self._message(self._begun_ms, report, None)
+
     def drop(self, batches: Iterator[pa.RecordBatch], *, count: bool) -> TaskCommitMessage:
         """As :meth:`run`, for a batch that is committed already: writes nothing. With ``count``
         its rows are counted, so that the driver can compare them with those that were written.
@@ -255,7 +262,7 @@ class WriteTask:
 
     def _progress(self) -> TaskProgress:
         """Called on the thread of :class:`ProgressLog`."""
-        identity, producer, now = self._identity, self._producer, self._monotonic_ms()
+        identity, producer, now = self.identity, self._producer, self._monotonic_ms()
         progress = None if producer is None else producer.progress()
         report = ProduceReport() if progress is None else progress.report
         (before_ms, before), self._reported_before = self._reported_before, (now, report.rows)
@@ -314,7 +321,7 @@ class WriteTask:
             uncounted = f", of which {skipped} rows were skipped and are not counted"
             error.add_note(
                 f"  while sending rows {before} to {self._rows - 1} of partition "
-                f"{self._identity.partition_id} of the DataFrame"
+                f"{self.identity.partition_id} of the DataFrame"
                 f"{uncounted if skipped else ''}"
             )
             raise
@@ -371,7 +378,7 @@ class WriteTask:
                 columns.rows,
                 int(costs[-1]),
                 rate.text,
-                self._identity.partition_id,
+                self.identity.partition_id,
             )
         for part, cost_ms in rate.parts(columns, costs):
             self._step = f"its rate ({rate.text})"
@@ -384,12 +391,12 @@ class WriteTask:
     def _check_time(self) -> None:
         if self._time is not None:
             open_ms = self._monotonic_ms() - self._first_row_ms
-            self._time.check(open_ms, self._identity.partition_id)
+            self._time.check(open_ms, self.identity.partition_id)
 
     def _check_counts(self, report: ProduceReport) -> None:
         if report.rows != self._rows:
             raise DeliveryError(
-                f"partition {self._identity.partition_id}: {self._rows} rows came in, "
+                f"partition {self.identity.partition_id}: {self._rows} rows came in, "
                 f"{report.rows} were acknowledged",
                 hint="this is a bug in spark-kafka-sink: please report it with this line",
             )
@@ -401,7 +408,7 @@ class WriteTask:
         if self._rate is not None:
             self._counts.rate_wait_ms = self._rate.waited_ms
         return TaskCommitMessage(
-            self._identity,
+            self.identity,
             report,
             self._counts,
             begun_ms=max(self._wall_ms() - elapsed_ms, 0),

@@ -29,8 +29,10 @@ if TYPE_CHECKING:
 _K = ColumnKind
 _DIALECT: Final = "http://json-schema.org/draft-07/schema#"
 _CONTAINERS: Final = {_K.STRUCT: "object", _K.MAP: "object", _K.ARRAY: "array"}
-#: References and alternatives within each other; those of one document could go round for ever.
+#: References and alternatives within each other, and steps through all of them: those of one
+#: document could go round for ever.
 _DEEPEST: Final = 64
+_MOST_STEPS: Final = 200_000
 #: The indexes of fields on the way to one; None: within an array or a map.
 _Way = tuple[int, ...] | None
 
@@ -79,8 +81,8 @@ class JsonSchemaFormat:
         return json.dumps(made, separators=(",", ":"))
 
     def is_bare(self, schema: str) -> bool:
-        types = _types(_parsed(schema))
-        return bool(types) and "object" not in types
+        given = _parsed(schema).get("type")
+        return given is not None and given != "object" and "object" not in str(given)
 
     def name_of(self, schema: str) -> str:
         title = _parsed(schema).get("title")
@@ -126,6 +128,7 @@ class _Check:
     def __init__(self, root: Mapping[str, Any]) -> None:
         self.root = root
         self.required: list[tuple[tuple[int, ...], str]] = []
+        self._steps = 0
 
     def type(
         self,
@@ -138,6 +141,9 @@ class _Check:
         """SchemaError when ``column`` does not fit."""
         if depth > _DEEPEST:
             raise _wrong(f"it is nested deeper than {_DEEPEST} levels")
+        self._steps += 1
+        if self._steps > _MOST_STEPS:
+            raise _wrong("it has too many alternatives within each other")
         if declared is True:
             return
         if declared is False:
@@ -158,6 +164,8 @@ class _Check:
             try:
                 return self.type(branch, column, path, way, depth + 1)
             except SchemaError as error:
+                if error.kind is Kind.UNUSABLE_SCHEMA:
+                    raise
                 del self.required[before:]
                 if _types(branch) != ["null"]:
                     problem = error
@@ -222,8 +230,8 @@ def _alternatives(declared: Mapping[str, Any]) -> list[Any]:
 
 
 def _types(declared: object) -> list[str]:
-    given = declared.get("type") if isinstance(declared, dict) else None
-    return [given] if isinstance(given, str) else list(map(str, given or []))
+    given = declared.get("type", ()) if isinstance(declared, dict) else ()
+    return [given] if isinstance(given, str) else list(map(str, given))
 
 
 def _allows_null(declared: object) -> bool:

@@ -16,14 +16,18 @@ from spark_kafka_sink.base.errors import ConfigError, safe_text
 
 _PER_SECOND = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
 #: Days and milliseconds of 10000-01-01: from then on java.time writes a plus before the year.
-_FIVE_DIGITS = {"date": 2_932_897, "ms": 2_932_897 * 86_400_000}
+_DAY_MS = 86_400_000
+_FIVE_DIGITS = {"date": 2_932_897, "ms": 2_932_897 * _DAY_MS}
+#: Days from 1970 to years that Arrow may have no text for: it writes "<value out of range".
+_FAR_DAYS = 11_000_000
 _ALWAYS_UTC = frozenset({"UTC", "Z", "GMT", "Etc/UTC", "+00:00", "GMT+0", "UT"})
 
 
 def json_dates(column: pa.Array) -> pa.Array:
     """A date32 array as text; nulls stay."""
-    days = pc.fill_null(column.cast(pa.int32()), 0).to_numpy()
-    return _with_plus(column.cast(pa.string()), days >= _FIVE_DIGITS["date"])
+    days = pc.fill_null(column.cast(pa.int32()), 0).to_numpy().astype(np.int64)
+    text = _with_far(column.cast(pa.string()), days.astype("M8[D]"), abs(days) >= _FAR_DAYS)
+    return _with_plus(text, days >= _FIVE_DIGITS["date"])
 
 
 def json_timestamps(column: pa.Array) -> pa.Array:
@@ -37,6 +41,8 @@ def json_timestamps(column: pa.Array) -> pa.Array:
     ticks = _numbers(local)
     millis = ticks * 1000 if unit == 1 else ticks // (unit // 1000)
     text = pa.array(millis).view(pa.timestamp("ms")).cast(pa.string())
+    far = abs(millis // _DAY_MS) >= _FAR_DAYS
+    text = _with_far(text, millis.astype("M8[ms]"), far)
     text = pc.replace_substring(text, " ", "T", max_replacements=1)
     text = _with_plus(text, millis >= _FIVE_DIGITS["ms"])
     if zone is not None:
@@ -77,6 +83,15 @@ def _offset(seconds: int) -> str:
     minutes, rest = divmod(abs(seconds), 60)
     text = f"{'-' if seconds < 0 else '+'}{minutes // 60:02}:{minutes % 60:02}"
     return f"{text}:{rest:02}" if rest else text
+
+
+def _with_far(
+    text: pa.Array, values: npt.NDArray[np.datetime64], far: npt.NDArray[np.bool_]
+) -> pa.Array:
+    if not far.any():
+        return text
+    written = pa.array(np.datetime_as_string(values[far]).tolist(), text.type)
+    return pc.replace_with_mask(text, pa.array(far), written)
 
 
 def _with_plus(text: pa.Array, late: npt.NDArray[np.bool_]) -> pa.Array:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -19,7 +19,8 @@ from spark_kafka_sink.base.errors import SchemaError, safe_text
 _PRIMITIVES: Final = frozenset(
     {"null", "boolean", "int", "long", "float", "double", "bytes", "string"}
 )
-_FULL_NAME: Final = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*", re.ASCII)
+_NAME: Final = re.compile(r"[A-Za-z_]\w*", re.ASCII)
+_FULL_NAME: Final = re.compile(rf"{_NAME.pattern}(\.{_NAME.pattern})*", re.ASCII)
 _LOGICAL: Final = {
     "int": {"date", "time-millis"},
     "long": {"time-micros", *(f"{local}timestamp-{unit}" for local in ("", "local-")
@@ -133,7 +134,7 @@ class _Parser:
         found = self._named[name] = AvroType("record" if kind == "error" else kind, name)
         if kind == "enum":
             found.symbols = tuple(map(str, declared["symbols"]))
-            _refuse_twice(found.symbols, name)
+            _check_names(found.symbols, name)
         elif kind == "fixed":
             found.size = _whole(declared["size"])
             return _with_logical(found, declared)
@@ -144,7 +145,7 @@ class _Parser:
                 aliases = tuple(map(str, one.get("aliases") or ()))
                 default = one.get("default", NO_DEFAULT)
                 found.fields.append(AvroField(str(one["name"]), aliases, kind_of, default))
-            _refuse_twice([one.name for one in found.fields], name)
+            _check_names([one.name for one in found.fields], name)
         return found
 
 
@@ -170,9 +171,10 @@ def _full(name: str, space: str) -> str:
     return name if "." in name or not space else f"{space}.{name}"
 
 
-def _refuse_twice(names: tuple[str, ...] | list[str], owner: str) -> None:
-    if len(set(names)) < len(names):
-        raise _wrong(f"{owner} has a field or symbol twice")
+def _check_names(names: Sequence[str], owner: str) -> None:
+    """Of fields or symbols."""
+    if len(set(names)) < len(names) or not all(map(_NAME.fullmatch, names)):
+        raise _wrong(f"{owner} has a field or symbol twice, or one that is no name")
 
 
 def _whole(given: object, least: int = 1) -> int:

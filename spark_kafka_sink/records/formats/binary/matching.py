@@ -25,17 +25,24 @@ def columns_of(
     """The index of the column for each field, which is its name and its aliases; None: there is no
     column. ``owner`` names the record. SchemaError when a column is two fields, or none.
     """
+    exact = {name: i for i, name in enumerate(column.names)}
+    #: In any case, when only one is meant.
+    folded: dict[str, int | None] = {}
+    for i, name in enumerate(column.names):
+        folded[name.lower()] = None if name.lower() in folded else i
     found: list[int | None] = []
+    taken: dict[int, str] = {}
     for names in fields:
-        index = find_name(column.names, names)
-        if index is not None and index in found:
+        ways = [exact.get(name) for name in names] + [folded.get(one.lower()) for one in names]
+        index = next((one for one in ways if one is not None), None)
+        found.append(index)
+        if index is not None and taken.setdefault(index, names[0]) != names[0]:
             raise misfit(
-                f"column {safe_text(column.names[index])} is both {fields[found.index(index)][0]}"
-                f" and {safe_text(below(path, names[0]))} of the schema",
+                f"column {safe_text(column.names[index])} is both {taken[index]} and"
+                f" {safe_text(below(path, names[0]))} of the schema",
                 "rename the column to the intended one",
             )
-        found.append(index)
-    extra = [name for i, name in enumerate(column.names) if i not in found]
+    extra = [name for i, name in enumerate(column.names) if i not in taken]
     if extra:
         inside = f" of {safe_text(path)}" if path else ""
         raise misfit(
@@ -44,20 +51,6 @@ def columns_of(
             f" {safe_text(named([names[0] for names in fields], 20), 300)})",
         )
     return found
-
-
-def find_name(names: Sequence[str], wanted: Sequence[str]) -> int | None:
-    """The index of the first of ``wanted`` (a name and its aliases) among ``names``: as it is
-    written, else in any case when only one is meant.
-    """
-    for name in wanted:
-        if name in names:
-            return names.index(name)
-    for name in wanted:
-        found = [i for i, one in enumerate(names) if one.lower() == name.lower()]
-        if len(found) == 1:
-            return found[0]
-    return None
 
 
 def unfit(column: ColumnType, path: str, what: str) -> SchemaError:

@@ -43,7 +43,7 @@ def file_descriptor(text: str) -> FileDescriptor:
             kind=Kind.MISSING_PACKAGE,
         ) from error
     with tempfile.TemporaryDirectory(prefix="kprod-") as directory:
-        (Path(directory) / _FILE).write_text(text)
+        (Path(directory) / _FILE).write_text(text, "utf-8", "replace")
         out = Path(directory) / "descriptors"
         known = files("grpc_tools") / "_proto"
         arguments = ["-I", directory, "-I", str(known), "--include_imports"]

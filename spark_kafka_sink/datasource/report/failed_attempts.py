@@ -1,0 +1,124 @@
+"""What an attempt of a task that fails leaves for the report of its batch.
+
+Owns: :class:`FailedAttempts`, a directory of the driver, and who reads and removes what is in it.
+Never: the content of a report (``report_of_batch.py``).
+
+Spark passes nothing of a failed task to ``abort``: only the JVM, and then the user's process, has
+its exception. So an attempt that fails writes a report of its own before it raises, as a file; the
+abort of its batch runs later, reads it and removes it. The file is in the directory of
+``reportPath``, else in the application's own. An executor of another machine that does not share
+that directory leaves nothing (docs/design/spark.md has the other ways).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import stat
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Final
+
+from spark_kafka_sink.base.errors import ConfigError
+from spark_kafka_sink.base.security import allow_lists
+from spark_kafka_sink.base.security.local_files import (
+    UnusableFileError,
+    read_file,
+    write_new_file,
+)
+from spark_kafka_sink.datasource.described_fields import from_json
+from spark_kafka_sink.datasource.report.kept_reports import local_folder
+from spark_kafka_sink.datasource.report.write_report import WriteReport
+
+#: Hidden from who reads a directory of reports.
+_NAME: Final = ".kprod-failed-"
+#: Attempts that are read, at most; a job fails after a few.
+_MOST: Final = 100
+
+
+@dataclass(frozen=True, slots=True)
+class FailedAttempts:
+    """``folder`` is empty when there is none. ``is_named``: an option names where it is."""
+
+    folder: str = ""
+    is_named: bool = False
+
+    @classmethod
+    def of(cls, report_path: str | None, token: str) -> FailedAttempts:
+        """``token`` is the same at planning, in tasks, and at commit or abort; no other write of
+        this machine has it.
+        """
+        if not token:
+            return cls()
+        with contextlib.suppress(ConfigError):
+            if report_path is not None:
+                directory = Path(report_path)
+                if not (report_path.endswith("/") or directory.is_dir()):
+                    directory = directory.parent
+                folder = str(directory.absolute() / f"{_NAME}{token}")
+                allow_lists.check_report_path(folder)
+                return cls(folder, is_named=True)
+        local = local_folder()
+        return cls() if local is None else cls(str(local / f"{_NAME}{token}"))
+
+    def begin(self) -> None:
+        """Makes the directory, on the driver before any task."""
+        with contextlib.suppress(OSError):
+            if self.folder:
+                Path(self.folder).mkdir(mode=0o700)
+
+    def leave(self, attempt: WriteReport) -> None:
+        """Called in the task. Does nothing where the driver's directory is not seen. Never raises.
+
+        The driver may have removed the directory, because the batch failed for another task: then
+        this attempt is of no interest.
+        """
+        if not self._is_ours():
+            return
+        task = attempt.slowest_task
+        number = "" if task is None else f"{task.partition}-{task.attempt}"
+        small = replace(attempt, partitions=(), partitions_left_out=0)
+        check = allow_lists.check_report_path if self.is_named else None
+        with contextlib.suppress(UnusableFileError, ConfigError):
+            write_new_file(self.folder, f"{number}.json", small.json().encode(), check)
+
+    @property
+    def begun_ms(self) -> int | None:
+        """When the batch was planned; None when it is unknown. (The time of the directory is that
+        of its last new file.)
+        """
+        try:
+            seen = os.lstat(self.folder)
+        except OSError:
+            return None
+        return seen.st_mtime_ns // 1_000_000
+
+    def take(self, batch_id: int | None) -> list[WriteReport]:
+        """Those of a batch; removes all. Never raises."""
+        found: list[WriteReport] = []
+        if self._is_ours():
+            folder = Path(self.folder)
+            for file in folder.glob("*.json"):
+                with contextlib.suppress(UnusableFileError, KeyError, TypeError, ValueError):
+                    if len(found) < _MOST:
+                        text = read_file(str(file), "a failed attempt")
+                        found.append(from_json(WriteReport, json.loads(text)))
+            self.end()
+        return [one for one in found if one.batch_id == batch_id]
+
+    def end(self) -> None:
+        """Removes the directory. Never raises."""
+        if self._is_ours():
+            with contextlib.suppress(OSError):
+                for file in Path(self.folder).iterdir():
+                    file.unlink()
+                Path(self.folder).rmdir()
+
+    def _is_ours(self) -> bool:
+        """Another user may have made it, or a link of its name, in a directory like /tmp."""
+        try:
+            seen = os.lstat(self.folder)
+        except OSError:
+            return False
+        return stat.S_ISDIR(seen.st_mode) and seen.st_uid == os.geteuid()

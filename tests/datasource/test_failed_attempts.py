@@ -1,0 +1,144 @@
+"""What failed attempts leave: where, for which batch, and what the report makes of it."""
+
+from __future__ import annotations
+
+import logging
+
+import pytest
+
+from spark_kafka_sink.base.errors import DataError, DeliveryError
+from spark_kafka_sink.base.security import allow_lists
+from spark_kafka_sink.config.sink_config import SinkConfig
+from spark_kafka_sink.datasource.report.failed_attempts import FailedAttempts
+from spark_kafka_sink.datasource.report.log_line import failure_of
+from spark_kafka_sink.datasource.report.report_of_batch import (
+    report_of_attempt,
+    report_of_batch,
+    with_failures,
+)
+from spark_kafka_sink.datasource.report.write_report import Outcome
+from spark_kafka_sink.datasource.write_plan import WritePlan
+from spark_kafka_sink.producer.metrics.produce_report import NodeReport
+from spark_kafka_sink.records.column_plan import ColumnPlan
+from tests.datasource.commit_messages import message
+
+CONFIG = SinkConfig.parse({"kafka.bootstrap.servers": "127.0.0.1:9092", "topic": "t"})
+OF_A_STREAM = {"query_id": "q", "query_name": "orders", "run_id": "r", "app_id": "local-1"}
+
+
+def names_in(folder):
+    return [one.name for one in folder.iterdir()]
+
+
+@pytest.fixture
+def failed(tmp_path):
+    made = FailedAttempts.of(f"{tmp_path}/report.jsonl", "token")
+    made.begin()
+    return made
+
+
+def attempt(error, number=0, batch_id=7, **fields):
+    of_task = message(attempt=number, batch_id=batch_id, **OF_A_STREAM, **fields)
+    return report_of_attempt(CONFIG, of_task, error)
+
+
+def aborted(attempts, messages=()):
+    report = report_of_batch(CONFIG, messages, Outcome.ABORTED, batch_id=7, unfinished=[0])
+    return with_failures(report, attempts, None)
+
+
+def test_an_abort_takes_the_attempts_of_its_batch(failed, tmp_path):
+    failed.leave(attempt(DeliveryError("an earlier one, which succeeded later"), batch_id=6))
+    ours = attempt(DeliveryError("no"))
+    failed.leave(ours)
+    (found,) = failed.take(7)
+    assert found.error == ours.error
+    assert names_in(tmp_path) == []
+    assert failed.take(7) == []
+
+
+def test_an_attempt_leaves_nothing_where_the_folder_is_not(failed, tmp_path):
+    """An executor of another machine; a batch that was aborted meanwhile."""
+    failed.end()
+    failed.leave(attempt(DeliveryError("no")))
+    FailedAttempts().leave(attempt(DeliveryError("no")))
+    assert names_in(tmp_path) == []
+
+
+def test_a_link_of_the_folders_name_is_not_followed(tmp_path):
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    (elsewhere / "theirs.json").write_text("{}")
+    linked = FailedAttempts.of(f"{tmp_path}/report.jsonl", "token")
+    (tmp_path / ".kprod-failed-token").symlink_to(elsewhere)
+    linked.begin()
+    linked.leave(attempt(DeliveryError("no")))
+    assert linked.take(7) == []
+    assert names_in(elsewhere) == ["theirs.json"]
+
+
+def test_files_that_are_no_reports_are_passed_over(failed, tmp_path):
+    (tmp_path / ".kprod-failed-token" / "half.json").write_text('{"rows":')
+    (tmp_path / ".kprod-failed-token" / "list.json").write_text("[]")
+    failed.leave(attempt(DeliveryError("no")))
+    assert len(failed.take(7)) == 1
+
+
+def test_a_folder_that_is_not_allowed_is_not_used(limit, monkeypatch, tmp_path):
+    (tmp_path / "local").mkdir()
+    monkeypatch.setenv("SPARK_LOCAL_DIRS", f"{tmp_path}/local")
+    limit(allow_lists.REPORT_PATHS, f"{tmp_path}/report.jsonl")
+    assert FailedAttempts.of(f"{tmp_path}/report.jsonl", "token").folder.startswith(
+        f"{tmp_path}/local/"
+    )
+
+
+def test_the_error_is_that_of_the_attempt_that_ended_the_batch():
+    """Spark stops other tasks then, and they fail, too."""
+    retried = attempt(DeliveryError("first try"), partition_id=3)
+    last = attempt(DataError("last try"), number=3, partition_id=3)
+    stopped = attempt(EOFError("canary4711"), number=3, partition_id=4)
+    report = aborted([retried, stopped, last])
+    assert (report.error.code, report.error.message) == ("KP0210", "last try")
+    attempts = {(one.partition, one.attempt) for one in report.failed_attempts}
+    assert attempts == {(3, 0), (3, 3), (4, 3)}
+    assert "canary4711" not in report.json()
+
+
+def test_a_failed_batch_has_its_attempts_brokers_and_identity():
+    brokers = {1: NodeReport(2, 10, 9), 3: NodeReport(0, 0, 0, "t-0: it disconnected")}
+    left = attempt(DeliveryError("no"), nodes=brokers)
+    finished = message(nodes={1: NodeReport(2, 30, 20)}, partition_id=1)
+    report = aborted([left], [finished])
+    one, three = report.brokers
+    assert (one.id, one.requests, one.mean_latency_ms, one.max_latency_ms) == (1, 4, 10.0, 20)
+    assert (three.id, three.last_answer) == (3, "t-0: it disconnected")
+    assert (report.query_name, report.query_id, report.application_id) == (
+        "orders", "q", "local-1",
+    )  # fmt: skip
+
+
+def test_an_errors_note_says_where_in_the_report():
+    error = DataError("a null")
+    error.add_note("  while sending rows 0 to 1 of partition 5 of the DataFrame")
+    assert attempt(error).error.message == f"a null {error.__notes__[0].strip()}"
+
+
+def test_the_line_of_an_abort_says_why_and_whose(failed, caplog, tmp_path):
+    failed.leave(attempt(DeliveryError("t-0: no", hint="do this"), host="node-4"))
+    plan = WritePlan(CONFIG, ColumnPlan(topic="t", value_column=0), None, failed=failed)
+    with caplog.at_level(logging.WARNING):
+        plan.abort([None], 7)
+    (line,) = [r.getMessage() for r in caplog.records]
+    assert "kprod write of micro-batch 7 failed: 0 of 1 tasks had finished (not task 0)" in line
+    assert "applicationId=local-1 queryName=orders queryId=q elapsedMs=" in line
+    assert "failedAttempts=0.0@node-4 error=KP0500 t-0: no (do this)" in line
+    assert names_in(tmp_path) == []
+
+
+def test_an_abort_without_any_attempt_names_the_query():
+    """Executors that were killed leave nothing; the name is an option of the write."""
+    plan = WritePlan(CONFIG, ColumnPlan(topic="t", value_column=0), None, query_name="orders")
+    report = plan._identified(aborted([]))
+    assert (report.query_name, report.error.code) == ("orders", "KP0505")
+    assert "error=KP0505" in failure_of(report)
