@@ -13,9 +13,9 @@ from spark_kafka_sink.base.version import __version__
 
 if TYPE_CHECKING:
     from spark_kafka_sink.datasource.checks.executor_checks import HostCheck, check
+    from spark_kafka_sink.datasource.dead_letters.read_dead_letters import read_dead_letters
     from spark_kafka_sink.datasource.foreach_batch import foreach_batch, transaction
     from spark_kafka_sink.datasource.monitoring.kprod_listener import KprodListener
-    from spark_kafka_sink.datasource.read_dead_letters import read_dead_letters
     from spark_kafka_sink.datasource.registration import register
     from spark_kafka_sink.datasource.report.last_report import last_report
     from spark_kafka_sink.datasource.report.write_report import WriteReport
@@ -59,7 +59,7 @@ _HOMES = {
     "check": "spark_kafka_sink.datasource.checks.executor_checks",
     "foreach_batch": "spark_kafka_sink.datasource.foreach_batch",
     "last_report": "spark_kafka_sink.datasource.report.last_report",
-    "read_dead_letters": "spark_kafka_sink.datasource.read_dead_letters",
+    "read_dead_letters": "spark_kafka_sink.datasource.dead_letters.read_dead_letters",
     "register": "spark_kafka_sink.datasource.registration",
     "transaction": "spark_kafka_sink.datasource.foreach_batch",
 }

@@ -86,7 +86,7 @@ class KprodDataSource(DataSource):
         from spark_kafka_sink.datasource.write.schema import CANONICAL_SCHEMA
 
         if self._reads_letters:
-            from spark_kafka_sink.datasource.read_dead_letters import LETTER_SCHEMA
+            from spark_kafka_sink.datasource.dead_letters.read_dead_letters import LETTER_SCHEMA
 
             return LETTER_SCHEMA
         requested = self.options.get(LAST_REPORT)
@@ -124,7 +124,7 @@ class KprodDataSource(DataSource):
     def reader(self, schema: StructType) -> DataSourceReader:  # noqa: ARG002 - Spark's
         if not self._reads_letters:
             self._refuse_reading()
-        from spark_kafka_sink.datasource.read_dead_letters import DeadLetterReader
+        from spark_kafka_sink.datasource.dead_letters.read_dead_letters import DeadLetterReader
 
         return DeadLetterReader(self.options)
 

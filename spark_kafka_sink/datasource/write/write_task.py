@@ -394,10 +394,15 @@ class WriteTask:
             self._time.check(open_ms, self.identity.partition_id)
 
     def _check_counts(self, report: ProduceReport) -> None:
-        if report.rows != self._rows:
+        """Every row is acknowledged, and each dead letter in the topic of these."""
+        letters = self._letters
+        wanted = 0 if letters is None else letters.rows
+        sent = 0 if letters is None else report.by_topic.get(letters.topic, (0, 0))[0]
+        if report.rows != self._rows or sent != wanted:
             raise DeliveryError(
                 f"partition {self.identity.partition_id}: {self._rows} rows came in, "
-                f"{report.rows} were acknowledged",
+                f"{report.rows} were acknowledged"
+                + (f", and {sent} of {wanted} dead letters" if sent != wanted else ""),
                 hint="this is a bug in spark-kafka-sink: please report it with this line",
             )
 

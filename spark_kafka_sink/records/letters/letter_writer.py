@@ -5,8 +5,8 @@ Kafka Connect and our own, and what of a value, a timestamp and headers can be s
 rows these are (``bad_rows``), their sending, the end of a write that has too many.
 
 A letter's headers are the row's, then pieces that are the same for all rows of a finding, or differ
-from row to row; one gather puts them together. As in Connect, a header that the row has
-already is not added; that looks at rows one by one, but only at those that name such a header.
+from row to row; one gather puts them together. As in Connect, one of the same name that the row has
+stays in front: the last one counts.
 """
 
 from __future__ import annotations
@@ -33,7 +33,6 @@ from spark_kafka_sink.records.gather import (
 from spark_kafka_sink.records.letters.letter_fields import CONNECT, OURS
 from spark_kafka_sink.records.letters.row_limits import VARINT_BOUNDS, RowLimits, outside
 from spark_kafka_sink.records.record_columns import RecordColumns
-from spark_kafka_sink.records.single_record import read_headers
 from spark_kafka_sink.records.varint import Packed, pack, varint
 
 Int64s = npt.NDArray[np.int64]
@@ -74,11 +73,7 @@ class LetterWriter:
         for start in range(0, len(rows), _MOST_LETTERS):
             part = rows[start : start + _MOST_LETTERS]
             taken, which = columns.take(part), bad.which.take(part) - 1
-            for same, has in _by_headers(taken):
-                some = taken if len(same) == len(part) else taken.take(same)
-                yield self._letters(
-                    some, which.take(same), bad.found, numbers.take(part.take(same)), has, now_ms
-                )
+            yield self._letters(taken, which, bad.found, numbers.take(part), now_ms)
 
     def _letters(
         self,
@@ -86,10 +81,9 @@ class LetterWriter:
         which: Int64s,
         found: Sequence[Finding],
         numbers: Int64s,
-        has: frozenset[str],
         now_ms: int,
     ) -> RecordColumns:
-        headers = self._headers(rows, which, found, numbers, has)
+        headers = self._headers(rows, which, found, numbers)
         value, cut = rows.value, np.zeros(rows.rows, np.bool_)
         sizes = np.full(rows.rows, -1, np.int64)
         room = self.limits.most_content - _taken(rows, headers)
@@ -125,10 +119,9 @@ class LetterWriter:
         which: Int64s,
         found: Sequence[Finding],
         numbers: Int64s,
-        has: frozenset[str],
     ) -> _Headers:
         """All but those about the value."""
-        made = _Headers(which, len(found), has)
+        made = _Headers(which, len(found))
         topic = self.asked_topics(rows)
         reasons = [one.reason for one in found]
         if self.context:
@@ -168,13 +161,12 @@ class LetterWriter:
 
 
 class _Headers:
-    """Headers that are added to those of rows, each of a finding ``which``, but for those named in
-    ``has``. What does not differ between the rows of a finding is one piece up to what does.
+    """Headers that are added to those of rows, each of a finding ``which``. What does not differ
+    between the rows of a finding is one piece up to what does.
     """
 
-    def __init__(self, which: Int64s, findings: int, has: frozenset[str]) -> None:
+    def __init__(self, which: Int64s, findings: int) -> None:
         self._which = which
-        self._has = has
         self._count = 0
         #: Of each finding, the bytes behind the last piece.
         self._block = [b""] * findings
@@ -184,8 +176,6 @@ class _Headers:
 
     def add(self, name: str, value: bytes | Sequence[bytes] | pa.Array) -> None:
         """The same for all rows, one for each finding, or one for each row."""
-        if name in self._has:
-            return
         self._count += 1
         self._block = [block + varint(len(name)) + name.encode() for block in self._block]
         if isinstance(value, pa.Array):
@@ -233,27 +223,6 @@ class _Headers:
         offsets = ends_of(self.sizes)
         buffers = [None, pa.py_buffer(offsets), gather.join(int(offsets[-1]))]
         return pa.Array.from_buffers(pa.large_binary(), len(counts), buffers)
-
-
-def _by_headers(rows: RecordColumns) -> Iterator[tuple[Int64s, frozenset[str]]]:
-    """Numbers of rows, with the names of Connect's headers that all of these have."""
-    every = np.arange(rows.rows)
-    own = rows.headers
-    if own is None:
-        yield every, frozenset()
-        return
-    named = pc.match_substring(own, CONNECT).to_numpy(zero_copy_only=False)
-    groups: dict[frozenset[str], list[int]] = {}
-    for row in named.nonzero()[0].tolist():
-        names = {key for key, _ in read_headers(own[row].as_py())}
-        ours = frozenset(
-            n.decode(errors="replace") for n in names if n.startswith(CONNECT.encode())
-        )
-        groups.setdefault(ours, []).append(row)
-    if not named.all():
-        yield every[~named], frozenset()
-    for has, numbers in groups.items():
-        yield np.array(numbers), has
 
 
 def _counts(sections: pa.Array) -> tuple[Int64s, Int64s]:
