@@ -34,6 +34,8 @@ from spark_kafka_sink.config.option import (  # noqa: E402
     Status,
 )
 from spark_kafka_sink.config.option_table import (  # noqa: E402
+    JAVA_PARTITIONERS,
+    KEY_PARTITIONERS,
     NO_MEANING_PREFIXES,
     PRODUCER_OPTIONS,
     SINK_OPTIONS,
@@ -219,11 +221,12 @@ def _refused_options() -> Iterator[str]:
     yield row("`kafka.transactional.id`", "All tasks would share one id and fence each other.")
     for option in _prefixed(Status.REFUSED):
         yield row(f"`{option.name}`", option.note)
-    connect = {*unknown_options.CONNECT_KEYS, "errors.*"}
-    connect |= {f"{beginning}*" for beginning in unknown_options.CONNECT_BEGINNINGS}
-    registry = {*unknown_options.REGISTRY_KEYS}
-    registry |= {f"{beginning}*" for beginning in unknown_options.REGISTRY_BEGINNINGS}
-    librdkafka = unknown_options.LIBRDKAFKA_KEYS
+    foreign = unknown_options.foreign_options()
+    librdkafka = foreign.librdkafka
+    names = {
+        key: _names({*owner.names, *(f"{beginning}*" for beginning in owner.beginnings)})
+        for key, owner in foreign.owners.items()
+    }
     yield from (
         "",
         (
@@ -232,11 +235,11 @@ def _refused_options() -> Iterator[str]:
             " registry's are left out, with one warning that names them."
         ),
         "",
-        f"- A Kafka source: {_names(unknown_options.SOURCE_OPTIONS)}",
-        f"- A Kafka consumer: {_names(unknown_options.CONSUMER_KEYS)}",
-        f"- An admin client: {_names(unknown_options.ADMIN_KEYS)}",
-        f"- Kafka Connect: {_names(connect)}",
-        f"- A schema registry's client or serializer: {_names(registry)}",
+        f"- A Kafka source: {names['source']}",
+        f"- A Kafka consumer: {names['consumer']}",
+        f"- An admin client: {names['admin']}",
+        f"- Kafka Connect: {names['connect_errors']}, {names['connect']}",
+        f"- A schema registry's client or serializer: {names['registry']}",
         "- librdkafka, where Java has another name or none:",
         "",
         "| librdkafka | Java |",
@@ -269,7 +272,7 @@ def _partitioner_classes() -> Iterator[str]:
             "their package.",
         ),
     )
-    for name, partitioner in unknown_options.JAVA_PARTITIONERS.items():
+    for name, partitioner in JAVA_PARTITIONERS.items():
         here = "the same" if partitioner.name else "the built-in partitioner"
         if partitioner.ignores_keys:
             here += " with `kafka.partitioner.ignore.keys=true`"
@@ -296,7 +299,7 @@ def _key_rules() -> Iterator[str]:
     rules = {
         "unset: the built-in one": key_rules.JAVA_RULE,
         "unset, with `kafka.partitioner.ignore.keys=true`": key_rules.IGNORED,
-        **{f"`{name}`": key_rules.KEY_RULES[name] for name in unknown_options.KEY_PARTITIONERS},
+        **{f"`{name}`": key_rules.KEY_RULES[name] for name in KEY_PARTITIONERS},
     }
     for name, rule in rules.items():
         empty = f"hash ({rule.number(b'')})"

@@ -30,7 +30,7 @@ sys.path[:0] = [str(ROOT), str(ROOT / "tools")]
 
 import databricks_notebooks  # noqa: E402 - runs from a bare checkout
 
-from bench.peers import connector_jars  # noqa: E402
+from bench.peers import avro_jars, connector_jars  # noqa: E402
 from spark_kafka_sink.local_kafka import KafkaCluster  # noqa: E402
 
 FOLDER = ROOT / "notebooks"
@@ -45,6 +45,7 @@ NAMES = (
     "tuning",
     "keys_and_tombstones",
     "two_topics",
+    "schemas",
 )
 #: A notebook takes less than five minutes; so does each of its cells.
 LONGEST_S = 240
@@ -61,7 +62,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
     parser.add_argument("names", nargs="*", choices=[[], *NAMES], metavar="NAME", default=[])
     names = parser.parse_args().names or NAMES
-    jars = connector_jars()
+    jars = f"{connector_jars()},{avro_jars()}"
     with KafkaCluster() as kafka:
         for name in names:
             write_page(name, executed(read(name), environment(kafka.bootstrap, jars)))

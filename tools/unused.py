@@ -51,7 +51,6 @@ ALLOWED = {
         "has_timestamp",
     ],
     "members of an enum that are found by their value, or compared with by none": [
-        "ABORT",
         "AT_LEAST_ONCE",
         "DEAD",
         "FAILED_SEND",

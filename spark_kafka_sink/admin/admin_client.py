@@ -20,10 +20,12 @@ from spark_kafka_sink.base.errors import (
     FATAL_TOPIC_ERRORS,
     AuthorizationError,
     ErrorCode,
+    KafkaError,
     KafkaTimeoutError,
     UnsupportedVersionError,
 )
 from spark_kafka_sink.config.producer_config import ProducerConfig
+from spark_kafka_sink.config.suggestions import nearest_name
 from spark_kafka_sink.protocol.admin_messages import (
     ConfigResource,
     ConfigResourceType,
@@ -31,12 +33,17 @@ from spark_kafka_sink.protocol.admin_messages import (
     DescribeConfigsResponse,
     DescribeQuorumRequest,
     DescribeQuorumResponse,
+    TopicNamesRequest,
 )
 from spark_kafka_sink.protocol.cluster import Cluster, Node
 from spark_kafka_sink.protocol.control_messages import CreateTopicsRequest, NewTopic
 
 #: How often the controller's time is requested; the last response counts.
 _CLOCK_ROUNDS: Final = 2
+#: How long the names of all topics may take, for the hint of an error.
+_NAMES_MS: Final = 2_000
+#: How much a name must be like a missing one to be proposed (difflib's ratio).
+_ALIKE: Final = 0.8
 #: Errors of CreateTopics after which a topic may exist: one that exists on the retry is ours.
 _UNCLEAR: Final = frozenset({ErrorCode.REQUEST_TIMED_OUT})
 
@@ -170,9 +177,15 @@ class AdminClient:
         return ClockDifference(found.leader, begun_ms + half_ms - found.leader_time_ms, half_ms)
 
     def create_topics(
-        self, topics: Sequence[NewTopic], *, timeout_ms: int | None = None, exist_ok: bool = False
+        self,
+        topics: Sequence[NewTopic],
+        *,
+        timeout_ms: int | None = None,
+        exist_ok: bool = False,
+        validate_only: bool = False,
     ) -> Cluster:
-        """Create ``topics`` and wait until each of their partitions has a leader.
+        """Create ``topics`` and wait until each of their partitions has a leader; ``validate_only``
+        creates none.
 
         With ``exist_ok`` an existing topic is left as it is. Raises the broker's error for the
         first topic that it refuses; others may have been created by then.
@@ -181,7 +194,9 @@ class AdminClient:
         deadline_ms = self.deadline(timeout_ms)
         self.loop.metadata.allow_auto_topic_creation = False
         self._await_topics((), timeout_ms, lambda _: True)  # who is the controller?
-        self._create(list(topics), deadline_ms, exist_ok=exist_ok)
+        self._create(list(topics), deadline_ms, exist_ok=exist_ok, validate_only=validate_only)
+        if validate_only:
+            return self.loop.cluster
 
         def have_leaders(cluster: Cluster) -> bool:
             return all(
@@ -253,18 +268,36 @@ class AdminClient:
                 kind=Kind.NO_LEADER,
             )
         noun = "Topic" if len(missing) == 1 else "Topics"
-        message = f"{noun} {', '.join(missing)} not present in metadata after {timeout_ms} ms."
+        message = (
+            f"{noun} {', '.join(missing)} not found: not present in metadata after {timeout_ms} ms."
+        )
         if metadata.answers == 0:
             return metadata.no_broker_answered(timeout_ms, message)
         return KafkaTimeoutError(
             message,
-            hint=_errors_of(missing, metadata.topic_errors),
+            # (Without a wait the caller only asked whether it is there.)
+            hint=(self._near(missing) if timeout_ms else "")
+            + _errors_of(missing, metadata.topic_errors),
             kind=Kind.TOPIC_NOT_PRESENT,
         )
 
+    def _near(self, missing: Collection[str]) -> str:
+        """The existing topics that the missing ones were probably meant to be, as a question."""
+        call = Call(TopicNamesRequest(), AnyBroker(), once=True)
+        try:
+            self.loop.run([call], self.clock.now_ms() + _NAMES_MS)
+        except KafkaError:
+            return ""  # the error that this is for has all that is known
+        names = [name for name in call.response or () if not name.startswith("__")]
+        found = (nearest_name(one.lower(), names, _ALIKE) for one in missing)
+        near = dict.fromkeys(filter(None, found))
+        return f"is it {' or '.join(near)}? " if near else ""
+
     # -- creating ---------------------------------------------------------------------------------
 
-    def _create(self, topics: list[NewTopic], deadline_ms: int, *, exist_ok: bool) -> None:
+    def _create(
+        self, topics: list[NewTopic], deadline_ms: int, *, exist_ok: bool, validate_only: bool
+    ) -> None:
         """Until every topic is created or one is refused. Only failed topics are retried."""
         unclear: set[str] = set()
         attempts = 0
@@ -273,7 +306,7 @@ class AdminClient:
             # Brokers before KRaft create topics on the controller only; later ones forward.
             cluster = self.loop.cluster
             to = cluster.nodes.get(cluster.controller) or AnyBroker()
-            request = CreateTopicsRequest(tuple(topics), max(1, remaining))
+            request = CreateTopicsRequest(tuple(topics), max(1, remaining), validate_only)
             call = Call(request, to, once=True)
             self.loop.run([call], deadline_ms)
             if call.response is not None:

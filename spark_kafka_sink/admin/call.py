@@ -78,8 +78,9 @@ class Call(Generic[ResponseT]):
     ``handle_response`` is called with each response and returns the error code to retry for (see
     :func:`retry_decision`), or None when the response is final; an exception ends all calls.
     ``request`` None only locates ``to``. With ``once`` the call ends, not done, at the first lost
-    connection: its caller chooses the next target. ``last_status`` is why it isn't done, ``sent``
-    the number of requests sent, and ``answered`` the number of responses.
+    connection: its caller chooses the next target. ``last_status`` is why it isn't done, and
+    ``last_code`` the error code, if that is why; ``sent`` the number of requests sent, and
+    ``answered`` the number of responses.
     """
 
     request: Request[ResponseT] | None
@@ -93,6 +94,7 @@ class Call(Generic[ResponseT]):
     sent: int = 0
     answered: int = 0
     last_status: str = "no answer"
+    last_code: ErrorCode | None = None
 
 
 def retry_code(

@@ -244,10 +244,13 @@ class RequestLoop:
         if self._ran_ms > 0 and not (self.reached or self.metadata.answers):
             return self.metadata.no_broker_answered(self._ran_ms, f"{what} got no answer")
         call = next((call for call in calls if not call.done), None)
-        status = "no answer" if call is None else call.last_status
+        status, code = ("no answer", None) if call is None else (call.last_status, call.last_code)
+        answered = call is not None and call.answered
+        hint = None if answered else self.metadata.addresses_tried()
         return KafkaTimeoutError(
             f"{what} has no clear answer in time ({status})",
-            hint=None if call is not None and call.answered else self.metadata.addresses_tried(),
+            hint=hint if code is None else code.info.hint,
+            kind=code,
         )
 
     # -- coordinators -----------------------------------------------------------------------------
@@ -366,16 +369,20 @@ class _Dispatcher:
         self._nodes[node.id] = node
         self._queues.setdefault(node.id, deque()).append(call)
 
-    def _reroute(self, call: Call[object], now: int, why: str) -> None:
+    def _reroute(
+        self, call: Call[object], now: int, why: str, code: ErrorCode | None = None
+    ) -> None:
         """Its broker is not available, or not the right one."""
         if isinstance(call.to, CoordinatorKey):
             self._loop.found.pop(call.to, None)
         elif isinstance(call.to, Leader):
             self._loop.metadata.request_update()
-        self._schedule_retry(call, now, why)
+        self._schedule_retry(call, now, why, code)
 
-    def _schedule_retry(self, call: Call[object], now: int, why: str) -> None:
-        call.last_status = why
+    def _schedule_retry(
+        self, call: Call[object], now: int, why: str, code: ErrorCode | None = None
+    ) -> None:
+        call.last_status, call.last_code = why, code
         wait = self._loop.backoff.backoff(call.attempts)
         call.attempts += 1
         heapq.heappush(self._backing_off, (now + wait, next(self._order), call))
@@ -458,9 +465,9 @@ class _Dispatcher:
                 return
             status = f"the last response, from broker {node}, was {code.name}"
             if retry_decision(code) is RetryDecision.REDISCOVER:
-                self._reroute(call, now, status)
+                self._reroute(call, now, status, code)
             else:
-                self._schedule_retry(call, now, status)
+                self._schedule_retry(call, now, status, code)
 
     # -- coordinators -----------------------------------------------------------------------------
 
@@ -512,7 +519,7 @@ class _Dispatcher:
                     self._route(call, now)
                 else:
                     last = f"the last response to FindCoordinator, from broker {contacted}, was"
-                    self._schedule_retry(call, now, f"{last} {code.name}")
+                    self._schedule_retry(call, now, f"{last} {code.name}", code)
 
 
 def _no_response(node: Node, response: ClientResponse) -> str:

@@ -21,9 +21,9 @@ from spark_kafka_sink.config.option_table import PRODUCER_OPTIONS, SINK_OPTIONS
 from spark_kafka_sink.config.secret_references import file_reference, is_one_reference
 from spark_kafka_sink.config.sink_config import SinkConfig
 from spark_kafka_sink.config.unknown_options import (
-    LIBRDKAFKA_KEYS,
     PREFIX,
     OptionSource,
+    foreign_options,
     is_left_out_of_files,
     unknown_option,
 )
@@ -80,7 +80,7 @@ def _converted(file: Path) -> Iterator[_Line]:
     names = set()
     for name, value in read_lines(str(file)):
         key = name.strip().removeprefix(PREFIX).lower()
-        others = others or (key in LIBRDKAFKA_KEYS and key not in PRODUCER_OPTIONS)
+        others = others or (key in foreign_options().librdkafka and key not in PRODUCER_OPTIONS)
         line = _line(name, key, str(value), file)
         names.add(line.name)
         yield line
@@ -97,7 +97,7 @@ def _line(name: str, key: str, value: str, file: Path) -> _Line:
         return _Line(name, option.name, _value(option, name, value, file))
     if option is not None:
         return _Line(name, None, why=option.note or f"it is {option.status.value}")
-    if key in LIBRDKAFKA_KEYS:
+    if key in foreign_options().librdkafka:
         return _librdkafkas(name, key, value, file)
     if is_left_out_of_files(key):
         return _Line(name, None, why="it is another client's")
@@ -106,7 +106,7 @@ def _line(name: str, key: str, value: str, file: Path) -> _Line:
 
 
 def _librdkafkas(name: str, key: str, value: str, file: Path) -> _Line:
-    java = LIBRDKAFKA_KEYS[key]
+    java = foreign_options().librdkafka[key]
     if java is None or " " in java:
         return _Line(name, None, why="nothing here is like it" if java is None else f"use {java}")
     if key in _LOST:

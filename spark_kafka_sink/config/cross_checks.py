@@ -19,7 +19,12 @@ from spark_kafka_sink.config.given_options import GivenOptions
 from spark_kafka_sink.config.jaas_config import shown_by_spark
 from spark_kafka_sink.config.oauth_settings import names_own_class
 from spark_kafka_sink.config.option import INT_MAX, Option, OptionValue, Status
-from spark_kafka_sink.config.option_table import PRODUCER_OPTIONS
+from spark_kafka_sink.config.option_table import (
+    JAVA_PARTITIONERS,
+    KEY_PARTITIONERS,
+    PRODUCER_OPTIONS,
+    java_partitioner,
+)
 from spark_kafka_sink.config.sasl_settings import (
     can_not_be_read_yet,
     names_a_known_module,
@@ -37,11 +42,6 @@ from spark_kafka_sink.config.security_options import (
     mechanisms_of,
 )
 from spark_kafka_sink.config.suggestions import nearest_value
-from spark_kafka_sink.config.unknown_options import (
-    JAVA_PARTITIONERS,
-    KEY_PARTITIONERS,
-    java_partitioner,
-)
 
 #: The most requests in flight for which a broker can tell a repeated batch from a new one: it keeps
 #: the last five batches of each producer.

@@ -1,7 +1,8 @@
 """Every option, declared once: the producer's under Java's names, and our own in camelCase.
 
-Owns: the two tables :data:`PRODUCER_OPTIONS` and :data:`SINK_OPTIONS`. Never: the meaning of two
-options together (``cross_checks``), or names of other components (``unknown_options``).
+Owns: the two tables :data:`PRODUCER_OPTIONS` and :data:`SINK_OPTIONS`, and the names of
+partitioners. Never: the meaning of two options together (``cross_checks``), or names of other
+components (``unknown_options``).
 
 Names, types, bounds and defaults are those of Kafka 4.3's ``ProducerConfig``; where a default
 differs, the row says why. One bound is ours: Java takes a negative connection setup timeout, with
@@ -11,6 +12,7 @@ which no connection is ever made. docs/options.md is generated from these tables
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 
 from spark_kafka_sink.config.dead_letters.dead_letter_options import DEAD_LETTER_OPTIONS
 from spark_kafka_sink.config.named_columns import ColumnFormat, ColumnNames, OnNullValue
@@ -157,6 +159,53 @@ _PARTITIONING = (
            "The rack of this client, for partitioner.rack.aware."),
 )  # fmt: skip
 
+
+@dataclass(frozen=True, slots=True)
+class JavaPartitioner:
+    """What a partitioner class of the Java client is here.
+
+    ``name`` is its name in ``records.partitioning.partitioners``, None for the built-in
+    one; ``ignores_keys`` is Java's own replacement for UniformStickyPartitioner (KIP-794).
+    """
+
+    name: str | None
+    ignores_keys: bool = False
+
+
+#: Before the short names of :data:`JAVA_PARTITIONERS` and, for the second, Java's inner package.
+JAVA_PARTITIONER_PACKAGES = (
+    "org.apache.kafka.clients.producer.",
+    "org.apache.kafka.clients.producer.internals.",
+)
+
+JAVA_PARTITIONERS: dict[str, JavaPartitioner] = {
+    "DefaultPartitioner": JavaPartitioner(None),
+    "BuiltInPartitioner": JavaPartitioner(None),
+    "UniformStickyPartitioner": JavaPartitioner(None, ignores_keys=True),
+    "RoundRobinPartitioner": JavaPartitioner("RoundRobinPartitioner"),
+}
+
+
+#: librdkafka's partitioners and those of our own (``records.partitioning.key_rules``), which have
+#: no package.
+KEY_PARTITIONERS: tuple[str, ...] = (
+    "consistent", "consistent_random", "murmur2", "murmur2_random", "fnv1a", "fnv1a_random",
+    "random", "murmur3", "iceberg_bucket", "iceberg_bucket_long",
+)  # fmt: skip
+
+
+def java_partitioner(name: str) -> JavaPartitioner | None:
+    """The partitioner of a class name with or without its package, or of a name in
+    :data:`KEY_PARTITIONERS`; None when it is not known.
+    """
+    if name in KEY_PARTITIONERS:
+        return JavaPartitioner(name)
+    package, _, short = name.rpartition(".")
+    if package and f"{package}." not in JAVA_PARTITIONER_PACKAGES:
+        return None
+    return JAVA_PARTITIONERS.get(short)
+
+
 _METADATA = (
     Option("metadata.max.age.ms", _T.LONG, 300_000, _LOW,
            "Metadata is refreshed after this time, even without an error.", _ZERO),
@@ -289,8 +338,9 @@ _SINK = (
            " `error`, or nothing (`skip`), which the report counts.",
            OneOfAnyCase(tuple(OnNullValue)), of_one_write=True),
     Option("maxRecordsPerSecond", _T.LONG, None, _LOW,
-           "The most records a second of all tasks of a write together. Tasks wait, and the report"
-           " says how long. See tuning.md.", AtLeast(1)),
+           "The most records a second of all tasks of a write together; each of the tasks that run"
+           " at once (tasksAtOnce) has an equal share. Tasks wait, and the report says how long."
+           " See tuning.md.", AtLeast(1)),
     Option("maxBytesPerSecond", _T.LONG, None, _LOW,
            "The same in bytes of keys, values and headers, before compression.", AtLeast(1)),
     Option("tasksAtOnce", _T.INT, None, _LOW,

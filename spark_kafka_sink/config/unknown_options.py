@@ -1,7 +1,7 @@
 """Option names of other components: Spark, a Kafka source, a consumer, Connect, librdkafka ...
 
-Owns: those names, their equivalents here, and the error for an unknown name, with the nearest
-existing one. Never: an option of ours (``option_table``).
+Owns: reading those names (``foreign_options.toml``), and the error for an unknown name, with the
+nearest existing one. Never: an option of ours (``option_table``).
 
 The error for another component's option names that component, so that users don't search for a
 misspelling.
@@ -10,7 +10,11 @@ misspelling.
 from __future__ import annotations
 
 import re
+import tomllib
+from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
 
 from spark_kafka_sink.base.documentation import page_address
 from spark_kafka_sink.base.error_kinds import Kind
@@ -24,10 +28,6 @@ from spark_kafka_sink.config.suggestions import nearest_name
 PREFIX = "kafka."
 
 
-def _names(text: str) -> list[str]:
-    return text.split()
-
-
 #: Options that Spark adds to every write, and one that its own Kafka sink lists
 #: but never reads: taken without a word.
 SPARK_OPTIONS: dict[str, str] = {
@@ -38,168 +38,8 @@ SPARK_OPTIONS: dict[str, str] = {
     " whenever there is one",
 }
 
-#: Options of Spark's Kafka source.
-SOURCE_OPTIONS: tuple[str, ...] = tuple(
-    _names("""
-        assign subscribe subscribePattern startingTimestamp startingOffsetsByTimestamp
-        startingOffsets startingOffsetsByTimestampStrategy endingTimestamp
-        endingOffsetsByTimestamp endingOffsets failOnDataLoss kafkaConsumer.pollTimeoutMs
-        fetchOffset.numRetries fetchOffset.retryIntervalMs maxOffsetsPerTrigger
-        minOffsetsPerTrigger maxTriggerDelay minPartitions maxRecordsPerPartition groupIdPrefix
-        """)
-)
-
 #: The same names as they arrive: folded.
 SPARK_KEYS = frozenset(name.lower() for name in SPARK_OPTIONS)
-SOURCE_KEYS = frozenset(name.lower() for name in SOURCE_OPTIONS)
-
-#: Kafka's consumer settings that no producer has (``ConsumerConfig`` less ``ProducerConfig``).
-CONSUMER_KEYS: frozenset[str] = frozenset(
-    _names("""
-    allow.auto.create.topics auto.commit.interval.ms auto.offset.reset check.crcs
-    default.api.timeout.ms enable.auto.commit exclude.internal.topics fetch.max.bytes
-    fetch.max.wait.ms fetch.min.bytes group.id group.instance.id group.protocol
-    group.remote.assignor heartbeat.interval.ms internal.leave.group.on.close
-    internal.throw.on.fetch.stable.offset.unsupported isolation.level key.deserializer
-    max.partition.fetch.bytes max.poll.interval.ms max.poll.records
-    partition.assignment.strategy session.timeout.ms share.acknowledgement.mode
-    share.acquire.mode value.deserializer
-    """)
-)
-
-#: librdkafka's producer settings whose name is not Java's -> Java's name, or None when Java has
-#: nothing like it. The first Scala producer shared some of them.
-LIBRDKAFKA_KEYS: dict[str, str | None] = {
-    "metadata.broker.list": "bootstrap.servers",
-    "message.max.bytes": "max.request.size",
-    "max.in.flight": "max.in.flight.requests.per.connection",
-    "topic.metadata.refresh.interval.ms": "metadata.max.age.ms",
-    "socket.timeout.ms": "request.timeout.ms",
-    "socket.send.buffer.bytes": "send.buffer.bytes",
-    "socket.receive.buffer.bytes": "receive.buffer.bytes",
-    "reconnect.backoff.jitter.ms": "reconnect.backoff.ms",
-    "queue.buffering.max.messages": "buffer.memory",
-    "queue.buffering.max.kbytes": "buffer.memory",
-    "queue.buffering.max.ms": "linger.ms",
-    "message.send.max.retries": "retries",
-    "compression.codec": "compression.type",
-    "compression.level": "compression.gzip.level, compression.lz4.level or compression.zstd.level",
-    "batch.num.messages": "batch.size",
-    "request.required.acks": "acks",
-    "request.retries": "retries",
-    "message.timeout.ms": "delivery.timeout.ms",
-    "partitioner": "partitioner.class",
-    "interceptors": "interceptor.classes",
-    "sasl.mechanisms": "sasl.mechanism",
-    "sasl.oauthbearer.client.id": "sasl.oauthbearer.client.credentials.client.id",
-    "sasl.oauthbearer.client.secret": "sasl.oauthbearer.client.credentials.client.secret",
-    "ssl.ca.location": "ssl.truststore.location",
-    "ssl.ca.pem": "ssl.truststore.certificates",
-    "ssl.key.location": "ssl.keystore.location",
-    "ssl.key.pem": "ssl.keystore.key",
-    "ssl.certificate.location": "ssl.keystore.location",
-    "ssl.certificate.pem": "ssl.keystore.certificate.chain",
-    "enable.ssl.certificate.verification": "ssl.endpoint.identification.algorithm",
-    **dict.fromkeys(
-        _names("""
-        api.version.fallback.ms api.version.request api.version.request.timeout.ms
-        broker.address.family broker.address.ttl broker.version.fallback debug
-        delivery.report.only.error enable.gapless.guarantee enable.random.seed
-        internal.termination.signal log.connection.close log.queue log.thread.name log_level
-        message.copy.max.bytes plugin.library.paths produce.offset.report
-        queue.buffering.backpressure.threshold queuing.strategy receive.message.max.bytes
-        sasl.oauthbearer.config sasl.oauthbearer.method socket.blocking.max.ms
-        socket.keepalive.enable socket.max.fails socket.nagle.disable statistics.interval.ms
-        sticky.partitioning.linger.ms topic.blacklist topic.metadata.propagation.max.ms
-        topic.metadata.refresh.fast.cnt topic.metadata.refresh.fast.interval.ms
-        topic.metadata.refresh.sparse
-        """)
-    ),
-}
-
-
-#: ``AdminClientConfig`` less what producers and consumers have.
-ADMIN_KEYS = frozenset({"bootstrap.controllers"})
-
-#: Of Kafka Connect's workers and connectors, and the beginnings of whole families.
-CONNECT_KEYS: frozenset[str] = frozenset(
-    _names("""
-    access.control.allow.methods access.control.allow.origin config.action.reload
-    connector.class connector.client.config.override.policy exactly.once.source.support
-    header.converter inter.worker.signature.algorithm internal.key.converter
-    internal.value.converter key.converter offset.flush.interval.ms offset.flush.timeout.ms
-    plugin.discovery plugin.path predicates rebalance.timeout.ms
-    scheduled.rebalance.max.delay.ms task.shutdown.graceful.timeout.ms tasks.max
-    topic.tracking.allow.reset topic.tracking.enable transforms value.converter
-    worker.sync.timeout.ms worker.unsync.backoff.ms
-    """)
-)
-CONNECT_BEGINNINGS = tuple(
-    _names("""
-    admin. config.storage. consumer. header.converter. internal.key.converter.
-    internal.value.converter. key.converter. offset.storage. predicates. rest. status.storage.
-    topic.creation. transforms. value.converter.
-    """)
-)
-
-#: Of the clients and serializers of a schema registry, but for those that are options here.
-REGISTRY_KEYS: frozenset[str] = frozenset(
-    _names("""
-    avro.reflection.allow.null avro.remove.java.properties avro.use.logical.type.converters
-    id.compatibility.strict json.fail.invalid.schema latest.compatibility.strict
-    max.schemas.per.subject proxy.host proxy.port schema.reflection specific.avro.reader
-    use.latest.with.metadata
-    """)
-)
-REGISTRY_BEGINNINGS = ("schema.registry.", "bearer.auth.", "apicurio.registry.")
-
-
-@dataclass(frozen=True, slots=True)
-class JavaPartitioner:
-    """What a partitioner class of the Java client is here.
-
-    ``name`` is its name in ``records.partitioning.partitioners``, None for the built-in
-    one; ``ignores_keys`` is Java's own replacement for UniformStickyPartitioner (KIP-794).
-    """
-
-    name: str | None
-    ignores_keys: bool = False
-
-
-#: Before the short names of :data:`JAVA_PARTITIONERS` and, for the second, Java's inner package.
-JAVA_PARTITIONER_PACKAGES = (
-    "org.apache.kafka.clients.producer.",
-    "org.apache.kafka.clients.producer.internals.",
-)
-
-JAVA_PARTITIONERS: dict[str, JavaPartitioner] = {
-    "DefaultPartitioner": JavaPartitioner(None),
-    "BuiltInPartitioner": JavaPartitioner(None),
-    "UniformStickyPartitioner": JavaPartitioner(None, ignores_keys=True),
-    "RoundRobinPartitioner": JavaPartitioner("RoundRobinPartitioner"),
-}
-
-
-#: librdkafka's partitioners and those of our own (``records.partitioning.key_rules``), which have
-#: no package.
-KEY_PARTITIONERS: tuple[str, ...] = tuple(
-    _names("""
-        consistent consistent_random murmur2 murmur2_random fnv1a fnv1a_random random
-        murmur3 iceberg_bucket iceberg_bucket_long
-        """)
-)
-
-
-def java_partitioner(name: str) -> JavaPartitioner | None:
-    """The partitioner of a class name with or without its package, or of a name in
-    :data:`KEY_PARTITIONERS`; None when it is not known.
-    """
-    if name in KEY_PARTITIONERS:
-        return JavaPartitioner(name)
-    package, _, short = name.rpartition(".")
-    if package and f"{package}." not in JAVA_PARTITIONER_PACKAGES:
-        return None
-    return JAVA_PARTITIONERS.get(short)
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,12 +50,12 @@ class Owner:
 
     component: str
     instead: str
-    names: frozenset[str] = frozenset()
+    names: tuple[str, ...] = ()
     beginnings: tuple[str, ...] = ()
     in_files: bool = False
 
     def owns(self, key: str) -> bool:
-        return key in self.names or (
+        return key in map(str.lower, self.names) or (
             key.startswith(self.beginnings) and nearest_name(key, SINK_OPTIONS, _MISSPELT) is None
         )
 
@@ -223,54 +63,31 @@ class Owner:
 #: So near to an option of ours that it is meant, although others have names with its beginning.
 _MISSPELT = 0.9
 
-_REMOVE = "remove it from the options of the write"
 
-OWNERS = (
-    Owner("a Kafka source (read, readStream), not to a sink", _REMOVE, SOURCE_KEYS),
-    Owner("a Kafka consumer; a producer has no such option", _REMOVE, CONSUMER_KEYS, in_files=True),
-    Owner("an admin client of Kafka", _REMOVE, ADMIN_KEYS, in_files=True),
-    Owner(
-        "a client or serializer of a schema registry, and no option of this one",
-        "remove it; valueFormat=avro, schema.registry.url and what goes with them are in"
-        f" {page_address('formats')}",
-        REGISTRY_KEYS,
-        REGISTRY_BEGINNINGS,
-        in_files=True,
-    ),
-    Owner(
-        "Kafka Connect; here kafka.delivery.timeout.ms bounds how long what may succeed is sent"
-        " again",
-        "remove it; errors.tolerance=all and errors.deadletterqueue.topic.name say what becomes of"
-        " rows that can't be sent",
-        beginnings=("errors.retry.",),
-        in_files=True,
-    ),
-    Owner("Kafka Connect", _REMOVE, CONNECT_KEYS, CONNECT_BEGINNINGS, in_files=True),
-    Owner(
-        "Kafka Streams",
-        "use deliveryGuarantee=exactly-once",
-        frozenset({"processing.guarantee"}),
-    ),
-    Owner(
-        "Flink's Kafka sink",
-        "here it is deliveryGuarantee, and the beginning of transactional ids is"
-        " transactionalIdPrefix",
-        frozenset({"sink.delivery-guarantee", "sink.transactional-id-prefix", "sink.semantic"}),
-    ),
-    Owner(
-        "Databricks' own Kafka connector",
-        "with kafka.sasl.mechanism=AWS_MSK_IAM, the IAMLoginModule of kafka.sasl.jaas.config takes"
-        ' awsCredentialsProvider="package.module:name", a function that returns a session of the'
-        " service credential",
-        frozenset({"databricks.servicecredential"}),
-    ),
-    Owner(
-        "Spark's older receivers and other sinks",
-        "set maxRecordsPerSecond, or a producer quota on the brokers, which is obeyed, or"
-        " maxOffsetsPerTrigger on the source of a stream",
-        frozenset({"maxratepersecond", "maxratepertask"}),
-    ),
-)
+@dataclass(frozen=True, slots=True)
+class ForeignOptions:
+    """``librdkafka`` has Java's names for its own, None where Java has nothing like it."""
+
+    owners: Mapping[str, Owner]
+    librdkafka: Mapping[str, str | None]
+
+
+@cache
+def foreign_options() -> ForeignOptions:
+    """The names of other components, read when one is first looked for."""
+    data = tomllib.loads(files(__package__).joinpath("foreign_options.toml").read_text("utf-8"))
+    owners = {
+        key: Owner(
+            one["component"],
+            one["instead"].replace("{formats}", page_address("formats")),
+            tuple(one.get("names", "").split()),
+            tuple(one.get("beginnings", "").split()),
+            one.get("in_files", False),
+        )
+        for key, one in data["owners"].items()
+    }
+    alone = dict.fromkeys(data["librdkafka_only"]["names"].split())
+    return ForeignOptions(owners, data["librdkafka"] | alone)
 
 
 @dataclass(frozen=True, slots=True)
@@ -288,7 +105,7 @@ class OptionSource:
 
 def is_left_out_of_files(key: str) -> bool:
     """Whether a line of this name, lower-cased and without prefix, is another client's."""
-    return any(owner.in_files and owner.owns(key) for owner in OWNERS)
+    return any(one.in_files and one.owns(key) for one in foreign_options().owners.values())
 
 
 def refused_option(option: Option, shown: str, where: str = "") -> ConfigError:
@@ -370,8 +187,9 @@ def _known_elsewhere(name: str, shown: str, place: OptionSource) -> ConfigError 
             " are",
             hint=f"remove {shown}; cast the column",
         )
-    if name in LIBRDKAFKA_KEYS:
-        java = LIBRDKAFKA_KEYS[name]
+    foreign = foreign_options()
+    if name in foreign.librdkafka:
+        java = foreign.librdkafka[name]
         return ConfigError(
             f"Option '{shown}'{where} is librdkafka's name; options have Java's names here",
             hint=f"use {prefix}{java}"
@@ -379,7 +197,7 @@ def _known_elsewhere(name: str, shown: str, place: OptionSource) -> ConfigError 
             else "Java's producer has nothing like it: remove it",
             kind=Kind.FOREIGN_OPTION,
         )
-    for owner in OWNERS:
+    for owner in foreign.owners.values():
         if owner.owns(name):
             return ConfigError(
                 f"Option '{shown}'{where} belongs to {owner.component}",

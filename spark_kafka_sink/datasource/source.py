@@ -25,7 +25,6 @@ from typing import TYPE_CHECKING, NoReturn
 
 from spark_kafka_sink.base.error_kinds import Kind
 from spark_kafka_sink.base.errors import ConfigError, coded, warn_once
-from spark_kafka_sink.base.security.import_paths import is_import_path
 from spark_kafka_sink.datasource.plain_errors import without_traceback
 from spark_kafka_sink.datasource.spark_needed import spark_needed
 from spark_kafka_sink.datasource.worker_heap import freeze_modules
@@ -161,6 +160,7 @@ class KprodDataSource(DataSource):
         from spark_kafka_sink.config.given_options import given_options
         from spark_kafka_sink.config.sink_config import SinkConfig
         from spark_kafka_sink.config.unknown_options import PREFIX
+        from spark_kafka_sink.datasource.checks.own_code import check_own_code
         from spark_kafka_sink.datasource.checks.preflight import process_preflight
         from spark_kafka_sink.datasource.driver_identity import driver_token
         from spark_kafka_sink.datasource.process_logging import configure_logging
@@ -208,7 +208,7 @@ class KprodDataSource(DataSource):
         configure_logging()
         if config.report_path is not None:
             check_report_path(config.report_path)
-        _check_import_paths(config)
+        check_own_code(config, on_driver=True)
         warn_once(_log, [*config.warnings, *near_names(schema, columns)])
         seen = process_preflight().check(config, streaming=streaming)
         cluster = None if seen is None else seen.cluster
@@ -337,23 +337,3 @@ def _overwrite_refused(*, streaming: bool) -> ConfigError:
         hint='use .mode("append"), or INSERT INTO in place of INSERT OVERWRITE',
         kind=Kind.UNSUPPORTED_WRITE,
     )
-
-
-def _check_import_paths(config: SinkConfig) -> None:
-    """A wrong path is an error here, not in every task. The objects are created where they run."""
-    from spark_kafka_sink.datasource.report.destinations import listener
-    from spark_kafka_sink.datasource.write.task_progress import progress_listener
-
-    for path in config.report_listeners:
-        listener(path)
-    for path in config.progress_listeners:
-        progress_listener(path)
-    if config.producer.interceptor_classes:
-        from spark_kafka_sink.producer.interceptors import Interceptors
-
-        Interceptors.check(config.producer.interceptor_classes)
-    own = config.producer.partitioner_class
-    if own is not None and is_import_path(own):
-        from spark_kafka_sink.records.partitioning.own_partitioner import check
-
-        check(own)

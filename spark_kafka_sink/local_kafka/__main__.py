@@ -12,6 +12,7 @@ import logging
 import signal
 import sys
 import time
+from contextlib import nullcontext
 from pathlib import Path
 from types import FrameType
 
@@ -20,6 +21,7 @@ from spark_kafka_sink.local_kafka.distribution import KAFKA_VERSION, RELEASES
 from spark_kafka_sink.local_kafka.errors import LocalKafkaError
 from spark_kafka_sink.local_kafka.installation import prepare
 from spark_kafka_sink.local_kafka.node import NodeState
+from spark_kafka_sink.local_kafka.registry.schema_registry import SchemaRegistry
 from spark_kafka_sink.local_kafka.secure import LISTENERS, MECHANISMS
 from spark_kafka_sink.local_kafka.secure_files import write_secure_files
 
@@ -39,15 +41,21 @@ def main(arguments: list[str] | None = None) -> int:
         if options.prepare:
             print(prepare(options.kafka_version).distribution.home)
             return 0
-        with KafkaCluster(
-            options.nodes,
-            port=options.port,
-            overrides=dict(options.property),
-            heap=options.heap,
-            full_jvm=options.full_jvm,
-            secure=options.secure,
-            version=options.kafka_version,
-        ) as cluster:
+        registry = SchemaRegistry() if options.registry else None
+        with (
+            nullcontext() if registry is None else registry,
+            KafkaCluster(
+                options.nodes,
+                port=options.port,
+                overrides=dict(options.property),
+                heap=options.heap,
+                full_jvm=options.full_jvm,
+                secure=options.secure,
+                version=options.kafka_version,
+            ) as cluster,
+        ):
+            if registry is not None:
+                print(f"Its schema registry is {registry.url}", file=sys.stderr)
             # The address comes last: who reads it may stop the command at once.
             print(f"Kafka {cluster.version} is ready; Ctrl-C stops it.", file=sys.stderr)
             print(_client_properties(cluster) if options.secure else cluster.bootstrap, flush=True)
@@ -129,6 +137,11 @@ def _parse(arguments: list[str] | None) -> argparse.Namespace:
         type=Path,
         metavar="DIRECTORY",
         help="only make what docker-compose.yml's profile secure mounts (as .secure)",
+    )
+    parser.add_argument(
+        "--registry",
+        action="store_true",
+        help="a schema registry too, in memory; its address goes to standard error",
     )
     parser.add_argument("--heap", default="512m", help="heap of each broker (default: 512m)")
     parser.add_argument(

@@ -59,6 +59,7 @@ _PAUSE_MS: Final = 200
 _PASSING: Final = frozenset({408, 425, 429, 500, 502, 503, 504})
 _MEDIA_TYPE: Final = "application/vnd.schemaregistry.v1+json"
 _MOST_SHOWN: Final = 500
+_NORMALIZE: Final = "?normalize=true"
 _ADVICE: Final = {
     401: f"set {USER_INFO} or bearer.auth.*",
     403: "the principal needs the right to the subject",
@@ -126,29 +127,24 @@ class SchemaRegistry:
 
     def by_id(self, schema_id: int) -> RegisteredSchema:
         """The schema of an id."""
-        answer = self._request("GET", f"/schemas/ids/{schema_id}", f"id {schema_id}")
-        return self._schema(answer, schema_id)
+        return self._schema(self._request("GET", f"/schemas/ids/{schema_id}"), schema_id)
 
     def latest(self, subject: str) -> RegisteredSchema | None:
         """The newest version of a subject; None when there is no such subject."""
         path = f"/subjects/{quote(subject, safe='')}/versions/latest"
-        answer = self._request("GET", path, f"the latest version of {subject}", may_miss=True)
+        answer = self._request("GET", path, may_miss=True)
         return None if answer is None else self._schema(answer, self._id(answer))
 
     def lookup(self, subject: str, text: str, kind: str, *, normalize: bool) -> int | None:
         """The id of a schema under a subject; None when it is not there."""
-        path = f"/subjects/{quote(subject, safe='')}{'?normalize=true' if normalize else ''}"
-        answer = self._request(
-            "POST", path, f"the schema in {subject}", _body(text, kind), may_miss=True
-        )
+        path = f"/subjects/{quote(subject, safe='')}{_NORMALIZE if normalize else ''}"
+        answer = self._request("POST", path, _body(text, kind), may_miss=True)
         return None if answer is None else self._id(answer)
 
     def register(self, subject: str, text: str, kind: str, *, normalize: bool) -> int:
         """Adds a version, unless the subject has the schema."""
-        query = "?normalize=true" if normalize else ""
-        path = f"/subjects/{quote(subject, safe='')}/versions{query}"
-        answer = self._request("POST", path, f"a new version of {subject}", _body(text, kind))
-        return self._id(answer)
+        path = f"/subjects/{quote(subject, safe='')}/versions{_NORMALIZE if normalize else ''}"
+        return self._id(self._request("POST", path, _body(text, kind)))
 
     def _schema(self, answer: Mapping[str, Any] | None, schema_id: int) -> RegisteredSchema:
         assert answer is not None
@@ -173,77 +169,58 @@ class SchemaRegistry:
         return found
 
     def _request(
-        self,
-        method: str,
-        path: str,
-        what: str,
-        body: bytes | None = None,
-        *,
-        may_miss: bool = False,
+        self, method: str, path: str, body: bytes | None = None, *, may_miss: bool = False
     ) -> Mapping[str, Any] | None:
         """The answer; None for what is not there. Tries each address in turn while it may pass."""
-        problem = "was not asked: no time is left"
+        what = f"{method} {safe_text(path, 300)}"
+        problem = "no time is left"
         tries = max(_TRIES, len(self._urls))
         for attempt in range(tries):
             left_ms = self._deadline_ms - self._clock.now_ms()
             if left_ms <= 0:
                 break
+            url = self._urls[attempt % len(self._urls)] + path
             try:
-                url = self._urls[attempt % len(self._urls)]
-                return self._exchange(url, method, path, what, body, left_ms, may_miss=may_miss)
+                status, answer = self._exchange(method, url, body, min(self._timeout_ms, left_ms))
+                return self._fields(status, _json(answer), what, may_miss=may_miss)
+            except AnswerTooLongError:
+                raise self._error(
+                    f"answers {what} with more than {LONGEST_ANSWER} bytes",
+                    "no schema is as large: is it a registry?",
+                ) from None
             except _PassingError as error:
                 problem = str(error)
             if attempt + 1 < tries:
                 pause = min(_PAUSE_MS << attempt, max(left_ms, 0))
                 self._clock.wait(Latch(), self._clock.now_ms() + pause)
         raise NoRegistryAnswerError(
-            f"the schema registry at {self} gave no answer to the request for"
-            f" {safe_text(what, 300)}: {problem}",
+            f"the schema registry at {self} did not answer {what}: {problem}",
             hint=f"nothing was written; {TIMEOUT} limits a request, kafka.max.block.ms all of them",
         )
 
     def _exchange(
-        self,
-        url: str,
-        method: str,
-        path: str,
-        what: str,
-        body: bytes | None,
-        left_ms: int,
-        *,
-        may_miss: bool,
-    ) -> Mapping[str, Any] | None:
-        timeout_ms = min(self._timeout_ms, left_ms)
-        request = HttpRequest(
-            method,
-            url + path,
-            self._headers(body is not None, timeout_ms),
-            body,
-            self._tls,
-            timeout_ms,
-            timeout_ms,
-            LONGEST_ANSWER,
-        )
+        self, method: str, url: str, body: bytes | None, timeout_ms: int
+    ) -> tuple[int, bytes]:
+        headers = self._headers(body is not None, timeout_ms)
+        times = (timeout_ms, timeout_ms)
+        request = HttpRequest(method, url, headers, body, self._tls, *times, LONGEST_ANSWER)
         try:
-            status, answer = exchange(request)
+            return exchange(request)
         except ssl.SSLCertVerificationError as error:
             reason, hint = explain(error)
             raise self._error(
                 f"can't be trusted: {self._safe(reason.replace('broker', 'server'))}",
                 hint or "the CA of the registry goes to schema.registry.ssl.truststore.location",
             ) from None
-        except AnswerTooLongError:
-            raise self._error(
-                f"answers with more than {LONGEST_ANSWER} bytes to the request for"
-                f" {safe_text(what, 300)}",
-                "no schema is as large: is it a registry?",
-            ) from None
         except TimeoutError:
             raise _PassingError(f"it took more than {timeout_ms} ms ({TIMEOUT})") from None
         except (OSError, http.client.HTTPException, UnicodeError) as error:
             reason = getattr(error, "strerror", None) or type(error).__name__
             raise _PassingError(f"it can't be reached ({self._safe(str(reason))})") from None
-        fields = _json(answer)
+
+    def _fields(
+        self, status: int, fields: Mapping[str, Any] | None, what: str, *, may_miss: bool
+    ) -> Mapping[str, Any] | None:
         if 200 <= status < 300 and fields is not None:
             return fields
         if status == 404 and may_miss and fields is not None and "error_code" in fields:
@@ -255,7 +232,7 @@ class SchemaRegistry:
         hint = _ADVICE.get(status, f"is {URL} right?")
         if 300 <= status < 400:
             hint = f"redirects are not followed; give the final address in {URL}"
-        raise self._error(f"{shown} to the request for {safe_text(what, 300)}", hint)
+        raise self._error(f"{shown} (to {what})", hint)
 
     def _headers(self, has_body: bool, timeout_ms: int) -> dict[str, str]:
         headers = {"Accept": f"{_MEDIA_TYPE}, application/json"}

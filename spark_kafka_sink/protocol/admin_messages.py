@@ -1,7 +1,7 @@
-"""What the driver's preflight and ``kprod check`` request: DescribeConfigs (KIP-133, KIP-226) and
-DescribeQuorum (KIP-595, KIP-836).
+"""What the driver's preflight and ``kprod check`` request: DescribeConfigs (KIP-133, KIP-226),
+DescribeQuorum (KIP-595, KIP-836), and Metadata for the names of all topics.
 
-Owns: both requests and their responses. Of the quorum only the active controller's time is read:
+Owns: these requests and their responses. Of the quorum only the active controller's time is read:
 DescribeQuorum is the only API that returns a broker's clock and changes nothing. Never: what a
 config, or a difference between clocks, means (``datasource/checks/topic_checks.py``).
 """
@@ -32,12 +32,30 @@ __all__ = [
     "DescribeQuorumRequest",
     "DescribeQuorumResponse",
     "ResourceConfigs",
+    "TopicNamesRequest",
 ]
 
 #: A broker has some 350.
 _MOST_SETTINGS: Final = 1_000
 #: The log of KRaft's metadata has one partition (Java: ``Topic.CLUSTER_METADATA_TOPIC_NAME``).
 _METADATA_LOG: Final = TopicPartition("__cluster_metadata", 0)
+
+
+@dataclass(frozen=True, slots=True)
+class TopicNamesRequest(ControlRequest[tuple[str, ...]]):
+    """The names of all topics that the principal may DESCRIBE. Its response is as large as the
+    cluster, so it is for an error of the driver's, never for a task.
+    """
+
+    api_key = ApiKey.METADATA
+    versions = VersionRange(4, 13)
+
+    def message(self, version: int) -> Message:
+        return messages.metadata.MetadataRequest(topics=None, allow_auto_topic_creation=False)
+
+    def read(self, reader: WireReader, version: int) -> tuple[str, ...]:
+        answer = messages.metadata.MetadataResponse.read(reader, version)
+        return tuple(topic.name for topic in answer.topics if topic.name is not None)
 
 
 class ConfigResourceType(IntEnum):

@@ -119,9 +119,23 @@ def test_a_missing_topic_is_waited_for_and_then_named(kafka: RealKafka) -> None:
             allow_auto_topic_creation=False,
         )
     assert time.monotonic() - start >= 0.7
-    assert caught.value.message == f"Topic {name} not present in metadata after 700 ms."
+    assert caught.value.message == f"Topic {name} not found: not present in metadata after 700 ms."
     assert "UNKNOWN_TOPIC_OR_PARTITION" in str(caught.value.hint)
     assert "create the topic first" in str(caught.value.hint)
+
+
+def test_a_missing_topic_names_the_nearest_one(kafka: RealKafka) -> None:
+    near = kafka.unique_topic("orders-enriched")
+    with pytest.raises(KafkaTimeoutError) as caught:
+        describe_topics(
+            config(kafka.bootstrap),
+            [near.replace("enriched", "enrichd")],
+            timeout_ms=60_000,
+            missing_topic_timeout_ms=200,
+            allow_auto_topic_creation=False,
+        )
+    hint = str(caught.value.hint)
+    assert hint.startswith(f"is it {near}? the brokers answered UNKNOWN_TOPIC_OR_PARTITION")
 
 
 def test_only_the_missing_topics_are_named(kafka: RealKafka) -> None:
@@ -134,7 +148,7 @@ def test_only_the_missing_topics_are_named(kafka: RealKafka) -> None:
             missing_topic_timeout_ms=500,
             allow_auto_topic_creation=False,
         )
-    message = f"Topics {gone}, {away} not present in metadata after 500 ms."
+    message = f"Topics {gone}, {away} not found: not present in metadata after 500 ms."
     assert caught.value.message == message
     assert there not in str(caught.value.hint)
 
@@ -194,7 +208,7 @@ def test_a_topic_unknown_to_all_brokers_is_missing_early(
             config(kafka.bootstrap), [name], timeout_ms=60_000, missing_topic_timeout_ms=1_000
         )
     assert 1 <= time.monotonic() - start < AT_ONCE_S
-    assert caught.value.message == f"Topic {name} not present in metadata after 1000 ms."
+    assert caught.value.message == f"Topic {name} not found: not present in metadata after 1000 ms."
     assert "create the topic first" in str(caught.value.hint)
 
 
@@ -215,7 +229,7 @@ def test_an_error_lists_every_tried_address_with_its_reason() -> None:
             describe_topics(config(servers), ["t"], timeout_ms=1_500)
     said = caught.value.message
     assert said.startswith("no broker answered within 1500 ms; tried ")
-    assert said.endswith(" (Topic t not present in metadata after 1500 ms.)")
+    assert said.endswith(" (Topic t not found: not present in metadata after 1500 ms.)")
     assert f"127.0.0.1:{one}: Connection refused" in said
     assert f"localhost:{two}" in said
     assert said.count("Connection refused") == 2

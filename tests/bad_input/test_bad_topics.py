@@ -35,7 +35,7 @@ def test_a_missing_topic_is_one_error_on_the_driver(one_row: DataFrame, gives_up
     failure = gives_up(one_row, topic)
     assert failure.on_the_driver
     failure.says(
-        f"Topic {topic} not present in metadata after 1000 ms",
+        f"Topic {topic} not found: not present in metadata after 1000 ms",
         "UNKNOWN_TOPIC_OR_PARTITION",
         "create the topic first, or check its name",
     )
@@ -47,7 +47,9 @@ def test_a_misspelt_topic_fails_after_ten_seconds(one_row: DataFrame, fails: Fai
     topic, believed_s = missing(), MISSING_TOPIC_TIMEOUT_MS / 1000
     failure = fails(one_row, topic)
     assert failure.on_the_driver
-    failure.says(f"Topic {topic} not present in metadata after {MISSING_TOPIC_TIMEOUT_MS} ms")
+    failure.says(
+        f"Topic {topic} not found: not present in metadata after {MISSING_TOPIC_TIMEOUT_MS} ms"
+    )
     assert believed_s <= failure.seconds < believed_s + SLACK_S
 
 

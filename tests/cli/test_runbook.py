@@ -27,6 +27,7 @@ from spark_kafka_sink.producer.producer_record import ProducerRecord
 from spark_kafka_sink.protocol.control_messages import NewTopic
 from spark_kafka_sink.transactions.commit_log.commit_log import CommitLog
 from spark_kafka_sink.transactions.commit_state import CommitState, Decision
+from tests.waiting import wait_for
 
 pytestmark = [pytest.mark.broker, pytest.mark.long]  # a broker of its own, for the page's names
 
@@ -40,14 +41,15 @@ class RunbookCluster:
     """A broker with the page's topics; what is open, is open until the end."""
 
     def __init__(self, cluster: KafkaCluster, stack: ExitStack) -> None:
-        self.bootstrap = cluster.bootstrap
+        self.cluster = cluster
+        self.bootstrap = cluster.bootstrap.partition(",")[0]
         self._stack = stack
-        config = ProducerConfig.parse({"bootstrap.servers": cluster.bootstrap})
+        config = ProducerConfig.parse({"bootstrap.servers": self.bootstrap})
         self.client = stack.enter_context(TransactionClient(config))
         self.client.create_topics(
             [
                 NewTopic("orders", 3),
-                NewTopic("payments", 3, configs={"min.insync.replicas": "2"}),
+                NewTopic("payments", 3, 2, {"min.insync.replicas": "2"}),
                 NewTopic(COMMIT_LOG_TOPIC, 1, configs={"cleanup.policy": "compact"}),
             ]
         )
@@ -98,16 +100,31 @@ def partial(world: RunbookCluster) -> None:
     world.state(state.partly_lost([lost.transactional_id]))
 
 
+def a_broker_down(world: RunbookCluster) -> None:
+    """The others have noticed it when replicas are out of sync."""
+    world.cluster.node(3).stop()
+
+    def noticed() -> bool:
+        world.client.loop.metadata.request_update()
+        found = world.client.describe_topics(("payments",))
+        return 3 not in found.nodes and all(
+            one.leader in found.nodes for one in found.topics["payments"]
+        )
+
+    wait_for(noticed, 90, "the loss of a broker")
+
+
 #: What must be there before a section's first command.
 SCENES: dict[str, Callable[[RunbookCluster], None]] = {
     "A consumer stands still": stands_still,
     "PARTIAL": partial,
+    "A partition is missing": a_broker_down,
 }
 
 
 @pytest.fixture
 def world() -> Iterator[RunbookCluster]:
-    with KafkaCluster() as cluster, ExitStack() as stack:
+    with KafkaCluster(nodes=3) as cluster, ExitStack() as stack:
         yield RunbookCluster(cluster, stack)
 
 

@@ -47,7 +47,7 @@ def test_the_effective_value_has_its_origin_and_no_secret(tmp_path):
     found = effective(path)
     assert found["kafka.linger.ms"] == ("7", str(path))
     assert found["kafka.acks"] == ("all", str(path))
-    assert found["kafka.batch.size"] == (str(256 << 10), "default")
+    assert found["kafka.batch.size"] == (str(PRODUCER_OPTIONS["batch.size"].default), "default")
     value, origin = found["kafka.transaction.timeout.ms"]
     assert value == "900000"
     assert origin.startswith("computed")

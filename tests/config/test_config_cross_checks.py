@@ -6,8 +6,8 @@ import pytest
 
 from spark_kafka_sink.base.error_kinds import Kind
 from spark_kafka_sink.base.errors import ConfigError, coded
+from spark_kafka_sink.config.option_table import JAVA_PARTITIONERS
 from spark_kafka_sink.config.producer_config import ProducerConfig
-from spark_kafka_sink.config.unknown_options import JAVA_PARTITIONERS
 from spark_kafka_sink.records.partitioning.partitioners import partitioner
 
 SERVERS = {"bootstrap.servers": "127.0.0.1:9092"}

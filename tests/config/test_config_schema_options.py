@@ -6,7 +6,11 @@ import pytest
 
 from spark_kafka_sink.base.errors import ConfigError
 from spark_kafka_sink.config.named_columns import ColumnFormat, OnNullValue
-from spark_kafka_sink.config.schemas.schema_options import SchemaOptions, SubjectStrategy
+from spark_kafka_sink.config.schemas.schema_options import (
+    SCHEMA_OPTIONS,
+    SchemaOptions,
+    SubjectStrategy,
+)
 from spark_kafka_sink.config.sink_config import SinkConfig
 
 BROKER = {"kafka.bootstrap.servers": "b:9092", "topic": "t"}
@@ -123,3 +127,18 @@ def test_a_client_file_has_the_registry_and_its_secrets_stay_there(tmp_path):
     assert other.schemas is None
     (warning,) = other.warnings
     assert "auto.register.schemas, basic.auth.user.info, schema.registry.url" in warning
+
+
+@pytest.mark.parametrize("name", [one.name for one in SCHEMA_OPTIONS])
+def test_a_misspelt_option_of_schemas_names_the_right_one(name):
+    swapped = f"{name[:-3]}{name[-2]}{name[-3]}{name[-1]}"
+    with pytest.raises(ConfigError) as raised:
+        parsed(**{swapped if swapped != name else name[:-1]: "x"})
+    assert name in str(raised.value)
+
+
+def test_a_schema_is_named_in_front_unless_the_option_says_in_a_header():
+    java = "io.confluent.kafka.serializers.schema.id.HeaderSchemaIdSerializer"
+    options = {"value.schema.id.serializer": java, "keyColumns": "id", "keyFormat": "avro"}
+    value, key = parsed(**options).schemas.payloads
+    assert (value.in_header, key.in_header) == (True, False)

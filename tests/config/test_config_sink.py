@@ -13,8 +13,9 @@ from spark_kafka_sink.config.option import Status
 from spark_kafka_sink.config.option_table import PRODUCER_OPTIONS, SINK_OPTIONS
 from spark_kafka_sink.config.producer_config import ProducerConfig
 from spark_kafka_sink.config.sink_config import DeliveryGuarantee, Preflight, SinkConfig
-from spark_kafka_sink.config.unknown_options import CONSUMER_KEYS, LIBRDKAFKA_KEYS, SOURCE_OPTIONS
+from spark_kafka_sink.config.unknown_options import foreign_options
 
+FOREIGN = foreign_options()
 SERVERS = {"kafka.bootstrap.servers": "127.0.0.1:9092"}
 
 
@@ -118,21 +119,21 @@ def test_a_value_of_an_unknown_option_is_not_shown():
     assert "canary" not in str(refused({"kafka.sasl.pasword": "canary"}))
 
 
-@pytest.mark.parametrize("name", sorted(SOURCE_OPTIONS))
+@pytest.mark.parametrize("name", FOREIGN.owners["source"].names)
 def test_an_option_of_a_source_is_said_to_be_one(name):
     assert "belongs to a Kafka source" in refused({name: "1"}).message
 
 
-@pytest.mark.parametrize("name", sorted(CONSUMER_KEYS))
+@pytest.mark.parametrize("name", FOREIGN.owners["consumer"].names)
 def test_an_option_of_a_consumer_is_said_to_be_one(name):
     assert "belongs to a Kafka consumer" in refused({f"kafka.{name}": "1"}).message
 
 
-@pytest.mark.parametrize("name", sorted(LIBRDKAFKA_KEYS))
+@pytest.mark.parametrize("name", sorted(FOREIGN.librdkafka))
 def test_a_name_of_librdkafka_gets_javas(name):
     error = refused({f"kafka.{name}": "1"})
     assert "librdkafka" in error.message
-    java = LIBRDKAFKA_KEYS[name]
+    java = FOREIGN.librdkafka[name]
     if java is None:
         assert "remove it" in error.hint
     else:
@@ -142,9 +143,10 @@ def test_a_name_of_librdkafka_gets_javas(name):
 
 def test_a_name_has_one_owner():
     ours = set(PRODUCER_OPTIONS)
-    assert not ours & CONSUMER_KEYS
-    assert not ours & set(LIBRDKAFKA_KEYS)
-    assert not CONSUMER_KEYS & set(LIBRDKAFKA_KEYS)
+    consumers = set(FOREIGN.owners["consumer"].names)
+    assert not ours & consumers
+    assert not ours & set(FOREIGN.librdkafka)
+    assert not consumers & set(FOREIGN.librdkafka)
     assert all(name == name.lower() for name in ours)
 
 

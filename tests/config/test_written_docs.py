@@ -8,7 +8,7 @@ import pytest
 
 from spark_kafka_sink.cli.explanation import entries
 from spark_kafka_sink.config.option_table import PRODUCER_OPTIONS
-from spark_kafka_sink.config.unknown_options import CONSUMER_KEYS, LIBRDKAFKA_KEYS
+from spark_kafka_sink.config.unknown_options import foreign_options
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = sorted([*(ROOT / "docs").glob("*.md"), *(ROOT / "docs" / "api").glob("*.md")])
@@ -38,7 +38,8 @@ def test_an_error_that_is_explained_is_one_that_we_raise(message):
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_an_option_that_is_named_exists(page):
-    known = {*PRODUCER_OPTIONS, *CONSUMER_KEYS, *LIBRDKAFKA_KEYS}
+    foreign = foreign_options()
+    known = {*PRODUCER_OPTIONS, *foreign.owners["consumer"].names, *foreign.librdkafka}
     for name in re.findall(r"`kafka\.([a-z.]+[a-z])[=`]", page.read_text(encoding="utf-8")):
         assert name in known, name
 

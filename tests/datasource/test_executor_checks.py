@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import os
 import platform
 
 import pytest
@@ -10,6 +12,7 @@ import spark_kafka_sink
 from spark_kafka_sink.base.errors import ConfigError
 from spark_kafka_sink.datasource.checks.check_steps import State
 from spark_kafka_sink.datasource.checks.cluster_checks import HOST_STEPS, STEPS
+from tests.programs import ROOT, run_python
 
 
 def test_driver_and_executors_are_green(spark, kafka):
@@ -45,6 +48,52 @@ def test_brokers_out_of_reach_are_named_by_each_host(spark):
     for host in spark_kafka_sink.check(spark, options, timeout_s=2):
         assert host.failed is not None
         assert host.failed.name == "TCP"
+
+
+@pytest.mark.long  # a Spark of its own
+@pytest.mark.spark
+def test_executors_need_no_pandas(kafka, tmp_path):
+    """No extra brings it, and Spark's functions of Arrow batches need it, here and in workers."""
+    (tmp_path / "pandas.py").write_text("raise ModuleNotFoundError('pandas', name='pandas')\n")
+    environment = {"PYTHONPATH": os.pathsep.join((str(tmp_path), str(ROOT)))}
+    found = run_python("-c", WITHOUT_PANDAS, kafka.bootstrap, environment=environment)
+    driver, executor = json.loads(found.stdout.splitlines()[-1])
+    assert (driver["driver"], executor["driver"]) == (True, False)
+    assert {s["state"] for s in driver["steps"] + executor["steps"]} == {"ok", "skipped"}
+
+
+WITHOUT_PANDAS = """
+import json, sys
+from dataclasses import asdict
+from pyspark.sql import SparkSession
+import spark_kafka_sink
+
+spark = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false").getOrCreate()
+hosts = spark_kafka_sink.check(spark, {"kafka.bootstrap.servers": sys.argv[1]})
+print(json.dumps([asdict(host) for host in hosts]))
+"""
+
+
+@pytest.mark.long  # a Spark of its own, each
+@pytest.mark.spark
+@pytest.mark.parametrize(
+    ("address", "python", "said"),
+    [("nonsense", None, "Java gateway"), ("local[1]", "/nowhere/python3", "/nowhere/python3")],
+    ids=["no session", "no worker"],
+)
+def test_a_job_that_does_not_run_is_a_row(kafka, address, python, said):
+    """No traceback on standard output: the row has what Spark said, in a line."""
+    command = ["-m", "spark_kafka_sink", "check", "-b", kafka.bootstrap, "--json"]
+    run = run_python(
+        *command, "--from-executors", address, environment={"PYSPARK_PYTHON": python}, fails=True
+    )
+    assert run.returncode == 1
+    (host,) = json.loads(run.stdout)["hosts"]
+    (step,) = host["steps"]
+    assert (host["host"], step["state"], step["code"]) == ("executors", "failed", "KP0604")
+    assert said in step["said"]
+    assert "Traceback (most recent call last)" not in run.stdout
+    assert "spark_kafka_sink/cli" not in run.stderr, "no traceback of ours"
 
 
 def test_wrong_options_are_an_error_before_any_job(spark):

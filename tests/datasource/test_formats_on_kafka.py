@@ -17,6 +17,7 @@ from google.protobuf import json_format, message_factory
 from spark_kafka_sink import foreach_batch
 from spark_kafka_sink.datasource.foreach_batch import transaction
 from spark_kafka_sink.records.formats.protobuf.proto_schema import message_of
+from tests.network.fake_registry import FakeRegistry
 
 ROWS = (
     "id", "concat('n', id) AS name", "CAST(id + 0.5 AS DECIMAL(10, 2)) AS amount",
@@ -129,3 +130,36 @@ def test_streams_foreach_batch_and_transactions_write_with_a_schema(
     for topic in topics:
         read = by(AvroDeserializer(theirs), topic, consume(topic).values)
         assert sorted(one["value"] for one in read) == ["a", "b"]
+
+
+@pytest.mark.parametrize("part", ["value", "key"])
+def test_confluents_deserializer_finds_the_schema_in_a_header(spark, kafka, consume, topic, part):
+    """Apicurio 2 has no GUIDs, so the registry is ours; its reader is Confluent's."""
+    text = """{"type": "record", "name": "r", "fields": [
+        {"name": "id", "type": "long"}, {"name": "text", "type": "string"}]}"""
+    known = {"schema": text, "guid": str(uuid.uuid4())}
+    missing = {"error_code": 404, "message": "no such thing"}
+
+    def answer(_, path, __):
+        return (200, {}, known) if path.startswith("/api/schemas/") else (404, {}, missing)
+
+    with FakeRegistry(answer) as keeper, SchemaRegistryClient({"url": keeper.url}) as theirs:
+        given = {
+            "kafka.bootstrap.servers": kafka.bootstrap, "schema.registry.url": keeper.url,
+            "use.schema.id": 7, f"{part}Columns": "id, text", f"{part}Format": "avro",
+            f"{part}.schema.id.serializer": "HeaderSchemaIdSerializer", "topic": topic,
+        } | ({"valueColumns": "id"} if part == "key" else {"headersColumns": "trace"})  # fmt: skip
+        # Their deserializer takes no payload of less than six bytes, wherever its schema is.
+        rows = spark.range(3).selectExpr("id", "'a text' AS text", "IF(id = 1, NULL, 't') AS trace")
+        rows.write.format("kprod").options(**given).save()
+        found = consume(topic)
+        payloads = found.values if part == "value" else found.keys
+        field = MessageField.VALUE if part == "value" else MessageField.KEY
+        read = AvroDeserializer(theirs)
+        ids = [
+            read(payload, SerializationContext(topic, field, headers))["id"]
+            for payload, headers in zip(payloads, found.headers, strict=True)
+        ]
+    assert sorted(ids) == [0, 1, 2]
+    named = {name for headers in found.headers for name, _ in headers}
+    assert named == ({"__key_schema_id"} if part == "key" else {"trace", "__value_schema_id"})

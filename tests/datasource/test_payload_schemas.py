@@ -237,6 +237,10 @@ def test_the_step_of_kprod_check_says_what_the_registry_has(registry, theirs, to
     assert (step.state, f"{topic}-value is not there" in step.said) == ("warning", True)
     number = theirs.register_schema(f"{topic}-value", Schema(record(*FIELDS), "AVRO"))
     assert _registry(config, 10_000).said == f"value: {topic}-value has the schema of id {number}"
+    header = {"value.schema.id.serializer": "HeaderSchemaIdSerializer"}
+    step = _registry(SinkConfig.parse(options | header), 10_000)
+    assert step.state == "warning"
+    assert step.said.endswith(f"of id {number} without a GUID")
     assert _registry(SinkConfig.parse({"kafka.bootstrap.servers": "h:9"}), 1).state == "skipped"
 
 

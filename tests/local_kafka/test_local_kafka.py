@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -134,10 +135,17 @@ def test_an_older_feature_level_can_be_chosen():
         assert cluster.node(1).state is NodeState.RUNNING
 
 
-@pytest.mark.parametrize("end", [signal.SIGINT, signal.SIGTERM])
-def test_the_command_prints_the_address_and_ends_cleanly(end, tmp_path):
+@pytest.mark.parametrize(
+    ("end", "more"),
+    [
+        (signal.SIGINT, ()),
+        (signal.SIGTERM, ()),
+        pytest.param(signal.SIGTERM, ("--registry",), marks=pytest.mark.long),
+    ],
+)
+def test_the_command_prints_the_address_and_ends_cleanly(end, more, tmp_path):
     process = subprocess.Popen(
-        [sys.executable, "-m", "spark_kafka_sink.local_kafka"],
+        [sys.executable, "-m", "spark_kafka_sink.local_kafka", *more],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -150,5 +158,10 @@ def test_the_command_prints_the_address_and_ends_cleanly(end, tmp_path):
     rest, errors = process.communicate(timeout=60)
     assert (process.returncode, rest) == (0, ""), errors
     assert f"Kafka {KAFKA_VERSION} is ready" in errors
+    registry = re.search(
+        r"schema registry is http://[0-9.]+:([0-9]+)/apis/ccompat/v7$", errors, re.MULTILINE
+    )
+    assert bool(registry) == bool(more)
+    assert registry is None or not probe.answers_http(host, int(registry[1]), "/")
     assert not probe.answers_api_versions(host, int(port))
     assert list(Path(tmp_path).iterdir()) == []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import ssl
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -18,6 +19,8 @@ class FakeRegistry:
 
     answer: Callable[[str, str, object], Answer]
     requests: list[tuple[str, str, object, dict[str, str]]] = field(default_factory=list)
+    #: Of the server, which then answers by https.
+    tls: ssl.SSLContext | None = None
 
     def __enter__(self) -> FakeRegistry:
         registry = self
@@ -44,7 +47,16 @@ class FakeRegistry:
             def log_message(self, *_: object) -> None:
                 """Says nothing."""
 
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        class Server(ThreadingHTTPServer):
+            def handle_error(self, *_: object) -> None:
+                """A client that does not trust us hangs up: what it says of that is tested."""
+
+        self._server = Server(("127.0.0.1", 0), Handler)
+        if self.tls is not None:
+            # The handshake is made by the connection's own thread, in its first read.
+            self._server.socket = self.tls.wrap_socket(
+                self._server.socket, server_side=True, do_handshake_on_connect=False
+            )
         self._server.daemon_threads = True
         self._thread = threading.Thread(target=self._server.serve_forever)
         self._thread.start()
@@ -57,7 +69,9 @@ class FakeRegistry:
 
     @property
     def url(self) -> str:
-        return f"http://127.0.0.1:{self._server.server_port}/api"
+        return (
+            f"{'http' if self.tls is None else 'https'}://127.0.0.1:{self._server.server_port}/api"
+        )
 
 
 def same(status: int, body: object, **headers: str) -> Callable[[str, str, object], Answer]:

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import socket
+import socketserver
+import ssl
 import threading
 import time
+from contextlib import suppress
 
 import pytest
+import trustme
 
 from spark_kafka_sink.base.errors import ConfigError, NoRegistryAnswerError, SchemaRegistryError
 from spark_kafka_sink.base.security.allow_lists import URLS, NotAllowedError
@@ -86,7 +90,7 @@ def test_an_answer_of_100_mb_is_left_after_five():
     body = b'{"schema": "' + b"x" * (LONGEST_ANSWER + 1_000_000) + b'"}'
     with (
         FakeRegistry(same(200, body)) as registry,
-        pytest.raises(SchemaRegistryError, match="answers with more than 5242880 bytes"),
+        pytest.raises(SchemaRegistryError, match="with more than 5242880 bytes"),
     ):
         client(registry.url).by_id(3)
 
@@ -97,6 +101,88 @@ def test_an_answer_of_100_mb_is_left_after_five():
 def test_an_answer_that_is_no_schema_is_an_error(body):
     with FakeRegistry(same(200, body)) as registry, pytest.raises(SchemaRegistryError):
         client(registry.url).by_id(3)
+
+
+AUTHORITY, STRANGER = trustme.CA(), trustme.CA()
+
+
+def serving(name="127.0.0.1", authority=AUTHORITY, clients_of=None):
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    authority.issue_cert(name).configure_cert(context)
+    if clients_of is not None:
+        context.verify_mode = ssl.CERT_REQUIRED
+        clients_of.configure_trust(context)
+    return context
+
+
+def trusted(authority=AUTHORITY):
+    return {"schema.registry.ssl.truststore.certificates":
+            Password(authority.cert_pem.bytes().decode())}  # fmt: skip
+
+
+def test_a_registry_over_tls_is_asked_when_its_certificate_proves_it():
+    with FakeRegistry(same(200, SCHEMA), tls=serving()) as registry:
+        login = {"basic.auth.user.info": Password("me:it")}
+        assert client(registry.url, **trusted(), **login).by_id(3).id == 3
+        for options in ({}, trusted(STRANGER)):
+            with pytest.raises(SchemaRegistryError, match=r"can't be trusted: .* not trusted"):
+                client(registry.url, **options, **login).by_id(3)
+    assert len(registry.requests) == 1, "one that is not trusted gets no password"
+
+
+def test_a_registry_with_another_ones_certificate_is_refused():
+    with (
+        FakeRegistry(same(200, SCHEMA), tls=serving("elsewhere.example")) as registry,
+        pytest.raises(SchemaRegistryError, match="does not name this address"),
+    ):
+        client(registry.url, **trusted()).by_id(3)
+    assert not registry.requests
+
+
+def test_a_registry_that_requires_a_certificate_gets_the_keystores():
+    mine = AUTHORITY.issue_cert("client.example")
+    chain = b"".join(pem.bytes() for pem in mine.cert_chain_pems).decode()
+    own = {
+        "schema.registry.ssl.keystore.key": Password(mine.private_key_pem.bytes().decode()),
+        "schema.registry.ssl.keystore.certificate.chain": Password(chain),
+    }
+    with FakeRegistry(same(200, SCHEMA), tls=serving(clients_of=AUTHORITY)) as registry:
+        assert client(registry.url, **trusted(), **own).by_id(3).id == 3
+        with pytest.raises(NoRegistryAnswerError):
+            client(registry.url, **trusted()).by_id(3)
+    assert len(registry.requests) == 1
+
+
+def test_https_to_a_registry_that_speaks_http_is_an_error():
+    with FakeRegistry(same(200, SCHEMA)) as registry, pytest.raises(NoRegistryAnswerError):
+        client(registry.url.replace("http:", "https:"), **trusted()).by_id(3)
+
+
+def test_an_answer_that_drips_is_bounded():
+    """Each byte comes in time, and all of them would take for ever."""
+    gate = threading.Event()
+
+    class Dripping(socketserver.StreamRequestHandler):
+        def handle(self) -> None:
+            self.wfile.write(b"HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\n")
+            with suppress(OSError):
+                while not gate.wait(0.02):
+                    self.wfile.write(b" ")
+
+    with socketserver.ThreadingTCPServer(("127.0.0.1", 0), Dripping) as server:
+        server.daemon_threads = True
+        thread = threading.Thread(target=server.serve_forever, args=(0.02,))
+        thread.start()
+        start = time.monotonic()
+        url = f"http://127.0.0.1:{server.server_address[1]}"
+        try:
+            with pytest.raises(NoRegistryAnswerError, match="took more than 200 ms"):
+                client(url, **{"schema.registry.request.timeout.ms": 200}).by_id(3)
+            assert time.monotonic() - start < AT_ONCE_S
+        finally:
+            gate.set()
+            server.shutdown()
+            thread.join()
 
 
 @pytest.mark.parametrize("found", ["3", 0, -1, 2**31, True, None, 3.5])

@@ -6,7 +6,7 @@ import os
 
 import pytest
 
-from bench.peers import connector_jars
+from bench.peers import avro_jars, connector_jars
 from spark_kafka_sink.local_kafka import LocalKafkaError
 from tests.notebooks.connect_server import connect_server
 from tools import notebooks
@@ -17,15 +17,15 @@ pytestmark = [
     pytest.mark.broker,
     pytest.mark.timeout(notebooks.LONGEST_S + 60),
 ]
-#: Of the notebook that compares with it. A machine that can't fetch it has the half without.
-NEEDS_CONNECTOR = "migration"
+#: What a notebook says that has read with it. A machine that can't fetch it has the half without.
+WITH_CONNECTOR = {"migration": "'kafka': 5000", "schemas": "199 large orders"}
 
 
 @pytest.fixture(scope="module")
 def jars():
-    """Spark's own Kafka connector, for ``spark.jars``."""
+    """Spark's own Kafka connector and spark-avro, for ``spark.jars``."""
     try:
-        return connector_jars()
+        return f"{connector_jars()},{avro_jars()}"
     except LocalKafkaError:
         if os.environ.get("CI"):
             raise
@@ -51,8 +51,9 @@ def text_of(notebook):
 
 
 def check(name, notebook, jars):
-    if name == NEEDS_CONNECTOR:
-        assert ("'kafka': 5000" in text_of(notebook)) == bool(jars), "the half of before"
+    said = WITH_CONNECTOR.get(name)
+    if said is not None:
+        assert (said in text_of(notebook)) == bool(jars), "the half with Spark's own connector"
 
 
 @pytest.mark.parametrize("name", notebooks.NAMES)

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spark_kafka_sink.base.errors import DataError
-from spark_kafka_sink.config.unknown_options import KEY_PARTITIONERS
+from spark_kafka_sink.config.option_table import KEY_PARTITIONERS
 from spark_kafka_sink.records.partitioning.fnv1a import fnv1a_of
 from spark_kafka_sink.records.partitioning.key_rules import KEY_RULES
 from spark_kafka_sink.records.partitioning.murmur2 import murmur2_of

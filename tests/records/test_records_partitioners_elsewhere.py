@@ -9,8 +9,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from spark_kafka_sink.config.option_table import KEY_PARTITIONERS
 from spark_kafka_sink.config.producer_config import ProducerConfig
-from spark_kafka_sink.config.unknown_options import KEY_PARTITIONERS
 from spark_kafka_sink.producer.kafka_producer import KafkaProducer
 from spark_kafka_sink.producer.producer_record import ProducerRecord
 from spark_kafka_sink.records.partitioning.key_rules import (

@@ -6,29 +6,32 @@ Owns: :func:`check`, and the job that carries the steps to the executors. Never:
 
 from __future__ import annotations
 
+import json
 import platform
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from spark_kafka_sink.base.errors import KafkaError
+from spark_kafka_sink.base.error_kinds import Kind
+from spark_kafka_sink.base.errors import ConfigError, KafkaError, safe_text
 from spark_kafka_sink.config.secret_references import UnresolvedReferenceError
 from spark_kafka_sink.config.sink_config import SinkConfig
-from spark_kafka_sink.datasource.checks.check_steps import State, Step, failed
+from spark_kafka_sink.datasource.checks.check_steps import State, Step, failed, red
 from spark_kafka_sink.datasource.checks.cluster_checks import STEPS, check_cluster, check_host
 
 if TYPE_CHECKING:
-    import pyarrow as pa
     from pyspark.sql import SparkSession
 
 #: Rows of the range whose partitions are the tasks, one per slot of Spark: at least one each.
 _ROWS: Final = 1 << 16
-_SCHEMA: Final = "host string, name string, state string, said string, change string, code string"
-_COLUMNS: Final = tuple(column.split()[0] for column in _SCHEMA.split(", "))
+#: The low bits of monotonically_increasing_id, which count the rows of a partition.
+_OF_PARTITION: Final = (1 << 33) - 1
 _TIMEOUT_S: Final = 30.0
 #: The scheme of a Spark Connect server's address, as opposed to a master.
 _CONNECT: Final = "sc://"
-_OPTIONS: Final = "options"
+_OPTIONS, _SPARK = "options", "Spark"
+#: Characters of what Spark says of a job that failed.
+_MOST_SAID: Final = 400
 #: States of a step by increasing severity, to choose among several tasks of one host.
 _ORDER: Final = (State.SKIPPED, State.OK, State.WARNING, State.FAILED)
 
@@ -55,7 +58,7 @@ def check(
     Returns the driver's check first, then one for each host that ran a task of a small job. With
     Spark Connect no check can run on the driver, and the client may not reach the brokers: there
     one of the tasks runs every step. ``timeout_s`` bounds each step. Raises ConfigError for options
-    that a write would refuse, and what Spark raises when the job can't run.
+    that a write would refuse; a job that can't run is a row.
     """
     config, timeout_ms = SinkConfig.parse(options), int(timeout_s * 1000)
     remote = type(spark).__module__.startswith("pyspark.sql.connect")
@@ -70,13 +73,24 @@ def check(
 
 def check_from(address: str, config: SinkConfig, *, timeout_ms: int) -> tuple[HostCheck, ...]:
     """The executors of a new session, with a master (as for spark-submit) or a Spark Connect server
-    (``sc://host:15002``) at ``address``. With Connect one of them runs every step.
+    (``sc://host:15002``) at ``address``. With Connect one of them runs every step. ConfigError
+    without Spark; a session that can't be made is a row, too.
     """
-    from pyspark.sql import SparkSession
+    try:
+        from pyspark.sql import SparkSession
+    except ImportError as error:
+        raise ConfigError(
+            f"--from-executors needs Spark here, and {safe_text(str(error))}",
+            hint="pip install pyspark, in the version of the cluster",
+            kind=Kind.MISSING_PACKAGE,
+        ) from None
 
     remote = address.startswith(_CONNECT)
     builder = SparkSession.builder.appName("kprod check")
-    spark = (builder.remote(address) if remote else builder.master(address)).getOrCreate()
+    try:
+        spark = (builder.remote(address) if remote else builder.master(address)).getOrCreate()
+    except Exception as error:  # noqa: BLE001 - of Spark, of its JVM, or of gRPC
+        return (_no_spark(error),)
     try:
         return check_executors(spark, config, timeout_ms=timeout_ms, whole=remote)
     finally:
@@ -86,10 +100,15 @@ def check_from(address: str, config: SinkConfig, *, timeout_ms: int) -> tuple[Ho
 def check_executors(
     spark: SparkSession, config: SinkConfig, *, timeout_ms: int, whole: bool
 ) -> tuple[HostCheck, ...]:
-    """One check for each host that ran a task, by name. With ``whole`` one task runs every step."""
-    job = spark.range(_ROWS).mapInArrow(_task_check(config, timeout_ms, whole=whole), _SCHEMA)
+    """One check for each host that ran a task, by name. With ``whole`` one task runs every step. A
+    job that can't run is a row.
+    """
+    try:
+        found = _collect(spark, config, timeout_ms, whole=whole)
+    except Exception as error:  # noqa: BLE001 - of Spark, of its JVM, or of gRPC
+        return (_no_spark(error),)
     hosts: dict[str, dict[str, Step]] = {}
-    for host, name, state, said, change, code in job.collect():
+    for host, name, state, said, change, code in found:
         step, steps = Step(name, State(state), said, change, code), hosts.setdefault(host, {})
         before = steps.get(name)
         if before is None or _ORDER.index(step.state) > _ORDER.index(before.state):
@@ -101,25 +120,45 @@ def check_executors(
     )
 
 
-def _task_check(
-    config: SinkConfig, timeout_ms: int, *, whole: bool
-) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """The function of each task, which ignores its input."""
+def _no_spark(error: Exception) -> HostCheck:
+    """The row of a session or a job that failed: one line of what may have stack traces, the
+    cause if there is one.
+    """
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    causes = [line for line in lines if line.startswith("Caused by:")]
+    said = f"{type(error).__name__}: {(causes[:1] or lines[:1] or ['without a message'])[0]}"
+    change = (
+        "no task ran there: see Spark's own log. Executors need this package, and its version "
+        "(pip install, or spark.submit.pyFiles)"
+    )
+    return HostCheck(
+        "executors",
+        driver=False,
+        steps=(red(_SPARK, safe_text(said, _MOST_SAID), change, Kind.NO_SPARK_JOB),),
+    )
 
-    def check_in_task(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        import pyarrow as pa
-        from pyspark import TaskContext
 
-        for _ in batches:
-            pass
-        context = TaskContext.get()
-        every = whole and context is not None and context.partitionId() == 0
-        steps = _steps(config, timeout_ms, every=every)
+def _collect(
+    spark: SparkSession, config: SinkConfig, timeout_ms: int, *, whole: bool
+) -> list[tuple[str, ...]]:
+    """The rows of every task, one of which runs in each slot. A plain Python function of one row
+    for each partition: Spark's functions of Arrow batches need pandas, which no extra brings.
+    """
+    from pyspark.sql.functions import spark_partition_id, udf
+
+    check_task = udf(_task_check(config, timeout_ms, whole=whole), "string", useArrow=False)
+    first = spark.range(_ROWS).filter(f"monotonically_increasing_id() & {_OF_PARTITION} = 0")
+    tasks = first.select(check_task.asNondeterministic()(spark_partition_id()))
+    return [row for (rows,) in tasks.collect() for row in json.loads(rows)]
+
+
+def _task_check(config: SinkConfig, timeout_ms: int, *, whole: bool) -> Callable[[int], str]:
+    """The function of each task, by the number of its partition; it returns JSON."""
+
+    def check_in_task(partition: int) -> str:
+        steps = _steps(config, timeout_ms, every=whole and partition == 0)
         host = platform.node()
-        rows = [{"host": host, **asdict(step), "state": step.state.value} for step in steps]
-        yield pa.RecordBatch.from_pylist(
-            rows, schema=pa.schema([(name, pa.string()) for name in _COLUMNS])
-        )
+        return json.dumps([(host, s.name, s.state, s.said, s.change, s.code) for s in steps])
 
     return check_in_task
 

@@ -105,10 +105,12 @@ def check_topics(
     configs = _if_possible(lambda: topic_settings(admin, topics, limit_ms))
     for name, settings in configs.items():
         # Reports are batches of one record, to which options of the producer don't apply.
+        found: Iterator[TopicWarning] = iter(())
         if name == topic:
-            warn_once(_log, (w.error.one_line() for w in warnings_of(config, name, settings)))
+            found = warnings_of(config, name, settings)
         elif name == report_topic:
-            warn_once(_log, (w.error.one_line() for w in _too_small(name, settings)))
+            found = report_warnings(name, settings)
+        warn_once(_log, (one.error.one_line() for one in found))
     return {name: TopicLimits.of(settings) for name, settings in configs.items()}
 
 
@@ -223,7 +225,10 @@ def _size_warnings(config: ProducerConfig, topic: str, largest: int) -> Iterator
         )
 
 
-def _too_small(report_topic: str, settings: Mapping[str, str | None]) -> Iterator[TopicWarning]:
+def report_warnings(
+    report_topic: str, settings: Mapping[str, str | None]
+) -> Iterator[TopicWarning]:
+    """The settings with which a topic may not accept every report."""
     largest = settings.get(LARGEST) or ""
     if largest.isdecimal() and int(largest) < MAX_JSON_BYTES + _AROUND_A_REPORT:
         yield _warning(

@@ -1,4 +1,4 @@
-"""The error when a library of the extra ``metrics`` is missing.
+"""The error when a library of an extra is missing.
 
 Owns: that one line. Never: the libraries.
 """
@@ -6,9 +6,11 @@ Owns: that one line. Never: the libraries.
 from __future__ import annotations
 
 
-def library_needed(error: ImportError) -> ImportError:
-    """The error for a library that could not be imported."""
+def library_needed(
+    error: ImportError, what: str = "metrics", extra: str = "metrics"
+) -> ImportError:
+    """The error for a library that could not be imported, which ``what`` need."""
     return ImportError(
-        f"metrics need {error.name}: pip install 'spark-kafka-sink[metrics]' on the driver",
+        f"{what} need {error.name}: pip install 'spark-kafka-sink[{extra}]' on the driver",
         name=error.name,
     )

@@ -132,6 +132,7 @@ def _identity(messages: Sequence[TaskCommitMessage]) -> dict[str, object]:
         "query_id": _first_known(t.query_id for t in tasks),
         "query_name": _first_known(t.query_name for t in tasks),
         "run_id": _first_known(t.run_id for t in tasks),
+        "parent_run": _first_known((t.parent_run for t in tasks), _LONGEST_TEXT),
         "batch_id": next((t.batch_id for t in tasks if t.batch_id >= 0), None),
     }
 
@@ -315,9 +316,9 @@ def _notes(error: BaseException) -> Sequence[str]:
     return getattr(error, "__notes__", ())
 
 
-def _first_known(texts: Iterable[str]) -> str | None:
+def _first_known(texts: Iterable[str], longest: int = 200) -> str | None:
     """The first non-empty text."""
-    return next((safe_text(text) for text in texts if text), None)
+    return next((safe_text(text, longest) for text in texts if text), None)
 
 
 def _task(message: TaskCommitMessage) -> TaskReport:

@@ -223,6 +223,13 @@ class WriteReport:
     query_name: Annotated[str | None, Described("The streaming query's name, if it has one.")]
     run_id: Annotated[str | None, Described("The streaming query's run id; null in batch jobs.")]
     batch_id: Annotated[int | None, Described("The micro-batch; null in batch jobs.")]
+    parent_run: Annotated[
+        str | None,
+        Described(
+            "An orchestrator's run, as Spark's properties spark.openlineage.parentJobNamespace,"
+            " parentJobName and parentRunId have it, with a slash between them; null without them."
+        ),
+    ]
     options_fingerprint: Annotated[
         str,
         Described(

@@ -11,7 +11,7 @@ import logging
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 from uuid import UUID
 
 from spark_kafka_sink.base.clock import SystemClock
@@ -50,6 +50,27 @@ _KEPT_ANSWERS: Final = 64
 #: Characters of a schema in an error.
 _MOST_SHOWN: Final = 2_000
 _clock = SystemClock()
+
+
+class Registry(Protocol):
+    """The seam of registries: what is asked of one. ``str()`` is how messages name it."""
+
+    def by_id(self, schema_id: int) -> RegisteredSchema: ...
+
+    def latest(self, subject: str) -> RegisteredSchema | None: ...
+
+    def lookup(self, subject: str, text: str, kind: str, *, normalize: bool) -> int | None: ...
+
+    def register(self, subject: str, text: str, kind: str, *, normalize: bool) -> int: ...
+
+
+def registry_of(options: SchemaOptions, limit_ms: int) -> Registry:
+    """The one that ``options`` name. Those of Glue and Azure, with APIs of their own, would be
+    chosen here.
+    """
+    return SchemaRegistry(dict(options.registry), limit_ms)
+
+
 _kept: dict[tuple[object, ...], tuple[int, RegisteredSchema]] = {}
 
 
@@ -91,7 +112,7 @@ def described(config: SinkConfig, timeout_ms: int) -> Iterator[tuple[str, str, b
     options = config.schemas
     if options is None:
         return
-    registry = SchemaRegistry(dict(options.registry), timeout_ms)
+    registry = registry_of(options, timeout_ms)
     for payload in options.payloads:
         if payload.use_id is not None:
             found: RegisteredSchema | None = registry.by_id(payload.use_id)
@@ -104,7 +125,9 @@ def described(config: SinkConfig, timeout_ms: int) -> Iterator[tuple[str, str, b
             yield payload.part, f"{what} is not there at {registry}", may_be_missing
             continue
         refuse_unusable(found, payload, schema_format(payload))
-        yield payload.part, f"{what} has the schema of id {found.id}", True
+        no_guid = payload.in_header and found.guid is None
+        said = f"{what} has the schema of id {found.id}{' without a GUID' if no_guid else ''}"
+        yield payload.part, said, not no_guid
 
 
 class _PayloadPlan:
@@ -182,7 +205,7 @@ class _PayloadPlan:
         bare = payload.part == "key" and self._one and self._format.has_bare
         return self._format.derive(self._columns.children[0] if bare else self._columns, name)
 
-    def _looked_up(self, registry: SchemaRegistry, subject: str, text: str) -> RegisteredSchema:
+    def _looked_up(self, registry: Registry, subject: str, text: str) -> RegisteredSchema:
         options, kind = self._options, self._format.schema_type
         schema_id = registry.lookup(subject, text, kind, normalize=options.normalize)
         if schema_id is None and options.auto_register:
@@ -216,7 +239,7 @@ class _PayloadPlan:
         return found
 
     def _kept(
-        self, question: tuple[object, ...], ask: Callable[[SchemaRegistry], RegisteredSchema]
+        self, question: tuple[object, ...], ask: Callable[[Registry], RegisteredSchema]
     ) -> RegisteredSchema:
         """The answer of the registry, or of the cache."""
         key = (self._options.registry, self._payload.format, *question)
@@ -224,7 +247,7 @@ class _PayloadPlan:
         if answer is not None and _clock.now_ms() < until_ms:
             return answer
         try:
-            found = ask(SchemaRegistry(dict(self._options.registry), self._limit_ms))
+            found = ask(registry_of(self._options, self._limit_ms))
         except NoRegistryAnswerError as error:
             if answer is None:
                 raise
@@ -255,7 +278,7 @@ def _columns(part: ComposedColumns, schema: StructType) -> ColumnType:
     )
 
 
-def _latest(registry: SchemaRegistry, subject: str) -> RegisteredSchema:
+def _latest(registry: Registry, subject: str) -> RegisteredSchema:
     found = registry.latest(subject)
     if found is None:
         raise SchemaError(

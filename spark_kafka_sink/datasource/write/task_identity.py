@@ -25,6 +25,8 @@ class TaskIdentity:
     batch_id: int = -1
     app_name: str = ""
     query_name: str = ""
+    #: The run of an orchestrator, for OpenLineage: ``namespace/name/runId``.
+    parent_run: str = ""
 
     @classmethod
     def current(cls) -> TaskIdentity:
@@ -54,8 +56,16 @@ class TaskIdentity:
             batch_id=int(batch_id) if query_id and batch_id.isdigit() else -1,
             app_name=local("spark.app.name"),
             query_name=_query_name(local("spark.job.description"), query_id) if query_id else "",
+            parent_run="/".join(local(name) for name in _PARENT).strip("/"),
         )
 
+
+#: What orchestrators set for OpenLineage's own integration with Spark.
+_PARENT = (
+    "spark.openlineage.parentJobNamespace",
+    "spark.openlineage.parentJobName",
+    "spark.openlineage.parentRunId",
+)
 
 #: Separates the lines of a query's description: a newline, before Spark 4.0 "<br/>".
 _NEW_LINES = ("\n", "<br/>")

@@ -13,6 +13,8 @@ from enum import StrEnum
 from typing import Final, Self
 
 from spark_kafka_sink.base.clock import SystemClock
+from spark_kafka_sink.base.error_kinds import Kind
+from spark_kafka_sink.base.errors import ErrorCode
 from spark_kafka_sink.config.producer_config import ProducerConfig
 from spark_kafka_sink.config.secret_references import resolve
 from spark_kafka_sink.network.bounded_lookup import resolve_within
@@ -38,7 +40,8 @@ class Stage(StrEnum):
 @dataclass(frozen=True, slots=True)
 class Reached:
     """The result of a connection to ``remote``. ``done`` are the completed stages; ``failed`` is
-    the stage that failed, None when requests may be sent. ``hint`` is the error's, if it has one.
+    the stage that failed, None when requests may be sent. ``hint`` and ``kind`` are the error's, if
+    there is one.
     """
 
     remote: str
@@ -46,6 +49,7 @@ class Reached:
     failed: Stage | None = None
     reason: str = ""
     hint: str | None = None
+    kind: Kind | ErrorCode | None = None
 
 
 class ConnectionProbe:
@@ -114,9 +118,9 @@ class ConnectionProbe:
             state = self._selector.disconnected.get(node)
             done = _stages(done, channel, self.stages)
             if state is not None:
-                hint = None if state.error is None else state.error.hint
-                reason = state.detail or "the connection was closed"
-                return Reached(remote, done, self._next(done), reason, hint)
+                reason, why = state.detail or "the connection was closed", state.error
+                of_error = (None, None) if why is None else (why.hint, why.kind)
+                return Reached(remote, done, self._next(done), reason, *of_error)
             if channel.ready:
                 self._selector.close_channel(node)
                 return Reached(remote, (Stage.NAME, Stage.TCP, *self.stages))

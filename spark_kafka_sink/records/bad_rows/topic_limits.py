@@ -17,7 +17,7 @@ BEFORE: Final = "message.timestamp.before.max.ms"
 BROKERS_TIME: Final = "LogAppendTime"
 CLEANUP: Final = "cleanup.policy"
 #: Its value, with or without ``delete``, for topics that reject records without a key.
-_COMPACT: Final = "compact"
+COMPACT: Final = "compact"
 _NONE: Final = 2**63 - 1
 
 
@@ -39,7 +39,7 @@ class TopicLimits:
         size, before, after = (_number(settings.get(name)) for name in (LARGEST, BEFORE, AFTER))
         if settings.get(TIMESTAMPS) == BROKERS_TIME:
             before = after = _NONE
-        return cls(size, before, after, _COMPACT in (settings.get(CLEANUP) or ""))
+        return cls(size, before, after, COMPACT in (settings.get(CLEANUP) or ""))
 
 
 def _number(text: str | None) -> int:

@@ -29,10 +29,8 @@ def fixed_width(
     return found if valid is None else np.where(valid, found, dtype.type(0))
 
 
-def children(column: pa.Array, *, with_nulls: bool = False) -> list[pa.Array]:
-    """The fields of a struct; ``with_nulls``: null where the struct is."""
-    if with_nulls:
-        return list(column.flatten())
+def children(column: pa.Array) -> list[pa.Array]:
+    """The fields of a struct, whatever they hold where it is null."""
     return [column.field(index) for index in range(column.type.num_fields)]
 
 

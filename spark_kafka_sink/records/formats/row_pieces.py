@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from spark_kafka_sink.records.gather import ends_of, lengths_of, new_gather, valid_of
 from spark_kafka_sink.records.payloads import Payloads, Refusal
-from spark_kafka_sink.records.varint import Packed, pack, packed_bytes
+from spark_kafka_sink.records.varint import Packed, packed_bytes
 
 Mask = npt.NDArray[np.bool_]
 #: Bytes that a slot of ``gather`` takes at once, as one word and as two.
@@ -34,10 +34,6 @@ class RowPieces:
         """The same bytes in each row, or in those of ``where``."""
         for start in range(0, len(data), _WORD):
             self.add_packed([packed_bytes(data[start : start + _WORD])], where)
-
-    def add_numbers(self, values: npt.NDArray[np.integer], where: Mask | None = None) -> None:
-        """Zigzag varints."""
-        self.add_packed(pack(values), where)
 
     def add_packed(self, parts: Sequence[Packed], where: Mask | None = None) -> None:
         """Short strings; none in the rows that ``where`` leaves out."""

@@ -230,11 +230,7 @@ class CommitLog:
                     return False
                 self._create(left)
         except AuthorizationError as error:
-            raise AuthorizationError(
-                f"the commit log {error.message}",
-                hint=f"the principal needs {self._rights}",
-                code=error.code,
-            ) from error
+            raise self._unauthorized(error) from error
         topic_id = client.loop.cluster.topic_ids.get(topic)
         if topic_id is None or topic_id not in self._log_cache.checked:
             self._check(deadline_ms)
@@ -242,16 +238,32 @@ class CommitLog:
                 self._log_cache.checked.add(topic_id)
         return True
 
-    def _create(self, left: Callable[[], int]) -> None:
+    def check_creation(self, deadline_ms: int) -> None:
+        """Raise what a write would raise that creates the topic; nothing is created."""
+        try:
+            self._create(
+                lambda: max(0, deadline_ms - self._client.clock.now_ms()), validate_only=True
+            )
+        except AuthorizationError as error:
+            raise self._unauthorized(error) from error
+
+    def _unauthorized(self, error: AuthorizationError) -> AuthorizationError:
+        return AuthorizationError(
+            f"the commit log {error.message}",
+            hint=f"the principal needs {self._rights}",
+            code=error.code,
+        )
+
+    def _create(self, left: Callable[[], int], *, validate_only: bool = False) -> None:
         """With all configs, else without those that managed clusters refuse (small segments)."""
         new = NewTopic(self._topic, PARTITIONS, -1, _CONFIGS)
+        create = partial(self._client.create_topics, exist_ok=True, validate_only=validate_only)
         try:
-            self._client.create_topics((new,), timeout_ms=left(), exist_ok=True)
+            create((new,), timeout_ms=left())
         except ApiError as error:
             if error.code not in (ErrorCode.INVALID_CONFIG, ErrorCode.POLICY_VIOLATION):
                 raise
-            plain = replace(new, configs={"cleanup.policy": "compact"})
-            self._client.create_topics((plain,), timeout_ms=left(), exist_ok=True)
+            create((replace(new, configs={"cleanup.policy": "compact"}),), timeout_ms=left())
 
     def _check(self, deadline_ms: int) -> None:
         """A topic with cleanup.policy=delete loses decisions, and so does an unclean leader

@@ -294,7 +294,7 @@ def _items(node: Items, column: pa.Array, valid: Mask | None, out: RowPieces, pa
     ends, data = inner.joined() if len(items) else (np.zeros(1, np.int64), pa.py_buffer(b""))
     ends = ends[offsets]
     if node.layout is Layout.BLOCK:
-        out.add_numbers(counts, there)
+        out.add_packed(pack(counts), there)
     elif node.layout is Layout.PACKED:
         out.add_bytes(node.lead, there)
         out.add_packed(pack_unsigned(np.diff(ends)), there)

@@ -1,0 +1,228 @@
+"""The steps of ``kprod check`` up to the brokers: names, TCP, TLS, SASL, the first response.
+
+Owns: what a failed stage means, and which brokers are reached. Never: a connection
+(``network/client/connection_probe.py``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from typing import Final, NamedTuple
+
+from spark_kafka_sink.admin.admin_client import AdminClient
+from spark_kafka_sink.base.error_kinds import Kind
+from spark_kafka_sink.base.errors import (
+    AuthenticationError,
+    KafkaError,
+    KafkaTimeoutError,
+    named,
+)
+from spark_kafka_sink.config.producer_config import ProducerConfig
+from spark_kafka_sink.datasource.checks.check_steps import (
+    Step,
+    failed,
+    ok,
+    red,
+    skipped,
+    yellow,
+)
+from spark_kafka_sink.network.client.connection_failures import WANTS_SASL
+from spark_kafka_sink.network.client.connection_probe import ConnectionProbe, Reached, Stage
+from spark_kafka_sink.protocol.cluster import Cluster, Node
+
+API, CLUSTER, BROKERS = "ApiVersions", "cluster", "brokers"
+#: The steps of this module, in order.
+OF_CONNECTION: Final = (*map(str, Stage), API, CLUSTER, BROKERS)
+
+#: Bootstrap servers, and brokers of a large cluster, that are connected to: a few show what a
+#: firewall does to all.
+_MOST_ADDRESSES: Final = 12
+#: How long a listener that accepts a connection may take to respond, in ms; and a bootstrap server
+#: when another one has.
+_ANSWER_MS: Final = 5_000
+_ANOTHER_MS: Final = 2_000
+#: How often a listener that may want a login is looked at, and how often it must close the
+#: connection: a broker that restarts closes one, too.
+_ROUND_MS: Final = 500
+_CLOSED: Final = 2
+#: How long a broker that has died stays in the metadata: broker.session.timeout.ms (9 s) and some.
+_DEATH_MS: Final = 12_000
+
+_OPTIONS: Final = {
+    Stage.NAME: "kafka.bootstrap.servers",
+    Stage.TCP: "kafka.bootstrap.servers",
+    Stage.TLS: "kafka.security.protocol and kafka.ssl.*",
+    Stage.SASL: "kafka.sasl.*",
+}
+_KINDS: Final = {
+    Stage.NAME: Kind.UNRESOLVED_ADDRESS,
+    Stage.TCP: Kind.NOT_CONNECTED,
+    Stage.TLS: Kind.WRONG_LISTENER,
+    Stage.SASL: Kind.AUTHENTICATION,
+}
+
+
+class Contact(NamedTuple):
+    """``best`` is the bootstrap server that gets furthest, ``failed`` are others that fail."""
+
+    best: Reached
+    failed: Sequence[Reached]
+
+
+def contact(probe: ConnectionProbe, producer: ProducerConfig, timeout_ms: int) -> Contact:
+    """Connects to each bootstrap server; one reachable server is enough for a write."""
+    found: list[Reached] = []
+    limit_ms = min(timeout_ms, _ANSWER_MS)
+    for host, port in producer.bootstrap_servers[:_MOST_ADDRESSES]:
+        found.append(probe.reach(host, port, timeout_ms=limit_ms))
+        if found[-1].failed is None:
+            limit_ms = min(timeout_ms, _ANOTHER_MS)
+    best = max(found, key=lambda one: (one.failed is None, len(one.done)))
+    return Contact(best, [one for one in found if one is not best and one.failed is not None])
+
+
+def connection(made: Contact, probe: ConnectionProbe, producer: ProducerConfig) -> Iterator[Step]:
+    """The rows of the stages."""
+    reached, protocol = made.best, producer.security_protocol
+    for stage in Stage:
+        others = [one for one in made.failed if one.failed is stage]
+        if stage in (Stage.TLS, Stage.SASL) and stage not in probe.stages:
+            yield skipped(stage, f"kafka.security.protocol is {protocol}")
+        elif stage is reached.failed:
+            yield _unreached(stage, f"{reached.remote}: {reached.reason}", reached)
+            return
+        elif others and reached.failed is None:
+            down = named([f"{one.remote}: {one.reason}" for one in others], _MOST_ADDRESSES)
+            yield yellow(
+                stage,
+                f"{reached.remote}; {len(others)} of {len(producer.bootstrap_servers)} bootstrap "
+                f"servers can't be reached: {down}",
+                "start them, or take them out of kafka.bootstrap.servers: a write needs one that "
+                "is reached",
+                others[0].kind or _KINDS[stage],
+            )
+        else:
+            yield ok(stage, reached.remote)
+
+
+def _unreached(stage: Stage, said: str, found: Reached) -> Step:
+    change = found.hint or f"check {_OPTIONS[stage]}"
+    return red(stage, said, change, found.kind or _KINDS[stage])
+
+
+def answered(
+    admin: AdminClient, probe: ConnectionProbe, reached: Reached, rows: list[Step], timeout_ms: int
+) -> Generator[Step, None, Cluster | None]:
+    """``rows``, those of the stages, with what the first response shows of them; returns None when
+    no broker responds.
+
+    A rejected client certificate is reported here: with TLS 1.3 the rejection arrives after the
+    handshake, instead of the first response. So is a listener that wants a login: it responds to
+    ApiVersions, and closes the connection at the next request.
+    """
+    try:
+        cluster = _first_response(admin, min(timeout_ms, _ANSWER_MS))
+    except AuthenticationError as error:
+        last = str(probe.stages[-1]) if probe.stages else API
+        yield from (failed(last, error) if row.name == last else row for row in rows)
+        if last == API:
+            yield failed(API, error)
+        return None
+    except KafkaError as error:
+        if Stage.SASL in probe.stages or not _wants_login(admin):
+            yield from (*rows, failed(API, error))
+        else:
+            no_login = _no_login(reached, admin.config.security_protocol)
+            yield from (no_login if row.name == Stage.SASL else row for row in rows)
+        return None
+    yield from (*rows, ok(API, f"{reached.remote} speaks Kafka"))
+    count = len(cluster.nodes)
+    yield ok(CLUSTER, f"{cluster.cluster_id or 'without an id'}, {count} brokers")
+    return cluster
+
+
+def _first_response(admin: AdminClient, limit_ms: int) -> Cluster:
+    """The brokers; KafkaTimeoutError also when the listener seems to want a login."""
+    deadline_ms, closed = admin.deadline(limit_ms), 0
+    while True:
+        left_ms = deadline_ms - admin.clock.now_ms()
+        try:
+            return admin.describe_topics(
+                (), timeout_ms=max(0, min(left_ms, _ROUND_MS)), allow_auto_topic_creation=False
+            )
+        except KafkaTimeoutError:
+            closed += _wants_login(admin)
+            if closed == _CLOSED or left_ms <= _ROUND_MS:
+                what = "nothing is known of the cluster"
+                raise admin.loop.metadata.no_broker_answered(limit_ms, what) from None
+
+
+def _wants_login(admin: AdminClient) -> bool:
+    return WANTS_SASL in admin.loop.metadata.addresses_tried()
+
+
+def _no_login(reached: Reached, protocol: str) -> Step:
+    wanted = "SASL_SSL" if protocol.upper() == "SSL" else "SASL_PLAINTEXT"
+    return red(
+        Stage.SASL,
+        f"{reached.remote} answers ApiVersions and closes the connection at the next request, as a "
+        f"listener does that requires a login; kafka.security.protocol is {protocol}",
+        f"set kafka.security.protocol to {wanted}, and kafka.sasl.*: does it require SASL?",
+        Kind.WRONG_LISTENER,
+    )
+
+
+# -- brokers --------------------------------------------------------------------------------------
+
+
+def brokers(admin: AdminClient, probe: ConnectionProbe, cluster: Cluster, timeout_ms: int) -> Step:
+    """Connects to the advertised addresses, as the tasks' producers do."""
+    limit_ms = min(timeout_ms, _ANSWER_MS)
+    nodes = cluster.node_list()[:_MOST_ADDRESSES]
+    found = _unreachable(probe, nodes, limit_ms)
+    reached = len(nodes) - len(found)
+    dead: Sequence[Node] = ()
+    if reached and found and all(one.failed is Stage.TCP for one in found.values()):
+        found, dead = _without_dead(admin, probe, found, timeout_ms)
+    for node, one in found.items():
+        said = f"broker {node.id} at {one.remote}: {one.failed}: {one.reason}"
+        change = one.hint or (
+            "is it running? Then its advertised.listeners must name an address that this machine "
+            f"reaches ({node.host}:{node.port})"
+        )
+        return red(BROKERS, said, change, one.kind or _KINDS[one.failed or Stage.TCP])
+    if dead:
+        down = ", ".join(f"broker {node.id} at {node.host}:{node.port}" for node in dead)
+        return yellow(
+            BROKERS,
+            f"{len(nodes) - len(dead)} of {len(cluster.nodes)} reached; {down} has just died: it "
+            "is no longer in the cluster's metadata",
+            "start it: its partitions have other leaders, or none",
+            Kind.NOT_CONNECTED,
+        )
+    return ok(BROKERS, f"{len(nodes)} of {len(cluster.nodes)} reached")
+
+
+def _unreachable(
+    probe: ConnectionProbe, nodes: Sequence[Node], limit_ms: int
+) -> Mapping[Node, Reached]:
+    found = {node: probe.reach(node.host, node.port, timeout_ms=limit_ms) for node in nodes}
+    return {node: one for node, one in found.items() if one.failed is not None}
+
+
+def _without_dead(
+    admin: AdminClient, probe: ConnectionProbe, found: Mapping[Node, Reached], timeout_ms: int
+) -> tuple[Mapping[Node, Reached], Sequence[Node]]:
+    """Which of ``found`` the cluster has still after the time in which it notices a death, and
+    which it has not: an advertised address that leads nowhere stays in the metadata.
+    """
+    deadline_ms, attempts = admin.deadline(min(timeout_ms, _DEATH_MS)), 0
+    while True:
+        now = {node.id for node in admin.brokers(admin.deadline(timeout_ms), max_age_ms=0)}
+        left = [node for node in found if node.id in now]
+        if not left or admin.clock.now_ms() >= deadline_ms:
+            return {node: found[node] for node in left}, [n for n in found if n not in left]
+        admin.loop.pause(attempts, deadline_ms)
+        dead = {node: one for node, one in found.items() if node not in left}
+        found = {**dead, **_unreachable(probe, left, _ANOTHER_MS)}
+        attempts += 1

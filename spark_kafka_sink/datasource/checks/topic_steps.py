@@ -1,0 +1,271 @@
+"""The steps of ``kprod check`` that concern the topic, and the topic of reports.
+
+Owns: what partitions, replicas and configs mean for a write. Never: the requests
+(``topic_checks.py``), rights of exactly-once (``transaction_steps.py``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterator, Mapping
+from typing import Final
+
+from spark_kafka_sink.admin.admin_client import AdminClient
+from spark_kafka_sink.base.error_kinds import Kind
+from spark_kafka_sink.base.errors import ErrorCode, KafkaError, named
+from spark_kafka_sink.config.sink_config import SinkConfig
+from spark_kafka_sink.datasource.checks.check_steps import (
+    Step,
+    failed,
+    no_response,
+    ok,
+    red,
+    skipped,
+    step_of,
+    warned,
+    yellow,
+)
+from spark_kafka_sink.datasource.checks.topic_checks import (
+    COMPRESSION,
+    LEAST_IN_SYNC,
+    check_write,
+    report_warnings,
+    topic_settings,
+    topics_in_full,
+    warnings_of,
+)
+from spark_kafka_sink.protocol.cluster import Cluster
+from spark_kafka_sink.protocol.metadata_response import TopicMetadata
+from spark_kafka_sink.protocol.request import ApiKey
+from spark_kafka_sink.records.bad_rows.topic_limits import CLEANUP, COMPACT, LARGEST
+
+_TOPIC, _PARTITIONS, _REPLICAS, _RIGHTS = "topic", "partitions", "replicas", "rights"
+_COMPRESSION, _REPORT_TOPIC = "compression", "reportTopic"
+_OF_CONFIGS: Final = (LARGEST, _COMPRESSION, CLEANUP)
+#: The steps of this module, in order.
+OF_TOPIC: Final = (_TOPIC, _PARTITIONS, _REPLICAS, _RIGHTS, *_OF_CONFIGS)
+OF_REPORTS: Final = (_REPORT_TOPIC,)
+
+#: How long brokers must report a topic as unknown before it counts as missing, in ms.
+_MISSING_TOPIC_TIMEOUT_MS: Final = 1_000
+#: Partitions that a row lists.
+_MOST_NAMED: Final = 12
+#: The first version of Produce of brokers (3.7) that take the number of a partition's replicas for
+#: a larger min.insync.replicas (KAFKA-15583); the one before refuses every write then.
+_CAPPED: Final = 10
+
+#: A topic's configs by name; None when the request failed, empty without the right to it.
+Settings = Mapping[str, str | None] | None
+
+
+def topic_steps(
+    admin: AdminClient, config: SinkConfig, timeout_ms: int
+) -> Generator[Step, None, Settings]:
+    """The topic's rows; returns its configs."""
+    topic = config.topic
+    if topic is None:
+        reason = "no topic: it is a column of the rows, or --topic was not given"
+        yield from (skipped(name, reason) for name in OF_TOPIC)
+        return None
+    try:
+        cluster = _existing(admin, topic, timeout_ms)
+    except KafkaError as error:
+        yield failed(_TOPIC, error)
+        return None
+    yield ok(_TOPIC, topic)
+    yield _partitions(cluster, topic)
+    found, unknown = _settings(admin, topic, timeout_ms)
+    try:
+        described = topics_in_full(admin, (topic,), timeout_ms)[topic]
+    except KafkaError as error:
+        yield from (no_response(name, error) for name in (_REPLICAS, _RIGHTS))
+    else:
+        yield unknown(_REPLICAS) if not found else _replicas(admin, config, described, found)
+        yield from step_of(_RIGHTS, lambda: _rights(described))
+    if found:
+        yield from _of_configs(config, topic, found)
+    else:
+        yield from map(unknown, _OF_CONFIGS)
+    return found
+
+
+def report_topic_step(admin: AdminClient, config: SinkConfig, timeout_ms: int) -> Iterator[Step]:
+    """The row of ``reportTopic``: a write is refused without it, and each report is a record."""
+    topic = config.report_topic
+    if topic is None:
+        return iter((skipped(_REPORT_TOPIC, "no report is written to a topic"),))
+    return step_of(_REPORT_TOPIC, lambda: _report_topic(admin, topic, timeout_ms))
+
+
+def settings_if_there(admin: AdminClient, topic: str | None, timeout_ms: int) -> Settings:
+    """The configs for the clock's row: a topic bounds timestamps. Does not wait for a missing
+    topic, which is a row of the driver: one machine that waits is enough.
+    """
+    if topic is None:
+        return None
+    try:
+        if topics_in_full(admin, (topic,), timeout_ms)[topic].error is not ErrorCode.NONE:
+            return None
+    except KafkaError:
+        return None
+    return _settings(admin, topic, timeout_ms)[0]
+
+
+def _existing(admin: AdminClient, topic: str, timeout_ms: int) -> Cluster:
+    return admin.describe_topics(
+        (topic,),
+        timeout_ms=timeout_ms,
+        missing_topic_timeout_ms=_MISSING_TOPIC_TIMEOUT_MS,
+        allow_auto_topic_creation=False,
+    )
+
+
+def _settings(
+    admin: AdminClient, topic: str, timeout_ms: int
+) -> tuple[Settings, Callable[[str], Step]]:
+    """The configs of a topic, and a row for the skipped steps when there are none."""
+    try:
+        found = topic_settings(admin, (topic,), timeout_ms).get(topic, {})
+    except KafkaError as error:
+        failure = error
+        return None, lambda name: no_response(name, failure)
+    reason = "the principal may not see the topic's settings (DESCRIBE_CONFIGS)"
+    return found, lambda name: skipped(name, reason)
+
+
+def _partitions(cluster: Cluster, topic: str) -> Step:
+    partitions = cluster.topics[topic]
+    without = [p.tp.partition for p in partitions if p.leader not in cluster.nodes]
+    if without:
+        return red(
+            _PARTITIONS,
+            f"{len(without)} of {len(partitions)} have no leader: {named(without, _MOST_NAMED)}",
+            "start the brokers that hold them; rows for them wait until then",
+            Kind.NO_LEADER,
+        )
+    return ok(_PARTITIONS, f"{len(partitions)}, each with a leader")
+
+
+def _rights(topic: TopicMetadata) -> Step:
+    if topic.authorized_operations is None:
+        return skipped(_RIGHTS, "these brokers don't report the rights of a principal")
+    check_write(topic.name, topic.authorized_operations)
+    return ok(_RIGHTS, "DESCRIBE and WRITE")
+
+
+# -- replicas -------------------------------------------------------------------------------------
+
+
+def _replicas(
+    admin: AdminClient, config: SinkConfig, topic: TopicMetadata, settings: Mapping[str, str | None]
+) -> Step:
+    """The in-sync replicas: with fewer than min.insync.replicas, acks=all fails
+    (NOT_ENOUGH_REPLICAS).
+    """
+    least = int(settings.get(LEAST_IN_SYNC) or 1)
+    setting, capped = f"{LEAST_IN_SYNC}={least}", takes_fewer_replicas(admin)
+    rows = [
+        (p, in_sync, len(one.replicas), min(least, len(one.replicas)) if capped else least)
+        for p, (one, in_sync) in enumerate(zip(topic.partitions, topic.in_sync, strict=True))
+    ]
+    below = [f"{p} ({in_sync})" for p, in_sync, _, needed in rows if in_sync < needed]
+    if below:
+        said = (
+            f"{len(below)} of {len(rows)} partitions have fewer replicas in sync than {setting}: "
+            f"{named(below, _MOST_NAMED)}{_down(admin, topic)}"
+        )
+        return _below(config, said)
+    lacking = [f"{p} ({n} of {of})" for p, n, of, _ in rows if n < of]
+    tight = [p for p, n, of, needed in rows if n == needed and (needed > 1 or n < of)]
+    if lacking or (tight and config.producer.acks == -1):
+        return _at_risk(admin, topic, setting, lacking, tight)
+    fewest = min(topic.in_sync, default=0)
+    said = f"{fewest} in sync at least, {setting}"
+    if any(of < least for _, _, of, _ in rows):
+        said += f"; brokers since 3.7 need no more than there are replicas ({fewest})"
+    return ok(_REPLICAS, said)
+
+
+def takes_fewer_replicas(admin: AdminClient) -> bool:
+    """Whether every broker that was asked so far takes the number of replicas for a larger
+    min.insync.replicas.
+    """
+    client = admin.loop.client
+    known = [client.api_versions(node) for node in admin.loop.cluster.nodes]
+    produce = [one.api_versions.get(ApiKey.PRODUCE) for one in known if one is not None]
+    return bool(produce) and all(one is not None and one.max >= _CAPPED for one in produce)
+
+
+def _down(admin: AdminClient, topic: TopicMetadata) -> str:
+    """The brokers with replicas that the cluster has lost."""
+    live = admin.loop.cluster.nodes
+    down = sorted({r for one in topic.partitions for r in one.replicas if r not in live})
+    return f"; down: broker {named(down, _MOST_NAMED)}" if down else ""
+
+
+def _below(config: SinkConfig, said: str) -> Step:
+    if config.producer.acks != -1:
+        change = "only writes with kafka.acks other than all succeed"
+        return yellow(_REPLICAS, said, change, ErrorCode.NOT_ENOUGH_REPLICAS)
+    return red(
+        _REPLICAS,
+        f"{said}; every write to them is rejected",
+        f"start the brokers that are down, or give the topic as many replicas as {LEAST_IN_SYNC}",
+        ErrorCode.NOT_ENOUGH_REPLICAS,
+    )
+
+
+def _at_risk(
+    admin: AdminClient, topic: TopicMetadata, setting: str, lacking: list[str], tight: list[int]
+) -> Step:
+    """What the next broker that stops does."""
+    said, changes = [], []
+    if lacking:
+        said.append(
+            f"replicas of {len(lacking)} of {len(topic.in_sync)} partitions are not in sync: "
+            f"{named(lacking, _MOST_NAMED)}{_down(admin, topic)}"
+        )
+        changes.append("start the brokers that are down, or see why replicas lag behind")
+    if tight:
+        said.append(
+            f"{len(tight)} of {len(topic.in_sync)} partitions have no more replicas in sync than "
+            f"{setting} needs: with one broker less every write to them is rejected"
+        )
+        changes.append(f"give the topic more replicas than {LEAST_IN_SYNC}")
+    return yellow(_REPLICAS, "; ".join(said), changes[0], ErrorCode.NOT_ENOUGH_REPLICAS)
+
+
+# -- configs --------------------------------------------------------------------------------------
+
+
+def _of_configs(config: SinkConfig, topic: str, found: Mapping[str, str | None]) -> Iterator[Step]:
+    warnings = list(warnings_of(config.producer, topic, found))
+    for name, setting in ((LARGEST, LARGEST), (_COMPRESSION, COMPRESSION)):
+        of_it = [one for one in warnings if one.setting == setting]
+        yield warned(name, of_it[0]) if of_it else ok(name, found.get(setting) or "")
+    policy = found.get(CLEANUP) or ""
+    if COMPACT in policy and not config.named_columns.key:
+        yield yellow(
+            CLEANUP,
+            f"{policy}: brokers reject every row without a key, and keep the last row of each key",
+            "give each row a key: a column key, or keyColumns",
+            Kind.NULL_KEY,
+        )
+    else:
+        yield ok(CLEANUP, policy)
+
+
+def _report_topic(admin: AdminClient, topic: str, timeout_ms: int) -> Step:
+    _existing(admin, topic, timeout_ms)
+    check_write(topic, topics_in_full(admin, (topic,), timeout_ms)[topic].authorized_operations)
+    found = topic_settings(admin, (topic,), timeout_ms).get(topic, {})
+    if COMPACT in (found.get(CLEANUP) or ""):
+        return red(
+            _REPORT_TOPIC,
+            f"{topic} is compacted ({CLEANUP}={found[CLEANUP]}), and brokers reject reports, which "
+            "have no key",
+            f"set {CLEANUP}=delete on it, or name another topic",
+            Kind.NULL_KEY,
+        )
+    for warning in report_warnings(topic, found):
+        return warned(_REPORT_TOPIC, warning)
+    return ok(_REPORT_TOPIC, topic)

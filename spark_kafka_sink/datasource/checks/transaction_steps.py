@@ -1,0 +1,64 @@
+"""The steps of ``kprod check`` that concern transactions and the commit log.
+
+Owns: their rows. Never: the rights themselves (``transactions/exactly_once.py``, as in planning).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from spark_kafka_sink.admin.transaction_client import TransactionClient
+from spark_kafka_sink.base.errors import AuthorizationError, ConfigError, KafkaError
+from spark_kafka_sink.config.sink_config import SinkConfig
+from spark_kafka_sink.datasource.checks.check_steps import Step, failed, ok, skipped, step_of
+from spark_kafka_sink.datasource.checks.topic_checks import check_write, topic_rights
+from spark_kafka_sink.transactions.commit_log.commit_log import CommitLog
+from spark_kafka_sink.transactions.exactly_once import check_rights
+from spark_kafka_sink.transactions.transactional_ids import DEFAULT_PREFIX
+
+_IDS, _COORDINATOR, _TIMEOUT, _LOG = (
+    *("transactional ids", "coordinator", "transaction timeout"),
+    "commit log",
+)
+#: The steps of this module, in order.
+OF_TRANSACTIONS: Final = (_IDS, _COORDINATOR, _TIMEOUT, _LOG)
+
+
+def transaction_steps(config: SinkConfig, timeout_ms: int) -> Iterator[Step]:
+    """The rows; without exactly-once each is skipped."""
+    if not config.is_exactly_once:
+        reason = f"deliveryGuarantee is {config.delivery_guarantee}"
+        yield from (skipped(name, reason) for name in OF_TRANSACTIONS)
+        return
+    prefix = config.transactional_id_prefix or DEFAULT_PREFIX
+    producer = config.producer
+    with TransactionClient(producer) as client:
+        limit_ms = producer.transaction_timeout_ms
+        try:
+            check_rights(client, prefix, limit_ms, client.deadline(timeout_ms))
+        except AuthorizationError as error:
+            yield failed(_IDS, error)
+        except ConfigError as error:
+            yield ok(_IDS, f"{prefix}~...: WRITE and DESCRIBE")
+            yield ok(_COORDINATOR, "answers")
+            yield failed(_TIMEOUT, error)
+        except KafkaError as error:
+            yield skipped(_IDS, "no coordinator for them answered")
+            yield failed(_COORDINATOR, error)
+        else:
+            yield ok(_IDS, f"{prefix}~...: WRITE and DESCRIBE")
+            yield ok(_COORDINATOR, "answers")
+            yield ok(_TIMEOUT, f"{limit_ms} ms")
+        topic = config.commit_log_topic
+        yield from step_of(_LOG, lambda: _log(client, topic, prefix, timeout_ms))
+
+
+def _log(client: TransactionClient, topic: str, prefix: str, timeout_ms: int) -> Step:
+    log = CommitLog(client, topic)
+    keys = log.states(prefix, client.deadline(timeout_ms))
+    if keys is None:
+        log.check_creation(client.deadline(timeout_ms))
+        return ok(_LOG, f"{topic} does not exist yet: the first write creates it, as it may")
+    check_write(topic, topic_rights(client, (topic,), timeout_ms).get(topic))
+    return ok(_LOG, f"{topic}: {len(keys)} keys of '{prefix}'")

@@ -1,0 +1,145 @@
+"""OpenLineage events of writes (extra ``lineage``): which job wrote how much to which topics.
+
+Owns: :func:`emit`, a report listener, and how a report becomes events. Never: where events go: the
+library's own configuration says it (``OPENLINEAGE_URL``, ``OPENLINEAGE_CONFIG``, ...), in the
+environment of the driver.
+
+    .option("reportListeners", "spark_kafka_sink.datasource.monitoring.open_lineage:emit")
+
+Each batch and micro-batch is a run of a job, with the report's id: an event START and one of its
+end, both made from the report. Its job is named after the application and the query.
+"""
+
+from __future__ import annotations
+
+import os
+import uuid
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from typing import Final
+
+from spark_kafka_sink.base.process_local import ProcessLocal
+from spark_kafka_sink.base.version import __version__
+from spark_kafka_sink.datasource.monitoring.library_needed import library_needed
+from spark_kafka_sink.datasource.report.write_report import Outcome, WriteReport
+
+try:
+    from openlineage.client import OpenLineageClient
+    from openlineage.client.event_v2 import Job, OutputDataset, Run, RunEvent, RunState
+    from openlineage.client.facet_v2 import (
+        JobFacet,
+        RunFacet,
+        error_message_run,
+        job_type_job,
+        output_statistics_output_dataset,
+        parent_run,
+        processing_engine_run,
+    )
+except ImportError as error:
+    raise library_needed(error, "OpenLineage events", "lineage") from None
+
+PRODUCER: Final = f"urn:spark-kafka-sink:{__version__}"
+#: What dbt and others call the parent's run: ``namespace/name/runId``.
+_PARENT: Final = "OPENLINEAGE_PARENT_ID"
+_NAMESPACE: Final = "OPENLINEAGE_NAMESPACE"
+
+_STATES: Final = {
+    Outcome.PREPARED: RunState.RUNNING,
+    Outcome.UNKNOWN: RunState.OTHER,
+    Outcome.ABORTED: RunState.ABORT,
+    Outcome.FAILED: RunState.FAIL,
+    Outcome.PARTIAL: RunState.FAIL,
+}
+
+_client: ProcessLocal[OpenLineageClient] = ProcessLocal(OpenLineageClient)
+
+
+def emit(report: WriteReport) -> None:
+    """Sends the events of ``report``, through the client that this process keeps."""
+    for event in events_of(report):
+        _client().emit(event)
+
+
+def events_of(report: WriteReport) -> tuple[RunEvent, RunEvent]:
+    """START, without outputs, and the end."""
+    begun_ms = report.written_at_ms - report.elapsed_ms
+    ended_ms = report.written_at_ms + (report.commit_ms or 0)
+    parent = _parent(report)
+    run = Run(str(uuid.UUID(report.report_id)), _run_facets(report, parent))
+    job = Job(_namespace(parent), _job_name(report), _job_facets(report))
+    end = _STATES.get(report.outcome, RunState.COMPLETE)
+    return (
+        _event(RunState.START, begun_ms, run, job, []),
+        _event(end, ended_ms, run, job, list(_outputs(report))),
+    )
+
+
+def _event(
+    state: RunState, at_ms: int, run: Run, job: Job, outputs: list[OutputDataset]
+) -> RunEvent:
+    at = datetime.fromtimestamp(at_ms / 1000, UTC).isoformat(timespec="milliseconds")
+    return RunEvent(
+        eventTime=at, eventType=state, run=run, job=job, outputs=outputs, producer=PRODUCER
+    )
+
+
+def _parent(report: WriteReport) -> parent_run.ParentRunFacet | None:
+    """The run that Spark's properties name, else the environment. A name may have slashes, a
+    namespace may not.
+    """
+    given = report.parent_run or os.environ.get(_PARENT, "")
+    namespace, _, rest = given.partition("/")
+    name, _, run_id = rest.rpartition("/")
+    try:
+        found = str(uuid.UUID(run_id))
+    except ValueError:
+        return None
+    return parent_run.ParentRunFacet(
+        parent_run.Run(found), parent_run.Job(namespace, name), producer=PRODUCER
+    )
+
+
+def _namespace(parent: parent_run.ParentRunFacet | None) -> str:
+    return os.environ.get(_NAMESPACE) or (parent.job.namespace if parent else "default")
+
+
+def _job_name(report: WriteReport) -> str:
+    """The same for each run of a query, and of a job."""
+    names = (report.query_name, report.query_id, report.txn_app_id, *report.topics[:1], "write")
+    return f"{report.application_name or 'spark'}.{next(name for name in names if name)}"
+
+
+def _run_facets(
+    report: WriteReport, parent: parent_run.ParentRunFacet | None
+) -> dict[str, RunFacet]:
+    engine = processing_engine_run.ProcessingEngineRunFacet(
+        report.spark_version, "spark", report.version, producer=PRODUCER
+    )
+    facets: dict[str, RunFacet] = {"processing_engine": engine}
+    if parent is not None:
+        facets["parent"] = parent
+    if report.error is not None:
+        facets["errorMessage"] = error_message_run.ErrorMessageRunFacet(
+            f"[{report.error.code}] {report.error.message}", "PYTHON", producer=PRODUCER
+        )
+    return facets
+
+
+def _job_facets(report: WriteReport) -> dict[str, JobFacet]:
+    processing = "BATCH" if report.batch_id is None else "STREAMING"
+    return {"jobType": job_type_job.JobTypeJobFacet(processing, "SPARK", "JOB", producer=PRODUCER)}
+
+
+def _outputs(report: WriteReport) -> Iterator[OutputDataset]:
+    """A dataset for each topic, as OpenLineage names those of Kafka; without counts, what the
+    options name.
+    """
+    servers = report.bootstrap_servers
+    namespace = f"kafka://{servers[0]}" if servers else "kafka"
+    counts = {one.topic: one for one in report.topic_counts}
+    for topic in dict.fromkeys((*counts, *report.topics)):
+        one = counts.get(topic)
+        statistics = output_statistics_output_dataset.OutputStatisticsOutputDatasetFacet(
+            rowCount=one.rows if one else 0, size=one.bytes if one else 0, producer=PRODUCER
+        )
+        yield OutputDataset(namespace, topic, {"outputStatistics": statistics})

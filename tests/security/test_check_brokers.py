@@ -1,0 +1,118 @@
+"""``kprod check`` while brokers are down, die, or have no coordinator: each is named, and no other
+reason is.
+"""
+
+from __future__ import annotations
+
+import uuid
+
+import pytest
+
+from spark_kafka_sink.admin.admin_client import AdminClient
+from spark_kafka_sink.config.sink_config import SinkConfig
+from spark_kafka_sink.datasource.checks.check_steps import State
+from spark_kafka_sink.local_kafka import KafkaCluster
+from spark_kafka_sink.protocol.control_messages import NewTopic
+from tests.security.check_rows import assert_named, assert_no_red, first_red, row, steps_of
+from tests.waiting import wait_for
+
+
+def topic_of(kafka3, partitions, replicas, least):
+    """A new topic, and the replicas of each partition."""
+    topic = f"check-{uuid.uuid4().hex[:8]}"
+    new = NewTopic(topic, partitions, replicas, {"min.insync.replicas": str(least)})
+    config = SinkConfig.parse({"kafka.bootstrap.servers": kafka3.bootstrap})
+    with AdminClient(config.producer) as admin:
+        return topic, [p.replicas for p in admin.create_topics([new]).topics[topic]]
+
+
+def row_when(bootstrap, topic, name, condition):
+    """The row ``name`` once it is as expected: brokers notice the end of one after a while."""
+
+    def found():
+        one = row(steps_of(bootstrap, {"topic": topic}, 20_000), name)
+        return one if condition(one) else None
+
+    return wait_for(found, 90, f"the row {name}")
+
+
+@pytest.mark.cluster
+def test_partitions_with_too_few_replicas_in_sync_are_named(kafka3):
+    """One of three nodes is down: of four partitions, those with a replica there."""
+    topic, replicas = topic_of(kafka3, 4, 2, 2)
+    kafka3.node(3).stop()
+    hit = [p for p, ids in enumerate(replicas) if 3 in ids]
+    assert 0 < len(hit) < 4
+    found = row_when(kafka3.bootstrap, topic, "replicas", lambda one: one.state is State.FAILED)
+    assert f"{len(hit)} of 4 partitions" in found.said
+    assert ", ".join(f"{p} (1)" for p in hit) in found.said
+    assert "every write to them is rejected" in found.said
+
+
+@pytest.mark.cluster
+def test_one_dead_broker_of_three_is_named(kafka3):
+    """Writes go on, and the next broker that stops ends them."""
+    topic, _ = topic_of(kafka3, 3, 3, 2)
+    assert row(steps_of(kafka3.bootstrap, {"topic": topic}), "replicas").state is State.OK
+    kafka3.node(3).stop()
+    found = row_when(kafka3.bootstrap, topic, "replicas", lambda one: "down" in one.said)
+    assert found.state is State.WARNING
+    assert "replicas of 3 of 3 partitions are not in sync" in found.said
+    assert "down: broker 3" in found.said
+    assert "with one broker less every write to them is rejected" in found.said
+    steps = steps_of(kafka3.bootstrap, {"topic": topic})
+    assert_no_red(steps)
+    dead = kafka3.bootstrap.split(",")[2]
+    tcp = row(steps, "TCP")
+    assert tcp.state is State.WARNING
+    assert f"1 of 3 bootstrap servers can't be reached: {dead}: Connection refused" in tcp.said
+    assert "out of kafka.bootstrap.servers" in tcp.change
+
+
+@pytest.mark.cluster
+def test_replicas_at_the_minimum_are_a_warning(kafka3):
+    topic, _ = topic_of(kafka3, 3, 2, 2)
+    found = row(steps_of(kafka3.bootstrap, {"topic": topic}), "replicas")
+    assert found.state is State.WARNING
+    assert (
+        "3 of 3 partitions have no more replicas in sync than min.insync.replicas=2" in found.said
+    )
+    assert found.change == "give the topic more replicas than min.insync.replicas"
+    topic, _ = topic_of(kafka3, 3, 3, 2)
+    assert row(steps_of(kafka3.bootstrap, {"topic": topic}), "replicas").state is State.OK
+
+
+@pytest.mark.cluster
+def test_a_broker_that_has_just_died_is_not_a_wrong_address(kafka3):
+    """It is in the metadata until its session times out."""
+    topic, _ = topic_of(kafka3, 3, 3, 1)
+    kafka3.node(3).kill()
+    found = row(steps_of(kafka3.bootstrap, {"topic": topic}), "brokers")
+    assert found.state is State.WARNING, found
+    assert "broker 3 at " in found.said
+    assert "has just died" in found.said
+    assert "advertised.listeners" not in f"{found.said} {found.change}"
+
+
+@pytest.mark.broker
+def test_a_coordinator_that_is_not_there_is_named():
+    """The topic of transactions can't be created: one broker, three replicas wanted."""
+    overrides = {"transaction.state.log.replication.factor": "3"}
+    with KafkaCluster(overrides=overrides) as cluster:
+        options = {"deliveryGuarantee": "exactly-once", "transactionalIdPrefix": "check"}
+        found = first_red(steps_of(cluster.bootstrap, options, 2_000))
+    assert (found.name, found.code) == ("coordinator", "KP1015")
+    assert "COORDINATOR_NOT_AVAILABLE" in found.said
+    assert "transaction.state.log.replication.factor" in found.change
+    assert "firewall" not in found.change
+
+
+def test_a_dead_bootstrap_server_is_named(secure_kafka):
+    good = secure_kafka.kafka.bootstrap
+    steps = steps_of(f"127.0.0.1:1,no.such.host.invalid:9092,{good}", {})
+    assert_no_red(steps)
+    for stage, address in (("name", "no.such.host.invalid:9092"), ("TCP", "127.0.0.1:1")):
+        found = row(steps, stage)
+        assert found.state is State.WARNING
+        assert f"{good}; 1 of 3 bootstrap servers can't be reached: {address}" in found.said
+    assert_named(steps_of("127.0.0.1:1,127.0.0.1:2", {}), "TCP", "Connection refused")

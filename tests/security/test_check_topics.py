@@ -1,0 +1,133 @@
+"""``kprod check`` of topics: brokers refuse what it calls red, and not what it calls green."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from spark_kafka_sink.base.errors import KafkaError
+from spark_kafka_sink.datasource.checks.check_steps import State
+from spark_kafka_sink.producer.kafka_producer import KafkaProducer
+from spark_kafka_sink.producer.producer_record import ProducerRecord
+from tests.secure_kafka import acl
+from tests.security.check_rows import assert_named, assert_no_red, row, steps_of
+
+
+@pytest.fixture
+def bob(secure_kafka):
+    """What gets bob in; he may do nothing without ACLs."""
+    options = secure_kafka.cluster.client_options("SSL", user="bob")
+    return options.pop("bootstrap.servers"), options
+
+
+def is_written(kafka, topic, key=b"key"):
+    with KafkaProducer({"bootstrap.servers": kafka.bootstrap}) as producer:
+        try:
+            producer.send(ProducerRecord(topic, b"row", key=key)).result(60)
+        except KafkaError:
+            return False
+    return True
+
+
+@pytest.mark.parametrize("version", ["kafka", "kafka_3_9"])
+def test_one_replica_is_enough_since_kafka_3_7(request, version):
+    """The leader takes the number of replicas for a larger min.insync.replicas."""
+    kafka = request.getfixturevalue(version)
+    topic = kafka.unique_topic("check", configs={"min.insync.replicas": "2"})
+    assert is_written(kafka, topic)
+    steps = steps_of(kafka.bootstrap, {"topic": topic})
+    assert_no_red(steps)
+    found = row(steps, "replicas")
+    assert found.state is State.OK
+    assert "need no more than there are replicas (1)" in found.said
+
+
+def test_a_compacted_topic_is_named(secure_kafka):
+    """Whether rows have keys is not known here, unless an option says so."""
+    kafka = secure_kafka.kafka
+    topic = kafka.unique_topic("check", configs={"cleanup.policy": "compact"})
+    assert not is_written(kafka, topic, key=None)
+    found = row(steps_of(kafka.bootstrap, {"topic": topic}), "cleanup.policy")
+    assert (found.state, found.code) == (State.WARNING, "KP0215")
+    keyed = {"topic": topic, "keyColumns": "id", "valueColumns": "id"}
+    found = row(steps_of(kafka.bootstrap, keyed), "cleanup.policy")
+    assert (found.state, found.said) == (State.OK, "compact")
+
+
+def test_a_missing_topic_of_reports_is_red(secure_kafka, bob):
+    kafka = secure_kafka.kafka
+    topic, reports = kafka.unique_topic("check"), kafka.unique_topic("reports")
+    missing = {"topic": topic, "reportTopic": "check.nobody-made-it"}
+    assert_named(steps_of(kafka.bootstrap, missing), "reportTopic", "UNKNOWN_TOPIC_OR_PARTITION")
+    rights = (("TOPIC", topic, "WRITE"), ("TOPIC", reports, "DESCRIBE"))
+    with acl(secure_kafka, "bob", *rights):
+        steps = steps_of(bob[0], bob[1] | {"topic": topic, "reportTopic": reports})
+        assert_named(steps, "reportTopic", "the ACL WRITE")
+    compacted = kafka.unique_topic("reports", configs={"cleanup.policy": "compact"})
+    steps = steps_of(kafka.bootstrap, {"topic": topic, "reportTopic": compacted})
+    assert_named(steps, "reportTopic", "have no key")
+    small = kafka.unique_topic("reports", configs={"max.message.bytes": "1000"})
+    steps = steps_of(kafka.bootstrap, {"topic": topic, "reportTopic": small})
+    assert row(steps, "reportTopic").state is State.WARNING
+    fine = steps_of(kafka.bootstrap, {"topic": topic, "reportTopic": reports})
+    assert row(fine, "reportTopic").state is State.OK
+
+
+def test_a_commit_log_that_may_not_be_created_is_red(secure_kafka, bob):
+    topic = secure_kafka.kafka.unique_topic("check")
+    log = f"{topic}-log"
+    options = bob[1] | {
+        "topic": topic,
+        "deliveryGuarantee": "exactly-once",
+        "transactionalIdPrefix": "check",
+        "commitLogTopic": log,
+    }
+    rights = [("TOPIC", topic, "WRITE")]
+    rights += [("TRANSACTIONAL_ID", "check~*", right) for right in ("WRITE", "DESCRIBE")]
+    rights += [("TOPIC", log, right) for right in ("DESCRIBE", "READ", "WRITE")]
+    with acl(secure_kafka, "bob", *rights):
+        steps = steps_of(bob[0], options)
+        assert_named(steps, "commit log", "and CREATE while it is missing")
+    with acl(secure_kafka, "bob", *rights, ("TOPIC", log, "CREATE")):
+        steps = steps_of(bob[0], options)
+        assert row(steps, "commit log").state is State.OK
+        assert "does not exist yet" in row(steps, "commit log").said
+        again = steps_of(bob[0], options)
+        assert "does not exist yet" in row(again, "commit log").said, "nothing was created"
+
+
+OWN = "tests.security.test_check_topics:"
+
+
+def on_report(report):
+    """Of reportListeners and progressListeners."""
+
+
+@pytest.mark.parametrize(
+    ("option", "wrong"),
+    [
+        ("interceptor.classes", "nowhere.at:All"),
+        ("interceptor.classes", f"{OWN}on_report"),
+        ("partitioner.class", f"{OWN}missing"),
+        ("reportListeners", f"{OWN}missing"),
+        ("progressListeners", "nowhere:function"),
+    ],
+)
+def test_a_class_that_a_write_refuses_is_red(secure_kafka, option, wrong):
+    steps = steps_of(secure_kafka.kafka.bootstrap, {option: wrong})
+    found = row(steps, "classes")
+    assert found.state is State.FAILED, found
+    assert option in found.said
+    assert row(steps, "brokers").state is State.OK, "the other steps are done all the same"
+    fine = steps_of(secure_kafka.kafka.bootstrap, {"reportListeners": f"{OWN}on_report"})
+    assert row(fine, "classes").said == "1 imported"
+
+
+def test_a_report_path_that_a_write_refuses_is_red(secure_kafka, tmp_path):
+    bootstrap = secure_kafka.kafka.bootstrap
+    os.mkfifo(tmp_path / "pipe")
+    steps = steps_of(bootstrap, {"reportPath": str(tmp_path / "pipe")})
+    assert_named(steps, "reportPath", "can't be written")
+    fine = steps_of(bootstrap, {"reportPath": str(tmp_path / "reports.jsonl")})
+    assert row(fine, "reportPath").state is State.OK
