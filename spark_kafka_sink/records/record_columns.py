@@ -348,6 +348,7 @@ def _partition(
                 f"{_place('partition', row, topic)}: Invalid partition: {int(partition[row])}. "
                 "Partition number should always be non-negative or null.",
                 hint="null lets the partitioner decide",
+                kind=Kind.PARTITION_NOT_THERE,
             ),
         )
     return partition if valid is None else np.where(valid, partition, np.int32(-1))

@@ -92,4 +92,4 @@ def test_a_missing_topic_of_letters_is_one_line(kafka):
         app, ["deadletters", "no-such-dlq", "-b", kafka.bootstrap, "--timeout", "3"]
     )
     assert found.exit_code == 1
-    assert "no-such-dlq not present in metadata" in found.stderr
+    assert "Topic no-such-dlq not found" in found.stderr
