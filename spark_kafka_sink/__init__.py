@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from spark_kafka_sink.datasource.dead_letters.read_dead_letters import read_dead_letters
     from spark_kafka_sink.datasource.foreach_batch import foreach_batch, transaction
     from spark_kafka_sink.datasource.monitoring.kprod_listener import KprodListener
+    from spark_kafka_sink.datasource.monitoring.progress_bar import show_progress
+    from spark_kafka_sink.datasource.monitoring.running_writes import RunningWrites
     from spark_kafka_sink.datasource.registration import register
     from spark_kafka_sink.datasource.report.last_report import last_report
     from spark_kafka_sink.datasource.report.write_report import WriteReport
@@ -34,6 +36,7 @@ __all__ = [
     "ProducerRecord",
     "RecordFuture",
     "RecordMetadata",
+    "RunningWrites",
     "Serializer",
     "WriteReport",
     "__version__",
@@ -42,6 +45,7 @@ __all__ = [
     "last_report",
     "read_dead_letters",
     "register",
+    "show_progress",
     "transaction",
 ]
 
@@ -54,6 +58,7 @@ _HOMES = {
     "ProducerRecord": "spark_kafka_sink.producer.producer_record",
     "RecordFuture": "spark_kafka_sink.producer.send.record_future",
     "RecordMetadata": "spark_kafka_sink.producer.producer_record",
+    "RunningWrites": "spark_kafka_sink.datasource.monitoring.running_writes",
     "Serializer": "spark_kafka_sink.producer.send.serialization",
     "WriteReport": "spark_kafka_sink.datasource.report.write_report",
     "check": "spark_kafka_sink.datasource.checks.executor_checks",
@@ -61,6 +66,7 @@ _HOMES = {
     "last_report": "spark_kafka_sink.datasource.report.last_report",
     "read_dead_letters": "spark_kafka_sink.datasource.dead_letters.read_dead_letters",
     "register": "spark_kafka_sink.datasource.registration",
+    "show_progress": "spark_kafka_sink.datasource.monitoring.progress_bar",
     "transaction": "spark_kafka_sink.datasource.foreach_batch",
 }
 

@@ -13,6 +13,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 
+from spark_kafka_sink.config.given_options import SPARK_OPTIONS, foreign_options
+
 ROOT = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT), str(ROOT / "tools")]
 
@@ -23,9 +25,8 @@ import report_docs  # noqa: E402
 import task_options  # noqa: E402
 import type_docs  # noqa: E402
 import upstream_behaviours  # noqa: E402
-from tables import heading, linked, paragraph, row  # noqa: E402
+from tables import anchor_of, heading, linked, paragraph, row  # noqa: E402
 
-from spark_kafka_sink.config import unknown_options  # noqa: E402
 from spark_kafka_sink.config.option import (  # noqa: E402
     INT_MAX,
     Importance,
@@ -156,11 +157,6 @@ def _entry(name: str, option: Option, default: str) -> str:
     return f'- <a id="{anchor_of(name)}"></a>**`{name}`**{shown}: {linked(option.doc)}'
 
 
-def anchor_of(name: str) -> str:
-    """``kafka.batch.size``: ``kafka-batch-size``."""
-    return name.lower().replace(".", "-")
-
-
 def _different_defaults() -> Iterator[str]:
     yield from heading("Defaults that differ from the Java client", "Option", "Here", "Java", "Why")
     for option in _public(PRODUCER_OPTIONS):
@@ -221,7 +217,7 @@ def _refused_options() -> Iterator[str]:
     yield row("`kafka.transactional.id`", "All tasks would share one id and fence each other.")
     for option in _prefixed(Status.REFUSED):
         yield row(f"`{option.name}`", option.note)
-    foreign = unknown_options.foreign_options()
+    foreign = foreign_options()
     librdkafka = foreign.librdkafka
     names = {
         key: _names({*owner.names, *(f"{beginning}*" for beginning in owner.beginnings)})
@@ -258,7 +254,7 @@ def _spark_options() -> Iterator[str]:
         *("Option", "What it is"),
         text="Spark adds these to a write by itself, or its own Kafka sink knows them.",
     )
-    for name, what in unknown_options.SPARK_OPTIONS.items():
+    for name, what in SPARK_OPTIONS.items():
         yield row(f"`{name}`", what)
     yield ""
 

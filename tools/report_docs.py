@@ -12,6 +12,7 @@ from spark_kafka_sink.datasource import described_fields
 from spark_kafka_sink.datasource.report import write_report
 from spark_kafka_sink.datasource.report.write_report import Outcome, WriteReport
 from spark_kafka_sink.datasource.write.task_progress import TaskProgress
+from spark_kafka_sink.datasource.write.worker_progress import WorkerProgress
 
 _MEANINGS = {
     Outcome.ACKNOWLEDGED: "At least once, or none: brokers have acknowledged every row.",
@@ -65,6 +66,8 @@ def page_lines() -> Iterator[str]:
         yield from _table(cls)
     yield from (*_RUNNING_TASKS, "")
     yield from _table(TaskProgress)
+    yield from (*_PROGRESS_TOPIC, "")
+    yield from _table(WorkerProgress)
 
 
 def _table(cls: type) -> Iterator[str]:
@@ -161,6 +164,14 @@ driver and executors must share that directory:
 Where it is KP0505, Spark's exception has the cause, and `kprod_query_failures_total` its code. The
 name of a query is always there: it is an option of the write. The application is that of an earlier
 report when no task left it.
+""".splitlines()
+
+_PROGRESS_TOPIC = """\
+## What progressTopic gets
+
+A record of JSON from each Python worker that writes for more than ten seconds, every ten seconds,
+with the worker as its key and the sums over its tasks of a stage, attempts that failed among them;
+and one from a commit that takes longer. [Monitoring](monitoring.md#work-that-runs) reads them.\
 """.splitlines()
 
 _RUNNING_TASKS = """\

@@ -27,3 +27,8 @@ def row(*cells: str) -> str:
 def linked(text: str) -> str:
     """``text``, with a link for each page that it names."""
     return re.sub(r"(?<![\[\w./-])(?<!\]\()([a-z-]+)\.md\b", r"[\1](\1.md)", text)
+
+
+def anchor_of(name: str) -> str:
+    """Of an option: ``kafka-batch-size`` of ``kafka.batch.size``."""
+    return name.lower().replace(".", "-")

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+
+from tables import anchor_of
 
 from spark_kafka_sink.config.option import Option, Status
 from spark_kafka_sink.config.option_table import PRODUCER_OPTIONS, SINK_OPTIONS
@@ -122,7 +123,7 @@ TASKS = (
         "Know what was written",
         "[Reports](reports.md) lists the fields and the outcomes.",
         ("reportPath", "reportPathRetentionBytes", "reportPathRetentionMs", "reportTopic",
-         "reportListeners", "progressListeners", "kafka.metrics.*",
+         "reportListeners", "progressListeners", "progressTopic", "kafka.metrics.*",
          "kafka.interceptor.classes"),
         {**_SERVERS, "reportPath": "/var/log/kprod/orders/"},
     ),
@@ -150,7 +151,10 @@ def options_of(task: Task) -> Iterator[str]:
 
 
 def page_lines() -> Iterator[str]:
-    yield "What each option does, in a sentence. [Options](options.md) has types, bounds, the rest."
+    yield (
+        "Which options belong together; each leads to what it does. A default in brackets is that"
+        " of the example where it differs from the usual one."
+    )
     options = obeyed()
     for task in TASKS:
         yield from (
@@ -167,12 +171,13 @@ def page_lines() -> Iterator[str]:
             "   .save())",
             "```",
             "",
-            "| Option | Default | What it does |",
-            "|---|---|---|",
         )
+        shown = []
         for name in options_of(task):
-            default = _default(default_of(task, options[name]))
-            yield f"| `{name}` | {default} | {_sentence(options[name].doc)} |"
+            here = default_of(task, options[name])
+            default = f" ({_default(here)})" if here != options[name].default else ""
+            shown.append(f"[`{name}`](options.md#{anchor_of(name)}){default}")
+        yield f"Options: {', '.join(shown)}."
 
 
 def default_of(task: Task, option: Option) -> object:
@@ -187,8 +192,3 @@ def _default(value: object) -> str:
     if value is None or value in ("", ()):
         return "-"
     return f"`{str(value).lower() if isinstance(value, bool) else value}`"
-
-
-def _sentence(text: str) -> str:
-    """The first one."""
-    return re.split(r"(?<=[a-z)`])\. (?=[A-Z])", text)[0].rstrip(".").replace("|", "\\|") + "."

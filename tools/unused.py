@@ -24,6 +24,7 @@ EXEMPT = (
     "protocol/messages/",
     "datasource/report/write_report.py",
     "datasource/write/task_progress.py",
+    "datasource/monitoring/running_writes.py",
 )
 #: Why something without a caller here is there all the same.
 ALLOWED = {
@@ -40,6 +41,7 @@ ALLOWED = {
         "PrometheusMetrics",
     ],
     "Typer's": ["kprod"],
+    "IPython's": ["_repr_html_"],
     "http.client's and io's": ["default_port", "readable", "readinto"],
     "the producer's public methods (docs/python-producer.md)": [
         "send_batches",

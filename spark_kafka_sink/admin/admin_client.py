@@ -24,8 +24,8 @@ from spark_kafka_sink.base.errors import (
     KafkaTimeoutError,
     UnsupportedVersionError,
 )
+from spark_kafka_sink.config.option import nearest_name
 from spark_kafka_sink.config.producer_config import ProducerConfig
-from spark_kafka_sink.config.suggestions import nearest_name
 from spark_kafka_sink.protocol.admin_messages import (
     ConfigResource,
     ConfigResourceType,
@@ -36,7 +36,12 @@ from spark_kafka_sink.protocol.admin_messages import (
     TopicNamesRequest,
 )
 from spark_kafka_sink.protocol.cluster import Cluster, Node
-from spark_kafka_sink.protocol.control_messages import CreateTopicsRequest, NewTopic
+from spark_kafka_sink.protocol.control_messages import (
+    CreateTopicsRequest,
+    DeleteTopicsRequest,
+    DeleteTopicsResponse,
+    NewTopic,
+)
 
 #: How often the controller's time is requested; the last response counts.
 _CLOCK_ROUNDS: Final = 2
@@ -207,6 +212,23 @@ class AdminClient:
 
         left_ms = max(0, deadline_ms - self.clock.now_ms())
         return self._await_topics([topic.name for topic in topics], left_ms, have_leaders)
+
+    def delete_topics(self, topics: Sequence[str], deadline_ms: int) -> None:
+        """Delete ``topics``; one that does not exist is none the less deleted. Raises the broker's
+        error for the first one that it refuses.
+        """
+
+        def handle_response(response: DeleteTopicsResponse) -> ErrorCode | None:
+            for topic, code in response.errors.items():
+                if code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+                    again = retry_code(code, f"DeleteTopics of {topic}", "DELETE on the topic")
+                    if again is not None:
+                        return again
+            return None
+
+        remaining = max(1, deadline_ms - self.clock.now_ms())
+        call = Call(DeleteTopicsRequest(tuple(topics), remaining), AnyBroker(), handle_response)
+        self.loop.send_and_receive(call, deadline_ms, f"DeleteTopics of {', '.join(topics)}")
 
     # -- waiting ----------------------------------------------------------------------------------
 

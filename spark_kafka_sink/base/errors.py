@@ -118,6 +118,7 @@ class ErrorCode(IntEnum):
     GROUP_ID_NOT_FOUND = 69
     UNKNOWN_LEADER_EPOCH = 75
     LISTENER_NOT_FOUND = 72
+    TOPIC_DELETION_DISABLED = 73
     FENCED_LEADER_EPOCH = 74
     UNSUPPORTED_COMPRESSION_TYPE = 76
     THROTTLING_QUOTA_EXCEEDED = 89
@@ -575,6 +576,7 @@ _ROWS: tuple[tuple[ErrorCode, ErrorClass, type[ApiError], str, str], ...] = (
     (ErrorCode.UNKNOWN_PRODUCER_ID, _C.SEQUENCE, OutOfOrderSequenceError, "the broker no longer knows this producer id", "run the task again, as Spark does; the partition's retention may have removed all of this producer's records: see its retention.ms"),
     (ErrorCode.GROUP_ID_NOT_FOUND, _C.FATAL, ApiError, "the group does not exist, or is not of consumers", "set offsetsGroup to a consumer group: a share group keeps no offsets of this kind"),
     (ErrorCode.LISTENER_NOT_FOUND, _C.REFRESH_METADATA, InvalidMetadataError, "the leader has no listener of this name", "give every broker the listener that bootstrap.servers points at"),
+    (ErrorCode.TOPIC_DELETION_DISABLED, _C.FATAL, ApiError, "the brokers delete no topics", "set delete.topic.enable=true on the brokers, or ask who runs the cluster to delete it"),
     (ErrorCode.FENCED_LEADER_EPOCH, _C.REFRESH_METADATA, InvalidMetadataError, "the leader epoch is older than the broker's", "if it lasts, check that bootstrap.servers name brokers of one cluster"),
     (ErrorCode.UNKNOWN_LEADER_EPOCH, _C.RETRIABLE, RetriableError, "the leader epoch is newer than the broker's", "if it lasts, see in the broker's server.log why its metadata is behind"),
     (ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, _C.FATAL, ApiError, "the broker does not support this compression", "set compression.type to lz4, snappy or gzip: zstd needs Kafka 2.1"),

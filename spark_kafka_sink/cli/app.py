@@ -86,6 +86,15 @@ def check(
             "${file:/path}: the shell's history and ps show a command line.",
         ),
     ] = None,
+    exactly_once: Annotated[
+        bool,
+        typer.Option(
+            "--exactly-once",
+            help="Also try what exactly-once rests on, in a topic and under a transactional id of "
+            "its own, which are ended afterwards, also after Ctrl-C. Needs CREATE and DELETE on "
+            "topics that begin with commitLogTopic. With --json, for an issue.",
+        ),
+    ] = False,
     from_executors: Annotated[
         str | None,
         typer.Option(
@@ -100,8 +109,9 @@ def check(
 ) -> None:
     """Check every condition of a write from this machine: a table of steps.
 
-    Changes nothing. With deliveryGuarantee=exactly-once (in the file, or by -o) also what that
-    needs. Exit codes: 0 no step failed, 1 a step failed, 2 the options are wrong.
+    Changes nothing, but for what --exactly-once creates and deletes. With
+    deliveryGuarantee=exactly-once (in the file, or by -o) also what that needs. Exit codes: 0 no
+    step failed, 1 a step failed, 2 the options are wrong.
     """
     from spark_kafka_sink.cli import check as work
 
@@ -110,8 +120,10 @@ def check(
         raise typer.BadParameter("a name comes twice", param_hint="--option")
     if topic is not None:
         given["topic"] = topic
+    if exactly_once and (from_executors or "").startswith("sc://"):
+        raise typer.BadParameter("it runs on this machine, and --from-executors sc:// does not")
     where = Where(bootstrap_servers, config, None, timeout)
-    work.check(where, given, from_executors, as_json=as_json)
+    work.check(where, given, from_executors, exactly_once=exactly_once, as_json=as_json)
 
 
 def _pair(text: str) -> tuple[str, object]:
@@ -207,6 +219,25 @@ def options(
     work.options(search, config, as_json=as_json)
 
 
+_ArrowRows = Annotated[
+    int,
+    typer.Option(
+        "--arrow-rows",
+        metavar="N",
+        min=1,
+        help="spark.sql.execution.arrow.maxRecordsPerBatch; usually 10000.",
+    ),
+]
+_ArrowBytes = Annotated[
+    str,
+    typer.Option(
+        "--arrow-bytes",
+        metavar="SIZE",
+        help="spark.sql.execution.arrow.maxBytesPerBatch; 0 on Spark 4.0, which has none.",
+    ),
+]
+
+
 @app.command(epilog=EXAMPLE + "kprod size --tasks 200 --leaders 12")
 def size(
     tasks: Annotated[
@@ -233,23 +264,8 @@ def size(
     row_bytes: Annotated[
         str, typer.Option("--row-bytes", metavar="SIZE", help="Of a row: key, value, headers.")
     ] = "1000",
-    arrow_rows: Annotated[
-        int,
-        typer.Option(
-            "--arrow-rows",
-            metavar="N",
-            min=1,
-            help="spark.sql.execution.arrow.maxRecordsPerBatch; usually 10000.",
-        ),
-    ] = 10_000,
-    arrow_bytes: Annotated[
-        str,
-        typer.Option(
-            "--arrow-bytes",
-            metavar="SIZE",
-            help="spark.sql.execution.arrow.maxBytesPerBatch; 0 on Spark 4.0, which has none.",
-        ),
-    ] = "64m",
+    arrow_rows: _ArrowRows = 10_000,
+    arrow_bytes: _ArrowBytes = "64m",
     as_json: AsJson = False,
 ) -> None:
     """Connections, and memory outside of the JVM, of a planned write. Connects to nothing.

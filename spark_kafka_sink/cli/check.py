@@ -5,9 +5,11 @@ Owns: the command and its table. Never: a step (``datasource/checks/cluster_chec
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
 from dataclasses import asdict
-from typing import Final
+from typing import Final, NoReturn
 
 import typer
 from rich.live import Live
@@ -15,15 +17,25 @@ from rich.markup import escape
 from rich.table import Table
 
 from spark_kafka_sink.base.errors import safe_text
+from spark_kafka_sink.base.version import __version__
 from spark_kafka_sink.cli.arguments import Where
 from spark_kafka_sink.cli.connection import FAILED, one_line_errors, settings_of
 from spark_kafka_sink.cli.progress import bar, spinner
-from spark_kafka_sink.cli.show import Json, new_console, print_json
+from spark_kafka_sink.cli.show import Json, new_console, print_json, say
 from spark_kafka_sink.config.sink_config import SinkConfig
 from spark_kafka_sink.datasource.checks.check_steps import State, Step
-from spark_kafka_sink.datasource.checks.cluster_checks import STEPS, check_cluster
+from spark_kafka_sink.datasource.checks.cluster_checks import (
+    STEPS,
+    TRIAL_STEPS,
+    check_cluster,
+    check_exactly_once,
+)
+from spark_kafka_sink.datasource.checks.exactly_once_trial import OF_TRIAL
 from spark_kafka_sink.datasource.checks.executor_checks import HostCheck, check_from
+from spark_kafka_sink.datasource.checks.transaction_steps import OF_TRANSACTIONS
 
+_GUARANTEE: Final = {"deliveryGuarantee": "exactly-once"}
+_WORKS: Final = "exactly-once works here"
 _STYLES: Final = {
     State.OK: "green",
     State.WARNING: "yellow",
@@ -35,16 +47,21 @@ _MOST_SHOWN: Final = 600
 
 
 def check(
-    where: Where, given: Mapping[str, object], from_executors: str | None, *, as_json: bool
+    where: Where,
+    given: Mapping[str, object],
+    from_executors: str | None,
+    *,
+    exactly_once: bool,
+    as_json: bool,
 ) -> None:
     """The steps of a write with the options ``given``, here and on the executors of a Spark."""
     timeout_ms = int(where.timeout_s * 1000)
     steps: list[Step] = []
     hosts: tuple[HostCheck, ...] = ()
     with one_line_errors():
-        settings, _ = settings_of(where, given)
+        settings, _ = settings_of(where, {**given, **(_GUARANTEE if exactly_once else {})})
         if from_executors is None or not from_executors.startswith("sc://"):
-            steps = _here(settings, timeout_ms, as_json=as_json)
+            steps = _here(settings, timeout_ms, exactly_once=exactly_once, as_json=as_json)
         if from_executors is not None:
             with spinner("asking executors", as_json=as_json):
                 hosts = check_from(from_executors, settings, timeout_ms=timeout_ms)
@@ -52,7 +69,15 @@ def check(
                 new_console(markup=True).print(_hosts_table(hosts))
     ok = all(s.state is not State.FAILED for s in (*steps, *(s for h in hosts for s in h.steps)))
     if as_json:
-        output: Json = {"command": "check", "ok": ok, "steps": [asdict(step) for step in steps]}
+        output: Json = {
+            "command": "check",
+            "version": __version__,
+            "ok": ok,
+            "steps": [asdict(step) for step in steps],
+        }
+        if exactly_once:
+            against = _against(steps)
+            output["exactlyOnce"] = {"works": against is None, "because": against}
         if from_executors is not None:
             output["hosts"] = [asdict(host) for host in hosts]
         print_json(output)
@@ -60,32 +85,72 @@ def check(
         raise typer.Exit(FAILED)
 
 
-def _here(settings: SinkConfig, timeout_ms: int, *, as_json: bool) -> list[Step]:
+def _here(
+    settings: SinkConfig, timeout_ms: int, *, exactly_once: bool, as_json: bool
+) -> list[Step]:
     """The steps from this machine; unless they are for JSON, shown as they are done."""
-    found = check_cluster(settings, timeout_ms=timeout_ms)
-    if as_json:
-        return list(found)
+    if not exactly_once:
+        found = check_cluster(settings, timeout_ms=timeout_ms)
+        return list(found) if as_json else _shown(found, STEPS)
+    with _ended_by_signals(), closing(check_exactly_once(settings, timeout_ms=timeout_ms)) as trial:
+        steps = list(trial) if as_json else _shown(trial, TRIAL_STEPS)
+    if not as_json:
+        against = _against(steps)
+        say(_WORKS if against is None else f"exactly-once does not work here: {against}")
+    return steps
+
+
+def _against(steps: Sequence[Step]) -> str | None:
+    """Why exactly-once does not work, or None: every step of the trial but the clean-up is done."""
+    *trial, _ = (step for step in steps if step.name in OF_TRIAL)
+    if all(step.state in (State.OK, State.WARNING) for step in trial):
+        return None
+    red = [step for step in steps if step.state is State.FAILED]
+    first = next((step for step in red if step.name in (*OF_TRANSACTIONS, *OF_TRIAL)), red[0])
+    return f"{first.name}: {first.said}"
+
+
+@contextmanager
+def _ended_by_signals() -> Iterator[None]:
+    """A signal that ends the process ends the trial first, which cleans up."""
+
+    def end(number: int, _: object) -> NoReturn:
+        raise SystemExit(128 + number)
+
+    signals = (signal.SIGTERM, signal.SIGHUP)
+    before = [signal.signal(one, end) for one in signals]
+    try:
+        yield
+    finally:
+        for one, handler in zip(signals, before, strict=True):
+            signal.signal(one, handler)
+
+
+def _shown(found: Iterator[Step], names: Sequence[str]) -> list[Step]:
+    """``found``, shown as they are done."""
     steps: list[Step] = []
     console = new_console(markup=True)
     # For output into a file, which does not show the growing table.
     update = bar("checking", as_json=console.is_terminal)
-    with Live(_table(steps), console=console, auto_refresh=False) as live:
-        update(0, len(STEPS))
+    with Live(_table(steps, names), console=console, auto_refresh=False) as live:
+        update(0, len(names))
         try:
             for step in found:
                 steps.append(step)
-                update(len(steps), len(STEPS))
-                live.update(_table(steps), refresh=console.is_terminal)
+                update(len(steps), len(names))
+                live.update(_table(steps, names), refresh=console.is_terminal)
         finally:
             update(0, 0)
+    if not console.is_terminal:
+        console.print()  # Live leaves the last line open there
     return steps
 
 
-def _table(steps: Sequence[Step]) -> Table:
+def _table(steps: Sequence[Step], names: Sequence[str]) -> Table:
     table = Table("step", "", "what was found", "what to do")
     for step in steps:
         table.add_row(*_cells(step))
-    for name in STEPS[len(steps) :]:
+    for name in names[len(steps) :]:
         table.add_row(name, "[dim]...[/]", "", "")
     return table
 

@@ -18,17 +18,15 @@ import typer
 from spark_kafka_sink.admin.transaction_client import TransactionClient
 from spark_kafka_sink.base.error_kinds import Kind
 from spark_kafka_sink.base.errors import ConfigError, KafkaError, coded, safe_text
+from spark_kafka_sink.base.security.secret_references import is_one_reference
 from spark_kafka_sink.cli.arguments import Where
 from spark_kafka_sink.cli.operations.operator import Operator
 from spark_kafka_sink.cli.progress import shown
-from spark_kafka_sink.config.files.config_file import OPTION
-from spark_kafka_sink.config.given_options import given_options
-from spark_kafka_sink.config.jaas_config import inline_secrets
+from spark_kafka_sink.config.given_options import CONFIG_FILE, PREFIX, given_options, may_be_secret
+from spark_kafka_sink.config.logins.sasl_settings import names_a_known_module
+from spark_kafka_sink.config.logins.security_rules import inline_secrets
 from spark_kafka_sink.config.producer_config import ProducerConfig
-from spark_kafka_sink.config.sasl_settings import names_a_known_module
-from spark_kafka_sink.config.secret_references import is_one_reference
 from spark_kafka_sink.config.sink_config import SinkConfig
-from spark_kafka_sink.config.unknown_options import PREFIX, may_be_secret
 from spark_kafka_sink.transactions.commit_log.commit_log import CommitLog
 
 #: Exit codes; BLOCKED is of ``txn blockers``.
@@ -163,7 +161,7 @@ def _warn(warning: str) -> None:
 def _config(cluster: Where, more: Mapping[str, object], *, writes: bool) -> SinkConfig:
     options: dict[str, object] = dict(more)
     if cluster.config_file is not None:
-        options[OPTION] = cluster.config_file
+        options[CONFIG_FILE] = cluster.config_file
     if cluster.bootstrap_servers is not None:
         options[f"{PREFIX}bootstrap.servers"] = cluster.bootstrap_servers
     _warn_of_secrets(more)

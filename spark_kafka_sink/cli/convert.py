@@ -1,6 +1,6 @@
 """``kprod convert``: converts another client's properties, and lists what is lost.
 
-Owns: the command, and values whose unit differs. Never: a name (``config/unknown_options.py``), a
+Owns: the command, and values whose unit differs. Never: a name (``config/given_options.py``), a
 secret: lines that hold one are referred to, and stay where they are.
 """
 
@@ -13,20 +13,20 @@ from typing import Final, NamedTuple
 
 from spark_kafka_sink.base.errors import ConfigError, safe_text
 from spark_kafka_sink.base.security.import_paths import names_jvm_classes
+from spark_kafka_sink.base.security.secret_references import file_reference, is_one_reference
 from spark_kafka_sink.cli.connection import FAILED, fail, one_line_errors
-from spark_kafka_sink.config.files.config_file import read_lines
-from spark_kafka_sink.config.given_options import given_options
-from spark_kafka_sink.config.option import Option, OptionType, Status
-from spark_kafka_sink.config.option_table import PRODUCER_OPTIONS, SINK_OPTIONS
-from spark_kafka_sink.config.secret_references import file_reference, is_one_reference
-from spark_kafka_sink.config.sink_config import SinkConfig
-from spark_kafka_sink.config.unknown_options import (
+from spark_kafka_sink.config.given_options import (
     PREFIX,
     OptionSource,
     foreign_options,
+    given_options,
     is_left_out_of_files,
+    read_lines,
     unknown_option,
 )
+from spark_kafka_sink.config.option import Option, OptionType, Status
+from spark_kafka_sink.config.option_table import PRODUCER_OPTIONS, SINK_OPTIONS
+from spark_kafka_sink.config.sink_config import SinkConfig
 
 _SINK: Final = {name.lower(): option for name, option in SINK_OPTIONS.items()}
 #: librdkafka's that have a name here and no value that fits.

@@ -10,15 +10,13 @@ from pathlib import Path
 from typing import NamedTuple
 
 from spark_kafka_sink.base.security.password import HIDDEN
+from spark_kafka_sink.base.security.secret_references import is_one_reference
 from spark_kafka_sink.cli.connection import one_line_errors
-from spark_kafka_sink.cli.show import print_json, show_rows
-from spark_kafka_sink.config.files.config_file import OPTION as CONFIG_FILE
-from spark_kafka_sink.config.given_options import GivenOptions, given_options
+from spark_kafka_sink.cli.show import print_json, say, show_rows
+from spark_kafka_sink.config.given_options import CONFIG_FILE, PREFIX, GivenOptions, given_options
 from spark_kafka_sink.config.option import Option, OptionType, Status
 from spark_kafka_sink.config.option_table import PRODUCER_OPTIONS, SINK_OPTIONS
-from spark_kafka_sink.config.secret_references import is_one_reference
 from spark_kafka_sink.config.sink_config import SinkConfig
-from spark_kafka_sink.config.unknown_options import PREFIX
 
 _DEFAULT = "default"
 
@@ -37,9 +35,11 @@ def options(search: str | None, config: Path | None, *, as_json: bool) -> None:
         found = [o for o in _known() if search is None or _has(search.lower(), o)]
         if as_json:
             print_json({"command": "options", "options": [_json(o) for o in found]})
-        else:
+        elif found:
             rows = [(_named(o), _shown(o, o.default), _values(o), o.doc) for o in found]
             show_rows(f"Options ({len(rows)})", ("option", "default", "values", "what"), rows)
+        else:
+            _say_none(search)
         return
     with one_line_errors():
         given = given_options({CONFIG_FILE: config}, PREFIX)
@@ -50,8 +50,14 @@ def options(search: str | None, config: Path | None, *, as_json: bool) -> None:
         ]
     if as_json:
         print_json({"command": "options", "effective": [one._asdict() for one in counting]})
+    elif not counting:
+        _say_none(search)
     else:
         show_rows(f"Options as they count ({len(counting)})", _Effective._fields, counting)
+
+
+def _say_none(search: str | None) -> None:
+    say(f"No option matches '{search or ''}'; 'kprod options' lists all of them.")
 
 
 def _known() -> Iterator[Option]:

@@ -11,9 +11,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any
-
-from spark_kafka_sink.config.option import OptionValue
+from typing import Any, Final
 
 #: All columns of the DataFrame.
 ALL_COLUMNS = "*"
@@ -63,7 +61,7 @@ class ColumnNames:
 
     all_too: bool = False
 
-    def broken(self, value: OptionValue) -> str | None:
+    def broken(self, value: object) -> str | None:
         if self.all_too and isinstance(value, str) and struct_name(value) is not None:
             return None
         try:
@@ -94,6 +92,18 @@ class ColumnFormat(StrEnum):
     AVRO = "avro"
     PROTOBUF = "protobuf"
     JSON_SCHEMA = "json-schema"
+
+
+#: Formats whose records carry the id of a schema.
+WITH_SCHEMA: Final = frozenset({ColumnFormat.AVRO, ColumnFormat.PROTOBUF, ColumnFormat.JSON_SCHEMA})
+
+
+class SubjectStrategy(StrEnum):
+    """Under which subject a registry keeps a schema."""
+
+    TOPIC = "TopicNameStrategy"
+    RECORD = "RecordNameStrategy"
+    TOPIC_RECORD = "TopicRecordNameStrategy"
 
 
 class OnNullValue(StrEnum):

@@ -10,7 +10,9 @@ and escaped, but never that of a secret.
 
 from __future__ import annotations
 
+import difflib
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import Enum
 from typing import Protocol
@@ -18,7 +20,13 @@ from typing import Protocol
 from spark_kafka_sink.base.error_kinds import Kind
 from spark_kafka_sink.base.errors import ConfigError, safe_text
 from spark_kafka_sink.base.security.password import HIDDEN, Password
-from spark_kafka_sink.config.suggestions import letters, nearest_value, plain_number
+from spark_kafka_sink.base.security.secret_references import (
+    ENVIRONMENT_VARIABLE,
+    REFERABLE,
+    REFERENCE,
+    REFERENCE_FORMS,
+    refuse_others,
+)
 
 INT_MAX = 2**31 - 1
 LONG_MAX = 2**63 - 1
@@ -34,6 +42,77 @@ _CAPITAL = re.compile(r"(?<=[a-z])(?=[A-Z])")
 _COMMA = re.compile(r"[ \t\n\x0b\f\r]*,[ \t\n\x0b\f\r]*")
 #: The longest text that can still be a LONG, leading zeros aside; longer ones are not converted.
 _INTEGER_DIGITS = 40
+
+
+#: difflib's time is quadratic, and nothing legal is longer.
+_LONGEST = 100
+
+#: What others call a value, by its letters, where the nearest spelling would be another one.
+_OTHER_WORDS = {
+    "tls": "SSL",
+    "plain": "PLAINTEXT",
+    "sasl": "SASL_SSL",
+    "p12": "PKCS12",
+    "pfx": "PKCS12",
+    "atmostonce": "none",
+    "uncompressed": "none",
+    "oauth": "OAUTHBEARER",
+    "iam": "AWS_MSK_IAM",
+    "kerberos": "GSSAPI",
+    "yes": "true",
+    "on": "true",
+    "1": "true",
+    "no": "false",
+    "off": "false",
+    "0": "false",
+}
+
+_WITH_UNIT = re.compile(r"([0-9][0-9_ ,]*)\s*([a-z]*)", re.IGNORECASE)
+_MILLISECONDS = {"ms": 1, "s": 1_000, "sec": 1_000, "second": 1_000, "seconds": 1_000,
+                 "m": 60_000, "min": 60_000, "minute": 60_000, "minutes": 60_000,
+                 "h": 3_600_000, "hour": 3_600_000, "hours": 3_600_000}  # fmt: skip
+_BYTES = {"b": 1, "k": 1 << 10, "kb": 1 << 10, "kib": 1 << 10, "m": 1 << 20, "mb": 1 << 20,
+          "mib": 1 << 20, "g": 1 << 30, "gb": 1 << 30, "gib": 1 << 30}  # fmt: skip
+
+
+def letters(text: str) -> str:
+    """``text`` without case and separators: ``atLeastOnce`` and ``at_least_once`` are alike."""
+    return "".join(c for c in text.lower() if c.isalnum())
+
+
+def nearest_name(key: str, names: Iterable[str], least: float = 0.6) -> str | None:
+    """The name that looks most like ``key``, which is in lower case; ``least`` of 1 is the same."""
+    by_key = {name.lower(): name for name in names}
+    close = difflib.get_close_matches(key[:_LONGEST], by_key, n=1, cutoff=least)
+    return by_key[close[0]] if close else None
+
+
+def nearest_value(text: str, choices: Iterable[str]) -> str | None:
+    """The one of ``choices`` that ``text`` was probably meant to be. Never one without letters:
+    a number is never taken for a misspelt one.
+    """
+    by_letters = {letters(c): c for c in choices if any(map(str.isalpha, c))}
+    key = letters(text[:_LONGEST])
+    other = _OTHER_WORDS.get(key)
+    if other in by_letters.values():
+        return other
+    close = difflib.get_close_matches(key, by_letters, n=1)
+    return by_letters[close[0]] if close else None
+
+
+def plain_number(text: str, option: str) -> str | None:
+    """``5s`` for an option in milliseconds is 5000, ``16 MiB`` for one in bytes 16777216."""
+    match = _WITH_UNIT.fullmatch(text.strip()[:_LONGEST])
+    if match is None:
+        return None
+    units = {"": 1}
+    if option.endswith(".ms"):
+        units |= _MILLISECONDS
+    elif option.endswith((".bytes", ".size", ".memory")):
+        units |= _BYTES
+    factor = units.get(match[2].lower())
+    digits = "".join(filter(str.isdigit, match[1]))
+    return None if factor is None or len(digits) > 20 else str(int(digits) * factor)
 
 
 class OptionType(Enum):
@@ -402,3 +481,47 @@ class Option:
 
     def _not_a_number(self, text: str, spelled: str) -> ConfigError:
         return self.error(text, f"Not a number of type {self.type.name}", spelled)
+
+
+def takes_references(option: Option) -> bool:
+    """Secrets, users, paths and addresses of TLS, SASL and a registry; never a choice among known
+    words.
+    """
+    if not option.name.startswith(REFERABLE) or option.rule is not None:
+        return False
+    return option.type in (OptionType.PASSWORD, OptionType.STRING)
+
+
+def check_references(option: Option, value: OptionValue, spelled: str) -> None:
+    """ConfigError for a reference where none is accepted, or with an unsupported form.
+
+    Looks nothing up: what a driver lacks an executor may have.
+    """
+    text = value.value if isinstance(value, Password) else value
+    if not isinstance(text, str):
+        return
+    if takes_references(option):
+        refuse_others(option.name, spelled, text)
+    if "${" not in text:
+        return
+    found = list(REFERENCE.finditer(text))
+    if found and not takes_references(option):
+        raise ConfigError(
+            f"{spelled}: {safe_text(found[0].group())} is not looked up in this option",
+            hint="references are for secrets, users and paths of TLS, SASL and a schema registry",
+            kind=Kind.NO_REFERENCE,
+        )
+    for match in found:
+        reference, what = match.group(), match["what"]
+        if match["provider"] == "env" and ENVIRONMENT_VARIABLE.fullmatch(what) is None:
+            raise ConfigError(
+                f"{spelled}: {safe_text(reference)} names no environment variable",
+                hint=REFERENCE_FORMS,
+                kind=Kind.NO_REFERENCE,
+            )
+        if match["provider"] == "file" and not what.partition(":")[0]:
+            raise ConfigError(
+                f"{spelled}: {safe_text(reference)} names no file",
+                hint=REFERENCE_FORMS,
+                kind=Kind.NO_REFERENCE,
+            )

@@ -2,7 +2,7 @@
 
 Owns: the two tables :data:`PRODUCER_OPTIONS` and :data:`SINK_OPTIONS`, and the names of
 partitioners. Never: the meaning of two options together (``cross_checks``), or names of other
-components (``unknown_options``).
+components (``foreign_options.toml``).
 
 Names, types, bounds and defaults are those of Kafka 4.3's ``ProducerConfig``; where a default
 differs, the row says why. One bound is ours: Java takes a negative connection setup timeout, with
@@ -12,10 +12,17 @@ which no connection is ever made. docs/options.md is generated from these tables
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Final
 
-from spark_kafka_sink.config.dead_letters.dead_letter_options import DEAD_LETTER_OPTIONS
-from spark_kafka_sink.config.named_columns import ColumnFormat, ColumnNames, OnNullValue
+from spark_kafka_sink.config.dead_letter_options import DEAD_LETTER_OPTIONS
+from spark_kafka_sink.config.named_columns import (
+    WITH_SCHEMA,
+    ColumnFormat,
+    ColumnNames,
+    OnNullValue,
+    SubjectStrategy,
+)
 from spark_kafka_sink.config.option import (
     INT_MAX,
     AtLeast,
@@ -31,8 +38,6 @@ from spark_kafka_sink.config.option import (
     Status,
     TopicName,
 )
-from spark_kafka_sink.config.schemas.schema_options import SCHEMA_OPTIONS
-from spark_kafka_sink.config.security_options import SECURITY_OPTIONS
 
 _T = OptionType
 _HIGH, _MEDIUM, _LOW = Importance.HIGH, Importance.MEDIUM, Importance.LOW
@@ -302,6 +307,265 @@ _REFUSED = (
            " ByteArraySerializer.", for_producer=True),
 )  # fmt: skip
 
+PLAIN: Final = "PLAIN"
+SCRAM: Final = ("SCRAM-SHA-256", "SCRAM-SHA-512")
+OAUTHBEARER: Final = "OAUTHBEARER"
+AWS_MSK_IAM: Final = "AWS_MSK_IAM"
+GSSAPI: Final = "GSSAPI"
+#: Every supported mechanism.
+MECHANISMS: Final = (PLAIN, *SCRAM, OAUTHBEARER, AWS_MSK_IAM, GSSAPI)
+
+_JVM = "it chooses among Java's own TLS classes; here OpenSSL does that work"
+_ONE = AtLeast(1)
+_STORE = OneOf(("PEM", "PKCS12", "JKS"))
+
+SECURITY_OPTIONS = (
+    Option("ssl.truststore.location", _T.STRING, None, _HIGH,
+           "A file with the certificates to trust: PEM or PKCS12. It is read where the rows are"
+           " written, so it must be on every executor. Without it and without"
+           " `ssl.truststore.certificates` the system's CAs are trusted."),
+    Option("ssl.truststore.type", _T.STRING, None, _MEDIUM,
+           "PEM or PKCS12; the default is by content. A JKS store is rejected with the command"
+           " that converts it.", _STORE),
+    Option("ssl.truststore.password", _T.PASSWORD, None, _HIGH,
+           "The password of a PKCS12 truststore."),
+    Option("ssl.truststore.certificates", _T.PASSWORD, None, _HIGH,
+           "The certificates to trust, as PEM text."),
+    Option("ssl.keystore.location", _T.STRING, None, _HIGH,
+           "A file with our private key and certificate chain, for brokers that require a client"
+           " certificate: PEM or PKCS12."),
+    Option("ssl.keystore.type", _T.STRING, None, _MEDIUM,
+           "PEM or PKCS12; the default is by content.", _STORE),
+    Option("ssl.keystore.password", _T.PASSWORD, None, _HIGH,
+           "The password of a PKCS12 keystore."),
+    Option("ssl.keystore.key", _T.PASSWORD, None, _HIGH,
+           "Our private key, as PEM text (PKCS#8). In the sink only by reference,"
+           " `${file:/path}` or `${env:NAME}`: Spark would show it."),
+    Option("ssl.keystore.certificate.chain", _T.PASSWORD, None, _HIGH,
+           "Our certificate, and those between it and the CA, as PEM text."),
+    Option("ssl.key.password", _T.PASSWORD, None, _HIGH,
+           "The password of an encrypted private key in PEM."),
+    Option("ssl.endpoint.identification.algorithm", _T.STRING, "https", _LOW,
+           "`https`: a broker's certificate must carry the name, or the address, that the broker"
+           " advertises. Empty: any name is taken, which lets anyone with a certificate of the"
+           " same CA read the rows. It takes no reference: an empty variable would mean that too.",
+           OneOfAnyCase(("https",), empty="no check")),
+    Option("ssl.enabled.protocols", _T.LIST, None, _MEDIUM,
+           "The TLS versions to speak: TLSv1.2, TLSv1.3, or (the default) both. Older ones are"
+           " never spoken."),
+    Option("ssl.cipher.suites", _T.LIST, None, _LOW,
+           "The cipher suites to offer, by Java's or OpenSSL's names. Those of TLS 1.3 can't be"
+           " chosen one by one."),
+    *(Option(name, _T.STRING, None, _LOW, "A choice among Java's TLS classes.", None,
+             Status.NO_MEANING, _JVM)
+      for name in ("ssl.protocol", "ssl.provider", "ssl.keymanager.algorithm",
+                   "ssl.trustmanager.algorithm", "ssl.secure.random.implementation")),
+    Option("ssl.engine.factory.class", _T.CLASS, None, _LOW, "A Java class that makes TLS engines.",
+           None, Status.LATER_REFUSED, "set the ssl. options instead of the class"),
+    Option("sasl.mechanism", _T.STRING, None, _MEDIUM,
+           "The authentication mechanism for SASL_PLAINTEXT and SASL_SSL: PLAIN, SCRAM-SHA-256,"
+           " SCRAM-SHA-512, OAUTHBEARER, AWS_MSK_IAM or GSSAPI.",
+           OneOfAnyCase(MECHANISMS, empty="")),
+    Option("sasl.jaas.config", _T.PASSWORD, None, _MEDIUM,
+           "The credentials, as for the Java client: a login module, `required`, and its options."
+           " PlainLoginModule, ScramLoginModule, OAuthBearerLoginModule, IAMLoginModule and"
+           " Krb5LoginModule are understood, with and without the `kafkashaded.` of Databricks."),
+    Option("sasl.username", _T.PASSWORD, None, _MEDIUM,
+           "The name for PLAIN and SCRAM, instead of `sasl.jaas.config`. Java's client does not"
+           " have it."),
+    Option("sasl.password", _T.PASSWORD, None, _MEDIUM,
+           "The password for PLAIN and SCRAM, or a token for OAUTHBEARER, instead of"
+           " `sasl.jaas.config`. Java's client does not have it."),
+    Option("sasl.client.callback.handler.class", _T.CLASS, None, _MEDIUM,
+           "A Java class that makes a mechanism's messages. Only IAMClientCallbackHandler is known,"
+           " and nothing is needed for it; any other is an error."),
+    Option("sasl.login.callback.handler.class", _T.CLASS, None, _MEDIUM,
+           "Where OAUTHBEARER's token comes from: the import path of a Python class with a method"
+           " `token()` ([security](security.md)). Of Java's classes,"
+           " OAuthBearerLoginCallbackHandler and Strimzi's JaasClientOauthLoginCallbackHandler mean"
+           " what the other options say, and IAMOAuthBearerLoginCallbackHandler a token signed for"
+           " Amazon MSK."),
+    Option("sasl.oauthbearer.jwt.retriever.class", _T.CLASS, None, _MEDIUM,
+           "The same as `sasl.login.callback.handler.class`, by the name that Kafka 4.1 gave it."),
+    Option("sasl.oauthbearer.token.endpoint.url", _T.STRING, None, _MEDIUM,
+           "Where an identity provider gives tokens for client id and secret, by https; http is"
+           " taken for this machine only. `file:/path` reads the token from a file, whenever one is"
+           " needed."),
+    Option("sasl.oauthbearer.client.credentials.client.id", _T.STRING, None, _MEDIUM,
+           "The client's id at the token endpoint; or `clientId` in `sasl.jaas.config`."),
+    Option("sasl.oauthbearer.client.credentials.client.secret", _T.PASSWORD, None, _MEDIUM,
+           "The client's secret at the token endpoint; or `clientSecret` in `sasl.jaas.config`."),
+    Option("sasl.oauthbearer.scope", _T.STRING, None, _MEDIUM,
+           "What the token is asked for; or `scope` in `sasl.jaas.config`."),
+    Option("sasl.oauthbearer.header.urlencode", _T.BOOLEAN, _OFF, _LOW,
+           "URL-encode client id and secret before they go to the token endpoint, as RFC 6749 wants"
+           " it and many providers don't."),
+    Option("sasl.login.connect.timeout.ms", _T.INT, 10_000, _LOW,
+           "How long connecting to the token endpoint may take.", _ONE, java_default="no limit",
+           why="a connection waits for its token"),
+    Option("sasl.login.read.timeout.ms", _T.INT, 10_000, _LOW,
+           "How long the token endpoint may take to answer.", _ONE, java_default="no limit",
+           why="a connection waits for its token"),
+    Option("sasl.login.retry.backoff.ms", _T.LONG, 100, _LOW,
+           "Pause after a token could not be fetched; each failure in a row doubles it.",
+           _ONE),
+    Option("sasl.login.retry.backoff.max.ms", _T.LONG, 10_000, _LOW,
+           "The longest pause after a token could not be fetched.", _ONE),
+    Option("sasl.login.refresh.window.factor", _T.DOUBLE, 0.8, _LOW,
+           "The share of its life for which a token is used. After that, another one is fetched"
+           " before it is used again.", Between(0.5, 1.0)),
+    Option("sasl.login.refresh.window.jitter", _T.DOUBLE, 0.05, _LOW,
+           "A random share, at most this, is added to it.", Between(0.0, 0.25)),
+    Option("sasl.login.refresh.min.period.seconds", _T.SHORT, 60, _LOW,
+           "Minimum time a token is used before it is refreshed.", Between(0, 900)),
+    Option("sasl.login.refresh.buffer.seconds", _T.SHORT, 300, _LOW,
+           "A token is not used in the last seconds of its life, unless it is too short for that.",
+           Between(0, 3600)),
+    Option("sasl.kerberos.service.name", _T.STRING, None, _MEDIUM,
+           "The Kerberos principal under which brokers run; or `serviceName` in"
+           " `sasl.jaas.config`."),
+    *(Option(name, type_, None, _LOW, "When and how Java renews a Kerberos ticket.", None,
+             Status.NO_MEANING, "the machine's Kerberos libraries and kinit do that")
+      for name, type_ in (("sasl.kerberos.kinit.cmd", _T.STRING),
+                          ("sasl.kerberos.min.time.before.relogin", _T.LONG),
+                          ("sasl.kerberos.ticket.renew.jitter", _T.DOUBLE),
+                          ("sasl.kerberos.ticket.renew.window.factor", _T.DOUBLE))),
+    *(Option(name, type_, None, _LOW, "How Java's client looks at a token before it sends it.",
+             None, Status.NO_MEANING, "only the broker can validate a token")
+      for name, type_ in (("sasl.oauthbearer.jwt.validator.class", _T.CLASS),
+                          ("sasl.oauthbearer.expected.audience", _T.LIST),
+                          ("sasl.oauthbearer.expected.issuer", _T.STRING),
+                          ("sasl.oauthbearer.clock.skew.seconds", _T.INT),
+                          ("sasl.oauthbearer.scope.claim.name", _T.STRING),
+                          ("sasl.oauthbearer.sub.claim.name", _T.STRING),
+                          ("sasl.oauthbearer.jwks.endpoint.url", _T.STRING),
+                          ("sasl.oauthbearer.jwks.endpoint.refresh.ms", _T.LONG),
+                          ("sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms", _T.LONG),
+                          ("sasl.oauthbearer.jwks.endpoint.retry.backoff.ms", _T.LONG))),
+    Option("sasl.login.class", _T.CLASS, None, _LOW, "A Java class that logs in.", None,
+           Status.LATER_REFUSED, "name where the token comes from:"
+           " sasl.login.callback.handler.class"),
+    *(Option(name, type_, None, _LOW,
+             "A signed assertion in place of a client's secret (KIP-1258).", None,
+             Status.LATER_REFUSED, "use client id and secret, or a class of your own in"
+             " sasl.login.callback.handler.class")
+      for name, type_ in (
+          ("sasl.oauthbearer.assertion.algorithm", _T.STRING),
+          ("sasl.oauthbearer.assertion.claim.aud", _T.STRING),
+          ("sasl.oauthbearer.assertion.claim.exp.seconds", _T.INT),
+          ("sasl.oauthbearer.assertion.claim.iss", _T.STRING),
+          ("sasl.oauthbearer.assertion.claim.jti.include", _T.BOOLEAN),
+          ("sasl.oauthbearer.assertion.claim.nbf.seconds", _T.INT),
+          ("sasl.oauthbearer.assertion.claim.sub", _T.STRING),
+          ("sasl.oauthbearer.assertion.file", _T.STRING),
+          ("sasl.oauthbearer.assertion.private.key.file", _T.STRING),
+          ("sasl.oauthbearer.assertion.private.key.passphrase", _T.PASSWORD),
+          ("sasl.oauthbearer.assertion.template.file", _T.STRING))),
+)  # fmt: skip
+
+URL: Final = "schema.registry.url"
+USER_INFO: Final = "basic.auth.user.info"
+TOKEN: Final = "bearer.auth.token"  # noqa: S105 - a name
+ENDPOINT: Final = "bearer.auth.issuer.endpoint.url"
+TIMEOUT: Final = "schema.registry.request.timeout.ms"
+_SSL: Final = "schema.registry."
+_ALGORITHM: Final = "ssl.endpoint.identification.algorithm"
+_PACKAGE: Final = "io.confluent.kafka.serializers.subject."
+_ID_PACKAGE: Final = "io.confluent.kafka.serializers.schema.id."
+_PREFIX, _HEADER = "PrefixSchemaIdSerializer", "HeaderSchemaIdSerializer"
+
+_STRATEGIES: Final = OneOf(
+    (*SubjectStrategy, *(f"{_PACKAGE}{strategy}" for strategy in SubjectStrategy))
+)
+
+
+def _of(part: str, columns: str) -> tuple[Option, ...]:
+    """The rows that keys and values have alike."""
+    return (
+        Option(f"{part}Schema", _T.STRING, None, _LOW,
+               f"The schema that {columns} are written with: its text, or the path of a file on the"
+               " driver that holds it. Unset: the registry's latest version when"
+               " `use.latest.version` is set, else the schema that the columns make.", NonEmpty(),
+               of_one_write=True),
+        Option(f"{part}SchemaName", _T.STRING, None, _LOW,
+               "The name of the record, with its namespace, in the schema that the columns make."
+               " Unset: the topic's name as letters, digits and underscores"
+               + (", and `_key`." if part == "key" else "."), NonEmpty(), of_one_write=True),
+        Option(f"{part}.subject.name.strategy", _T.CLASS, "TopicNameStrategy", _LOW,
+               "The subject of the schema: the topic's name"
+               f" and `-{part}` (`TopicNameStrategy`), the name of the record"
+               " (`RecordNameStrategy`), or both (`TopicRecordNameStrategy`); also by the names of"
+               " Java's classes.", _STRATEGIES, of_one_write=True),
+        Option(f"{part}.schema.id.serializer", _T.CLASS, _PREFIX, _LOW,
+               "Where readers find the schema: its id in front of the payload"
+               f" (`{_PREFIX}`), or its GUID in the header `__{part}_schema_id` (`{_HEADER}`), for"
+               " which the registry must have GUIDs; also by the names of Java's classes.",
+               OneOf((_PREFIX, _HEADER, _ID_PACKAGE + _PREFIX, _ID_PACKAGE + _HEADER)),
+               of_one_write=True),
+    )  # fmt: skip
+
+
+REGISTRY_OPTIONS: Final = (
+    Option(URL, _T.STRING, None, _MEDIUM,
+           "Where the schema registry is, with commas between several, which are tried in turn:"
+           " `https://host:8081`. Required by the formats `avro`, `protobuf` and `json-schema`."
+           " Only the driver sends requests to it."),
+    Option("auto.register.schemas", _T.BOOLEAN, _OFF, _MEDIUM,
+           "Register the schema when the subject does not have it.", java_default="true",
+           why="a job that makes a mistake must not change what all readers see"),
+    Option("use.latest.version", _T.BOOLEAN, _OFF, _MEDIUM,
+           "Write with the subject's latest version, unless `valueSchema` (`keySchema`) is set."),
+    Option("use.schema.id", _T.INT, None, _LOW,
+           "Write with the schema of this id: values, or keys when values have no schema.",
+           Between(1, INT_MAX)),
+    Option("normalize.schemas", _T.BOOLEAN, _ON, _LOW,
+           "Let the registry compare schemas by their meaning and not by their text.",
+           java_default="false", why="the text of a schema made of columns is ours"),
+    Option("basic.auth.credentials.source", _T.STRING, "USER_INFO", _LOW,
+           "Where name and password for the registry come from; other sources of Confluent's are"
+           " not known here.", OneOf(("USER_INFO",))),
+    Option(USER_INFO, _T.PASSWORD, None, _MEDIUM,
+           "`name:password` for the registry. Only by reference, `${file:/path}` or `${env:NAME}`,"
+           " or in a `configFile`: Spark would show it."),
+    Option("bearer.auth.credentials.source", _T.STRING, None, _LOW,
+           "Where a bearer token for the registry comes from: `STATIC_TOKEN` (bearer.auth.token) or"
+           " `OAUTHBEARER` (a token endpoint). Unset: by which of them is set.",
+           OneOfAnyCase(("STATIC_TOKEN", "OAUTHBEARER"))),
+    Option(TOKEN, _T.PASSWORD, None, _LOW, "The token itself."),
+    Option(ENDPOINT, _T.STRING, None, _LOW,
+           "The identity provider's token endpoint (client credentials), by https; http is taken"
+           " for this machine only."),
+    Option("bearer.auth.client.id", _T.STRING, None, _LOW, "The client's id there."),
+    Option("bearer.auth.client.secret", _T.PASSWORD, None, _LOW, "The client's secret there."),
+    Option("bearer.auth.scope", _T.STRING, None, _LOW, "What the token is asked for."),
+    Option("bearer.auth.logical.cluster", _T.STRING, None, _LOW,
+           "Confluent Cloud's id of the registry, sent with a token."),
+    Option("bearer.auth.identity.pool.id", _T.STRING, None, _LOW,
+           "Confluent Cloud's id of the identity pool, sent with a token."),
+    Option(TIMEOUT, _T.INT, 10_000, _LOW,
+           "How long a request to the registry may take. What may pass is tried three times, all"
+           " within kafka.max.block.ms.", AtLeast(1), java_default="60000",
+           why="a user waits for the error"),
+    *(replace(one, name=_SSL + one.name, importance=_LOW,
+              doc=one.doc.replace("a broker's", "the registry's").replace("brokers", "registries"))
+      for one in SECURITY_OPTIONS
+      if one.name.startswith("ssl.") and one.status is Status.HONOURED and one.name != _ALGORITHM),
+    Option(f"{_SSL}{_ALGORITHM}", _T.STRING, "https", _LOW,
+           "`https`, the only value: the name of the registry, and of a token endpoint, is always"
+           " compared with its certificate.", OneOfAnyCase(("https",))),
+)  # fmt: skip
+
+SCHEMA_OPTIONS: Final = (
+    *_of("value", "valueColumns"),
+    *_of("key", "keyColumns"),
+    *REGISTRY_OPTIONS,
+)
+_REGISTRY_NAMES: Final = frozenset(one.name for one in REGISTRY_OPTIONS) | {
+    f"{part}.{name}"
+    for part in ("key", "value")
+    for name in ("subject.name.strategy", "schema.id.serializer")
+}
+
 COMMIT_LOG_TOPIC = "__kprod_commits"
 
 _SINK = (
@@ -379,6 +643,11 @@ _SINK = (
            "The same, called on the executor every 30 s with what a running task says of itself"
            " (`TaskProgress`, see reports.md). They must be importable there, too.",
            ),
+    Option("progressTopic", _T.STRING, None, _LOW,
+           "A topic of the same cluster to which Python workers that write for more than 10 s, and"
+           " commits that take longer, send their figures every 10 s, for metrics and a progress"
+           " bar on the driver (monitoring.md). The principal needs WRITE on it; each such worker"
+           " opens a connection to the leader of its partition 0.", TopicName()),
     Option("transactionalIdPrefix", _T.STRING, None, _MEDIUM,
            "With exactly-once: the beginning of every transactional id, by which brokers' ACLs and"
            " operators know yours, and under which decisions are kept. Letters, digits, '.', '_'"
@@ -420,7 +689,7 @@ _SINK = (
            " created when it is missing and the principal may create it.", TopicName()),
     Option("configFile", _T.STRING, None, _LOW,
            "A properties file with a Kafka client's settings, with or without the prefix `kafka.`,"
-           " and with the options of this table; options that are given win. The driver reads it."
+           " and with the options of this page; options that are given win. The driver reads it."
            " Secrets in it never become options: they are read from the same path on each"
            " executor. See security.md.", NonEmpty()),
 )  # fmt: skip
@@ -445,3 +714,14 @@ NO_MEANING_PREFIXES: dict[str, str] = {
     "metrics.context.": _METRICS,
     "config.providers.": "references need no provider here",
 }
+
+
+def needs_registry(formats: object) -> bool:
+    """Whether one of the texts is a format with a schema."""
+    texts = formats if isinstance(formats, tuple) else (formats,)
+    return any(str(text).strip().lower() in WITH_SCHEMA for text in texts)
+
+
+def is_registry_option(name: str) -> bool:
+    """An option of the registry's client, which other clients' files have too."""
+    return name in _REGISTRY_NAMES

@@ -123,8 +123,8 @@ class ProducerConfig:
     @classmethod
     def of(cls, reader: OptionReader) -> ProducerConfig:
         """Build the configuration from options that :meth:`OptionReader.read` checked."""
+        from spark_kafka_sink.config.logins.security_rules import is_security_option
         from spark_kafka_sink.config.option_table import PRODUCER_OPTIONS
-        from spark_kafka_sink.config.security_options import is_security_option
 
         arguments: dict[str, Any] = {
             option.attribute: reader.values.get(name) for name, option in PRODUCER_OPTIONS.items()

@@ -86,6 +86,7 @@ def _one_topic(one: str, other: str, hint: str) -> Check:
 
 
 _REPORTS = "reports are records of JSON: use a separate topic for them"
+_PROGRESS = "progress is records of JSON: use a separate topic for it"
 _OF_BOTH = "txnAppId identifies the writer, txnVersion counts its writes"
 
 #: In the order in which they are looked at.
@@ -113,6 +114,9 @@ CHECKS: Final = (
           and values["topic"] == values["commitLogTopic"]),
     _one_topic("reportTopic", "topic", _REPORTS),
     _one_topic("reportTopic", "commitLogTopic", _REPORTS),
+    _one_topic("progressTopic", "topic", _PROGRESS),
+    _one_topic("progressTopic", "commitLogTopic", _PROGRESS),
+    _one_topic("progressTopic", "reportTopic", _PROGRESS),
     _format_of_none("key"),
     _string_of_one("key"),
     _format_of_none("value"),

@@ -1,29 +1,37 @@
 """The configuration of one ``format("kprod")`` write: the producer's, and the sink's own options.
 
-Owns: the value :class:`SinkConfig`, and which delivery guarantee the options amount to. Never: a
-default (``option_table``), a combination that is an error (``sink_checks``), a log line, a clock,
-an environment variable. The driver parses once, the tasks get the result, and need not import the
-modules that parse.
+Owns: the value :class:`SinkConfig`, which delivery guarantee the options amount to, and
+:data:`CHECKS`, a row for each combination of the sink's options that is an error. Never: the rule
+or the default of one option (``option_table``), the producer's options together
+(``cross_checks``), a schema's (``schema_options``), a log line, a clock, an environment variable.
+The driver parses once, the tasks get the result, and need not import the modules that parse.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+import re
+from collections.abc import Callable, Container, Mapping
 from dataclasses import dataclass, field, fields
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from spark_kafka_sink.base.error_kinds import Kind
 from spark_kafka_sink.base.errors import ConfigError
-from spark_kafka_sink.config.dead_letters.dead_letter_options import DeadLetterOptions
-from spark_kafka_sink.config.named_columns import NamedColumns
+from spark_kafka_sink.config.dead_letter_options import DeadLetterOptions
+from spark_kafka_sink.config.named_columns import (
+    ALL_COLUMNS,
+    ColumnFormat,
+    NamedColumns,
+    column_names,
+    struct_name,
+)
 from spark_kafka_sink.config.producer_config import ProducerConfig
-from spark_kafka_sink.config.schemas.schema_options import SchemaOptions
 
 if TYPE_CHECKING:
     from spark_kafka_sink.config.cross_checks import OptionReader
     from spark_kafka_sink.config.given_options import GivenOptions
+    from spark_kafka_sink.config.schema_options import SchemaOptions
 
 MISSING_BOOTSTRAP = (
     "Kafka option bootstrap.servers is not set. Please make sure it is set and retry."
@@ -96,6 +104,7 @@ class SinkConfig:
     report_topic: str | None
     report_listeners: tuple[str, ...]
     progress_listeners: tuple[str, ...]
+    progress_topic: str | None
     #: None: none was given. The rest of these count with exactly-once only.
     transactional_id_prefix: str | None
     txn_app_id: str | None
@@ -120,8 +129,7 @@ class SinkConfig:
 
         Raises ConfigError; nothing else.
         """
-        from spark_kafka_sink.config.given_options import given_options
-        from spark_kafka_sink.config.unknown_options import PREFIX
+        from spark_kafka_sink.config.given_options import PREFIX, given_options
 
         return cls.of(given_options(options, PREFIX))
 
@@ -130,8 +138,7 @@ class SinkConfig:
         """Read options whose names were looked at, with the prefix ``kafka.``."""
         from spark_kafka_sink.config.cross_checks import OptionReader
         from spark_kafka_sink.config.option_table import SINK_OPTIONS
-        from spark_kafka_sink.config.schemas.schema_options import schema_options
-        from spark_kafka_sink.config.sink_checks import check_sink
+        from spark_kafka_sink.config.schema_options import schema_options
 
         reader = OptionReader(given)
         own = {
@@ -181,7 +188,7 @@ def _fingerprint(given: GivenOptions) -> str:
     """Of names and values as they were given. Nothing of TLS, SASL and a registry's client is in
     it, and so no secret, nor what differs from one write of a query to the next.
     """
-    from spark_kafka_sink.config.secret_references import REFERABLE
+    from spark_kafka_sink.base.security.secret_references import REFERABLE
 
     options = sorted(
         (name, value)
@@ -225,3 +232,122 @@ def _guarantee(
         " deliveryGuarantee=none if that is meant, else remove the option.",
     )
     return DeliveryGuarantee.NONE
+
+
+Values = Mapping[str, Any]
+
+_NAME: Final = re.compile(r"\{(\w+)\}")
+_EXACTLY_ONCE: Final = "exactly-once"
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """An error when all options of ``given`` were given, none of ``unless`` was, and ``broken`` is
+    true of the effective values. Both texts may hold values, as ``{option}``.
+    """
+
+    given: str
+    sentence: str
+    hint: str
+    broken: Callable[[Values], bool] = bool
+    unless: str = ""
+    kind: Kind | None = None
+
+
+def _needs_exactly_once(name: str) -> Check:
+    return Check(
+        name,
+        f"{name} needs deliveryGuarantee=exactly-once, and deliveryGuarantee is"
+        " {deliveryGuarantee}",
+        "set deliveryGuarantee=exactly-once, or remove that option",
+        lambda values: values["deliveryGuarantee"] != _EXACTLY_ONCE,
+    )
+
+
+def _format_of_none(part: str) -> Check:
+    return Check(
+        f"{part}Format",
+        f"{part}Format would have no effect, because {part}Columns names no column",
+        f"set {part}Columns, or remove {part}Format",
+        unless=f"{part}Columns",
+        kind=Kind.NO_EFFECT,
+    )
+
+
+def _string_of_one(part: str) -> Check:
+    def broken(values: Values) -> bool:
+        text = values[f"{part}Columns"]
+        if values[f"{part}Format"] is not ColumnFormat.STRING or struct_name(text or ""):
+            return False
+        names = column_names(text)
+        return len(names) > 1 or ALL_COLUMNS in names
+
+    return Check(
+        "",
+        f"{part}Format=string takes one column, and {part}Columns names more",
+        f"name one column, or set {part}Format=json",
+        broken,
+    )
+
+
+def _one_topic(one: str, other: str, hint: str) -> Check:
+    return Check(
+        one,
+        f"{one} and {other} are the same topic, '{{{one}}}'",
+        hint,
+        lambda values: values[one] == values[other],
+    )
+
+
+_REPORTS = "reports are records of JSON: use a separate topic for them"
+_OF_BOTH = "txnAppId identifies the writer, txnVersion counts its writes"
+
+#: In the order in which they are looked at.
+CHECKS: Final = (
+    *map(
+        _needs_exactly_once,
+        (
+            "transactionalIdPrefix",
+            "txnAppId",
+            "txnVersion",
+            "verifyReplays",
+            "offsetsGroup",
+            "offsetsGroupInUse",
+            "twoPhaseCommit",
+            "commitLogTopic",
+        ),
+    ),
+    Check("txnAppId", "txnAppId is set and txnVersion is not: a write is known by both", _OF_BOTH,
+          unless="txnVersion"),
+    Check("txnVersion", "txnVersion is set and txnAppId is not: a write is known by both", _OF_BOTH,
+          unless="txnAppId"),
+    Check("topic", "topic and commitLogTopic are the same topic, '{topic}'",
+          "the commit log holds the driver's decisions, and no other client may write to it",
+          lambda values: values["deliveryGuarantee"] == _EXACTLY_ONCE
+          and values["topic"] == values["commitLogTopic"]),
+    _one_topic("reportTopic", "topic", _REPORTS),
+    _one_topic("reportTopic", "commitLogTopic", _REPORTS),
+    _format_of_none("key"),
+    _string_of_one("key"),
+    _format_of_none("value"),
+    _string_of_one("value"),
+    Check("onNullValue valueColumns",
+          "onNullValue would have no effect, because valueColumns become JSON, which is never null",
+          "remove onNullValue, or write a column value that is null where it must be",
+          lambda values: values["valueFormat"] is ColumnFormat.JSON
+          and struct_name(values["valueColumns"]) is None,
+          kind=Kind.NO_EFFECT),
+    Check("tasksAtOnce", "tasksAtOnce would have no effect, because there is no rate to divide",
+          "set maxRecordsPerSecond or maxBytesPerSecond, or remove tasksAtOnce",
+          unless="maxRecordsPerSecond maxBytesPerSecond", kind=Kind.NO_EFFECT),
+)  # fmt: skip
+
+
+def check_sink(given: Container[str], values: Values) -> None:
+    """ConfigError for the first row that the options break. ``values`` are the effective ones."""
+    for check in CHECKS:
+        applies = all(name in given for name in check.given.split())
+        excepted = any(name in given for name in check.unless.split())
+        if applies and not excepted and check.broken(values):
+            sentence = _NAME.sub(lambda found: str(values[found[1]]), check.sentence)
+            raise ConfigError(sentence, hint=check.hint, kind=check.kind)

@@ -18,7 +18,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
-from spark_kafka_sink.config.secret_references import REFERABLE
+from spark_kafka_sink.base.security.secret_references import REFERABLE
 
 #: Characters of a token. It distinguishes the few drivers of one prefix.
 _LENGTH: Final = 8

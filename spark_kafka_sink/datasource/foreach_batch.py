@@ -30,10 +30,9 @@ from typing import TYPE_CHECKING
 
 from spark_kafka_sink.base.errors import CommitError, ConfigError, IllegalStateError, safe_text
 from spark_kafka_sink.base.process_local import ProcessLocal
-from spark_kafka_sink.config.given_options import given_options
+from spark_kafka_sink.config.given_options import PREFIX, given_options
 from spark_kafka_sink.config.option_table import COMMIT_LOG_TOPIC, SINK_OPTIONS
 from spark_kafka_sink.config.sink_config import TXN_CONTEXT, DeliveryGuarantee
-from spark_kafka_sink.config.unknown_options import PREFIX
 from spark_kafka_sink.datasource.calling_query import CallingQuery, calling_query
 from spark_kafka_sink.datasource.exactly_once.checkpoint import Checkpoint
 from spark_kafka_sink.datasource.exactly_once.named_writes import NamedWrites, Place, Written

@@ -21,6 +21,7 @@ import logging
 import uuid
 from collections.abc import Iterator, MutableMapping
 from dataclasses import replace
+from functools import cached_property
 from typing import TYPE_CHECKING, NoReturn
 
 from spark_kafka_sink.base.error_kinds import Kind
@@ -46,6 +47,7 @@ if TYPE_CHECKING:
     from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, DataSourceWriter
     from pyspark.sql.types import StructType
 
+    from spark_kafka_sink.config.given_options import GivenOptions
     from spark_kafka_sink.config.sink_config import SinkConfig
     from spark_kafka_sink.datasource.write_plan import WritePlan
 
@@ -138,16 +140,19 @@ class KprodDataSource(DataSource):
     def __reduce__(self) -> tuple[object, ...]:
         return (_unpickled, (type(self), self._pickled_options()))
 
+    @cached_property
+    def _given(self) -> GivenOptions:
+        """The options, and the lines of ``configFile``: read once in a process."""
+        from spark_kafka_sink.config.given_options import PREFIX, given_options
+
+        return given_options(self.options, PREFIX)
+
     def _pickled_options(self) -> dict[str, str]:
         """With the lines of ``configFile``, so that a commit does not depend on that file."""
-        from spark_kafka_sink.config.given_options import given_options
-        from spark_kafka_sink.config.unknown_options import PREFIX
-
-        options = dict(self.options)
         try:
-            given = given_options(options, PREFIX).as_options()
+            given = self._given.as_options()
         except ConfigError:
-            return options  # planning raises a better error
+            return dict(self.options)  # planning raises a better error
         # Spark's own, which a report of an abort has from there.
         name = self.options.get(_QUERY_NAME)
         return given if name is None else given | {_QUERY_NAME: name}
@@ -156,45 +161,28 @@ class KprodDataSource(DataSource):
         return hasattr(spark_datasource, "DataSourceStreamArrowWriter")
 
     def _plan(self, schema: StructType, *, overwrite: bool, streaming: bool) -> WritePlan:
-        from spark_kafka_sink.config.dead_letters.dead_letter_options import refuse_compacted
-        from spark_kafka_sink.config.given_options import given_options
+        from spark_kafka_sink.config.dead_letter_options import refuse_compacted
         from spark_kafka_sink.config.sink_config import SinkConfig
-        from spark_kafka_sink.config.unknown_options import PREFIX
         from spark_kafka_sink.datasource.checks.own_code import check_own_code
         from spark_kafka_sink.datasource.checks.preflight import process_preflight
         from spark_kafka_sink.datasource.driver_identity import driver_token
         from spark_kafka_sink.datasource.process_logging import configure_logging
         from spark_kafka_sink.datasource.report.failed_attempts import FailedAttempts
         from spark_kafka_sink.datasource.report.report_file import check_report_path
-        from spark_kafka_sink.datasource.write.schema import (
-            near_names,
-            plan_columns,
-            with_keys_required,
-        )
+        from spark_kafka_sink.datasource.write import schema as of_columns
         from spark_kafka_sink.datasource.write_plan import WritePlan
 
-        if not self.options:
-            raise ConfigError(
-                "no option reached the kprod sink: Spark drops the options of a table, and those "
-                "of insertInto(), for every Python source",
-                hint="use INSERT INTO table WITH ('kafka.bootstrap.servers' = 'host:9092', 'topic' "
-                "= 'name') SELECT ..., or df.writeTo(table).option(...).append(), or "
-                'df.write.format("kprod").option(...).mode("append").save()',
-                kind=Kind.NO_OPTIONS,
-            )
-        if overwrite:
-            raise _overwrite_refused(streaming=streaming)
-        given = given_options(self.options, PREFIX)
-        config = _without_columns_at_the_end(SinkConfig.of(given))
+        self._refuse_unusable(overwrite=overwrite, streaming=streaming)
+        config = _without_columns_at_the_end(SinkConfig.of(self._given))
         if config.is_exactly_once:
             from spark_kafka_sink.datasource.exactly_once.transaction_plan import prefix_of
 
             prefix_of(config, streaming=streaming)
-        token = driver_token(given.as_options())
+        token = driver_token(self._given.as_options())
         # A stream's abort has no plan, and a job's options may be another's, too.
         failed = FailedAttempts.of(config.report_path, token if streaming else uuid.uuid4().hex)
         is_named = config.is_exactly_once and (streaming or config.txn_app_id is not None)
-        columns = plan_columns(schema, config.topic, config.named_columns)
+        columns = of_columns.plan_columns(schema, config.topic, config.named_columns)
         plan = WritePlan(
             config,
             columns,
@@ -209,12 +197,12 @@ class KprodDataSource(DataSource):
         if config.report_path is not None:
             check_report_path(config.report_path)
         check_own_code(config, on_driver=True)
-        warn_once(_log, [*config.warnings, *near_names(schema, columns)])
+        warn_once(_log, [*config.warnings, *of_columns.near_names(schema, columns)])
         seen = process_preflight().check(config, streaming=streaming)
         cluster = None if seen is None else seen.cluster
         limits = {} if seen is None else seen.limits
         if seen is not None and config.topic in seen.compacted:
-            columns = with_keys_required(columns)
+            columns = of_columns.with_keys_required(columns)
         if seen is not None and config.dead_letters is not None:
             refuse_compacted(config.dead_letters, seen.compacted)
         if config.schemas is not None:
@@ -233,6 +221,19 @@ class KprodDataSource(DataSource):
             )
         failed.begin()
         return plan
+
+    def _refuse_unusable(self, *, overwrite: bool, streaming: bool) -> None:
+        if not self.options:
+            raise ConfigError(
+                "no option reached the kprod sink: Spark drops the options of a table, and those "
+                "of insertInto(), for every Python source",
+                hint="use INSERT INTO table WITH ('kafka.bootstrap.servers' = 'host:9092', 'topic' "
+                "= 'name') SELECT ..., or df.writeTo(table).option(...).append(), or "
+                'df.write.format("kprod").option(...).mode("append").save()',
+                kind=Kind.NO_OPTIONS,
+            )
+        if overwrite:
+            raise _overwrite_refused(streaming=streaming)
 
     def _refuse_reading(self) -> NoReturn:
         raise ConfigError(

@@ -15,6 +15,7 @@ import contextlib
 import logging
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING
@@ -28,8 +29,8 @@ from spark_kafka_sink.base.errors import (
     safe_text,
     warn,
 )
+from spark_kafka_sink.base.security.secret_references import UnresolvedReferenceError
 from spark_kafka_sink.base.version import __version__
-from spark_kafka_sink.config.secret_references import UnresolvedReferenceError
 from spark_kafka_sink.config.sink_config import SinkConfig
 from spark_kafka_sink.datasource.exactly_once.transaction_plan import TransactionPlan
 from spark_kafka_sink.datasource.package_digest import package_digest
@@ -69,6 +70,7 @@ if TYPE_CHECKING:
     from spark_kafka_sink.datasource.write.dead_letters import DeadLetters
     from spark_kafka_sink.datasource.write.rate_limit import RateLimit
     from spark_kafka_sink.datasource.write.task_identity import TaskIdentity
+    from spark_kafka_sink.datasource.write.task_progress import Watcher
     from spark_kafka_sink.datasource.write.write_task import ProducerSource, WriteTask
 
 _log = logging.getLogger(__name__)
@@ -134,6 +136,7 @@ class WritePlan:
             rate=self._rate(),
             dead_letters=self._dead_letters(identity),
             progress_listeners=[progress_listener(p) for p in self.config.progress_listeners],
+            watcher=self._watcher(identity),
         )
 
     def _run(self, task: WriteTask, batches: Iterator[pa.RecordBatch]) -> TaskCommitMessage:
@@ -166,6 +169,13 @@ class WritePlan:
                 else task.so_far
             )
             self.failed.leave(report_of_attempt(self.config, attempt, error))
+
+    def _watcher(self, identity: TaskIdentity) -> Watcher | None:
+        if self.config.progress_topic is None:
+            return None
+        from spark_kafka_sink.datasource.write.worker_progress import this_worker
+
+        return this_worker(self.config.producer, self.config.progress_topic, identity)
 
     def _check_package(self) -> None:
         # (The plan of another version may have no such field: its version is compared first.)
@@ -247,7 +257,8 @@ class WritePlan:
             checked = checked_messages(messages)
             # Before the commit, whose decision includes it (reportTopic); the result follows.
             report = report_of_batch(self.config, checked, Outcome.COMMITTED, batch_id=batch_id)
-            outcome = self._committed(checked, batch_id, report)
+            with self._watched_commit(checked):
+                outcome = self._committed(checked, batch_id, report)
             self.failed.end()
         except KafkaError as error:
             if report is None:
@@ -258,6 +269,16 @@ class WritePlan:
             raise
         publish(after_commit(report, outcome, None, _since(begun)), self.config)
         freeze_modules()
+
+    def _watched_commit(
+        self, messages: Sequence[TaskCommitMessage]
+    ) -> AbstractContextManager[object]:
+        topic = self.config.progress_topic
+        if topic is None or not messages or not self.config.is_exactly_once:
+            return nullcontext()
+        from spark_kafka_sink.datasource.write.worker_progress import watched_commit
+
+        return watched_commit(self.config.producer, topic, messages[0].identity)
 
     def _committed(
         self, messages: tuple[TaskCommitMessage, ...], batch_id: int | None, report: WriteReport

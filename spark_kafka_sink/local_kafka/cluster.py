@@ -108,29 +108,8 @@ class KafkaCluster:
         self.security: Security | None = None
         if secure:
             self._make_secure(listeners, common)
-        voters = {node_id: held[node_id]["CONTROLLER"].port for node_id in node_ids}
         jvm = [*(FULL_JVM if full_jvm else QUICK_JVM), "-Xms64m", f"-Xmx{heap}"]
-        self.nodes: tuple[KafkaNode, ...] = tuple(
-            KafkaNode(
-                node_id,
-                installation=self._get_installation,
-                brood=self._brood,
-                properties=with_overrides(
-                    common
-                    | node_properties(
-                        node_id,
-                        self._brood.directory / f"node-{node_id}" / "data",
-                        {n: (p, held[node_id][n].port) for n, p in listeners.items()},
-                        internal_port=held[node_id]["INTERNAL"].port,
-                        voters=voters,
-                    ),
-                    overrides or {},
-                ),
-                ports=held[node_id],
-                jvm_options=jvm,
-            )
-            for node_id in node_ids
-        )
+        self.nodes = self._make_nodes(held, listeners, common, overrides or {}, jvm)
 
     def __enter__(self) -> Self:
         self.start()
@@ -235,6 +214,36 @@ class KafkaCluster:
             raise
         common |= self.security.server_properties(listeners)
         self._format_options += self.security.format_options()
+
+    def _make_nodes(
+        self,
+        held: Mapping[int, Mapping[str, ports.ReservedPort]],
+        listeners: Mapping[str, str],
+        common: Mapping[str, str],
+        overrides: Mapping[str, str],
+        jvm_options: Sequence[str],
+    ) -> tuple[KafkaNode, ...]:
+        """A node's properties are those of all, its own, and ``overrides`` last."""
+        voters = {node_id: its["CONTROLLER"].port for node_id, its in held.items()}
+        nodes = []
+        for node_id, its in held.items():
+            own = node_properties(
+                node_id,
+                self._brood.directory / f"node-{node_id}" / "data",
+                {name: (protocol, its[name].port) for name, protocol in listeners.items()},
+                internal_port=its["INTERNAL"].port,
+                voters=voters,
+            )
+            node = KafkaNode(
+                node_id,
+                installation=self._get_installation,
+                brood=self._brood,
+                properties=with_overrides({**common, **own}, overrides),
+                ports=its,
+                jvm_options=jvm_options,
+            )
+            nodes.append(node)
+        return tuple(nodes)
 
     def _reserve(self, listeners: list[str], port: int | None) -> dict[str, ports.ReservedPort]:
         """A port for each listener of a node; only the first listener's can be chosen."""

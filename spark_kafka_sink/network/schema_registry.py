@@ -34,19 +34,18 @@ from spark_kafka_sink.base.security.password import (
     text_of,
     without_secrets,
 )
-from spark_kafka_sink.config.oauth_settings import ClientCredentials
+from spark_kafka_sink.base.security.secret_references import resolve
+from spark_kafka_sink.config.logins.oauth_settings import ClientCredentials
 from spark_kafka_sink.config.option import OptionValue
-from spark_kafka_sink.config.option_table import SINK_OPTIONS
-from spark_kafka_sink.config.schemas.schema_options import (
+from spark_kafka_sink.config.option_table import (
     ENDPOINT,
+    SINK_OPTIONS,
     TIMEOUT,
     TOKEN,
     URL,
     USER_INFO,
-    check_addresses,
-    registry_urls,
 )
-from spark_kafka_sink.config.secret_references import resolve
+from spark_kafka_sink.config.schema_options import check_addresses, registry_urls
 from spark_kafka_sink.network.auth.token_endpoint import request_token
 from spark_kafka_sink.network.http.http_exchange import AnswerTooLongError, HttpRequest, exchange
 from spark_kafka_sink.network.tls.ssl_failures import explain

@@ -471,6 +471,39 @@ class CreateTopicsRequest(ControlRequest[CreateTopicsResponse]):
         return CreateTopicsResponse(errors, max(0, answer.throttle_time_ms))
 
 
+@dataclass(frozen=True, slots=True)
+class DeleteTopicsResponse:
+    """``errors`` maps each topic to its code."""
+
+    errors: Mapping[str, ErrorCode]
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteTopicsRequest(ControlRequest[DeleteTopicsResponse]):
+    """Deletes topics; needs DELETE on each."""
+
+    topics: tuple[str, ...]
+    timeout_ms: int
+
+    api_key = ApiKey.DELETE_TOPICS
+    versions = VersionRange(1, 5)
+
+    def message(self, version: int) -> Message:
+        return messages.delete_topics.DeleteTopicsRequest(
+            topic_names=[topic_name(topic) for topic in self.topics], timeout_ms=self.timeout_ms
+        )
+
+    def read(self, reader: WireReader, version: int) -> DeleteTopicsResponse:
+        """The response, which must have every topic of this request once and no other."""
+        answer = messages.delete_topics.DeleteTopicsResponse.read(reader, version)
+        errors = once_each(
+            ((topic.name, error_code(topic.error_code)) for topic in answer.responses),
+            self.topics,
+            "a topic",
+        )
+        return DeleteTopicsResponse(errors)
+
+
 def _check_epoch(
     response: init_producer_id.InitProducerIdResponse | end_txn.EndTxnResponse,
     producer_id: int,

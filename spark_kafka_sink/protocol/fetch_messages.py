@@ -2,7 +2,8 @@
 
 Owns: both requests with their responses. Never: the content of fetched bytes
 (``records/log_records.py``); fetch sessions: the reader of a commit log reads few partitions, a few
-times; READ_COMMITTED: that reader must see what is not committed yet. Used on the driver.
+times. That reader must see what is not committed yet; only ``kprod check --exactly-once`` reads as
+a consumer with READ_COMMITTED does. Used on the driver.
 """
 
 from __future__ import annotations
@@ -41,8 +42,10 @@ __all__ = [
 
 #: A consumer, not a replica.
 _NO_REPLICA: Final = -1
-#: Everything up to the high watermark, what is not committed yet too.
+#: Everything up to the high watermark, what is not committed yet too; or up to the last stable
+#: offset, with the list of what was aborted.
 _READ_UNCOMMITTED: Final = 0
+_READ_COMMITTED: Final = 1
 _NO_RECORDS: Final = memoryview(b"")
 
 
@@ -139,12 +142,15 @@ class FetchedPartition:
     """What came of one partition.
 
     ``records`` are whole batches, of which the first may begin before ``fetch_offset`` and the last
-    may be cut off; it is a view of the response's bytes.
+    may be cut off; it is a view of the response's bytes. With ``read_committed`` the transactions
+    of ``aborted``, by producer id and first offset, are among them.
     """
 
     error: ErrorCode
     fetch_offset: int
     records: memoryview = _NO_RECORDS
+    last_stable_offset: int = -1
+    aborted: tuple[tuple[int, int], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,6 +175,7 @@ class FetchRequest(ControlRequest[FetchResponse]):
     max_wait_ms: int = 500
     min_bytes: int = 1
     max_bytes: int = 16 * 1024 * 1024
+    read_committed: bool = False
 
     api_key = ApiKey.FETCH
     versions = VersionRange(4, 12)
@@ -189,7 +196,7 @@ class FetchRequest(ControlRequest[FetchResponse]):
             max_wait_ms=self.max_wait_ms,
             min_bytes=self.min_bytes,
             max_bytes=self.max_bytes,
-            isolation_level=_READ_UNCOMMITTED,
+            isolation_level=_READ_COMMITTED if self.read_committed else _READ_UNCOMMITTED,
             topics=[
                 wire.FetchTopic(topic=name, partitions=partitions)
                 for name, partitions in topics.items()
@@ -207,7 +214,7 @@ class FetchRequest(ControlRequest[FetchResponse]):
                 tp = TopicPartition(topic.topic, one.partition_index)
                 if tp in found or tp not in requested:
                     raise MalformedError("a partition comes twice, or was not requested")
-                found[tp] = _fetched(one, requested[tp])
+                found[tp] = _fetched(one, requested[tp], aborted=self.read_committed)
         if error is not ErrorCode.NONE:
             found = {}
         elif len(found) != len(requested):
@@ -215,10 +222,12 @@ class FetchRequest(ControlRequest[FetchResponse]):
         return FetchResponse(error, found, throttle_ms)
 
 
-def _fetched(one: fetch.PartitionData, fetch_offset: int) -> FetchedPartition:
+def _fetched(one: fetch.PartitionData, fetch_offset: int, *, aborted: bool) -> FetchedPartition:
     error = error_code(one.error_code)
     if error is not ErrorCode.NONE:
         return FetchedPartition(error, fetch_offset)
     if one.high_watermark < 0 or one.last_stable_offset < -1 or one.log_start_offset < -1:
         raise MalformedError("an offset is negative")
-    return FetchedPartition(error, fetch_offset, one.records)
+    listed = one.aborted_transactions if aborted else ()
+    ended = tuple((each.producer_id, each.first_offset) for each in listed)
+    return FetchedPartition(error, fetch_offset, one.records, one.last_stable_offset, ended)

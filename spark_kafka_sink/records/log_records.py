@@ -132,10 +132,12 @@ def read_batches(
     wanted: Callable[[bytes], bool],
     mention: bytes = b"",
     max_kept: int = MAX_UNPACKED,
+    *,
+    transactional: bool = True,
 ) -> Iterator[ReadBatch]:
     """The batches of ``fetched`` that end at its fetch offset or after it, with the records whose
     key is ``wanted``, of any transaction, committed or not. Of a batch that is not transactional
-    only the header is read: it is not ours.
+    only the header is read: it is not ours. With ``transactional`` False it is the other way round.
 
     Keys are compared before values are read, and only values of matching keys are kept: about
     ``max_kept`` bytes of one batch, and one batch at a time. Every matching key must contain the
@@ -171,7 +173,10 @@ def read_batches(
                 return
             expected = batch.next_offset
             if expected > fetched.fetch_offset:
-                yield _read(batch, wanted, mention, fetched.fetch_offset, max_kept)
+                if batch.header.transactional is transactional:
+                    yield _read(batch, wanted, mention, fetched.fetch_offset, max_kept)
+                else:
+                    yield _header_of(batch)
         at += size
     if at == 0 and len(view):
         # Brokers return the first batch complete at any size: another fetch would be the same.
@@ -191,17 +196,7 @@ def _read(
     from_offset: int,
     max_kept: int,
 ) -> ReadBatch:
-    header = batch.header
-    found = ReadBatch(
-        header.base_offset,
-        batch.last_offset,
-        header.producer_id,
-        header.producer_epoch,
-        header.transactional,
-        header.control,
-    )
-    if not header.transactional:
-        return found
+    header, found = batch.header, _header_of(batch)
     walk = _Walk(batch)
     try:
         if header.control:
@@ -213,6 +208,18 @@ def _read(
         unreadable = Unreadable(walk.offset, error.message)
         return replace(found, records=tuple(walk.kept), unreadable=unreadable)
     return replace(found, records=tuple(walk.kept))
+
+
+def _header_of(batch: LogBatch) -> ReadBatch:
+    header = batch.header
+    return ReadBatch(
+        header.base_offset,
+        batch.last_offset,
+        header.producer_id,
+        header.producer_epoch,
+        header.transactional,
+        header.control,
+    )
 
 
 class _Walk:

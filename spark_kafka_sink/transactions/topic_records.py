@@ -30,10 +30,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class TopicRecord:
-    """A record for partition 0 of ``topic``."""
+    """A record for partition 0 of ``topic``, which ``option`` names."""
 
     topic: str
     value: bytes = field(repr=False)
+    key: bytes | None = None
+    option: str = "reportTopic"
 
     @property
     def tp(self) -> TopicPartition:
@@ -82,11 +84,11 @@ def _produce(
     within: PreparedTransaction | None,
 ) -> None:
     where = f"Produce to {record.tp}"
-    values = [(None, record.value)]
+    values = [(record.key, record.value)]
     call = produce_call(client, record.tp, values, _retry_code(record, where), within)
     client.loop.send_and_receive(call, deadline_ms, where)
 
 
 def _retry_code(record: TopicRecord, where: str) -> Callable[[ErrorCode], ErrorCode | None]:
-    right = f"WRITE on the topic '{record.topic}' (reportTopic)"
+    right = f"WRITE on the topic '{record.topic}' ({record.option})"
     return lambda code: retry_code(code, where, right)

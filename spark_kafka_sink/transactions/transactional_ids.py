@@ -7,6 +7,7 @@ again (the task's pool), a broker.
 ``{key}~{run}~g{g}.{worker}~{k}``         the k-th task of a worker process in a batch of ``key``
 ``{key}~~log``                            the commit log's writer of ``key``
 ``{prefix}~~check``                       initialized by planning, to find missing rights early
+``{prefix}~~check~{name}``                of one ``kprod check --exactly-once``
 ========================================  =======================================================
 
 ``key`` is the commit log's (:func:`log_key`), so that an id contains the key under which its
@@ -122,5 +123,10 @@ def check_id(key: str) -> str:
 
 
 def is_drivers(text: str) -> bool:
-    """Whether it is the id of :func:`log_id` or :func:`check_id`."""
-    return text.endswith((log_id(""), check_id("")))
+    """Whether it is the id of :func:`log_id`, :func:`check_id` or :func:`trial_id`."""
+    return text.endswith(log_id("")) or check_id("") in text
+
+
+def trial_id(key: str, name: str) -> str:
+    """A transactional id with which ``kprod check --exactly-once`` writes, once."""
+    return f"{check_id(key)}{SEPARATOR}{name}"

@@ -17,7 +17,7 @@ import trustme
 from pyspark.sql.datasource import CaseInsensitiveDict
 
 from spark_kafka_sink.base.errors import ConfigError
-from spark_kafka_sink.config.secret_references import resolve
+from spark_kafka_sink.base.security.secret_references import resolve
 from spark_kafka_sink.config.sink_config import SinkConfig
 from spark_kafka_sink.datasource import source
 from spark_kafka_sink.datasource.exactly_once.transaction_plan import prefix_of

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from spark_kafka_sink.base.security.java_properties import parse_properties
 from spark_kafka_sink.base.security.password import Password, text_of
-from spark_kafka_sink.config.files.java_properties import parse_properties
-from spark_kafka_sink.config.secret_references import resolve
+from spark_kafka_sink.base.security.secret_references import resolve
 from tests.java_programs import run_java
 
 pytestmark = pytest.mark.broker  # needs Kafka's jars

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from spark_kafka_sink.config.files.java_properties import parse_properties
+from spark_kafka_sink.base.security.java_properties import parse_properties
+from spark_kafka_sink.config.logins.sasl_settings import sasl_settings
 from spark_kafka_sink.config.option import Status
 from spark_kafka_sink.config.option_table import PRODUCER_OPTIONS
-from spark_kafka_sink.config.sasl_settings import sasl_settings
 from spark_kafka_sink.config.sink_config import SinkConfig
 
 ROOT = Path(__file__).parents[2]

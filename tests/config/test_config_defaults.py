@@ -7,12 +7,11 @@ from dataclasses import replace
 
 import pytest
 
-from spark_kafka_sink.config.dead_letters.dead_letter_options import DEAD_LETTER_OPTIONS
+from spark_kafka_sink.config.dead_letter_options import DEAD_LETTER_OPTIONS
+from spark_kafka_sink.config.logins.sasl_settings import sasl_settings
 from spark_kafka_sink.config.option import OneOf, OneOfAnyCase, Option, OptionType, Status
-from spark_kafka_sink.config.option_table import PRODUCER_OPTIONS, SINK_OPTIONS
+from spark_kafka_sink.config.option_table import PRODUCER_OPTIONS, SCHEMA_OPTIONS, SINK_OPTIONS
 from spark_kafka_sink.config.producer_config import ProducerConfig
-from spark_kafka_sink.config.sasl_settings import sasl_settings
-from spark_kafka_sink.config.schemas.schema_options import SCHEMA_OPTIONS
 from spark_kafka_sink.config.sink_config import SinkConfig
 from spark_kafka_sink.network.schema_registry import SchemaRegistry
 from spark_kafka_sink.network.tls.ssl_context import ssl_context

@@ -9,13 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spark_kafka_sink.base.errors import ConfigError
+from spark_kafka_sink.base.security.java_properties import parse_properties
 from spark_kafka_sink.base.security.password import Password
-from spark_kafka_sink.config.files.java_properties import parse_properties
-from spark_kafka_sink.config.given_options import given_options
+from spark_kafka_sink.base.security.secret_references import resolve
+from spark_kafka_sink.config.given_options import PREFIX, given_options
 from spark_kafka_sink.config.producer_config import ProducerConfig
-from spark_kafka_sink.config.secret_references import resolve
 from spark_kafka_sink.config.sink_config import DeliveryGuarantee, SinkConfig
-from spark_kafka_sink.config.unknown_options import PREFIX
 
 
 def file_of(tmp_path, text):

@@ -5,12 +5,9 @@ from __future__ import annotations
 import pytest
 
 from spark_kafka_sink.base.errors import ConfigError
-from spark_kafka_sink.config.named_columns import ColumnFormat, OnNullValue
-from spark_kafka_sink.config.schemas.schema_options import (
-    SCHEMA_OPTIONS,
-    SchemaOptions,
-    SubjectStrategy,
-)
+from spark_kafka_sink.config.named_columns import ColumnFormat, OnNullValue, SubjectStrategy
+from spark_kafka_sink.config.option_table import SCHEMA_OPTIONS
+from spark_kafka_sink.config.schema_options import SchemaOptions
 from spark_kafka_sink.config.sink_config import SinkConfig
 
 BROKER = {"kafka.bootstrap.servers": "b:9092", "topic": "t"}

@@ -9,11 +9,11 @@ from hypothesis import strategies as st
 
 from spark_kafka_sink.base.documentation import page_address
 from spark_kafka_sink.base.errors import ConfigError
+from spark_kafka_sink.config.given_options import foreign_options
 from spark_kafka_sink.config.option import Status
 from spark_kafka_sink.config.option_table import PRODUCER_OPTIONS, SINK_OPTIONS
 from spark_kafka_sink.config.producer_config import ProducerConfig
 from spark_kafka_sink.config.sink_config import DeliveryGuarantee, Preflight, SinkConfig
-from spark_kafka_sink.config.unknown_options import foreign_options
 
 FOREIGN = foreign_options()
 SERVERS = {"kafka.bootstrap.servers": "127.0.0.1:9092"}

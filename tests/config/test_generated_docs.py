@@ -9,9 +9,9 @@ import pytest
 
 from spark_kafka_sink.base import errors
 from spark_kafka_sink.base.errors import ConfigError
+from spark_kafka_sink.config.given_options import SPARK_KEYS
 from spark_kafka_sink.config.option_table import PRODUCER_OPTIONS, SINK_OPTIONS
 from spark_kafka_sink.config.sink_config import SinkConfig
-from spark_kafka_sink.config.unknown_options import SPARK_KEYS
 
 ROOT = Path(__file__).resolve().parents[2]
 

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from spark_kafka_sink.base.security.secret_references import has_references
+from spark_kafka_sink.config.given_options import SPARK_OPTIONS
 from spark_kafka_sink.config.option_table import PRODUCER_OPTIONS
-from spark_kafka_sink.config.secret_references import has_references
 from spark_kafka_sink.config.sink_config import SinkConfig
-from spark_kafka_sink.config.unknown_options import SPARK_OPTIONS
 
 PAGE = (Path(__file__).parents[2] / "docs" / "migration.md").read_text()
 #: What a variable in a block stands for.

@@ -1,6 +1,7 @@
 """docs/options-by-task.md: each option that does something is there once; examples are taken."""
 
 import runpy
+import sys
 from collections import Counter
 from pathlib import Path
 
@@ -8,7 +9,9 @@ import pytest
 
 from spark_kafka_sink.config.sink_config import SinkConfig
 
-TOOL = runpy.run_path(str(Path(__file__).parents[2] / "tools" / "task_options.py"))
+TOOLS = Path(__file__).parents[2] / "tools"
+sys.path.insert(0, str(TOOLS))  # its own imports
+TOOL = runpy.run_path(str(TOOLS / "task_options.py"))
 TASKS = TOOL["TASKS"]
 
 

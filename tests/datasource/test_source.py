@@ -66,6 +66,18 @@ def test_a_source_pickled_twice_still_knows_that_it_was_pickled():
     assert copy.streamWriter(SCHEMA, False).plan.cluster is None
 
 
+def test_a_process_reads_a_configfile_once(tmp_path):
+    """Spark pickles a source and plans with it; between the two the file may be written anew."""
+    path = tmp_path / "kafka.properties"
+    path.write_text("bootstrap.servers=127.0.0.1:1\nlinger.ms=7\n")
+    planned = data_source(topic="t", preflight="off", configFile=str(path))
+    travelled = pickle.loads(cloud_dumps(planned))
+    path.unlink()
+    for one in (planned, travelled):
+        config = one.streamWriter(SCHEMA, False).plan.config
+        assert config.producer.linger_ms == 7
+
+
 def test_no_options_at_all_names_insert_into_with():
     with pytest.raises(ConfigError) as raised:
         data_source().writer(SCHEMA, overwrite=False)

@@ -13,6 +13,7 @@ _TASK = (
     "import sys, numpy, pyarrow.compute, pyspark.sql.datasource;"
     "before = set(sys.modules);"
     "import spark_kafka_sink.datasource.write.write_task, spark_kafka_sink.producer.kafka_producer;"
+    "import spark_kafka_sink.config.sink_config;"
     "print(*sorted(set(sys.modules) - before))"
 )
 #: What may come with them that is not ours: codecs, checksums, hashes, and their like.
@@ -31,10 +32,9 @@ def imported() -> set[str]:
         "cli",
         "config.cross_checks",
         "config.given_options",
-        "config.jaas_config",
-        "config.oauth_settings",
+        "config.logins",
         "config.option_table",
-        "config.unknown_options",
+        "config.schema_options",
         "datasource.exactly_once",
         "datasource.foreach_batch",
         "datasource.monitoring",

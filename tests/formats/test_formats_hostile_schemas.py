@@ -93,6 +93,7 @@ def field(kind, name="id", **more):
 
 
 ID = of(K.STRUCT, LONG, names=("id",))
+IDS = of(K.STRUCT, of(K.ARRAY, LONG), names=("ids",))
 
 
 @pytest.mark.parametrize(
@@ -135,6 +136,19 @@ def levels(count):
         ({"properties": {"id": {"$ref": "#/properties/id"}}}, "nested deeper"),
         ({"oneOf": [{"$ref": "#"}, {"$ref": "#"}]}, "nested deeper"),
         (levels(28) | {"properties": {"id": {"$ref": "#/d/a0"}}}, "too many alternatives"),
+        (levels(28) | {"properties": {"ids": {"items": {"$ref": "#/d/a0"}}}}, "too many"),
+        (
+            {
+                "properties": {
+                    "ids": {
+                        "items": {
+                            "oneOf": [{"type": "integer"}, {"$ref": "#/properties/ids/items"}]
+                        }
+                    }
+                }
+            },
+            "nested deeper",
+        ),
         ({"properties": {"id": {"anyOf": [{"type": "string"}] * 50_000}}}, "and the schema has"),
         ({"properties": 5}, "another type"),
         ({"type": 5}, "another type"),
@@ -143,7 +157,7 @@ def levels(count):
 def test_a_json_schema_is_refused_at_once(schema, says):
     start = time.monotonic()
     with pytest.raises(SchemaError, match=says):
-        use("json", json.dumps(schema), ID)
+        use("json", json.dumps(schema), IDS if "ids" in str(schema) else ID)
     assert time.monotonic() - start < AT_ONCE_S
 
 

@@ -15,6 +15,8 @@ from spark_kafka_sink.records.formats.protobuf.protobuf_format import ProtobufFo
 K = ColumnKind
 FORMATS = {"avro": AvroFormat(), "protobuf": ProtobufFormat(None), "json": JsonSchemaFormat()}
 INT32, INT64 = 2**31, 2**63
+#: The first and the last microsecond of years 1 to 9999.
+YEARS = (-62135596800000000, 253402300799999999)
 
 
 def of(kind, *children, names=(), precision=38, scale=10):
@@ -94,7 +96,9 @@ LAYOUTS = {
         + [None, Decimal(0), Decimal("-0.0000000001"), Decimal(2**63).scaleb(-10)],
         pa.decimal128(38, 10)), []),
     "instants": (of(K.TIMESTAMP), pa.array(
-        [0, -1, None, INT64 - 1, -INT64, 253402300799999999], pa.timestamp("us", "UTC")), []),
+        [0, -1, None, *YEARS], pa.timestamp("us", "UTC")), []),
+    "far instants": (of(K.TIMESTAMP), pa.array(
+        [0, INT64 - 1, None, -INT64], pa.timestamp("us", "UTC")), []),
     "local times": (of(K.TIMESTAMP_NTZ), pa.array(
         [0, -1, None, INT64 - 1, -INT64], pa.timestamp("us")), []),
     "days": (of(K.DATE), pa.array([0, -1, None, INT32 - 1, -INT32], pa.date32()), []),
@@ -102,7 +106,7 @@ LAYOUTS = {
     "floats": (of(K.FLOAT), pa.array([0.5, None, -0.0, float("inf")], pa.float32()), []),
 }  # fmt: skip
 #: Types that Protobuf has no field for.
-UNWRITABLE = {"protobuf": {"decimals", "local times", "days"}}
+UNWRITABLE = {"protobuf": {"decimals", "local times", "days", "far instants"}}
 CASES = [
     (format_, name)
     for format_ in FORMATS

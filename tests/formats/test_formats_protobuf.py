@@ -102,6 +102,8 @@ FIELDS = {
         st.dictionaries(numbers(31), st.booleans(), max_size=3),
     ),
 }
+#: Of one oneof.
+CHOICE = {"left": STRING, "right": LONG}
 MESSAGE = message_factory.GetMessageClass(message_of(SCHEMA, "shop.Order")[0])
 
 
@@ -144,7 +146,7 @@ def rows(draw):
 
 
 def struct_of(names):
-    kinds = tuple(FIELDS[name][0] for name in names)
+    kinds = tuple((FIELDS | CHOICE)[name][0] for name in names)
     return ColumnType(_K.STRUCT, "struct", False, kinds, tuple(names))
 
 
@@ -248,3 +250,28 @@ def test_columns_that_don_t_fit_are_an_error_at_planning(names, kinds, says):
 def test_a_text_that_protoc_does_not_accept_is_an_error():
     with pytest.raises(SchemaError, match="protoc does not accept"):
         ProtobufFormat(None).name_of("message {")
+
+
+def test_two_fields_of_a_oneof_are_refused_where_a_row_has_both():
+    """The reader keeps the last one only."""
+    plan = ProtobufFormat("Order").plan(SCHEMA, PREFIX, struct_of(["left", "right"]), bare=False)
+    columns = [pa.array(["a", None, "c", None]), pa.array([None, 2, 3, None])]
+    made = plan.encode(columns, 4, "")
+    (refusal,) = made.refusals
+    assert refusal.rows.tolist() == [False, False, True, False]
+    read = [MESSAGE.FromString(one[5:]) for one in made.array.to_pylist()]
+    assert [one.WhichOneof("either") for one in read] == ["left", "right", "right", None]
+
+
+def test_two_fields_of_a_oneof_are_refused_within_lists():
+    schema = """syntax = "proto3"; message M { repeated P parts = 1; }
+        message P { oneof o { int64 a = 1; int64 b = 2; } }"""
+    kind = ColumnType(_K.STRUCT, "struct", True, (LONG[0], LONG[0]), ("a", "b"))
+    column = ColumnType(
+        _K.STRUCT, "struct", False, (ColumnType(_K.ARRAY, "array", True, (kind,)),), ("parts",)
+    )
+    plan = ProtobufFormat(None).plan(schema, PREFIX, column, bare=False)
+    arrow = pa.list_(pa.struct([("a", pa.int64()), ("b", pa.int64())]))
+    values = pa.array([[{"a": 1, "b": None}], None, [{"b": 1, "a": None}, {"a": 2, "b": 2}]], arrow)
+    (refusal,) = plan.encode([values], 3, "").refusals
+    assert (refusal.rows.tolist(), refusal.column) == ([False, False, True], "parts[]")

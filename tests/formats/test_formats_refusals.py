@@ -124,3 +124,30 @@ def test_a_json_schema_may_have_references_and_alternatives():
         "properties": {"a": {"$ref": "#/definitions/n"}},
     }
     assert JSON.plan(json.dumps(schema), PREFIX, struct(a=K.LONG), bare=False)
+
+
+@pytest.mark.parametrize(
+    ("items", "allowed"),
+    [
+        ({"type": "integer"}, False),
+        ({"$ref": "#/d/int"}, False),
+        ({"$ref": "#/d/any"}, True),
+        ({"oneOf": [{"$ref": "#/d/int"}, {"type": "null"}]}, True),
+        ({}, True),
+        (True, True),
+    ],
+)
+def test_a_null_in_an_array_must_be_allowed_by_a_json_schema(items, allowed):
+    schema = {
+        "properties": {"a": {"type": "array", "items": items}},
+        "d": {"int": {"type": "integer"}, "any": {"type": ["integer", "null"]}},
+    }
+    item = ColumnType(K.LONG, "bigint", True)
+    column = ColumnType(
+        K.STRUCT, "struct", False, (ColumnType(K.ARRAY, "array", True, (item,)),), ("a",)
+    )
+    if allowed:
+        assert JSON.plan(json.dumps(schema), PREFIX, column, bare=False)
+    else:
+        with pytest.raises(SchemaError, match="may be null, and the schema allows no null"):
+            JSON.plan(json.dumps(schema), PREFIX, column, bare=False)

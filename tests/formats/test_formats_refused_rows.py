@@ -34,10 +34,9 @@ def avro(schema):
 
 
 def protobuf(field):
-    text = (
-        f'syntax = "proto3"; message M {{ int64 id = 1; {field} = 2; enum E {{ X = 0; Y = 1; }} }}'
-    )
-    return ProtobufFormat(None), text
+    used = 'import "google/protobuf/timestamp.proto";' if "." in field else ""
+    fields = f"int64 id = 1; {field} = 2; enum E {{ X = 0; Y = 1; }}"
+    return ProtobufFormat(None), f'syntax = "proto3"; {used} message M {{ {fields} }}'
 
 
 REQUIRED = {"type": "object", "required": ["n"], "properties": {"n": {"type": "integer"}}}
@@ -69,6 +68,9 @@ CASES = {
                           pa.array([[1, 2], [None], None, [3, None, 4], []])),
     "texts of Protobuf": (protobuf("repeated string a"), of(K.ARRAY, of(K.STRING)),
                           pa.array([[b"a"], [b"b", b"\xff"], [], [None], [b"c"]])),
+    "a year of Protobuf": (protobuf("google.protobuf.Timestamp a"), of(K.TIMESTAMP),
+                           pa.array([0, 253402300800000000, None, -62135596800000001],
+                                    pa.timestamp("us", "UTC"))),
     "a property": ((JsonSchemaFormat(), json.dumps({"properties": {"a": REQUIRED}})), N,
                    pa.array([{"n": 1}, {"n": None}, None, {"n": None}, {"n": 2}], STRUCT)),
 }  # fmt: skip

@@ -8,9 +8,9 @@ import struct
 from collections.abc import Callable
 
 from spark_kafka_sink.base.errors import ConfigError, KafkaError
+from spark_kafka_sink.base.security.jaas_config import parse_jaas_config
+from spark_kafka_sink.base.security.java_properties import parse_properties
 from spark_kafka_sink.base.security.password import Password
-from spark_kafka_sink.config.files.java_properties import parse_properties
-from spark_kafka_sink.config.jaas_config import parse_jaas_config
 from spark_kafka_sink.network.auth.aws_msk_iam import AwsKeys, AwsMskIamMechanism, Keys
 from spark_kafka_sink.network.auth.oauth_token import Token, expiry_of
 from spark_kafka_sink.network.auth.sasl_authenticator import (

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from spark_kafka_sink.base.errors import IllegalStateError
-from spark_kafka_sink.config.files.java_properties import parse_properties
+from spark_kafka_sink.base.security.java_properties import parse_properties
 from spark_kafka_sink.local_kafka import KafkaCluster, LocalKafkaError, Security
 from spark_kafka_sink.local_kafka.secure_files import MOUNTED, PORTS, write_secure_files
 from spark_kafka_sink.local_kafka.server_properties import read_properties

@@ -100,9 +100,10 @@ def test_names_follow_the_conventions():
     for one in INSTRUMENTS:
         assert one.name.startswith("kprod."), one
         assert not any(word in one.name for word in ("seconds", "bytes", "total", "ms")), one
-        assert one.unit in ("s", "By", "1") or one.unit[0] + one.unit[-1] == "{}", one
+        unit = one.unit.removesuffix("/s")
+        assert unit in ("s", "By", "1") or unit[0] + unit[-1] == "{}", one
         assert one.prometheus_name.endswith("_total") is (one.kind is InstrumentKind.COUNTER), one
-        is_ms = one.field.endswith(("Ms", "durationMs", "latencies"))
+        is_ms = one.field.endswith(("Ms", "durationMs", "latencies", "waits"))
         assert (one.scale == 0.001) is is_ms, one
         assert (one.kind is InstrumentKind.HISTOGRAM) is bool(one.bounds), one
         assert list(one.bounds) == sorted(set(one.bounds)), one

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from hostile import refused
 from kio.schema.errors import ErrorCode as KioErrorCode
-from kio_oracle import Module, decode
+from kio_oracle import THROTTLE, Module, decode, write
 
 from spark_kafka_sink.base.errors import (
     ErrorCode,
@@ -19,6 +19,7 @@ from spark_kafka_sink.base.errors import (
 from spark_kafka_sink.protocol.cluster import Node, TopicPartition
 from spark_kafka_sink.protocol.control_messages import (
     CreateTopicsRequest,
+    DeleteTopicsRequest,
     InitProducerIdRequest,
     MetadataRequest,
     NewTopic,
@@ -354,3 +355,24 @@ def test_a_negative_throttle_time_is_none(request_: Any, version: int) -> None:
     else:
         data = b"\xff\xff\xff\xff" + answer(request_, version)[4:]
     assert decode(request_, version, data).throttle_ms == 0
+
+
+@pytest.mark.parametrize("version", range(1, 6))
+def test_delete_topics_names_each_once(version: int) -> None:
+    request = DeleteTopicsRequest(("a", "b"), 1000)
+    assert tuple(read_request(request, version).topic_names) == ("a", "b")
+    kio = Module("delete_topics", version, "response")
+    text = {"error_message": "the broker's words"} if version == 5 else {}
+
+    def answered(*names: str) -> bytes:
+        code = KioErrorCode.topic_deletion_disabled
+        results = tuple(
+            kio.DeletableTopicResult(name=name, error_code=code, **text) for name in names
+        )
+        return write(kio.DeleteTopicsResponse(throttle_time=THROTTLE, responses=results))
+
+    errors = decode(request, version, answered("b", "a")).errors
+    assert errors == dict.fromkeys(("a", "b"), ErrorCode.TOPIC_DELETION_DISABLED)
+    for wrong in (answered("a"), answered("a", "a"), answered("a", "b", "c")):
+        with pytest.raises(RemoteProtocolError):
+            decode(request, version, wrong)

@@ -5,6 +5,7 @@ and liars.
 from __future__ import annotations
 
 import datetime as dt
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -257,7 +258,14 @@ def test_what_was_fetched_is_read(version: int) -> None:
     response = decode(FETCH, version, fetched(version))
     assert (response.error, response.throttle_ms) == (ErrorCode.NONE, 9)
     assert response.partitions.keys() == {A0, A3, B7}
-    assert response.partitions[A0] == FetchedPartition(ErrorCode.NONE, 100, memoryview(b"bytes"))
+    plain = FetchedPartition(ErrorCode.NONE, 100, memoryview(b"bytes"), 120)
+    assert response.partitions[A0] == plain
+    committed = replace(FETCH, read_committed=True)
+    assert read_request(committed, version).isolation_level == 1
+    found = decode(committed, version, fetched(version)).partitions[A0]
+    assert found == replace(plain, aborted=((4711, 90), (12, 95)))
+    none = decode(committed, version, fetched(version, aborted=None)).partitions[A0]
+    assert none == plain
 
 
 @pytest.mark.parametrize("version", OF_FETCH)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from spark_kafka_sink.config.oauth_settings import OAuthSettings, RefreshRule, TokenSource
+from spark_kafka_sink.config.logins.oauth_settings import OAuthSettings, RefreshRule, TokenSource
 
 RULE = RefreshRule(0.8, 0.05, 60, 300)
 

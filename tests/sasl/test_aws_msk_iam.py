@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 
 from spark_kafka_sink.base.clock import SystemClock
 from spark_kafka_sink.base.errors import AuthenticationError, ConfigError
-from spark_kafka_sink.config.oauth_settings import AwsLogin
+from spark_kafka_sink.config.logins.oauth_settings import AwsLogin
 from spark_kafka_sink.network.auth.aws_msk_iam import (
     AwsKeys,
     AwsMskIamMechanism,

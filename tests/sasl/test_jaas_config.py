@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spark_kafka_sink.base.errors import ConfigError
-from spark_kafka_sink.config.jaas_config import parse_jaas_config
+from spark_kafka_sink.base.security.jaas_config import parse_jaas_config
 
 PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
 

@@ -8,10 +8,11 @@ import pytest
 
 from spark_kafka_sink.base.errors import ConfigError
 from spark_kafka_sink.base.security.password import Password
+from spark_kafka_sink.config.logins.sasl_settings import sasl_settings
+from spark_kafka_sink.config.logins.security_rules import LOGIN_MODULES, MANY
 from spark_kafka_sink.config.option import OptionType, Status
+from spark_kafka_sink.config.option_table import MECHANISMS
 from spark_kafka_sink.config.producer_config import ProducerConfig
-from spark_kafka_sink.config.sasl_settings import sasl_settings
-from spark_kafka_sink.config.security_options import LOGIN_MODULES, MANY, MECHANISMS
 from spark_kafka_sink.network.auth.token_sources import token_fetcher
 
 URL = "sasl.oauthbearer.token.endpoint.url"

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from spark_kafka_sink.base.clock import SystemClock
 from spark_kafka_sink.base.errors import AuthenticationError, ConfigError
 from spark_kafka_sink.base.security.password import Password
-from spark_kafka_sink.config.oauth_settings import TokenProvider
-from spark_kafka_sink.config.sasl_settings import sasl_settings
+from spark_kafka_sink.config.logins.oauth_settings import TokenProvider
+from spark_kafka_sink.config.logins.sasl_settings import sasl_settings
 from spark_kafka_sink.network.auth.login import FetchedCredential
 from spark_kafka_sink.network.auth.login_factory import new_login
 from spark_kafka_sink.network.auth.oauth_token import (

@@ -11,7 +11,7 @@ from types import SimpleNamespace
 import pytest
 
 from spark_kafka_sink.base.errors import AuthenticationError, ConfigError
-from spark_kafka_sink.config.sasl_settings import KerberosSettings
+from spark_kafka_sink.config.logins.sasl_settings import KerberosSettings
 from spark_kafka_sink.network.auth.sasl_authenticator import SaslClientAuthenticator
 from spark_kafka_sink.network.auth.sasl_gssapi import gssapi_contexts
 from spark_kafka_sink.network.auth.sasl_mechanism import SaslError

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from spark_kafka_sink.base.errors import ConfigError
 from spark_kafka_sink.base.security.password import Password
-from spark_kafka_sink.config.oauth_settings import (
+from spark_kafka_sink.config.logins.oauth_settings import (
     AwsLogin,
     ClientCredentials,
     StaticToken,
@@ -18,8 +18,12 @@ from spark_kafka_sink.config.oauth_settings import (
     TokenProvider,
     UnsecuredToken,
 )
+from spark_kafka_sink.config.logins.sasl_settings import (
+    KerberosSettings,
+    UserAndPassword,
+    sasl_settings,
+)
 from spark_kafka_sink.config.producer_config import ProducerConfig
-from spark_kafka_sink.config.sasl_settings import KerberosSettings, UserAndPassword, sasl_settings
 from spark_kafka_sink.config.sink_config import SinkConfig
 from tests.sasl.oauth_defaults import RULE
 

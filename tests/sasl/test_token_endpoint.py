@@ -15,7 +15,7 @@ import trustme
 from spark_kafka_sink.base.clock import SystemClock
 from spark_kafka_sink.base.errors import AuthenticationError, ConfigError
 from spark_kafka_sink.base.security.password import Password
-from spark_kafka_sink.config.oauth_settings import ClientCredentials
+from spark_kafka_sink.config.logins.oauth_settings import ClientCredentials
 from spark_kafka_sink.network.auth.token_endpoint import request_token
 from spark_kafka_sink.network.auth.token_sources import token_fetcher
 from spark_kafka_sink.network.http import http_exchange

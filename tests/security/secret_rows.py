@@ -17,9 +17,8 @@ from cryptography.hazmat.primitives.serialization import (
 )
 from cryptography.x509 import load_pem_x509_certificate
 
-from spark_kafka_sink.config.option import Status
+from spark_kafka_sink.config.option import Status, takes_references
 from spark_kafka_sink.config.option_table import PRODUCER_OPTIONS
-from spark_kafka_sink.config.secret_references import takes_references
 from tests.security.canaries import new_canary
 
 PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule required"

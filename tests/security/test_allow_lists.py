@@ -15,10 +15,10 @@ from spark_kafka_sink.base.errors import ConfigError
 from spark_kafka_sink.base.security import allow_lists, import_paths
 from spark_kafka_sink.base.security.allow_lists import NotAllowedError
 from spark_kafka_sink.base.security.password import Password
-from spark_kafka_sink.config.files.config_file import read_lines
-from spark_kafka_sink.config.oauth_settings import TokenFile
-from spark_kafka_sink.config.sasl_settings import sasl_settings
-from spark_kafka_sink.config.secret_references import resolve
+from spark_kafka_sink.base.security.secret_references import resolve
+from spark_kafka_sink.config.given_options import read_lines
+from spark_kafka_sink.config.logins.oauth_settings import TokenFile
+from spark_kafka_sink.config.logins.sasl_settings import sasl_settings
 from spark_kafka_sink.config.sink_config import SinkConfig
 from spark_kafka_sink.datasource.report.destinations import publish
 from spark_kafka_sink.datasource.report.report_of_batch import report_of_batch

@@ -18,12 +18,12 @@ from spark_kafka_sink.base.security import local_files
 from spark_kafka_sink.base.security.allow_lists import PATHS, NotAllowedError, check_file
 from spark_kafka_sink.base.security.local_files import MAX_STORE, MAX_TEXT, UnusableFileError
 from spark_kafka_sink.base.security.password import Password
-from spark_kafka_sink.config.files.config_file import read_lines
-from spark_kafka_sink.config.named_columns import ColumnFormat
-from spark_kafka_sink.config.oauth_settings import TokenFile
-from spark_kafka_sink.config.sasl_settings import KerberosSettings
-from spark_kafka_sink.config.schemas.schema_options import PayloadOptions, SubjectStrategy
-from spark_kafka_sink.config.secret_references import resolve
+from spark_kafka_sink.base.security.secret_references import resolve
+from spark_kafka_sink.config.given_options import read_lines
+from spark_kafka_sink.config.logins.oauth_settings import TokenFile
+from spark_kafka_sink.config.logins.sasl_settings import KerberosSettings
+from spark_kafka_sink.config.named_columns import ColumnFormat, SubjectStrategy
+from spark_kafka_sink.config.schema_options import PayloadOptions
 from spark_kafka_sink.config.sink_config import SinkConfig
 from spark_kafka_sink.datasource.report.destinations import publish
 from spark_kafka_sink.datasource.report.report_of_batch import report_of_batch

@@ -16,11 +16,11 @@ from spark_kafka_sink import KafkaProducer, foreach_batch
 from spark_kafka_sink.base.errors import ConfigError
 from spark_kafka_sink.base.security import import_paths
 from spark_kafka_sink.base.security.password import Password
-from spark_kafka_sink.config.option import Status
+from spark_kafka_sink.base.security.secret_references import resolve
+from spark_kafka_sink.config.logins.sasl_settings import sasl_settings
+from spark_kafka_sink.config.option import Status, takes_references
 from spark_kafka_sink.config.option_table import PRODUCER_OPTIONS
 from spark_kafka_sink.config.producer_config import ProducerConfig
-from spark_kafka_sink.config.sasl_settings import sasl_settings
-from spark_kafka_sink.config.secret_references import resolve, takes_references
 from spark_kafka_sink.config.sink_config import SinkConfig
 from spark_kafka_sink.network.channel.channel_builder import ChannelBuilder
 from tests.security.canaries import new_canary, search

@@ -11,17 +11,17 @@ from hypothesis import strategies as st
 
 from spark_kafka_sink.base.errors import ConfigError
 from spark_kafka_sink.base.security.password import Password
-from spark_kafka_sink.config.jaas_config import shown_by_spark
-from spark_kafka_sink.config.option_table import PRODUCER_OPTIONS
-from spark_kafka_sink.config.producer_config import ProducerConfig
-from spark_kafka_sink.config.secret_references import (
+from spark_kafka_sink.base.security.secret_references import (
     UnresolvedReferenceError,
     file_reference,
     has_references,
     is_one_reference,
     resolve,
-    takes_references,
 )
+from spark_kafka_sink.config.logins.security_rules import shown_by_spark
+from spark_kafka_sink.config.option import takes_references
+from spark_kafka_sink.config.option_table import PRODUCER_OPTIONS
+from spark_kafka_sink.config.producer_config import ProducerConfig
 from spark_kafka_sink.config.sink_config import SinkConfig
 
 SERVERS = {"bootstrap.servers": "b:9092"}
@@ -273,7 +273,7 @@ def test_a_secret_that_spark_shows_is_refused_inline(name):
 
 def test_every_secret_is_hidden_by_spark_or_refused_inline(spark):
     """Spark itself redacts an option of each name."""
-    from spark_kafka_sink.config.security_options import NOT_HIDDEN_BY_SPARK
+    from spark_kafka_sink.config.logins.security_rules import NOT_HIDDEN_BY_SPARK
 
     #: Not secret in themselves: certificates and a user's name; a login module names its password.
     public = {

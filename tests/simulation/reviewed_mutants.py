@@ -153,9 +153,9 @@ def s12_readers_wait_for_strangers() -> AbstractContextManager[Any]:
     #: Of the last response (ours keeps no offsets).
     ends: list[tuple[int, int]] = []
 
-    def keeps_ends(one: Any, fetch_offset: int) -> Any:
+    def keeps_ends(one: Any, fetch_offset: int, *, aborted: bool) -> Any:
         ends[:] = [(one.last_stable_offset, one.high_watermark)]
-        return fetched(one, fetch_offset)
+        return fetched(one, fetch_offset, aborted=aborted)
 
     def read_keys(self: Any, tp: Any, wanted: Any, place: Any, deadline_ms: int) -> Any:
         attempts = 0

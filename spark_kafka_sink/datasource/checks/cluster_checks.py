@@ -11,10 +11,12 @@ not depend on the machine.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator
+from contextlib import closing
 from typing import Final
 
 from spark_kafka_sink.admin.admin_client import AdminClient
+from spark_kafka_sink.admin.transaction_client import TransactionClient
 from spark_kafka_sink.base.clock import Clock
 from spark_kafka_sink.base.error_kinds import Kind
 from spark_kafka_sink.base.errors import AuthorizationError, UnsupportedVersionError
@@ -38,6 +40,7 @@ from spark_kafka_sink.datasource.checks.connection_steps import (
     contact,
 )
 from spark_kafka_sink.datasource.checks.dead_letter_checks import queue_check
+from spark_kafka_sink.datasource.checks.exactly_once_trial import OF_TRIAL, trial_steps
 from spark_kafka_sink.datasource.checks.own_code import check_own_code
 from spark_kafka_sink.datasource.checks.topic_checks import clock_warning
 from spark_kafka_sink.datasource.checks.topic_steps import (
@@ -67,6 +70,9 @@ STEPS: Final = (
     *(_CLOCK, _LETTERS, _REGISTRY),
     *OF_TRANSACTIONS,
 )
+#: These, and the trial of exactly-once; what must not have failed before that.
+TRIAL_STEPS: Final = (*STEPS, *OF_TRIAL)
+_NEEDED_BY_TRIAL: Final = (*OF_CONNECTION, *OF_TRANSACTIONS)
 #: The steps whose result may differ between machines.
 HOST_STEPS: Final = (_CLASSES, *OF_CONNECTION, _CLOCK)
 
@@ -79,6 +85,28 @@ def check_cluster(
     Raises ConfigError for invalid settings (a store that does not exist, ...).
     """
     return _all_of(STEPS, _steps(config, timeout_ms, clock))
+
+
+def check_exactly_once(config: SinkConfig, *, timeout_ms: int) -> Generator[Step, None, None]:
+    """Yields each of :data:`TRIAL_STEPS`: as :func:`check_cluster`, and then what exactly-once
+    rests on is tried, in a topic and under an id of its own. To be closed: see ``trial_steps``.
+    """
+    failed = False
+
+    def steps() -> Generator[Step, None, None]:
+        nonlocal failed
+        for step in _steps(config, timeout_ms, None):
+            failed |= step.state is State.FAILED and step.name in _NEEDED_BY_TRIAL
+            yield step
+        if not failed:
+            with (
+                TransactionClient(config.producer) as client,
+                closing(trial_steps(client, config, timeout_ms)) as trial,
+            ):
+                yield from trial
+
+    with closing(steps()) as found:
+        yield from _all_of(TRIAL_STEPS, found)
 
 
 def check_host(

@@ -9,7 +9,7 @@ from __future__ import annotations
 from spark_kafka_sink.admin.admin_client import AdminClient
 from spark_kafka_sink.admin.call import AnyBroker, Call
 from spark_kafka_sink.base.errors import ApiError, AuthorizationError, ErrorCode
-from spark_kafka_sink.config.dead_letters.dead_letter_options import (
+from spark_kafka_sink.config.dead_letter_options import (
     TOPIC,
     DeadLetterOptions,
     refuse_compacted,

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 from spark_kafka_sink.base.error_kinds import Kind
 from spark_kafka_sink.base.errors import ConfigError, KafkaError, safe_text
-from spark_kafka_sink.config.secret_references import UnresolvedReferenceError
+from spark_kafka_sink.base.security.secret_references import UnresolvedReferenceError
 from spark_kafka_sink.config.sink_config import SinkConfig
 from spark_kafka_sink.datasource.checks.check_steps import State, Step, failed, red
 from spark_kafka_sink.datasource.checks.cluster_checks import STEPS, check_cluster, check_host

@@ -25,8 +25,8 @@ from dataclasses import dataclass, field
 
 from spark_kafka_sink.base.clock import Clock, SystemClock
 from spark_kafka_sink.base.errors import KafkaError
+from spark_kafka_sink.base.security.secret_references import UnresolvedReferenceError
 from spark_kafka_sink.config.producer_config import ProducerConfig
-from spark_kafka_sink.config.secret_references import UnresolvedReferenceError
 from spark_kafka_sink.config.sink_config import Preflight, SinkConfig
 from spark_kafka_sink.protocol.cluster import Cluster
 from spark_kafka_sink.records.bad_rows.topic_limits import TopicLimits

@@ -33,11 +33,14 @@ class InstrumentKind(Enum):
 
 
 class Origin(Enum):
-    """The source of the field: a write's report, Spark's progress, or the listener."""
+    """The source of the field: a write's report, Spark's progress, the listener, or the figures of
+    running tasks (``running_writes.RunningWrite``).
+    """
 
     REPORT = "report"
     PROGRESS = "progress"
     LISTENER = "listener"
+    RUNNING = "running"
 
 
 class Label(Enum):
@@ -48,12 +51,15 @@ class Label(Enum):
     OUTCOME = "outcome"
     PHASE = "phase"
     TOPIC = "topic"
+    WAIT = "wait"
 
 
 #: The label that every metric has: the query's name, else its id; ``batch`` outside of streams.
 QUERY: Final = "query"
 
-_SUFFIXES: Final = {"s": "seconds", "By": "bytes"}
+_SUFFIXES: Final = {
+    "s": "seconds", "By": "bytes", "{row}/s": "per_second", "By/s": "bytes_per_second",
+}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +105,7 @@ class Instrument:
 
 _C, _G, _H = InstrumentKind.COUNTER, InstrumentKind.GAUGE, InstrumentKind.HISTOGRAM
 _REPORT, _PROGRESS, _LISTENER = Origin.REPORT, Origin.PROGRESS, Origin.LISTENER
+_RUNNING: Final = Origin.RUNNING
 _MS: Final = 0.001
 #: Of a commit, in ms: most take some tens of them, and kafka.transaction.timeout.ms ends the rest.
 _COMMIT_BOUNDS: Final = (
@@ -235,9 +242,34 @@ _QUERIES = (
                " seconds since 1970."),
 )  # fmt: skip
 
+#: Of the micro-batch that runs, so far; 0 when none sends figures (option progressTopic).
+_RUNNING_TASKS = (
+    Instrument("kprod.task.workers", _G, "{process}", _RUNNING, "workers",
+               "Python workers that sent figures within half a minute."),
+    Instrument("kprod.task.finished", _G, "{task}", _RUNNING, "finishedTasks",
+               "Attempts of tasks that ended, of such workers."),
+    Instrument("kprod.task.rows", _G, "{row}", _RUNNING, "rows",
+               "Rows that brokers acknowledged, of attempts that failed as well."),
+    Instrument("kprod.task.sent", _G, "By", _RUNNING, "megabytes",
+               "Their record batches on the wire.", 1e6),
+    Instrument("kprod.task.rate", _G, "{row}/s", _RUNNING, "rowsPerSecond",
+               "Rows a second that brokers acknowledge now."),
+    Instrument("kprod.task.throughput", _G, "By/s", _RUNNING, "megabytesPerSecond",
+               "Bytes a second on the wire now.", 1e6),
+    Instrument("kprod.task.retries", _G, "{batch}", _RUNNING, "retries",
+               "Record batches that were sent again."),
+    Instrument("kprod.task.wait.time", _G, "s", _RUNNING, "waits",
+               "Time that tasks waited, by what for: Spark's rows (input), memory, brokers' quotas"
+               " (quota), a limit of the write's own (rate).", _MS, label=Label.WAIT),
+    Instrument("kprod.task.oldest.batch.age", _G, "s", _RUNNING, "oldestBatchMs",
+               "Age of the oldest record batch that has no response.", _MS),
+    Instrument("kprod.commit.running.time", _G, "s", _RUNNING, "commitMs",
+               "How long the commit that runs has taken; one of less than 10 s is not seen.", _MS),
+)  # fmt: skip
+
 #: All of them, in the order of the docs.
 INSTRUMENTS: Final = (
-    *_RESULTS, *_VOLUME, *_TIME, *_TASKS, *_BROKERS, *_TRANSACTIONS, *_QUERIES,
+    *_RESULTS, *_VOLUME, *_TIME, *_TASKS, *_BROKERS, *_TRANSACTIONS, *_QUERIES, *_RUNNING_TASKS,
 )  # fmt: skip
 
 #: Label values that are no code, or are too many.

@@ -13,6 +13,7 @@ from __future__ import annotations
 import json
 import logging
 import re
+import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
@@ -22,8 +23,9 @@ from typing import TYPE_CHECKING, Final
 from pyspark.sql.streaming.listener import StreamingQueryListener
 
 from spark_kafka_sink.base.error_kinds import Kind
-from spark_kafka_sink.base.errors import KafkaError, safe_text, warn
+from spark_kafka_sink.base.errors import KafkaError, coded, safe_text, warn, warn_once
 from spark_kafka_sink.base.security.local_files import UnusableFileError
+from spark_kafka_sink.datasource.described_fields import as_json
 from spark_kafka_sink.datasource.monitoring.instruments import OTHER
 from spark_kafka_sink.datasource.monitoring.measurements import (
     Document,
@@ -42,10 +44,15 @@ if TYPE_CHECKING:
         QueryTerminatedEvent,
     )
 
+    from spark_kafka_sink.datasource.monitoring.running_writes import RunningWrites
+
 _log = logging.getLogger(__name__)
 
 #: Reports of a query that wait for their progress, at most: Spark's progress may arrive later.
 MAX_WAITING: Final = 100
+
+#: How often running tasks are looked at.
+_LOOK_S: Final = 5.0
 
 _CODE = re.compile(r"\[(KP\d{4})\]")
 
@@ -60,6 +67,9 @@ class KprodListener(StreamingQueryListener):
     when foreachBatch writes several times; none, when ``kprod`` wrote nothing), all as
     dictionaries.
 
+    ``running``, a :class:`RunningWrites`, is read every five seconds, on a thread of its own, for
+    metrics of tasks that run (option progressTopic), until :meth:`close`.
+
     Every query of the session is counted; a query that does not write with ``kprod`` has Spark's
     metrics only.
     """
@@ -69,6 +79,7 @@ class KprodListener(StreamingQueryListener):
         *libraries: MetricsLibrary,
         reports: str | Path | Callable[[], Iterable[Document]],
         on_batch: Callable[[Document, Sequence[Document]], None] | None = None,
+        running: RunningWrites | None = None,
         wall_s: Callable[[], float] = time.time,
     ) -> None:
         self._metrics = Metrics(libraries)
@@ -83,6 +94,34 @@ class KprodListener(StreamingQueryListener):
         self._waiting: dict[str, deque[Document]] = {}
         #: Names of queries with a report, by the fingerprint of their options.
         self._ours: dict[str, str] = {}
+        self._closed = threading.Event()
+        if running is not None:
+            threading.Thread(
+                target=self._watch, args=(running,), name="kprod-running-tasks", daemon=True
+            ).start()
+
+    def close(self) -> None:
+        """Ends the thread of ``running``, which closes that."""
+        self._closed.set()
+
+    def _watch(self, running: RunningWrites) -> None:
+        from spark_kafka_sink.datasource.monitoring.running_writes import RunningWrite
+
+        seen: set[str] = set()
+        while not self._closed.wait(_LOOK_S):
+            try:
+                found = {one.query: one for one in running.read()}
+            except KafkaError as error:
+                text = f"the progress of tasks can't be read: {error.message}"
+                warn_once(_log, [coded(Kind.REPORT_NOT_WRITTEN, text, error.hint)])
+                continue
+            # A write that is over is 0, and not what it was last.
+            for query in seen | set(found):
+                document = as_json(found.get(query, RunningWrite(query)))
+                assert isinstance(document, dict)
+                self._metrics.running(document, query)
+            seen = set(found)
+        running.close()
 
     def onQueryStarted(self, event: QueryStartedEvent) -> None:  # noqa: N802 - Spark's name
         name = event.name or str(event.id)

@@ -10,6 +10,7 @@ topic, an id, a broker's number, a member of a fixed set, or a code.
 from __future__ import annotations
 
 import re
+import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final, Protocol
@@ -145,12 +146,13 @@ def query_of(document: Document) -> str:
 
 @dataclass(slots=True)
 class Metrics:
-    """Counts a process's reports and progresses. Not thread-safe: Spark calls a listener's methods
-    one after the other.
+    """Counts a process's reports and progresses. Spark calls a listener's methods one after the
+    other; the figures of running tasks come on a thread of their own.
     """
 
     libraries: tuple[MetricsLibrary, ...]
     _seen: dict[str, set[str]] = field(default_factory=dict)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def report(self, document: Document, query: str) -> None:
         """Counts one report (docs/reports.md), a dictionary of its JSON."""
@@ -159,6 +161,10 @@ class Metrics:
     def progress(self, document: Document, query: str) -> None:
         """Counts one progress of a streaming query."""
         self._record(measure(document, Origin.PROGRESS, query))
+
+    def running(self, document: Document, query: str) -> None:
+        """Counts what a query's tasks have done so far, a dictionary of its JSON."""
+        self._record(measure(document, Origin.RUNNING, query))
 
     def event(self, name: str, value: float, query: str, *label: str) -> None:
         """Counts a value of the listener; with ``label`` if the instrument has one."""
@@ -177,10 +183,11 @@ class Metrics:
 
     def _record(self, measurements: Iterable[Measurement]) -> None:
         for one in measurements:
-            labels = tuple(
-                self._bounded(name, value)
-                for name, value in zip(one.instrument.labels, one.labels, strict=True)
-            )
+            with self._lock:
+                labels = tuple(
+                    self._bounded(name, value)
+                    for name, value in zip(one.instrument.labels, one.labels, strict=True)
+                )
             bounded = replace(one, labels=labels)
             for library in self.libraries:
                 library.record(bounded)

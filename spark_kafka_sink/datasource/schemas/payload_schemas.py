@@ -25,12 +25,8 @@ from spark_kafka_sink.base.errors import (
 )
 from spark_kafka_sink.base.security.allow_lists import check_file
 from spark_kafka_sink.base.security.local_files import UnusableFileError, decoded, read_file
-from spark_kafka_sink.config.named_columns import ColumnFormat
-from spark_kafka_sink.config.schemas.schema_options import (
-    PayloadOptions,
-    SchemaOptions,
-    SubjectStrategy,
-)
+from spark_kafka_sink.config.named_columns import ColumnFormat, SubjectStrategy
+from spark_kafka_sink.config.schema_options import PayloadOptions, SchemaOptions
 from spark_kafka_sink.config.sink_config import SinkConfig
 from spark_kafka_sink.datasource.schemas.column_types import column_type
 from spark_kafka_sink.network.schema_registry import RegisteredSchema, SchemaRegistry

@@ -12,7 +12,7 @@ from typing import Final
 
 from spark_kafka_sink.base.error_kinds import Kind
 from spark_kafka_sink.base.errors import CommitError, DataError
-from spark_kafka_sink.config.dead_letters.dead_letter_options import (
+from spark_kafka_sink.config.dead_letter_options import (
     MAX_FRACTION,
     MAX_RECORDS,
     DeadLetterOptions,

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from spark_kafka_sink.base.error_kinds import Kind
 from spark_kafka_sink.base.errors import SchemaError, safe_text
 from spark_kafka_sink.config.named_columns import ALL_COLUMNS, ColumnFormat
-from spark_kafka_sink.config.suggestions import nearest_name
+from spark_kafka_sink.config.option import nearest_name
 from spark_kafka_sink.records.column_plan import ComposedColumns, NamedColumn
 
 if TYPE_CHECKING:

@@ -18,6 +18,7 @@ class TaskIdentity:
     partition_id: int = 0
     attempt: int = 0
     task_attempt_id: int = 0
+    stage_id: int = -1
     host: str = ""
     app_id: str = ""
     query_id: str = ""
@@ -49,6 +50,7 @@ class TaskIdentity:
             partition_id=context.partitionId(),
             attempt=context.attemptNumber(),
             task_attempt_id=context.taskAttemptId(),
+            stage_id=context.stageId(),
             host=platform.node(),
             app_id=local("spark.app.id"),
             query_id=query_id,

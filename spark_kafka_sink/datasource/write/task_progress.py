@@ -2,7 +2,8 @@
 progressListeners.
 
 Owns: :class:`TaskProgress`, and :class:`ProgressLog`, whose thread reports it even while the task's
-threads wait. Never: the counting (``producer/metrics/``); a cost for each row or batch.
+threads wait. Never: the counting (``producer/metrics/``); a cost for each row or batch; what
+progressTopic gets (``worker_progress.py``).
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import logging
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Self
+from typing import Annotated, Protocol, Self
 
 from spark_kafka_sink.base.error_kinds import Kind
 from spark_kafka_sink.base.errors import warn
@@ -34,7 +35,12 @@ class TaskProgress:
     elapsed_ms: Annotated[int, Described("Since the attempt began.", "ms")]
     rows: Annotated[int, Described("Rows that brokers have acknowledged.", "rows")]
     megabytes: Annotated[float, Described("Their record batches on the wire.", "MB")]
-    rows_per_second: Annotated[float, Described("Acknowledged since the line before.", "rows/s")]
+    rows_per_second: Annotated[
+        float,
+        Described(
+            "Acknowledged since the look before, in 30 s, or 10 s with progressTopic.", "rows/s"
+        ),
+    ]
     retries: Annotated[int, Described("Record batches that were sent again.", "batches")]
     in_flight: Annotated[
         int, Described("Record batches that were sent and have no response.", "batches")
@@ -44,6 +50,9 @@ class TaskProgress:
         int, Described("Node id with the longest mean latency; -1: none responded.")
     ]
     slowest_broker_ms: Annotated[float, Described("Its mean latency.", "ms")]
+    input_wait_ms: Annotated[int, Described("Waited so far for Spark's next rows.", "ms")] = 0
+    buffer_wait_ms: Annotated[int, Described("Waited so far for memory.", "ms")] = 0
+    throttle_ms: Annotated[int, Described("Throttling so far that brokers imposed.", "ms")] = 0
     rate_wait_ms: Annotated[
         int, Described("Waited so far for maxRecordsPerSecond or maxBytesPerSecond.", "ms")
     ] = 0
@@ -63,6 +72,19 @@ class TaskProgress:
 ProgressListener = Callable[[TaskProgress], object]
 
 
+class Watcher(Protocol):
+    """Who gets the progress of each attempt more often (``worker_progress``)."""
+
+    @property
+    def every_s(self) -> float: ...
+
+    def running(self, progress: TaskProgress) -> None: ...
+
+    def finished(self, progress: TaskProgress) -> None:
+        """The last of an attempt, whether it went well or not."""
+        ...
+
+
 def progress_listener(path: str) -> ProgressListener:
     """The listener that ``path``, of the option progressListeners, names. ConfigError."""
     from spark_kafka_sink.base.security.import_paths import find_function
@@ -73,7 +95,8 @@ def progress_listener(path: str) -> ProgressListener:
 class ProgressLog:
     """A context manager around a task's attempt: logs :meth:`TaskProgress.line` and calls
     ``listeners`` every ``every_s`` seconds, from another thread, which the end of the attempt does
-    not wait for. ``progress`` returns the current state; it is called on that thread.
+    not wait for. ``progress`` returns the current state; it is called on that thread, and once on
+    the attempt's when there is a ``watcher``.
     """
 
     def __init__(
@@ -81,10 +104,13 @@ class ProgressLog:
         progress: Callable[[], TaskProgress],
         every_s: float = EVERY_S,
         listeners: Sequence[ProgressListener] = (),
+        watcher: Watcher | None = None,
     ) -> None:
         self._progress = progress
         self._every_s = every_s
         self._listeners = listeners
+        self._watcher = watcher
+        self._last: TaskProgress | None = None
         self._over = threading.Lock()
 
     def __enter__(self) -> Self:
@@ -93,19 +119,40 @@ class ProgressLog:
         return self
 
     def __exit__(self, *_: object) -> None:
+        if self._watcher is not None:
+            # Here: the producer may serve the worker's next task before the thread runs.
+            self._last = self._now()
         self._over.release()
 
     def _speak(self) -> None:
-        while not self._over.acquire(timeout=self._every_s):
-            try:
-                progress = self._progress()
-            except Exception:  # noqa: BLE001 - the task continues without its line
-                _log.debug("a task's progress can't be reported", exc_info=True)
+        watcher = self._watcher
+        look_s = self._every_s if watcher is None else min(self._every_s, watcher.every_s)
+        silent_s = 0.0
+        while not self._over.acquire(timeout=look_s):
+            silent_s += look_s
+            progress = self._now()
+            if progress is None:
                 continue
-            configure_logging()
-            _log.info("%s", progress.line())
-            for listener in self._listeners:
-                _deliver(listener, progress)
+            if watcher is not None:
+                watcher.running(progress)
+            if silent_s >= self._every_s:
+                silent_s = 0.0
+                self._say(progress)
+        if watcher is not None and self._last is not None:
+            watcher.finished(self._last)
+
+    def _say(self, progress: TaskProgress) -> None:
+        configure_logging()
+        _log.info("%s", progress.line())
+        for listener in self._listeners:
+            _deliver(listener, progress)
+
+    def _now(self) -> TaskProgress | None:
+        try:
+            return self._progress()
+        except Exception:  # noqa: BLE001 - the task continues without its line
+            _log.debug("a task's progress can't be reported", exc_info=True)
+            return None
 
 
 def _deliver(listener: ProgressListener, progress: TaskProgress) -> None:

@@ -34,6 +34,7 @@ from spark_kafka_sink.datasource.write.task_progress import (
     ProgressListener,
     ProgressLog,
     TaskProgress,
+    Watcher,
     waits_for,
 )
 from spark_kafka_sink.producer.metrics.produce_report import ProduceReport
@@ -135,6 +136,7 @@ class WriteTask:
         wall_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
         progress_every_s: float = EVERY_S,
         progress_listeners: Sequence[ProgressListener] = (),
+        watcher: Watcher | None = None,
     ) -> None:
         self._plan = plan
         self._producers = producers
@@ -156,6 +158,7 @@ class WriteTask:
         self._begun_ms = monotonic_ms()
         self._progress_every_s = progress_every_s
         self._progress_listeners = progress_listeners
+        self._watcher = watcher
         #: The current step of the writer's thread, for :meth:`_progress`, and its producer.
         self._step = ""
         self._producer: KafkaProducer | None = None
@@ -168,7 +171,9 @@ class WriteTask:
         sent, DeliveryError (or its cause) when rows were not acknowledged, or when the transaction
         has no time left, and any exception of Spark's input.
         """
-        with ProgressLog(self._progress, self._progress_every_s, self._progress_listeners):
+        with ProgressLog(
+            self._progress, self._progress_every_s, self._progress_listeners, self._watcher
+        ):
             return self._run(batches)
 
     def _run(self, batches: Iterator[pa.RecordBatch]) -> TaskCommitMessage:
@@ -277,13 +282,16 @@ class WriteTask:
             batch_id=identity.batch_id,
             elapsed_ms=now - self._begun_ms,
             rows=report.rows,
-            megabytes=round(report.bytes / 1e6, 1),
+            megabytes=round(report.bytes / 1e6, 3),
             rows_per_second=round((report.rows - before) * 1000 / max(now - before_ms, 1), 1),
             retries=report.retries,
             in_flight=sum(count for count, _ in on_wire),
             oldest_batch_ms=max((age for _, age in on_wire), default=0),
             slowest_broker=slowest,
             slowest_broker_ms=0.0 if seen is None else round(seen.mean_latency_ms, 1),
+            input_wait_ms=self._counts.input_wait_ms,
+            buffer_wait_ms=report.buffer_wait_ms,
+            throttle_ms=report.throttle_ms,
             rate_wait_ms=0 if self._rate is None else self._rate.waited_ms,
             waits_for=waits_for(self._step, progress),
             last_answer=answers[-1] if answers else "",

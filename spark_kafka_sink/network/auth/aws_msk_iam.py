@@ -22,7 +22,7 @@ from spark_kafka_sink.base.errors import AuthenticationError, ConfigError, Error
 from spark_kafka_sink.base.security import import_paths
 from spark_kafka_sink.base.security.password import Password, text_of
 from spark_kafka_sink.base.version import __version__
-from spark_kafka_sink.config.oauth_settings import AwsLogin
+from spark_kafka_sink.config.logins.oauth_settings import AwsLogin
 from spark_kafka_sink.network.auth.login import FetchedCredential
 from spark_kafka_sink.network.auth.oauth_token import Token
 from spark_kafka_sink.network.auth.sasl_mechanism import SaslError, SaslMechanism

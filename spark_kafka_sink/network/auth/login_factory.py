@@ -11,13 +11,13 @@ from typing import Any
 from spark_kafka_sink.base.backoff import ExponentialBackoff
 from spark_kafka_sink.base.clock import Clock, SystemClock
 from spark_kafka_sink.base.process_local import ProcessLocal
-from spark_kafka_sink.config.oauth_settings import AwsLogin, OAuthSettings
-from spark_kafka_sink.config.sasl_settings import (
+from spark_kafka_sink.config.logins.oauth_settings import AwsLogin, OAuthSettings
+from spark_kafka_sink.config.logins.sasl_settings import (
     KerberosSettings,
     SaslSettings,
     UserAndPassword,
 )
-from spark_kafka_sink.config.security_options import AWS_MSK_IAM, OAUTHBEARER, PLAIN
+from spark_kafka_sink.config.option_table import AWS_MSK_IAM, OAUTHBEARER, PLAIN
 from spark_kafka_sink.network.auth.login import Fetcher, FetchingLogin, Login, StaticLogin
 from spark_kafka_sink.network.auth.sasl_mechanism import SaslMechanism
 from spark_kafka_sink.network.auth.sasl_plain import PlainMechanism

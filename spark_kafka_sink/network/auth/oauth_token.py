@@ -18,7 +18,7 @@ from typing import Any
 
 from spark_kafka_sink.base.errors import AuthenticationError, ErrorCode
 from spark_kafka_sink.base.security.password import Password
-from spark_kafka_sink.config.oauth_settings import RefreshRule
+from spark_kafka_sink.config.logins.oauth_settings import RefreshRule
 from spark_kafka_sink.network.auth.login import FetchedCredential
 
 #: RFC 6750's b64token: nothing that could end the field that it travels in.

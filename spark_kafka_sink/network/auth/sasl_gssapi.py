@@ -15,7 +15,7 @@ from spark_kafka_sink.base.errors import AuthenticationError, ConfigError, Error
 from spark_kafka_sink.base.security.allow_lists import check_file
 from spark_kafka_sink.base.security.local_files import UnusableFileError, refuse_unusable
 from spark_kafka_sink.base.security.password import Text, looked_up, text_of, without_secrets
-from spark_kafka_sink.config.sasl_settings import KerberosSettings
+from spark_kafka_sink.config.logins.sasl_settings import KerberosSettings
 from spark_kafka_sink.network.auth.login import FetchedCredential
 from spark_kafka_sink.network.auth.sasl_mechanism import SaslError, SaslMechanism
 

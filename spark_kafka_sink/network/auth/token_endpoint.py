@@ -20,7 +20,7 @@ from urllib.parse import quote_plus, urlencode, urlsplit
 
 from spark_kafka_sink.base.errors import AuthenticationError, ErrorCode, safe_text
 from spark_kafka_sink.base.security.password import Password, looked_up, text_of, without_secrets
-from spark_kafka_sink.config.oauth_settings import ClientCredentials
+from spark_kafka_sink.config.logins.oauth_settings import ClientCredentials
 from spark_kafka_sink.network.auth.oauth_token import seconds
 from spark_kafka_sink.network.http.http_exchange import AnswerTooLongError, HttpRequest, exchange
 from spark_kafka_sink.network.tls.ssl_failures import explain

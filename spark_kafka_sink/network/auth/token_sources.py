@@ -22,7 +22,7 @@ from spark_kafka_sink.base.security import import_paths
 from spark_kafka_sink.base.security.allow_lists import check_file, check_url
 from spark_kafka_sink.base.security.local_files import UnusableFileError, read_file
 from spark_kafka_sink.base.security.password import Password, Text, text_of
-from spark_kafka_sink.config.oauth_settings import (
+from spark_kafka_sink.config.logins.oauth_settings import (
     AwsLogin,
     ClientCredentials,
     OAuthSettings,

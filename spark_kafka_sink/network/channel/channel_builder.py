@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from typing import Self
 
 from spark_kafka_sink.base.clock import Clock, SystemClock
-from spark_kafka_sink.config.sasl_settings import sasl_settings
+from spark_kafka_sink.config.logins.sasl_settings import sasl_settings
 from spark_kafka_sink.network.auth.authenticator import (
     Authenticator,
     PlaintextAuthenticator,

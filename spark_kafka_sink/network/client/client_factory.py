@@ -11,8 +11,8 @@ import time
 from dataclasses import replace
 
 from spark_kafka_sink.base.clock import Clock
+from spark_kafka_sink.base.security.secret_references import resolve
 from spark_kafka_sink.config.producer_config import ProducerConfig
-from spark_kafka_sink.config.secret_references import resolve
 from spark_kafka_sink.network.bounded_lookup import resolve_within
 from spark_kafka_sink.network.channel.channel_builder import ChannelBuilder
 from spark_kafka_sink.network.channel.selectable import Selectable, SelectorMetrics

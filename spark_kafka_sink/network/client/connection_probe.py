@@ -15,8 +15,8 @@ from typing import Final, Self
 from spark_kafka_sink.base.clock import SystemClock
 from spark_kafka_sink.base.error_kinds import Kind
 from spark_kafka_sink.base.errors import ErrorCode
+from spark_kafka_sink.base.security.secret_references import resolve
 from spark_kafka_sink.config.producer_config import ProducerConfig
-from spark_kafka_sink.config.secret_references import resolve
 from spark_kafka_sink.network.bounded_lookup import resolve_within
 from spark_kafka_sink.network.channel.channel_builder import ChannelBuilder
 from spark_kafka_sink.network.channel.kafka_channel import KafkaChannel

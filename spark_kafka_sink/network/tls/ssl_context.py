@@ -19,8 +19,8 @@ from pathlib import Path
 
 from spark_kafka_sink.base.error_kinds import Kind
 from spark_kafka_sink.base.errors import ConfigError, safe_text
+from spark_kafka_sink.config.logins.security_rules import TLS_1_3_SUITES
 from spark_kafka_sink.config.option_table import PRODUCER_OPTIONS
-from spark_kafka_sink.config.security_options import TLS_1_3_SUITES
 from spark_kafka_sink.network.tls.key_stores import KeyMaterial, read_key_store, read_trust_store
 
 _ALGORITHM = "ssl.endpoint.identification.algorithm"

@@ -139,11 +139,7 @@ class _Check:
         depth: int,
     ) -> None:
         """SchemaError when ``column`` does not fit."""
-        if depth > _DEEPEST:
-            raise _wrong(f"it is nested deeper than {_DEEPEST} levels")
-        self._steps += 1
-        if self._steps > _MOST_STEPS:
-            raise _wrong("it has too many alternatives within each other")
+        self._step(depth)
         if declared is True:
             return
         if declared is False:
@@ -154,6 +150,13 @@ class _Check:
             self._one_of(alternatives, column, path, way, depth)
         else:
             self._plain(declared, column, path, way, depth)
+
+    def _step(self, depth: int) -> None:
+        self._steps += 1
+        if depth > _DEEPEST:
+            raise _wrong(f"it is nested deeper than {_DEEPEST} levels")
+        if self._steps > _MOST_STEPS:
+            raise _wrong("it has too many alternatives within each other")
 
     def _one_of(
         self, alternatives: Sequence[Any], column: ColumnType, path: str, way: _Way, depth: int
@@ -183,7 +186,7 @@ class _Check:
         elif column.kind in _CONTAINERS:
             inner = declared.get("items" if wanted == "array" else "additionalProperties", True)
             child = column.children[-1]
-            if child.nullable and not _allows_null(inner):
+            if child.nullable and not self._allows_null(inner, depth):
                 raise unfit(child, f"{path}[]", "may be null, and the schema allows no null there")
             self.type(inner, child, f"{path}[]", None, depth + 1)
 
@@ -214,6 +217,17 @@ class _Check:
                 " letter",
             )
 
+    def _allows_null(self, declared: Any, depth: int) -> bool:  # noqa: ANN401 - of JSON
+        self._step(depth)
+        if isinstance(declared, bool):
+            return declared
+        if "$ref" in declared:
+            return self._allows_null(self._referred(declared["$ref"]), depth + 1)
+        types, branches = _types(declared), _alternatives(declared)
+        if types or not branches:
+            return "null" in types or not types
+        return any(self._allows_null(one, depth + 1) for one in branches)
+
     def _referred(self, reference: object) -> object:
         found: Any = self.root
         if not isinstance(reference, str) or not reference.startswith("#"):
@@ -232,13 +246,6 @@ def _alternatives(declared: Mapping[str, Any]) -> list[Any]:
 def _types(declared: object) -> list[str]:
     given = declared.get("type", ()) if isinstance(declared, dict) else ()
     return [given] if isinstance(given, str) else list(map(str, given))
-
-
-def _allows_null(declared: object) -> bool:
-    if not isinstance(declared, dict):
-        return declared is True
-    branches, types = _alternatives(declared), _types(declared)
-    return "null" in types or any(map(_allows_null, branches)) or not (types or branches)
 
 
 def _parsed(schema: str) -> dict[str, Any]:

@@ -31,6 +31,7 @@ NAMES = {
     16: "list_groups",
     18: "api_versions",
     19: "create_topics",
+    20: "delete_topics",
     22: "init_producer_id",
     24: "add_partitions_to_txn",
     25: "add_offsets_to_txn",

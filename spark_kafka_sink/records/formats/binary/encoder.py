@@ -48,6 +48,7 @@ from spark_kafka_sink.records.varint import Packed, highest, pack, pack_unsigned
 
 _1, _3, _64 = np.uint64(1), np.uint64(3), np.uint64(64)
 _PER_SECOND = 1_000_000
+_YEAR_1, _YEAR_10000 = -62_135_596_800 * _PER_SECOND, 253_402_300_800 * _PER_SECOND
 
 
 def payloads_of(
@@ -95,6 +96,10 @@ def _record(record: Record, columns: Sequence[pa.Array], out: RowPieces, path: s
         else:
             below = f"{path}.{field.name}" if path else field.name
             _encode(field.value, columns[field.index], out, below)
+    for choice in record.choices:
+        there = [columns[index].is_valid().to_numpy(zero_copy_only=False) for index in choice]
+        several = np.sum(there, axis=0) > 1
+        out.refuse(several, path or "of the payload", "has more than one field of a oneof")
 
 
 def _node(node: Node, column: pa.Array, valid: Mask | None, out: RowPieces, path: str) -> None:
@@ -120,7 +125,7 @@ def _node(node: Node, column: pa.Array, valid: Mask | None, out: RowPieces, path
         case Symbols():
             _symbol(node, column, valid, out, path)
         case Timestamp():
-            _timestamp(column, valid, out)
+            _timestamp(column, valid, out, path)
         case Record():
             _struct(node, column, valid, out, path)
         case Items():
@@ -242,9 +247,11 @@ def _symbol(node: Symbols, column: pa.Array, valid: Mask | None, out: RowPieces,
     out.add_packed(_coded(numbers, node.coding), valid)
 
 
-def _timestamp(column: pa.Array, valid: Mask | None, out: RowPieces) -> None:
+def _timestamp(column: pa.Array, valid: Mask | None, out: RowPieces, path: str) -> None:
     """Nanoseconds are never negative."""
     micros = fixed_width(column, np.dtype(np.int64), valid).astype(np.int64)
+    outside = (micros < _YEAR_1) | (micros >= _YEAR_10000)
+    out.refuse(outside, path, "is not in the years 1 to 9999, as google.protobuf.Timestamp is")
     inner = RowPieces(len(micros))
     # Of a field without presence, zero is left out.
     parts = (b"\x08", micros // _PER_SECOND), (b"\x10", micros % _PER_SECOND * 1000)

@@ -92,10 +92,13 @@ class Field:
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """Fields in the schema's order; ``length``: after the number of its bytes."""
+    """Fields in the schema's order; ``length``: after the number of its bytes. ``choices`` are
+    columns of which a row may have one only: readers would lose the others.
+    """
 
     fields: tuple[Field, ...]
     length: bool = False
+    choices: tuple[tuple[int, ...], ...] = ()
 
 
 class Layout(Enum):

@@ -7,6 +7,7 @@ find. Never: Arrow, a value of a row. A field that no column is for is left out,
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from spark_kafka_sink.base.errors import SchemaError, safe_text
@@ -71,18 +72,22 @@ def match_message(message: Descriptor, column: ColumnType, path: str) -> Record:
     fields = sorted(message.fields, key=lambda one: int(one.number))
     names = [(field.name, field.json_name) for field in fields]
     matched: list[Field] = []
+    choices: dict[str, tuple[int, ...]] = {}
     found = columns_of(names, column, path, f"message is {message.full_name}")
     for field, index in zip(fields, found, strict=True):
         inside = below(path, field.name)
         if index is not None:
             matched.append(Field(field.name, index, _field(field, column.children[index], inside)))
+            if field.containing_oneof is not None:
+                name = field.containing_oneof.name
+                choices[name] = (*choices.get(name, ()), index)
         elif field.is_required:
             raise misfit(
                 f"the schema's field {safe_text(inside)} is required, and there is no column for"
                 " it",
                 "add a column of that name",
             )
-    return Record(tuple(matched))
+    return Record(tuple(matched), choices=tuple(one for one in choices.values() if len(one) > 1))
 
 
 def _field(field: FieldDescriptor, column: ColumnType, path: str) -> Value:
@@ -131,7 +136,7 @@ def _node(field: FieldDescriptor, column: ColumnType, path: str) -> Node:
         numbers = tuple(one.number for one in values)
         return Symbols(tuple(one.name for one in values), numbers, Coding.VARINT)
     if kind == _MESSAGE and column.kind is _K.STRUCT:
-        return Record(match_message(field.message_type, column, path).fields, length=True)
+        return replace(match_message(field.message_type, column, path), length=True)
     if column.kind is _K.TIMESTAMP and kind == _MESSAGE:
         if field.message_type.full_name == _TIMESTAMP:
             return Timestamp()

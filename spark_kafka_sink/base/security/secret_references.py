@@ -34,24 +34,23 @@ from dataclasses import replace
 from spark_kafka_sink.base.error_kinds import Kind
 from spark_kafka_sink.base.errors import ConfigError, safe_text
 from spark_kafka_sink.base.security import allow_lists
+from spark_kafka_sink.base.security.jaas_config import JaasEntry, parse_jaas_config
+from spark_kafka_sink.base.security.java_properties import parse_properties
 from spark_kafka_sink.base.security.local_files import UnusableFileError, decoded, read_file
 from spark_kafka_sink.base.security.password import HIDDEN, Password
-from spark_kafka_sink.config.files.java_properties import parse_properties
-from spark_kafka_sink.config.jaas_config import JaasEntry, parse_jaas_config
-from spark_kafka_sink.config.option import Option, OptionType, OptionValue
 
-_REFERENCE = re.compile(r"\$\{(?P<provider>env|file):(?P<what>[^}]*)\}")
+REFERENCE = re.compile(r"\$\{(?P<provider>env|file):(?P<what>[^}]*)\}")
 #: ${provider:...} as the whole value: meant as a reference, and of a provider that is not here.
 _OTHER_PROVIDER = re.compile(r"\$\{(?!(?:env|file):)(?P<provider>[A-Za-z][A-Za-z0-9_-]*):[^}]*\}")
 _OTHER_IN_QUOTES = re.compile(rf"(?P<quote>['\"])\s*{_OTHER_PROVIDER.pattern}\s*(?P=quote)")
 _DATABRICKS = re.compile(r"\{\{\s*secrets/[^}]*\}\}")
-_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+ENVIRONMENT_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _LOGIN_MODULE = "sasl.jaas.config"
 
 #: Beginnings of the names of options that take references.
 REFERABLE = ("ssl.", "sasl.", "schema.registry.", "basic.auth.", "bearer.auth.")
 
-_FORMS = "${env:NAME}, ${file:/path} and ${file:/path:key} are understood"
+REFERENCE_FORMS = "${env:NAME}, ${file:/path} and ${file:/path:key} are understood"
 
 
 class UnresolvedReferenceError(ConfigError):
@@ -69,15 +68,6 @@ class UnresolvedReferenceError(ConfigError):
         return type(self)(f"{self.message} ({role})", hint=self.hint)
 
 
-def takes_references(option: Option) -> bool:
-    """Secrets, users, paths and addresses of TLS, SASL and a registry; never a choice among known
-    words.
-    """
-    if not option.name.startswith(REFERABLE) or option.rule is not None:
-        return False
-    return option.type in (OptionType.PASSWORD, OptionType.STRING)
-
-
 def has_references(value: object) -> bool:
     """Whether ``value`` can't be read before its references are looked up.
 
@@ -86,12 +76,12 @@ def has_references(value: object) -> bool:
     if isinstance(value, Password) and value.reference is not None:
         return False
     text = value.value if isinstance(value, Password) else value
-    return isinstance(text, str) and _REFERENCE.search(text) is not None
+    return isinstance(text, str) and REFERENCE.search(text) is not None
 
 
 def is_one_reference(text: str) -> bool:
     """Nothing but a reference: there is nothing to hide."""
-    return _REFERENCE.fullmatch(text.strip()) is not None
+    return REFERENCE.fullmatch(text.strip()) is not None
 
 
 def file_reference(path: str, key: str) -> str:
@@ -105,42 +95,7 @@ def file_reference(path: str, key: str) -> str:
     return f"${{file:{path}:{key}}}"
 
 
-def check_references(option: Option, value: OptionValue, spelled: str) -> None:
-    """ConfigError for a reference where none is accepted, or with an unsupported form.
-
-    Looks nothing up: what a driver lacks an executor may have.
-    """
-    text = value.value if isinstance(value, Password) else value
-    if not isinstance(text, str):
-        return
-    if takes_references(option):
-        _refuse_others(option.name, spelled, text)
-    if "${" not in text:
-        return
-    found = list(_REFERENCE.finditer(text))
-    if found and not takes_references(option):
-        raise ConfigError(
-            f"{spelled}: {safe_text(found[0].group())} is not looked up in this option",
-            hint="references are for secrets, users and paths of TLS, SASL and a schema registry",
-            kind=Kind.NO_REFERENCE,
-        )
-    for match in found:
-        reference, what = match.group(), match["what"]
-        if match["provider"] == "env" and _VARIABLE.fullmatch(what) is None:
-            raise ConfigError(
-                f"{spelled}: {safe_text(reference)} names no environment variable",
-                hint=_FORMS,
-                kind=Kind.NO_REFERENCE,
-            )
-        if match["provider"] == "file" and not what.partition(":")[0]:
-            raise ConfigError(
-                f"{spelled}: {safe_text(reference)} names no file",
-                hint=_FORMS,
-                kind=Kind.NO_REFERENCE,
-            )
-
-
-def _refuse_others(name: str, spelled: str, text: str) -> None:
+def refuse_others(name: str, spelled: str, text: str) -> None:
     """ConfigError for another provider's reference, which would be sent as a password."""
     other = _OTHER_PROVIDER.fullmatch(text.strip())
     if other is None and name == _LOGIN_MODULE:
@@ -150,7 +105,7 @@ def _refuse_others(name: str, spelled: str, text: str) -> None:
         raise ConfigError(
             f"{spelled}: references of the provider {safe_text(other['provider'])!r} are not"
             " looked up",
-            hint=_FORMS,
+            hint=REFERENCE_FORMS,
             kind=Kind.NO_REFERENCE,
         )
     if _DATABRICKS.search(text):
@@ -162,7 +117,7 @@ def _refuse_others(name: str, spelled: str, text: str) -> None:
         )
 
 
-def resolve(options: Mapping[str, OptionValue]) -> dict[str, object]:
+def resolve(options: Mapping[str, object]) -> dict[str, object]:
     """``options``, by Java's names, with every reference looked up here and now.
 
     What was looked up is a Password that shows the reference; sasl.jaas.config with references is
@@ -172,7 +127,7 @@ def resolve(options: Mapping[str, OptionValue]) -> dict[str, object]:
     return {name: _resolved(name, value) for name, value in options.items()}
 
 
-def _resolved(name: str, value: OptionValue) -> object:
+def _resolved(name: str, value: object) -> object:
     if not has_references(value):
         return value
     if isinstance(value, Password):
@@ -187,15 +142,15 @@ def _resolved(name: str, value: OptionValue) -> object:
 
 def _login_module(name: str, text: str) -> JaasEntry:
     """The login module of ``text``, read before its values are looked up."""
-    whole = _REFERENCE.fullmatch(text.strip())
+    whole = REFERENCE.fullmatch(text.strip())
     if whole is None:
         return _looked_up_values(name, parse_jaas_config(text), nested=True)
     # The reference's user has put all of the login module there.
     found = _look_up(name, whole)
     has_more = whole["provider"] == "file" and ":" in whole["what"]
     if has_more:
-        _refuse_others(name, name, found)
-        again = _REFERENCE.fullmatch(found.strip())
+        refuse_others(name, name, found)
+        again = REFERENCE.fullmatch(found.strip())
         if again is not None:
             found, has_more = _look_up(name, again), False
     try:
@@ -221,10 +176,10 @@ def _expand(name: str, text: str, *, nested: bool = True) -> str:
         found = _look_up(name, match)
         if not nested or match["provider"] != "file" or ":" not in match["what"]:
             return found
-        _refuse_others(name, name, found)
+        refuse_others(name, name, found)
         return _expand(name, found, nested=False)
 
-    return _REFERENCE.sub(one, text)
+    return REFERENCE.sub(one, text)
 
 
 def _not_empty(name: str, text: str, *, nested: bool = True) -> str:

@@ -15,6 +15,7 @@ from urllib.parse import SplitResult, unquote, urlsplit
 from spark_kafka_sink.base.error_kinds import Kind
 from spark_kafka_sink.base.errors import ConfigError, safe_text
 from spark_kafka_sink.base.security.import_paths import is_import_path
+from spark_kafka_sink.base.security.jaas_config import NO_MODULE, JaasEntry, without_shading
 from spark_kafka_sink.base.security.loopback import is_loopback
 from spark_kafka_sink.base.security.password import (
     REPLACE_IT,
@@ -24,15 +25,14 @@ from spark_kafka_sink.base.security.password import (
     shown_text,
     text_of,
 )
-from spark_kafka_sink.config.jaas_config import (
-    NO_MODULE,
-    JaasEntry,
+from spark_kafka_sink.base.security.secret_references import has_references
+from spark_kafka_sink.config.logins.security_rules import (
+    LOGIN_MODULES,
+    STORE_RULES,
     check_options,
-    without_shading,
+    check_rules,
 )
 from spark_kafka_sink.config.option_table import PRODUCER_OPTIONS
-from spark_kafka_sink.config.secret_references import has_references
-from spark_kafka_sink.config.security_options import LOGIN_MODULES, STORE_RULES, check_rules
 
 _URL: Final = "sasl.oauthbearer.token.endpoint.url"
 _ID: Final = "sasl.oauthbearer.client.credentials.client.id"

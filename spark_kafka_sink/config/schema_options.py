@@ -9,157 +9,41 @@ Names are Confluent's, which users and their files have already.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
-from enum import StrEnum
-from typing import Any, Final
+from dataclasses import dataclass, field
+from typing import Any
 from urllib.parse import urlsplit
 
 from spark_kafka_sink.base.error_kinds import Kind
 from spark_kafka_sink.base.errors import ConfigError
 from spark_kafka_sink.base.security.loopback import is_loopback
 from spark_kafka_sink.base.security.password import Password, text_of
-from spark_kafka_sink.config.named_columns import ColumnFormat, NamedColumns
-from spark_kafka_sink.config.option import (
-    INT_MAX,
-    AtLeast,
-    Between,
-    Importance,
-    NonEmpty,
-    OneOf,
-    OneOfAnyCase,
-    Option,
-    OptionType,
-    OptionValue,
-    Status,
-)
-from spark_kafka_sink.config.secret_references import (
-    check_references,
-    has_references,
-    is_one_reference,
-)
-from spark_kafka_sink.config.security_options import (
+from spark_kafka_sink.base.security.secret_references import has_references, is_one_reference
+from spark_kafka_sink.config.logins.security_rules import (
     NOT_HIDDEN_BY_SPARK,
-    SECURITY_OPTIONS,
     STORE_RULES,
     check_rules,
 )
-
-_T = OptionType
-_ON, _OFF = True, False
-_MEDIUM, _LOW = Importance.MEDIUM, Importance.LOW
-#: Formats whose records carry the id of a schema.
-WITH_SCHEMA: Final = frozenset({ColumnFormat.AVRO, ColumnFormat.PROTOBUF, ColumnFormat.JSON_SCHEMA})
-URL: Final = "schema.registry.url"
-USER_INFO: Final = "basic.auth.user.info"
-TOKEN: Final = "bearer.auth.token"  # noqa: S105 - a name
-ENDPOINT: Final = "bearer.auth.issuer.endpoint.url"
-TIMEOUT: Final = "schema.registry.request.timeout.ms"
-_SSL: Final = "schema.registry."
-_ALGORITHM: Final = "ssl.endpoint.identification.algorithm"
-_PACKAGE: Final = "io.confluent.kafka.serializers.subject."
-_ID_PACKAGE: Final = "io.confluent.kafka.serializers.schema.id."
-_PREFIX, _HEADER = "PrefixSchemaIdSerializer", "HeaderSchemaIdSerializer"
-
-
-class SubjectStrategy(StrEnum):
-    """Under which subject a registry keeps a schema."""
-
-    TOPIC = "TopicNameStrategy"
-    RECORD = "RecordNameStrategy"
-    TOPIC_RECORD = "TopicRecordNameStrategy"
-
-
-_STRATEGIES: Final = OneOf(
-    (*SubjectStrategy, *(f"{_PACKAGE}{strategy}" for strategy in SubjectStrategy))
+from spark_kafka_sink.config.named_columns import (
+    WITH_SCHEMA,
+    ColumnFormat,
+    NamedColumns,
+    SubjectStrategy,
 )
-
-
-def _of(part: str, columns: str) -> tuple[Option, ...]:
-    """The rows that keys and values have alike."""
-    return (
-        Option(f"{part}Schema", _T.STRING, None, _LOW,
-               f"The schema that {columns} are written with: its text, or the path of a file on the"
-               " driver that holds it. Unset: the registry's latest version when"
-               " `use.latest.version` is set, else the schema that the columns make.", NonEmpty(),
-               of_one_write=True),
-        Option(f"{part}SchemaName", _T.STRING, None, _LOW,
-               "The name of the record, with its namespace, in the schema that the columns make."
-               " Unset: the topic's name as letters, digits and underscores"
-               + (", and `_key`." if part == "key" else "."), NonEmpty(), of_one_write=True),
-        Option(f"{part}.subject.name.strategy", _T.CLASS, "TopicNameStrategy", _LOW,
-               "The subject of the schema: the topic's name"
-               f" and `-{part}` (`TopicNameStrategy`), the name of the record"
-               " (`RecordNameStrategy`), or both (`TopicRecordNameStrategy`); also by the names of"
-               " Java's classes.", _STRATEGIES, of_one_write=True),
-        Option(f"{part}.schema.id.serializer", _T.CLASS, _PREFIX, _LOW,
-               "Where readers find the schema: its id in front of the payload"
-               f" (`{_PREFIX}`), or its GUID in the header `__{part}_schema_id` (`{_HEADER}`), for"
-               " which the registry must have GUIDs; also by the names of Java's classes.",
-               OneOf((_PREFIX, _HEADER, _ID_PACKAGE + _PREFIX, _ID_PACKAGE + _HEADER)),
-               of_one_write=True),
-    )  # fmt: skip
-
-
-REGISTRY_OPTIONS: Final = (
-    Option(URL, _T.STRING, None, _MEDIUM,
-           "Where the schema registry is, with commas between several, which are tried in turn:"
-           " `https://host:8081`. Required by the formats `avro`, `protobuf` and `json-schema`."
-           " Only the driver sends requests to it."),
-    Option("auto.register.schemas", _T.BOOLEAN, _OFF, _MEDIUM,
-           "Register the schema when the subject does not have it.", java_default="true",
-           why="a job that makes a mistake must not change what all readers see"),
-    Option("use.latest.version", _T.BOOLEAN, _OFF, _MEDIUM,
-           "Write with the subject's latest version, unless `valueSchema` (`keySchema`) is set."),
-    Option("use.schema.id", _T.INT, None, _LOW,
-           "Write with the schema of this id: values, or keys when values have no schema.",
-           Between(1, INT_MAX)),
-    Option("normalize.schemas", _T.BOOLEAN, _ON, _LOW,
-           "Let the registry compare schemas by their meaning and not by their text.",
-           java_default="false", why="the text of a schema made of columns is ours"),
-    Option("basic.auth.credentials.source", _T.STRING, "USER_INFO", _LOW,
-           "Where name and password for the registry come from; other sources of Confluent's are"
-           " not known here.", OneOf(("USER_INFO",))),
-    Option(USER_INFO, _T.PASSWORD, None, _MEDIUM,
-           "`name:password` for the registry. Only by reference, `${file:/path}` or `${env:NAME}`,"
-           " or in a `configFile`: Spark would show it."),
-    Option("bearer.auth.credentials.source", _T.STRING, None, _LOW,
-           "Where a bearer token for the registry comes from: `STATIC_TOKEN` (bearer.auth.token) or"
-           " `OAUTHBEARER` (a token endpoint). Unset: by which of them is set.",
-           OneOfAnyCase(("STATIC_TOKEN", "OAUTHBEARER"))),
-    Option(TOKEN, _T.PASSWORD, None, _LOW, "The token itself."),
-    Option(ENDPOINT, _T.STRING, None, _LOW,
-           "The identity provider's token endpoint (client credentials), by https; http is taken"
-           " for this machine only."),
-    Option("bearer.auth.client.id", _T.STRING, None, _LOW, "The client's id there."),
-    Option("bearer.auth.client.secret", _T.PASSWORD, None, _LOW, "The client's secret there."),
-    Option("bearer.auth.scope", _T.STRING, None, _LOW, "What the token is asked for."),
-    Option("bearer.auth.logical.cluster", _T.STRING, None, _LOW,
-           "Confluent Cloud's id of the registry, sent with a token."),
-    Option("bearer.auth.identity.pool.id", _T.STRING, None, _LOW,
-           "Confluent Cloud's id of the identity pool, sent with a token."),
-    Option(TIMEOUT, _T.INT, 10_000, _LOW,
-           "How long a request to the registry may take. What may pass is tried three times, all"
-           " within kafka.max.block.ms.", AtLeast(1), java_default="60000",
-           why="a user waits for the error"),
-    *(replace(one, name=_SSL + one.name, importance=_LOW,
-              doc=one.doc.replace("a broker's", "the registry's").replace("brokers", "registries"))
-      for one in SECURITY_OPTIONS
-      if one.name.startswith("ssl.") and one.status is Status.HONOURED and one.name != _ALGORITHM),
-    Option(f"{_SSL}{_ALGORITHM}", _T.STRING, "https", _LOW,
-           "`https`, the only value: the name of the registry, and of a token endpoint, is always"
-           " compared with its certificate.", OneOfAnyCase(("https",))),
-)  # fmt: skip
-
-SCHEMA_OPTIONS: Final = (
-    *_of("value", "valueColumns"),
-    *_of("key", "keyColumns"),
-    *REGISTRY_OPTIONS,
+from spark_kafka_sink.config.option import (
+    OptionValue,
+    check_references,
 )
-_REGISTRY_NAMES: Final = frozenset(one.name for one in REGISTRY_OPTIONS) | {
-    f"{part}.{name}"
-    for part in ("key", "value")
-    for name in ("subject.name.strategy", "schema.id.serializer")
-}
+from spark_kafka_sink.config.option_table import (
+    _HEADER,
+    _PACKAGE,
+    _SSL,
+    ENDPOINT,
+    REGISTRY_OPTIONS,
+    SCHEMA_OPTIONS,
+    TOKEN,
+    URL,
+    USER_INFO,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,17 +70,6 @@ class SchemaOptions:
     use_latest: bool
     normalize: bool
     registry: tuple[tuple[str, OptionValue], ...] = field(repr=False)
-
-
-def needs_registry(formats: object) -> bool:
-    """Whether one of the texts is a format with a schema."""
-    texts = formats if isinstance(formats, tuple) else (formats,)
-    return any(str(text).strip().lower() in WITH_SCHEMA for text in texts)
-
-
-def is_registry_option(name: str) -> bool:
-    """An option of the registry's client, which other clients' files have too."""
-    return name in _REGISTRY_NAMES
 
 
 def schema_options(

@@ -1,42 +1,42 @@
-"""The ``ssl.`` and ``sasl.`` options of Kafka's clients: what each means, and which count when.
+"""Which ``ssl.`` and ``sasl.`` options of Kafka's clients count when.
 
-Owns: their rows of the option table, those of each login module's own options, and the rules by
-which they count: ``security.protocol``, the mechanism, the store that goes with another one.
-Never: a certificate, a connection.
+Owns: the options of each login module of ``sasl.jaas.config`` with their checks, and the rules by
+which options count: ``security.protocol``, the mechanism, the store that goes with another one.
+Never: a row of the option table, a certificate, a connection.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
 from spark_kafka_sink.base.error_kinds import Kind
-from spark_kafka_sink.base.errors import ConfigError
-from spark_kafka_sink.base.security.password import text_of
+from spark_kafka_sink.base.errors import ConfigError, safe_text
+from spark_kafka_sink.base.security.jaas_config import REFERENCE, JaasEntry, parse_jaas_config
+from spark_kafka_sink.base.security.password import HIDDEN, REPLACE_IT, Password, text_of
 from spark_kafka_sink.config.option import (
-    AtLeast,
-    Between,
     Importance,
-    OneOf,
     OneOfAnyCase,
     Option,
     OptionType,
     Status,
+    letters,
+    nearest_name,
 )
-
-PLAIN: Final = "PLAIN"
-SCRAM: Final = ("SCRAM-SHA-256", "SCRAM-SHA-512")
-OAUTHBEARER: Final = "OAUTHBEARER"
-AWS_MSK_IAM: Final = "AWS_MSK_IAM"
-GSSAPI: Final = "GSSAPI"
-#: Every supported mechanism.
-MECHANISMS: Final = (PLAIN, *SCRAM, OAUTHBEARER, AWS_MSK_IAM, GSSAPI)
+from spark_kafka_sink.config.option_table import (
+    AWS_MSK_IAM,
+    GSSAPI,
+    MECHANISMS,
+    OAUTHBEARER,
+    PLAIN,
+    SCRAM,
+    SECURITY_OPTIONS,
+)
 
 _T = OptionType
 _HIGH, _MEDIUM, _LOW = Importance.HIGH, Importance.MEDIUM, Importance.LOW
-
-_JVM = "it chooses among Java's own TLS classes; here OpenSSL does that work"
 
 #: The families of options that ``security.protocol`` makes count.
 COUNTING = {
@@ -151,154 +151,6 @@ STORE_RULES = (
     _rule("ssl.key.password", "ssl.keystore.location ssl.keystore.key",
           "ssl.key.password is set, and there is no private key that it could open"),
 )  # fmt: skip
-
-_ONE, _OFF = AtLeast(1), False
-_STORE = OneOf(("PEM", "PKCS12", "JKS"))
-
-SECURITY_OPTIONS = (
-    Option("ssl.truststore.location", _T.STRING, None, _HIGH,
-           "A file with the certificates to trust: PEM or PKCS12. It is read where the rows are"
-           " written, so it must be on every executor. Without it and without"
-           " `ssl.truststore.certificates` the system's CAs are trusted."),
-    Option("ssl.truststore.type", _T.STRING, None, _MEDIUM,
-           "PEM or PKCS12; the default is by content. A JKS store is rejected with the command"
-           " that converts it.", _STORE),
-    Option("ssl.truststore.password", _T.PASSWORD, None, _HIGH,
-           "The password of a PKCS12 truststore."),
-    Option("ssl.truststore.certificates", _T.PASSWORD, None, _HIGH,
-           "The certificates to trust, as PEM text."),
-    Option("ssl.keystore.location", _T.STRING, None, _HIGH,
-           "A file with our private key and certificate chain, for brokers that require a client"
-           " certificate: PEM or PKCS12."),
-    Option("ssl.keystore.type", _T.STRING, None, _MEDIUM,
-           "PEM or PKCS12; the default is by content.", _STORE),
-    Option("ssl.keystore.password", _T.PASSWORD, None, _HIGH,
-           "The password of a PKCS12 keystore."),
-    Option("ssl.keystore.key", _T.PASSWORD, None, _HIGH,
-           "Our private key, as PEM text (PKCS#8). In the sink only by reference,"
-           " `${file:/path}` or `${env:NAME}`: Spark would show it."),
-    Option("ssl.keystore.certificate.chain", _T.PASSWORD, None, _HIGH,
-           "Our certificate, and those between it and the CA, as PEM text."),
-    Option("ssl.key.password", _T.PASSWORD, None, _HIGH,
-           "The password of an encrypted private key in PEM."),
-    Option("ssl.endpoint.identification.algorithm", _T.STRING, "https", _LOW,
-           "`https`: a broker's certificate must carry the name, or the address, that the broker"
-           " advertises. Empty: any name is taken, which lets anyone with a certificate of the"
-           " same CA read the rows. It takes no reference: an empty variable would mean that too.",
-           OneOfAnyCase(("https",), empty="no check")),
-    Option("ssl.enabled.protocols", _T.LIST, None, _MEDIUM,
-           "The TLS versions to speak: TLSv1.2, TLSv1.3, or (the default) both. Older ones are"
-           " never spoken."),
-    Option("ssl.cipher.suites", _T.LIST, None, _LOW,
-           "The cipher suites to offer, by Java's or OpenSSL's names. Those of TLS 1.3 can't be"
-           " chosen one by one."),
-    *(Option(name, _T.STRING, None, _LOW, "A choice among Java's TLS classes.", None,
-             Status.NO_MEANING, _JVM)
-      for name in ("ssl.protocol", "ssl.provider", "ssl.keymanager.algorithm",
-                   "ssl.trustmanager.algorithm", "ssl.secure.random.implementation")),
-    Option("ssl.engine.factory.class", _T.CLASS, None, _LOW, "A Java class that makes TLS engines.",
-           None, Status.LATER_REFUSED, "set the ssl. options instead of the class"),
-    Option("sasl.mechanism", _T.STRING, None, _MEDIUM,
-           "The authentication mechanism for SASL_PLAINTEXT and SASL_SSL: PLAIN, SCRAM-SHA-256,"
-           " SCRAM-SHA-512, OAUTHBEARER, AWS_MSK_IAM or GSSAPI.",
-           OneOfAnyCase(MECHANISMS, empty="")),
-    Option("sasl.jaas.config", _T.PASSWORD, None, _MEDIUM,
-           "The credentials, as for the Java client: a login module, `required`, and its options."
-           " PlainLoginModule, ScramLoginModule, OAuthBearerLoginModule, IAMLoginModule and"
-           " Krb5LoginModule are understood, with and without the `kafkashaded.` of Databricks."),
-    Option("sasl.username", _T.PASSWORD, None, _MEDIUM,
-           "The name for PLAIN and SCRAM, instead of `sasl.jaas.config`. Java's client does not"
-           " have it."),
-    Option("sasl.password", _T.PASSWORD, None, _MEDIUM,
-           "The password for PLAIN and SCRAM, or a token for OAUTHBEARER, instead of"
-           " `sasl.jaas.config`. Java's client does not have it."),
-    Option("sasl.client.callback.handler.class", _T.CLASS, None, _MEDIUM,
-           "A Java class that makes a mechanism's messages. Only IAMClientCallbackHandler is known,"
-           " and nothing is needed for it; any other is an error."),
-    Option("sasl.login.callback.handler.class", _T.CLASS, None, _MEDIUM,
-           "Where OAUTHBEARER's token comes from: the import path of a Python class with a method"
-           " `token()` ([security](security.md)). Of Java's classes,"
-           " OAuthBearerLoginCallbackHandler and Strimzi's JaasClientOauthLoginCallbackHandler mean"
-           " what the other options say, and IAMOAuthBearerLoginCallbackHandler a token signed for"
-           " Amazon MSK."),
-    Option("sasl.oauthbearer.jwt.retriever.class", _T.CLASS, None, _MEDIUM,
-           "The same as `sasl.login.callback.handler.class`, by the name that Kafka 4.1 gave it."),
-    Option("sasl.oauthbearer.token.endpoint.url", _T.STRING, None, _MEDIUM,
-           "Where an identity provider gives tokens for client id and secret, by https; http is"
-           " taken for this machine only. `file:/path` reads the token from a file, whenever one is"
-           " needed."),
-    Option("sasl.oauthbearer.client.credentials.client.id", _T.STRING, None, _MEDIUM,
-           "The client's id at the token endpoint; or `clientId` in `sasl.jaas.config`."),
-    Option("sasl.oauthbearer.client.credentials.client.secret", _T.PASSWORD, None, _MEDIUM,
-           "The client's secret at the token endpoint; or `clientSecret` in `sasl.jaas.config`."),
-    Option("sasl.oauthbearer.scope", _T.STRING, None, _MEDIUM,
-           "What the token is asked for; or `scope` in `sasl.jaas.config`."),
-    Option("sasl.oauthbearer.header.urlencode", _T.BOOLEAN, _OFF, _LOW,
-           "URL-encode client id and secret before they go to the token endpoint, as RFC 6749 wants"
-           " it and many providers don't."),
-    Option("sasl.login.connect.timeout.ms", _T.INT, 10_000, _LOW,
-           "How long connecting to the token endpoint may take.", _ONE, java_default="no limit",
-           why="a connection waits for its token"),
-    Option("sasl.login.read.timeout.ms", _T.INT, 10_000, _LOW,
-           "How long the token endpoint may take to answer.", _ONE, java_default="no limit",
-           why="a connection waits for its token"),
-    Option("sasl.login.retry.backoff.ms", _T.LONG, 100, _LOW,
-           "Pause after a token could not be fetched; each failure in a row doubles it.",
-           _ONE),
-    Option("sasl.login.retry.backoff.max.ms", _T.LONG, 10_000, _LOW,
-           "The longest pause after a token could not be fetched.", _ONE),
-    Option("sasl.login.refresh.window.factor", _T.DOUBLE, 0.8, _LOW,
-           "The share of its life for which a token is used. After that, another one is fetched"
-           " before it is used again.", Between(0.5, 1.0)),
-    Option("sasl.login.refresh.window.jitter", _T.DOUBLE, 0.05, _LOW,
-           "A random share, at most this, is added to it.", Between(0.0, 0.25)),
-    Option("sasl.login.refresh.min.period.seconds", _T.SHORT, 60, _LOW,
-           "Minimum time a token is used before it is refreshed.", Between(0, 900)),
-    Option("sasl.login.refresh.buffer.seconds", _T.SHORT, 300, _LOW,
-           "A token is not used in the last seconds of its life, unless it is too short for that.",
-           Between(0, 3600)),
-    Option("sasl.kerberos.service.name", _T.STRING, None, _MEDIUM,
-           "The Kerberos principal under which brokers run; or `serviceName` in"
-           " `sasl.jaas.config`."),
-    *(Option(name, type_, None, _LOW, "When and how Java renews a Kerberos ticket.", None,
-             Status.NO_MEANING, "the machine's Kerberos libraries and kinit do that")
-      for name, type_ in (("sasl.kerberos.kinit.cmd", _T.STRING),
-                          ("sasl.kerberos.min.time.before.relogin", _T.LONG),
-                          ("sasl.kerberos.ticket.renew.jitter", _T.DOUBLE),
-                          ("sasl.kerberos.ticket.renew.window.factor", _T.DOUBLE))),
-    *(Option(name, type_, None, _LOW, "How Java's client looks at a token before it sends it.",
-             None, Status.NO_MEANING, "only the broker can validate a token")
-      for name, type_ in (("sasl.oauthbearer.jwt.validator.class", _T.CLASS),
-                          ("sasl.oauthbearer.expected.audience", _T.LIST),
-                          ("sasl.oauthbearer.expected.issuer", _T.STRING),
-                          ("sasl.oauthbearer.clock.skew.seconds", _T.INT),
-                          ("sasl.oauthbearer.scope.claim.name", _T.STRING),
-                          ("sasl.oauthbearer.sub.claim.name", _T.STRING),
-                          ("sasl.oauthbearer.jwks.endpoint.url", _T.STRING),
-                          ("sasl.oauthbearer.jwks.endpoint.refresh.ms", _T.LONG),
-                          ("sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms", _T.LONG),
-                          ("sasl.oauthbearer.jwks.endpoint.retry.backoff.ms", _T.LONG))),
-    Option("sasl.login.class", _T.CLASS, None, _LOW, "A Java class that logs in.", None,
-           Status.LATER_REFUSED, "name where the token comes from:"
-           " sasl.login.callback.handler.class"),
-    *(Option(name, type_, None, _LOW,
-             "A signed assertion in place of a client's secret (KIP-1258).", None,
-             Status.LATER_REFUSED, "use client id and secret, or a class of your own in"
-             " sasl.login.callback.handler.class")
-      for name, type_ in (
-          ("sasl.oauthbearer.assertion.algorithm", _T.STRING),
-          ("sasl.oauthbearer.assertion.claim.aud", _T.STRING),
-          ("sasl.oauthbearer.assertion.claim.exp.seconds", _T.INT),
-          ("sasl.oauthbearer.assertion.claim.iss", _T.STRING),
-          ("sasl.oauthbearer.assertion.claim.jti.include", _T.BOOLEAN),
-          ("sasl.oauthbearer.assertion.claim.nbf.seconds", _T.INT),
-          ("sasl.oauthbearer.assertion.claim.sub", _T.STRING),
-          ("sasl.oauthbearer.assertion.file", _T.STRING),
-          ("sasl.oauthbearer.assertion.private.key.file", _T.STRING),
-          ("sasl.oauthbearer.assertion.private.key.passphrase", _T.PASSWORD),
-          ("sasl.oauthbearer.assertion.template.file", _T.STRING))),
-)  # fmt: skip
-
 
 #: How the beginning of many options' names ends.
 MANY: Final = ("_", ".")
@@ -446,3 +298,83 @@ def mechanisms_of(name: str) -> tuple[str, ...]:
         if name.startswith(beginning):
             return mechanisms
     return MECHANISMS
+
+
+#: Spark's default ``spark.redaction.regex``: a value that holds one of them is hidden whole.
+_REDACTED: Final = re.compile(r"secret|password|token|access[.]?key", re.IGNORECASE)
+#: Switches and counts.
+_NO_SECRET: Final = re.compile(r"true|false|[0-9]{0,9}", re.IGNORECASE)
+_OPTION: Final = re.compile(r"[A-Za-z][\w.-]{0,63}", re.ASCII)
+#: Of what is read as more than text.
+_TEXTS: Final = (OptionType.STRING, OptionType.PASSWORD, OptionType.LIST)
+
+
+def shown_by_spark(text: str, *, own_options: bool) -> tuple[str, ...]:
+    """:func:`inline_secrets` of ``text`` when Spark's redaction would show it, because it has none
+    of the redacted words.
+    """
+    return inline_secrets(text, own_options=own_options) if _REDACTED.search(text) is None else ()
+
+
+def inline_secrets(text: str, *, own_options: bool) -> tuple[str, ...]:
+    """Options of the login module that may be secrets and are inline in ``text``.
+
+    () for a text that can't be parsed. With ``own_options`` the module has other options than its
+    own, for a class of the user's.
+    """
+    try:
+        entry = parse_jaas_config(text)
+    except ConfigError:
+        return ()
+    found = []
+    for name, value in entry.options.items():
+        option = next(filter(None, (m.find(name) for m in LOGIN_MODULES.values())), None)
+        may_be = own_options or entry.name not in LOGIN_MODULES if option is None else option.secret
+        if may_be and not any(p.fullmatch(value) for p in (_NO_SECRET, REFERENCE)):
+            found.append(name)
+    return tuple(found)
+
+
+def check_options(entry: JaasEntry, module: LoginModule) -> None:
+    """ConfigError for a name that ``module`` does not have, a value that breaks its rule, and a
+    combination of which one would not count.
+    """
+    for name in entry.options:
+        option = module.find(name)
+        if option is None:
+            raise _unknown(name, entry, module)
+        if option.status is Status.REFUSED:
+            raise ConfigError(
+                f"sasl.jaas.config: {safe_text(name)} is not supported",
+                hint=option.note,
+                kind=Kind.LOGIN_MODULE,
+            )
+        value = entry.get(name)
+        if not value:
+            raise ConfigError(
+                f"sasl.jaas.config: {safe_text(name)} is empty",
+                hint="remove it, or give it a value: an empty one would be as good as none",
+                kind=Kind.LOGIN_MODULE,
+            )
+        if option.rule is not None or option.type not in _TEXTS:
+            hidden = value if isinstance(value, Password) else Password(value)
+            option.read(hidden, f"{name}, in sasl.jaas.config,")
+    check_rules(module.rules, entry.options, str, "sasl.jaas.config: ")
+
+
+def _unknown(name: str, entry: JaasEntry, module: LoginModule) -> ConfigError:
+    names = [n for n, o in module.options.items() if o.status is Status.HONOURED]
+    beginnings = (n for n in names if n.endswith(MANY) and letters(name).startswith(letters(n)))
+    near = next(beginnings, None) or nearest_name(name.lower(), names)
+    option = None if near is None else module.options[near]
+    hint = f"it has {', '.join(names)}"
+    if near is not None:
+        hint = f"did you mean {near}{'NAME' if near.endswith(MANY) else ''}?"
+    if option is None or option.secret:
+        hint = f"{hint}; {REPLACE_IT}"
+    shown = safe_text(name) if _OPTION.fullmatch(name) else HIDDEN
+    return ConfigError(
+        f"sasl.jaas.config: {entry.name} has no option {shown}",
+        hint=hint,
+        kind=Kind.LOGIN_MODULE,
+    )

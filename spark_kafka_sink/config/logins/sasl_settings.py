@@ -16,6 +16,12 @@ from typing import Final
 
 from spark_kafka_sink.base.error_kinds import Kind
 from spark_kafka_sink.base.errors import ConfigError, safe_text
+from spark_kafka_sink.base.security.jaas_config import (
+    NO_MODULE,
+    JaasEntry,
+    parse_jaas_config,
+    without_shading,
+)
 from spark_kafka_sink.base.security.password import (
     HIDDEN,
     REPLACE_IT,
@@ -25,27 +31,15 @@ from spark_kafka_sink.base.security.password import (
     shown_text,
     text_of,
 )
-from spark_kafka_sink.config.jaas_config import (
-    NO_MODULE,
-    JaasEntry,
-    check_options,
-    parse_jaas_config,
-    without_shading,
-)
-from spark_kafka_sink.config.oauth_settings import (
+from spark_kafka_sink.base.security.secret_references import has_references, is_one_reference
+from spark_kafka_sink.config.logins.oauth_settings import (
     AwsLogin,
     OAuthSettings,
     aws_login,
     oauth_settings,
 )
-from spark_kafka_sink.config.secret_references import has_references, is_one_reference
-from spark_kafka_sink.config.security_options import (
-    AWS_MSK_IAM,
-    GSSAPI,
-    LOGIN_MODULES,
-    MECHANISMS,
-    OAUTHBEARER,
-)
+from spark_kafka_sink.config.logins.security_rules import LOGIN_MODULES, check_options
+from spark_kafka_sink.config.option_table import AWS_MSK_IAM, GSSAPI, MECHANISMS, OAUTHBEARER
 
 #: Java's default.
 DEFAULT_MECHANISM: Final = GSSAPI

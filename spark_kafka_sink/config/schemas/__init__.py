@@ -1,1 +1,0 @@
-"""Options of formats with a schema, and of the registry (``schema_options``)."""

@@ -1,0 +1,337 @@
+"""Tries on the real service what exactly-once rests on: ``kprod check --exactly-once``.
+
+Owns: the trial, in a topic and under a transactional id of its own, and their end, which comes also
+when the trial fails or is interrupted. Never: rights and settings of the write itself
+(``transaction_steps.py``), a topic of the user's.
+
+Services that speak Kafka's protocol differ: some have no transactions or no compaction, some list
+none that are open. Three transactions follow each other under the id::
+
+    1  a row, open: not visible, listed with its age     aborted    not visible
+    2  a row                                             committed  visible
+    3  a row, then the id is initialized again           its commit is refused; not visible
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+import uuid
+from collections.abc import Callable, Generator, Iterator
+from typing import Final
+
+from spark_kafka_sink.admin.call import Call, Leader, retry_code
+from spark_kafka_sink.admin.transaction_client import TransactionClient
+from spark_kafka_sink.base.error_kinds import Kind
+from spark_kafka_sink.base.errors import ApiError, ErrorCode, KafkaError, KafkaTimeoutError, warn
+from spark_kafka_sink.config.sink_config import SinkConfig
+from spark_kafka_sink.datasource.checks.check_steps import State, Step, ok, red, step_of, yellow
+from spark_kafka_sink.protocol.cluster import TopicPartition
+from spark_kafka_sink.protocol.control_messages import NewTopic
+from spark_kafka_sink.protocol.fetch_messages import (
+    FetchedPartition,
+    FetchPartition,
+    FetchRequest,
+    FetchResponse,
+)
+from spark_kafka_sink.protocol.producer_ids import PreparedTransaction
+from spark_kafka_sink.protocol.transaction_admin_messages import (
+    DescribeProducersRequest,
+    DescribeProducersResponse,
+    TransactionState,
+)
+from spark_kafka_sink.records.log_records import ControlType, read_batches
+from spark_kafka_sink.transactions.driver_transactions import (
+    add_partition_call,
+    begin,
+    produce_call,
+)
+from spark_kafka_sink.transactions.transactional_ids import DEFAULT_PREFIX, trial_id
+
+_log = logging.getLogger(__name__)
+
+_TOPIC, _OPEN, _LISTED, _ABORTED, _COMMITTED, _FENCED, _CLEAN = (
+    *("trial topic", "transaction", "open transaction", "aborted row", "committed row"),
+    *("fencing", "clean-up"),
+)
+#: The steps of this module, in order.
+OF_TRIAL: Final = (_TOPIC, _OPEN, _LISTED, _ABORTED, _COMMITTED, _FENCED, _CLEAN)
+_KEY: Final = b"trial"
+_POLICY: Final = "cleanup.policy"
+#: How long the clean-up may take, in ms, also of a trial that was interrupted.
+_CLEAN_MS: Final = 10_000
+#: Why a red row means that exactly-once does not work.
+_NOT_HERE: Final = "use deliveryGuarantee=at-least-once here, or ask the service's operator"
+
+
+def trial_steps(
+    client: TransactionClient, config: SinkConfig, timeout_ms: int
+) -> Generator[Step, None, None]:
+    """Yields the steps until one fails, and the clean-up's in any case. Close it: whatever ends it
+    early, Ctrl-C too, cleans up first.
+    """
+    trial = _Trial(client, config, timeout_ms)
+    try:
+        for step in trial.steps():
+            yield step
+            if step.state is State.FAILED:
+                break
+    finally:
+        (left,) = step_of(_CLEAN, trial.clean_up)
+        if left.state is State.FAILED:
+            # (Whoever interrupted the trial does not see the row.)
+            warn(_log, Kind.LEFT_BEHIND, "%s", left.said)
+    yield left
+
+
+class _Trial:
+    """One trial. ``_open`` is the transaction that nothing has ended yet."""
+
+    def __init__(self, client: TransactionClient, config: SinkConfig, timeout_ms: int) -> None:
+        name = f"{time.strftime('%Y%m%dT%H%M%S', time.gmtime())}-{uuid.uuid4().hex[:6]}"
+        self.topic = f"{config.commit_log_topic}-check-{name}"
+        self._id = trial_id(config.transactional_id_prefix or DEFAULT_PREFIX, name)
+        self._client = client
+        self._timeout_ms = timeout_ms
+        self._tp = TopicPartition(self.topic, 0)
+        self._created = False
+        self._open: PreparedTransaction | None = None
+
+    def steps(self) -> Iterator[Step]:
+        """The rows of everything but the clean-up."""
+        checks = (self._create, self._begin, self._find, self._abort, self._commit, self._fence)
+        for name, check in zip(OF_TRIAL[:-1], checks, strict=True):
+            yield from step_of(name, check)
+
+    def clean_up(self) -> Step:
+        """End what is open, delete the topic. Also after an error, and when nothing was created."""
+        deadline_ms = self._client.deadline(min(self._timeout_ms, _CLEAN_MS))
+        if not self._created:
+            return ok(_CLEAN, "nothing was created")
+        try:
+            if self._open is not None:
+                self._client.fence([self._id], deadline_ms)
+        except KafkaError as error:  # it times out, in a topic that is deleted
+            _log.debug("the trial's transaction %s: %s", self._id, error.one_line())
+        try:
+            self._client.delete_topics((self.topic,), deadline_ms)
+        except KafkaError as error:
+            return red(
+                _CLEAN,
+                f"the topic {self.topic} is still there: {error.message}",
+                f"delete it: kafka-topics.sh --bootstrap-server ... --delete --topic {self.topic}",
+                Kind.LEFT_BEHIND,
+            )
+        return ok(_CLEAN, f"{self.topic} is deleted")
+
+    # -- the steps ----------------------------------------------------------------------------
+
+    def _create(self) -> Step:
+        new = NewTopic(self.topic, 1, -1, {_POLICY: "compact"})
+        self._created = True  # perhaps, if the response does not come
+        try:
+            self._client.create_topics((new,), timeout_ms=self._timeout_ms)
+        except ApiError:
+            self._created = False
+            raise
+        found = self._client.topic_configs((self.topic,), (_POLICY,), self._soon())[self.topic]
+        if not found:
+            return ok(_TOPIC, f"{self.topic}; its cleanup.policy may not be read")
+        if found.get(_POLICY) != "compact":
+            return _red(
+                _TOPIC,
+                f"{self.topic} was created with cleanup.policy=compact, and has "
+                f"{found.get(_POLICY)}: a commit log would lose decisions",
+            )
+        return ok(_TOPIC, f"{self.topic}, compacted")
+
+    def _begin(self) -> Step:
+        producer = self._write(b"aborted")
+        limit_ms = self._client.config.transaction_timeout_ms
+        return ok(
+            _OPEN,
+            f"producer {producer.producer_id}, epoch {producer.producer_epoch}, of transaction "
+            f"version {producer.transaction_version}, with a time-out of {limit_ms} ms",
+        )
+
+    def _find(self) -> Step:
+        """What commits need (DescribeTransactions), and what only finds orphans and blockers."""
+        prepared = self._opened
+        found = self._client.describe([self._id], self._soon())[self._id]
+        identity = (found.producer_id, found.producer_epoch)
+        if found.state is not TransactionState.ONGOING or identity != (
+            prepared.producer_id,
+            prepared.producer_epoch,
+        ):
+            said = found.state.value if found.error is ErrorCode.NONE else found.error.name
+            return _red(
+                _LISTED,
+                f"it is open, and its coordinator says {said}, producer {found.producer_id}, epoch "
+                f"{found.producer_epoch}: a commit would not know whether its rows are there",
+            )
+        lacking = []
+        listed, silent = self._client.open_transactions(self._id, self._soon())
+        if self._id not in {one.transactional_id for one in listed}:
+            lacking.append(
+                f"ListTransactions leaves it out{' (a broker is silent)' * bool(silent)}"
+            )
+        if found.start_ms < 0:
+            lacking.append("its age is not known")
+        if not self._is_described():
+            lacking.append("DescribeProducers leaves it out, or needs READ on the topic")
+        if lacking:
+            return yellow(
+                _LISTED,
+                "; ".join(lacking),
+                "commits work; what a driver that died leaves open may not be found, and blocks "
+                "consumers until kafka.transaction.timeout.ms",
+                Kind.ORPHANS_UNSEEN,
+            )
+        age_ms = found.age_ms(self._client.clock.wall_ms())
+        return ok(_LISTED, f"listed, described, open for {age_ms} ms by this machine's clock")
+
+    def _abort(self) -> Step:
+        if self._visible(0):
+            return _red(_ABORTED, "read_committed sees a row before it is committed")
+        self._end(committed=False)
+        if self._visible(1):
+            return _red(_ABORTED, "read_committed sees a row that was aborted")
+        return ok(_ABORTED, "read_committed does not see it, before the abort and after it")
+
+    def _commit(self) -> Step:
+        self._write(b"committed")
+        self._end(committed=True)
+        if self._visible(2) != [b"committed"]:
+            return _red(_COMMITTED, "read_committed does not see exactly the row that is committed")
+        return ok(_COMMITTED, "read_committed sees it, and nothing else")
+
+    def _fence(self) -> Step:
+        fenced = self._write(b"fenced")
+        self._client.init_producer_id(
+            self._id, self._client.config.transaction_timeout_ms, self._soon()
+        )
+        answer = self._client.end([fenced], committed=True, deadline_ms=self._soon())[self._id]
+        self._open = None
+        if answer is None or answer is ErrorCode.NONE:
+            said = "got no clear answer" if answer is None else "was accepted"
+            return _red(_FENCED, f"the commit of a fenced epoch {said}")
+        if self._visible(3) != [b"committed"]:
+            return _red(_FENCED, "read_committed sees the row of a fenced producer")
+        return ok(_FENCED, f"the commit of a fenced epoch is refused ({answer.name})")
+
+    # -- requests -----------------------------------------------------------------------------
+
+    @property
+    def _opened(self) -> PreparedTransaction:
+        assert self._open is not None
+        return self._open
+
+    def _write(self, value: bytes) -> PreparedTransaction:
+        """Open a transaction with a row."""
+        client, where = self._client, f"the transactional id '{self._id}'"
+        right = "WRITE on the transactional id and on the topic"
+
+        def retry(what: str) -> Callable[[ErrorCode], ErrorCode | None]:
+            return lambda code: retry_code(code, f"{what} of {where}", right)
+
+        self._open = PreparedTransaction(self._id, -1, -1, 1)  # perhaps, from now on
+        self._open = begin(
+            client,
+            self._id,
+            self._soon(),
+            f"AddPartitionsToTxn of {where}",
+            lambda producer: add_partition_call(
+                self._id, producer, self._tp, retry("AddPartitionsToTxn")
+            ),
+            two_phase_commit=False,
+        )
+        call = produce_call(client, self._tp, [(_KEY, value)], retry("Produce"), self._open)
+        client.loop.send_and_receive(call, self._soon(), f"Produce of {where}")
+        return self._open
+
+    def _end(self, *, committed: bool) -> None:
+        answer = self._client.end([self._opened], committed=committed, deadline_ms=self._soon())
+        where = f"EndTxn of the transactional id '{self._id}'"
+        code = answer[self._id]
+        if code is None:
+            raise KafkaTimeoutError(f"{where} got no clear answer")
+        if code is not ErrorCode.NONE:
+            raise code.error(where)
+        self._open = None
+
+    def _visible(self, ended: int) -> list[bytes]:
+        """The rows that a consumer with read_committed sees after so many transactions were ended:
+        markers follow an end, and the last stable offset follows them.
+        """
+        deadline_ms, attempts = self._soon(), 0
+        while True:
+            batches = list(read_batches(self._read(read_committed=False), _is_ours))
+            found = self._read(read_committed=True)
+            markers = [batch.next_offset for batch in batches if batch.marker is not None]
+            if len(markers) == ended and found.last_stable_offset >= max(markers, default=0):
+                return _committed(found)
+            if self._client.clock.now_ms() >= deadline_ms:
+                raise KafkaTimeoutError(
+                    f"{self._tp} has {len(markers)} markers of {ended} ended transactions, and the "
+                    f"last stable offset {found.last_stable_offset}",
+                    hint="consumers of committed rows would wait there",
+                )
+            self._client.loop.pause(attempts, deadline_ms)
+            attempts += 1
+
+    def _read(self, *, read_committed: bool) -> FetchedPartition:
+        where = f"Fetch of {self._tp}"
+
+        def handle_response(response: FetchResponse) -> ErrorCode | None:
+            code = response.error
+            if code is ErrorCode.NONE:
+                code = response.partitions[self._tp].error
+            return retry_code(code, where, "READ on the topic")
+
+        piece = FetchPartition(self._tp, 0)
+        request = FetchRequest((piece,), max_wait_ms=0, read_committed=read_committed)
+        call = Call(request, Leader(self._tp), handle_response)
+        response = self._client.loop.send_and_receive(call, self._soon(), where)
+        return response.partitions[self._tp]
+
+    def _is_described(self) -> bool:
+        """Whether the partition's leader reports the open transaction."""
+
+        def handle_response(response: DescribeProducersResponse) -> ErrorCode | None:
+            return retry_code(response.partitions[self._tp].error, "DescribeProducers")
+
+        call = Call(DescribeProducersRequest((self._tp,)), Leader(self._tp), handle_response)
+        try:
+            found = self._client.loop.send_and_receive(call, self._soon(), "DescribeProducers")
+        except KafkaError:
+            return False
+        return any(
+            one.producer_id == self._opened.producer_id and one.transaction_start_offset >= 0
+            for one in found.partitions[self._tp].producers
+        )
+
+    def _soon(self) -> int:
+        return self._client.deadline(self._timeout_ms)
+
+
+def _red(name: str, said: str) -> Step:
+    return red(name, said, _NOT_HERE, Kind.NO_EXACTLY_ONCE)
+
+
+def _is_ours(key: bytes) -> bool:
+    return key == _KEY
+
+
+def _committed(found: FetchedPartition) -> list[bytes]:
+    """The rows without those of aborted transactions, which brokers send, too: as Java's consumer
+    drops them, from a transaction's first offset to its marker.
+    """
+    aborted, dropped, rows = sorted(found.aborted, key=lambda one: one[1]), set[int](), []
+    for batch in read_batches(found, _is_ours):
+        while aborted and aborted[0][1] <= batch.last_offset:
+            dropped.add(aborted.pop(0)[0])
+        if batch.marker is ControlType.ABORT:
+            dropped.discard(batch.producer_id)
+        elif batch.producer_id not in dropped:
+            rows += [record.value or b"" for record in batch.records]
+    return rows

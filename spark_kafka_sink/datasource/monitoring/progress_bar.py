@@ -1,0 +1,226 @@
+"""A bar for writes that take long, in a terminal or a notebook (extra ``progress``).
+
+Owns: :func:`show_progress`, and what it shows. Never: the figures: tasks are Spark's own status,
+rows those of progressTopic (``running_writes``).
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from html import escape
+from typing import TYPE_CHECKING, Any, Final, Protocol, TextIO
+
+from spark_kafka_sink.base.error_kinds import Kind
+from spark_kafka_sink.base.errors import KafkaError, coded, warn_once
+from spark_kafka_sink.datasource.monitoring.library_needed import library_needed
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from spark_kafka_sink.datasource.monitoring.running_writes import RunningWrites
+
+_log = logging.getLogger(__name__)
+
+#: Rows come every ten seconds from each worker; a look is a Fetch.
+_LOOK_S: Final = 1.0
+#: Of tasks that are done, and all of them.
+Share = tuple[int, int]
+
+
+class Display(Protocol):
+    """Where progress is shown: done and all tasks (0: not known), and a text."""
+
+    def update(self, done: int, total: int, text: str) -> None: ...
+
+    def close(self) -> None: ...
+
+
+@contextmanager
+def show_progress(
+    spark: SparkSession, options: Mapping[str, str] | None = None, *, file: TextIO | None = None
+) -> Iterator[None]:
+    """A bar while the block runs: the share of the active stages' tasks, and with ``options`` that
+    have progressTopic, rows, MB/s, retries and waits.
+
+        with show_progress(spark, options):
+            df.write.format("kprod").options(**options).save()
+
+    It is drawn in a notebook, else on ``file`` (standard error) when that is a terminal; else
+    nothing is, and nothing is asked. For classic and Connect sessions. ImportError without the
+    extra ``progress`` in a terminal.
+    """
+    display = _display(file or sys.stderr)
+    if display is None:
+        yield
+        return
+    tasks = _tasks_of(spark)
+    rows = _rows_of(spark, options)
+    over = threading.Event()
+    thread = threading.Thread(
+        target=_draw, args=(display, tasks, rows, over), name="kprod-progress-bar", daemon=True
+    )
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join(_LOOK_S * 30)
+
+
+def _draw(
+    display: Display,
+    tasks: Callable[[], Share],
+    rows: RunningWrites | None,
+    over: threading.Event,
+) -> None:
+    begun, last = time.monotonic(), (0, 0)
+    try:
+        while not over.wait(_LOOK_S):
+            last = tasks() if tasks()[1] else last
+            display.update(*last, text_of(last, rows, time.monotonic() - begun))
+    finally:
+        display.close()
+        if rows is not None:
+            rows.close()
+
+
+def text_of(share: Share, rows: RunningWrites | None, seconds: float) -> str:
+    """What stands behind the bar."""
+    parts = [f"{share[0]} of {share[1]} tasks"] if share[1] else []
+    for one in _read(rows):
+        parts.append(f"{one.rows:,} rows")
+        parts.append(f"{one.rows_per_second:,.0f} rows/s")
+        parts.append(f"{one.megabytes_per_second:.1f} MB/s")
+        if one.retries:
+            parts.append(f"{one.retries} batches sent again")
+        if one.commit_ms:
+            parts.append(f"commits for {one.commit_ms // 1000} s")
+    parts.append(f"{int(seconds) // 60}:{int(seconds) % 60:02}")
+    return ", ".join(parts)
+
+
+def _read(rows: RunningWrites | None) -> list[Any]:
+    if rows is None:
+        return []
+    try:
+        return list(rows.read())
+    except KafkaError as error:
+        text = f"the progress of tasks can't be read: {error.message}"
+        warn_once(_log, [coded(Kind.REPORT_NOT_WRITTEN, text, error.hint)])
+        return []
+
+
+def _rows_of(spark: SparkSession, options: Mapping[str, str] | None) -> RunningWrites | None:
+    names = {name.lower() for name in options or ()}
+    if options is None or "progresstopic" not in names:
+        return None
+    from spark_kafka_sink.datasource.monitoring.running_writes import RunningWrites
+
+    return RunningWrites(spark, options)
+
+
+def _tasks_of(spark: SparkSession) -> Callable[[], Share]:
+    """The tasks of the active stages, which Spark counts."""
+    try:
+        tracker = spark.sparkContext.statusTracker()
+    except Exception:  # noqa: BLE001 - Connect has no context
+        return _ConnectTasks(spark)
+
+    def active() -> Share:
+        stages = [tracker.getStageInfo(stage) for stage in tracker.getActiveStageIds()]
+        known = [one for one in stages if one is not None]
+        return sum(s.numCompletedTasks for s in known), sum(s.numTasks for s in known)
+
+    return active
+
+
+class _ConnectTasks:
+    """Spark Connect calls a handler while an operation runs."""
+
+    def __init__(self, spark: SparkSession) -> None:
+        self._share: Share = (0, 0)
+        spark.registerProgressHandler(self._progress)  # type: ignore[arg-type] # by keyword
+
+    def _progress(self, *, stages: Iterable[Any] | None = None, **_: object) -> None:
+        open_ = [one for one in stages or () if not one.done]
+        self._share = (
+            sum(one.num_completed_tasks for one in open_),
+            sum(one.num_tasks for one in open_),
+        )
+
+    def __call__(self) -> Share:
+        return self._share
+
+
+def _display(file: TextIO) -> Display | None:
+    if (notebook := _in_notebook()) is not None:
+        return notebook
+    return _Terminal(file) if file.isatty() else None
+
+
+class _Terminal:
+    """A line of ``rich``, which disappears at the end."""
+
+    def __init__(self, file: TextIO) -> None:
+        try:
+            from rich.console import Console
+            from rich.progress import BarColumn, Progress, TextColumn
+        except ImportError as error:
+            raise library_needed(error, "progress bars", "progress") from None
+        self._progress = Progress(
+            BarColumn(), TextColumn("{task.description}"),
+            console=Console(file=file), transient=True, auto_refresh=False,
+            redirect_stdout=False, redirect_stderr=False,
+        )  # fmt: skip
+        self._task = self._progress.add_task("", total=None)
+        self._progress.start()
+
+    def update(self, done: int, total: int, text: str) -> None:
+        self._progress.update(
+            self._task, completed=done, total=total or None, description=text, refresh=True
+        )
+
+    def close(self) -> None:
+        self._progress.stop()
+
+
+class _Notebook:
+    """An output of the cell, which is replaced; it needs nothing but the notebook's IPython."""
+
+    def __init__(self, handle: Any) -> None:  # noqa: ANN401 - IPython's
+        self._handle = handle
+
+    def update(self, done: int, total: int, text: str) -> None:
+        self._handle.update(_Html(done, total, text))
+
+    def close(self) -> None:
+        """What is shown last stays."""
+
+
+class _Html:
+    def __init__(self, done: int, total: int, text: str) -> None:
+        value = f' value="{done}" max="{total}"' if total else ""
+        self._html = f"<progress{value}></progress> {escape(text)}"
+        self._text = text
+
+    def _repr_html_(self) -> str:
+        return self._html
+
+    def __repr__(self) -> str:
+        return self._text
+
+
+def _in_notebook() -> _Notebook | None:
+    """Only a kernel shows HTML; IPython's own terminal is a terminal."""
+    ipython = sys.modules.get("IPython")
+    shell = ipython.get_ipython() if ipython is not None else None
+    if shell is None or "IPKernelApp" not in getattr(shell, "config", {}):
+        return None
+    from IPython.display import display
+
+    return _Notebook(display(_Html(0, 0, ""), display_id=True))  # type: ignore[no-untyped-call]

@@ -1,0 +1,237 @@
+"""What a Python worker has written, and how long a commit takes, for who watches: progressTopic.
+
+Owns: :class:`WorkerProgress`, the record that is sent, and when. Never: reading it
+(``monitoring/running_writes.py``); a delay of a task: the thread of ``task_progress`` sends.
+
+A task tells nothing to the driver before its end: a Python data source has no accumulators, and
+Spark's own status has its tasks only. Brokers are what every task and every driver reaches, so a
+topic carries the figures. A worker sends its sum over the tasks of a stage, every 10 s at most, so
+that tasks of a second count as well; what takes less than that sends nothing.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import platform
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+from spark_kafka_sink.base.error_kinds import Kind
+from spark_kafka_sink.base.errors import KafkaError, coded, warn_once
+from spark_kafka_sink.base.process_local import ProcessLocal
+from spark_kafka_sink.config.producer_config import ProducerConfig
+from spark_kafka_sink.datasource.described_fields import Described, as_json
+from spark_kafka_sink.datasource.write.task_identity import TaskIdentity
+from spark_kafka_sink.datasource.write.task_progress import TaskProgress, Watcher
+
+if TYPE_CHECKING:
+    from spark_kafka_sink.admin.transaction_client import TransactionClient
+
+_log = logging.getLogger(__name__)
+
+EVERY_S: Final = 10.0
+#: How long brokers may take, and after a failure nothing is sent.
+_SEND_MS: Final = 10_000
+_PAUSE_S: Final = 60.0
+
+#: Sums over the tasks of a worker: fields of both records.
+_SUMMED: Final = (
+    "rows", "megabytes", "retries", "input_wait_ms", "buffer_wait_ms", "throttle_ms",
+    "rate_wait_ms",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerProgress:
+    """What one Python process has done for one stage of a write, or for its commit."""
+
+    worker: Annotated[str, Described("The process; the record's key.")]
+    application_id: Annotated[str, Described("Spark's application id.")]
+    query_id: Annotated[str, Described("The streaming query's id; empty in batch jobs.")]
+    query_name: Annotated[str, Described("Its name; empty without one.")]
+    batch_id: Annotated[int, Described("The micro-batch; -1 in batch jobs.")]
+    stage_id: Annotated[int, Described("Spark's stage.")]
+    finished_tasks: Annotated[int, Described("Attempts that ended.", "tasks")] = 0
+    rows: Annotated[int, Described("Rows that brokers have acknowledged.", "rows")] = 0
+    megabytes: Annotated[float, Described("Their record batches on the wire.", "MB")] = 0.0
+    retries: Annotated[int, Described("Record batches that were sent again.", "batches")] = 0
+    input_wait_ms: Annotated[int, Described("Waits for Spark's next rows.", "ms")] = 0
+    buffer_wait_ms: Annotated[int, Described("Waits for memory.", "ms")] = 0
+    throttle_ms: Annotated[int, Described("Throttling that brokers imposed.", "ms")] = 0
+    rate_wait_ms: Annotated[int, Described("Waits for limits of the write's rate.", "ms")] = 0
+    oldest_batch_ms: Annotated[
+        int, Described("Age of the oldest record batch without a response.", "ms")
+    ] = 0
+    commit_ms: Annotated[
+        int | None, Described("Of a commit: since it began; 0 at its end. Null of a task.", "ms")
+    ] = None
+
+
+class Worker:
+    """The sums of this process, one attempt after the other. Its threads are those of attempts: the
+    last one's may be about to send when the next one's begins.
+    """
+
+    every_s = EVERY_S
+
+    def __init__(self, monotonic_s: Callable[[], float] = time.monotonic) -> None:
+        self._monotonic_s = monotonic_s
+        self._name = f"{platform.node()}-{os.getpid()}-{time.time_ns() // 1_000_000}"
+        self._lock = threading.Lock()
+        self._stage: tuple[str, int, int] | None = None
+        self._sums = dict.fromkeys(_SUMMED, 0)
+        self._finished = 0
+        self._quiet_until = 0.0
+
+    def add(
+        self, identity: TaskIdentity, progress: TaskProgress, *, finished: bool
+    ) -> WorkerProgress | None:
+        """The record to send now, if it is time."""
+        with self._lock:
+            stage = (identity.app_id, identity.batch_id, identity.stage_id)
+            now = self._monotonic_s()
+            if stage != self._stage:
+                begun = now - progress.elapsed_ms / 1000
+                self._stage, self._quiet_until = stage, begun + EVERY_S
+                self._sums, self._finished = dict.fromkeys(_SUMMED, 0), 0
+            counts = {n: self._sums[n] + getattr(progress, n) for n in _SUMMED}
+            if finished:
+                self._sums = counts
+                self._finished += 1
+            if now < self._quiet_until:
+                return None
+            self._quiet_until = now + EVERY_S
+            return WorkerProgress(
+                **_whose(self._name, identity),
+                **counts,
+                finished_tasks=self._finished,
+                oldest_batch_ms=0 if finished else progress.oldest_batch_ms,
+            )
+
+    def pause(self) -> None:
+        """After a failure."""
+        with self._lock:
+            self._quiet_until = self._monotonic_s() + _PAUSE_S
+
+
+_worker: ProcessLocal[Worker] = ProcessLocal(Worker)
+
+
+@dataclass(frozen=True, slots=True)
+class _Attempt:
+    """One attempt of a task of :class:`Worker`, as a ``task_progress.Watcher``."""
+
+    worker: Worker
+    identity: TaskIdentity
+    sender: Sender
+    every_s: float = EVERY_S
+
+    def running(self, progress: TaskProgress) -> None:
+        self._send(self.worker.add(self.identity, progress, finished=False))
+
+    def finished(self, progress: TaskProgress) -> None:
+        self._send(self.worker.add(self.identity, progress, finished=True))
+
+    def _send(self, record: WorkerProgress | None) -> None:
+        if record is not None and not self.sender.send(record):
+            self.worker.pause()
+
+
+def this_worker(config: ProducerConfig, topic: str, identity: TaskIdentity) -> Watcher:
+    """What a task of this process passes its progress to."""
+    return _Attempt(_worker(), identity, Sender(config, topic))
+
+
+@dataclass(frozen=True, slots=True)
+class Sender:
+    """Writes records to a topic, through connections that the process keeps."""
+
+    config: ProducerConfig
+    topic: str
+
+    def send(self, record: WorkerProgress) -> bool:
+        """Whether brokers took it; a failure is a warning, once in a process."""
+        from spark_kafka_sink.transactions.topic_records import TopicRecord, write_record
+
+        value = json.dumps(as_json(record), separators=(",", ":")).encode()
+        entry = TopicRecord(self.topic, value, record.worker.encode(), "progressTopic")
+        try:
+            with _lent(self.config) as client:
+                write_record(client, entry, client.deadline(_SEND_MS))
+        except KafkaError as error:
+            text = f"the progress of tasks can't be sent: {error.message}"
+            warn_once(_log, [coded(Kind.REPORT_NOT_WRITTEN, text, error.hint)])
+            return False
+        except Exception:  # noqa: BLE001 - the write does not depend on it
+            _log.debug("the progress of tasks can't be sent", exc_info=True)
+            return False
+        return True
+
+
+_clients: ProcessLocal[list[tuple[ProducerConfig, TransactionClient]]] = ProcessLocal(list)
+
+
+@contextmanager
+def _lent(config: ProducerConfig) -> Iterator[TransactionClient]:
+    """A client of its own, for a thread; kept for the next one, closed after an error. (A list's
+    pop and append are atomic.)
+    """
+    from spark_kafka_sink.admin.transaction_client import TransactionClient
+
+    client = None
+    kept = _clients()
+    while kept and client is None:
+        of, found = kept.pop()
+        if of == config:
+            client = found
+        else:
+            found.close()
+    client = client or TransactionClient(config)
+    try:
+        yield client
+    except BaseException:
+        client.close()
+        raise
+    kept.append((config, client))
+
+
+@contextmanager
+def watched_commit(config: ProducerConfig, topic: str, identity: TaskIdentity) -> Iterator[None]:
+    """Sends how long the commit runs, while it does, and its end; nothing when it is quick."""
+    over = threading.Event()
+    sender, name = Sender(config, topic), f"{platform.node()}-{os.getpid()}-commit"
+    begun = time.monotonic()
+
+    def send(commit_ms: int) -> None:
+        sender.send(WorkerProgress(**_whose(name, identity), commit_ms=commit_ms))
+
+    def speak() -> None:
+        sent = False
+        while not over.wait(EVERY_S):
+            sent = True
+            send(max(round((time.monotonic() - begun) * 1000), 1))
+        if sent:
+            send(0)
+
+    threading.Thread(target=speak, name="kprod-commit-progress", daemon=True).start()
+    try:
+        yield
+    finally:
+        over.set()
+
+
+def _whose(worker: str, identity: TaskIdentity) -> dict[str, Any]:
+    return {
+        "worker": worker,
+        "application_id": identity.app_id,
+        "query_id": identity.query_id,
+        "query_name": identity.query_name,
+        "batch_id": identity.batch_id,
+        "stage_id": identity.stage_id,
+    }

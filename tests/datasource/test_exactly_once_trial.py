@@ -1,0 +1,128 @@
+"""The trial of exactly-once on services that do not keep a promise: it is named."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from dataclasses import replace
+
+import pytest
+
+from spark_kafka_sink.base.errors import ErrorCode
+from spark_kafka_sink.config.sink_config import SinkConfig
+from spark_kafka_sink.datasource.checks.check_steps import State
+from spark_kafka_sink.datasource.checks.exactly_once_trial import OF_TRIAL, trial_steps
+from spark_kafka_sink.protocol.request import ApiKey
+from tests.fakes.fake_cluster.control import FOREVER
+from tests.fakes.fake_cluster.requests import APIS
+from tests.transactions.committing_world import LOG_TOPIC, CommittingWorld
+
+CONFIG = SinkConfig.parse(
+    {
+        "kafka.bootstrap.servers": "broker:9092",
+        "deliveryGuarantee": "exactly-once",
+        "commitLogTopic": LOG_TOPIC,
+    }
+)
+TIMEOUT_MS = 20_000
+
+
+@pytest.fixture(params=[1, 2], ids=["version 1", "version 2"])
+def world(request):
+    return CommittingWorld(transaction_version=request.param)
+
+
+def tried(world):
+    """The rows by name; nothing is open or there afterwards."""
+    steps = {}
+
+    def body():
+        with world.client() as client, closing(trial_steps(client, CONFIG, TIMEOUT_MS)) as trial:
+            steps.update((step.name, step) for step in trial)
+
+    world.play(body)
+    world.cluster.control.check()
+    return steps
+
+
+def trial_topics(world):
+    return [topic for topic in world.cluster.topics if topic.startswith(f"{LOG_TOPIC}-check-")]
+
+
+def test_a_cluster_that_keeps_them_is_green(world):
+    steps = tried(world)
+    assert tuple(steps) == OF_TRIAL
+    assert {step.state for step in steps.values()} == {State.OK}, steps
+    assert trial_topics(world) == []
+
+
+def commits_what_is_aborted(world, request):
+    """What EndTxn(abort) does on such a service."""
+    name = request.body.transactional_id
+    node = next(n for n in world.cluster.brokers if world.cluster.coordinators.coordinates(n, name))
+    body = replace(request.body, committed=True)
+    return APIS[ApiKey.END_TXN].handle(world.cluster, node, replace(request, body=body))
+
+
+@pytest.mark.parametrize(
+    ("api", "answer", "nth", "row", "said"),
+    [
+        (ApiKey.CREATE_TOPICS, ErrorCode.POLICY_VIOLATION, 1, "trial topic", "POLICY_VIOLATION"),
+        (
+            ApiKey.DESCRIBE_TRANSACTIONS,
+            ErrorCode.TRANSACTIONAL_ID_NOT_FOUND,
+            1,
+            "open transaction",
+            "a commit would not know",
+        ),
+        (ApiKey.END_TXN, commits_what_is_aborted, 1, "aborted row", "a row that was aborted"),
+        (ApiKey.END_TXN, ErrorCode.NONE, 2, "committed row", "markers of 2 ended"),
+        (ApiKey.END_TXN, ErrorCode.NONE, 3, "fencing", "a fenced epoch was accepted"),
+    ],
+    ids=["no compacted topic", "not described", "abort commits", "no commit", "no fencing"],
+)
+def test_a_promise_that_is_not_kept_is_named(world, api, answer, nth, row, said):
+    if callable(answer) and not isinstance(answer, ErrorCode):
+        world.cluster.control.answer(api, lambda request: answer(world, request), nth=nth)
+    else:
+        world.cluster.control.answer(api, answer, nth=nth)
+    steps = tried(world)
+    red = [step for step in steps.values() if step.state is State.FAILED]
+    assert [step.name for step in red] == [row], red
+    assert said in red[0].said
+    assert red[0].code
+    assert list(steps)[-1] == "clean-up"
+    assert trial_topics(world) == []
+
+
+def test_a_service_that_lists_nothing_is_a_warning(world):
+    """As Redpanda before 23.1: commits work, and orphans are not found."""
+    world.cluster.control.answer(ApiKey.LIST_TRANSACTIONS, ErrorCode.NONE, FOREVER)
+    steps = tried(world)
+    found = steps.pop("open transaction")
+    assert (found.state, found.code) == (State.WARNING, "KP0623")
+    assert "ListTransactions leaves it out" in found.said
+    assert {step.state for step in steps.values()} == {State.OK}
+
+
+def test_a_topic_that_can_not_be_deleted_is_named(world):
+    code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    world.cluster.control.answer(ApiKey.DELETE_TOPICS, code, FOREVER)
+    steps = tried(world)
+    (topic,) = trial_topics(world)
+    assert steps["clean-up"].change.endswith(f"--delete --topic {topic}")
+    assert "DELETE on the topic" not in steps["clean-up"].said
+
+
+def test_whoever_closes_it_early_cleans_up(world):
+    def body():
+        with world.client() as client:
+            for stop in OF_TRIAL[:-1]:
+                trial = trial_steps(client, CONFIG, TIMEOUT_MS)
+                while next(trial).name != stop:
+                    pass
+                assert len(trial_topics(world)) == 1
+                trial.close()
+                assert trial_topics(world) == []
+            assert client.open_transactions("kprod~~check", client.deadline()).transactions == ()
+
+    world.play(body)
