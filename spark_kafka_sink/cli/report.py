@@ -12,38 +12,37 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from spark_kafka_sink.base.documentation import RUNBOOK_PAGE, page_address
 from spark_kafka_sink.base.errors import ConfigError, safe_text
+from spark_kafka_sink.base.security import allow_lists
+from spark_kafka_sink.base.security.local_files import (
+    FORMER,
+    MAX_REPORT,
+    UnusableFileError,
+    read_file,
+)
 from spark_kafka_sink.cli.connection import one_line_errors
 from spark_kafka_sink.cli.progress import bar
 from spark_kafka_sink.cli.show import Json, print_json, say, show_rows
 from spark_kafka_sink.cli.watching import watched
 from spark_kafka_sink.datasource.described_fields import described_fields
-from spark_kafka_sink.datasource.report.write_report import REPORT_VERSION, WriteReport
+from spark_kafka_sink.datasource.report.waits import WAITS, longest_wait
+from spark_kafka_sink.datasource.report.write_report import EPOCH_MS, REPORT_VERSION, WriteReport
 
-#: The waits of tasks, by the field with their length, and what to check.
-_WAITS: Final = {
-    "inputWaitMs": (
-        "Spark's next rows",
-        "Spark reads, joins or shuffles before the write: see its UI",
-    ),
-    "bufferWaitMs": (
-        "memory, because brokers took less than Spark gave",
-        "brokers (their meanLatencyMs), throttleMs, retries",
-    ),
-    "rateWaitMs": (
-        "maxRecordsPerSecond or maxBytesPerSecond",
-        "these options, and tasksAtOnce",
-    ),
-    "metadataWaitMs": ("the metadata of a topic", "kprod check -t TOPIC"),
-    "brokerWaitMs": (
-        "acknowledgements after the last row",
-        "brokers (their meanLatencyMs and lastAnswer), throttleMs, retries",
-    ),
-}
-_SLOW: Final = page_address(RUNBOOK_PAGE, "a-job-is-slow")
 _VERSION: Final = "reportVersion"
 _MOST_PARTITIONS: Final = 20
+_WRITTEN: Final = "writtenAtMs"
+_UNFINISHED: Final = "unfinished"
+#: Of which a zero says something; the others are left out then.
+_SHOWN_AS_ZERO: Final = ("batchId", "txnVersion", "tasks", "rows")
+_PLURALS: Final = {
+    "tasks": "task",
+    "rows": "row",
+    "batches": "batch",
+    "requests": "request",
+    "connections": "connection",
+    "transactions": "transaction",
+    "partitions": "partition",
+}
 
 
 def show(path: Path, batch: int | None, *, as_json: bool) -> None:
@@ -59,12 +58,12 @@ def show(path: Path, batch: int | None, *, as_json: bool) -> None:
         print_json(report)
         return
     rows = [
-        (name, f"{_value(report[name])} {described.unit}".strip(), described.meaning)
+        (name, _with_unit(name, report[name], described.unit), described.meaning)
         for name, described, _ in described_fields(WriteReport)
-        if report.get(name) not in (None, [])
+        if report.get(name) not in (None, []) and (report[name] or name in _SHOWN_AS_ZERO)
     ]
     show_rows(f"Batch {_named(report)}", ("field", "value", "meaning"), rows)
-    say(_slowest(report))
+    say(_failure(report) or longest_wait(report))
 
 
 def tail(path: Path, count: int, *, watch: bool) -> None:
@@ -80,12 +79,12 @@ def tail(path: Path, count: int, *, watch: bool) -> None:
                 str(one.get("outcome")),
                 str(one.get("rows")),
                 _value(one.get("rowsPerSecond")),
-                *(str(one.get(field)) for field in ("elapsedMs", "retries", *_WAITS)),
+                *(str(one.get(field)) for field in ("elapsedMs", "retries", *WAITS)),
                 _code(one),
             )
             for one in found
         ]
-        numbers = ("rows", "rows/s", "elapsedMs", "retries", *_WAITS)
+        numbers = ("rows", "rows/s", "elapsedMs", "retries", *WAITS)
         show_rows(
             f"Reports ({len(rows)})", ("written", "batch", "outcome", *numbers, "error"), rows
         )
@@ -98,12 +97,16 @@ def _reports(path: Path, *, as_json: bool) -> list[Json]:
     found: list[Json] = []
     update = bar("reading reports", as_json=as_json)
     try:
-        files = sorted(path.glob("*.json*")) if path.is_dir() else [path]
+        former = path.with_name(path.name + FORMER)
+        files = [former, path] if former.exists() else [path]
+        if path.is_dir():
+            files = sorted(path.glob("*.json*"))
         for done, file in enumerate(files):
             update(done, len(files))
             found += _reports_in(file)
-    except (OSError, UnicodeDecodeError) as error:
-        why = error.strerror if isinstance(error, OSError) else "it is no text"
+    except (OSError, UnicodeDecodeError, UnusableFileError) as error:
+        why = error.strerror if isinstance(error, OSError) else str(error)
+        why = "it is no text" if isinstance(error, UnicodeDecodeError) else why
         raise ConfigError(
             f"{_shown(path)} can't be read: {why}",
             hint="PATH is what the option reportPath of the write names, on the driver; without it,"
@@ -115,7 +118,8 @@ def _reports(path: Path, *, as_json: bool) -> list[Json]:
 
 
 def _reports_in(file: Path) -> Iterator[Json]:
-    text = file.read_text(encoding="utf-8")
+    # As the sink opens them: a FIFO would block, and a device has no end.
+    text = read_file(str(file), "a report", MAX_REPORT, allow_lists.check_report_path).decode()
     lines = text.splitlines()
     for number, line in enumerate(lines, start=1):
         try:
@@ -133,7 +137,7 @@ def _reports_in(file: Path) -> Iterator[Json]:
 
 
 def _written_ms(report: Json) -> int:
-    found = report.get("writtenAtMs")
+    found = report.get(_WRITTEN)
     return found if isinstance(found, int) else 0
 
 
@@ -150,12 +154,32 @@ def _named(report: Json) -> str:
 
 
 def _time(report: Json) -> str:
-    return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(_written_ms(report) / 1000))
+    return time.strftime("%Y-%m-%d %H:%M:%S %Z", time.localtime(_written_ms(report) / 1000))
 
 
 def _code(report: Json) -> str:
     error = report.get("error")
     return str(error.get("code", "")) if isinstance(error, dict) else ""
+
+
+def _with_unit(name: str, value: object, unit: str) -> str:
+    """For a cell: times are dates, task numbers are named, one of a kind is singular."""
+    if unit == EPOCH_MS and isinstance(value, int):
+        return _time({_WRITTEN: value})
+    if name == _UNFINISHED and isinstance(value, list):
+        return "task " + ", ".join(map(str, value))
+    if value == 1 and unit in _PLURALS:
+        unit = _PLURALS[unit]
+    return f"{_value(value)} {unit}".strip()
+
+
+def _failure(report: Json) -> str:
+    """What failed and what to do; empty for a batch that was written."""
+    error = report.get("error")
+    if not isinstance(error, dict):
+        return ""
+    hint = f" What to do: {error['hint']}." if error.get("hint") else ""
+    return f"{error.get('code')}: {error.get('message')}.{hint} More: kprod explain {_code(report)}"
 
 
 def _value(value: object) -> str:
@@ -169,19 +193,6 @@ def _value(value: object) -> str:
     if isinstance(value, dict):
         return ", ".join(f"{name}={_value(one)}" for name, one in value.items() if one != "")
     return str(value)
-
-
-def _slowest(report: Json) -> str:
-    """What the tasks waited for most."""
-    waits = {name: ms for name in _WAITS if isinstance(ms := report.get(name), int)}
-    name = max(waits, key=lambda one: waits[one], default=None)
-    if name is None or waits[name] == 0:
-        return "No task waited for anything."
-    what, where = _WAITS[name]
-    return (
-        f"Tasks waited most for {what}: {name} is {waits[name]} of {sum(waits.values())} ms of"
-        f" waiting, summed over tasks. Look at: {where}. More: {_SLOW}"
-    )
 
 
 def _shown(path: Path) -> str:

@@ -167,6 +167,10 @@ class PartitionInfos(Sequence[PartitionInfo]):
         """The node id of a partition's leader, or -1. IndexError beyond the last."""
         return self._rows[5 * number]
 
+    def leaders(self) -> set[int]:
+        """The node id of each leader, -1 among them where a partition has none."""
+        return set(self._rows[0::5])
+
     def leader_epochs(self) -> array[int]:
         """The epoch of each partition's leader, -1 where unknown."""
         return self._rows[1::5]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -83,3 +84,35 @@ def test_a_file_that_is_not_there_is_one_line(tmp_path: Path) -> None:
     assert "can't be read: No such file or directory" in errors
     assert errors.count("\n") == 1
     assert "has no report" in run("show", str(tmp_path), code=2).stderr
+
+
+def test_a_failed_batch_is_shown_with_what_to_do(lines: Path) -> None:
+    shown = run("show", str(lines), "--batch", "8").stdout
+    assert "More: kprod explain KP0301" in shown
+    assert "Tasks waited most" not in shown
+
+
+def test_times_are_dates_and_counts_are_counts(tmp_path: Path) -> None:
+    path = tmp_path / "reports.jsonl"
+    of_one = {"tasks": 1, "unfinished": [0], "writtenAtMs": 1_700_000_009_000, "retries": 0}
+    path.write_text(json.dumps(report(0, **of_one)) + "\n")
+    shown = run("show", str(path)).stdout
+    assert "1700000009000" not in shown
+    assert "2023-11-14" in shown or "2023-11-15" in shown
+    assert "1 task " in shown
+    assert "task 0" in shown
+    assert "Batch orders 0" in shown
+    assert "retries" not in shown, "a zero says nothing"
+
+
+def test_the_file_before_the_last_rotation_is_read_too(lines: Path) -> None:
+    lines.rename(f"{lines}.1")
+    lines.write_text(json.dumps(report(10, writtenAtMs=1_700_000_010_000)) + "\n")
+    assert "Batch orders 10" in run("show", str(lines)).stdout
+    assert "orders 7" in run("tail", str(lines)).stdout
+
+
+def test_a_fifo_is_refused_and_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "reports.jsonl")
+    errors = run("show", str(tmp_path / "reports.jsonl"), code=2).stderr
+    assert "can't be read: it is a FIFO" in errors

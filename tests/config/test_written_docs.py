@@ -55,5 +55,5 @@ def test_a_link_leads_somewhere(page):
                 re.sub(r"[^a-z0-9 -]", "", title.lower()).replace(" ", "-")
                 for title in re.findall(r"^#+ (.+)$", text, re.MULTILINE)
             }
-            slugs.update(re.findall(r'<a id="([a-z0-9]+)"></a>', text))
+            slugs.update(re.findall(r'<a id="([a-z0-9-]+)"></a>', text))
             assert target[1][1:] in slugs, target

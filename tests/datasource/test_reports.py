@@ -22,7 +22,7 @@ from spark_kafka_sink.datasource.report import destinations
 from spark_kafka_sink.datasource.report.destinations import listener, publish
 from spark_kafka_sink.datasource.report.log_line import LOGGED_PARTITIONS, line_of
 from spark_kafka_sink.datasource.report.report_of_batch import NAMED, report_of_batch
-from spark_kafka_sink.datasource.report.write_report import MAX_JSON_BYTES, Outcome
+from spark_kafka_sink.datasource.report.write_report import MAX_JSON_BYTES, REPORT_VERSION, Outcome
 from spark_kafka_sink.producer.metrics.produce_report import NodeReport
 from spark_kafka_sink.protocol.cluster import TopicPartition
 from spark_kafka_sink.protocol.producer_ids import PreparedTransaction
@@ -90,6 +90,14 @@ def two_tasks():
     )
 
 
+def test_a_report_explains_what_its_tasks_waited_for():
+    explained = two_tasks().explain()
+    assert explained.startswith("Tasks waited most for memory, because brokers took less")
+    assert "bufferWaitMs is 70 of 104 ms of waiting" in explained
+    idle = report_of([message(input_wait_ms=0, buffer_wait_ms=0, broker_wait_ms=0)])
+    assert idle.explain() == "No task waited for anything."
+
+
 def test_tasks_are_summed():
     report = two_tasks()
     assert (report.tasks, report.rows, report.bytes, report.batches) == (3, 8, 1240, 5)
@@ -114,6 +122,19 @@ def test_skew_is_reported_by_time_and_rows_with_the_slowest_task():
     slowest = report.slowest_task
     assert (slowest.partition, slowest.attempt, slowest.host) == (0, 0, "executor-1")
     assert (slowest.rows, slowest.elapsed_ms, slowest.input_wait_ms) == (3, 40, 30)
+
+
+def test_skew_over_kafkas_partitions_is_reported():
+    """Tasks with as many rows may write most of them to one partition."""
+    counts = {TopicPartition("t", 0): (92, 900), TopicPartition("t", 1): (8, 100)}
+    report = report_of([message(rows=50, by_partition=counts), message(rows=50)])
+    assert (report.row_skew, report.partition_skew, report.largest_partition) == (1.0, 1.84, "t-0")
+    assert (report_of([]).partition_skew, report_of([]).largest_partition) == (1.0, None)
+
+
+def test_the_schema_is_a_valid_one():
+    jsonschema.Draft202012Validator.check_schema(SCHEMA)
+    assert SCHEMA["$id"] == f"urn:spark-kafka-sink:write-report:{REPORT_VERSION}"
 
 
 def test_the_slowest_broker_has_the_longest_mean_latency():

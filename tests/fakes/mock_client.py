@@ -61,6 +61,7 @@ class ConnectedClient:
         #: What each node answered to ApiVersions.
         self.versions: dict[int, ApiVersionsResponse] = {}
         self.failures: dict[str, str] = {}
+        self.new_failures: dict[int, str] = {}
         self.closed = False
         self.on_poll: Callable[[], None] = lambda: None
 
@@ -81,6 +82,10 @@ class ConnectedClient:
 
     def connection_failed(self, node: Node) -> bool:
         return node.id in self.unready
+
+    def take_failures(self) -> Mapping[int, str]:
+        taken, self.new_failures = self.new_failures, {}
+        return taken
 
     def connection_failures(self) -> Mapping[str, str]:
         return self.failures

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from spark_kafka_sink.producer.kafka_producer import KafkaProducer
+from spark_kafka_sink.protocol.cluster import Nodes
 from spark_kafka_sink.protocol.metadata_response import MetadataResponse
 from tests.fakes.answering_client import AnsweringClient
 from tests.producer.metadata_world import NODES, SEED, MetadataWorld, topic
@@ -22,7 +23,7 @@ class Listener:
 
 
 def answer_of(cluster_id: str | None) -> MetadataResponse:
-    return MetadataResponse(NODES, cluster_id, 1, (topic("t"),))
+    return MetadataResponse(Nodes.of(NODES), cluster_id, 1, (topic("t"),))
 
 
 def test_listeners_hear_of_each_cluster_id_once(caplog: pytest.LogCaptureFixture) -> None:

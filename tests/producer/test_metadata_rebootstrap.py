@@ -45,12 +45,25 @@ def test_what_is_known_of_a_leader_is_said_and_no_more() -> None:
     assert known(TP) == "its leader is one:9092 (id 1)"
     assert known(TopicPartition("u", 0)) == "nothing is known of the partition now"
     world.refresh(topic("t", (1,), epoch=6), nodes=(NODES[1],))
-    assert known(TP) == "its leader was broker 1, which is no longer in the metadata"
+    assert known(TP) == "its leader was one:9092 (id 1), which is no longer in the metadata"
     world.metadata.rebootstrap(world.now)
-    assert known(TP).startswith("its leader was broker 1; since then no known broker responded")
+    was = "its leader was one:9092 (id 1); since then no known broker responded"
+    assert known(TP).startswith(was)
     world.clock.advance(1_000)
     world.update(topic("t", (-1,), epoch=7))
-    assert known(TP) == "the partition has no leader in the last metadata response"
+    without = "the partition has no leader in the last metadata response"
+    assert known(TP) == f"{without}; it was one:9092 (id 1)"
+    world.clock.advance(1_000)
+    world.refresh(topic("t", (2,), epoch=8))
+    assert known(TP) == "its leader is two:9092 (id 2)"
+
+
+def test_without_a_leader_from_the_start_the_replicas_are_named() -> None:
+    world = MetadataWorld()
+    world.metadata.add_topics(["t"], world.now)
+    world.update(topic("t", (-1,), epoch=7))
+    known = world.metadata.leader_known(TP)
+    assert known.startswith("the partition has no leader in the last metadata response; its repl")
 
 
 def test_a_batch_expired_after_its_brokers_death_names_the_cause() -> None:
@@ -60,9 +73,8 @@ def test_a_batch_expired_after_its_brokers_death_names_the_cause() -> None:
         world.clock.advance(120_000)
         world.sender.run()
         assert batch.error is not None
-        assert (
-            "its leader was broker 1; since then no known broker responded" in batch.error.message
-        )
+        was = "its leader was one:9092 (id 1); since then no known broker responded"
+        assert was in batch.error.message
         assert "no leader" not in batch.error.message
 
 

@@ -42,7 +42,8 @@ def test_acknowledged_batches_count_rows_bytes_and_offsets():
     assert report.bytes == 3 * first.size_in_bytes
     assert report.batch_bytes == 3 * 1061
     assert report.offsets == {TP0: (100, 109)}
-    assert report.by_topic == {"test": (10, report.bytes)}
+    size = first.size_in_bytes
+    assert report.by_partition == {TP0: (8, 2 * size), TP1: (2, size)}
 
 
 def test_the_first_failed_batch_of_columns_fails_the_producer():
@@ -97,11 +98,11 @@ def test_latencies_are_counted_by_their_bounds():
     assert sum(twice.latencies) == twice.requests == 14
 
 
-def test_rows_and_bytes_are_counted_by_topic():
-    one = ProduceReport(by_topic={"a": (1, 10), "b": (2, 20)})
-    two = ProduceReport(by_topic={"b": (3, 30), "c": (4, 40)})
+def test_rows_and_bytes_are_counted_by_partition():
+    one = ProduceReport(by_partition={TP0: (1, 10), TP1: (2, 20)})
+    two = ProduceReport(by_partition={TP1: (3, 30)})
     merged = ProduceReport.merge([one, two, ProduceReport()])
-    assert merged.by_topic == {"a": (1, 10), "b": (5, 50), "c": (4, 40)}
+    assert merged.by_partition == {TP0: (1, 10), TP1: (5, 50)}
 
 
 def test_reports_of_many_tasks_add_up_and_travel():

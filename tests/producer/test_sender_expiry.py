@@ -118,3 +118,43 @@ def test_with_idempotence_an_expired_batch_fails_the_attempt() -> None:
         assert "; delivery.timeout.ms limits" in error_of(old).hint
         assert error_of(young) is error_of(old)
         assert world.client.closed
+
+
+def test_an_expired_batch_says_what_its_last_answer_means() -> None:
+    with SenderWorld(idempotent=False) as world:
+        batch = world.append()
+        world.refuse(ErrorCode.NOT_ENOUGH_REPLICAS)
+        world.round(1)
+        world.client.unready = {1: NEVER}
+        world.round(2, ms=world.config.delivery_timeout_ms)
+        assert "was NOT_ENOUGH_REPLICAS (fewer replicas are in sync than min.insync.replicas)" in (
+            error_of(batch).message
+        )
+
+
+def test_a_broker_that_waited_for_others_says_so() -> None:
+    """It is alive: who is down did not confirm the batch."""
+    with SenderWorld(idempotent=False) as world:
+        world.append()
+        world.refuse(ErrorCode.REQUEST_TIMED_OUT)
+        world.round(1)
+        answer = world.recorder.report().nodes[1].last_answer
+        assert "its replicas did not confirm it in time" in answer
+
+
+def test_a_failed_connection_is_its_brokers_last_answer() -> None:
+    with SenderWorld(idempotent=False) as world:
+        world.client.new_failures = {2: "two:9092: Connection refused", -1: "boot:9092: refused"}
+        world.round(1)
+        nodes = world.recorder.report().nodes
+        assert {n: seen.last_answer for n, seen in nodes.items()} == {
+            2: "two:9092: Connection refused"
+        }
+
+
+def test_a_refusal_is_its_brokers_last_answer() -> None:
+    with SenderWorld(idempotent=False) as world:
+        batch = world.append()
+        world.refuse(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+        world.round(1)
+        assert error_of(batch).message in world.recorder.report().nodes[1].last_answer

@@ -17,7 +17,7 @@ from __future__ import annotations
 import logging
 import time
 import uuid
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Generator, Iterator
 from typing import Final
 
 from spark_kafka_sink.admin.call import Call, Leader, retry_code
@@ -41,11 +41,7 @@ from spark_kafka_sink.protocol.transaction_admin_messages import (
     TransactionState,
 )
 from spark_kafka_sink.records.log_records import ControlType, read_batches
-from spark_kafka_sink.transactions.driver_transactions import (
-    add_partition_call,
-    begin,
-    produce_call,
-)
+from spark_kafka_sink.transactions.driver_transactions import TopicRecord, prepare
 from spark_kafka_sink.transactions.transactional_ids import DEFAULT_PREFIX, trial_id
 
 _log = logging.getLogger(__name__)
@@ -130,7 +126,7 @@ class _Trial:
         new = NewTopic(self.topic, 1, -1, {_POLICY: "compact"})
         self._created = True  # perhaps, if the response does not come
         try:
-            self._client.create_topics((new,), timeout_ms=self._timeout_ms)
+            self._client.create_topic(new, timeout_ms=self._timeout_ms)
         except ApiError:
             self._created = False
             raise
@@ -228,25 +224,9 @@ class _Trial:
 
     def _write(self, value: bytes) -> PreparedTransaction:
         """Open a transaction with a row."""
-        client, where = self._client, f"the transactional id '{self._id}'"
-        right = "WRITE on the transactional id and on the topic"
-
-        def retry(what: str) -> Callable[[ErrorCode], ErrorCode | None]:
-            return lambda code: retry_code(code, f"{what} of {where}", right)
-
         self._open = PreparedTransaction(self._id, -1, -1, 1)  # perhaps, from now on
-        self._open = begin(
-            client,
-            self._id,
-            self._soon(),
-            f"AddPartitionsToTxn of {where}",
-            lambda producer: add_partition_call(
-                self._id, producer, self._tp, retry("AddPartitionsToTxn")
-            ),
-            two_phase_commit=False,
-        )
-        call = produce_call(client, self._tp, [(_KEY, value)], retry("Produce"), self._open)
-        client.loop.send_and_receive(call, self._soon(), f"Produce of {where}")
+        record = TopicRecord(self.topic, value, _KEY, "the trial's")
+        self._open = prepare(self._client, self._id, record, self._soon())
         return self._open
 
     def _end(self, *, committed: bool) -> None:

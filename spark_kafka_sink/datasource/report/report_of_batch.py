@@ -93,6 +93,7 @@ def report_of_batch(
         tasks=len(messages) + len(unfinished),
         unfinished_tasks=len(unfinished),
         unfinished=tuple(unfinished[:NAMED]),
+        **_of_partitions(produced),
         oldest_transaction_ms=_oldest_ms(messages, now),
         commit_ms=None,
         dead_letters=letters,
@@ -116,7 +117,11 @@ def _of_equal_names(produced: ProduceReport) -> dict[str, object]:
 
 
 def _topic_counts(produced: ProduceReport) -> tuple[TopicReport, ...]:
-    most = sorted(produced.by_topic.items(), key=lambda one: -one[1][0])[:NAMED]
+    found: dict[str, tuple[int, int]] = {}
+    for tp, (rows, size) in produced.by_partition.items():
+        before = found.get(tp.topic, (0, 0))
+        found[tp.topic] = (before[0] + rows, before[1] + size)
+    most = sorted(found.items(), key=lambda one: -one[1][0])[:NAMED]
     return tuple(TopicReport(topic, *counts) for topic, counts in sorted(most))
 
 
@@ -167,6 +172,15 @@ def _of_tasks(messages: Sequence[TaskCommitMessage]) -> dict[str, object]:
         "task_skew": _ratio(longest_ms, median_ms, 2),
         "row_skew": _skew([m.rows for m in with_rows]),
         "slowest_task": None if longest is None else _task(longest),
+    }
+
+
+def _of_partitions(produced: ProduceReport) -> dict[str, Any]:
+    rows = {tp: count for tp, (count, _) in produced.by_partition.items()}
+    largest = max(rows, key=lambda tp: rows[tp], default=None)
+    return {
+        "partition_skew": _skew(list(rows.values())),
+        "largest_partition": None if largest is None else str(largest),
     }
 
 

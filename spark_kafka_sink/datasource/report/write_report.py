@@ -17,6 +17,7 @@ from enum import StrEnum
 from typing import Annotated
 
 from spark_kafka_sink.datasource.described_fields import Described, as_json
+from spark_kafka_sink.datasource.report.waits import longest_wait
 from spark_kafka_sink.producer.metrics.produce_report import LATENCY_BOUNDS_MS
 
 REPORT_VERSION = 1
@@ -26,7 +27,7 @@ REPORT_VERSION = 1
 MAX_JSON_BYTES = 900_000
 
 _MS = "ms"
-_EPOCH_MS = "ms since 1970-01-01 UTC"
+EPOCH_MS = "ms since 1970-01-01 UTC"
 
 
 class Outcome(StrEnum):
@@ -193,7 +194,7 @@ class WriteReport:
     report_version: Annotated[int, Described("Version of this schema.")] = REPORT_VERSION
     report_id: Annotated[str, Described("Unique for each report; the same at all destinations.")]
     written_at_ms: Annotated[
-        int, Described("When the report was made: the commit, or the abort, began.", _EPOCH_MS)
+        int, Described("When the report was made: the commit, or the abort, began.", EPOCH_MS)
     ]
     outcome: Annotated[Outcome, Described("What became of the rows.")]
     error: Annotated[
@@ -294,6 +295,17 @@ class WriteReport:
             "Most rows of a task by the mean over tasks with rows: 1 when all had the same.",
             "ratio",
         ),
+    ]
+    partition_skew: Annotated[
+        float,
+        Described(
+            "Most rows of a Kafka partition by the mean over partitions with rows: 1 when all had"
+            " the same.",
+            "ratio",
+        ),
+    ]
+    largest_partition: Annotated[
+        str | None, Described("The Kafka partition with most rows; null without rows.")
     ]
     slowest_task: Annotated[TaskReport | None, Described("The task that took longest.")]
 
@@ -399,6 +411,10 @@ class WriteReport:
     def slowest_broker(self) -> BrokerReport | None:
         """The broker with the longest mean latency, or None when none responded."""
         return max(self.brokers, key=lambda one: one.mean_latency_ms, default=None)
+
+    def explain(self) -> str:
+        """What the tasks waited for most, and where to look: a sentence."""
+        return longest_wait(json.loads(self.json()))
 
     def json(self) -> str:
         """One line of JSON of at most MAX_JSON_BYTES bytes (it is ASCII).

@@ -34,12 +34,13 @@ _FIRST_REQUESTS = frozenset({ApiKey.METADATA, ApiKey.INIT_PRODUCER_ID, ApiKey.FI
 class ConnectionFailures:
     """Written by the sender thread, read by any: each change publishes a new mapping."""
 
-    __slots__ = ("_addresses", "_published", "by_node")
+    __slots__ = ("_addresses", "_published", "_taken", "by_node")
 
     def __init__(self) -> None:
         self._addresses: dict[int, str] = {}
         self.by_node: dict[int, dict[str, str]] = {}
         self._published: Mapping[str, str] = {}
+        self._taken: dict[int, str] = {}
 
     def connecting(self, node_id: int, host: str, port: int, ip: str | None = None) -> None:
         """Store the address of a new attempt."""
@@ -53,6 +54,7 @@ class ConnectionFailures:
         """The node's address failed. Logged as a warning once, until the reason changes."""
         address = self.address(node_id)
         reasons = self.by_node.setdefault(node_id, {})
+        self._taken[node_id] = f"{address}: {reason}"
         news = reasons.pop(address, None) != reason
         reasons[address] = reason
         if len(reasons) > _ADDRESSES_OF_A_NODE:
@@ -92,6 +94,13 @@ class ConnectionFailures:
             self.record(node_id, f"{detail} when it was asked for more ({WANTS_SASL})")
         else:
             self.record(node_id, detail)
+
+    def take(self) -> Mapping[int, str]:
+        """The last failure of each node since the last call."""
+        taken = self._taken
+        if taken:
+            self._taken = {}
+        return taken
 
     def answered(self, node_id: int) -> None:
         """The node responded: forget its failures."""

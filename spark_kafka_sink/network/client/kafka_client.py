@@ -72,6 +72,10 @@ class KafkaClient(Protocol):
         """The failed addresses, each with its reason. Any thread."""
         ...
 
+    def take_failures(self) -> Mapping[int, str]:
+        """The last failed connection of each node since the last call, with its address."""
+        ...
+
     def authentication_error(self, node: Node) -> AuthenticationError | None: ...
 
     def api_versions(self, node_id: int) -> ApiVersionsResponse | None:

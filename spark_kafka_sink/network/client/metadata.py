@@ -36,13 +36,14 @@ from spark_kafka_sink.base.errors import (
     warn,
 )
 from spark_kafka_sink.config.producer_config import ProducerConfig
-from spark_kafka_sink.network.client.metadata_merge import merge
+from spark_kafka_sink.network.client.metadata_merge import last_leaders, merge
 from spark_kafka_sink.protocol.bodies import topic_name
 from spark_kafka_sink.protocol.cluster import (
     Cluster,
     ClusterResourceListener,
     Node,
     Nodes,
+    PartitionInfo,
     TopicPartition,
 )
 from spark_kafka_sink.protocol.control_messages import MetadataRequest
@@ -122,6 +123,8 @@ class Metadata:
         self._topics = dict.fromkeys(self.cluster.topics, now + self._max_idle_ms)
         self._new_topics: set[str] = set()
         self._errors: dict[str, ErrorCode] = {}
+        #: Of partitions without a leader that can be reached, for messages.
+        self._last_leaders: Mapping[TopicPartition, Node] = {}
         # The last epoch known of each partition's leader, -1 where none is.
         self._epochs = {t: p.leader_epochs() for t, p in self.cluster.topics.items()}
         self._need_full = False
@@ -293,15 +296,19 @@ class Metadata:
         info = cluster.partition(tp)
         if info is None:
             return "nothing is known of the partition now"
-        if info.leader < 0:
-            return "the partition has no leader in the last metadata response"
         leader = cluster.nodes.get(info.leader)
         if leader is not None:
             return f"its leader is {leader}"
+        last = self._last_leaders.get(tp)
+        if info.leader < 0:
+            return "the partition has no leader in the last metadata response" + (
+                f"; its replicas are on {_brokers(info)}" if last is None else f"; it was {last}"
+            )
+        was = f"broker {info.leader}" if last is None else str(last)
         if any(node_id >= 0 for node_id in cluster.nodes):
-            return f"its leader was broker {info.leader}, which is no longer in the metadata"
+            return f"its leader was {was}, which is no longer in the metadata"
         return (
-            f"its leader was broker {info.leader}; since then no known broker responded, and the"
+            f"its leader was {was}; since then no known broker responded, and the"
             " client rebootstraps"
         )
 
@@ -470,7 +477,9 @@ class Metadata:
     def rebootstrap(self, now: int) -> None:
         """Forget the brokers, not the partitions: the writer continues during the rebootstrap."""
         with self._lock:
-            self.cluster = replace(self.cluster, nodes=self._bootstrap.nodes, controller=-1)
+            old = self.cluster
+            self.cluster = replace(old, nodes=self._bootstrap.nodes, controller=-1)
+            self._last_leaders = last_leaders(self.cluster, old, self._last_leaders)
             self._need_full = True
             self._request_version += 1
             self._allowed_ms = now
@@ -516,6 +525,14 @@ class Metadata:
         self._new_topics.difference_update(found.answered)
         self._need_full = self._need_full or found.update_again
         changed = (found.cluster, found.errors) != (old, self._errors)
+        if changed:
+            self._last_leaders = last_leaders(found.cluster, old, self._last_leaders)
         self.cluster = found.cluster
         self._errors = found.errors
         return changed
+
+
+def _brokers(info: PartitionInfo) -> str:
+    """The brokers that hold a partition."""
+    replicas, offline = (", ".join(map(str, ids)) for ids in (info.replicas, info.offline))
+    return f"brokers {replicas}" + (f" (offline: {offline})" if offline else "")

@@ -11,7 +11,7 @@ from collections.abc import Container, Iterator, Mapping
 from dataclasses import dataclass
 
 from spark_kafka_sink.base.errors import ErrorCode
-from spark_kafka_sink.protocol.cluster import Cluster, PartitionInfos
+from spark_kafka_sink.protocol.cluster import Cluster, Node, PartitionInfos, TopicPartition
 from spark_kafka_sink.protocol.metadata_response import MetadataResponse, TopicMetadata
 from spark_kafka_sink.protocol.wire import error_code
 
@@ -96,6 +96,28 @@ def _partitions(
             found = PartitionInfos.of(name, infos)
         now.extend(known[len(now) :])
     epochs[name] = now
+    return found
+
+
+def last_leaders(
+    new: Cluster, old: Cluster, before: Mapping[TopicPartition, Node]
+) -> dict[TopicPartition, Node]:
+    """The last known leader of each partition of ``new`` whose leader is not among its brokers, for
+    messages; ``before`` is the result for ``old``.
+    """
+    found: dict[TopicPartition, Node] = {}
+    for partitions in new.topics.values():
+        lost = partitions.leaders() - new.nodes.keys()
+        if not lost:
+            continue
+        for number in range(len(partitions)):
+            if partitions.leader(number) not in lost:
+                continue
+            tp = partitions.tps[number]
+            info = old.partition(tp)
+            last = before.get(tp) if info is None else old.nodes.get(info.leader, before.get(tp))
+            if last is not None:
+                found[tp] = last
     return found
 
 

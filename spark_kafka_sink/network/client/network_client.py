@@ -13,7 +13,7 @@ from __future__ import annotations
 import logging
 import random as _random
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from enum import Enum
 from typing import Final
 
@@ -152,6 +152,9 @@ class NetworkClient:
         Addresses that responded since are not included. Any thread.
         """
         return self._failures.by_address()
+
+    def take_failures(self) -> Mapping[int, str]:
+        return self._failures.take()
 
     def least_loaded_node(self, now: int) -> Node | None:
         return self.find_least_loaded_node(now).node

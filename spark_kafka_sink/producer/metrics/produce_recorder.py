@@ -84,9 +84,8 @@ class ProduceRecorder:
                 counts.queue_ms += queued
                 if queued > counts.max_queue_ms:
                     counts.max_queue_ms = queued
-                topic = batch.tp.topic
-                before = counts.by_topic.get(topic, (0, 0))
-                counts.by_topic[topic] = (before[0] + count, before[1] + size)
+                before = counts.by_partition.get(batch.tp, (0, 0))
+                counts.by_partition[batch.tp] = (before[0] + count, before[1] + size)
                 # Unknown with acks=0, of a duplicate, or of one that a later response proved.
                 first = batch.base_offset
                 if first >= 0:
@@ -166,11 +165,16 @@ class ProduceRecorder:
         with self._lock:
             self._report.retries += 1
             self._report.retried_rows += batch.record_count
-            if error is not None:
-                self.last_answer = f"{batch.tp}: {error.message}"
-                node = self._report.nodes.get(node_id, _NO_ANSWER)
-                self._report.nodes[node_id] = replace(node, last_answer=safe_text(self.last_answer))
+        if error is not None:
+            self.last_answer = f"{batch.tp}: {error.message}"
+            self.failed_at(node_id, self.last_answer)
         self._metrics.records_retried(batch.tp.topic, batch.record_count)
+
+    def failed_at(self, node_id: int, answer: str) -> None:
+        """``answer`` is a node's last response that was a failure, or why its connection failed."""
+        with self._lock:
+            node = self._report.nodes.get(node_id, _NO_ANSWER)
+            self._report.nodes[node_id] = replace(node, last_answer=safe_text(answer))
 
     def batch_split(self, batch: ProducerBatch) -> None:  # noqa: ARG002 - counted, not by topic
         with self._lock:
@@ -198,7 +202,7 @@ class ProduceRecorder:
             return replace(
                 counts,
                 nodes=dict(counts.nodes),
-                by_topic=dict(counts.by_topic),
+                by_partition=dict(counts.by_partition),
                 offsets=dict(counts.offsets),
                 buffer_wait_ms=buffer,
                 metadata_wait_ms=metadata,

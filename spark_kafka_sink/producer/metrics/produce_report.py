@@ -68,7 +68,7 @@ class ProduceReport:
     them. Not in it: ``batch_bytes``, the size of the batches before compression, and ``queue_ms``,
     the sum of their times from the first row until they were (last) sent. A retried batch counts
     once, with acks=0 when it is written to the socket. ``offsets`` has the first and the last known
-    offset of each partition, ``by_topic`` the rows and the bytes of each topic.
+    offset of each partition, ``by_partition`` its rows and bytes.
     """
 
     rows: int = 0
@@ -89,7 +89,7 @@ class ProduceReport:
     metadata_wait_ms: int = 0
     connections: int = 0
     cluster_id: str | None = None
-    by_topic: dict[str, tuple[int, int]] = field(default_factory=dict)
+    by_partition: dict[TopicPartition, tuple[int, int]] = field(default_factory=dict)
 
     @staticmethod
     def merge(reports: Iterable[ProduceReport]) -> ProduceReport:
@@ -104,9 +104,9 @@ class ProduceReport:
             for tp, (first, last) in report.offsets.items():
                 seen = total.offsets.get(tp, (first, last))
                 total.offsets[tp] = (min(seen[0], first), max(seen[1], last))
-            for topic, (rows, size) in report.by_topic.items():
-                before = total.by_topic.get(topic, (0, 0))
-                total.by_topic[topic] = (before[0] + rows, before[1] + size)
+            for tp, (rows, size) in report.by_partition.items():
+                before = total.by_partition.get(tp, (0, 0))
+                total.by_partition[tp] = (before[0] + rows, before[1] + size)
             total.cluster_id = total.cluster_id or report.cluster_id
         return total
 

@@ -61,6 +61,9 @@ def refusal_error(
     if answer.error is ErrorCode.MESSAGE_TOO_LARGE:
         # Only a batch of one record fails with this code: larger ones are split.
         message = f"{message or answer.error.info.meaning} (it has {batch.size_in_bytes} bytes)"
+    if answer.error is ErrorCode.REQUEST_TIMED_OUT and response.body is not None:
+        # The broker that says so is alive: it waited for the replicas of the partition.
+        message = message or "its replicas did not confirm it in time: a broker is slow or down"
     if reason is not None:
         message = f"{message or answer.error.info.meaning}; {reason}"
     return answer.error.error(where, message)

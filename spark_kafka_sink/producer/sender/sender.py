@@ -215,6 +215,9 @@ class Sender:
             self._metadata.set_parked(parked=parked)
         if self._lifecycle.fatal is None:
             self._client.poll(timeout, now)
+            for node_id, reason in self._client.take_failures().items():
+                if node_id >= 0:  # a bootstrap server has no id of its own yet
+                    self._recorder.failed_at(node_id, reason)
 
     def _is_idle(self) -> bool:
         """Nothing is undrained, in flight or awaited: the loop sleeps until it is woken."""
@@ -368,10 +371,13 @@ class Sender:
         hint = None
         if last is not None:
             broker, code = last
-            status = f"the last response, from broker {broker}, was {code.name}"
+            status = (
+                f"the last response, from broker {broker}, was {code.name} ({code.info.meaning})"
+            )
             hint = code.info.hint
         elif node is not None:
             status = f"broker {self._name(node)} has not responded"
+            self._recorder.failed_at(node, f"{batch.tp}: it has not responded")
         else:
             known = self._metadata.leader_known(batch.tp)
             status = f"it was never sent: {known}; {self._metadata.addresses_tried()}"
@@ -428,13 +434,14 @@ class Sender:
         Acknowledged batches are added to ``done``, to be released with the others of the request.
         """
         now, code, manager = response.received_ms, answer.error, self._transaction_manager
+        node_id = response.request.destination
         if self._guarantee_message_order:
             self._drainer.unmute_partition(batch.tp)
         if batch.state is BatchState.DONE:
             self._handle_late_response(batch, code)
             return
         if code is not ErrorCode.NONE:
-            self._in_flight.answered(batch, self._name(response.request.destination), code)
+            self._in_flight.answered(batch, self._name(node_id), code)
             if code.refreshes_metadata:
                 self._metadata.request_update()
             if self._split(batch, code, now):
@@ -454,6 +461,7 @@ class Sender:
             # An earlier attempt may still reach a broker, unless this was the first.
             unclear = kind is Answer.UNCLEAR or batch.in_retry
             error = self._error(batch, answer, response, verdict.reason)
+            self._recorder.failed_at(node_id, f"{batch.tp}: {error.message}")
             self._fail_batch(batch, error, answer, unclear=unclear)
         elif batch.has_reached_delivery_timeout(self._config.delivery_timeout_ms, now):
             self._fail_batch(batch, self._timeout_error(batch, now), unclear=True)
@@ -461,11 +469,12 @@ class Sender:
             self._in_flight.await_proof(batch)
         elif kind is Answer.UNCLEAR and batch.attempts >= self._config.retries:
             error = self._error(batch, answer, response, "no retries are left")
+            self._recorder.failed_at(node_id, f"{batch.tp}: {error.message}")
             self._fail_batch(batch, error, unclear=True)
         else:
             _log.debug("retrying %s after %s", batch.tp, code.name)
             error = self._error(batch, answer, response, None)
-            self._recorder.batch_retried(batch, error, response.request.destination)
+            self._recorder.batch_retried(batch, error, node_id)
             self._returns.reenqueue(batch, now)
 
     def _split(self, batch: ProducerBatch, code: ErrorCode, now: int) -> bool:
