@@ -7,7 +7,6 @@ Owns: the creation, and the step of ``kprod check``. Never: what other topics mu
 from __future__ import annotations
 
 from spark_kafka_sink.admin.admin_client import AdminClient
-from spark_kafka_sink.admin.call import AnyBroker, Call
 from spark_kafka_sink.base.errors import ApiError, AuthorizationError, ErrorCode
 from spark_kafka_sink.config.dead_letter_options import (
     TOPIC,
@@ -20,7 +19,7 @@ from spark_kafka_sink.datasource.checks.topic_checks import (
     topic_settings,
     topics_in_full,
 )
-from spark_kafka_sink.protocol.control_messages import CreateTopicsRequest, NewTopic
+from spark_kafka_sink.protocol.control_messages import NewTopic
 from spark_kafka_sink.records.bad_rows.topic_limits import LARGEST, TopicLimits
 
 #: As Connect's.
@@ -33,7 +32,7 @@ def create_if_missing(admin: AdminClient, options: DeadLetterOptions, timeout_ms
     if found.error is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
         return
     try:
-        admin.create_topics((_new(options),), timeout_ms=timeout_ms, exist_ok=True)
+        admin.create_topic(_new(options), timeout_ms=timeout_ms)
     except ApiError as error:
         raise _refused(error) from error
 
@@ -45,11 +44,10 @@ def queue_check(admin: AdminClient, options: DeadLetterOptions, timeout_ms: int)
     topic = options.topic
     found = topics_in_full(admin, (topic,), timeout_ms)[topic]
     if found.error is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
-        request = CreateTopicsRequest((_new(options),), timeout_ms, validate_only=True)
-        answer = admin.loop.send_and_receive(Call(request, AnyBroker()), admin.deadline(timeout_ms))
-        code, message = answer.errors[topic]
-        if code is not ErrorCode.NONE:
-            raise _refused(code.error(f"topic {topic}", message))
+        try:
+            admin.create_topic(_new(options), timeout_ms=timeout_ms, validate_only=True)
+        except ApiError as error:
+            raise _refused(error) from error
         return f"{topic} does not exist yet: the first write creates it"
     if found.error is not ErrorCode.NONE:
         raise found.error.error(f"topic {topic}")

@@ -403,9 +403,10 @@ class WriteTask:
 
     def _check_counts(self, report: ProduceReport) -> None:
         """Every row is acknowledged, and each dead letter in the topic of these."""
-        letters = self._letters
-        wanted = 0 if letters is None else letters.rows
-        sent = 0 if letters is None else report.by_topic.get(letters.topic, (0, 0))[0]
+        topic, wanted = "", 0
+        if self._letters is not None:
+            topic, wanted = self._letters.topic, self._letters.rows
+        sent = sum(rows for tp, (rows, _) in report.by_partition.items() if tp.topic == topic)
         if report.rows != self._rows or sent != wanted:
             raise DeliveryError(
                 f"partition {self.identity.partition_id}: {self._rows} rows came in, "
