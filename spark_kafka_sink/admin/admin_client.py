@@ -49,8 +49,6 @@ _CLOCK_ROUNDS: Final = 2
 _NAMES_MS: Final = 2_000
 #: How much a name must be like a missing one to be proposed (difflib's ratio).
 _ALIKE: Final = 0.8
-#: Errors of CreateTopics after which a topic may exist: one that exists on the retry is ours.
-_UNCLEAR: Final = frozenset({ErrorCode.REQUEST_TIMED_OUT})
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,37 +179,48 @@ class AdminClient:
             return None
         return ClockDifference(found.leader, begun_ms + half_ms - found.leader_time_ms, half_ms)
 
-    def create_topics(
-        self,
-        topics: Sequence[NewTopic],
-        *,
-        timeout_ms: int | None = None,
-        exist_ok: bool = False,
-        validate_only: bool = False,
+    def create_topic(
+        self, topic: NewTopic, *, timeout_ms: int | None = None, validate_only: bool = False
     ) -> Cluster:
-        """Create ``topics`` and wait until each of their partitions has a leader; ``validate_only``
-        creates none.
-
-        With ``exist_ok`` an existing topic is left as it is. Raises the broker's error for the
-        first topic that it refuses; others may have been created by then.
+        """Create ``topic``, unless it exists, and wait until each of its partitions has a leader;
+        ``validate_only`` creates nothing. Raises the broker's error when it is refused.
         """
         timeout_ms = self.config.max_block_ms if timeout_ms is None else timeout_ms
         deadline_ms = self.deadline(timeout_ms)
         self.loop.metadata.allow_auto_topic_creation = False
         self._await_topics((), timeout_ms, lambda _: True)  # who is the controller?
-        self._create(list(topics), deadline_ms, exist_ok=exist_ok, validate_only=validate_only)
+        attempts = 0
+        while not self._is_created(topic, deadline_ms, validate_only=validate_only):
+            self.loop.metadata.request_update()
+            self.loop.pause(attempts, deadline_ms)
+            attempts += 1
         if validate_only:
             return self.loop.cluster
 
-        def have_leaders(cluster: Cluster) -> bool:
-            return all(
-                partition.leader in cluster.nodes
-                for topic in topics
-                for partition in cluster.topics[topic.name]
-            )
+        def has_leaders(cluster: Cluster) -> bool:
+            return all(p.leader in cluster.nodes for p in cluster.topics[topic.name])
 
         left_ms = max(0, deadline_ms - self.clock.now_ms())
-        return self._await_topics([topic.name for topic in topics], left_ms, have_leaders)
+        return self._await_topics([topic.name], left_ms, has_leaders)
+
+    def _is_created(self, topic: NewTopic, deadline_ms: int, *, validate_only: bool) -> bool:
+        """False: try again. (It exists, too, when a lost request has created it.)"""
+        # Brokers before KRaft create topics on the controller only; later ones forward.
+        cluster = self.loop.cluster
+        to = cluster.nodes.get(cluster.controller) or AnyBroker()
+        left_ms = max(1, deadline_ms - self.clock.now_ms())
+        call = Call(CreateTopicsRequest((topic,), left_ms, validate_only), to, once=True)
+        self.loop.run([call], deadline_ms)
+        if call.response is None:
+            if self.clock.now_ms() >= deadline_ms:
+                raise self.loop.timeout("CREATE_TOPICS", [call])
+            return False
+        code, message = call.response.errors[topic.name]
+        if code in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS):
+            return True
+        if not code.retriable:
+            raise code.error(f"topic {topic.name}", message)
+        return False
 
     def delete_topics(self, topics: Sequence[str], deadline_ms: int) -> None:
         """Delete ``topics``; one that does not exist is none the less deleted. Raises the broker's
@@ -314,55 +323,6 @@ class AdminClient:
         found = (nearest_name(one.lower(), names, _ALIKE) for one in missing)
         near = dict.fromkeys(filter(None, found))
         return f"is it {' or '.join(near)}? " if near else ""
-
-    # -- creating ---------------------------------------------------------------------------------
-
-    def _create(
-        self, topics: list[NewTopic], deadline_ms: int, *, exist_ok: bool, validate_only: bool
-    ) -> None:
-        """Until every topic is created or one is refused. Only failed topics are retried."""
-        unclear: set[str] = set()
-        attempts = 0
-        while topics:
-            remaining = deadline_ms - self.clock.now_ms()
-            # Brokers before KRaft create topics on the controller only; later ones forward.
-            cluster = self.loop.cluster
-            to = cluster.nodes.get(cluster.controller) or AnyBroker()
-            request = CreateTopicsRequest(tuple(topics), max(1, remaining), validate_only)
-            call = Call(request, to, once=True)
-            self.loop.run([call], deadline_ms)
-            if call.response is not None:
-                errors = call.response.errors
-                topics = [t for t in topics if _must_retry(t, errors, unclear, exist_ok=exist_ok)]
-            elif self.clock.now_ms() >= deadline_ms:
-                raise self.loop.timeout("CREATE_TOPICS", [call])
-            elif call.sent:
-                # It may have succeeded: then the next response is TOPIC_ALREADY_EXISTS.
-                unclear.update(topic.name for topic in topics)
-            if topics:
-                self.loop.metadata.request_update()
-                self.loop.pause(attempts, deadline_ms)
-                attempts += 1
-
-
-def _must_retry(
-    topic: NewTopic,
-    errors: Mapping[str, tuple[ErrorCode, str | None]],
-    unclear: set[str],
-    *,
-    exist_ok: bool,
-) -> bool:
-    """Whether to retry this topic. Raises when it is refused."""
-    code, message = errors[topic.name]
-    if code is ErrorCode.NONE:
-        return False
-    if code is ErrorCode.TOPIC_ALREADY_EXISTS and (exist_ok or topic.name in unclear):
-        return False
-    if code in _UNCLEAR:
-        unclear.add(topic.name)
-    if not code.retriable:
-        raise code.error(f"topic {topic.name}", message)
-    return True
 
 
 def _errors_of(topics: Collection[str], errors: Mapping[str, ErrorCode]) -> str:

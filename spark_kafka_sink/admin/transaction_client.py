@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from os.path import commonprefix
 from typing import Final, NamedTuple
 
@@ -23,13 +23,11 @@ from spark_kafka_sink.admin.call import (
     AnyBroker,
     Call,
     CoordinatorKey,
-    RetryDecision,
     retry_code,
-    retry_decision,
 )
 from spark_kafka_sink.admin.request_loop import NewClient
 from spark_kafka_sink.base.clock import Clock
-from spark_kafka_sink.base.errors import ConfigError, ErrorCode, KafkaError, UnsupportedVersionError
+from spark_kafka_sink.base.errors import ConfigError, ErrorCode, UnsupportedVersionError
 from spark_kafka_sink.config.producer_config import ProducerConfig
 from spark_kafka_sink.protocol.cluster import Node
 from spark_kafka_sink.protocol.control_messages import (
@@ -63,9 +61,6 @@ _MOST_DESCRIBED: Final = 500
 _FENCE_TIMEOUT_MS: Final = 60_000
 _WRITE: Final = "WRITE on the transactional id"
 _DESCRIBE: Final = "DESCRIBE on the transactional id"
-#: The retried error of EndTxn after which nothing was done. (NOT_COORDINATOR is not: a coordinator
-#: that is deposed while it writes returns it for a record that may survive.)
-_NOTHING_HAPPENED: Final = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
 #: ListTransactions of all brokers, in rounds: their number, how long one waits for brokers that
 #: don't respond, the age limit of metadata, and how long such a broker is left out when the caller
 #: is not ``patient``.
@@ -81,18 +76,6 @@ class Listed(NamedTuple):
 
     transactions: tuple[TransactionListing, ...]
     silent: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Ending:
-    """The result of one EndTxn: a definite response (``response``), or an ``error``.
-
-    ``unclear``: an attempt without a definite response may have ended the transaction.
-    """
-
-    response: EndTxnResponse | None
-    error: KafkaError | None
-    unclear: bool
 
 
 class TransactionClient(AdminClient):
@@ -121,33 +104,9 @@ class TransactionClient(AdminClient):
         """EndTxn for each; the version of the request follows the transaction's. NONE: the end is
         durable, and markers follow.
         """
-        calls = {t.transactional_id: _ending(t, committed=committed) for t in transactions}
+        calls = {t.transactional_id: end_call(t, committed=committed) for t in transactions}
         self.loop.run(calls.values(), deadline_ms)
         return {i: None if c.response is None else c.response.error for i, c in calls.items()}
-
-    def end_one(
-        self, transaction: PreparedTransaction, *, committed: bool, deadline_ms: int
-    ) -> Ending:
-        """As :meth:`end` for one transaction, with the error and whether it is unclear."""
-        call = _ending(transaction, committed=committed)
-        judge = call.handle_response
-        definite = 0
-
-        def handle_response(response: EndTxnResponse) -> ErrorCode | None:
-            nonlocal definite
-            code = response.error
-            definite += code is _NOTHING_HAPPENED or retry_decision(code) is RetryDecision.FINAL
-            return judge(response)
-
-        call.handle_response = handle_response
-        error: KafkaError | None = None
-        try:
-            self.loop.send_and_receive(
-                call, deadline_ms, f"EndTxn of {_named(transaction.transactional_id)}"
-            )
-        except KafkaError as refused:
-            error = refused
-        return Ending(call.response, error, unclear=call.sent > definite)
 
     def abort_exactly(
         self, found: Mapping[str, TransactionDescription], deadline_ms: int
@@ -349,7 +308,8 @@ class TransactionClient(AdminClient):
         return ProducerIdAndEpoch(response.producer_id, response.producer_epoch)
 
 
-def _ending(transaction: PreparedTransaction, *, committed: bool) -> Call[EndTxnResponse]:
+def end_call(transaction: PreparedTransaction, *, committed: bool) -> Call[EndTxnResponse]:
+    """EndTxn, whose version follows the transaction's."""
     where = f"EndTxn of {_named(transaction.transactional_id)}"
     request = EndTxnRequest(
         transaction.transactional_id,

@@ -91,8 +91,9 @@ def check(
         typer.Option(
             "--exactly-once",
             help="Also try what exactly-once rests on, in a topic and under a transactional id of "
-            "its own, which are ended afterwards, also after Ctrl-C. Needs CREATE and DELETE on "
-            "topics that begin with commitLogTopic. With --json, for an issue.",
+            "its own, which are ended afterwards, also after Ctrl-C; a check that is killed leaves "
+            "a topic {commitLogTopic}-check-... Needs CREATE, DELETE, READ and WRITE on topics "
+            "that begin with {commitLogTopic}-check-. With --json, for an issue.",
         ),
     ] = False,
     from_executors: Annotated[

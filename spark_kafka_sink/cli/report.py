@@ -12,7 +12,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from spark_kafka_sink.base.documentation import RUNBOOK_PAGE, page_address
 from spark_kafka_sink.base.errors import ConfigError, safe_text
 from spark_kafka_sink.base.security import allow_lists
 from spark_kafka_sink.base.security.local_files import (
@@ -26,29 +25,9 @@ from spark_kafka_sink.cli.progress import bar
 from spark_kafka_sink.cli.show import Json, print_json, say, show_rows
 from spark_kafka_sink.cli.watching import watched
 from spark_kafka_sink.datasource.described_fields import described_fields
+from spark_kafka_sink.datasource.report.waits import WAITS, longest_wait
 from spark_kafka_sink.datasource.report.write_report import EPOCH_MS, REPORT_VERSION, WriteReport
 
-#: The waits of tasks, by the field with their length, and what to check.
-_WAITS: Final = {
-    "inputWaitMs": (
-        "Spark's next rows",
-        "Spark reads, joins or shuffles before the write: see its UI",
-    ),
-    "bufferWaitMs": (
-        "memory, because brokers took less than Spark gave",
-        "brokers (their meanLatencyMs), throttleMs, retries",
-    ),
-    "rateWaitMs": (
-        "maxRecordsPerSecond or maxBytesPerSecond",
-        "these options, and tasksAtOnce",
-    ),
-    "metadataWaitMs": ("the metadata of a topic", "kprod check -t TOPIC"),
-    "brokerWaitMs": (
-        "acknowledgements after the last row",
-        "brokers (their meanLatencyMs and lastAnswer), throttleMs, retries",
-    ),
-}
-_SLOW: Final = page_address(RUNBOOK_PAGE, "a-job-is-slow")
 _VERSION: Final = "reportVersion"
 _MOST_PARTITIONS: Final = 20
 _WRITTEN: Final = "writtenAtMs"
@@ -84,7 +63,7 @@ def show(path: Path, batch: int | None, *, as_json: bool) -> None:
         if report.get(name) not in (None, []) and (report[name] or name in _SHOWN_AS_ZERO)
     ]
     show_rows(f"Batch {_named(report)}", ("field", "value", "meaning"), rows)
-    say(_failure(report) or _slowest(report))
+    say(_failure(report) or longest_wait(report))
 
 
 def tail(path: Path, count: int, *, watch: bool) -> None:
@@ -100,12 +79,12 @@ def tail(path: Path, count: int, *, watch: bool) -> None:
                 str(one.get("outcome")),
                 str(one.get("rows")),
                 _value(one.get("rowsPerSecond")),
-                *(str(one.get(field)) for field in ("elapsedMs", "retries", *_WAITS)),
+                *(str(one.get(field)) for field in ("elapsedMs", "retries", *WAITS)),
                 _code(one),
             )
             for one in found
         ]
-        numbers = ("rows", "rows/s", "elapsedMs", "retries", *_WAITS)
+        numbers = ("rows", "rows/s", "elapsedMs", "retries", *WAITS)
         show_rows(
             f"Reports ({len(rows)})", ("written", "batch", "outcome", *numbers, "error"), rows
         )
@@ -214,19 +193,6 @@ def _value(value: object) -> str:
     if isinstance(value, dict):
         return ", ".join(f"{name}={_value(one)}" for name, one in value.items() if one != "")
     return str(value)
-
-
-def _slowest(report: Json) -> str:
-    """What the tasks waited for most."""
-    waits = {name: ms for name in _WAITS if isinstance(ms := report.get(name), int)}
-    name = max(waits, key=lambda one: waits[one], default=None)
-    if name is None or waits[name] == 0:
-        return "No task waited for anything."
-    what, where = _WAITS[name]
-    return (
-        f"Tasks waited most for {what}: {name} is {waits[name]} of {sum(waits.values())} ms of"
-        f" waiting, summed over tasks. Look at: {where}. More: {_SLOW}"
-    )
 
 
 def _shown(path: Path) -> str:

@@ -375,6 +375,7 @@ class CommitState:
                 )
             superseded = tuple(_text(run) for run in fields["superseded"])
             run_id = _text(fields["runId"])
+            block = _int64(fields.get("partsOf", NOTHING_DONE)), _text(fields.get("partsToken", ""))
             state = cls(
                 generation=_int64(fields["generation"]),
                 run_id="" if run_id in superseded else run_id,  # (version 0.1 kept an aborted one)
@@ -387,17 +388,15 @@ class CommitState:
                 superseded=superseded,
                 decision=decision,
                 lost=tuple(_text(one, _LONGEST_ID) for one in fields.get("lost", ())),
+                parts_of=block[0],
+                parts_token=block[1],
+                parts=_parts(key, *block, parts),
                 retired=tuple(_text(one, _LONGEST_ID) for one in fields.get("burnt", ())),
                 other=tuple(
                     (name, json.dumps(fields[name])) for name in sorted(fields.keys() - _KNOWN)
                 ),
             )
-            number = _int64(fields.get("partsOf", NOTHING_DONE))
-            token = _text(fields.get("partsToken", ""))
-            found = _parts(key, number, token, parts)
-            return (
-                replace(state, parts_of=number, parts_token=token, parts=found) if found else state
-            )
+            return state if state.parts else state.without_parts()
         except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError):
             raise CommitError(
                 f"the commit log's record of '{key}' was not written by spark-kafka-sink",

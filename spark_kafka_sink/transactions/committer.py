@@ -44,13 +44,13 @@ from spark_kafka_sink.transactions.commit_state import (
     Payload,
     Phase,
 )
+from spark_kafka_sink.transactions.driver_transactions import TopicRecord, prepare
 from spark_kafka_sink.transactions.ending import abort_all, end_decided, near_timeout
 from spark_kafka_sink.transactions.lease import margin_ms
-from spark_kafka_sink.transactions.offset_commits import GroupOffsets, prepare_offsets
+from spark_kafka_sink.transactions.offset_commits import GroupOffsets
 from spark_kafka_sink.transactions.outcomes import Outcome, is_prepared, outcome_of
 from spark_kafka_sink.transactions.ownership import Numbering, Owner, retry_when_fenced
 from spark_kafka_sink.transactions.sweep import Sweeper, is_superseded
-from spark_kafka_sink.transactions.topic_records import TopicRecord, prepare_record
 from spark_kafka_sink.transactions.transactional_ids import TransactionalId, parse
 
 if TYPE_CHECKING:
@@ -149,9 +149,8 @@ class Committer:
         CommitOutcomeUnknownError when its transactions can't be committed now.
         """
         state, settled = self._decisions.read(key, self._client.deadline())
-        if settled and state is None:
-            return CommitState()
-        if settled and state is not None and state.phase is not Phase.DECIDED:
+        if settled and (state is None or state.phase is not Phase.DECIDED):
+            state = state or CommitState()
             _check_resolved(key, state)
             return state
         # A driver that crashed during a write left it open; opening the log aborts it. (A running
@@ -318,25 +317,19 @@ class Committer:
         """The driver's own transactions of ``batch``, which share its decision; ``number`` is that
         of its ids.
         """
-        client, deadline, two_phase = self._client, self._client.deadline(), batch.two_phase_commit
-
-        def id_(worker: str) -> str:
-            return str(TransactionalId(owner.key, owner.run_id, worker, number, owner.generation))
-
-        found = []
+        deadline = self._client.deadline()
         try:
-            if (record := batch.report) is not None:
-                found.append(
-                    prepare_record(
-                        client, id_(_REPORT), record, deadline, two_phase_commit=two_phase
-                    )
+            return tuple(
+                prepare(
+                    self._client,
+                    str(TransactionalId(owner.key, owner.run_id, name, number, owner.generation)),
+                    content,
+                    deadline,
+                    two_phase_commit=batch.two_phase_commit,
                 )
-            if (offsets := batch.offsets) is not None:
-                found.append(
-                    prepare_offsets(
-                        client, id_(_OFFSETS), offsets, deadline, two_phase_commit=two_phase
-                    )
-                )
+                for name, content in ((_REPORT, batch.report), (_OFFSETS, batch.offsets))
+                if content is not None
+            )
         except (ProducerFencedError, InvalidTxnStateError) as error:
             # A driver that takes over meanwhile ends it: whether one did is in the log, which is
             # read again.
@@ -346,7 +339,6 @@ class Committer:
                 hint="write the batch again; if no other driver was started, an operator did "
                 "('kprod txn abort' or 'sweep')",
             ) from error
-        return tuple(found)
 
     def _write_done(self, key: str, session: LogSession, state: CommitState | None) -> None:
         """Record that every transaction is committed. A failure here must not fail the commit: a
@@ -386,32 +378,30 @@ class Committer:
         """Raises CommitError, and aborts all, unless each is prepared and far from its timeout."""
         ids = decision.ids
         found = self._client.describe(ids, deadline)
-        gone = [t for t in decision.transactions if not is_prepared(t, found[t.transactional_id])]
-        late: list[str] = []
-        if not gone:
-            near = near_timeout(self._client, found, margin_ms, deadline)
-            late = [i for i in ids if i in near]
+        gone = [
+            t.transactional_id
+            for t in decision.transactions
+            if not is_prepared(t, found[t.transactional_id])
+        ]
+        late = frozenset() if gone else near_timeout(self._client, found, margin_ms, deadline)
         if not gone and not late:
             return
         abort_all(self._client, decision.transactions, self._client.deadline())
-        if gone:
-            first = found[gone[0].transactional_id]
-            raise CommitError(
-                f"batch {decision.number} of '{owner.key}' can't be committed: {len(gone)} of "
-                f"{len(ids)} transactions are not open any more (first: "
-                f"{gone[0].transactional_id}, now {first.state.value}); nothing of it is visible",
-                hint="a transaction may stay open for kafka.transaction.timeout.ms from its task's "
-                "first row to the end of the last task: write in smaller batches, or raise it (the "
-                "broker's transaction.max.timeout.ms permitting)",
-            )
-        timeout_ms = found[late[0]].timeout_ms
+        first = next(i for i in ids if i in gone or i in late)
+        timeout_ms = found[first].timeout_ms
+        what = (
+            f"can't be committed: {len(gone)} of {len(ids)} transactions are not open any more "
+            f"(first: {first}, now {found[first].state.value})"
+            if gone
+            else f"took too long: {len(late)} of {len(ids)} transactions are near their "
+            f"kafka.transaction.timeout.ms (first: {first}, open for more than "
+            f"{timeout_ms - margin_ms(timeout_ms)} ms of {timeout_ms} ms)"
+        )
         raise CommitError(
-            f"batch {decision.number} of '{owner.key}' took too long: {len(late)} of {len(ids)} "
-            f"transactions are near their kafka.transaction.timeout.ms (first: {late[0]}, open for "
-            f"more than {timeout_ms - margin_ms(timeout_ms)} ms of {timeout_ms} ms); nothing of it "
-            "is visible",
-            hint="write in smaller batches, or raise kafka.transaction.timeout.ms (the broker's "
-            "transaction.max.timeout.ms permitting)",
+            f"batch {decision.number} of '{owner.key}' {what}; nothing of it is visible",
+            hint="a transaction may stay open for kafka.transaction.timeout.ms from its task's "
+            "first row to the end of the last task: write in smaller batches, or raise it (the "
+            "broker's transaction.max.timeout.ms permitting)",
         )
 
     def _decide(self, owner: Owner, session: LogSession, state: CommitState) -> CommitState:

@@ -1,14 +1,17 @@
 """Transactions that the driver fills itself: with offsets, a report, a state of the commit log.
 
-Owns: how one begins, and the Produce of records into one. Never: what the records mean, its end.
+Owns: :func:`prepare`, :class:`TopicRecord`, the Produce of records into a transaction. Never: what
+they mean, its end, which follows the decision like every other transaction's.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
-from spark_kafka_sink.admin.call import Call, CoordinatorKey, Leader
+from spark_kafka_sink.admin.call import Call, CoordinatorKey, Leader, retry_code
 from spark_kafka_sink.base.errors import ErrorCode
+from spark_kafka_sink.protocol.cluster import TopicPartition
 from spark_kafka_sink.protocol.control_messages import (
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnResponse,
@@ -24,27 +27,66 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from spark_kafka_sink.admin.transaction_client import TransactionClient
-    from spark_kafka_sink.protocol.cluster import TopicPartition
+    from spark_kafka_sink.transactions.offset_commits import GroupOffsets
 
 #: The last version of Produce whose batches are of transaction version 1 (KIP-890).
 _LAST_PRODUCE_OF_VERSION_1: Final = 11
 _LATEST_PRODUCE: Final = 12
 
 
-def begin(
+@dataclass(frozen=True, slots=True)
+class TopicRecord:
+    """A record for partition 0 of ``topic``, which ``option`` names: all of them have one order."""
+
+    topic: str
+    value: bytes = field(repr=False)
+    key: bytes | None = None
+    option: str = "reportTopic"
+
+    @property
+    def tp(self) -> TopicPartition:
+        return TopicPartition(self.topic, 0)
+
+    @property
+    def added(self) -> str:
+        return f"AddPartitionsToTxn of {self.tp}"
+
+    @property
+    def written(self) -> str:
+        return f"Produce to {self.tp}"
+
+    def add_call(self, to: PreparedTransaction, where: str) -> Call[AddPartitionsToTxnResponse]:
+        return add_partition_call(to, self.tp, self._retry_code(where), once=True)
+
+    def calls(
+        self, client: TransactionClient, to: PreparedTransaction | None
+    ) -> list[Call[ProduceResponse]]:
+        """``to`` None: without a transaction."""
+        values = [(self.key, self.value)]
+        return [produce_call(client, self.tp, values, self._retry_code(self.written), to)]
+
+    def _retry_code(self, where: str) -> Callable[[ErrorCode], ErrorCode | None]:
+        right = f"WRITE on the topic '{self.topic}' ({self.option})"
+        return lambda code: retry_code(code, where, right)
+
+
+def prepare(
     client: TransactionClient,
     transactional_id: str,
+    content: TopicRecord | GroupOffsets,
     deadline_ms: int,
-    where: str,
-    add: Callable[[ProducerIdAndEpoch], Call[Any]],
     *,
-    two_phase_commit: bool,
+    two_phase_commit: bool = False,
 ) -> PreparedTransaction:
-    """A new identity of the id; with version 1, ``add`` is the call that adds what is written, and
-    ``where`` its name in an error.
+    """Begin a transaction of ``transactional_id``, and write ``content`` in it.
 
-    Each request is sent once: InitProducerId that arrives late would abort what the id has open by
-    then, and what is added behind the commit would open another transaction.
+    Raises AuthorizationError (naming the missing right), ProducerFencedError when the id has
+    another owner by now, other ApiErrors of the brokers, ConfigError for a timeout above the
+    broker's limit, and KafkaTimeoutError without a definite response. After any of them the
+    transaction may be open, and the caller must end it.
+
+    The first requests are sent once: InitProducerId that arrives late would abort what the id has
+    open by then, and what is added behind the commit would open another transaction.
     """
     version = client.transaction_version(deadline_ms)
     producer = client.init_producer_id(
@@ -54,24 +96,37 @@ def begin(
         once=True,
         two_phase_commit=two_phase_commit,
     )
+    transaction = PreparedTransaction(transactional_id, *producer, version)
     if version < 2:
-        call = add(producer)
-        call.once = True
+        where = f"{content.added}, transactional id '{transactional_id}'"
+        call: Call[Any] = content.add_call(transaction, where)
         client.loop.send_and_receive(call, deadline_ms, where)
-    return PreparedTransaction(transactional_id, *producer, version)
+    calls: Sequence[Call[Any]] = content.calls(client, transaction)
+    if not client.loop.run(calls, deadline_ms):
+        raise client.loop.timeout(content.written, calls)
+    return transaction
+
+
+def write_record(client: TransactionClient, record: TopicRecord, deadline_ms: int) -> None:
+    """Write ``record`` without a transaction, at least once."""
+    (call,) = record.calls(client, None)
+    client.loop.send_and_receive(call, deadline_ms, record.written)
 
 
 def add_partition_call(
-    transactional_id: str,
-    producer: ProducerIdAndEpoch,
+    to: PreparedTransaction,
     tp: TopicPartition,
     retry_code: Callable[[ErrorCode], ErrorCode | None],
+    *,
+    once: bool = False,
 ) -> Call[AddPartitionsToTxnResponse]:
     """AddPartitionsToTxn, which version 1 needs."""
+    one = to.transactional_id
     return Call(
-        AddPartitionsToTxnRequest(transactional_id, *producer, (tp,)),
-        CoordinatorKey(transactional_id),
+        AddPartitionsToTxnRequest(one, to.producer_id, to.producer_epoch, (tp,)),
+        CoordinatorKey(one),
         lambda response: retry_code(response.errors[tp]),
+        once=once,
     )
 
 

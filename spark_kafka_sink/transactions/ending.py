@@ -29,6 +29,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from enum import Enum, auto
 from typing import TYPE_CHECKING
@@ -135,30 +136,28 @@ def commit_all(
     client: TransactionClient, transactions: Sequence[PreparedTransaction], deadline_ms: int
 ) -> CommitOutcomes:
     """Commit each of ``transactions``; harmless for those that are committed already."""
-    lost: list[str] = []
-    unknown: list[str] = []
     open_ = {t.transactional_id: t for t in transactions}
+    outcomes: dict[str, Outcome] = {}
     while open_:
         answers = client.end(list(open_.values()), committed=True, deadline_ms=deadline_ms)
+        outcomes |= {i: Outcome.COMMITTED for i, code in answers.items() if code is ErrorCode.NONE}
         doubtful = [i for i, code in answers.items() if code not in (ErrorCode.NONE, None)]
-        try:
+        with suppress(KafkaTimeoutError):
             found = client.describe(doubtful, deadline_ms) if doubtful else {}
-        except KafkaTimeoutError:
-            found = {}
-        outcomes = {i: outcome_of(open_[i], description) for i, description in found.items()}
-        lost += [i for i in doubtful if outcomes.get(i) is Outcome.LOST]
-        unknown += [i for i in doubtful if outcomes.get(i) is Outcome.UNKNOWN]
-        unsettled = {i for i, code in answers.items() if code is None}
-        unsettled |= {i for i in doubtful if outcomes.get(i, Outcome.RETRY) is Outcome.RETRY}
-        open_ = {i: t for i, t in open_.items() if i in unsettled}
+            judged = {i: outcome_of(open_[i], description) for i, description in found.items()}
+            outcomes |= {i: how for i, how in judged.items() if how is not Outcome.RETRY}
+        open_ = {i: t for i, t in open_.items() if i not in outcomes}
         now = client.clock.now_ms()
         if now >= deadline_ms:
             break
         if open_:
             client.clock.wait(Latch(), min(deadline_ms, now + _ROUND_MS))
-    over = {*lost, *unknown, *open_}
-    committed = (t.transactional_id for t in transactions if t.transactional_id not in over)
-    return CommitOutcomes(tuple(committed), tuple(lost), tuple(unknown), tuple(open_))
+
+    def those(how: Outcome) -> tuple[str, ...]:
+        return tuple(i for i in outcomes if outcomes[i] is how)
+
+    lost, unknown = those(Outcome.LOST), those(Outcome.UNKNOWN)
+    return CommitOutcomes(those(Outcome.COMMITTED), lost, unknown, tuple(open_))
 
 
 def abort_all(
@@ -167,8 +166,6 @@ def abort_all(
     """Abort each as far as it is open; a broker refuses to abort what is committed. True: each got
     a definite response.
     """
-    if not transactions:
-        return True
     answers = client.end(transactions, committed=False, deadline_ms=deadline_ms)
     return None not in answers.values()
 

@@ -26,12 +26,9 @@ from spark_kafka_sink.transactions.aborter import Aborter
 from spark_kafka_sink.transactions.commit_log.commit_log import CommitLog
 from spark_kafka_sink.transactions.commit_state import CommitState
 from spark_kafka_sink.transactions.committer import Batch, Commit, Committer
+from spark_kafka_sink.transactions.driver_transactions import TopicRecord, write_record
 from spark_kafka_sink.transactions.ownership import Owner
-from spark_kafka_sink.transactions.topic_records import TopicRecord, write_record
-from spark_kafka_sink.transactions.transactional_ids import (
-    check_id,
-    prefix_of_key,
-)
+from spark_kafka_sink.transactions.transactional_ids import check_id, prefix_of_key
 
 _log = logging.getLogger(__name__)
 

@@ -1,9 +1,8 @@
 """Offsets with the data: a consumer group's offsets in a transaction that the driver commits.
 
-Owns: valid group ids, and :func:`prepare_offsets`, the transaction of a batch that has a group's
-offsets instead of records: which requests open and fill it, to which broker, and which errors are
-retried. Never: its end, which follows the decision like every other transaction's; where offsets
-come from (``datasource/exactly_once/source_offsets.py``).
+Owns: valid group ids, and :class:`GroupOffsets`: which requests bring a group's offsets into a
+transaction, to which broker, and which errors are retried. Never: its end, where offsets come from
+(``datasource/exactly_once/source_offsets.py``).
 
 The requests name no member, so the offsets are committed even if consumers use that group, as with
 Java's producer without ``ConsumerGroupMetadata``. They are idempotent.
@@ -16,17 +15,17 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from spark_kafka_sink.admin.call import Call, CoordinatorKey, retry_code
-from spark_kafka_sink.base.errors import ConfigError, ErrorCode, IllegalStateError, safe_text
+from spark_kafka_sink.base.errors import ConfigError, ErrorCode, safe_text
 from spark_kafka_sink.protocol.cluster import TopicPartition
 from spark_kafka_sink.protocol.control_messages import CoordinatorType
 from spark_kafka_sink.protocol.producer_ids import PreparedTransaction
 from spark_kafka_sink.protocol.transaction_offset_messages import (
     AddOffsetsToTxnRequest,
+    AddOffsetsToTxnResponse,
     OffsetAndMetadata,
     TxnOffsetCommitRequest,
     TxnOffsetCommitResponse,
 )
-from spark_kafka_sink.transactions.driver_transactions import begin
 
 if TYPE_CHECKING:
     from spark_kafka_sink.admin.transaction_client import TransactionClient
@@ -59,58 +58,47 @@ def check_group_id(option: str, value: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class GroupOffsets:
-    """What a consumer group has read when a batch is committed: the next offsets to read."""
+    """What a consumer group has read when a batch is committed: the next offsets to read. Their
+    topics must be in the cluster that is written to.
+
+    DescribeTransactions shows the partitions of such a transaction only to a principal that may see
+    the topic __consumer_offsets.
+    """
 
     group_id: str
     offsets: Mapping[TopicPartition, OffsetAndMetadata]
 
+    @property
+    def added(self) -> str:
+        return f"AddOffsetsToTxn of group '{self.group_id}'"
 
-def prepare_offsets(
-    client: TransactionClient,
-    transactional_id: str,
-    group: GroupOffsets,
-    deadline_ms: int,
-    *,
-    two_phase_commit: bool = False,
-) -> PreparedTransaction:
-    """Begin a transaction of ``transactional_id`` and put the offsets of ``group`` into it. Their
-    topics must be in the cluster of ``client``.
+    @property
+    def written(self) -> str:
+        return f"TxnOffsetCommit of group '{self.group_id}'"
 
-    Raises AuthorizationError (naming the missing right), ProducerFencedError when the id has
-    another owner by now, InvalidMetadataError for a partition that the cluster does not have, other
-    ApiErrors of the brokers, ConfigError for a timeout above the broker's limit, and
-    KafkaTimeoutError without a definite response, also to InitProducerId: that is not retried.
-    After any of them the transaction may be open, and the caller must end it. DescribeTransactions
-    shows its partitions only to a principal that may see the topic __consumer_offsets.
-    """
-    if not group.offsets:
-        raise IllegalStateError("a transaction without offsets can't be committed")
-    where = f"AddOffsetsToTxn of group '{group.group_id}', transactional id '{transactional_id}'"
-    prepared = begin(
-        client,
-        transactional_id,
-        deadline_ms,
-        where,
-        lambda producer: Call(
-            AddOffsetsToTxnRequest(transactional_id, *producer, group.group_id),
-            CoordinatorKey(transactional_id),
-            lambda response: _retry_code(response.error, where, transactional_id),
-        ),
-        two_phase_commit=two_phase_commit,
-    )
-    version = prepared.transaction_version
-    identity = prepared.producer_id, prepared.producer_epoch
-    calls = [
-        Call(
-            TxnOffsetCommitRequest(transactional_id, group.group_id, *identity, part, version),
-            CoordinatorKey(group.group_id, CoordinatorType.GROUP),
-            _handle_offsets(client, transactional_id, group.group_id),
+    def add_call(self, to: PreparedTransaction, where: str) -> Call[AddOffsetsToTxnResponse]:
+        one = to.transactional_id
+        return Call(
+            AddOffsetsToTxnRequest(one, to.producer_id, to.producer_epoch, self.group_id),
+            CoordinatorKey(one),
+            lambda response: _retry_code(response.error, where, one),
+            once=True,
         )
-        for part in _parts(group)
-    ]
-    if not client.loop.run(calls, deadline_ms):
-        raise client.loop.timeout(f"TxnOffsetCommit of group '{group.group_id}'", calls)
-    return prepared
+
+    def calls(
+        self, client: TransactionClient, to: PreparedTransaction
+    ) -> list[Call[TxnOffsetCommitResponse]]:
+        """InvalidMetadataError for a partition that the cluster does not have."""
+        one, version = to.transactional_id, to.transaction_version
+        identity = to.producer_id, to.producer_epoch
+        return [
+            Call(
+                TxnOffsetCommitRequest(one, self.group_id, *identity, part, version),
+                CoordinatorKey(self.group_id, CoordinatorType.GROUP),
+                _handle_offsets(client, one, self.group_id),
+            )
+            for part in _parts(self)
+        ]
 
 
 def _handle_offsets(

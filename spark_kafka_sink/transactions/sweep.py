@@ -27,7 +27,6 @@ from typing import TYPE_CHECKING, NamedTuple
 from spark_kafka_sink.base.error_kinds import Kind
 from spark_kafka_sink.base.errors import ErrorCode, warn
 from spark_kafka_sink.protocol.transaction_admin_messages import (
-    TransactionDescription,
     TransactionState,
 )
 from spark_kafka_sink.transactions.commit_state import CommitState, Standing
@@ -92,7 +91,11 @@ class Sweeper:
         if not ids:
             return Swept()
         described = self._client.describe(ids, deadline_ms)
-        found = {i: d for i, d in described.items() if d.state in endable and has_identity(d)}
+        found = {
+            i: d
+            for i, d in described.items()
+            if d.state in endable and d.error is ErrorCode.NONE and d.producer_id >= 0
+        }
         answers = self._client.abort_exactly(found, deadline_ms)
         unclear = [
             i for i, code in answers.items() if code is None and found[i].state is _S.ONGOING
@@ -134,8 +137,3 @@ class Sweeper:
 def is_superseded(one: TransactionalId, state: CommitState) -> bool:
     """Whether its run can't decide about it any more."""
     return state.standing(one.run, one.planned) is Standing.SUPERSEDED
-
-
-def has_identity(found: TransactionDescription) -> bool:
-    """Whether its coordinator has an identity for it."""
-    return found.error is ErrorCode.NONE and found.producer_id >= 0

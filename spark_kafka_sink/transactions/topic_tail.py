@@ -1,7 +1,7 @@
 """The records that are added to a topic, for who follows it: no transactions, partition 0.
 
-Owns: :class:`TopicTail`, the reading side of :func:`topic_records.write_record`. Never: a consumer
-group, a committed offset: it begins at the end, each time.
+Owns: :class:`TopicTail`, the reading side of :func:`driver_transactions.write_record`. Never: a
+consumer group, a committed offset: it begins at the end, each time.
 """
 
 from __future__ import annotations

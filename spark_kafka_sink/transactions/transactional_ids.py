@@ -1,20 +1,11 @@
 """The transactional ids of exactly-once: formatting and parsing. Pure functions.
 
-Owns: the format of an id, which prefix is legal, the key of an id. Never: when an id may be used
-again (the task's pool), a broker.
+Owns: the format of an id (docs/design/commit-protocol.md, "Names"), which prefix is legal, the key
+of an id. Never: when an id may be used again (the task's pool), a broker.
 
-========================================  =======================================================
-``{key}~{run}~g{g}.{worker}~{k}``         the k-th task of a worker process in a batch of ``key``
-``{key}~~log``                            the commit log's writer of ``key``
-``{prefix}~~check``                       initialized by planning, to find missing rights early
-``{prefix}~~check~{name}``                of one ``kprod check --exactly-once``
-========================================  =======================================================
-
-``key`` is the commit log's (:func:`log_key`), so that an id contains the key under which its
-transaction is decided. ``g`` is the log's generation when the batch was planned: once the log is at
-a later one, only its owner decides, so another run's open transaction of the id is an orphan
-(``CommitState.standing``). No two processes ever share a data id, so a stalled attempt can't affect
-another's transaction. ``~`` never occurs inside a part, so key "a" is not taken for "a.b".
+An id has the log's generation when its batch was planned: once the log is at a later one, only its
+owner decides, so another run's open transaction of the id is an orphan (``CommitState.standing``).
+No two processes ever share a data id, so a stalled attempt can't affect another's transaction.
 """
 
 from __future__ import annotations

@@ -41,9 +41,9 @@ def describe_topics(config: ProducerConfig, *given: Any, **named: Any) -> Cluste
         return admin.describe_topics(*given, **named)
 
 
-def create_topics(config: ProducerConfig, *given: Any, **named: Any) -> Cluster:
+def create_topic(config: ProducerConfig, *given: Any, **named: Any) -> Cluster:
     with AdminClient(config) as admin:
-        return admin.create_topics(*given, **named)
+        return admin.create_topic(*given, **named)
 
 
 def new_name(kind: str) -> str:
@@ -305,21 +305,17 @@ def test_a_listener_that_never_answers_does_not_hang_us() -> None:
 # --- create
 
 
-def test_created_topics_have_leaders_when_we_return(kafka: RealKafka) -> None:
-    one, two = new_name("one"), new_name("two")
-    topics = [NewTopic(one, 3, 1, {"retention.ms": "60000"}), NewTopic(two)]
-    cluster = create_topics(config(kafka.bootstrap), topics)
-    assert len(cluster.topics[one]) == 3
-    assert all(p.leader in cluster.nodes for ps in cluster.topics.values() for p in ps)
-    assert two in cluster.topics
+def test_a_created_topic_has_leaders_when_we_return(kafka: RealKafka) -> None:
+    name = new_name("one")
+    new = NewTopic(name, 3, 1, {"retention.ms": "60000"})
+    cluster = create_topic(config(kafka.bootstrap), new)
+    assert len(cluster.topics[name]) == 3
+    assert all(p.leader in cluster.nodes for p in cluster.topics[name])
 
 
-def test_a_topic_that_exists_is_an_error_unless_it_may(kafka: RealKafka) -> None:
+def test_a_topic_that_exists_is_left_as_it_is(kafka: RealKafka) -> None:
     name = kafka.unique_topic("there", partitions=2)
-    with pytest.raises(ApiError, match="already exists") as caught:
-        create_topics(config(kafka.bootstrap), [NewTopic(name, 5, 1)])
-    assert caught.value.code is ErrorCode.TOPIC_ALREADY_EXISTS
-    cluster = create_topics(config(kafka.bootstrap), [NewTopic(name, 5, 1)], exist_ok=True)
+    cluster = create_topic(config(kafka.bootstrap), NewTopic(name, 5, 1))
     assert len(cluster.topics[name]) == 2
 
 
@@ -338,14 +334,14 @@ def test_a_refused_topic_is_named_with_the_brokers_words(
     if topic.name == "x":
         topic = dataclasses.replace(topic, name=new_name("refused"))
     with pytest.raises(ApiError) as caught:
-        create_topics(config(kafka.bootstrap), [topic])
+        create_topic(config(kafka.bootstrap), topic)
     assert caught.value.code is code
     assert caught.value.message.startswith(f"topic {topic.name}: {code.name} ({code.value}): ")
 
 
 def test_creating_a_topic_is_bounded_when_no_broker_answers() -> None:
     with closed_port() as port, pytest.raises(KafkaTimeoutError, match="within 300 ms"):
-        create_topics(config(f"127.0.0.1:{port}"), [NewTopic("t")], timeout_ms=300)
+        create_topic(config(f"127.0.0.1:{port}"), NewTopic("t"), timeout_ms=300)
 
 
 # --- any other request

@@ -46,13 +46,12 @@ class RunbookCluster:
         self._stack = stack
         config = ProducerConfig.parse({"bootstrap.servers": self.bootstrap})
         self.client = stack.enter_context(TransactionClient(config))
-        self.client.create_topics(
-            [
-                NewTopic("orders", 3),
-                NewTopic("payments", 3, 2, {"min.insync.replicas": "2"}),
-                NewTopic(COMMIT_LOG_TOPIC, 1, configs={"cleanup.policy": "compact"}),
-            ]
-        )
+        for topic in (
+            NewTopic("orders", 3),
+            NewTopic("payments", 3, 2, {"min.insync.replicas": "2"}),
+            NewTopic(COMMIT_LOG_TOPIC, 1, configs={"cleanup.policy": "compact"}),
+        ):
+            self.client.create_topic(topic)
 
     def task(self, run: str, number: int) -> KafkaProducer:
         """A task that has written, and is silent since."""

@@ -20,7 +20,7 @@ def parsed(**options) -> SinkConfig:
     return SinkConfig.parse(AVRO | options)
 
 
-def test_the_defaults_look_up_a_normalised_schema_and_register_none():
+def test_the_defaults_look_a_schema_up_and_register_none():
     found = parsed().schemas
     assert isinstance(found, SchemaOptions)
     assert (found.auto_register, found.use_latest, found.normalize) == (False, False, True)
@@ -41,7 +41,7 @@ def test_strategies_have_short_names_and_those_of_java_s_classes():
     assert (value.strategy, key.strategy) == (SubjectStrategy.RECORD, SubjectStrategy.TOPIC_RECORD)
 
 
-def test_an_id_is_the_values_or_the_keys_when_values_have_no_schema():
+def test_an_id_is_the_values_or_else_the_keys():
     both = parsed(**{"use.schema.id": "7", "keyColumns": "id", "keyFormat": "avro"})
     assert [one.use_id for one in both.schemas.payloads] == [7, None]
     keys = parsed(**{"use.schema.id": "7", "keyColumns": "id", "keyFormat": "avro",
@@ -108,7 +108,7 @@ def test_a_registry_without_its_address_is_an_error():
         SinkConfig.parse(BROKER | {"valueColumns": "*", "valueFormat": "protobuf"})
 
 
-def test_a_client_file_has_the_registry_and_its_secrets_stay_there(tmp_path):
+def test_secrets_of_the_registry_in_a_client_file_stay_there(tmp_path):
     file = tmp_path / "client.properties"
     file.write_text(
         "bootstrap.servers=b:9092\nschema.registry.url=https://r\n"
@@ -134,7 +134,7 @@ def test_a_misspelt_option_of_schemas_names_the_right_one(name):
     assert name in str(raised.value)
 
 
-def test_a_schema_is_named_in_front_unless_the_option_says_in_a_header():
+def test_a_schema_is_named_in_front_unless_an_option_is_set():
     java = "io.confluent.kafka.serializers.schema.id.HeaderSchemaIdSerializer"
     options = {"value.schema.id.serializer": java, "keyColumns": "id", "keyFormat": "avro"}
     value, key = parsed(**options).schemas.payloads

@@ -110,7 +110,7 @@ def test_a_refused_value_fails_the_job_and_names_the_row(spark, options, topic):
         frame.write.format("kprod").options(**options, topic=topic, valueSchema=schema).save()
 
 
-def test_streams_foreach_batch_and_transactions_write_with_a_schema(
+def test_streams_foreach_batch_and_blocks_write_with_a_schema(
     spark, kafka, consume, options, theirs, source, tmp_path
 ):
     frame, add = source

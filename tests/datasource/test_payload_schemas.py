@@ -65,7 +65,7 @@ def id_of(encoder):
     return int.from_bytes(encoder.prefix[1:5], "big")
 
 
-def test_the_schema_of_columns_must_be_there_unless_it_may_be_registered(planned, theirs, topic):
+def test_the_schema_of_columns_must_be_there_or_is_registered(planned, theirs, topic):
     with pytest.raises(SchemaError, match=f"subject {topic}-value at .* does not have") as raised:
         planned()
     for way in ("register the schema", "use.latest.version=true", "auto.register.schemas=true"):
@@ -88,7 +88,7 @@ def test_each_format_is_registered_and_found_again(planned, theirs, topic, forma
     assert theirs.get_latest_version(f"{topic}-value").schema.schema_type == kind
 
 
-def test_one_key_column_is_a_key_by_itself_and_several_are_a_record(planned, theirs, topic):
+def test_one_key_column_is_a_bare_key_and_several_are_a_record(planned, theirs, topic):
     options = AUTO | {"keyFormat": "avro"}
     planned(keyColumns="name", **options)
     assert theirs.get_latest_version(f"{topic}-key").schema.schema_str == '"string"'
@@ -98,7 +98,7 @@ def test_one_key_column_is_a_key_by_itself_and_several_are_a_record(planned, the
     assert name == topic.replace(".", "_") + "_key"
 
 
-def test_the_latest_version_has_the_order_aliases_and_defaults_of_a_schema(planned, theirs, topic):
+def test_the_latest_version_gives_order_aliases_and_defaults(planned, theirs, topic):
     fields = [
         {"name": "total", "aliases": ["amount"], "type": {
             "type": "bytes", "logicalType": "decimal", "precision": 12, "scale": 2}},
@@ -131,9 +131,7 @@ def test_an_id_is_taken_as_it_is_and_must_be_of_the_format(planned, theirs, topi
         planned(**{"use.schema.id": 2_000_000})
 
 
-def test_a_given_schema_may_be_in_a_file_and_under_the_record_s_name(
-    planned, theirs, topic, tmp_path
-):
+def test_a_given_schema_may_be_a_file_under_its_records_name(planned, theirs, topic, tmp_path):
     name = f"o{topic.partition('.')[2]}"
     file = tmp_path / "order.avsc"
     file.write_text(record(*FIELDS, name=f"shop.{name}"))

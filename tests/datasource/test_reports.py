@@ -90,6 +90,14 @@ def two_tasks():
     )
 
 
+def test_a_report_explains_what_its_tasks_waited_for():
+    explained = two_tasks().explain()
+    assert explained.startswith("Tasks waited most for memory, because brokers took less")
+    assert "bufferWaitMs is 70 of 104 ms of waiting" in explained
+    idle = report_of([message(input_wait_ms=0, buffer_wait_ms=0, broker_wait_ms=0)])
+    assert idle.explain() == "No task waited for anything."
+
+
 def test_tasks_are_summed():
     report = two_tasks()
     assert (report.tasks, report.rows, report.bytes, report.batches) == (3, 8, 1240, 5)

@@ -77,3 +77,38 @@ def test_a_decimal_has_as_few_bytes_as_javas_big_integer(unscaled, written):
     assert payload[5:].hex() == written
     reader = fastavro.parse_schema(schema)
     assert fastavro.schemaless_reader(io.BytesIO(payload[5:]), reader) == unscaled
+
+
+@st.composite
+def two_decimals(draw):
+    """Precision and scale of a column and of a schema, and values of the column."""
+    sizes = []
+    for _ in range(2):
+        precision = draw(st.sampled_from([1, 2, 9, 18, 19, 20, 37, 38]))
+        sizes += [precision, draw(st.sampled_from([0, 1, precision // 2, precision]))]
+    most = 10 ** sizes[0] - 1
+    ends = st.sampled_from([most, -most, 10 ** (sizes[0] - 1), 0])
+    return sizes, draw(st.lists(ends | st.integers(-most, most), max_size=6)), draw(st.booleans())
+
+
+@given(two_decimals())
+@settings(max_examples=300)
+def test_a_decimal_of_another_size_is_exact_or_refused(example):
+    (p, s, precision, scale), unscaled, is_fixed = example
+    context = decimal.Context(prec=80)
+    values = [decimal.Decimal(one).scaleb(-s, context) for one in unscaled]
+    kind = {"type": "bytes", "logicalType": "decimal", "precision": precision, "scale": scale}
+    if is_fixed:
+        kind |= {"type": "fixed", "name": "f", "size": (10**precision).bit_length() // 8 + 1}
+    column = ColumnType(ColumnKind.DECIMAL, "decimal", False, precision=p, scale=s)
+    plan = AvroFormat().plan(json.dumps(kind), b"", column, bare=True)
+    made = plan.encode([pa.array(values, pa.decimal128(p, s))], len(values), "c")
+    refused = [any(one.rows[row] for one in made.refusals) for row in range(len(values))]
+    reader = fastavro.parse_schema(kind)
+    for value, payload, is_refused in zip(values, made.array.to_pylist(), refused, strict=True):
+        shifted = value.scaleb(scale, context)
+        whole = shifted.to_integral_value(context=context)
+        fits = shifted == whole and whole.copy_abs() < 10**precision
+        assert fits is not is_refused
+        if fits:
+            assert fastavro.schemaless_reader(io.BytesIO(payload), reader) == value

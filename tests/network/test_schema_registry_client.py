@@ -49,7 +49,7 @@ def test_what_is_not_there_is_none():
 
 
 @pytest.mark.parametrize("status", [401, 403, 404, 409, 422, 501])
-def test_a_refusal_has_the_registrys_reason_and_is_not_tried_again(status):
+def test_a_refusal_has_the_registrys_reason_and_is_final(status):
     body = {"message": "because of reasons"}
     with (
         FakeRegistry(same(status, body)) as registry,
@@ -120,7 +120,7 @@ def trusted(authority=AUTHORITY):
             Password(authority.cert_pem.bytes().decode())}  # fmt: skip
 
 
-def test_a_registry_over_tls_is_asked_when_its_certificate_proves_it():
+def test_a_registry_over_tls_must_prove_itself():
     with FakeRegistry(same(200, SCHEMA), tls=serving()) as registry:
         login = {"basic.auth.user.info": Password("me:it")}
         assert client(registry.url, **trusted(), **login).by_id(3).id == 3
@@ -139,7 +139,7 @@ def test_a_registry_with_another_ones_certificate_is_refused():
     assert not registry.requests
 
 
-def test_a_registry_that_requires_a_certificate_gets_the_keystores():
+def test_a_registry_that_wants_a_certificate_gets_ours():
     mine = AUTHORITY.issue_cert("client.example")
     chain = b"".join(pem.bytes() for pem in mine.cert_chain_pems).decode()
     own = {

@@ -23,7 +23,7 @@ def topic_of(kafka3, partitions, replicas, least):
     new = NewTopic(topic, partitions, replicas, {"min.insync.replicas": str(least)})
     config = SinkConfig.parse({"kafka.bootstrap.servers": kafka3.bootstrap})
     with AdminClient(config.producer) as admin:
-        return topic, [p.replicas for p in admin.create_topics([new]).topics[topic]]
+        return topic, [p.replicas for p in admin.create_topic(new).topics[topic]]
 
 
 def row_when(bootstrap, topic, name, condition):

@@ -26,7 +26,7 @@ from spark_kafka_sink.base.errors import (
 from spark_kafka_sink.datasource.foreach_batch import foreach_batch
 from spark_kafka_sink.protocol.cluster import TopicPartition
 from spark_kafka_sink.transactions.committer import Commit
-from spark_kafka_sink.transactions.topic_records import TopicRecord
+from spark_kafka_sink.transactions.driver_transactions import TopicRecord
 from spark_kafka_sink.transactions.transactional_ids import log_key
 from tests.simulation.processes import Process
 from tests.simulation.scheduler import SimulationError

@@ -36,8 +36,8 @@ from spark_kafka_sink.datasource.write.task_identity import TaskIdentity
 from spark_kafka_sink.records.column_plan import ColumnPlan
 from spark_kafka_sink.transactions import exactly_once
 from spark_kafka_sink.transactions.committer import Commit
+from spark_kafka_sink.transactions.driver_transactions import TopicRecord
 from spark_kafka_sink.transactions.exactly_once import ExactlyOnceDriver
-from spark_kafka_sink.transactions.topic_records import TopicRecord
 from tests.simulation.processes import Machine, Process
 from tests.simulation.spark_checkpoints import read_by_spark
 from tests.simulation.spark_tasks import PythonWorker, new_client, write_rows

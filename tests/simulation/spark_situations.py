@@ -247,9 +247,15 @@ def a_block_dies_half_written(fate: random.Random, life: ApplicationLife) -> App
 
 
 def reads_of_another_query(fate: random.Random, life: ApplicationLife) -> ApplicationLife:
-    """checkpointLocation is still that of the query before."""
+    """checkpointLocation is still that of the query before. (Over Spark Connect a function does not
+    know its query.)
+    """
     return replace(
-        calm(fate, life), kind=fate.choice(_MICRO_BATCHES), offsets=True, old_checkpoint=True
+        calm(fate, life),
+        kind=fate.choice(_MICRO_BATCHES),
+        offsets=True,
+        old_checkpoint=True,
+        connect=False,
     )
 
 

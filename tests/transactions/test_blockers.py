@@ -8,6 +8,7 @@ from contextlib import ExitStack
 
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
+from prometheus_client.parser import text_string_to_metric_families
 
 from spark_kafka_sink.cli.operations.blockers import Whose, blockers
 from spark_kafka_sink.producer.kafka_producer import KafkaProducer
@@ -205,6 +206,39 @@ def test_only_what_is_old_is_an_exit_code(stage: Stage, topic: str) -> None:
         assert stage.client.clock.now_ms() < deadline
     assert stage.json("blockers", topic, "--older-than", "1ms", code=3)["younger"] == 0
     task.close(0)
+
+
+def metrics_of(stage: Stage, topic: str) -> dict[tuple[str, str], float]:
+    """By name and whose, as Prometheus' own library reads them."""
+    text = stage.run("blockers", topic, "--prometheus").stdout
+    families = list(text_string_to_metric_families(text))
+    assert {one.type for one in families} == {"gauge"}
+    samples = [sample for family in families for sample in family.samples]
+    assert {one.labels["topic"] for one in samples} == {topic}
+    return {(one.name, one.labels.get("whose", "")): one.value for one in samples}
+
+
+def test_what_blocks_is_metrics_for_cron(stage: Stage, topic: str) -> None:
+    """Every series is there before a transaction is."""
+    age, open_ = "kprod_topic_oldest_transaction_age_seconds", "kprod_topic_open_transactions"
+    before = metrics_of(stage, topic)
+    assert {value for (name, _), value in before.items() if name in (age, open_)} == {0}
+    assert {whose for name, whose in before if name == age} == {one.value for one in Whose}
+    task = of_a_task(stage, topic, f"{stage.prefix}~run-x~w~0", b"row")
+    deadline = stage.soon()
+    while (found := metrics_of(stage, topic))[age, "not in the log"] == 0:
+        assert stage.client.clock.now_ms() < deadline
+    assert found.keys() == before.keys()
+    assert found[open_, "not in the log"] == 1
+    assert found["kprod_topic_held_offsets", ""] == 1
+    now = "kprod_topic_checked_timestamp_seconds"
+    assert found[now, ""] >= before[now, ""] > 1.7e9
+    task.close(0)
+
+
+def test_metrics_are_no_other_form_of_output(stage: Stage, topic: str) -> None:
+    refused = stage.run("blockers", topic, "--prometheus", "--json", code=2)
+    assert "--prometheus" in refused.stderr
 
 
 def test_no_transaction_of_a_live_stream_seems_to_hang(stage: Stage, topic: str) -> None:

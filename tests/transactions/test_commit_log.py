@@ -322,7 +322,7 @@ def test_settings_that_may_lose_decisions_are_warned_of(
 
     def told_of(topic: str, configs: dict[str, str]) -> list[str]:
         with TransactionClient(config) as client:
-            client.create_topics((NewTopic(topic, 1, 3, configs),))
+            client.create_topic(NewTopic(topic, 1, 3, configs))
         caplog.clear()
         with TransactionClient(config) as client:
             CommitLog(client, topic).read(new_key(), soon())

@@ -15,14 +15,14 @@ from spark_kafka_sink.admin.transaction_client import TransactionClient
 from spark_kafka_sink.base.errors import (
     AuthorizationError,
     ErrorCode,
-    IllegalStateError,
 )
 from spark_kafka_sink.config.producer_config import ProducerConfig
 from spark_kafka_sink.protocol.cluster import TopicPartition
 from spark_kafka_sink.protocol.producer_ids import PreparedTransaction
 from spark_kafka_sink.protocol.transaction_admin_messages import TransactionState
 from spark_kafka_sink.protocol.transaction_offset_messages import OffsetAndMetadata
-from spark_kafka_sink.transactions.offset_commits import GroupOffsets, prepare_offsets
+from spark_kafka_sink.transactions.driver_transactions import prepare
+from spark_kafka_sink.transactions.offset_commits import GroupOffsets
 from tests.real_kafka import RealKafka
 from tests.secure_kafka import SecureKafka, acl
 from tests.transactions.open_transactions import fence
@@ -49,7 +49,7 @@ class Group:
 
     def prepare(self, offsets: Offsets, transactional_id: str = "") -> PreparedTransaction:
         self.client._version = self.version  # as of a cluster of it
-        return prepare_offsets(
+        return prepare(
             self.client,
             transactional_id or self.id(),
             GroupOffsets(self.name, offsets),
@@ -183,11 +183,6 @@ def test_more_offsets_than_one_request_may_bring(group: Group) -> None:
     assert group.stored() == offsets
 
 
-def test_no_offsets_are_refused(group: Group) -> None:
-    with pytest.raises(IllegalStateError):
-        group.prepare({})
-
-
 def test_each_missing_right_is_named(secure_kafka: SecureKafka) -> None:
     name = f"group-{uuid.uuid4().hex[:8]}"
     topic = secure_kafka.kafka.unique_topic("source", 1)
@@ -200,7 +195,7 @@ def test_each_missing_right_is_named(secure_kafka: SecureKafka) -> None:
     def prepare_as_bob(version: int) -> PreparedTransaction:
         with TransactionClient(bob) as client:
             client._version = version
-            return prepare_offsets(
+            return prepare(
                 client,
                 transactional_id,
                 GroupOffsets(name, {TopicPartition(topic, 0): OffsetAndMetadata(1)}),

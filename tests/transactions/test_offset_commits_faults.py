@@ -23,10 +23,10 @@ from spark_kafka_sink.protocol.control_messages import CoordinatorType
 from spark_kafka_sink.protocol.producer_ids import PreparedTransaction
 from spark_kafka_sink.protocol.request import ApiKey
 from spark_kafka_sink.protocol.transaction_offset_messages import OffsetAndMetadata
+from spark_kafka_sink.transactions import driver_transactions
 from spark_kafka_sink.transactions.offset_commits import (
     GroupOffsets,
     check_group_id,
-    prepare_offsets,
 )
 from tests.fakes.fake_cluster import FOREVER, FakeCluster
 from tests.fakes.fake_cluster.codec import Request
@@ -48,7 +48,7 @@ def prepare(
 ) -> PreparedTransaction:
     client._version = version  # as of a cluster of it
     offsets = GroupOffsets(GROUP, {tp: OffsetAndMetadata(offset)})
-    return prepare_offsets(client, ID, offsets, world.soon(milliseconds))
+    return driver_transactions.prepare(client, ID, offsets, world.soon(milliseconds))
 
 
 def end(world: DriverWorld, client: TransactionClient, prepared: PreparedTransaction) -> None:

@@ -108,6 +108,10 @@ def blockers(
     log_topic: LogTopic = None,
     timeout: Timeout = TIMEOUT_S,
     watch: Watch = False,
+    prometheus: Annotated[
+        bool,
+        typer.Option("--prometheus", help="Metrics in Prometheus' text format; exit code 0."),
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """The open transactions that block read_committed consumers of a topic, and how to end them.
@@ -123,6 +127,11 @@ def blockers(
 
     where = Where(bootstrap_servers, config, log_topic, timeout)
     _check_watch(watch=watch, as_json=as_json)
+    if prometheus:
+        if watch or as_json or older_than is not None:
+            raise typer.BadParameter("--prometheus goes with no other form of output")
+        txn_reads.blockers_metrics(where, topic)
+        return
     txn_reads.blockers(
         where,
         topic,

@@ -35,6 +35,7 @@ from spark_kafka_sink.cli.show import (
     show_report,
     state_json,
 )
+from spark_kafka_sink.cli.txn.blockers_metrics import metrics_text
 from spark_kafka_sink.cli.watching import watched
 from spark_kafka_sink.transactions.transactional_ids import check_part
 
@@ -102,6 +103,13 @@ def blockers(where: Where, topic: str, *, older_than_ms: int, watch: bool, as_js
         watched(show, watch=watch)
     if found:
         raise typer.Exit(BLOCKED)
+
+
+def blockers_metrics(where: Where, topic: str) -> None:
+    """The same as metrics."""
+    with connected(where, as_json=True) as to:
+        found = find_blockers(to.client, to.log, topic, to.client.deadline())
+        typer.echo(metrics_text(topic, found, to.client.clock.wall_ms()), nl=False)
 
 
 def _show_blockers(

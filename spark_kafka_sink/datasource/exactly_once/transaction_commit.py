@@ -28,9 +28,9 @@ from spark_kafka_sink.protocol.cluster import TopicPartition
 from spark_kafka_sink.protocol.transaction_offset_messages import OffsetAndMetadata
 from spark_kafka_sink.transactions.commit_state import Payload
 from spark_kafka_sink.transactions.committer import Batch, Block, Commit
+from spark_kafka_sink.transactions.driver_transactions import TopicRecord
 from spark_kafka_sink.transactions.offset_commits import GroupOffsets
 from spark_kafka_sink.transactions.ownership import Numbering, Owner
-from spark_kafka_sink.transactions.topic_records import TopicRecord
 from spark_kafka_sink.transactions.transactional_ids import log_key, parse
 
 if TYPE_CHECKING:

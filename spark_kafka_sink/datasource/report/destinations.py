@@ -30,7 +30,7 @@ from spark_kafka_sink.datasource.report.retention import Retention
 from spark_kafka_sink.datasource.report.write_report import Outcome, WriteReport
 
 if TYPE_CHECKING:
-    from spark_kafka_sink.transactions.topic_records import TopicRecord
+    from spark_kafka_sink.transactions.driver_transactions import TopicRecord
 
 _log = logging.getLogger(__name__)
 
@@ -83,7 +83,7 @@ def _report_path(report: WriteReport, config: SinkConfig) -> None:
 def topic_record(report: WriteReport, report_topic: str) -> TopicRecord:
     """The record for ``reportTopic``; with exactly-once, in a transaction of the batch."""
     # Imported here, so that a commit without it loads neither network nor Arrow.
-    from spark_kafka_sink.transactions.topic_records import TopicRecord
+    from spark_kafka_sink.transactions.driver_transactions import TopicRecord
 
     return TopicRecord(report_topic, report.json().encode())
 

@@ -157,7 +157,7 @@ class Sender:
 
     def send(self, record: WorkerProgress) -> bool:
         """Whether brokers took it; a failure is a warning, once in a process."""
-        from spark_kafka_sink.transactions.topic_records import TopicRecord, write_record
+        from spark_kafka_sink.transactions.driver_transactions import TopicRecord, write_record
 
         value = json.dumps(as_json(record), separators=(",", ":")).encode()
         entry = TopicRecord(self.topic, value, record.worker.encode(), "progressTopic")

@@ -257,13 +257,13 @@ class CommitLog:
     def _create(self, left: Callable[[], int], *, validate_only: bool = False) -> None:
         """With all configs, else without those that managed clusters refuse (small segments)."""
         new = NewTopic(self._topic, PARTITIONS, -1, _CONFIGS)
-        create = partial(self._client.create_topics, exist_ok=True, validate_only=validate_only)
+        create = partial(self._client.create_topic, validate_only=validate_only)
         try:
-            create((new,), timeout_ms=left())
+            create(new, timeout_ms=left())
         except ApiError as error:
             if error.code not in (ErrorCode.INVALID_CONFIG, ErrorCode.POLICY_VIOLATION):
                 raise
-            create((replace(new, configs={"cleanup.policy": "compact"}),), timeout_ms=left())
+            create(replace(new, configs={"cleanup.policy": "compact"}), timeout_ms=left())
 
     def _check(self, deadline_ms: int) -> None:
         """A topic with cleanup.policy=delete loses decisions, and so does an unclean leader
@@ -272,23 +272,19 @@ class CommitLog:
         names = ("cleanup.policy", "min.insync.replicas", "unclean.leader.election.enable")
         found = self._client.topic_configs((self._topic,), names, deadline_ms)[self._topic]
         replicas = min(len(p.replicas) for p in self._client.loop.cluster.topics[self._topic])
+        at_risk = []
         if found.get("unclean.leader.election.enable") == "true":
-            warn(
-                _log,
-                Kind.COMMIT_LOG_AT_RISK,
-                "commitLogTopic '%s' has unclean.leader.election.enable=true: an unclean election "
-                "loses decisions, and batches may come twice or be lost; set it to false",
-                self._topic,
+            at_risk.append(
+                "unclean.leader.election.enable=true: an unclean election loses decisions, and "
+                "batches may come twice or be lost; set it to false"
             )
         if replicas > 1 and found.get("min.insync.replicas") == "1":
-            warn(
-                _log,
-                Kind.COMMIT_LOG_AT_RISK,
-                "commitLogTopic '%s' has %d replicas and min.insync.replicas=1: a decision may be "
-                "lost with one broker; set it to 2",
-                self._topic,
-                replicas,
+            at_risk.append(
+                f"{replicas} replicas and min.insync.replicas=1: a decision may be lost with one "
+                "broker; set it to 2"
             )
+        for risk in at_risk:
+            warn(_log, Kind.COMMIT_LOG_AT_RISK, "commitLogTopic '%s' has %s", self._topic, risk)
         policy = found.get("cleanup.policy")
         if policy is not None and policy != "compact":
             raise ConfigError(

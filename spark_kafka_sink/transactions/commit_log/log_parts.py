@@ -1,19 +1,7 @@
 """How a state is stored in the commit log: which records, and their keys.
 
-Owns: the keys and the values of these records; pure functions. Never: what a state means
-(``transactions/commit_state.py``), a topic.
-
-===============  =================================================================
-key              value
-===============  =================================================================
-``{key}``        the state
-``{key}#w{n}``   part n of its block, from 0 on: a document of its own
-``...#{n}``      piece n of a document that is too long for one record, from 1 on
-===============  =================================================================
-
-A piece is a line of JSON, ``{"part":0,"of":3,"revision":123}``, then its bytes of the document. All
-pieces of a document are written in one transaction and carry its revision, so a piece of another
-revision is a leftover, and is ignored. ``#`` never occurs in a key (``transactional_ids.py``).
+Owns: the keys and the values of these records (docs/design/commit-protocol.md, "The topic"); pure
+functions. Never: what a state means (``transactions/commit_state.py``), a topic.
 """
 
 from __future__ import annotations

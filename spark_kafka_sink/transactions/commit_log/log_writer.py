@@ -19,11 +19,12 @@ sent with our identity, and succeeds only while it is still the id's current one
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from enum import Enum
 from typing import Final, TypeVar
 
-from spark_kafka_sink.admin.call import Call, retry_code
-from spark_kafka_sink.admin.transaction_client import TransactionClient
+from spark_kafka_sink.admin.call import Call, RetryDecision, retry_code, retry_decision
+from spark_kafka_sink.admin.transaction_client import TransactionClient, end_call
 from spark_kafka_sink.base.errors import (
     ErrorCode,
     IllegalStateError,
@@ -33,6 +34,7 @@ from spark_kafka_sink.base.errors import (
     SupersededError,
 )
 from spark_kafka_sink.protocol.cluster import TopicPartition
+from spark_kafka_sink.protocol.control_messages import EndTxnResponse
 from spark_kafka_sink.protocol.producer_ids import PreparedTransaction, ProducerIdAndEpoch
 from spark_kafka_sink.protocol.transaction_admin_messages import TransactionState
 from spark_kafka_sink.transactions.commit_log.log_parts import PIECE_BYTES
@@ -44,6 +46,9 @@ ResponseT = TypeVar("ResponseT")
 #: Version 2 returns INVALID_TXN_STATE for a transaction that another InitProducerId, or its
 #: timeout, has just aborted. Reopening the log shows which.
 _FENCED: Final = (ProducerFencedError, InvalidTxnStateError)
+#: The retried error of EndTxn after which nothing was done. (NOT_COORDINATOR is not: a coordinator
+#: that is deposed while it writes returns it for a record that may survive.)
+_NOTHING_HAPPENED: Final = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
 #: How long after EndTxn its markers are polled for, in ms.
 _MARKERS_MS: Final = 50
 #: How long a failed write may take to abort its transaction.
@@ -143,7 +148,7 @@ class LogWriter:
     def _add_partition(self, deadline_ms: int) -> None:
         where = f"AddPartitionsToTxn of '{self._id}'"
         call = add_partition_call(
-            self._id, self._producer, self._tp, lambda code: self._retry_code(code, where)
+            self._transaction(), self._tp, lambda code: self._retry_code(code, where)
         )
         self._run(call, "AddPartitionsToTxn", deadline_ms)
 
@@ -193,35 +198,44 @@ class LogWriter:
             self._first_offset = response.partitions[0].base_offset
 
     def _end(self, deadline_ms: int) -> None:
-        ending = self._client.end_one(self._transaction(), committed=True, deadline_ms=deadline_ms)
-        response = ending.response
-        if response is not None and response.error is ErrorCode.NONE:
-            successor = ProducerIdAndEpoch(response.producer_id, response.producer_epoch)
-            self._ended_ms = self._client.clock.now_ms()
-            if successor.is_valid:
-                self._producer, self._state = successor, _State.READY
-            else:
-                self._state = _State.USED
-            return
-        error = ending.error
-        if response is not None:
-            error = response.error.error(f"EndTxn of '{self._id}'")
-        if ending.unclear:
-            raise LogOutcomeUnknownError(
-                f"whether the commit log {self._tp} has the decision is not known: "
-                f"EndTxn of '{self._id}' got no clear answer in time",
-                hint="nothing was undone: the next start of the query resolves it",
-                transactional_ids=(self._id,),
-            ) from error
-        if isinstance(error, _FENCED):
-            raise self._superseded(error) from error
-        assert error is not None, "EndTxn has an answer or an error"
-        raise error
+        call = end_call(self._transaction(), committed=True)
+        handle_response, definite = call.handle_response, 0
+
+        def handle(response: EndTxnResponse) -> ErrorCode | None:
+            nonlocal definite
+            code = response.error
+            definite += code is _NOTHING_HAPPENED or retry_decision(code) is RetryDecision.FINAL
+            return handle_response(response)
+
+        call.handle_response = handle
+        where = f"EndTxn of '{self._id}'"
+        try:
+            response = self._client.loop.send_and_receive(call, deadline_ms, where)
+            if response.error is not ErrorCode.NONE:
+                raise response.error.error(where)
+        except KafkaError as error:
+            if call.sent > definite:
+                raise LogOutcomeUnknownError(
+                    f"whether the commit log {self._tp} has the decision is not known: "
+                    f"{where} got no clear answer in time",
+                    hint="nothing was undone: the next start of the query resolves it",
+                    transactional_ids=(self._id,),
+                ) from error
+            if isinstance(error, _FENCED):
+                raise self._superseded(error) from error
+            raise
+        successor = ProducerIdAndEpoch(response.producer_id, response.producer_epoch)
+        self._ended_ms = self._client.clock.now_ms()
+        if successor.is_valid:
+            self._producer, self._state = successor, _State.READY
+        else:
+            self._state = _State.USED
 
     def _abort(self, deadline_ms: int) -> None:
         """Abort, so that no reader waits for the transaction's timeout. Best effort."""
         soon = min(deadline_ms, self._client.clock.now_ms() + _ABORT_MS)
-        self._client.end_one(self._transaction(), committed=False, deadline_ms=soon)
+        with suppress(KafkaError):
+            self._client.end([self._transaction()], committed=False, deadline_ms=soon)
 
     # -- responses --------------------------------------------------------------------------------
 

@@ -11,9 +11,9 @@ from spark_kafka_sink.config.producer_config import ProducerConfig
 from spark_kafka_sink.protocol.cluster import TopicPartition
 from spark_kafka_sink.transactions.commit_state import Payload
 from spark_kafka_sink.transactions.committer import Batch, Commit
+from spark_kafka_sink.transactions.driver_transactions import TopicRecord
 from spark_kafka_sink.transactions.exactly_once import ExactlyOnceDriver
 from spark_kafka_sink.transactions.ownership import Owner
-from spark_kafka_sink.transactions.topic_records import TopicRecord
 from tests.real_kafka import RealKafka, consume_topic
 from tests.transactions.committing_world import LOG_TOPIC, CommittingWorld
 

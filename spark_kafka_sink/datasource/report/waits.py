@@ -1,0 +1,46 @@
+"""What the tasks of a write waited for: one sentence out of a report's fields.
+
+Owns: the waits by their fields, and where to look. Never: how they are measured.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from spark_kafka_sink.base.documentation import RUNBOOK_PAGE, page_address
+
+#: By the field with the length of the wait, in ms: what it is for, and what to check.
+WAITS: Final = {
+    "inputWaitMs": (
+        "Spark's next rows",
+        "Spark reads, joins or shuffles before the write: see its UI",
+    ),
+    "bufferWaitMs": (
+        "memory, because brokers took less than Spark gave",
+        "brokers (their meanLatencyMs), throttleMs, retries",
+    ),
+    "rateWaitMs": (
+        "maxRecordsPerSecond or maxBytesPerSecond",
+        "these options, and tasksAtOnce",
+    ),
+    "metadataWaitMs": ("the metadata of a topic", "kprod check -t TOPIC"),
+    "brokerWaitMs": (
+        "acknowledgements after the last row",
+        "brokers (their meanLatencyMs and lastAnswer), throttleMs, retries",
+    ),
+}
+
+
+def longest_wait(report: Mapping[str, object]) -> str:
+    """What the tasks waited for most, in a sentence; ``report`` is a report's JSON."""
+    waits = {name: ms for name in WAITS if isinstance(ms := report.get(name), int)}
+    name = max(waits, key=lambda one: waits[one], default=None)
+    if name is None or waits[name] == 0:
+        return "No task waited for anything."
+    what, where = WAITS[name]
+    return (
+        f"Tasks waited most for {what}: {name} is {waits[name]} of {sum(waits.values())} ms of"
+        f" waiting, summed over tasks. Look at: {where}."
+        f" More: {page_address(RUNBOOK_PAGE, 'a-job-is-slow')}"
+    )
