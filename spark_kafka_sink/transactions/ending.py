@@ -20,9 +20,9 @@ So both look at the ages of the transactions, and do one thing at a time (m is t
     from timeout - m/4     look again, and send EndTxn(abort). An operator's command aborts nothing:
                            it waits for m/8 more, and commits if all are still open
 
-When B aborts, A has sent nothing for m/8. Whoever finds that one is committed commits the others,
-at any age: it is A, or B for it. Only a request that takes longer than m/8 to arrive still tears
-the batch.
+When B looks again, A has sent nothing for m/8: B sees what A has committed. If that is one, both
+commit the others, at any age. If it is none, B aborts all, and A finds them aborted. Only a request
+that takes longer than m/8 to arrive still tears the batch.
 """
 
 from __future__ import annotations
