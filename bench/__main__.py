@@ -4,14 +4,17 @@ Brokers keep their logs in ``--logs``: in memory where there is a file system fo
 figures are to tell clients apart, not the pages of a disk (a new topic of 1000 partitions cost one
 broker 30 s of page faults in its indexes' files, whoever wrote to it).
 
-Each engine setting runs ``--rounds`` rounds; in a round every contender runs once, in turn, so
-that a slow minute of the machine hits all. Quoted are medians and the median of the ratios round by
-round, with its interval. The table is printed and put at the head of bench/HISTORY.md.
+Each engine setting runs ``--rounds`` rounds behind one that warms up; in a round every contender
+runs once, in an order that is turned each round, so that a slow minute of the machine hits all. A
+round that was disturbed is run again (``rounds.py``). Quoted are medians and the median of the
+ratios round by round, with its interval; load and steal are said beside them. The table is printed
+and put at the head of bench/HISTORY.md.
 
 Parts that run only when they are named: ``against`` runs the package of ``--commit`` and the
 present one in turn, in the engine's settings and as a Spark job of 100 B values; ``partitions``
 runs 100, 1000 and 5000 partitions on one broker and on three; ``jobs`` runs small jobs beside a
-Python sink that does nothing; ``send`` runs a record a call, beside clients that know nothing else.
+Python sink that does nothing; ``send`` runs a record a call, beside clients that know nothing else;
+``scale`` writes to 10 000 partitions of 200 brokers that are there in name only (``scale.py``).
 """
 
 from __future__ import annotations
@@ -24,8 +27,9 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from collections.abc import Callable
 from contextlib import ExitStack
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
@@ -33,6 +37,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from rich.console import Console
 from rich.table import Table
 
+from bench import scale
 from bench.certificates import broker_certificate
 from bench.engines import (
     CONFLUENT,
@@ -49,6 +54,7 @@ from bench.engines import (
     ours,
 )
 from bench.peers import connector_jars
+from bench.rounds import Rounds
 from bench.spark_job import delete
 from bench.statistics import Ratio, median, ratio
 from spark_kafka_sink.local_kafka import KafkaCluster
@@ -63,19 +69,46 @@ ENGINE_SETTINGS = (
     Setting("1 KB values, 12 partitions", 12, 1024, 600_000, 100_000),
     Setting("100 B values, 1000 partitions", 1000, 100, 3_000_000, 500_000),
 )
+#: Brokers, partitions.
+SCALES = ((1, 12), (200, 10_000))
 SEND_SETTING = Setting("send(), 100 B values, 12 partitions", 12, 100, 200_000, 40_000)
 PARTITION_SETTINGS = tuple(
     Setting(f"{count} partitions, {size}", count, value_size, rows, rows // 5)
     for size, value_size, rows in (("100 B", 100, 2_000_000), ("1 KB", 1024, 400_000))
     for count in (100, 1000, 5000)
 )
-# name, value size, codec, rows, whether they reach the workers over a Unix socket
+
+
+@dataclass(frozen=True, slots=True)
+class SparkSetting:
+    """``tasks`` of two at once; ``tuned``: by ``register(spark, tune=True)``."""
+
+    name: str
+    value_size: int
+    rows: int
+    codec: str = "none"
+    tasks: int = 2
+    unix_socket: bool = False
+    tuned: bool = False
+
+    def arguments(self, bootstrap: str, rounds: int) -> tuple[str, ...]:
+        """Of ``bench.spark_job``, but for its jars and contenders."""
+        return (
+            "--bootstrap", bootstrap, "--rows", str(self.rows), "--rounds", str(rounds),
+            "--value-size", str(self.value_size), "--codec", self.codec,
+            "--tasks", str(self.tasks), *(("--unix-socket",) * self.unix_socket),
+            *(("--tune",) * self.tuned),
+        )  # fmt: skip
+
+
 SPARK_SETTINGS = (
-    ("100 B values", 100, "none", 3_000_000, False),
-    ("100 B values, lz4", 100, "lz4", 3_000_000, False),
-    ("1 KB values", 1024, "none", 1_000_000, False),
-    ("100 B values, Unix socket", 100, "none", 3_000_000, True),
-    ("1 KB values, Unix socket", 1024, "none", 1_000_000, True),
+    SparkSetting("100 B values", 100, 3_000_000),
+    SparkSetting("100 B values, lz4", 100, 3_000_000, codec="lz4"),
+    SparkSetting("1 KB values", 1024, 1_000_000),
+    SparkSetting("100 B values, 10 tasks, tuned", 100, 3_000_000, tasks=10, tuned=True),
+    SparkSetting("1 KB values, 10 tasks, tuned", 1024, 1_000_000, tasks=10, tuned=True),
+    SparkSetting("100 B values, Unix socket", 100, 3_000_000, unix_socket=True),
+    SparkSetting("1 KB values, Unix socket", 1024, 1_000_000, unix_socket=True),
 )
 
 
@@ -86,6 +119,7 @@ class Bench:
         self.bootstrap = bootstrap
         self.rounds = rounds
         self.only = only
+        self.machine = Rounds(rounds, self.say)
         self.topics = Topics(bootstrap)
         self.lines: list[tuple[str, str, str, str]] = []
 
@@ -96,15 +130,9 @@ class Bench:
 
     def send(self) -> None:
         """A record a call, with callbacks; futures where a client has them."""
-        found: dict[Engine, list[Run]] = {engine: [] for engine in SENDING}
-        for _ in range(self.rounds):
-            for engine, runs in found.items():
-                runs.append(self.topics.run(SEND_SETTING, engine.run))
-            last = (f"{runs[-1].cpu_us:.1f} us" for runs in found.values())
-            self.say(f"{SEND_SETTING.name}: {' / '.join(last)}")
-        mine, *theirs = SENDING
-        for peer in theirs:
-            self._add_engine(SEND_SETTING.name, peer.name, found[mine], found[peer])
+        mine, *theirs = self._runs(self.topics, SEND_SETTING, *(e.run for e in SENDING))
+        for peer, runs in zip(SENDING[1:], theirs, strict=True):
+            self._add_engine(SEND_SETTING.name, peer.name, mine, runs)
 
     def partitions(self) -> None:
         """How the cost grows with partitions, and with leaders."""
@@ -121,15 +149,9 @@ class Bench:
                         )
 
     def _side_by_side(self, topics: Topics, setting: Setting, *peers: Engine) -> None:
-        found: dict[Engine, list[Run]] = {engine: [] for engine in (OURS, *peers)}
-        for _ in range(self.rounds):
-            for engine, runs in found.items():
-                runs.append(topics.run(setting, engine.run))
-            last = (f"{runs[-1].rows_per_second:,.0f}" for runs in found.values())
-            self.say(f"{setting.name}: {' / '.join(last)}")
-        mine = found[OURS]
-        for peer in peers:
-            self._add_engine(setting.name, peer.name, mine, found[peer])
+        mine, *theirs = self._runs(topics, setting, *(e.run for e in (OURS, *peers)))
+        for peer, runs in zip(peers, theirs, strict=True):
+            self._add_engine(setting.name, peer.name, mine, runs)
         queue, peak = (median([getattr(r, n) for r in mine]) for n in ("queue_ms", "peak_mib"))
         self.lines.append(
             (
@@ -139,6 +161,18 @@ class Bench:
                 f"a batch waits {queue:.1f} ms",
             )
         )
+
+    def _runs(
+        self, topics: Topics, setting: Setting, *engines: Callable[[str, str, Setting], Run]
+    ) -> list[list[Run]]:
+        """Each of ``engines`` in its rounds, which are said as they end."""
+
+        def said(run: Callable[[str, str, Setting], Run]) -> Run:
+            found = topics.run(setting, run)
+            self.say(f"{setting.name}: {found.cpu_us:.2f} us, {found.rows_per_second:,.0f} rows/s")
+            return found
+
+        return self.machine.interleaved([partial(said, engine) for engine in engines])
 
     def _add_engine(self, name: str, peer: str, ours: list[Run], theirs: list[Run]) -> None:
         for unit, figure in (("rows/s", "rows_per_second"), ("us CPU a row", "cpu_us")):
@@ -160,21 +194,19 @@ class Bench:
                     return ours(kafka.bootstrap_of("SSL"), topic, setting, options=options)
 
                 topics = Topics(kafka.bootstrap_of("PLAINTEXT"))
-                runs: tuple[list[Run], list[Run]] = [], []
-                for _ in range(self.rounds):
-                    runs[0].append(topics.run(setting, secure))
-                    runs[1].append(topics.run(setting, ours))
+                runs = self._runs(topics, setting, secure, ours)
         self._add_engine(f"{setting.name}, over TLS", "itself, plaintext", *runs)
 
     def spark(self) -> None:
-        for name, size, codec, rows, unix_socket in SPARK_SETTINGS:
+        for setting in SPARK_SETTINGS:
+            name = setting.name
             if self.only not in name:
                 continue
             results = child(
-                "bench.spark_job", "--bootstrap", self.bootstrap, "--jars", connector_jars(),
-                "--rows", str(rows), "--value-size", str(size), "--codec", codec,
-                "--rounds", str(self.rounds), *(("--unix-socket",) * unix_socket), timeout=3600,
+                "bench.spark_job", "--jars", connector_jars(),
+                *setting.arguments(self.bootstrap, self.rounds), timeout=3600,
             )  # fmt: skip
+            self.say(str(results.pop("conditions")))
             rate = {k: v["rows_per_second"] for k, v in results.items()}  # type: ignore[index]
             cpu = {k: v["cpu"] for k, v in results.items()}  # type: ignore[index]
             for peer in ("kafka", "kafka tuned", "noop"):
@@ -212,51 +244,62 @@ class Bench:
             for setting in ENGINE_SETTINGS:
                 if self.only in setting.name:
                     self._engine_against(commit, setting, trees)
-            name, size, codec, rows, _ = SPARK_SETTINGS[0]
-            if self.only in f"Spark, {name}":
-                self._spark_against(commit, name, trees, size, codec, rows)
+            if self.only in f"Spark, {SPARK_SETTINGS[0].name}":
+                self._spark_against(commit, SPARK_SETTINGS[0], trees)
 
     def _engine_against(self, commit: str, setting: Setting, trees: dict[str, Path]) -> None:
-        runs: dict[str, list[Run]] = {"new": [], "old": []}
-        for number in range(self.rounds):
-            for which in ("new", "old") if number % 2 else ("old", "new"):
-                runs[which].append(self.topics.run(setting, partial(ours, tree=trees[which])))
-            new, old = (runs[which][-1].cpu_us for which in ("new", "old"))
-            self.say(f"{setting.name}: CPU {new:.2f} / {old:.2f} us a row")
-        self._add_engine(setting.name, commit, runs["new"], runs["old"])
+        both = (partial(ours, tree=tree) for tree in trees.values())
+        self._add_engine(setting.name, commit, *self._runs(self.topics, setting, *both))
 
-    def _spark_against(
-        self, commit: str, name: str, trees: dict[str, Path], size: int, codec: str, rows: int
-    ) -> None:
+    def _spark_against(self, commit: str, setting: SparkSetting, trees: dict[str, Path]) -> None:
         """Two sessions, both warm; their rounds alternate."""
         with ExitStack() as stack:
             sessions = {
                 which: stack.enter_context(
                     PacedChild(
-                        "bench.spark_job", "--bootstrap", self.bootstrap, "--jars", "",
-                        "--rows", str(rows), "--value-size", str(size), "--codec", codec,
-                        "--rounds", str(self.rounds), "--contenders", "kprod", "--paced",
-                        tree=tree,
+                        "bench.spark_job", "--jars", "", "--contenders", "kprod", "--paced",
+                        *setting.arguments(self.bootstrap, 2 * self.rounds), tree=tree,
                     )
                 )
                 for which, tree in trees.items()
             }  # fmt: skip
-            found: dict[str, dict[str, list[float]]] = {}
-            for number in range(self.rounds + 1):
-                for which in ("new", "old") if number % 2 else ("old", "new"):
-                    found[which] = sessions[which].round()["kprod"]  # type: ignore[assignment]
-                new, old = (found[which]["cpu"][-1:] for which in ("new", "old"))
-                self.say(f"Spark, {name}: {new} / {old} s")
+
+            def write(which: str) -> dict[str, float]:
+                figures: dict[str, list[float]] = sessions[which].round()["kprod"]  # type: ignore[assignment]
+                last = {figure: values[-1] for figure, values in figures.items() if values}
+                self.say(f"Spark, {setting.name}, {which}: {last}")
+                return last
+
+            new, old = self.machine.interleaved([partial(write, which) for which in trees])
         for figure, unit in (("cpu", "client CPU s"), ("rows_per_second", "rows/s")):
-            self.add(f"Spark, {name}", unit, commit, found["new"][figure], found["old"][figure])
+            values = ([run[figure] for run in runs] for runs in (new, old))
+            self.add(f"Spark, {setting.name}", unit, commit, *values)
 
     def microbatch(self) -> None:
-        results = child("bench.microbatch", "--bootstrap", self.bootstrap, "--rounds", "5")
-        ours = [median(r) for r in results["kprod"]]  # type: ignore[attr-defined]
-        theirs = [median(r) for r in results["nothing"]]  # type: ignore[attr-defined]
-        self.add_difference(
-            "micro-batch of 1000 rows, p50", "Python sink that does nothing", ours, theirs
-        )
+        results = child(
+            "bench.microbatch", "--bootstrap", self.bootstrap, "--rounds", str(self.rounds),
+            timeout=3600,
+        )  # fmt: skip
+        self.say(str(results.pop("conditions")))
+        mine, theirs = (results[sink] for sink in ("kprod", "nothing"))
+        for name, figure in (("p50", "ms"), ("CPU of its Python workers", "cpu_ms")):
+            ours, others = (
+                [median(r) if figure == "ms" else r for r in sink[figure]]  # type: ignore[index]
+                for sink in (mine, theirs)
+            )
+            self.add_difference(
+                f"micro-batch of 1000 rows, {name}", "Python sink that does nothing", ours, others
+            )
+
+    def scale(self) -> None:
+        """One producer, and more partitions and brokers than a broker's machine could hold."""
+        for brokers, partitions in SCALES:
+            (runs,) = self.machine.interleaved([partial(scale.measure, brokers, partitions)])
+            name = f"scale, {partitions:,} partitions of {brokers} brokers"
+            for figure, unit in scale.UNITS.items():
+                values = sorted(getattr(one, figure) for one in runs)
+                spread = f"{values[0]:,.6g} to {values[-1]:,.6g}, n={len(values)}"
+                self.lines.append((name, f"{median(values):,.6g} {unit}", "-", spread))
 
     def jobs(self) -> None:
         """Jobs of 1000 rows, and of none, into a topic that is there."""
@@ -382,7 +425,8 @@ def package_of(commit: str, directory: Path) -> Path:
     return directory
 
 
-def publish(lines: list[tuple[str, str, str, str]], parts: str, logs: str) -> None:
+def publish(bench: Bench, parts: str, logs: str) -> None:
+    lines = bench.lines
     table = Table(title="kprod next to its peers")
     for head in ("what", "kprod", "peer", "kprod / peer"):
         table.add_column(head)
@@ -394,7 +438,8 @@ def publish(lines: list[tuple[str, str, str, str]], parts: str, logs: str) -> No
     text.append(
         f"Python {platform.python_version()}, {os.cpu_count()} cores shared by client and broker, "
         f"its logs {'in memory' if logs == MEMORY else 'on a disk'}; "
-        "medians, and the median of the ratios round by round with its 96 % interval."
+        "medians, and the median of the ratios round by round with its 96 % interval; "
+        f"{bench.machine.conditions()}."
     )
     text += ["", "| what | kprod | peer | kprod / peer |", "|---|---|---|---|"]
     text += [f"| {' | '.join(line)} |" for line in lines]
@@ -435,12 +480,13 @@ def main() -> None:
                     "send": bench.send,
                     "partitions": bench.partitions,
                     "jobs": bench.jobs,
+                    "scale": bench.scale,
                     "tls": bench.tls,
                     "spark": bench.spark,
                     "microbatch": bench.microbatch,
                     "exactly-once": bench.exactly_once,
                 }[part]()
-    publish(bench.lines, ", ".join(args.parts), args.logs)
+    publish(bench, ", ".join(args.parts), args.logs)
 
 
 if __name__ == "__main__":

@@ -310,8 +310,8 @@ class Broker(FakeCluster):
             out += b"\0"
         return bytes(out + b"\0\0\0\0\0")
 
-    def __init__(self) -> None:
-        super().__init__(1)
+    def __init__(self, nodes: int = 1) -> None:
+        super().__init__(nodes)
         self._offsets: dict[tuple[bytes, int], int] = defaultdict(int)
         self.rows = 0
 

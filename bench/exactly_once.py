@@ -122,7 +122,7 @@ def micro_batches(
             }
             if guarantee == "exactly-once":
                 options["transactionalIdPrefix"] = f"bench-{number}"
-            found[guarantee].append(run(spark, "kprod", options, batches))
+            found[guarantee].append(run(spark, "kprod", options, batches)[0])
         print(f"micro-batches: round {number} done", file=sys.stderr)
     delete(admin, topic)
     return found

@@ -2,7 +2,8 @@
 
 Both are Python data sources with an Arrow writer, so that what is compared is what kprod adds to
 Spark's own cost of planning and committing a Python sink. Prints one JSON line with the duration
-of each micro-batch (milliseconds, ``triggerExecution`` of the query's progress).
+of each micro-batch (milliseconds, ``triggerExecution`` of the query's progress) and the CPU that a
+micro-batch took of the Python workers, in the mean (milliseconds).
 """
 
 from __future__ import annotations
@@ -12,14 +13,22 @@ import json
 import shutil
 import sys
 import tempfile
+from functools import partial
 
 from confluent_kafka.admin import AdminClient
 from pyspark.sql import SparkSession
 
-from bench.spark_job import create, delete, session
+from bench.rounds import Rounds
+from bench.spark_job import cpu_seconds, create, delete, session
+
+#: The first ones start workers and connect.
+_WARM = 5
 
 
-def run(spark: SparkSession, sink: str, options: dict[str, str], batches: int) -> list[float]:
+def run(
+    spark: SparkSession, sink: str, options: dict[str, str], batches: int
+) -> tuple[list[float], float]:
+    """Durations of the micro-batches, and the CPU of one."""
     checkpoint = tempfile.mkdtemp(prefix="bench-checkpoint-")
     source = (
         spark.readStream.format("rate-micro-batch")
@@ -35,6 +44,7 @@ def run(spark: SparkSession, sink: str, options: dict[str, str], batches: int) -
         .start()
     )
     durations: dict[int, float] = {}
+    warm: tuple[int, float] | None = None
     try:
         while len(durations) < batches:
             query.awaitTermination(1)
@@ -43,11 +53,15 @@ def run(spark: SparkSession, sink: str, options: dict[str, str], batches: int) -
             for progress in query.recentProgress:
                 if progress["numInputRows"] > 0:
                     durations[progress["batchId"]] = progress["durationMs"]["triggerExecution"]
+            if warm is None and len(durations) >= _WARM:
+                warm = len(durations), cpu_seconds(python_only=True)
+        assert warm is not None
+        cpu = (cpu_seconds(python_only=True) - warm[1]) / (len(durations) - warm[0])
     finally:
         query.stop()
         shutil.rmtree(checkpoint, ignore_errors=True)
     ordered = [durations[batch] for batch in sorted(durations)]
-    return ordered[5:]  # the first ones start workers and connect
+    return ordered[_WARM:], 1000 * cpu
 
 
 def main() -> None:
@@ -62,13 +76,19 @@ def main() -> None:
     topic = "bench-microbatch"
     create(admin, topic, 12)
     kprod = {"kafka.bootstrap.servers": args.bootstrap, "topic": topic}
-    results: dict[str, list[list[float]]] = {"nothing": [], "kprod": []}
-    for number in range(args.rounds):
-        results["nothing"].append(run(spark, "nothing", {}, args.batches))
-        results["kprod"].append(run(spark, "kprod", kprod, args.batches))
-        print(f"round {number} done", file=sys.stderr)
+    machine = Rounds(args.rounds, partial(print, file=sys.stderr))
+    nothing, ours = machine.interleaved(
+        [
+            partial(run, spark, "nothing", {}, args.batches),
+            partial(run, spark, "kprod", kprod, args.batches),
+        ]
+    )
     delete(admin, topic)
-    print(json.dumps(results))
+    found = {
+        sink: {"ms": [ms for ms, _ in runs], "cpu_ms": [cpu for _, cpu in runs]}
+        for sink, runs in (("nothing", nothing), ("kprod", ours))
+    }
+    print(json.dumps(found | {"conditions": machine.conditions()}))
     spark.stop()
 
 

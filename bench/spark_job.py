@@ -19,6 +19,8 @@ import string
 import sys
 import time
 from collections.abc import Callable
+from functools import partial
+from itertools import count
 
 import psutil
 from confluent_kafka.admin import AdminClient, NewTopic
@@ -27,12 +29,16 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from bench import nothing
+from bench.rounds import Rounds
 from spark_kafka_sink import register
+from tests.programs import is_python
 
 TUNED = {"kafka.batch.size": "1048576", "kafka.linger.ms": "50"}
 
 
-def session(jars: str, *, master: str = "local[2]", unix_socket: bool = False) -> SparkSession:
+def session(
+    jars: str, *, master: str = "local[2]", unix_socket: bool = False, tuned: bool = False
+) -> SparkSession:
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
     builder = (
@@ -47,7 +53,7 @@ def session(jars: str, *, master: str = "local[2]", unix_socket: bool = False) -
         builder = builder.config("spark.jars", jars)
     spark = builder.getOrCreate()
     spark.sparkContext.setLogLevel("ERROR")
-    register(spark)
+    register(spark, tune=tuned)
     cloudpickle.register_pickle_by_value(nothing)  # the workers may not find this package
     spark.dataSource.register(nothing.NothingSource)
     return spark
@@ -71,7 +77,7 @@ def children() -> frozenset[int]:
     return frozenset(process.pid for process in psutil.Process().children(recursive=True))
 
 
-def cpu_seconds(but: frozenset[int] = frozenset()) -> float:
+def cpu_seconds(but: frozenset[int] = frozenset(), *, python_only: bool = False) -> float:
     """User and system time of this process' children: Spark's JVM and its Python workers; ``but``:
     a broker of its own.
 
@@ -83,6 +89,8 @@ def cpu_seconds(but: frozenset[int] = frozenset()) -> float:
         if process.pid in but:
             continue
         try:
+            if python_only and not is_python(process):
+                continue
             times = process.cpu_times()
         except psutil.NoSuchProcess:
             continue
@@ -100,11 +108,13 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=9)
     parser.add_argument("--partitions", type=int, default=12)
     parser.add_argument("--contenders", default="", help="only these, with commas between")
+    parser.add_argument("--tasks", type=int, default=2)
+    parser.add_argument("--tune", action="store_true", help="register(spark, tune=True)")
     parser.add_argument("--unix-socket", action="store_true", help="rows reach workers over one")
     parser.add_argument("--paced", action="store_true", help="wait for a line before each round")
     args = parser.parse_args()
-    spark = session(args.jars, unix_socket=args.unix_socket)
-    frame = rows(spark, args.rows, args.value_size)
+    spark = session(args.jars, unix_socket=args.unix_socket, tuned=args.tune)
+    frame = rows(spark, args.rows, args.value_size, partitions=args.tasks)
     admin = AdminClient({"bootstrap.servers": args.bootstrap})
     codec = {} if args.codec == "none" else {"kafka.compression.type": args.codec}
     contenders: dict[str, Callable[[str], None]] = {
@@ -119,29 +129,44 @@ def main() -> None:
     results: dict[str, dict[str, list[float]]] = {
         name: {"rows_per_second": [], "cpu": []} for name in contenders
     }
-    for round_number in range(args.rounds + 1):
-        if args.paced and not sys.stdin.readline():
-            break
-        for name, write in contenders.items():
-            topic = f"bench-{name.replace(' ', '-')}-{round_number}-{os.getpid()}"
-            create(admin, topic, args.partitions)
-            # Without it Spark's own sink now and then loops on OUT_OF_ORDER until it times out.
-            touch(args.bootstrap, topic, args.partitions)
-            cpu, start = cpu_seconds(), time.perf_counter()
-            write(topic)
-            seconds = time.perf_counter() - start
-            used = cpu_seconds() - cpu
-            written = 0 if name in ("noop", "nothing") else args.rows
-            check(args.bootstrap, topic, written + args.partitions, args.partitions)
-            delete(admin, topic)
-            if round_number:  # the first round warms up
-                results[name]["rows_per_second"].append(args.rows / seconds)
-                results[name]["cpu"].append(used)
-            print(f"{round_number} {name}: {args.rows / seconds:,.0f} rows/s", file=sys.stderr)
-        if args.paced:
+    number = count()
+
+    def run(name: str) -> tuple[float, float]:
+        topic = f"bench-{name.replace(' ', '-')}-{next(number)}-{os.getpid()}"
+        create(admin, topic, args.partitions)
+        # Without it Spark's own sink now and then loops on OUT_OF_ORDER until it times out.
+        touch(args.bootstrap, topic, args.partitions)
+        cpu, start = cpu_seconds(), time.perf_counter()
+        contenders[name](topic)
+        seconds = time.perf_counter() - start
+        used = cpu_seconds() - cpu
+        written = 0 if name in ("noop", "nothing") else args.rows
+        check(args.bootstrap, topic, written + args.partitions, args.partitions)
+        delete(admin, topic)
+        print(f"{name}: {args.rows / seconds:,.0f} rows/s, {used:.2f} s", file=sys.stderr)
+        return args.rows / seconds, used
+
+    def keep(name: str, found: tuple[float, float]) -> None:
+        for figure, value in zip(("rows_per_second", "cpu"), found, strict=True):
+            results[name][figure].append(value)
+
+    if args.paced:
+        for round_number in range(args.rounds + 1):
+            if not sys.stdin.readline():
+                break
+            for name in contenders:
+                found = run(name)
+                if round_number:  # the first round warms up
+                    keep(name, found)
             print(json.dumps(results), flush=True)
-    if not args.paced:
-        print(json.dumps(results))
+    else:
+        machine = Rounds(args.rounds, partial(print, file=sys.stderr))
+        for name, runs in zip(
+            contenders, machine.interleaved([partial(run, n) for n in contenders]), strict=True
+        ):
+            for found in runs:
+                keep(name, found)
+        print(json.dumps(results | {"conditions": machine.conditions()}))
     spark.stop()
 
 

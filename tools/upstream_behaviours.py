@@ -99,7 +99,7 @@ RecordAccumulatorTest#testAppendLargeNonCompressed RecordAccumulatorTest#testApp
 RecordAccumulator#drainBatchesForOneNode
   at most one batch of a partition in a drain
 RecordAccumulatorTest#testPartialDrain
-  a drain ends at max.request.size, but for one batch alone
+  a drain ends at the request's size, but for one batch alone
 RecordAccumulatorTest#testDrainBatches
   the next drain begins behind the last one
 RecordAccumulatorTest#testMutedPartitions
@@ -220,6 +220,7 @@ SenderTest#testIncompleteTransactionAbortOnShutdown
 SenderTest#testForceShutdownWithIncompleteTransaction
 SenderTest#testTransactionalRequestsSentOnShutdown
 SenderTest#testSenderShouldCloseWhenTransactionManagerInErrorState
+SenderTest#testSenderShutdownWithPendingTransactions
 KafkaProducerTest#testCloseIsForcedOnPendingFindCoordinator
   close sends the rest and aborts a transaction; a forced one can't hang
 SenderTest#testDoNotPollWhenNoRequestSent
@@ -313,6 +314,13 @@ TransactionCoordinatorTest#shouldReturnOkOnEndTxnWhenStatusIsCompleteCommitAndRe
 TransactionCoordinatorTest#shouldAbortExpiredTransactionsInOngoingStateAndBumpEpoch
 TransactionCoordinatorTest#shouldUseLastEpochToFenceWhenEpochsAreExhausted
   both tables of EndTxn, retries, time-outs and fences
+TransactionManagerTest#testHasOngoingTransactionSuccessfulCommit
+TransactionManagerTest#testHasOngoingTransactionAbortableError
+  how long a transaction is ongoing
+SenderTest#testAbortTransactionAndReuseSequenceNumberOnError
+  sequences of a transaction after an abort
+KafkaProducerTest#testCommitTransactionWithSendToInvalidTopic
+  an invalid topic forbids the commit
 # Network
 NetworkClientTest#testSendToUnreadyNode
   when a node is not ready, and that nothing is sent to it then
@@ -327,6 +335,8 @@ NetworkClientTest#testRequestTimeout NetworkClientTest#testDisconnectWithMultipl
   a request's time-out ends its connection and all its requests in order
 NetworkClientTest#testConnectionThrottling ClusterConnectionStatesTest#testThrottled
   throttling
+NetworkClientTest#testClose
+  one node's connection is closed, and no other
 NetworkClientTest#testLeastLoadedNode
 NetworkClientTest#testLeastLoadedNodeProvideDisconnectedNodesPrioritizedByLastConnectionTimestamp
   the least loaded node

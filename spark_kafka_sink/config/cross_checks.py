@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import ipaddress
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from spark_kafka_sink.base.error_kinds import Kind
@@ -37,11 +37,15 @@ from spark_kafka_sink.config.logins.security_rules import (
 )
 from spark_kafka_sink.config.option import (
     INT_MAX,
+    Check,
     Option,
     OptionValue,
     Status,
+    Values,
     check_references,
+    failed_checks,
     nearest_value,
+    refuse,
 )
 from spark_kafka_sink.config.option_table import (
     JAVA_PARTITIONERS,
@@ -58,6 +62,100 @@ _MAX_IN_FLIGHT_FOR_IDEMPOTENCE = 5
 SHORT_TIMEOUT_MS = 60_000
 
 _JAAS = "sasl.jaas.config"
+
+
+#: The values of acks with which an acknowledgement is all in-sync replicas'.
+_ALL = ("all", "-1")
+
+_TOO_SHORT = "delivery.timeout.ms should be equal to or larger than linger.ms + request.timeout.ms"
+#: Looked at when it is shorter.
+_TIMEOUTS = (
+    Check("delivery.timeout.ms", _TOO_SHORT,
+          "<delivery.timeout.ms> is {delivery.timeout.ms}, <linger.ms> is {linger.ms} and"
+          " <request.timeout.ms> is {request.timeout.ms}"),
+)  # fmt: skip
+
+
+def _static(base: str, limit: str, what: str) -> Check:
+    return Check(
+        "",
+        f"Configuration '{base}' with value '{{{base}}}' is greater than configuration '{limit}'"
+        f" with value '{{{limit}}}'. A static {what} with value '{{{limit}}}' will be applied.",
+        broken=lambda values: values[base] > values[limit],
+        kind=Kind.OTHER_VALUE,
+    )
+
+
+_BACKOFFS = (
+    _static("retry.backoff.ms", "retry.backoff.max.ms", "backoff"),
+    _static("socket.connection.setup.timeout.ms", "socket.connection.setup.timeout.max.ms",
+            "connection setup timeout"),
+    Check("reconnect.backoff.ms",
+          "Disabling exponential reconnect backoff because reconnect.backoff.ms is set, but"
+          " reconnect.backoff.max.ms is not.",
+          unless="reconnect.backoff.max.ms", kind=Kind.OTHER_VALUE),
+)  # fmt: skip
+
+#: Looked at when idempotence is on. As in Java, more requests in flight never disable it
+#: implicitly, whatever acks is.
+_IDEMPOTENCE = (
+    Check("enable.idempotence", "Must set retries to non-zero when using the idempotent producer.",
+          "remove <retries>=0 or <enable.idempotence>=true",
+          lambda values: values["retries"] == 0),
+    Check("enable.idempotence",
+          "Must set acks to all in order to use the idempotent producer. Otherwise we cannot"
+          " guarantee idempotence.", "<acks> is {acks}",
+          lambda values: values["acks"] not in _ALL),
+    Check("", "To use the idempotent producer, max.in.flight.requests.per.connection must be set"
+          " to at most 5. Current value is {max.in.flight.requests.per.connection}.",
+          "or set <enable.idempotence>=false",
+          lambda values: values["max.in.flight.requests.per.connection"]
+          > _MAX_IN_FLIGHT_FOR_IDEMPOTENCE),
+)  # fmt: skip
+
+#: Looked at with exactly-once.
+_SHORT_TRANSACTIONS = (
+    Check("transaction.timeout.ms",
+          "<transaction.timeout.ms> is {transaction.timeout.ms} ms: a stage that takes longer from"
+          " its first row to its commit fails when all of it is written",
+          broken=lambda values: values["transaction.timeout.ms"] < SHORT_TIMEOUT_MS,
+          kind=Kind.SHORT_TRANSACTION),
+)  # fmt: skip
+_TWO_PHASE = (
+    Check("transaction.timeout.ms",
+          "Cannot set transaction.timeout.ms when transaction.two.phase.commit.enable is set to"
+          " true. Transactions will not expire with two-phase commit enabled.",
+          broken=lambda values: values["transaction.two.phase.commit.enable"]),
+)  # fmt: skip
+
+
+def _some_suites_of_tls_1_3(values: Values) -> bool:
+    """Python's ssl can't choose among them."""
+    named = {one.upper() for one in values["ssl.cipher.suites"] or ()}
+    return bool(TLS_1_3_SUITES & named) and not named >= TLS_1_3_SUITES
+
+
+#: Looked at when TLS is spoken.
+_WEAK_TLS = (
+    Check("", "<ssl.cipher.suites> names some suites of TLS 1.3 only: Python can't choose among"
+          " them, so all of OpenSSL's are offered",
+          broken=_some_suites_of_tls_1_3, kind=Kind.WEAK_SECURITY),
+    Check("", "<client.dns.lookup> is resolve_canonical_bootstrap_servers_only: the name that a"
+          " bootstrap server's certificate must carry is one that DNS gives",
+          broken=lambda values: values["client.dns.lookup"]
+          == "resolve_canonical_bootstrap_servers_only", kind=Kind.WEAK_SECURITY),
+    Check("", "<ssl.endpoint.identification.algorithm> is empty: brokers' names are not compared"
+          " with their certificates",
+          broken=lambda values: values["ssl.endpoint.identification.algorithm"] == "",
+          kind=Kind.WEAK_SECURITY),
+)  # fmt: skip
+
+_SIZES = (
+    Check("batch.size", "batch.size {batch.size} is larger than buffer.memory {buffer.memory}:"
+          " batches will be at most as large as that.",
+          broken=lambda values: values["buffer.memory"] < values["batch.size"],
+          kind=Kind.OTHER_VALUE),
+)  # fmt: skip
 
 
 class OptionReader:
@@ -127,6 +225,13 @@ class OptionReader:
     def warn(self, kind: Kind, text: str) -> None:
         self.warnings.append(coded(kind, text))
 
+    def _refuse(self, checks: Iterable[Check]) -> None:
+        refuse(checks, self.given, self.values, self.spelled)
+
+    def _warn(self, checks: Iterable[Check]) -> None:
+        found = failed_checks(checks, self.given, self.values, self.spelled)
+        self.warnings.extend(coded(check.kind or Kind.CONFIG, text) for check, text, _ in found)
+
     def _no_effect(self, name: str, why: str) -> None:
         given = self.given[name]
         self.warnings.append(replace(given, name=self.prefix + name).no_effect(why))
@@ -139,75 +244,27 @@ class OptionReader:
         least = min(linger + request, INT_MAX)
         if delivery >= least:
             return
-        rule = (
-            "delivery.timeout.ms should be equal to or larger than linger.ms + request.timeout.ms"
-        )
-        if "delivery.timeout.ms" in self.given:
-            raise ConfigError(
-                rule,
-                hint=f"{self.spelled('delivery.timeout.ms')} is {delivery},"
-                f" {self.spelled('linger.ms')} is {linger} and"
-                f" {self.spelled('request.timeout.ms')} is {request}",
-            )
+        self._refuse(_TIMEOUTS)
         self.values["delivery.timeout.ms"] = least
-        self.warn(Kind.OTHER_VALUE, f"{rule}. Setting it to {least}.")
+        self.warn(Kind.OTHER_VALUE, f"{_TOO_SHORT}. Setting it to {least}.")
 
     def _check_backoffs(self) -> None:
         """CommonClientConfigs: warnDisablingExponentialBackoff, postProcessReconnectBackoff."""
-        for base, limit, what in (
-            ("retry.backoff.ms", "retry.backoff.max.ms", "backoff"),
-            (
-                "socket.connection.setup.timeout.ms",
-                "socket.connection.setup.timeout.max.ms",
-                "connection setup timeout",
-            ),
-        ):
-            if self.number(base) > self.number(limit):
-                self.warn(
-                    Kind.OTHER_VALUE,
-                    f"Configuration '{base}' with value '{self.number(base)}' is greater than"
-                    f" configuration '{limit}' with value '{self.number(limit)}'. A static {what}"
-                    f" with value '{self.number(limit)}' will be applied.",
-                )
+        self._warn(_BACKOFFS)
         base, limit = "reconnect.backoff.ms", "reconnect.backoff.max.ms"
         if base in self.given and limit not in self.given:
-            self.warn(
-                Kind.OTHER_VALUE,
-                f"Disabling exponential reconnect backoff because {base} is set, but {limit} is"
-                " not.",
-            )
             self.values[limit] = self.values[base]
 
     def _check_idempotence(self) -> None:
         """ProducerConfig.postProcessAndValidateIdempotenceConfigs."""
         if not self.values["enable.idempotence"]:
             return
-        requested = "enable.idempotence" in self.given
-        acks = self.text("acks")
+        self._refuse(_IDEMPOTENCE)
         if self.number("retries") == 0:
-            if requested:
-                raise ConfigError(
-                    "Must set retries to non-zero when using the idempotent producer.",
-                    hint=f"remove {self.spelled('retries')}=0 or"
-                    f" {self.spelled('enable.idempotence')}=true",
-                )
             self.idempotence_off = f"{self.spelled('retries')} is set to 0"
-        if acks not in ("all", "-1"):
-            if requested:
-                raise ConfigError(
-                    "Must set acks to all in order to use the idempotent producer. Otherwise we"
-                    " cannot guarantee idempotence.",
-                    hint=f"{self.spelled('acks')} is {acks}",
-                )
+        acks = self.text("acks")
+        if acks not in _ALL:
             self.idempotence_off = f"{self.spelled('acks')} is set to {acks}, not set to 'all'"
-        in_flight = self.number("max.in.flight.requests.per.connection")
-        if in_flight > _MAX_IN_FLIGHT_FOR_IDEMPOTENCE:
-            # As in Java, this one never disables idempotence implicitly, whatever acks is.
-            raise ConfigError(
-                "To use the idempotent producer, max.in.flight.requests.per.connection must be set"
-                f" to at most 5. Current value is {in_flight}.",
-                hint=f"or set {self.spelled('enable.idempotence')}=false",
-            )
 
     def _check_transactions(self) -> None:
         idempotent = self.values["enable.idempotence"] and self.idempotence_off is None
@@ -224,20 +281,10 @@ class OptionReader:
                 raise PRODUCER_OPTIONS[timeout].error(
                     self.number(timeout), "Value must be at least 1", self.spelled(timeout)
                 )
-            elif self.number(timeout) < SHORT_TIMEOUT_MS:
-                self.warn(
-                    Kind.SHORT_TRANSACTION,
-                    f"{self.spelled(timeout)} is {self.number(timeout)} ms: a stage that takes"
-                    " longer from its first row to its commit fails when all of it is written",
-                )
+            self._warn(_SHORT_TRANSACTIONS)
         elif self.prefix and timeout in self.given:
             self._no_effect(timeout, "only deliveryGuarantee=exactly-once writes transactions")
-        two_phase = self.values["transaction.two.phase.commit.enable"]
-        if two_phase and "transaction.timeout.ms" in self.given:
-            raise ConfigError(
-                "Cannot set transaction.timeout.ms when transaction.two.phase.commit.enable is set"
-                " to true. Transactions will not expire with two-phase commit enabled."
-            )
+        self._refuse(_TWO_PHASE)
 
     def _check_security(self) -> None:
         self._refuse_what_spark_shows()
@@ -250,20 +297,7 @@ class OptionReader:
             self._check_sasl(protocol)
         if "ssl." in counting:
             self._check_stores()
-            self._warn_of_suites()
-            if self.values["client.dns.lookup"] == "resolve_canonical_bootstrap_servers_only":
-                self.warn(
-                    Kind.WEAK_SECURITY,
-                    f"{self.spelled('client.dns.lookup')} is"
-                    " resolve_canonical_bootstrap_servers_only: the name that a bootstrap server's"
-                    " certificate must carry is one that DNS gives",
-                )
-            if self.values["ssl.endpoint.identification.algorithm"] == "":
-                self.warn(
-                    Kind.WEAK_SECURITY,
-                    f"{self.spelled('ssl.endpoint.identification.algorithm')} is empty: brokers'"
-                    " names are not compared with their certificates",
-                )
+            self._warn(_WEAK_TLS)
 
     def _would_have_no_effect(self, idle: Sequence[str], protocol: str) -> ConfigError:
         """The error for options of TLS or SASL that ``protocol`` doesn't use."""
@@ -328,17 +362,6 @@ class OptionReader:
         content = self.given[name].content
         return self.values[name] if content is None else content
 
-    def _warn_of_suites(self) -> None:
-        """Python's ssl can't choose among the suites of TLS 1.3."""
-        suites = self.values["ssl.cipher.suites"]
-        named = {one.upper() for one in suites} if isinstance(suites, tuple) else set()
-        if TLS_1_3_SUITES & named and not named >= TLS_1_3_SUITES:
-            self.warn(
-                Kind.WEAK_SECURITY,
-                f"{self.spelled('ssl.cipher.suites')} names some suites of TLS 1.3 only: Python"
-                " can't choose among them, so all of OpenSSL's are offered",
-            )
-
     def _check_stores(self) -> None:
         """Options of a store that would be ignored (DefaultSslEngineFactory, with its messages)."""
         given = {name: self._content(name) for name in self.given if name.startswith("ssl.")}
@@ -401,12 +424,7 @@ class OptionReader:
     def _check_sizes(self) -> None:
         # A batch must fit into the pool whole, or a small buffer.memory could never send one.
         room = min(self.number("batch.size"), self.number("buffer.memory"))
-        if room < self.number("batch.size") and "batch.size" in self.given:
-            self.warn(
-                Kind.OTHER_VALUE,
-                f"batch.size {self.number('batch.size')} is larger than buffer.memory"
-                f" {self.number('buffer.memory')}: batches will be at most as large as that.",
-            )
+        self._warn(_SIZES)
         self.values["batch.size"] = max(1, room)
 
     def _find_servers(self) -> None:

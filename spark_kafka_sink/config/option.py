@@ -1,8 +1,8 @@
 """The definition of an option: its type, its rule, its status; and the parsing of its value.
 
 Owns: :class:`Option`, the types and validators of Kafka's ``ConfigDef`` with Java's messages, and
-the reading of one value. Never: which options exist (``option_table``), or what two of them mean
-together (``cross_checks``).
+the reading of one value; :class:`Check`, a row for several together. Never: which options exist
+(``option_table``), or which of them contradict each other (``cross_checks``).
 
 Messages are the same as Java's, because users search for them. They contain the value, shortened
 and escaped, but never that of a secret.
@@ -12,10 +12,10 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum
-from typing import Protocol
+from typing import Any, Protocol
 
 from spark_kafka_sink.base.error_kinds import Kind
 from spark_kafka_sink.base.errors import ConfigError, safe_text
@@ -38,6 +38,8 @@ OptionValue = bool | int | float | str | tuple[str, ...] | Password | None
 _JAVA_BLANKS = "".join(map(chr, range(0x21)))
 _INTEGER = re.compile(r"[+-]?[0-9]+")
 _DOUBLE = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
+_SHOWN_VALUE = re.compile(r"\{([a-zA-Z][\w.]*)\}")
+_SHOWN_NAME = re.compile(r"<([a-z][\w.]*)>")
 _CAPITAL = re.compile(r"(?<=[a-z])(?=[A-Z])")
 _COMMA = re.compile(r"[ \t\n\x0b\f\r]*,[ \t\n\x0b\f\r]*")
 #: The longest text that can still be a LONG, leading zeros aside; longer ones are not converted.
@@ -481,6 +483,53 @@ class Option:
 
     def _not_a_number(self, text: str, spelled: str) -> ConfigError:
         return self.error(text, f"Not a number of type {self.type.name}", spelled)
+
+
+#: Effective values by the options' names.
+Values = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """A combination of options that is an error, or a warning: all of ``given`` were given, none of
+    ``unless`` was, and ``broken`` is true of the effective values.
+
+    In both texts ``{option}`` stands for its value, and ``<option>`` for its name as it was given.
+    """
+
+    given: str
+    sentence: str
+    hint: str = ""
+    broken: Callable[[Values], bool] = bool
+    unless: str = ""
+    kind: Kind | None = None
+
+
+def failed_checks(
+    checks: Iterable[Check], given: Container[str], values: Values, spelled: Callable[[str], str]
+) -> Iterator[tuple[Check, str, str]]:
+    """Those that hold of the options, each with its sentence and its hint filled in."""
+
+    def filled(text: str) -> str:
+        text = _SHOWN_VALUE.sub(lambda found: str(values[found[1]]), text)
+        return _SHOWN_NAME.sub(lambda found: spelled(found[1]), text)
+
+    for check in checks:
+        applies = all(name in given for name in check.given.split())
+        excepted = any(name in given for name in check.unless.split())
+        if applies and not excepted and check.broken(values):
+            yield check, filled(check.sentence), filled(check.hint)
+
+
+def refuse(
+    checks: Iterable[Check],
+    given: Container[str],
+    values: Values,
+    spelled: Callable[[str], str] = str,
+) -> None:
+    """ConfigError for the first of ``checks`` that the options fail."""
+    for check, sentence, hint in failed_checks(checks, given, values, spelled):
+        raise ConfigError(sentence, hint=hint or None, kind=check.kind)
 
 
 def takes_references(option: Option) -> bool:

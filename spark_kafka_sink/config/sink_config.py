@@ -10,14 +10,14 @@ The driver parses once, the tasks get the result, and need not import the module
 from __future__ import annotations
 
 import hashlib
-import re
-from collections.abc import Callable, Container, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Final
 
 from spark_kafka_sink.base.error_kinds import Kind
 from spark_kafka_sink.base.errors import ConfigError
+from spark_kafka_sink.config.dead_letter_options import DeadLetterOptions
 from spark_kafka_sink.config.named_columns import (
     ALL_COLUMNS,
     ColumnFormat,
@@ -25,6 +25,7 @@ from spark_kafka_sink.config.named_columns import (
     column_names,
     struct_name,
 )
+from spark_kafka_sink.config.option import Check, Values, refuse
 from spark_kafka_sink.config.producer_config import ProducerConfig
 
 if TYPE_CHECKING:
@@ -94,6 +95,8 @@ class SinkConfig:
     #: None: no format has a schema; and in tasks, which get what follows from it.
     schemas: SchemaOptions | None
     rate_limits: RateLimits
+    #: None with errors.tolerance=none.
+    dead_letters: DeadLetterOptions | None
     report_path: str | None
     #: None: without a limit.
     report_path_retention_bytes: int | None
@@ -150,7 +153,7 @@ class SinkConfig:
         options = {n: own.get(n, option.default_value) for n, option in SINK_OPTIONS.items()}
         asked = DeliveryGuarantee(str(options["deliveryGuarantee"]))
         guarantee = _guarantee(reader, asked, is_given="deliveryGuarantee" in own)
-        check_sink(own, options | {"deliveryGuarantee": guarantee})
+        refuse(CHECKS, own, options | {"deliveryGuarantee": guarantee})
         producer = ProducerConfig.of(reader)
         values: dict[str, Any] = {SINK_OPTIONS[n].attribute: one for n, one in options.items()}
         named, preflight = NamedColumns.of(values), values["preflight"]
@@ -162,6 +165,7 @@ class SinkConfig:
             "named_columns": named,
             "schemas": schema_options(own, options, named),
             "rate_limits": RateLimits(*(values[name] for name in limits)),
+            "dead_letters": DeadLetterOptions.of(options),
             "warnings": producer.warnings,
             "fingerprint": _fingerprint(given),
         }
@@ -230,24 +234,7 @@ def _guarantee(
     return DeliveryGuarantee.NONE
 
 
-Values = Mapping[str, Any]
-
-_NAME: Final = re.compile(r"\{(\w+)\}")
 _EXACTLY_ONCE: Final = "exactly-once"
-
-
-@dataclass(frozen=True, slots=True)
-class Check:
-    """An error when all options of ``given`` were given, none of ``unless`` was, and ``broken`` is
-    true of the effective values. Both texts may hold values, as ``{option}``.
-    """
-
-    given: str
-    sentence: str
-    hint: str
-    broken: Callable[[Values], bool] = bool
-    unless: str = ""
-    kind: Kind | None = None
 
 
 def _needs_exactly_once(name: str) -> Check:
@@ -296,6 +283,7 @@ def _one_topic(one: str, other: str, hint: str) -> Check:
 
 
 _REPORTS = "reports are records of JSON: use a separate topic for them"
+_PROGRESS = "progress is records of JSON: use a separate topic for it"
 _OF_BOTH = "txnAppId identifies the writer, txnVersion counts its writes"
 
 #: In the order in which they are looked at.
@@ -323,6 +311,9 @@ CHECKS: Final = (
           and values["topic"] == values["commitLogTopic"]),
     _one_topic("reportTopic", "topic", _REPORTS),
     _one_topic("reportTopic", "commitLogTopic", _REPORTS),
+    _one_topic("progressTopic", "topic", _PROGRESS),
+    _one_topic("progressTopic", "commitLogTopic", _PROGRESS),
+    _one_topic("progressTopic", "reportTopic", _PROGRESS),
     _format_of_none("key"),
     _string_of_one("key"),
     _format_of_none("value"),
@@ -337,13 +328,3 @@ CHECKS: Final = (
           "set maxRecordsPerSecond or maxBytesPerSecond, or remove tasksAtOnce",
           unless="maxRecordsPerSecond maxBytesPerSecond", kind=Kind.NO_EFFECT),
 )  # fmt: skip
-
-
-def check_sink(given: Container[str], values: Values) -> None:
-    """ConfigError for the first row that the options break. ``values`` are the effective ones."""
-    for check in CHECKS:
-        applies = all(name in given for name in check.given.split())
-        excepted = any(name in given for name in check.unless.split())
-        if applies and not excepted and check.broken(values):
-            sentence = _NAME.sub(lambda found: str(values[found[1]]), check.sentence)
-            raise ConfigError(sentence, hint=check.hint, kind=check.kind)

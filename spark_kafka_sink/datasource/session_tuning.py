@@ -14,9 +14,9 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-#: A task holds two Arrow batches; 64 MiB each, Spark's default since 4.1, are more than one of our
-#: chunks needs.
-_SAFE = {"spark.sql.execution.arrow.maxBytesPerBatch": "16m"}
+#: One of our chunks: with Spark's default since 4.1, 64 MiB, batches of 1 KB rows have 10 MB, which
+#: costs JVM and worker up to a quarter of the job's CPU, and a task holds two.
+_SAFE = {"spark.sql.execution.arrow.maxBytesPerBatch": "4m"}
 _UNIX_SOCKET = "spark.python.unix.domain.socket.enabled"
 
 

@@ -24,7 +24,7 @@ from spark_kafka_sink.producer.accumulator.record_accumulator import RecordAccum
 from spark_kafka_sink.producer.buffer_pool import BufferPool
 from spark_kafka_sink.producer.metrics.produce_recorder import ProduceRecorder
 from spark_kafka_sink.producer.transaction.transaction_manager import TransactionManager
-from spark_kafka_sink.protocol.cluster import Cluster
+from spark_kafka_sink.protocol.cluster import Cluster, TopicPartition
 from spark_kafka_sink.records.encoded_slice import EncodedSlice
 from spark_kafka_sink.records.gather import offsets_of
 from spark_kafka_sink.records.partitioning.partitioners import Partitioner
@@ -40,7 +40,7 @@ from spark_kafka_sink.records.record_encoder import (
     Groups,
     content_sizes,
     encode_groups,
-    encode_slice_again,
+    encode_slices_again,
     group_rows,
 )
 
@@ -164,22 +164,19 @@ class ColumnAppender:
     def _encode_again(
         self, chunk: RecordColumns, groups: Groups, refused: Sequence[EncodedSlice], now_ms: int
     ) -> list[EncodedSlice]:
-        """Encode the refused rows again, in order. One slice of a partition after the other: the
-        position of the second depends on the first.
+        """Encode the refused rows again, in order: the first slice of each partition. Of a later
+        one the generation is 0 (only the first of a chunk continues a batch), so it always opens a
+        batch, and its bytes are valid unchanged.
         """
-        slices: list[EncodedSlice] = []
-        seen = set()
-        for encoded in refused:
-            if encoded.tp in seen:
-                # Its generation is 0 (only the first of a chunk continues a batch), so it always
-                # opens a batch, and its bytes are valid unchanged.
-                slices.append(encoded)
-                continue
-            seen.add(encoded.tp)
-            position = self._filler.positions([encoded.tp])[0]
-            limit = self._filler.limits.raw_limit(encoded.tp.topic)
-            slices += encode_slice_again(chunk, groups, encoded, position, limit, now_ms)
-        return slices
+        if not refused:
+            return []
+        first: dict[TopicPartition, EncodedSlice] = {}
+        later = [one for one in refused if first.setdefault(one.tp, one) is not one]
+        filler = self._filler
+        limits = [filler.limits.raw_limit(tp.topic) for tp in first]
+        positions = filler.positions([*first])
+        again = encode_slices_again(chunk, groups, [*first.values()], positions, limits, now_ms)
+        return [*again, *later]
 
     def _await_topics(self, topics: Sequence[str]) -> Cluster:
         cluster = self._metadata.cluster

@@ -90,15 +90,9 @@ def cut(
 
     first_offsets = np.where(opens, 0, record_counts[slice_groups])
     offset_deltas = np.arange(len(content)) - (starts - first_offsets).repeat(counts)
-    if timestamps is None:
-        slice_bases = np.where(opens, now_ms, bases[slice_groups])
-        latest = np.full(len(starts), now_ms, np.int64)
-        late = now_ms - slice_bases
-        timestamp_deltas: Int64s | int = late.repeat(counts) if late.any() else 0
-    else:
-        slice_bases = np.where(opens, timestamps[starts], bases[slice_groups])
-        latest = np.maximum.reduceat(timestamps, starts)
-        timestamp_deltas = timestamps - slice_bases.repeat(counts)
+    firsts = now_ms if timestamps is None else timestamps[starts]
+    slice_bases = np.where(opens, firsts, bases[slice_groups])
+    latest, timestamp_deltas = _times(timestamps, now_ms, starts, counts, slice_bases)
     return Cuts(
         groups=slice_groups,
         starts=starts,
@@ -111,6 +105,16 @@ def cut(
         offset_deltas=offset_deltas,
         timestamp_deltas=timestamp_deltas,
     )
+
+
+def _times(
+    timestamps: Int64s | None, now_ms: int, starts: Int64s, counts: Int64s, bases: Int64s
+) -> tuple[Int64s, Int64s | int]:
+    """The latest timestamp of each slice, and each row's delta."""
+    if timestamps is not None:
+        return np.maximum.reduceat(timestamps, starts), timestamps - bases.repeat(counts)
+    late = now_ms - bases
+    return np.full(len(starts), now_ms, np.int64), late.repeat(counts) if late.any() else 0
 
 
 def size_bounds(content: Int64s, rows: int, limit: int, spread: int, before: int = 0) -> Int64s:

@@ -8,7 +8,7 @@ lock, a batch (``producer/record_accumulator``), a batch's header (``record_batc
     slices = encode_groups(columns, groups, accumulator.positions(groups.tps), limits, now_ms, ...)
 
 A slice that the accumulator refuses, because the open batch that it was encoded for was closed
-meanwhile, is encoded again: :func:`encode_slice_again`.
+meanwhile, is encoded again: :func:`encode_slices_again`.
 
 How a chunk becomes bytes: sizes from the columns' lengths, cuts from the sizes, deltas from the
 cuts; then each record is a *head* (length, attributes, deltas, key length: mostly 8 to 12 bytes,
@@ -19,7 +19,7 @@ of these of all records in the groups' order. Keys and values are copied once, t
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import pairwise, repeat
 
 import numpy as np
@@ -30,7 +30,7 @@ from spark_kafka_sink.base.errors import RecordTooLargeError
 from spark_kafka_sink.protocol.cluster import TopicPartition, topic_partitions
 from spark_kafka_sink.records.batch_cutter import Cuts, cut
 from spark_kafka_sink.records.encoded_slice import EncodedSlice, OpenPosition, new_slice
-from spark_kafka_sink.records.gather import lengths_of, new_gather, valid_of
+from spark_kafka_sink.records.gather import ends_of, lengths_of, new_gather, valid_of
 from spark_kafka_sink.records.record_columns import RecordColumns
 from spark_kafka_sink.records.varint import (
     Packed,
@@ -205,37 +205,31 @@ def encode_groups(
     ]
 
 
-def encode_slice_again(
+def encode_slices_again(
     columns: RecordColumns,
     groups: Groups,
-    refused: EncodedSlice,
-    position: OpenPosition,
-    raw_limit: int,
+    refused: Sequence[EncodedSlice],
+    positions: Sequence[OpenPosition],
+    raw_limits: Sequence[int],
     now_ms: int,
 ) -> list[EncodedSlice]:
-    """Encode the rows of ``refused`` again for the current state of its partition.
+    """Encode the rows of ``refused``, one slice of each of some partitions, again for the current
+    states of their partitions; all at once, because there may be thousands.
 
-    Several slices when they no longer fit into one batch.
+    Several slices of a partition when its rows no longer fit into one batch.
     """
-    first, count = refused.first_row, refused.record_count
     if groups.order is None:
-        rows, order = columns.slice(first, count), None
+        (only,) = refused
+        rows = columns.slice(only.first_row, only.record_count)
     else:
-        rows, order = columns, groups.order[first : first + count]
-    again = Groups((refused.tp,), np.array([0, count]), order)
-    slices = _encode_rows(rows, again, position, raw_limit, now_ms)
-    return [s._replace(first_row=s.first_row + first) for s in slices]
-
-
-def _encode_rows(
-    columns: RecordColumns, groups: Groups, position: OpenPosition, raw_limit: int, now_ms: int
-) -> list[EncodedSlice]:
-    """As encode_groups, for one group that may have only some of the rows."""
-    if groups.order is not None:
-        taken = _take(columns, groups.order)
-        groups = replace(groups, order=None)
-        columns = taken
-    return encode_groups(columns, groups, [position], raw_limit, now_ms, max_request_size=2**31 - 1)
+        order = groups.order
+        places = [order[s.first_row : s.first_row + s.record_count] for s in refused]
+        rows = _take(columns, np.concatenate(places))
+    bounds = ends_of(np.array([s.record_count for s in refused]))
+    again = Groups(tuple(s.tp for s in refused), bounds, None)
+    slices = encode_groups(rows, again, positions, raw_limits, now_ms, max_request_size=2**31 - 1)
+    moved = {s.tp: s.first_row - first for s, first in zip(refused, bounds.tolist(), strict=False)}
+    return [s._replace(first_row=s.first_row + moved[s.tp]) for s in slices]
 
 
 def _take(columns: RecordColumns, rows: Int64s) -> RecordColumns:

@@ -19,7 +19,7 @@ from pyspark.sql.datasource import CaseInsensitiveDict
 from spark_kafka_sink.base.errors import ConfigError
 from spark_kafka_sink.base.security.secret_references import resolve
 from spark_kafka_sink.config.sink_config import SinkConfig
-from spark_kafka_sink.datasource import source
+from spark_kafka_sink.datasource.checks.own_code import check_own_code
 from spark_kafka_sink.datasource.exactly_once.transaction_plan import prefix_of
 from spark_kafka_sink.network.channel.channel_builder import ChannelBuilder
 
@@ -82,7 +82,7 @@ def planned(options: dict[str, str]) -> SinkConfig:
     config = SinkConfig.parse(CaseInsensitiveDict(options))
     if config.is_exactly_once:
         prefix_of(config, streaming=False)
-    source._check_import_paths(config)
+    check_own_code(config, on_driver=True)
     security = resolve(dict(config.producer.security))
     ChannelBuilder.of(config.producer.security_protocol, security, "x").close()
     return config

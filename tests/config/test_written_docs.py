@@ -12,6 +12,8 @@ from spark_kafka_sink.config.option_table import PRODUCER_OPTIONS
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = sorted([*(ROOT / "docs").glob("*.md"), *(ROOT / "docs" / "api").glob("*.md")])
+#: What is filled in: of logging, and of a row of cross-checks.
+_PLACES = re.compile(r"%[sd]|%04o|\{[\w.]+\}|<[a-z][\w.]*>")
 
 
 def templates():
@@ -21,9 +23,9 @@ def templates():
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(node, ast.JoinedStr):
                 parts = [p.value if isinstance(p, ast.Constant) else "..." for p in node.values]
-                found.add("".join(map(str, parts)))
+                found.add(_PLACES.sub("...", "".join(map(str, parts))))
             elif isinstance(node, ast.Constant) and isinstance(node.value, str):
-                found.add(re.sub("%[sd]|%04o", "...", node.value))
+                found.add(_PLACES.sub("...", node.value))
     return found
 
 

@@ -133,7 +133,7 @@ BYTES = "spark.sql.execution.arrow.maxBytesPerBatch"
 @pytest.mark.parametrize(
     ("conf", "tune", "expected"),
     [
-        (Conf(), True, {BYTES: "16m"}),
+        (Conf(), True, {BYTES: "4m"}),
         (Conf(), False, {}),
         (Conf(**{BYTES: "1m"}), True, {}),
         (Conf(known=False), True, {}),

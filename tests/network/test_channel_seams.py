@@ -262,3 +262,20 @@ def test_a_protocol_gets_its_channel_and_never_another_ones() -> None:
     for protocol in ("SASL_SSL", "SASL_PLAINTEXT"):
         with pytest.raises(ConfigError, match=r"sasl\.mechanism"):
             ChannelBuilder.of(protocol, {})
+
+
+def test_closing_one_nodes_connection_leaves_the_others_alone() -> None:
+    """NetworkClientTest#testClose: its closer knows, so it is not reported as lost."""
+    with LoopbackServer() as server, Driver() as driver:
+        driver.connect(1, server.address)
+        first = server.accept()
+        driver.connect(2, server.address)
+        second = server.accept()
+        driver.selector.close_channel(1)
+        driver.selector.close_channel(1)  # there is none any more
+        assert not driver.selector.is_channel_ready(1)
+        assert first.recv(1) == b""
+        driver.selector.send(send_of(2, b"fine"))
+        driver.poll_until(lambda: driver.sends)
+        assert read_frame(second) == b"fine"
+        assert driver.disconnected == {}

@@ -189,3 +189,24 @@ def test_many_threads_write_one_transaction(kafka: RealKafka, consume: Callable[
             thread.join(30)
         producer.commit_transaction()
     assert len(set(consume(topic, isolation=COMMITTED).values)) == 1500
+
+
+def test_an_invalid_topic_forbids_the_commit(kafka: RealKafka, consume: Callable[..., Consumed]):
+    """KafkaProducerTest#testCommitTransactionWithSendToInvalidTopic: with KP1017, and only of that
+    transaction.
+    """
+    topic = kafka.unique_topic("txn-invalid")
+    with new_producer(kafka, topic) as producer:
+        producer.init_transactions()
+        producer.begin_transaction()
+        producer.send(ProducerRecord(topic, b"dropped"))
+        refused = producer.send(ProducerRecord("topic abc", b"v"))
+        assert "INVALID_TOPIC_EXCEPTION" in str(refused.exception(60))
+        with pytest.raises(KafkaError, match="INVALID_TOPIC_EXCEPTION") as caught:
+            producer.commit_transaction()
+        assert "kprod explain KP1017" in str(caught.value)
+        producer.abort_transaction()
+        producer.begin_transaction()
+        producer.send(ProducerRecord(topic, b"kept"))
+        producer.commit_transaction()
+    assert consume(topic, isolation=COMMITTED).values == [b"kept"]

@@ -6,7 +6,7 @@ import random
 
 from spark_kafka_sink.producer.accumulator.record_accumulator import PartitionQueues
 from spark_kafka_sink.protocol.cluster import Cluster, PartitionInfo, PartitionInfos, TopicPartition
-from tests.fakes.accumulator_world import NODE1, NODE2, cluster_of
+from tests.fakes.accumulator_world import NODE1, NODE2, TP0, World, cluster_of
 
 
 def test_a_partition_has_no_queue_before_its_first_batch() -> None:
@@ -35,3 +35,17 @@ def test_a_nodes_queues_stand_in_order_whenever_they_were_made() -> None:
         assert [q.tp.partition for q in queues.leaderless] == [3, 6, 7]
         queue = queues.by_partition[TopicPartition("test", 4)]
         assert (queue.leader, queue.leader_epoch) == (2, 1)
+
+
+def test_a_batch_is_undrained_until_it_is_taken_from_its_queue() -> None:
+    """A closing sender goes on for it; what is in flight is counted by the client."""
+    world = World()
+    assert not world.accumulator.has_undrained
+    world.append(TP0)
+    assert world.accumulator.has_undrained  # open
+    world.append(TP0, last=True)
+    assert world.accumulator.has_undrained  # full
+    (batch,) = world.drain(1)
+    assert not world.accumulator.has_undrained
+    world.returns.reenqueue(batch, world.now)
+    assert world.accumulator.has_undrained

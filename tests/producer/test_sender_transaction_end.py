@@ -184,3 +184,20 @@ def test_an_idle_transactional_producer_runs_no_timer() -> None:
         world.manager.prepare()
         world.round(2)
         assert world.client.poll_timeouts[-1] == NEVER
+
+
+@BOTH
+def test_a_commit_after_close_began_is_carried_out(version: int) -> None:
+    """SenderTest#testSenderShutdownWithPendingTransactions: what was sent before is committed."""
+    with TransactionWorld(version) as world:
+        world.begin_and_write()
+        batch = world.send()
+        world.sender.initiate_close()
+        commit = world.manager.begin_commit()
+        world.acknowledge(offset=1)
+        world.end()
+        world.sender.run()
+        world.check_done(commit)
+        assert batch.error is None
+        assert world.client.sent(EndTxnRequest)[-1].committed
+        assert world.client.closed

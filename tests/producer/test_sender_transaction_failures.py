@@ -234,3 +234,28 @@ def test_after_a_fatal_error_nothing_is_sent() -> None:
     assert len(world.client.requests) == sent
     assert world.client.closed
     assert world.memory_in_use == 0
+
+
+@BOTH
+def test_a_transaction_after_an_abort_begins_at_sequence_0(version: int) -> None:
+    """SenderTest#testAbortTransactionAndReuseSequenceNumberOnError: its epoch is another, so no
+    number of the aborted one is in the way. Of a second partition, too.
+    """
+    with TransactionWorld(version) as world:
+        world.begin_and_write()
+        world.write(TP1)
+        world.send()
+        world.refuse(ErrorCode.MESSAGE_TOO_LARGE)
+        world.round(3)
+        world.abort()
+        before = len(world.produced)
+        if version == 1:
+            world.init()
+        world.manager.begin_transaction()
+        world.round(2)
+        world.write()
+        world.write(TP1)
+        again = world.produced[before:]
+        assert [(sent.tp, sent.sequence) for sent in again] == [(TP0, 0), (TP1, 0)]
+        assert {sent.epoch for sent in again} == {world.epoch}
+        assert world.produced[0].epoch < world.epoch

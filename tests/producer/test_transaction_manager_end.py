@@ -120,3 +120,34 @@ def test_closing_fails_every_waiter_for_a_request() -> None:
     world.sender.run()
     with pytest.raises(KafkaError, match="closed"):
         result.await_(world.clock, NEVER)
+
+
+@BOTH
+@pytest.mark.parametrize("committed", [True, False], ids=["commit", "abort"])
+def test_a_transaction_is_ongoing_until_its_end_is_answered(version: int, *, committed: bool):
+    """TransactionManagerTest#testHasOngoingTransactionSuccessfulCommit and SuccessfulAbort."""
+    with TransactionWorld(version) as world:
+        assert not world.manager.has_ongoing_transaction
+        world.initialize()
+        assert not world.manager.has_ongoing_transaction
+        world.manager.begin_transaction()
+        assert world.manager.has_ongoing_transaction
+        world.write()
+        end = world.manager.begin_commit() if committed else world.manager.begin_abort()
+        assert world.manager.has_ongoing_transaction
+        world.end()
+        world.finish(end)
+        assert not world.manager.has_ongoing_transaction
+
+
+def test_an_abortable_error_leaves_a_transaction_ongoing_a_fatal_one_not():
+    """TransactionManagerTest#testHasOngoingTransactionAbortableError and FatalError."""
+    with TransactionWorld() as world:
+        world.begin_and_write()
+        world.manager.transition_to_abortable_error(KafkaError("too large"))
+        assert world.manager.has_ongoing_transaction
+        world.abort()
+        assert not world.manager.has_ongoing_transaction
+        world.manager.begin_transaction()
+        world.manager.transition_to_fatal_error(KafkaError("fenced"))
+        assert not world.manager.has_ongoing_transaction

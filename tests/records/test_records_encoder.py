@@ -22,7 +22,7 @@ from spark_kafka_sink.records.record_columns import (
 )
 from spark_kafka_sink.records.record_encoder import (
     encode_groups,
-    encode_slice_again,
+    encode_slices_again,
     group_rows,
 )
 from tests.fakes.record_reader import parse_records
@@ -177,17 +177,19 @@ def test_chunking_changes_nothing(case, chunk_bytes, limit):
 def test_a_refused_slice_is_encoded_again_from_the_open_position(case, limit, data):
     columns, partitions = case
     groups, slices = encode(columns, partitions)
-    out = []
-    for piece in slices:
-        if data.draw(st.booleans()):
-            position = OpenPosition(9, 70, NOW - 5, data.draw(st.integers(0, 400)))
-            again = encode_slice_again(columns, groups, piece, position, limit, NOW)
-            assert [p.first_row for p in again] == (
-                piece.first_row + np.cumsum([0] + [p.record_count for p in again])[:-1]
+    refused = [piece for piece in slices if data.draw(st.booleans())]
+    out = [piece for piece in slices if piece not in refused]
+    if refused:
+        positions = [OpenPosition(9, 70, NOW - 5, data.draw(st.integers(0, 400))) for _ in refused]
+        limits = [limit] * len(refused)
+        again = encode_slices_again(columns, groups, refused, positions, limits, NOW)
+        for piece in refused:
+            own = [p for p in again if p.tp == piece.tp]
+            assert sum(p.record_count for p in own) == piece.record_count
+            assert [p.first_row for p in own] == (
+                piece.first_row + np.cumsum([0] + [p.record_count for p in own])[:-1]
             ).tolist()
-            out += again
-        else:
-            out.append(piece)
+        out += again
     check(columns, partitions, out)
 
 

@@ -22,7 +22,6 @@ class ChannelStateKind(Enum):
     AUTHENTICATE = "authenticating"
     READY = "ready"
     EXPIRED = "idle for too long"
-    FAILED_SEND = "send failed"
     AUTHENTICATION_FAILED = "authentication failed"
     PROTOCOL_ERROR = "broke the protocol"
     LOCAL_CLOSE = "closed by us"

@@ -237,17 +237,18 @@ class BatchFiller:
                     refused.append(encoded)
                     refused_tps.add(tp)
                     continue
-                batch.append(chunk, count, latest, size)
+                # What ``ProducerBatch.append`` does, without the call.
+                batch.chunks.append(chunk)
+                batch.raw_size += size
+                batch.record_count += count
+                if latest > batch.max_timestamp:
+                    batch.max_timestamp = latest
                 if largest > batch.largest_record:
                     batch.largest_record = largest
                 batch.pool_size += memory
                 taken += memory
                 if chunk is data:
-                    buffer = shared[id(data.obj)]
-                    if not buffer.views:
-                        taken += buffer.size
-                    batch.view(buffer, size)
-                    taken -= size
+                    taken += batch.view(shared[id(data.obj)], size)
                 accumulator.appended_records += count
                 if last:
                     ready |= self.claim(queue, claimed)

@@ -224,11 +224,15 @@ class ProducerBatch:
         if max_timestamp > self.max_timestamp:
             self.max_timestamp = max_timestamp
 
-    def view(self, buffer: SharedBuffer, size: int) -> None:
-        """Note that ``size`` bytes, just appended, are a view of ``buffer``."""
+    def view(self, buffer: SharedBuffer, size: int) -> int:
+        """Note that ``size`` bytes, just appended and counted, are a view of ``buffer``. Returns
+        what is to be counted in their place: with its first view all of the buffer.
+        """
+        counted = 0 if buffer.views else buffer.size
         buffer.views += 1
         self._shared.append(buffer)
         self._viewed += size
+        return counted - size
 
     def take_memory(self) -> int:
         """What the pool gets back when the batch needs its bytes no more; 0 the second time. Under
