@@ -174,7 +174,7 @@ def test_a_broken_protocol_still_breaks_something_that_is_there(mutant):
             situations.a_copy_meets_a_decision,
         ),
         (
-            of_blocks.x6_whoever_commits_does_not_look_again,
+            of_blocks.x6_a_commit_does_not_look_again,
             situations.coordinators_load_for_long,
         ),
         (of_blocks.f5_a_group_may_have_members, situations.readers_are_a_live_group),
