@@ -133,9 +133,9 @@ def test_the_same_seed_lives_the_same_life():
 def test_a_failing_seed_of_a_query_shows_its_script():
     with (
         patch.object(Application, "seen", lambda _, **__: {}),
-        pytest.raises(SparkLifeError, match=r"lost: .*(.|\n)*spark_lives --seeds 1 --from 3"),
+        pytest.raises(SparkLifeError, match=r"lost: .*(.|\n)*spark_lives --seeds 1 --from 4"),
     ):
-        live(3)
+        live(4)
 
 
 @pytest.mark.parametrize(
