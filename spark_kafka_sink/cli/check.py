@@ -35,7 +35,11 @@ from spark_kafka_sink.datasource.checks.executor_checks import HostCheck, check_
 from spark_kafka_sink.datasource.checks.transaction_steps import OF_TRANSACTIONS
 
 _GUARANTEE: Final = {"deliveryGuarantee": "exactly-once"}
-_WORKS: Final = "exactly-once works here"
+_VERDICTS: Final = {
+    True: "exactly-once works here",
+    False: "exactly-once does not work here",
+    None: "exactly-once was not tried here",
+}
 _STYLES: Final = {
     State.OK: "green",
     State.WARNING: "yellow",
@@ -68,6 +72,7 @@ def check(
             if not as_json:
                 new_console(markup=True).print(_hosts_table(hosts))
     ok = all(s.state is not State.FAILED for s in (*steps, *(s for h in hosts for s in h.steps)))
+    ok = ok and not (exactly_once and _verdict(steps)[0] is None)
     if as_json:
         output: Json = {
             "command": "check",
@@ -76,8 +81,8 @@ def check(
             "steps": [asdict(step) for step in steps],
         }
         if exactly_once:
-            against = _against(steps)
-            output["exactlyOnce"] = {"works": against is None, "because": against}
+            works, why = _verdict(steps)
+            output["exactlyOnce"] = {"works": works, "because": why}
         if from_executors is not None:
             output["hosts"] = [asdict(host) for host in hosts]
         print_json(output)
@@ -95,19 +100,21 @@ def _here(
     with _ended_by_signals(), closing(check_exactly_once(settings, timeout_ms=timeout_ms)) as trial:
         steps = list(trial) if as_json else _shown(trial, TRIAL_STEPS)
     if not as_json:
-        against = _against(steps)
-        say(_WORKS if against is None else f"exactly-once does not work here: {against}")
+        works, why = _verdict(steps)
+        say(_VERDICTS[works] + ("" if why is None else f": {why}"))
     return steps
 
 
-def _against(steps: Sequence[Step]) -> str | None:
-    """Why exactly-once does not work, or None: every step of the trial but the clean-up is done."""
+def _verdict(steps: Sequence[Step]) -> tuple[bool | None, str | None]:
+    """Whether exactly-once works, None when that was not tried to the end, and why it does not."""
     *trial, _ = (step for step in steps if step.name in OF_TRIAL)
     if all(step.state in (State.OK, State.WARNING) for step in trial):
-        return None
+        return True, None
     red = [step for step in steps if step.state is State.FAILED]
-    first = next((step for step in red if step.name in (*OF_TRANSACTIONS, *OF_TRIAL)), red[0])
-    return f"{first.name}: {first.said}"
+    against = [step for step in red if step.name in (*OF_TRANSACTIONS, *OF_TRIAL)]
+    untried = [step for step in trial if step.state is State.SKIPPED]
+    first = (against or untried[:1] * (not red) or red)[0]
+    return False if against else None, f"{first.name}: {first.said}"
 
 
 @contextmanager

@@ -57,6 +57,8 @@ _log = logging.getLogger(__name__)
 _QUERY_NAME = "queryName"
 #: The name of the format.
 FORMAT = "kprod"
+#: An option that only ``read_dead_letters`` sets.
+_DEAD_LETTERS = "deadLetters"
 
 ROWS_ONE_BY_ONE = (
     "this pyspark has no Arrow writer for streams, so rows are converted one by one; pyspark 4.1 "
@@ -84,6 +86,10 @@ class KprodDataSource(DataSource):
         from spark_kafka_sink.datasource.report.last_report import LAST_REPORT, schema_with_report
         from spark_kafka_sink.datasource.write.schema import CANONICAL_SCHEMA
 
+        if self._reads_letters:
+            from spark_kafka_sink.datasource.dead_letters.read_dead_letters import LETTER_SCHEMA
+
+            return LETTER_SCHEMA
         requested = self.options.get(LAST_REPORT)
         return CANONICAL_SCHEMA if requested is None else schema_with_report(requested)
 
@@ -117,7 +123,15 @@ class KprodDataSource(DataSource):
 
     @without_traceback
     def reader(self, schema: StructType) -> DataSourceReader:  # noqa: ARG002 - Spark's
-        self._refuse_reading()
+        if not self._reads_letters:
+            self._refuse_reading()
+        from spark_kafka_sink.datasource.dead_letters.read_dead_letters import DeadLetterReader
+
+        return DeadLetterReader(self.options)
+
+    @property
+    def _reads_letters(self) -> bool:
+        return _DEAD_LETTERS in self.options
 
     @without_traceback
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: ARG002, N802
@@ -147,6 +161,7 @@ class KprodDataSource(DataSource):
         return hasattr(spark_datasource, "DataSourceStreamArrowWriter")
 
     def _plan(self, schema: StructType, *, overwrite: bool, streaming: bool) -> WritePlan:
+        from spark_kafka_sink.config.dead_letter_options import refuse_compacted
         from spark_kafka_sink.config.sink_config import SinkConfig
         from spark_kafka_sink.datasource.checks.own_code import check_own_code
         from spark_kafka_sink.datasource.checks.preflight import process_preflight
@@ -185,15 +200,18 @@ class KprodDataSource(DataSource):
         warn_once(_log, [*config.warnings, *of_columns.near_names(schema, columns)])
         seen = process_preflight().check(config, streaming=streaming)
         cluster = None if seen is None else seen.cluster
+        limits = {} if seen is None else seen.limits
         if seen is not None and config.topic in seen.compacted:
             columns = of_columns.with_keys_required(columns)
+        if seen is not None and config.dead_letters is not None:
+            refuse_compacted(config.dead_letters, seen.compacted)
         if config.schemas is not None:
             from spark_kafka_sink.datasource.schemas.payload_schemas import with_encoders
 
             columns = with_encoders(columns, schema, config)
             # What only the driver needs, with its secrets, does not travel.
             config = replace(config, schemas=None)
-        plan = replace(plan, config=config, columns=columns, cluster=cluster)
+        plan = replace(plan, config=config, columns=columns, cluster=cluster, limits=limits)
         if config.is_exactly_once:
             from spark_kafka_sink.datasource.exactly_once.transaction_plan import plan_transactions
 
@@ -220,7 +238,8 @@ class KprodDataSource(DataSource):
     def _refuse_reading(self) -> NoReturn:
         raise ConfigError(
             "kprod only writes",
-            hint="read with Spark's source, format('kafka')",
+            hint="read with Spark's source, format('kafka'), and dead letters with"
+            " spark_kafka_sink.read_dead_letters",
             kind=Kind.UNSUPPORTED_WRITE,
         )
 

@@ -116,6 +116,26 @@ def test_a_topic_that_may_not_be_deleted_is_named(secure_kafka, log, tmp_path):
     assert steps["clean-up"]["change"].endswith(topics[0])
 
 
+@pytest.mark.parametrize("missing", ["CREATE", "READ"])
+def test_a_right_of_the_trial_is_no_fault_of_the_service(secure_kafka, log, tmp_path, missing):
+    """Whether exactly-once works is not known then; a write needs neither right on this topic."""
+    options = secure_kafka.cluster.client_options("SSL", user="bob")
+    file = tmp_path / "client.properties"
+    file.write_text("".join(f"{name}={value}\n" for name, value in options.items()))
+    mine = {"CREATE", "WRITE", "READ", "DELETE"} - {missing}
+    rights = [("TOPIC", f"{log}-check-*", right) for right in sorted(mine)]
+    rights += [("TOPIC", log, right) for right in ("CREATE", "WRITE", "READ")]
+    rights += [("TRANSACTIONAL_ID", "kprod~*", right) for right in ("WRITE", "DESCRIBE")]
+    with acl(secure_kafka, "bob", *rights):
+        verdict, steps = check(options["bootstrap.servers"], log, "-c", str(file), code=1)
+    assert verdict["works"] is None
+    row = {"CREATE": "trial topic", "READ": "aborted row"}[missing]
+    assert verdict["because"].startswith(f"{row}: it can't be tried: ")
+    assert missing in verdict["because"]
+    assert "failed" not in {step["state"] for step in steps.values()}
+    wait_for(lambda: left_behind(secure_kafka.kafka.bootstrap, log) == ([], []), 30, "the end")
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 @pytest.mark.parametrize("row", ["transaction", "committed row"], ids=["open", "committed"])
 def test_an_interrupted_trial_cleans_up(kafka, log, number, row):

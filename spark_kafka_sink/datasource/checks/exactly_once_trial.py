@@ -17,15 +17,31 @@ from __future__ import annotations
 import logging
 import time
 import uuid
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
+from functools import partial
 from typing import Final
 
 from spark_kafka_sink.admin.call import Call, Leader, retry_code
 from spark_kafka_sink.admin.transaction_client import TransactionClient
 from spark_kafka_sink.base.error_kinds import Kind
-from spark_kafka_sink.base.errors import ApiError, ErrorCode, KafkaError, KafkaTimeoutError, warn
+from spark_kafka_sink.base.errors import (
+    ApiError,
+    AuthorizationError,
+    ErrorCode,
+    KafkaError,
+    KafkaTimeoutError,
+    warn,
+)
 from spark_kafka_sink.config.sink_config import SinkConfig
-from spark_kafka_sink.datasource.checks.check_steps import State, Step, ok, red, step_of, yellow
+from spark_kafka_sink.datasource.checks.check_steps import (
+    State,
+    Step,
+    ok,
+    red,
+    skipped,
+    step_of,
+    yellow,
+)
 from spark_kafka_sink.protocol.cluster import TopicPartition
 from spark_kafka_sink.protocol.control_messages import NewTopic
 from spark_kafka_sink.protocol.fetch_messages import (
@@ -70,7 +86,7 @@ def trial_steps(
     try:
         for step in trial.steps():
             yield step
-            if step.state is State.FAILED:
+            if step.state in (State.FAILED, State.SKIPPED):
                 break
     finally:
         (left,) = step_of(_CLEAN, trial.clean_up)
@@ -84,9 +100,9 @@ class _Trial:
     """One trial. ``_open`` is the transaction that nothing has ended yet."""
 
     def __init__(self, client: TransactionClient, config: SinkConfig, timeout_ms: int) -> None:
-        name = f"{time.strftime('%Y%m%dT%H%M%S', time.gmtime())}-{uuid.uuid4().hex[:6]}"
-        self.topic = f"{config.commit_log_topic}-check-{name}"
-        self._id = trial_id(config.transactional_id_prefix or DEFAULT_PREFIX, name)
+        self._name = f"{time.strftime('%Y%m%dT%H%M%S', time.gmtime())}-{uuid.uuid4().hex[:6]}"
+        self.topic = f"{config.commit_log_topic}-check-{self._name}"
+        self._id = trial_id(config.transactional_id_prefix or DEFAULT_PREFIX, self._name)
         self._client = client
         self._timeout_ms = timeout_ms
         self._tp = TopicPartition(self.topic, 0)
@@ -97,11 +113,11 @@ class _Trial:
         """The rows of everything but the clean-up."""
         checks = (self._create, self._begin, self._find, self._abort, self._commit, self._fence)
         for name, check in zip(OF_TRIAL[:-1], checks, strict=True):
-            yield from step_of(name, check)
+            yield from step_of(name, partial(_if_permitted, name, check))
 
     def clean_up(self) -> Step:
         """End what is open, delete the topic. Also after an error, and when nothing was created."""
-        deadline_ms = self._client.deadline(min(self._timeout_ms, _CLEAN_MS))
+        deadline_ms = self._client.deadline(_CLEAN_MS)
         if not self._created:
             return ok(_CLEAN, "nothing was created")
         try:
@@ -127,6 +143,11 @@ class _Trial:
         self._created = True  # perhaps, if the response does not come
         try:
             self._client.create_topic(new, timeout_ms=self._timeout_ms)
+        except AuthorizationError as error:
+            self._created = False
+            named = self.topic.removesuffix(self._name)
+            hint = f"the principal needs CREATE, DELETE, READ and WRITE on topics '{named}...'"
+            raise AuthorizationError(error.message, hint=hint, code=error.code) from error
         except ApiError:
             self._created = False
             raise
@@ -292,6 +313,14 @@ class _Trial:
 
     def _soon(self) -> int:
         return self._client.deadline(self._timeout_ms)
+
+
+def _if_permitted(name: str, check: Callable[[], Step]) -> Step:
+    """A right that only the trial needs is no fault of the service."""
+    try:
+        return check()
+    except AuthorizationError as error:
+        return skipped(name, f"it can't be tried: {error.message} ({error.hint})")
 
 
 def _red(name: str, said: str) -> Step:

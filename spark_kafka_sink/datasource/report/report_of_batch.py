@@ -29,15 +29,22 @@ from spark_kafka_sink.base.version import __version__
 from spark_kafka_sink.config.sink_config import SinkConfig
 from spark_kafka_sink.datasource.report.write_report import (
     BrokerReport,
+    DeadLettersReport,
     ErrorReport,
     FailedAttempt,
     Outcome,
     PartitionReport,
+    ReasonReport,
+    SampleReport,
     TaskReport,
     TopicReport,
     WriteReport,
 )
-from spark_kafka_sink.datasource.write.commit_message import TaskCommitMessage, TaskCounts
+from spark_kafka_sink.datasource.write.commit_message import (
+    TaskCommitMessage,
+    TaskCounts,
+    letters_of,
+)
 from spark_kafka_sink.producer.metrics.produce_report import NodeReport, ProduceReport
 from spark_kafka_sink.transactions.transactional_ids import DEFAULT_PREFIX
 
@@ -61,6 +68,9 @@ def report_of_batch(
     """
     now = time.time_ns() // 1_000_000 if wall_ms is None else wall_ms
     produced = ProduceReport.merge(m.produced for m in messages)
+    letters = _dead_letters(config, messages)
+    if letters is not None:
+        produced = replace(produced, rows=produced.rows - letters.total)
     values: dict[str, Any] = {
         **_of_equal_names(produced),
         **{n: sum(getattr(m.counts, n) for m in messages) for n in _names_of(TaskCounts)},
@@ -86,6 +96,7 @@ def report_of_batch(
         **_of_partitions(produced),
         oldest_transaction_ms=_oldest_ms(messages, now),
         commit_ms=None,
+        dead_letters=letters,
         brokers=_brokers(produced.nodes),
         partitions=tuple(
             PartitionReport(*tp, *span) for tp, span in sorted(produced.offsets.items())
@@ -353,6 +364,25 @@ def _ratio(count: int, of: int, digits: int) -> float:
 
 def _per_second(count: int, elapsed_ms: int) -> float:
     return round(count * 1000 / elapsed_ms, 1) if elapsed_ms else 0.0
+
+
+def _dead_letters(
+    config: SinkConfig, messages: Sequence[TaskCommitMessage]
+) -> DeadLettersReport | None:
+    """None with errors.tolerance=none."""
+    if config.dead_letters is None:
+        return None
+    totals = letters_of(messages)
+    return DeadLettersReport(
+        config.dead_letters.topic,
+        sum(one.rows for one in totals),
+        tuple(
+            ReasonReport(
+                one.code, one.reason, one.rows, tuple(SampleReport(*s) for s in one.samples)
+            )
+            for one in totals
+        ),
+    )
 
 
 def _brokers(nodes: Mapping[int, NodeReport]) -> tuple[BrokerReport, ...]:
