@@ -13,6 +13,7 @@ from spark_kafka_sink.base.version import __version__
 
 if TYPE_CHECKING:
     from spark_kafka_sink.datasource.checks.executor_checks import HostCheck, check
+    from spark_kafka_sink.datasource.dead_letters.read_dead_letters import read_dead_letters
     from spark_kafka_sink.datasource.foreach_batch import foreach_batch, transaction
     from spark_kafka_sink.datasource.monitoring.kprod_listener import KprodListener
     from spark_kafka_sink.datasource.monitoring.progress_bar import show_progress
@@ -42,6 +43,7 @@ __all__ = [
     "check",
     "foreach_batch",
     "last_report",
+    "read_dead_letters",
     "register",
     "show_progress",
     "transaction",
@@ -62,6 +64,7 @@ _HOMES = {
     "check": "spark_kafka_sink.datasource.checks.executor_checks",
     "foreach_batch": "spark_kafka_sink.datasource.foreach_batch",
     "last_report": "spark_kafka_sink.datasource.report.last_report",
+    "read_dead_letters": "spark_kafka_sink.datasource.dead_letters.read_dead_letters",
     "register": "spark_kafka_sink.datasource.registration",
     "show_progress": "spark_kafka_sink.datasource.monitoring.progress_bar",
     "transaction": "spark_kafka_sink.datasource.foreach_batch",

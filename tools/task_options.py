@@ -51,6 +51,14 @@ TASKS = (
          "schema.registry.url": "https://registry:8081", "auto.register.schemas": "true"},
     ),
     Task(
+        "Keep rows that can't be sent",
+        "Each becomes a record of another topic, in the same transaction"
+        " ([dead letters](dead-letters.md)).",
+        ("errors.*",),
+        {**_SERVERS, "errors.tolerance": "all", "errors.deadletterqueue.topic.name": "dlq.orders",
+         "errors.max.fraction": "0.01"},
+    ),
+    Task(
         "Choose what is promised",
         "Set `deliveryGuarantee`, and leave the others alone: it sets them."
         " [Delivery guarantees](delivery-guarantees.md) compares the three.",

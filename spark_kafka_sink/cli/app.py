@@ -154,6 +154,29 @@ def convert(
     work.convert(file)
 
 
+@app.command(epilog=EXAMPLE + "kprod deadletters dlq.orders -b broker1:9092")
+def deadletters(
+    topic: Annotated[
+        str, typer.Argument(metavar="TOPIC", help="That of errors.deadletterqueue.topic.name.")
+    ],
+    bootstrap_servers: Servers = None,
+    config: Config = None,
+    last: Annotated[
+        int, typer.Option("--last", "-n", metavar="N", min=0, help="How many of the newest.")
+    ] = 10,
+    values: Annotated[
+        bool, typer.Option("--values", help="Also their keys and values, which are data of rows.")
+    ] = False,
+    timeout: Timeout = TIMEOUT_S,
+    as_json: AsJson = False,
+) -> None:
+    """Dead letters by reason, and the newest of them. Reads the whole topic; needs READ on it."""
+    from spark_kafka_sink.cli import deadletters as work
+
+    where = Where(bootstrap_servers, config, None, timeout)
+    work.deadletters(where, topic, last, values=values, as_json=as_json)
+
+
 @app.command(epilog=EXAMPLE + "kprod explain KP0301")
 def explain(
     code: Annotated[

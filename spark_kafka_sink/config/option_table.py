@@ -15,6 +15,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Final
 
+from spark_kafka_sink.config.dead_letter_options import DEAD_LETTER_OPTIONS
 from spark_kafka_sink.config.named_columns import (
     WITH_SCHEMA,
     ColumnFormat,
@@ -706,7 +707,7 @@ PRODUCER_OPTIONS: dict[str, Option] = _table(
 )  # fmt: skip
 
 #: The sink's own options by their name in camelCase.
-SINK_OPTIONS: dict[str, Option] = _table(_SINK, SCHEMA_OPTIONS)
+SINK_OPTIONS: dict[str, Option] = _table(_SINK, DEAD_LETTER_OPTIONS, SCHEMA_OPTIONS)
 
 #: Families of names that Java accepts by prefix.
 NO_MEANING_PREFIXES: dict[str, str] = {

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from spark_kafka_sink.base.error_kinds import Kind
 from spark_kafka_sink.base.errors import ConfigError
+from spark_kafka_sink.config.dead_letter_options import DeadLetterOptions
 from spark_kafka_sink.config.named_columns import (
     ALL_COLUMNS,
     ColumnFormat,
@@ -94,6 +95,8 @@ class SinkConfig:
     #: None: no format has a schema; and in tasks, which get what follows from it.
     schemas: SchemaOptions | None
     rate_limits: RateLimits
+    #: None with errors.tolerance=none.
+    dead_letters: DeadLetterOptions | None
     report_path: str | None
     #: None: without a limit.
     report_path_retention_bytes: int | None
@@ -162,6 +165,7 @@ class SinkConfig:
             "named_columns": named,
             "schemas": schema_options(own, options, named),
             "rate_limits": RateLimits(*(values[name] for name in limits)),
+            "dead_letters": DeadLetterOptions.of(options),
             "warnings": producer.warnings,
             "fingerprint": _fingerprint(given),
         }

@@ -14,9 +14,10 @@ from __future__ import annotations
 import contextlib
 import logging
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from spark_kafka_sink.base.error_kinds import Kind
@@ -53,15 +54,20 @@ from spark_kafka_sink.datasource.write.commit_message import (
     TaskCounts,
     checked_messages,
     finished_messages,
+    letters_of,
 )
+from spark_kafka_sink.datasource.write.letter_counts import check_batch
 from spark_kafka_sink.producer.metrics.produce_report import ProduceReport
 from spark_kafka_sink.protocol.cluster import Cluster
+from spark_kafka_sink.records.bad_rows.topic_limits import TopicLimits
 from spark_kafka_sink.records.column_plan import ColumnPlan
+from spark_kafka_sink.transactions.ownership import Numbering
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql.datasource import WriterCommitMessage
 
+    from spark_kafka_sink.datasource.write.dead_letters import DeadLetters
     from spark_kafka_sink.datasource.write.rate_limit import RateLimit
     from spark_kafka_sink.datasource.write.task_identity import TaskIdentity
     from spark_kafka_sink.datasource.write.task_progress import Watcher
@@ -79,8 +85,8 @@ class WritePlan:
 
     ``cluster`` is the preflight's, or None; ``transactions`` is None without exactly-once,
     and at the commit and abort of a stream. ``driver`` is the token of ``driver_identity``, empty
-    in batch jobs, as ``query_name``. ``package_version`` and ``package_files`` (a digest) are the
-    driver's.
+    in batch jobs, as ``query_name``. ``limits`` are what the topics accept, as far as it is known.
+    ``package_version`` and ``package_files`` (a digest) are the driver's.
     """
 
     config: SinkConfig
@@ -88,6 +94,7 @@ class WritePlan:
     cluster: Cluster | None
     transactions: TransactionPlan | None = None
     driver: str = ""
+    limits: Mapping[str, TopicLimits] = field(default_factory=dict)
     query_name: str = ""
     failed: FailedAttempts = field(default_factory=FailedAttempts)
     package_version: str = __version__
@@ -127,6 +134,7 @@ class WritePlan:
             identity,
             transaction_time=None if plan is None else plan.time,
             rate=self._rate(),
+            dead_letters=self._dead_letters(identity),
             progress_listeners=[progress_listener(p) for p in self.config.progress_listeners],
             watcher=self._watcher(identity),
         )
@@ -194,6 +202,29 @@ class WritePlan:
         limits = self.config.rate_limits
         return RateLimit(limits, tasks_at_once(limits, local_property))
 
+    def _dead_letters(self, identity: TaskIdentity) -> DeadLetters | None:
+        """None with errors.tolerance=none."""
+        options, config, plan = self.config.dead_letters, self.config, self.transactions
+        if options is None:
+            return None
+        from spark_kafka_sink.datasource.checks.topic_checks import forbidden_topics
+        from spark_kafka_sink.datasource.write.dead_letters import DeadLetters
+
+        number = identity.batch_id
+        if number < 0 and plan is not None and plan.numbering is Numbering.MICRO_BATCHES:
+            number = -1 if plan.number is None else plan.number  # of foreach_batch
+        name = config.transactional_id_prefix or config.txn_app_id or identity.query_name
+        return DeadLetters(
+            options,
+            config.producer,
+            self.columns.topic,
+            self.limits,
+            connector=name or "kprod",
+            task=identity.partition_id,
+            batch_id=number,
+            forbidden=partial(forbidden_topics, config.producer),
+        )
+
     def _producers(self, identity: TaskIdentity) -> ProducerSource:
         if self.transactions is not None:
             from spark_kafka_sink.datasource.exactly_once.transactional_producers import (
@@ -214,8 +245,8 @@ class WritePlan:
     def commit(
         self, messages: Sequence[WriterCommitMessage | None], batch_id: int | None = None
     ) -> None:
-        """Confirms a batch: every task's message is present; with exactly-once,
-        commits every transaction.
+        """Confirms a batch: every task's message is present; with exactly-once, commits every
+        transaction.
 
         ``batch_id`` is the micro-batch's, None for a batch job. Raises CommitError; then nothing
         is undone: with at-least-once the rows stay in Kafka, and Spark may write them again.
@@ -258,6 +289,11 @@ class WritePlan:
                     f"the commit of micro-batch {batch_id} was given a message of micro-batch "
                     f"{message.identity.batch_id} (task {message.identity.partition_id})"
                 )
+        if self.config.dead_letters is not None:
+            rows_in = sum(message.counts.rows_in for message in messages)
+            exactly_once = self.config.is_exactly_once
+            letters = letters_of(messages)
+            check_batch(self.config.dead_letters, letters, rows_in, exactly_once=exactly_once)
         if not self.config.is_exactly_once:
             return Outcome.ACKNOWLEDGED
         from spark_kafka_sink.datasource.exactly_once import transaction_commit
@@ -300,14 +336,7 @@ class WritePlan:
         """
         try:
             configure_logging()
-            begun_ms = self.failed.begun_ms
-            report = self._identified(
-                with_failures(
-                    self._report_of_some(messages, Outcome.ABORTED, batch_id),
-                    self.failed.take(batch_id),
-                    begun_ms,
-                )
-            )
+            report = self._report_of_abort(messages, batch_id)
             if self.config.is_exactly_once:
                 problem = self._abort_transactions(messages, batch_id, report)
                 if problem is not None and not report.failed_attempts:
@@ -330,6 +359,16 @@ class WritePlan:
                 publish(report, self.config)
         except Exception:  # noqa: BLE001 - the user needs the original error
             return
+
+    def _report_of_abort(
+        self, messages: Sequence[WriterCommitMessage | None], batch_id: int | None
+    ) -> WriteReport:
+        report = self._report_of_some(messages, Outcome.ABORTED, batch_id)
+        # Files are read for it; none of them may keep transactions open.
+        with contextlib.suppress(Exception):
+            begun_ms, attempts = self.failed.begun_ms, self.failed.take(batch_id)
+            report = self._identified(with_failures(report, attempts, begun_ms))
+        return report
 
     def _identified(self, report: WriteReport) -> WriteReport:
         """With what the driver knows itself, when no task left it."""

@@ -130,19 +130,19 @@ class SchemaRegistry:
 
     def latest(self, subject: str) -> RegisteredSchema | None:
         """The newest version of a subject; None when there is no such subject."""
-        path = f"/subjects/{quote(subject, safe='')}/versions/latest"
+        path = f"{_subject(subject)}/versions/latest"
         answer = self._request("GET", path, may_miss=True)
         return None if answer is None else self._schema(answer, self._id(answer))
 
     def lookup(self, subject: str, text: str, kind: str, *, normalize: bool) -> int | None:
         """The id of a schema under a subject; None when it is not there."""
-        path = f"/subjects/{quote(subject, safe='')}{_NORMALIZE if normalize else ''}"
+        path = f"{_subject(subject)}{_NORMALIZE if normalize else ''}"
         answer = self._request("POST", path, _body(text, kind), may_miss=True)
         return None if answer is None else self._id(answer)
 
     def register(self, subject: str, text: str, kind: str, *, normalize: bool) -> int:
         """Adds a version, unless the subject has the schema."""
-        path = f"/subjects/{quote(subject, safe='')}/versions{_NORMALIZE if normalize else ''}"
+        path = f"{_subject(subject)}/versions{_NORMALIZE if normalize else ''}"
         return self._id(self._request("POST", path, _body(text, kind)))
 
     def _schema(self, answer: Mapping[str, Any] | None, schema_id: int) -> RegisteredSchema:
@@ -291,6 +291,11 @@ class SchemaRegistry:
 
     def _error(self, what: str, hint: str | None) -> SchemaRegistryError:
         return SchemaRegistryError(f"the schema registry at {self} {what}", hint=hint)
+
+
+def _subject(name: str) -> str:
+    # JSON may hold half a surrogate pair, in a title that is part of the name.
+    return f"/subjects/{quote(name, safe='', errors='replace')}"
 
 
 def _guid(given: object) -> UUID | None:

@@ -12,15 +12,18 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Self
 
 from spark_kafka_sink.base.clock import Clock, SystemClock
 from spark_kafka_sink.base.error_kinds import Kind
 from spark_kafka_sink.base.errors import (
+    FATAL_TOPIC_ERRORS,
+    ApiError,
     DataError,
     DeliveryError,
+    ErrorCode,
     IllegalStateError,
     KafkaError,
     RecordTooLargeError,
@@ -50,6 +53,8 @@ _log = logging.getLogger(__name__)
 #: in flight; a flush that still waits indicates a bug.
 _FLUSH_GRACE_MS = 30_000
 
+#: Brokers' answers for a topic that can't be written to.
+_TOPIC_UNAVAILABLE = FATAL_TOPIC_ERRORS | {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
 #: How long close() waits for the network thread after a forced close, in ms.
 _FORCED_CLOSE_MS = 5_000
 
@@ -262,6 +267,34 @@ class KafkaProducer:
         self._lifecycle.check()
         deadline = self._clock.now_ms() + self._config.max_block_ms
         return tuple(self._metadata.await_topics([topic], deadline).topics[topic])
+
+    def partition_count(self, topic: str, *, fresh: bool = False) -> int:
+        """As many as :meth:`partitions_for` returns; ``fresh``: brokers are asked again."""
+        self._lifecycle.check()
+        deadline = self._clock.now_ms() + self._config.max_block_ms
+        if fresh:
+            self._metadata.refresh(deadline)
+        return len(self._metadata.await_topics([topic], deadline).topics[topic])
+
+    def unavailable_topics(self, topics: Sequence[str]) -> dict[str, ErrorCode]:
+        """Those of ``topics`` that do not exist, or that brokers refuse to show, with their answer.
+        Waits for all of them together, for max.block.ms. Raises KafkaTimeoutError when the answers
+        say something else, or there is none.
+        """
+        self._lifecycle.check()
+        now = self._clock.now_ms()
+        self._metadata.add_topics(topics, now)
+        found: dict[str, ErrorCode] = {}
+        for topic in topics:
+            try:
+                self._metadata.await_topics([topic], now + self._config.max_block_ms)
+            except ApiError as error:
+                # A wait that timed out has the brokers' last answer as its cause.
+                cause = error if error.__cause__ is None else error.__cause__
+                if not isinstance(cause, ApiError) or cause.code not in _TOPIC_UNAVAILABLE:
+                    raise
+                found[topic] = cause.code
+        return found
 
     def metrics(self) -> Mapping[MetricName, float]:
         """Measurements by name, as docs/metrics.md lists them (Java's names and units); NaN where

@@ -30,6 +30,12 @@ class Refusal:
     part: str = "value"
     kind: Kind = Kind.REFUSED_BY_SCHEMA
 
+    @property
+    def sentence(self) -> str:
+        """For all of its rows."""
+        column = safe_text(self.column, 200)
+        return f"column {column}: it {self.reason}, so the row has no {self.part}"
+
     def error(self) -> DataError:
         """For its first row."""
         return DataError(

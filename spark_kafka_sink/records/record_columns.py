@@ -20,6 +20,7 @@ from spark_kafka_sink.base.error_kinds import Kind
 from spark_kafka_sink.base.errors import DataError, safe_text
 from spark_kafka_sink.config.named_columns import OnNullValue
 from spark_kafka_sink.config.option import TopicName
+from spark_kafka_sink.records.bad_rows.bad_rows import BadRows, Mask, Reason, refuse
 from spark_kafka_sink.records.column_plan import ColumnPlan as ColumnPlan  # noqa: PLC0414 - for callers
 from spark_kafka_sink.records.gather import lengths_of, valid_of
 from spark_kafka_sink.records.record_headers import check_headers, encode_headers
@@ -92,6 +93,24 @@ class RecordColumns:
             first_row=self.first_row + offset,
         )
 
+    def take(self, rows: npt.NDArray[np.int64]) -> RecordColumns:
+        """The rows with these numbers. Topics of others are in no dictionary of theirs."""
+        # Not pa.array(), which imports pandas where there is one.
+        index = pa.Array.from_buffers(pa.int64(), len(rows), [None, pa.py_buffer(rows)])
+        topic = self.topic
+        if not isinstance(topic, str):
+            topic = topic.dictionary.take(topic.indices.take(index)).dictionary_encode()
+        return RecordColumns(
+            rows=len(rows),
+            topic=topic,
+            partition=None if self.partition is None else self.partition.take(rows),
+            key=None if self.key is None else self.key.take(index),
+            value=None if self.value is None else self.value.take(index),
+            headers=None if self.headers is None else self.headers.take(index),
+            timestamp=None if self.timestamp is None else self.timestamp.take(rows),
+            first_row=self.first_row,
+        )
+
     def input_bytes(self) -> npt.NDArray[np.int64]:
         """Bytes of key, value and headers of each row."""
         total = np.zeros(self.rows, np.int64)
@@ -116,75 +135,108 @@ class RecordColumns:
             start, taken = end, int(ends[end - 1])
 
 
-def from_record_batch(batch: pa.RecordBatch, plan: ColumnPlan, now_ms: int) -> RecordColumns:
+def from_record_batch(
+    batch: pa.RecordBatch, plan: ColumnPlan, now_ms: int, bad: BadRows | None = None
+) -> RecordColumns:
     """The rows of ``batch`` as RecordColumns; strings and binaries are not copied.
 
     ``plan`` names no columns to compose (``records/formats/composed_columns.py`` does that before).
     ``now_ms`` (wall clock) is the timestamp of rows whose timestamp is null. Raises DataError
     naming column and row for a topic that is null or can't be one, a negative partition or
-    timestamp, a null header key.
+    timestamp, a null header key; or notes such rows in ``bad``. Of a noted row key, value and the
+    headers that can be sent are right, topic and partition as the row has them, and a timestamp
+    that can't be sent is negative.
     """
     assert not plan.names_columns, "the caller composes them"
-    topic = _topic(_column(batch, plan.topic_column), plan.topic)
+    topic = _topic(_column(batch, plan.topic_column), plan.topic, bad)
     where = topic if isinstance(topic, str) else "of the row"
     if plan.keys_required:
-        _refuse_null_key(_column(batch, plan.key_column), where)
+        _refuse_null_key(_column(batch, plan.key_column), where, bad)
     if plan.on_null_value is OnNullValue.ERROR:
-        _refuse_null_value(_column(batch, plan.value_column), where)
+        _refuse_null_value(_column(batch, plan.value_column), where, bad)
     return RecordColumns(
         rows=batch.num_rows,
         topic=topic,
-        partition=_partition(_column(batch, plan.partition_column), where),
+        partition=_partition(_column(batch, plan.partition_column), where, bad),
         key=_binary(_column(batch, plan.key_column)),
         value=_binary(_column(batch, plan.value_column)),
-        headers=_headers(_column(batch, plan.headers_column), where),
-        timestamp=_timestamp(_column(batch, plan.timestamp_column), now_ms, where),
+        headers=_headers(_column(batch, plan.headers_column), where, bad),
+        timestamp=_timestamp(_column(batch, plan.timestamp_column), now_ms, where, bad),
     )
 
 
 def rows_with_value(batch: pa.RecordBatch, plan: ColumnPlan) -> pa.RecordBatch:
     """``batch`` without the rows whose value is null; itself when there are none."""
-    index = plan.value_column if plan.value is None else plan.value.columns[0].index
-    column = _column(batch, index)
-    if column is None or column.null_count == 0:
+    numbers = numbers_with_value(batch, plan)
+    if len(numbers) == batch.num_rows:
         return batch
-    there = pa.array(column.is_valid().to_numpy(zero_copy_only=False).nonzero()[0])
-    columns = [_without_views(one).take(there) for one in batch.columns]
+    there = pa.array(numbers)
+    columns = [without_views(one).take(there) for one in batch.columns]
     return pa.RecordBatch.from_arrays(columns, names=batch.schema.names)
 
 
-def _without_views(column: pa.Array) -> pa.Array:
+def numbers_with_value(batch: pa.RecordBatch, plan: ColumnPlan) -> npt.NDArray[np.int64]:
+    """The numbers of the rows that have a value."""
+    index = plan.value_column if plan.value is None else plan.value.columns[0].index
+    column = _column(batch, index)
+    if column is None or column.null_count == 0:
+        return np.arange(batch.num_rows)
+    return (~_nulls(column)).nonzero()[0]
+
+
+def without_views(column: pa.Array) -> pa.Array:
     """Arrow takes no rows of views."""
     if pa.types.is_string_view(column.type):
         return column.cast(pa.large_string())
     return column.cast(pa.large_binary()) if pa.types.is_binary_view(column.type) else column
 
 
-def _refuse_null_key(column: pa.Array | None, topic: str) -> None:
+def _refuse_null_key(column: pa.Array | None, topic: str, bad: BadRows | None) -> None:
     if column is None or column.null_count == 0 or len(column) == 0:
         return
-    raise DataError(
-        f"column 'key', row {_first_null(column)} of the Arrow batch (topic {topic}): a null key,"
-        " and the topic is compacted (cleanup.policy): brokers refuse a record without one",
-        hint="give each row a key, or filter rows without one; preflight=off writes without this"
-        " look at the topic",
-        kind=Kind.NULL_KEY,
+    text = (
+        "a null key, and the topic is compacted (cleanup.policy): brokers refuse a record without"
+        " one"
+    )
+    refuse(
+        bad,
+        _nulls(column),
+        Reason.NULL_KEY,
+        text,
+        lambda row: DataError(
+            f"{_place('key', row, topic)}: {text}",
+            hint="give each row a key, or filter rows without one; preflight=off writes without"
+            " this look at the topic",
+            kind=Kind.NULL_KEY,
+        ),
     )
 
 
-def _refuse_null_value(column: pa.Array | None, topic: str) -> None:
+def _refuse_null_value(column: pa.Array | None, topic: str, bad: BadRows | None) -> None:
     if column is None or column.null_count == 0:
         return
-    raise DataError(
-        f"column 'value', row {_first_null(column)} of the Arrow batch (topic {topic}): a null"
-        " value, and onNullValue is error",
-        hint="onNullValue=tombstone writes it, onNullValue=skip leaves the row out and counts it",
-        kind=Kind.NULL_VALUE,
+    text = "a null value, and onNullValue is error"
+    refuse(
+        bad,
+        _nulls(column),
+        Reason.NULL_VALUE,
+        text,
+        lambda row: DataError(
+            f"{_place('value', row, topic)}: {text}",
+            hint="onNullValue=tombstone writes it, onNullValue=skip leaves the row out and counts"
+            " it",
+            kind=Kind.NULL_VALUE,
+        ),
     )
 
 
-def _first_null(column: pa.Array) -> int:
-    return _first(column.is_null().to_numpy(zero_copy_only=False))
+def _place(column: str, row: int, topic: str) -> str:
+    return f"column '{column}', row {row} of the Arrow batch (topic {topic})"
+
+
+def _nulls(column: pa.Array) -> Mask:
+    nulls: Mask = column.is_null().to_numpy(zero_copy_only=False)
+    return nulls
 
 
 def _column(batch: pa.RecordBatch, index: int | None) -> pa.Array | None:
@@ -222,21 +274,39 @@ def _binary(column: pa.Array | None) -> pa.Array | None:
         return column.cast(pa.large_binary())  # views may hold more than 2 GiB together
 
 
-def _topic(column: pa.Array | None, option: str | None) -> str | pa.DictionaryArray:
+def _topic(
+    column: pa.Array | None, option: str | None, bad: BadRows | None
+) -> str | pa.DictionaryArray:
     if option is not None:
         return option
     if column is None or (column.null_count == len(column) and len(column) == 0):
         return ""  # no rows, or a plan without any topic, which the driver refuses
     if column.null_count:
-        row = _first(column.is_null().to_numpy(zero_copy_only=False))
-        raise DataError(f"{_NULL_TOPIC} (row {row} of the Arrow batch)", kind=Kind.NULL_TOPIC)
+        refuse(
+            bad,
+            _nulls(column),
+            Reason.NULL_TOPIC,
+            _NULL_TOPIC,
+            lambda row: DataError(
+                f"{_NULL_TOPIC} (row {row} of the Arrow batch)", kind=Kind.NULL_TOPIC
+            ),
+        )
+        column = column.cast(pa.string()).fill_null("")
     encoded = column.cast(pa.string()).dictionary_encode()
-    names = [_topic_name(encoded, index) for index in range(len(encoded.dictionary))]
-    return encoded if len(names) > 1 else names[0]
+    for index in range(len(encoded.dictionary)):
+        _check_topic_name(encoded, index, bad)
+    return encoded if len(encoded.dictionary) > 1 else _only_name(encoded)
 
 
-def _topic_name(encoded: pa.DictionaryArray, index: int) -> str:
-    """One of the names, or DataError: a broker's refusal would name no row, and cost a wait."""
+def _only_name(encoded: pa.DictionaryArray) -> str | pa.DictionaryArray:
+    try:
+        return str(encoded.dictionary[0].as_py())
+    except UnicodeDecodeError:
+        return encoded
+
+
+def _check_topic_name(encoded: pa.DictionaryArray, index: int, bad: BadRows | None) -> None:
+    """Refuse the rows of a wrong name: a broker's refusal would name no row, and cost a wait."""
     try:
         name = str(encoded.dictionary[index].as_py())
         broken = _TOPIC_NAME.broken(name)
@@ -244,16 +314,23 @@ def _topic_name(encoded: pa.DictionaryArray, index: int) -> str:
         # Spark's strings are bytes: a cast from binary checks nothing.
         name, broken = "", "Topic name is invalid: it is not UTF-8"
     if broken is not None:
-        row = _first(encoded.indices.to_numpy() == index)
-        raise DataError(
-            f"column 'topic', row {row} of the Arrow batch"
-            f"{f' (topic {safe_text(name, 60)})' if name else ''}: {broken}",
-            hint=_TOPIC_NAME.describe(),
+        shown = f" (topic {safe_text(name, 60)})" if name else ""
+        refuse(
+            bad,
+            encoded.indices.to_numpy() == index,
+            Reason.TOPIC_NAME,
+            broken,
+            lambda row: DataError(
+                f"column 'topic', row {row} of the Arrow batch{shown}: {broken}",
+                hint=_TOPIC_NAME.describe(),
+                kind=Kind.INVALID_TOPIC_NAME,
+            ),
         )
-    return name
 
 
-def _partition(column: pa.Array | None, topic: str) -> npt.NDArray[np.int32] | None:
+def _partition(
+    column: pa.Array | None, topic: str, bad: BadRows | None
+) -> npt.NDArray[np.int32] | None:
     if column is None or column.null_count == len(column):
         return None
     valid = valid_of(column)
@@ -261,12 +338,18 @@ def _partition(column: pa.Array | None, topic: str) -> npt.NDArray[np.int32] | N
     partition = numbers.cast(pa.int32()).to_numpy()
     negative = partition < 0
     if negative.any():
-        row = _first(negative)
-        raise DataError(
-            f"column 'partition', row {row} of the Arrow batch (topic {topic}): "
-            f"Invalid partition: {int(partition[row])}. Partition number should always be"
-            " non-negative or null.",
-            hint="null lets the partitioner decide",
+        refuse(
+            bad,
+            negative,
+            Reason.PARTITION,
+            "Invalid partition: it is negative. Partition number should always be non-negative or"
+            " null.",
+            lambda row: DataError(
+                f"{_place('partition', row, topic)}: Invalid partition: {int(partition[row])}. "
+                "Partition number should always be non-negative or null.",
+                hint="null lets the partitioner decide",
+                kind=Kind.PARTITION_NOT_THERE,
+            ),
         )
     return partition if valid is None else np.where(valid, partition, np.int32(-1))
 
@@ -275,7 +358,9 @@ def _partition(column: pa.Array | None, topic: str) -> npt.NDArray[np.int32] | N
 _UNITS = {"ms": 1, "us": 1_000, "ns": 1_000_000}
 
 
-def _timestamp(column: pa.Array | None, now_ms: int, topic: str) -> npt.NDArray[np.int64] | None:
+def _timestamp(
+    column: pa.Array | None, now_ms: int, topic: str, bad: BadRows | None
+) -> npt.NDArray[np.int64] | None:
     if column is None or len(column) == 0 or pa.types.is_null(column.type):
         return None
     valid = valid_of(column)
@@ -284,27 +369,40 @@ def _timestamp(column: pa.Array | None, now_ms: int, topic: str) -> npt.NDArray[
     ticks = (raw.fill_null(0) if raw.null_count else raw).to_numpy()
     negative = ticks < 0
     if negative.any():
-        row = _first(negative)
-        raise DataError(
-            f"column 'timestamp', row {row} of the Arrow batch (topic {topic}): Invalid timestamp:"
-            " it lies before 1970-01-01. Timestamp should always be non-negative or null.",
-            hint="null lets the producer take the time of sending",
+        text = (
+            "Invalid timestamp: it lies before 1970-01-01. Timestamp should always be non-negative"
+            " or null."
         )
+        hint = "null lets the producer take the time of sending"
+        _refuse_timestamps(negative, text, hint, topic, bad)
     unit = column.type.unit if filled else "ms"
     if unit == "s":
         late = ticks > (2**63 - 1) // 1000
         if late.any():
-            raise DataError(
-                f"column 'timestamp', row {_first(late)} of the Arrow batch (topic {topic}):"
-                " does not fit into 64 bits of milliseconds"
-            )
+            text = "does not fit into 64 bits of milliseconds"
+            _refuse_timestamps(late, text, None, topic, bad)
+            ticks = np.where(late, -1, ticks)
         millis = ticks * 1000
     else:
         millis = ticks if unit == "ms" else ticks // _UNITS[unit]
     return millis if valid is None else np.where(valid, millis, np.int64(now_ms))
 
 
-def _headers(column: pa.Array | None, topic: str) -> pa.Array | None:
+def _refuse_timestamps(
+    rows: Mask, text: str, hint: str | None, topic: str, bad: BadRows | None
+) -> None:
+    refuse(
+        bad,
+        rows,
+        Reason.TIMESTAMP,
+        text,
+        lambda row: DataError(
+            f"{_place('timestamp', row, topic)}: {text}", hint=hint, kind=Kind.INVALID_TIMESTAMP
+        ),
+    )
+
+
+def _headers(column: pa.Array | None, topic: str, bad: BadRows | None) -> pa.Array | None:
     if column is None or column.null_count == len(column):
         return None
     if pa.types.is_map(column.type):
@@ -313,8 +411,8 @@ def _headers(column: pa.Array | None, topic: str) -> pa.Array | None:
     else:
         element = column.values
         key, value = element.field("key"), element.field("value")
-    check_headers(column, key, element, topic)
-    return encode_headers(column, _whole_binary(key), _whole_binary(value))
+    unsendable = check_headers(column, key, element, topic, bad)
+    return encode_headers(column, _whole_binary(key), _whole_binary(value), unsendable)
 
 
 def _whole_binary(column: pa.Array) -> pa.Array:
@@ -323,7 +421,3 @@ def _whole_binary(column: pa.Array) -> pa.Array:
     empty = pa.types.is_null(column.type)
     found = None if empty else _binary(column)
     return pa.nulls(len(column), pa.binary()) if found is None else found
-
-
-def _first(flags: npt.NDArray[np.bool_]) -> int:
-    return int(np.argmax(flags))

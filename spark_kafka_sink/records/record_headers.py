@@ -7,26 +7,37 @@ map. Never: the record around it (``record_encoder``).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from spark_kafka_sink.base.error_kinds import Kind
 from spark_kafka_sink.base.errors import DataError
+from spark_kafka_sink.records.bad_rows.bad_rows import BadRows, Mask, Reason, refuse
 from spark_kafka_sink.records.gather import ends_of, lengths_of, new_gather, offsets_of, valid_of
 from spark_kafka_sink.records.varint import Packed, pack, varint_size
 
 Int64s = npt.NDArray[np.int64]
 
 
-def encode_headers(column: pa.Array, key: pa.Array, value: pa.Array) -> pa.Array:
+def encode_headers(
+    column: pa.Array, key: pa.Array, value: pa.Array, unsendable: Mask | None = None
+) -> pa.Array:
     """The headers section of every row of ``column``, a (large) list or map array.
 
     ``key`` and ``value`` are the binary children under all of ``column.values``, in its order. A
-    null list is a row without headers; order and duplicates are kept, values may be null.
+    null list is a row without headers; order and duplicates are kept, values may be null. Children
+    of ``unsendable`` are left out.
     """
     starts, counts = _ranges(column)
+    if unsendable is not None:
+        kept = pa.array(~unsendable)
+        key, value = key.filter(kept), value.filter(kept)
+        left = ends_of(~unsendable)
+        counts = left.take(starts + counts) - left.take(starts)
+        starts = left.take(starts)
     total = int(counts.sum())
     before = ends_of(counts)
     # Entry i of all headers is child number starts[row] + (i - before[row]).
@@ -57,12 +68,16 @@ def encode_headers(column: pa.Array, key: pa.Array, value: pa.Array) -> pa.Array
     )
 
 
-def check_headers(column: pa.Array, key: pa.Array, element: pa.Array | None, topic: str) -> None:
-    """Raise DataError, naming the row, for a null header or a header with a null key.
+def check_headers(
+    column: pa.Array, key: pa.Array, element: pa.Array | None, topic: str, bad: BadRows | None
+) -> Mask | None:
+    """Refuse the rows with a null header or a header with a null key; which children these are,
+    None: none.
 
     ``element`` is the struct array under all of ``column.values`` (None for a map, whose entries
     can't be null); ``topic`` is named in the message.
     """
+    unsendable: Mask | None = None
     for child, what, hint in (
         (element, "a null header", "filter null elements out of the headers array"),
         (key, "a header with a null key", "Kafka allows a null header value, but not a null key"),
@@ -70,15 +85,21 @@ def check_headers(column: pa.Array, key: pa.Array, element: pa.Array | None, top
         if child is None or child.null_count == 0:
             continue
         starts, counts = _ranges(column)
-        bad = ~_flags(child)
-        seen = ends_of(bad)
-        rows = np.flatnonzero(seen.take(starts + counts) > seen.take(starts))
-        if len(rows):
-            raise DataError(
-                f"column 'headers', row {int(rows[0])} of the Arrow batch (topic {topic}):"
-                f" {what} can't be sent",
-                hint=hint,
-            )
+        null = ~_flags(child)
+        seen = ends_of(null)
+        rows = seen.take(starts + counts) > seen.take(starts)
+        if rows.any():
+            refuse(bad, rows, Reason.HEADERS, f"{what} can't be sent", _error(what, hint, topic))
+            unsendable = null if unsendable is None else unsendable | null
+    return unsendable
+
+
+def _error(what: str, hint: str, topic: str) -> Callable[[int], DataError]:
+    return lambda row: DataError(
+        f"column 'headers', row {row} of the Arrow batch (topic {topic}): {what} can't be sent",
+        hint=hint,
+        kind=Kind.INVALID_HEADERS,
+    )
 
 
 def _flags(array: pa.Array) -> npt.NDArray[np.bool_]:

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from spark_kafka_sink.records.record_batch import HEADER_SIZE
-from spark_kafka_sink.records.varint import varint
+from spark_kafka_sink.records.varint import read_varint, varint
 
 #: Java's DefaultRecord.MAX_RECORD_OVERHEAD: length, attributes, deltas, lengths at their longest.
 _MAX_RECORD_OVERHEAD = 21
@@ -86,3 +86,16 @@ def size_upper_bound(key: bytes | None, value: bytes | None, headers: bytes = EM
 
 #: :func:`size_upper_bound` is at most so much above the bytes of key, value and headers section.
 MOST_OVERHEAD = HEADER_SIZE + _MAX_RECORD_OVERHEAD + 2 * 5
+
+
+def read_headers(section: bytes) -> list[tuple[bytes, bytes | None]]:
+    """The headers of a :func:`headers_section`; RemoteProtocolError when it is not one."""
+    count, at = read_varint(section, 0)
+    found = []
+    for _ in range(count):
+        size, at = read_varint(section, at)
+        key, at = section[at : at + size], at + size
+        size, at = read_varint(section, at)
+        found.append((key, None if size < 0 else section[at : at + size]))
+        at += max(size, 0)
+    return found

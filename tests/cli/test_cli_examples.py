@@ -45,6 +45,7 @@ def others(stage: Stage) -> None:
 SCENES: dict[tuple[str, ...], tuple[Callable[[Stage], None], str]] = {
     ("check",): (done, "max.message.bytes"),
     ("convert",): (done, ""),
+    ("deadletters",): (done, "letters"),
     ("explain",): (done, "KP0301: "),
     ("options",): (done, "kafka.delivery.timeout.ms"),
     ("size",): (done, "2400"),
@@ -87,6 +88,7 @@ def test_the_example_of_a_command_runs(
     here = {
         "broker1:9092": stage.kafka.bootstrap,
         "orders": stage.topic,
+        "dlq.orders": stage.topic,
         "orders-sink": stage.prefix,
     }
     arguments = [here.get(word, word) for word in shlex.split(line)[1:]]

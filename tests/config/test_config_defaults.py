@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 
+from spark_kafka_sink.config.dead_letter_options import DEAD_LETTER_OPTIONS
 from spark_kafka_sink.config.logins.sasl_settings import sasl_settings
 from spark_kafka_sink.config.option import OneOf, OneOfAnyCase, Option, OptionType, Status
 from spark_kafka_sink.config.option_table import PRODUCER_OPTIONS, SCHEMA_OPTIONS, SINK_OPTIONS
@@ -47,15 +48,22 @@ OTHERS = {
     "sasl.login.refresh.window.factor": 0.7,
     "sasl.login.refresh.window.jitter": 0.1,
 }
+LETTERS = {"errors.tolerance": "all", "errors.deadletterqueue.topic.name": "dlq"}
 #: What else must be given for a default to count.
 BESIDE = {
     "valueFormat": {"valueColumns": "a"},
     "keyFormat": {"keyColumns": "a"},
     **{option.name: AVRO | REGISTRY for option in SCHEMA_OPTIONS},
     "txnAppId": {"deliveryGuarantee": "exactly-once"},
+    **{option.name: LETTERS for option in DEAD_LETTER_OPTIONS},
+    "errors.tolerance": {"errors.deadletterqueue.topic.name": "dlq"},
 }
 #: Without an effect of their default: there is only one value, or what is given is passed on.
 OF_THE_REGISTRY = ("basic.", "bearer.", "schema.registry.")
+#: Required, or the name of another option.
+WITHOUT_DEFAULT = (
+    "configFile", "errors.deadletterqueue.topic.name", "errors.dead.letter.queue.topic.name",
+)  # fmt: skip
 
 
 def other_default(option: Option):
@@ -82,7 +90,7 @@ def counts(option: Option) -> bool:
 OF_THE_SINK = [
     name
     for name, option in SINK_OPTIONS.items()
-    if counts(option) and not name.startswith(OF_THE_REGISTRY) and name != "configFile"
+    if counts(option) and not name.startswith((*OF_THE_REGISTRY, *WITHOUT_DEFAULT))
 ]
 OF_A_LOGIN = [
     name

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import typer.testing
 
-import spark_kafka_sink.errors
+import spark_kafka_sink.base.errors
 from spark_kafka_sink.base import documentation, errors
 from spark_kafka_sink.base.error_kinds import Kind
 from spark_kafka_sink.base.errors import ConfigError, ErrorCode, KafkaError, KafkaTimeoutError

@@ -42,6 +42,15 @@ def test_the_four_requests_are_confluents():
     ]  # fmt: skip
 
 
+@pytest.mark.parametrize(
+    ("subject", "path"), [("a b?&#", "a%20b%3F%26%23"), ("\u00e4", "%C3%A4"), ("\ud800", "%3F")]
+)
+def test_a_subject_of_any_text_is_one_part_of_the_path(subject, path):
+    with FakeRegistry(same(200, SCHEMA)) as registry:
+        client(registry.url).latest(subject)
+    assert registry.requests[0][1] == f"/api/subjects/{path}/versions/latest"
+
+
 def test_what_is_not_there_is_none():
     with FakeRegistry(same(404, {"error_code": 40401, "message": "no subject"})) as registry:
         assert client(registry.url).latest("s") is None

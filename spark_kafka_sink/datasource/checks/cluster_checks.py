@@ -39,6 +39,7 @@ from spark_kafka_sink.datasource.checks.connection_steps import (
     connection,
     contact,
 )
+from spark_kafka_sink.datasource.checks.dead_letter_checks import queue_check
 from spark_kafka_sink.datasource.checks.exactly_once_trial import OF_TRIAL, trial_steps
 from spark_kafka_sink.datasource.checks.own_code import check_own_code
 from spark_kafka_sink.datasource.checks.topic_checks import clock_warning
@@ -59,13 +60,14 @@ from spark_kafka_sink.datasource.schemas.payload_schemas import described
 from spark_kafka_sink.network.client.connection_probe import ConnectionProbe
 
 _CLASSES, _REPORT_PATH, _CLOCK, _REGISTRY = "classes", "reportPath", "clock", "schema registry"
+_LETTERS = "dead letter queue"
 #: Every step, in order.
 STEPS: Final = (
     *(_CLASSES, _REPORT_PATH),
     *OF_CONNECTION,
     *OF_TOPIC,
     *OF_REPORTS,
-    *(_CLOCK, _REGISTRY),
+    *(_CLOCK, _LETTERS, _REGISTRY),
     *OF_TRANSACTIONS,
 )
 #: These, and the trial of exactly-once; what must not have failed before that.
@@ -155,6 +157,8 @@ def _steps(
             yield from step_of(
                 _CLOCK, lambda: _clock(admin, config, settings or {}, timeout_ms), optional=True
             )
+            if not host_only:
+                yield from step_of(_LETTERS, lambda: _letters(admin, config, timeout_ms))
     if not host_only:
         yield from step_of(_REGISTRY, lambda: _registry(config, timeout_ms))
         yield from transaction_steps(config, timeout_ms)
@@ -171,6 +175,12 @@ def _report_path(path: str | None) -> Step:
         return skipped(_REPORT_PATH, "no report is written to a file")
     check_report_path(path)
     return ok(_REPORT_PATH, path)
+
+
+def _letters(admin: AdminClient, config: SinkConfig, timeout_ms: int) -> Step:
+    if config.dead_letters is None:
+        return skipped(_LETTERS, "errors.tolerance is none")
+    return ok(_LETTERS, queue_check(admin, config.dead_letters, timeout_ms))
 
 
 def _registry(config: SinkConfig, timeout_ms: int) -> Step:

@@ -20,8 +20,8 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 
 from spark_kafka_sink.base.clock import Clock, SystemClock
 from spark_kafka_sink.base.errors import KafkaError
@@ -29,6 +29,7 @@ from spark_kafka_sink.base.security.secret_references import UnresolvedReference
 from spark_kafka_sink.config.producer_config import ProducerConfig
 from spark_kafka_sink.config.sink_config import Preflight, SinkConfig
 from spark_kafka_sink.protocol.cluster import Cluster
+from spark_kafka_sink.records.bad_rows.topic_limits import TopicLimits
 
 _log = logging.getLogger(__name__)
 
@@ -53,12 +54,17 @@ KEPT_ANSWERS = 16
 
 @dataclass(frozen=True, slots=True)
 class TopicsSeen:
-    """The result: the cluster with the topics, and which of these are compacted (none when the
-    principal may not see configs).
+    """The result: the cluster with the topics, and what these accept (nothing of those whose
+    configs the principal may not see).
     """
 
     cluster: Cluster
-    compacted: frozenset[str] = frozenset()
+    limits: Mapping[str, TopicLimits] = field(default_factory=dict)
+
+    @property
+    def compacted(self) -> frozenset[str]:
+        """The topics that reject records without a key."""
+        return frozenset(topic for topic, limits in self.limits.items() if limits.compacted)
 
 
 #: Requests the topics from the brokers of a config within some milliseconds; raises KafkaError.
@@ -91,7 +97,9 @@ class PreflightCheck:
         mode = config.preflight_for(streaming=streaming)
         if mode is Preflight.OFF:
             return None
-        topics = tuple(topic for topic in (config.topic, config.report_topic) if topic is not None)
+        queue = None if config.dead_letters is None else config.dead_letters.topic
+        named = (config.topic, config.report_topic, queue)
+        topics = tuple(topic for topic in named if topic is not None)
         key = (config.producer, topics)
         kept = self._kept(key, required=mode is Preflight.REQUIRED)
         if kept is not None:
@@ -142,16 +150,25 @@ def process_preflight() -> PreflightCheck:
 def _describe(config: SinkConfig, topics: tuple[str, ...], timeout_ms: int) -> TopicsSeen:
     # Imported here: commit and abort plan, too, without the network.
     from spark_kafka_sink.admin.admin_client import AdminClient
+    from spark_kafka_sink.datasource.checks.dead_letter_checks import create_if_missing
     from spark_kafka_sink.datasource.checks.topic_checks import check_topics
 
+    letters = config.dead_letters
     try:
         with AdminClient(config.producer) as admin:
+            if letters is not None:
+                create_if_missing(admin, letters, timeout_ms)
             cluster = admin.describe_topics(
                 topics, timeout_ms=timeout_ms, missing_topic_timeout_ms=MISSING_TOPIC_TIMEOUT_MS
             )
-            compacted = check_topics(
-                admin, config.producer, config.topic, config.report_topic, timeout_ms=timeout_ms
+            limits = check_topics(
+                admin,
+                config.producer,
+                config.topic,
+                config.report_topic,
+                dead_letters=None if letters is None else letters.topic,
+                timeout_ms=timeout_ms,
             )
-            return TopicsSeen(cluster, compacted)
+            return TopicsSeen(cluster, limits)
     except UnresolvedReferenceError as error:
         raise error.seen_by("the driver") from None

@@ -27,6 +27,15 @@ from spark_kafka_sink.config.producer_config import ProducerConfig
 from spark_kafka_sink.datasource.report.write_report import MAX_JSON_BYTES
 from spark_kafka_sink.protocol.control_messages import MetadataRequest
 from spark_kafka_sink.protocol.metadata_response import TopicMetadata
+from spark_kafka_sink.records.bad_rows.topic_limits import (
+    AFTER,
+    BEFORE,
+    BROKERS_TIME,
+    CLEANUP,
+    LARGEST,
+    TIMESTAMPS,
+    TopicLimits,
+)
 
 T = TypeVar("T")
 
@@ -35,15 +44,8 @@ _log = logging.getLogger(__name__)
 #: The timeout of both requests, in ms: they are optional.
 CHECK_MS: Final = 5_000
 
-LARGEST: Final = "max.message.bytes"
 COMPRESSION: Final = "compression.type"
 LEAST_IN_SYNC: Final = "min.insync.replicas"
-CLEANUP: Final = "cleanup.policy"
-#: Its value, with or without ``delete``, for topics that reject records without a key.
-COMPACT: Final = "compact"
-_TIMESTAMPS: Final = "message.timestamp.type"
-_AFTER: Final = "message.timestamp.after.max.ms"
-_BEFORE: Final = "message.timestamp.before.max.ms"
 #: A larger clock difference is a warning whatever a topic accepts: logins by token or by signature
 #: begin to fail.
 _CLOCK_OFF_MS: Final = 60_000
@@ -62,8 +64,6 @@ _OPERATIONS: Final = {
 }
 #: The compression.type of topics that keep batches as they are sent.
 _AS_SENT: Final = "producer"
-#: The message.timestamp.type of topics whose records get the broker's time.
-_BROKERS_TIME: Final = "LogAppendTime"
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,9 +83,10 @@ def check_topics(
     topic: str | None,
     report_topic: str | None,
     *,
+    dead_letters: str | None = None,
     timeout_ms: int,
-) -> frozenset[str]:
-    """The topics that are compacted, as far as the principal may see configs.
+) -> dict[str, TopicLimits]:
+    """What the topics accept, as far as the principal may see configs.
 
     AuthorizationError for a topic that it may not write to; a warning, once in a process, for
     configs with which rows may fail or cost more than necessary, and for a ``report_topic`` that
@@ -94,9 +95,9 @@ def check_topics(
     A request that fails, or that a broker does not support or allow, is ignored: the tasks raise
     errors then.
     """
-    topics = [one for one in (topic, report_topic) if one is not None]
+    topics = [one for one in (topic, report_topic, dead_letters) if one is not None]
     if not topics:
-        return frozenset()
+        return {}
     limit_ms = min(timeout_ms, CHECK_MS)
     rights = _if_possible(lambda: topic_rights(admin, topics, limit_ms))
     for name, operations in rights.items():
@@ -104,15 +105,13 @@ def check_topics(
     configs = _if_possible(lambda: topic_settings(admin, topics, limit_ms))
     for name, settings in configs.items():
         # Reports are batches of one record, to which options of the producer don't apply.
-        found = (
-            warnings_of(config, name, settings)
-            if name == topic
-            else report_warnings(name, settings)
-        )
+        found: Iterator[TopicWarning] = iter(())
+        if name == topic:
+            found = warnings_of(config, name, settings)
+        elif name == report_topic:
+            found = report_warnings(name, settings)
         warn_once(_log, (one.error.one_line() for one in found))
-    return frozenset(
-        t for t, settings in configs.items() if COMPACT in (settings.get(CLEANUP) or "")
-    )
+    return {name: TopicLimits.of(settings) for name, settings in configs.items()}
 
 
 def _if_possible(request: Callable[[], Mapping[str, T]]) -> Mapping[str, T]:
@@ -129,6 +128,24 @@ def topic_rights(
     """The principal's operations on each topic, as bits; None where brokers don't report them."""
     found = topics_in_full(admin, topics, timeout_ms)
     return {name: topic.authorized_operations for name, topic in found.items()}
+
+
+def forbidden_topics(config: ProducerConfig, topics: Collection[str]) -> dict[str, str]:
+    """Those that the principal may not write to, and the brokers' answer, as far as they say so.
+    For a task: a producer's metadata don't have its rights.
+    """
+    found: dict[str, str] = {}
+
+    def rights() -> Mapping[str, int | None]:
+        with AdminClient(config) as admin:
+            return topic_rights(admin, topics, min(config.max_block_ms, CHECK_MS))
+
+    for topic, operations in _if_possible(rights).items():
+        try:
+            check_write(topic, operations)
+        except AuthorizationError as error:
+            found[topic] = f"{error.code.name} ({error.code.value}): {error.code.info.meaning}"
+    return found
 
 
 def topics_in_full(
@@ -165,7 +182,7 @@ def topic_settings(
     admin: AdminClient, topics: Collection[str], timeout_ms: int
 ) -> Mapping[str, Mapping[str, str | None]]:
     """The configs of each topic that concern a write; empty where brokers don't return them."""
-    names = (LARGEST, COMPRESSION, LEAST_IN_SYNC, CLEANUP, _TIMESTAMPS, _AFTER, _BEFORE)
+    names = (LARGEST, COMPRESSION, LEAST_IN_SYNC, CLEANUP, TIMESTAMPS, AFTER, BEFORE)
     return admin.topic_configs(topics, names, admin.deadline(timeout_ms))
 
 
@@ -232,14 +249,14 @@ def clock_warning(
     surely_ms = max(0, abs(found.ahead_ms) - found.error_ms)
     where = "ahead of" if found.ahead_ms > 0 else "behind"
     off = f"this machine's clock is {surely_ms} ms {where} broker {found.controller}'s"
-    setting = _AFTER if found.ahead_ms > 0 else _BEFORE
+    setting = AFTER if found.ahead_ms > 0 else BEFORE
     bound = settings.get(setting) or ""
     hint = "set the clock, here or there (NTP)"
     if (
         topic is not None
         and bound.isdecimal()
         and surely_ms > int(bound)
-        and settings.get(_TIMESTAMPS) != _BROKERS_TIME
+        and settings.get(TIMESTAMPS) != BROKERS_TIME
     ):
         refused = f"{off}, and topic {topic} has {setting}={bound}: rows are rejected"
         return _warning(setting, refused, hint, refuses=True)

@@ -25,10 +25,7 @@ from spark_kafka_sink.datasource.checks.check_steps import (
     yellow,
 )
 from spark_kafka_sink.datasource.checks.topic_checks import (
-    CLEANUP,
-    COMPACT,
     COMPRESSION,
-    LARGEST,
     LEAST_IN_SYNC,
     check_write,
     report_warnings,
@@ -39,6 +36,7 @@ from spark_kafka_sink.datasource.checks.topic_checks import (
 from spark_kafka_sink.protocol.cluster import Cluster
 from spark_kafka_sink.protocol.metadata_response import TopicMetadata
 from spark_kafka_sink.protocol.request import ApiKey
+from spark_kafka_sink.records.bad_rows.topic_limits import CLEANUP, COMPACT, LARGEST
 
 _TOPIC, _PARTITIONS, _REPLICAS, _RIGHTS = "topic", "partitions", "replicas", "rights"
 _COMPRESSION, _REPORT_TOPIC = "compression", "reportTopic"

@@ -82,7 +82,7 @@ _Value = tuple[float, str, int]
 def _values(document: Document, instrument: Instrument) -> Iterator[_Value]:
     whole, _, member = instrument.field.partition("[].")
     if member:
-        found = document.get(whole)
+        found = _at(document, whole)
         for one in found if isinstance(found, list) else ():
             if isinstance(one, Mapping):
                 counts, label = one.get(member), one.get(instrument.label_field)

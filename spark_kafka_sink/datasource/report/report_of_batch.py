@@ -29,15 +29,22 @@ from spark_kafka_sink.base.version import __version__
 from spark_kafka_sink.config.sink_config import SinkConfig
 from spark_kafka_sink.datasource.report.write_report import (
     BrokerReport,
+    DeadLettersReport,
     ErrorReport,
     FailedAttempt,
     Outcome,
     PartitionReport,
+    ReasonReport,
+    SampleReport,
     TaskReport,
     TopicReport,
     WriteReport,
 )
-from spark_kafka_sink.datasource.write.commit_message import TaskCommitMessage, TaskCounts
+from spark_kafka_sink.datasource.write.commit_message import (
+    TaskCommitMessage,
+    TaskCounts,
+    letters_of,
+)
 from spark_kafka_sink.producer.metrics.produce_report import NodeReport, ProduceReport
 from spark_kafka_sink.transactions.transactional_ids import DEFAULT_PREFIX
 
@@ -61,6 +68,9 @@ def report_of_batch(
     """
     now = time.time_ns() // 1_000_000 if wall_ms is None else wall_ms
     produced = ProduceReport.merge(m.produced for m in messages)
+    letters = _dead_letters(config, messages)
+    if letters is not None:
+        produced = replace(produced, rows=produced.rows - letters.total)
     values: dict[str, Any] = {
         **_of_equal_names(produced),
         **{n: sum(getattr(m.counts, n) for m in messages) for n in _names_of(TaskCounts)},
@@ -86,6 +96,7 @@ def report_of_batch(
         **_of_partitions(produced),
         oldest_transaction_ms=_oldest_ms(messages, now),
         commit_ms=None,
+        dead_letters=letters,
         brokers=_brokers(produced.nodes),
         partitions=tuple(
             PartitionReport(*tp, *span) for tp, span in sorted(produced.offsets.items())
@@ -217,14 +228,16 @@ def with_failures(
     begun = min(one.written_at_ms - one.elapsed_ms for one in (report, *every))
     if begun_ms is not None:
         begun = min(begun, begun_ms)
+    # Without an unfinished task the commit failed, which has a report of its own.
+    error = _UNTOLD if report.unfinished_tasks else report.error
     known: dict[str, Any] = {
-        name: next((v for one in (report, *every) if (v := getattr(one, name))), None)
+        name: next((v for one in (report, *every) if (v := getattr(one, name)) is not None), None)
         for name in _OWN
     }
     return replace(
         report,
         **known,
-        error=max(every, key=_ends_the_batch).error if every else _UNTOLD,
+        error=max(every, key=_ends_the_batch).error if every else error,
         failed_attempts=tuple(_failed(one) for one in every[:NAMED]),
         elapsed_ms=report.written_at_ms - begun,
         brokers=_merged([broker for one in (report, *every) for broker in one.brokers]),
@@ -233,7 +246,8 @@ def with_failures(
 
 #: What an attempt may know of its batch, and the driver not.
 _OWN = (
-    "application_id", "application_name", "query_id", "query_name", "run_id", "cluster_id",
+    "application_id", "application_name", "query_id", "query_name", "run_id", "batch_id",
+    "cluster_id",
 )  # fmt: skip
 
 
@@ -353,6 +367,25 @@ def _ratio(count: int, of: int, digits: int) -> float:
 
 def _per_second(count: int, elapsed_ms: int) -> float:
     return round(count * 1000 / elapsed_ms, 1) if elapsed_ms else 0.0
+
+
+def _dead_letters(
+    config: SinkConfig, messages: Sequence[TaskCommitMessage]
+) -> DeadLettersReport | None:
+    """None with errors.tolerance=none."""
+    if config.dead_letters is None:
+        return None
+    totals = letters_of(messages)
+    return DeadLettersReport(
+        config.dead_letters.topic,
+        sum(one.rows for one in totals),
+        tuple(
+            ReasonReport(
+                one.code, one.reason, one.rows, tuple(SampleReport(*s) for s in one.samples)
+            )
+            for one in totals
+        ),
+    )
 
 
 def _brokers(nodes: Mapping[int, NodeReport]) -> tuple[BrokerReport, ...]:

@@ -142,6 +142,35 @@ class TaskReport:
 
 
 @dataclass(frozen=True, slots=True)
+class SampleReport:
+    """A row that became a dead letter."""
+
+    task: Annotated[int, Described("The DataFrame's partition.")]
+    row: Annotated[int, Described("The row's number within it, from 0.")]
+
+
+@dataclass(frozen=True, slots=True)
+class ReasonReport:
+    """Rows that can't be sent for one reason."""
+
+    code: Annotated[str, Described("The reason's code, `KP0213` for example.")]
+    reason: Annotated[str, Described("The reason in words.")]
+    rows: Annotated[int, Described("How many rows.", "rows")]
+    samples: Annotated[tuple[SampleReport, ...], Described("Three of them at most.")]
+
+
+@dataclass(frozen=True, slots=True)
+class DeadLettersReport:
+    """The rows that can't be sent (errors.tolerance=all)."""
+
+    topic: Annotated[str, Described("The topic that has them.")]
+    total: Annotated[int, Described("How many rows.", "rows")]
+    by_reason: Annotated[
+        tuple[ReasonReport, ...], Described("By reason, those with most rows first.")
+    ]
+
+
+@dataclass(frozen=True, slots=True)
 class FailedAttempt:
     """An attempt of a task that failed; Spark runs the task again, or gives the batch up."""
 
@@ -281,7 +310,20 @@ class WriteReport:
     slowest_task: Annotated[TaskReport | None, Described("The task that took longest.")]
 
     # -- rows ---------------------------------------------------------------------------------
-    rows: Annotated[int, Described("Rows that brokers have acknowledged.", "rows")]
+    rows: Annotated[
+        int, Described("Rows that brokers have acknowledged, without dead letters.", "rows")
+    ]
+    rows_in: Annotated[
+        int,
+        Described(
+            "Rows that Spark passed to the tasks: rows, skippedRows and deadLetters.total.",
+            "rows",
+        ),
+    ] = 0
+    dead_letters: Annotated[
+        DeadLettersReport | None,
+        Described("Rows that can't be sent; null with errors.tolerance=none."),
+    ] = None
     skipped_rows: Annotated[
         int, Described("Rows with a null value that onNullValue=skip left out.", "rows")
     ] = 0

@@ -46,6 +46,7 @@ _KEPT_ANSWERS: Final = 64
 #: Characters of a schema in an error.
 _MOST_SHOWN: Final = 2_000
 _clock = SystemClock()
+_kept: dict[tuple[object, ...], tuple[int, RegisteredSchema]] = {}
 
 
 class Registry(Protocol):
@@ -65,9 +66,6 @@ def registry_of(options: SchemaOptions, limit_ms: int) -> Registry:
     chosen here.
     """
     return SchemaRegistry(dict(options.registry), limit_ms)
-
-
-_kept: dict[tuple[object, ...], tuple[int, RegisteredSchema]] = {}
 
 
 def schema_format(payload: PayloadOptions) -> SchemaFormat:

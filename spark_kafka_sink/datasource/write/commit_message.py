@@ -16,6 +16,7 @@ from pyspark.sql.datasource import WriterCommitMessage
 
 from spark_kafka_sink.base.error_kinds import Kind
 from spark_kafka_sink.base.errors import CommitError
+from spark_kafka_sink.datasource.write.letter_counts import LetterCount, LetterTotal, totals_of
 from spark_kafka_sink.datasource.write.task_identity import TaskIdentity
 from spark_kafka_sink.producer.metrics.produce_report import ProduceReport
 from spark_kafka_sink.protocol.producer_ids import PreparedTransaction
@@ -27,6 +28,7 @@ class TaskCounts:
     the batch has the sums, under the same names; ``WriteReport`` describes them.
     """
 
+    rows_in: int = 0
     skipped_rows: int = 0
     input_wait_ms: int = 0
     rate_wait_ms: int = 0
@@ -52,7 +54,8 @@ class TaskTransaction:
 @dataclass(frozen=True, slots=True)
 class TaskCommitMessage(WriterCommitMessage):
     """One task attempt that wrote all of its rows. ``begun_ms`` is the wall time at which it began;
-    ``transaction`` is None without exactly-once.
+    ``transaction`` is None without exactly-once. ``letters`` count the rows that became dead
+    letters, which are among the acknowledged ones.
     """
 
     identity: TaskIdentity
@@ -61,6 +64,7 @@ class TaskCommitMessage(WriterCommitMessage):
     begun_ms: int
     elapsed_ms: int
     transaction: TaskTransaction | None = None
+    letters: tuple[LetterCount, ...] = ()
 
     @property
     def rows(self) -> int:
@@ -92,7 +96,20 @@ def checked_messages(
             "use trigger(processingTime=...) or trigger(availableNow=True)",
             kind=Kind.NO_COMMIT_MESSAGE,
         )
+    for one in finished:
+        if one.counts.rows_in not in (0, one.rows + one.counts.skipped_rows):
+            raise CommitError(
+                f"task {one.identity.partition_id}: {one.counts.rows_in} rows came in, and "
+                f"{one.rows} were acknowledged, dead letters among them, and "
+                f"{one.counts.skipped_rows} skipped",
+                hint="this is a bug in spark-kafka-sink: please report it with this line",
+            )
     return finished
+
+
+def letters_of(messages: Sequence[TaskCommitMessage]) -> tuple[LetterTotal, ...]:
+    """The dead letters of a batch by reason."""
+    return totals_of((m.identity.partition_id, count) for m in messages for count in m.letters)
 
 
 def finished_messages(

@@ -16,9 +16,12 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol
 
+import numpy as np
+import numpy.typing as npt
+
 from spark_kafka_sink.base.clock import NEVER
 from spark_kafka_sink.base.error_kinds import Kind
-from spark_kafka_sink.base.errors import DataError, DeliveryError, RecordTooLargeError
+from spark_kafka_sink.base.errors import ApiError, DataError, DeliveryError, RecordTooLargeError
 from spark_kafka_sink.config.named_columns import OnNullValue
 from spark_kafka_sink.datasource.write.commit_message import (
     TaskCommitMessage,
@@ -36,18 +39,21 @@ from spark_kafka_sink.datasource.write.task_progress import (
 )
 from spark_kafka_sink.producer.metrics.produce_report import ProduceReport
 from spark_kafka_sink.protocol.producer_ids import PreparedTransaction
+from spark_kafka_sink.records.bad_rows.bad_rows import BadRows
 from spark_kafka_sink.records.batch_joiner import BatchJoiner
 from spark_kafka_sink.records.column_plan import ColumnPlan
 from spark_kafka_sink.records.record_columns import (
     ChunkSize,
     RecordColumns,
     from_record_batch,
+    numbers_with_value,
     rows_with_value,
 )
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from spark_kafka_sink.datasource.write.dead_letters import DeadLetters
     from spark_kafka_sink.datasource.write.rate_limit import RateLimit
     from spark_kafka_sink.producer.kafka_producer import KafkaProducer
 
@@ -125,6 +131,7 @@ class WriteTask:
         *,
         transaction_time: TransactionTime | None = None,
         rate: RateLimit | None = None,
+        dead_letters: DeadLetters | None = None,
         monotonic_ms: Callable[[], int] = lambda: time.monotonic_ns() // 1_000_000,
         wall_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
         progress_every_s: float = EVERY_S,
@@ -141,6 +148,10 @@ class WriteTask:
         #: None without exactly-once.
         self._time = transaction_time
         self._rate = rate
+        #: None with errors.tolerance=none.
+        self._letters = dead_letters
+        #: The numbers within the task of the rows of the current batch.
+        self._numbers = np.zeros(0, np.int64)
         self._first_row_ms = 0
         self._start_wall_ms = -1
         self._payload_bytes = 0
@@ -191,9 +202,11 @@ class WriteTask:
             self._check_counts(report)
             self._check_time()
             prepared = self._producers.prepare(producer)
-        except BaseException:
+        except BaseException as error:
             # Also for a KeyboardInterrupt: a later task must not reuse a producer with unsent rows.
             self._producers.discard(producer)
+            if self._letters is not None and self._letters.rows:
+                error.add_note(f"  {self._letters.said}")
             raise
         self._producers.release(producer)
         return self._message(start, report, self._transaction(prepared))
@@ -213,7 +226,7 @@ class WriteTask:
         for batch in batches if count else ():
             kept = self._kept(batch)
             self._rows += kept.num_rows
-            self._payload_bytes += self._columns(kept).payload_bytes()
+            self._payload_bytes += self._columns(kept, self._bad_rows(kept)).payload_bytes()
         transaction = self._transaction(None)
         if transaction is not None and not count:
             transaction = replace(transaction, payload=None)
@@ -233,6 +246,12 @@ class WriteTask:
         try:
             while (batch := batches.next(size)) is not None:
                 kept = self._kept(batch)
+                if self._letters is not None:
+                    numbers = np.arange(batch.num_rows)
+                    if kept is not batch:
+                        numbers = numbers_with_value(batch, self._plan)
+                    self._numbers = numbers + self._counts.rows_in
+                self._counts.rows_in += batch.num_rows
                 if kept.num_rows:
                     return kept
                 del batch, kept  # before the next one: it may be large
@@ -280,24 +299,29 @@ class WriteTask:
 
     def _send(self, producer: KafkaProducer, batch: pa.RecordBatch) -> None:
         if not self._plan.names_columns:
-            self._send_part(producer, batch)
+            self._send_part(producer, batch, 0)
             return
         from spark_kafka_sink.records.formats.composed_columns import parts_of
 
+        first = 0
         for part in parts_of(batch):
-            self._send_part(producer, part)
+            self._send_part(producer, part, first)
+            first += part.num_rows
 
-    def _send_part(self, producer: KafkaProducer, batch: pa.RecordBatch) -> None:
+    def _send_part(self, producer: KafkaProducer, batch: pa.RecordBatch, first: int) -> None:
+        """``first`` is the number of its first row in the whole batch."""
         before = self._rows
         self._rows += batch.num_rows
         try:
-            columns = self._columns(batch)
+            bad = self._bad_rows(batch)
+            columns = self._columns(batch, bad)
             if self._time is not None:
                 self._payload_bytes += columns.payload_bytes()
-            if self._rate is None:
-                producer.send_columns(columns)
-            else:
-                self._send_at_rate(producer, columns, self._rate)
+            if bad is not None and self._letters is not None:
+                numbers = self._numbers[first : first + batch.num_rows]
+                columns = self._without_bad(producer, columns, bad, numbers, self._letters)
+            if columns.rows:
+                self._send_columns(producer, columns)
         except (DataError, RecordTooLargeError) as error:
             # One of these rows caused it. The rooms below count rows of one Arrow batch, users
             # rows of a partition. (Any other error may be caused by rows that were sent before.)
@@ -310,17 +334,47 @@ class WriteTask:
             )
             raise
 
-    def _columns(self, batch: pa.RecordBatch) -> RecordColumns:
+    def _bad_rows(self, batch: pa.RecordBatch) -> BadRows | None:
+        """None with errors.tolerance=none: the first bad row is an error."""
+        return None if self._letters is None else BadRows(batch.num_rows)
+
+    def _without_bad(
+        self,
+        producer: KafkaProducer,
+        columns: RecordColumns,
+        bad: BadRows,
+        numbers: npt.NDArray[np.int64],
+        letters: DeadLetters,
+    ) -> RecordColumns:
+        """``columns`` without the rows that can't be sent, whose letters are."""
+        now_ms = self._wall_ms()
+        letters.check(columns, bad, producer, now_ms)
+        if not bad.found:
+            return columns
+        for part in letters.letters(columns, bad, numbers, now_ms):
+            try:
+                self._send_columns(producer, part)
+            except ApiError as error:
+                raise letters.not_sent(error) from error
+        return columns.take((bad.which == 0).nonzero()[0])
+
+    def _columns(self, batch: pa.RecordBatch, bad: BadRows | None) -> RecordColumns:
         plan = self._plan
         if plan.names_columns:
             # Imported when it is used.
             from spark_kafka_sink.records.formats.composed_columns import with_composed
 
             composed = with_composed(batch, plan)
-            for refusal in composed.refusals:
-                raise refusal.error()
+            if composed.refusals:
+                composed = composed.noted(batch, self._plan, bad)
             batch, plan = composed.batch, composed.plan
-        return from_record_batch(batch, plan, self._wall_ms())
+        return from_record_batch(batch, plan, self._wall_ms(), bad)
+
+    def _send_columns(self, producer: KafkaProducer, columns: RecordColumns) -> None:
+        if self._rate is None:
+            producer.send_columns(columns)
+        else:
+            self._send_at_rate(producer, columns, self._rate)
 
     def _send_at_rate(
         self, producer: KafkaProducer, columns: RecordColumns, rate: RateLimit
@@ -348,10 +402,16 @@ class WriteTask:
             self._time.check(open_ms, self.identity.partition_id)
 
     def _check_counts(self, report: ProduceReport) -> None:
-        if report.rows != self._rows:
+        """Every row is acknowledged, and each dead letter in the topic of these."""
+        topic, wanted = "", 0
+        if self._letters is not None:
+            topic, wanted = self._letters.topic, self._letters.rows
+        sent = sum(rows for tp, (rows, _) in report.by_partition.items() if tp.topic == topic)
+        if report.rows != self._rows or sent != wanted:
             raise DeliveryError(
                 f"partition {self.identity.partition_id}: {self._rows} rows came in, "
-                f"{report.rows} were acknowledged",
+                f"{report.rows} were acknowledged"
+                + (f", and {sent} of {wanted} dead letters" if sent != wanted else ""),
                 hint="this is a bug in spark-kafka-sink: please report it with this line",
             )
 
@@ -368,6 +428,7 @@ class WriteTask:
             begun_ms=max(self._wall_ms() - elapsed_ms, 0),
             elapsed_ms=elapsed_ms,
             transaction=transaction,
+            letters=() if self._letters is None else self._letters.counts,
         )
 
     def _transaction(self, prepared: PreparedTransaction | None) -> TaskTransaction | None:

@@ -16,15 +16,19 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from spark_kafka_sink.base.errors import IllegalStateError
 from spark_kafka_sink.config.named_columns import ColumnFormat
+from spark_kafka_sink.records.bad_rows.bad_rows import BadRows, Mask, Reason
 from spark_kafka_sink.records.column_plan import ColumnPlan, ComposedColumns
 from spark_kafka_sink.records.formats.arrow_values import list_items, validity
 from spark_kafka_sink.records.gather import ends_of
 from spark_kafka_sink.records.json.json_text import json_objects, json_value, plain_binary, text_of
 from spark_kafka_sink.records.payloads import Refusal
+from spark_kafka_sink.records.record_columns import without_views
 
 #: Bytes of input that are composed at a time: their text adds to the memory of a task (rule R5).
 _MOST_BYTES = 4 * 1024 * 1024
+_REASONS = {"value": Reason.VALUE_REFUSED, "key": Reason.KEY_REFUSED}
 
 
 def parts_of(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
@@ -43,6 +47,27 @@ class Composed:
     batch: pa.RecordBatch
     plan: ColumnPlan
     refusals: tuple[Refusal, ...] = ()
+
+    def noted(self, batch: pa.RecordBatch, plan: ColumnPlan, bad: BadRows | None) -> Composed:
+        """The same of ``batch`` and ``plan``, from which it was made, with the refused rows noted
+        in ``bad``: what they have for key or value is JSON of their columns then, for letters.
+        Raises the error of the first refusal when ``bad`` is None.
+        """
+        columns = list(self.batch.columns)
+        for refusal in self.refusals:
+            if bad is None:
+                raise refusal.error()
+            bad.add(refusal.rows, _REASONS[refusal.part], refusal.sentence)
+        for part, of, index in (
+            ("value", plan.value, self.plan.value_column),
+            ("key", plan.key, self.plan.key_column),
+        ):
+            masks = [one.rows for one in self.refusals if one.part == part]
+            if masks and of is not None and index is not None:
+                columns[index] = _with_json(columns[index], batch, of, np.logical_or.reduce(masks))
+        return replace(
+            self, batch=pa.RecordBatch.from_arrays(columns, names=self.batch.schema.names)
+        )
 
 
 def with_composed(batch: pa.RecordBatch, plan: ColumnPlan) -> Composed:
@@ -88,6 +113,28 @@ def _composed(
     if part.is_struct:
         return json_value(columns[0])
     return json_objects([column.name for column in part.columns], columns, batch.num_rows)
+
+
+def _with_json(
+    payloads: pa.Array, batch: pa.RecordBatch, part: ComposedColumns, rows: Mask
+) -> pa.Array:
+    """``payloads``, with JSON of the columns of ``part`` in ``rows``, or nothing where a type has
+    none.
+    """
+    numbers = rows.nonzero()[0]
+    index = pa.array(numbers)
+    columns = [without_views(batch.column(one.index)).take(index) for one in part.columns]
+    names = [column.name for column in part.columns]
+    try:
+        text = (
+            json_value(columns[0]) if part.is_struct else json_objects(names, columns, len(index))
+        )
+    except IllegalStateError:
+        text = pa.array([b""] * len(index))
+    found = np.arange(len(payloads))
+    found[numbers] = len(payloads) + np.arange(len(numbers))
+    both = [payloads.cast(pa.large_binary()), text.cast(pa.large_binary())]
+    return pa.concat_arrays(both).take(pa.array(found))
 
 
 _ENTRY = pa.struct([("key", pa.string()), ("value", pa.large_binary())])

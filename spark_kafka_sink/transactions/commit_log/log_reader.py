@@ -23,18 +23,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from spark_kafka_sink.admin.call import Call, Leader, retry_code
+from spark_kafka_sink.admin.partition_reader import PartitionReader
 from spark_kafka_sink.admin.transaction_client import TransactionClient
 from spark_kafka_sink.base.errors import CommitError, ErrorCode, KafkaTimeoutError
 from spark_kafka_sink.protocol.cluster import TopicPartition
-from spark_kafka_sink.protocol.fetch_messages import (
-    FetchedPartition,
-    FetchPartition,
-    FetchRequest,
-    FetchResponse,
-    ListOffsetsRequest,
-    OffsetSpec,
-)
+from spark_kafka_sink.protocol.fetch_messages import OffsetSpec
 from spark_kafka_sink.records.log_records import (
     ControlType,
     ReadBatch,
@@ -115,7 +108,7 @@ class LogReader:
 
     def __init__(self, client: TransactionClient, rights: str) -> None:
         self._client = client
-        self._rights = rights
+        self._reader = PartitionReader(client, "the commit log ", rights)
 
     def read_keys(
         self, tp: TopicPartition, wanted: KeyFilter, snapshot: LogSnapshot, deadline_ms: int
@@ -123,16 +116,16 @@ class LogReader:
         """``snapshot``, advanced to the partition's current end, with the records of the ``wanted``
         keys. KafkaTimeoutError when a leader does not respond in time.
         """
-        end = self._offset(tp, OffsetSpec.LATEST, deadline_ms)
+        end = self._reader.offset(tp, OffsetSpec.LATEST, deadline_ms)
         if snapshot.next_offset > end:
             snapshot = LogSnapshot()  # the log was truncated meanwhile: an unclean election
         if end == 0:
             # A missing right to READ is an error now, not at the first start that finds a record.
-            self._fetch(tp, 0, deadline_ms)
+            self._reader.fetch(tp, 0, deadline_ms)
         try:
             return self._read_up_to(tp, wanted, snapshot, end, deadline_ms)
         except _CutOffError:
-            snapshot = LogSnapshot(self._offset(tp, OffsetSpec.EARLIEST, deadline_ms))
+            snapshot = LogSnapshot(self._reader.offset(tp, OffsetSpec.EARLIEST, deadline_ms))
             return self._read_up_to(tp, wanted, snapshot, end, deadline_ms)
 
     def _read_up_to(
@@ -183,7 +176,7 @@ class LogReader:
         """
         attempts = 0
         while first < end:
-            fetched = self._fetch(tp, first, deadline_ms)
+            fetched = self._reader.fetch(tp, first, deadline_ms)
             if fetched.error is ErrorCode.OFFSET_OUT_OF_RANGE:
                 raise _CutOffError
             before = first
@@ -201,40 +194,6 @@ class LogReader:
             # A follower that has just become the leader has no high watermark yet.
             self._client.loop.pause(attempts, deadline_ms)
             attempts += 1
-
-    def _offset(self, tp: TopicPartition, spec: OffsetSpec, deadline_ms: int) -> int:
-        call = Call(
-            ListOffsetsRequest((tp,), spec),
-            Leader(tp),
-            lambda response: self._retry_code("ListOffsets", tp, response.partitions[tp].error),
-        )
-        return (
-            self._client.loop.send_and_receive(call, deadline_ms, _named("ListOffsets", tp))
-            .partitions[tp]
-            .offset
-        )
-
-    def _fetch(self, tp: TopicPartition, offset: int, deadline_ms: int) -> FetchedPartition:
-        def handle_response(response: FetchResponse) -> ErrorCode | None:
-            code = response.error
-            if code is ErrorCode.NONE:
-                code = response.partitions[tp].error
-                if code is ErrorCode.OFFSET_OUT_OF_RANGE:
-                    return None
-            return self._retry_code("Fetch", tp, code)
-
-        request = FetchRequest((FetchPartition(tp, offset),), max_wait_ms=0)
-        call = Call(request, Leader(tp), handle_response)
-        return self._client.loop.send_and_receive(
-            call, deadline_ms, _named("Fetch", tp)
-        ).partitions[tp]
-
-    def _retry_code(self, what: str, tp: TopicPartition, code: ErrorCode) -> ErrorCode | None:
-        return retry_code(code, _named(what, tp), self._rights)
-
-
-def _named(what: str, tp: TopicPartition) -> str:
-    return f"{what} of the commit log {tp}"
 
 
 def apply(records: dict[bytes, bytes], written: Mapping[bytes, bytes | None]) -> None:

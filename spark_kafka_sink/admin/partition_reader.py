@@ -1,0 +1,58 @@
+"""Reads a partition: where it begins and ends, and its batches.
+
+Owns: :class:`PartitionReader`, the two requests to the partition's leader. Never: what a batch
+means, which of its records are committed.
+"""
+
+from __future__ import annotations
+
+from spark_kafka_sink.admin.admin_client import AdminClient
+from spark_kafka_sink.admin.call import Call, Leader, retry_code
+from spark_kafka_sink.base.errors import ErrorCode
+from spark_kafka_sink.protocol.cluster import TopicPartition
+from spark_kafka_sink.protocol.fetch_messages import (
+    FetchedPartition,
+    FetchPartition,
+    FetchRequest,
+    FetchResponse,
+    ListOffsetsRequest,
+    OffsetSpec,
+)
+
+
+class PartitionReader:
+    """Over the connections of ``client``, which knows the topic. ``what`` precedes a partition in
+    messages; ``rights`` are what an AuthorizationError names.
+    """
+
+    def __init__(self, client: AdminClient, what: str, rights: str) -> None:
+        self._client = client
+        self._what = what
+        self._rights = rights
+
+    def offset(self, tp: TopicPartition, spec: OffsetSpec, deadline_ms: int) -> int:
+        """The partition's first offset, or the one behind its last."""
+        named = f"ListOffsets of {self._what}{tp}"
+        call = Call(
+            ListOffsetsRequest((tp,), spec),
+            Leader(tp),
+            lambda response: retry_code(response.partitions[tp].error, named, self._rights),
+        )
+        answer = self._client.loop.send_and_receive(call, deadline_ms, named)
+        return answer.partitions[tp].offset
+
+    def fetch(self, tp: TopicPartition, offset: int, deadline_ms: int) -> FetchedPartition:
+        """Batches from ``offset`` on, of any transaction; or OFFSET_OUT_OF_RANGE."""
+        named = f"Fetch of {self._what}{tp}"
+
+        def handle_response(response: FetchResponse) -> ErrorCode | None:
+            code = response.error
+            if code is ErrorCode.NONE:
+                code = response.partitions[tp].error
+                if code is ErrorCode.OFFSET_OUT_OF_RANGE:
+                    return None
+            return retry_code(code, named, self._rights)
+
+        request = FetchRequest((FetchPartition(tp, offset),), max_wait_ms=0)
+        call = Call(request, Leader(tp), handle_response)
+        return self._client.loop.send_and_receive(call, deadline_ms, named).partitions[tp]

@@ -1,0 +1,1 @@
+"""Dead letters as Spark reads them."""

@@ -1,0 +1,249 @@
+"""The rows of a task that can't be sent: found, counted, and made letters.
+
+Owns: :class:`DeadLetters`, what a task knows of them: the limits of its topics, topics that it
+can't write to, counts by reason. Never: the checks of columns (``records/record_columns.py``), a
+letter's bytes (``records/letters/letter_writer.py``), the limits of a batch, which the driver
+applies (``letter_counts.py``).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+
+from spark_kafka_sink.base.error_kinds import Kind
+from spark_kafka_sink.base.errors import (
+    ApiError,
+    DeliveryError,
+    ErrorCode,
+    KafkaError,
+    safe_text,
+    warn,
+)
+from spark_kafka_sink.config.dead_letter_options import DeadLetterOptions
+from spark_kafka_sink.config.producer_config import ProducerConfig
+from spark_kafka_sink.datasource.write.letter_counts import (
+    SAMPLES,
+    LetterCount,
+    check_records,
+    totals_of,
+)
+from spark_kafka_sink.records.bad_rows.bad_rows import BadRows, Finding, Reason
+from spark_kafka_sink.records.bad_rows.topic_limits import TopicLimits
+from spark_kafka_sink.records.letters.letter_writer import LetterWriter
+from spark_kafka_sink.records.letters.row_limits import RowLimits
+from spark_kafka_sink.records.record_columns import RecordColumns
+
+if TYPE_CHECKING:
+    from spark_kafka_sink.producer.kafka_producer import KafkaProducer
+
+_log = logging.getLogger(__name__)
+
+Int64s = npt.NDArray[np.int64]
+#: Which of these topics the principal may not write to, and what brokers say of each.
+ForbiddenTopics = Callable[[Sequence[str]], Mapping[str, str]]
+
+#: Characters of a key or value in the log, with errors.log.include.messages.
+_SHOWN = 200
+_OF_CODE = {
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: Reason.NO_TOPIC,
+    ErrorCode.TOPIC_AUTHORIZATION_FAILED: Reason.FORBIDDEN_TOPIC,
+    ErrorCode.INVALID_TOPIC_EXCEPTION: Reason.TOPIC_NAME,
+}
+
+
+class DeadLetters:
+    """Of one task attempt, on the writer's thread. ``topic`` is the option."""
+
+    def __init__(
+        self,
+        options: DeadLetterOptions,
+        config: ProducerConfig,
+        topic: str | None,
+        limits: Mapping[str, TopicLimits],
+        *,
+        connector: str = "kprod",
+        task: int = 0,
+        batch_id: int = -1,
+        forbidden: ForbiddenTopics = lambda topics: {},  # noqa: ARG005 - none is known to be
+    ) -> None:
+        #: Where the letters go.
+        self.topic = options.topic
+        self._options = options
+        self._topic_of_rows = topic
+        self._task = task
+        no_limits = TopicLimits()
+        of_rows = no_limits if topic is None else limits.get(topic, no_limits)
+        self._limits = RowLimits(config, of_rows)
+        self._writer = LetterWriter(
+            options.topic,
+            RowLimits(config, limits.get(options.topic, no_limits)),
+            connector,
+            task,
+            batch_id,
+            options.context_headers,
+            options.max_value_bytes,
+        )
+        self._forbidden = forbidden
+        #: Of a column's topics: why rows can't be written to them, None for the others.
+        self._topics: dict[str, Finding | None] = {}
+        #: Topics whose partitions were requested again, because a row names one they lack.
+        self._refreshed: set[str] = set()
+        self._counts: dict[tuple[str, str], LetterCount] = {}
+
+    @property
+    def counts(self) -> tuple[LetterCount, ...]:
+        """By reason, in the order of their first rows."""
+        return tuple(self._counts.values())
+
+    @property
+    def rows(self) -> int:
+        return sum(count.rows for count in self._counts.values())
+
+    def check(
+        self, columns: RecordColumns, bad: BadRows, producer: KafkaProducer, now_ms: int
+    ) -> None:
+        """Note the rows that the topic, or the producer, would refuse. Waits for topics that are
+        new to the producer, as sending does.
+        """
+        names, index = _topics_of_good_rows(columns, bad)
+        if self._topic_of_rows is None:
+            new = [name for name in names.values() if name not in self._topics]
+            if new:
+                self._topics |= self._looked_at(new, producer)
+            for number, name in names.items():
+                finding = self._topics[name]
+                if finding is not None:
+                    bad.add(index == number, finding.reason, finding.text)
+            names = {number: n for number, n in names.items() if self._topics[n] is None}
+        if columns.partition is not None:
+            self._check_partitions(columns.partition, names, index, bad, producer)
+        self._limits.check(columns, now_ms, bad)
+
+    def letters(
+        self, columns: RecordColumns, bad: BadRows, numbers: Int64s, now_ms: int
+    ) -> Iterator[RecordColumns]:
+        """The letters of the ``bad`` rows, which are counted; ``numbers`` as of
+        :meth:`LetterWriter.letters`. Raises DataError when there are too many.
+        """
+        for number, finding in enumerate(bad.found, 1):
+            rows = (bad.which == number).nonzero()[0]
+            self._count(finding.reason, len(rows), numbers.take(rows[:SAMPLES]).tolist())
+            if self._options.log:
+                self._warn(finding, columns, rows, numbers)
+        check_records(self._options, self.counts, self._task)
+        return self._writer.letters(columns, bad, numbers, now_ms)
+
+    @property
+    def said(self) -> str:
+        """For errors: what became of which rows."""
+        totals = totals_of((self._task, count) for count in self.counts)
+        return (
+            f"{self.rows} rows of partition {self._task} of the DataFrame can't be sent and went to"
+            f" the dead letter queue {self.topic}: {'; '.join(map(str, totals))}"
+        )
+
+    def not_sent(self, error: ApiError) -> KafkaError:
+        """The error of letters that can't be sent."""
+        totals = totals_of((self._task, count) for count in self.counts)
+        return DeliveryError(
+            f"{self.rows} rows of partition {self._task} of the DataFrame can't be sent "
+            f"({'; '.join(map(str, totals))}), and can't be written to the dead letter queue "
+            f"{self.topic} either: {error.message}",
+            hint=error.hint,
+            kind=Kind.LETTER_NOT_SENT,
+        )
+
+    def _count(self, reason: Reason, rows: int, first: list[int]) -> None:
+        key = (reason.code, reason.text)
+        before = self._counts.get(key, LetterCount(*key))
+        samples = (*before.samples, *first)[:SAMPLES]
+        self._counts[key] = LetterCount(*key, before.rows + rows, samples)
+
+    def _warn(
+        self, finding: Finding, columns: RecordColumns, rows: Int64s, numbers: Int64s
+    ) -> None:
+        first = rows[:SAMPLES].tolist()
+        warn(
+            _log,
+            Kind.ROWS_TO_DEAD_LETTERS,
+            "%d rows became dead letters in %s: %s (%s: %s); partition %d of the DataFrame, row%s",
+            len(rows),
+            self.topic,
+            finding.reason.text,
+            finding.reason.code,
+            finding.text,
+            self._task,
+            ",".join(f" {numbers[row]}{self._shown(columns, row)}" for row in first),
+        )
+
+    def _shown(self, columns: RecordColumns, row: int) -> str:
+        """With errors.log.include.messages the row itself."""
+        if not self._options.log_messages:
+            return ""
+        one = columns.take(np.array([row]))
+        parts = {"key": one.key, "value": one.value}
+        shown = {
+            name: "null" if part is None or part[0].as_py() is None else _text(part[0].as_py())
+            for name, part in parts.items()
+        }
+        topic = LetterWriter.asked_topics(one)
+        asked = topic if isinstance(topic, bytes) else topic[0].as_py()
+        return f" (topic {_text(asked)}, key {shown['key']}, value {shown['value']})"
+
+    # -- topics -----------------------------------------------------------------------------------
+
+    def _looked_at(
+        self, names: Sequence[str], producer: KafkaProducer
+    ) -> dict[str, Finding | None]:
+        """Whether rows can be written to these topics; waits for all of them together."""
+        found: dict[str, Finding | None] = dict.fromkeys(names)
+        for name, code in producer.unavailable_topics(names).items():
+            reason = _OF_CODE[code]
+            found[name] = Finding(reason, f"{code.name} ({code.value}): {code.info.meaning}")
+        there = [name for name in names if found[name] is None]
+        for name, text in self._forbidden(there).items() if there else ():
+            found[name] = Finding(Reason.FORBIDDEN_TOPIC, text)
+        if self.topic in found:
+            text = "it is the topic of the dead letter queue, which takes no other rows"
+            found[self.topic] = Finding(Reason.TOPIC_NAME, text)
+        return found
+
+    def _check_partitions(
+        self,
+        asked: npt.NDArray[np.int32],
+        names: Mapping[int, str],
+        index: Int64s,
+        bad: BadRows,
+        producer: KafkaProducer,
+    ) -> None:
+        for number, name in names.items():
+            count = producer.partition_count(name)
+            beyond = (index == number) & (asked >= count)
+            if beyond.any() and name not in self._refreshed:
+                self._refreshed.add(name)
+                count = producer.partition_count(name, fresh=True)
+                beyond = (index == number) & (asked >= count)
+            if beyond.any():
+                text = f"the partition is not present in metadata: the topic has {count} partitions"
+                bad.add(beyond, Reason.PARTITION, text)
+
+
+def _topics_of_good_rows(columns: RecordColumns, bad: BadRows) -> tuple[dict[int, str], Int64s]:
+    """Names by their number, and the number of each row's."""
+    topic = columns.topic
+    if isinstance(topic, str):
+        good = not bad.found or not bad.which.all()
+        return {0: topic} if good else {}, np.zeros(columns.rows, np.int64)
+    index = topic.indices.to_numpy()
+    good_ones = index[bad.which == 0] if bad.found else index
+    used = np.bincount(good_ones).nonzero()[0].tolist() if len(good_ones) else []
+    return {number: topic.dictionary[number].as_py() for number in used}, index
+
+
+def _text(data: bytes) -> str:
+    return repr(safe_text(data.decode(errors="replace"), _SHOWN))

@@ -1,0 +1,46 @@
+"""What a topic's configuration accepts of a row. No Arrow: planning reads it.
+
+Owns: :class:`TopicLimits`. Never: a request, the check of rows (``row_limits``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+LARGEST: Final = "max.message.bytes"
+TIMESTAMPS: Final = "message.timestamp.type"
+AFTER: Final = "message.timestamp.after.max.ms"
+BEFORE: Final = "message.timestamp.before.max.ms"
+#: The message.timestamp.type of topics whose records get the broker's time.
+BROKERS_TIME: Final = "LogAppendTime"
+CLEANUP: Final = "cleanup.policy"
+#: Its value, with or without ``delete``, for topics that reject records without a key.
+COMPACT: Final = "compact"
+_NONE: Final = 2**63 - 1
+
+
+@dataclass(frozen=True, slots=True)
+class TopicLimits:
+    """The largest record batch, in bytes, and how far timestamps may be from the broker's time, in
+    ms; without a limit, or when it is not known, the largest 64-bit number. Picklable.
+    """
+
+    max_bytes: int = _NONE
+    before_ms: int = _NONE
+    after_ms: int = _NONE
+    #: Brokers reject records without a key.
+    compacted: bool = False
+
+    @classmethod
+    def of(cls, settings: Mapping[str, str | None]) -> TopicLimits:
+        """From a topic's configs, as far as they are known."""
+        size, before, after = (_number(settings.get(name)) for name in (LARGEST, BEFORE, AFTER))
+        if settings.get(TIMESTAMPS) == BROKERS_TIME:
+            before = after = _NONE
+        return cls(size, before, after, COMPACT in (settings.get(CLEANUP) or ""))
+
+
+def _number(text: str | None) -> int:
+    return int(text) if text is not None and text.isdecimal() else _NONE

@@ -1,0 +1,112 @@
+"""Rows that the producer or the topic's brokers would refuse for their size or their time.
+
+Owns: :class:`RowLimits`, which notes them before anything is sent. Never: other checks of rows
+(``record_columns``), an error.
+
+Only writes with dead letters need it: without, the encoder raises for the first row that is too
+large for the producer, and what brokers refuse fails the task.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from spark_kafka_sink.config.producer_config import ProducerConfig
+from spark_kafka_sink.records.bad_rows.bad_rows import BadRows, Mask, Reason
+from spark_kafka_sink.records.bad_rows.topic_limits import TopicLimits
+from spark_kafka_sink.records.compression import Codec
+from spark_kafka_sink.records.gather import lengths_of
+from spark_kafka_sink.records.record_batch import HEADER_SIZE
+from spark_kafka_sink.records.record_columns import RecordColumns
+from spark_kafka_sink.records.record_encoder import content_sizes
+from spark_kafka_sink.records.single_record import EMPTY_SECTION, MOST_OVERHEAD, record_bytes
+
+Int64s = npt.NDArray[np.int64]
+#: Java's bound: a batch's header, and all of a record but its content (``record_encoder``).
+_JAVA_OVERHEAD = 61 + 21
+#: The first lengths whose varint has 2, 3, 4 and 5 bytes.
+VARINT_BOUNDS = np.array([1 << 6, 1 << 13, 1 << 20, 1 << 27])
+#: Header of a batch, and of a record at most its length, its attributes, and two deltas of 0.
+BATCH_OF_ONE = HEADER_SIZE + 5 + 3
+
+
+@dataclass(frozen=True, slots=True)
+class RowLimits:
+    """The limits of a producer and of the topic of its rows."""
+
+    config: ProducerConfig
+    topic: TopicLimits
+
+    @property
+    def most_content(self) -> int:
+        """The bytes of a record's content that fit the producer, and uncompressed the topic."""
+        return min(self._most_of_producer - _JAVA_OVERHEAD, self.topic.max_bytes - BATCH_OF_ONE)
+
+    @property
+    def _most_of_producer(self) -> int:
+        return min(self.config.max_request_size, self.config.buffer_memory)
+
+    def check(self, columns: RecordColumns, now_ms: int, bad: BadRows) -> None:
+        """Note the rows that are too large, or whose timestamp the topic does not accept."""
+        self._check_sizes(columns, bad)
+        times = columns.timestamp
+        if times is None:
+            return
+        wrong = outside(times, self.topic, now_ms)
+        if wrong.any():
+            bad.add(
+                wrong,
+                Reason.TIMESTAMP,
+                "Invalid timestamp: the topic's message.timestamp.before.max.ms or"
+                " message.timestamp.after.max.ms does not allow it",
+            )
+
+    def _check_sizes(self, columns: RecordColumns, bad: BadRows) -> None:
+        # A bound from each column's longest row: mostly nothing more is needed.
+        parts = (columns.key, columns.value, columns.headers)
+        bound = sum(int(lengths_of(part).max(initial=0)) for part in parts if part is not None)
+        if bound + MOST_OVERHEAD <= self.most_content:
+            return
+        content = content_sizes(columns)
+        most = self._most_of_producer
+        option = "max.request.size" if most == self.config.max_request_size else "buffer.memory"
+        bad.add(
+            content + _JAVA_OVERHEAD > most,
+            Reason.TOO_LARGE,
+            f"the message is larger when serialized than {most}, the value of {option}",
+        )
+        bad.add(
+            self._too_large_for_topic(columns, content, bad),
+            Reason.TOO_LARGE,
+            f"the message is larger than {self.topic.max_bytes} bytes, the topic's"
+            " max.message.bytes",
+        )
+
+    def _too_large_for_topic(self, columns: RecordColumns, content: Int64s, bad: BadRows) -> Mask:
+        """Alone in a batch: larger ones are split until each has one record."""
+        body = content + 3  # attributes, and two deltas of 0
+        sizes = HEADER_SIZE + body + VARINT_BOUNDS.searchsorted(body, side="right") + 1
+        found: Mask = sizes > self.topic.max_bytes
+        codec = Codec.of(self.config)
+        if codec.is_none:
+            return found
+        # Few rows, and each has as many bytes as a whole batch.
+        for row in (found & (bad.which == 0)).nonzero()[0].tolist():
+            one = columns.slice(row, 1)
+            key, value, headers = (
+                None if part is None else part[0].as_py()
+                for part in (one.key, one.value, one.headers)
+            )
+            record = record_bytes(0, 0, key, value, headers or EMPTY_SECTION)
+            size = HEADER_SIZE + len(codec.compress([record]))
+            found[row] = size > self.topic.max_bytes
+        return found
+
+
+def outside(times: Int64s, topic: TopicLimits, now_ms: int) -> Mask:
+    """Whether brokers of ``topic`` would refuse a timestamp; a negative one always."""
+    latest = min(now_ms + topic.after_ms, 2**63 - 1)
+    return (times < max(now_ms - topic.before_ms, 0)) | (times > latest)

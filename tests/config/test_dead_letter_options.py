@@ -1,0 +1,94 @@
+"""The options errors.*: what goes together, other clients' names, files."""
+
+from __future__ import annotations
+
+import pytest
+
+from spark_kafka_sink.base.errors import ConfigError
+from spark_kafka_sink.config.dead_letter_options import DeadLetterOptions
+from spark_kafka_sink.config.sink_config import SinkConfig
+
+SERVERS = {"kafka.bootstrap.servers": "localhost:9092"}
+ALL = {"errors.tolerance": "all", "errors.deadletterqueue.topic.name": "dlq"}
+
+
+def parsed(options):
+    return SinkConfig.parse(SERVERS | options).dead_letters
+
+
+def test_without_tolerance_there_are_none():
+    assert parsed({}) is None
+    assert parsed({"errors.tolerance": "none", "errors.deadletterqueue.topic.name": "dlq"}) is None
+
+
+def test_defaults_are_connects_but_for_its_headers():
+    assert parsed(ALL) == DeadLetterOptions("dlq", -1, True, False, False, None, None, 65_536)
+
+
+def test_all_without_a_topic_is_an_error():
+    """Connect loses rows there."""
+    with pytest.raises(ConfigError, match="rows that can't be sent would be lost"):
+        parsed({"errors.tolerance": "all"})
+
+
+def test_streams_name_of_the_topic_is_understood():
+    found = parsed({"errors.tolerance": "ALL", "errors.dead.letter.queue.topic.name": "dlq"})
+    assert found == parsed(ALL)
+
+
+def test_two_names_of_the_topic_must_agree():
+    with pytest.raises(ConfigError, match="two names of one option"):
+        parsed(ALL | {"errors.dead.letter.queue.topic.name": "other"})
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"topic": "dlq"},
+        {"reportTopic": "dlq"},
+        {"commitLogTopic": "dlq", "deliveryGuarantee": "exactly-once"},
+    ],
+)
+def test_letters_have_a_topic_of_their_own(other):
+    with pytest.raises(ConfigError, match="are the same topic, 'dlq'"):
+        parsed(ALL | other)
+
+
+@pytest.mark.parametrize("name", ["errors.retry.timeout", "errors.retry.delay.max.ms"])
+def test_connects_retries_are_refused_with_a_hint(name):
+    with pytest.raises(ConfigError, match=r"delivery\.timeout\.ms") as caught:
+        parsed({name: "1"})
+    assert "errors.deadletterqueue.topic.name" in caught.value.hint
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("errors.max.fraction", "1.1"),
+        ("errors.max.fraction", "-0.1"),
+        ("errors.max.records", "-1"),
+        ("errors.tolerance", "some"),
+        ("errors.deadletterqueue.topic.name", "a b"),
+        ("errors.deadletterqueue.topic.replication.factor", "0"),
+        ("errors.deadletterqueue.max.value.bytes", "-1"),
+    ],
+)
+def test_values_out_of_bounds_are_refused(name, value):
+    with pytest.raises(ConfigError, match=f"configuration {name}"):
+        parsed(ALL | {name: value})
+
+
+def test_a_config_file_has_them_too(tmp_path):
+    path = tmp_path / "client.properties"
+    path.write_text(
+        "errors.tolerance=all\nerrors.deadletterqueue.topic.name=dlq\nerrors.max.records=5\n"
+        "errors.retry.timeout=1000\n"
+    )
+    found = parsed({"configFile": str(path)})
+    assert (found.topic, found.max_records) == ("dlq", 5)
+
+
+def test_a_misspelt_name_is_told_the_right_one():
+    with pytest.raises(ConfigError, match=r"errors\.tolerence") as caught:
+        parsed({"errors.tolerence": "all"})
+    assert "did you mean errors.tolerance" in caught.value.hint

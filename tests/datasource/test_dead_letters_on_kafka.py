@@ -1,0 +1,286 @@
+"""Rows that can't be sent, from Spark into a real Kafka: each reason, by each way of writing."""
+
+from __future__ import annotations
+
+import uuid
+from dataclasses import dataclass, field
+
+import pytest
+
+from spark_kafka_sink import foreach_batch, last_report, transaction
+
+SCHEMA = (
+    "id int, key string, value binary, topic string, partition int, timestamp long,"
+    " headers array<struct<key:string,value:binary>>"
+)
+KAFKA = "org.apache.kafka.common.errors."
+#: Far from the bounds of every topic here.
+DAY_MS = 86_400_000
+
+
+@dataclass(frozen=True)
+class Case:
+    """A bad row, and what its letter says; ``row`` and ``options`` may name {topic}."""
+
+    code: str
+    exception: str
+    stage: str
+    row: dict[str, object]
+    configs: dict[str, str] = field(default_factory=dict)
+    options: dict[str, str] = field(default_factory=dict)
+    column: bool = False
+
+
+CASES = {
+    "null key": Case(
+        "KP0215", "InvalidRecordException", "KEY_CONVERTER", {"key": None},
+        configs={"cleanup.policy": "compact"},
+    ),
+    "null value": Case(
+        "KP0214", "InvalidRecordException", "VALUE_CONVERTER", {"value": None},
+        options={"onNullValue": "error"},
+    ),
+    "null topic": Case(
+        "KP0211", "InvalidTopicException", "KAFKA_PRODUCE", {"topic": None}, column=True,
+    ),
+    "topic name": Case(
+        "KP0230", "InvalidTopicException", "KAFKA_PRODUCE", {"topic": "a b"}, column=True,
+    ),
+    "missing topic": Case(
+        "KP0302", "UnknownTopicOrPartitionException", "KAFKA_PRODUCE", {"topic": "no-such-topic"},
+        options={"kafka.max.block.ms": "5000"}, column=True,
+    ),
+    "negative partition": Case(
+        "KP0212", "UnknownTopicOrPartitionException", "KAFKA_PRODUCE", {"partition": -7},
+    ),
+    "missing partition": Case(
+        "KP0212", "UnknownTopicOrPartitionException", "KAFKA_PRODUCE", {"partition": 99},
+    ),
+    "timestamp": Case(
+        "KP0231", "InvalidTimestampException", "KAFKA_PRODUCE", {"timestamp": -1},
+    ),
+    "late timestamp": Case(
+        "KP0231", "InvalidTimestampException", "KAFKA_PRODUCE", {"timestamp": 4_000_000_000_000},
+        configs={"message.timestamp.after.max.ms": str(DAY_MS)},
+    ),
+    "null header": Case(
+        "KP0232", "InvalidRecordException", "HEADER_CONVERTER",
+        {"headers": [("a", bytearray(b"1")), None, (None, bytearray(b"2"))]},
+    ),
+    "too large": Case(
+        "KP0213", "RecordTooLargeException", "KAFKA_PRODUCE", {"value": bytearray(b"x" * 30_000)},
+        options={"kafka.max.request.size": "20000"},
+    ),
+    "too large for the topic": Case(
+        "KP0213", "RecordTooLargeException", "KAFKA_PRODUCE", {"value": bytearray(b"x" * 30_000)},
+        configs={"max.message.bytes": "20000"},
+    ),
+}  # fmt: skip
+
+
+@pytest.fixture
+def names(kafka):
+    """The topic of the rows for a case, and that of its letters, which does not exist."""
+
+    def make(case):
+        topic = kafka.unique_topic("rows", partitions=2, configs=case.configs)
+        return topic, f"dlq.{uuid.uuid4().hex}"
+
+    return make
+
+
+def rows_of(case, topic):
+    usual = {
+        "key": "k", "value": bytearray(b"v"), "topic": topic, "partition": 0, "timestamp": None,
+        "headers": None,
+    }  # fmt: skip
+    order = [*[name.split()[0] for name in SCHEMA.split(", ")][:6], "headers"]
+    rows = [usual | {"id": 0}, usual | case.row | {"id": 1}, usual | {"id": 2, "partition": 1}]
+    return [tuple(row[name] for name in order) for row in rows]
+
+
+def options_of(kafka, case, topic, queue, guarantee):
+    found = {
+        "kafka.bootstrap.servers": kafka.bootstrap,
+        "errors.tolerance": "all",
+        "errors.deadletterqueue.topic.name": queue,
+        "deliveryGuarantee": guarantee,
+        **case.options,
+    }
+    return found if case.column else found | {"topic": topic}
+
+
+def frame_of(spark, case, topic):
+    return spark.createDataFrame(rows_of(case, topic), SCHEMA).coalesce(1)
+
+
+def check(case, found, letters, topic, batch_id=-1):
+    """The two good rows are in their topic, and the bad one's letter says why."""
+    assert sorted(found.partitions) == [0, 1]
+    assert len(letters.values) == 1
+    headers = dict(letters.headers[0])
+    assert headers["__kprod.errors.code"] == case.code.encode()
+    assert headers["__connect.errors.exception.class.name"] == (KAFKA + case.exception).encode()
+    assert headers["__connect.errors.stage"] == case.stage.encode()
+    asked = case.row.get("topic", topic) or ""
+    assert headers["__connect.errors.topic"] == asked.encode() == headers["__kprod.errors.topic"]
+    assert headers["__connect.errors.partition"] == b"%d" % case.row.get("partition", 0)
+    assert headers["__kprod.errors.row"] == b"1"
+    assert headers["__kprod.errors.batch.id"] == b"%d" % batch_id
+    value = case.row.get("value", b"v")
+    size = -1 if value is None else len(value)
+    assert headers["__kprod.errors.value.size"] == b"%d" % size
+    if value is None:
+        assert letters.values == [None]
+    else:
+        cut = headers["__kprod.errors.value.truncated"] == b"true"
+        assert cut == (letters.values[0] != bytes(value))
+        assert bytes(value).startswith(letters.values[0])
+        assert letters.values[0], "never a tombstone"
+    assert letters.keys == [None if case.row.get("key", "k") is None else b"k"]
+    if "headers" in case.row:
+        assert headers["a"] == b"1", "the headers that can be sent are there"
+
+
+@pytest.mark.parametrize("guarantee", ["at-least-once", "exactly-once"])
+@pytest.mark.parametrize("name", CASES)
+def test_a_batch_writes_each_bad_row_as_a_letter(spark, kafka, names, consume, name, guarantee):
+    case = CASES[name]
+    topic, queue = names(case)
+    options = options_of(kafka, case, topic, queue, guarantee)
+    frame_of(spark, case, topic).write.format("kprod").options(**options).save()
+    check(case, consume(topic), consume(queue), topic)
+    report = last_report(spark)
+    assert (report.rows, report.rows_in, report.dead_letters.total) == (2, 3, 1)
+    (reason,) = report.dead_letters.by_reason
+    assert (reason.code, reason.rows) == (case.code, 1)
+    assert [(s.task, s.row) for s in reason.samples] == [(0, 1)]
+
+
+@pytest.mark.parametrize("guarantee", ["at-least-once", "exactly-once"])
+def test_a_stream_has_its_micro_batchs_number_in_letters(
+    kafka, stream, source, consume, names, guarantee
+):
+    case = Case("KP0212", "UnknownTopicOrPartitionException", "KAFKA_PRODUCE", {"partition": -7})
+    topic, queue = names(case)
+    frame, add = source
+    add(["good", "bad"])
+    options = options_of(kafka, case, topic, queue, guarantee)
+    if guarantee == "exactly-once":
+        options["transactionalIdPrefix"] = f"p-{uuid.uuid4().hex}"
+    rows = frame.selectExpr("value", "IF(value = 'bad', -7, 0) AS partition")
+    query = stream(rows, **options)
+    assert query.awaitTermination(120)
+    assert consume(topic).values == [b"good"]
+    letters = consume(queue)
+    assert letters.values == [b"bad"]
+    headers = dict(letters.headers[0])
+    assert headers["__kprod.errors.batch.id"] == b"0"
+    connector = options.get("transactionalIdPrefix", "kprod")
+    assert headers["__connect.errors.connector.name"] == connector.encode()
+
+
+def test_foreach_batch_writes_letters_in_its_transaction(spark, kafka, consume, names):
+    case = CASES["too large"]
+    topic, queue = names(case)
+    options = options_of(kafka, case, topic, queue, "exactly-once")
+    name = f"fb-{uuid.uuid4().hex}"
+    foreach_batch(name, **options)(frame_of(spark, case, topic), 5)
+    check(case, consume(topic), consume(queue), topic, batch_id=5)
+    assert dict(consume(queue).headers[0])["__connect.errors.connector.name"] == name.encode()
+    foreach_batch(name, **options)(frame_of(spark, case, topic), 5)
+    assert len(consume(queue, isolation="read_committed")) == 1, "a replay writes no letter again"
+
+
+@pytest.mark.parametrize("ends", ["well", "badly"])
+def test_the_letters_of_a_block_are_visible_with_its_rows(spark, kafka, consume, names, ends):
+    case = CASES["null value"]
+    topic, queue = names(case)
+    options = options_of(kafka, case, topic, queue, "exactly-once")
+    del options["topic"], options["onNullValue"]
+    frame = frame_of(spark, case, topic)
+
+    def write():
+        with transaction(f"block-{uuid.uuid4().hex}", 3, **options) as block:
+            block.write(frame, topic=topic, onNullValue="error")
+            block.write(frame.where("id = 0"), topic=topic)
+            if ends == "badly":
+                raise ValueError("the user's own")
+
+    if ends == "badly":
+        with pytest.raises(ValueError, match="the user's own"):
+            write()
+    else:
+        write()
+    rows, letters = (consume(name, isolation="read_committed") for name in (topic, queue))
+    assert (len(rows), len(letters)) == ((3, 1) if ends == "well" else (0, 0))
+
+
+def test_the_topic_of_letters_is_made_with_one_partition(spark, kafka, names, consume):
+    from confluent_kafka.admin import AdminClient
+
+    topic, queue = names(CASES["timestamp"])
+    options = options_of(kafka, CASES["timestamp"], topic, queue, "at-least-once")
+    options["errors.deadletterqueue.topic.replication.factor"] = "1"
+    frame = frame_of(spark, CASES["timestamp"], topic)
+    frame.where("id = 0").write.format("kprod").options(**options).save()
+    admin = AdminClient({"bootstrap.servers": kafka.bootstrap})
+    assert len(admin.list_topics(timeout=30).topics[queue].partitions) == 1
+    assert len(consume(queue)) == 0
+
+
+def test_a_compacted_topic_of_letters_is_refused_at_planning(spark, kafka, names):
+    topic, _ = names(CASES["timestamp"])
+    queue = kafka.unique_topic("dlq", configs={"cleanup.policy": "compact"})
+    options = options_of(kafka, CASES["timestamp"], topic, queue, "at-least-once")
+    frame = frame_of(spark, CASES["timestamp"], topic)
+    with pytest.raises(Exception, match="which is compacted"):
+        frame.write.format("kprod").options(**options).save()
+
+
+def test_rows_for_the_topic_of_letters_are_letters(spark, kafka, names, consume):
+    """A topic column could put rows beside the letters, which readers could not tell apart."""
+    case = CASES["null topic"]
+    topic, queue = names(case)
+    options = options_of(kafka, case, topic, queue, "exactly-once")
+    frame = frame_of(spark, case, topic).selectExpr(
+        "key", "value", f"IF(id = 1, '{queue}', topic) AS topic"
+    )
+    frame.write.format("kprod").options(**options).save()
+    assert len(consume(topic)) == 2
+    assert dict(consume(queue).headers[0])["__kprod.errors.code"] == b"KP0230"
+
+
+@pytest.mark.parametrize(
+    ("limit", "fails"),
+    [
+        ({"errors.max.records": "1"}, False),
+        ({"errors.max.records": "0"}, True),
+        ({"errors.max.fraction": "0.34"}, False),
+        ({"errors.max.fraction": "0.33"}, True),
+    ],
+)
+def test_past_a_limit_nothing_of_a_batch_is_visible(spark, kafka, names, consume, limit, fails):
+    case = CASES["null value"]
+    topic, queue = names(case)
+    options = options_of(kafka, case, topic, queue, "exactly-once") | limit
+    frame = frame_of(spark, case, topic)
+    if fails:
+        with pytest.raises(Exception, match=r"KP0233.*null value \(KP0214"):
+            frame.write.format("kprod").options(**options).save()
+    else:
+        frame.write.format("kprod").options(**options).save()
+    rows, letters = (consume(name, isolation="read_committed") for name in (topic, queue))
+    assert (len(rows), len(letters)) == ((0, 0) if fails else (2, 1))
+
+
+def test_letters_of_many_tasks_count_together(spark, kafka, names, consume):
+    """No task alone is past errors.max.records."""
+    topic, queue = names(CASES["timestamp"])
+    options = options_of(kafka, CASES["timestamp"], topic, queue, "exactly-once")
+    frame = spark.range(0, 4, 1, 4).selectExpr("CAST(id AS STRING) AS value", "-1L AS timestamp")
+    with pytest.raises(
+        Exception, match=r"4 of 4 rows can't be sent, and errors\.max\.records is 3"
+    ):
+        frame.write.format("kprod").options(**options, **{"errors.max.records": "3"}).save()
+    assert len(consume(queue, isolation="read_committed")) == 0

@@ -1,0 +1,95 @@
+"""Dead letters read back: as a DataFrame, and by ``kprod deadletters``."""
+
+from __future__ import annotations
+
+import json
+import uuid
+
+import pytest
+from typer.testing import CliRunner
+
+from spark_kafka_sink import read_dead_letters
+from spark_kafka_sink.cli.app import app
+
+ROWS = [("k0", "good", 0, None), ("k1", "bad", -7, None), ("k2", "worse", 0, -1)]
+SCHEMA = "key string, value string, partition int, timestamp long"
+
+
+@pytest.fixture
+def letters(spark, kafka):
+    """A topic with two letters, and one that is aborted."""
+    topic, queue = kafka.unique_topic("rows"), f"dlq.{uuid.uuid4().hex}"
+    options = {
+        "kafka.bootstrap.servers": kafka.bootstrap,
+        "topic": topic,
+        "deliveryGuarantee": "exactly-once",
+        "errors.tolerance": "all",
+        "errors.deadletterqueue.topic.name": queue,
+    }
+    frame = spark.createDataFrame(ROWS, SCHEMA).coalesce(1)
+    frame.write.format("kprod").options(**options).save()
+    with pytest.raises(Exception, match="KP0233"):
+        frame.write.format("kprod").options(**options, **{"errors.max.fraction": "0"}).save()
+    return topic, queue
+
+
+def test_letters_are_rows_with_their_reason(spark, kafka, letters):
+    topic, queue = letters
+    found = read_dead_letters(spark, queue, **{"kafka.bootstrap.servers": kafka.bootstrap})
+    assert found.columns == [
+        "key", "value", "headers", "topic", "reason", "code", "message", "row", "batch",
+    ]  # fmt: skip
+    rows = sorted(found.collect(), key=lambda row: row.row)
+    assert [(bytes(r.key), bytes(r.value), r.topic, r.code, r.row, r.batch) for r in rows] == [
+        (b"k1", b"bad", topic, "KP0212", 1, -1),
+        (b"k2", b"worse", topic, "KP0231", 2, -1),
+    ]
+    assert [row.reason for row in rows] == ["partition does not exist", "invalid timestamp"]
+    assert rows[0].message.startswith("Invalid partition: it is negative")
+    assert {h.key for h in rows[0].headers} >= {"__connect.errors.topic", "__kprod.errors.code"}
+
+
+def test_mended_letters_are_sent_again(spark, kafka, letters, consume):
+    """The recipe of dead-letters.md: without the headers of the letter."""
+    topic, queue = letters
+    found = read_dead_letters(spark, queue, **{"kafka.bootstrap.servers": kafka.bootstrap})
+    mended = found.selectExpr(
+        "key", "value", "topic",
+        "filter(headers, h -> NOT startswith(h.key, '__connect.errors.')"
+        " AND NOT startswith(h.key, '__kprod.errors.')) AS headers",
+    )  # fmt: skip
+    mended.write.format("kprod").option("kafka.bootstrap.servers", kafka.bootstrap).save()
+    again = consume(topic, isolation="read_committed")
+    assert sorted(again.values) == [b"bad", b"good", b"worse"]
+    assert again.headers == [[], [], []]
+
+
+def test_kprod_deadletters_counts_by_reason(kafka, letters):
+    _, queue = letters
+    found = CliRunner().invoke(app, ["deadletters", queue, "-b", kafka.bootstrap, "--json"])
+    assert found.exit_code == 0, found.output
+    told = json.loads(found.stdout)
+    assert told["total"] == 2
+    assert sorted(one["code"] for one in told["byReason"]) == ["KP0212", "KP0231"]
+    assert [one["row"] for one in told["last"]] == [1, 2]
+    assert "value" not in told["last"][0]
+
+
+def test_kprod_deadletters_shows_values_when_asked(kafka, letters):
+    _, queue = letters
+    arguments = ["deadletters", queue, "-b", kafka.bootstrap]
+    without = CliRunner().invoke(app, arguments)
+    assert without.exit_code == 0, without.output
+    assert "KP0212" in without.stdout
+    assert "worse" not in without.stdout
+    asked = CliRunner().invoke(app, [*arguments, "--values", "-n", "1"])
+    assert "worse" in asked.stdout
+    assert "bad" not in asked.stdout
+
+
+def test_a_missing_topic_of_letters_is_one_line(kafka):
+    found = CliRunner().invoke(
+        app, ["deadletters", "no-such-dlq", "-b", kafka.bootstrap, "--timeout", "3"]
+    )
+    assert found.exit_code == 1
+    assert "Topic no-such-dlq not found" in found.stderr
