@@ -9,6 +9,7 @@ from typing import Any
 import pyarrow as pa
 
 from spark_kafka_sink.base.clock import NEVER
+from spark_kafka_sink.config.dead_letter_options import DeadLetterOptions
 from spark_kafka_sink.config.producer_config import ProducerConfig
 from spark_kafka_sink.datasource.exactly_once.transaction_plan import TransactionPlan
 from spark_kafka_sink.datasource.exactly_once.transactional_producers import (
@@ -16,6 +17,7 @@ from spark_kafka_sink.datasource.exactly_once.transactional_producers import (
     producers_of_task,
 )
 from spark_kafka_sink.datasource.write.commit_message import TaskCommitMessage
+from spark_kafka_sink.datasource.write.dead_letters import DeadLetters
 from spark_kafka_sink.datasource.write.task_identity import TaskIdentity
 from spark_kafka_sink.datasource.write.write_task import WriteTask
 from spark_kafka_sink.network.client.client_factory import new_network_client
@@ -146,8 +148,9 @@ def write_rows(
     identity: TaskIdentity,
     batches: Iterator[pa.RecordBatch],
     columns: ColumnPlan,
+    dead_letters: str | None = None,
 ) -> TaskCommitMessage:
-    """An attempt of a task, as ``WritePlan.write``."""
+    """An attempt of a task, as ``WritePlan.write``; ``dead_letters`` is the topic of these."""
     scheduler = worker.process.machine.scheduler
     producers = producers_of_task(
         plan,
@@ -157,11 +160,23 @@ def write_rows(
         factory=lambda config, _: producer_of(worker.process, config),
         worker=worker.kept,
     )
+    letters = None
+    if dead_letters is not None:
+        options = DeadLetterOptions(dead_letters)
+        letters = DeadLetters(
+            options,
+            config,
+            columns.topic,
+            {},
+            task=identity.partition_id,
+            batch_id=plan.number or 0,
+        )
     task = WriteTask(
         columns,
         producers,
         identity,
         transaction_time=plan.time,
+        dead_letters=letters,
         monotonic_ms=scheduler.now_ms,
         wall_ms=scheduler.wall_ms,
     )
