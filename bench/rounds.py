@@ -100,11 +100,13 @@ class Rounds:
         """What the machine did while the rounds ran, for the head of a table."""
         taken, whole = (now - then for now, then in zip(stolen(), self._before, strict=True))
         walls = sorted(sample.wall for sample in self.samples)
-        slowest = walls[-1] / median(walls) if walls else 1.0
         load = median(self.loads) if self.loads else os.getloadavg()[0]
+        said = f"load {load:.1f} in the median, {100 * taken / max(whole, 1e-9):.1f} % stolen"
+        if not self.samples:  # rounds of a child, which says its own
+            return said
+        slowest = walls[-1] / median(walls)
         return (
-            f"load {load:.1f} in the median, {100 * taken / max(whole, 1e-9):.1f} % stolen, the "
-            f"loop beside the rounds up to {slowest:.1f}x as slow as in the median; "
+            f"{said}, the loop beside the rounds up to {slowest:.1f}x as slow as in the median; "
             f"{self.repeated} disturbed rounds run again, {self.disturbed} counted all the same"
         )
 

@@ -319,7 +319,8 @@ class AdminClient:
             self.loop.run([call], self.clock.now_ms() + _NAMES_MS)
         except KafkaError:
             return ""  # the error that this is for has all that is known
-        names = [name for name in call.response or () if not name.startswith("__")]
+        known = () if call.response is None else call.response.names
+        names = [name for name in known if not name.startswith("__")]
         found = (nearest_name(one.lower(), names, _ALIKE) for one in missing)
         near = dict.fromkeys(filter(None, found))
         return f"is it {' or '.join(near)}? " if near else ""

@@ -161,15 +161,10 @@ class KprodDataSource(DataSource):
         return hasattr(spark_datasource, "DataSourceStreamArrowWriter")
 
     def _plan(self, schema: StructType, *, overwrite: bool, streaming: bool) -> WritePlan:
-        from spark_kafka_sink.config.dead_letter_options import refuse_compacted
         from spark_kafka_sink.config.sink_config import SinkConfig
-        from spark_kafka_sink.datasource.checks.own_code import check_own_code
-        from spark_kafka_sink.datasource.checks.preflight import process_preflight
         from spark_kafka_sink.datasource.driver_identity import driver_token
-        from spark_kafka_sink.datasource.process_logging import configure_logging
         from spark_kafka_sink.datasource.report.failed_attempts import FailedAttempts
-        from spark_kafka_sink.datasource.report.report_file import check_report_path
-        from spark_kafka_sink.datasource.write import schema as of_columns
+        from spark_kafka_sink.datasource.write.schema import plan_columns
         from spark_kafka_sink.datasource.write_plan import WritePlan
 
         self._refuse_unusable(overwrite=overwrite, streaming=streaming)
@@ -180,29 +175,38 @@ class KprodDataSource(DataSource):
             prefix_of(config, streaming=streaming)
         token = driver_token(self._given.as_options())
         # A stream's abort has no plan, and a job's options may be another's, too.
-        failed = FailedAttempts.of(config.report_path, token if streaming else uuid.uuid4().hex)
+        batch = token if streaming else uuid.uuid4().hex
         is_named = config.is_exactly_once and (streaming or config.txn_app_id is not None)
-        columns = of_columns.plan_columns(schema, config.topic, config.named_columns)
         plan = WritePlan(
             config,
-            columns,
+            plan_columns(schema, config.topic, config.named_columns),
             None,
             driver=token if is_named else "",
             query_name=self.options.get(_QUERY_NAME, ""),
-            failed=failed,
+            failed=FailedAttempts.of(config.report_path, batch),
         )
-        if self._unpickled:
-            return plan
+        return plan if self._unpickled else self._checked(plan, schema, streaming=streaming)
+
+    def _checked(self, plan: WritePlan, schema: StructType, *, streaming: bool) -> WritePlan:
+        """``plan`` for tasks, after all that asks brokers, registries and files."""
+        from spark_kafka_sink.config.dead_letter_options import refuse_compacted
+        from spark_kafka_sink.datasource.checks.own_code import check_own_code
+        from spark_kafka_sink.datasource.checks.preflight import process_preflight
+        from spark_kafka_sink.datasource.process_logging import configure_logging
+        from spark_kafka_sink.datasource.report.report_file import check_report_path
+        from spark_kafka_sink.datasource.write.schema import near_names, with_keys_required
+
+        config, columns = plan.config, plan.columns
         configure_logging()
         if config.report_path is not None:
             check_report_path(config.report_path)
         check_own_code(config, on_driver=True)
-        warn_once(_log, [*config.warnings, *of_columns.near_names(schema, columns)])
+        warn_once(_log, [*config.warnings, *near_names(schema, columns)])
         seen = process_preflight().check(config, streaming=streaming)
         cluster = None if seen is None else seen.cluster
         limits = {} if seen is None else seen.limits
         if seen is not None and config.topic in seen.compacted:
-            columns = of_columns.with_keys_required(columns)
+            columns = with_keys_required(columns)
         if seen is not None and config.dead_letters is not None:
             refuse_compacted(config.dead_letters, seen.compacted)
         if config.schemas is not None:
@@ -219,7 +223,7 @@ class KprodDataSource(DataSource):
                 plan,
                 transactions=plan_transactions(config, streaming=streaming, driver=plan.driver),
             )
-        failed.begin()
+        plan.failed.begin()
         return plan
 
     def _refuse_unusable(self, *, overwrite: bool, streaming: bool) -> None:

@@ -245,8 +245,8 @@ class WritePlan:
     def commit(
         self, messages: Sequence[WriterCommitMessage | None], batch_id: int | None = None
     ) -> None:
-        """Confirms a batch: every task's message is present; with exactly-once,
-        commits every transaction.
+        """Confirms a batch: every task's message is present; with exactly-once, commits every
+        transaction.
 
         ``batch_id`` is the micro-batch's, None for a batch job. Raises CommitError; then nothing
         is undone: with at-least-once the rows stay in Kafka, and Spark may write them again.
@@ -336,14 +336,7 @@ class WritePlan:
         """
         try:
             configure_logging()
-            begun_ms = self.failed.begun_ms
-            report = self._identified(
-                with_failures(
-                    self._report_of_some(messages, Outcome.ABORTED, batch_id),
-                    self.failed.take(batch_id),
-                    begun_ms,
-                )
-            )
+            report = self._report_of_abort(messages, batch_id)
             if self.config.is_exactly_once:
                 problem = self._abort_transactions(messages, batch_id, report)
                 if problem is not None and not report.failed_attempts:
@@ -366,6 +359,16 @@ class WritePlan:
                 publish(report, self.config)
         except Exception:  # noqa: BLE001 - the user needs the original error
             return
+
+    def _report_of_abort(
+        self, messages: Sequence[WriterCommitMessage | None], batch_id: int | None
+    ) -> WriteReport:
+        report = self._report_of_some(messages, Outcome.ABORTED, batch_id)
+        # Files are read for it; none of them may keep transactions open.
+        with contextlib.suppress(Exception):
+            begun_ms, attempts = self.failed.begun_ms, self.failed.take(batch_id)
+            report = self._identified(with_failures(report, attempts, begun_ms))
+        return report
 
     def _identified(self, report: WriteReport) -> WriteReport:
         """With what the driver knows itself, when no task left it."""

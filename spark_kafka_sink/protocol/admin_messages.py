@@ -33,6 +33,7 @@ __all__ = [
     "DescribeQuorumResponse",
     "ResourceConfigs",
     "TopicNamesRequest",
+    "TopicNamesResponse",
 ]
 
 #: A broker has some 350.
@@ -42,7 +43,15 @@ _METADATA_LOG: Final = TopicPartition("__cluster_metadata", 0)
 
 
 @dataclass(frozen=True, slots=True)
-class TopicNamesRequest(ControlRequest[tuple[str, ...]]):
+class TopicNamesResponse:
+    """``names`` of topics, in the broker's order."""
+
+    names: tuple[str, ...]
+    throttle_ms: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class TopicNamesRequest(ControlRequest[TopicNamesResponse]):
     """The names of all topics that the principal may DESCRIBE. Its response is as large as the
     cluster, so it is for an error of the driver's, never for a task.
     """
@@ -53,9 +62,10 @@ class TopicNamesRequest(ControlRequest[tuple[str, ...]]):
     def message(self, version: int) -> Message:
         return messages.metadata.MetadataRequest(topics=None, allow_auto_topic_creation=False)
 
-    def read(self, reader: WireReader, version: int) -> tuple[str, ...]:
+    def read(self, reader: WireReader, version: int) -> TopicNamesResponse:
         answer = messages.metadata.MetadataResponse.read(reader, version)
-        return tuple(topic.name for topic in answer.topics if topic.name is not None)
+        names = tuple(topic.name for topic in answer.topics if topic.name is not None)
+        return TopicNamesResponse(names, max(0, answer.throttle_time_ms))
 
 
 class ConfigResourceType(IntEnum):

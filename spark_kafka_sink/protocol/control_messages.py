@@ -476,6 +476,7 @@ class DeleteTopicsResponse:
     """``errors`` maps each topic to its code."""
 
     errors: Mapping[str, ErrorCode]
+    throttle_ms: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -501,7 +502,7 @@ class DeleteTopicsRequest(ControlRequest[DeleteTopicsResponse]):
             self.topics,
             "a topic",
         )
-        return DeleteTopicsResponse(errors)
+        return DeleteTopicsResponse(errors, max(0, answer.throttle_time_ms))
 
 
 def _check_epoch(

@@ -20,9 +20,9 @@ So both look at the ages of the transactions, and do one thing at a time (m is t
     from timeout - m/4     look again, and send EndTxn(abort). An operator's command aborts nothing:
                            it waits for m/8 more, and commits if all are still open
 
-When B aborts, A has sent nothing for m/8. Whoever finds that one is committed commits the others,
-at any age: it is A, or B for it. Only a request that takes longer than m/8 to arrive still tears
-the batch.
+When B looks again, A has sent nothing for m/8: B sees what A has committed. If that is one, both
+commit the others, at any age. If it is none, B aborts all, and A finds them aborted. Only a request
+that takes longer than m/8 to arrive still tears the batch.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from dataclasses import dataclass
 from enum import Enum, auto
 from typing import TYPE_CHECKING
 
-from spark_kafka_sink.base.clock import Latch
+from spark_kafka_sink.base.clock import NEVER, Latch
 from spark_kafka_sink.base.errors import ErrorCode, KafkaTimeoutError
 from spark_kafka_sink.protocol.producer_ids import PreparedTransaction
 from spark_kafka_sink.protocol.transaction_admin_messages import TransactionDescription
@@ -56,7 +56,6 @@ class CommitOutcomes:
     definite response came in time.
     """
 
-    committed: tuple[str, ...] = ()
     lost: tuple[str, ...] = ()
     unknown: tuple[str, ...] = ()
     unclear: tuple[str, ...] = ()
@@ -88,13 +87,10 @@ def end_decided(
     """
     until_ms = checked_until_ms
     while True:
-        ended = commit_all(client, transactions, min(until_ms, deadline_ms))
+        ended = commit_all(client, transactions, deadline_ms, first_by_ms=until_ms)
         begun_ms = client.clock.now_ms()
         if not ended.unclear or begun_ms >= deadline_ms:
             return ended
-        if ended.committed:
-            until_ms = deadline_ms
-            continue
         found = client.describe([t.transactional_id for t in transactions], deadline_ms)
         todo = _next(client, transactions, found, deadline_ms, only_lost=only_lost)
         if todo is _Next.FINISH:
@@ -133,31 +129,39 @@ def _next(
 
 
 def commit_all(
-    client: TransactionClient, transactions: Sequence[PreparedTransaction], deadline_ms: int
+    client: TransactionClient,
+    transactions: Sequence[PreparedTransaction],
+    deadline_ms: int,
+    *,
+    first_by_ms: int = NEVER,
 ) -> CommitOutcomes:
-    """Commit each of ``transactions``; harmless for those that are committed already."""
+    """Commit each of ``transactions``; harmless for those that are committed already. It ends at
+    ``first_by_ms`` when none is committed by then.
+    """
+    limit_ms = min(first_by_ms, deadline_ms)
     open_ = {t.transactional_id: t for t in transactions}
     outcomes: dict[str, Outcome] = {}
     while open_:
-        answers = client.end(list(open_.values()), committed=True, deadline_ms=deadline_ms)
+        answers = client.end(list(open_.values()), committed=True, deadline_ms=limit_ms)
         outcomes |= {i: Outcome.COMMITTED for i, code in answers.items() if code is ErrorCode.NONE}
         doubtful = [i for i, code in answers.items() if code not in (ErrorCode.NONE, None)]
         with suppress(KafkaTimeoutError):
-            found = client.describe(doubtful, deadline_ms) if doubtful else {}
+            found = client.describe(doubtful, limit_ms) if doubtful else {}
             judged = {i: outcome_of(open_[i], description) for i, description in found.items()}
             outcomes |= {i: how for i, how in judged.items() if how is not Outcome.RETRY}
         open_ = {i: t for i, t in open_.items() if i not in outcomes}
+        if Outcome.COMMITTED in outcomes.values():
+            limit_ms = deadline_ms
         now = client.clock.now_ms()
-        if now >= deadline_ms:
+        if now >= limit_ms:
             break
         if open_:
-            client.clock.wait(Latch(), min(deadline_ms, now + _ROUND_MS))
+            client.clock.wait(Latch(), min(limit_ms, now + _ROUND_MS))
 
     def those(how: Outcome) -> tuple[str, ...]:
         return tuple(i for i in outcomes if outcomes[i] is how)
 
-    lost, unknown = those(Outcome.LOST), those(Outcome.UNKNOWN)
-    return CommitOutcomes(those(Outcome.COMMITTED), lost, unknown, tuple(open_))
+    return CommitOutcomes(those(Outcome.LOST), those(Outcome.UNKNOWN), tuple(open_))
 
 
 def abort_all(

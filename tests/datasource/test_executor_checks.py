@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import platform
+import sys
 
 import pytest
 
@@ -78,11 +79,20 @@ print(json.dumps([asdict(host) for host in hosts]))
 @pytest.mark.spark
 @pytest.mark.parametrize(
     ("address", "python", "said"),
-    [("nonsense", None, "Java gateway"), ("local[1]", "/nowhere/python3", "/nowhere/python3")],
-    ids=["no session", "no worker"],
+    [
+        ("nonsense", None, "Java gateway"),
+        ("local[1]", "/nowhere/python3", "/nowhere/python3"),
+        ("local[1]", "without-packages", "No module named 'spark_kafka_sink'"),
+    ],
+    ids=["no session", "no worker", "no package"],
 )
-def test_a_job_that_does_not_run_is_a_row(kafka, address, python, said):
+def test_a_job_that_does_not_run_is_a_row(kafka, tmp_path, address, python, said):
     """No traceback on standard output: the row has what Spark said, in a line."""
+    if python == "without-packages":
+        wrapper = tmp_path / python
+        wrapper.write_text(f'#!/bin/sh\ncd /\nexec {sys.executable} -S "$@"\n')
+        wrapper.chmod(0o755)
+        python = str(wrapper)
     command = ["-m", "spark_kafka_sink", "check", "-b", kafka.bootstrap, "--json"]
     run = run_python(
         *command, "--from-executors", address, environment={"PYSPARK_PYTHON": python}, fails=True

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from dataclasses import replace
 
 import pytest
 
@@ -57,6 +58,14 @@ def test_an_abort_takes_the_attempts_of_its_batch(failed, tmp_path):
     assert failed.take(7) == []
 
 
+def test_a_job_in_foreach_batch_has_the_number_of_its_tasks(failed):
+    """Spark gives its abort none."""
+    failed.leave(attempt(DeliveryError("no"), batch_id=0))
+    report = report_of_batch(CONFIG, [], Outcome.ABORTED, unfinished=[0])
+    report = with_failures(report, failed.take(None), None)
+    assert (report.batch_id, report.query_name) == (0, "orders")
+
+
 def test_an_attempt_leaves_nothing_where_the_folder_is_not(failed, tmp_path):
     """An executor of another machine; a batch that was aborted meanwhile."""
     failed.end()
@@ -82,6 +91,22 @@ def test_files_that_are_no_reports_are_passed_over(failed, tmp_path):
     (tmp_path / ".kprod-failed-token" / "list.json").write_text("[]")
     failed.leave(attempt(DeliveryError("no")))
     assert len(failed.take(7)) == 1
+
+
+def test_a_file_that_is_no_attempt_keeps_no_transaction_open(failed, caplog, tmp_path):
+    """Whatever is in the directory, the abort goes on."""
+    strange = replace(attempt(DeliveryError("no")), error=None, slowest_task=None)
+    failed.leave(strange)
+    plan = WritePlan(CONFIG, ColumnPlan(topic="t", value_column=0), None, failed=failed)
+    with caplog.at_level(logging.WARNING):
+        plan.abort([None], 7)
+    assert "kprod write of micro-batch 7 failed" in caplog.text
+    assert names_in(tmp_path) == []
+
+
+def test_after_a_failed_commit_no_task_is_blamed():
+    finished = report_of_batch(CONFIG, [message()], Outcome.ABORTED)
+    assert with_failures(finished, [], None).error is None
 
 
 def test_a_folder_that_is_not_allowed_is_not_used(limit, monkeypatch, tmp_path):

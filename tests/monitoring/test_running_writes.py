@@ -22,7 +22,7 @@ from tests.waiting import wait_for
 SPARK = SimpleNamespace(conf={"spark.app.id": "app-1"})
 
 
-class World:
+class ProgressTopic:
     """A topic, who writes to it, and who reads it at a time that is set."""
 
     def __init__(self, kafka):
@@ -54,7 +54,7 @@ class World:
 
 @pytest.fixture
 def world(kafka):
-    world = World(kafka)
+    world = ProgressTopic(kafka)
     yield world
     world.running.close()
 
@@ -217,6 +217,33 @@ def test_the_users_error_is_the_users(monkeypatch):
     monkeypatch.setattr(progress_bar, "_LOOK_S", 0.01)
     with pytest.raises(KeyError), show_progress(spark_with({}), file=Terminal()):
         raise KeyError
+
+
+def test_wrong_options_draw_nothing():
+    """The terminal stays as it is, and the block does not run."""
+    file = Terminal()
+    with (
+        pytest.raises(ConfigError),
+        show_progress(spark_with({}), {"progressTopic": "x", "topic": "x"}, file=file),
+    ):
+        raise AssertionError
+    assert file.getvalue() == ""
+
+
+def test_a_session_that_is_stopped_ends_the_bar_alone(monkeypatch):
+    monkeypatch.setattr(progress_bar, "_LOOK_S", 0.01)
+    looks = []
+
+    def stopped():
+        looks.append(1)
+        raise RuntimeError
+
+    spark = spark_with({})
+    spark.sparkContext = SimpleNamespace(
+        statusTracker=lambda: SimpleNamespace(getActiveStageIds=stopped)
+    )
+    with show_progress(spark, file=Terminal()):
+        wait_for(lambda: looks, 30, "a look")
 
 
 class Kernel:

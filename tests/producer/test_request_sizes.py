@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from spark_kafka_sink.base.errors import ErrorCode
+from spark_kafka_sink.local_kafka import KafkaCluster
 from spark_kafka_sink.producer.kafka_producer import KafkaProducer
 from spark_kafka_sink.producer.sender.request_sizes import LARGEST, RequestSizes
 from spark_kafka_sink.protocol.produce import PartitionProduceResponse
 from spark_kafka_sink.records.record_columns import RecordColumns
 from tests.fakes.accumulator_world import config_of
 from tests.fakes.sender_world import BACKOFF, TP0, TP1, SenderWorld
+from tests.real_kafka import RealKafka, consume_topic
 
 MIB = 2**20
 NODE = 1
@@ -165,3 +168,30 @@ def test_a_broker_with_its_defaults_takes_requests_of_4_mib(kafka, consume):
         ]
     assert MIB < max(sizes) < 5 * MIB
     assert len(consume(topic)) == 4 * len(values)
+
+
+@pytest.mark.long
+@pytest.mark.broker
+def test_a_broker_that_takes_small_requests_closes_one_connection():
+    """socket.request.max.bytes of 2 MB: every row arrives, in order."""
+    overrides = {"socket.request.max.bytes": "2000000"}
+    with KafkaCluster(overrides=overrides) as cluster:
+        kafka = RealKafka(cluster.bootstrap, cluster)
+        topic = kafka.unique_topic("small-requests", 12)
+        rows, partitions = 20_000, (np.arange(20_000) % 12).astype(np.int32)
+        config = config_of(bootstrap_servers=kafka.bootstrap, batch_size=512 * 1024)
+        with KafkaProducer(config) as producer:
+            producer.start_attempt()
+            for first in range(0, 10 * rows, rows):
+                values = [b"%010d" % row + b"x" * 1000 for row in range(first, first + rows)]
+                producer.send_columns(
+                    RecordColumns(
+                        rows, topic, value=pa.array(values, pa.binary()), partition=partitions
+                    )
+                )
+            assert producer.finish_attempt().rows == 10 * rows
+        found = consume_topic(kafka.bootstrap, topic).by_partition()
+        for values in found.values():
+            numbers = [int((value or b"")[:10]) for value in values]
+            assert numbers == sorted(set(numbers))
+        assert sum(map(len, found.values())) == 10 * rows

@@ -9,9 +9,11 @@ from typing import Any
 from kio.schema.errors import ErrorCode as KioErrorCode
 from kio_oracle import Module, ids_of, in_every_version, write
 
+from spark_kafka_sink.protocol.admin_messages import TopicNamesRequest
 from spark_kafka_sink.protocol.control_messages import (
     ApiVersionsRequest,
     CreateTopicsRequest,
+    DeleteTopicsRequest,
     InitProducerIdRequest,
     MetadataRequest,
     NewTopic,
@@ -25,8 +27,18 @@ INIT_2PC = InitProducerIdRequest("job-7", 60_000, enable_2pc=True)
 CREATE_TOPICS = CreateTopicsRequest(
     (NewTopic("orders", 3, 1, {"retention.ms": "1000"}), NewTopic("clicks", 1, 1)), 5_000
 )
+TOPIC_NAMES = TopicNamesRequest()
+DELETE_TOPICS = DeleteTopicsRequest(("orders", "clicks"), 5_000)
 
-ALL = in_every_version(API_VERSIONS, METADATA, INIT_PRODUCER_ID, INIT_2PC, CREATE_TOPICS)
+ALL = in_every_version(
+    API_VERSIONS,
+    METADATA,
+    TOPIC_NAMES,
+    INIT_PRODUCER_ID,
+    INIT_2PC,
+    CREATE_TOPICS,
+    DELETE_TOPICS,
+)
 IDS = ids_of(ALL)
 TOPIC_ID = uuid.UUID(int=0x0123456789ABCDEF)
 
@@ -162,11 +174,22 @@ def create_topics(version: int, names: tuple[str, ...] = ("orders", "clicks")) -
     return write(kio.CreateTopicsResponse(throttle_time=milliseconds(2), topics=tuple(results)))
 
 
+def delete_topics(version: int, names: tuple[str, ...] = ("orders", "clicks")) -> bytes:
+    kio = Module("delete_topics", version, "response")
+    text = {"error_message": "the broker's words"} if version == 5 else {}
+    results = tuple(
+        kio.DeletableTopicResult(name=name, error_code=KioErrorCode.topic_deletion_disabled, **text)
+        for name in names
+    )
+    return write(kio.DeleteTopicsResponse(throttle_time=milliseconds(2), responses=results))
+
+
 ANSWERS = {
     ApiKey.API_VERSIONS: api_versions,
     ApiKey.METADATA: metadata,
     ApiKey.INIT_PRODUCER_ID: init_producer_id,
     ApiKey.CREATE_TOPICS: create_topics,
+    ApiKey.DELETE_TOPICS: delete_topics,
 }
 
 

@@ -95,6 +95,13 @@ ANSWERS = (
         Answer(producing.THREE, version, producing.rich_response(version))
         for version in producing.VERSIONS
     ]
+    + [
+        Answer(
+            groups.OffsetFetchRequest("mine", groups.TPS),
+            8,
+            groups.offsets("mine", KioErrorCode.none, 0, 3),
+        )
+    ]
     + [Answer(quorums.ASKED, 1, quorums.body(quorums.quorum(quorums.voter(2, quorums.NOW_MS))))]
 )
 

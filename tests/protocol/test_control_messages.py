@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from hostile import refused
 from kio.schema.errors import ErrorCode as KioErrorCode
-from kio_oracle import THROTTLE, Module, decode, write
+from kio_oracle import Module, decode
 
 from spark_kafka_sink.base.errors import (
     ErrorCode,
@@ -34,9 +34,11 @@ from tests.protocol.control_answers import (
     INIT_PRODUCER_ID,
     METADATA,
     TOPIC_ID,
+    TOPIC_NAMES,
     answer,
     api_versions,
     create_topics,
+    delete_topics,
     init_producer_id,
     metadata,
     milliseconds,
@@ -361,18 +363,15 @@ def test_a_negative_throttle_time_is_none(request_: Any, version: int) -> None:
 def test_delete_topics_names_each_once(version: int) -> None:
     request = DeleteTopicsRequest(("a", "b"), 1000)
     assert tuple(read_request(request, version).topic_names) == ("a", "b")
-    kio = Module("delete_topics", version, "response")
-    text = {"error_message": "the broker's words"} if version == 5 else {}
-
-    def answered(*names: str) -> bytes:
-        code = KioErrorCode.topic_deletion_disabled
-        results = tuple(
-            kio.DeletableTopicResult(name=name, error_code=code, **text) for name in names
-        )
-        return write(kio.DeleteTopicsResponse(throttle_time=THROTTLE, responses=results))
-
-    errors = decode(request, version, answered("b", "a")).errors
+    errors = decode(request, version, delete_topics(version, ("b", "a"))).errors
     assert errors == dict.fromkeys(("a", "b"), ErrorCode.TOPIC_DELETION_DISABLED)
-    for wrong in (answered("a"), answered("a", "a"), answered("a", "b", "c")):
+    for wrong in (("a",), ("a", "a"), ("a", "b", "c")):
         with pytest.raises(RemoteProtocolError):
-            decode(request, version, wrong)
+            decode(request, version, delete_topics(version, wrong))
+
+
+@pytest.mark.parametrize("version", range(4, 14))
+def test_the_names_of_all_topics_are_requested_and_read(version: int) -> None:
+    sent = b"".join(TOPIC_NAMES.encode(version))
+    assert Module("metadata", version, "request").read("MetadataRequest", sent).topics is None
+    assert set(decode(TOPIC_NAMES, version, metadata(version)).names) >= {"orders", "nope"}

@@ -81,7 +81,7 @@ def x5_whoevers_decision_was_ended_counts_as_ours() -> AbstractContextManager[An
     return with_text(Committer, "_commit", " and found.run_id == owner.run_id", "")
 
 
-def x6_whoever_commits_does_not_look_again() -> AbstractContextManager[Any]:
+def x6_a_commit_does_not_look_again() -> AbstractContextManager[Any]:
     """It may commit what another driver is about to undo."""
     true, ends = ending._next, ending.end_decided
 
@@ -99,7 +99,7 @@ def x6_whoever_commits_does_not_look_again() -> AbstractContextManager[Any]:
 
 
 def x7_one_that_moves_counts_as_old() -> AbstractContextManager[Any]:
-    """Of which no coordinator tells the age is undone."""
+    """An id without a known age is undone."""
     true = TransactionClient.older_than
 
     def older_than(self: TransactionClient, *given: Any, **_: Any) -> Any:

@@ -130,8 +130,8 @@ def decides_before_it_checks() -> AbstractContextManager[Any]:
 def forgets_the_last_end() -> AbstractContextManager[Any]:
     true = ending.commit_all
 
-    def commit_all(coordinators: Any, transactions: Sequence[Any], *more: Any) -> Any:
-        return true(coordinators, list(transactions)[:-1] or list(transactions), *more)
+    def commit_all(client: Any, transactions: Sequence[Any], *more: Any, **named: Any) -> Any:
+        return true(client, list(transactions)[:-1] or list(transactions), *more, **named)
 
     return patch.object(ending, "commit_all", commit_all)
 

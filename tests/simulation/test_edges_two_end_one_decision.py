@@ -73,6 +73,33 @@ def test_a_start_beside_a_driver_tears_no_decision(
     EdgeScene.of(play, SparkLife(1, tasks=TASKS, transaction_version=version))
 
 
+@VERSIONS
+def test_what_is_committed_is_not_committed_again(version: int) -> None:
+    """One coordinator loads for longer than the lease; the others have committed at once."""
+
+    def play(scene: EdgeScene) -> None:
+        run = scene.run("run-0")
+        plan = scene.plan(run)
+        messages = scene.write(run, 0, plan)
+        prepared = [m.prepared for m in messages if m.prepared is not None]
+        slow, *others = [one.transactional_id for one in prepared]
+        loading = scene.cluster.control.answer(
+            ApiKey.END_TXN,
+            ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+            FOREVER,
+            where=lambda r: r.body.transactional_id == slow,
+        )
+        scene.timeline.after(14_000, scene.cluster.control.clear)
+        watched = scene.watch()
+        assert scene.commit(run, 0, plan, messages) is Commit.COMMITTED
+        assert loading.fired
+        ended = [request.body.transactional_id for request in watched.of(ApiKey.END_TXN)]
+        assert {ended.count(one) for one in others} == {1}
+
+    scene = EdgeScene.of(play, SparkLife(1, tasks=TASKS, transaction_version=version))
+    assert scene.batches() == {0}
+
+
 def _number(request: Request) -> int:
     found = parse(request.body.transactional_id)
     assert found is not None

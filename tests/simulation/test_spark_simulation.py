@@ -133,9 +133,9 @@ def test_the_same_seed_lives_the_same_life():
 def test_a_failing_seed_of_a_query_shows_its_script():
     with (
         patch.object(Application, "seen", lambda _, **__: {}),
-        pytest.raises(SparkLifeError, match=r"lost: .*(.|\n)*spark_lives --seeds 1 --from 3"),
+        pytest.raises(SparkLifeError, match=r"lost: .*(.|\n)*spark_lives --seeds 1 --from 4"),
     ):
-        live(3)
+        live(4)
 
 
 @pytest.mark.parametrize(
@@ -174,7 +174,7 @@ def test_a_broken_protocol_still_breaks_something_that_is_there(mutant):
             situations.a_copy_meets_a_decision,
         ),
         (
-            of_blocks.x6_whoever_commits_does_not_look_again,
+            of_blocks.x6_a_commit_does_not_look_again,
             situations.coordinators_load_for_long,
         ),
         (of_blocks.f5_a_group_may_have_members, situations.readers_are_a_live_group),

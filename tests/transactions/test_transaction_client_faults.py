@@ -253,7 +253,7 @@ def test_an_id_without_an_age_is_old_when_a_list_got_lost(
 
 
 def test_an_id_in_no_list_is_not_listed_as_old(world: DriverWorld) -> None:
-    """A decision is undone for ages that brokers tell: an id that moves is in no list, too."""
+    """A decision is undone for a listed age only: an id that moves is in no list for a moment."""
 
     def main() -> None:
         client = world.client()

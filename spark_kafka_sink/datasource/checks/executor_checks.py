@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import platform
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
@@ -30,6 +31,7 @@ _TIMEOUT_S: Final = 30.0
 #: The scheme of a Spark Connect server's address, as opposed to a master.
 _CONNECT: Final = "sc://"
 _OPTIONS, _SPARK = "options", "Spark"
+_TRACEBACK: Final = "Traceback (most recent call last):"
 #: Characters of what Spark says of a job that failed.
 _MOST_SAID: Final = 400
 #: States of a step by increasing severity, to choose among several tasks of one host.
@@ -121,12 +123,13 @@ def check_executors(
 
 
 def _no_spark(error: Exception) -> HostCheck:
-    """The row of a session or a job that failed: one line of what may have stack traces, the
-    cause if there is one.
+    """The row of a session or a job that failed: one line of what may have stack traces. What a
+    Python worker raised, else what the JVM did, else the first line.
     """
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    causes = [line for line in lines if line.startswith("Caused by:")]
-    said = f"{type(error).__name__}: {(causes[:1] or lines[:1] or ['without a message'])[0]}"
+    text = str(error)
+    raised = re.search(r"^\w[\w.]*: .+", text.partition(_TRACEBACK)[2], re.MULTILINE)
+    found = raised or re.search(r"(?<=^: ).+", text, re.MULTILINE) or re.search(r"\S.*", text)
+    said = f"{type(error).__name__}: {'without a message' if found is None else found[0]}"
     change = (
         "no task ran there: see Spark's own log. Executors need this package, and its version "
         "(pip install, or spark.submit.pyFiles)"

@@ -45,7 +45,7 @@ def show_progress(
     spark: SparkSession, options: Mapping[str, str] | None = None, *, file: TextIO | None = None
 ) -> Iterator[None]:
     """A bar while the block runs: the share of the active stages' tasks, and with ``options`` that
-    have progressTopic, rows, MB/s, retries and waits.
+    have progressTopic, rows, MB/s and retries.
 
         with show_progress(spark, options):
             df.write.format("kprod").options(**options).save()
@@ -58,8 +58,8 @@ def show_progress(
     if display is None:
         yield
         return
+    rows = _rows_of(spark, options)  # an error of the options is raised before anything is drawn
     tasks = _tasks_of(spark)
-    rows = _rows_of(spark, options)
     over = threading.Event()
     thread = threading.Thread(
         target=_draw, args=(display, tasks, rows, over), name="kprod-progress-bar", daemon=True
@@ -70,6 +70,8 @@ def show_progress(
     finally:
         over.set()
         thread.join(_LOOK_S * 30)
+        if isinstance(tasks, _ConnectTasks):
+            tasks.close()
 
 
 def _draw(
@@ -81,8 +83,11 @@ def _draw(
     begun, last = time.monotonic(), (0, 0)
     try:
         while not over.wait(_LOOK_S):
-            last = tasks() if tasks()[1] else last
+            now = tasks()
+            last = now if now[1] else last  # between two stages none is active
             display.update(*last, text_of(last, rows, time.monotonic() - begun))
+    except Exception:  # noqa: BLE001 - the session was stopped, or the file is closed
+        _log.debug("the progress can't be shown any more", exc_info=True)
     finally:
         display.close()
         if rows is not None:
@@ -144,6 +149,7 @@ class _ConnectTasks:
 
     def __init__(self, spark: SparkSession) -> None:
         self._share: Share = (0, 0)
+        self._spark = spark
         spark.registerProgressHandler(self._progress)  # type: ignore[arg-type] # by keyword
 
     def _progress(self, *, stages: Iterable[Any] | None = None, **_: object) -> None:
@@ -155,6 +161,10 @@ class _ConnectTasks:
 
     def __call__(self) -> Share:
         return self._share
+
+    def close(self) -> None:
+        """No more calls."""
+        self._spark.removeProgressHandler(self._progress)  # type: ignore[arg-type] # by keyword
 
 
 def _display(file: TextIO) -> Display | None:
@@ -178,9 +188,9 @@ class _Terminal:
             redirect_stdout=False, redirect_stderr=False,
         )  # fmt: skip
         self._task = self._progress.add_task("", total=None)
-        self._progress.start()
 
     def update(self, done: int, total: int, text: str) -> None:
+        self._progress.start()  # again is nothing
         self._progress.update(
             self._task, completed=done, total=total or None, description=text, refresh=True
         )

@@ -95,7 +95,9 @@ class FailedAttempts:
         return seen.st_mtime_ns // 1_000_000
 
     def take(self, batch_id: int | None) -> list[WriteReport]:
-        """Those of a batch; removes all. Never raises."""
+        """Those of a micro-batch, or all of a job, whose directory is its own; removes all. Never
+        raises. (A job that foreachBatch runs has no number here, and its tasks have one.)
+        """
         found: list[WriteReport] = []
         if self._is_ours():
             folder = Path(self.folder)
@@ -105,7 +107,7 @@ class FailedAttempts:
                         text = read_file(str(file), "a failed attempt")
                         found.append(from_json(WriteReport, json.loads(text)))
             self.end()
-        return [one for one in found if one.batch_id == batch_id]
+        return [one for one in found if batch_id in (None, one.batch_id)]
 
     def end(self) -> None:
         """Removes the directory. Never raises."""

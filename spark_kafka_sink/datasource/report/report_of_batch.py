@@ -228,14 +228,16 @@ def with_failures(
     begun = min(one.written_at_ms - one.elapsed_ms for one in (report, *every))
     if begun_ms is not None:
         begun = min(begun, begun_ms)
+    # Without an unfinished task the commit failed, which has a report of its own.
+    error = _UNTOLD if report.unfinished_tasks else report.error
     known: dict[str, Any] = {
-        name: next((v for one in (report, *every) if (v := getattr(one, name))), None)
+        name: next((v for one in (report, *every) if (v := getattr(one, name)) is not None), None)
         for name in _OWN
     }
     return replace(
         report,
         **known,
-        error=max(every, key=_ends_the_batch).error if every else _UNTOLD,
+        error=max(every, key=_ends_the_batch).error if every else error,
         failed_attempts=tuple(_failed(one) for one in every[:NAMED]),
         elapsed_ms=report.written_at_ms - begun,
         brokers=_merged([broker for one in (report, *every) for broker in one.brokers]),
@@ -244,7 +246,8 @@ def with_failures(
 
 #: What an attempt may know of its batch, and the driver not.
 _OWN = (
-    "application_id", "application_name", "query_id", "query_name", "run_id", "cluster_id",
+    "application_id", "application_name", "query_id", "query_name", "run_id", "batch_id",
+    "cluster_id",
 )  # fmt: skip
 
 

@@ -2,9 +2,10 @@
 
 Owns: composing columns (``composed_columns``), and the formats with a schema: how a schema is
 derived from columns or checked against them (on the driver, without Arrow), and the columnar
-encoders (in tasks). Never: which columns (``records/column_plan.py``), which schema
-(``datasource/schemas``), a request to a registry (``network/schema_registry.py``).
+encoders (in tasks; ``binary`` is that of Avro and Protobuf). Never: which columns
+(``records/column_plan.py``), which schema (``datasource/schemas``), a request to a registry
+(``network/schema_registry.py``).
 
 A format is one class behind the seam of ``schema_format.py``: ``avro/avro_format.py``,
-``json_schema.py``, ``protobuf.py``.
+``protobuf/protobuf_format.py``, ``json_schema.py``. ``type_table.py`` has what columns are in each.
 """
