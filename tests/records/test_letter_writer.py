@@ -9,7 +9,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spark_kafka_sink.base.errors import DataError, RecordTooLargeError
-from spark_kafka_sink.config.dead_letter_options import DeadLetterOptions
 from spark_kafka_sink.config.named_columns import OnNullValue
 from spark_kafka_sink.config.producer_config import ProducerConfig
 from spark_kafka_sink.datasource.write.dead_letters import DeadLetters
@@ -21,6 +20,7 @@ from spark_kafka_sink.records.letters.letter_writer import LetterWriter
 from spark_kafka_sink.records.letters.row_limits import RowLimits
 from spark_kafka_sink.records.record_columns import RecordColumns, from_record_batch
 from spark_kafka_sink.records.single_record import headers_section, read_headers
+from tests.fakes.dead_letter_options import letter_options
 
 NOW = 1_700_000_000_000
 NAMES = ["topic", "key", "value", "partition", "timestamp", "headers"]
@@ -289,7 +289,7 @@ def test_the_size_of_a_batch_of_one_is_exact(size, most):
 
 
 def dead_letters():
-    return DeadLetters(DeadLetterOptions("dlq"), config(), "t", {}, task=7)
+    return DeadLetters(letter_options("dlq"), config(), "t", {}, task=7)
 
 
 @given(st.lists(ROWS, min_size=2, max_size=4))

@@ -9,7 +9,6 @@ from typing import Any
 import pyarrow as pa
 
 from spark_kafka_sink.base.clock import NEVER
-from spark_kafka_sink.config.dead_letter_options import DeadLetterOptions
 from spark_kafka_sink.config.producer_config import ProducerConfig
 from spark_kafka_sink.datasource.exactly_once.transaction_plan import TransactionPlan
 from spark_kafka_sink.datasource.exactly_once.transactional_producers import (
@@ -23,6 +22,7 @@ from spark_kafka_sink.datasource.write.write_task import WriteTask
 from spark_kafka_sink.network.client.client_factory import new_network_client
 from spark_kafka_sink.producer.kafka_producer import KafkaProducer
 from spark_kafka_sink.records.column_plan import ColumnPlan
+from tests.fakes.dead_letter_options import letter_options
 from tests.simulation.processes import Process
 from tests.simulation.scheduler import Scheduler
 
@@ -162,7 +162,7 @@ def write_rows(
     )
     letters = None
     if dead_letters is not None:
-        options = DeadLetterOptions(dead_letters)
+        options = letter_options(dead_letters)
         letters = DeadLetters(
             options,
             config,
