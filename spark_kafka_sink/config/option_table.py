@@ -15,7 +15,18 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Final
 
-from spark_kafka_sink.config.dead_letter_options import DEAD_LETTER_OPTIONS
+from spark_kafka_sink.config.dead_letter_options import (
+    CONTEXT,
+    LOG,
+    MAX_FRACTION,
+    MAX_RECORDS,
+    MAX_VALUE,
+    MESSAGES,
+    REPLICAS,
+    TOLERANCE,
+    TOPIC,
+    TOPIC_IN_STREAMS,
+)
 from spark_kafka_sink.config.named_columns import (
     WITH_SCHEMA,
     ColumnFormat,
@@ -692,6 +703,42 @@ _SINK = (
            " and with the options of this page; options that are given win. The driver reads it."
            " Secrets in it never become options: they are read from the same path on each"
            " executor. See security.md.", NonEmpty()),
+)  # fmt: skip
+
+
+DEAD_LETTER_OPTIONS: Final = (
+    Option(TOLERANCE, _T.STRING, "none", _MEDIUM,
+           "What becomes of rows that can't be sent: the first one fails its task (`none`), or each"
+           " becomes a record of the topic of errors.deadletterqueue.topic.name, with the reason in"
+           " its headers, in the same transaction as the rows (`all`). See dead-letters.md.",
+           OneOfAnyCase(("none", "all"))),
+    Option(TOPIC, _T.STRING, None, _MEDIUM,
+           "The topic of the dead letters, which errors.tolerance=all requires. It is created when"
+           " it is missing, with one partition. It must not be compacted, nor be a topic that the"
+           " write has rows for.", TopicName()),
+    Option(TOPIC_IN_STREAMS, _T.STRING, None, _LOW,
+           "Kafka Streams' name of errors.deadletterqueue.topic.name.", TopicName()),
+    Option(REPLICAS, _T.SHORT, None, _LOW,
+           "The replicas of that topic, if it is created. Unset: as the brokers' configuration has"
+           " it.", Between(1, 2**15 - 1), java_default="3",
+           why="a cluster of one or two brokers, and one that decides by itself, refuse three"),
+    Option(CONTEXT, _T.BOOLEAN, _ON, _LOW,
+           "Whether letters have the headers `__connect.errors.*` of Kafka Connect. Those named"
+           " `__kprod.errors.*` they have always.", java_default="false",
+           why="a letter without its reason is of no use"),
+    Option(LOG, _T.BOOLEAN, _OFF, _LOW,
+           "Whether a task logs a warning for each reason in each Arrow batch: how many rows, and"
+           " the numbers of the first ones."),
+    Option(MESSAGES, _T.BOOLEAN, _OFF, _LOW,
+           "Whether that warning also shows topic, key and value of the first rows. They are data:"
+           " executors' logs are read by more people than a topic."),
+    Option(MAX_RECORDS, _T.LONG, None, _MEDIUM,
+           "How many rows of a batch or micro-batch may become dead letters. With one more the"
+           " whole batch fails, before it is decided.", AtLeast(0)),
+    Option(MAX_FRACTION, _T.DOUBLE, None, _MEDIUM,
+           "The same as a part of the rows that came in, 0 to 1.", Between(0, 1)),
+    Option(MAX_VALUE, _T.INT, 65_536, _LOW,
+           "To how many bytes the value of a letter is cut.", Between(0, INT_MAX)),
 )  # fmt: skip
 
 

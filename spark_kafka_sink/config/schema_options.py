@@ -10,7 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from itertools import combinations
+from typing import Any, Final
 from urllib.parse import urlsplit
 
 from spark_kafka_sink.base.error_kinds import Kind
@@ -30,8 +31,10 @@ from spark_kafka_sink.config.named_columns import (
     SubjectStrategy,
 )
 from spark_kafka_sink.config.option import (
+    Check,
     OptionValue,
     check_references,
+    refuse,
 )
 from spark_kafka_sink.config.option_table import (
     _HEADER,
@@ -166,28 +169,34 @@ def registry_urls(text: str) -> tuple[str, ...]:
     return urls
 
 
+def _one_of(*ways: str) -> Check:
+    said = f"{' and '.join(ways)} are set, and only one of them would count"
+    return Check(" ".join(ways), said, "keep one of them")
+
+
+def _source(source: str, needs: str) -> Check:
+    option = "bearer.auth.credentials.source"
+    return Check(option, f"{option} is {source}, and {needs} is not set", f"set {needs}",
+                 lambda values: values[option] == source, unless=needs)  # fmt: skip
+
+
+_TOGETHER: Final = (
+    f"{ENDPOINT} needs bearer.auth.client.id and bearer.auth.client.secret, and they need it"
+)
+_CREDENTIALS: Final = (
+    _one_of(USER_INFO, TOKEN, ENDPOINT),
+    *(_one_of(*two) for two in combinations((USER_INFO, TOKEN, ENDPOINT), 2)),
+    _source("STATIC_TOKEN", TOKEN),
+    _source("OAUTHBEARER", ENDPOINT),
+    *(Check(one, _TOGETHER, f"{other} is missing", unless=other)
+      for name in ("bearer.auth.client.id", "bearer.auth.client.secret")
+      for one, other in ((name, ENDPOINT), (ENDPOINT, name))),
+)  # fmt: skip
+
+
 def _check_credentials(own: Mapping[str, OptionValue]) -> None:
     """One way of authentication, no secret that Spark shows, and none in the clear."""
-    ways = [name for name in (USER_INFO, TOKEN, ENDPOINT) if name in own]
-    if len(ways) > 1:
-        raise ConfigError(
-            f"{' and '.join(ways)} are set, and only one of them would count",
-            hint="keep one of them",
-        )
-    source = own.get("bearer.auth.credentials.source")
-    wanted = {"STATIC_TOKEN": TOKEN, "OAUTHBEARER": ENDPOINT}.get(str(source))
-    if wanted is not None and wanted not in own:
-        raise ConfigError(
-            f"bearer.auth.credentials.source is {source}, and {wanted} is not set",
-            hint=f"set {wanted}",
-        )
-    for name in ("bearer.auth.client.id", "bearer.auth.client.secret"):
-        if (name in own) != (ENDPOINT in own):
-            raise ConfigError(
-                f"{ENDPOINT} needs bearer.auth.client.id and bearer.auth.client.secret, and they"
-                " need it",
-                hint=f"{name if ENDPOINT in own else ENDPOINT} is missing",
-            )
+    refuse(_CREDENTIALS, own, own)
     for one in REGISTRY_OPTIONS:
         if one.name in own:
             check_references(one, own[one.name], one.name)

@@ -8,8 +8,9 @@ column is what (``column_plan``), partitions of rows (``partitioners``), bytes o
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -37,6 +38,8 @@ _NULL_TOPIC = (
 )
 _TOPIC_NAME = TopicName()
 _INT32_MAX = 2**31 - 1
+
+Number = TypeVar("Number", np.int32, np.int64)
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +114,25 @@ class RecordColumns:
             first_row=self.first_row,
         )
 
+    @classmethod
+    def joined(cls, parts: Sequence[RecordColumns]) -> RecordColumns:
+        """The rows of all ``parts``. Where only some have timestamps, those of others are -1."""
+        if len(parts) == 1:
+            return parts[0]
+        topics = {part.topic for part in parts if isinstance(part.topic, str)}
+        topic: str | pa.DictionaryArray = parts[0].topic
+        if len(topics) != 1 or not all(isinstance(part.topic, str) for part in parts):
+            topic = pa.concat_arrays([_topics(part) for part in parts]).dictionary_encode()
+        return cls(
+            rows=sum(part.rows for part in parts),
+            topic=topic,
+            partition=_joined_numbers([part.partition for part in parts], parts, np.int32),
+            key=_joined_binaries([part.key for part in parts], parts),
+            value=_joined_binaries([part.value for part in parts], parts),
+            headers=_joined_binaries([part.headers for part in parts], parts, b"\0"),
+            timestamp=_joined_numbers([part.timestamp for part in parts], parts, np.int64),
+        )
+
     def input_bytes(self) -> npt.NDArray[np.int64]:
         """Bytes of key, value and headers of each row."""
         total = np.zeros(self.rows, np.int64)
@@ -133,6 +155,42 @@ class RecordColumns:
             end = min(max(fits, start + 1), start + size.max_rows)
             yield self.slice(start, end - start)
             start, taken = end, int(ends[end - 1])
+
+
+def _topics(part: RecordColumns) -> pa.Array:
+    if isinstance(part.topic, str):
+        return pa.repeat(pa.scalar(part.topic, pa.string()), part.rows)
+    return part.topic.dictionary.take(part.topic.indices)
+
+
+def _joined_numbers(
+    columns: Sequence[npt.NDArray[Number] | None],
+    parts: Sequence[RecordColumns],
+    kind: type[Number],
+) -> npt.NDArray[Number] | None:
+    if all(column is None for column in columns):
+        return None
+    return np.concatenate(
+        [
+            np.full(part.rows, -1, kind) if column is None else column
+            for column, part in zip(columns, parts, strict=True)
+        ]
+    )
+
+
+def _joined_binaries(
+    columns: Sequence[pa.Array | None], parts: Sequence[RecordColumns], none: bytes | None = None
+) -> pa.Array | None:
+    if all(column is None for column in columns):
+        return None
+    return pa.concat_arrays(
+        [
+            pa.repeat(pa.scalar(none, pa.large_binary()), part.rows)
+            if column is None
+            else column.cast(pa.large_binary())
+            for column, part in zip(columns, parts, strict=True)
+        ]
+    )
 
 
 def from_record_batch(

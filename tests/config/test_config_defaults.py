@@ -7,10 +7,14 @@ from dataclasses import replace
 
 import pytest
 
-from spark_kafka_sink.config.dead_letter_options import DEAD_LETTER_OPTIONS
 from spark_kafka_sink.config.logins.sasl_settings import sasl_settings
 from spark_kafka_sink.config.option import OneOf, OneOfAnyCase, Option, OptionType, Status
-from spark_kafka_sink.config.option_table import PRODUCER_OPTIONS, SCHEMA_OPTIONS, SINK_OPTIONS
+from spark_kafka_sink.config.option_table import (
+    DEAD_LETTER_OPTIONS,
+    PRODUCER_OPTIONS,
+    SCHEMA_OPTIONS,
+    SINK_OPTIONS,
+)
 from spark_kafka_sink.config.producer_config import ProducerConfig
 from spark_kafka_sink.config.sink_config import SinkConfig
 from spark_kafka_sink.network.schema_registry import SchemaRegistry

@@ -42,7 +42,7 @@ def test_a_broker_killed_under_load_is_in_log_report_and_metrics(kafka3, caplog,
     options = {"kafka.bootstrap.servers": kafka3.bootstrap, "topic": f"k-{uuid.uuid4().hex[:8]}"}
     config = SinkConfig.parse(options)
     with AdminClient(config.producer) as admin:
-        made = admin.create_topics([NewTopic(options["topic"], 3, 1, {})])
+        made = admin.create_topic(NewTopic(options["topic"], 3, 1, {}))
     leader = made.topics[options["topic"]][PARTITION].leader
     node = kafka3.node(leader)
     go_on, unread, end = threading.Event(), threading.Event(), threading.Event()

@@ -36,7 +36,7 @@ def replicated(kafka3, replicas, **configs):
     name = f"dead-{uuid.uuid4().hex[:8]}"
     config = ProducerConfig.parse({"bootstrap.servers": kafka3.bootstrap})
     with AdminClient(config) as admin:
-        made = admin.create_topics([NewTopic(name, 1, replicas, configs)])
+        made = admin.create_topic(NewTopic(name, 1, replicas, configs))
     return name, made.topics[name][0]
 
 

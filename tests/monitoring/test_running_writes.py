@@ -22,7 +22,7 @@ from tests.waiting import wait_for
 SPARK = SimpleNamespace(conf={"spark.app.id": "app-1"})
 
 
-class WatchedWrites:
+class ProgressTopic:
     """A topic, who writes to it, and who reads it at a time that is set."""
 
     def __init__(self, kafka):
@@ -54,7 +54,7 @@ class WatchedWrites:
 
 @pytest.fixture
 def world(kafka):
-    world = WatchedWrites(kafka)
+    world = ProgressTopic(kafka)
     yield world
     world.running.close()
 

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from spark_kafka_sink.base.errors import DataError, RecordTooLargeError
 from spark_kafka_sink.config.named_columns import OnNullValue
 from spark_kafka_sink.config.producer_config import ProducerConfig
+from spark_kafka_sink.datasource.write.dead_letters import DeadLetters
 from spark_kafka_sink.records.bad_rows.bad_rows import BadRows, Reason
 from spark_kafka_sink.records.bad_rows.topic_limits import TopicLimits
 from spark_kafka_sink.records.column_plan import ColumnPlan
@@ -19,6 +20,7 @@ from spark_kafka_sink.records.letters.letter_writer import LetterWriter
 from spark_kafka_sink.records.letters.row_limits import RowLimits
 from spark_kafka_sink.records.record_columns import RecordColumns, from_record_batch
 from spark_kafka_sink.records.single_record import headers_section, read_headers
+from tests.fakes.dead_letter_options import letter_options
 
 NOW = 1_700_000_000_000
 NAMES = ["topic", "key", "value", "partition", "timestamp", "headers"]
@@ -44,15 +46,18 @@ def writer(limits=None, context=True, most=65_536, **options):
     return LetterWriter("dlq", limits, "orders", 7, 3, context, most)
 
 
+def records_of(part):
+    found = []
+    for row in range(part.rows):
+        key, value = (None if c is None else c[row].as_py() for c in (part.key, part.value))
+        found.append((key, value, read_headers(part.headers[row].as_py())))
+    return found
+
+
 def letters_of(columns, bad, made=None, first=0):
     numbers = np.arange(first, first + columns.rows)
-    parts = list((made or writer()).letters(columns, bad, numbers, NOW))
-    found = []
-    for part in parts:
-        for row in range(part.rows):
-            key, value = (None if c is None else c[row].as_py() for c in (part.key, part.value))
-            found.append((key, value, read_headers(part.headers[row].as_py())))
-    return found
+    parts = (made or writer()).letters(columns, bad, numbers, NOW)
+    return [one for part in parts for one in records_of(part)]
 
 
 def all_bad(columns, reason=Reason.TIMESTAMP):
@@ -281,3 +286,26 @@ def test_the_size_of_a_batch_of_one_is_exact(size, most):
     RowLimits(config(), TopicLimits(max_bytes=most)).check(columns_of([value]), NOW, bad)
     exact = HEADER_SIZE + len(record_bytes(0, 0, None, value))
     assert bool(bad.which[0]) == (exact > most)
+
+
+def dead_letters():
+    return DeadLetters(letter_options("dlq"), config(), "t", {}, task=7)
+
+
+@given(st.lists(ROWS, min_size=2, max_size=4))
+@settings(max_examples=60, deadline=None)
+def test_letters_that_are_held_are_as_those_of_each_batch(batches):
+    """Few letters of a batch wait for more: what they say is the same."""
+    held, alone, first = dead_letters(), [], 0
+    for rows in batches:
+        bad = BadRows(len(rows))
+        columns = from_record_batch(batch_of(rows), PLAN, NOW, bad)
+        numbers = np.arange(first, first + len(rows))
+        first += len(rows)
+        if bad.found:
+            assert list(held.letters(columns, bad, numbers, NOW)) == []
+            made = dead_letters()
+            assert list(made.letters(columns, bad, numbers, NOW)) == []
+            alone += [one for part in made.held(NOW) for one in records_of(part)]
+    assert [one for part in held.held(NOW) for one in records_of(part)] == alone
+    assert held.rows == len(alone)

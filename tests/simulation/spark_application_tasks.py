@@ -14,7 +14,7 @@ from spark_kafka_sink.records.column_plan import ColumnPlan
 from tests.simulation.spark_application_life import Kind
 from tests.simulation.spark_sink import SERVERS
 from tests.simulation.spark_tasks import MOST_ATTEMPTS, Attempt, PythonWorker, Stage, batch_of
-from tests.simulation.spark_world import TIMEOUT_MS, TOPIC
+from tests.simulation.spark_world import DEAD_LETTERS, TIMEOUT_MS, TOPIC
 from tests.simulation.spark_writes import STRANGER, Write
 
 if TYPE_CHECKING:
@@ -79,6 +79,7 @@ class ApplicationTasks:
                 identity,
                 self._rows_of(write, identity),
                 ColumnPlan(topic=TOPIC, value_column=0, partition_column=1),
+                DEAD_LETTERS if life.bad else None,
             )
             if message.prepared is not None and app.fate.random() < life.fails / 2:
                 app.fired["= workers lost with a prepared transaction"] += 1

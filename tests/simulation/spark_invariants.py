@@ -43,6 +43,7 @@ def judge(app: Application) -> None:
         for batch, task, attempt, row in rows:
             seen[batch, task, row] += 1
             attempts.setdefault((batch, task), set()).add(attempt)
+    _letters(app, told)
     partial = {write.tag for write in app.partial}
     first = _first_of_each_start(app)
     for write in told:
@@ -66,6 +67,22 @@ def judge(app: Application) -> None:
     _order(app)
     _ids_are_used_again(app)
     _nothing_open(app)
+
+
+def _letters(app: Application, told: list[Write]) -> None:
+    """Rows that can't be sent are dead letters, and no others."""
+    if not app.life.bad:
+        return
+    where = {
+        (batch, task, row): partition
+        for partition, rows in app.seen().items()
+        for batch, task, _, row in rows
+    }
+    for write in told:
+        for task in range(app.life.tasks):
+            for row, asked in enumerate(app.tasks.partitions(write, task)):
+                found = where.get((write.tag, task + 100 * (write.part or 0), row), asked)
+                assert found == asked, f"batch {write.tag}, row {row} of task {task}: {found}"
 
 
 def _ids_are_used_again(app: Application) -> None:

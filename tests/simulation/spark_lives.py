@@ -112,6 +112,8 @@ def _any(fate: random.Random, seed: int) -> ApplicationLife:
         fails=maybe(0.3) or situation(0.3, 0.1),
         speculative=situation(0.6, 0.3),
         empty=situation(0.3),
+        # (Of its own, so that all else is as it was for each seed.)
+        bad=random.Random(f"bad {seed}").choice((0.0, 0.0, 0.3)),
         slow=maybe(0.1),
         twice=situation(0.5, 0.15),
         warm_driver=fate.random() < 0.5,

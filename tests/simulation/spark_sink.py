@@ -170,10 +170,13 @@ class Sink:
         identity: TaskIdentity,
         batches: Iterator[pa.RecordBatch],
         columns: ColumnPlan,
+        dead_letters: str | None,
     ) -> TaskCommitMessage:
         """An attempt of a task."""
         config = config_of(tuple(options.items())).producer
-        return write_rows(worker, pickle.loads(planned), config, identity, batches, columns)
+        return write_rows(
+            worker, pickle.loads(planned), config, identity, batches, columns, dead_letters
+        )
 
 
 def _unpickled(messages: Sequence[TaskCommitMessage]) -> list[TaskCommitMessage]:

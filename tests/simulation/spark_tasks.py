@@ -16,11 +16,13 @@ from spark_kafka_sink.datasource.exactly_once.transactional_producers import (
     producers_of_task,
 )
 from spark_kafka_sink.datasource.write.commit_message import TaskCommitMessage
+from spark_kafka_sink.datasource.write.dead_letters import DeadLetters
 from spark_kafka_sink.datasource.write.task_identity import TaskIdentity
 from spark_kafka_sink.datasource.write.write_task import WriteTask
 from spark_kafka_sink.network.client.client_factory import new_network_client
 from spark_kafka_sink.producer.kafka_producer import KafkaProducer
 from spark_kafka_sink.records.column_plan import ColumnPlan
+from tests.fakes.dead_letter_options import letter_options
 from tests.simulation.processes import Process
 from tests.simulation.scheduler import Scheduler
 
@@ -146,8 +148,9 @@ def write_rows(
     identity: TaskIdentity,
     batches: Iterator[pa.RecordBatch],
     columns: ColumnPlan,
+    dead_letters: str | None = None,
 ) -> TaskCommitMessage:
-    """An attempt of a task, as ``WritePlan.write``."""
+    """An attempt of a task, as ``WritePlan.write``; ``dead_letters`` is the topic of these."""
     scheduler = worker.process.machine.scheduler
     producers = producers_of_task(
         plan,
@@ -157,11 +160,23 @@ def write_rows(
         factory=lambda config, _: producer_of(worker.process, config),
         worker=worker.kept,
     )
+    letters = None
+    if dead_letters is not None:
+        options = letter_options(dead_letters)
+        letters = DeadLetters(
+            options,
+            config,
+            columns.topic,
+            {},
+            task=identity.partition_id,
+            batch_id=plan.number or 0,
+        )
     task = WriteTask(
         columns,
         producers,
         identity,
         transaction_time=plan.time,
+        dead_letters=letters,
         monotonic_ms=scheduler.now_ms,
         wall_ms=scheduler.wall_ms,
     )

@@ -27,6 +27,9 @@ PREFIX = "orders"
 QUERY = "query-0"
 TOPIC = "t"
 PARTITIONS = 3
+#: Of rows that can't be sent, and the partition that these name.
+DEAD_LETTERS = "dlq"
+NO_PARTITION = -7
 LOG_TOPIC = "__kprod_commits"
 TIMEOUT_MS = 60_000
 
@@ -45,6 +48,8 @@ class SparkLife:
     strikes: tuple[Strike, ...] = ()
     #: The probability of a task without rows.
     empty: float = 0.0
+    #: The probability of a row that can't be sent.
+    bad: float = 0.0
     #: How often a task gets a new worker though another one is free.
     new_worker: float = 0.2
     #: The driver's processes keep their connections from one call to the next.
@@ -107,7 +112,7 @@ class SparkWorld:
 
     def topics(self) -> dict[str, int]:
         """Those that are there from the beginning, and their partitions."""
-        return {TOPIC: PARTITIONS}
+        return {TOPIC: PARTITIONS} | ({DEAD_LETTERS: 1} if self.life.bad else {})
 
     def note(self, what: str) -> None:
         self.trace.append(f"{self.scheduler.now - START_MS:>8} {what}")
@@ -188,7 +193,10 @@ class SparkWorld:
         fate = random.Random(f"rows {self.life.seed} {number} {task}")
         if fate.random() < self.life.empty:
             return []
-        return [fate.randrange(PARTITIONS) for _ in range(self.life.rows)]
+        rows = [fate.randrange(PARTITIONS) for _ in range(self.life.rows)]
+        if self.life.bad:
+            rows = [NO_PARTITION if fate.random() < self.life.bad else row for row in rows]
+        return rows
 
     # -- what came of it --
 
@@ -207,15 +215,19 @@ class SparkWorld:
             for network in process.networks:
                 found += network.fired
         found += Counter(f"= struck: {s.role} {s.blow.value}" for s in self.machine.met)
+        found += Counter({"= dead letters": len(self.seen().get(NO_PARTITION, ()))})
         return found
 
     def seen(self, *, committed: bool = True) -> dict[int, list[tuple[int, int, int, int]]]:
-        """(batch, task, attempt, row) of each record, by partition, in the order of offsets."""
+        """(batch, task, attempt, row) of each record, by partition, in the order of offsets; dead
+        letters are those of NO_PARTITION.
+        """
         found = {}
         for tp, log in self.cluster.logs.items():
-            if tp.topic == TOPIC:
+            if tp.topic in (TOPIC, DEAD_LETTERS):
                 records = log.records(committed=committed)
-                found[tp.partition] = [_row(r.value or b"") for r in records]
+                partition = tp.partition if tp.topic == TOPIC else NO_PARTITION
+                found[partition] = [_row(r.value or b"") for r in records]
         return found
 
 

@@ -47,6 +47,8 @@ Int64s = npt.NDArray[np.int64]
 #: Which of these topics the principal may not write to, and what brokers say of each.
 ForbiddenTopics = Callable[[Sequence[str]], Mapping[str, str]]
 
+#: Bad rows are held up to so many bytes, with these for each row.
+_HELD_BYTES, _ROW_BYTES = 1 << 20, 1000
 #: Characters of a key or value in the log, with errors.log.include.messages.
 _SHOWN = 200
 _OF_CODE = {
@@ -94,6 +96,9 @@ class DeadLetters:
         #: Topics whose partitions were requested again, because a row names one they lack.
         self._refreshed: set[str] = set()
         self._counts: dict[tuple[str, str], LetterCount] = {}
+        #: Bad rows that are not sent yet: which finding each has, the findings, their numbers.
+        self._held: list[tuple[RecordColumns, Int64s, list[Finding], Int64s]] = []
+        self._held_size = 0
 
     @property
     def counts(self) -> tuple[LetterCount, ...]:
@@ -127,8 +132,9 @@ class DeadLetters:
     def letters(
         self, columns: RecordColumns, bad: BadRows, numbers: Int64s, now_ms: int
     ) -> Iterator[RecordColumns]:
-        """The letters of the ``bad`` rows, which are counted; ``numbers`` as of
-        :meth:`LetterWriter.letters`. Raises DataError when there are too many.
+        """The letters of the ``bad`` rows, which are counted, and of those held before; few rows
+        are held for more. ``numbers`` as of :meth:`LetterWriter.letters`. Raises DataError when
+        there are too many.
         """
         for number, finding in enumerate(bad.found, 1):
             rows = (bad.which == number).nonzero()[0]
@@ -136,6 +142,25 @@ class DeadLetters:
             if self._options.log:
                 self._warn(finding, columns, rows, numbers)
         check_records(self._options, self.counts, self._task)
+        rows = bad.which.nonzero()[0]
+        held = columns.take(rows)
+        self._held.append((held, bad.which.take(rows), bad.found, numbers.take(rows)))
+        self._held_size += held.rows * _ROW_BYTES + held.payload_bytes()
+        return self.held(now_ms) if self._held_size > _HELD_BYTES else iter(())
+
+    def held(self, now_ms: int) -> Iterator[RecordColumns]:
+        """The letters of the rows that are held. What a letter costs is mostly what some do."""
+        parts, self._held, self._held_size = self._held, [], 0
+        if not parts:
+            return iter(())
+        bad = BadRows(sum(part.rows for part, _, _, _ in parts))
+        first = 0
+        for part, which, found, _ in parts:
+            bad.which[first : first + part.rows] = which + len(bad.found)
+            bad.found += found
+            first += part.rows
+        columns = RecordColumns.joined([part for part, _, _, _ in parts])
+        numbers = np.concatenate([numbers for _, _, _, numbers in parts])
         return self._writer.letters(columns, bad, numbers, now_ms)
 
     @property

@@ -195,6 +195,8 @@ class WriteTask:
                 self._check_time()
                 self._send(producer, batch)
                 del batch
+            if self._letters is not None:
+                self._send_letters(producer, self._letters.held(self._wall_ms()), self._letters)
             self._step = "acknowledgements"
             all_sent = self._monotonic_ms()
             report = producer.finish_attempt()
@@ -351,12 +353,17 @@ class WriteTask:
         letters.check(columns, bad, producer, now_ms)
         if not bad.found:
             return columns
-        for part in letters.letters(columns, bad, numbers, now_ms):
+        self._send_letters(producer, letters.letters(columns, bad, numbers, now_ms), letters)
+        return columns.take((bad.which == 0).nonzero()[0])
+
+    def _send_letters(
+        self, producer: KafkaProducer, parts: Iterator[RecordColumns], letters: DeadLetters
+    ) -> None:
+        for part in parts:
             try:
                 self._send_columns(producer, part)
             except ApiError as error:
                 raise letters.not_sent(error) from error
-        return columns.take((bad.which == 0).nonzero()[0])
 
     def _columns(self, batch: pa.RecordBatch, bad: BadRows | None) -> RecordColumns:
         plan = self._plan

@@ -115,7 +115,9 @@ class BatchLimits:
 
 @dataclass(frozen=True, slots=True)
 class AppendResult:
-    """``refused`` slices must be encoded again; batches now use ``taken`` bytes of the pool."""
+    """``refused`` slices must be encoded again; batches now use ``taken`` bytes of the pool: all of
+    a buffer that they view, also those of its bytes that were copied or refused.
+    """
 
     refused: tuple[EncodedSlice, ...]
     taken: int
@@ -198,9 +200,8 @@ class BatchFiller:
         """Append ``slices`` to their batches; see the module docstring for why some are refused.
 
         The memory of their bytes, and of a header for each slice that opens a batch, has been
-        allocated in the pool by the caller; ``taken`` is how much of it batches now use. (With a
-        buffer that batches view that is all of it, also bytes that were copied or refused.)
-        Batches that are full are closed (compressed) here, on the caller's thread.
+        allocated in the pool by the caller. Batches that are full are closed (compressed) here, on
+        the caller's thread.
 
         Raises the error of a producer that has failed, IllegalStateError when it is closed.
         """
@@ -216,7 +217,7 @@ class BatchFiller:
             was_idle = not self._queues.open
             ready = False
             for encoded, chunk in zip(slices, chunks, strict=True):
-                tp, data, count, generation, first_offset, base, latest, last, _, largest = encoded
+                tp, data, count, generation, first, base, latest, last, _, largest = encoded
                 queue = queues[tp]
                 batch = queue.open
                 if refused and tp in refused_tps:
@@ -229,11 +230,7 @@ class BatchFiller:
                         ready |= self.claim(queue, claimed)
                     batch = self.open_batch(queue, base, now)
                     memory += HEADER_SIZE
-                elif (
-                    batch is None
-                    or batch.generation != generation
-                    or batch.record_count != first_offset
-                ):
+                elif batch is None or batch.generation != generation or batch.record_count != first:
                     refused.append(encoded)
                     refused_tps.add(tp)
                     continue
