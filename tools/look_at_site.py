@@ -17,6 +17,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from playwright.sync_api import Browser, Page, sync_playwright
+from playwright.sync_api import TimeoutError as NothingFound
 
 ROOT = Path(__file__).resolve().parent.parent
 SITE = ROOT / "build" / "site"
@@ -53,6 +54,7 @@ SEARCHES = {
     "nothing arrives": ("runbook", "troubleshooting"),
     "schema registry": ("formats",),
     "avro": ("formats",),
+    "dead letter": ("dead-letters",),
 }
 #: What Chromium would ask of its maker by itself.
 _QUIET = (
@@ -164,7 +166,7 @@ def searches(browser: Browser, address: str) -> Iterator[str]:
         first = ".md-search-result__item > .md-search-result__link"
         try:
             page.wait_for_selector(first, timeout=30_000, state="attached")
-        except TimeoutError:
+        except NothingFound:
             yield f"the search finds nothing for {words!r}"
             continue
         links = [link.get_attribute("href") or "" for link in page.query_selector_all(first)[:2]]

@@ -17,18 +17,18 @@ import error_docs  # noqa: E402 - mkdocs imports this file by its path
 
 #: What a page counts in a search, by the beginning of its path; the first one holds.
 BOOSTS = (
-    ("quick-start", 4.0),
+    ("quick-start", 8.0),
     ("tutorial-exactly-once", 3.0),
     ("runbook", 2.0),
     ("security.md", 3.0),
-    ("formats", 3.0),
+    ("formats", 8.0),
     ("dead-letters", 3.0),
     ("delivery-guarantees", 2.5),
-    ("options.md", 2.0),
+    ("options.md", 0.8),
     ("tuning", 2.0),
     ("troubleshooting", 2.0),
     ("errors/", 0.2),
-    ("notebooks/", 0.5),
+    ("notebooks/", 0.3),
     ("faq", 0.8),
     ("glossary", 0.5),
     ("options-by-task", 0.8),
@@ -47,6 +47,7 @@ FOUND_AS = {
     "security.md": "SASL, SASL_SSL, SASL_PLAINTEXT, SSL, TLS, mTLS, login, password, Kerberos",
     "tuning.md": "slow, performance, throughput, latency, timeout, timeouts",
     "formats.md": "avro, protobuf, json schema, schema registry, to_avro, magic byte",
+    "dead-letters.md": "dead letter, dead letter queue, DLQ, bad rows, poison pill, skip rows",
 }
 
 

@@ -147,11 +147,11 @@ assert (told.query_id, told.query_name, told.rows) == (query.id, "connected", 5)
 # Why a batch failed: the attempt's error is in the report, of a job and of a stream.
 small = {"kafka.max.request.size": "1000", "reportPath": tempfile.mkdtemp() + "/report.jsonl"}
 large = spark.range(1).selectExpr("repeat('x', 2000) AS value")
-refused("KP0213", lambda: large.write.format("kprod").options(**options, **small).save())
+refused("PYTHON_EXCEPTION", lambda: large.write.format("kprod").options(**options, **small).save())
 failing = (stream.selectExpr("repeat(value, 2000) AS value").writeStream.format("kprod")
            .options(**options, **small).option("checkpointLocation", tempfile.mkdtemp())
            .trigger(availableNow=True).start(queryName="failing"))
-refused("KP0213", failing.awaitTermination)
+refused("PYTHON_EXCEPTION", failing.awaitTermination)
 import json
 for report, name in zip(map(json.loads, open(small["reportPath"])), (None, "failing"), strict=True):
     assert report["error"]["code"] == "KP0213", report

@@ -140,7 +140,7 @@ def test_a_transaction_is_ongoing_until_its_end_is_answered(version: int, *, com
         assert not world.manager.has_ongoing_transaction
 
 
-def test_an_abortable_error_leaves_a_transaction_ongoing_a_fatal_one_not():
+def test_only_an_abortable_error_leaves_a_transaction_ongoing():
     """TransactionManagerTest#testHasOngoingTransactionAbortableError and FatalError."""
     with TransactionWorld() as world:
         world.begin_and_write()
