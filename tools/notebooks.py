@@ -45,6 +45,7 @@ NAMES = (
     "tuning",
     "keys_and_tombstones",
     "two_topics",
+    "dead_letters",
     "schemas",
 )
 #: A notebook takes less than five minutes; so does each of its cells.

@@ -1,0 +1,81 @@
+"""A task's dead letters on a stand-in producer: the log, the limit, replays."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import replace
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from spark_kafka_sink.base.errors import DataError
+from spark_kafka_sink.config.producer_config import ProducerConfig
+from spark_kafka_sink.datasource.write.dead_letters import DeadLetters
+from spark_kafka_sink.records.bad_rows.bad_rows import BadRows
+from spark_kafka_sink.records.column_plan import ColumnPlan
+from spark_kafka_sink.records.record_columns import from_record_batch
+from tests.fakes.dead_letter_options import letter_options
+
+CONFIG = ProducerConfig.parse({"bootstrap.servers": "b:1"})
+PLAN = ColumnPlan(topic="t", key_column=0, value_column=1, timestamp_column=2)
+CANARY = "canary-of-a-row"
+
+
+def noted(rows=5):
+    """Columns of ``rows`` bad rows, and what is noted of them."""
+    batch = pa.RecordBatch.from_pydict(
+        {
+            "key": [f"{CANARY}-key"] * rows,
+            "value": [f"{CANARY}-value"] * rows,
+            "timestamp": [-1] * rows,
+        }
+    )
+    bad = BadRows(rows)
+    return from_record_batch(batch, PLAN, 1000, bad), bad
+
+
+def letters_of(**options):
+    return DeadLetters(replace(letter_options("dlq"), **options), CONFIG, "t", {}, task=7)
+
+
+def log_of(caplog, **options):
+    columns, bad = noted()
+    with caplog.at_level(logging.WARNING):
+        letters = letters_of(**options)
+        letters.letters(columns, bad, np.arange(100, 105), 1000)
+    return caplog.text, letters
+
+
+def test_nothing_of_a_row_is_logged_unless_asked(caplog):
+    text, letters = log_of(caplog, log=True)
+    assert "KP0235" in text
+    assert "5 rows became dead letters in dlq: invalid timestamp (KP0231" in text
+    assert "row 100, 101, 102" in text
+    assert CANARY not in text
+    assert CANARY not in letters.said
+
+
+def test_messages_are_logged_when_asked(caplog):
+    text, _ = log_of(caplog, log=True, log_messages=True)
+    assert f"key '{CANARY}-key', value '{CANARY}-value'" in text
+
+
+def test_nothing_is_logged_by_default(caplog):
+    assert log_of(caplog)[0] == ""
+
+
+def test_a_task_past_the_limit_alone_stops_early():
+    columns, bad = noted()
+    letters = letters_of(max_records=4)
+    with pytest.raises(DataError, match=r"5 rows can't be sent, and errors\.max\.records is 4: 5"):
+        letters.letters(columns, bad, np.arange(5), 1000)
+
+
+def test_counts_keep_the_first_three_rows():
+    columns, bad = noted(2)
+    letters = letters_of()
+    for first in (10, 20, 30):
+        letters.letters(columns, bad, np.arange(first, first + 2), 1000)
+    (count,) = letters.counts
+    assert (count.rows, count.samples) == (6, (10, 11, 20))
