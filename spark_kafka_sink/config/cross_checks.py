@@ -199,8 +199,9 @@ class OptionReader:
         self._check_backoffs()
         self._check_idempotence()
         self._check_transactions()
-        self._check_security()
+        # Else its user sets a protocol for it first, and meets the refusal then.
         self._refuse_what_comes_later()
+        self._check_security()
         self._check_partitioner()
         self._check_sizes()
         self._find_servers()
