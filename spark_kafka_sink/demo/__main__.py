@@ -166,7 +166,7 @@ def _create_topics(bootstrap: str) -> None:
 def _write(
     console: Console, bootstrap: str, folder: Path, rows: int, *, kill: bool
 ) -> dict[str, float]:
-    """Both writes; the seconds that each took, the restart included."""
+    """Both writes; the seconds that each took, of a stream since its last start."""
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
