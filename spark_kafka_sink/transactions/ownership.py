@@ -85,7 +85,8 @@ class Owner:
                 f"the commit log has lost the state of '{self.key}', which was at generation "
                 f"{self.generation} when this batch was planned; nothing of it is visible",
                 hint="its topic (commitLogTopic) was deleted or created again, or the key was "
-                "reset; the next start continues without that state",
+                "reset: the next start continues without that state; or the log was read at a "
+                "broker that is cut off from the others: the next start reads it again",
             )
         if state is None or self.may_decide(state):
             return
