@@ -53,7 +53,7 @@ SEARCHES = {
     "timeout": ("delivery-guarantees", "tuning"),
     "nothing arrives": ("runbook", "troubleshooting"),
     "schema registry": ("formats",),
-    "avro": ("formats",),
+    "avro": ("formats", "notebooks/schemas"),
     "dead letter": ("dead-letters",),
 }
 #: What Chromium would ask of its maker by itself.
@@ -165,7 +165,7 @@ def searches(browser: Browser, address: str) -> Iterator[str]:
         page.fill(".md-search__input", words)
         first = ".md-search-result__item > .md-search-result__link"
         try:
-            page.wait_for_selector(first, timeout=30_000, state="attached")
+            page.wait_for_selector(first, timeout=120_000, state="attached")
         except NothingFound:
             yield f"the search finds nothing for {words!r}"
             continue
