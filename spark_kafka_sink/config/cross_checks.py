@@ -17,6 +17,7 @@ from spark_kafka_sink.base.errors import ConfigError, coded, safe_text
 from spark_kafka_sink.base.security.import_paths import is_import_path
 from spark_kafka_sink.base.security.password import REPLACE_IT, Password, text_of
 from spark_kafka_sink.base.security.secret_references import is_one_reference
+from spark_kafka_sink.base.suggestions import nearest_value
 from spark_kafka_sink.config.given_options import GivenOptions
 from spark_kafka_sink.config.logins.oauth_settings import names_own_class
 from spark_kafka_sink.config.logins.sasl_settings import (
@@ -44,7 +45,6 @@ from spark_kafka_sink.config.option import (
     Values,
     check_references,
     failed_checks,
-    nearest_value,
     refuse,
 )
 from spark_kafka_sink.config.option_table import (

@@ -16,13 +16,12 @@ from spark_kafka_sink.base.error_kinds import Kind
 from spark_kafka_sink.base.errors import ConfigError, safe_text
 from spark_kafka_sink.base.security.jaas_config import REFERENCE, JaasEntry, parse_jaas_config
 from spark_kafka_sink.base.security.password import HIDDEN, REPLACE_IT, Password, text_of
+from spark_kafka_sink.base.suggestions import letters, nearest_name
 from spark_kafka_sink.config.option import (
     OneOfAnyCase,
     Option,
     OptionType,
     Status,
-    letters,
-    nearest_name,
 )
 from spark_kafka_sink.config.option_table import (
     AWS_MSK_IAM,
