@@ -34,6 +34,7 @@ from spark_kafka_sink.config.option import (  # noqa: E402
     Status,
 )
 from spark_kafka_sink.config.option_table import (  # noqa: E402
+    IGNORES_KEYS,
     JAVA_PARTITIONERS,
     KEY_PARTITIONERS,
     NO_MEANING_PREFIXES,
@@ -266,8 +267,8 @@ def _partitioner_classes() -> Iterator[str]:
         ),
     )
     for name, partitioner in JAVA_PARTITIONERS.items():
-        here = "the same" if partitioner.name else "the built-in partitioner"
-        if partitioner.ignores_keys:
+        here = "the same" if partitioner else "the built-in partitioner"
+        if name == IGNORES_KEYS:
             here += " with `kafka.partitioner.ignore.keys=true`"
         yield row(f"`{name}`", here)
     yield ""

@@ -48,10 +48,11 @@ from spark_kafka_sink.config.option import (
     refuse,
 )
 from spark_kafka_sink.config.option_table import (
+    IGNORES_KEYS,
+    JAVA_PARTITIONER_PACKAGES,
     JAVA_PARTITIONERS,
     KEY_PARTITIONERS,
     PRODUCER_OPTIONS,
-    java_partitioner,
 )
 
 #: The most requests in flight for which a broker can tell a repeated batch from a new one: it keeps
@@ -404,23 +405,22 @@ class OptionReader:
 
     def _check_partitioner(self) -> None:
         name = self.values["partitioner.class"]
-        if name is None:
+        if name is None or name in KEY_PARTITIONERS:
             return
-        known = java_partitioner(name) if isinstance(name, str) else None
-        if known is None and isinstance(name, str) and is_import_path(name):
-            return  # imported where it is used, and tried on the driver
-        if known is None:
+        package, _, short = str(name).rpartition(".")
+        if short in JAVA_PARTITIONERS and package in ("", *JAVA_PARTITIONER_PACKAGES):
+            self.values["partitioner.class"] = JAVA_PARTITIONERS[short]
+            if short == IGNORES_KEYS:
+                self.values["partitioner.ignore.keys"] = True
+        elif not is_import_path(str(name)):  # that is imported where it is used
             choices = [*JAVA_PARTITIONERS, *KEY_PARTITIONERS]
             raise PRODUCER_OPTIONS["partitioner.class"].error(
                 name,
                 "This partitioner is not known, and another one would put rows elsewhere; known"
                 f" are {', '.join(choices)}, and the import path of a class of your own",
                 self.spelled("partitioner.class"),
-                nearest_value(str(name).rpartition(".")[2], choices),
+                nearest_value(short, choices),
             )
-        self.values["partitioner.class"] = known.name
-        if known.ignores_keys:
-            self.values["partitioner.ignore.keys"] = True
 
     def _check_sizes(self) -> None:
         # A batch must fit into the pool whole, or a small buffer.memory could never send one.

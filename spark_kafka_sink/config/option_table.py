@@ -12,21 +12,9 @@ timeout, with which no connection is ever made. docs/options.md is generated fro
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
-from spark_kafka_sink.config.dead_letter_options import (
-    CONTEXT,
-    LOG,
-    MAX_FRACTION,
-    MAX_RECORDS,
-    MAX_VALUE,
-    MESSAGES,
-    REPLICAS,
-    TOLERANCE,
-    TOPIC,
-    TOPIC_IN_STREAMS,
-)
 from spark_kafka_sink.config.named_columns import (
     WITH_SCHEMA,
     ColumnFormat,
@@ -100,31 +88,20 @@ _PARTITIONING = (
 )  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True)
-class JavaPartitioner:
-    """What a partitioner class of the Java client is here.
-
-    ``name`` is its name in ``records.partitioning.partitioners``, None for the built-in
-    one; ``ignores_keys`` is Java's own replacement for UniformStickyPartitioner (KIP-794).
-    """
-
-    name: str | None
-    ignores_keys: bool = False
-
-
-#: Before the short names of :data:`JAVA_PARTITIONERS` and, for the second, Java's inner package.
-JAVA_PARTITIONER_PACKAGES = (
-    "org.apache.kafka.clients.producer.",
-    "org.apache.kafka.clients.producer.internals.",
-)
-
-JAVA_PARTITIONERS: dict[str, JavaPartitioner] = {
-    "DefaultPartitioner": JavaPartitioner(None),
-    "BuiltInPartitioner": JavaPartitioner(None),
-    "UniformStickyPartitioner": JavaPartitioner(None, ignores_keys=True),
-    "RoundRobinPartitioner": JavaPartitioner("RoundRobinPartitioner"),
+#: Partitioner classes of the Java client, and what each is here: a name in
+#: ``records.partitioning.partitioners``, or None for the built-in one.
+JAVA_PARTITIONERS: dict[str, str | None] = {
+    "DefaultPartitioner": None,
+    "BuiltInPartitioner": None,
+    "UniformStickyPartitioner": None,
+    "RoundRobinPartitioner": "RoundRobinPartitioner",
 }
-
+JAVA_PARTITIONER_PACKAGES = (
+    "org.apache.kafka.clients.producer",
+    "org.apache.kafka.clients.producer.internals",
+)
+#: Java's own replacement for it is partitioner.ignore.keys (KIP-794).
+IGNORES_KEYS = "UniformStickyPartitioner"
 
 #: librdkafka's partitioners and those of our own (``records.partitioning.key_rules``), which have
 #: no package.
@@ -132,19 +109,6 @@ KEY_PARTITIONERS: tuple[str, ...] = (
     "consistent", "consistent_random", "murmur2", "murmur2_random", "fnv1a", "fnv1a_random",
     "random", "murmur3", "iceberg_bucket", "iceberg_bucket_long",
 )  # fmt: skip
-
-
-def java_partitioner(name: str) -> JavaPartitioner | None:
-    """The partitioner of a class name with or without its package, or of a name in
-    :data:`KEY_PARTITIONERS`; None when it is not known.
-    """
-    if name in KEY_PARTITIONERS:
-        return JavaPartitioner(name)
-    package, _, short = name.rpartition(".")
-    if package and f"{package}." not in JAVA_PARTITIONER_PACKAGES:
-        return None
-    return JAVA_PARTITIONERS.get(short)
-
 
 _METADATA = (
     Option("metadata.max.age.ms", _T.LONG, 300_000, _NOT_NEGATIVE),
@@ -406,17 +370,18 @@ _SINK = (
 )  # fmt: skip
 
 
+#: Names are Kafka Connect's; those that it does not have are at the end.
 DEAD_LETTER_OPTIONS: Final = (
-    Option(TOLERANCE, _T.STRING, "none", OneOfAnyCase(("none", "all"))),
-    Option(TOPIC, _T.STRING, None, TopicName()),
-    Option(TOPIC_IN_STREAMS, _T.STRING, None, TopicName()),
-    Option(REPLICAS, _T.SHORT, None, Range(1, 2**15 - 1)),
-    Option(CONTEXT, _T.BOOLEAN, _ON),
-    Option(LOG, _T.BOOLEAN, _OFF),
-    Option(MESSAGES, _T.BOOLEAN, _OFF),
-    Option(MAX_RECORDS, _T.LONG, None, _NOT_NEGATIVE),
-    Option(MAX_FRACTION, _T.DOUBLE, None, Range(0, 1)),
-    Option(MAX_VALUE, _T.INT, 65_536, Range(0, INT_MAX)),
+    Option("errors.tolerance", _T.STRING, "none", OneOfAnyCase(("none", "all"))),
+    Option("errors.deadletterqueue.topic.name", _T.STRING, None, TopicName()),
+    Option("errors.dead.letter.queue.topic.name", _T.STRING, None, TopicName()),
+    Option("errors.deadletterqueue.topic.replication.factor", _T.SHORT, None, Range(1, 2**15 - 1)),
+    Option("errors.deadletterqueue.context.headers.enable", _T.BOOLEAN, _ON),
+    Option("errors.log.enable", _T.BOOLEAN, _OFF),
+    Option("errors.log.include.messages", _T.BOOLEAN, _OFF),
+    Option("errors.max.records", _T.LONG, None, _NOT_NEGATIVE),
+    Option("errors.max.fraction", _T.DOUBLE, None, Range(0, 1)),
+    Option("errors.deadletterqueue.max.value.bytes", _T.INT, 65_536, Range(0, INT_MAX)),
 )  # fmt: skip
 
 
