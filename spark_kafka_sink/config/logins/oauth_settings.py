@@ -27,8 +27,8 @@ from spark_kafka_sink.base.security.password import (
 )
 from spark_kafka_sink.base.security.secret_references import has_references
 from spark_kafka_sink.config.logins.security_rules import (
+    ENDPOINT_STORE_RULES,
     LOGIN_MODULES,
-    STORE_RULES,
     check_options,
     check_rules,
 )
@@ -339,7 +339,7 @@ def _endpoint_tls(module: JaasEntry) -> dict[str, Text]:
         if short in found:
             raise _two_values(f"option {short}, also as oauth.{short},")
         found[short] = as_password(module.get(name)) if option.secret else module.get(name)
-    check_rules(STORE_RULES, found, str, "sasl.jaas.config: ")
+    check_rules(ENDPOINT_STORE_RULES, found)
     return found
 
 
