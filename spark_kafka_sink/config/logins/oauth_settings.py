@@ -349,7 +349,7 @@ def _checked_url(given: Text) -> SplitResult:
     if parts is None:
         raise ConfigError(
             f"{_URL} is not a URL",
-            hint="characters that are not ASCII, and blanks, are written as %XX",
+            hint="https://host/path, or file:/path, with %XX for characters that are not ASCII",
             kind=Kind.TOKEN_SOURCE,
         )
     if parts.scheme == "file" and parts.path and parts.netloc in ("", "localhost"):
