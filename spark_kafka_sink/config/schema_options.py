@@ -12,7 +12,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from itertools import combinations
 from typing import Any, Final
-from urllib.parse import urlsplit
 
 from spark_kafka_sink.base.error_kinds import Kind
 from spark_kafka_sink.base.errors import ConfigError
@@ -218,7 +217,8 @@ def check_addresses(values: Mapping[str, object]) -> None:
     _check_endpoint(values.get(ENDPOINT))
     if has_references(values.get(URL)):
         return
-    addresses = [urlsplit(one) for one in registry_urls(text_of(values.get(URL)))]
+    urls = registry_urls(text_of(values.get(URL)))
+    addresses = [parts for parts in map(url_parts, urls) if parts is not None]
     way = next((name for name in (USER_INFO, TOKEN, ENDPOINT) if values.get(name)), None)
     for parts in addresses:
         if way and is_in_the_clear(parts):
