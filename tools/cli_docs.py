@@ -51,7 +51,8 @@ list no open transactions. `kprod check --exactly-once` tries it: in a topic of 
 row and one that is aborted are not visible to `read_committed`, one that is committed is, the
 commit of a fenced producer is refused, and an open transaction is listed with its age. Its last
 line is "exactly-once works here", "does not work here" or "was not tried here", with the reason;
-`--json` has all of it for an issue. It deletes the topic, also after Ctrl-C or SIGTERM.
+`--json` has all of it for an issue. It deletes the topic, also after Ctrl-C or SIGTERM; after
+SIGKILL the topic is left, and the next one names it, and deletes it once it is a day old.
 `kprod --install-completion` completes names in your shell (bash, zsh, fish, PowerShell; start a new
 one), `kprod --show-completion` prints the script. What takes longer than a second has a bar on
 standard error, if that is a terminal, and never with `--json`.

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from spark_kafka_sink.base.errors import ConfigError, safe_text
+from spark_kafka_sink.base.errors import ConfigError, named, safe_text
 from spark_kafka_sink.base.security import allow_lists
 from spark_kafka_sink.base.security.local_files import (
     FORMER,
@@ -20,7 +20,7 @@ from spark_kafka_sink.base.security.local_files import (
     UnusableFileError,
     read_file,
 )
-from spark_kafka_sink.cli.connection import one_line_errors
+from spark_kafka_sink.cli.connection import one_line_errors, warning
 from spark_kafka_sink.cli.progress import bar
 from spark_kafka_sink.cli.show import Json, print_json, say, show_rows
 from spark_kafka_sink.cli.watching import watched
@@ -30,6 +30,9 @@ from spark_kafka_sink.datasource.report.write_report import EPOCH_MS, REPORT_VER
 
 _VERSION: Final = "reportVersion"
 _MOST_PARTITIONS: Final = 20
+_MOST_NAMED: Final = 3
+#: Of the year 5138; the clocks of systems end somewhere.
+_LATEST_MS: Final = 10**14
 _WRITTEN: Final = "writtenAtMs"
 _UNFINISHED: Final = "unfinished"
 #: Of which a zero says something; the others are left out then.
@@ -95,6 +98,7 @@ def tail(path: Path, count: int, *, watch: bool) -> None:
 def _reports(path: Path, *, as_json: bool) -> list[Json]:
     """All of them, the oldest first. ConfigError."""
     found: list[Json] = []
+    others: list[str] = []
     update = bar("reading reports", as_json=as_json)
     try:
         former = path.with_name(path.name + FORMER)
@@ -103,10 +107,9 @@ def _reports(path: Path, *, as_json: bool) -> list[Json]:
             files = sorted(path.glob("*.json*"))
         for done, file in enumerate(files):
             update(done, len(files))
-            found += _reports_in(file)
-    except (OSError, UnicodeDecodeError, UnusableFileError) as error:
+            found += _reports_in(file, others)
+    except (OSError, UnusableFileError) as error:
         why = error.strerror if isinstance(error, OSError) else str(error)
-        why = "it is no text" if isinstance(error, UnicodeDecodeError) else why
         raise ConfigError(
             f"{_shown(path)} can't be read: {why}",
             hint="PATH is what the option reportPath of the write names, on the driver; without it,"
@@ -114,31 +117,35 @@ def _reports(path: Path, *, as_json: bool) -> list[Json]:
         ) from None
     finally:
         update(0, 0)
+    if others:
+        said = f"no report of version {REPORT_VERSION}: {named(others, _MOST_NAMED)}"
+        if not found:
+            raise ConfigError(said, hint="the option reportPath writes such files")
+        warning(f"skipped, {said}")
     return sorted(found, key=_written_ms)
 
 
-def _reports_in(file: Path) -> Iterator[Json]:
+def _reports_in(file: Path, others: list[str]) -> Iterator[Json]:
+    """Those of a file; adds the place of each line that is none to ``others``: a disk that was full
+    once has left a part of a line.
+    """
     # As the sink opens them: a FIFO would block, and a device has no end.
-    text = read_file(str(file), "a report", MAX_REPORT, allow_lists.check_report_path).decode()
-    lines = text.splitlines()
-    for number, line in enumerate(lines, start=1):
+    content = read_file(str(file), "a report", MAX_REPORT, allow_lists.check_report_path)
+    *lines, begun = content.split(b"\n")
+    for number, line in enumerate((*lines, begun), start=1):
         try:
             found = json.loads(line)
         except (ValueError, RecursionError):
-            if number == len(lines) and not text.endswith("\n"):
-                return  # it is being written
             found = None
-        if not isinstance(found, dict) or found.get(_VERSION) != REPORT_VERSION:
-            raise ConfigError(
-                f"{_shown(file)}, line {number}, is no report of version {REPORT_VERSION}",
-                hint="the option reportPath writes such files",
-            )
-        yield found
+        if isinstance(found, dict) and found.get(_VERSION) == REPORT_VERSION:
+            yield found
+        elif number <= len(lines) and line.strip():  # the last one is being written
+            others.append(f"{_shown(file)}, line {number}")
 
 
 def _written_ms(report: Json) -> int:
     found = report.get(_WRITTEN)
-    return found if isinstance(found, int) else 0
+    return found if isinstance(found, int) and 0 <= found < _LATEST_MS else 0
 
 
 def _numbers(report: Json) -> tuple[object, ...]:

@@ -74,6 +74,25 @@ def test_a_missing_topic_of_reports_is_red(secure_kafka, bob):
     assert row(fine, "reportTopic").state is State.OK
 
 
+def test_a_missing_topic_of_progress_is_a_warning(secure_kafka, bob):
+    """A write goes on without it; what is watched for is not seen."""
+    kafka = secure_kafka.kafka
+    topic = kafka.unique_topic("check")
+    progress = kafka.unique_topic("progress", configs={"cleanup.policy": "compact"})
+    steps = steps_of(kafka.bootstrap, {"topic": topic, "progressTopic": "check.nobody-made-it"})
+    found = row(steps, "progressTopic")
+    assert (found.state, found.code) == (State.WARNING, "KP0703")
+    assert "check.nobody-made-it" in found.said
+    assert "create check.nobody-made-it" in found.change
+    with acl(secure_kafka, "bob", ("TOPIC", topic, "WRITE"), ("TOPIC", progress, "DESCRIBE")):
+        steps = steps_of(bob[0], bob[1] | {"topic": topic, "progressTopic": progress})
+        found = row(steps, "progressTopic")
+        assert (found.state, found.code) == (State.WARNING, "KP0703")
+        assert "not authorised to write to it" in found.said
+    fine = row(steps_of(kafka.bootstrap, {"progressTopic": progress}), "progressTopic")
+    assert (fine.state, fine.said) == (State.OK, progress)
+
+
 def test_a_commit_log_that_may_not_be_created_is_red(secure_kafka, bob):
     topic = secure_kafka.kafka.unique_topic("check")
     log = f"{topic}-log"

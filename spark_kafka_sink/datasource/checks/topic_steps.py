@@ -1,4 +1,4 @@
-"""The steps of ``kprod check`` that concern the topic, and the topic of reports.
+"""The steps of ``kprod check`` that concern the topic, and the topics of reports and of progress.
 
 Owns: what partitions, replicas and configs mean for a write. Never: the requests
 (``topic_checks.py``), rights of exactly-once (``transaction_steps.py``).
@@ -39,11 +39,11 @@ from spark_kafka_sink.protocol.request import ApiKey
 from spark_kafka_sink.records.bad_rows.topic_limits import CLEANUP, COMPACT, LARGEST
 
 _TOPIC, _PARTITIONS, _REPLICAS, _RIGHTS = "topic", "partitions", "replicas", "rights"
-_COMPRESSION, _REPORT_TOPIC = "compression", "reportTopic"
+_COMPRESSION, _REPORT_TOPIC, _PROGRESS_TOPIC = "compression", "reportTopic", "progressTopic"
 _OF_CONFIGS: Final = (LARGEST, _COMPRESSION, CLEANUP)
 #: The steps of this module, in order.
 OF_TOPIC: Final = (_TOPIC, _PARTITIONS, _REPLICAS, _RIGHTS, *_OF_CONFIGS)
-OF_REPORTS: Final = (_REPORT_TOPIC,)
+OF_REPORTS: Final = (_REPORT_TOPIC, _PROGRESS_TOPIC)
 
 #: How long brokers must report a topic as unknown before it counts as missing, in ms.
 _MISSING_TOPIC_TIMEOUT_MS: Final = 1_000
@@ -94,6 +94,24 @@ def report_topic_step(admin: AdminClient, config: SinkConfig, timeout_ms: int) -
     if topic is None:
         return iter((skipped(_REPORT_TOPIC, "no report is written to a topic"),))
     return step_of(_REPORT_TOPIC, lambda: _report_topic(admin, topic, timeout_ms))
+
+
+def progress_topic_step(admin: AdminClient, config: SinkConfig, timeout_ms: int) -> Step:
+    """The row of ``progressTopic``: a write goes on without it, and nothing of it is seen."""
+    topic = config.progress_topic
+    if topic is None:
+        return skipped(_PROGRESS_TOPIC, "no task sends its progress")
+    try:
+        _existing(admin, topic, timeout_ms)
+        found = topics_in_full(admin, (topic,), timeout_ms)[topic]
+        check_write(topic, found.authorized_operations)
+    except KafkaError as error:
+        said = f"{error.message}; rows are written all the same, and nothing is seen of them"
+        change = (
+            f"create {topic} with one partition, and allow WRITE on it; or unset {_PROGRESS_TOPIC}"
+        )
+        return yellow(_PROGRESS_TOPIC, said, change, Kind.REPORT_NOT_WRITTEN)
+    return ok(_PROGRESS_TOPIC, topic)
 
 
 def settings_if_there(admin: AdminClient, topic: str | None, timeout_ms: int) -> Settings:
