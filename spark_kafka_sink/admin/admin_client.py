@@ -159,6 +159,17 @@ class AdminClient:
             return {topic: {} for topic in topics}
         return {resource.name: found.values for resource, found in response.resources.items()}
 
+    def broker_config(self, name: str, deadline_ms: int) -> str | None:
+        """A config of one of the brokers; None when the principal may not describe it."""
+        node = self.brokers(deadline_ms)[0]
+        resource = ConfigResource(ConfigResourceType.BROKER, str(node.id))
+        request = DescribeConfigsRequest((resource,), (name,))
+        try:
+            response = self.loop.send_and_receive(Call(request, node), deadline_ms)
+        except UnsupportedVersionError:
+            return None
+        return response.resources[resource].values.get(name)
+
     def topic_names(self, deadline_ms: int) -> tuple[str, ...]:
         """The names of all topics that the principal may DESCRIBE."""
         call = Call(TopicNamesRequest(), AnyBroker())

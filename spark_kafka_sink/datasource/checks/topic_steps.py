@@ -45,6 +45,7 @@ _OF_CONFIGS: Final = (LARGEST, _COMPRESSION, CLEANUP)
 OF_TOPIC: Final = (_TOPIC, _PARTITIONS, _REPLICAS, _RIGHTS, *_OF_CONFIGS)
 OF_REPORTS: Final = (_REPORT_TOPIC, _PROGRESS_TOPIC)
 
+_AUTO_CREATE: Final = "auto.create.topics.enable"
 #: How long brokers must report a topic as unknown before it counts as missing, in ms.
 _MISSING_TOPIC_TIMEOUT_MS: Final = 1_000
 #: Partitions that a row lists.
@@ -69,7 +70,7 @@ def topic_steps(
     try:
         cluster = _existing(admin, topic, timeout_ms)
     except KafkaError as error:
-        yield failed(_TOPIC, error)
+        yield _absent(admin, _TOPIC, topic, error, timeout_ms)
         return None
     yield ok(_TOPIC, topic)
     yield _partitions(cluster, topic)
@@ -134,6 +135,20 @@ def _existing(admin: AdminClient, topic: str, timeout_ms: int) -> Cluster:
         timeout_ms=timeout_ms,
         missing_topic_timeout_ms=_MISSING_TOPIC_TIMEOUT_MS,
         allow_auto_topic_creation=False,
+    )
+
+
+def _absent(admin: AdminClient, name: str, topic: str, error: KafkaError, timeout_ms: int) -> Step:
+    """The row of a topic that is not there: some brokers create one that a write asks for."""
+    absent = error.kind is Kind.TOPIC_NOT_PRESENT
+    if not absent or admin.broker_config(_AUTO_CREATE, admin.deadline(timeout_ms)) != "true":
+        return failed(name, error)
+    return yellow(
+        name,
+        f"{topic} does not exist: the first write creates it, with the brokers' num.partitions "
+        f"({_AUTO_CREATE}=true)",
+        "check its name, or create it with the partitions and replicas that you need",
+        error.kind,
     )
 
 
@@ -273,7 +288,10 @@ def _of_configs(config: SinkConfig, topic: str, found: Mapping[str, str | None])
 
 
 def _report_topic(admin: AdminClient, topic: str, timeout_ms: int) -> Step:
-    _existing(admin, topic, timeout_ms)
+    try:
+        _existing(admin, topic, timeout_ms)
+    except KafkaError as error:
+        return _absent(admin, _REPORT_TOPIC, topic, error, timeout_ms)
     check_write(topic, topics_in_full(admin, (topic,), timeout_ms)[topic].authorized_operations)
     found = topic_settings(admin, (topic,), timeout_ms).get(topic, {})
     if COMPACT in (found.get(CLEANUP) or ""):
