@@ -162,9 +162,11 @@ driver and executors must share that directory:
 | a cluster without such a mount | [KP0505](errors.md#kp0505), unfinished tasks |
 | an executor that was killed; an error in the query before the write | the same |
 
-Where it is KP0505, Spark's exception has the cause, and `kprod_query_failures_total` its code. The
-name of a query is always there: it is an option of the write. The application is that of an earlier
-report when no task left it.
+To have it on a cluster, too, set `reportPath` to a path that all its machines mount. Where it is KP0505,
+Spark's exception has the cause (our line in it has the code: `grep -o 'KP[0-9]*'` of the driver's
+log), and a stream's `kprod_query_failures_total` its code. The name of a query is always there: it is
+an option of the write. The application is that of an earlier report when no task left it, and null
+when there is none: Spark passes no id to its Python processes on the driver.
 """.splitlines()
 
 _PROGRESS_TOPIC = """\
