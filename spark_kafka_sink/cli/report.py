@@ -6,6 +6,8 @@ last. Never: the content of a report (``datasource/report/write_report.py``), a 
 
 from __future__ import annotations
 
+import heapq
+import io
 import json
 import time
 from collections.abc import Iterator
@@ -51,8 +53,7 @@ _PLURALS: Final = {
 def show(path: Path, batch: int | None, *, as_json: bool) -> None:
     """The last report, or the last of a batch, with the meaning of its fields."""
     with one_line_errors():
-        every = _reports(path, as_json=as_json)
-        found = [one for one in every if batch is None or batch in _numbers(one)]
+        found = _reports(path, 1, batch, as_json=as_json)
         if not found:
             of = "" if batch is None else f" of batch {batch}"
             raise ConfigError(f"{_shown(path)} has no report{of}")
@@ -74,7 +75,7 @@ def tail(path: Path, count: int, *, watch: bool) -> None:
 
     def show_last() -> None:
         with one_line_errors():
-            found = _reports(path, as_json=False)[-count:]
+            found = _reports(path, count, None, as_json=False)
         rows = [
             (
                 _time(one),
@@ -95,10 +96,27 @@ def tail(path: Path, count: int, *, watch: bool) -> None:
     watched(show_last, watch=watch)
 
 
-def _reports(path: Path, *, as_json: bool) -> list[Json]:
-    """All of them, the oldest first. ConfigError."""
-    found: list[Json] = []
+def _reports(path: Path, count: int, batch: int | None, *, as_json: bool) -> list[Json]:
+    """The last ones, of a batch if one is given, the oldest first. ConfigError."""
     others: list[str] = []
+    found = heapq.nlargest(
+        count,
+        (
+            (_written_ms(one), number, one)
+            for number, one in enumerate(_every_report(path, others, as_json=as_json))
+            if batch is None or batch in _numbers(one)
+        ),
+    )
+    if others:
+        said = f"no report of version {REPORT_VERSION}: {named(others, _MOST_NAMED)}"
+        if not found and batch is None:
+            raise ConfigError(said, hint="the option reportPath writes such files")
+        warning(f"skipped, {said}")
+    return [one for _, _, one in reversed(found)]
+
+
+def _every_report(path: Path, others: list[str], *, as_json: bool) -> Iterator[Json]:
+    """One after the other: there may be a hundred thousand. ConfigError."""
     update = bar("reading reports", as_json=as_json)
     try:
         former = path.with_name(path.name + FORMER)
@@ -107,7 +125,7 @@ def _reports(path: Path, *, as_json: bool) -> list[Json]:
             files = sorted(path.glob("*.json*"))
         for done, file in enumerate(files):
             update(done, len(files))
-            found += _reports_in(file, others)
+            yield from _reports_in(file, others)
     except (OSError, UnusableFileError) as error:
         why = error.strerror if isinstance(error, OSError) else str(error)
         raise ConfigError(
@@ -117,12 +135,6 @@ def _reports(path: Path, *, as_json: bool) -> list[Json]:
         ) from None
     finally:
         update(0, 0)
-    if others:
-        said = f"no report of version {REPORT_VERSION}: {named(others, _MOST_NAMED)}"
-        if not found:
-            raise ConfigError(said, hint="the option reportPath writes such files")
-        warning(f"skipped, {said}")
-    return sorted(found, key=_written_ms)
 
 
 def _reports_in(file: Path, others: list[str]) -> Iterator[Json]:
@@ -131,15 +143,14 @@ def _reports_in(file: Path, others: list[str]) -> Iterator[Json]:
     """
     # As the sink opens them: a FIFO would block, and a device has no end.
     content = read_file(str(file), "a report", MAX_REPORT, allow_lists.check_report_path)
-    *lines, begun = content.split(b"\n")
-    for number, line in enumerate((*lines, begun), start=1):
+    for number, line in enumerate(io.BytesIO(content), start=1):
         try:
             found = json.loads(line)
         except (ValueError, RecursionError):
             found = None
         if isinstance(found, dict) and found.get(_VERSION) == REPORT_VERSION:
             yield found
-        elif number <= len(lines) and line.strip():  # the last one is being written
+        elif line.endswith(b"\n") and line.strip():  # else it is being written
             others.append(f"{_shown(file)}, line {number}")
 
 

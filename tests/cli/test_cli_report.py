@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import tracemalloc
 from pathlib import Path
 
 import pytest
@@ -96,6 +97,19 @@ def test_a_report_with_no_possible_time_is_shown(tmp_path: Path, time: object) -
     path.write_text(json.dumps(report(5, writtenAtMs=time)) + "\n")
     assert "Batch orders 5" in run("show", str(path)).stdout
     assert "orders 5" in run("tail", str(path)).stdout
+
+
+def test_of_many_reports_only_the_last_are_kept(tmp_path: Path) -> None:
+    """All of a large file would take ten times its size, on the machine of a driver."""
+    path = tmp_path / "reports.jsonl"
+    path.write_text("".join(json.dumps(report(n, writtenAtMs=n)) + "\n" for n in range(1_000)))
+    tracemalloc.start()
+    try:
+        assert "orders 999" in run("tail", str(path), "-n", "3").stdout
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < 2 * path.stat().st_size + 2_000_000
 
 
 def test_a_file_that_is_not_there_is_one_line(tmp_path: Path) -> None:
