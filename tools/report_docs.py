@@ -154,9 +154,9 @@ option, in the application's local directory), so driver and executors must shar
 | an executor that was killed; an error in the query before the write | the same |
 
 To have it on a cluster, too, set `reportPath` to a path that all its machines mount. With KP0505,
-Spark's exception has the cause, and a stream's `kprod_query_failures_total` its code. The application is
-that of an earlier report when no task left it, and null when there is none: Spark passes no id to its
-Python processes on the driver.
+Spark's exception has the cause, and a stream's `kprod_query_failures_total` its code. The
+application is that of an earlier report when no task left it, and null when there is none: Spark
+passes no id to its Python processes on the driver.
 """.splitlines()
 
 _PROGRESS_TOPIC = """\

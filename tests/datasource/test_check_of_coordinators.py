@@ -1,5 +1,5 @@
-"""Rows of ``kprod check`` that only a coordinator that loads, or brokers before 3.7, give: on a fake
-cluster.
+"""Rows of ``kprod check`` that only a coordinator that loads, or brokers before 3.7, give: on a
+fake cluster.
 """
 
 from __future__ import annotations
