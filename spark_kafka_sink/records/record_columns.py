@@ -23,7 +23,7 @@ from spark_kafka_sink.config.named_columns import OnNullValue
 from spark_kafka_sink.config.option import TopicName
 from spark_kafka_sink.records.bad_rows.bad_rows import BadRows, Mask, Reason, refuse
 from spark_kafka_sink.records.column_plan import ColumnPlan as ColumnPlan  # noqa: PLC0414 - for callers
-from spark_kafka_sink.records.gather import lengths_of, valid_of
+from spark_kafka_sink.records.gather import int64s, lengths_of, valid_of
 from spark_kafka_sink.records.record_headers import check_headers, encode_headers
 
 #: Input bytes of one chunk (rule R5).
@@ -98,8 +98,7 @@ class RecordColumns:
 
     def take(self, rows: npt.NDArray[np.int64]) -> RecordColumns:
         """The rows with these numbers. Topics of others are in no dictionary of theirs."""
-        # Not pa.array(), which imports pandas where there is one.
-        index = pa.Array.from_buffers(pa.int64(), len(rows), [None, pa.py_buffer(rows)])
+        index = int64s(rows)
         topic = self.topic
         if not isinstance(topic, str):
             topic = topic.dictionary.take(topic.indices.take(index)).dictionary_encode()

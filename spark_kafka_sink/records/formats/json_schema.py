@@ -51,8 +51,8 @@ class JsonPlan:
     def encode(self, columns: Sequence[pa.Array], rows: int, path: str) -> Payloads:
         """One payload for each row."""
         del path
-        from spark_kafka_sink.records.formats.row_pieces import RowPieces
         from spark_kafka_sink.records.json.json_text import json_objects, json_value
+        from spark_kafka_sink.records.row_pieces import RowPieces
 
         text = json_value(columns[0]) if self.bare else json_objects(self.names, columns, rows)
         out = RowPieces(rows)
