@@ -17,6 +17,7 @@ import json
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
@@ -39,6 +40,7 @@ CONTENDERS = {
     "all rows bad": (True, 1000),
 }
 BEFORE = "before"
+MEMORY = "/dev/shm"
 #: Full segments go at once: brokers look for them as often as this.
 QUICKLY = {"log.retention.check.interval.ms": "1000"}
 
@@ -79,13 +81,16 @@ def worker(bootstrap: str, name: str, rows: int) -> None:
         partition_id=0, attempt=0, task_attempt_id=0, host="h", query_id="", run_id="", batch_id=-1
     )
     batches = batches_of(bad_rows)
+    new_task: Callable[..., WriteTask] = WriteTask  # the commit before has no dead_letters
     for _ in sys.stdin:
-        more = {}
+        more: dict[str, object] = {}
         if tolerant:
             from spark_kafka_sink.datasource.write.dead_letters import DeadLetters
 
-            more["dead_letters"] = DeadLetters(config.dead_letters, config.producer, topic, {})
-        task = WriteTask(plan, producers, identity, **more)
+            options = config.dead_letters
+            assert options is not None
+            more["dead_letters"] = DeadLetters(options, config.producer, topic, {})
+        task = new_task(plan, producers, identity, **more)
         some = itertools.islice(itertools.cycle(batches), rows // ARROW_ROWS)
         cpu, start = time.process_time(), time.perf_counter()
         message = task.run(some)
@@ -97,6 +102,7 @@ def worker(bootstrap: str, name: str, rows: int) -> None:
 
 
 def run(commit: str, rows: int, rounds: int) -> None:
+    tempfile.tempdir = MEMORY if Path(MEMORY).is_dir() else None  # of brokers' logs
     with (
         tempfile.TemporaryDirectory() as directory,
         KafkaCluster(full_jvm=True, heap="1g", overrides=QUICKLY) as kafka,
@@ -122,11 +128,11 @@ def run(commit: str, rows: int, rounds: int) -> None:
             child.__exit__()
     print(f"{rows:,} rows, {rounds} rounds; {machine.conditions()}")
     cpu = {
-        name: [float(one["cpu"]) for one in results]
+        name: [float(str(one["cpu"])) for one in results]
         for name, results in zip(children, found, strict=True)
     }
     for name, results in zip(children, found, strict=True):
-        seconds = median([float(one["seconds"]) for one in results])
+        seconds = median([float(str(one["seconds"])) for one in results])
         print(
             f"{name}: {rows / seconds:,.0f} rows/s, {rows / median(cpu[name]):,.0f} rows/s of CPU "
             f"time, CPU {ratio(cpu[name], cpu['tolerance none'])} of tolerance none"

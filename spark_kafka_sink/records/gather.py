@@ -94,10 +94,17 @@ def binary_of(
     return pa.Array.from_buffers(pa.large_binary(), len(offsets) - 1, buffers)
 
 
-def int64s(values: npt.NDArray[np.int64], valid: npt.NDArray[np.bool_] | None = None) -> pa.Array:
-    """As Arrow's numbers. Not pa.array(), which imports pandas where there is one."""
+def integers(
+    values: npt.NDArray[np.integer], valid: npt.NDArray[np.bool_] | None = None
+) -> pa.Array:
+    """As Arrow's. Not pa.array(), which imports pandas where there is one."""
     buffers = [_bits(valid), pa.py_buffer(np.ascontiguousarray(values))]
-    return pa.Array.from_buffers(pa.int64(), len(values), buffers)
+    return pa.Array.from_buffers(pa.from_numpy_dtype(values.dtype), len(values), buffers)
+
+
+def bools(flags: npt.NDArray[np.bool_]) -> pa.Array:
+    """As Arrow's, for ``filter``."""
+    return pa.Array.from_buffers(pa.bool_(), len(flags), [None, _bits(flags)])
 
 
 def _bits(valid: npt.NDArray[np.bool_] | None) -> pa.Buffer | None:

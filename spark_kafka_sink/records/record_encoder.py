@@ -19,7 +19,7 @@ of these of all records in the groups' order. Keys and values are copied once, t
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise, repeat
 
 import numpy as np
@@ -224,26 +224,13 @@ def encode_slices_again(
     else:
         order = groups.order
         places = [order[s.first_row : s.first_row + s.record_count] for s in refused]
-        rows = _take(columns, np.concatenate(places))
+        # Their topic is not needed any more.
+        rows = replace(columns, topic="").take(np.concatenate(places))
     bounds = ends_of(np.array([s.record_count for s in refused]))
     again = Groups(tuple(s.tp for s in refused), bounds, None)
     slices = encode_groups(rows, again, positions, raw_limits, now_ms, max_request_size=2**31 - 1)
     moved = {s.tp: s.first_row - first for s, first in zip(refused, bounds.tolist(), strict=False)}
     return [s._replace(first_row=s.first_row + moved[s.tp]) for s in slices]
-
-
-def _take(columns: RecordColumns, rows: Int64s) -> RecordColumns:
-    """The given rows; their topic is not needed any more."""
-    index = pa.array(rows)
-    return RecordColumns(
-        rows=len(rows),
-        topic="",
-        key=None if columns.key is None else columns.key.take(index),
-        value=None if columns.value is None else columns.value.take(index),
-        headers=None if columns.headers is None else columns.headers.take(index),
-        timestamp=None if columns.timestamp is None else columns.timestamp.take(rows),
-        first_row=columns.first_row,
-    )
 
 
 def _check_sizes(columns: RecordColumns, content: Int64s, max_request_size: int) -> int:

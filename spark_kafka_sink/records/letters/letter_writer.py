@@ -26,7 +26,7 @@ from spark_kafka_sink.records.gather import (
     binary_of,
     data_of,
     ends_of,
-    int64s,
+    integers,
     lengths_of,
     offsets_of,
     valid_of,
@@ -54,6 +54,37 @@ _TRUNCATED_BYTES = len(_TRUNCATED) + len(b"false") + 3
 
 
 @dataclass(frozen=True, slots=True)
+class UnsentRows:
+    """Rows that can't be sent: of each the number ``which`` of its finding, and its own within the
+    task.
+    """
+
+    columns: RecordColumns
+    which: Int64s
+    found: Sequence[Finding]
+    numbers: Int64s
+
+    @classmethod
+    def of(cls, columns: RecordColumns, bad: BadRows, numbers: Int64s) -> UnsentRows:
+        """The ``bad`` rows of ``columns``; ``numbers`` are theirs."""
+        rows = bad.rows
+        return cls(columns.take(rows), bad.which.take(rows) - 1, bad.found, numbers)
+
+    @classmethod
+    def joined(cls, parts: Sequence[UnsentRows]) -> UnsentRows:
+        """The rows of all ``parts``."""
+        found = list(dict.fromkeys(finding for part in parts for finding in part.found))
+        places = [np.array([found.index(one) for one in part.found]) for part in parts]
+        which = [place.take(part.which) for place, part in zip(places, parts, strict=True)]
+        return cls(
+            RecordColumns.joined([part.columns for part in parts]),
+            np.concatenate(which),
+            found,
+            np.concatenate([part.numbers for part in parts]),
+        )
+
+
+@dataclass(frozen=True, slots=True)
 class LetterWriter:
     """Makes letters to ``topic``, within the ``limits`` of the producer and of that topic.
     ``connector``, ``task`` and ``batch_id`` are for headers; ``context``: those of Connect, too.
@@ -67,19 +98,20 @@ class LetterWriter:
     context: bool
     max_value_bytes: int
 
-    def letters(
-        self, columns: RecordColumns, bad: BadRows, numbers: Int64s, now_ms: int
-    ) -> Iterator[RecordColumns]:
-        """The letters of the rows of ``columns`` that are ``bad``, some thousands at a time;
-        ``numbers`` are those of all rows within the task.
+    def letters(self, unsent: UnsentRows, now_ms: int) -> Iterator[RecordColumns]:
+        """Their letters, some thousands at a time.
 
         Raises RecordTooLargeError, with both causes, for a row whose key and headers leave no room.
         """
-        rows = bad.which.nonzero()[0]
-        for start in range(0, len(rows), _MOST_LETTERS):
-            part = rows[start : start + _MOST_LETTERS]
-            taken, which = columns.take(part), bad.which.take(part) - 1
-            yield self._letters(taken, which, bad.found, numbers.take(part), now_ms)
+        for start in range(0, unsent.columns.rows, _MOST_LETTERS):
+            end = min(start + _MOST_LETTERS, unsent.columns.rows)
+            yield self._letters(
+                unsent.columns.slice(start, end - start),
+                unsent.which[start:end],
+                unsent.found,
+                unsent.numbers[start:end],
+                now_ms,
+            )
 
     def _letters(
         self,
@@ -106,7 +138,7 @@ class LetterWriter:
         if cut.any():
             begin = offsets_of(value)[:-1].astype(np.int64)
             value = _slices(value, begin, begin + np.maximum(kept, 0))
-        truncated = _binary_array(_FALSE_OR_TRUE).take(int64s(cut.astype(np.int64)))
+        truncated = _binary_array(_FALSE_OR_TRUE).take(integers(cut.astype(np.int64)))
         _add_headers(pieces, [(_TRUNCATED, truncated)], which, len(found))
         times = rows.timestamp
         if times is not None:
@@ -222,7 +254,7 @@ def _slices(array: pa.Array, begin: Int64s, end: npt.NDArray[np.integer]) -> pa.
     """Bytes ``begin[i]`` to ``end[i]`` of the data of ``array``, in order; nulls stay."""
     bounds = np.stack((begin, end), axis=1).reshape(-1)
     between = binary_of(bounds, array.buffers()[2])
-    return between.take(int64s(np.arange(0, len(bounds), 2), valid_of(array)))
+    return between.take(integers(np.arange(0, len(bounds), 2), valid_of(array)))
 
 
 def _binary_array(texts: Sequence[bytes]) -> pa.Array:
@@ -233,4 +265,4 @@ def _binary_array(texts: Sequence[bytes]) -> pa.Array:
 
 def _texts(values: Int64s) -> pa.Array:
     """Each number in decimal."""
-    return int64s(values).cast(pa.string()).cast(pa.binary())
+    return integers(values).cast(pa.string()).cast(pa.binary())
