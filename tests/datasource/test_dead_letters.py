@@ -78,4 +78,4 @@ def test_counts_keep_the_first_three_rows():
     for first in (10, 20, 30):
         letters.letters(columns, bad, np.arange(first, first + 2), 1000)
     (count,) = letters.counts
-    assert (count.rows, count.samples) == (6, (10, 11, 20))
+    assert (count.rows, count.samples) == (6, ((7, 10), (7, 11), (7, 20)))

@@ -30,7 +30,7 @@ from spark_kafka_sink.datasource.write.letter_counts import (
     SAMPLES,
     LetterCount,
     check_records,
-    totals_of,
+    summed,
 )
 from spark_kafka_sink.records.bad_rows.bad_rows import BadRows, Finding, Reason
 from spark_kafka_sink.records.bad_rows.topic_limits import TopicLimits
@@ -95,19 +95,15 @@ class DeadLetters:
         self._topics: dict[str, Finding | None] = {}
         #: Topics whose partitions were requested again, because a row names one they lack.
         self._refreshed: set[str] = set()
-        self._counts: dict[tuple[str, str], LetterCount] = {}
+        #: By reason.
+        self.counts: tuple[LetterCount, ...] = ()
         #: Those whose letters are not sent yet.
         self._held: list[UnsentRows] = []
         self._held_size = 0
 
     @property
-    def counts(self) -> tuple[LetterCount, ...]:
-        """By reason, in the order of their first rows."""
-        return tuple(self._counts.values())
-
-    @property
     def rows(self) -> int:
-        return sum(count.rows for count in self._counts.values())
+        return sum(count.rows for count in self.counts)
 
     def check(
         self, columns: RecordColumns, bad: BadRows, producer: KafkaProducer, now_ms: int
@@ -139,7 +135,9 @@ class DeadLetters:
         unsent = UnsentRows.of(columns, bad, numbers)
         for number, finding in enumerate(unsent.found):
             rows = (unsent.which == number).nonzero()[0]
-            self._count(finding.reason, len(rows), unsent.numbers.take(rows[:SAMPLES]).tolist())
+            samples = tuple((self._task, row) for row in numbers.take(rows[:SAMPLES]).tolist())
+            count = LetterCount(finding.reason.code, finding.reason.text, len(rows), samples)
+            self.counts = summed((*self.counts, count))
             if self._options.log:
                 self._warn(finding, unsent, rows)
         check_records(self._options, self.counts, self._task)
@@ -155,28 +153,20 @@ class DeadLetters:
     @property
     def said(self) -> str:
         """For errors: what became of which rows."""
-        totals = totals_of((self._task, count) for count in self.counts)
         return (
             f"{self.rows} rows of partition {self._task} of the DataFrame can't be sent and went to"
-            f" the dead letter queue {self.topic}: {'; '.join(map(str, totals))}"
+            f" the dead letter queue {self.topic}: {'; '.join(map(str, self.counts))}"
         )
 
     def not_sent(self, error: ApiError) -> KafkaError:
         """The error of letters that can't be sent."""
-        totals = totals_of((self._task, count) for count in self.counts)
         return DeliveryError(
             f"{self.rows} rows of partition {self._task} of the DataFrame can't be sent "
-            f"({'; '.join(map(str, totals))}), and can't be written to the dead letter queue "
+            f"({'; '.join(map(str, self.counts))}), and can't be written to the dead letter queue "
             f"{self.topic} either: {error.message}",
             hint=error.hint,
             kind=Kind.LETTER_NOT_SENT,
         )
-
-    def _count(self, reason: Reason, rows: int, first: list[int]) -> None:
-        key = (reason.code, reason.text)
-        before = self._counts.get(key, LetterCount(*key))
-        samples = (*before.samples, *first)[:SAMPLES]
-        self._counts[key] = LetterCount(*key, before.rows + rows, samples)
 
     def _warn(self, finding: Finding, unsent: UnsentRows, rows: Int64s) -> None:
         first = rows[:SAMPLES].tolist()
