@@ -34,7 +34,7 @@ def deadletters(where: Where, topic: str, last: int, *, values: bool, as_json: b
             for record in read_letters(to.client, found):
                 fields = LetterFields.of(record.headers)
                 counts[fields.code or "", fields.reason or ""] += 1
-                of_partition.append((found.partition, record, fields))
+                of_partition.append((found.tp.partition, record, fields))
             newest += of_partition
     newest.sort(key=lambda one: one[1].timestamp)
     newest = newest[len(newest) - last :] if last < len(newest) else newest
