@@ -1,18 +1,25 @@
 """The bytes of many rows, put together piece by piece.
 
-Owns: :class:`RowPieces`. Never: a type, a schema, what the bytes are.
+Owns: :func:`gather_of`, and :class:`RowPieces`. Never: a type, a schema, what the bytes are.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from spark_kafka_sink.records.gather import binary_of, ends_of, lengths_of, new_gather, valid_of
+from spark_kafka_sink.records.gather import (
+    Gather,
+    binary_of,
+    ends_of,
+    lengths_of,
+    new_gather,
+    valid_of,
+)
 from spark_kafka_sink.records.payloads import Payloads, Refusal
 from spark_kafka_sink.records.varint import Packed, packed_bytes
 
@@ -22,7 +29,7 @@ Int64s = npt.NDArray[np.int64]
 _WORD, _PAIR = 8, 12
 
 
-class _Column(NamedTuple):
+class Column(NamedTuple):
     """Entry ``rows[i]`` of a binary column for row i; None: entry i."""
 
     array: pa.Array
@@ -34,6 +41,51 @@ class _Column(NamedTuple):
         return lengths if self.rows is None else lengths.take(self.rows)
 
 
+Piece = Packed | Column
+
+
+def gather_of(pieces: Sequence[Piece], rows: int, more: int = 0) -> Gather:
+    """All ``pieces`` of each of ``rows`` rows, in as few slots as there can be, and ``more`` slots
+    behind these.
+    """
+    slots = _slots(pieces)
+    width = len(slots)
+    gather = new_gather(rows * width + more)
+    for at, slot in enumerate(slots):
+        where = slice(at, rows * width, width)
+        if isinstance(slot, Column):
+            gather.put_column(where, *slot)
+        elif isinstance(slot, Packed):
+            gather.put_packed(where, slot)
+        else:
+            gather.put_packed_pair(where, *slot)
+    return gather
+
+
+def _slots(pieces: Sequence[Piece]) -> list[Piece | tuple[Packed, Packed]]:
+    """With neighbours joined, as their widths allow: to 8 bytes, then to pairs of 8 and 4."""
+    slots: list[Piece | tuple[Packed, Packed]] = []
+    words: list[Packed] = []
+    for piece in pieces:
+        if isinstance(piece, Column):
+            slots += [*_pairs(words), piece]
+            words = []
+        elif words and words[-1].most + piece.most <= _WORD:
+            words[-1] = words[-1] + piece
+        else:
+            words.append(piece)
+    return [*slots, *_pairs(words)]
+
+
+def _pairs(words: list[Packed]) -> Iterator[Packed | tuple[Packed, Packed]]:
+    while words:
+        word = words.pop(0)
+        if words and word.most + words[0].most <= _PAIR:
+            yield word, words.pop(0)
+        else:
+            yield word
+
+
 class RowPieces:
     """The bytes of each of ``rows`` rows, piece after piece: short ones packed into words, others
     as binary columns.
@@ -42,7 +94,7 @@ class RowPieces:
     def __init__(self, rows: int) -> None:
         self.rows = rows
         self.refusals: list[Refusal] = []
-        self._pieces: list[Packed | _Column] = []
+        self._pieces: list[Piece] = []
 
     def add_bytes(self, data: bytes, where: Mask | None = None) -> None:
         """The same bytes in each row, or in those of ``where``."""
@@ -54,15 +106,11 @@ class RowPieces:
         for part in parts:
             if where is not None:
                 part = Packed(part.word * where, part.size * where, part.most)  # noqa: PLW2901
-            last = self._pieces[-1] if self._pieces else None
-            if isinstance(last, Packed) and last.most + part.most <= _WORD:
-                self._pieces[-1] = last + part
-            else:
-                self._pieces.append(part)
+            self._pieces.append(part)
 
     def add_column(self, column: pa.Array, rows: Int64s | None = None) -> None:
         """A binary column, or entry ``rows[i]`` of one for row i; its nulls are no bytes."""
-        self._pieces.append(_Column(column, rows))
+        self._pieces.append(Column(column, rows))
 
     def refuse(self, rows: Mask, column: str, reason: str) -> None:
         """Notes the rows, if there are any."""
@@ -85,39 +133,11 @@ class RowPieces:
 
     def joined(self) -> tuple[Int64s, pa.Buffer]:
         """The rows' bytes, and where each begins and ends in them."""
-        slots = _slots(self._pieces)
-        gather = new_gather(self.rows * len(slots))
-        for at, slot in enumerate(slots):
-            where = slice(at, None, len(slots))
-            if isinstance(slot, _Column):
-                gather.put_column(where, *slot)
-            elif isinstance(slot, Packed):
-                gather.put_packed(where, slot)
-            else:
-                gather.put_packed_pair(where, *slot)
         offsets = ends_of(self.sizes())
-        return offsets, gather.join(int(offsets[-1]))
+        return offsets, gather_of(self._pieces, self.rows).join(int(offsets[-1]))
 
     def payloads(self, nulls_of: pa.Array | None = None) -> Payloads:
         """All rows; null where ``nulls_of`` is."""
         offsets, data = self.joined() if self.rows else (np.zeros(1, np.int64), pa.py_buffer(b""))
         valid = None if nulls_of is None else valid_of(nulls_of)
         return Payloads(binary_of(offsets, data, valid), tuple(self.refusals))
-
-
-def _slots(
-    pieces: Sequence[Packed | _Column],
-) -> list[Packed | tuple[Packed, Packed] | _Column]:
-    """``pieces`` with neighbours that one slot of a gather takes as pairs."""
-    slots: list[Packed | tuple[Packed, Packed] | _Column] = []
-    for piece in pieces:
-        last = slots[-1] if slots else None
-        if (
-            isinstance(piece, Packed)
-            and isinstance(last, Packed)
-            and last.most + piece.most <= _PAIR
-        ):
-            slots[-1] = (last, piece)
-        else:
-            slots.append(piece)
-    return slots
