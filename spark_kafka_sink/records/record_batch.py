@@ -1,8 +1,8 @@
 """The batch around records: format v2 (Java's ``DefaultRecordBatch``).
 
-Owns: the 61-byte header, written when a batch is drained, its checksum, and the split of a batch that was too
-large. Never: how records are encoded by columns (``record_encoder``). The split iterates over
-records one by one: it is not on a record's way.
+Owns: the 61-byte header, written when a batch is drained, its checksum, and the split of a batch
+that was too large. Never: how records are encoded by columns (``record_encoder``). The split
+iterates over records one by one: it is not on a record's way.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def sequence_before(one: int, other: int) -> bool:
 
 
 def _crc32c(data: Buffer, value: int = 0) -> int:
-    """The checksum of ``data`` behind bytes whose checksum is ``value``; without a copy, and without
+    """The checksum of ``data`` behind bytes with the checksum ``value``, without a copy and without
     the interpreter's lock.
     """
     # extend refuses a memoryview, because its bytes might change; it takes Arrow's buffers.
