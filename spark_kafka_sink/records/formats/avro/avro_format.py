@@ -5,8 +5,9 @@ from __future__ import annotations
 from spark_kafka_sink.records.formats.avro.avro_match import match
 from spark_kafka_sink.records.formats.avro.avro_schema import AvroType, parse_schema
 from spark_kafka_sink.records.formats.avro.derived_schema import derived_schema
+from spark_kafka_sink.records.formats.binary.binary_plan import BinaryPlan
 from spark_kafka_sink.records.formats.binary.matching import misfit
-from spark_kafka_sink.records.formats.binary.nodes import BinaryPlan, Value
+from spark_kafka_sink.records.formats.binary.nodes import Value
 from spark_kafka_sink.records.formats.column_type import ColumnType
 from spark_kafka_sink.records.formats.schema_format import SchemaFormat
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from spark_kafka_sink.records.formats.binary.binary_plan import BinaryPlan
 from spark_kafka_sink.records.formats.binary.matching import misfit
-from spark_kafka_sink.records.formats.binary.nodes import BinaryPlan, Value
+from spark_kafka_sink.records.formats.binary.nodes import Value
 from spark_kafka_sink.records.formats.column_type import ColumnKind, ColumnType
 from spark_kafka_sink.records.formats.protobuf.proto_match import match_message
 from spark_kafka_sink.records.formats.protobuf.proto_schema import derived_schema, message_of
