@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from spark_kafka_sink.base.error_kinds import Kind
-from spark_kafka_sink.base.errors import ConfigError
+from spark_kafka_sink.base.errors import ConfigError, coded
 
 TOLERANCE: Final = "errors.tolerance"
 TOPIC: Final = "errors.deadletterqueue.topic.name"
@@ -53,7 +53,7 @@ class DeadLetterOptions:
                 f"{TOLERANCE}=all needs {TOPIC}: rows that can't be sent would be lost",
                 hint="name a topic for them, dlq.orders for example",
             )
-        for name in ("topic", "reportTopic", "commitLogTopic"):
+        for name in ("topic", "reportTopic", "progressTopic", "commitLogTopic"):
             if options[name] == topic:
                 raise ConfigError(
                     f"{TOPIC} and {name} are the same topic, '{topic}'",
@@ -69,6 +69,17 @@ class DeadLetterOptions:
             options[MAX_FRACTION],
             options[MAX_VALUE],
         )
+
+
+def without_effect(spelled: Mapping[str, str], tolerance: object) -> tuple[str, ...]:
+    """The warning for others of these options, if they were given, with errors.tolerance=none:
+    their names, and how these are ``spelled``.
+    """
+    idle = [t for n, t in spelled.items() if n.startswith("errors.") and n != TOLERANCE]
+    if tolerance == "all" or not idle:
+        return ()
+    text = f"Without effect: {', '.join(idle)}, because {TOLERANCE} is none."
+    return (coded(Kind.WITHOUT_EFFECT, text, f"set {TOLERANCE}=all, or remove them"),)
 
 
 def refuse_compacted(options: DeadLetterOptions, compacted: Container[str]) -> None:

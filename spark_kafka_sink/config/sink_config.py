@@ -17,7 +17,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 from spark_kafka_sink.base.error_kinds import Kind
 from spark_kafka_sink.base.errors import ConfigError
-from spark_kafka_sink.config.dead_letter_options import DeadLetterOptions
+from spark_kafka_sink.config.dead_letter_options import (
+    TOLERANCE,
+    DeadLetterOptions,
+    without_effect,
+)
 from spark_kafka_sink.config.named_columns import (
     ALL_COLUMNS,
     ColumnFormat,
@@ -166,7 +170,10 @@ class SinkConfig:
             "schemas": schema_options(own, options, named),
             "rate_limits": RateLimits(*(values[name] for name in limits)),
             "dead_letters": DeadLetterOptions.of(options),
-            "warnings": producer.warnings,
+            "warnings": producer.warnings
+            + without_effect(
+                {name: one.spelled for name, one in given.own.items()}, options[TOLERANCE]
+            ),
             "fingerprint": _fingerprint(given),
         }
         return cls(**{one.name: values[one.name] for one in fields(cls)})

@@ -84,7 +84,7 @@ def check_batch(
     records, fraction = options.max_records, options.max_fraction
     if records is not None and rows > records:
         limit = f"{MAX_RECORDS} is {records}"
-    elif fraction is not None and rows > fraction * rows_in:
+    elif fraction is not None and rows_in and rows / rows_in > fraction:  # 0.29 * 100 < 29
         limit = f"{MAX_FRACTION} is {fraction}"
     else:
         return
