@@ -10,7 +10,6 @@ import argparse
 import difflib
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import replace
 from pathlib import Path
 
 from spark_kafka_sink.config.given_options import SPARK_OPTIONS, foreign_options
@@ -27,9 +26,9 @@ import type_docs  # noqa: E402
 import upstream_behaviours  # noqa: E402
 from tables import anchor_of, heading, linked, paragraph, row  # noqa: E402
 
+from spark_kafka_sink.cli.option_texts import option_texts  # noqa: E402
 from spark_kafka_sink.config.option import (  # noqa: E402
     INT_MAX,
-    Importance,
     Option,
     OptionType,
     Status,
@@ -135,15 +134,12 @@ def _own_options() -> Iterator[str]:
 
 def _obeyed_options() -> Iterator[str]:
     yield from ("## Kafka options that the sink obeys", "")
-    obeyed = [
-        option
-        for option in _public(PRODUCER_OPTIONS)
-        if option.status is Status.HONOURED or option.name == "security.protocol"
-    ]
-    for importance in Importance:
-        yield from (f"### Importance: {importance.value}", "")
+    obeyed = [option for option in _public(PRODUCER_OPTIONS) if option.status is Status.HONOURED]
+    importance_of = option_texts().importance
+    for importance in ("high", "medium", "low"):
+        yield from (f"### Importance: {importance}", "")
         for option in sorted(obeyed, key=lambda o: o.name):
-            if option.importance is importance:
+            if importance_of[option.name] == importance:
                 yield _entry(f"kafka.{option.name}", option, _default(option))
         yield ""
 
@@ -154,19 +150,21 @@ def _entry(name: str, option: Option, default: str) -> str:
     facts.insert(1, "" if default == "-" else f"default {default}")
     shown = "; ".join(filter(None, facts))
     shown = f" ({shown})" if shown else ""
-    return f'- <a id="{anchor_of(name)}"></a>**`{name}`**{shown}: {linked(option.doc)}'
+    what = linked(option_texts().what[option.name])
+    return f'- <a id="{anchor_of(name)}"></a>**`{name}`**{shown}: {what}'
 
 
 def _different_defaults() -> Iterator[str]:
     yield from heading("Defaults that differ from the Java client", "Option", "Here", "Java", "Why")
-    for option in _public(PRODUCER_OPTIONS):
-        if option.java_default is not None:
-            name = f"`kafka.{option.name}`"
-            yield row(name, _default(option), option.java_default, option.why)
+    for name, (java, why) in option_texts().java_defaults.items():
+        option = PRODUCER_OPTIONS.get(name)
+        shown = f"`{name}`" if option is None else f"`kafka.{name}`"
+        yield row(shown, _default(option or SINK_OPTIONS[name]), java, why)
     yield ""
 
 
 def _later_options() -> Iterator[str]:
+    what = option_texts().what
     yield from heading(
         "Not supported by this version",
         *("Option", "What it is", "Note"),
@@ -175,8 +173,8 @@ def _later_options() -> Iterator[str]:
             "give you something else than you asked for.",
         ),
     )
-    for option in _prefixed(Status.LATER_REFUSED):
-        yield row(f"`{option.name}`", option.doc, option.note)
+    for option in _of_status(Status.LATER_REFUSED):
+        yield row(f"`kafka.{option.name}`", what[option.name], option.note)
     yield ""
 
 
@@ -189,9 +187,8 @@ def _options_without_effect() -> Iterator[str]:
             "nothing, unless what they ask for is nothing (`false`, an empty list).",
         ),
     )
-    known = (*_prefixed(Status.NO_MEANING), *_prefixed(Status.LATER_IGNORED))
-    for option in known:
-        yield row(f"`{option.name}`", option.doc, option.note)
+    for option in (*_of_status(Status.NO_MEANING), *_of_status(Status.LATER_IGNORED)):
+        yield row(f"`kafka.{option.name}`", option_texts().what[option.name], option.note)
     for beginning, note in NO_MEANING_PREFIXES.items():
         yield row(f"`kafka.{beginning}*`", "A family of names.", note)
     yield ""
@@ -206,17 +203,17 @@ def _options_without_effect() -> Iterator[str]:
         *("Option", "Last in", "Instead"),
         text="Java's producer has dropped these. One warning, no effect.",
     )
-    for option in _prefixed(Status.REMOVED):
-        last = option.doc.removeprefix("Removed from Kafka after ").removesuffix(".")
-        yield row(f"`{option.name}`", last, option.note)
+    for option in _of_status(Status.REMOVED):
+        last, _, instead = option.note.removeprefix("Removed from Kafka after ").partition("; ")
+        yield row(f"`kafka.{option.name}`", last, instead)
     yield ""
 
 
 def _refused_options() -> Iterator[str]:
     yield from heading("Refused", "Option", "Error")
     yield row("`kafka.transactional.id`", "All tasks would share one id and fence each other.")
-    for option in _prefixed(Status.REFUSED):
-        yield row(f"`{option.name}`", option.note)
+    for option in _of_status(Status.REFUSED):
+        yield row(f"`kafka.{option.name}`", option.note)
     foreign = foreign_options()
     librdkafka = foreign.librdkafka
     names = {
@@ -327,15 +324,11 @@ _CHOICES = {key_rules.Choice.STICKY: "sticky", key_rules.Choice.RANDOM: "random"
             key_rules.Choice.HASH: None}  # fmt: skip
 
 
-def _prefixed(status: Status) -> Iterator[Option]:
-    """The producer options of a status, named as a user of the sink writes them.
-
-    Two are told in rows of their own: the protocol has a value that works, and the transactional
-    id is never the sink's to take.
-    """
+def _of_status(status: Status) -> Iterator[Option]:
+    """The producer's options of a status, but ``transactional.id``, which has a row of its own."""
     for option in _public(PRODUCER_OPTIONS):
-        if option.status is status and option.name not in ("security.protocol", "transactional.id"):
-            yield replace(option, name=f"kafka.{option.name}")
+        if option.status is status and option.name != "transactional.id":
+            yield option
 
 
 def _public(table: Mapping[str, Option]) -> Iterator[Option]:

@@ -186,7 +186,7 @@ class OptionReader:
                 self.values[name] = option.default
                 continue
             if option.status is Status.REMOVED:
-                self._no_effect(name, f"{option.doc[:-1]}; {option.note}")
+                self._no_effect(name, option.note)
                 continue
             given = self.given[name]
             self.values[name] = option.read(given.value, self.spelled(name))

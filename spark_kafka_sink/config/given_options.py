@@ -166,7 +166,7 @@ def _unknown_name(key: str, shown: str, place: OptionSource) -> ConfigError:
             hint="remove it, or write with format('kprod')",
         )
     if option is not None and option.status is Status.REMOVED:
-        return _unknown(shown, place, f"{option.doc[:-1]}; {option.note}")
+        return _unknown(shown, place, option.note)
     if option is not None:
         return _unknown(
             shown,

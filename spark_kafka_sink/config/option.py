@@ -134,14 +134,6 @@ class OptionType(Enum):
 _BITS = {OptionType.SHORT: 16, OptionType.INT: 32, OptionType.LONG: 64}
 
 
-class Importance(Enum):
-    """``ConfigDef.Importance``, in the order of the docs."""
-
-    HIGH = "high"
-    MEDIUM = "medium"
-    LOW = "low"
-
-
 class Status(Enum):
     """How an option is treated."""
 
@@ -322,21 +314,16 @@ class Option:
     """One option, declared once.
 
     ``name`` is Java's for a ``kafka.*`` option (without the prefix), else our own in camelCase.
-    ``default`` is ours; ``java_default`` is Java's where it differs, and ``why`` the reason.
     ``note`` is the reason for a status other than HONOURED, for the warning, the error and the
-    docs.
+    docs. What an option is for is in ``cli/options.toml``.
     """
 
     name: str
     type: OptionType
     default: OptionValue
-    importance: Importance
-    doc: str
     rule: Validator | None = None
     status: Status = Status.HONOURED
     note: str = ""
-    java_default: str | None = None
-    why: str = ""
     #: ``KafkaProducer`` obeys it, although the sink does not: ``status`` is the sink's.
     for_producer: bool = False
     #: Set by this package only: read like any other, but not documented, and never suggested.

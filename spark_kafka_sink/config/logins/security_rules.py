@@ -17,7 +17,6 @@ from spark_kafka_sink.base.errors import ConfigError, safe_text
 from spark_kafka_sink.base.security.jaas_config import REFERENCE, JaasEntry, parse_jaas_config
 from spark_kafka_sink.base.security.password import HIDDEN, REPLACE_IT, Password, text_of
 from spark_kafka_sink.config.option import (
-    Importance,
     OneOfAnyCase,
     Option,
     OptionType,
@@ -36,7 +35,6 @@ from spark_kafka_sink.config.option_table import (
 )
 
 _T = OptionType
-_HIGH, _MEDIUM, _LOW = Importance.HIGH, Importance.MEDIUM, Importance.LOW
 
 #: The families of options that ``security.protocol`` makes count.
 COUNTING = {
@@ -180,7 +178,7 @@ def _of_module(
     status: Status = Status.HONOURED,
     note: str = "",
 ) -> Iterator[Option]:
-    return (Option(name, type_, None, _LOW, "", None, status, note) for name in names.split())
+    return (Option(name, type_, None, None, status, note) for name in names.split())
 
 
 def _of_endpoint() -> Iterator[Option]:
