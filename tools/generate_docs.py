@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import argparse
 import difflib
+import itertools
+import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
@@ -34,6 +36,7 @@ from spark_kafka_sink.config.option import (  # noqa: E402
     Status,
 )
 from spark_kafka_sink.config.option_table import (  # noqa: E402
+    IGNORES_KEYS,
     JAVA_PARTITIONERS,
     KEY_PARTITIONERS,
     NO_MEANING_PREFIXES,
@@ -266,8 +269,8 @@ def _partitioner_classes() -> Iterator[str]:
         ),
     )
     for name, partitioner in JAVA_PARTITIONERS.items():
-        here = "the same" if partitioner.name else "the built-in partitioner"
-        if partitioner.ignores_keys:
+        here = "the same" if partitioner else "the built-in partitioner"
+        if name == IGNORES_KEYS:
             here += " with `kafka.partitioner.ignore.keys=true`"
         yield row(f"`{name}`", here)
     yield ""
@@ -373,35 +376,32 @@ def _metrics_lines() -> Iterator[str]:
     yield from _exported_metrics()
     yield from ("## The producer without Spark", "")
     yield paragraph(
-        "`KafkaProducer.metrics()` answers with a mapping of `MetricName(name, group, tags)` to a",
-        "number. Names, groups and units are those of Kafka's Java producer; Java's metrics that",
-        "do not apply (app-info, the count of metrics, offsets sent to transactions) are left out.",
-        "Rates are per second. Rates, averages and maxima look back over `metrics.num.samples`",
-        "windows of `metrics.sample.window.ms` (twice 30 s); an average or a maximum is NaN when",
-        "there were no samples. Every metric has the tag `client-id`. Nothing",
-        "of it costs anything per row.",
+        "`KafkaProducer.metrics()` returns numbers by `MetricName(name, group, tags)`. Names,",
+        "groups and units are those of Kafka's Java producer; its metrics that do not apply",
+        "(app-info, the count of metrics, offsets sent to transactions) are left out. A `-rate` is",
+        "per second, a `-total` since the producer was created. Rates, ratios, averages and maxima",
+        "are of `metrics.num.samples` windows of `metrics.sample.window.ms` (twice 30 s); without",
+        "samples an average or a maximum is NaN. Every metric has the tag `client-id`.",
     )
-    yield from (
-        "",
-        paragraph(
-            "A Spark task's figures come with its commit message, and the driver adds them up in",
-            "the write report.",
-        ),
-        "",
-    )
+    yield ""
     tags = {
-        producer_metrics.Group.PRODUCER: "The producer as a whole.",
+        producer_metrics.Group.PRODUCER: "",
         producer_metrics.Group.TOPIC: "One for each topic, which is the tag `topic`"
         f" (for the first {producer_metrics.MAX_TAGS}).",
         producer_metrics.Group.NODE: "One for each broker, which is the tag `node-id`"
         " (`node-1`; a bootstrap server's is `node--1`).",
     }
     for group, text in tags.items():
-        yield from heading(group.value, "Metric", "What it is", "How it is made", text=text)
-        for metric in producer_metrics.METRICS:
-            if metric.group is group:
-                yield row(f"`{metric.name}`", metric.description, metric.statistic.value)
+        yield from (f"## {group.value}", "", *([text, ""] if text else []))
+        metrics = (metric for metric in producer_metrics.METRICS if metric.group is group)
+        for what, same in itertools.groupby(metrics, key=_what_it_measures):
+            yield f"- {', '.join(f'`{metric.name}`' for metric in same)}: {what}"
         yield ""
+
+
+def _what_it_measures(metric: producer_metrics.Metric) -> str:
+    """The same for the rate and the total of a sum, and for an average and a maximum."""
+    return re.sub(r", (?:per second|in all|on average|at most)\.$", ".", metric.description)
 
 
 def _exported_metrics() -> Iterator[str]:
@@ -410,7 +410,7 @@ def _exported_metrics() -> Iterator[str]:
     yield paragraph(
         "`KprodListener` feeds these ([monitoring](monitoring.md) says how). Every metric has the",
         f"label `{instruments.QUERY}`: the streaming query's name, else its id; `batch` outside of",
-        "streams. Prometheus adds `job` and `instance`. Times are in seconds, sizes in bytes.",
+        "streams. Times are in seconds, sizes in bytes.",
     )
     yield ""
     texts = {
@@ -420,16 +420,15 @@ def _exported_metrics() -> Iterator[str]:
     }
     for origin, text in texts.items():
         yield from (text, "")
-        yield row("Prometheus", "OpenTelemetry", "Unit", "Further label", "Field", "What it is")
-        yield row(*["---"] * 6)
+        yield row("Prometheus", "OpenTelemetry", "Field", "What it is")
+        yield row(*["---"] * 4)
         for one in instruments.INSTRUMENTS:
             if one.origin is origin:
+                label = "" if one.label is None else f"{{{one.label.value}}}"
                 yield row(
-                    f"`{one.prometheus_name}`",
+                    f"`{one.prometheus_name}{label}`",
                     f"`{one.name}` ({one.kind.value})",
-                    f"`{one.unit}`",
-                    "-" if one.label is None else f"`{one.label.value}`",
-                    f"`{one.field}`" if one.field else "-",
+                    f"`{one.field}`" if one.field else "",
                     one.description,
                 )
         yield ""

@@ -7,16 +7,16 @@ variable.
 
 from __future__ import annotations
 
-import ipaddress
-import re
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from spark_kafka_sink.base.error_kinds import Kind
 from spark_kafka_sink.base.errors import ConfigError, coded, safe_text
+from spark_kafka_sink.base.security.addresses import parse_bootstrap_servers
 from spark_kafka_sink.base.security.import_paths import is_import_path
 from spark_kafka_sink.base.security.password import REPLACE_IT, Password, text_of
 from spark_kafka_sink.base.security.secret_references import is_one_reference
+from spark_kafka_sink.base.suggestions import nearest_value
 from spark_kafka_sink.config.given_options import GivenOptions
 from spark_kafka_sink.config.logins.oauth_settings import names_own_class
 from spark_kafka_sink.config.logins.sasl_settings import (
@@ -44,14 +44,14 @@ from spark_kafka_sink.config.option import (
     Values,
     check_references,
     failed_checks,
-    nearest_value,
     refuse,
 )
 from spark_kafka_sink.config.option_table import (
+    IGNORES_KEYS,
+    JAVA_PARTITIONER_PACKAGES,
     JAVA_PARTITIONERS,
     KEY_PARTITIONERS,
     PRODUCER_OPTIONS,
-    java_partitioner,
 )
 
 #: The most requests in flight for which a broker can tell a repeated batch from a new one: it keeps
@@ -404,23 +404,22 @@ class OptionReader:
 
     def _check_partitioner(self) -> None:
         name = self.values["partitioner.class"]
-        if name is None:
+        if name is None or name in KEY_PARTITIONERS:
             return
-        known = java_partitioner(name) if isinstance(name, str) else None
-        if known is None and isinstance(name, str) and is_import_path(name):
-            return  # imported where it is used, and tried on the driver
-        if known is None:
+        package, _, short = str(name).rpartition(".")
+        if short in JAVA_PARTITIONERS and package in ("", *JAVA_PARTITIONER_PACKAGES):
+            self.values["partitioner.class"] = JAVA_PARTITIONERS[short]
+            if short == IGNORES_KEYS:
+                self.values["partitioner.ignore.keys"] = True
+        elif not is_import_path(str(name)):  # that is imported where it is used
             choices = [*JAVA_PARTITIONERS, *KEY_PARTITIONERS]
             raise PRODUCER_OPTIONS["partitioner.class"].error(
                 name,
                 "This partitioner is not known, and another one would put rows elsewhere; known"
                 f" are {', '.join(choices)}, and the import path of a class of your own",
                 self.spelled("partitioner.class"),
-                nearest_value(str(name).rpartition(".")[2], choices),
+                nearest_value(short, choices),
             )
-        self.values["partitioner.class"] = known.name
-        if known.ignores_keys:
-            self.values["partitioner.ignore.keys"] = True
 
     def _check_sizes(self) -> None:
         # A batch must fit into the pool whole, or a small buffer.memory could never send one.
@@ -446,93 +445,3 @@ def _not_yet(option: Option, shown: str) -> ConfigError:
         hint=option.note,
         kind=Kind.UNSUPPORTED_OPTION,
     )
-
-
-#: Java's ``Utils.HOST_PORT_PATTERN``, with brackets and an IPv6 address belonging together.
-_ADDRESS = re.compile(
-    r"(?:(?P<scheme>[0-9a-zA-Z\-%._]*)://)?"
-    r"(?:\[(?P<ipv6>[0-9a-zA-Z\-%._:]+)\]|(?P<host>[0-9a-zA-Z\-%._]+))"
-    r":(?P<port>[0-9]+)"
-)
-_SECURE_SCHEMES = frozenset({"SSL", "SASL_SSL", "SASL_PLAINTEXT"})
-
-
-def parse_bootstrap_servers(
-    items: Sequence[str], protocol: str, prefix: str
-) -> tuple[tuple[str, int], ...]:
-    """(host, port) of each item, in order, each once (``ClientUtils.parseAndValidateAddresses``).
-
-    Stricter than Java in four points, each of which can only fail later: port 0, an empty host, an
-    IPv6 address without brackets, and ``SSL://`` or the like (``https://``) before an address when
-    ``protocol`` is another. ``prefix`` precedes option names in hints. Raises ConfigError.
-    """
-    option = f"{prefix}bootstrap.servers"
-    if not items:
-        raise ConfigError(
-            "Configuration 'bootstrap.servers' must not be empty. Valid values include: any"
-            " non-empty value",
-            hint=f"set {option} to host:port,host:port",
-            kind=Kind.MISSING_BOOTSTRAP,
-        )
-    if "" in items:
-        raise ConfigError(
-            "Configuration 'bootstrap.servers' values must not be empty.",
-            hint=f"item {list(items).index('') + 1} of {len(items)} in {option} is empty: remove"
-            " the extra comma",
-            kind=Kind.BOOTSTRAP_ADDRESS,
-        )
-    if any("@" in item for item in items):
-        raise ConfigError(
-            "bootstrap.servers holds a name or password (user:password@host), and is not shown",
-            hint=f"an address is host:port; a name goes to {prefix}sasl.username, a password to"
-            f" {prefix}sasl.password; {REPLACE_IT}",
-            kind=Kind.BOOTSTRAP_ADDRESS,
-        )
-    return tuple(dict.fromkeys(_parse(item, protocol, prefix) for item in items))
-
-
-def _parse(item: str, protocol: str, prefix: str) -> tuple[str, int]:
-    shown = safe_text(item)
-    match = _ADDRESS.fullmatch(item)
-    if match is None:
-        raise ConfigError(
-            f"Invalid url in bootstrap.servers: {shown}",
-            hint=_hint(item),
-            kind=Kind.BOOTSTRAP_ADDRESS,
-        )
-    # More than nine digits are no port, and int() need not read them.
-    port = int(match["port"]) if len(match["port"]) < 10 else 0
-    if not 0 < port < 65536:
-        raise ConfigError(
-            f"Invalid port in bootstrap.servers: {shown}",
-            hint="a port is 1 to 65535",
-            kind=Kind.BOOTSTRAP_ADDRESS,
-        )
-    if match["ipv6"] is not None:
-        try:
-            ipaddress.IPv6Address(match["ipv6"])
-        except ValueError:
-            raise ConfigError(
-                f"Invalid url in bootstrap.servers: {shown}",
-                hint="brackets enclose an IPv6 address, as in [::1]:9092",
-                kind=Kind.BOOTSTRAP_ADDRESS,
-            ) from None
-    scheme = (match["scheme"] or "").upper()
-    encrypts = scheme.endswith(("SSL", "TLS", "HTTPS")) and "SSL" not in protocol
-    if encrypts or (scheme in _SECURE_SCHEMES and scheme != protocol):
-        raise ConfigError(
-            f"bootstrap.servers has {shown}, but security.protocol is {protocol}",
-            hint=f"the part before :// does not set the protocol; {prefix}security.protocol does",
-            kind=Kind.BOOTSTRAP_ADDRESS,
-        )
-    return match["ipv6"] or match["host"], port
-
-
-def _hint(item: str) -> str:
-    if " " in item:
-        return "addresses are separated by commas"
-    if item.count(":") > 1 and "[" not in item and "/" not in item:
-        return "an IPv6 address needs brackets, as in [::1]:9092"
-    if ":" not in item:
-        return f"the port is missing: {safe_text(item)}:9092?"
-    return "an address is host:port"

@@ -12,11 +12,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from itertools import combinations
 from typing import Any, Final
-from urllib.parse import urlsplit
 
 from spark_kafka_sink.base.error_kinds import Kind
 from spark_kafka_sink.base.errors import ConfigError
-from spark_kafka_sink.base.security.loopback import is_loopback
+from spark_kafka_sink.base.security.addresses import is_in_the_clear, is_of_http, url_parts
 from spark_kafka_sink.base.security.password import Password, text_of
 from spark_kafka_sink.base.security.secret_references import has_references, is_one_reference
 from spark_kafka_sink.config.logins.security_rules import (
@@ -147,20 +146,15 @@ def registry_urls(text: str) -> tuple[str, ...]:
     """
     urls = tuple(one.strip().rstrip("/") for one in text.split(","))
     for url in urls:
-        try:
-            parts = urlsplit(url)
-            usable = parts.scheme in ("http", "https") and bool(parts.hostname)
-            _ = parts.port
-        except ValueError:
-            usable = False
-        if not usable or parts.query or parts.fragment or not all("!" <= c <= "~" for c in url):
-            mock = url.startswith("mock:")
+        parts = url_parts(url)
+        if parts is None or not is_of_http(parts) or parts.query or parts.fragment:
+            mock = ": mock:// has none" if url.startswith("mock:") else ""
             raise ConfigError(
-                f"{URL} is not an address of a registry" + (": mock:// has none" if mock else ""),
+                f"{URL} is not an address of a registry{mock}",
                 hint="it looks like https://host:8081; local_kafka has a registry for tests",
                 kind=Kind.INVALID_VALUE,
             )
-        if parts.username is not None or parts.password is not None:
+        if "@" in parts.netloc:
             raise ConfigError(
                 f"{URL} must not hold a name or password",
                 hint=f"they go to {USER_INFO}",
@@ -223,10 +217,11 @@ def check_addresses(values: Mapping[str, object]) -> None:
     _check_endpoint(values.get(ENDPOINT))
     if has_references(values.get(URL)):
         return
-    addresses = [urlsplit(one) for one in registry_urls(text_of(values.get(URL)))]
+    urls = registry_urls(text_of(values.get(URL)))
+    addresses = [parts for parts in map(url_parts, urls) if parts is not None]
     way = next((name for name in (USER_INFO, TOKEN, ENDPOINT) if values.get(name)), None)
     for parts in addresses:
-        if way and parts.scheme == "http" and not is_loopback(parts.hostname or ""):
+        if way and is_in_the_clear(parts):
             raise ConfigError(
                 f"{URL} is http, so {way} would send a secret in the clear",
                 hint="use https; http with a secret is for tests on this machine (localhost)",
@@ -244,15 +239,8 @@ def _check_endpoint(given: object) -> None:
     """It gets the client's secret."""
     if given is None or has_references(given):
         return
-    url = text_of(given)
-    try:
-        parts = urlsplit(url)
-        usable = bool(parts.hostname) and parts.username is None
-    except ValueError:
-        usable = False
-    if not usable or not (
-        parts.scheme == "https" or (parts.scheme == "http" and is_loopback(parts.hostname or ""))
-    ):
+    parts = url_parts(text_of(given))
+    if parts is None or not is_of_http(parts) or "@" in parts.netloc or is_in_the_clear(parts):
         raise ConfigError(
             f"{ENDPOINT} is not an address of https",
             hint="it looks like https://host/path; http is for tests on this machine (localhost)",

@@ -14,9 +14,9 @@ from urllib.parse import SplitResult, unquote, urlsplit
 
 from spark_kafka_sink.base.error_kinds import Kind
 from spark_kafka_sink.base.errors import ConfigError, safe_text
+from spark_kafka_sink.base.security.addresses import is_in_the_clear, is_of_http, url_parts
 from spark_kafka_sink.base.security.import_paths import is_import_path
 from spark_kafka_sink.base.security.jaas_config import NO_MODULE, JaasEntry, without_shading
-from spark_kafka_sink.base.security.loopback import is_loopback
 from spark_kafka_sink.base.security.password import (
     REPLACE_IT,
     Password,
@@ -27,8 +27,8 @@ from spark_kafka_sink.base.security.password import (
 )
 from spark_kafka_sink.base.security.secret_references import has_references
 from spark_kafka_sink.config.logins.security_rules import (
+    ENDPOINT_STORE_RULES,
     LOGIN_MODULES,
-    STORE_RULES,
     check_options,
     check_rules,
 )
@@ -339,22 +339,17 @@ def _endpoint_tls(module: JaasEntry) -> dict[str, Text]:
         if short in found:
             raise _two_values(f"option {short}, also as oauth.{short},")
         found[short] = as_password(module.get(name)) if option.secret else module.get(name)
-    check_rules(STORE_RULES, found, str, "sasl.jaas.config: ")
+    check_rules(ENDPOINT_STORE_RULES, found)
     return found
 
 
 def _checked_url(given: Text) -> SplitResult:
     """The URL, parsed; ConfigError, which shows nothing of it, when it is not usable."""
-    url = text_of(given)
-    try:
-        parts = urlsplit(url)
-        _ = parts.port
-    except ValueError:
-        raise ConfigError(f"{_URL} is not a URL", kind=Kind.TOKEN_SOURCE) from None
-    if not all("!" <= c <= "~" for c in url):
+    parts = url_parts(text_of(given))
+    if parts is None:
         raise ConfigError(
             f"{_URL} is not a URL",
-            hint="it has characters that are written as %XX",
+            hint="https://host/path, or file:/path, with %XX for characters that are not ASCII",
             kind=Kind.TOKEN_SOURCE,
         )
     if parts.scheme == "file" and parts.path and parts.netloc in ("", "localhost"):
@@ -365,22 +360,22 @@ def _checked_url(given: Text) -> SplitResult:
                 kind=Kind.TOKEN_SOURCE,
             )
         return parts
-    if parts.scheme not in ("http", "https") or not parts.hostname:
+    if not is_of_http(parts):
         raise ConfigError(
             f"{_URL} is not a URL of https",
             hint="https://host/path, or file:/path",
             kind=Kind.TOKEN_SOURCE,
         )
-    if parts.username is not None:
+    if "@" in parts.netloc:
         raise ConfigError(
             f"{_URL} must not hold a name or password",
             hint=f"they go to {_ID} and {_SECRET}; {REPLACE_IT}",
             kind=Kind.TOKEN_SOURCE,
         )
-    if parts.scheme == "http" and not is_loopback(parts.hostname):
+    if is_in_the_clear(parts):
         raise ConfigError(
             f"{_URL} is http, so the client's secret would be sent in the clear to"
-            f" {safe_text(f'{given}' if isinstance(given, Password) else parts.hostname)}",
+            f" {safe_text(f'{given}' if isinstance(given, Password) else f'{parts.hostname}')}",
             hint="use https; http is for tests on this machine (localhost)",
             kind=Kind.TOKEN_SOURCE,
         )

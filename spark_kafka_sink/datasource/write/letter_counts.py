@@ -12,12 +12,9 @@ from typing import Final
 
 from spark_kafka_sink.base.error_kinds import Kind
 from spark_kafka_sink.base.errors import CommitError, DataError
-from spark_kafka_sink.config.dead_letter_options import (
-    MAX_FRACTION,
-    MAX_RECORDS,
-    DeadLetterOptions,
-)
+from spark_kafka_sink.config.sink_config import DeadLetterOptions
 
+_MAX_RECORDS: Final = "errors.max.records"
 #: Rows of a reason that are named.
 SAMPLES: Final = 3
 _NOT_VISIBLE: Final = "neither its rows nor its letters are visible"
@@ -64,9 +61,9 @@ def check_records(options: DeadLetterOptions, counts: Iterable[LetterCount], tas
     rows = sum(total.rows for total in totals)
     if options.max_records is not None and rows > options.max_records:
         raise DataError(
-            f"partition {task} of the DataFrame: {rows} rows can't be sent, and {MAX_RECORDS} is "
+            f"partition {task} of the DataFrame: {rows} rows can't be sent, and {_MAX_RECORDS} is "
             f"{options.max_records}: {'; '.join(map(str, totals))}",
-            hint=f"correct the rows, or raise {MAX_RECORDS}",
+            hint=f"correct the rows, or raise {_MAX_RECORDS}",
             kind=Kind.TOO_MANY_BAD_ROWS,
         )
 
@@ -94,9 +91,9 @@ def check_block(options: DeadLetterOptions, rows: int, rows_in: int) -> None:
 def _check(options: DeadLetterOptions, rows: int, rows_in: int, text: str) -> None:
     records, fraction = options.max_records, options.max_fraction
     if records is not None and rows > records:
-        name, limit = MAX_RECORDS, str(records)
+        name, limit = _MAX_RECORDS, str(records)
     elif fraction is not None and rows_in and rows / rows_in > fraction:  # 0.29 * 100 < 29
-        name, limit = MAX_FRACTION, str(fraction)
+        name, limit = "errors.max.fraction", str(fraction)
     else:
         return
     raise CommitError(
