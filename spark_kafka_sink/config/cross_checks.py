@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from typing import Any
 
 from spark_kafka_sink.base.error_kinds import Kind
 from spark_kafka_sink.base.errors import ConfigError, coded, safe_text
 from spark_kafka_sink.base.security.addresses import parse_bootstrap_servers
 from spark_kafka_sink.base.security.import_paths import is_import_path
 from spark_kafka_sink.base.security.password import REPLACE_IT, Password, text_of
-from spark_kafka_sink.base.security.secret_references import is_one_reference
 from spark_kafka_sink.base.suggestions import nearest_value
 from spark_kafka_sink.config.given_options import GivenOptions
 from spark_kafka_sink.config.logins.oauth_settings import names_own_class
@@ -33,6 +33,7 @@ from spark_kafka_sink.config.logins.security_rules import (
     check_rules,
     is_security_option,
     mechanisms_of,
+    refuse_inline,
     shown_by_spark,
 )
 from spark_kafka_sink.config.option import (
@@ -62,7 +63,6 @@ _MAX_IN_FLIGHT_FOR_IDEMPOTENCE = 5
 SHORT_TIMEOUT_MS = 60_000
 
 _JAAS = "sasl.jaas.config"
-
 
 #: The values of acks with which an acknowledgement is all in-sync replicas'.
 _ALL = ("all", "-1")
@@ -168,7 +168,7 @@ class OptionReader:
     def __init__(self, given: GivenOptions) -> None:
         self.prefix = given.prefix
         self.given = dict(given.producer)
-        self.values: dict[str, OptionValue] = {}
+        self.values: dict[str, Any] = {}
         self.servers: tuple[tuple[str, int], ...] = ()
         self.warnings = list(given.warnings)
         self.idempotence_off: str | None = None
@@ -213,16 +213,6 @@ class OptionReader:
             return value not in (False, (), "")
         return option.status is Status.LATER_IGNORED and value != option.default
 
-    def number(self, name: str) -> int:
-        value = self.values[name]
-        assert isinstance(value, int)
-        return value
-
-    def text(self, name: str) -> str:
-        value = self.values[name]
-        assert isinstance(value, str)
-        return value
-
     def warn(self, kind: Kind, text: str) -> None:
         self.warnings.append(coded(kind, text))
 
@@ -239,14 +229,13 @@ class OptionReader:
 
     def _check_timeouts(self) -> None:
         """KafkaProducer.configureDeliveryTimeout."""
-        linger = self.values["linger.ms"] = min(self.number("linger.ms"), INT_MAX)
-        request = self.number("request.timeout.ms")
-        delivery = self.number("delivery.timeout.ms")
-        least = min(linger + request, INT_MAX)
-        if delivery >= least:
+        values = self.values
+        values["linger.ms"] = min(values["linger.ms"], INT_MAX)
+        least = min(values["linger.ms"] + values["request.timeout.ms"], INT_MAX)
+        if values["delivery.timeout.ms"] >= least:
             return
         self._refuse(_TIMEOUTS)
-        self.values["delivery.timeout.ms"] = least
+        values["delivery.timeout.ms"] = least
         self.warn(Kind.OTHER_VALUE, f"{_TOO_SHORT}. Setting it to {least}.")
 
     def _check_backoffs(self) -> None:
@@ -261,9 +250,9 @@ class OptionReader:
         if not self.values["enable.idempotence"]:
             return
         self._refuse(_IDEMPOTENCE)
-        if self.number("retries") == 0:
+        if self.values["retries"] == 0:
             self.idempotence_off = f"{self.spelled('retries')} is set to 0"
-        acks = self.text("acks")
+        acks = self.values["acks"]
         if acks not in _ALL:
             self.idempotence_off = f"{self.spelled('acks')} is set to {acks}, not set to 'all'"
 
@@ -278,9 +267,9 @@ class OptionReader:
         if self.exactly_once:
             if timeout not in self.given:
                 self.values[timeout] = PRODUCER_OPTIONS[timeout].exactly_once_default
-            elif self.number(timeout) < 1:
+            elif self.values[timeout] < 1:
                 raise PRODUCER_OPTIONS[timeout].error(
-                    self.number(timeout), "Value must be at least 1", self.spelled(timeout)
+                    self.values[timeout], "Value must be at least 1", self.spelled(timeout)
                 )
             self._warn(_SHORT_TRANSACTIONS)
         elif self.prefix and timeout in self.given:
@@ -289,7 +278,7 @@ class OptionReader:
 
     def _check_security(self) -> None:
         self._refuse_what_spark_shows()
-        protocol = self.text("security.protocol")
+        protocol = self.values["security.protocol"]
         counting = COUNTING[protocol]
         idle = [n for n in self.given if is_security_option(n) and not n.startswith(counting)]
         if idle:
@@ -297,7 +286,9 @@ class OptionReader:
         if "sasl." in counting:
             self._check_sasl(protocol)
         if "ssl." in counting:
-            self._check_stores()
+            # Java's DefaultSslEngineFactory, with its messages.
+            stores = {name: self._content(name) for name in self.given if name.startswith("ssl.")}
+            check_rules(STORE_RULES, stores, self.spelled)
             self._warn(_WEAK_TLS)
 
     def _would_have_no_effect(self, idle: Sequence[str], protocol: str) -> ConfigError:
@@ -323,8 +314,7 @@ class OptionReader:
                 "Invalid value null for configuration sasl.mechanism: When the security.protocol"
                 " configuration enables SASL, mechanism must be non-null and non-empty string."
             )
-        requested = self.values["sasl.mechanism"]
-        mechanism = requested if isinstance(requested, str) else None
+        mechanism: str | None = self.values["sasl.mechanism"]
         given = {n: self._content(n) for n in self.given if n.startswith("sasl.")}
         if _JAAS in given and not names_a_known_module(text_of(given[_JAAS])):
             given[_JAAS] = self.values[_JAAS]  # other text may be a secret of another kind
@@ -363,32 +353,18 @@ class OptionReader:
         content = self.given[name].content
         return self.values[name] if content is None else content
 
-    def _check_stores(self) -> None:
-        """Options of a store that would be ignored (DefaultSslEngineFactory, with its messages)."""
-        given = {name: self._content(name) for name in self.given if name.startswith("ssl.")}
-        check_rules(STORE_RULES, given, self.spelled)
-
     def _refuse_what_spark_shows(self) -> None:
         """ConfigError for an inline secret that Spark's redaction does not hide."""
         for name in NOT_HIDDEN_BY_SPARK if self.prefix else ():
-            value = self.values.get(name)
-            if isinstance(value, Password) and value.value and not is_one_reference(value.value):
-                raise ConfigError(
-                    f"{self.spelled(name)} is given inline, and Spark would show it: in plans, in"
-                    " its UI and in event logs",
-                    hint=f"give a reference, {self.spelled(name)}=${{file:/path/to/it}} or"
-                    " ${env:NAME}, or put key and chain into a file for"
-                    f" {self.spelled('ssl.keystore.location')}; {REPLACE_IT}",
-                    kind=Kind.INLINE_SECRET,
-                )
-
-        login_module = self.values.get("sasl.jaas.config") if self.prefix else None
+            file = f"key and chain into a file for {self.spelled('ssl.keystore.location')}"
+            refuse_inline(self.values[name], self.spelled(name), file)
+        login_module = self.values[_JAAS] if self.prefix else None
         shown: tuple[str, ...] = ()
         if isinstance(login_module, Password):
             shown = shown_by_spark(login_module.value, own_options=names_own_class(self.values))
         if shown:
             raise ConfigError(
-                f"{self.spelled('sasl.jaas.config')} holds {safe_text(', '.join(shown))} inline,"
+                f"{self.spelled(_JAAS)} holds {safe_text(', '.join(shown))} inline,"
                 " and nothing in its text makes Spark hide it: plans, its UI and event logs would"
                 " show it",
                 hint=f'give a reference, {safe_text(shown[0])}="${{file:/path/to/it}}" or'
@@ -400,7 +376,12 @@ class OptionReader:
         for name in self.given:
             option = PRODUCER_OPTIONS[name]
             if option.status is Status.LATER_REFUSED and self.values[name] != option.default:
-                raise _not_yet(option, f"{self.spelled(name)}={self.values[name]}")
+                raise ConfigError(
+                    f"{safe_text(f'{self.spelled(name)}={self.values[name]}')} is not supported by"
+                    " this version",
+                    hint=option.note,
+                    kind=Kind.UNSUPPORTED_OPTION,
+                )
 
     def _check_partitioner(self) -> None:
         name = self.values["partitioner.class"]
@@ -423,25 +404,17 @@ class OptionReader:
 
     def _check_sizes(self) -> None:
         # A batch must fit into the pool whole, or a small buffer.memory could never send one.
-        room = min(self.number("batch.size"), self.number("buffer.memory"))
         self._warn(_SIZES)
+        room = min(self.values["batch.size"], self.values["buffer.memory"])
         self.values["batch.size"] = max(1, room)
 
     def _find_servers(self) -> None:
         items = self.values["bootstrap.servers"]
-        assert isinstance(items, tuple)
-        self.servers = parse_bootstrap_servers(items, self.text("security.protocol"), self.prefix)
+        protocol = self.values["security.protocol"]
+        self.servers = parse_bootstrap_servers(items, protocol, self.prefix)
         if len(self.servers) < len(items):
             self.warn(
                 Kind.OTHER_VALUE,
                 "Configuration key 'bootstrap.servers' contains duplicate values. Duplicates will"
                 " be removed.",
             )
-
-
-def _not_yet(option: Option, shown: str) -> ConfigError:
-    return ConfigError(
-        f"{safe_text(shown)} is not supported by this version",
-        hint=option.note,
-        kind=Kind.UNSUPPORTED_OPTION,
-    )

@@ -16,6 +16,7 @@ from spark_kafka_sink.base.error_kinds import Kind
 from spark_kafka_sink.base.errors import ConfigError, safe_text
 from spark_kafka_sink.base.security.jaas_config import REFERENCE, JaasEntry, parse_jaas_config
 from spark_kafka_sink.base.security.password import HIDDEN, REPLACE_IT, Password, text_of
+from spark_kafka_sink.base.security.secret_references import is_one_reference
 from spark_kafka_sink.base.suggestions import letters, nearest_name
 from spark_kafka_sink.config.option import (
     Check,
@@ -306,6 +307,20 @@ def shown_by_spark(text: str, *, own_options: bool) -> tuple[str, ...]:
     of the redacted words.
     """
     return inline_secrets(text, own_options=own_options) if _REDACTED.search(text) is None else ()
+
+
+def refuse_inline(value: object, spelled: str, file: str) -> None:
+    """ConfigError for a secret that is given inline, and that Spark's redaction would not hide.
+    ``file``: what to put where instead.
+    """
+    if isinstance(value, Password) and value.value and not is_one_reference(value.value):
+        raise ConfigError(
+            f"{spelled} is given inline, and Spark would show it: in plans, in its UI and in event"
+            " logs",
+            hint=f"give a reference, {spelled}=${{file:/path/to/it}} or ${{env:NAME}}, or put"
+            f" {file}; {REPLACE_IT}",
+            kind=Kind.INLINE_SECRET,
+        )
 
 
 def inline_secrets(text: str, *, own_options: bool) -> tuple[str, ...]:
