@@ -152,10 +152,10 @@ class DeadLetters:
 
     @property
     def said(self) -> str:
-        """For errors: what became of which rows."""
+        """For errors: which rows these are. Their letters may be written, held or aborted."""
         return (
-            f"{self.rows} rows of partition {self._task} of the DataFrame can't be sent and went to"
-            f" the dead letter queue {self.topic}: {'; '.join(map(str, self.counts))}"
+            f"{self.rows} rows of partition {self._task} of the DataFrame can't be sent, and were"
+            f" for the dead letter queue {self.topic}: {'; '.join(map(str, self.counts))}"
         )
 
     def not_sent(self, error: ApiError) -> KafkaError:

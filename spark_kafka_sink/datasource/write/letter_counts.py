@@ -17,6 +17,7 @@ from spark_kafka_sink.config.sink_config import DeadLetterOptions
 _MAX_RECORDS: Final = "errors.max.records"
 #: Rows of a reason that are named.
 SAMPLES: Final = 3
+_NOT_VISIBLE: Final = "neither its rows nor its letters are visible"
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,22 +67,26 @@ def check_batch(
     """CommitError for a batch with more letters than it may have; ``rows_in`` are the rows that
     came in.
     """
-    rows = sum(count.rows for count in counts)
+    visible = _NOT_VISIBLE if exactly_once else "the rows and letters that were sent stay in Kafka"
+    text = f"so the batch fails; {visible}: {'; '.join(map(str, counts))}"
+    _check(options, sum(count.rows for count in counts), rows_in, text)
+
+
+def check_block(options: DeadLetterOptions, rows: int, rows_in: int) -> None:
+    """The same for all writes of a ``transaction`` block together: ``rows`` are their letters."""
+    _check(options, rows, rows_in, f"so the transaction fails; {_NOT_VISIBLE}")
+
+
+def _check(options: DeadLetterOptions, rows: int, rows_in: int, text: str) -> None:
     records, fraction = options.max_records, options.max_fraction
     if records is not None and rows > records:
-        limit = f"{_MAX_RECORDS} is {records}"
-    elif fraction is not None and rows > fraction * rows_in:
-        limit = f"errors.max.fraction is {fraction}"
+        name, limit = _MAX_RECORDS, str(records)
+    elif fraction is not None and rows_in and rows / rows_in > fraction:  # 0.29 * 100 < 29
+        name, limit = "errors.max.fraction", str(fraction)
     else:
         return
-    visible = (
-        "neither its rows nor its letters are visible"
-        if exactly_once
-        else "the rows and letters that were sent stay in Kafka"
-    )
     raise CommitError(
-        f"{rows} of {rows_in} rows can't be sent, and {limit}, so the batch fails; {visible}: "
-        f"{'; '.join(map(str, counts))}",
-        hint=f"correct the rows, or raise {limit.partition(' ')[0]}",
+        f"{rows} of {rows_in} rows can't be sent, and {name} is {limit}, {text}",
+        hint=f"correct the rows, or raise {name}",
         kind=Kind.TOO_MANY_BAD_ROWS,
     )
