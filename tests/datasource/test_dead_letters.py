@@ -12,7 +12,7 @@ import pytest
 from spark_kafka_sink.base.errors import CommitError, DataError
 from spark_kafka_sink.config.producer_config import ProducerConfig
 from spark_kafka_sink.datasource.write.dead_letters import DeadLetters
-from spark_kafka_sink.datasource.write.letter_counts import LetterCount, check_batch, totals_of
+from spark_kafka_sink.datasource.write.letter_counts import LetterCount, check_batch
 from spark_kafka_sink.records.bad_rows.bad_rows import BadRows
 from spark_kafka_sink.records.column_plan import ColumnPlan
 from spark_kafka_sink.records.record_columns import from_record_batch
@@ -41,7 +41,7 @@ def letters_of(**options):
 
 
 def totals(rows):
-    return totals_of([(0, LetterCount("KP0231", "invalid timestamp", rows))])
+    return [LetterCount("KP0231", "invalid timestamp", rows)]
 
 
 def log_of(caplog, **options):
