@@ -39,6 +39,7 @@ from spark_kafka_sink.transactions.commit_state import (
     CommitState,
     Decision,
     Done,
+    LogChangedError,
     LogOutcomeUnknownError,
     Part,
     Payload,
@@ -191,8 +192,7 @@ class Committer:
         try:
             return retry_when_fenced(
                 lambda: self._decisions.open(owner.key, self._client.deadline()),
-                lambda session: self._commit(owner, batch, session, attempts),
-                lambda session: owner.check(session.state),
+                lambda session: self._attempt(owner, batch, session, attempts),
                 clock=self._client.clock,
             )
         except SupersededError:
@@ -208,10 +208,23 @@ class Committer:
             for t in decision.transactions
         )
 
+    def _attempt(
+        self, owner: Owner, batch: Batch, session: LogSession, attempts: _Attempts
+    ) -> Commit:
+        """What an attempt refuses counts only when the log was read from its leader. (That another
+        run has taken over is true wherever it was read, and a write would fence that run.)
+        """
+        try:
+            return self._commit(owner, batch, session, attempts)
+        except (SupersededError, CommitOutcomeUnknownError, PartialCommitError):
+            raise
+        except CommitError:
+            session.confirm(self._client.deadline())
+            raise
+
     def _commit(
         self, owner: Owner, batch: Batch, session: LogSession, attempts: _Attempts
     ) -> Commit:
-        """One attempt."""
         found = session.state
         self._check_owner(owner, batch, found)
         state = self._rolled_forward(owner.key, session)
@@ -333,7 +346,7 @@ class Committer:
         except (ProducerFencedError, InvalidTxnStateError) as error:
             # A driver that takes over meanwhile ends it: whether one did is in the log, which is
             # read again.
-            raise SupersededError(
+            raise LogChangedError(
                 f"another client has ended the transaction of '{owner.key}' with the offsets or "
                 f"the report of batch {batch.number}: {error.message}",
                 hint="write the batch again; if no other driver was started, an operator did "
