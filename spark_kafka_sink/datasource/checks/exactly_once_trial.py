@@ -21,7 +21,7 @@ from collections.abc import Callable, Generator, Iterator
 from functools import partial
 from typing import Final
 
-from spark_kafka_sink.admin.call import Call, Leader, retry_code
+from spark_kafka_sink.admin.call import AnyBroker, Call, Leader, retry_code
 from spark_kafka_sink.admin.transaction_client import TransactionClient
 from spark_kafka_sink.base.error_kinds import Kind
 from spark_kafka_sink.base.errors import (
@@ -43,7 +43,11 @@ from spark_kafka_sink.datasource.checks.check_steps import (
     yellow,
 )
 from spark_kafka_sink.protocol.cluster import TopicPartition
-from spark_kafka_sink.protocol.control_messages import NewTopic
+from spark_kafka_sink.protocol.control_messages import (
+    DeleteTopicsRequest,
+    DeleteTopicsResponse,
+    NewTopic,
+)
 from spark_kafka_sink.protocol.fetch_messages import (
     FetchedPartition,
     FetchPartition,
@@ -126,7 +130,7 @@ class _Trial:
         except KafkaError as error:  # it times out, in a topic that is deleted
             _log.debug("the trial's transaction %s: %s", self._id, error.one_line())
         try:
-            self._client.delete_topics((self.topic,), deadline_ms)
+            self._delete_topic(deadline_ms)
         except KafkaError as error:
             return red(
                 _CLEAN,
@@ -135,6 +139,19 @@ class _Trial:
                 Kind.LEFT_BEHIND,
             )
         return ok(_CLEAN, f"{self.topic} is deleted")
+
+    def _delete_topic(self, deadline_ms: int) -> None:
+        where = f"DeleteTopics of {self.topic}"
+
+        def handle_response(response: DeleteTopicsResponse) -> ErrorCode | None:
+            code = response.errors[self.topic]
+            if code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+                return None
+            return retry_code(code, where, "DELETE on the topic")
+
+        remaining = max(1, deadline_ms - self._client.clock.now_ms())
+        call = Call(DeleteTopicsRequest((self.topic,), remaining), AnyBroker(), handle_response)
+        self._client.loop.send_and_receive(call, deadline_ms, where)
 
     # -- the steps ----------------------------------------------------------------------------
 

@@ -350,8 +350,8 @@ class LogSession:
         not the newest (read from a deposed leader): nothing was written. LogOutcomeUnknownError
         when it may or may not be written. Any other KafkaError: it is not written.
         """
-        if state is None and not self._records and self._is_newest is None:
-            return
+        if state is None and not self._records and check is None:
+            return  # there is nothing to remove
 
         def before_its_end(first_offset: int) -> None:
             is_newest, self._is_newest = self._is_newest, None
