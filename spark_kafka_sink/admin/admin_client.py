@@ -23,7 +23,7 @@ from spark_kafka_sink.base.errors import (
     KafkaTimeoutError,
     UnsupportedVersionError,
 )
-from spark_kafka_sink.config.option import nearest_name
+from spark_kafka_sink.base.suggestions import nearest_name
 from spark_kafka_sink.config.producer_config import ProducerConfig
 from spark_kafka_sink.protocol.admin_messages import (
     ConfigResource,

@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from spark_kafka_sink.base.errors import ConfigError
-from spark_kafka_sink.config.dead_letter_options import DeadLetterOptions
-from spark_kafka_sink.config.sink_config import SinkConfig
+from spark_kafka_sink.config.sink_config import DeadLetterOptions, SinkConfig
 
 SERVERS = {"kafka.bootstrap.servers": "localhost:9092"}
 ALL = {"errors.tolerance": "all", "errors.deadletterqueue.topic.name": "dlq"}

@@ -9,7 +9,9 @@ import pytest
 
 from spark_kafka_sink.base import errors
 from spark_kafka_sink.base.errors import ConfigError
+from spark_kafka_sink.cli.option_texts import option_texts
 from spark_kafka_sink.config.given_options import SPARK_KEYS
+from spark_kafka_sink.config.option import Status
 from spark_kafka_sink.config.option_table import PRODUCER_OPTIONS, SINK_OPTIONS
 from spark_kafka_sink.config.sink_config import SinkConfig
 
@@ -36,6 +38,17 @@ def test_a_stale_page_is_shown_with_what_differs(generator, tmp_path, capsys):
     out = capsys.readouterr().out
     assert "docs/options.md is stale; run: python tools/generate_docs.py" in out
     assert '+- <a id="kafka-acks"></a>**`kafka.acks`**' in out
+
+
+def test_each_option_has_a_text_and_each_text_an_option():
+    texts, options = option_texts(), PRODUCER_OPTIONS | SINK_OPTIONS
+    without = (Status.REFUSED, Status.REMOVED)
+    named = {n for n, o in options.items() if not o.internal and o.status not in without}
+    assert texts.what.keys() == named
+    assert all(text.endswith(".") for text in texts.what.values())
+    counting = {n for n, o in PRODUCER_OPTIONS.items() if o.status is Status.HONOURED}
+    assert texts.importance.keys() == counting
+    assert texts.java_defaults.keys() <= named
 
 
 def test_every_option_is_on_the_page(generator):

@@ -24,8 +24,8 @@ from spark_kafka_sink.base.errors import (
     safe_text,
     warn,
 )
-from spark_kafka_sink.config.dead_letter_options import DeadLetterOptions
 from spark_kafka_sink.config.producer_config import ProducerConfig
+from spark_kafka_sink.config.sink_config import DeadLetterOptions
 from spark_kafka_sink.datasource.write.letter_counts import (
     SAMPLES,
     LetterCount,

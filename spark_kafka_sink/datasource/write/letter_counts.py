@@ -12,12 +12,9 @@ from typing import Final
 
 from spark_kafka_sink.base.error_kinds import Kind
 from spark_kafka_sink.base.errors import CommitError, DataError
-from spark_kafka_sink.config.dead_letter_options import (
-    MAX_FRACTION,
-    MAX_RECORDS,
-    DeadLetterOptions,
-)
+from spark_kafka_sink.config.sink_config import DeadLetterOptions
 
+_MAX_RECORDS: Final = "errors.max.records"
 #: Rows of a reason that are named.
 SAMPLES: Final = 3
 
@@ -63,9 +60,9 @@ def check_records(options: DeadLetterOptions, counts: Iterable[LetterCount], tas
     rows = sum(total.rows for total in totals)
     if options.max_records is not None and rows > options.max_records:
         raise DataError(
-            f"partition {task} of the DataFrame: {rows} rows can't be sent, and {MAX_RECORDS} is "
+            f"partition {task} of the DataFrame: {rows} rows can't be sent, and {_MAX_RECORDS} is "
             f"{options.max_records}: {'; '.join(map(str, totals))}",
-            hint=f"correct the rows, or raise {MAX_RECORDS}",
+            hint=f"correct the rows, or raise {_MAX_RECORDS}",
             kind=Kind.TOO_MANY_BAD_ROWS,
         )
 
@@ -83,9 +80,9 @@ def check_batch(
     rows = sum(total.rows for total in totals)
     records, fraction = options.max_records, options.max_fraction
     if records is not None and rows > records:
-        limit = f"{MAX_RECORDS} is {records}"
+        limit = f"{_MAX_RECORDS} is {records}"
     elif fraction is not None and rows > fraction * rows_in:
-        limit = f"{MAX_FRACTION} is {fraction}"
+        limit = f"errors.max.fraction is {fraction}"
     else:
         return
     visible = (
