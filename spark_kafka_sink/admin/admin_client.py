@@ -141,6 +141,11 @@ class AdminClient:
             return {topic: {} for topic in topics}
         return {resource.name: found.values for resource, found in response.resources.items()}
 
+    def topic_names(self, deadline_ms: int) -> tuple[str, ...]:
+        """The names of all topics that the principal may DESCRIBE."""
+        call = Call(TopicNamesRequest(), AnyBroker())
+        return self.loop.send_and_receive(call, deadline_ms).names
+
     def create_topic(
         self, topic: NewTopic, *, timeout_ms: int | None = None, validate_only: bool = False
     ) -> Cluster:
@@ -259,12 +264,10 @@ class AdminClient:
 
     def _near(self, missing: Collection[str]) -> str:
         """The existing topics that the missing ones were probably meant to be, as a question."""
-        call = Call(TopicNamesRequest(), AnyBroker(), once=True)
         try:
-            self.loop.run([call], self.clock.now_ms() + _NAMES_MS)
+            known = self.topic_names(self.clock.now_ms() + _NAMES_MS)
         except KafkaError:
             return ""  # the error that this is for has all that is known
-        known = () if call.response is None else call.response.names
         names = [name for name in known if not name.startswith("__")]
         found = (nearest_name(one.lower(), names, _ALIKE) for one in missing)
         near = dict.fromkeys(filter(None, found))
