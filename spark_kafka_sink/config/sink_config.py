@@ -378,5 +378,5 @@ CHECKS: Final = (
     Check("", f"{_TOLERANCE}=all needs {_LETTERS}: rows that can't be sent would be lost",
           "name a topic for them, dlq.orders for example",
           lambda values: values[_TOLERANCE] == "all" and values[_LETTERS] is None),
-    *map(_letters_elsewhere, ("topic", "reportTopic", "commitLogTopic")),
+    *map(_letters_elsewhere, ("topic", "reportTopic", "progressTopic", "commitLogTopic")),
 )  # fmt: skip

@@ -45,6 +45,7 @@ def test_two_names_of_the_topic_must_agree():
     [
         {"topic": "dlq"},
         {"reportTopic": "dlq"},
+        {"progressTopic": "dlq"},
         {"commitLogTopic": "dlq", "deliveryGuarantee": "exactly-once"},
     ],
 )
