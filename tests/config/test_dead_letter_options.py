@@ -78,6 +78,15 @@ def test_values_out_of_bounds_are_refused(name, value):
         parsed(ALL | {name: value})
 
 
+def test_without_tolerance_the_others_are_one_warning():
+    given = {"errors.deadletterqueue.topic.name": "dlq", "errors.max.records": "5"}
+    (warning,) = SinkConfig.parse(SERVERS | given | {"errors.tolerance": "none"}).warnings
+    assert "errors.deadletterqueue.topic.name, errors.max.records" in warning
+    assert "errors.tolerance is none" in warning
+    assert SinkConfig.parse(SERVERS | ALL | given).warnings == ()
+    assert SinkConfig.parse(SERVERS | {"errors.tolerance": "none"}).warnings == ()
+
+
 def test_a_config_file_has_them_too(tmp_path):
     path = tmp_path / "client.properties"
     path.write_text(
