@@ -31,6 +31,7 @@ from spark_kafka_sink.datasource.checks.check_steps import (
     warned,
     yellow,
 )
+from spark_kafka_sink.datasource.checks.clock_difference import clock_difference
 from spark_kafka_sink.datasource.checks.connection_steps import (
     BROKERS,
     OF_CONNECTION,
@@ -200,7 +201,7 @@ def _registry(config: SinkConfig, timeout_ms: int) -> Step:
 def _clock(admin: AdminClient, config: SinkConfig, settings: Settings, timeout_ms: int) -> Step:
     """This machine's clock against the active controller's, the only one that can be read."""
     try:
-        found = admin.clock_difference(admin.deadline(timeout_ms))
+        found = clock_difference(admin, admin.deadline(timeout_ms))
     except AuthorizationError:
         return skipped(_CLOCK, "reading a broker's time needs DESCRIBE on the cluster")
     except UnsupportedVersionError:
