@@ -381,8 +381,8 @@ def _deletion(topic: str) -> str:
 
 
 def delete_topics(client: AdminClient, topics: Sequence[str], deadline_ms: int) -> None:
-    """Delete ``topics``; one that does not exist is none the less deleted. Raises the broker's error
-    for the first one that it refuses.
+    """Delete ``topics``; one that does not exist is none the less deleted. Raises the broker's
+    error for the first one that it refuses.
     """
 
     def handle_response(response: DeleteTopicsResponse) -> ErrorCode | None:
