@@ -153,8 +153,10 @@ option, in the application's local directory), so driver and executors must shar
 | a cluster without such a mount | [KP0505](errors.md#kp0505), unfinished tasks |
 | an executor that was killed; an error in the query before the write | the same |
 
-With KP0505, Spark's exception has the cause, and `kprod_query_failures_total` its code. The
-application is that of an earlier report when no task left it.
+To have it on a cluster, too, set `reportPath` to a path that all its machines mount. With KP0505,
+Spark's exception has the cause, and a stream's `kprod_query_failures_total` its code. The
+application is that of an earlier report when no task left it, and null when there is none: Spark
+passes no id to its Python processes on the driver.
 """.splitlines()
 
 _PROGRESS_TOPIC = """\
