@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import argparse
 import difflib
-import itertools
-import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
@@ -377,9 +375,11 @@ def _metrics_lines() -> Iterator[str]:
     yield from ("## The producer without Spark", "")
     yield paragraph(
         "`KafkaProducer.metrics()` returns numbers by `MetricName(name, group, tags)`. Names,",
-        "groups and units are those of Kafka's Java producer; its metrics that do not apply",
-        "(app-info, the count of metrics, offsets sent to transactions) are left out. A `-rate` is",
-        "per second, a `-total` since the producer was created. Rates, ratios, averages and maxima",
+        "groups, units and meanings are those of",
+        "[Kafka's Java producer](https://kafka.apache.org/documentation/#producer_monitoring), and",
+        "`MetricName.description` says them; its metrics that do not apply (app-info, the count of",
+        "metrics, offsets sent to transactions) are left out. `record-size-avg` is of all records",
+        "(Java's: of the largest of each batch). Rates, ratios, averages and maxima",
         "are of `metrics.num.samples` windows of `metrics.sample.window.ms` (twice 30 s); without",
         "samples an average or a maximum is NaN. Every metric has the tag `client-id`.",
     )
@@ -387,50 +387,40 @@ def _metrics_lines() -> Iterator[str]:
     tags = {
         producer_metrics.Group.PRODUCER: "",
         producer_metrics.Group.TOPIC: "One for each topic, which is the tag `topic`"
-        f" (for the first {producer_metrics.MAX_TAGS}).",
+        f" (for the first {producer_metrics.MAX_TAGS}): ",
         producer_metrics.Group.NODE: "One for each broker, which is the tag `node-id`"
-        " (`node-1`; a bootstrap server's is `node--1`).",
+        " (`node-1`; a bootstrap server's is `node--1`): ",
     }
     for group, text in tags.items():
-        yield from (f"## {group.value}", "", *([text, ""] if text else []))
-        metrics = (metric for metric in producer_metrics.METRICS if metric.group is group)
-        for what, same in itertools.groupby(metrics, key=_what_it_measures):
-            yield f"- {', '.join(f'`{metric.name}`' for metric in same)}: {what}"
+        names = [one.name for one in producer_metrics.METRICS if one.group is group]
+        yield from (f"### {group.value}", "", f"{text}{', '.join(f'`{name}`' for name in names)}.")
         yield ""
-
-
-def _what_it_measures(metric: producer_metrics.Metric) -> str:
-    """The same for the rate and the total of a sum, and for an average and a maximum."""
-    return re.sub(r", (?:per second|in all|on average|at most)\.$", ".", metric.description)
 
 
 def _exported_metrics() -> Iterator[str]:
     """What the listener exports, by whose figures they are."""
     yield from ("## Of a session's writes, for Prometheus and OpenTelemetry", "")
     yield paragraph(
-        "`KprodListener` feeds these ([monitoring](monitoring.md) says how). Every metric has the",
-        f"label `{instruments.QUERY}`: the streaming query's name, else its id; `batch` outside of",
-        "streams. Times are in seconds, sizes in bytes.",
+        "`KprodListener` feeds these ([monitoring](monitoring.md)), here by their names in",
+        "Prometheus. In OpenTelemetry dots replace underscores, and `_total` and a unit at the end",
+        "are left out: `kprod.sent` is `kprod_sent_bytes_total`. Every metric has the label",
+        f"`{instruments.QUERY}`: the streaming query's name, else its id; `batch` outside of",
+        "streams.",
     )
     yield ""
     texts = {
-        instruments.Origin.REPORT: "Of the batches' reports ([their fields](reports.md)).",
-        instruments.Origin.PROGRESS: "Of Spark's `StreamingQueryProgress`.",
-        instruments.Origin.LISTENER: "Of the listener's own.",
+        instruments.Origin.REPORT: "Of the batches' [reports](reports.md), with the field there:",
+        instruments.Origin.PROGRESS: "Of Spark's `StreamingQueryProgress`, with the field there:",
+        instruments.Origin.LISTENER: "Of the listener's own:",
+        instruments.Origin.RUNNING: "Of [work that runs](monitoring.md#work-that-runs):",
     }
     for origin, text in texts.items():
         yield from (text, "")
-        yield row("Prometheus", "OpenTelemetry", "Field", "What it is")
-        yield row(*["---"] * 4)
         for one in instruments.INSTRUMENTS:
             if one.origin is origin:
                 label = "" if one.label is None else f"{{{one.label.value}}}"
-                yield row(
-                    f"`{one.prometheus_name}{label}`",
-                    f"`{one.name}` ({one.kind.value})",
-                    f"`{one.field}`" if one.field else "",
-                    one.description,
-                )
+                field = f" (`{one.field}`)" if one.field else ""
+                yield f"- `{one.prometheus_name}{label}`{field}: {linked(one.description)}"
         yield ""
 
 
