@@ -51,7 +51,7 @@ class Cuts:
 def cut(
     content: Int64s,
     bounds: Int64s,
-    positions: Sequence[OpenPosition],
+    positions: Sequence[OpenPosition] | Int64s,
     raw_limits: Sequence[int] | int,
     timestamps: Int64s | None,
     now_ms: int,
@@ -63,7 +63,7 @@ def cut(
     byte shorter), so it never passes its limit, unless its first record does. Rows, and
     ``timestamps`` (None: all ``now_ms``), are in the order of writing.
     """
-    generations, record_counts, bases, rooms = np.array(positions, np.int64).T
+    generations, record_counts, bases, rooms = np.asarray(positions, np.int64).T
     is_open = generations != 0
     record_counts = np.where(is_open, record_counts, 0)
     limits = np.empty(len(positions), np.int64)

@@ -11,8 +11,10 @@ from google_crc32c import extend
 from spark_kafka_sink.protocol.request import Buffer
 
 
-def crc32c(data: Buffer, value: int = 0) -> int:
-    """The checksum of ``data`` behind bytes whose checksum is ``value``."""
-    # extend refuses a memoryview, because its bytes might change; it takes Arrow's buffers.
-    checksum: int = extend(value, data if type(data) is bytes else pa.py_buffer(data))
+def crc32c(*buffers: Buffer) -> int:
+    """The checksum of ``buffers``, one behind another."""
+    checksum = 0
+    for data in buffers:
+        # extend refuses a memoryview, because its bytes might change; it takes Arrow's buffers.
+        checksum = extend(checksum, data if type(data) is bytes else pa.py_buffer(data))
     return checksum

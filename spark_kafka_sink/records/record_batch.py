@@ -111,9 +111,7 @@ def write_header(
     )
     if size is None:
         size = HEADER_SIZE + sum(map(len, records))
-    checksum = crc32c(covered)
-    for chunk in records:
-        checksum = crc32c(chunk, checksum)
+    checksum = crc32c(covered, *records)
     return _PREFIX.pack(0, size - _LOG_OVERHEAD, partition_leader_epoch, MAGIC, checksum) + covered
 
 

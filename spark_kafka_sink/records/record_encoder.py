@@ -20,7 +20,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import pairwise, repeat
+from itertools import repeat
 
 import numpy as np
 import numpy.typing as npt
@@ -29,7 +29,7 @@ import pyarrow as pa
 from spark_kafka_sink.base.errors import RecordTooLargeError
 from spark_kafka_sink.protocol.cluster import TopicPartition, topic_partitions
 from spark_kafka_sink.records.batch_cutter import Cuts, cut
-from spark_kafka_sink.records.encoded_slice import EncodedSlice, OpenPosition, new_slice
+from spark_kafka_sink.records.encoded_slice import EncodedSlice, EncodedSlices, OpenPosition
 from spark_kafka_sink.records.gather import ends_of, lengths_of, new_gather, valid_of
 from spark_kafka_sink.records.record_columns import RecordColumns
 from spark_kafka_sink.records.varint import (
@@ -152,17 +152,18 @@ def _varint_sizes(lengths: npt.NDArray[np.integer]) -> Int64s | int:
 def encode_groups(
     columns: RecordColumns,
     groups: Groups,
-    positions: Sequence[OpenPosition],
+    positions: Sequence[OpenPosition] | Int64s,
     raw_limits: Sequence[int] | int,
     now_ms: int,
     *,
     max_request_size: int,
-) -> list[EncodedSlice]:
+) -> EncodedSlices:
     """Cut every group into batches and encode the whole chunk into one buffer.
 
-    ``positions[g]`` is the state of the open batch of ``groups.tps[g]``. ``raw_limits`` is, for
-    each group or for all, how many raw record bytes a new batch takes (batch.size without the
-    header, over the estimated compression ratio); the first record of a new batch always fits.
+    ``positions[g]`` is the state of the open batch of ``groups.tps[g]``, as an OpenPosition or a
+    row of its numbers. ``raw_limits`` is, for each group or for all, how many raw record bytes a
+    new batch takes (batch.size without the header, over the estimated compression ratio); the first
+    record of a new batch always fits.
     ``now_ms`` is the timestamp of rows without one. The slices come group by group, in order:
     the first of a group continues the open batch when its first record still fits there
     (``generation`` of the position), the others open new ones (``generation`` 0).
@@ -170,7 +171,7 @@ def encode_groups(
     Raises RecordTooLargeError, before anything is encoded, for a record that can't be sent.
     """
     if columns.rows == 0:
-        return []
+        return EncodedSlices.of(())
     lengths = _key_and_value_lengths(columns)
     content = _content_sizes(columns, lengths)
     largest = _check_sizes(columns, content, max_request_size)
@@ -185,31 +186,28 @@ def encode_groups(
     # Records begin one byte later without headers (see _encode).
     late = 1 if columns.headers is None else 0
     bounds = [late, *(ends.take(cuts.starts[1:] - 1) + late).tolist(), int(ends[-1]) + late]
-    tps = groups.tps
-    return [
-        *map(
-            new_slice,
-            zip(
-                [tps[group] for group in cuts.groups.tolist()],
-                [view[first:end] for first, end in pairwise(bounds)],
-                cuts.counts.tolist(),
-                cuts.generations.tolist(),
-                cuts.first_offsets.tolist(),
-                cuts.bases.tolist(),
-                cuts.max_timestamps.tolist(),
-                cuts.last.tolist(),
-                cuts.starts.tolist(),
-                repeat(largest),
-            ),
-        )
-    ]
+    tps, count = groups.tps, len(cuts.starts)
+    return EncodedSlices(
+        tps if count == len(tps) else [tps[group] for group in cuts.groups.tolist()],
+        (view,) * count,
+        bounds[:-1],
+        bounds[1:],
+        cuts.counts.tolist(),
+        cuts.generations.tolist(),
+        cuts.first_offsets.tolist(),
+        cuts.bases.tolist(),
+        cuts.max_timestamps.tolist(),
+        cuts.last.tolist(),
+        cuts.starts.tolist(),
+        (largest,) * count,
+    )
 
 
 def encode_slices_again(
     columns: RecordColumns,
     groups: Groups,
     refused: Sequence[EncodedSlice],
-    positions: Sequence[OpenPosition],
+    positions: Sequence[OpenPosition] | Int64s,
     raw_limits: Sequence[int],
     now_ms: int,
 ) -> list[EncodedSlice]:

@@ -31,6 +31,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+import numpy as np
+import numpy.typing as npt
+
 from spark_kafka_sink.config.producer_config import ProducerConfig
 from spark_kafka_sink.producer.accumulator.producer_batch import (
     BatchListener,
@@ -45,7 +48,7 @@ from spark_kafka_sink.producer.buffer_pool import SharedBuffer
 from spark_kafka_sink.protocol.cluster import TopicPartition
 from spark_kafka_sink.protocol.request import Buffer
 from spark_kafka_sink.records.compression import Codec, CompressionRatioEstimator
-from spark_kafka_sink.records.encoded_slice import EncodedSlice, OpenPosition, new_position
+from spark_kafka_sink.records.encoded_slice import EncodedSlice, EncodedSlices
 from spark_kafka_sink.records.record_batch import HEADER_SIZE
 
 #: Raw bytes of one batch are at most this many times batch.size, however well they compress,
@@ -167,26 +170,28 @@ class BatchFiller:
 
     # ---- columns -----------------------------------------------------------------------------
 
-    def positions(self, tps: Sequence[TopicPartition]) -> list[OpenPosition]:
-        """The position in the open batch of each of ``tps``; :meth:`append` must follow soon."""
+    def positions(self, tps: Sequence[TopicPartition]) -> npt.NDArray[np.int64]:
+        """The position in the open batch of each of ``tps``, a row with the numbers of an
+        ``OpenPosition``; :meth:`append` must follow soon.
+        """
         limits = {topic: self.limits.raw_limit(topic) for topic in {tp.topic for tp in tps}}
-        closed = {topic: OpenPosition(0, 0, 0, limit) for topic, limit in limits.items()}
         accumulator, queues = self._accumulator, self._queues.by_partition
+        found: list[int] = []
         with accumulator.lock:
             accumulator.writer_encodes = accumulator.has_columns = True
-            return [
-                closed[tp.topic]
-                if tp not in queues or (batch := queues[tp].open) is None
-                else new_position(
-                    (
+            for tp in tps:
+                queue, limit = queues.get(tp), limits[tp.topic]
+                batch = None if queue is None else queue.open
+                if batch is None:
+                    found += (0, 0, 0, limit)
+                else:
+                    found += (
                         batch.generation,
                         batch.record_count,
                         batch.base_timestamp,
-                        limits[tp.topic] - batch.raw_size,
+                        limit - batch.raw_size,
                     )
-                )
-                for tp in tps
-            ]
+        return np.array(found, np.int64).reshape(-1, 4)
 
     def open_room(self, tp: TopicPartition) -> int | None:
         """Raw bytes left in the open batch of ``tp``; None when none is open."""
@@ -196,7 +201,7 @@ class BatchFiller:
                 return None
             return self.limits.raw_limit(tp.topic) - queue.open.raw_size
 
-    def append(self, slices: Sequence[EncodedSlice], now: int) -> AppendResult:
+    def append(self, slices: EncodedSlices, now: int) -> AppendResult:
         """Append ``slices`` to their batches; see the module docstring for why some are refused.
 
         The memory of their bytes, and of a header for each slice that opens a batch, has been
@@ -216,14 +221,25 @@ class BatchFiller:
                 accumulator.lifecycle.check()
             was_idle = not self._queues.open
             ready = False
-            for encoded, chunk in zip(slices, chunks, strict=True):
-                tp, data, count, generation, first, base, latest, last, _, largest = encoded
+            for index, chunk, tp, count, generation, first, base, latest, last, largest in zip(
+                range(len(slices)),
+                chunks,
+                slices.tps,
+                slices.record_counts,
+                slices.generations,
+                slices.first_offset_deltas,
+                slices.base_timestamps,
+                slices.max_timestamps,
+                slices.last,
+                slices.largest_records,
+                strict=True,
+            ):
                 queue = queues[tp]
                 batch = queue.open
                 if refused and tp in refused_tps:
-                    refused.append(encoded)
+                    refused.append(slices[index])
                     continue
-                size = memory = data.nbytes
+                size = memory = len(chunk)
                 if generation == 0:
                     if batch is not None:
                         # The encoder knew this batch, and its next record did not fit.
@@ -231,7 +247,7 @@ class BatchFiller:
                     batch = self.open_batch(queue, base, now)
                     memory += HEADER_SIZE
                 elif batch is None or batch.generation != generation or batch.record_count != first:
-                    refused.append(encoded)
+                    refused.append(slices[index])
                     refused_tps.add(tp)
                     continue
                 # What ``ProducerBatch.append`` does, without the call.
@@ -244,8 +260,8 @@ class BatchFiller:
                     batch.largest_record = largest
                 batch.pool_size += memory
                 taken += memory
-                if chunk is data:
-                    taken += batch.view(shared[id(data.obj)], size)
+                if type(chunk) is memoryview:
+                    taken += batch.view(shared[id(chunk.obj)], size)
                 accumulator.appended_records += count
                 if last:
                     ready |= self.claim(queue, claimed)
@@ -257,24 +273,23 @@ class BatchFiller:
         self.close_claimed(claimed)
         return AppendResult(tuple(refused), taken)
 
-    def _chunks(
-        self, slices: Sequence[EncodedSlice]
-    ) -> tuple[list[Buffer], dict[int, SharedBuffer]]:
+    def _chunks(self, slices: EncodedSlices) -> tuple[list[Buffer], dict[int, SharedBuffer]]:
         """What batches get of each slice: a copy, or the slice itself; and by their ids the buffers
         that such slices view, which stay whole in memory until none is viewed any more (rule R5).
 
         So they must be worth it: a slice that fills a good part of a batch, which is sent soon, and
         only where such slices are most of what was encoded together.
         """
-        sizes = [encoded.data.nbytes for encoded in slices]
+        places = zip(slices.buffers, slices.starts, slices.ends, strict=True)
+        sizes = [end - start for start, end in zip(slices.starts, slices.ends, strict=True)]
         large = [size for size in sizes if size >= self._least_view]
         if 2 * sum(large) <= sum(sizes):
-            return [bytes(encoded.data) for encoded in slices], {}
+            return [bytes(buffer[start:end]) for buffer, start, end in places], {}
         chunks: list[Buffer] = []
         shared: dict[int, SharedBuffer] = {}
-        for encoded, size in zip(slices, sizes, strict=True):
-            data = encoded.data
-            if size < self._least_view:
+        for buffer, start, end in places:
+            data = buffer[start:end]
+            if end - start < self._least_view:
                 chunks.append(bytes(data))
                 continue
             chunks.append(data)
