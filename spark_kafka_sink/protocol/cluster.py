@@ -16,9 +16,9 @@ from __future__ import annotations
 import struct
 from array import array
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
+from functools import lru_cache
 from typing import NamedTuple, Protocol, overload, runtime_checkable
 
 
@@ -30,18 +30,6 @@ class TopicPartition(NamedTuple):
 
     def __str__(self) -> str:
         return f"{self.topic}-{self.partition}"
-
-
-def topic_partitions(
-    topics: Iterable[str], partitions: Iterable[int]
-) -> tuple[TopicPartition, ...]:
-    """One of each topic with its partition, without a call of Python's for each."""
-    return tuple(map(_new_topic_partition, zip(topics, partitions, strict=False)))
-
-
-_new_topic_partition: Callable[[tuple[str, int]], TopicPartition] = partial(
-    tuple.__new__, TopicPartition
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +69,12 @@ class _ByNumber(dict[int, TopicPartition]):
         return tp
 
 
+@lru_cache(64)
+def partitions_of(topic: str) -> Mapping[int, TopicPartition]:
+    """The TopicPartition of every number of ``topic``: a chunk asks for a thousand."""
+    return _ByNumber(topic)
+
+
 class PartitionInfos(Sequence[PartitionInfo]):
     """The partitions of one topic, by number and without gaps. Immutable.
 
@@ -99,9 +93,8 @@ class PartitionInfos(Sequence[PartitionInfo]):
         self._rows = rows
         self._ids = ids
         self._available: Sequence[int] | None = None
-        #: The TopicPartition of a number, which must exist; cached, because a producer requests the
-        #: same ones repeatedly.
-        self.tps = _ByNumber(topic)
+        #: The TopicPartition of a number, which must exist.
+        self.tps = partitions_of(topic)
 
     @classmethod
     def of(

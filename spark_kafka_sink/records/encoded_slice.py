@@ -91,5 +91,19 @@ class EncodedSlices:
             self.largest_records[index],
         )
 
+    def for_append(self) -> Iterator[tuple[TopicPartition, int, int, int, int, int, bool, int]]:
+        """What the accumulator needs of each: its fields in order, but for bytes and first row."""
+        return zip(
+            self.tps,
+            self.record_counts,
+            self.generations,
+            self.first_offset_deltas,
+            self.base_timestamps,
+            self.max_timestamps,
+            self.last,
+            self.largest_records,
+            strict=True,
+        )
+
     def __iter__(self) -> Iterator[EncodedSlice]:
         return map(self.__getitem__, range(len(self)))

@@ -20,14 +20,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import repeat
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
 from spark_kafka_sink.base.errors import RecordTooLargeError
-from spark_kafka_sink.protocol.cluster import TopicPartition, topic_partitions
+from spark_kafka_sink.protocol.cluster import TopicPartition, partitions_of
 from spark_kafka_sink.records.batch_cutter import Cuts, cut
 from spark_kafka_sink.records.encoded_slice import EncodedSlice, EncodedSlices, OpenPosition
 from spark_kafka_sink.records.gather import ends_of, lengths_of, new_gather, valid_of
@@ -90,11 +89,10 @@ def group_rows(columns: RecordColumns, partitions: npt.NDArray[np.int32]) -> Gro
     bounds = np.concatenate((np.zeros(1, np.int64), firsts, np.array([columns.rows])))
     found = ordered.take(bounds[:-1]).tolist()
     if len(names) == 1:
-        tps = topic_partitions(repeat(names[0]), found)
-    else:
-        tps = topic_partitions(
-            [names[code // width] for code in found], [code % width for code in found]
-        )
+        of_topic = partitions_of(names[0])
+        return Groups(tuple([of_topic[number] for number in found]), bounds, order)
+    of_code = [partitions_of(name) for name in names]
+    tps = tuple([of_code[code // width][code % width] for code in found])
     return Groups(tps, bounds, order)
 
 

@@ -180,8 +180,7 @@ class BatchFiller:
         with accumulator.lock:
             accumulator.writer_encodes = accumulator.has_columns = True
             for tp in tps:
-                queue, limit = queues.get(tp), limits[tp.topic]
-                batch = None if queue is None else queue.open
+                batch, limit = queues[tp].open, limits[tp.topic]
                 if batch is None:
                     found += (0, 0, 0, limit)
                 else:
@@ -210,7 +209,7 @@ class BatchFiller:
 
         Raises the error of a producer that has failed, IllegalStateError when it is closed.
         """
-        chunks, shared = self._chunks(slices)
+        sizes, chunks, viewed = self._chunks(slices)
         refused: list[EncodedSlice] = []
         refused_tps: set[TopicPartition] = set()
         claimed: list[ProducerBatch] = []
@@ -221,25 +220,16 @@ class BatchFiller:
                 accumulator.lifecycle.check()
             was_idle = not self._queues.open
             ready = False
-            for index, chunk, tp, count, generation, first, base, latest, last, largest in zip(
-                range(len(slices)),
-                chunks,
-                slices.tps,
-                slices.record_counts,
-                slices.generations,
-                slices.first_offset_deltas,
-                slices.base_timestamps,
-                slices.max_timestamps,
-                slices.last,
-                slices.largest_records,
-                strict=True,
+            for index, (size, chunk, view, encoded) in enumerate(
+                zip(sizes, chunks, viewed, slices.for_append(), strict=True)
             ):
+                tp, count, generation, first, base, latest, last, largest = encoded
                 queue = queues[tp]
                 batch = queue.open
                 if refused and tp in refused_tps:
                     refused.append(slices[index])
                     continue
-                size = memory = len(chunk)
+                memory = size
                 if generation == 0:
                     if batch is not None:
                         # The encoder knew this batch, and its next record did not fit.
@@ -260,8 +250,8 @@ class BatchFiller:
                     batch.largest_record = largest
                 batch.pool_size += memory
                 taken += memory
-                if type(chunk) is memoryview:
-                    taken += batch.view(shared[id(chunk.obj)], size)
+                if view is not None:
+                    taken += batch.view(view, size)
                 accumulator.appended_records += count
                 if last:
                     ready |= self.claim(queue, claimed)
@@ -273,29 +263,34 @@ class BatchFiller:
         self.close_claimed(claimed)
         return AppendResult(tuple(refused), taken)
 
-    def _chunks(self, slices: EncodedSlices) -> tuple[list[Buffer], dict[int, SharedBuffer]]:
-        """What batches get of each slice: a copy, or the slice itself; and by their ids the buffers
-        that such slices view, which stay whole in memory until none is viewed any more (rule R5).
+    def _chunks(
+        self, slices: EncodedSlices
+    ) -> tuple[list[int], list[Buffer], Sequence[SharedBuffer | None]]:
+        """The size of each slice, and what its batch gets: a copy, or the slice itself; then also
+        the buffer that it views, which stays whole in memory until it is viewed no more (rule R5).
 
-        So they must be worth it: a slice that fills a good part of a batch, which is sent soon, and
+        So views must be worth it: slices that fill a good part of a batch, which is sent soon, and
         only where such slices are most of what was encoded together.
         """
-        places = zip(slices.buffers, slices.starts, slices.ends, strict=True)
         sizes = [end - start for start, end in zip(slices.starts, slices.ends, strict=True)]
+        places = zip(slices.buffers, slices.starts, slices.ends, strict=True)
+        data = [buffer[start:end] for buffer, start, end in places]
         large = [size for size in sizes if size >= self._least_view]
         if 2 * sum(large) <= sum(sizes):
-            return [bytes(buffer[start:end]) for buffer, start, end in places], {}
+            return sizes, [*map(bytes, data)], (None,) * len(sizes)
         chunks: list[Buffer] = []
+        viewed: list[SharedBuffer | None] = []
         shared: dict[int, SharedBuffer] = {}
-        for buffer, start, end in places:
-            data = buffer[start:end]
-            if end - start < self._least_view:
-                chunks.append(bytes(data))
-                continue
-            chunks.append(data)
-            if id(data.obj) not in shared:
-                shared[id(data.obj)] = SharedBuffer(memoryview(data.obj).nbytes)
-        return chunks, shared
+        for piece, size in zip(data, sizes, strict=True):
+            buffer = None
+            if size >= self._least_view:
+                key = id(piece.obj)
+                buffer = shared.get(key)
+                if buffer is None:
+                    buffer = shared[key] = SharedBuffer(memoryview(piece.obj).nbytes)
+            viewed.append(buffer)
+            chunks.append(bytes(piece) if buffer is None else piece)
+        return sizes, chunks, viewed
 
     def _oldest_is_due(self, now: int) -> bool:
         for queue in self._queues.open.values():

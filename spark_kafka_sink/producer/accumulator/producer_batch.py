@@ -181,7 +181,7 @@ class ProducerBatch:
         self._listener = listener
         self.chunks: list[Buffer] = []
         #: The buffers that ``chunks`` view, once for each view, and how many bytes they view.
-        self.views: list[SharedBuffer] = []
+        self.views: Sequence[SharedBuffer] = ()
         self._viewed = 0
         self._codec: Codec | None = None
         #: ``[header, *chunks]`` exactly as sent, the same objects for every retry; empty until the
@@ -230,7 +230,7 @@ class ProducerBatch:
         """
         counted = 0 if buffer.views else buffer.size
         buffer.views += 1
-        self.views.append(buffer)
+        self.views = (*self.views, buffer)
         self._viewed += size
         return counted - size
 
@@ -244,7 +244,7 @@ class ProducerBatch:
             if not buffer.views:
                 size += buffer.size
         self.pool_size = self._viewed = 0
-        self.views = []
+        self.views = ()
         return size
 
     def release_claim(self) -> None:
