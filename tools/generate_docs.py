@@ -10,7 +10,6 @@ import argparse
 import difflib
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import replace
 from pathlib import Path
 
 from spark_kafka_sink.config.given_options import SPARK_OPTIONS, foreign_options
@@ -27,14 +26,15 @@ import type_docs  # noqa: E402
 import upstream_behaviours  # noqa: E402
 from tables import anchor_of, heading, linked, paragraph, row  # noqa: E402
 
+from spark_kafka_sink.cli.option_texts import option_texts  # noqa: E402
 from spark_kafka_sink.config.option import (  # noqa: E402
     INT_MAX,
-    Importance,
     Option,
     OptionType,
     Status,
 )
 from spark_kafka_sink.config.option_table import (  # noqa: E402
+    IGNORES_KEYS,
     JAVA_PARTITIONERS,
     KEY_PARTITIONERS,
     NO_MEANING_PREFIXES,
@@ -135,15 +135,12 @@ def _own_options() -> Iterator[str]:
 
 def _obeyed_options() -> Iterator[str]:
     yield from ("## Kafka options that the sink obeys", "")
-    obeyed = [
-        option
-        for option in _public(PRODUCER_OPTIONS)
-        if option.status is Status.HONOURED or option.name == "security.protocol"
-    ]
-    for importance in Importance:
-        yield from (f"### Importance: {importance.value}", "")
+    obeyed = [option for option in _public(PRODUCER_OPTIONS) if option.status is Status.HONOURED]
+    importance_of = option_texts().importance
+    for importance in ("high", "medium", "low"):
+        yield from (f"### Importance: {importance}", "")
         for option in sorted(obeyed, key=lambda o: o.name):
-            if option.importance is importance:
+            if importance_of[option.name] == importance:
                 yield _entry(f"kafka.{option.name}", option, _default(option))
         yield ""
 
@@ -154,19 +151,21 @@ def _entry(name: str, option: Option, default: str) -> str:
     facts.insert(1, "" if default == "-" else f"default {default}")
     shown = "; ".join(filter(None, facts))
     shown = f" ({shown})" if shown else ""
-    return f'- <a id="{anchor_of(name)}"></a>**`{name}`**{shown}: {linked(option.doc)}'
+    what = linked(option_texts().what[option.name])
+    return f'- <a id="{anchor_of(name)}"></a>**`{name}`**{shown}: {what}'
 
 
 def _different_defaults() -> Iterator[str]:
     yield from heading("Defaults that differ from the Java client", "Option", "Here", "Java", "Why")
-    for option in _public(PRODUCER_OPTIONS):
-        if option.java_default is not None:
-            name = f"`kafka.{option.name}`"
-            yield row(name, _default(option), option.java_default, option.why)
+    for name, (java, why) in option_texts().java_defaults.items():
+        option = PRODUCER_OPTIONS.get(name)
+        shown = f"`{name}`" if option is None else f"`kafka.{name}`"
+        yield row(shown, _default(option or SINK_OPTIONS[name]), java, why)
     yield ""
 
 
 def _later_options() -> Iterator[str]:
+    what = option_texts().what
     yield from heading(
         "Not supported by this version",
         *("Option", "What it is", "Note"),
@@ -175,8 +174,8 @@ def _later_options() -> Iterator[str]:
             "give you something else than you asked for.",
         ),
     )
-    for option in _prefixed(Status.LATER_REFUSED):
-        yield row(f"`{option.name}`", option.doc, option.note)
+    for option in _of_status(Status.LATER_REFUSED):
+        yield row(f"`kafka.{option.name}`", what[option.name], option.note)
     yield ""
 
 
@@ -189,9 +188,8 @@ def _options_without_effect() -> Iterator[str]:
             "nothing, unless what they ask for is nothing (`false`, an empty list).",
         ),
     )
-    known = (*_prefixed(Status.NO_MEANING), *_prefixed(Status.LATER_IGNORED))
-    for option in known:
-        yield row(f"`{option.name}`", option.doc, option.note)
+    for option in (*_of_status(Status.NO_MEANING), *_of_status(Status.LATER_IGNORED)):
+        yield row(f"`kafka.{option.name}`", option_texts().what[option.name], option.note)
     for beginning, note in NO_MEANING_PREFIXES.items():
         yield row(f"`kafka.{beginning}*`", "A family of names.", note)
     yield ""
@@ -206,17 +204,17 @@ def _options_without_effect() -> Iterator[str]:
         *("Option", "Last in", "Instead"),
         text="Java's producer has dropped these. One warning, no effect.",
     )
-    for option in _prefixed(Status.REMOVED):
-        last = option.doc.removeprefix("Removed from Kafka after ").removesuffix(".")
-        yield row(f"`{option.name}`", last, option.note)
+    for option in _of_status(Status.REMOVED):
+        last, _, instead = option.note.removeprefix("Removed from Kafka after ").partition("; ")
+        yield row(f"`kafka.{option.name}`", last, instead)
     yield ""
 
 
 def _refused_options() -> Iterator[str]:
     yield from heading("Refused", "Option", "Error")
     yield row("`kafka.transactional.id`", "All tasks would share one id and fence each other.")
-    for option in _prefixed(Status.REFUSED):
-        yield row(f"`{option.name}`", option.note)
+    for option in _of_status(Status.REFUSED):
+        yield row(f"`kafka.{option.name}`", option.note)
     foreign = foreign_options()
     librdkafka = foreign.librdkafka
     names = {
@@ -269,8 +267,8 @@ def _partitioner_classes() -> Iterator[str]:
         ),
     )
     for name, partitioner in JAVA_PARTITIONERS.items():
-        here = "the same" if partitioner.name else "the built-in partitioner"
-        if partitioner.ignores_keys:
+        here = "the same" if partitioner else "the built-in partitioner"
+        if name == IGNORES_KEYS:
             here += " with `kafka.partitioner.ignore.keys=true`"
         yield row(f"`{name}`", here)
     yield ""
@@ -327,15 +325,11 @@ _CHOICES = {key_rules.Choice.STICKY: "sticky", key_rules.Choice.RANDOM: "random"
             key_rules.Choice.HASH: None}  # fmt: skip
 
 
-def _prefixed(status: Status) -> Iterator[Option]:
-    """The producer options of a status, named as a user of the sink writes them.
-
-    Two are told in rows of their own: the protocol has a value that works, and the transactional
-    id is never the sink's to take.
-    """
+def _of_status(status: Status) -> Iterator[Option]:
+    """The producer's options of a status, but ``transactional.id``, which has a row of its own."""
     for option in _public(PRODUCER_OPTIONS):
-        if option.status is status and option.name not in ("security.protocol", "transactional.id"):
-            yield replace(option, name=f"kafka.{option.name}")
+        if option.status is status and option.name != "transactional.id":
+            yield option
 
 
 def _public(table: Mapping[str, Option]) -> Iterator[Option]:
@@ -380,34 +374,26 @@ def _metrics_lines() -> Iterator[str]:
     yield from _exported_metrics()
     yield from ("## The producer without Spark", "")
     yield paragraph(
-        "`KafkaProducer.metrics()` answers with a mapping of `MetricName(name, group, tags)` to a",
-        "number. Names, groups and units are those of Kafka's Java producer; Java's metrics that",
-        "do not apply (app-info, the count of metrics, offsets sent to transactions) are left out.",
-        "Rates are per second. Rates, averages and maxima look back over `metrics.num.samples`",
-        "windows of `metrics.sample.window.ms` (twice 30 s); an average or a maximum is NaN when",
-        "there were no samples. Every metric has the tag `client-id`. Nothing",
-        "of it costs anything per row.",
+        "`KafkaProducer.metrics()` returns numbers by `MetricName(name, group, tags)`. Names,",
+        "groups, units and meanings are those of",
+        "[Kafka's Java producer](https://kafka.apache.org/documentation/#producer_monitoring), and",
+        "`MetricName.description` says them; its metrics that do not apply (app-info, the count of",
+        "metrics, offsets sent to transactions) are left out. `record-size-avg` is of all records",
+        "(Java's: of the largest of each batch). Rates, ratios, averages and maxima",
+        "are of `metrics.num.samples` windows of `metrics.sample.window.ms` (twice 30 s); without",
+        "samples an average or a maximum is NaN. Every metric has the tag `client-id`.",
     )
-    yield from (
-        "",
-        paragraph(
-            "A Spark task's figures come with its commit message, and the driver adds them up in",
-            "the write report.",
-        ),
-        "",
-    )
+    yield ""
     tags = {
-        producer_metrics.Group.PRODUCER: "The producer as a whole.",
+        producer_metrics.Group.PRODUCER: "",
         producer_metrics.Group.TOPIC: "One for each topic, which is the tag `topic`"
-        f" (for the first {producer_metrics.MAX_TAGS}).",
+        f" (for the first {producer_metrics.MAX_TAGS}): ",
         producer_metrics.Group.NODE: "One for each broker, which is the tag `node-id`"
-        " (`node-1`; a bootstrap server's is `node--1`).",
+        " (`node-1`; a bootstrap server's is `node--1`): ",
     }
     for group, text in tags.items():
-        yield from heading(group.value, "Metric", "What it is", "How it is made", text=text)
-        for metric in producer_metrics.METRICS:
-            if metric.group is group:
-                yield row(f"`{metric.name}`", metric.description, metric.statistic.value)
+        names = [one.name for one in producer_metrics.METRICS if one.group is group]
+        yield from (f"### {group.value}", "", f"{text}{', '.join(f'`{name}`' for name in names)}.")
         yield ""
 
 
@@ -415,30 +401,26 @@ def _exported_metrics() -> Iterator[str]:
     """What the listener exports, by whose figures they are."""
     yield from ("## Of a session's writes, for Prometheus and OpenTelemetry", "")
     yield paragraph(
-        "`KprodListener` feeds these ([monitoring](monitoring.md) says how). Every metric has the",
-        f"label `{instruments.QUERY}`: the streaming query's name, else its id; `batch` outside of",
-        "streams. Prometheus adds `job` and `instance`. Times are in seconds, sizes in bytes.",
+        "`KprodListener` feeds these ([monitoring](monitoring.md)), here by their names in",
+        "Prometheus. In OpenTelemetry dots replace underscores, and `_total` and a unit at the end",
+        "are left out: `kprod.sent` is `kprod_sent_bytes_total`. Every metric has the label",
+        f"`{instruments.QUERY}`: the streaming query's name, else its id; `batch` outside of",
+        "streams.",
     )
     yield ""
     texts = {
-        instruments.Origin.REPORT: "Of the batches' reports ([their fields](reports.md)).",
-        instruments.Origin.PROGRESS: "Of Spark's `StreamingQueryProgress`.",
-        instruments.Origin.LISTENER: "Of the listener's own.",
+        instruments.Origin.REPORT: "Of the batches' [reports](reports.md), with the field there:",
+        instruments.Origin.PROGRESS: "Of Spark's `StreamingQueryProgress`, with the field there:",
+        instruments.Origin.LISTENER: "Of the listener's own:",
+        instruments.Origin.RUNNING: "Of [work that runs](monitoring.md#work-that-runs):",
     }
     for origin, text in texts.items():
         yield from (text, "")
-        yield row("Prometheus", "OpenTelemetry", "Unit", "Further label", "Field", "What it is")
-        yield row(*["---"] * 6)
         for one in instruments.INSTRUMENTS:
             if one.origin is origin:
-                yield row(
-                    f"`{one.prometheus_name}`",
-                    f"`{one.name}` ({one.kind.value})",
-                    f"`{one.unit}`",
-                    "-" if one.label is None else f"`{one.label.value}`",
-                    f"`{one.field}`" if one.field else "-",
-                    one.description,
-                )
+                label = "" if one.label is None else f"{{{one.label.value}}}"
+                field = f" (`{one.field}`)" if one.field else ""
+                yield f"- `{one.prometheus_name}{label}`{field}: {linked(one.description)}"
         yield ""
 
 

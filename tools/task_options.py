@@ -136,7 +136,7 @@ def obeyed() -> dict[str, Option]:
     kafka = {
         f"kafka.{name}": one
         for name, one in PRODUCER_OPTIONS.items()
-        if one.status is Status.HONOURED or name == "security.protocol"
+        if one.status is Status.HONOURED
     }
     return {name: one for name, one in (own | kafka).items() if not one.internal}
 

@@ -1,6 +1,7 @@
 """``kprod options``: lists the options, and their effective values with a file.
 
-Owns: the command. Never: an option or its text (``config/option_table.py``), a connection.
+Owns: the command. Never: an option (``config/option_table.py``) or its text (``options.toml``), a
+connection.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from typing import NamedTuple
 from spark_kafka_sink.base.security.password import HIDDEN
 from spark_kafka_sink.base.security.secret_references import is_one_reference
 from spark_kafka_sink.cli.connection import one_line_errors
+from spark_kafka_sink.cli.option_texts import option_texts
 from spark_kafka_sink.cli.show import print_json, say, show_rows
 from spark_kafka_sink.config.given_options import CONFIG_FILE, PREFIX, GivenOptions, given_options
 from spark_kafka_sink.config.option import Option, OptionType, Status
@@ -36,7 +38,7 @@ def options(search: str | None, config: Path | None, *, as_json: bool) -> None:
         if as_json:
             print_json({"command": "options", "options": [_json(o) for o in found]})
         elif found:
-            rows = [(_named(o), _shown(o, o.default), _values(o), o.doc) for o in found]
+            rows = [(_named(o), _shown(o, o.default), _values(o), _what(o)) for o in found]
             show_rows(f"Options ({len(rows)})", ("option", "default", "values", "what"), rows)
         else:
             _say_none(search)
@@ -72,7 +74,11 @@ def _named(option: Option) -> str:
 
 
 def _has(word: str, option: Option) -> bool:
-    return word in _named(option).lower() or word in option.doc.lower()
+    return word in _named(option).lower() or word in _what(option).lower()
+
+
+def _what(option: Option) -> str:
+    return option_texts().what[option.name]
 
 
 def _json(option: Option) -> dict[str, object]:
@@ -81,7 +87,7 @@ def _json(option: Option) -> dict[str, object]:
         "type": option.type.value,
         "default": None if option.default is None else _shown(option, option.default),
         "values": _values(option),
-        "doc": option.doc,
+        "doc": _what(option),
     }
 
 

@@ -9,9 +9,12 @@ import pytest
 
 from spark_kafka_sink.base import errors
 from spark_kafka_sink.base.errors import ConfigError
+from spark_kafka_sink.cli.option_texts import option_texts
 from spark_kafka_sink.config.given_options import SPARK_KEYS
+from spark_kafka_sink.config.option import Status
 from spark_kafka_sink.config.option_table import PRODUCER_OPTIONS, SINK_OPTIONS
 from spark_kafka_sink.config.sink_config import SinkConfig
+from spark_kafka_sink.datasource.monitoring.instruments import INSTRUMENTS
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -38,6 +41,17 @@ def test_a_stale_page_is_shown_with_what_differs(generator, tmp_path, capsys):
     assert '+- <a id="kafka-acks"></a>**`kafka.acks`**' in out
 
 
+def test_each_option_has_a_text_and_each_text_an_option():
+    texts, options = option_texts(), PRODUCER_OPTIONS | SINK_OPTIONS
+    without = (Status.REFUSED, Status.REMOVED)
+    named = {n for n, o in options.items() if not o.internal and o.status not in without}
+    assert texts.what.keys() == named
+    assert all(text.endswith(".") for text in texts.what.values())
+    counting = {n for n, o in PRODUCER_OPTIONS.items() if o.status is Status.HONOURED}
+    assert texts.importance.keys() == counting
+    assert texts.java_defaults.keys() <= named
+
+
 def test_every_option_is_on_the_page(generator):
     page = generator["options_page"]()
     for name, option in PRODUCER_OPTIONS.items():
@@ -46,6 +60,13 @@ def test_every_option_is_on_the_page(generator):
         if name.lower() in SPARK_KEYS:
             continue  # the page has it among Spark's own
         assert (f"`{name}`" in page) is not option.internal, name
+
+
+def test_every_exported_metric_is_on_the_page(generator):
+    """Those of running writes were missing: the page went through the origins by hand."""
+    page = generator["metrics_page"]()
+    for one in INSTRUMENTS:
+        assert re.search(rf"`{one.prometheus_name}[`{{]", page), one.prometheus_name
 
 
 def test_an_internal_option_is_on_no_page_and_never_suggested(generator, monkeypatch):

@@ -1,0 +1,36 @@
+"""What an option is for, in words: for ``kprod options`` and docs/options.md.
+
+Owns: reading ``options.toml``. Never: a text, or a default and what is legal
+(``config/option_table.py``), which messages have from there.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+
+
+@dataclass(frozen=True, slots=True)
+class OptionTexts:
+    """By the options' names: ``what`` each is; of Kafka's that count, Java's ``importance``
+    (high, medium, low); and ``java_defaults``, where ours differ, each with the reason.
+    """
+
+    what: Mapping[str, str]
+    importance: Mapping[str, str]
+    java_defaults: Mapping[str, tuple[str, str]]
+
+
+@cache
+def option_texts() -> OptionTexts:
+    """Of every option but internal ones, and those that are refused or that Kafka has removed."""
+    found = tomllib.loads(files(__package__).joinpath("options.toml").read_text("utf-8"))
+    java = {name: (default, why) for name, (default, why) in found.pop("java_defaults").items()}
+    what = {
+        name: " ".join(text.split()) for group in found.values() for name, text in group.items()
+    }
+    importance = {name: level for level in ("high", "medium", "low") for name in found[level]}
+    return OptionTexts(what, importance, java)
