@@ -12,21 +12,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from spark_kafka_sink.base.errors import ErrorCode
-from spark_kafka_sink.protocol import messages
-from spark_kafka_sink.protocol.bodies import ControlRequest, Message, once_each, topic_name
+from spark_kafka_sink.protocol.bodies import ControlRequest, Message, once_each
 from spark_kafka_sink.protocol.cluster import TopicPartition
+from spark_kafka_sink.protocol.messages import txn_offset_commit
 from spark_kafka_sink.protocol.request import ApiKey, VersionRange
-from spark_kafka_sink.protocol.wire import WireReader, error_code
-
-if TYPE_CHECKING:
-    from spark_kafka_sink.protocol.messages import txn_offset_commit
+from spark_kafka_sink.protocol.wire import WireReader, error_of
 
 __all__ = [
-    "AddOffsetsToTxnRequest",
-    "AddOffsetsToTxnResponse",
     "OffsetAndMetadata",
     "TxnOffsetCommitRequest",
     "TxnOffsetCommitResponse",
@@ -47,49 +41,11 @@ class OffsetAndMetadata:
 
 
 @dataclass(frozen=True, slots=True)
-class AddOffsetsToTxnResponse:
-    """NONE: the transaction is open and has the group's partition of __consumer_offsets."""
-
-    error: ErrorCode
-    throttle_ms: int = 0
-
-
-@dataclass(frozen=True, slots=True)
 class TxnOffsetCommitResponse:
     """``errors`` by partition, each for itself: some may be kept and others not."""
 
     errors: Mapping[TopicPartition, ErrorCode]
     throttle_ms: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class AddOffsetsToTxnRequest(ControlRequest[AddOffsetsToTxnResponse]):
-    """Adds the group's offsets to the open transaction, or opens it with them.
-
-    For the transaction's coordinator, and for transactions of version 1 only.
-    """
-
-    transactional_id: str
-    producer_id: int
-    producer_epoch: int
-    group_id: str
-
-    api_key = ApiKey.ADD_OFFSETS_TO_TXN
-    versions = VersionRange(0, 4)
-
-    def message(self, version: int) -> Message:
-        return messages.add_offsets_to_txn.AddOffsetsToTxnRequest(
-            transactional_id=self.transactional_id,
-            producer_id=self.producer_id,
-            producer_epoch=self.producer_epoch,
-            group_id=self.group_id,
-        )
-
-    def read(self, reader: WireReader, version: int) -> AddOffsetsToTxnResponse:
-        answer = messages.add_offsets_to_txn.AddOffsetsToTxnResponse.read(reader, version)
-        return AddOffsetsToTxnResponse(
-            error_code(answer.error_code), max(0, answer.throttle_time_ms)
-        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,10 +75,10 @@ class TxnOffsetCommitRequest(ControlRequest[TxnOffsetCommitResponse]):
 
         Before version 2 (brokers before 2.1) leader epochs are left out.
         """
-        wire = messages.txn_offset_commit
+        wire = txn_offset_commit
         topics: dict[str, list[txn_offset_commit.TxnOffsetCommitRequestPartition]] = {}
         for tp, committed in self.offsets.items():
-            topics.setdefault(topic_name(tp.topic), []).append(
+            topics.setdefault(tp.topic, []).append(
                 wire.TxnOffsetCommitRequestPartition(
                     partition_index=tp.partition,
                     committed_offset=committed.offset,
@@ -143,10 +99,10 @@ class TxnOffsetCommitRequest(ControlRequest[TxnOffsetCommitResponse]):
 
     def read(self, reader: WireReader, version: int) -> TxnOffsetCommitResponse:
         """The response, which has every partition of this request once and no other."""
-        answer = messages.txn_offset_commit.TxnOffsetCommitResponse.read(reader, version)
+        answer = txn_offset_commit.TxnOffsetCommitResponse.read(reader, version)
         errors = once_each(
             (
-                (TopicPartition(topic.name, one.partition_index), error_code(one.error_code))
+                (TopicPartition(topic.name, one.partition_index), error_of(one.error_code))
                 for topic in answer.topics
                 for one in topic.partitions
             ),

@@ -18,10 +18,12 @@ from spark_kafka_sink.admin.call import Call, CoordinatorKey, retry_code
 from spark_kafka_sink.base.errors import ConfigError, ErrorCode, safe_text
 from spark_kafka_sink.protocol.cluster import TopicPartition
 from spark_kafka_sink.protocol.control_messages import CoordinatorType
-from spark_kafka_sink.protocol.producer_ids import PreparedTransaction
-from spark_kafka_sink.protocol.transaction_offset_messages import (
+from spark_kafka_sink.protocol.messages.add_offsets_to_txn import (
     AddOffsetsToTxnRequest,
     AddOffsetsToTxnResponse,
+)
+from spark_kafka_sink.protocol.producer_ids import PreparedTransaction
+from spark_kafka_sink.protocol.transaction_offset_messages import (
     OffsetAndMetadata,
     TxnOffsetCommitRequest,
     TxnOffsetCommitResponse,
@@ -79,9 +81,14 @@ class GroupOffsets:
     def add_call(self, to: PreparedTransaction, where: str) -> Call[AddOffsetsToTxnResponse]:
         one = to.transactional_id
         return Call(
-            AddOffsetsToTxnRequest(one, to.producer_id, to.producer_epoch, self.group_id),
+            AddOffsetsToTxnRequest(
+                transactional_id=one,
+                producer_id=to.producer_id,
+                producer_epoch=to.producer_epoch,
+                group_id=self.group_id,
+            ),
             CoordinatorKey(one),
-            lambda response: _retry_code(response.error, where, one),
+            lambda response: _retry_code(response.error_code, where, one),
             once=True,
         )
 

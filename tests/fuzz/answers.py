@@ -21,6 +21,7 @@ from spark_kafka_sink.base.errors import RemoteProtocolError
 from spark_kafka_sink.network.frame_reader import FrameReader
 from spark_kafka_sink.network.transport_layer import PlaintextTransportLayer
 from spark_kafka_sink.protocol import admin_messages, control_messages, produce, wire
+from spark_kafka_sink.protocol.answers import decode
 from spark_kafka_sink.protocol.cluster import TopicPartition
 from spark_kafka_sink.protocol.fetch_messages import FetchPartition
 from spark_kafka_sink.protocol.frames import parse_response_header
@@ -108,7 +109,7 @@ def fuzz(rng: random.Random) -> str:
 
 
 def _decode(request: Any, version: int, data: bytes) -> bool:
-    error = refusal(lambda: repr(request.decode(version, memoryview(data))), RemoteProtocolError)
+    error = refusal(lambda: repr(decode(request, version, memoryview(data))), RemoteProtocolError)
     if error is not None:
         assert error.__context__ is None
         assert "\n" not in error.message
@@ -119,7 +120,7 @@ def _decode(request: Any, version: int, data: bytes) -> bool:
 def _weigh(request: Any, version: int, data: bytes) -> None:
     tracemalloc.start()
     try:
-        refusal(lambda: request.decode(version, memoryview(data)), RemoteProtocolError)
+        refusal(lambda: decode(request, version, memoryview(data)), RemoteProtocolError)
         peak = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
@@ -283,5 +284,5 @@ def _answer(rng: random.Random, request: Any, version: int) -> bytes:
 
     with mock.patch.object(wire, "WireReader", reader):
         # What was made up until it is refused is an answer, too.
-        refusal(lambda: request.decode(version, memoryview(b"")), RemoteProtocolError)
+        refusal(lambda: decode(request, version, memoryview(b"")), RemoteProtocolError)
     return bytes(made[0].data) if made else b""

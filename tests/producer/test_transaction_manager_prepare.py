@@ -11,10 +11,8 @@ from spark_kafka_sink.producer.accumulator.producer_batch import ProducerBatch
 from spark_kafka_sink.producer.accumulator.record_accumulator import IncompleteBatches
 from spark_kafka_sink.producer.transaction.partition_sequences import Answer
 from spark_kafka_sink.producer.transaction.transaction_states import State
-from spark_kafka_sink.protocol.control_messages import (
-    AddPartitionsToTxnResponse,
-    InitProducerIdRequest,
-)
+from spark_kafka_sink.protocol.control_messages import AddPartitionsToTxnResponse
+from spark_kafka_sink.protocol.messages.init_producer_id import InitProducerIdRequest
 from spark_kafka_sink.protocol.producer_ids import PreparedTransaction
 from spark_kafka_sink.records.compression import Codec
 from tests.fakes.accumulator_world import Listener

@@ -17,11 +17,9 @@ from spark_kafka_sink.producer.transaction.txn_requests import (
     TxnRequestKind,
     reaction_to,
 )
-from spark_kafka_sink.protocol.control_messages import (
-    AddPartitionsToTxnResponse,
-    InitProducerIdResponse,
-)
+from spark_kafka_sink.protocol.control_messages import AddPartitionsToTxnResponse
 from tests.fakes.clock import FakeClock
+from tests.fakes.kafka_messages import init_response
 from tests.fakes.sender_world import TP0
 from tests.fakes.transaction_world import TRANSACTIONAL_ID, initialized_manager, new_manager
 
@@ -81,7 +79,7 @@ def test_every_waiter_learns_of_the_end() -> None:
             request, _ = manager.requests.next_request(0)
             assert request is not None
             if moment == "answered, to be asked again":
-                loading = InitProducerIdResponse(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, -1, -1)
+                loading = init_response(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, -1, -1)
                 manager.requests.handle_response(request, loading, "here")
         manager.transition_to_fatal_error(error)
         if moment == "given back":

@@ -11,19 +11,21 @@ from kio_oracle import Module, ids_of, in_every_version, write
 
 from spark_kafka_sink.protocol.admin_messages import TopicNamesRequest
 from spark_kafka_sink.protocol.control_messages import (
-    ApiVersionsRequest,
     CreateTopicsRequest,
     DeleteTopicsRequest,
-    InitProducerIdRequest,
     MetadataRequest,
     NewTopic,
 )
+from spark_kafka_sink.protocol.messages.api_versions import ApiVersionsRequest
 from spark_kafka_sink.protocol.request import ApiKey
+from tests.fakes.kafka_messages import init_request
 
-API_VERSIONS = ApiVersionsRequest("spark-kafka-sink", "0.1.0")
+API_VERSIONS = ApiVersionsRequest(
+    client_software_name="spark-kafka-sink", client_software_version="0.1.0"
+)
 METADATA = MetadataRequest(("orders", "nope", "t"))
-INIT_PRODUCER_ID = InitProducerIdRequest(None, 60_000)
-INIT_2PC = InitProducerIdRequest("job-7", 60_000, enable_2pc=True)
+INIT_PRODUCER_ID = init_request(None, 60_000)
+INIT_2PC = init_request("job-7", 60_000, enable_2pc=True)
 CREATE_TOPICS = CreateTopicsRequest(
     (NewTopic("orders", 3, 1, {"retention.ms": "1000"}), NewTopic("clicks", 1, 1)), 5_000
 )

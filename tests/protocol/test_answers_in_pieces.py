@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
-import test_control_messages as control
+import control_answers as control
 import test_fetch_messages as fetching
 import test_group_messages as groups
 import test_produce_codec as producing
@@ -28,8 +28,10 @@ from spark_kafka_sink import protocol
 from spark_kafka_sink.base.errors import RemoteProtocolError
 from spark_kafka_sink.network.frame_reader import FrameReader
 from spark_kafka_sink.network.transport_layer import PlaintextTransportLayer
+from spark_kafka_sink.protocol.answers import decode
 from spark_kafka_sink.protocol.frames import parse_response_header, response_header_version
-from spark_kafka_sink.protocol.sasl import SaslAuthenticateRequest, SaslHandshakeRequest
+from spark_kafka_sink.protocol.messages.sasl_authenticate import SaslAuthenticateRequest
+from spark_kafka_sink.protocol.messages.sasl_handshake import SaslHandshakeRequest
 
 
 @dataclass(frozen=True)
@@ -51,7 +53,7 @@ class Answer:
     def decoded(self, payload: memoryview) -> tuple[int, object]:
         """As NetworkClient reads a frame."""
         correlation_id, body = parse_response_header(self.request.api_key, self.version, payload)
-        return correlation_id, self.request.decode(self.version, body)
+        return correlation_id, decode(self.request, self.version, body)
 
 
 def handshake(version: int) -> bytes:
@@ -78,8 +80,8 @@ def authenticated(version: int) -> bytes:
 SASL = [
     Answer(request, version, body(version))
     for request, body in (
-        (SaslHandshakeRequest("PLAIN"), handshake),
-        (SaslAuthenticateRequest(b"token"), authenticated),
+        (SaslHandshakeRequest(mechanism="PLAIN"), handshake),
+        (SaslAuthenticateRequest(auth_bytes=b"token"), authenticated),
     )
     for version in range(request.versions.min, request.versions.max + 1)
 ]

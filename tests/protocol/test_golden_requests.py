@@ -22,13 +22,10 @@ from spark_kafka_sink.protocol.admin_messages import (
 from spark_kafka_sink.protocol.cluster import TopicPartition
 from spark_kafka_sink.protocol.control_messages import (
     AddPartitionsToTxnRequest,
-    ApiVersionsRequest,
     CoordinatorType,
     CreateTopicsRequest,
     DeleteTopicsRequest,
-    EndTxnRequest,
     FindCoordinatorRequest,
-    InitProducerIdRequest,
     MetadataRequest,
     NewTopic,
 )
@@ -39,7 +36,10 @@ from spark_kafka_sink.protocol.fetch_messages import (
     OffsetSpec,
 )
 from spark_kafka_sink.protocol.group_messages import ListGroupsRequest, OffsetFetchRequest
-from spark_kafka_sink.protocol.sasl import SaslAuthenticateRequest, SaslHandshakeRequest
+from spark_kafka_sink.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
+from spark_kafka_sink.protocol.messages.api_versions import ApiVersionsRequest
+from spark_kafka_sink.protocol.messages.sasl_authenticate import SaslAuthenticateRequest
+from spark_kafka_sink.protocol.messages.sasl_handshake import SaslHandshakeRequest
 from spark_kafka_sink.protocol.transaction_admin_messages import (
     DescribeProducersRequest,
     DescribeTransactionsRequest,
@@ -47,10 +47,10 @@ from spark_kafka_sink.protocol.transaction_admin_messages import (
     TransactionState,
 )
 from spark_kafka_sink.protocol.transaction_offset_messages import (
-    AddOffsetsToTxnRequest,
     OffsetAndMetadata,
     TxnOffsetCommitRequest,
 )
+from tests.fakes.kafka_messages import end_request, init_request
 
 RECORDED = Path(__file__).with_name("golden_requests.json")
 TPS = (TopicPartition("a", 0), TopicPartition("b", 7), TopicPartition("a", 3))
@@ -59,9 +59,13 @@ OFFSETS = {TPS[0]: OffsetAndMetadata(2**62), TPS[1]: OffsetAndMetadata(7, 12, "b
 WHO = (4711, 3)
 
 REQUESTS: dict[str, Any] = {
-    "add offsets": AddOffsetsToTxnRequest("orders", *WHO, "readers"),
+    "add offsets": AddOffsetsToTxnRequest(
+        transactional_id="orders", producer_id=WHO[0], producer_epoch=WHO[1], group_id="readers"
+    ),
     "add partitions": AddPartitionsToTxnRequest("orders", *WHO, TPS),
-    "api versions": ApiVersionsRequest("spark-kafka-sink", "1.0"),
+    "api versions": ApiVersionsRequest(
+        client_software_name="spark-kafka-sink", client_software_version="1.0"
+    ),
     "create topics": CreateTopicsRequest((NewTopic("a", 3, 2, {"x": "y"}),), 1000),
     "validate topics": CreateTopicsRequest((NewTopic("a", 3, 2), NewTopic("b", 1, 1)), 5, True),
     "delete topics": DeleteTopicsRequest(("a", "b"), 1000),
@@ -78,16 +82,16 @@ REQUESTS: dict[str, Any] = {
     "describe producers": DescribeProducersRequest(TPS),
     "describe quorum": DescribeQuorumRequest(),
     "describe transactions": DescribeTransactionsRequest(("orders", "clicks")),
-    "end": EndTxnRequest("orders", *WHO, True, 1),
-    "end of version 2": EndTxnRequest("orders", *WHO, False, 2),
+    "end": end_request("orders", *WHO, True, 1),
+    "end of version 2": end_request("orders", *WHO, False, 2),
     "fetch": FetchRequest(tuple(FetchPartition(tp, 5) for tp in TPS), 0),
     "fetch committed": FetchRequest((FetchPartition(TPS[0], 9, 70_000),), read_committed=True),
     "find": FindCoordinatorRequest(("orders",)),
     "find group": FindCoordinatorRequest(("readers",), CoordinatorType.GROUP),
     "find many": FindCoordinatorRequest(("orders", "clicks")),
-    "init": InitProducerIdRequest("orders", 60_000),
-    "init idempotent": InitProducerIdRequest(None, 60_000),
-    "init with two phases": InitProducerIdRequest("orders", 60_000, *WHO, enable_2pc=True),
+    "init": init_request("orders", 60_000),
+    "init idempotent": init_request(None, 60_000),
+    "init with two phases": init_request("orders", 60_000, *WHO, enable_2pc=True),
     "list groups": ListGroupsRequest(),
     "list offsets": ListOffsetsRequest(TPS, OffsetSpec.EARLIEST),
     "list transactions": ListTransactionsRequest((TransactionState.ONGOING,), prefix="a.b_"),
@@ -95,8 +99,8 @@ REQUESTS: dict[str, Any] = {
     "metadata": MetadataRequest(("a", "b"), False, True),
     "metadata of brokers": MetadataRequest(()),
     "offset fetch": OffsetFetchRequest("readers", TPS),
-    "sasl authenticate": SaslAuthenticateRequest(b"token"),
-    "sasl handshake": SaslHandshakeRequest("PLAIN"),
+    "sasl authenticate": SaslAuthenticateRequest(auth_bytes=b"token"),
+    "sasl handshake": SaslHandshakeRequest(mechanism="PLAIN"),
     "topic names": TopicNamesRequest(),
     "txn offset commit": TxnOffsetCommitRequest("orders", "readers", *WHO, OFFSETS, 1),
     "txn offset commit 2": TxnOffsetCommitRequest("orders", "readers", *WHO, OFFSETS, 2),

@@ -32,20 +32,18 @@ from spark_kafka_sink.protocol.admin_messages import (
     ConfigResourceType,
     DescribeConfigsRequest,
 )
+from spark_kafka_sink.protocol.answers import decode
 from spark_kafka_sink.protocol.cluster import Node, TopicPartition
 from spark_kafka_sink.protocol.control_messages import (
     AddPartitionsToTxnRequest,
-    ApiVersionsRequest,
     CreateTopicsRequest,
-    EndTxnRequest,
     FindCoordinatorRequest,
-    InitProducerIdRequest,
     MetadataRequest,
     NewTopic,
 )
 from spark_kafka_sink.protocol.fetch_messages import FetchPartition, FetchRequest
+from spark_kafka_sink.protocol.messages.sasl_handshake import SaslHandshakeRequest
 from spark_kafka_sink.protocol.metadata_response import MOST_BROKERS
-from spark_kafka_sink.protocol.sasl import SaslHandshakeRequest
 from spark_kafka_sink.protocol.transaction_admin_messages import (
     DescribeProducersRequest,
     DescribeTransactionsRequest,
@@ -55,6 +53,7 @@ from spark_kafka_sink.protocol.transaction_offset_messages import (
     OffsetAndMetadata,
     TxnOffsetCommitRequest,
 )
+from tests.fakes.kafka_messages import API_VERSIONS, end_request, init_request
 
 METADATA = MetadataRequest(("t",))
 #: As long as a string may be, and four bytes for each character once it is decoded.
@@ -86,7 +85,7 @@ class Case:
         return f"{self.name} v{self.version}"
 
     def decode(self) -> Any:
-        return self.request.decode(self.version, memoryview(self.data))
+        return decode(self.request, self.version, memoryview(self.data))
 
 
 def of_metadata() -> list[Case]:
@@ -165,11 +164,11 @@ def of_metadata() -> list[Case]:
 
 
 def of_the_others() -> list[Case]:
-    api = ApiVersionsRequest("n", "1")
-    plain_init = InitProducerIdRequest(None, 1000)
-    raising = InitProducerIdRequest("x", 1000, 4711, 5)
-    two_phases = InitProducerIdRequest("x", 1000, enable_2pc=True)
-    ending = EndTxnRequest("x", 4711, 5, True, 2)
+    api = API_VERSIONS
+    plain_init = init_request(None, 1000)
+    raising = init_request("x", 1000, 4711, 5)
+    two_phases = init_request("x", 1000, enable_2pc=True)
+    ending = end_request("x", 4711, 5, True, 2)
     produce = producing.request(producing.batch("t", 0, b"a"))
     tp, tps = TopicPartition("a", 0), tuple(TopicPartition("a", i) for i in range(2000))
     none = KioErrorCode.none
@@ -198,7 +197,7 @@ def of_the_others() -> list[Case]:
     describe = DescribeTransactionsRequest(("q",))
     topics = tuple((f"{i:x}", ()) for i in range(5_000))
     numbers = (("a", tuple(range(6_000))),)
-    handshake = SaslHandshakeRequest("PLAIN")
+    handshake = SaslHandshakeRequest(mechanism="PLAIN")
     configs = DescribeConfigsRequest((ConfigResource(ConfigResourceType.BROKER, "1"),))
     setting = b"".join(b"\0\4%04x\xff\xff\0\0\0" % i + bytes(4) for i in range(2_000))
     return [

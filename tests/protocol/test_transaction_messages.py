@@ -16,25 +16,27 @@ from spark_kafka_sink.protocol.cluster import Node, TopicPartition
 from spark_kafka_sink.protocol.control_messages import (
     AddPartitionsToTxnRequest,
     CoordinatorType,
-    EndTxnRequest,
     FindCoordinatorRequest,
     FoundCoordinator,
 )
+from spark_kafka_sink.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
 from spark_kafka_sink.protocol.request import VersionRange
 from spark_kafka_sink.protocol.transaction_offset_messages import (
-    AddOffsetsToTxnRequest,
     OffsetAndMetadata,
     TxnOffsetCommitRequest,
 )
+from tests.fakes.kafka_messages import end_request
 
 FIND = FindCoordinatorRequest(("orders",))
 FIND_TWO = FindCoordinatorRequest(("orders", "clicks"))
 PARTITIONS = (TopicPartition("a", 0), TopicPartition("b", 7), TopicPartition("a", 3))
 ADD = AddPartitionsToTxnRequest("orders", 4711, 3, PARTITIONS)
-END_1 = EndTxnRequest("orders", 4711, 3, True, 1)
-END_2 = EndTxnRequest("orders", 4711, 3, False, 2)
+END_1 = end_request("orders", 4711, 3, True, 1)
+END_2 = end_request("orders", 4711, 3, False, 2)
 FIND_GROUPS = FindCoordinatorRequest(("readers", "lag"), CoordinatorType.GROUP)
-ADD_OFFSETS = AddOffsetsToTxnRequest("orders", 4711, 3, "readers")
+ADD_OFFSETS = AddOffsetsToTxnRequest(
+    transactional_id="orders", producer_id=4711, producer_epoch=3, group_id="readers"
+)
 OFFSETS = {
     PARTITIONS[0]: OffsetAndMetadata(2**62),
     PARTITIONS[1]: OffsetAndMetadata(0, 12),
@@ -245,7 +247,7 @@ def test_a_version_outside_of_ours_is_refused(request_: Any, version: int) -> No
         with pytest.raises(UnsupportedVersionError):
             request_.encode(wrong)
         with pytest.raises(UnsupportedVersionError):
-            request_.decode(wrong, memoryview(b""))
+            decode(request_, wrong, memoryview(b""))
 
 
 # --- answers
@@ -324,23 +326,22 @@ def test_the_errors_of_offsets_are_read(version: int) -> None:
 def test_whether_offsets_were_added_is_read(version: int) -> None:
     for code in (KioErrorCode.none, KioErrorCode.group_authorization_failed):
         response = decode(ADD_OFFSETS, version, add_offsets_to_txn(version, code))
-        assert (response.error.value, response.throttle_ms) == (code.value, 9)
+        assert (response.error_code.value, response.throttle_time_ms) == (code.value, 9)
 
 
 @pytest.mark.parametrize("version", range(6))
 def test_the_end_brings_the_next_identity_from_version_5_on(version: int) -> None:
     request = END_2 if version == 5 else END_1
     response = decode(request, version, end_txn(version))
-    assert response.error is ErrorCode.NONE
-    assert response.throttle_ms == 9
+    assert response.error_code is ErrorCode.NONE
+    assert response.throttle_time_ms == 9
     expected = (4711, 4) if version == 5 else (-1, -1)
     assert (response.producer_id, response.producer_epoch) == expected
 
 
-def test_an_end_with_an_error_brings_no_identity() -> None:
-    response = decode(END_2, 5, end_txn(5, KioErrorCode.invalid_txn_state))
-    assert response.error is ErrorCode.INVALID_TXN_STATE
-    assert (response.producer_id, response.producer_epoch) == (-1, -1)
+def test_an_end_with_an_error_needs_no_identity() -> None:
+    data = end_txn(5, KioErrorCode.invalid_txn_state, producer_id=-1, producer_epoch=-1)
+    assert decode(END_2, 5, data).error_code is ErrorCode.INVALID_TXN_STATE
 
 
 @pytest.mark.parametrize("fields", [{"producer_id": -1}, {"producer_epoch": -1}])

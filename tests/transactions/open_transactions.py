@@ -11,10 +11,12 @@ from spark_kafka_sink.protocol.cluster import TopicPartition
 from spark_kafka_sink.protocol.control_messages import (
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnResponse,
-    InitProducerIdRequest,
+)
+from spark_kafka_sink.protocol.messages.init_producer_id import (
     InitProducerIdResponse,
 )
 from spark_kafka_sink.protocol.producer_ids import PreparedTransaction
+from tests.fakes.kafka_messages import init_request
 
 TIMEOUT_MS = 30_000
 
@@ -29,9 +31,9 @@ def open_transactions(
     def initialise(i: str) -> Call[InitProducerIdResponse]:
         def handle_response(response: InitProducerIdResponse) -> ErrorCode | None:
             identities[i] = (response.producer_id, response.producer_epoch)
-            return _again(response.error)
+            return _again(response.error_code)
 
-        return Call(InitProducerIdRequest(i, 60_000), CoordinatorKey(i), handle_response)
+        return Call(init_request(i, 60_000), CoordinatorKey(i), handle_response)
 
     def add(i: str) -> Call[AddPartitionsToTxnResponse]:
         def handle_response(response: AddPartitionsToTxnResponse) -> ErrorCode | None:

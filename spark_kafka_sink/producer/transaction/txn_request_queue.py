@@ -49,16 +49,21 @@ from spark_kafka_sink.protocol.cluster import Node
 from spark_kafka_sink.protocol.control_messages import (
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnResponse,
-    ApiVersionsResponse,
-    EndTxnRequest,
-    EndTxnResponse,
     FindCoordinatorRequest,
     FindCoordinatorResponse,
+)
+from spark_kafka_sink.protocol.messages.end_txn import EndTxnRequest, EndTxnResponse
+from spark_kafka_sink.protocol.messages.init_producer_id import (
     InitProducerIdRequest,
     InitProducerIdResponse,
 )
+from spark_kafka_sink.protocol.node_api_versions import NodeApiVersions
 from spark_kafka_sink.protocol.producer_ids import ProducerIdAndEpoch
 from spark_kafka_sink.protocol.request import Request
+from spark_kafka_sink.protocol.transaction_versions import (
+    ending_versions,
+    init_producer_id_versions,
+)
 
 _MAX_NAMED = 10
 
@@ -218,7 +223,7 @@ class TxnRequestQueue:
         return False
 
     def note_api_versions(
-        self, brokers: Iterable[ApiVersionsResponse], coordinator: ApiVersionsResponse | None
+        self, brokers: Iterable[NodeApiVersions], coordinator: NodeApiVersions | None
     ) -> None:
         """Learn the transaction version and InitProducerId version from connected brokers."""
         self._identity.note_api_versions(brokers, coordinator)
@@ -231,11 +236,14 @@ class TxnRequestQueue:
             if request.kind is TxnRequestKind.INIT_PRODUCER_ID:
                 # A used identity is sent, so that a producer whose id was taken over is fenced.
                 # There is none when this request fences: our own epoch would be rejected as old.
+                used = identity.used_identity
                 return InitProducerIdRequest(
-                    name,
-                    self._transaction_timeout_ms,
-                    *identity.used_identity,
+                    transactional_id=name,
+                    transaction_timeout_ms=self._transaction_timeout_ms,
+                    producer_id=used.producer_id,
+                    producer_epoch=used.epoch,
                     enable_2pc=self._two_phase_commit,
+                    versions=init_producer_id_versions(two_phase_commit=self._two_phase_commit),
                 )
             assert name is not None
             if request.kind is TxnRequestKind.FIND_COORDINATOR:
@@ -243,8 +251,13 @@ class TxnRequestQueue:
             if request.kind is TxnRequestKind.ADD_PARTITIONS_TO_TXN:
                 partitions = identity.transaction.partitions_to_add()
                 return AddPartitionsToTxnRequest(name, *identity.producer, partitions)
-            version = identity.transaction.version
-            return EndTxnRequest(name, *identity.producer, request.committed, version)
+            return EndTxnRequest(
+                transactional_id=name,
+                producer_id=identity.producer.producer_id,
+                producer_epoch=identity.producer.epoch,
+                committed=request.committed,
+                versions=ending_versions(identity.transaction.version),
+            )
 
     def lookup_coordinator(self) -> None:
         """The coordinator is unknown, unreachable, or no longer the coordinator."""
@@ -322,18 +335,18 @@ class TxnRequestQueue:
         if isinstance(body, AddPartitionsToTxnResponse):
             return self._apply_partitions(body)
         if isinstance(body, InitProducerIdResponse):
-            if body.error is ErrorCode.NONE:
+            if body.error_code is ErrorCode.NONE:
                 self._sequences.reset()
                 self._identity.set_producer_id_and_epoch(
                     ProducerIdAndEpoch(body.producer_id, body.producer_epoch)
                 )
-            return body.error, None
+            return body.error_code, None
         assert isinstance(body, EndTxnResponse), f"{request.kind.api_name}: {body!r}"
-        if body.error is ErrorCode.NONE:
+        if body.error_code is ErrorCode.NONE:
             self._sequences.reset()
             successor = ProducerIdAndEpoch(body.producer_id, body.producer_epoch)
             self._identity.complete_transaction(successor)
-        return body.error, None
+        return body.error_code, None
 
     def _apply_partitions(self, body: AddPartitionsToTxnResponse) -> tuple[ErrorCode, str | None]:
         transaction, kind = self._identity.transaction, TxnRequestKind.ADD_PARTITIONS_TO_TXN
