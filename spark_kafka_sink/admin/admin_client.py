@@ -9,7 +9,7 @@ The driver calls it once, before a write, and passes the results to the tasks.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final, Self
 
 from spark_kafka_sink.admin.call import AnyBroker, Call, retry_code
@@ -36,12 +36,16 @@ from spark_kafka_sink.protocol.admin_messages import (
     TopicNamesRequest,
 )
 from spark_kafka_sink.protocol.cluster import Cluster, Node
-from spark_kafka_sink.protocol.control_messages import (
+from spark_kafka_sink.protocol.messages.create_topics import (
+    CreatableTopic,
+    CreatableTopicConfig,
     CreateTopicsRequest,
+)
+from spark_kafka_sink.protocol.messages.delete_topics import (
     DeleteTopicsRequest,
     DeleteTopicsResponse,
-    NewTopic,
 )
+from spark_kafka_sink.protocol.request import VersionRange
 
 #: How often the controller's time is requested; the last response counts.
 _CLOCK_ROUNDS: Final = 2
@@ -60,6 +64,16 @@ class ClockDifference:
     controller: int
     ahead_ms: int
     error_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class NewTopic:
+    """A topic to create; -1 is the broker's default (from v4 on, Kafka 2.4)."""
+
+    name: str
+    partitions: int = -1
+    replication_factor: int = -1
+    configs: Mapping[str, str] = field(default_factory=dict)
 
 
 class AdminClient:
@@ -209,17 +223,19 @@ class AdminClient:
         cluster = self.loop.cluster
         to = cluster.nodes.get(cluster.controller) or AnyBroker()
         left_ms = max(1, deadline_ms - self.clock.now_ms())
-        call = Call(CreateTopicsRequest((topic,), left_ms, validate_only), to, once=True)
+        request = create_topics([topic], left_ms, validate_only=validate_only)
+        call = Call(request, to, once=True)
         self.loop.run([call], deadline_ms)
         if call.response is None:
             if self.clock.now_ms() >= deadline_ms:
                 raise self.loop.timeout("CREATE_TOPICS", [call])
             return False
-        code, message = call.response.errors[topic.name]
+        (created,) = call.response.topics
+        code = created.error_code
         if code in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS):
             return True
         if not code.retriable:
-            raise code.error(f"topic {topic.name}", message)
+            raise code.error(f"topic {topic.name}", created.error_message)
         return False
 
     def delete_topics(self, topics: Sequence[str], deadline_ms: int) -> None:
@@ -228,15 +244,17 @@ class AdminClient:
         """
 
         def handle_response(response: DeleteTopicsResponse) -> ErrorCode | None:
-            for topic, code in response.errors.items():
+            for topic in response.responses:
+                code = topic.error_code
                 if code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
-                    again = retry_code(code, f"DeleteTopics of {topic}", "DELETE on the topic")
+                    again = retry_code(code, f"DeleteTopics of {topic.name}", "DELETE on the topic")
                     if again is not None:
                         return again
             return None
 
         remaining = max(1, deadline_ms - self.clock.now_ms())
-        call = Call(DeleteTopicsRequest(tuple(topics), remaining), AnyBroker(), handle_response)
+        request = DeleteTopicsRequest(topic_names=topics, timeout_ms=remaining)
+        call = Call(request, AnyBroker(), handle_response)
         self.loop.send_and_receive(call, deadline_ms, f"DeleteTopics of {', '.join(topics)}")
 
     # -- waiting ----------------------------------------------------------------------------------
@@ -336,3 +354,28 @@ def _errors_of(topics: Collection[str], errors: Mapping[str, ErrorCode]) -> str:
         f"{code.name} of {', '.join(names)}: {code.info.hint}" for code, names in by_code.items()
     )
     return f"the brokers answered {'; '.join(said)}"
+
+
+def create_topics(
+    topics: Sequence[NewTopic], timeout_ms: int, *, validate_only: bool = False
+) -> CreateTopicsRequest:
+    """The broker answers when they are known to all, or ``timeout_ms`` is over."""
+    defaults = any(-1 in (topic.partitions, topic.replication_factor) for topic in topics)
+    return CreateTopicsRequest(
+        topics=[
+            CreatableTopic(
+                name=topic.name,
+                num_partitions=topic.partitions,
+                replication_factor=topic.replication_factor,
+                assignments=(),
+                configs=[
+                    CreatableTopicConfig(name=name, value=value)
+                    for name, value in topic.configs.items()
+                ],
+            )
+            for topic in topics
+        ],
+        timeout_ms=timeout_ms,
+        validate_only=validate_only,
+        versions=VersionRange(4 if defaults else 2, 7),
+    )

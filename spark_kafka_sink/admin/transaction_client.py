@@ -31,7 +31,7 @@ from spark_kafka_sink.base.errors import ConfigError, ErrorCode, UnsupportedVers
 from spark_kafka_sink.config.producer_config import ProducerConfig
 from spark_kafka_sink.protocol.cluster import Node
 from spark_kafka_sink.protocol.messages.api_versions import ApiVersionsRequest
-from spark_kafka_sink.protocol.messages.end_txn import EndTxnRequest, EndTxnResponse
+from spark_kafka_sink.protocol.messages.end_txn import EndTxnResponse
 from spark_kafka_sink.protocol.messages.init_producer_id import (
     InitProducerIdRequest,
     InitProducerIdResponse,
@@ -51,10 +51,7 @@ from spark_kafka_sink.protocol.transaction_admin_messages import (
     TransactionListing,
     TransactionState,
 )
-from spark_kafka_sink.protocol.transaction_versions import (
-    ending_versions,
-    init_producer_id_versions,
-)
+from spark_kafka_sink.protocol.transaction_requests import end_txn, init_producer_id
 
 #: By transactional id. None: no definite response in time.
 EndAnswers = Mapping[str, ErrorCode | None]
@@ -310,14 +307,7 @@ class TransactionClient(AdminClient):
                 )
             return retry_code(response.error_code, where, _WRITE)
 
-        request = InitProducerIdRequest(
-            transactional_id=transactional_id,
-            transaction_timeout_ms=timeout_ms,
-            producer_id=ours.producer_id,
-            producer_epoch=ours.epoch,
-            enable_2pc=two_phase_commit,
-            versions=init_producer_id_versions(two_phase_commit=two_phase_commit),
-        )
+        request = init_producer_id(transactional_id, timeout_ms, ours, enable_2pc=two_phase_commit)
         call = Call(request, CoordinatorKey(transactional_id), handle_response, once=once)
         response = self.loop.send_and_receive(call, deadline_ms, where)
         return ProducerIdAndEpoch(response.producer_id, response.producer_epoch)
@@ -326,15 +316,8 @@ class TransactionClient(AdminClient):
 def end_call(transaction: PreparedTransaction, *, committed: bool) -> Call[EndTxnResponse]:
     """EndTxn, whose version follows the transaction's."""
     where = f"EndTxn of {_named(transaction.transactional_id)}"
-    request = EndTxnRequest(
-        transactional_id=transaction.transactional_id,
-        producer_id=transaction.producer_id,
-        producer_epoch=transaction.producer_epoch,
-        committed=committed,
-        versions=ending_versions(transaction.transaction_version),
-    )
     return Call(
-        request,
+        end_txn(transaction, committed=committed),
         CoordinatorKey(transaction.transactional_id),
         lambda response: retry_code(response.error_code, where, _WRITE, success_only=False),
     )

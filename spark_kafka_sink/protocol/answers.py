@@ -10,7 +10,7 @@ code. Produce and Metadata, which are read into columns, check themselves (``pro
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
@@ -18,14 +18,36 @@ from spark_kafka_sink.base.errors import ErrorCode
 from spark_kafka_sink.protocol.frames import is_flexible
 from spark_kafka_sink.protocol.node_api_versions import NodeApiVersions
 from spark_kafka_sink.protocol.request import ApiKey, Request, check_version
-from spark_kafka_sink.protocol.wire import MalformedError, WireArray, WireReader, decoding
+from spark_kafka_sink.protocol.wire import (
+    MalformedError,
+    WireArray,
+    WireReader,
+    checked_node,
+    decoding,
+)
 
 if TYPE_CHECKING:
+    from spark_kafka_sink.protocol.messages.add_partitions_to_txn import (
+        AddPartitionsToTxnRequest,
+        AddPartitionsToTxnResponse,
+    )
     from spark_kafka_sink.protocol.messages.api_versions import (
         ApiVersionsRequest,
         ApiVersionsResponse,
     )
+    from spark_kafka_sink.protocol.messages.create_topics import (
+        CreateTopicsRequest,
+        CreateTopicsResponse,
+    )
+    from spark_kafka_sink.protocol.messages.delete_topics import (
+        DeleteTopicsRequest,
+        DeleteTopicsResponse,
+    )
     from spark_kafka_sink.protocol.messages.end_txn import EndTxnRequest, EndTxnResponse
+    from spark_kafka_sink.protocol.messages.find_coordinator import (
+        FindCoordinatorRequest,
+        FindCoordinatorResponse,
+    )
     from spark_kafka_sink.protocol.messages.init_producer_id import (
         InitProducerIdRequest,
         InitProducerIdResponse,
@@ -37,6 +59,10 @@ if TYPE_CHECKING:
     from spark_kafka_sink.protocol.messages.sasl_handshake import (
         SaslHandshakeRequest,
         SaslHandshakeResponse,
+    )
+    from spark_kafka_sink.protocol.messages.txn_offset_commit import (
+        TxnOffsetCommitRequest,
+        TxnOffsetCommitResponse,
     )
 
 ResponseT = TypeVar("ResponseT")
@@ -88,6 +114,41 @@ def _api_versions(_request: ApiVersionsRequest, response: ApiVersionsResponse) -
         raise MalformedError("it offers no API")
 
 
+def _add_partitions_to_txn(
+    request: AddPartitionsToTxnRequest, response: AddPartitionsToTxnResponse
+) -> None:
+    _each_once(
+        (
+            (topic.name, one.partition_index)
+            for topic in response.results_by_topic
+            for one in topic.results_by_partition
+        ),
+        ((topic.name, number) for topic in request.topics for number in topic.partitions),
+    )
+
+
+def _create_topics(request: CreateTopicsRequest, response: CreateTopicsResponse) -> None:
+    _each_once(
+        (topic.name for topic in response.topics),
+        (topic.name for topic in request.topics),
+        "a topic",
+    )
+
+
+def _delete_topics(request: DeleteTopicsRequest, response: DeleteTopicsResponse) -> None:
+    _each_once((topic.name for topic in response.responses), request.topic_names, "a topic")
+
+
+def _find_coordinator(request: FindCoordinatorRequest, response: FindCoordinatorResponse) -> None:
+    if response.coordinators:
+        keys = (one.key for one in response.coordinators)
+        _each_once(keys, request.coordinator_keys, "a key")
+    # Without a list it is a response below version 4: about the one key.
+    for one in response.coordinators or (response,):
+        if one.error_code is ErrorCode.NONE:
+            checked_node(one.node_id, one.host, one.port, None)
+
+
 def _sasl_handshake(_request: SaslHandshakeRequest, response: SaslHandshakeResponse) -> None:
     if len(response.mechanisms) > _MOST_MECHANISMS:
         raise MalformedError(f"it offers {len(response.mechanisms)} mechanisms")
@@ -131,6 +192,30 @@ def _higher_epoch(
         )
 
 
+def _txn_offset_commit(request: TxnOffsetCommitRequest, response: TxnOffsetCommitResponse) -> None:
+    _each_once(
+        (
+            (topic.name, one.partition_index)
+            for topic in response.topics
+            for one in topic.partitions
+        ),
+        ((topic.name, one.partition_index) for topic in request.topics for one in topic.partitions),
+    )
+
+
+def _each_once(
+    answered: Iterable[object], requested: Iterable[object], what: str = "a partition"
+) -> None:
+    """Raises MalformedError, naming ``what``, for a duplicate, a missing or an unrequested one."""
+    missing = set(requested)
+    for one in answered:
+        if one not in missing:
+            raise MalformedError(f"{what} comes twice, or was not requested")
+        missing.remove(one)
+    if missing:
+        raise MalformedError(f"{what} is missing")
+
+
 def _read_all(struct: object) -> None:
     """An item of an array may be malformed, so that reading it raises: here, and not when used."""
     for name in getattr(struct, "__slots__", ()):
@@ -143,10 +228,15 @@ def _read_all(struct: object) -> None:
 #: Called with the request and its response; raises MalformedError.
 _CHECKS: Final[Mapping[ApiKey, Callable[[Any, Any], None]]] = MappingProxyType(
     {
+        ApiKey.ADD_PARTITIONS_TO_TXN: _add_partitions_to_txn,
         ApiKey.API_VERSIONS: _api_versions,
+        ApiKey.CREATE_TOPICS: _create_topics,
+        ApiKey.DELETE_TOPICS: _delete_topics,
         ApiKey.END_TXN: _end_txn,
+        ApiKey.FIND_COORDINATOR: _find_coordinator,
         ApiKey.INIT_PRODUCER_ID: _init_producer_id,
         ApiKey.SASL_AUTHENTICATE: _sasl_authenticate,
         ApiKey.SASL_HANDSHAKE: _sasl_handshake,
+        ApiKey.TXN_OFFSET_COMMIT: _txn_offset_commit,
     }
 )

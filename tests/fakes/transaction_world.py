@@ -16,14 +16,13 @@ from spark_kafka_sink.producer.transaction.transaction_manager import Transactio
 from spark_kafka_sink.producer.transaction.transaction_states import State
 from spark_kafka_sink.producer.transaction.txn_requests import TransactionalResult, TxnRequestKind
 from spark_kafka_sink.protocol.cluster import Node, TopicPartition
-from spark_kafka_sink.protocol.control_messages import (
+from spark_kafka_sink.protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnRequest,
-    AddPartitionsToTxnResponse,
-    FindCoordinatorRequest,
-    FindCoordinatorResponse,
-    FoundCoordinator,
 )
 from spark_kafka_sink.protocol.messages.end_txn import EndTxnRequest
+from spark_kafka_sink.protocol.messages.find_coordinator import (
+    FindCoordinatorRequest,
+)
 from spark_kafka_sink.protocol.messages.init_producer_id import (
     InitProducerIdRequest,
 )
@@ -32,7 +31,7 @@ from spark_kafka_sink.protocol.produce import PartitionProduceResponse, ProduceR
 from spark_kafka_sink.protocol.request import ApiKey, VersionRange
 from spark_kafka_sink.records.encoded_slice import EncodedSlice
 from tests.fakes.clock import FakeClock
-from tests.fakes.kafka_messages import end_response, init_response
+from tests.fakes.kafka_messages import add_response, end_response, find_response, init_response
 from tests.fakes.sender_world import NODE2, PRODUCER_ID, TP0, SenderWorld, records_of
 
 TRANSACTIONAL_ID = "orders"
@@ -113,10 +112,7 @@ class TransactionWorld(SenderWorld):
     # -- answers --
 
     def find(self, error: ErrorCode = ErrorCode.NONE, node: Node = NODE2, **more: object) -> None:
-        found = FoundCoordinator(
-            error, node if error is ErrorCode.NONE else None, "the broker's words"
-        )
-        body = FindCoordinatorResponse({TRANSACTIONAL_ID: found})
+        body = find_response(TRANSACTIONAL_ID, error, node, "the broker's words")
         self.client.prepare(FindCoordinatorRequest, body, **more)  # type: ignore[arg-type]
 
     def init(self, error: ErrorCode = ErrorCode.NONE, **more: object) -> None:
@@ -134,7 +130,7 @@ class TransactionWorld(SenderWorld):
         errors: dict[TopicPartition, ErrorCode] | None = None,
         **more: object,
     ) -> None:
-        body = AddPartitionsToTxnResponse(errors or dict.fromkeys(tps or (TP0,), error))
+        body = add_response(errors or dict.fromkeys(tps or (TP0,), error))
         self.client.prepare(AddPartitionsToTxnRequest, body, **more)  # type: ignore[arg-type]
 
     def end(self, error: ErrorCode = ErrorCode.NONE, **more: object) -> None:

@@ -13,7 +13,7 @@ from spark_kafka_sink.base.errors import (
 )
 from spark_kafka_sink.producer.accumulator.producer_batch import ProducerBatch
 from spark_kafka_sink.producer.transaction.transaction_states import State
-from spark_kafka_sink.protocol.control_messages import AddPartitionsToTxnRequest
+from spark_kafka_sink.protocol.messages.add_partitions_to_txn import AddPartitionsToTxnRequest
 from spark_kafka_sink.protocol.messages.end_txn import EndTxnRequest
 from spark_kafka_sink.protocol.messages.init_producer_id import InitProducerIdRequest
 from tests.fakes.kafka_messages import init_request

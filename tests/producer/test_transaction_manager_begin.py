@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from spark_kafka_sink.base.errors import ErrorCode
 from spark_kafka_sink.producer.transaction.transaction_states import State
-from spark_kafka_sink.protocol.control_messages import AddPartitionsToTxnRequest
+from spark_kafka_sink.protocol.cluster import TopicPartition
+from spark_kafka_sink.protocol.messages.add_partitions_to_txn import AddPartitionsToTxnRequest
 from spark_kafka_sink.protocol.messages.end_txn import EndTxnRequest
 from spark_kafka_sink.protocol.messages.init_producer_id import InitProducerIdRequest
 from tests.fakes.kafka_messages import end_request, end_response, init_request
@@ -50,7 +51,8 @@ def test_version_1_asks_in_order_and_one_request_at_a_time() -> None:
         (init,) = world.client.sent(InitProducerIdRequest)
         assert init == init_request(TRANSACTIONAL_ID, 60_000)
         (add,) = world.client.sent(AddPartitionsToTxnRequest)
-        assert set(add.partitions) == {TP0, TP1, TP2}
+        added = {TopicPartition(t.name, number) for t in add.topics for number in t.partitions}
+        assert added == {TP0, TP1, TP2}
         (end,) = world.client.sent(EndTxnRequest)
         assert end == end_request(TRANSACTIONAL_ID, PRODUCER_ID, 0, True, 1)
         assert end.versions.max == 4

@@ -17,9 +17,8 @@ from spark_kafka_sink.producer.transaction.txn_requests import (
     TxnRequestKind,
     reaction_to,
 )
-from spark_kafka_sink.protocol.control_messages import AddPartitionsToTxnResponse
 from tests.fakes.clock import FakeClock
-from tests.fakes.kafka_messages import init_response
+from tests.fakes.kafka_messages import add_response, init_response
 from tests.fakes.sender_world import TP0
 from tests.fakes.transaction_world import TRANSACTIONAL_ID, initialized_manager, new_manager
 
@@ -94,7 +93,7 @@ def test_a_request_returned_after_the_end_is_not_sent_again() -> None:
     manager.maybe_add_partition(TP0)
     request, _ = manager.requests.next_request(0)
     assert request is not None
-    loading = AddPartitionsToTxnResponse({TP0: ErrorCode.COORDINATOR_LOAD_IN_PROGRESS})
+    loading = add_response({TP0: ErrorCode.COORDINATOR_LOAD_IN_PROGRESS})
     manager.requests.build(request)
     manager.requests.handle_response(request, loading, "here")
     error = KafkaError("the end")

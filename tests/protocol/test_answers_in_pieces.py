@@ -11,8 +11,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import pytest
 import control_answers as control
+import pytest
 import test_fetch_messages as fetching
 import test_group_messages as groups
 import test_produce_codec as producing

@@ -10,6 +10,7 @@ from hostile import refused
 from kio.schema.errors import ErrorCode as KioErrorCode
 from kio_oracle import Module, decode
 
+from spark_kafka_sink.admin.admin_client import NewTopic, create_topics
 from spark_kafka_sink.base.errors import (
     ErrorCode,
     InvalidTopicError,
@@ -17,14 +18,12 @@ from spark_kafka_sink.base.errors import (
     UnsupportedVersionError,
 )
 from spark_kafka_sink.protocol.cluster import Node, TopicPartition
-from spark_kafka_sink.protocol.control_messages import (
-    CreateTopicsRequest,
-    DeleteTopicsRequest,
-    MetadataRequest,
-    NewTopic,
-)
+from spark_kafka_sink.protocol.control_messages import MetadataRequest
+from spark_kafka_sink.protocol.messages.delete_topics import DeleteTopicsRequest
 from spark_kafka_sink.protocol.node_api_versions import NodeApiVersions
+from spark_kafka_sink.protocol.producer_ids import ProducerIdAndEpoch
 from spark_kafka_sink.protocol.request import VersionRange
+from spark_kafka_sink.protocol.transaction_requests import init_producer_id
 from tests.fakes.kafka_messages import init_request
 from tests.protocol.control_answers import (
     ALL,
@@ -37,9 +36,9 @@ from tests.protocol.control_answers import (
     TOPIC_ID,
     TOPIC_NAMES,
     api_versions,
-    create_topics,
-    delete_topics,
-    init_producer_id,
+    created_topics,
+    deleted_topics,
+    init_answer,
     metadata,
     milliseconds,
 )
@@ -99,8 +98,12 @@ def test_init_producer_id_carries_an_own_id_from_version_3_on(
 @pytest.mark.parametrize("flags", [(True, False), (False, True), (True, True)])
 def test_two_phase_commit_is_asked_for_in_version_6_only(flags: tuple[bool, bool]) -> None:
     enable_2pc, keep_prepared_txn = flags
-    request = init_request(
-        "job-7", 60_000, 4711, 2, enable_2pc=enable_2pc, keep_prepared_txn=keep_prepared_txn
+    request = init_producer_id(
+        "job-7",
+        60_000,
+        ProducerIdAndEpoch(4711, 2),
+        enable_2pc=enable_2pc,
+        keep_prepared_txn=keep_prepared_txn,
     )
     assert request.versions == VersionRange(6, 6)
     read = read_request(request, 6)
@@ -122,8 +125,8 @@ def test_create_topics_carries_counts_and_configs(version: int) -> None:
 
 @pytest.mark.parametrize("topic", [NewTopic("t"), NewTopic("t", 1), NewTopic("t", -1, 1)])
 def test_create_topics_has_defaults_from_version_4_on(topic: NewTopic) -> None:
-    request = CreateTopicsRequest((topic,), 1000)
-    with pytest.raises(UnsupportedVersionError, match="has no defaults"):
+    request = create_topics([topic], 1000)
+    with pytest.raises(UnsupportedVersionError):
         request.encode(3)
     assert read_request(request, 4).topics[0].name == "t"
 
@@ -302,57 +305,58 @@ def test_a_leader_that_is_no_broker_and_a_gap_are_let_through() -> None:
 
 @pytest.mark.parametrize("version", range(6))
 def test_init_producer_id_is_read(version: int) -> None:
-    response = decode(INIT_PRODUCER_ID, version, init_producer_id(version))
+    response = decode(INIT_PRODUCER_ID, version, init_answer(version))
     assert (response.producer_id, response.producer_epoch) == (4711, 2)
     assert (response.error_code, response.throttle_time_ms) == (ErrorCode.NONE, 3)
-    data = init_producer_id(version, error_code=KioErrorCode.coordinator_not_available)
+    data = init_answer(version, error_code=KioErrorCode.coordinator_not_available)
     response = decode(INIT_PRODUCER_ID, version, data)
     assert response.error_code is ErrorCode.COORDINATOR_NOT_AVAILABLE
 
 
 @pytest.mark.parametrize("fields", [{"producer_id": -1}, {"producer_epoch": -1}])
 def test_success_without_a_producer_id_is_refused(fields: dict[str, int]) -> None:
-    assert refused(lambda: decode(INIT_PRODUCER_ID, 5, init_producer_id(5, **fields)))
+    assert refused(lambda: decode(INIT_PRODUCER_ID, 5, init_answer(5, **fields)))
 
 
 def test_version_6_names_the_transaction_that_was_kept_open() -> None:
-    data = init_producer_id(6, ongoing_txn_producer_id=4711, ongoing_txn_producer_epoch=1)
+    data = init_answer(6, ongoing_txn_producer_id=4711, ongoing_txn_producer_epoch=1)
     response = decode(INIT_2PC, 6, data)
     assert (response.producer_id, response.producer_epoch) == (4711, 2)
     assert (response.ongoing_txn_producer_id, response.ongoing_txn_producer_epoch) == (4711, 1)
-    response = decode(INIT_2PC, 6, init_producer_id(6))
+    response = decode(INIT_2PC, 6, init_answer(6))
     assert (response.ongoing_txn_producer_id, response.ongoing_txn_producer_epoch) == (-1, -1)
 
 
 @pytest.mark.parametrize("field", ["ongoing_txn_producer_id", "ongoing_txn_producer_epoch"])
 def test_half_a_transaction_that_was_kept_open_is_refused(field: str) -> None:
-    assert refused(lambda: decode(INIT_2PC, 6, init_producer_id(6, **{field: 4})))
+    assert refused(lambda: decode(INIT_2PC, 6, init_answer(6, **{field: 4})))
 
 
 @pytest.mark.parametrize("version", range(2, 8))
 def test_create_topics_is_read(version: int) -> None:
-    response = decode(CREATE_TOPICS, version, create_topics(version))
-    assert response.errors == {
+    response = decode(CREATE_TOPICS, version, created_topics(version))
+    assert {topic.name: (topic.error_code, topic.error_message) for topic in response.topics} == {
         "orders": (ErrorCode.NONE, None),
         "clicks": (ErrorCode.TOPIC_ALREADY_EXISTS, "it is there"),
     }
-    assert response.throttle_ms == 2
+    assert response.throttle_time_ms == 2
 
 
 @pytest.mark.parametrize("names", [(), ("orders",), ("orders", "clicks", "more"), ("orders",) * 2])
 def test_create_topics_must_answer_for_what_was_asked(names: tuple[str, ...]) -> None:
-    assert refused(lambda: decode(CREATE_TOPICS, 7, create_topics(7, names)))
+    assert refused(lambda: decode(CREATE_TOPICS, 7, created_topics(7, names)))
 
 
 @pytest.mark.parametrize("version", range(1, 6))
 def test_delete_topics_names_each_once(version: int) -> None:
-    request = DeleteTopicsRequest(("a", "b"), 1000)
+    request = DeleteTopicsRequest(topic_names=("a", "b"), timeout_ms=1000)
     assert tuple(read_request(request, version).topic_names) == ("a", "b")
-    errors = decode(request, version, delete_topics(version, ("b", "a"))).errors
+    response = decode(request, version, deleted_topics(version, ("b", "a")))
+    errors = {topic.name: topic.error_code for topic in response.responses}
     assert errors == dict.fromkeys(("a", "b"), ErrorCode.TOPIC_DELETION_DISABLED)
     for wrong in (("a",), ("a", "a"), ("a", "b", "c")):
         with pytest.raises(RemoteProtocolError):
-            decode(request, version, delete_topics(version, wrong))
+            decode(request, version, deleted_topics(version, wrong))
 
 
 @pytest.mark.parametrize("version", range(4, 14))

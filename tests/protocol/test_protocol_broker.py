@@ -10,13 +10,10 @@ import pytest
 from blocking_connection import BlockingConnection
 from crc32c import crc32c
 
+from spark_kafka_sink.admin.admin_client import NewTopic, create_topics
 from spark_kafka_sink.base.errors import ErrorCode
 from spark_kafka_sink.protocol.cluster import TopicPartition
-from spark_kafka_sink.protocol.control_messages import (
-    CreateTopicsRequest,
-    MetadataRequest,
-    NewTopic,
-)
+from spark_kafka_sink.protocol.control_messages import MetadataRequest
 from spark_kafka_sink.protocol.messages.api_versions import ApiVersionsRequest
 from spark_kafka_sink.protocol.messages.init_producer_id import (
     InitProducerIdRequest,
@@ -142,13 +139,13 @@ def test_init_producer_id(connection: BlockingConnection, version: int) -> None:
 def test_create_topics(connection: BlockingConnection, version: int) -> None:
     new = NewTopic(f"created-v{version}", 2, 1, {"retention.ms": "60000"})
     wrong = NewTopic(f"wrong-v{version}", 2, 1, {"no.such.config": "1"})
-    request = CreateTopicsRequest((new, wrong), 10_000)
-    errors = connection.call(request, version).errors
-    assert errors[new.name] == (ErrorCode.NONE, None)
-    assert errors[wrong.name][0] is ErrorCode.INVALID_CONFIG
-    assert "no.such.config" in str(errors[wrong.name][1])
-    again = connection.call(CreateTopicsRequest((new,), 10_000), version).errors
-    assert again[new.name][0] is ErrorCode.TOPIC_ALREADY_EXISTS
+    response = connection.call(create_topics([new, wrong], 10_000), version)
+    made = {topic.name: topic for topic in response.topics}
+    assert (made[new.name].error_code, made[new.name].error_message) == (ErrorCode.NONE, None)
+    assert made[wrong.name].error_code is ErrorCode.INVALID_CONFIG
+    assert "no.such.config" in str(made[wrong.name].error_message)
+    (again,) = connection.call(create_topics([new], 10_000), version).topics
+    assert again.error_code is ErrorCode.TOPIC_ALREADY_EXISTS
     # CreateTopics answers when the controller knows; the broker's own metadata follow.
     deadline = time.monotonic() + 60
     while True:

@@ -19,13 +19,13 @@ from spark_kafka_sink.base.errors import (
     TransactionAbortableError,
 )
 from spark_kafka_sink.protocol.cluster import TopicPartition
-from spark_kafka_sink.protocol.control_messages import CoordinatorType
 from spark_kafka_sink.protocol.producer_ids import PreparedTransaction
 from spark_kafka_sink.protocol.request import ApiKey
-from spark_kafka_sink.protocol.transaction_offset_messages import OffsetAndMetadata
+from spark_kafka_sink.protocol.transaction_requests import CoordinatorType
 from spark_kafka_sink.transactions import driver_transactions
 from spark_kafka_sink.transactions.offset_commits import (
     GroupOffsets,
+    OffsetAndMetadata,
     check_group_id,
 )
 from tests.fakes.fake_cluster import FOREVER, FakeCluster

@@ -20,8 +20,7 @@ from spark_kafka_sink.base.errors import ErrorCode, KafkaError, UnsupportedVersi
 from spark_kafka_sink.config.producer_config import ProducerConfig
 from spark_kafka_sink.local_kafka import KafkaCluster
 from spark_kafka_sink.protocol.cluster import TopicPartition
-from spark_kafka_sink.protocol.control_messages import (
-    AddPartitionsToTxnRequest,
+from spark_kafka_sink.protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnResponse,
 )
 from spark_kafka_sink.protocol.messages.init_producer_id import (
@@ -30,6 +29,7 @@ from spark_kafka_sink.protocol.messages.init_producer_id import (
 )
 from spark_kafka_sink.protocol.producer_ids import PreparedTransaction
 from spark_kafka_sink.protocol.transaction_admin_messages import TransactionState
+from spark_kafka_sink.protocol.transaction_requests import add_partitions_to_txn, init_producer_id
 from tests.conformance.worlds import RealWorld
 from tests.fakes.fake_cluster.codec import Answer, write
 from tests.fakes.kafka_messages import init_request
@@ -92,13 +92,11 @@ def open_transaction(
     identity = owner.producer_id, owner.producer_epoch
 
     def handle_response(response: AddPartitionsToTxnResponse) -> ErrorCode | None:
-        code = response.errors[tp]
+        code = response.results_by_topic[0].results_by_partition[0].partition_error_code
         assert code is ErrorCode.NONE or retry_decision(code) is not RetryDecision.FINAL, code.name
         return None if code is ErrorCode.NONE else code
 
-    call = Call(
-        AddPartitionsToTxnRequest(name, *identity, (tp,)), CoordinatorKey(name), handle_response
-    )
+    call = Call(add_partitions_to_txn(name, identity, [tp]), CoordinatorKey(name), handle_response)
     assert client.loop.run([call], soon(client)), call.last_status
     return PreparedTransaction(name, *identity, 1)
 
@@ -108,7 +106,7 @@ def test_a_broker_of_default_settings_does_not_offer_it(kafka: RealKafka) -> Non
     with TransactionClient(config) as client:
         for flags in ({"enable_2pc": True}, {"keep_prepared_txn": True}):
             with pytest.raises(UnsupportedVersionError, match=r"INIT_PRODUCER_ID: .* 0 to 5"):
-                initialise(client, init_request(new_id(), 60_000, **flags))
+                initialise(client, init_producer_id(new_id(), 60_000, **flags))
 
 
 def test_a_broker_that_has_it_switched_off_refuses_the_id() -> None:
@@ -116,7 +114,7 @@ def test_a_broker_that_has_it_switched_off_refuses_the_id() -> None:
     with KafkaCluster(overrides=UNSTABLE) as cluster:
         config = ProducerConfig.parse({"bootstrap.servers": cluster.bootstrap})
         with TransactionClient(config) as client:
-            request = init_request(new_id(), 60_000, enable_2pc=True)
+            request = init_producer_id(new_id(), 60_000, enable_2pc=True)
             assert initialise(client, request).error_code is REFUSED
 
 
@@ -127,7 +125,7 @@ def test_its_transaction_is_not_aborted_for_its_age(
     topic = RealKafka(ready.bootstrap, ready).unique_topic("data", 1)
     tp = TopicPartition(topic, 0)
     old, aged = new_id(), new_id()
-    found = initialise(client, init_request(old, 1, enable_2pc=True))
+    found = initialise(client, init_producer_id(old, 1, enable_2pc=True))
     assert (found.error_code, found.producer_epoch) == (ErrorCode.NONE, 0)
     opened = open_transaction(client, old, found, tp)
     beside = initialise(client, init_request(aged, 500))
@@ -149,7 +147,7 @@ def test_what_is_open_is_aborted_by_the_next_init_all_the_same(
     """
     topic = RealKafka(ready.bootstrap, ready).unique_topic("data", 1)
     name = new_id()
-    request = init_request(name, 1000, enable_2pc=True)
+    request = init_producer_id(name, 1000, enable_2pc=True)
     found = initialise(client, request)
     opened = open_transaction(client, name, found, TopicPartition(topic, 0))
     assert initialise(client, request).producer_epoch > opened.producer_epoch
@@ -163,14 +161,14 @@ def test_what_is_open_is_aborted_by_the_next_init_all_the_same(
 @pytest.mark.parametrize("enable_2pc", [True, False])
 def test_to_keep_what_is_open_is_refused(client: TransactionClient, enable_2pc: bool) -> None:
     """On every branch up to 4.3 (TransactionCoordinator.handleInitProducerId)."""
-    request = init_request(new_id(), 60_000, enable_2pc=enable_2pc, keep_prepared_txn=True)
+    request = init_producer_id(new_id(), 60_000, enable_2pc=enable_2pc, keep_prepared_txn=True)
     assert initialise(client, request).error_code is ErrorCode.UNSUPPORTED_VERSION
 
 
 def test_it_takes_a_right_of_its_own(ready: KafkaCluster) -> None:
     name = new_id()
     bob = ProducerConfig.parse(ready.client_options("SSL", user="bob"))
-    two_phases = init_request(name, 60_000, enable_2pc=True)
+    two_phases = init_producer_id(name, 60_000, enable_2pc=True)
     with TransactionClient(bob) as client:
         allow(ready, name, _WRITE)
         plain = init_request(name, 60_000)

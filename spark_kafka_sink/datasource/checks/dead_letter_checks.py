@@ -6,7 +6,7 @@ Owns: the creation, and the step of ``kprod check``. Never: what other topics mu
 
 from __future__ import annotations
 
-from spark_kafka_sink.admin.admin_client import AdminClient
+from spark_kafka_sink.admin.admin_client import AdminClient, NewTopic
 from spark_kafka_sink.base.errors import ApiError, AuthorizationError, ErrorCode
 from spark_kafka_sink.config.dead_letter_options import (
     TOPIC,
@@ -19,7 +19,6 @@ from spark_kafka_sink.datasource.checks.topic_checks import (
     topic_settings,
     topics_in_full,
 )
-from spark_kafka_sink.protocol.control_messages import NewTopic
 from spark_kafka_sink.records.bad_rows.topic_limits import LARGEST, TopicLimits
 
 #: As Connect's.

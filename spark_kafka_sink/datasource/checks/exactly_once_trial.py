@@ -21,6 +21,7 @@ from collections.abc import Callable, Generator, Iterator
 from functools import partial
 from typing import Final
 
+from spark_kafka_sink.admin.admin_client import NewTopic
 from spark_kafka_sink.admin.call import Call, Leader, retry_code
 from spark_kafka_sink.admin.transaction_client import TransactionClient
 from spark_kafka_sink.base.error_kinds import Kind
@@ -43,7 +44,6 @@ from spark_kafka_sink.datasource.checks.check_steps import (
     yellow,
 )
 from spark_kafka_sink.protocol.cluster import TopicPartition
-from spark_kafka_sink.protocol.control_messages import NewTopic
 from spark_kafka_sink.protocol.fetch_messages import (
     FetchedPartition,
     FetchPartition,
