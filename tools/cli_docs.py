@@ -7,7 +7,8 @@ versions have.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterable, Iterator
+from collections import Counter
+from collections.abc import Iterator
 from typing import Any, Protocol
 
 import typer
@@ -39,119 +40,108 @@ class _Command(Protocol):
 
 INTRODUCTION = """\
 `pip install 'spark-kafka-sink[cli]'` brings `kprod`. `kprod check` finds what stands between a
-machine and a write. `kprod explain KP0301` says what an error means, `kprod options WORD` what can
-be set, `kprod template` has properties files to fill in, `kprod convert` makes one of another
-client's, `kprod size` counts connections and memory, and `kprod report` reads the files of
-`reportPath`; none of these commands connects to a broker.
-A `kprod check` of a healthy local cluster takes 0.66 to 0.81 s, with and without exactly-once (ten
-runs on two cores at a load of 2; 0.7 s of CPU each, most of it to start Python), and took up to
-4.3 s at a load of 18.
-Services that speak Kafka's protocol differ: some have no transactions, no compacted topics, or
-list no open transactions. `kprod check --exactly-once` tries it: in a topic of its own an open
-row and one that is aborted are not visible to `read_committed`, one that is committed is, the
-commit of a fenced producer is refused, and an open transaction is listed with its age. Its last
-line is "exactly-once works here", "does not work here" or "was not tried here", with the reason;
-`--json` has all of it for an issue. It deletes the topic, also after Ctrl-C or SIGTERM.
-`kprod --install-completion` completes names in your shell (bash, zsh, fish, PowerShell; start a new
-one), `kprod --show-completion` prints the script. What takes longer than a second has a bar on
-standard error, if that is a terminal, and never with `--json`.
+machine and a write, in about a second; `kprod txn` shows and ends transactions of
+[exactly-once](delivery-guarantees.md) jobs. `explain`, `options`, `template`, `convert`, `size`
+and `report` connect to no broker. What to do by symptom: [the runbook](runbook.md).
 
-`kprod txn` is for operators of jobs with
-`deliveryGuarantee=exactly-once` ([what they promise](delivery-guarantees.md)): it shows which
-transactions are open and what is decided about them, and ends what no driver will end; of any
-client, `kprod txn blockers TOPIC` finds the one that makes consumers wait. What to do by what is
-seen: [the runbook](runbook.md).
+Services that speak Kafka's protocol differ. `kprod check --exactly-once` tries what exactly-once
+needs of one: that `read_committed` shows rows of committed transactions only, that a fenced
+producer can't commit, that open transactions are listed. Its last line is "exactly-once works
+here", "does not work here" or "was not tried here", with the reason. It deletes the topic that it
+makes, also after Ctrl-C or SIGTERM; after SIGKILL the next one names it, and deletes it when it is
+a day old.
 
-**Which cluster, and who.** `--bootstrap-servers`, or a client's properties file with `--config`,
-which may also say everything about TLS and SASL; it is what a write takes as its `configFile`, with
-the same errors and warnings, references to secrets and `commitLogTopic` included
-([security](security.md#a-file-for-all-of-it)). The principal needs DESCRIBE and WRITE on
-the transactional ids that begin with `prefix~`, DESCRIBE and READ on the topic of the commit log,
-and WRITE on it for whatever changes something: `abort` and `sweep` note there whose transactions
-they end. Jobs with another `commitLogTopic` need `--log-topic`, unless the file names it.
+**Which cluster, and who.** `--bootstrap-servers`, or with `--config` a client's properties file,
+TLS and SASL included: it is what a write takes as its `configFile`, with the same errors and
+references to secrets ([security](security.md#a-file-for-all-of-it)). `kprod txn` needs DESCRIBE
+and WRITE on the transactional ids that begin with `prefix~`, and DESCRIBE and READ on the commit
+log's topic; to change something also WRITE on it. Jobs with another `commitLogTopic` need
+`--log-topic`, unless the file names it.
 
-**What is safe.** `list`, `blockers`, `describe` and all with `--dry-run` change nothing and disturb
-no job. A command that changes something shows what it would do and asks (`--yes` skips the
-confirmation). What contradicts a decision, or the one who owns it, is refused; `--force` does it
-all the same. Between the look and the change, a driver may have gone on: so each change first
-fences the drivers that could decide otherwise, and looks again. A driver that is committing at that
-very moment then fails with `CommitError`, and nothing of its batch is visible.
+**What is safe.** `list`, `blockers`, `describe` and all with `--dry-run` change nothing. A
+command that changes something shows what it would do and asks (`--yes` skips that). What
+contradicts a decision, or a run that owns its key, is refused without `--force`. Each change
+first fences the drivers that could decide otherwise, and looks again: a driver that is committing
+at that very moment fails with `CommitError`, and nothing of its batch is visible.
 
 **For scripts.** `--json` writes one object to standard output; errors are one line on standard
-error (wrong usage: with the usage around it). Exit codes: 0 done, 1 refused or failed, 2 wrong
-usage or a wrong setting; 3 of `blockers`, when a transaction is open. With `--json`, a change needs
-`--yes` or `--dry-run`. Names in the JSON stay; new ones may join them. Times are milliseconds.
-`phase` is `DONE` (nothing under way), `DECIDED` or `PARTIAL`; an `outcome` is `committed`, `open`,
-`lost` (the brokers aborted it) or `unknown` (they don't remember); `runIs` is `owner` (of a key of
-the log), `superseded`, or `not in the log`: it has not committed anything yet, and planned since
-the owner took over.
+error. Exit codes: 0 done, 1 refused or failed, 2 wrong usage or a wrong setting; 3 of `blockers`,
+when a transaction is open. With `--json`, a change needs `--yes` or `--dry-run`. Names in the
+JSON stay; new ones may be added. Times are milliseconds. `phase` is `DONE` (nothing under way),
+`DECIDED` or `PARTIAL`; an `outcome` is `committed`, `open`, `lost` (the brokers aborted it) or
+`unknown` (they don't remember); `runIs` is `owner` (of a key of the log), `superseded`, or `not
+in the log`: it has not committed anything yet, and was planned after the owner.
+
+`kprod --install-completion` completes names in your shell (bash, zsh, fish, PowerShell; start a
+new one).
 """
+
+
+#: An option of as many commands is described once.
+_COMMON = 3
 
 
 def page_lines() -> Iterator[str]:
     """Below the title."""
     yield from INTRODUCTION.splitlines()
-    everything: dict[str, Any] = typer.main.get_command(app).commands  # type: ignore[attr-defined]
-    commands: dict[str, Any] = everything["txn"].commands
-    shared = set.intersection(*({p.name for p in c.params} for c in commands.values()))
-    for name, command in everything.items():
-        if name == "txn":
-            continue
-        for words, one in _under(name, command):
-            yield from _section(f"kprod {words}", one, one.params)
-    yield from ("", "## Every command of kprod txn takes", "")
-    yield from _table(p for p in commands["list"].params if p.name in shared)
-    for name, command in commands.items():
-        own = [p for p in command.params if p.name not in shared]
-        yield from _section(f"kprod txn {name}", command, own)
+    sections = list(_commands("kprod", typer.main.get_command(app)))
+    params = [p for _, command in sections for p in command.params]
+    uses = Counter(_row(p) for p in params if p.param_type_name == "option")
+    common = {row for row, count in uses.items() if count >= _COMMON}
+    yield from ("", "## Options that several commands have", "")
+    yield from (row for row in uses if row in common)
+    for name, command in sections:
+        yield from _section(name, command, common)
     yield ""
 
 
-def _under(name: str, command: _Command) -> Iterator[tuple[str, _Command]]:
-    """A command, or those of a group, with the words that call it."""
+def _commands(name: str, command: Any) -> Iterator[tuple[str, _Command]]:  # noqa: ANN401 - click's
+    """Each command below ``command``, with the words that call it."""
     inner: dict[str, Any] | None = getattr(command, "commands", None)
     if inner is None:
         yield name, command
         return
     for word, one in inner.items():
-        yield f"{name} {word}", one
+        yield from _commands(f"{name} {word}", one)
 
 
-def _section(name: str, command: _Command, own: list[_Param]) -> Iterator[str]:
-    """A heading, what the command says of itself, its example, and the table of ``own``."""
+def _section(name: str, command: _Command, common: set[str]) -> Iterator[str]:
+    """A heading, what the command says of itself, its example, and its options."""
     arguments = [
         _metavar(p) if p.required else f"[{_metavar(p)}]"
         for p in command.params
         if p.param_type_name == "argument"
     ]
     required = [
-        f"{p.opts[0]} {p.metavar}" for p in own if p.param_type_name == "option" and p.required
+        f"{p.opts[0]} {p.metavar}"
+        for p in command.params
+        if p.param_type_name == "option" and p.required
     ]
     yield from ("", f"## {' '.join([name, *arguments, *required])}", "")
     yield from inspect.cleandoc(command.help or "").splitlines()
-    yield from ("", f"    {(command.epilog or '').removeprefix(EXAMPLE)}")
+    yield from ("", f"    {(command.epilog or '').removeprefix(EXAMPLE)}", "")
+    rows = [_row(p) for p in command.params]
+    own = [row for row in rows if row not in common]
     if own:
+        yield from own
+    also = [f"`{p.opts[0]}`" for p, row in zip(command.params, rows, strict=True) if row in common]
+    if own and also:
         yield ""
-        yield from _table(own)
+    if also:
+        yield f"Also {', '.join(also)}."
 
 
-def _table(params: Iterable[_Param]) -> Iterator[str]:
-    yield "| | |"
-    yield "|---|---|"
-    for p in params:
-        if p.param_type_name == "argument":
-            names = f"`{_metavar(p)}`"
-        else:
-            names = ", ".join(f"`{opt} {p.metavar or ''}".rstrip() + "`" for opt in p.opts)
-        text = p.help or ""
-        if isinstance(p.default, str | float) and not isinstance(p.default, bool):
-            text += f" Default: `{p.default}`."
-        yield f"| {_cell(names)} | {_cell(text)} |"
+def _row(p: _Param) -> str:
+    if p.param_type_name == "argument":
+        names = f"`{_metavar(p)}`"
+    else:
+        first, *others = p.opts
+        names = ", ".join(f"`{one}`" for one in (f"{first} {p.metavar or ''}".rstrip(), *others))
+    text = p.help or ""
+    if isinstance(p.default, str | float) and not isinstance(p.default, bool):
+        text += f" Default: `{p.default}`."
+    return f"- {names}: {text}"
 
 
 def _metavar(p: _Param) -> str:
     return f"{p.metavar}..." if p.nargs == -1 else str(p.metavar)
-
-
-def _cell(text: str) -> str:
-    return text.replace("|", "\\|")

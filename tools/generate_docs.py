@@ -34,6 +34,7 @@ from spark_kafka_sink.config.option import (  # noqa: E402
     Status,
 )
 from spark_kafka_sink.config.option_table import (  # noqa: E402
+    IGNORES_KEYS,
     JAVA_PARTITIONERS,
     KEY_PARTITIONERS,
     NO_MEANING_PREFIXES,
@@ -266,8 +267,8 @@ def _partitioner_classes() -> Iterator[str]:
         ),
     )
     for name, partitioner in JAVA_PARTITIONERS.items():
-        here = "the same" if partitioner.name else "the built-in partitioner"
-        if partitioner.ignores_keys:
+        here = "the same" if partitioner else "the built-in partitioner"
+        if name == IGNORES_KEYS:
             here += " with `kafka.partitioner.ignore.keys=true`"
         yield row(f"`{name}`", here)
     yield ""
@@ -373,34 +374,26 @@ def _metrics_lines() -> Iterator[str]:
     yield from _exported_metrics()
     yield from ("## The producer without Spark", "")
     yield paragraph(
-        "`KafkaProducer.metrics()` answers with a mapping of `MetricName(name, group, tags)` to a",
-        "number. Names, groups and units are those of Kafka's Java producer; Java's metrics that",
-        "do not apply (app-info, the count of metrics, offsets sent to transactions) are left out.",
-        "Rates are per second. Rates, averages and maxima look back over `metrics.num.samples`",
-        "windows of `metrics.sample.window.ms` (twice 30 s); an average or a maximum is NaN when",
-        "there were no samples. Every metric has the tag `client-id`. Nothing",
-        "of it costs anything per row.",
+        "`KafkaProducer.metrics()` returns numbers by `MetricName(name, group, tags)`. Names,",
+        "groups, units and meanings are those of",
+        "[Kafka's Java producer](https://kafka.apache.org/documentation/#producer_monitoring), and",
+        "`MetricName.description` says them; its metrics that do not apply (app-info, the count of",
+        "metrics, offsets sent to transactions) are left out. `record-size-avg` is of all records",
+        "(Java's: of the largest of each batch). Rates, ratios, averages and maxima",
+        "are of `metrics.num.samples` windows of `metrics.sample.window.ms` (twice 30 s); without",
+        "samples an average or a maximum is NaN. Every metric has the tag `client-id`.",
     )
-    yield from (
-        "",
-        paragraph(
-            "A Spark task's figures come with its commit message, and the driver adds them up in",
-            "the write report.",
-        ),
-        "",
-    )
+    yield ""
     tags = {
-        producer_metrics.Group.PRODUCER: "The producer as a whole.",
+        producer_metrics.Group.PRODUCER: "",
         producer_metrics.Group.TOPIC: "One for each topic, which is the tag `topic`"
-        f" (for the first {producer_metrics.MAX_TAGS}).",
+        f" (for the first {producer_metrics.MAX_TAGS}): ",
         producer_metrics.Group.NODE: "One for each broker, which is the tag `node-id`"
-        " (`node-1`; a bootstrap server's is `node--1`).",
+        " (`node-1`; a bootstrap server's is `node--1`): ",
     }
     for group, text in tags.items():
-        yield from heading(group.value, "Metric", "What it is", "How it is made", text=text)
-        for metric in producer_metrics.METRICS:
-            if metric.group is group:
-                yield row(f"`{metric.name}`", metric.description, metric.statistic.value)
+        names = [one.name for one in producer_metrics.METRICS if one.group is group]
+        yield from (f"### {group.value}", "", f"{text}{', '.join(f'`{name}`' for name in names)}.")
         yield ""
 
 
@@ -408,30 +401,26 @@ def _exported_metrics() -> Iterator[str]:
     """What the listener exports, by whose figures they are."""
     yield from ("## Of a session's writes, for Prometheus and OpenTelemetry", "")
     yield paragraph(
-        "`KprodListener` feeds these ([monitoring](monitoring.md) says how). Every metric has the",
-        f"label `{instruments.QUERY}`: the streaming query's name, else its id; `batch` outside of",
-        "streams. Prometheus adds `job` and `instance`. Times are in seconds, sizes in bytes.",
+        "`KprodListener` feeds these ([monitoring](monitoring.md)), here by their names in",
+        "Prometheus. In OpenTelemetry dots replace underscores, and `_total` and a unit at the end",
+        "are left out: `kprod.sent` is `kprod_sent_bytes_total`. Every metric has the label",
+        f"`{instruments.QUERY}`: the streaming query's name, else its id; `batch` outside of",
+        "streams.",
     )
     yield ""
     texts = {
-        instruments.Origin.REPORT: "Of the batches' reports ([their fields](reports.md)).",
-        instruments.Origin.PROGRESS: "Of Spark's `StreamingQueryProgress`.",
-        instruments.Origin.LISTENER: "Of the listener's own.",
+        instruments.Origin.REPORT: "Of the batches' [reports](reports.md), with the field there:",
+        instruments.Origin.PROGRESS: "Of Spark's `StreamingQueryProgress`, with the field there:",
+        instruments.Origin.LISTENER: "Of the listener's own:",
+        instruments.Origin.RUNNING: "Of [work that runs](monitoring.md#work-that-runs):",
     }
     for origin, text in texts.items():
         yield from (text, "")
-        yield row("Prometheus", "OpenTelemetry", "Unit", "Further label", "Field", "What it is")
-        yield row(*["---"] * 6)
         for one in instruments.INSTRUMENTS:
             if one.origin is origin:
-                yield row(
-                    f"`{one.prometheus_name}`",
-                    f"`{one.name}` ({one.kind.value})",
-                    f"`{one.unit}`",
-                    "-" if one.label is None else f"`{one.label.value}`",
-                    f"`{one.field}`" if one.field else "-",
-                    one.description,
-                )
+                label = "" if one.label is None else f"{{{one.label.value}}}"
+                field = f" (`{one.field}`)" if one.field else ""
+                yield f"- `{one.prometheus_name}{label}`{field}: {linked(one.description)}"
         yield ""
 
 

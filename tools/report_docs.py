@@ -24,7 +24,7 @@ _MEANINGS = {
     Outcome.UNKNOWN: "Exactly once: whether the batch is committed is not known. The next start"
     " finds out.",
     Outcome.PARTIAL: "Exactly once: brokers aborted a part of the batch after its decision."
-    " [What to do](troubleshooting.md).",
+    " [What to do](runbook.md#partial).",
     Outcome.ABORTED: "Spark gave the batch up before its commit: a task failed, or the query was"
     " stopped.",
 }
@@ -51,10 +51,11 @@ def page_lines() -> Iterator[str]:
         "",
         "A JSON Schema of it is in the package: `write_report.schema.json` in",
         "`spark_kafka_sink/datasource/report`. Fields may be added to a version; one that goes, or",
-        "means something else, makes the next version (`reportVersion`).",
+        "means something else, makes the next version (`reportVersion`). Fields in `Ms` are",
+        "milliseconds (`writtenAtMs`: since 1970-01-01 UTC).",
         "",
     )
-    yield from _table(WriteReport)
+    yield from _fields(WriteReport)
     for title, cls in (
         ("`error`", write_report.ErrorReport),
         ("`slowestTask`", write_report.TaskReport),
@@ -63,17 +64,16 @@ def page_lines() -> Iterator[str]:
         ("Each of `partitions`", write_report.PartitionReport),
     ):
         yield from (f"### {title}", "")
-        yield from _table(cls)
+        yield from _fields(cls)
     yield from (*_RUNNING_TASKS, "")
-    yield from _table(TaskProgress)
+    yield from _fields(TaskProgress)
     yield from (*_PROGRESS_TOPIC, "")
-    yield from _table(WorkerProgress)
+    yield from _fields(WorkerProgress)
 
 
-def _table(cls: type) -> Iterator[str]:
-    yield from ("| Field | Unit | Meaning |", "|---|---|---|")
+def _fields(cls: type) -> Iterator[str]:
     for name, described, _ in described_fields.described_fields(cls):
-        yield f"| `{name}` | {described.unit} | {described.meaning} |"
+        yield f"- `{name}`: {described.meaning}"
     yield ""
 
 
@@ -88,32 +88,29 @@ All of these at once, if asked for:
 
 | Destination | Option | What it gets |
 |---|---|---|
-| the driver's log | - | one line at INFO for each batch that was written, with the offsets of at \
+| the driver's log | | one line at INFO for each batch that was written, with the offsets of at \
 most twenty partitions; a warning for each that was not |
 | a file of the driver | `reportPath` | a line of JSON for each report, appended |
 | a directory of the driver | `reportPath` | a file of JSON for each report |
 | a topic of the same cluster | `reportTopic` | a record of JSON for each report, in partition 0 |
 | your functions on the driver | `reportListeners` | each report, as a `WriteReport` |
 
-**A directory** is what exists as one, or a path that ends in `/`. Files appear as a whole, and
-none is written twice, so that volumes and mounted object stores do, which can't append. Their names
-sort by time.
+**A directory** is what exists as one, or a path that ends in `/`. Files appear whole and are
+never appended to, so volumes and mounted object stores do. Their names sort by time.
 
-**Files stay small** with `reportPathRetentionBytes` or `reportPathRetentionMs`: a file is
-renamed to its name with `.1` when it has half of what may be kept, in place of the former one; of a
-directory the oldest reports are deleted. Other programs may do it, too: logrotate with `create` or
-`copytruncate` (which itself loses what is written between its copy and its cut), or `find -delete`
-in a directory. `KprodListener` goes on reading in each case. A directory of 100 000 reports costs
-it a tenth of a second for each new one, a file of as many nothing.
+**Rotation**: `reportPathRetentionBytes` and `reportPathRetentionMs` rename a file to its name
+with `.1` when it has half of what may be kept, and delete a directory's oldest reports. logrotate
+(`create`, or `copytruncate`, which itself loses what is written meanwhile) and `find -delete` in
+a directory work too; `KprodListener` goes on reading. It needs a tenth of a second for each
+report in a directory of 100 000.
 
-**A topic with exactly-once**: the report of a batch is one more transaction of the batch's own
-decision. Consumers that read committed see it if and only if the batch is committed, also when the
-driver dies in between; none comes twice. Its figures end where the decision begins. Reports of
-batches that failed, that had no rows, or that were written without exactly-once are records by
-themselves, at least once: `reportId` identifies those that came twice.
+**`reportTopic` with exactly-once**: the report is one more transaction of the batch's own
+decision, so consumers that read committed see it if and only if the batch is committed, and once.
+Its figures end where the decision begins. Reports of batches that failed or had no rows, and
+those without exactly-once, are written at least once: `reportId` identifies duplicates.
 
-**Your functions** run in the process of Spark's commit, which is not your session's: they see no \
-`spark`, and the next micro-batch waits for them.
+**`reportListeners`** run in the process of Spark's commit, which is not your session's: they see
+no `spark`, and the next micro-batch waits for them.
 
 ```python
 def to_pager(report):          # reportListeners=ops.reports:to_pager
@@ -132,28 +129,22 @@ if report is not None:         # nothing was written yet
     print(report.explain())    # what the tasks waited for most, and where to look
 ```
 
-It asks the driver, which keeps the last report of each query (of a hundred at most) in the local
-directory of the Spark application, and needs no task. A batch that is refused before its first task
-leaves no report. Over Connect `last_report(spark)` is the last one of the server, whichever session
-wrote it. Run on a classic session and on a Connect server on the same machine; not run on
-Databricks, where Python processes of the driver may be isolated: then
-[KP0704](errors.md#kp0704) says so, and `reportPath` or `reportTopic` is the way.
+The driver keeps the last report of each query, of a hundred at most. A batch that is refused
+before its first task leaves none. Over Connect `last_report(spark)` is the last one of the
+server, whichever session wrote it. It was not run on Databricks, where the driver's Python
+processes may be isolated: [KP0704](errors.md#kp0704) says so then, and `reportPath` or
+`reportTopic` is the way.
 
-**One report for each time that Spark runs a batch**: of its commit, whether that went well or
-failed, or of its abort when Spark tried no commit. Spark aborts after a commit that failed, too;
-that makes no second report. (A Spark that names no local directory has both.)
-
-A destination that fails is a warning ([KP0703](errors.md#kp0703)), because the rows are what they
-are.
+There is **one report for each time that Spark runs a batch**: of its commit, or of its abort when
+no commit was tried. (A Spark that names no local directory has both after a commit that failed.)
+A destination that fails is a warning ([KP0703](errors.md#kp0703)).
 
 ## Why a batch failed
 
-The report of a batch that failed has `error` (code, text, hint), the attempts of tasks that failed,
-brokers with their last answers, application, query and duration. The driver's warning has the same
-in one line, and `kprod report show PATH` as a page. Spark passes nothing of a failed task to the
-abort, so the attempt leaves its error in a directory beside `reportPath` (without that option, in
-the application's local directory), which is removed with the batch. No option is needed, but
-driver and executors must share that directory:
+The report of a failed batch has `error` (code, text, hint), the attempts that failed, and the
+brokers' last answers. The driver's warning has the same in one line, and `kprod report show PATH`
+as a page. A failed attempt leaves its error in a directory beside `reportPath` (without that
+option, in the application's local directory), so driver and executors must share that directory:
 
 | Where | What the report has |
 |---|---|
@@ -162,30 +153,31 @@ driver and executors must share that directory:
 | a cluster without such a mount | [KP0505](errors.md#kp0505), unfinished tasks |
 | an executor that was killed; an error in the query before the write | the same |
 
-Where it is KP0505, Spark's exception has the cause, and `kprod_query_failures_total` its code. The
-name of a query is always there: it is an option of the write. The application is that of an earlier
-report when no task left it.
+To have it on a cluster, too, set `reportPath` to a path that all its machines mount. With KP0505,
+Spark's exception has the cause, and a stream's `kprod_query_failures_total` its code. The
+application is that of an earlier report when no task left it, and null when there is none: Spark
+passes no id to its Python processes on the driver.
 """.splitlines()
 
 _PROGRESS_TOPIC = """\
 ## What progressTopic gets
 
-A record of JSON from each Python worker that writes for more than ten seconds, every ten seconds,
-with the worker as its key and the sums over its tasks of a stage, attempts that failed among them;
-and one from a commit that takes longer. [Monitoring](monitoring.md#work-that-runs) reads them.\
+Every ten seconds, a record of JSON from each Python worker that writes for longer than that, with
+the worker as its key and the sums over its tasks of a stage, failed attempts included; and one
+from a commit that takes longer. [Monitoring](monitoring.md#work-that-runs) reads them.\
 """.splitlines()
 
 _RUNNING_TASKS = """\
 ## A task that runs
 
-Every 30 seconds each task says one line, whatever it waits for: `kprod writes partition=3 ...`, at
-INFO in the executor's log (stderr of its Python workers), and from Spark 4.1 on also in
-`spark.tvf.python_worker_logs()` of a session with `spark.sql.pyspark.worker.logging.enabled=true`.
-A task that is done sooner says nothing. A broker that is down stands in `waitsFor`, with the age of
-what it has not answered, and in `lastAnswer`.
+Every 30 seconds a running task logs one line, `kprod writes partition=3 ...`, at INFO in the
+executor's log (stderr of its Python workers), and from Spark 4.1 on also in
+`spark.tvf.python_worker_logs()` of a session with
+`spark.sql.pyspark.worker.logging.enabled=true`. A broker that is down is named in `waitsFor`,
+with the age of what it has not answered, and in `lastAnswer`.
 
-`progressListeners` names functions of yours that get the same as a `TaskProgress` (its fields are
-those below in snake case), on the executor, on the thread that logs the line. One that raises is a
+`progressListeners` names functions of yours that get the same as a `TaskProgress` (the fields
+below, in snake case), on the executor, on the thread that logs the line. One that raises is a
 warning ([KP0703](errors.md#kp0703)). With OpenTelemetry, for example:
 
 ```python
@@ -199,7 +191,5 @@ def to_meter(progress):
     RATE.set(progress.rows_per_second, {"partition": progress.partition})
 ```
 
-Client metrics are not pushed to brokers (KIP-714). It takes two more APIs, subscriptions that
-change while a producer runs, and OTLP in Protobuf, and what arrives is one producer for each task,
-alive for seconds. [Metrics](monitoring.md) are made of reports instead.
+Client metrics are not pushed to brokers (KIP-714).
 """.splitlines()

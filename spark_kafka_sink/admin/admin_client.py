@@ -24,7 +24,7 @@ from spark_kafka_sink.base.errors import (
     KafkaTimeoutError,
     UnsupportedVersionError,
 )
-from spark_kafka_sink.config.option import nearest_name
+from spark_kafka_sink.base.suggestions import nearest_name
 from spark_kafka_sink.config.producer_config import ProducerConfig
 from spark_kafka_sink.protocol.admin_messages import (
     ConfigResource,
@@ -172,6 +172,22 @@ class AdminClient:
         except UnsupportedVersionError:
             return {topic: {} for topic in topics}
         return {resource.name: found.values for resource, found in response.resources.items()}
+
+    def broker_config(self, name: str, deadline_ms: int) -> str | None:
+        """A config of one of the brokers; None when the principal may not describe it."""
+        node = self.brokers(deadline_ms)[0]
+        resource = ConfigResource(ConfigResourceType.BROKER, str(node.id))
+        request = DescribeConfigsRequest((resource,), (name,))
+        try:
+            response = self.loop.send_and_receive(Call(request, node), deadline_ms)
+        except UnsupportedVersionError:
+            return None
+        return response.resources[resource].values.get(name)
+
+    def topic_names(self, deadline_ms: int) -> tuple[str, ...]:
+        """The names of all topics that the principal may DESCRIBE."""
+        call = Call(TopicNamesRequest(), AnyBroker())
+        return self.loop.send_and_receive(call, deadline_ms).names
 
     def clock_difference(self, deadline_ms: int) -> ClockDifference | None:
         """Of this machine and the active controller; None when it does not report its time.
@@ -332,12 +348,10 @@ class AdminClient:
 
     def _near(self, missing: Collection[str]) -> str:
         """The existing topics that the missing ones were probably meant to be, as a question."""
-        call = Call(TopicNamesRequest(), AnyBroker(), once=True)
         try:
-            self.loop.run([call], self.clock.now_ms() + _NAMES_MS)
+            known = self.topic_names(self.clock.now_ms() + _NAMES_MS)
         except KafkaError:
             return ""  # the error that this is for has all that is known
-        known = () if call.response is None else call.response.names
         names = [name for name in known if not name.startswith("__")]
         found = (nearest_name(one.lower(), names, _ALIKE) for one in missing)
         near = dict.fromkeys(filter(None, found))

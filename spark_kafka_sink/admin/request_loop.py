@@ -237,12 +237,13 @@ class RequestLoop:
         self._interrupted = False
 
     def timeout(self, what: str, calls: Iterable[Call[ResponseT]]) -> KafkaTimeoutError:
-        """The error for calls that are not done at their deadline; when no broker was ever
-        reached, the one that lists each address with the reason.
+        """The error for calls that are not done at their deadline, or whose response had an error
+        to retry for; when no broker was ever reached, the one that lists each address with the
+        reason.
         """
         if self._ran_ms > 0 and not (self.reached or self.metadata.answers):
             return self.metadata.no_broker_answered(self._ran_ms, f"{what} got no answer")
-        call = next((call for call in calls if not call.done), None)
+        call = next((call for call in calls if not call.done or call.last_code is not None), None)
         status, code = ("no answer", None) if call is None else (call.last_status, call.last_code)
         answered = call is not None and call.answered
         hint = None if answered else self.metadata.addresses_tried()

@@ -153,7 +153,7 @@ class TransactionClient(AdminClient):
         """
         found: dict[str, TransactionDescription] = {}
         waiting = dict.fromkeys(transactional_ids)
-        attempts = 0
+        attempts, refused = 0, list[Call[DescribeTransactionsResponse]]()
         while True:
             by_node: dict[Node, list[str]] = defaultdict(list)
             for i, node in self.loop.coordinators(waiting, deadline_ms).items():
@@ -167,10 +167,12 @@ class TransactionClient(AdminClient):
             waiting = {i: None for i in waiting if i not in found}
             if not waiting:
                 return found
-            if self.clock.now_ms() >= deadline_ms:
-                raise self.loop.timeout("DescribeTransactions", calls)
+            # (The last ones may have no time left for a response.)
+            refused = [call for call in calls if call.last_code is not None] or refused
             self.loop.forget_coordinators(waiting)
             self.loop.pause(attempts, deadline_ms)
+            if self.clock.now_ms() >= deadline_ms:
+                raise self.loop.timeout("DescribeTransactions", refused or calls)
             attempts += 1
 
     @staticmethod
@@ -180,10 +182,15 @@ class TransactionClient(AdminClient):
         def handle_response(response: DescribeTransactionsResponse) -> None:
             for i, one in response.transactions.items():
                 where = f"DescribeTransactions of {_named(i)}"
-                if retry_code(one.error, where, _DESCRIBE, success_only=False) is None:
+                again = retry_code(one.error, where, _DESCRIBE, success_only=False)
+                if again is None:
                     found[i] = one
+                else:
+                    call.last_code = again
+                    call.last_status = f"the last response, from broker {node}, was {again.name}"
 
-        return Call(DescribeTransactionsRequest(ids), node, handle_response, once=True)
+        call = Call(DescribeTransactionsRequest(ids), node, handle_response, once=True)
+        return call
 
     def open_transactions(
         self, prefix: str, deadline_ms: int, *, idle: bool = False, patient: bool = True

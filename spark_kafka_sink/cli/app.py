@@ -91,8 +91,8 @@ def check(
         typer.Option(
             "--exactly-once",
             help="Also try what exactly-once rests on, in a topic and under a transactional id of "
-            "its own, which are ended afterwards, also after Ctrl-C; a check that is killed leaves "
-            "a topic {commitLogTopic}-check-... Needs CREATE, DELETE, READ and WRITE on topics "
+            "its own, which are ended afterwards, also after Ctrl-C; what a check that is killed "
+            "leaves is named by the next one. Needs CREATE, DELETE, READ and WRITE on topics "
             "that begin with {commitLogTopic}-check-. With --json, for an issue.",
         ),
     ] = False,

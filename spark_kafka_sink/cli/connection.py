@@ -144,7 +144,7 @@ def _warn_of_secrets(options: Mapping[str, object]) -> None:
             continue
         if is_module and names_a_known_module(text) and not inline_secrets(text, own_options=True):
             continue
-        _warn(
+        warning(
             coded(
                 Kind.INLINE_SECRET,
                 f"{name} is on the command line: the shell's history and ps show it",
@@ -154,8 +154,9 @@ def _warn_of_secrets(options: Mapping[str, object]) -> None:
         )
 
 
-def _warn(warning: str) -> None:
-    sys.stderr.write(f"kprod: warning: {safe_text(warning, _MOST_SHOWN)}\n")
+def warning(text: str) -> None:
+    """One line on standard error."""
+    sys.stderr.write(f"kprod: warning: {safe_text(text, _MOST_SHOWN)}\n")
 
 
 def _config(cluster: Where, more: Mapping[str, object], *, writes: bool) -> SinkConfig:
@@ -174,6 +175,6 @@ def _config(cluster: Where, more: Mapping[str, object], *, writes: bool) -> Sink
     if not writes:
         given.producer.pop("transaction.timeout.ms", None)
     config = SinkConfig.of(given)
-    for warning in config.warnings:
-        _warn(warning)
+    for text in config.warnings:
+        warning(text)
     return config

@@ -6,13 +6,15 @@ last. Never: the content of a report (``datasource/report/write_report.py``), a 
 
 from __future__ import annotations
 
+import heapq
+import io
 import json
 import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from spark_kafka_sink.base.errors import ConfigError, safe_text
+from spark_kafka_sink.base.errors import ConfigError, named, safe_text
 from spark_kafka_sink.base.security import allow_lists
 from spark_kafka_sink.base.security.local_files import (
     FORMER,
@@ -20,7 +22,7 @@ from spark_kafka_sink.base.security.local_files import (
     UnusableFileError,
     read_file,
 )
-from spark_kafka_sink.cli.connection import one_line_errors
+from spark_kafka_sink.cli.connection import one_line_errors, warning
 from spark_kafka_sink.cli.progress import bar
 from spark_kafka_sink.cli.show import Json, print_json, say, show_rows
 from spark_kafka_sink.cli.watching import watched
@@ -30,6 +32,9 @@ from spark_kafka_sink.datasource.report.write_report import EPOCH_MS, REPORT_VER
 
 _VERSION: Final = "reportVersion"
 _MOST_PARTITIONS: Final = 20
+_MOST_NAMED: Final = 3
+#: Of the year 5138; the clocks of systems end somewhere.
+_LATEST_MS: Final = 10**14
 _WRITTEN: Final = "writtenAtMs"
 _UNFINISHED: Final = "unfinished"
 #: Of which a zero says something; the others are left out then.
@@ -48,8 +53,7 @@ _PLURALS: Final = {
 def show(path: Path, batch: int | None, *, as_json: bool) -> None:
     """The last report, or the last of a batch, with the meaning of its fields."""
     with one_line_errors():
-        every = _reports(path, as_json=as_json)
-        found = [one for one in every if batch is None or batch in _numbers(one)]
+        found = _reports(path, 1, batch, as_json=as_json)
         if not found:
             of = "" if batch is None else f" of batch {batch}"
             raise ConfigError(f"{_shown(path)} has no report{of}")
@@ -71,7 +75,7 @@ def tail(path: Path, count: int, *, watch: bool) -> None:
 
     def show_last() -> None:
         with one_line_errors():
-            found = _reports(path, as_json=False)[-count:]
+            found = _reports(path, count, None, as_json=False)
         rows = [
             (
                 _time(one),
@@ -92,9 +96,27 @@ def tail(path: Path, count: int, *, watch: bool) -> None:
     watched(show_last, watch=watch)
 
 
-def _reports(path: Path, *, as_json: bool) -> list[Json]:
-    """All of them, the oldest first. ConfigError."""
-    found: list[Json] = []
+def _reports(path: Path, count: int, batch: int | None, *, as_json: bool) -> list[Json]:
+    """The last ones, of a batch if one is given, the oldest first. ConfigError."""
+    others: list[str] = []
+    found = heapq.nlargest(
+        count,
+        (
+            (_written_ms(one), number, one)
+            for number, one in enumerate(_every_report(path, others, as_json=as_json))
+            if batch is None or batch in _numbers(one)
+        ),
+    )
+    if others:
+        said = f"no report of version {REPORT_VERSION}: {named(others, _MOST_NAMED)}"
+        if not found and batch is None:
+            raise ConfigError(said, hint="the option reportPath writes such files")
+        warning(f"skipped, {said}")
+    return [one for _, _, one in reversed(found)]
+
+
+def _every_report(path: Path, others: list[str], *, as_json: bool) -> Iterator[Json]:
+    """One after the other: there may be a hundred thousand. ConfigError."""
     update = bar("reading reports", as_json=as_json)
     try:
         former = path.with_name(path.name + FORMER)
@@ -103,10 +125,9 @@ def _reports(path: Path, *, as_json: bool) -> list[Json]:
             files = sorted(path.glob("*.json*"))
         for done, file in enumerate(files):
             update(done, len(files))
-            found += _reports_in(file)
-    except (OSError, UnicodeDecodeError, UnusableFileError) as error:
+            yield from _reports_in(file, others)
+    except (OSError, UnusableFileError) as error:
         why = error.strerror if isinstance(error, OSError) else str(error)
-        why = "it is no text" if isinstance(error, UnicodeDecodeError) else why
         raise ConfigError(
             f"{_shown(path)} can't be read: {why}",
             hint="PATH is what the option reportPath of the write names, on the driver; without it,"
@@ -114,31 +135,28 @@ def _reports(path: Path, *, as_json: bool) -> list[Json]:
         ) from None
     finally:
         update(0, 0)
-    return sorted(found, key=_written_ms)
 
 
-def _reports_in(file: Path) -> Iterator[Json]:
+def _reports_in(file: Path, others: list[str]) -> Iterator[Json]:
+    """Those of a file; adds the place of each line that is none to ``others``: a disk that was full
+    once has left a part of a line.
+    """
     # As the sink opens them: a FIFO would block, and a device has no end.
-    text = read_file(str(file), "a report", MAX_REPORT, allow_lists.check_report_path).decode()
-    lines = text.splitlines()
-    for number, line in enumerate(lines, start=1):
+    content = read_file(str(file), "a report", MAX_REPORT, allow_lists.check_report_path)
+    for number, line in enumerate(io.BytesIO(content), start=1):
         try:
             found = json.loads(line)
         except (ValueError, RecursionError):
-            if number == len(lines) and not text.endswith("\n"):
-                return  # it is being written
             found = None
-        if not isinstance(found, dict) or found.get(_VERSION) != REPORT_VERSION:
-            raise ConfigError(
-                f"{_shown(file)}, line {number}, is no report of version {REPORT_VERSION}",
-                hint="the option reportPath writes such files",
-            )
-        yield found
+        if isinstance(found, dict) and found.get(_VERSION) == REPORT_VERSION:
+            yield found
+        elif line.endswith(b"\n") and line.strip():  # else it is being written
+            others.append(f"{_shown(file)}, line {number}")
 
 
 def _written_ms(report: Json) -> int:
     found = report.get(_WRITTEN)
-    return found if isinstance(found, int) else 0
+    return found if isinstance(found, int) and 0 <= found < _LATEST_MS else 0
 
 
 def _numbers(report: Json) -> tuple[object, ...]:

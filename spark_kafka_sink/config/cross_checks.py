@@ -7,16 +7,16 @@ variable.
 
 from __future__ import annotations
 
-import ipaddress
-import re
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from typing import Any
 
 from spark_kafka_sink.base.error_kinds import Kind
 from spark_kafka_sink.base.errors import ConfigError, coded, safe_text
+from spark_kafka_sink.base.security.addresses import parse_bootstrap_servers
 from spark_kafka_sink.base.security.import_paths import is_import_path
 from spark_kafka_sink.base.security.password import REPLACE_IT, Password, text_of
-from spark_kafka_sink.base.security.secret_references import is_one_reference
+from spark_kafka_sink.base.suggestions import nearest_value
 from spark_kafka_sink.config.given_options import GivenOptions
 from spark_kafka_sink.config.logins.oauth_settings import names_own_class
 from spark_kafka_sink.config.logins.sasl_settings import (
@@ -33,6 +33,7 @@ from spark_kafka_sink.config.logins.security_rules import (
     check_rules,
     is_security_option,
     mechanisms_of,
+    refuse_inline,
     shown_by_spark,
 )
 from spark_kafka_sink.config.option import (
@@ -44,14 +45,14 @@ from spark_kafka_sink.config.option import (
     Values,
     check_references,
     failed_checks,
-    nearest_value,
     refuse,
 )
 from spark_kafka_sink.config.option_table import (
+    IGNORES_KEYS,
+    JAVA_PARTITIONER_PACKAGES,
     JAVA_PARTITIONERS,
     KEY_PARTITIONERS,
     PRODUCER_OPTIONS,
-    java_partitioner,
 )
 
 #: The most requests in flight for which a broker can tell a repeated batch from a new one: it keeps
@@ -62,7 +63,6 @@ _MAX_IN_FLIGHT_FOR_IDEMPOTENCE = 5
 SHORT_TIMEOUT_MS = 60_000
 
 _JAAS = "sasl.jaas.config"
-
 
 #: The values of acks with which an acknowledgement is all in-sync replicas'.
 _ALL = ("all", "-1")
@@ -168,7 +168,7 @@ class OptionReader:
     def __init__(self, given: GivenOptions) -> None:
         self.prefix = given.prefix
         self.given = dict(given.producer)
-        self.values: dict[str, OptionValue] = {}
+        self.values: dict[str, Any] = {}
         self.servers: tuple[tuple[str, int], ...] = ()
         self.warnings = list(given.warnings)
         self.idempotence_off: str | None = None
@@ -213,16 +213,6 @@ class OptionReader:
             return value not in (False, (), "")
         return option.status is Status.LATER_IGNORED and value != option.default
 
-    def number(self, name: str) -> int:
-        value = self.values[name]
-        assert isinstance(value, int)
-        return value
-
-    def text(self, name: str) -> str:
-        value = self.values[name]
-        assert isinstance(value, str)
-        return value
-
     def warn(self, kind: Kind, text: str) -> None:
         self.warnings.append(coded(kind, text))
 
@@ -239,14 +229,13 @@ class OptionReader:
 
     def _check_timeouts(self) -> None:
         """KafkaProducer.configureDeliveryTimeout."""
-        linger = self.values["linger.ms"] = min(self.number("linger.ms"), INT_MAX)
-        request = self.number("request.timeout.ms")
-        delivery = self.number("delivery.timeout.ms")
-        least = min(linger + request, INT_MAX)
-        if delivery >= least:
+        values = self.values
+        values["linger.ms"] = min(values["linger.ms"], INT_MAX)
+        least = min(values["linger.ms"] + values["request.timeout.ms"], INT_MAX)
+        if values["delivery.timeout.ms"] >= least:
             return
         self._refuse(_TIMEOUTS)
-        self.values["delivery.timeout.ms"] = least
+        values["delivery.timeout.ms"] = least
         self.warn(Kind.OTHER_VALUE, f"{_TOO_SHORT}. Setting it to {least}.")
 
     def _check_backoffs(self) -> None:
@@ -261,9 +250,9 @@ class OptionReader:
         if not self.values["enable.idempotence"]:
             return
         self._refuse(_IDEMPOTENCE)
-        if self.number("retries") == 0:
+        if self.values["retries"] == 0:
             self.idempotence_off = f"{self.spelled('retries')} is set to 0"
-        acks = self.text("acks")
+        acks = self.values["acks"]
         if acks not in _ALL:
             self.idempotence_off = f"{self.spelled('acks')} is set to {acks}, not set to 'all'"
 
@@ -278,9 +267,9 @@ class OptionReader:
         if self.exactly_once:
             if timeout not in self.given:
                 self.values[timeout] = PRODUCER_OPTIONS[timeout].exactly_once_default
-            elif self.number(timeout) < 1:
+            elif self.values[timeout] < 1:
                 raise PRODUCER_OPTIONS[timeout].error(
-                    self.number(timeout), "Value must be at least 1", self.spelled(timeout)
+                    self.values[timeout], "Value must be at least 1", self.spelled(timeout)
                 )
             self._warn(_SHORT_TRANSACTIONS)
         elif self.prefix and timeout in self.given:
@@ -289,7 +278,7 @@ class OptionReader:
 
     def _check_security(self) -> None:
         self._refuse_what_spark_shows()
-        protocol = self.text("security.protocol")
+        protocol = self.values["security.protocol"]
         counting = COUNTING[protocol]
         idle = [n for n in self.given if is_security_option(n) and not n.startswith(counting)]
         if idle:
@@ -297,7 +286,9 @@ class OptionReader:
         if "sasl." in counting:
             self._check_sasl(protocol)
         if "ssl." in counting:
-            self._check_stores()
+            # Java's DefaultSslEngineFactory, with its messages.
+            stores = {name: self._content(name) for name in self.given if name.startswith("ssl.")}
+            check_rules(STORE_RULES, stores, self.spelled)
             self._warn(_WEAK_TLS)
 
     def _would_have_no_effect(self, idle: Sequence[str], protocol: str) -> ConfigError:
@@ -323,8 +314,7 @@ class OptionReader:
                 "Invalid value null for configuration sasl.mechanism: When the security.protocol"
                 " configuration enables SASL, mechanism must be non-null and non-empty string."
             )
-        requested = self.values["sasl.mechanism"]
-        mechanism = requested if isinstance(requested, str) else None
+        mechanism: str | None = self.values["sasl.mechanism"]
         given = {n: self._content(n) for n in self.given if n.startswith("sasl.")}
         if _JAAS in given and not names_a_known_module(text_of(given[_JAAS])):
             given[_JAAS] = self.values[_JAAS]  # other text may be a secret of another kind
@@ -363,32 +353,18 @@ class OptionReader:
         content = self.given[name].content
         return self.values[name] if content is None else content
 
-    def _check_stores(self) -> None:
-        """Options of a store that would be ignored (DefaultSslEngineFactory, with its messages)."""
-        given = {name: self._content(name) for name in self.given if name.startswith("ssl.")}
-        check_rules(STORE_RULES, given, self.spelled)
-
     def _refuse_what_spark_shows(self) -> None:
         """ConfigError for an inline secret that Spark's redaction does not hide."""
         for name in NOT_HIDDEN_BY_SPARK if self.prefix else ():
-            value = self.values.get(name)
-            if isinstance(value, Password) and value.value and not is_one_reference(value.value):
-                raise ConfigError(
-                    f"{self.spelled(name)} is given inline, and Spark would show it: in plans, in"
-                    " its UI and in event logs",
-                    hint=f"give a reference, {self.spelled(name)}=${{file:/path/to/it}} or"
-                    " ${env:NAME}, or put key and chain into a file for"
-                    f" {self.spelled('ssl.keystore.location')}; {REPLACE_IT}",
-                    kind=Kind.INLINE_SECRET,
-                )
-
-        login_module = self.values.get("sasl.jaas.config") if self.prefix else None
+            file = f"key and chain into a file for {self.spelled('ssl.keystore.location')}"
+            refuse_inline(self.values[name], self.spelled(name), file)
+        login_module = self.values[_JAAS] if self.prefix else None
         shown: tuple[str, ...] = ()
         if isinstance(login_module, Password):
             shown = shown_by_spark(login_module.value, own_options=names_own_class(self.values))
         if shown:
             raise ConfigError(
-                f"{self.spelled('sasl.jaas.config')} holds {safe_text(', '.join(shown))} inline,"
+                f"{self.spelled(_JAAS)} holds {safe_text(', '.join(shown))} inline,"
                 " and nothing in its text makes Spark hide it: plans, its UI and event logs would"
                 " show it",
                 hint=f'give a reference, {safe_text(shown[0])}="${{file:/path/to/it}}" or'
@@ -400,139 +376,45 @@ class OptionReader:
         for name in self.given:
             option = PRODUCER_OPTIONS[name]
             if option.status is Status.LATER_REFUSED and self.values[name] != option.default:
-                raise _not_yet(option, f"{self.spelled(name)}={self.values[name]}")
+                raise ConfigError(
+                    f"{safe_text(f'{self.spelled(name)}={self.values[name]}')} is not supported by"
+                    " this version",
+                    hint=option.note,
+                    kind=Kind.UNSUPPORTED_OPTION,
+                )
 
     def _check_partitioner(self) -> None:
         name = self.values["partitioner.class"]
-        if name is None:
+        if name is None or name in KEY_PARTITIONERS:
             return
-        known = java_partitioner(name) if isinstance(name, str) else None
-        if known is None and isinstance(name, str) and is_import_path(name):
-            return  # imported where it is used, and tried on the driver
-        if known is None:
+        package, _, short = str(name).rpartition(".")
+        if short in JAVA_PARTITIONERS and package in ("", *JAVA_PARTITIONER_PACKAGES):
+            self.values["partitioner.class"] = JAVA_PARTITIONERS[short]
+            if short == IGNORES_KEYS:
+                self.values["partitioner.ignore.keys"] = True
+        elif not is_import_path(str(name)):  # that is imported where it is used
             choices = [*JAVA_PARTITIONERS, *KEY_PARTITIONERS]
             raise PRODUCER_OPTIONS["partitioner.class"].error(
                 name,
                 "This partitioner is not known, and another one would put rows elsewhere; known"
                 f" are {', '.join(choices)}, and the import path of a class of your own",
                 self.spelled("partitioner.class"),
-                nearest_value(str(name).rpartition(".")[2], choices),
+                nearest_value(short, choices),
             )
-        self.values["partitioner.class"] = known.name
-        if known.ignores_keys:
-            self.values["partitioner.ignore.keys"] = True
 
     def _check_sizes(self) -> None:
         # A batch must fit into the pool whole, or a small buffer.memory could never send one.
-        room = min(self.number("batch.size"), self.number("buffer.memory"))
         self._warn(_SIZES)
+        room = min(self.values["batch.size"], self.values["buffer.memory"])
         self.values["batch.size"] = max(1, room)
 
     def _find_servers(self) -> None:
         items = self.values["bootstrap.servers"]
-        assert isinstance(items, tuple)
-        self.servers = parse_bootstrap_servers(items, self.text("security.protocol"), self.prefix)
+        protocol = self.values["security.protocol"]
+        self.servers = parse_bootstrap_servers(items, protocol, self.prefix)
         if len(self.servers) < len(items):
             self.warn(
                 Kind.OTHER_VALUE,
                 "Configuration key 'bootstrap.servers' contains duplicate values. Duplicates will"
                 " be removed.",
             )
-
-
-def _not_yet(option: Option, shown: str) -> ConfigError:
-    return ConfigError(
-        f"{safe_text(shown)} is not supported by this version",
-        hint=option.note,
-        kind=Kind.UNSUPPORTED_OPTION,
-    )
-
-
-#: Java's ``Utils.HOST_PORT_PATTERN``, with brackets and an IPv6 address belonging together.
-_ADDRESS = re.compile(
-    r"(?:(?P<scheme>[0-9a-zA-Z\-%._]*)://)?"
-    r"(?:\[(?P<ipv6>[0-9a-zA-Z\-%._:]+)\]|(?P<host>[0-9a-zA-Z\-%._]+))"
-    r":(?P<port>[0-9]+)"
-)
-_SECURE_SCHEMES = frozenset({"SSL", "SASL_SSL", "SASL_PLAINTEXT"})
-
-
-def parse_bootstrap_servers(
-    items: Sequence[str], protocol: str, prefix: str
-) -> tuple[tuple[str, int], ...]:
-    """(host, port) of each item, in order, each once (``ClientUtils.parseAndValidateAddresses``).
-
-    Stricter than Java in four points, each of which can only fail later: port 0, an empty host, an
-    IPv6 address without brackets, and ``SSL://`` or the like (``https://``) before an address when
-    ``protocol`` is another. ``prefix`` precedes option names in hints. Raises ConfigError.
-    """
-    option = f"{prefix}bootstrap.servers"
-    if not items:
-        raise ConfigError(
-            "Configuration 'bootstrap.servers' must not be empty. Valid values include: any"
-            " non-empty value",
-            hint=f"set {option} to host:port,host:port",
-            kind=Kind.MISSING_BOOTSTRAP,
-        )
-    if "" in items:
-        raise ConfigError(
-            "Configuration 'bootstrap.servers' values must not be empty.",
-            hint=f"item {list(items).index('') + 1} of {len(items)} in {option} is empty: remove"
-            " the extra comma",
-            kind=Kind.BOOTSTRAP_ADDRESS,
-        )
-    if any("@" in item for item in items):
-        raise ConfigError(
-            "bootstrap.servers holds a name or password (user:password@host), and is not shown",
-            hint=f"an address is host:port; a name goes to {prefix}sasl.username, a password to"
-            f" {prefix}sasl.password; {REPLACE_IT}",
-            kind=Kind.BOOTSTRAP_ADDRESS,
-        )
-    return tuple(dict.fromkeys(_parse(item, protocol, prefix) for item in items))
-
-
-def _parse(item: str, protocol: str, prefix: str) -> tuple[str, int]:
-    shown = safe_text(item)
-    match = _ADDRESS.fullmatch(item)
-    if match is None:
-        raise ConfigError(
-            f"Invalid url in bootstrap.servers: {shown}",
-            hint=_hint(item),
-            kind=Kind.BOOTSTRAP_ADDRESS,
-        )
-    # More than nine digits are no port, and int() need not read them.
-    port = int(match["port"]) if len(match["port"]) < 10 else 0
-    if not 0 < port < 65536:
-        raise ConfigError(
-            f"Invalid port in bootstrap.servers: {shown}",
-            hint="a port is 1 to 65535",
-            kind=Kind.BOOTSTRAP_ADDRESS,
-        )
-    if match["ipv6"] is not None:
-        try:
-            ipaddress.IPv6Address(match["ipv6"])
-        except ValueError:
-            raise ConfigError(
-                f"Invalid url in bootstrap.servers: {shown}",
-                hint="brackets enclose an IPv6 address, as in [::1]:9092",
-                kind=Kind.BOOTSTRAP_ADDRESS,
-            ) from None
-    scheme = (match["scheme"] or "").upper()
-    encrypts = scheme.endswith(("SSL", "TLS", "HTTPS")) and "SSL" not in protocol
-    if encrypts or (scheme in _SECURE_SCHEMES and scheme != protocol):
-        raise ConfigError(
-            f"bootstrap.servers has {shown}, but security.protocol is {protocol}",
-            hint=f"the part before :// does not set the protocol; {prefix}security.protocol does",
-            kind=Kind.BOOTSTRAP_ADDRESS,
-        )
-    return match["ipv6"] or match["host"], port
-
-
-def _hint(item: str) -> str:
-    if " " in item:
-        return "addresses are separated by commas"
-    if item.count(":") > 1 and "[" not in item and "/" not in item:
-        return "an IPv6 address needs brackets, as in [::1]:9092"
-    if ":" not in item:
-        return f"the port is missing: {safe_text(item)}:9092?"
-    return "an address is host:port"

@@ -26,7 +26,8 @@ from spark_kafka_sink.base.security.java_properties import property_lines
 from spark_kafka_sink.base.security.local_files import UnusableFileError, decoded, read_file
 from spark_kafka_sink.base.security.password import REPLACE_IT, Password
 from spark_kafka_sink.base.security.secret_references import file_reference, is_one_reference
-from spark_kafka_sink.config.option import Option, Status, nearest_name
+from spark_kafka_sink.base.suggestions import nearest_name
+from spark_kafka_sink.config.option import Option, Status
 from spark_kafka_sink.config.option_table import (
     NO_MEANING_PREFIXES,
     PRODUCER_OPTIONS,

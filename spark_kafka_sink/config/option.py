@@ -10,7 +10,6 @@ and escaped, but never that of a secret.
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -20,13 +19,8 @@ from typing import Any, Protocol
 from spark_kafka_sink.base.error_kinds import Kind
 from spark_kafka_sink.base.errors import ConfigError, safe_text
 from spark_kafka_sink.base.security.password import HIDDEN, Password
-from spark_kafka_sink.base.security.secret_references import (
-    ENVIRONMENT_VARIABLE,
-    REFERABLE,
-    REFERENCE,
-    REFERENCE_FORMS,
-    refuse_others,
-)
+from spark_kafka_sink.base.security.secret_references import REFERABLE, check_forms
+from spark_kafka_sink.base.suggestions import letters, nearest_value, plain_number
 
 INT_MAX = 2**31 - 1
 LONG_MAX = 2**63 - 1
@@ -44,77 +38,6 @@ _CAPITAL = re.compile(r"(?<=[a-z])(?=[A-Z])")
 _COMMA = re.compile(r"[ \t\n\x0b\f\r]*,[ \t\n\x0b\f\r]*")
 #: The longest text that can still be a LONG, leading zeros aside; longer ones are not converted.
 _INTEGER_DIGITS = 40
-
-
-#: difflib's time is quadratic, and nothing legal is longer.
-_LONGEST = 100
-
-#: What others call a value, by its letters, where the nearest spelling would be another one.
-_OTHER_WORDS = {
-    "tls": "SSL",
-    "plain": "PLAINTEXT",
-    "sasl": "SASL_SSL",
-    "p12": "PKCS12",
-    "pfx": "PKCS12",
-    "atmostonce": "none",
-    "uncompressed": "none",
-    "oauth": "OAUTHBEARER",
-    "iam": "AWS_MSK_IAM",
-    "kerberos": "GSSAPI",
-    "yes": "true",
-    "on": "true",
-    "1": "true",
-    "no": "false",
-    "off": "false",
-    "0": "false",
-}
-
-_WITH_UNIT = re.compile(r"([0-9][0-9_ ,]*)\s*([a-z]*)", re.IGNORECASE)
-_MILLISECONDS = {"ms": 1, "s": 1_000, "sec": 1_000, "second": 1_000, "seconds": 1_000,
-                 "m": 60_000, "min": 60_000, "minute": 60_000, "minutes": 60_000,
-                 "h": 3_600_000, "hour": 3_600_000, "hours": 3_600_000}  # fmt: skip
-_BYTES = {"b": 1, "k": 1 << 10, "kb": 1 << 10, "kib": 1 << 10, "m": 1 << 20, "mb": 1 << 20,
-          "mib": 1 << 20, "g": 1 << 30, "gb": 1 << 30, "gib": 1 << 30}  # fmt: skip
-
-
-def letters(text: str) -> str:
-    """``text`` without case and separators: ``atLeastOnce`` and ``at_least_once`` are alike."""
-    return "".join(c for c in text.lower() if c.isalnum())
-
-
-def nearest_name(key: str, names: Iterable[str], least: float = 0.6) -> str | None:
-    """The name that looks most like ``key``, which is in lower case; ``least`` of 1 is the same."""
-    by_key = {name.lower(): name for name in names}
-    close = difflib.get_close_matches(key[:_LONGEST], by_key, n=1, cutoff=least)
-    return by_key[close[0]] if close else None
-
-
-def nearest_value(text: str, choices: Iterable[str]) -> str | None:
-    """The one of ``choices`` that ``text`` was probably meant to be. Never one without letters:
-    a number is never taken for a misspelt one.
-    """
-    by_letters = {letters(c): c for c in choices if any(map(str.isalpha, c))}
-    key = letters(text[:_LONGEST])
-    other = _OTHER_WORDS.get(key)
-    if other in by_letters.values():
-        return other
-    close = difflib.get_close_matches(key, by_letters, n=1)
-    return by_letters[close[0]] if close else None
-
-
-def plain_number(text: str, option: str) -> str | None:
-    """``5s`` for an option in milliseconds is 5000, ``16 MiB`` for one in bytes 16777216."""
-    match = _WITH_UNIT.fullmatch(text.strip()[:_LONGEST])
-    if match is None:
-        return None
-    units = {"": 1}
-    if option.endswith(".ms"):
-        units |= _MILLISECONDS
-    elif option.endswith((".bytes", ".size", ".memory")):
-        units |= _BYTES
-    factor = units.get(match[2].lower())
-    digits = "".join(filter(str.isdigit, match[1]))
-    return None if factor is None or len(digits) > 20 else str(int(digits) * factor)
 
 
 class OptionType(Enum):
@@ -165,55 +88,30 @@ class Validator(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class AtLeast:
-    """``Range.atLeast``."""
+class Range:
+    """Java's ``Range``, both ends included; and one value outside it, as for levels of gzip."""
 
     minimum: int | float
+    maximum: int | float | None = None
+    extra: int | None = None
 
     def broken(self, value: OptionValue) -> str | None:
         if not isinstance(value, int | float):
             return "Value must be non-null"
-        return f"Value must be at least {self.minimum}" if value < self.minimum else None
-
-    def describe(self) -> str:
-        return f"at least {self.minimum}"
-
-
-@dataclass(frozen=True, slots=True)
-class Between:
-    """``Range.between``, both ends included."""
-
-    minimum: int | float
-    maximum: int | float
-
-    def broken(self, value: OptionValue) -> str | None:
-        if not isinstance(value, int | float):
-            return "Value must be non-null"
-        if value < self.minimum:
-            return f"Value must be at least {self.minimum}"
-        return f"Value must be no more than {self.maximum}" if value > self.maximum else None
-
-    def describe(self) -> str:
-        return f"{self.minimum} to {self.maximum}"
-
-
-@dataclass(frozen=True, slots=True)
-class BetweenOr:
-    """A range and one value outside it (``CompressionType.GZIP.levelValidator``)."""
-
-    minimum: int
-    maximum: int
-    extra: int
-
-    def broken(self, value: OptionValue) -> str | None:
-        if isinstance(value, int) and (
-            value == self.extra or self.minimum <= value <= self.maximum
-        ):
+        low, high = self.minimum, self.maximum
+        if value == self.extra or (low <= value and (high is None or value <= high)):
             return None
-        return f"Value must be between {self.minimum} and {self.maximum} or equal to {self.extra}"
+        if self.extra is not None:
+            return f"Value must be between {low} and {high} or equal to {self.extra}"
+        return (
+            f"Value must be at least {low}" if value < low else f"Value must be no more than {high}"
+        )
 
     def describe(self) -> str:
-        return f"{self.minimum} to {self.maximum}, or {self.extra}"
+        if self.maximum is None:
+            return f"at least {self.minimum}"
+        extra = "" if self.extra is None else f", or {self.extra}"
+        return f"{self.minimum} to {self.maximum}{extra}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -534,30 +432,5 @@ def check_references(option: Option, value: OptionValue, spelled: str) -> None:
     Looks nothing up: what a driver lacks an executor may have.
     """
     text = value.value if isinstance(value, Password) else value
-    if not isinstance(text, str):
-        return
-    if takes_references(option):
-        refuse_others(option.name, spelled, text)
-    if "${" not in text:
-        return
-    found = list(REFERENCE.finditer(text))
-    if found and not takes_references(option):
-        raise ConfigError(
-            f"{spelled}: {safe_text(found[0].group())} is not looked up in this option",
-            hint="references are for secrets, users and paths of TLS, SASL and a schema registry",
-            kind=Kind.NO_REFERENCE,
-        )
-    for match in found:
-        reference, what = match.group(), match["what"]
-        if match["provider"] == "env" and ENVIRONMENT_VARIABLE.fullmatch(what) is None:
-            raise ConfigError(
-                f"{spelled}: {safe_text(reference)} names no environment variable",
-                hint=REFERENCE_FORMS,
-                kind=Kind.NO_REFERENCE,
-            )
-        if match["provider"] == "file" and not what.partition(":")[0]:
-            raise ConfigError(
-                f"{spelled}: {safe_text(reference)} names no file",
-                hint=REFERENCE_FORMS,
-                kind=Kind.NO_REFERENCE,
-            )
+    if isinstance(text, str):
+        check_forms(option.name, spelled, text, accepted=takes_references(option))

@@ -12,21 +12,9 @@ timeout, with which no connection is ever made. docs/options.md is generated fro
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
-from spark_kafka_sink.config.dead_letter_options import (
-    CONTEXT,
-    LOG,
-    MAX_FRACTION,
-    MAX_RECORDS,
-    MAX_VALUE,
-    MESSAGES,
-    REPLICAS,
-    TOLERANCE,
-    TOPIC,
-    TOPIC_IN_STREAMS,
-)
 from spark_kafka_sink.config.named_columns import (
     WITH_SCHEMA,
     ColumnFormat,
@@ -36,21 +24,19 @@ from spark_kafka_sink.config.named_columns import (
 )
 from spark_kafka_sink.config.option import (
     INT_MAX,
-    AtLeast,
-    Between,
-    BetweenOr,
     NonEmpty,
     OneOf,
     OneOfAnyCase,
     OneOfAnySpelling,
     Option,
     OptionType,
+    Range,
     Status,
     TopicName,
 )
 
 _T = OptionType
-_ZERO = AtLeast(0)
+_NOT_NEGATIVE, _POSITIVE = Range(0), Range(1)
 _ON, _OFF = True, False
 
 _CONNECTION = (
@@ -59,12 +45,12 @@ _CONNECTION = (
     Option("client.dns.lookup", _T.STRING, "use_all_dns_ips",
            OneOf(("use_all_dns_ips", "resolve_canonical_bootstrap_servers_only"))),
     Option("connections.max.idle.ms", _T.LONG, 540_000),
-    Option("socket.connection.setup.timeout.ms", _T.LONG, 10_000, _ZERO),
-    Option("socket.connection.setup.timeout.max.ms", _T.LONG, 30_000, _ZERO),
-    Option("send.buffer.bytes", _T.INT, 131_072, AtLeast(-1)),
-    Option("receive.buffer.bytes", _T.INT, 32_768, AtLeast(-1)),
-    Option("reconnect.backoff.ms", _T.LONG, 50, _ZERO),
-    Option("reconnect.backoff.max.ms", _T.LONG, 1_000, _ZERO),
+    Option("socket.connection.setup.timeout.ms", _T.LONG, 10_000, _NOT_NEGATIVE),
+    Option("socket.connection.setup.timeout.max.ms", _T.LONG, 30_000, _NOT_NEGATIVE),
+    Option("send.buffer.bytes", _T.INT, 131_072, Range(-1)),
+    Option("receive.buffer.bytes", _T.INT, 32_768, Range(-1)),
+    Option("reconnect.backoff.ms", _T.LONG, 50, _NOT_NEGATIVE),
+    Option("reconnect.backoff.max.ms", _T.LONG, 1_000, _NOT_NEGATIVE),
     Option("security.protocol", _T.STRING, "PLAINTEXT",
            OneOfAnyCase(("SASL_SSL", "PLAINTEXT", "SSL", "SASL_PLAINTEXT"))),
 )  # fmt: skip
@@ -72,61 +58,50 @@ _CONNECTION = (
 _DELIVERY = (
     Option("acks", _T.STRING, "all", OneOf(("all", "-1", "0", "1"))),
     Option("enable.idempotence", _T.BOOLEAN, _ON),
-    Option("retries", _T.INT, INT_MAX, Between(0, INT_MAX)),
-    Option("delivery.timeout.ms", _T.INT, 120_000, _ZERO),
-    Option("request.timeout.ms", _T.INT, 30_000, _ZERO),
-    Option("max.block.ms", _T.LONG, 60_000, _ZERO),
-    Option("max.in.flight.requests.per.connection", _T.INT, 5, AtLeast(1)),
-    Option("retry.backoff.ms", _T.LONG, 100, _ZERO),
-    Option("retry.backoff.max.ms", _T.LONG, 1_000, _ZERO),
+    Option("retries", _T.INT, INT_MAX, Range(0, INT_MAX)),
+    Option("delivery.timeout.ms", _T.INT, 120_000, _NOT_NEGATIVE),
+    Option("request.timeout.ms", _T.INT, 30_000, _NOT_NEGATIVE),
+    Option("max.block.ms", _T.LONG, 60_000, _NOT_NEGATIVE),
+    Option("max.in.flight.requests.per.connection", _T.INT, 5, _POSITIVE),
+    Option("retry.backoff.ms", _T.LONG, 100, _NOT_NEGATIVE),
+    Option("retry.backoff.max.ms", _T.LONG, 1_000, _NOT_NEGATIVE),
 )  # fmt: skip
 
 _BATCHING = (
-    Option("batch.size", _T.INT, 524_288, _ZERO),
-    Option("linger.ms", _T.LONG, 5, _ZERO),
-    Option("buffer.memory", _T.LONG, 33_554_432, _ZERO),
-    Option("max.request.size", _T.INT, 1_048_576, _ZERO),
+    Option("batch.size", _T.INT, 524_288, _NOT_NEGATIVE),
+    Option("linger.ms", _T.LONG, 5, _NOT_NEGATIVE),
+    Option("buffer.memory", _T.LONG, 33_554_432, _NOT_NEGATIVE),
+    Option("max.request.size", _T.INT, 1_048_576, _NOT_NEGATIVE),
     Option("compression.type", _T.STRING, "none", OneOf(("none", "gzip", "snappy", "lz4", "zstd"))),
-    Option("compression.gzip.level", _T.INT, -1, BetweenOr(1, 9, -1)),
-    Option("compression.lz4.level", _T.INT, 9, Between(1, 17)),
-    Option("compression.zstd.level", _T.INT, 3, Between(-131_072, 22)),
+    Option("compression.gzip.level", _T.INT, -1, Range(1, 9, -1)),
+    Option("compression.lz4.level", _T.INT, 9, Range(1, 17)),
+    Option("compression.zstd.level", _T.INT, 3, Range(-131_072, 22)),
 )  # fmt: skip
 
 _PARTITIONING = (
     Option("partitioner.class", _T.CLASS, None),
     Option("partitioner.ignore.keys", _T.BOOLEAN, _OFF),
     Option("partitioner.adaptive.partitioning.enable", _T.BOOLEAN, _OFF),
-    Option("partitioner.availability.timeout.ms", _T.LONG, 0, _ZERO),
+    Option("partitioner.availability.timeout.ms", _T.LONG, 0, _NOT_NEGATIVE),
     Option("partitioner.rack.aware", _T.BOOLEAN, _OFF),
     Option("client.rack", _T.STRING, ""),
 )  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True)
-class JavaPartitioner:
-    """What a partitioner class of the Java client is here.
-
-    ``name`` is its name in ``records.partitioning.partitioners``, None for the built-in
-    one; ``ignores_keys`` is Java's own replacement for UniformStickyPartitioner (KIP-794).
-    """
-
-    name: str | None
-    ignores_keys: bool = False
-
-
-#: Before the short names of :data:`JAVA_PARTITIONERS` and, for the second, Java's inner package.
-JAVA_PARTITIONER_PACKAGES = (
-    "org.apache.kafka.clients.producer.",
-    "org.apache.kafka.clients.producer.internals.",
-)
-
-JAVA_PARTITIONERS: dict[str, JavaPartitioner] = {
-    "DefaultPartitioner": JavaPartitioner(None),
-    "BuiltInPartitioner": JavaPartitioner(None),
-    "UniformStickyPartitioner": JavaPartitioner(None, ignores_keys=True),
-    "RoundRobinPartitioner": JavaPartitioner("RoundRobinPartitioner"),
+#: Partitioner classes of the Java client, and what each is here: a name in
+#: ``records.partitioning.partitioners``, or None for the built-in one.
+JAVA_PARTITIONERS: dict[str, str | None] = {
+    "DefaultPartitioner": None,
+    "BuiltInPartitioner": None,
+    "UniformStickyPartitioner": None,
+    "RoundRobinPartitioner": "RoundRobinPartitioner",
 }
-
+JAVA_PARTITIONER_PACKAGES = (
+    "org.apache.kafka.clients.producer",
+    "org.apache.kafka.clients.producer.internals",
+)
+#: Java's own replacement for it is partitioner.ignore.keys (KIP-794).
+IGNORES_KEYS = "UniformStickyPartitioner"
 
 #: librdkafka's partitioners and those of our own (``records.partitioning.key_rules``), which have
 #: no package.
@@ -135,25 +110,12 @@ KEY_PARTITIONERS: tuple[str, ...] = (
     "random", "murmur3", "iceberg_bucket", "iceberg_bucket_long",
 )  # fmt: skip
 
-
-def java_partitioner(name: str) -> JavaPartitioner | None:
-    """The partitioner of a class name with or without its package, or of a name in
-    :data:`KEY_PARTITIONERS`; None when it is not known.
-    """
-    if name in KEY_PARTITIONERS:
-        return JavaPartitioner(name)
-    package, _, short = name.rpartition(".")
-    if package and f"{package}." not in JAVA_PARTITIONER_PACKAGES:
-        return None
-    return JAVA_PARTITIONERS.get(short)
-
-
 _METADATA = (
-    Option("metadata.max.age.ms", _T.LONG, 300_000, _ZERO),
-    Option("metadata.max.idle.ms", _T.LONG, 300_000, AtLeast(5_000)),
+    Option("metadata.max.age.ms", _T.LONG, 300_000, _NOT_NEGATIVE),
+    Option("metadata.max.idle.ms", _T.LONG, 300_000, Range(5_000)),
     Option("metadata.recovery.strategy", _T.STRING, "rebootstrap",
            OneOfAnyCase(("REBOOTSTRAP", "NONE"))),
-    Option("metadata.recovery.rebootstrap.trigger.ms", _T.LONG, 300_000, _ZERO),
+    Option("metadata.recovery.rebootstrap.trigger.ms", _T.LONG, 300_000, _NOT_NEGATIVE),
     Option("metadata.cluster.check.enable", _T.BOOLEAN, _OFF, None, Status.LATER_IGNORED,
            "that check is not made"),
 )  # fmt: skip
@@ -170,8 +132,8 @@ _METRICS = "there is no JMX here; the write report carries the numbers"
 
 _INTERCEPTORS = (
     Option("interceptor.classes", _T.LIST, ()),
-    Option("metrics.num.samples", _T.INT, 2, AtLeast(1)),
-    Option("metrics.sample.window.ms", _T.LONG, 30_000, _ZERO),
+    Option("metrics.num.samples", _T.INT, 2, _POSITIVE),
+    Option("metrics.sample.window.ms", _T.LONG, 30_000, _NOT_NEGATIVE),
 )  # fmt: skip
 
 _WITHOUT_EFFECT = (
@@ -226,7 +188,6 @@ GSSAPI: Final = "GSSAPI"
 MECHANISMS: Final = (PLAIN, *SCRAM, OAUTHBEARER, AWS_MSK_IAM, GSSAPI)
 
 _JVM = "it chooses among Java's own TLS classes; here OpenSSL does that work"
-_ONE = AtLeast(1)
 _STORE = OneOf(("PEM", "PKCS12", "JKS"))
 
 SECURITY_OPTIONS = (
@@ -261,14 +222,14 @@ SECURITY_OPTIONS = (
     Option("sasl.oauthbearer.client.credentials.client.secret", _T.PASSWORD, None),
     Option("sasl.oauthbearer.scope", _T.STRING, None),
     Option("sasl.oauthbearer.header.urlencode", _T.BOOLEAN, _OFF),
-    Option("sasl.login.connect.timeout.ms", _T.INT, 10_000, _ONE),
-    Option("sasl.login.read.timeout.ms", _T.INT, 10_000, _ONE),
-    Option("sasl.login.retry.backoff.ms", _T.LONG, 100, _ONE),
-    Option("sasl.login.retry.backoff.max.ms", _T.LONG, 10_000, _ONE),
-    Option("sasl.login.refresh.window.factor", _T.DOUBLE, 0.8, Between(0.5, 1.0)),
-    Option("sasl.login.refresh.window.jitter", _T.DOUBLE, 0.05, Between(0.0, 0.25)),
-    Option("sasl.login.refresh.min.period.seconds", _T.SHORT, 60, Between(0, 900)),
-    Option("sasl.login.refresh.buffer.seconds", _T.SHORT, 300, Between(0, 3600)),
+    Option("sasl.login.connect.timeout.ms", _T.INT, 10_000, _POSITIVE),
+    Option("sasl.login.read.timeout.ms", _T.INT, 10_000, _POSITIVE),
+    Option("sasl.login.retry.backoff.ms", _T.LONG, 100, _POSITIVE),
+    Option("sasl.login.retry.backoff.max.ms", _T.LONG, 10_000, _POSITIVE),
+    Option("sasl.login.refresh.window.factor", _T.DOUBLE, 0.8, Range(0.5, 1.0)),
+    Option("sasl.login.refresh.window.jitter", _T.DOUBLE, 0.05, Range(0.0, 0.25)),
+    Option("sasl.login.refresh.min.period.seconds", _T.SHORT, 60, Range(0, 900)),
+    Option("sasl.login.refresh.buffer.seconds", _T.SHORT, 300, Range(0, 3600)),
     Option("sasl.kerberos.service.name", _T.STRING, None),
     *(Option(name, type_, None, None, Status.NO_MEANING,
              "the machine's Kerberos libraries and kinit do that")
@@ -339,7 +300,7 @@ REGISTRY_OPTIONS: Final = (
     Option(URL, _T.STRING, None),
     Option("auto.register.schemas", _T.BOOLEAN, _OFF),
     Option("use.latest.version", _T.BOOLEAN, _OFF),
-    Option("use.schema.id", _T.INT, None, Between(1, INT_MAX)),
+    Option("use.schema.id", _T.INT, None, Range(1, INT_MAX)),
     Option("normalize.schemas", _T.BOOLEAN, _ON),
     Option("basic.auth.credentials.source", _T.STRING, "USER_INFO", OneOf(("USER_INFO",))),
     Option(USER_INFO, _T.PASSWORD, None),
@@ -352,7 +313,7 @@ REGISTRY_OPTIONS: Final = (
     Option("bearer.auth.scope", _T.STRING, None),
     Option("bearer.auth.logical.cluster", _T.STRING, None),
     Option("bearer.auth.identity.pool.id", _T.STRING, None),
-    Option(TIMEOUT, _T.INT, 10_000, AtLeast(1)),
+    Option(TIMEOUT, _T.INT, 10_000, _POSITIVE),
     *(replace(one, name=_SSL + one.name) for one in SECURITY_OPTIONS
       if one.name.startswith("ssl.") and one.status is Status.HONOURED and one.name != _ALGORITHM),
     Option(f"{_SSL}{_ALGORITHM}", _T.STRING, "https", OneOfAnyCase(("https",))),
@@ -382,20 +343,20 @@ _SINK = (
     Option("headersColumns", _T.STRING, None, ColumnNames(), of_one_write=True),
     Option("onNullValue", _T.STRING, "tombstone", OneOfAnyCase(tuple(OnNullValue)),
            of_one_write=True),
-    Option("maxRecordsPerSecond", _T.LONG, None, AtLeast(1)),
-    Option("maxBytesPerSecond", _T.LONG, None, AtLeast(1)),
-    Option("tasksAtOnce", _T.INT, None, AtLeast(1)),
+    Option("maxRecordsPerSecond", _T.LONG, None, _POSITIVE),
+    Option("maxBytesPerSecond", _T.LONG, None, _POSITIVE),
+    Option("tasksAtOnce", _T.INT, None, _POSITIVE),
     Option("preflight", _T.STRING, None, OneOfAnyCase(("required", "warn", "off"))),
     Option("reportPath", _T.STRING, None, NonEmpty()),
-    Option("reportPathRetentionBytes", _T.LONG, None, AtLeast(1)),
-    Option("reportPathRetentionMs", _T.LONG, None, AtLeast(1)),
+    Option("reportPathRetentionBytes", _T.LONG, None, _POSITIVE),
+    Option("reportPathRetentionMs", _T.LONG, None, _POSITIVE),
     Option("reportTopic", _T.STRING, None, TopicName()),
     Option("reportListeners", _T.LIST, ()),
     Option("progressListeners", _T.LIST, ()),
     Option("progressTopic", _T.STRING, None, TopicName()),
     Option("transactionalIdPrefix", _T.STRING, None, NonEmpty()),
     Option("txnAppId", _T.STRING, None, NonEmpty()),
-    Option("txnVersion", _T.LONG, None, _ZERO),
+    Option("txnVersion", _T.LONG, None, _NOT_NEGATIVE),
     Option("verifyReplays", _T.BOOLEAN, _ON),
     Option("offsetsGroup", _T.STRING, None, NonEmpty()),
     Option("offsetsGroupInUse", _T.STRING, "refuse", OneOfAnyCase(("refuse", "allow"))),
@@ -409,17 +370,18 @@ _SINK = (
 )  # fmt: skip
 
 
+#: Names are Kafka Connect's; those that it does not have are at the end.
 DEAD_LETTER_OPTIONS: Final = (
-    Option(TOLERANCE, _T.STRING, "none", OneOfAnyCase(("none", "all"))),
-    Option(TOPIC, _T.STRING, None, TopicName()),
-    Option(TOPIC_IN_STREAMS, _T.STRING, None, TopicName()),
-    Option(REPLICAS, _T.SHORT, None, Between(1, 2**15 - 1)),
-    Option(CONTEXT, _T.BOOLEAN, _ON),
-    Option(LOG, _T.BOOLEAN, _OFF),
-    Option(MESSAGES, _T.BOOLEAN, _OFF),
-    Option(MAX_RECORDS, _T.LONG, None, AtLeast(0)),
-    Option(MAX_FRACTION, _T.DOUBLE, None, Between(0, 1)),
-    Option(MAX_VALUE, _T.INT, 65_536, Between(0, INT_MAX)),
+    Option("errors.tolerance", _T.STRING, "none", OneOfAnyCase(("none", "all"))),
+    Option("errors.deadletterqueue.topic.name", _T.STRING, None, TopicName()),
+    Option("errors.dead.letter.queue.topic.name", _T.STRING, None, TopicName()),
+    Option("errors.deadletterqueue.topic.replication.factor", _T.SHORT, None, Range(1, 2**15 - 1)),
+    Option("errors.deadletterqueue.context.headers.enable", _T.BOOLEAN, _ON),
+    Option("errors.log.enable", _T.BOOLEAN, _OFF),
+    Option("errors.log.include.messages", _T.BOOLEAN, _OFF),
+    Option("errors.max.records", _T.LONG, None, _NOT_NEGATIVE),
+    Option("errors.max.fraction", _T.DOUBLE, None, Range(0, 1)),
+    Option("errors.deadletterqueue.max.value.bytes", _T.INT, 65_536, Range(0, INT_MAX)),
 )  # fmt: skip
 
 

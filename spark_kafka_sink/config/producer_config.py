@@ -130,15 +130,15 @@ class ProducerConfig:
             option.attribute: reader.values.get(name) for name, option in PRODUCER_OPTIONS.items()
         }
         arguments["bootstrap_servers"] = reader.servers
-        acks = reader.text("acks")
+        acks = reader.values["acks"]
         arguments["acks"] = -1 if acks == "all" else int(acks)
-        arguments["metadata_recovery_strategy"] = reader.text("metadata.recovery.strategy").lower()
+        arguments["metadata_recovery_strategy"] = arguments["metadata_recovery_strategy"].lower()
         if reader.idempotence_off is not None:
             arguments["enable_idempotence"] = False
-        if reader.number("connections.max.idle.ms") < 0:
+        if arguments["connections_max_idle_ms"] < 0:
             arguments["connections_max_idle_ms"] = LONG_MAX
         waits = "max.block.ms" if "max.block.ms" in reader.given else "delivery.timeout.ms"
-        arguments["buffer_wait_ms"] = reader.number(waits)
+        arguments["buffer_wait_ms"] = reader.values[waits]
         arguments["security"] = tuple(
             (name, reader.values[name]) for name in sorted(reader.given) if is_security_option(name)
         )

@@ -12,17 +12,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from itertools import combinations
 from typing import Any, Final
-from urllib.parse import urlsplit
 
 from spark_kafka_sink.base.error_kinds import Kind
 from spark_kafka_sink.base.errors import ConfigError
-from spark_kafka_sink.base.security.loopback import is_loopback
-from spark_kafka_sink.base.security.password import Password, text_of
-from spark_kafka_sink.base.security.secret_references import has_references, is_one_reference
+from spark_kafka_sink.base.security.addresses import is_in_the_clear, is_of_http, url_parts
+from spark_kafka_sink.base.security.password import text_of
+from spark_kafka_sink.base.security.secret_references import has_references
 from spark_kafka_sink.config.logins.security_rules import (
     NOT_HIDDEN_BY_SPARK,
     STORE_RULES,
     check_rules,
+    refuse_inline,
 )
 from spark_kafka_sink.config.named_columns import (
     WITH_SCHEMA,
@@ -98,8 +98,7 @@ def schema_options(
         )
         for part in parts
     )
-    _check_url(own)
-    _check_credentials(own)
+    _check_registry(own)
     return SchemaOptions(
         payloads,
         auto_register=options["auto.register.schemas"],
@@ -129,38 +128,21 @@ def _refuse_without_effect(own: Mapping[str, OptionValue], parts: list[str]) -> 
         )
 
 
-def _check_url(own: Mapping[str, OptionValue]) -> None:
-    given = own.get(URL)
-    if not isinstance(given, str) or not given:
-        raise ConfigError(
-            f"{URL} is not set, and records of this format carry the id that a registry gives to"
-            " their schema",
-            hint=f"set {URL}=https://host:8081; valueFormat=json needs none",
-        )
-    if not has_references(given):
-        registry_urls(given)
-
-
 def registry_urls(text: str) -> tuple[str, ...]:
     """The addresses, without a slash at the end. ConfigError, which shows nothing of them, for one
     that can't be used.
     """
     urls = tuple(one.strip().rstrip("/") for one in text.split(","))
     for url in urls:
-        try:
-            parts = urlsplit(url)
-            usable = parts.scheme in ("http", "https") and bool(parts.hostname)
-            _ = parts.port
-        except ValueError:
-            usable = False
-        if not usable or parts.query or parts.fragment or not all("!" <= c <= "~" for c in url):
-            mock = url.startswith("mock:")
+        parts = url_parts(url)
+        if parts is None or not is_of_http(parts) or parts.query or parts.fragment:
+            mock = ": mock:// has none" if url.startswith("mock:") else ""
             raise ConfigError(
-                f"{URL} is not an address of a registry" + (": mock:// has none" if mock else ""),
+                f"{URL} is not an address of a registry{mock}",
                 hint="it looks like https://host:8081; local_kafka has a registry for tests",
                 kind=Kind.INVALID_VALUE,
             )
-        if parts.username is not None or parts.password is not None:
+        if "@" in parts.netloc:
             raise ConfigError(
                 f"{URL} must not hold a name or password",
                 hint=f"they go to {USER_INFO}",
@@ -183,7 +165,10 @@ def _source(source: str, needs: str) -> Check:
 _TOGETHER: Final = (
     f"{ENDPOINT} needs bearer.auth.client.id and bearer.auth.client.secret, and they need it"
 )
-_CREDENTIALS: Final = (
+_REGISTRY: Final = (
+    Check("", f"{URL} is not set, and records of this format carry the id that a registry gives to"
+          " their schema", f"set {URL}=https://host:8081; valueFormat=json needs none",
+          lambda values: not values.get(URL)),
     _one_of(USER_INFO, TOKEN, ENDPOINT),
     *(_one_of(*two) for two in combinations((USER_INFO, TOKEN, ENDPOINT), 2)),
     _source("STATIC_TOKEN", TOKEN),
@@ -194,25 +179,18 @@ _CREDENTIALS: Final = (
 )  # fmt: skip
 
 
-def _check_credentials(own: Mapping[str, OptionValue]) -> None:
+def _check_registry(own: Mapping[str, OptionValue]) -> None:
     """One way of authentication, no secret that Spark shows, and none in the clear."""
-    refuse(_CREDENTIALS, own, own)
+    refuse(_REGISTRY, own, own)
     for one in REGISTRY_OPTIONS:
         if one.name in own:
             check_references(one, own[one.name], one.name)
     shown = (USER_INFO, *(_SSL + name for name in NOT_HIDDEN_BY_SPARK if name.startswith("ssl.")))
     for name in shown:
-        value = own.get(name)
-        if isinstance(value, Password) and not is_one_reference(value.value):
-            raise ConfigError(
-                f"{name} is given inline, and Spark would show it: in plans, in its UI and in event"
-                " logs",
-                hint=f"give a reference, {name}=${{file:/path/to/it}} or ${{env:NAME}}, or put it"
-                " into a configFile; and if this one was real, replace it: Spark may have logged"
-                " it",
-                kind=Kind.INLINE_SECRET,
-            )
-    _check_stores(own)
+        refuse_inline(own.get(name), name, "it into a configFile")
+    # As the brokers' stores.
+    stores = {n.removeprefix(_SSL): value for n, value in own.items() if n.startswith(_SSL)}
+    check_rules(STORE_RULES, stores, lambda name: _SSL + name)
     check_addresses(own)
 
 
@@ -223,10 +201,11 @@ def check_addresses(values: Mapping[str, object]) -> None:
     _check_endpoint(values.get(ENDPOINT))
     if has_references(values.get(URL)):
         return
-    addresses = [urlsplit(one) for one in registry_urls(text_of(values.get(URL)))]
+    urls = registry_urls(text_of(values.get(URL)))
+    addresses = [parts for parts in map(url_parts, urls) if parts is not None]
     way = next((name for name in (USER_INFO, TOKEN, ENDPOINT) if values.get(name)), None)
     for parts in addresses:
-        if way and parts.scheme == "http" and not is_loopback(parts.hostname or ""):
+        if way and is_in_the_clear(parts):
             raise ConfigError(
                 f"{URL} is http, so {way} would send a secret in the clear",
                 hint="use https; http with a secret is for tests on this machine (localhost)",
@@ -244,25 +223,10 @@ def _check_endpoint(given: object) -> None:
     """It gets the client's secret."""
     if given is None or has_references(given):
         return
-    url = text_of(given)
-    try:
-        parts = urlsplit(url)
-        usable = bool(parts.hostname) and parts.username is None
-    except ValueError:
-        usable = False
-    if not usable or not (
-        parts.scheme == "https" or (parts.scheme == "http" and is_loopback(parts.hostname or ""))
-    ):
+    parts = url_parts(text_of(given))
+    if parts is None or not is_of_http(parts) or "@" in parts.netloc or is_in_the_clear(parts):
         raise ConfigError(
             f"{ENDPOINT} is not an address of https",
             hint="it looks like https://host/path; http is for tests on this machine (localhost)",
             kind=Kind.TOKEN_SOURCE,
         )
-
-
-def _check_stores(own: Mapping[str, OptionValue]) -> None:
-    """The rules of the brokers' stores."""
-    values = {
-        name.removeprefix(_SSL): value for name, value in own.items() if name.startswith(_SSL)
-    }
-    check_rules(STORE_RULES, values, lambda name: _SSL + name)

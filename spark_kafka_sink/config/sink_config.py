@@ -16,8 +16,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Final
 
 from spark_kafka_sink.base.error_kinds import Kind
-from spark_kafka_sink.base.errors import ConfigError
-from spark_kafka_sink.config.dead_letter_options import DeadLetterOptions
+from spark_kafka_sink.base.errors import ConfigError, coded
 from spark_kafka_sink.config.named_columns import (
     ALL_COLUMNS,
     ColumnFormat,
@@ -40,6 +39,9 @@ MISSING_BOOTSTRAP = (
 #: An option that the package sets itself (``datasource/write/write_context.py``).
 TXN_CONTEXT = "txnContext"
 
+_TOLERANCE: Final = "errors.tolerance"
+_LETTERS: Final = "errors.deadletterqueue.topic.name"
+_LETTERS_IN_STREAMS: Final = "errors.dead.letter.queue.topic.name"
 _OF_ONE_WRITE = ("txnVersion", TXN_CONTEXT)
 _FINGERPRINT_LENGTH = 16
 
@@ -76,6 +78,35 @@ class RateLimits:
         records, size = self.records_per_second, self.bytes_per_second
         named = (("maxRecordsPerSecond", records), ("maxBytesPerSecond", size))
         return tuple(f"{name}={value}" for name, value in named if value is not None)
+
+
+@dataclass(frozen=True, slots=True)
+class DeadLetterOptions:
+    """The options of a write with errors.tolerance=all. ``replicas`` -1: as brokers have it."""
+
+    topic: str
+    replicas: int
+    context_headers: bool
+    log: bool
+    log_messages: bool
+    max_records: int | None
+    max_fraction: float | None
+    max_value_bytes: int
+
+    @classmethod
+    def of(cls, options: Mapping[str, Any]) -> DeadLetterOptions:
+        """From the sink's options, which :data:`CHECKS` have passed."""
+        replicas = options["errors.deadletterqueue.topic.replication.factor"]
+        return cls(
+            options[_LETTERS],
+            -1 if replicas is None else replicas,
+            options["errors.deadletterqueue.context.headers.enable"],
+            options["errors.log.enable"],
+            options["errors.log.include.messages"],
+            options["errors.max.records"],
+            options["errors.max.fraction"],
+            options["errors.deadletterqueue.max.value.bytes"],
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -151,6 +182,8 @@ class SinkConfig:
                 kind=Kind.MISSING_BOOTSTRAP,
             )
         options = {n: own.get(n, option.default_value) for n, option in SINK_OPTIONS.items()}
+        if options[_LETTERS] is None:
+            options[_LETTERS] = options[_LETTERS_IN_STREAMS]
         asked = DeliveryGuarantee(str(options["deliveryGuarantee"]))
         guarantee = _guarantee(reader, asked, is_given="deliveryGuarantee" in own)
         refuse(CHECKS, own, options | {"deliveryGuarantee": guarantee})
@@ -165,8 +198,10 @@ class SinkConfig:
             "named_columns": named,
             "schemas": schema_options(own, options, named),
             "rate_limits": RateLimits(*(values[name] for name in limits)),
-            "dead_letters": DeadLetterOptions.of(options),
-            "warnings": producer.warnings,
+            "dead_letters": None
+            if options[_TOLERANCE] == "none"
+            else DeadLetterOptions.of(options),
+            "warnings": producer.warnings + _without_tolerance(given, options),
             "fingerprint": _fingerprint(given),
         }
         return cls(**{one.name: values[one.name] for one in fields(cls)})
@@ -234,6 +269,15 @@ def _guarantee(
     return DeliveryGuarantee.NONE
 
 
+def _without_tolerance(given: GivenOptions, options: Mapping[str, Any]) -> tuple[str, ...]:
+    """The warning for options of dead letters with errors.tolerance=none."""
+    idle = [o.spelled for n, o in given.own.items() if n.startswith("errors.") and n != _TOLERANCE]
+    if options[_TOLERANCE] != "none" or not idle:
+        return ()
+    text = f"{', '.join(idle)}: without effect, because {_TOLERANCE} is none"
+    return (coded(Kind.WITHOUT_EFFECT, text, f"set {_TOLERANCE}=all, or remove them"),)
+
+
 _EXACTLY_ONCE: Final = "exactly-once"
 
 
@@ -282,6 +326,15 @@ def _one_topic(one: str, other: str, hint: str) -> Check:
     )
 
 
+def _letters_elsewhere(other: str) -> Check:
+    return Check(
+        "",
+        f"{_LETTERS} and {other} are the same topic, '{{{other}}}'",
+        "give dead letters a topic of their own",
+        lambda values: values[_TOLERANCE] == "all" and values[_LETTERS] == values[other],
+    )
+
+
 _REPORTS = "reports are records of JSON: use a separate topic for them"
 _PROGRESS = "progress is records of JSON: use a separate topic for it"
 _OF_BOTH = "txnAppId identifies the writer, txnVersion counts its writes"
@@ -327,4 +380,12 @@ CHECKS: Final = (
     Check("tasksAtOnce", "tasksAtOnce would have no effect, because there is no rate to divide",
           "set maxRecordsPerSecond or maxBytesPerSecond, or remove tasksAtOnce",
           unless="maxRecordsPerSecond maxBytesPerSecond", kind=Kind.NO_EFFECT),
+    Check(f"{_LETTERS} {_LETTERS_IN_STREAMS}",
+          f"{_LETTERS} and {_LETTERS_IN_STREAMS} are two names of one option, and differ",
+          f"remove {_LETTERS_IN_STREAMS}",
+          lambda values: values[_LETTERS] != values[_LETTERS_IN_STREAMS]),
+    Check("", f"{_TOLERANCE}=all needs {_LETTERS}: rows that can't be sent would be lost",
+          "name a topic for them, dlq.orders for example",
+          lambda values: values[_TOLERANCE] == "all" and values[_LETTERS] is None),
+    *map(_letters_elsewhere, ("topic", "reportTopic", "progressTopic", "commitLogTopic")),
 )  # fmt: skip

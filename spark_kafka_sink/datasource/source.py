@@ -189,7 +189,7 @@ class KprodDataSource(DataSource):
 
     def _checked(self, plan: WritePlan, schema: StructType, *, streaming: bool) -> WritePlan:
         """``plan`` for tasks, after all that asks brokers, registries and files."""
-        from spark_kafka_sink.config.dead_letter_options import refuse_compacted
+        from spark_kafka_sink.datasource.checks.dead_letter_checks import refuse_compacted
         from spark_kafka_sink.datasource.checks.own_code import check_own_code
         from spark_kafka_sink.datasource.checks.preflight import process_preflight
         from spark_kafka_sink.datasource.process_logging import configure_logging

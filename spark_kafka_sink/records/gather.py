@@ -86,6 +86,31 @@ def ends_of(counts: npt.NDArray[np.number] | npt.NDArray[np.bool_]) -> npt.NDArr
     return ends
 
 
+def binary_of(
+    offsets: Indices, data: pa.Buffer, valid: npt.NDArray[np.bool_] | None = None
+) -> pa.Array:
+    """A large binary array of these bytes; null where it is not ``valid``."""
+    buffers = [_bits(valid), pa.py_buffer(np.ascontiguousarray(offsets, np.int64)), data]
+    return pa.Array.from_buffers(pa.large_binary(), len(offsets) - 1, buffers)
+
+
+def integers(
+    values: npt.NDArray[np.integer], valid: npt.NDArray[np.bool_] | None = None
+) -> pa.Array:
+    """As Arrow's. Not pa.array(), which imports pandas where there is one."""
+    buffers = [_bits(valid), pa.py_buffer(np.ascontiguousarray(values))]
+    return pa.Array.from_buffers(pa.from_numpy_dtype(values.dtype), len(values), buffers)
+
+
+def bools(flags: npt.NDArray[np.bool_]) -> pa.Array:
+    """As Arrow's, for ``filter``."""
+    return pa.Array.from_buffers(pa.bool_(), len(flags), [None, _bits(flags)])
+
+
+def _bits(valid: npt.NDArray[np.bool_] | None) -> pa.Buffer | None:
+    return None if valid is None else pa.py_buffer(np.packbits(valid, bitorder="little"))
+
+
 class Gather(Protocol):
     """Pieces placed into ``slots``; :meth:`join` concatenates them in the order of the slots.
 
@@ -253,12 +278,10 @@ def _rebase_offsets(array: pa.Array) -> pa.Array:
         return array
     offsets = offsets_of(array)
     first, last = int(offsets[0]), int(offsets[-1])
-    valid = valid_of(array)
-    bits = None if valid is None else pa.py_buffer(np.packbits(valid, bitorder="little"))
     return pa.Array.from_buffers(
         array.type,
         len(array),
-        [bits, pa.py_buffer(offsets - first), data.slice(first, last - first)],
+        [_bits(valid_of(array)), pa.py_buffer(offsets - first), data.slice(first, last - first)],
     )
 
 

@@ -15,7 +15,7 @@ from __future__ import annotations
 import logging
 import uuid
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from enum import Enum
@@ -76,10 +76,15 @@ class Block:
     """Several writes of one batch that are decided together; ``token`` distinguishes it from every
     other block. ``writes`` is None for one of them, which is only recorded, and their number for
     the last step, which has no rows and decides all of them.
+
+    ``letters`` are those of one write, as in :class:`Part`; ``check_letters`` raises for the sums
+    of all, before they are decided.
     """
 
     token: str
     writes: int | None = None
+    letters: tuple[int, int] = (0, 0)
+    check_letters: Callable[[int, int], None] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -273,7 +278,8 @@ class Committer:
         if any(part.name == attempts.name for part in parts):
             return  # by the previous attempt
         prepared = batch.transactions + self._prepared_by_us(owner, batch, len(parts))
-        part = Part(prepared, batch.payload or Payload(), attempts.name)
+        letters = batch.block.letters
+        part = Part(prepared, batch.payload or Payload(), attempts.name, letters)
         session.write(state.with_part(batch.number, token, part), self._client.deadline())
 
     def _decide_and_end(
@@ -584,6 +590,8 @@ def _decision(owner: Owner, batch: Batch, state: CommitState) -> Decision:
             hint="a write failed, the block ended while one was still running, or another block of "
             "this name has begun meanwhile",
         )
+    if block.check_letters is not None:
+        block.check_letters(*(sum(part.letters[i] for part in parts) for i in (0, 1)))
     transactions = tuple(t for part in parts for t in part.transactions) + batch.transactions
     payloads = tuple(part.payload for part in parts)
     return Decision(batch.number, transactions, payloads, batch.digest)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import tracemalloc
 from pathlib import Path
 
 import pytest
@@ -72,11 +73,43 @@ def test_a_last_line_that_is_being_written_is_left_out(lines: Path) -> None:
     assert "Batch orders 9" in run("show", str(lines)).stdout
 
 
-@pytest.mark.parametrize("line", ["{}", "[1]", "no json", '{"reportVersion": 2}', "[" * 100_000])
-def test_what_is_no_report_is_named_by_its_line(lines: Path, line: str) -> None:
-    with lines.open("a") as file:
-        file.write(line + "\n")
-    assert "line 4, is no report of version 1" in run("show", str(lines), code=2).stderr
+@pytest.mark.parametrize(
+    "line",
+    [b"{}", b"[1]", b"no json", b'{"reportVersion": 2}', b"[" * 100_000, b"\xff\0", b"caf\xc3"],
+    ids=["empty", "list", "text", "later version", "deep", "binary", "cut in a character"],
+)
+def test_what_is_no_report_is_named_and_skipped(lines: Path, line: bytes) -> None:
+    """A disk that was full once left a part of a line: the others are still there."""
+    before = lines.read_bytes()
+    lines.write_bytes(line + b"\n\n" + before)
+    found = run("show", str(lines), "--json")
+    assert json.loads(found.stdout)["batchId"] == 9
+    assert "no report of version 1: " in found.stderr
+    assert "reports.jsonl', line 1\n" in found.stderr
+    lines.write_bytes(line + b"\n")
+    assert "line 1" in run("show", str(lines), code=2).stderr
+    assert "line 1" in run("tail", str(lines), code=2).stderr
+
+
+@pytest.mark.parametrize("time", [10**30, -(10**18), "noon", None])
+def test_a_report_with_no_possible_time_is_shown(tmp_path: Path, time: object) -> None:
+    path = tmp_path / "reports.jsonl"
+    path.write_text(json.dumps(report(5, writtenAtMs=time)) + "\n")
+    assert "Batch orders 5" in run("show", str(path)).stdout
+    assert "orders 5" in run("tail", str(path)).stdout
+
+
+def test_of_many_reports_only_the_last_are_kept(tmp_path: Path) -> None:
+    """All of a large file would take ten times its size, on the machine of a driver."""
+    path = tmp_path / "reports.jsonl"
+    path.write_text("".join(json.dumps(report(n, writtenAtMs=n)) + "\n" for n in range(1_000)))
+    tracemalloc.start()
+    try:
+        assert "orders 999" in run("tail", str(path), "-n", "3").stdout
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < 2 * path.stat().st_size + 2_000_000
 
 
 def test_a_file_that_is_not_there_is_one_line(tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ from spark_kafka_sink.config.given_options import SPARK_KEYS
 from spark_kafka_sink.config.option import Status
 from spark_kafka_sink.config.option_table import PRODUCER_OPTIONS, SINK_OPTIONS
 from spark_kafka_sink.config.sink_config import SinkConfig
+from spark_kafka_sink.datasource.monitoring.instruments import INSTRUMENTS
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -59,6 +60,13 @@ def test_every_option_is_on_the_page(generator):
         if name.lower() in SPARK_KEYS:
             continue  # the page has it among Spark's own
         assert (f"`{name}`" in page) is not option.internal, name
+
+
+def test_every_exported_metric_is_on_the_page(generator):
+    """Those of running writes were missing: the page went through the origins by hand."""
+    page = generator["metrics_page"]()
+    for one in INSTRUMENTS:
+        assert re.search(rf"`{one.prometheus_name}[`{{]", page), one.prometheus_name
 
 
 def test_an_internal_option_is_on_no_page_and_never_suggested(generator, monkeypatch):

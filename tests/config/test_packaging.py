@@ -136,15 +136,15 @@ def test_the_policies_for_msk_name_what_each_guarantee_needs():
     actions = [
         {
             action.removeprefix("kafka-cluster:")
-            for statement in policy["Statement"]
+            for statement in statements
             for action in statement["Action"]
         }
-        for policy in (plain, exactly_once)
+        for statements in (plain["Statement"], exactly_once)
     ]
     assert actions[0] == {"Connect", "DescribeTopic", "WriteData", "WriteDataIdempotently"}
     ids = {"AlterTransactionalId", "DescribeTransactionalId"}
-    assert actions[1] == actions[0] | ids | {"CreateTopic", "ReadData"}
-    resources = [statement["Resource"] for statement in exactly_once["Statement"]]
+    assert actions[1] == ids | {"CreateTopic", "DescribeTopic", "ReadData", "WriteData"}
+    resources = [statement["Resource"] for statement in exactly_once]
     assert sum(one.endswith(f"/{COMMIT_LOG_TOPIC}") for one in resources) == 1
     assert sum(one.endswith(f"/PREFIX{SEPARATOR}*") for one in resources) == 1
 

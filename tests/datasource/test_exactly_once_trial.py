@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from contextlib import closing
 from dataclasses import replace
 
@@ -113,10 +114,63 @@ def test_a_topic_that_can_not_be_deleted_is_named(world):
     assert "DELETE on the topic" not in steps["clean-up"].said
 
 
+HOUR_S = 3_600
+
+
+def left_by_another(world, hours, name="{}-0a1b2c"):
+    """The topic of a trial that began so many hours ago, and was killed then, or runs now."""
+    begun = time.gmtime(world.scheduler.wall_ms() / 1000 - hours * HOUR_S)
+    topic = f"{LOG_TOPIC}-check-" + name.format(time.strftime("%Y%m%dT%H%M%S", begun))
+    world.cluster.create_topic(topic, 1)
+    return topic
+
+
+def test_an_old_topic_of_a_killed_check_is_deleted(world):
+    """No trial runs for a day."""
+    left_by_another(world, 25)
+    left_by_another(world, 2_500)
+    steps = tried(world)
+    assert (steps["earlier checks"].state, trial_topics(world)) == (State.OK, [])
+    assert "deleted, of checks that were killed: " in steps["earlier checks"].said
+
+
+def test_a_topic_of_today_is_named_and_stays(world):
+    """Its check may be running, here or on a machine with a wrong clock."""
+    young = [left_by_another(world, hours, f"{{}}-{n:06x}") for n, hours in enumerate((23, 0, -30))]
+    steps = tried(world)
+    found = steps["earlier checks"]
+    assert (found.state, found.code) == (State.WARNING, "KP0630")
+    assert all(topic in found.said for topic in young)
+    assert f"kafka-topics.sh --bootstrap-server ... --delete --topic {min(young)}" in found.change
+    assert sorted(trial_topics(world)) == sorted(young)
+    others = {step.state for name, step in steps.items() if name != "earlier checks"}
+    assert others == {State.OK}
+
+
+@pytest.mark.parametrize(
+    "name", ["{}", "{}-0a1b2", "{}-0a1b2c-", "{}-0A1B2C", "20259999T000000-0a1b2c"]
+)
+def test_a_topic_of_another_name_is_not_touched(world, name):
+    other = left_by_another(world, 2_500, name)
+    steps = tried(world)
+    assert steps["earlier checks"].said == "no topic of theirs is left"
+    assert trial_topics(world) == [other]
+
+
+def test_an_old_topic_that_can_not_be_deleted_is_named(world):
+    left = left_by_another(world, 25)
+    refused = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    world.cluster.control.answer(ApiKey.DELETE_TOPICS, refused, nth=1)
+    found = tried(world)["earlier checks"]
+    assert (found.state, found.code) == (State.WARNING, "KP0630")
+    assert left in found.said
+    assert found.change.endswith(f"--delete --topic {left}")
+
+
 def test_whoever_closes_it_early_cleans_up(world):
     def body():
         with world.client() as client:
-            for stop in OF_TRIAL[:-1]:
+            for stop in OF_TRIAL[1:-1]:
                 trial = trial_steps(client, CONFIG, TIMEOUT_MS)
                 while next(trial).name != stop:
                     pass

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from spark_kafka_sink.config.dead_letter_options import DeadLetterOptions
-from spark_kafka_sink.config.sink_config import SinkConfig
+from spark_kafka_sink.config.sink_config import DeadLetterOptions, SinkConfig
 
 
 def letter_options(topic: str) -> DeadLetterOptions:

@@ -49,8 +49,8 @@ class ListeningCluster(FakeCluster):
 class ProducerWorld:
     """One broker with the topic ``t`` of two partitions; any number of producers."""
 
-    def __init__(self, *, transaction_version: int = 2) -> None:
-        self.cluster = ListeningCluster(transaction_version=transaction_version)
+    def __init__(self, *, transaction_version: int = 2, **given: Any) -> None:
+        self.cluster = ListeningCluster(transaction_version=transaction_version, **given)
         self.cluster.create_topic("t", 2)
         self.scheduler = Scheduler(random.Random(0), preemption=0.0)
         self.networks: list[SimulatedNetwork] = []

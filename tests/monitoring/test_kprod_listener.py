@@ -3,7 +3,8 @@
 import json
 
 import pytest
-from prometheus_client import CollectorRegistry
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.parser import text_string_to_metric_families
 
 from spark_kafka_sink import KprodListener
 from spark_kafka_sink.datasource.monitoring.instruments import OTHER
@@ -191,7 +192,33 @@ def test_labels_are_bounded_whatever_comes(world):
     assert world.value("kprod_failures_total", code=OTHER) > 0
 
 
-@pytest.mark.parametrize("strange", ["text", None, [1], {"a": {"b": 1}}, True])
+@pytest.mark.parametrize(
+    ("name", "label"),
+    [
+        ('a"b\\c\nd', 'a"b\\c\nd'),
+        ("\ud83d half", "? half"),
+        ("long " * 2_000, ("long " * 40)),
+        ("commandes é 漢", "commandes é 漢"),
+    ],
+    ids=["quoted", "half a surrogate pair", "long", "unicode"],
+)
+def test_a_strange_name_does_not_end_scrapes(world, name, label):
+    """Java has such names; one of them would take all metrics of the driver with it."""
+    world.listener.onQueryStarted(started(name))
+    world.reports = [report(0, queryName=name)]
+    world.listener.onQueryProgress(progress(0, name=name))
+    scraped = generate_latest(world.registry).decode()
+    assert len(scraped) < 100_000
+    rows = [
+        sample
+        for family in text_string_to_metric_families(scraped)
+        for sample in family.samples
+        if sample.name == "kprod_rows_total"
+    ]
+    assert [(one.labels["query"], one.value) for one in rows] == [(label, 100)]
+
+
+@pytest.mark.parametrize("strange", ["text", None, [1], {"a": {"b": 1}}, True, 10**400])
 def test_a_report_of_another_version_is_read_as_far_as_known(world, strange):
     world.reports = [report(0, retries=strange, brokers=strange, error=strange, newField=strange)]
     world.listener.read_reports()

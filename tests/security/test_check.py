@@ -251,6 +251,7 @@ def test_a_healthy_cluster_is_green_and_nothing_is_left_behind(secure_kafka):
     assert skipped == {
         "classes",
         "dead letter queue",
+        "progressTopic",
         "reportPath",
         "reportTopic",
         "schema registry",

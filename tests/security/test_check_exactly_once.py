@@ -14,6 +14,7 @@ import time
 import pytest
 from typer.testing import CliRunner
 
+from spark_kafka_sink.admin.admin_client import NewTopic
 from spark_kafka_sink.admin.transaction_client import TransactionClient
 from spark_kafka_sink.cli.app import app
 from spark_kafka_sink.config.producer_config import ProducerConfig
@@ -134,6 +135,30 @@ def test_a_right_of_the_trial_is_no_fault_of_the_service(secure_kafka, log, tmp_
     assert missing in verdict["because"]
     assert "failed" not in {step["state"] for step in steps.values()}
     wait_for(lambda: left_behind(secure_kafka.kafka.bootstrap, log) == ([], []), 30, "the end")
+
+
+def test_a_check_that_is_killed_is_named_by_the_next(kafka, log):
+    """Nothing cleans up after SIGKILL; a topic of yesterday is deleted, one of today may be of a
+    check that runs.
+    """
+    old = f"{log}-check-20240229T120000-0a1b2c"
+    config = ProducerConfig.parse({"bootstrap.servers": kafka.bootstrap})
+    with TransactionClient(config) as client:
+        client.create_topic(NewTopic(old, 1))
+    program = [sys.executable, "-c", STOPPED, "transaction", kafka.bootstrap, log]
+    with subprocess.Popen(program, stdout=subprocess.PIPE, cwd=ROOT, text=True) as killed:
+        assert killed.stdout.readline() == "there\n"
+        killed.kill()
+    wait_for(lambda: old not in left_behind(kafka.bootstrap, log)[0], 30, "the end of the old one")
+    (left,), open_ = left_behind(kafka.bootstrap, log)
+    verdict, steps = check(kafka.bootstrap, log)
+    assert verdict["works"]
+    assert steps["earlier checks"]["state"] == "warning"
+    assert left in steps["earlier checks"]["said"]
+    assert steps["earlier checks"]["change"].startswith("if no other check runs: kafka-topics.sh")
+    with TransactionClient(config) as client:
+        client.fence(open_, client.deadline())
+        client.delete_topics([left], client.deadline())
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])

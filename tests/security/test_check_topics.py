@@ -6,8 +6,12 @@ import os
 
 import pytest
 
+from spark_kafka_sink.admin.admin_client import AdminClient
 from spark_kafka_sink.base.errors import KafkaError
+from spark_kafka_sink.config.sink_config import SinkConfig
 from spark_kafka_sink.datasource.checks.check_steps import State
+from spark_kafka_sink.datasource.checks.preflight import process_preflight
+from spark_kafka_sink.local_kafka import KafkaCluster
 from spark_kafka_sink.producer.kafka_producer import KafkaProducer
 from spark_kafka_sink.producer.producer_record import ProducerRecord
 from tests.secure_kafka import acl
@@ -72,6 +76,43 @@ def test_a_missing_topic_of_reports_is_red(secure_kafka, bob):
     assert row(steps, "reportTopic").state is State.WARNING
     fine = steps_of(kafka.bootstrap, {"topic": topic, "reportTopic": reports})
     assert row(fine, "reportTopic").state is State.OK
+
+
+def test_a_topic_that_brokers_create_is_a_warning():
+    """A write asks for its topic and that of its reports; nothing asks for that of progress."""
+    named = {"topic": "rows", "reportTopic": "reports", "progressTopic": "progress"}
+    with KafkaCluster(overrides={"auto.create.topics.enable": "true"}) as cluster:
+        steps = steps_of(cluster.bootstrap, named)
+        assert_no_red(steps)
+        for name in ("topic", "reportTopic"):
+            assert row(steps, name).code == "KP0302"
+            assert "the first write creates it" in row(steps, name).said
+        assert row(steps, "progressTopic").code == "KP0703"
+        config = SinkConfig.parse({"kafka.bootstrap.servers": cluster.bootstrap} | named)
+        with AdminClient(config.producer) as admin:
+            assert not set(named.values()) & set(admin.topic_names(admin.deadline()))
+        assert process_preflight().check(config, streaming=False) is not None
+        states = {one.name: one.state for one in steps_of(cluster.bootstrap, named)}
+        assert (states["topic"], states["reportTopic"]) == (State.OK, State.OK)
+
+
+def test_a_missing_topic_of_progress_is_a_warning(secure_kafka, bob):
+    """A write goes on without it; what is watched for is not seen."""
+    kafka = secure_kafka.kafka
+    topic = kafka.unique_topic("check")
+    progress = kafka.unique_topic("progress", configs={"cleanup.policy": "compact"})
+    steps = steps_of(kafka.bootstrap, {"topic": topic, "progressTopic": "check.nobody-made-it"})
+    found = row(steps, "progressTopic")
+    assert (found.state, found.code) == (State.WARNING, "KP0703")
+    assert "check.nobody-made-it" in found.said
+    assert "create check.nobody-made-it" in found.change
+    with acl(secure_kafka, "bob", ("TOPIC", topic, "WRITE"), ("TOPIC", progress, "DESCRIBE")):
+        steps = steps_of(bob[0], bob[1] | {"topic": topic, "progressTopic": progress})
+        found = row(steps, "progressTopic")
+        assert (found.state, found.code) == (State.WARNING, "KP0703")
+        assert "not authorised to write to it" in found.said
+    fine = row(steps_of(kafka.bootstrap, {"progressTopic": progress}), "progressTopic")
+    assert (fine.state, fine.said) == (State.OK, progress)
 
 
 def test_a_commit_log_that_may_not_be_created_is_red(secure_kafka, bob):

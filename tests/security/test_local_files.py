@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import resource
 import stat
 import threading
 
@@ -106,6 +107,22 @@ def test_a_file_may_be_as_large_as_its_limit_and_no_larger(limit, tmp_path):
     path.write_bytes(b"x" * (limit + 1))
     with pytest.raises(UnusableFileError, match=f"larger than {limit} bytes"):
         local_files.read_file(str(path), "it", limit)
+
+
+def test_a_line_after_one_that_was_cut_off_is_whole(tmp_path):
+    """A disk that is full takes a part of a line, as a file at its limit does."""
+    path = tmp_path / "reports"
+    local_files.append_line(str(path), b"first\n")
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (9, before[1]))
+    try:
+        with pytest.raises(UnusableFileError, match="a part of the line only"):
+            local_files.append_line(str(path), b"second\n")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    for _ in range(2):
+        local_files.append_line(str(path), b"third\n")
+    assert path.read_bytes() == b"first\nsec\nthird\nthird\n"
 
 
 @pytest.mark.parametrize(

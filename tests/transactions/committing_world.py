@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from spark_kafka_sink.admin.transaction_client import TransactionClient
 from spark_kafka_sink.base.clock import Clock
@@ -31,8 +31,8 @@ LOG_TOPIC = "commits"
 class CommittingWorld(ProducerWorld):
     """Only what :meth:`play` runs lets time pass."""
 
-    def __init__(self, *, transaction_version: int = 2) -> None:
-        super().__init__(transaction_version=transaction_version)
+    def __init__(self, *, transaction_version: int = 2, **given: Any) -> None:
+        super().__init__(transaction_version=transaction_version, **given)
         #: What a swept id is then: version 1 fences it by a new identity.
         self.swept = "CompleteAbort" if transaction_version == 2 else "Empty"
         self.cluster.create_topic(LOG_TOPIC, 1)

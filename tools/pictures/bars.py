@@ -171,13 +171,13 @@ def _plain(difference: str) -> str:
 
 
 def _table(rows: list[Ratio]) -> Iterator[str]:
-    yield "| what | kprod | peer | rows/s, kprod / peer | client CPU, kprod / peer | measured |"
-    yield "|---|---|---|---|---|---|"
+    """Rows a second and their quotient, and where the figures are from."""
+    yield "| what | kprod, rows/s | peer, rows/s | kprod / peer | client CPU, kprod / peer |"
+    yield "|---|---|---|---|---|"
     for row in rows:
-        yield (
-            f"| {row.what} | {row.ours:,} rows/s | {row.peer}: {row.theirs:,} rows/s |"
-            f" {row} | {row.cpu} | {row.day}, {row.commit} |"
-        )
+        yield (f"| {row.what} | {row.ours:,} | {row.peer}: {row.theirs:,} | {row} | {row.cpu} |")
+    runs = sorted({f"{row.day} at {row.commit}" for row in rows})
+    yield from ("", f"Measured on {', '.join(runs)}.")
 
 
 def _exactly_once() -> Iterator[str]:

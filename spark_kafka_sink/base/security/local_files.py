@@ -104,7 +104,10 @@ def append_line(
             _set_aside(fd, path, check)
             os.close(fd)
             fd = _opened(path, flags, check)
-        if _checked(fd, path, check).st_size > MAX_REPORT:
+        size = _checked(fd, path, check).st_size
+        if _is_within_a_line(fd, size):
+            line = b"\n" + line
+        if size > MAX_REPORT:
             problem = f"it is larger than {MAX_REPORT} bytes"
         elif os.write(fd, line) != len(line):
             problem = "the disk took a part of the line only"
@@ -115,6 +118,18 @@ def append_line(
     finally:
         os.close(fd)
     raise UnusableFileError(problem)
+
+
+def _is_within_a_line(fd: int, size: int) -> bool:
+    """Whether a disk that was full took a part of the last line only: what follows would be lost
+    with it. (The descriptor is open for appending only.)
+    """
+    try:
+        with Path(f"/proc/self/fd/{fd}").open("rb") as file:
+            file.seek(max(size - 1, 0))
+            return file.read(1) not in (b"", b"\n")
+    except OSError:
+        return False
 
 
 def _set_aside(fd: int, path: str, check: Callable[[str], None] | None) -> None:

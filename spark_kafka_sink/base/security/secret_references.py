@@ -95,6 +95,28 @@ def file_reference(path: str, key: str) -> str:
     return f"${{file:{path}:{key}}}"
 
 
+def check_forms(name: str, spelled: str, text: str, *, accepted: bool) -> None:
+    """ConfigError for a reference where none is ``accepted``, or with an unsupported form."""
+    if accepted:
+        refuse_others(name, spelled, text)
+    for match in REFERENCE.finditer(text):
+        reference, what = match.group(), match["what"]
+        if not accepted:
+            problem = "is not looked up in this option"
+        elif match["provider"] == "env" and ENVIRONMENT_VARIABLE.fullmatch(what) is None:
+            problem = "names no environment variable"
+        elif match["provider"] == "file" and not what.partition(":")[0]:
+            problem = "names no file"
+        else:
+            continue
+        hint = "references are for secrets, users and paths of TLS, SASL and a schema registry"
+        raise ConfigError(
+            f"{spelled}: {safe_text(reference)} {problem}",
+            hint=REFERENCE_FORMS if accepted else hint,
+            kind=Kind.NO_REFERENCE,
+        )
+
+
 def refuse_others(name: str, spelled: str, text: str) -> None:
     """ConfigError for another provider's reference, which would be sent as a password."""
     other = _OTHER_PROVIDER.fullmatch(text.strip())

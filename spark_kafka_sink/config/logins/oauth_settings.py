@@ -14,9 +14,9 @@ from urllib.parse import SplitResult, unquote, urlsplit
 
 from spark_kafka_sink.base.error_kinds import Kind
 from spark_kafka_sink.base.errors import ConfigError, safe_text
+from spark_kafka_sink.base.security.addresses import is_in_the_clear, is_of_http, url_parts
 from spark_kafka_sink.base.security.import_paths import is_import_path
 from spark_kafka_sink.base.security.jaas_config import NO_MODULE, JaasEntry, without_shading
-from spark_kafka_sink.base.security.loopback import is_loopback
 from spark_kafka_sink.base.security.password import (
     REPLACE_IT,
     Password,
@@ -27,11 +27,12 @@ from spark_kafka_sink.base.security.password import (
 )
 from spark_kafka_sink.base.security.secret_references import has_references
 from spark_kafka_sink.config.logins.security_rules import (
+    ENDPOINT_STORE_RULES,
     LOGIN_MODULES,
-    STORE_RULES,
     check_options,
     check_rules,
 )
+from spark_kafka_sink.config.option import Values
 from spark_kafka_sink.config.option_table import PRODUCER_OPTIONS
 
 _URL: Final = "sasl.oauthbearer.token.endpoint.url"
@@ -177,17 +178,18 @@ def oauth_settings(options: Mapping[str, object], entry: JaasEntry | None) -> OA
     _check_names(options, module)
     source = _source(options, module)
     _refuse_what_is_of_another_source(options, module, source)
+    values = _effective(options)
     return OAuthSettings(
         source,
         _extensions(module),
         RefreshRule(
-            _float(options, "sasl.login.refresh.window.factor"),
-            _float(options, "sasl.login.refresh.window.jitter"),
-            _int(options, "sasl.login.refresh.min.period.seconds"),
-            _int(options, "sasl.login.refresh.buffer.seconds"),
+            window_factor=values["sasl.login.refresh.window.factor"],
+            window_jitter=values["sasl.login.refresh.window.jitter"],
+            min_period_seconds=values["sasl.login.refresh.min.period.seconds"],
+            buffer_seconds=values["sasl.login.refresh.buffer.seconds"],
         ),
-        _int(options, "sasl.login.retry.backoff.ms"),
-        _int(options, "sasl.login.retry.backoff.max.ms"),
+        values["sasl.login.retry.backoff.ms"],
+        values["sasl.login.retry.backoff.max.ms"],
     )
 
 
@@ -214,10 +216,9 @@ def names_own_class(options: Mapping[str, object]) -> bool:
 def _check_names(options: Mapping[str, object], module: JaasEntry) -> None:
     """What can't be meant, before it looks as if something were missing."""
     if text_of(options.get("sasl.username")):
-        raise ConfigError(
+        raise _refused(
             "sasl.username is set, but sasl.mechanism is OAUTHBEARER, which has no names",
             hint=f"a client's id is {_ID}",
-            kind=Kind.TOKEN_SOURCE,
         )
     if not names_own_class(options):
         aws = without_shading(text_of(options.get(_HANDLER))) == _AWS
@@ -268,17 +269,15 @@ def _source(options: Mapping[str, object], module: JaasEntry) -> TokenSource:
     if unsecured is not None:
         found["unsecuredLogin... in sasl.jaas.config"] = unsecured
     if len(found) > 1:
-        raise ConfigError(
+        raise _refused(
             f"the token of OAUTHBEARER comes from {' and '.join(found)}; one would not count",
             hint="keep one of them",
-            kind=Kind.TOKEN_SOURCE,
         )
     for source in found.values():
         return source
-    raise ConfigError(
+    raise _refused(
         "sasl.mechanism is OAUTHBEARER, and nothing says where its token comes from",
         hint=f"set {_URL}, {_HANDLER}, or sasl.password to the token itself",
-        kind=Kind.TOKEN_SOURCE,
     )
 
 
@@ -290,11 +289,10 @@ def _by_class(option: str, name: str, module: JaasEntry) -> TokenSource | None:
     if name == _AWS:
         return aws_login(module)
     if not is_import_path(name):
-        raise ConfigError(
+        raise _refused(
             f"{option}={safe_text(name)} can't be obeyed: it is Java, or no import path",
             hint="name a Python class with a method token() as package.module:Name; known of"
             f" Java's are {_AWS.rpartition('.')[2]} and {_STRIMZI.rpartition('.')[2]}",
-            kind=Kind.TOKEN_SOURCE,
         )
     given = tuple((key, as_password(module.get(key))) for key in sorted(module.options))
     return TokenProvider(name, option, given)
@@ -310,21 +308,21 @@ def _by_url(url: Text, options: Mapping[str, object], module: JaasEntry) -> Toke
     secret = _either(options, _SECRET, module, "clientSecret", "oauth.client.secret")
     if not client_id or not secret:
         missing = " and ".join(n for n, v in ((_ID, client_id), (_SECRET, secret)) if not v)
-        raise ConfigError(
+        raise _refused(
             f"{_URL} is set, and {missing} missing",
             hint="or clientId and clientSecret in sasl.jaas.config",
-            kind=Kind.TOKEN_SOURCE,
         )
     scope = _either(options, _SCOPE, module, "scope", "oauth.scope")
+    values = _effective(options)
     return ClientCredentials(
         url,
         client_id,
         as_password(secret),
         scope or None,
         module.get("oauth.audience") or None,
-        _effective(options, _URLENCODE) is True,
-        _int(options, "sasl.login.connect.timeout.ms"),
-        _int(options, "sasl.login.read.timeout.ms"),
+        values[_URLENCODE],
+        values["sasl.login.connect.timeout.ms"],
+        values["sasl.login.read.timeout.ms"],
         tuple(sorted(_endpoint_tls(module).items())),
     )
 
@@ -339,50 +337,40 @@ def _endpoint_tls(module: JaasEntry) -> dict[str, Text]:
         if short in found:
             raise _two_values(f"option {short}, also as oauth.{short},")
         found[short] = as_password(module.get(name)) if option.secret else module.get(name)
-    check_rules(STORE_RULES, found, str, "sasl.jaas.config: ")
+    check_rules(ENDPOINT_STORE_RULES, found)
     return found
 
 
 def _checked_url(given: Text) -> SplitResult:
     """The URL, parsed; ConfigError, which shows nothing of it, when it is not usable."""
-    url = text_of(given)
-    try:
-        parts = urlsplit(url)
-        _ = parts.port
-    except ValueError:
-        raise ConfigError(f"{_URL} is not a URL", kind=Kind.TOKEN_SOURCE) from None
-    if not all("!" <= c <= "~" for c in url):
-        raise ConfigError(
+    parts = url_parts(text_of(given))
+    if parts is None:
+        raise _refused(
             f"{_URL} is not a URL",
-            hint="it has characters that are written as %XX",
-            kind=Kind.TOKEN_SOURCE,
+            hint="https://host/path, or file:/path, with %XX for characters that are not ASCII",
         )
     if parts.scheme == "file" and parts.path and parts.netloc in ("", "localhost"):
         if parts.query or parts.fragment:
-            raise ConfigError(
+            raise _refused(
                 f"{_URL} is a file's URL with a query or a fragment, which a file does not have",
                 hint="write '?' and '#' of a file's name as %3F and %23",
-                kind=Kind.TOKEN_SOURCE,
             )
         return parts
-    if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise ConfigError(
+    if not is_of_http(parts):
+        raise _refused(
             f"{_URL} is not a URL of https",
             hint="https://host/path, or file:/path",
-            kind=Kind.TOKEN_SOURCE,
         )
-    if parts.username is not None:
-        raise ConfigError(
+    if "@" in parts.netloc:
+        raise _refused(
             f"{_URL} must not hold a name or password",
             hint=f"they go to {_ID} and {_SECRET}; {REPLACE_IT}",
-            kind=Kind.TOKEN_SOURCE,
         )
-    if parts.scheme == "http" and not is_loopback(parts.hostname):
-        raise ConfigError(
+    if is_in_the_clear(parts):
+        raise _refused(
             f"{_URL} is http, so the client's secret would be sent in the clear to"
-            f" {safe_text(f'{given}' if isinstance(given, Password) else parts.hostname)}",
+            f" {safe_text(f'{given}' if isinstance(given, Password) else f'{parts.hostname}')}",
             hint="use https; http is for tests on this machine (localhost)",
-            kind=Kind.TOKEN_SOURCE,
         )
     return parts
 
@@ -392,10 +380,9 @@ def _either(options: Mapping[str, object], option: str, module: JaasEntry, *name
     given = {option: shown_text(options.get(option))} | {n: module.get(n) for n in names}
     values = {name: value for name, value in given.items() if value}
     if len(set(map(text_of, values.values()))) > 1:
-        raise ConfigError(
+        raise _refused(
             f"{' and '.join(values)} are both set, to different values",
             hint=f"keep {option}; the others are in sasl.jaas.config",
-            kind=Kind.TOKEN_SOURCE,
         )
     return next(iter(values.values()), "")
 
@@ -428,9 +415,7 @@ def _number(name: str, text: str) -> float:
     except ValueError:
         value = float("nan")
     if not abs(value) < 2**53:
-        raise ConfigError(
-            f"sasl.jaas.config: {safe_text(name)} is not a number", kind=Kind.TOKEN_SOURCE
-        )
+        raise _refused(f"sasl.jaas.config: {safe_text(name)} is not a number")
     return value
 
 
@@ -457,32 +442,22 @@ def _two_values(what: str) -> ConfigError:
 def checked_extension(name: str, value: str) -> tuple[str, str]:
     """The pair, if a message can carry it (KIP-342). ConfigError."""
     if name == "auth" or _EXTENSION_NAME.fullmatch(name) is None:
-        raise ConfigError(
+        raise _refused(
             f"the SASL extension {safe_text(name)} can't be sent",
             hint="its name is letters, and not auth",
-            kind=Kind.TOKEN_SOURCE,
         )
     if _EXTENSION_VALUE.fullmatch(value) is None:
-        raise ConfigError(
+        raise _refused(
             f"the value of the SASL extension {name} is empty, or not ASCII text",
-            kind=Kind.TOKEN_SOURCE,
         )
     return name, value
 
 
-def _int(options: Mapping[str, object], name: str) -> int:
-    value = _effective(options, name)
-    assert isinstance(value, int)
-    return value
+def _refused(what: str, hint: str | None = None) -> ConfigError:
+    return ConfigError(what, hint=hint, kind=Kind.TOKEN_SOURCE)
 
 
-def _float(options: Mapping[str, object], name: str) -> float:
-    value = _effective(options, name)
-    assert isinstance(value, float)
-    return value
-
-
-def _effective(options: Mapping[str, object], name: str) -> object:
+def _effective(options: Mapping[str, object]) -> Values:
     """What was given, which has the option's type, or the table's default."""
-    value = options.get(name)
-    return PRODUCER_OPTIONS[name].default if value is None else value
+    given = {name: value for name, value in options.items() if value is not None}
+    return {name: option.default for name, option in PRODUCER_OPTIONS.items()} | given

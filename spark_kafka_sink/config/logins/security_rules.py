@@ -8,7 +8,7 @@ Never: a row of the option table, a certificate, a connection.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -16,13 +16,15 @@ from spark_kafka_sink.base.error_kinds import Kind
 from spark_kafka_sink.base.errors import ConfigError, safe_text
 from spark_kafka_sink.base.security.jaas_config import REFERENCE, JaasEntry, parse_jaas_config
 from spark_kafka_sink.base.security.password import HIDDEN, REPLACE_IT, Password, text_of
+from spark_kafka_sink.base.security.secret_references import is_one_reference
+from spark_kafka_sink.base.suggestions import letters, nearest_name
 from spark_kafka_sink.config.option import (
+    Check,
     OneOfAnyCase,
     Option,
     OptionType,
     Status,
-    letters,
-    nearest_name,
+    refuse,
 )
 from spark_kafka_sink.config.option_table import (
     AWS_MSK_IAM,
@@ -76,45 +78,29 @@ TLS_1_3_SUITES: Final = frozenset(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class PairRule:
+def _rule(given: str, unless: str, message: str) -> Check:
     """Options of which one would not count: all of ``given`` together (a ``type=PEM`` only with
     that value), unless one of ``unless`` is there too. ``message`` is Java's where Java has one.
     """
-
-    given: frozenset[str]
-    unless: frozenset[str]
-    message: str
-
-
-def _rule(given: str, unless: str, message: str) -> PairRule:
-    return PairRule(frozenset(given.split()), frozenset(unless.split()), message)
+    wanted = dict(item.split("=") for item in given.split() if "=" in item)
+    names = [item.partition("=")[0] for item in sorted(given.split())]
+    shown = [f"<{name}>={wanted[name]}" if name in wanted else f"<{name}>" for name in names]
+    needed = " or ".join(f"<{name}>" for name in sorted(unless.split()))
+    return Check(
+        " ".join(names),
+        message,
+        f"set {needed}, or remove {shown[0]}" if needed else f"keep one of {' and '.join(shown)}",
+        lambda values: all(text_of(values[n]).lower() == v.lower() for n, v in wanted.items()),
+        unless,
+        Kind.KEY_STORE if needed else Kind.NO_EFFECT,
+    )
 
 
 def check_rules(
-    rules: tuple[PairRule, ...],
-    values: Mapping[str, object],
-    spelled: Callable[[str], str],
-    where: str = "",
+    rules: Iterable[Check], values: Mapping[str, object], spelled: Callable[[str], str] = str
 ) -> None:
     """ConfigError for the first of ``rules`` that ``values`` break; an empty one is not given."""
-
-    def holds(item: str) -> bool:
-        name, _, wanted = item.partition("=")
-        text = text_of(values.get(name))
-        return text != "" and wanted.lower() in ("", text.lower())
-
-    for rule in rules:
-        if all(map(holds, rule.given)) and not any(map(holds, rule.unless)):
-            names = [spelled(name) for name in sorted(rule.given)]
-            needed = [spelled(name) for name in sorted(rule.unless)]
-            raise ConfigError(
-                where + rule.message,
-                hint=f"set {' or '.join(needed)}, or remove {names[0]}"
-                if needed
-                else f"keep one of {' and '.join(names)}",
-                kind=Kind.KEY_STORE if needed and not where else Kind.NO_EFFECT,
-            )
+    refuse(rules, {name for name, value in values.items() if text_of(value)}, values, spelled)
 
 
 STORE_RULES = (
@@ -150,6 +136,15 @@ STORE_RULES = (
           "ssl.key.password is set, and there is no private key that it could open"),
 )  # fmt: skip
 
+
+def _in_module(rules: Iterable[Check]) -> tuple[Check, ...]:
+    where = "sasl.jaas.config: "
+    return tuple(replace(one, sentence=where + one.sentence, kind=Kind.NO_EFFECT) for one in rules)
+
+
+#: Those of a token endpoint.
+ENDPOINT_STORE_RULES = _in_module(STORE_RULES)
+
 #: How the beginning of many options' names ends.
 MANY: Final = ("_", ".")
 
@@ -163,7 +158,7 @@ class LoginModule:
 
     mechanisms: tuple[str, ...]
     options: Mapping[str, Option]
-    rules: tuple[PairRule, ...] = ()
+    rules: tuple[Check, ...] = ()
 
     def find(self, name: str) -> Option | None:
         if name.endswith(MANY):
@@ -196,9 +191,9 @@ def _of_endpoint() -> Iterator[Option]:
 
 
 def _login_module(
-    mechanisms: tuple[str, ...], *rows: Iterator[Option], rules: tuple[PairRule, ...] = ()
+    mechanisms: tuple[str, ...], *rows: Iterator[Option], rules: tuple[Check, ...] = ()
 ) -> LoginModule:
-    return LoginModule(mechanisms, {o.name: o for row in rows for o in row}, rules)
+    return LoginModule(mechanisms, {o.name: o for row in rows for o in row}, _in_module(rules))
 
 
 _REFUSED, _UNUSED = Status.REFUSED, Status.NO_MEANING
@@ -314,6 +309,20 @@ def shown_by_spark(text: str, *, own_options: bool) -> tuple[str, ...]:
     return inline_secrets(text, own_options=own_options) if _REDACTED.search(text) is None else ()
 
 
+def refuse_inline(value: object, spelled: str, file: str) -> None:
+    """ConfigError for a secret that is given inline, and that Spark's redaction would not hide.
+    ``file``: what to put where instead.
+    """
+    if isinstance(value, Password) and value.value and not is_one_reference(value.value):
+        raise ConfigError(
+            f"{spelled} is given inline, and Spark would show it: in plans, in its UI and in event"
+            " logs",
+            hint=f"give a reference, {spelled}=${{file:/path/to/it}} or ${{env:NAME}}, or put"
+            f" {file}; {REPLACE_IT}",
+            kind=Kind.INLINE_SECRET,
+        )
+
+
 def inline_secrets(text: str, *, own_options: bool) -> tuple[str, ...]:
     """Options of the login module that may be secrets and are inline in ``text``.
 
@@ -357,7 +366,7 @@ def check_options(entry: JaasEntry, module: LoginModule) -> None:
         if option.rule is not None or option.type not in _TEXTS:
             hidden = value if isinstance(value, Password) else Password(value)
             option.read(hidden, f"{name}, in sasl.jaas.config,")
-    check_rules(module.rules, entry.options, str, "sasl.jaas.config: ")
+    check_rules(module.rules, entry.options)
 
 
 def _unknown(name: str, entry: JaasEntry, module: LoginModule) -> ConfigError:

@@ -47,6 +47,7 @@ from spark_kafka_sink.datasource.checks.topic_steps import (
     OF_REPORTS,
     OF_TOPIC,
     Settings,
+    progress_topic_step,
     report_topic_step,
     settings_if_there,
     topic_steps,
@@ -154,6 +155,7 @@ def _steps(
             else:
                 settings = yield from topic_steps(admin, config, timeout_ms)
                 yield from report_topic_step(admin, config, timeout_ms)
+                yield progress_topic_step(admin, config, timeout_ms)
             yield from step_of(
                 _CLOCK, lambda: _clock(admin, config, settings or {}, timeout_ms), optional=True
             )

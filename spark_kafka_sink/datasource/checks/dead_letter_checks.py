@@ -6,13 +6,13 @@ Owns: the creation, and the step of ``kprod check``. Never: what other topics mu
 
 from __future__ import annotations
 
+from collections.abc import Container
+from typing import Final
+
 from spark_kafka_sink.admin.admin_client import AdminClient, NewTopic
-from spark_kafka_sink.base.errors import ApiError, AuthorizationError, ErrorCode
-from spark_kafka_sink.config.dead_letter_options import (
-    TOPIC,
-    DeadLetterOptions,
-    refuse_compacted,
-)
+from spark_kafka_sink.base.error_kinds import Kind
+from spark_kafka_sink.base.errors import ApiError, AuthorizationError, ConfigError, ErrorCode
+from spark_kafka_sink.config.sink_config import DeadLetterOptions
 from spark_kafka_sink.datasource.checks.topic_checks import (
     CHECK_MS,
     check_write,
@@ -21,6 +21,7 @@ from spark_kafka_sink.datasource.checks.topic_checks import (
 )
 from spark_kafka_sink.records.bad_rows.topic_limits import LARGEST, TopicLimits
 
+_TOPIC: Final = "errors.deadletterqueue.topic.name"
 #: As Connect's.
 _PARTITIONS = 1
 
@@ -30,10 +31,7 @@ def create_if_missing(admin: AdminClient, options: DeadLetterOptions, timeout_ms
     found = topics_in_full(admin, (options.topic,), min(timeout_ms, CHECK_MS))[options.topic]
     if found.error is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
         return
-    try:
-        admin.create_topic(_new(options), timeout_ms=timeout_ms)
-    except ApiError as error:
-        raise _refused(error) from error
+    _create(admin, options, timeout_ms)
 
 
 def queue_check(admin: AdminClient, options: DeadLetterOptions, timeout_ms: int) -> str:
@@ -43,10 +41,7 @@ def queue_check(admin: AdminClient, options: DeadLetterOptions, timeout_ms: int)
     topic = options.topic
     found = topics_in_full(admin, (topic,), timeout_ms)[topic]
     if found.error is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
-        try:
-            admin.create_topic(_new(options), timeout_ms=timeout_ms, validate_only=True)
-        except ApiError as error:
-            raise _refused(error) from error
+        _create(admin, options, timeout_ms, validate_only=True)
         return f"{topic} does not exist yet: the first write creates it"
     if found.error is not ErrorCode.NONE:
         raise found.error.error(f"topic {topic}")
@@ -57,13 +52,28 @@ def queue_check(admin: AdminClient, options: DeadLetterOptions, timeout_ms: int)
     return topic if size is None else f"{topic}, {LARGEST}={size}"
 
 
-def _new(options: DeadLetterOptions) -> NewTopic:
-    return NewTopic(options.topic, _PARTITIONS, options.replicas, {"cleanup.policy": "delete"})
+def _create(
+    admin: AdminClient, options: DeadLetterOptions, timeout_ms: int, *, validate_only: bool = False
+) -> None:
+    new = NewTopic(options.topic, _PARTITIONS, options.replicas, {"cleanup.policy": "delete"})
+    try:
+        admin.create_topic(new, timeout_ms=timeout_ms, validate_only=validate_only)
+    except ApiError as error:
+        hint = error.hint
+        if isinstance(error, AuthorizationError):
+            hint = "the principal needs CREATE on it, or create it yourself, with one partition"
+        what = f"the dead letter queue ({_TOPIC}) can't be created: {error.message}"
+        raise type(error)(what, hint=hint, code=error.code) from error
 
 
-def _refused(error: ApiError) -> ApiError:
-    what = f"the dead letter queue ({TOPIC}) can't be created: {error.message}"
-    hint = error.hint
-    if isinstance(error, AuthorizationError):
-        hint = "the principal needs CREATE on it, or create it yourself, with one partition"
-    return type(error)(what, hint=hint, code=error.code)
+def refuse_compacted(options: DeadLetterOptions, compacted: Container[str]) -> None:
+    """ConfigError when the topic of the letters is one of them: a letter without a key would be
+    refused, one without a value would delete others, and all but the last of a key vanish.
+    """
+    if options.topic in compacted:
+        raise ConfigError(
+            f"{_TOPIC} names {options.topic}, which is compacted (cleanup.policy): letters would be"
+            " refused or deleted",
+            hint="name another topic, or a missing one: it is created",
+            kind=Kind.TOPIC_LIMIT,
+        )

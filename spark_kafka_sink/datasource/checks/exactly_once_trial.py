@@ -10,11 +10,16 @@ none that are open. Three transactions follow each other under the id::
     1  a row, open: not visible, listed with its age     aborted    not visible
     2  a row                                             committed  visible
     3  a row, then the id is initialized again           its commit is refused; not visible
+
+A check that is killed leaves its topic, whose name has the time of its begin. A later trial names
+it, and deletes it when no trial that began then can still be running (:data:`_DEAD_S`).
 """
 
 from __future__ import annotations
 
+import calendar
 import logging
+import re
 import time
 import uuid
 from collections.abc import Callable, Generator, Iterator
@@ -31,6 +36,7 @@ from spark_kafka_sink.base.errors import (
     ErrorCode,
     KafkaError,
     KafkaTimeoutError,
+    named,
     warn,
 )
 from spark_kafka_sink.config.sink_config import SinkConfig
@@ -62,16 +68,24 @@ from spark_kafka_sink.transactions.transactional_ids import DEFAULT_PREFIX, tria
 
 _log = logging.getLogger(__name__)
 
-_TOPIC, _OPEN, _LISTED, _ABORTED, _COMMITTED, _FENCED, _CLEAN = (
-    *("trial topic", "transaction", "open transaction", "aborted row", "committed row"),
-    *("fencing", "clean-up"),
+_EARLIER, _TOPIC, _OPEN, _LISTED, _ABORTED, _COMMITTED, _FENCED, _CLEAN = (
+    *("earlier checks", "trial topic", "transaction", "open transaction", "aborted row"),
+    *("committed row", "fencing", "clean-up"),
 )
 #: The steps of this module, in order.
-OF_TRIAL: Final = (_TOPIC, _OPEN, _LISTED, _ABORTED, _COMMITTED, _FENCED, _CLEAN)
+OF_TRIAL: Final = (_EARLIER, _TOPIC, _OPEN, _LISTED, _ABORTED, _COMMITTED, _FENCED, _CLEAN)
 _KEY: Final = b"trial"
+_MOST_NAMED: Final = 5
 _POLICY: Final = "cleanup.policy"
 #: How long the clean-up may take, in ms, also of a trial that was interrupted.
 _CLEAN_MS: Final = 10_000
+#: How long a trial goes on, in ms, whatever --timeout is; and the age, in seconds and by this
+#: machine's clock, at which another trial's topic is of a check that was killed: the difference is
+#: for clocks that are wrong by a time zone.
+_LONGEST_MS: Final = 30 * 60_000
+_DEAD_S: Final = 24 * 3_600
+_BEGUN: Final = "%Y%m%dT%H%M%S"
+_NAME: Final = re.compile(r"(\d{8}T\d{6})-[0-9a-f]{6}", re.ASCII)
 #: Why a red row means that exactly-once does not work.
 _NOT_HERE: Final = "use deliveryGuarantee=at-least-once here, or ask the service's operator"
 
@@ -100,11 +114,14 @@ class _Trial:
     """One trial. ``_open`` is the transaction that nothing has ended yet."""
 
     def __init__(self, client: TransactionClient, config: SinkConfig, timeout_ms: int) -> None:
-        self._name = f"{time.strftime('%Y%m%dT%H%M%S', time.gmtime())}-{uuid.uuid4().hex[:6]}"
-        self.topic = f"{config.commit_log_topic}-check-{self._name}"
+        begun = time.gmtime(client.clock.wall_ms() / 1000)
+        self._name = f"{time.strftime(_BEGUN, begun)}-{uuid.uuid4().hex[:6]}"
+        self._trials = f"{config.commit_log_topic}-check-"
+        self.topic = self._trials + self._name
         self._id = trial_id(config.transactional_id_prefix or DEFAULT_PREFIX, self._name)
         self._client = client
         self._timeout_ms = timeout_ms
+        self._last_ms = client.deadline(_LONGEST_MS)
         self._tp = TopicPartition(self.topic, 0)
         self._created = False
         self._open: PreparedTransaction | None = None
@@ -112,7 +129,7 @@ class _Trial:
     def steps(self) -> Iterator[Step]:
         """The rows of everything but the clean-up."""
         checks = (self._create, self._begin, self._find, self._abort, self._commit, self._fence)
-        for name, check in zip(OF_TRIAL[:-1], checks, strict=True):
+        for name, check in zip(OF_TRIAL[:-1], (self._earlier, *checks), strict=True):
             yield from step_of(name, partial(_if_permitted, name, check))
 
     def clean_up(self) -> Step:
@@ -131,12 +148,38 @@ class _Trial:
             return red(
                 _CLEAN,
                 f"the topic {self.topic} is still there: {error.message}",
-                f"delete it: kafka-topics.sh --bootstrap-server ... --delete --topic {self.topic}",
+                f"delete it: {_deletion(self.topic)}",
                 Kind.LEFT_BEHIND,
             )
         return ok(_CLEAN, f"{self.topic} is deleted")
 
     # -- the steps ----------------------------------------------------------------------------
+
+    def _earlier(self) -> Step:
+        """Topics of trials that were killed: deleted when they are old enough, else named."""
+        now_s = self._client.clock.wall_ms() / 1000
+        begun = {
+            topic: when
+            for topic in self._client.topic_names(self._soon())
+            if (when := _begun_s(topic, self._trials)) is not None
+        }
+        dead = sorted(topic for topic, when in begun.items() if now_s - when > _DEAD_S)
+        left = sorted(begun.keys() - set(dead))
+        if dead:
+            try:
+                self._client.delete_topics(dead, self._soon())
+            except KafkaError as error:
+                said = f"of checks that were killed: {named(dead, _MOST_NAMED)}; {error.message}"
+                return yellow(_EARLIER, said, _deletion(dead[0]), Kind.LEFT_BEHIND)
+        if left:
+            return yellow(
+                _EARLIER,
+                f"of a check that runs now, or was killed: {named(left, _MOST_NAMED)}",
+                f"if no other check runs: {_deletion(left[0])} (a check deletes it after a day)",
+                Kind.LEFT_BEHIND,
+            )
+        deleted = f"deleted, of checks that were killed: {named(dead, _MOST_NAMED)}"
+        return ok(_EARLIER, deleted if dead else "no topic of theirs is left")
 
     def _create(self) -> Step:
         new = NewTopic(self.topic, 1, -1, {_POLICY: "compact"})
@@ -312,7 +355,22 @@ class _Trial:
         )
 
     def _soon(self) -> int:
-        return self._client.deadline(self._timeout_ms)
+        return min(self._client.deadline(self._timeout_ms), self._last_ms)
+
+
+def _begun_s(topic: str, prefix: str) -> float | None:
+    """When the trial with this topic began, in seconds since 1970; None: it is not a trial's."""
+    name = _NAME.fullmatch(topic.removeprefix(prefix)) if topic.startswith(prefix) else None
+    if name is None:
+        return None
+    try:
+        return calendar.timegm(time.strptime(name[1], _BEGUN))
+    except ValueError:
+        return None
+
+
+def _deletion(topic: str) -> str:
+    return f"kafka-topics.sh --bootstrap-server ... --delete --topic {topic}"
 
 
 def _if_permitted(name: str, check: Callable[[], Step]) -> Step:

@@ -1,4 +1,4 @@
-"""The steps of ``kprod check`` that concern the topic, and the topic of reports.
+"""The steps of ``kprod check`` that concern the topic, and the topics of reports and of progress.
 
 Owns: what partitions, replicas and configs mean for a write. Never: the requests
 (``topic_checks.py``), rights of exactly-once (``transaction_steps.py``).
@@ -39,12 +39,13 @@ from spark_kafka_sink.protocol.request import ApiKey
 from spark_kafka_sink.records.bad_rows.topic_limits import CLEANUP, COMPACT, LARGEST
 
 _TOPIC, _PARTITIONS, _REPLICAS, _RIGHTS = "topic", "partitions", "replicas", "rights"
-_COMPRESSION, _REPORT_TOPIC = "compression", "reportTopic"
+_COMPRESSION, _REPORT_TOPIC, _PROGRESS_TOPIC = "compression", "reportTopic", "progressTopic"
 _OF_CONFIGS: Final = (LARGEST, _COMPRESSION, CLEANUP)
 #: The steps of this module, in order.
 OF_TOPIC: Final = (_TOPIC, _PARTITIONS, _REPLICAS, _RIGHTS, *_OF_CONFIGS)
-OF_REPORTS: Final = (_REPORT_TOPIC,)
+OF_REPORTS: Final = (_REPORT_TOPIC, _PROGRESS_TOPIC)
 
+_AUTO_CREATE: Final = "auto.create.topics.enable"
 #: How long brokers must report a topic as unknown before it counts as missing, in ms.
 _MISSING_TOPIC_TIMEOUT_MS: Final = 1_000
 #: Partitions that a row lists.
@@ -69,7 +70,7 @@ def topic_steps(
     try:
         cluster = _existing(admin, topic, timeout_ms)
     except KafkaError as error:
-        yield failed(_TOPIC, error)
+        yield _absent(admin, _TOPIC, topic, error, timeout_ms)
         return None
     yield ok(_TOPIC, topic)
     yield _partitions(cluster, topic)
@@ -96,6 +97,24 @@ def report_topic_step(admin: AdminClient, config: SinkConfig, timeout_ms: int) -
     return step_of(_REPORT_TOPIC, lambda: _report_topic(admin, topic, timeout_ms))
 
 
+def progress_topic_step(admin: AdminClient, config: SinkConfig, timeout_ms: int) -> Step:
+    """The row of ``progressTopic``: a write goes on without it, and nothing of it is seen."""
+    topic = config.progress_topic
+    if topic is None:
+        return skipped(_PROGRESS_TOPIC, "no task sends its progress")
+    try:
+        _existing(admin, topic, timeout_ms)
+        found = topics_in_full(admin, (topic,), timeout_ms)[topic]
+        check_write(topic, found.authorized_operations)
+    except KafkaError as error:
+        said = f"{error.message}; rows are written all the same, and nothing is seen of them"
+        change = (
+            f"create {topic} with one partition, and allow WRITE on it; or unset {_PROGRESS_TOPIC}"
+        )
+        return yellow(_PROGRESS_TOPIC, said, change, Kind.REPORT_NOT_WRITTEN)
+    return ok(_PROGRESS_TOPIC, topic)
+
+
 def settings_if_there(admin: AdminClient, topic: str | None, timeout_ms: int) -> Settings:
     """The configs for the clock's row: a topic bounds timestamps. Does not wait for a missing
     topic, which is a row of the driver: one machine that waits is enough.
@@ -116,6 +135,20 @@ def _existing(admin: AdminClient, topic: str, timeout_ms: int) -> Cluster:
         timeout_ms=timeout_ms,
         missing_topic_timeout_ms=_MISSING_TOPIC_TIMEOUT_MS,
         allow_auto_topic_creation=False,
+    )
+
+
+def _absent(admin: AdminClient, name: str, topic: str, error: KafkaError, timeout_ms: int) -> Step:
+    """The row of a topic that is not there: some brokers create one that a write asks for."""
+    absent = error.kind is Kind.TOPIC_NOT_PRESENT
+    if not absent or admin.broker_config(_AUTO_CREATE, admin.deadline(timeout_ms)) != "true":
+        return failed(name, error)
+    return yellow(
+        name,
+        f"{topic} does not exist: the first write creates it, with the brokers' num.partitions "
+        f"({_AUTO_CREATE}=true)",
+        "check its name, or create it with the partitions and replicas that you need",
+        error.kind,
     )
 
 
@@ -255,7 +288,10 @@ def _of_configs(config: SinkConfig, topic: str, found: Mapping[str, str | None])
 
 
 def _report_topic(admin: AdminClient, topic: str, timeout_ms: int) -> Step:
-    _existing(admin, topic, timeout_ms)
+    try:
+        _existing(admin, topic, timeout_ms)
+    except KafkaError as error:
+        return _absent(admin, _REPORT_TOPIC, topic, error, timeout_ms)
     check_write(topic, topics_in_full(admin, (topic,), timeout_ms)[topic].authorized_operations)
     found = topic_settings(admin, (topic,), timeout_ms).get(topic, {})
     if COMPACT in (found.get(CLEANUP) or ""):

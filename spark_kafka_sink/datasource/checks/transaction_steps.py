@@ -31,27 +31,31 @@ def transaction_steps(config: SinkConfig, timeout_ms: int) -> Iterator[Step]:
         reason = f"deliveryGuarantee is {config.delivery_guarantee}"
         yield from (skipped(name, reason) for name in OF_TRANSACTIONS)
         return
+    with TransactionClient(config.producer) as client:
+        yield from steps_with(client, config, timeout_ms)
+
+
+def steps_with(client: TransactionClient, config: SinkConfig, timeout_ms: int) -> Iterator[Step]:
+    """The rows of a write with exactly-once that are reached."""
     prefix = config.transactional_id_prefix or DEFAULT_PREFIX
-    producer = config.producer
-    with TransactionClient(producer) as client:
-        limit_ms = producer.transaction_timeout_ms
-        try:
-            check_rights(client, prefix, limit_ms, client.deadline(timeout_ms))
-        except AuthorizationError as error:
-            yield failed(_IDS, error)
-        except ConfigError as error:
-            yield ok(_IDS, f"{prefix}~...: WRITE and DESCRIBE")
-            yield ok(_COORDINATOR, "answers")
-            yield failed(_TIMEOUT, error)
-        except KafkaError as error:
-            yield skipped(_IDS, "no coordinator for them answered")
-            yield failed(_COORDINATOR, error)
-        else:
-            yield ok(_IDS, f"{prefix}~...: WRITE and DESCRIBE")
-            yield ok(_COORDINATOR, "answers")
-            yield ok(_TIMEOUT, f"{limit_ms} ms")
-        topic = config.commit_log_topic
-        yield from step_of(_LOG, lambda: _log(client, topic, prefix, timeout_ms))
+    limit_ms = config.producer.transaction_timeout_ms
+    try:
+        check_rights(client, prefix, limit_ms, client.deadline(timeout_ms))
+    except AuthorizationError as error:
+        yield failed(_IDS, error)
+    except ConfigError as error:
+        yield ok(_IDS, f"{prefix}~...: WRITE and DESCRIBE")
+        yield ok(_COORDINATOR, "answers")
+        yield failed(_TIMEOUT, error)
+    except KafkaError as error:
+        yield skipped(_IDS, "no coordinator for them answered")
+        yield failed(_COORDINATOR, error)
+    else:
+        yield ok(_IDS, f"{prefix}~...: WRITE and DESCRIBE")
+        yield ok(_COORDINATOR, "answers")
+        yield ok(_TIMEOUT, f"{limit_ms} ms")
+    topic = config.commit_log_topic
+    yield from step_of(_LOG, lambda: _log(client, topic, prefix, timeout_ms))
 
 
 def _log(client: TransactionClient, topic: str, prefix: str, timeout_ms: int) -> Step:

@@ -82,6 +82,11 @@ class TransactionPlan:
         )
 
     @property
+    def is_of_block(self) -> bool:
+        """Whether it is a write of a ``transaction`` block, or its end."""
+        return self.context is not None and bool(self.context.token)
+
+    @property
     def counts_replays(self) -> bool:
         """Whether a batch that is done is read, and its rows are compared. One that is known by its
         digest is not.

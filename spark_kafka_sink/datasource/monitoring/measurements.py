@@ -33,6 +33,11 @@ Document = Mapping[str, object]
 #: ids of replaced brokers add up.
 MAX_LABEL_VALUES: Final = 100
 
+#: Characters of a label's value: a name of 10 kB would be in each of some hundred lines.
+_LONGEST_VALUE: Final = 200
+#: More is no figure of ours.
+_LARGEST: Final = 2**63
+
 #: A day's requests of one broker; the libraries take one after the other.
 _MOST_COUNTED: Final = 10_000_000
 
@@ -111,7 +116,7 @@ def _at(document: Document, path: str) -> object:
 def _value(value: object, label: object) -> Iterator[_Value]:
     if not isinstance(value, int | float) or isinstance(value, bool) or label is None:
         return
-    if value >= 0:  # a counter takes nothing less, and no figure of ours is
+    if 0 <= value < _LARGEST:  # a counter takes nothing less, and no figure of ours is
         yield value, str(label), 1
 
 
@@ -195,6 +200,8 @@ class Metrics:
     def _bounded(self, name: str, value: str) -> str:
         if name == Label.CODE.value and not _CODE.fullmatch(value):
             return OTHER
+        # Half of a surrogate pair, which Java has in names and no encoding, would end every scrape.
+        value = value.encode(errors="replace").decode()[:_LONGEST_VALUE]
         known = self._seen.setdefault(name, set())
         if value not in known and len(known) >= MAX_LABEL_VALUES:
             return OTHER

@@ -292,14 +292,14 @@ class WriteReport:
     row_skew: Annotated[
         float,
         Described(
-            "Most rows of a task by the mean over tasks with rows: 1 when all had the same.",
+            "Most rows of a task / the mean over tasks with rows: 1 when all had the same.",
             "ratio",
         ),
     ]
     partition_skew: Annotated[
         float,
         Described(
-            "Most rows of a Kafka partition by the mean over partitions with rows: 1 when all had"
+            "Most rows of a Kafka partition / the mean over partitions with rows: 1 when all had"
             " the same.",
             "ratio",
         ),
@@ -329,7 +329,7 @@ class WriteReport:
     ] = 0
     bytes: Annotated[int, Described("Record batches on the wire, after compression.", "bytes")]
     bytes_before_compression: Annotated[int, Described("The same before compression.", "bytes")]
-    compression_rate: Annotated[float, Described("bytes by bytesBeforeCompression.", "ratio")]
+    compression_rate: Annotated[float, Described("bytes / bytesBeforeCompression.", "ratio")]
     rows_per_second: Annotated[float, Described("rows / elapsedMs.", "rows/s")]
     bytes_per_second: Annotated[float, Described("bytes / elapsedMs.", "bytes/s")]
     batches: Annotated[int, Described("Record batches, each counted once.", "batches")]

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 
 from spark_kafka_sink.base.error_kinds import Kind
 from spark_kafka_sink.base.errors import SchemaError, safe_text
+from spark_kafka_sink.base.suggestions import nearest_name
 from spark_kafka_sink.config.named_columns import ALL_COLUMNS, ColumnFormat
-from spark_kafka_sink.config.option import nearest_name
 from spark_kafka_sink.records.column_plan import ComposedColumns, NamedColumn
 
 if TYPE_CHECKING:

@@ -87,8 +87,8 @@ class ProducerCache:
             close(old)
 
     def close(self) -> None:
-        """Closes every idle producer (for tests, and at an orderly exit); their transactions stay
-        prepared.
+        """Close every idle producer, for tests: a worker that Spark ends closes none. Their
+        transactions stay prepared.
         """
         with self._lock:
             idle = list(self._idle.values())

@@ -11,7 +11,7 @@ from urllib.request import getproxies_environment, proxy_bypass
 
 from spark_kafka_sink.base.error_kinds import Kind
 from spark_kafka_sink.base.errors import ConfigError
-from spark_kafka_sink.base.security.loopback import is_loopback
+from spark_kafka_sink.base.security.addresses import is_loopback
 from spark_kafka_sink.base.security.password import Password
 
 

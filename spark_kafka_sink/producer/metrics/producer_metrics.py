@@ -95,7 +95,7 @@ class Measurement(Enum):
 
 
 class Statistic(Enum):
-    """A statistic of a measurement; the value describes it in the docs."""
+    """A statistic of a measurement; the value describes it."""
 
     RATE = "sum per second"
     EVENT_RATE = "count per second"

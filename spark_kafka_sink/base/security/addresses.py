@@ -1,0 +1,137 @@
+"""Addresses in options: of brokers, of a registry, of a token endpoint.
+
+Owns: their syntax, and which hosts are this machine. Never: a look-up of a name, a connection.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from collections.abc import Sequence
+from urllib.parse import SplitResult, urlsplit
+
+from spark_kafka_sink.base.error_kinds import Kind
+from spark_kafka_sink.base.errors import ConfigError, safe_text
+from spark_kafka_sink.base.security.password import REPLACE_IT
+
+
+def is_loopback(host: str) -> bool:
+    """Whether ``host`` (a lower-case name or an address without brackets) is this machine without
+    DNS: what is sent there can't be read on a network, and needs no proxy.
+    """
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def url_parts(text: str) -> SplitResult | None:
+    """The parts of a URL of ASCII; None for what is no URL."""
+    try:
+        parts = urlsplit(text)
+        _ = parts.port
+    except ValueError:
+        return None
+    return parts if all("!" <= c <= "~" for c in text) else None
+
+
+def is_of_http(parts: SplitResult) -> bool:
+    """Whether a request can be sent there."""
+    return parts.scheme in ("http", "https") and bool(parts.hostname)
+
+
+def is_in_the_clear(parts: SplitResult) -> bool:
+    """Whether what is sent there can be read on a network."""
+    return parts.scheme == "http" and not is_loopback(parts.hostname or "")
+
+
+#: Java's ``Utils.HOST_PORT_PATTERN``, with brackets and an IPv6 address belonging together.
+_ADDRESS = re.compile(
+    r"(?:(?P<scheme>[0-9a-zA-Z\-%._]*)://)?"
+    r"(?:\[(?P<ipv6>[0-9a-zA-Z\-%._:]+)\]|(?P<host>[0-9a-zA-Z\-%._]+))"
+    r":(?P<port>[0-9]+)"
+)
+_SECURE_SCHEMES = frozenset({"SSL", "SASL_SSL", "SASL_PLAINTEXT"})
+
+
+def parse_bootstrap_servers(
+    items: Sequence[str], protocol: str, prefix: str
+) -> tuple[tuple[str, int], ...]:
+    """(host, port) of each item, in order, each once (``ClientUtils.parseAndValidateAddresses``).
+
+    Stricter than Java in four points, each of which can only fail later: port 0, an empty host, an
+    IPv6 address without brackets, and ``SSL://`` or the like (``https://``) before an address when
+    ``protocol`` is another. ``prefix`` precedes option names in hints. Raises ConfigError.
+    """
+    option = f"{prefix}bootstrap.servers"
+    if not items:
+        raise ConfigError(
+            "Configuration 'bootstrap.servers' must not be empty. Valid values include: any"
+            " non-empty value",
+            hint=f"set {option} to host:port,host:port",
+            kind=Kind.MISSING_BOOTSTRAP,
+        )
+    if "" in items:
+        raise ConfigError(
+            "Configuration 'bootstrap.servers' values must not be empty.",
+            hint=f"item {list(items).index('') + 1} of {len(items)} in {option} is empty: remove"
+            " the extra comma",
+            kind=Kind.BOOTSTRAP_ADDRESS,
+        )
+    if any("@" in item for item in items):
+        raise ConfigError(
+            "bootstrap.servers holds a name or password (user:password@host), and is not shown",
+            hint=f"an address is host:port; a name goes to {prefix}sasl.username, a password to"
+            f" {prefix}sasl.password; {REPLACE_IT}",
+            kind=Kind.BOOTSTRAP_ADDRESS,
+        )
+    return tuple(dict.fromkeys(_parse(item, protocol, prefix) for item in items))
+
+
+def _parse(item: str, protocol: str, prefix: str) -> tuple[str, int]:
+    shown = safe_text(item)
+    match = _ADDRESS.fullmatch(item)
+    if match is None:
+        raise ConfigError(
+            f"Invalid url in bootstrap.servers: {shown}",
+            hint=_hint(item),
+            kind=Kind.BOOTSTRAP_ADDRESS,
+        )
+    # More than nine digits are no port, and int() need not read them.
+    port = int(match["port"]) if len(match["port"]) < 10 else 0
+    if not 0 < port < 65536:
+        raise ConfigError(
+            f"Invalid port in bootstrap.servers: {shown}",
+            hint="a port is 1 to 65535",
+            kind=Kind.BOOTSTRAP_ADDRESS,
+        )
+    if match["ipv6"] is not None:
+        try:
+            ipaddress.IPv6Address(match["ipv6"])
+        except ValueError:
+            raise ConfigError(
+                f"Invalid url in bootstrap.servers: {shown}",
+                hint="brackets enclose an IPv6 address, as in [::1]:9092",
+                kind=Kind.BOOTSTRAP_ADDRESS,
+            ) from None
+    scheme = (match["scheme"] or "").upper()
+    encrypts = scheme.endswith(("SSL", "TLS", "HTTPS")) and "SSL" not in protocol
+    if encrypts or (scheme in _SECURE_SCHEMES and scheme != protocol):
+        raise ConfigError(
+            f"bootstrap.servers has {shown}, but security.protocol is {protocol}",
+            hint=f"the part before :// does not set the protocol; {prefix}security.protocol does",
+            kind=Kind.BOOTSTRAP_ADDRESS,
+        )
+    return match["ipv6"] or match["host"], port
+
+
+def _hint(item: str) -> str:
+    if " " in item:
+        return "addresses are separated by commas"
+    if item.count(":") > 1 and "[" not in item and "/" not in item:
+        return "an IPv6 address needs brackets, as in [::1]:9092"
+    if ":" not in item:
+        return f"the port is missing: {safe_text(item)}:9092?"
+    return "an address is host:port"

@@ -1,0 +1,81 @@
+"""What a wrong name or value was probably meant to be, for the hint of an error.
+
+Owns: the comparison of spellings, words of other systems, and numbers with a unit. Never: the names
+and values that are right, which the caller gives.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Iterable
+
+#: difflib's time is quadratic, and nothing legal is longer.
+_LONGEST = 100
+
+#: What others call a value, by its letters, where the nearest spelling would be another one.
+_OTHER_WORDS = {
+    "tls": "SSL",
+    "plain": "PLAINTEXT",
+    "sasl": "SASL_SSL",
+    "p12": "PKCS12",
+    "pfx": "PKCS12",
+    "atmostonce": "none",
+    "uncompressed": "none",
+    "oauth": "OAUTHBEARER",
+    "iam": "AWS_MSK_IAM",
+    "kerberos": "GSSAPI",
+    "yes": "true",
+    "on": "true",
+    "1": "true",
+    "no": "false",
+    "off": "false",
+    "0": "false",
+}
+
+_WITH_UNIT = re.compile(r"([0-9][0-9_ ,]*)\s*([a-z]*)", re.IGNORECASE)
+_MILLISECONDS = {"ms": 1, "s": 1_000, "sec": 1_000, "second": 1_000, "seconds": 1_000,
+                 "m": 60_000, "min": 60_000, "minute": 60_000, "minutes": 60_000,
+                 "h": 3_600_000, "hour": 3_600_000, "hours": 3_600_000}  # fmt: skip
+_BYTES = {"b": 1, "k": 1 << 10, "kb": 1 << 10, "kib": 1 << 10, "m": 1 << 20, "mb": 1 << 20,
+          "mib": 1 << 20, "g": 1 << 30, "gb": 1 << 30, "gib": 1 << 30}  # fmt: skip
+
+
+def letters(text: str) -> str:
+    """``text`` without case and separators: ``atLeastOnce`` and ``at_least_once`` are alike."""
+    return "".join(c for c in text.lower() if c.isalnum())
+
+
+def nearest_name(key: str, names: Iterable[str], least: float = 0.6) -> str | None:
+    """The name that looks most like ``key``, which is in lower case; ``least`` of 1 is the same."""
+    by_key = {name.lower(): name for name in names}
+    close = difflib.get_close_matches(key[:_LONGEST], by_key, n=1, cutoff=least)
+    return by_key[close[0]] if close else None
+
+
+def nearest_value(text: str, choices: Iterable[str]) -> str | None:
+    """The one of ``choices`` that ``text`` was probably meant to be. Never one without letters:
+    a number is never taken for a misspelt one.
+    """
+    by_letters = {letters(c): c for c in choices if any(map(str.isalpha, c))}
+    key = letters(text[:_LONGEST])
+    other = _OTHER_WORDS.get(key)
+    if other in by_letters.values():
+        return other
+    close = difflib.get_close_matches(key, by_letters, n=1)
+    return by_letters[close[0]] if close else None
+
+
+def plain_number(text: str, option: str) -> str | None:
+    """``5s`` for an option in milliseconds is 5000, ``16 MiB`` for one in bytes 16777216."""
+    match = _WITH_UNIT.fullmatch(text.strip()[:_LONGEST])
+    if match is None:
+        return None
+    units = {"": 1}
+    if option.endswith(".ms"):
+        units |= _MILLISECONDS
+    elif option.endswith((".bytes", ".size", ".memory")):
+        units |= _BYTES
+    factor = units.get(match[2].lower())
+    digits = "".join(filter(str.isdigit, match[1]))
+    return None if factor is None or len(digits) > 20 else str(int(digits) * factor)
