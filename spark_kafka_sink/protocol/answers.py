@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Iterable, Mapping
+from functools import cache, partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
@@ -20,7 +21,6 @@ from spark_kafka_sink.protocol.node_api_versions import NodeApiVersions
 from spark_kafka_sink.protocol.request import ApiKey, Request, check_version
 from spark_kafka_sink.protocol.wire import (
     MalformedError,
-    WireArray,
     WireReader,
     checked_node,
     decoding,
@@ -69,6 +69,8 @@ ResponseT = TypeVar("ResponseT")
 
 #: Kafka has five; a broker may add others.
 _MOST_MECHANISMS: Final = 100
+#: Produce, because it is read for each batch, and Metadata, which is read into columns.
+_CHECK_THEMSELVES: Final = frozenset({ApiKey.PRODUCE, ApiKey.METADATA})
 #: A response to ApiVersions, in version 0, that says UNSUPPORTED_VERSION and offers nothing.
 _REFUSED: Final = ErrorCode.UNSUPPORTED_VERSION.to_bytes(2, "big") + bytes(4)
 
@@ -78,21 +80,23 @@ def decode(request: Request[ResponseT], version: int, body: memoryview) -> Respo
 
     Every item of its arrays has been read once, so that reading one again raises nothing.
     """
-    check_version(request, version)
     api_key = request.api_key
     if api_key is ApiKey.API_VERSIONS and version > 0 and body[:2] == _REFUSED[:2]:
         return _refused_api_versions(request, body)
-    check = _CHECKS.get(api_key)
-
-    def read(reader: WireReader) -> ResponseT:
-        response = request.read(reader, version)
-        if check is not None:
-            check(request, response)
-        _read_all(response)
-        return response
-
+    check_itself = api_key in _CHECK_THEMSELVES
+    read = partial(request.read if check_itself else partial(_read, request), version=version)
     flexible = is_flexible(api_key, version)
     return decoding(api_key.name, version, body, read, flexible=flexible)
+
+
+def _read(request: Request[ResponseT], reader: WireReader, version: int) -> ResponseT:
+    check_version(request, version)
+    response = request.read(reader, version)
+    check = _CHECKS.get(request.api_key)
+    if check is not None:
+        check(request, response)
+    _read_all(response)
+    return response
 
 
 def _refused_api_versions(request: Request[ResponseT], body: memoryview) -> ResponseT:
@@ -218,11 +222,17 @@ def _each_once(
 
 def _read_all(struct: object) -> None:
     """An item of an array may be malformed, so that reading it raises: here, and not when used."""
-    for name in getattr(struct, "__slots__", ()):
-        value = getattr(struct, name)
-        if isinstance(value, WireArray):
-            for item in value:
+    for name in _arrays_of(type(struct)):
+        for item in getattr(struct, name):
+            if _arrays_of(type(item)):
                 _read_all(item)
+
+
+@cache
+def _arrays_of(kind: type[object]) -> tuple[str, ...]:
+    """The fields of a message that are kept as bytes, each item of which is made when read."""
+    fields = getattr(kind, "__annotations__", {})
+    return tuple(name for name, hint in fields.items() if hint.startswith("WireArray["))
 
 
 #: Called with the request and its response; raises MalformedError.

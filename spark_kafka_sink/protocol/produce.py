@@ -15,9 +15,9 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final, NamedTuple
 
-from spark_kafka_sink.base.errors import ErrorCode, IllegalStateError
+from spark_kafka_sink.base.errors import ErrorCode, IllegalStateError, UnsupportedVersionError
 from spark_kafka_sink.protocol.cluster import Node, TopicPartition
-from spark_kafka_sink.protocol.request import ApiKey, Buffer, Buffers, VersionRange, check_version
+from spark_kafka_sink.protocol.request import ApiKey, Buffer, Buffers, VersionRange
 from spark_kafka_sink.protocol.wire import (
     MalformedError,
     WireReader,
@@ -137,7 +137,7 @@ class ProduceRequest:
         order of ``data``. Raises IllegalStateError when a partition comes twice or a ``size``
         is wrong: either would end the connection, or worse, shift everything after it.
         """
-        check_version(self, version)
+        _check_version(version)
         topics: dict[str, list[PartitionProduceData]] = {}
         batches: list[Buffer] = []
         said = 0
@@ -162,7 +162,15 @@ class ProduceRequest:
 
         What it allocates is bounded by this request and by the bytes received.
         """
+        _check_version(version)
         return _ResponseDecoder(version, self.data).parse(reader)
+
+
+def _check_version(version: int) -> None:
+    if not 3 <= version <= _LATEST:
+        raise UnsupportedVersionError(
+            f"PRODUCE v{version} is not spoken here; versions 3 to {_LATEST} are",
+        )
 
 
 def _encode_classic(

@@ -362,7 +362,7 @@ def test_what_is_kept_weighs_no_more_when_it_is_looked_at(name: str) -> None:
 @pytest.mark.parametrize("code", [-1, 999, 32_767, -32_768])
 def test_an_unknown_error_code_is_an_unknown_server_error(code: int) -> None:
     data = m.answer(12, [m.broker(12, 1)], [m.topic(12, b"t", error=code)])
-    (topic,) = METADATA.decode(12, memoryview(data)).topics
+    (topic,) = decode(METADATA, 12, memoryview(data)).topics
     assert topic.error is ErrorCode.UNKNOWN_SERVER_ERROR
 
 

@@ -18,6 +18,7 @@ from spark_kafka_sink.base.errors import (
     RemoteProtocolError,
     UnsupportedVersionError,
 )
+from spark_kafka_sink.protocol import answers
 from spark_kafka_sink.protocol.cluster import Node, TopicPartition
 from spark_kafka_sink.protocol.produce import PartitionProduceData, ProduceRequest, RecordError
 
@@ -149,7 +150,7 @@ def rich_response(version: int) -> bytes:
 
 
 def decode(version: int, data: bytes, of: ProduceRequest = THREE) -> Any:
-    return decode(of, version, memoryview(data))
+    return answers.decode(of, version, memoryview(data))
 
 
 # --- requests
@@ -225,7 +226,7 @@ def test_a_version_that_is_not_ours_is_refused(version: int) -> None:
     with pytest.raises(UnsupportedVersionError):
         THREE.encode(version)
     with pytest.raises(UnsupportedVersionError):
-        decode(THREE, version, memoryview(b""))
+        decode(version, b"")
 
 
 @pytest.mark.timing
