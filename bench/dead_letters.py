@@ -115,7 +115,11 @@ def run(commit: str, rows: int, rounds: int) -> None:
         for name, tree in trees.items():
             topic = name.replace(" ", "-").replace("%", "percent")
             keep = {"retention.bytes": str(2**24), "segment.bytes": str(2**24)}
-            new = [NewTopic(one, PARTITIONS, 1, config=keep) for one in (topic, f"{topic}.dlq")]
+            # A queue has one partition, as planning creates it.
+            new = [
+                NewTopic(topic, PARTITIONS, 1, config=keep),
+                NewTopic(f"{topic}.dlq", 1, 1, config=keep),
+            ]
             for future in admin.create_topics(new).values():
                 future.result(30)
             children[name] = PacedChild(

@@ -100,9 +100,7 @@ never appended to, so volumes and mounted object stores do. Their names sort by 
 
 **Rotation**: `reportPathRetentionBytes` and `reportPathRetentionMs` rename a file to its name
 with `.1` when it has half of what may be kept, and delete a directory's oldest reports. logrotate
-(`create`, or `copytruncate`, which itself loses what is written meanwhile) and `find -delete` in
-a directory work too; `KprodListener` goes on reading. It needs a tenth of a second for each
-report in a directory of 100 000.
+and `find -delete` in a directory work too; `KprodListener` goes on reading.
 
 **`reportTopic` with exactly-once**: the report is one more transaction of the batch's own
 decision, so consumers that read committed see it if and only if the batch is committed, and once.
@@ -135,9 +133,8 @@ server, whichever session wrote it. It was not run on Databricks, where the driv
 processes may be isolated: [KP0704](errors.md#kp0704) says so then, and `reportPath` or
 `reportTopic` is the way.
 
-There is **one report for each time that Spark runs a batch**: of its commit, or of its abort when
-no commit was tried. (A Spark that names no local directory has both after a commit that failed.)
-A destination that fails is a warning ([KP0703](errors.md#kp0703)).
+Spark's abort after a commit that failed makes no second report. A destination that fails is a
+warning ([KP0703](errors.md#kp0703)).
 
 ## Why a batch failed
 
@@ -190,6 +187,4 @@ RATE = metrics.get_meter("orders").create_gauge("orders.task.rows.rate", "{row}/
 def to_meter(progress):
     RATE.set(progress.rows_per_second, {"partition": progress.partition})
 ```
-
-Client metrics are not pushed to brokers (KIP-714).
 """.splitlines()

@@ -222,9 +222,9 @@ def _each_once(
 
 def _read_all(struct: object) -> None:
     """An item of an array may be malformed, so that reading it raises: here, and not when used."""
-    for name in _arrays_of(type(struct)):
+    for name in _arrays_of(type(struct)):  # type: ignore[arg-type]  # a class is hashable
         for item in getattr(struct, name):
-            if _arrays_of(type(item)):
+            if _arrays_of(type(item)):  # type: ignore[arg-type]
                 _read_all(item)
 
 

@@ -13,6 +13,7 @@ has that cast since version 20 or so; with older ones, ``take`` copies the strin
 from __future__ import annotations
 
 import threading
+from collections.abc import Sequence
 from typing import Protocol
 
 import numpy as np
@@ -92,6 +93,12 @@ def binary_of(
     """A large binary array of these bytes; null where it is not ``valid``."""
     buffers = [_bits(valid), pa.py_buffer(np.ascontiguousarray(offsets, np.int64)), data]
     return pa.Array.from_buffers(pa.large_binary(), len(offsets) - 1, buffers)
+
+
+def binary_array(texts: Sequence[bytes]) -> pa.Array:
+    """A large binary array of ``texts``."""
+    ends = ends_of(np.array([len(text) for text in texts]))
+    return binary_of(ends, pa.py_buffer(b"".join(texts)))
 
 
 def integers(

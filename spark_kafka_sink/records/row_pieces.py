@@ -14,6 +14,8 @@ import pyarrow as pa
 
 from spark_kafka_sink.records.gather import (
     Gather,
+    Indices,
+    binary_array,
     binary_of,
     ends_of,
     lengths_of,
@@ -33,7 +35,7 @@ class Column(NamedTuple):
     """Entry ``rows[i]`` of a binary column for row i; None: entry i."""
 
     array: pa.Array
-    rows: Int64s | None
+    rows: Indices | None
 
     @property
     def size(self) -> Int64s:
@@ -108,9 +110,15 @@ class RowPieces:
                 part = Packed(part.word * where, part.size * where, part.most)  # noqa: PLW2901
             self._pieces.append(part)
 
-    def add_column(self, column: pa.Array, rows: Int64s | None = None) -> None:
+    def add_column(self, column: pa.Array, rows: Indices | None = None) -> None:
         """A binary column, or entry ``rows[i]`` of one for row i; its nulls are no bytes."""
         self._pieces.append(Column(column, rows))
+
+    def add_choice(self, texts: Sequence[bytes], chosen: int | Indices) -> None:
+        """One of ``texts``: the same for all rows, or for each its own."""
+        if isinstance(chosen, int):
+            texts, chosen = [texts[chosen]], np.zeros(self.rows, np.uint8)
+        self.add_column(binary_array(texts), chosen)
 
     def refuse(self, rows: Mask, column: str, reason: str) -> None:
         """Notes the rows, if there are any."""

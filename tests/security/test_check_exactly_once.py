@@ -70,7 +70,7 @@ def test_two_operators_at_once_do_not_disturb_each_other(kafka, log):
     both = [subprocess.Popen(command, stdout=subprocess.PIPE, cwd=ROOT) for _ in range(2)]
     found = [json.loads(one.communicate(timeout=120)[0]) for one in both]
     assert [one["exactlyOnce"]["works"] for one in found] == [True, True]
-    topics = {step["said"] for one in found for step in one["steps"] if step["name"] == OF_TRIAL[0]}
+    topics = {step["said"] for one in found for step in one["steps"] if step["name"] == OF_TRIAL[1]}
     assert len(topics) == 2
     wait_for(lambda: left_behind(kafka.bootstrap, log) == ([], []), 30, "the end of the topics")
 

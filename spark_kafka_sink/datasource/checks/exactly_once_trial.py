@@ -22,12 +22,12 @@ import logging
 import re
 import time
 import uuid
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterator, Sequence
 from functools import partial
 from typing import Final
 
 from spark_kafka_sink.admin.admin_client import NewTopic
-from spark_kafka_sink.admin.call import Call, Leader, retry_code
+from spark_kafka_sink.admin.call import AnyBroker, Call, Leader, retry_code
 from spark_kafka_sink.admin.transaction_client import TransactionClient
 from spark_kafka_sink.base.error_kinds import Kind
 from spark_kafka_sink.base.errors import (
@@ -56,6 +56,10 @@ from spark_kafka_sink.protocol.fetch_messages import (
     FetchRequest,
     FetchResponse,
 )
+from spark_kafka_sink.protocol.messages.delete_topics import (
+    DeleteTopicsRequest,
+    DeleteTopicsResponse,
+)
 from spark_kafka_sink.protocol.producer_ids import PreparedTransaction
 from spark_kafka_sink.protocol.transaction_admin_messages import (
     DescribeProducersRequest,
@@ -64,7 +68,7 @@ from spark_kafka_sink.protocol.transaction_admin_messages import (
 )
 from spark_kafka_sink.records.log_records import ControlType, read_batches
 from spark_kafka_sink.transactions.driver_transactions import TopicRecord, prepare
-from spark_kafka_sink.transactions.transactional_ids import DEFAULT_PREFIX, trial_id
+from spark_kafka_sink.transactions.transactional_ids import DEFAULT_PREFIX, SEPARATOR, check_id
 
 _log = logging.getLogger(__name__)
 
@@ -118,7 +122,9 @@ class _Trial:
         self._name = f"{time.strftime(_BEGUN, begun)}-{uuid.uuid4().hex[:6]}"
         self._trials = f"{config.commit_log_topic}-check-"
         self.topic = self._trials + self._name
-        self._id = trial_id(config.transactional_id_prefix or DEFAULT_PREFIX, self._name)
+        self._id = (
+            f"{check_id(config.transactional_id_prefix or DEFAULT_PREFIX)}{SEPARATOR}{self._name}"
+        )
         self._client = client
         self._timeout_ms = timeout_ms
         self._last_ms = client.deadline(_LONGEST_MS)
@@ -143,7 +149,7 @@ class _Trial:
         except KafkaError as error:  # it times out, in a topic that is deleted
             _log.debug("the trial's transaction %s: %s", self._id, error.one_line())
         try:
-            self._client.delete_topics((self.topic,), deadline_ms)
+            self._delete((self.topic,), deadline_ms)
         except KafkaError as error:
             return red(
                 _CLEAN,
@@ -152,6 +158,27 @@ class _Trial:
                 Kind.LEFT_BEHIND,
             )
         return ok(_CLEAN, f"{self.topic} is deleted")
+
+    def _delete(self, topics: Sequence[str], deadline_ms: int) -> None:
+        """One that does not exist is none the less deleted. Raises the broker's error for the first
+        one that it refuses.
+        """
+
+        def handle_response(response: DeleteTopicsResponse) -> ErrorCode | None:
+            for topic in response.responses:
+                code = topic.error_code
+                if code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+                    again = retry_code(code, f"DeleteTopics of {topic.name}", "DELETE on the topic")
+                    if again is not None:
+                        return again
+            return None
+
+        remaining = max(1, deadline_ms - self._client.clock.now_ms())
+        request = DeleteTopicsRequest(topic_names=topics, timeout_ms=remaining)
+        call = Call(request, AnyBroker(), handle_response)
+        self._client.loop.send_and_receive(
+            call, deadline_ms, f"DeleteTopics of {', '.join(topics)}"
+        )
 
     # -- the steps ----------------------------------------------------------------------------
 
@@ -167,7 +194,7 @@ class _Trial:
         left = sorted(begun.keys() - set(dead))
         if dead:
             try:
-                self._client.delete_topics(dead, self._soon())
+                self._delete(dead, self._soon())
             except KafkaError as error:
                 said = f"of checks that were killed: {named(dead, _MOST_NAMED)}; {error.message}"
                 return yellow(_EARLIER, said, _deletion(dead[0]), Kind.LEFT_BEHIND)

@@ -23,9 +23,9 @@ from spark_kafka_sink.base.error_kinds import Kind
 from spark_kafka_sink.base.errors import RecordTooLargeError
 from spark_kafka_sink.records.bad_rows.bad_rows import BadRows, Finding
 from spark_kafka_sink.records.gather import (
+    binary_array,
     binary_of,
     data_of,
-    ends_of,
     integers,
     lengths_of,
     offsets_of,
@@ -138,7 +138,7 @@ class LetterWriter:
         if cut.any():
             begin = offsets_of(value)[:-1].astype(np.int64)
             value = _slices(value, begin, begin + np.maximum(kept, 0))
-        truncated = _binary_array(_FALSE_OR_TRUE).take(integers(cut.astype(np.int64)))
+        truncated = binary_array(_FALSE_OR_TRUE).take(integers(cut.astype(np.int64)))
         _add_headers(pieces, [(_TRUNCATED, truncated)], which, len(found))
         times = rows.timestamp
         if times is not None:
@@ -227,7 +227,7 @@ def _add_headers(
     for name, value in headers:
         same = [one + varint(len(name)) + name.encode() for one in same]
         if isinstance(value, pa.Array):
-            pieces.add_column(_binary_array(same), which)
+            pieces.add_choice(same, which)
             pieces.add_packed(pack(lengths_of(value)))
             pieces.add_column(value)
             same = [b""] * findings
@@ -235,7 +235,7 @@ def _add_headers(
             texts = [value] * findings if isinstance(value, bytes) else value
             same = [one + varint(len(text)) + text for one, text in zip(same, texts, strict=True)]
     if any(same):
-        pieces.add_column(_binary_array(same), which)
+        pieces.add_choice(same, which)
 
 
 def _counts(sections: pa.Array) -> tuple[Int64s, Int64s]:
@@ -255,12 +255,6 @@ def _slices(array: pa.Array, begin: Int64s, end: npt.NDArray[np.integer]) -> pa.
     bounds = np.stack((begin, end), axis=1).reshape(-1)
     between = binary_of(bounds, array.buffers()[2])
     return between.take(integers(np.arange(0, len(bounds), 2), valid_of(array)))
-
-
-def _binary_array(texts: Sequence[bytes]) -> pa.Array:
-    # Not pa.array(), which imports pandas where there is one.
-    ends = ends_of(np.array([len(text) for text in texts]))
-    return binary_of(ends, pa.py_buffer(b"".join(texts)))
 
 
 def _texts(values: Int64s) -> pa.Array:
