@@ -14,7 +14,7 @@ from spark_kafka_sink.protocol.messages.add_partitions_to_txn import (
 from spark_kafka_sink.protocol.messages.init_producer_id import (
     InitProducerIdResponse,
 )
-from spark_kafka_sink.protocol.producer_ids import PreparedTransaction
+from spark_kafka_sink.protocol.producer_ids import PreparedTransaction, ProducerIdAndEpoch
 from spark_kafka_sink.protocol.transaction_requests import add_partitions_to_txn
 from tests.fakes.kafka_messages import init_request
 
@@ -40,7 +40,9 @@ def open_transactions(
             return _again(response.results_by_topic[0].results_by_partition[0].partition_error_code)
 
         return Call(
-            add_partitions_to_txn(i, identities[i], [tp]), CoordinatorKey(i), handle_response
+            add_partitions_to_txn(i, ProducerIdAndEpoch(*identities[i]), [tp]),
+            CoordinatorKey(i),
+            handle_response,
         )
 
     assert client.loop.run([initialise(i) for i in ids], deadline)

@@ -27,7 +27,7 @@ from spark_kafka_sink.protocol.messages.init_producer_id import (
     InitProducerIdRequest,
     InitProducerIdResponse,
 )
-from spark_kafka_sink.protocol.producer_ids import PreparedTransaction
+from spark_kafka_sink.protocol.producer_ids import PreparedTransaction, ProducerIdAndEpoch
 from spark_kafka_sink.protocol.transaction_admin_messages import TransactionState
 from spark_kafka_sink.protocol.transaction_requests import add_partitions_to_txn, init_producer_id
 from tests.conformance.worlds import RealWorld
@@ -89,7 +89,7 @@ def open_transaction(
     client: TransactionClient, name: str, owner: InitProducerIdResponse, tp: TopicPartition
 ) -> PreparedTransaction:
     """Of version 1, under an identity that is there. Nothing is written."""
-    identity = owner.producer_id, owner.producer_epoch
+    identity = ProducerIdAndEpoch(owner.producer_id, owner.producer_epoch)
 
     def handle_response(response: AddPartitionsToTxnResponse) -> ErrorCode | None:
         code = response.results_by_topic[0].results_by_partition[0].partition_error_code
