@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from spark_kafka_sink.records.encoded_slice import OpenPosition
+from spark_kafka_sink.records.encoded_slice import OpenPosition, OpenPositions
 from spark_kafka_sink.records.varint import highest, lowest, varint_size
 
 Int64s = npt.NDArray[np.int64]
@@ -51,7 +51,7 @@ class Cuts:
 def cut(
     content: Int64s,
     bounds: Int64s,
-    positions: Sequence[OpenPosition] | Int64s,
+    positions: Sequence[OpenPosition] | OpenPositions,
     raw_limits: Sequence[int] | int,
     timestamps: Int64s | None,
     now_ms: int,

@@ -6,6 +6,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Self
 
+import numpy as np
+import numpy.typing as npt
+
 from spark_kafka_sink.protocol.cluster import TopicPartition
 
 
@@ -22,6 +25,15 @@ class OpenPosition(NamedTuple):
     record_count: int
     base_timestamp: int
     room: int
+
+
+#: The position of each of some partitions: a row of its four numbers.
+OpenPositions = npt.NDArray[np.int64]
+
+
+def open_positions(numbers: Sequence[int]) -> OpenPositions:
+    """``numbers`` are those of every :class:`OpenPosition`, one behind another."""
+    return np.array(numbers, np.int64).reshape(-1, 4)
 
 
 class EncodedSlice(NamedTuple):

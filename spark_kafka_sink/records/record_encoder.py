@@ -28,7 +28,12 @@ import pyarrow as pa
 from spark_kafka_sink.base.errors import RecordTooLargeError
 from spark_kafka_sink.protocol.cluster import TopicPartition, partitions_of
 from spark_kafka_sink.records.batch_cutter import Cuts, cut
-from spark_kafka_sink.records.encoded_slice import EncodedSlice, EncodedSlices, OpenPosition
+from spark_kafka_sink.records.encoded_slice import (
+    EncodedSlice,
+    EncodedSlices,
+    OpenPosition,
+    OpenPositions,
+)
 from spark_kafka_sink.records.gather import ends_of, lengths_of, valid_of
 from spark_kafka_sink.records.record_columns import RecordColumns
 from spark_kafka_sink.records.row_pieces import Column, Piece, gather_of
@@ -148,7 +153,7 @@ def _varint_sizes(lengths: npt.NDArray[np.integer]) -> Int64s | int:
 def encode_groups(
     columns: RecordColumns,
     groups: Groups,
-    positions: Sequence[OpenPosition] | Int64s,
+    positions: Sequence[OpenPosition] | OpenPositions,
     raw_limits: Sequence[int] | int,
     now_ms: int,
     *,
@@ -156,10 +161,9 @@ def encode_groups(
 ) -> EncodedSlices:
     """Cut every group into batches and encode the whole chunk into one buffer.
 
-    ``positions[g]`` is the state of the open batch of ``groups.tps[g]``, as an OpenPosition or a
-    row of its numbers. ``raw_limits`` is, for each group or for all, how many raw record bytes a
-    new batch takes (batch.size without the header, over the estimated compression ratio); the first
-    record of a new batch always fits.
+    ``positions[g]`` is the state of the open batch of ``groups.tps[g]``. ``raw_limits`` is, for
+    each group or for all, how many raw record bytes a new batch takes (batch.size without the
+    header, over the estimated compression ratio); the first record of a new batch always fits.
     ``now_ms`` is the timestamp of rows without one. The slices come group by group, in order:
     the first of a group continues the open batch when its first record still fits there
     (``generation`` of the position), the others open new ones (``generation`` 0).
@@ -203,7 +207,7 @@ def encode_slices_again(
     columns: RecordColumns,
     groups: Groups,
     refused: Sequence[EncodedSlice],
-    positions: Sequence[OpenPosition] | Int64s,
+    positions: Sequence[OpenPosition] | OpenPositions,
     raw_limits: Sequence[int],
     now_ms: int,
 ) -> list[EncodedSlice]:

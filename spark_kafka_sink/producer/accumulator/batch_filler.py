@@ -31,9 +31,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-import numpy as np
-import numpy.typing as npt
-
 from spark_kafka_sink.config.producer_config import ProducerConfig
 from spark_kafka_sink.producer.accumulator.producer_batch import (
     BatchListener,
@@ -48,7 +45,12 @@ from spark_kafka_sink.producer.buffer_pool import SharedBuffer
 from spark_kafka_sink.protocol.cluster import TopicPartition
 from spark_kafka_sink.protocol.request import Buffer
 from spark_kafka_sink.records.compression import Codec, CompressionRatioEstimator
-from spark_kafka_sink.records.encoded_slice import EncodedSlice, EncodedSlices
+from spark_kafka_sink.records.encoded_slice import (
+    EncodedSlice,
+    EncodedSlices,
+    OpenPositions,
+    open_positions,
+)
 from spark_kafka_sink.records.record_batch import HEADER_SIZE
 
 #: Raw bytes of one batch are at most this many times batch.size, however well they compress,
@@ -170,10 +172,8 @@ class BatchFiller:
 
     # ---- columns -----------------------------------------------------------------------------
 
-    def positions(self, tps: Sequence[TopicPartition]) -> npt.NDArray[np.int64]:
-        """The position in the open batch of each of ``tps``, a row with the numbers of an
-        ``OpenPosition``; :meth:`append` must follow soon.
-        """
+    def positions(self, tps: Sequence[TopicPartition]) -> OpenPositions:
+        """The position in the open batch of each of ``tps``; :meth:`append` must follow soon."""
         limits = {topic: self.limits.raw_limit(topic) for topic in {tp.topic for tp in tps}}
         accumulator, queues = self._accumulator, self._queues.by_partition
         found: list[int] = []
@@ -190,7 +190,7 @@ class BatchFiller:
                         batch.base_timestamp,
                         limit - batch.raw_size,
                     )
-        return np.array(found, np.int64).reshape(-1, 4)
+        return open_positions(found)
 
     def open_room(self, tp: TopicPartition) -> int | None:
         """Raw bytes left in the open batch of ``tp``; None when none is open."""
