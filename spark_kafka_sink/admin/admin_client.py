@@ -9,7 +9,7 @@ The driver calls it once, before a write, and passes the results to the tasks.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final, Self
 
 from spark_kafka_sink.admin.call import AnyBroker, Call, retry_code
@@ -31,20 +31,16 @@ from spark_kafka_sink.protocol.admin_messages import (
     ConfigResourceType,
     DescribeConfigsRequest,
     DescribeConfigsResponse,
-    DescribeQuorumRequest,
-    DescribeQuorumResponse,
     TopicNamesRequest,
 )
 from spark_kafka_sink.protocol.cluster import Cluster, Node
-from spark_kafka_sink.protocol.control_messages import (
+from spark_kafka_sink.protocol.messages.create_topics import (
+    CreatableTopic,
+    CreatableTopicConfig,
     CreateTopicsRequest,
-    DeleteTopicsRequest,
-    DeleteTopicsResponse,
-    NewTopic,
 )
+from spark_kafka_sink.protocol.request import VersionRange
 
-#: How often the controller's time is requested; the last response counts.
-_CLOCK_ROUNDS: Final = 2
 #: How long the names of all topics may take, for the hint of an error.
 _NAMES_MS: Final = 2_000
 #: How much a name must be like a missing one to be proposed (difflib's ratio).
@@ -52,14 +48,13 @@ _ALIKE: Final = 0.8
 
 
 @dataclass(frozen=True, slots=True)
-class ClockDifference:
-    """How far this machine's wall clock is ahead of that of the ``controller``, a broker's id;
-    negative: behind. The error is at most ``error_ms``, half of the round trip.
-    """
+class NewTopic:
+    """A topic to create; -1 is the broker's default (from v4 on, Kafka 2.4)."""
 
-    controller: int
-    ahead_ms: int
-    error_ms: int
+    name: str
+    partitions: int = -1
+    replication_factor: int = -1
+    configs: Mapping[str, str] = field(default_factory=dict)
 
 
 class AdminClient:
@@ -159,41 +154,10 @@ class AdminClient:
             return {topic: {} for topic in topics}
         return {resource.name: found.values for resource, found in response.resources.items()}
 
-    def broker_config(self, name: str, deadline_ms: int) -> str | None:
-        """A config of one of the brokers; None when the principal may not describe it."""
-        node = self.brokers(deadline_ms)[0]
-        resource = ConfigResource(ConfigResourceType.BROKER, str(node.id))
-        request = DescribeConfigsRequest((resource,), (name,))
-        try:
-            response = self.loop.send_and_receive(Call(request, node), deadline_ms)
-        except UnsupportedVersionError:
-            return None
-        return response.resources[resource].values.get(name)
-
     def topic_names(self, deadline_ms: int) -> tuple[str, ...]:
         """The names of all topics that the principal may DESCRIBE."""
         call = Call(TopicNamesRequest(), AnyBroker())
         return self.loop.send_and_receive(call, deadline_ms).names
-
-    def clock_difference(self, deadline_ms: int) -> ClockDifference | None:
-        """Of this machine and the active controller; None when it does not report its time.
-
-        Raises AuthorizationError without DESCRIBE on the cluster, UnsupportedVersionError of
-        brokers before 3.3 and of clusters with ZooKeeper.
-        """
-        asked_ms = begun_ms = 0
-
-        def handle_response(response: DescribeQuorumResponse) -> ErrorCode | None:
-            return retry_code(response.error, "DescribeQuorum", "DESCRIBE on the cluster")
-
-        for _ in range(_CLOCK_ROUNDS):  # the first one may have to connect
-            asked_ms, begun_ms = self.clock.now_ms(), self.clock.wall_ms()
-            call = Call(DescribeQuorumRequest(), AnyBroker(), handle_response)
-            found = self.loop.send_and_receive(call, deadline_ms, "DescribeQuorum")
-        half_ms = (self.clock.now_ms() - asked_ms) // 2
-        if found.leader_time_ms is None:
-            return None
-        return ClockDifference(found.leader, begun_ms + half_ms - found.leader_time_ms, half_ms)
 
     def create_topic(
         self, topic: NewTopic, *, timeout_ms: int | None = None, validate_only: bool = False
@@ -225,35 +189,20 @@ class AdminClient:
         cluster = self.loop.cluster
         to = cluster.nodes.get(cluster.controller) or AnyBroker()
         left_ms = max(1, deadline_ms - self.clock.now_ms())
-        call = Call(CreateTopicsRequest((topic,), left_ms, validate_only), to, once=True)
+        request = create_topics([topic], left_ms, validate_only=validate_only)
+        call = Call(request, to, once=True)
         self.loop.run([call], deadline_ms)
         if call.response is None:
             if self.clock.now_ms() >= deadline_ms:
                 raise self.loop.timeout("CREATE_TOPICS", [call])
             return False
-        code, message = call.response.errors[topic.name]
+        (created,) = call.response.topics
+        code = created.error_code
         if code in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS):
             return True
         if not code.retriable:
-            raise code.error(f"topic {topic.name}", message)
+            raise code.error(f"topic {topic.name}", created.error_message)
         return False
-
-    def delete_topics(self, topics: Sequence[str], deadline_ms: int) -> None:
-        """Delete ``topics``; one that does not exist is none the less deleted. Raises the broker's
-        error for the first one that it refuses.
-        """
-
-        def handle_response(response: DeleteTopicsResponse) -> ErrorCode | None:
-            for topic, code in response.errors.items():
-                if code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
-                    again = retry_code(code, f"DeleteTopics of {topic}", "DELETE on the topic")
-                    if again is not None:
-                        return again
-            return None
-
-        remaining = max(1, deadline_ms - self.clock.now_ms())
-        call = Call(DeleteTopicsRequest(tuple(topics), remaining), AnyBroker(), handle_response)
-        self.loop.send_and_receive(call, deadline_ms, f"DeleteTopics of {', '.join(topics)}")
 
     # -- waiting ----------------------------------------------------------------------------------
 
@@ -350,3 +299,28 @@ def _errors_of(topics: Collection[str], errors: Mapping[str, ErrorCode]) -> str:
         f"{code.name} of {', '.join(names)}: {code.info.hint}" for code, names in by_code.items()
     )
     return f"the brokers answered {'; '.join(said)}"
+
+
+def create_topics(
+    topics: Sequence[NewTopic], timeout_ms: int, *, validate_only: bool = False
+) -> CreateTopicsRequest:
+    """The broker answers when they are known to all, or ``timeout_ms`` is over."""
+    defaults = any(-1 in (topic.partitions, topic.replication_factor) for topic in topics)
+    return CreateTopicsRequest(
+        topics=[
+            CreatableTopic(
+                name=topic.name,
+                num_partitions=topic.partitions,
+                replication_factor=topic.replication_factor,
+                assignments=(),
+                configs=[
+                    CreatableTopicConfig(name=name, value=value)
+                    for name, value in topic.configs.items()
+                ],
+            )
+            for topic in topics
+        ],
+        timeout_ms=timeout_ms,
+        validate_only=validate_only,
+        versions=VersionRange(4 if defaults else 2, 7),
+    )

@@ -27,6 +27,7 @@ from spark_kafka_sink.base.errors import (
     CommitError,
     CommitOutcomeUnknownError,
     IllegalStateError,
+    SupersededError,
     safe_text,
 )
 from spark_kafka_sink.protocol.producer_ids import PreparedTransaction
@@ -51,6 +52,12 @@ _LONGEST_ID: Final = 400
 class LogOutcomeUnknownError(CommitOutcomeUnknownError):
     """EndTxn of a write's transaction got no definite response in time. The outcome is known when
     the key is opened next.
+    """
+
+
+class LogChangedError(SupersededError):
+    """Another driver has opened the key, or it was read from a deposed leader. Nothing was written;
+    who owns the key is known when it is opened next.
     """
 
 

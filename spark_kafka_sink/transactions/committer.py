@@ -15,7 +15,7 @@ from __future__ import annotations
 import logging
 import uuid
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from enum import Enum
@@ -39,6 +39,7 @@ from spark_kafka_sink.transactions.commit_state import (
     CommitState,
     Decision,
     Done,
+    LogChangedError,
     LogOutcomeUnknownError,
     Part,
     Payload,
@@ -196,8 +197,7 @@ class Committer:
         try:
             return retry_when_fenced(
                 lambda: self._decisions.open(owner.key, self._client.deadline()),
-                lambda session: self._commit(owner, batch, session, attempts),
-                lambda session: owner.check(session.state),
+                lambda session: self._attempt(owner, batch, session, attempts),
                 clock=self._client.clock,
             )
         except SupersededError:
@@ -213,10 +213,23 @@ class Committer:
             for t in decision.transactions
         )
 
+    def _attempt(
+        self, owner: Owner, batch: Batch, session: LogSession, attempts: _Attempts
+    ) -> Commit:
+        """What an attempt refuses counts only when the log was read from its leader. (That another
+        run has taken over is true wherever it was read, and a write would fence that run.)
+        """
+        try:
+            return self._commit(owner, batch, session, attempts)
+        except (SupersededError, CommitOutcomeUnknownError, PartialCommitError):
+            raise
+        except CommitError:
+            session.confirm(self._client.deadline())
+            raise
+
     def _commit(
         self, owner: Owner, batch: Batch, session: LogSession, attempts: _Attempts
     ) -> Commit:
-        """One attempt."""
         found = session.state
         self._check_owner(owner, batch, found)
         state = self._rolled_forward(owner.key, session)
@@ -339,7 +352,7 @@ class Committer:
         except (ProducerFencedError, InvalidTxnStateError) as error:
             # A driver that takes over meanwhile ends it: whether one did is in the log, which is
             # read again.
-            raise SupersededError(
+            raise LogChangedError(
                 f"another client has ended the transaction of '{owner.key}' with the offsets or "
                 f"the report of batch {batch.number}: {error.message}",
                 hint="write the batch again; if no other driver was started, an operator did "
@@ -465,7 +478,7 @@ class Committer:
             raise CommitOutcomeUnknownError(
                 f"batch {decision.number} of '{key}' is decided, but the outcome of "
                 f"{len(doubtful)} of its {len(decision.transactions)} transactions is not known "
-                f"({_names(doubtful)})",
+                f"({named(doubtful, _NAMED)})",
                 hint=_NOTHING_UNDONE
                 if ended.unclear
                 else "their transactional ids have expired (transactional.id.expiration.ms), so "
@@ -624,14 +637,10 @@ def _decided(key: str, decision: Decision) -> Iterator[None]:
     except KafkaError as error:
         raise CommitOutcomeUnknownError(
             f"batch {decision.number} of '{key}' is decided, but its {len(decision.ids)} "
-            f"transactions ({_names(decision.ids)}) could not all be ended: {error.message}",
+            f"transactions ({named(decision.ids, _NAMED)}) could not all be ended: {error.message}",
             hint=f"{error.hint}; {_NOTHING_UNDONE}" if error.hint else _NOTHING_UNDONE,
             transactional_ids=decision.ids,
         ) from error
-
-
-def _names(ids: Sequence[str]) -> str:
-    return named(ids, _NAMED)
 
 
 def _check_resolved(key: str, state: CommitState) -> None:
@@ -643,7 +652,7 @@ def _check_resolved(key: str, state: CommitState) -> None:
 def _partial(key: str, number: int, of: int, lost: tuple[str, ...]) -> PartialCommitError:
     return PartialCommitError(
         f"batch {number} of '{key}' is committed in part: the broker aborted {len(lost)} of its "
-        f"{of} transactions ({_names(lost)}), and their rows are missing",
+        f"{of} transactions ({named(lost, _NAMED)}), and their rows are missing",
         hint=f"'kprod txn resolve {key} --batch {number} --as done' continues without them, '--as "
         "replay' writes the whole batch again (the others' rows come twice); it happens when a "
         "driver is away for longer than kafka.transaction.timeout.ms after its decision",

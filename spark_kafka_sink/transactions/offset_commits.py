@@ -1,8 +1,12 @@
 """Offsets with the data: a consumer group's offsets in a transaction that the driver commits.
 
-Owns: valid group ids, and :class:`GroupOffsets`: which requests bring a group's offsets into a
+Owns: :class:`GroupOffsets`: which requests bring a group's offsets into a
 transaction, to which broker, and which errors are retried. Never: its end, where offsets come from
 (``datasource/exactly_once/source_offsets.py``).
+
+They become the group's offsets when the transaction is committed (KIP-98). With transactions of
+version 1 the transaction's coordinator is notified of the group first, by AddOffsetsToTxn; with
+version 2 the group's coordinator does that when it gets TxnOffsetCommit v5 (KIP-890).
 
 The requests name no member, so the offsets are committed even if consumers use that group, as with
 Java's producer without ``ConsumerGroupMetadata``. They are idempotent.
@@ -15,17 +19,20 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from spark_kafka_sink.admin.call import Call, CoordinatorKey, retry_code
-from spark_kafka_sink.base.errors import ConfigError, ErrorCode, safe_text
+from spark_kafka_sink.base.errors import ErrorCode
 from spark_kafka_sink.protocol.cluster import TopicPartition
-from spark_kafka_sink.protocol.control_messages import CoordinatorType
-from spark_kafka_sink.protocol.producer_ids import PreparedTransaction
-from spark_kafka_sink.protocol.transaction_offset_messages import (
+from spark_kafka_sink.protocol.messages.add_offsets_to_txn import (
     AddOffsetsToTxnRequest,
     AddOffsetsToTxnResponse,
-    OffsetAndMetadata,
+)
+from spark_kafka_sink.protocol.messages.txn_offset_commit import (
     TxnOffsetCommitRequest,
+    TxnOffsetCommitRequestPartition,
+    TxnOffsetCommitRequestTopic,
     TxnOffsetCommitResponse,
 )
+from spark_kafka_sink.protocol.producer_ids import PreparedTransaction
+from spark_kafka_sink.protocol.transaction_requests import CoordinatorType, versions_of
 
 if TYPE_CHECKING:
     from spark_kafka_sink.admin.transaction_client import TransactionClient
@@ -35,25 +42,21 @@ if TYPE_CHECKING:
 _MOST_BYTES: Final = 512 * 1024
 #: Bytes of one offset there, without the names of group and topic and the metadata.
 _BYTES_OF_AN_OFFSET: Final = 80
-#: Kafka's own limit is 32767 bytes; tools and metrics don't show groups of that length.
-_LONGEST_GROUP_ID: Final = 1024
 #: How long the group's coordinator may not have a partition of a new topic, in ms.
 _MISSING_TIMEOUT_MS: Final = 5_000
 
 
-def check_group_id(option: str, value: str) -> str:
-    """``value`` if it is a valid group id; else ConfigError naming ``option``."""
-    try:
-        size = len(value.encode())
-    except UnicodeEncodeError:  # a surrogate
-        size = 0
-    if not 0 < size <= _LONGEST_GROUP_ID or not value.isprintable():
-        raise ConfigError(
-            f"{option} is '{safe_text(value, 120)}'; printable characters are allowed, at least "
-            f"one and at most {_LONGEST_GROUP_ID} bytes of them",
-            hint="it is the group.id whose offsets consumers and lag tools read",
-        )
-    return value
+@dataclass(frozen=True, slots=True)
+class OffsetAndMetadata:
+    """``offset``: the next one to read, as in Kafka's class of the same name.
+
+    ``leader_epoch``: of the last record that was read; -1 when unknown. ``metadata`` is a
+    text of the committer.
+    """
+
+    offset: int
+    leader_epoch: int = -1
+    metadata: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,9 +82,14 @@ class GroupOffsets:
     def add_call(self, to: PreparedTransaction, where: str) -> Call[AddOffsetsToTxnResponse]:
         one = to.transactional_id
         return Call(
-            AddOffsetsToTxnRequest(one, to.producer_id, to.producer_epoch, self.group_id),
+            AddOffsetsToTxnRequest(
+                transactional_id=one,
+                producer_id=to.producer_id,
+                producer_epoch=to.producer_epoch,
+                group_id=self.group_id,
+            ),
             CoordinatorKey(one),
-            lambda response: _retry_code(response.error, where, one),
+            lambda response: _retry_code(response.error_code, where, one),
             once=True,
         )
 
@@ -89,16 +97,44 @@ class GroupOffsets:
         self, client: TransactionClient, to: PreparedTransaction
     ) -> list[Call[TxnOffsetCommitResponse]]:
         """InvalidMetadataError for a partition that the cluster does not have."""
-        one, version = to.transactional_id, to.transaction_version
-        identity = to.producer_id, to.producer_epoch
+        one = to.transactional_id
         return [
             Call(
-                TxnOffsetCommitRequest(one, self.group_id, *identity, part, version),
+                txn_offset_commit(to, self.group_id, part),
                 CoordinatorKey(self.group_id, CoordinatorType.GROUP),
                 _handle_offsets(client, one, self.group_id),
             )
             for part in _parts(self)
         ]
+
+
+def txn_offset_commit(
+    to: PreparedTransaction,
+    group_id: str,
+    offsets: Mapping[TopicPartition, OffsetAndMetadata],
+) -> TxnOffsetCommitRequest:
+    """Before version 2 (brokers before 2.1) leader epochs are left out."""
+    topics: dict[str, list[TxnOffsetCommitRequestPartition]] = {}
+    for tp, committed in offsets.items():
+        topics.setdefault(tp.topic, []).append(
+            TxnOffsetCommitRequestPartition(
+                partition_index=tp.partition,
+                committed_offset=committed.offset,
+                committed_leader_epoch=committed.leader_epoch,
+                committed_metadata=committed.metadata,
+            )
+        )
+    return TxnOffsetCommitRequest(
+        transactional_id=to.transactional_id,
+        group_id=group_id,
+        producer_id=to.producer_id,
+        producer_epoch=to.producer_epoch,
+        topics=[
+            TxnOffsetCommitRequestTopic(name=topic, partitions=partitions)
+            for topic, partitions in topics.items()
+        ],
+        versions=versions_of(to.transaction_version),
+    )
 
 
 def _handle_offsets(
@@ -110,7 +146,7 @@ def _handle_offsets(
     def handle_response(response: TxnOffsetCommitResponse) -> ErrorCode | None:
         nonlocal unknown_until
         again: ErrorCode | None = None
-        for tp, code in response.errors.items():
+        for tp, code in _errors(response):
             where = f"TxnOffsetCommit of {tp}, group '{group_id}'"
             if code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
                 now = client.clock.now_ms()
@@ -125,6 +161,13 @@ def _handle_offsets(
         return again
 
     return handle_response
+
+
+def _errors(response: TxnOffsetCommitResponse) -> Iterator[tuple[TopicPartition, ErrorCode]]:
+    """Of each partition for itself: some may be kept and others not."""
+    for topic in response.topics:
+        for one in topic.partitions:
+            yield TopicPartition(topic.name, one.partition_index), one.error_code
 
 
 def _retry_code(code: ErrorCode, where: str, transactional_id: str) -> ErrorCode | None:

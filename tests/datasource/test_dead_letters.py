@@ -14,7 +14,7 @@ from spark_kafka_sink.config.producer_config import ProducerConfig
 from spark_kafka_sink.config.sink_config import SinkConfig
 from spark_kafka_sink.datasource.report.report_of_batch import report_of_attempt
 from spark_kafka_sink.datasource.write.dead_letters import DeadLetters
-from spark_kafka_sink.datasource.write.letter_counts import LetterCount, check_batch, totals_of
+from spark_kafka_sink.datasource.write.letter_counts import LetterCount, check_batch
 from spark_kafka_sink.protocol.cluster import TopicPartition
 from spark_kafka_sink.records.bad_rows.bad_rows import BadRows
 from spark_kafka_sink.records.column_plan import ColumnPlan
@@ -45,7 +45,7 @@ def letters_of(**options):
 
 
 def totals(rows):
-    return totals_of([(0, LetterCount("KP0231", "invalid timestamp", rows))])
+    return [LetterCount("KP0231", "invalid timestamp", rows)]
 
 
 def log_of(caplog, **options):
@@ -106,7 +106,7 @@ def test_counts_keep_the_first_three_rows():
     for first in (10, 20, 30):
         letters.letters(columns, bad, np.arange(first, first + 2), 1000)
     (count,) = letters.counts
-    assert (count.rows, count.samples) == (6, (10, 11, 20))
+    assert (count.rows, count.samples) == (6, ((7, 10), (7, 11), (7, 20)))
 
 
 def test_the_rows_of_a_failed_attempt_are_not_less_than_none():

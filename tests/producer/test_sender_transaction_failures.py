@@ -18,7 +18,7 @@ from spark_kafka_sink.base.errors import (
 )
 from spark_kafka_sink.producer.accumulator.producer_batch import ProducerBatch
 from spark_kafka_sink.producer.transaction.transaction_states import State
-from spark_kafka_sink.protocol.control_messages import EndTxnRequest
+from spark_kafka_sink.protocol.messages.end_txn import EndTxnRequest
 from spark_kafka_sink.protocol.produce import ProduceRequest
 from tests.fakes.sender_world import TP0, TP1, TP2
 from tests.fakes.transaction_world import BACKOFF, BOTH, SHORT, TransactionWorld

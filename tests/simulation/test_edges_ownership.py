@@ -14,12 +14,11 @@ from spark_kafka_sink.datasource.exactly_once.transaction_commit import prepared
 from spark_kafka_sink.datasource.write_plan import WritePlan
 from spark_kafka_sink.protocol.cluster import TopicPartition
 from spark_kafka_sink.protocol.request import ApiKey
-from spark_kafka_sink.protocol.transaction_offset_messages import OffsetAndMetadata
 from spark_kafka_sink.records.column_plan import ColumnPlan
 from spark_kafka_sink.transactions.commit_log.commit_log import CommitLog
 from spark_kafka_sink.transactions.commit_state import CommitState
 from spark_kafka_sink.transactions.exactly_once import Batch, Commit
-from spark_kafka_sink.transactions.offset_commits import GroupOffsets
+from spark_kafka_sink.transactions.offset_commits import GroupOffsets, OffsetAndMetadata
 from tests.simulation.edge_scene import EdgeScene
 from tests.simulation.spark_scene import of_the_log, owner_of
 from tests.simulation.spark_world import LOG_TOPIC, PREFIX, TOPIC, Run, SparkLife
@@ -193,14 +192,14 @@ def test_an_abort_without_its_run_leaves_other_runs_alone(newcomers_batch: int) 
 def reset(scene: EdgeScene, run: Run) -> None:
     """``kprod txn reset``."""
     with scene.driver_side(run) as driver:
-        operator = Operator(CommitLog(driver._client, LOG_TOPIC), driver._client)
+        operator = Operator(CommitLog(driver.client, LOG_TOPIC), driver.client)
         operator.reset(operator.plan_reset(PREFIX, force=True))
 
 
 def lose(scene: EdgeScene, run: Run) -> None:
     """As if the log had been deleted, and created again."""
     with scene.driver_side(run) as driver:
-        log = CommitLog(driver._client, LOG_TOPIC)
+        log = CommitLog(driver.client, LOG_TOPIC)
         deadline = scene.scheduler.now + 20_000
         log.open(PREFIX, deadline).write(None, deadline)
 

@@ -396,7 +396,7 @@ class Sender:
         body = response.body
         if isinstance(body, ProduceResponse):
             latency, now = response.latency_ms, response.received_ms
-            self._recorder.request_answered(node_id, latency, body.throttle_ms, now)
+            self._recorder.request_answered(node_id, latency, body.throttle_time_ms, now)
             self._sizes.answered(node_id, _size(batches), latency)
             self._update_leaders(body)
             for answer in body.partitions:

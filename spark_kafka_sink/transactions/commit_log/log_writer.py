@@ -31,14 +31,13 @@ from spark_kafka_sink.base.errors import (
     InvalidTxnStateError,
     KafkaError,
     ProducerFencedError,
-    SupersededError,
 )
 from spark_kafka_sink.protocol.cluster import TopicPartition
-from spark_kafka_sink.protocol.control_messages import EndTxnResponse
+from spark_kafka_sink.protocol.messages.end_txn import EndTxnResponse
 from spark_kafka_sink.protocol.producer_ids import PreparedTransaction, ProducerIdAndEpoch
 from spark_kafka_sink.protocol.transaction_admin_messages import TransactionState
 from spark_kafka_sink.transactions.commit_log.log_parts import PIECE_BYTES
-from spark_kafka_sink.transactions.commit_state import LogOutcomeUnknownError
+from spark_kafka_sink.transactions.commit_state import LogChangedError, LogOutcomeUnknownError
 from spark_kafka_sink.transactions.driver_transactions import add_partition_call, produce_call
 
 ResponseT = TypeVar("ResponseT")
@@ -115,7 +114,7 @@ class LogWriter:
         with the offset of the first one (-1: the broker no longer has it); when it raises, nothing
         is written.
 
-        Raises SupersededError and every other KafkaError when nothing is written,
+        Raises LogChangedError and every other KafkaError when nothing is written,
         LogOutcomeUnknownError when that is not known.
         """
         self._require(_State.BUSY)
@@ -129,7 +128,7 @@ class LogWriter:
             for batch in self._batches(records):
                 self._produce(batch, sequence, deadline_ms)
                 sequence += len(batch)
-        except SupersededError:
+        except LogChangedError:
             raise  # the id has another owner
         except KafkaError:
             if self._unanswered == 0:
@@ -203,7 +202,7 @@ class LogWriter:
 
         def handle(response: EndTxnResponse) -> ErrorCode | None:
             nonlocal definite
-            code = response.error
+            code = response.error_code
             definite += code is _NOTHING_HAPPENED or retry_decision(code) is RetryDecision.FINAL
             return handle_response(response)
 
@@ -211,8 +210,8 @@ class LogWriter:
         where = f"EndTxn of '{self._id}'"
         try:
             response = self._client.loop.send_and_receive(call, deadline_ms, where)
-            if response.error is not ErrorCode.NONE:
-                raise response.error.error(where)
+            if response.error_code is not ErrorCode.NONE:
+                raise response.error_code.error(where)
         except KafkaError as error:
             if call.sent > definite:
                 raise LogOutcomeUnknownError(
@@ -256,8 +255,8 @@ class LogWriter:
     def _transaction(self) -> PreparedTransaction:
         return PreparedTransaction(self._id, *self._producer, self._version)
 
-    def _superseded(self, error: KafkaError) -> SupersededError:
-        return SupersededError(
+    def _superseded(self, error: KafkaError) -> LogChangedError:
+        return LogChangedError(
             f"another driver now writes the commit log as '{self._id}': {error.message}",
             hint="this one must stop; if no other was started, two queries share a "
             "transactionalIdPrefix",
