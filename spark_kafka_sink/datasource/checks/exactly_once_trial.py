@@ -26,6 +26,7 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 from functools import partial
 from typing import Final
 
+from spark_kafka_sink.admin.admin_client import AdminClient, NewTopic
 from spark_kafka_sink.admin.call import AnyBroker, Call, Leader, retry_code
 from spark_kafka_sink.admin.transaction_client import TransactionClient
 from spark_kafka_sink.base.error_kinds import Kind
@@ -49,16 +50,15 @@ from spark_kafka_sink.datasource.checks.check_steps import (
     yellow,
 )
 from spark_kafka_sink.protocol.cluster import TopicPartition
-from spark_kafka_sink.protocol.control_messages import (
-    DeleteTopicsRequest,
-    DeleteTopicsResponse,
-    NewTopic,
-)
 from spark_kafka_sink.protocol.fetch_messages import (
     FetchedPartition,
     FetchPartition,
     FetchRequest,
     FetchResponse,
+)
+from spark_kafka_sink.protocol.messages.delete_topics import (
+    DeleteTopicsRequest,
+    DeleteTopicsResponse,
 )
 from spark_kafka_sink.protocol.producer_ids import PreparedTransaction
 from spark_kafka_sink.protocol.transaction_admin_messages import (
@@ -149,7 +149,7 @@ class _Trial:
         except KafkaError as error:  # it times out, in a topic that is deleted
             _log.debug("the trial's transaction %s: %s", self._id, error.one_line())
         try:
-            self._delete((self.topic,), deadline_ms)
+            delete_topics(self._client, (self.topic,), deadline_ms)
         except KafkaError as error:
             return red(
                 _CLEAN,
@@ -158,25 +158,6 @@ class _Trial:
                 Kind.LEFT_BEHIND,
             )
         return ok(_CLEAN, f"{self.topic} is deleted")
-
-    def _delete(self, topics: Sequence[str], deadline_ms: int) -> None:
-        """One that does not exist is none the less deleted. Raises the broker's error for the first
-        one that it refuses.
-        """
-
-        def handle_response(response: DeleteTopicsResponse) -> ErrorCode | None:
-            for topic, code in response.errors.items():
-                if code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
-                    again = retry_code(code, f"DeleteTopics of {topic}", "DELETE on the topic")
-                    if again is not None:
-                        return again
-            return None
-
-        remaining = max(1, deadline_ms - self._client.clock.now_ms())
-        call = Call(DeleteTopicsRequest(tuple(topics), remaining), AnyBroker(), handle_response)
-        self._client.loop.send_and_receive(
-            call, deadline_ms, f"DeleteTopics of {', '.join(topics)}"
-        )
 
     # -- the steps ----------------------------------------------------------------------------
 
@@ -192,7 +173,7 @@ class _Trial:
         left = sorted(begun.keys() - set(dead))
         if dead:
             try:
-                self._delete(dead, self._soon())
+                delete_topics(self._client, dead, self._soon())
             except KafkaError as error:
                 said = f"of checks that were killed: {named(dead, _MOST_NAMED)}; {error.message}"
                 return yellow(_EARLIER, said, _deletion(dead[0]), Kind.LEFT_BEHIND)
@@ -396,6 +377,26 @@ def _begun_s(topic: str, prefix: str) -> float | None:
 
 def _deletion(topic: str) -> str:
     return f"kafka-topics.sh --bootstrap-server ... --delete --topic {topic}"
+
+
+def delete_topics(client: AdminClient, topics: Sequence[str], deadline_ms: int) -> None:
+    """Delete ``topics``; one that does not exist is none the less deleted. Raises the broker's
+    error for the first one that it refuses.
+    """
+
+    def handle_response(response: DeleteTopicsResponse) -> ErrorCode | None:
+        for topic in response.responses:
+            code = topic.error_code
+            if code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+                again = retry_code(code, f"DeleteTopics of {topic.name}", "DELETE on the topic")
+                if again is not None:
+                    return again
+        return None
+
+    remaining = max(1, deadline_ms - client.clock.now_ms())
+    request = DeleteTopicsRequest(topic_names=topics, timeout_ms=remaining)
+    call = Call(request, AnyBroker(), handle_response)
+    client.loop.send_and_receive(call, deadline_ms, f"DeleteTopics of {', '.join(topics)}")
 
 
 def _if_permitted(name: str, check: Callable[[], Step]) -> Step:
