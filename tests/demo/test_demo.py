@@ -1,41 +1,11 @@
-"""``python -m spark_kafka_sink.demo``, as the README has it: in an empty folder, as a stranger."""
+"""What ``python -m spark_kafka_sink.demo`` counts; ``docs/test_strangers_script.py`` runs it."""
 
 from __future__ import annotations
-
-import os
-import subprocess
-import sys
-from pathlib import Path
 
 import pytest
 
 from spark_kafka_sink.demo.topic_reader import Contents, read
 from tests.real_kafka import RealKafka
-
-
-@pytest.mark.long
-@pytest.mark.broker
-@pytest.mark.spark
-def test_a_killed_driver_loses_and_doubles_nothing(tmp_path: Path) -> None:
-    """Nothing is on stderr, which a newcomer would take for a failure."""
-    run = subprocess.run(
-        [sys.executable, "-m", "spark_kafka_sink.demo", "--kill-driver", "--rows", "40000"],
-        cwd=tmp_path,
-        env={**os.environ, "COLUMNS": "120", "NO_COLOR": "1"},
-        capture_output=True,
-        text=True,
-        timeout=600,
-        check=False,
-    )
-    assert (run.returncode, run.stderr) == (0, ""), run.stdout
-    assert "kill -9 of the driver and its workers after micro-batch" in run.stdout
-    assert run.stdout.rstrip().endswith("Nothing lost, nothing doubled.")
-    rows = [[cell.strip() for cell in line.split("│")[1:5]] for line in run.stdout.splitlines()]
-    assert [row for row in rows if row[:1] in (["batch"], ["stream"])] == [
-        ["batch", "40,000", "40,000", "0"],
-        ["stream", "40,000", "40,000", "0"],
-    ]
-    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.broker
