@@ -22,7 +22,7 @@ from spark_kafka_sink.base.errors import (
     InvalidRecordError,
     RemoteProtocolError,
 )
-from spark_kafka_sink.protocol.fetch_messages import FetchedPartition
+from spark_kafka_sink.protocol.log_requests import FetchedPartition
 from spark_kafka_sink.protocol.request import Buffer
 from spark_kafka_sink.records.compression import Codec
 from spark_kafka_sink.records.record_batch import (
