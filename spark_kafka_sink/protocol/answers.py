@@ -10,7 +10,7 @@ code. Produce and Metadata, which are read into columns, check themselves (``pro
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cache, partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, TypeVar
@@ -186,11 +186,7 @@ def _describe_producers(
     request: DescribeProducersRequest, response: DescribeProducersResponse
 ) -> None:
     _each_once(
-        (
-            (topic.name, one.partition_index)
-            for topic in response.topics
-            for one in topic.partitions
-        ),
+        _partitions(response.topics),
         ((topic.name, number) for topic in request.topics for number in topic.partition_indexes),
     )
 
@@ -227,15 +223,16 @@ def _describe_transactions(
 
 
 def _fetch(request: FetchRequest, response: FetchResponse) -> None:
-    if response.error_code is ErrorCode.NONE or response.responses:
-        _each_once(
-            (
-                (topic.topic, one.partition_index)
-                for topic in response.responses
-                for one in topic.partitions
-            ),
-            ((topic.topic, one.partition) for topic in request.topics for one in topic.partitions),
-        )
+    if response.error_code is not ErrorCode.NONE:
+        return  # then it has no partition
+    _each_once(
+        (
+            (topic.topic, one.partition_index)
+            for topic in response.responses
+            for one in topic.partitions
+        ),
+        ((topic.topic, one.partition) for topic in request.topics for one in topic.partitions),
+    )
     for topic in response.responses:
         for one in topic.partitions:
             offsets = one.high_watermark, one.last_stable_offset + 1, one.log_start_offset + 1
@@ -255,12 +252,8 @@ def _find_coordinator(request: FindCoordinatorRequest, response: FindCoordinator
 
 def _list_offsets(request: ListOffsetsRequest, response: ListOffsetsResponse) -> None:
     _each_once(
-        (
-            (topic.name, one.partition_index)
-            for topic in response.topics
-            for one in topic.partitions
-        ),
-        ((topic.name, one.partition_index) for topic in request.topics for one in topic.partitions),
+        _partitions(response.topics),
+        _partitions(request.topics),
     )
     for topic in response.topics:
         for one in topic.partitions:
@@ -281,14 +274,7 @@ def _offset_fetch(request: OffsetFetchRequest, response: OffsetFetchResponse) ->
     }
     for group in response.groups:
         if group.error_code is ErrorCode.NONE:
-            _each_once(
-                (
-                    (topic.name, one.partition_index)
-                    for topic in group.topics
-                    for one in topic.partitions
-                ),
-                requested[group.group_id],
-            )
+            _each_once(_partitions(group.topics), requested[group.group_id])
 
 
 def _sasl_handshake(_request: SaslHandshakeRequest, response: SaslHandshakeResponse) -> None:
@@ -336,13 +322,14 @@ def _higher_epoch(
 
 def _txn_offset_commit(request: TxnOffsetCommitRequest, response: TxnOffsetCommitResponse) -> None:
     _each_once(
-        (
-            (topic.name, one.partition_index)
-            for topic in response.topics
-            for one in topic.partitions
-        ),
-        ((topic.name, one.partition_index) for topic in request.topics for one in topic.partitions),
+        _partitions(response.topics),
+        _partitions(request.topics),
     )
+
+
+def _partitions(topics: Iterable[Any]) -> Iterator[tuple[str, int]]:
+    """Topic and number of each partition, where a message names them so."""
+    return ((topic.name, one.partition_index) for topic in topics for one in topic.partitions)
 
 
 def _each_once(

@@ -1,7 +1,7 @@
 """Decodes fetched batches and markers of a log.
 
 Owns: :func:`read_batches`, which trusts no input: it searches keys in a topic that other clients
-may write to. Never: fetching the bytes (``protocol/fetch_messages.py``), the meaning of a record,
+may write to. Never: fetching the bytes (``protocol/log_requests.py``), the meaning of a record,
 which transactions are committed (``transactions/commit_log/log_reader.py``). Only the driver uses
 it, to read few records of its commit log, so they are decoded one by one.
 """

@@ -11,7 +11,7 @@ from kio.schema.errors import ErrorCode as KioErrorCode
 from kio.serial import entity_reader, entity_writer
 
 from spark_kafka_sink.base.errors import ErrorCode, RemoteProtocolError
-from spark_kafka_sink.datasource.checks.clock_difference import QUORUM, leader_time_ms
+from spark_kafka_sink.datasource.checks.clock_difference import QUORUM, error_in, leader_time_ms
 from spark_kafka_sink.protocol.answers import decode
 
 ASKED = QUORUM
@@ -39,10 +39,10 @@ def answer(*topics, error=KioErrorCode.none):
     return decode(ASKED, 1, memoryview(body(*topics, error=error)))
 
 
-def quorum(*voters, leader=2, name="__cluster_metadata"):
+def quorum(*voters, leader=2, name="__cluster_metadata", error=KioErrorCode.none):
     partition = kio.PartitionData(
         partition_index=0,
-        error_code=KioErrorCode.none,
+        error_code=error,
         leader_id=leader,
         leader_epoch=3,
         high_watermark=7,
@@ -77,7 +77,12 @@ def test_a_missing_or_silent_leader_has_no_time() -> None:
 def test_an_error_of_the_whole_answer_names_no_partition() -> None:
     code = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
     found = answer(error=KioErrorCode(code.value))
-    assert (found.error_code, len(found.topics)) == (code, 0)
+    assert (error_in(found), len(found.topics)) == (code, 0)
+
+
+def test_an_error_of_the_partition_is_the_answers() -> None:
+    found = answer(quorum(error=KioErrorCode.not_leader_or_follower))
+    assert error_in(found) is ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
 def test_an_answer_about_something_else_is_refused() -> None:

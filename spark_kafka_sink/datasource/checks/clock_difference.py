@@ -51,7 +51,7 @@ def clock_difference(client: AdminClient, deadline_ms: int) -> ClockDifference |
     clock, asked_ms, begun_ms = client.clock, 0, 0
 
     def handle_response(response: DescribeQuorumResponse) -> ErrorCode | None:
-        return retry_code(response.error_code, "DescribeQuorum", "DESCRIBE on the cluster")
+        return retry_code(error_in(response), "DescribeQuorum", "DESCRIBE on the cluster")
 
     for _ in range(_ROUNDS):  # the first one may have to connect
         asked_ms, begun_ms = clock.now_ms(), clock.wall_ms()
@@ -62,6 +62,12 @@ def clock_difference(client: AdminClient, deadline_ms: int) -> ClockDifference |
     if leader_ms is None:
         return None
     return ClockDifference(leader, begun_ms + half_ms - leader_ms, half_ms)
+
+
+def error_in(response: DescribeQuorumResponse) -> ErrorCode:
+    """Of the whole response, else of its one partition."""
+    code = response.error_code
+    return response.topics[0].partitions[0].error_code if code is ErrorCode.NONE else code
 
 
 def leader_time_ms(response: DescribeQuorumResponse) -> int | None:
