@@ -40,7 +40,7 @@ from spark_kafka_sink.protocol.produce import (
     ProduceRequest,
     ProduceResponse,
 )
-from spark_kafka_sink.records.encoded_slice import EncodedSlice
+from spark_kafka_sink.records.encoded_slice import EncodedSlice, EncodedSlices
 from tests.fakes.clock import FakeClock
 from tests.fakes.kafka_messages import init_response
 from tests.fakes.mock_client import MockClient
@@ -211,7 +211,7 @@ class SenderWorld:
         piece = EncodedSlice(tp, memoryview(data), records, 0, 0, 1000, 1000, last=True)
         before = {batch.generation for batch in self.accumulator.incomplete.all()}
         self.pool.allocate(len(data) + 61, NEVER)
-        result = self.filler.append([piece], self.clock.now_ms())
+        result = self.filler.append(EncodedSlices.of([piece]), self.clock.now_ms())
         assert result.refused == ()
         after = self.accumulator.incomplete.all()
         (batch,) = [batch for batch in after if batch.generation not in before]

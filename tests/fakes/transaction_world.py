@@ -29,7 +29,7 @@ from spark_kafka_sink.protocol.messages.init_producer_id import (
 from spark_kafka_sink.protocol.node_api_versions import NodeApiVersions
 from spark_kafka_sink.protocol.produce import PartitionProduceResponse, ProduceRequest
 from spark_kafka_sink.protocol.request import ApiKey, VersionRange
-from spark_kafka_sink.records.encoded_slice import EncodedSlice
+from spark_kafka_sink.records.encoded_slice import EncodedSlice, EncodedSlices
 from tests.fakes.clock import FakeClock
 from tests.fakes.kafka_messages import add_response, end_response, find_response, init_response
 from tests.fakes.sender_world import NODE2, PRODUCER_ID, TP0, SenderWorld, records_of
@@ -182,7 +182,7 @@ class TransactionWorld(SenderWorld):
         data = records_of(1)
         piece = EncodedSlice(tp, memoryview(data), 1, 0, 0, 1000, 1000, last=False)
         self.pool.allocate(len(data) + 61, NEVER)
-        assert self.filler.append([piece], self.clock.now_ms()).refused == ()
+        assert self.filler.append(EncodedSlices.of([piece]), self.clock.now_ms()).refused == ()
         after = self.accumulator.incomplete.all()
         (batch,) = [batch for batch in after if batch.generation not in before]
         return batch

@@ -49,7 +49,7 @@ def leave(manager: TransactionManager, tp: TopicPartition = TP, records: int = 1
     batch = ProducerBatch(tp, 0, 1, 0, Listener())
     batch.append(b"", records, 0)
     batch.close(Codec())
-    manager.batch_sent(batch)
+    manager.batches_sent((batch,))
     return batch
 
 

@@ -141,7 +141,7 @@ def test_prepare_is_refused_while_anything_is_unanswered() -> None:
     batch = ProducerBatch(TP0, 0, 1, 0, Listener())
     batch.append(b"", 1, 0)
     batch.close(Codec())
-    manager.batch_sent(batch)
+    manager.batches_sent((batch,))
     refused()  # a sequence without an answer
     manager.handle_produce_response(batch, Answer.ACKNOWLEDGED, 0, 0)
     incomplete.add(batch)
