@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 _NEEDED = ("confluent_kafka", "pyspark", "rich")
 #: What confluent-kafka's deserializer imports.
-_NEEDED_FOR_AVRO = ("attrs", "authlib", "cachetools", "fastavro", "httpx")
+_NEEDED_FOR_AVRO = ("authlib", "cachetools", "fastavro")
 _PARTITIONS = 6
 #: The micro-batch after which the driver is killed.
 _KILLED_AFTER = 2
@@ -170,7 +170,8 @@ def _create_topics(bootstrap: str) -> None:
     from confluent_kafka.admin import AdminClient, NewTopic
 
     topics = [NewTopic(name, _PARTITIONS, 1) for name in (BATCH_TOPIC, STREAM_TOPIC)]
-    admin = AdminClient({"bootstrap.servers": bootstrap})  # which must outlive its futures
+    # It must outlive its futures. Its INFO lines (level 6) are its own housekeeping.
+    admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 5})
     for future in admin.create_topics(topics).values():
         future.result(30)
 

@@ -53,6 +53,7 @@ def read(
             "isolation.level": "read_committed",
             "enable.auto.commit": False,
             "enable.partition.eof": True,
+            "log_level": 5,
         }
     )
     found: Counter[int] = Counter()
