@@ -52,6 +52,7 @@ from bench.engines import (
     Topics,
     child,
     ours,
+    package_of,
 )
 from bench.peers import connector_jars
 from bench.rounds import Rounds
@@ -413,16 +414,6 @@ def commit() -> str:
         check=False,
     )
     return done.stdout.strip() or "no commit"
-
-
-def package_of(commit: str, directory: Path) -> Path:
-    """A tree in ``directory``: the package as ``commit`` has it, the bench as it is here."""
-    archive = subprocess.run(
-        ["git", "archive", commit, "spark_kafka_sink"], cwd=ROOT, stdout=subprocess.PIPE, check=True
-    )
-    subprocess.run(["tar", "-x", "-C", str(directory)], input=archive.stdout, check=True)
-    shutil.copytree(ROOT / "bench", directory / "bench")
-    return directory
 
 
 def publish(bench: Bench, parts: str, logs: str) -> None:

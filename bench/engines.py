@@ -11,6 +11,7 @@ import json
 import os
 import re
 import resource
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
@@ -55,6 +56,16 @@ class Run:
 class Engine:
     name: str
     run: Callable[[str, str, Setting], Run]
+
+
+def package_of(commit: str, directory: Path) -> Path:
+    """A tree in ``directory``: the package as ``commit`` has it, the bench as it is here."""
+    archive = subprocess.run(
+        ["git", "archive", commit, "spark_kafka_sink"], cwd=ROOT, stdout=subprocess.PIPE, check=True
+    )
+    subprocess.run(["tar", "-x", "-C", str(directory)], input=archive.stdout, check=True)
+    shutil.copytree(ROOT / "bench", directory / "bench")
+    return directory
 
 
 def child(*command: str, timeout: int = 1800, tree: Path = ROOT) -> dict[str, object]:

@@ -44,6 +44,8 @@ ELSEWHERE = {
     "tests/simulation/RESULTS.md": "developers/simulation",
 }
 _LINK = re.compile(r"(?<!`)(!?\[(?:[^\[\]]|\[[^\[\]]*\])*\])\(([^)\s#]*)(#[^)\s]*)?\)")
+#: Folders whose pictures are put into a page.
+_PICTURES = ("pictures", "notebooks")
 _FENCE = re.compile(r"^ {0,3}```", re.MULTILINE)
 
 
@@ -94,7 +96,7 @@ def page(text: str, path: Path, place: Path, places: dict[Path, Path]) -> str:
         if not target or "://" in target or target.startswith("mailto:"):
             return match[0]
         file = (path.parent / target).resolve()
-        if words.startswith("!") and file.suffix == ".svg" and file.parent.name == "pictures":
+        if words.startswith("!") and file.suffix == ".svg" and file.parent.name in _PICTURES:
             return picture(file, words[2:-1])
         there = places.get(file)
         if there is None:

@@ -326,8 +326,8 @@ _CHOICES = {key_rules.Choice.STICKY: "sticky", key_rules.Choice.RANDOM: "random"
 
 
 def _of_status(status: Status) -> Iterator[Option]:
-    """The producer's options of a status, but ``transactional.id``, which has a row of its own."""
-    for option in _public(PRODUCER_OPTIONS):
+    """The producer's options of a status by name; ``transactional.id`` has a row of its own."""
+    for option in sorted(_public(PRODUCER_OPTIONS), key=lambda option: option.name):
         if option.status is status and option.name != "transactional.id":
             yield option
 

@@ -29,6 +29,7 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT), str(ROOT / "tools")]
 
 import databricks_notebooks  # noqa: E402 - runs from a bare checkout
+import plots  # noqa: E402
 
 from bench.peers import avro_jars, connector_jars  # noqa: E402
 from spark_kafka_sink.local_kafka import KafkaCluster  # noqa: E402
@@ -48,8 +49,9 @@ NAMES = (
     "dead_letters",
     "schemas",
 )
-#: A notebook takes less than five minutes; so does each of its cells.
-LONGEST_S = 240
+#: A bound of a notebook, and of each of its cells. The longest starts two drivers, one after the
+#: other: a minute on a quiet machine, more than five beside twenty processes on two cores.
+LONGEST_S = 900
 _NOTICE = "<!-- Made of notebooks/{name}.ipynb by tools/notebooks.py. -->"
 #: A cell of code, on a page.
 _CODE = re.compile(r"(^```python\n.*?\n```$)", re.DOTALL | re.MULTILINE)
@@ -85,7 +87,7 @@ def environment(bootstrap: str, jars: str) -> dict[str, str]:
         "PYSPARK_DRIVER_PYTHON": sys.executable,
         "PYSPARK_PYTHON": sys.executable,
         "PYSPARK_SUBMIT_ARGS": f"--driver-memory 1g {submit}",
-        "PYTHONPATH": str(ROOT),
+        "PYTHONPATH": f"{ROOT}{os.pathsep}{FOLDER}",
     }
 
 
@@ -97,8 +99,10 @@ def executed(notebook: NotebookNode, variables: Mapping[str, str]) -> NotebookNo
         tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder,
         _environment({**variables, "TMPDIR": folder}),
     ):
+        plots.write_settings(Path(folder))
         client = NotebookClient(
             notebook,
+            extra_arguments=list(plots.KERNEL_ARGUMENTS),
             timeout=LONGEST_S,
             iopub_timeout=60,
             startup_timeout=180,
@@ -124,24 +128,25 @@ def write_page(name: str, notebook: NotebookNode) -> None:
     """docs/notebooks/NAME.md, and its plots beside it. Raises ValueError for a page that names this
     machine.
     """
-    text, plots = page(name, notebook)
+    text, pictures = page(name, notebook)
     PAGES.mkdir(exist_ok=True)
-    for stale in PAGES.glob(f"{name}_*.png"):
+    for stale in PAGES.glob(f"{name}_*.svg"):
         stale.unlink()
     (PAGES / f"{name}.md").write_text(text, encoding="utf-8")
-    for file, content in plots.items():
-        (PAGES / file).write_bytes(content)
+    for file, content in pictures.items():
+        (PAGES / file).write_text(content, encoding="utf-8")
 
 
-def page(name: str, notebook: NotebookNode) -> tuple[str, dict[str, bytes]]:
-    """The text of a page, and the files that it shows."""
+def page(name: str, notebook: NotebookNode) -> tuple[str, dict[str, str]]:
+    """The text of a page, and the pictures that it shows."""
     for cell in notebook.cells:
         if cell.cell_type == "code":  # on standard error is Spark's log
             cell.outputs = [one for one in cell.outputs if one.get("name") != "stderr"]
     exporter = MarkdownExporter()
     text, resources = exporter.from_notebook_node(notebook, {"unique_key": name})
     text = _RUN.sub("-1a2b3c4d", text)
-    text = re.sub(r"!\[png\]\(", f"![{_title(notebook)}, a plot](", text)
+    title = f"{_title(notebook)}, a plot"
+    text = re.sub(r"!\[svg\]\(", f"![{title}](", text)
     parts = _CODE.split(re.sub(r"[ \t]+$", "", text, flags=re.MULTILINE))
     parts[::2] = [re.sub(r"\n{3,}", "\n\n", part) for part in parts[::2]]  # what is not code
     text = "".join(parts).strip()
@@ -149,8 +154,12 @@ def page(name: str, notebook: NotebookNode) -> tuple[str, dict[str, bytes]]:
     named = names_a_machine(text) or re.search(rf"\b{re.escape(socket.gethostname())}\b", text)
     if named is not None:
         raise ValueError(f"{name} shows {named[0]}, which names this machine")
-    title, _, rest = text.partition("\n")
-    return f"{title}\n\n{_NOTICE.format(name=name)}\n{rest}\n", resources["outputs"]
+    pictures = {
+        file: plots.picture(content.decode("utf-8"), file.removesuffix(".svg"), title)
+        for file, content in resources["outputs"].items()
+    }
+    head, _, rest = text.partition("\n")
+    return f"{head}\n\n{_NOTICE.format(name=name)}\n{rest}\n", pictures
 
 
 def links_of_page(text: str) -> str:

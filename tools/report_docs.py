@@ -6,7 +6,7 @@ Owns: their text. Never: a field's meaning (``datasource/report/write_report.py`
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 from spark_kafka_sink.datasource import described_fields
 from spark_kafka_sink.datasource.report import write_report
@@ -66,14 +66,27 @@ def page_lines() -> Iterator[str]:
         yield from (f"### {title}", "")
         yield from _fields(cls)
     yield from (*_RUNNING_TASKS, "")
-    yield from _fields(TaskProgress)
+    yield from _fields(TaskProgress, _OF_A_REPORT)
     yield from (*_PROGRESS_TOPIC, "")
-    yield from _fields(WorkerProgress)
+    yield from _fields(WorkerProgress, _OF_A_REPORT)
 
 
-def _fields(cls: type) -> Iterator[str]:
+def _names(cls: type) -> tuple[str, ...]:
+    return tuple(name for name, _, _ in described_fields.described_fields(cls))
+
+
+#: What a running task's figures have in common with a report, and need no further words.
+_OF_A_REPORT = frozenset(_names(WriteReport)) - {"elapsedMs", "commitMs", "rowsPerSecond"}
+
+
+def _fields(cls: type, known: Collection[str] = ()) -> Iterator[str]:
+    """Each field with its meaning; those of ``known`` by their names."""
     for name, described, _ in described_fields.described_fields(cls):
-        yield f"- `{name}`: {described.meaning}"
+        if name not in known:
+            yield f"- `{name}`: {described.meaning}"
+    same = [f"`{name}`" for name in _names(cls) if name in known]
+    if same:
+        yield f"- {', '.join(same)}: as in a report, so far."
     yield ""
 
 
@@ -100,9 +113,7 @@ never appended to, so volumes and mounted object stores do. Their names sort by 
 
 **Rotation**: `reportPathRetentionBytes` and `reportPathRetentionMs` rename a file to its name
 with `.1` when it has half of what may be kept, and delete a directory's oldest reports. logrotate
-(`create`, or `copytruncate`, which itself loses what is written meanwhile) and `find -delete` in
-a directory work too; `KprodListener` goes on reading. It needs a tenth of a second for each
-report in a directory of 100 000.
+and `find -delete` in a directory work too; `KprodListener` goes on reading.
 
 **`reportTopic` with exactly-once**: the report is one more transaction of the batch's own
 decision, so consumers that read committed see it if and only if the batch is committed, and once.
@@ -135,9 +146,8 @@ server, whichever session wrote it. It was not run on Databricks, where the driv
 processes may be isolated: [KP0704](errors.md#kp0704) says so then, and `reportPath` or
 `reportTopic` is the way.
 
-There is **one report for each time that Spark runs a batch**: of its commit, or of its abort when
-no commit was tried. (A Spark that names no local directory has both after a commit that failed.)
-A destination that fails is a warning ([KP0703](errors.md#kp0703)).
+Spark's abort after a commit that failed makes no second report. A destination that fails is a
+warning ([KP0703](errors.md#kp0703)).
 
 ## Why a batch failed
 
@@ -190,6 +200,4 @@ RATE = metrics.get_meter("orders").create_gauge("orders.task.rows.rate", "{row}/
 def to_meter(progress):
     RATE.set(progress.rows_per_second, {"partition": progress.partition})
 ```
-
-Client metrics are not pushed to brokers (KIP-714).
 """.splitlines()

@@ -8,8 +8,7 @@ The driver calls it once, before a write, and passes the results to the tasks.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Mapping
 from typing import Final, Self
 
 from spark_kafka_sink.admin.call import AnyBroker, Call, retry_code
@@ -31,35 +30,18 @@ from spark_kafka_sink.protocol.admin_messages import (
     ConfigResourceType,
     DescribeConfigsRequest,
     DescribeConfigsResponse,
-    DescribeQuorumRequest,
-    DescribeQuorumResponse,
     TopicNamesRequest,
 )
 from spark_kafka_sink.protocol.cluster import Cluster, Node
 from spark_kafka_sink.protocol.control_messages import (
     CreateTopicsRequest,
-    DeleteTopicsRequest,
-    DeleteTopicsResponse,
     NewTopic,
 )
 
-#: How often the controller's time is requested; the last response counts.
-_CLOCK_ROUNDS: Final = 2
 #: How long the names of all topics may take, for the hint of an error.
 _NAMES_MS: Final = 2_000
 #: How much a name must be like a missing one to be proposed (difflib's ratio).
 _ALIKE: Final = 0.8
-
-
-@dataclass(frozen=True, slots=True)
-class ClockDifference:
-    """How far this machine's wall clock is ahead of that of the ``controller``, a broker's id;
-    negative: behind. The error is at most ``error_ms``, half of the round trip.
-    """
-
-    controller: int
-    ahead_ms: int
-    error_ms: int
 
 
 class AdminClient:
@@ -159,41 +141,10 @@ class AdminClient:
             return {topic: {} for topic in topics}
         return {resource.name: found.values for resource, found in response.resources.items()}
 
-    def broker_config(self, name: str, deadline_ms: int) -> str | None:
-        """A config of one of the brokers; None when the principal may not describe it."""
-        node = self.brokers(deadline_ms)[0]
-        resource = ConfigResource(ConfigResourceType.BROKER, str(node.id))
-        request = DescribeConfigsRequest((resource,), (name,))
-        try:
-            response = self.loop.send_and_receive(Call(request, node), deadline_ms)
-        except UnsupportedVersionError:
-            return None
-        return response.resources[resource].values.get(name)
-
     def topic_names(self, deadline_ms: int) -> tuple[str, ...]:
         """The names of all topics that the principal may DESCRIBE."""
         call = Call(TopicNamesRequest(), AnyBroker())
         return self.loop.send_and_receive(call, deadline_ms).names
-
-    def clock_difference(self, deadline_ms: int) -> ClockDifference | None:
-        """Of this machine and the active controller; None when it does not report its time.
-
-        Raises AuthorizationError without DESCRIBE on the cluster, UnsupportedVersionError of
-        brokers before 3.3 and of clusters with ZooKeeper.
-        """
-        asked_ms = begun_ms = 0
-
-        def handle_response(response: DescribeQuorumResponse) -> ErrorCode | None:
-            return retry_code(response.error, "DescribeQuorum", "DESCRIBE on the cluster")
-
-        for _ in range(_CLOCK_ROUNDS):  # the first one may have to connect
-            asked_ms, begun_ms = self.clock.now_ms(), self.clock.wall_ms()
-            call = Call(DescribeQuorumRequest(), AnyBroker(), handle_response)
-            found = self.loop.send_and_receive(call, deadline_ms, "DescribeQuorum")
-        half_ms = (self.clock.now_ms() - asked_ms) // 2
-        if found.leader_time_ms is None:
-            return None
-        return ClockDifference(found.leader, begun_ms + half_ms - found.leader_time_ms, half_ms)
 
     def create_topic(
         self, topic: NewTopic, *, timeout_ms: int | None = None, validate_only: bool = False
@@ -237,23 +188,6 @@ class AdminClient:
         if not code.retriable:
             raise code.error(f"topic {topic.name}", message)
         return False
-
-    def delete_topics(self, topics: Sequence[str], deadline_ms: int) -> None:
-        """Delete ``topics``; one that does not exist is none the less deleted. Raises the broker's
-        error for the first one that it refuses.
-        """
-
-        def handle_response(response: DeleteTopicsResponse) -> ErrorCode | None:
-            for topic, code in response.errors.items():
-                if code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
-                    again = retry_code(code, f"DeleteTopics of {topic}", "DELETE on the topic")
-                    if again is not None:
-                        return again
-            return None
-
-        remaining = max(1, deadline_ms - self.clock.now_ms())
-        call = Call(DeleteTopicsRequest(tuple(topics), remaining), AnyBroker(), handle_response)
-        self.loop.send_and_receive(call, deadline_ms, f"DeleteTopics of {', '.join(topics)}")
 
     # -- waiting ----------------------------------------------------------------------------------
 

@@ -12,8 +12,11 @@ and nothing else of the package imports this.
 
 from __future__ import annotations
 
+import errno
 import importlib.util
+import io
 import logging
+import os
 import sys
 
 #: What the extra brings.
@@ -37,4 +40,18 @@ def main() -> None:
     # What a connection can't do is in the error that ends the command.
     logging.getLogger("spark_kafka_sink.network").setLevel(logging.ERROR)
 
-    app(prog_name="kprod")
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        # A name may have characters that the locale's encoding lacks. (As on standard error.)
+        sys.stdout.reconfigure(errors="backslashreplace")
+    try:
+        try:
+            app(prog_name="kprod")
+        finally:
+            sys.stdout.flush()
+    except OSError as error:
+        if error.errno != errno.ENOSPC:
+            raise
+        sys.stderr.write(f"kprod: the output can't be written: {error.strerror}\n")
+        # What is buffered would be an error again, at the end of the process.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        raise SystemExit(1) from None

@@ -1,6 +1,6 @@
 """``kprod deadletters``: what is in a topic of dead letters.
 
-Owns: the command and its tables. Never: the reading (``admin/letter_reader.py``).
+Owns: the command and its tables. Never: the reading (``datasource/dead_letters/letter_reader.py``).
 """
 
 from __future__ import annotations
@@ -10,11 +10,11 @@ from collections import Counter, deque
 from rich.markup import escape
 from rich.table import Table
 
-from spark_kafka_sink.admin.letter_reader import letter_ranges, read_letters
 from spark_kafka_sink.base.errors import safe_text
 from spark_kafka_sink.cli.arguments import Where
 from spark_kafka_sink.cli.connection import connected
 from spark_kafka_sink.cli.show import Json, new_console, print_json
+from spark_kafka_sink.datasource.dead_letters.letter_reader import letter_ranges, read_letters
 from spark_kafka_sink.records.letters.letter_fields import LetterFields
 from spark_kafka_sink.records.letters.read_records import ReadRecord
 
@@ -34,7 +34,7 @@ def deadletters(where: Where, topic: str, last: int, *, values: bool, as_json: b
             for record in read_letters(to.client, found):
                 fields = LetterFields.of(record.headers)
                 counts[fields.code or "", fields.reason or ""] += 1
-                of_partition.append((found.partition, record, fields))
+                of_partition.append((found.tp.partition, record, fields))
             newest += of_partition
     newest.sort(key=lambda one: one[1].timestamp)
     newest = newest[len(newest) - last :] if last < len(newest) else newest
@@ -43,8 +43,8 @@ def deadletters(where: Where, topic: str, last: int, *, values: bool, as_json: b
         return
     console = new_console(markup=True)
     table = Table("code", "reason", "letters")
-    for (code, reason), count in counts.most_common():
-        table.add_row(code, escape(safe_text(reason, _MOST_SHOWN)), str(count))
+    for of, count in counts.most_common():
+        table.add_row(*map(_cell, of), str(count))
     console.print(table)
     if newest:
         console.print(_table(newest, values=values))
@@ -59,8 +59,13 @@ def _table(letters: list[_Letter], *, values: bool) -> Table:
         cells.append(fields.message)
         if values:
             cells += [_text(record.key), _text(record.value)]
-        table.add_row(*("" if c is None else escape(safe_text(str(c), _MOST_SHOWN)) for c in cells))
+        table.add_row(*map(_cell, cells))
     return table
+
+
+def _cell(value: object) -> str:
+    """Without what a terminal or the table's markup would obey: any client may write there."""
+    return "" if value is None else escape(safe_text(str(value), _MOST_SHOWN))
 
 
 def _json(

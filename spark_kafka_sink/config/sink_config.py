@@ -16,7 +16,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Final
 
 from spark_kafka_sink.base.error_kinds import Kind
-from spark_kafka_sink.base.errors import ConfigError
+from spark_kafka_sink.base.errors import ConfigError, coded
 from spark_kafka_sink.config.named_columns import (
     ALL_COLUMNS,
     ColumnFormat,
@@ -201,7 +201,7 @@ class SinkConfig:
             "dead_letters": None
             if options[_TOLERANCE] == "none"
             else DeadLetterOptions.of(options),
-            "warnings": producer.warnings,
+            "warnings": producer.warnings + _without_tolerance(given, options),
             "fingerprint": _fingerprint(given),
         }
         return cls(**{one.name: values[one.name] for one in fields(cls)})
@@ -267,6 +267,15 @@ def _guarantee(
         " deliveryGuarantee=none if that is meant, else remove the option.",
     )
     return DeliveryGuarantee.NONE
+
+
+def _without_tolerance(given: GivenOptions, options: Mapping[str, Any]) -> tuple[str, ...]:
+    """The warning for options of dead letters with errors.tolerance=none."""
+    idle = [o.spelled for n, o in given.own.items() if n.startswith("errors.") and n != _TOLERANCE]
+    if options[_TOLERANCE] != "none" or not idle:
+        return ()
+    text = f"{', '.join(idle)}: without effect, because {_TOLERANCE} is none"
+    return (coded(Kind.WITHOUT_EFFECT, text, f"set {_TOLERANCE}=all, or remove them"),)
 
 
 _EXACTLY_ONCE: Final = "exactly-once"
@@ -378,5 +387,5 @@ CHECKS: Final = (
     Check("", f"{_TOLERANCE}=all needs {_LETTERS}: rows that can't be sent would be lost",
           "name a topic for them, dlq.orders for example",
           lambda values: values[_TOLERANCE] == "all" and values[_LETTERS] is None),
-    *map(_letters_elsewhere, ("topic", "reportTopic", "commitLogTopic")),
+    *map(_letters_elsewhere, ("topic", "reportTopic", "progressTopic", "commitLogTopic")),
 )  # fmt: skip

@@ -289,11 +289,12 @@ class WritePlan:
                     f"the commit of micro-batch {batch_id} was given a message of micro-batch "
                     f"{message.identity.batch_id} (task {message.identity.partition_id})"
                 )
-        if self.config.dead_letters is not None:
+        if (limits := self.config.dead_letters) is not None:
             rows_in = sum(message.counts.rows_in for message in messages)
-            exactly_once = self.config.is_exactly_once
-            letters = letters_of(messages)
-            check_batch(self.config.dead_letters, letters, rows_in, exactly_once=exactly_once)
+            if self.transactions is not None and self.transactions.is_of_block:
+                limits = replace(limits, max_fraction=None)  # of the rows of all writes
+            letters, exactly_once = letters_of(messages), self.config.is_exactly_once
+            check_batch(limits, letters, rows_in, exactly_once=exactly_once)
         if not self.config.is_exactly_once:
             return Outcome.ACKNOWLEDGED
         from spark_kafka_sink.datasource.exactly_once import transaction_commit

@@ -13,6 +13,7 @@ has that cast since version 20 or so; with older ones, ``take`` copies the strin
 from __future__ import annotations
 
 import threading
+from collections.abc import Sequence
 from typing import Protocol
 
 import numpy as np
@@ -84,6 +85,37 @@ def ends_of(counts: npt.NDArray[np.number] | npt.NDArray[np.bool_]) -> npt.NDArr
     ends = np.zeros(len(counts) + 1, np.int64)
     np.cumsum(counts, out=ends[1:])
     return ends
+
+
+def binary_of(
+    offsets: Indices, data: pa.Buffer, valid: npt.NDArray[np.bool_] | None = None
+) -> pa.Array:
+    """A large binary array of these bytes; null where it is not ``valid``."""
+    buffers = [_bits(valid), pa.py_buffer(np.ascontiguousarray(offsets, np.int64)), data]
+    return pa.Array.from_buffers(pa.large_binary(), len(offsets) - 1, buffers)
+
+
+def binary_array(texts: Sequence[bytes]) -> pa.Array:
+    """A large binary array of ``texts``."""
+    ends = ends_of(np.array([len(text) for text in texts]))
+    return binary_of(ends, pa.py_buffer(b"".join(texts)))
+
+
+def integers(
+    values: npt.NDArray[np.integer], valid: npt.NDArray[np.bool_] | None = None
+) -> pa.Array:
+    """As Arrow's. Not pa.array(), which imports pandas where there is one."""
+    buffers = [_bits(valid), pa.py_buffer(np.ascontiguousarray(values))]
+    return pa.Array.from_buffers(pa.from_numpy_dtype(values.dtype), len(values), buffers)
+
+
+def bools(flags: npt.NDArray[np.bool_]) -> pa.Array:
+    """As Arrow's, for ``filter``."""
+    return pa.Array.from_buffers(pa.bool_(), len(flags), [None, _bits(flags)])
+
+
+def _bits(valid: npt.NDArray[np.bool_] | None) -> pa.Buffer | None:
+    return None if valid is None else pa.py_buffer(np.packbits(valid, bitorder="little"))
 
 
 class Gather(Protocol):
@@ -253,12 +285,10 @@ def _rebase_offsets(array: pa.Array) -> pa.Array:
         return array
     offsets = offsets_of(array)
     first, last = int(offsets[0]), int(offsets[-1])
-    valid = valid_of(array)
-    bits = None if valid is None else pa.py_buffer(np.packbits(valid, bitorder="little"))
     return pa.Array.from_buffers(
         array.type,
         len(array),
-        [bits, pa.py_buffer(offsets - first), data.slice(first, last - first)],
+        [_bits(valid_of(array)), pa.py_buffer(offsets - first), data.slice(first, last - first)],
     )
 
 

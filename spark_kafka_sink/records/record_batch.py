@@ -1,8 +1,8 @@
 """The batch around records: format v2 (Java's ``DefaultRecordBatch``).
 
-Owns: the 61-byte header, written when a batch is drained, and the split of a batch that was too
-large. Never: how records are encoded by columns (``record_encoder``). The split iterates over
-records one by one: it is not on a record's way.
+Owns: the 61-byte header, written when a batch is drained, its checksum, and the split of a batch
+that was too large. Never: how records are encoded by columns (``record_encoder``). The split
+iterates over records one by one: it is not on a record's way.
 """
 
 from __future__ import annotations
@@ -11,13 +11,15 @@ import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import pyarrow as pa
+from google_crc32c import extend
+
 from spark_kafka_sink.base.errors import (
     CorruptRecordError,
     IllegalStateError,
     InvalidRecordError,
 )
 from spark_kafka_sink.protocol.request import Buffer
-from spark_kafka_sink.records.checksum import crc32c
 from spark_kafka_sink.records.compression import Codec, CompressionType
 from spark_kafka_sink.records.varint import MAX_VARLONG_BYTES, read_varint, varint
 
@@ -52,6 +54,15 @@ def increment_sequence(sequence: int, by: int) -> int:
 def sequence_before(one: int, other: int) -> bool:
     """Order of two sequences that are in flight together: 0 follows the largest."""
     return one != other and (other - one) % _SEQUENCES < _SEQUENCES // 2
+
+
+def _crc32c(data: Buffer, value: int = 0) -> int:
+    """The checksum of ``data`` behind bytes with the checksum ``value``, without a copy and without
+    the interpreter's lock.
+    """
+    # extend refuses a memoryview, because its bytes might change; it takes Arrow's buffers.
+    checksum: int = extend(value, data if type(data) is bytes else pa.py_buffer(data))
+    return checksum
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,9 +122,9 @@ def write_header(
     )
     if size is None:
         size = HEADER_SIZE + sum(map(len, records))
-    checksum = crc32c(covered)
+    checksum = _crc32c(covered)
     for chunk in records:
-        checksum = crc32c(chunk, checksum)
+        checksum = _crc32c(chunk, checksum)
     return _PREFIX.pack(0, size - _LOG_OVERHEAD, partition_leader_epoch, MAGIC, checksum) + covered
 
 
@@ -127,7 +138,7 @@ def parse_header(data: Buffer) -> BatchHeader:
         raise _corrupt(f"a batch of {length} bytes has {len(view) - _LOG_OVERHEAD}")
     if magic != MAGIC:
         raise _corrupt(f"a batch has magic {magic}, not {MAGIC}")
-    if crc32c(view[_PREFIX.size :]) != crc:
+    if _crc32c(view[_PREFIX.size :]) != crc:
         raise _corrupt("a batch's checksum does not match its bytes")
     attributes, last, base, latest, producer, epoch, sequence, count = _COVERED.unpack_from(
         view, _PREFIX.size

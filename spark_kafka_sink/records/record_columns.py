@@ -8,7 +8,7 @@ column is what (``column_plan``), partitions of rows (``partitioners``), bytes o
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -23,7 +23,7 @@ from spark_kafka_sink.config.named_columns import OnNullValue
 from spark_kafka_sink.config.option import TopicName
 from spark_kafka_sink.records.bad_rows.bad_rows import BadRows, Mask, Reason, refuse
 from spark_kafka_sink.records.column_plan import ColumnPlan as ColumnPlan  # noqa: PLC0414 - for callers
-from spark_kafka_sink.records.gather import lengths_of, valid_of
+from spark_kafka_sink.records.gather import bools, ends_of, integers, lengths_of, valid_of
 from spark_kafka_sink.records.record_headers import check_headers, encode_headers
 
 #: Input bytes of one chunk (rule R5).
@@ -98,19 +98,31 @@ class RecordColumns:
 
     def take(self, rows: npt.NDArray[np.int64]) -> RecordColumns:
         """The rows with these numbers. Topics of others are in no dictionary of theirs."""
-        # Not pa.array(), which imports pandas where there is one.
-        index = pa.Array.from_buffers(pa.int64(), len(rows), [None, pa.py_buffer(rows)])
+        index = integers(rows)
+        return self._picked(len(rows), lambda column: column.take(index), rows)
+
+    def filter(self, kept: Mask) -> RecordColumns:
+        """The rows that are ``kept``, as :meth:`take`; faster where these are nearly all."""
+        flags = bools(kept)
+        return self._picked(int(np.count_nonzero(kept)), lambda column: column.filter(flags), kept)
+
+    def _picked(
+        self,
+        count: int,
+        pick: Callable[[pa.Array], pa.Array],
+        rows: npt.NDArray[np.int64] | Mask,
+    ) -> RecordColumns:
         topic = self.topic
         if not isinstance(topic, str):
-            topic = topic.dictionary.take(topic.indices.take(index)).dictionary_encode()
+            topic = _used_topics(topic.dictionary, pick(topic.indices))
         return RecordColumns(
-            rows=len(rows),
+            rows=count,
             topic=topic,
-            partition=None if self.partition is None else self.partition.take(rows),
-            key=None if self.key is None else self.key.take(index),
-            value=None if self.value is None else self.value.take(index),
-            headers=None if self.headers is None else self.headers.take(index),
-            timestamp=None if self.timestamp is None else self.timestamp.take(rows),
+            partition=None if self.partition is None else self.partition[rows],
+            key=None if self.key is None else pick(self.key),
+            value=None if self.value is None else pick(self.value),
+            headers=None if self.headers is None else pick(self.headers),
+            timestamp=None if self.timestamp is None else self.timestamp[rows],
             first_row=self.first_row,
         )
 
@@ -155,6 +167,15 @@ class RecordColumns:
             end = min(max(fits, start + 1), start + size.max_rows)
             yield self.slice(start, end - start)
             start, taken = end, int(ends[end - 1])
+
+
+def _used_topics(names: pa.Array, indices: pa.Array) -> pa.DictionaryArray:
+    """Without the names that no row has: one that is no topic's must not be looked at."""
+    numbers = indices.to_numpy()
+    used = np.bincount(numbers, minlength=len(names)) > 0
+    # Those before it that are used are its number now.
+    numbers = (ends_of(used)[:-1].astype(np.int32)).take(numbers)
+    return pa.DictionaryArray.from_arrays(integers(numbers), names.filter(bools(used)))
 
 
 def _topics(part: RecordColumns) -> pa.Array:

@@ -19,7 +19,7 @@ of these of all records in the groups' order. Keys and values are copied once, t
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise, repeat
 
 import numpy as np
@@ -30,8 +30,9 @@ from spark_kafka_sink.base.errors import RecordTooLargeError
 from spark_kafka_sink.protocol.cluster import TopicPartition, topic_partitions
 from spark_kafka_sink.records.batch_cutter import Cuts, cut
 from spark_kafka_sink.records.encoded_slice import EncodedSlice, OpenPosition, new_slice
-from spark_kafka_sink.records.gather import ends_of, lengths_of, new_gather, valid_of
+from spark_kafka_sink.records.gather import ends_of, lengths_of, valid_of
 from spark_kafka_sink.records.record_columns import RecordColumns
+from spark_kafka_sink.records.row_pieces import Column, Piece, gather_of
 from spark_kafka_sink.records.varint import (
     Packed,
     highest,
@@ -48,9 +49,6 @@ Int64s = npt.NDArray[np.int64]
 _BATCH_OVERHEAD = 61
 _RECORD_OVERHEAD = 21
 _ATTRIBUTES = _NO_HEADERS = packed_bytes(b"\0")
-#: Bytes of a slot of a Gather.
-_PAIR = 12
-_WORD = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,26 +222,13 @@ def encode_slices_again(
     else:
         order = groups.order
         places = [order[s.first_row : s.first_row + s.record_count] for s in refused]
-        rows = _take(columns, np.concatenate(places))
+        # Their topic is not needed any more.
+        rows = replace(columns, topic="").take(np.concatenate(places))
     bounds = ends_of(np.array([s.record_count for s in refused]))
     again = Groups(tuple(s.tp for s in refused), bounds, None)
     slices = encode_groups(rows, again, positions, raw_limits, now_ms, max_request_size=2**31 - 1)
     moved = {s.tp: s.first_row - first for s, first in zip(refused, bounds.tolist(), strict=False)}
     return [s._replace(first_row=s.first_row + moved[s.tp]) for s in slices]
-
-
-def _take(columns: RecordColumns, rows: Int64s) -> RecordColumns:
-    """The given rows; their topic is not needed any more."""
-    index = pa.array(rows)
-    return RecordColumns(
-        rows=len(rows),
-        topic="",
-        key=None if columns.key is None else columns.key.take(index),
-        value=None if columns.value is None else columns.value.take(index),
-        headers=None if columns.headers is None else columns.headers.take(index),
-        timestamp=None if columns.timestamp is None else columns.timestamp.take(rows),
-        first_row=columns.first_row,
-    )
 
 
 def _check_sizes(columns: RecordColumns, content: Int64s, max_request_size: int) -> int:
@@ -278,40 +263,24 @@ def _encode(
     of the next record's head, one slot less for each record; so the buffer holds one byte before
     the first record, and all ends are one byte further on than counted.
     """
-    rows = columns.rows
     time_parts, time_sizes = _deltas(cuts.timestamp_deltas)
     offset_parts, offset_sizes = _deltas(cuts.offset_deltas)
     body = content + (1 + time_sizes + offset_sizes)
     size_parts = pack(body)
     ends = (body + _sizes_of(size_parts)).cumsum(dtype=np.int64)
 
-    head = [*size_parts, _ATTRIBUTES, *time_parts, *offset_parts]
-    if columns.headers is None:
-        head = [_NO_HEADERS, *head]
-    pieces: list[Packed | tuple[Packed, Packed] | pa.Array] = []
-    for column, lengths in zip((columns.key, columns.value), key_and_value, strict=True):
-        head.extend(_length_parts(column, lengths, order))
-        if column is not None:
-            pieces.extend(_fold(head))
-            pieces.append(column)
-            head = []
-    pieces.extend(_fold(head))
-    if columns.headers is not None:
-        pieces.append(columns.headers)
-
-    width = len(pieces)
     closing = 1 if columns.headers is None else 0
-    gather = new_gather(rows * width + closing)
-    for i, piece in enumerate(pieces):
-        slots = slice(i, rows * width, width)
-        if isinstance(piece, Packed):
-            gather.put_packed(slots, piece)
-        elif isinstance(piece, tuple):
-            gather.put_packed_pair(slots, *piece)
-        else:
-            gather.put_column(slots, piece, order)
+    pieces: list[Piece] = [_NO_HEADERS] if closing else []
+    pieces += [*size_parts, _ATTRIBUTES, *time_parts, *offset_parts]
+    for column, lengths in zip((columns.key, columns.value), key_and_value, strict=True):
+        pieces += _length_parts(column, lengths, order)
+        if column is not None:
+            pieces.append(Column(column, order))
+    if columns.headers is not None:
+        pieces.append(Column(columns.headers, order))
+    gather = gather_of(pieces, columns.rows, closing)
     if closing:
-        gather.put_packed(slice(rows * width, rows * width + 1), _NO_HEADERS)
+        gather.put_packed(slice(-1, None), _NO_HEADERS)
     return gather.join(int(ends[-1]) + closing), ends
 
 
@@ -337,21 +306,3 @@ def _length_parts(
     if valid is not None:
         lengths = np.where(valid, lengths, -1)
     return pack(lengths if order is None else lengths.take(order))
-
-
-def _fold(parts: list[Packed]) -> list[Packed | tuple[Packed, Packed]]:
-    """Joins neighbours into as few slots as their widths allow: 8 bytes, or 8 + 4."""
-    words: list[Packed] = []
-    for part in parts:
-        if words and words[-1].most + part.most <= _WORD:
-            words[-1] = words[-1] + part
-        else:
-            words.append(part)
-    folded: list[Packed | tuple[Packed, Packed]] = []
-    while words:
-        word = words.pop(0)
-        if words and word.most + words[0].most <= _PAIR:
-            folded.append((word, words.pop(0)))
-        else:
-            folded.append(word)
-    return folded

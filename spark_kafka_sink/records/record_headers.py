@@ -16,7 +16,14 @@ import pyarrow as pa
 from spark_kafka_sink.base.error_kinds import Kind
 from spark_kafka_sink.base.errors import DataError
 from spark_kafka_sink.records.bad_rows.bad_rows import BadRows, Mask, Reason, refuse
-from spark_kafka_sink.records.gather import ends_of, lengths_of, new_gather, offsets_of, valid_of
+from spark_kafka_sink.records.gather import (
+    binary_of,
+    ends_of,
+    lengths_of,
+    new_gather,
+    offsets_of,
+    valid_of,
+)
 from spark_kafka_sink.records.varint import Packed, pack, varint_size
 
 Int64s = npt.NDArray[np.int64]
@@ -62,10 +69,7 @@ def encode_headers(
     sizes = _sizes(key_lengths) + key_lengths + _sizes(written_lengths) + value_lengths
     offsets = ends_of(_sizes(counts))
     offsets += ends_of(sizes).take(before)
-    data = gather.join(int(offsets[-1]))
-    return pa.Array.from_buffers(
-        pa.large_binary(), len(column), [None, pa.py_buffer(offsets), data]
-    )
+    return binary_of(offsets, gather.join(int(offsets[-1])))
 
 
 def check_headers(

@@ -27,6 +27,7 @@ from spark_kafka_sink.base.errors import (
     CommitError,
     CommitOutcomeUnknownError,
     IllegalStateError,
+    SupersededError,
     safe_text,
 )
 from spark_kafka_sink.protocol.producer_ids import PreparedTransaction
@@ -51,6 +52,12 @@ _LONGEST_ID: Final = 400
 class LogOutcomeUnknownError(CommitOutcomeUnknownError):
     """EndTxn of a write's transaction got no definite response in time. The outcome is known when
     the key is opened next.
+    """
+
+
+class LogChangedError(SupersededError):
+    """Another driver has opened the key, or it was read from a deposed leader. Nothing was written;
+    who owns the key is known when it is opened next.
     """
 
 
@@ -101,12 +108,14 @@ class Done:
 class Part:
     """One of several writes of a batch: all its tasks have prepared their transactions. It has none
     when its batch is done already: then it is only counted. ``name`` is its own, so that a commit
-    that is tried again does not record it twice.
+    that is tried again does not record it twice. ``letters`` are the rows that became dead letters,
+    and the rows that came in; both are 0 when no limit is to be applied to them.
     """
 
     transactions: tuple[PreparedTransaction, ...]
     payload: Payload
     name: str = ""
+    letters: tuple[int, int] = (0, 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -341,6 +350,7 @@ class CommitState:
                     "name": part.name,
                     "payload": _payload_fields((part.payload,))[0],
                     "transactions": _by_stem(part.transactions),
+                    **({"letters": part.letters} if any(part.letters) else {}),
                 }
             )
             for part in self.parts
@@ -427,6 +437,11 @@ def _payloads(fields: Iterable[Any]) -> tuple[Payload, ...]:
     return tuple(Payload(_int64(rows), _int64(size), _text(to, 249)) for rows, size, to in fields)
 
 
+def _two(numbers: Sequence[Any]) -> tuple[int, int]:
+    one, other = numbers
+    return _int64(one), _int64(other)
+
+
 def _parts(key: str, number: int, token: str, texts: Iterable[bytes]) -> tuple[Part, ...]:
     """Those of ``texts`` that are parts of this block."""
     fields = (json.loads(text) for text in texts)
@@ -435,6 +450,7 @@ def _parts(key: str, number: int, token: str, texts: Iterable[bytes]) -> tuple[P
             _transactions(key, part["transactions"]),
             _payloads((part["payload"],))[0],
             _text(part["name"]),
+            _two(part.get("letters", (0, 0))),
         )
         for part in fields
         if (part["batch"], part["token"]) == (number, token)

@@ -15,7 +15,7 @@ from __future__ import annotations
 import logging
 import uuid
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from enum import Enum
@@ -39,6 +39,7 @@ from spark_kafka_sink.transactions.commit_state import (
     CommitState,
     Decision,
     Done,
+    LogChangedError,
     LogOutcomeUnknownError,
     Part,
     Payload,
@@ -76,10 +77,15 @@ class Block:
     """Several writes of one batch that are decided together; ``token`` distinguishes it from every
     other block. ``writes`` is None for one of them, which is only recorded, and their number for
     the last step, which has no rows and decides all of them.
+
+    ``letters`` are those of one write, as in :class:`Part`; ``check_letters`` raises for the sums
+    of all, before they are decided.
     """
 
     token: str
     writes: int | None = None
+    letters: tuple[int, int] = (0, 0)
+    check_letters: Callable[[int, int], None] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,8 +197,7 @@ class Committer:
         try:
             return retry_when_fenced(
                 lambda: self._decisions.open(owner.key, self._client.deadline()),
-                lambda session: self._commit(owner, batch, session, attempts),
-                lambda session: owner.check(session.state),
+                lambda session: self._attempt(owner, batch, session, attempts),
                 clock=self._client.clock,
             )
         except SupersededError:
@@ -208,10 +213,23 @@ class Committer:
             for t in decision.transactions
         )
 
+    def _attempt(
+        self, owner: Owner, batch: Batch, session: LogSession, attempts: _Attempts
+    ) -> Commit:
+        """What an attempt refuses counts only when the log was read from its leader. (That another
+        run has taken over is true wherever it was read, and a write would fence that run.)
+        """
+        try:
+            return self._commit(owner, batch, session, attempts)
+        except (SupersededError, CommitOutcomeUnknownError, PartialCommitError):
+            raise
+        except CommitError:
+            session.confirm(self._client.deadline())
+            raise
+
     def _commit(
         self, owner: Owner, batch: Batch, session: LogSession, attempts: _Attempts
     ) -> Commit:
-        """One attempt."""
         found = session.state
         self._check_owner(owner, batch, found)
         state = self._rolled_forward(owner.key, session)
@@ -273,7 +291,8 @@ class Committer:
         if any(part.name == attempts.name for part in parts):
             return  # by the previous attempt
         prepared = batch.transactions + self._prepared_by_us(owner, batch, len(parts))
-        part = Part(prepared, batch.payload or Payload(), attempts.name)
+        letters = batch.block.letters
+        part = Part(prepared, batch.payload or Payload(), attempts.name, letters)
         session.write(state.with_part(batch.number, token, part), self._client.deadline())
 
     def _decide_and_end(
@@ -333,7 +352,7 @@ class Committer:
         except (ProducerFencedError, InvalidTxnStateError) as error:
             # A driver that takes over meanwhile ends it: whether one did is in the log, which is
             # read again.
-            raise SupersededError(
+            raise LogChangedError(
                 f"another client has ended the transaction of '{owner.key}' with the offsets or "
                 f"the report of batch {batch.number}: {error.message}",
                 hint="write the batch again; if no other driver was started, an operator did "
@@ -459,7 +478,7 @@ class Committer:
             raise CommitOutcomeUnknownError(
                 f"batch {decision.number} of '{key}' is decided, but the outcome of "
                 f"{len(doubtful)} of its {len(decision.transactions)} transactions is not known "
-                f"({_names(doubtful)})",
+                f"({named(doubtful, _NAMED)})",
                 hint=_NOTHING_UNDONE
                 if ended.unclear
                 else "their transactional ids have expired (transactional.id.expiration.ms), so "
@@ -584,6 +603,8 @@ def _decision(owner: Owner, batch: Batch, state: CommitState) -> Decision:
             hint="a write failed, the block ended while one was still running, or another block of "
             "this name has begun meanwhile",
         )
+    if block.check_letters is not None:
+        block.check_letters(*(sum(part.letters[i] for part in parts) for i in (0, 1)))
     transactions = tuple(t for part in parts for t in part.transactions) + batch.transactions
     payloads = tuple(part.payload for part in parts)
     return Decision(batch.number, transactions, payloads, batch.digest)
@@ -616,14 +637,10 @@ def _decided(key: str, decision: Decision) -> Iterator[None]:
     except KafkaError as error:
         raise CommitOutcomeUnknownError(
             f"batch {decision.number} of '{key}' is decided, but its {len(decision.ids)} "
-            f"transactions ({_names(decision.ids)}) could not all be ended: {error.message}",
+            f"transactions ({named(decision.ids, _NAMED)}) could not all be ended: {error.message}",
             hint=f"{error.hint}; {_NOTHING_UNDONE}" if error.hint else _NOTHING_UNDONE,
             transactional_ids=decision.ids,
         ) from error
-
-
-def _names(ids: Sequence[str]) -> str:
-    return named(ids, _NAMED)
 
 
 def _check_resolved(key: str, state: CommitState) -> None:
@@ -635,7 +652,7 @@ def _check_resolved(key: str, state: CommitState) -> None:
 def _partial(key: str, number: int, of: int, lost: tuple[str, ...]) -> PartialCommitError:
     return PartialCommitError(
         f"batch {number} of '{key}' is committed in part: the broker aborted {len(lost)} of its "
-        f"{of} transactions ({_names(lost)}), and their rows are missing",
+        f"{of} transactions ({named(lost, _NAMED)}), and their rows are missing",
         hint=f"'kprod txn resolve {key} --batch {number} --as done' continues without them, '--as "
         "replay' writes the whole batch again (the others' rows come twice); it happens when a "
         "driver is away for longer than kafka.transaction.timeout.ms after its decision",

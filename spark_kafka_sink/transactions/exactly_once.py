@@ -11,7 +11,6 @@ log is read again each time.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final, Self
@@ -26,11 +25,8 @@ from spark_kafka_sink.transactions.aborter import Aborter
 from spark_kafka_sink.transactions.commit_log.commit_log import CommitLog
 from spark_kafka_sink.transactions.commit_state import CommitState
 from spark_kafka_sink.transactions.committer import Batch, Commit, Committer
-from spark_kafka_sink.transactions.driver_transactions import TopicRecord, write_record
 from spark_kafka_sink.transactions.ownership import Owner
 from spark_kafka_sink.transactions.transactional_ids import check_id, prefix_of_key
-
-_log = logging.getLogger(__name__)
 
 #: How long a check of rights is cached, in ms.
 _CHECK_CACHE_MS: Final = 60_000
@@ -53,22 +49,15 @@ class ExactlyOnceDriver:
         clock: Clock | None = None,
         new_client: NewClient | None = None,
     ) -> None:
-        self._config = config
         self._checked: dict[str, int] = {}
-        self._logged: set[str] = set()
-        self._client = TransactionClient(config, clock=clock, new_client=new_client)
-        self._clock = self._client.clock
-        log = CommitLog(self._client, log_topic)
-        aborter = Aborter(log, self._client)
-        self._committer = Committer(log, self._client)
+        self.client = TransactionClient(config, clock=clock, new_client=new_client)
+        log = CommitLog(self.client, log_topic)
+        aborter = Aborter(log, self.client)
+        self._committer = Committer(log, self.client)
         #: See :class:`Committer` and :class:`Aborter`.
         self.commit = self._committer.commit
         self.abort = aborter.abort
         self.abort_unknown = aborter.abort_unknown
-
-    @property
-    def client(self) -> TransactionClient:
-        return self._client
 
     def __enter__(self) -> Self:
         return self
@@ -78,11 +67,7 @@ class ExactlyOnceDriver:
 
     def close(self) -> None:
         """Close every connection."""
-        self._client.close()
-
-    def write_record(self, record: TopicRecord, timeout_ms: int) -> None:
-        """Write the report of a write without a decision; at least once."""
-        write_record(self._client, record, self._client.deadline(timeout_ms))
+        self.client.close()
 
     def plan(self, key: str) -> CommitState:
         """The state of ``key``, after every earlier decision is committed.
@@ -93,43 +78,13 @@ class ExactlyOnceDriver:
         self._check(key)
         return self._committer.roll_forward(key)
 
-    def two_phase_commit(self, key: str) -> bool:
-        """Whether brokers allow transactions that never time out (KIP-939); logs the result."""
-        transactional_id = check_id(prefix_of_key(key))
-        try:
-            self._client.init_producer_id(
-                transactional_id,
-                self._config.transaction_timeout_ms,
-                self._client.deadline(),
-                two_phase_commit=True,
-            )
-        except (AuthorizationError, UnsupportedVersionError) as error:
-            why = (
-                "brokers have transaction.two.phase.commit.enable=false, or the principal lacks "
-                "the right TWO_PHASE_COMMIT"
-                if isinstance(error, AuthorizationError)
-                else "brokers don't support InitProducerId version 6"
-            )
-            self._log_once(f"kprod '{key}': twoPhaseCommit=auto is off: {why}")
-            return False
-        self._log_once(
-            f"kprod '{key}': twoPhaseCommit=auto is on: transactions never time out, and those "
-            "that a crashed driver leaves open are ended by the next start, or by 'kprod txn sweep'"
-        )
-        return True
-
-    def _log_once(self, text: str) -> None:
-        if text not in self._logged:
-            self._logged.add(text)
-            _log.info(text)
-
     def _check(self, key: str) -> None:
         prefix = prefix_of_key(key)
-        now = self._clock.now_ms()
+        now = self.client.clock.now_ms()
         if self._checked.get(prefix, 0) > now:
             return
-        timeout_ms = self._config.transaction_timeout_ms
-        check_rights(self._client, prefix, timeout_ms, self._client.deadline())
+        timeout_ms = self.client.config.transaction_timeout_ms
+        check_rights(self.client, prefix, timeout_ms, self.client.deadline())
         self._checked[prefix] = now + _CHECK_CACHE_MS
 
 

@@ -1,6 +1,6 @@
 """Offsets with the data: a consumer group's offsets in a transaction that the driver commits.
 
-Owns: valid group ids, and :class:`GroupOffsets`: which requests bring a group's offsets into a
+Owns: :class:`GroupOffsets`: which requests bring a group's offsets into a
 transaction, to which broker, and which errors are retried. Never: its end, where offsets come from
 (``datasource/exactly_once/source_offsets.py``).
 
@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from spark_kafka_sink.admin.call import Call, CoordinatorKey, retry_code
-from spark_kafka_sink.base.errors import ConfigError, ErrorCode, safe_text
+from spark_kafka_sink.base.errors import ErrorCode
 from spark_kafka_sink.protocol.cluster import TopicPartition
 from spark_kafka_sink.protocol.control_messages import CoordinatorType
 from spark_kafka_sink.protocol.producer_ids import PreparedTransaction
@@ -35,25 +35,8 @@ if TYPE_CHECKING:
 _MOST_BYTES: Final = 512 * 1024
 #: Bytes of one offset there, without the names of group and topic and the metadata.
 _BYTES_OF_AN_OFFSET: Final = 80
-#: Kafka's own limit is 32767 bytes; tools and metrics don't show groups of that length.
-_LONGEST_GROUP_ID: Final = 1024
 #: How long the group's coordinator may not have a partition of a new topic, in ms.
 _MISSING_TIMEOUT_MS: Final = 5_000
-
-
-def check_group_id(option: str, value: str) -> str:
-    """``value`` if it is a valid group id; else ConfigError naming ``option``."""
-    try:
-        size = len(value.encode())
-    except UnicodeEncodeError:  # a surrogate
-        size = 0
-    if not 0 < size <= _LONGEST_GROUP_ID or not value.isprintable():
-        raise ConfigError(
-            f"{option} is '{safe_text(value, 120)}'; printable characters are allowed, at least "
-            f"one and at most {_LONGEST_GROUP_ID} bytes of them",
-            hint="it is the group.id whose offsets consumers and lag tools read",
-        )
-    return value
 
 
 @dataclass(frozen=True, slots=True)

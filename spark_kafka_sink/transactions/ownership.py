@@ -25,7 +25,12 @@ from typing import Final, TypeVar
 
 from spark_kafka_sink.base.clock import Clock, Latch
 from spark_kafka_sink.base.errors import CommitError, KafkaError, SupersededError
-from spark_kafka_sink.transactions.commit_state import CommitState, LogOutcomeUnknownError, Standing
+from spark_kafka_sink.transactions.commit_state import (
+    CommitState,
+    LogChangedError,
+    LogOutcomeUnknownError,
+    Standing,
+)
 
 T = TypeVar("T")
 OpenedT = TypeVar("OpenedT")
@@ -79,14 +84,16 @@ class Owner:
         """Raises SupersededError when another run has taken the key over, CommitError when this run
         was aborted, or when the log has lost the state that it had when the batch was planned.
         """
-        forgotten = state is None or (not state.newest_run and not self.may_decide(state))
+        forgotten = state is None or (
+            not self.may_decide(state)
+            and (not state.newest_run or state.generation < self.generation)
+        )
         if forgotten and self.generation and self.numbering is not Numbering.ONCE:
             raise CommitError(
                 f"the commit log has lost the state of '{self.key}', which was at generation "
                 f"{self.generation} when this batch was planned; nothing of it is visible",
                 hint="its topic (commitLogTopic) was deleted or created again, or the key was "
-                "reset: the next start continues without that state; or the log was read at a "
-                "broker that is cut off from the others: the next start reads it again",
+                "reset: the next start continues without that state",
             )
         if state is None or self.may_decide(state):
             return
@@ -116,13 +123,12 @@ class Owner:
 def retry_when_fenced(
     open_: Callable[[], OpenedT],
     attempt: Callable[[OpenedT], T],
-    check: Callable[[OpenedT], None] = lambda opened: None,  # noqa: ARG005 - nothing to check
     *,
     clock: Clock | None = None,
 ) -> T:
     """The result of ``attempt``, which checks the owner of a key and writes, with what ``open_``
-    has opened. It is retried when another driver opened the key between its check and its write;
-    ``check`` raises when that driver is now the owner.
+    has opened. It is retried when another driver opened the key between its check and its write, or
+    when the key was read from a deposed leader.
 
     Without the retry, a superseded driver would stop the one that superseded it::
 
@@ -152,9 +158,8 @@ def retry_when_fenced(
             unknown = error
             if not left:
                 raise
-        except SupersededError:
+        except LogChangedError:
             unknown = None
-            check(opened)
             if not left:
                 raise
             if clock is not None:

@@ -109,15 +109,12 @@ def log_id(key: str) -> str:
 
 
 def check_id(key: str) -> str:
-    """A transactional id that planning initializes, to find missing rights and limits early."""
+    """A transactional id that planning initializes, to find missing rights and limits early. Those
+    with which ``kprod check --exactly-once`` writes begin with it.
+    """
     return f"{key}{SEPARATOR}{SEPARATOR}check"
 
 
 def is_drivers(text: str) -> bool:
-    """Whether it is the id of :func:`log_id`, :func:`check_id` or :func:`trial_id`."""
+    """Whether it is the id of :func:`log_id`, or begins with that of :func:`check_id`."""
     return text.endswith(log_id("")) or check_id("") in text
-
-
-def trial_id(key: str, name: str) -> str:
-    """A transactional id with which ``kprod check --exactly-once`` writes, once."""
-    return f"{check_id(key)}{SEPARATOR}{name}"

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -9,6 +12,7 @@ import pytest
 from spark_kafka_sink.cli.app import app
 from spark_kafka_sink.config.option_table import COMMIT_LOG_TOPIC
 from tests.cli.commands import commands_of
+from tests.monitoring.reports import report
 from tests.programs import run_python
 
 ROOT = Path(__file__).parents[2]
@@ -65,3 +69,22 @@ def test_names_are_completed_at_once_too() -> None:
     run = run_python("-c", PROGRAM, environment=asked)
     assert run.stdout.split() == ["blockers"], run.stderr
     assert not set(run.stderr.split()) & HEAVY
+
+
+@pytest.mark.parametrize("command", [["options"], ["options", "--json"]], ids=["table", "json"])
+def test_a_full_disk_behind_the_output_is_one_line(command: list[str]) -> None:
+    with Path("/dev/full").open("w") as full:
+        run = subprocess.run(
+            [sys.executable, "-m", "spark_kafka_sink", *command],
+            stdout=full, stderr=subprocess.PIPE, text=True, check=False, cwd=ROOT,
+        )  # fmt: skip
+    assert run.stderr == "kprod: the output can't be written: No space left on device\n"
+    assert run.returncode == 1
+
+
+def test_a_name_that_the_locale_can_not_write_is_escaped(tmp_path: Path) -> None:
+    path = tmp_path / "reports.jsonl"
+    path.write_text(json.dumps(report(3, queryName="commandes 漢")) + "\n")
+    latin = {"PYTHONIOENCODING": "latin-1", "COLUMNS": "100"}
+    run = run_python("-m", "spark_kafka_sink", "report", "show", path, environment=latin)
+    assert r"commandes \u6f22" in run.stdout

@@ -45,6 +45,7 @@ def test_two_names_of_the_topic_must_agree():
     [
         {"topic": "dlq"},
         {"reportTopic": "dlq"},
+        {"progressTopic": "dlq"},
         {"commitLogTopic": "dlq", "deliveryGuarantee": "exactly-once"},
     ],
 )
@@ -75,6 +76,15 @@ def test_connects_retries_are_refused_with_a_hint(name):
 def test_values_out_of_bounds_are_refused(name, value):
     with pytest.raises(ConfigError, match=f"configuration {name}"):
         parsed(ALL | {name: value})
+
+
+def test_without_tolerance_the_others_are_one_warning():
+    given = {"errors.deadletterqueue.topic.name": "dlq", "errors.max.records": "5"}
+    (warning,) = SinkConfig.parse(SERVERS | given | {"errors.tolerance": "none"}).warnings
+    assert "errors.deadletterqueue.topic.name, errors.max.records" in warning
+    assert "errors.tolerance is none" in warning
+    assert SinkConfig.parse(SERVERS | ALL | given).warnings == ()
+    assert SinkConfig.parse(SERVERS | {"errors.tolerance": "none"}).warnings == ()
 
 
 def test_a_config_file_has_them_too(tmp_path):

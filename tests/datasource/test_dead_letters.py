@@ -9,9 +9,10 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from spark_kafka_sink.base.errors import DataError
+from spark_kafka_sink.base.errors import CommitError, DataError
 from spark_kafka_sink.config.producer_config import ProducerConfig
 from spark_kafka_sink.datasource.write.dead_letters import DeadLetters
+from spark_kafka_sink.datasource.write.letter_counts import LetterCount, check_batch
 from spark_kafka_sink.records.bad_rows.bad_rows import BadRows
 from spark_kafka_sink.records.column_plan import ColumnPlan
 from spark_kafka_sink.records.record_columns import from_record_batch
@@ -37,6 +38,10 @@ def noted(rows=5):
 
 def letters_of(**options):
     return DeadLetters(replace(letter_options("dlq"), **options), CONFIG, "t", {}, task=7)
+
+
+def totals(rows):
+    return [LetterCount("KP0231", "invalid timestamp", rows)]
 
 
 def log_of(caplog, **options):
@@ -72,10 +77,29 @@ def test_a_task_past_the_limit_alone_stops_early():
         letters.letters(columns, bad, np.arange(5), 1000)
 
 
+def test_an_error_does_not_say_that_letters_were_written():
+    """Some are held, and with exactly-once those that were sent are aborted."""
+    columns, bad = noted()
+    letters = letters_of()
+    letters.letters(columns, bad, np.arange(5), 1000)
+    assert "went to" not in letters.said
+    assert "5 rows of partition 7 of the DataFrame can't be sent" in letters.said
+
+
+@pytest.mark.parametrize("percent", [0, 29, 57, 58, 100])
+def test_a_fraction_that_is_reached_is_not_exceeded(percent):
+    """0.29 * 100 is less than 29."""
+    options = replace(letter_options("dlq"), max_fraction=float(f"{percent}e-2"))
+    check_batch(options, totals(percent), 100, exactly_once=True)
+    if percent < 100:
+        with pytest.raises(CommitError, match=f"{percent + 1} of 100 rows can't be sent"):
+            check_batch(options, totals(percent + 1), 100, exactly_once=True)
+
+
 def test_counts_keep_the_first_three_rows():
     columns, bad = noted(2)
     letters = letters_of()
     for first in (10, 20, 30):
         letters.letters(columns, bad, np.arange(first, first + 2), 1000)
     (count,) = letters.counts
-    assert (count.rows, count.samples) == (6, (10, 11, 20))
+    assert (count.rows, count.samples) == (6, ((7, 10), (7, 11), (7, 20)))

@@ -216,6 +216,37 @@ def test_the_letters_of_a_block_are_visible_with_its_rows(spark, kafka, consume,
     assert (len(rows), len(letters)) == ((3, 1) if ends == "well" else (0, 0))
 
 
+@pytest.mark.parametrize(
+    ("limit", "fails"),
+    [
+        ({"errors.max.records": "2"}, False),
+        ({"errors.max.records": "1"}, True),
+        ({"errors.max.fraction": "0.25"}, False),
+        ({"errors.max.fraction": "0.24"}, True),
+    ],
+)
+def test_a_limit_bounds_all_writes_of_a_block_together(spark, kafka, consume, names, limit, fails):
+    """A micro-batch is what users set it for, not one of its writes."""
+    case = CASES["null value"]
+    topic, queue = names(case)
+    options = options_of(kafka, case, topic, queue, "exactly-once") | limit
+    frame = frame_of(spark, case, topic)
+
+    def write():
+        with transaction(f"block-{uuid.uuid4().hex}", 0, **options) as block:
+            block.write(frame)
+            block.write(frame)
+            block.write(frame.where("id = 0").unionByName(frame.where("id = 2")))
+
+    if fails:
+        with pytest.raises(Exception, match=r"KP0233.* 2 of 8 rows can't be sent"):
+            write()
+    else:
+        write()
+    rows, letters = (consume(name, isolation="read_committed") for name in (topic, queue))
+    assert (len(rows), len(letters)) == ((0, 0) if fails else (6, 2))
+
+
 def test_the_topic_of_letters_is_made_with_one_partition(spark, kafka, names, consume):
     from confluent_kafka.admin import AdminClient
 

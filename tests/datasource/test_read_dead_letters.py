@@ -6,6 +6,7 @@ import json
 import uuid
 
 import pytest
+from confluent_kafka import Producer
 from typer.testing import CliRunner
 
 from spark_kafka_sink import read_dead_letters
@@ -85,6 +86,24 @@ def test_kprod_deadletters_shows_values_when_asked(kafka, letters):
     asked = CliRunner().invoke(app, [*arguments, "--values", "-n", "1"])
     assert "worse" in asked.stdout
     assert "bad" not in asked.stdout
+
+
+def test_kprod_deadletters_escapes_what_others_wrote(kafka):
+    """Any client may write to the topic, also what a terminal or markup would obey."""
+    queue, odd = kafka.unique_topic("dlq"), b"\x1b[2J[red]\xff"
+    names = ("code", "topic", "row", "batch.id")
+    headers = [(f"__kprod.errors.{name}", odd) for name in names]
+    headers += [(f"__connect.errors.exception.{name}", odd) for name in ("class.name", "message")]
+    producer = Producer({"bootstrap.servers": kafka.bootstrap})
+    producer.produce(queue, odd, odd, headers=headers)
+    producer.produce(queue, None, None)
+    assert producer.flush(60) == 0
+    arguments = ["deadletters", queue, "-b", kafka.bootstrap, "--values"]
+    for more in ([], ["--json"]):
+        found = CliRunner().invoke(app, [*arguments, *more])
+        assert found.exit_code == 0, found.output
+        assert found.stdout.count("[red]") == (8 if more else 7)
+        assert not set(found.stdout) & set(map(chr, [*range(10), *range(11, 32), 127]))
 
 
 def test_a_missing_topic_of_letters_is_one_line(kafka):

@@ -22,7 +22,12 @@ from spark_kafka_sink.datasource.report import destinations
 from spark_kafka_sink.datasource.report.destinations import listener, publish
 from spark_kafka_sink.datasource.report.log_line import LOGGED_PARTITIONS, line_of
 from spark_kafka_sink.datasource.report.report_of_batch import NAMED, report_of_batch
-from spark_kafka_sink.datasource.report.write_report import MAX_JSON_BYTES, REPORT_VERSION, Outcome
+from spark_kafka_sink.datasource.report.write_report import (
+    MAX_JSON_BYTES,
+    REPORT_VERSION,
+    DeadLettersReport,
+    Outcome,
+)
 from spark_kafka_sink.producer.metrics.produce_report import NodeReport
 from spark_kafka_sink.protocol.cluster import TopicPartition
 from spark_kafka_sink.protocol.producer_ids import PreparedTransaction
@@ -194,6 +199,15 @@ def test_the_line_says_it_all_in_one_line():
         "brokerWaitMs=4 meanQueueMs=23.6 elapsedMs=1000 rowsPerSecond=8 tasks=3 longestTaskMs=40 "
         "taskSkew=3.3 guarantee=at-least-once slowestBroker=2(100.0ms) "
         "offsets=t-0:5..12,t-1:0..4"
+    )
+
+
+def test_the_line_counts_dead_letters():
+    """Its rows don't, and without a report's destination nothing else says so."""
+    letters = DeadLettersReport("dlq", 2, ())
+    assert " deadLetters=2 " in line_of(replace(two_tasks(), dead_letters=letters))
+    assert "deadLetters" not in line_of(
+        replace(two_tasks(), dead_letters=replace(letters, total=0))
     )
 
 

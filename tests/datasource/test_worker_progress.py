@@ -12,6 +12,7 @@ from spark_kafka_sink.base.errors import ConfigError
 from spark_kafka_sink.config.producer_config import ProducerConfig
 from spark_kafka_sink.config.sink_config import SinkConfig
 from spark_kafka_sink.datasource.described_fields import from_json
+from spark_kafka_sink.datasource.monitoring.topic_tail import TopicTail
 from spark_kafka_sink.datasource.write import worker_progress
 from spark_kafka_sink.datasource.write.task_identity import TaskIdentity
 from spark_kafka_sink.datasource.write.task_progress import ProgressLog, TaskProgress
@@ -22,7 +23,6 @@ from spark_kafka_sink.datasource.write.worker_progress import (
     this_worker,
     watched_commit,
 )
-from spark_kafka_sink.transactions.topic_tail import TopicTail
 from tests.waiting import wait_for
 
 IDENTITY = TaskIdentity(app_id="app-1", query_id="q", query_name="orders", batch_id=7, stage_id=3)

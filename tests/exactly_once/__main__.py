@@ -84,7 +84,7 @@ def render(entries: list[dict[str, object]], arguments: argparse.Namespace, took
         lines.append(f"| {name} | {' | '.join(cells)} |")
     lines += ["", "## Killed drivers", ""]
     for name, runs in tests.items():
-        if "killed again and again" not in name:
+        if "repeatedly killed" not in name:
             continue
         for column, of in runs.items():
             for entry in of:

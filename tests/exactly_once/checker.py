@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 #: Offenders that a report names.
 NAMED = 20
+#: Partition 0 of the topic of the dead letters, beside those of the rows' topic.
+LETTERS = 10_000
 #: How long an end of transactions may take to reach every partition (markers follow the answer).
 SETTLE_S = 30.0
 #: States of a transaction that is over.
@@ -41,6 +43,7 @@ class Fault(Enum):
     FATE = "a row that was to be aborted can be read"
     UNINVITED = "a row that no batch has"
     HANGING = "a transaction is open that nobody ends"
+    MISPLACED = "a row that can't be sent is in the topic, or its letter is not what it is to be"
     STALLED = "readers of committed rows stood still for long after a batch had ended"
 
 
@@ -53,6 +56,8 @@ class Report:
     visible: int = 0
     #: Rows in the log that read_committed does not show: what aborted attempts wrote.
     aborted: int = 0
+    #: Of these, dead letters.
+    letters: int = 0
     #: How long LSO stayed behind the end after the judge came.
     settled_ms: int = 0
     #: The longest that readers stood still after a batch had ended.
@@ -71,6 +76,7 @@ class Report:
 
     def __str__(self) -> str:
         counted = f"{self.visible} rows visible, {self.aborted} not"
+        counted += f", {self.letters} dead letters" if self.letters else ""
         times = f"settled in {self.settled_ms} ms, longest stall {self.stalled_s:.1f} s"
         lines = [f"{counted}, {times}"]
         for fault, offenders in self.found.items():
@@ -88,8 +94,11 @@ def judge(
     *,
     run: str,
     hanging: Iterable[str] = (),
+    bad: int = 0,
 ) -> Report:
-    """``committed`` and ``uncommitted`` are ordered by partition and offset."""
+    """``committed`` and ``uncommitted`` are ordered by partition and offset; partitions from
+    LETTERS on are those of the dead letters. ``bad``: of so many rows, one of each kind of those.
+    """
     report = Report(visible=len(committed), aborted=max(0, len(uncommitted) - len(committed)))
     for seen in committed:
         if not seen.intact:
@@ -111,6 +120,11 @@ def judge(
         rows[seen.batch][seen.seq] += 1
         places[seen.batch, seen.seq].append(f"{seen.where} attempt {seen.attempt}")
         attempts[seen.batch, seen.task].add(seen.attempt)
+        kind = records.bad_kind(seen.seq, bad)
+        wanted = ("", False) if kind is None else (records.BAD_CODES[kind], True)
+        if (seen.code, seen.partition >= LETTERS) != wanted:
+            place = f"batch {seen.batch} seq {seen.seq} {seen.where} {seen.code}"
+            report.add(Fault.MISPLACED, place)
         if seen.fate is Fate.ABORT:
             report.add(Fault.FATE, f"batch {seen.batch} seq {seen.seq} {seen.where}")
     for number, batch in batches.items():
@@ -174,27 +188,34 @@ def check(
     prefix: str | None = None,
     also: Sequence[str] = (),
     settle_s: float = SETTLE_S,
+    letters: str | None = None,
+    bad: int = 0,
 ) -> Report:
     """Read ``topic`` both ways once nothing is open any more, and judge.
 
     ``prefix``: of the transactional ids; none of them may be open. ``also``: further topics on
-    which no transaction may hang (the commit log).
+    which no transaction may hang (the commit log). ``letters``: the topic of the dead letters.
     """
     start = time.monotonic()
+    also = also if letters is None else [*also, letters]
     hanging = wait_until_settled(bootstrap, [topic, *also], prefix, settle_s)
     settled_ms = round((time.monotonic() - start) * 1000)
-    committed = read(bootstrap, topic, "read_committed")
-    uncommitted = read(bootstrap, topic, "read_uncommitted")
-    report = judge(truth, committed, uncommitted, run=run, hanging=hanging)
+    committed, uncommitted = (
+        read(bootstrap, topic, isolation)
+        + ([] if letters is None else read(bootstrap, letters, isolation, LETTERS))
+        for isolation in ("read_committed", "read_uncommitted")
+    )
+    report = judge(truth, committed, uncommitted, run=run, hanging=hanging, bad=bad)
+    report.letters = sum(seen.partition >= LETTERS for seen in committed)
     report.settled_ms = settled_ms
     return report
 
 
-def read(bootstrap: str, topic: str, isolation: str) -> list[Seen]:
-    """Everything, ordered by partition and offset."""
+def read(bootstrap: str, topic: str, isolation: str, first: int = 0) -> list[Seen]:
+    """Everything, ordered by partition, counted from ``first``, and offset."""
     found = consume_topic(bootstrap, topic, isolation=isolation)
     return [
-        records.parse(*fields)
+        records.parse(first + fields[0], *fields[1:])
         for fields in zip(
             found.partitions, found.offsets, found.keys, found.values, found.headers, strict=True
         )

@@ -25,7 +25,7 @@ _results = Results.from_environment()
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Scenarios take ``world``; each runs as often as asked. (A stream's many kills are rounds.)"""
-    once = "killed_again_and_again" in metafunc.function.__name__
+    once = "repeatedly_killed" in metafunc.function.__name__
     if ROUNDS > 1 and not once and WORLDS & set(metafunc.fixturenames):
         metafunc.fixturenames.append("faults_round")
         metafunc.parametrize("faults_round", range(ROUNDS), ids=[f"r{n}" for n in range(ROUNDS)])

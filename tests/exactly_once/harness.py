@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 
 from spark_kafka_sink.local_kafka import KafkaCluster
 from spark_kafka_sink.protocol.request import ApiKey
-from tests.exactly_once import checker
+from tests.exactly_once import checker, records
 from tests.exactly_once.checker import Fault as Wrong
 from tests.exactly_once.checker import Report
 from tests.exactly_once.processes import Driver
@@ -98,19 +98,23 @@ class FaultyCluster:
         silent = [fault for fault in self._expected if fault.fired == 0]
         assert not silent, f"faults that never fired: {silent}"
 
-    def scenario(self, name: str, partitions: int = 4, **options: str) -> Scenario:
-        return Scenario(self, name, partitions, options)
+    def scenario(self, name: str, partitions: int = 4, *, bad: int = 0, **options: str) -> Scenario:
+        """``bad``: of so many rows, one of each kind of those that become dead letters."""
+        return Scenario(self, name, partitions, options, bad)
 
 
 class Scenario:
     """One run of one load: a topic, a prefix, a truth file, and options that lead there."""
 
     def __init__(
-        self, world: FaultyCluster, name: str, partitions: int, options: dict[str, str]
+        self, world: FaultyCluster, name: str, partitions: int, options: dict[str, str], bad: int
     ) -> None:
         self.world = world
         self.run = f"{name}-{uuid.uuid4().hex[:8]}"
-        self.topic = world.kafka.create_topic(self.run, partitions)
+        self.bad = bad
+        configs = {"max.message.bytes": str(records.MOST_BYTES)} if bad else {}
+        self.topic = world.kafka.create_topic(self.run, partitions, configs)
+        self.letters = world.kafka.create_topic(f"dlq.{self.run}") if bad else None
         self.watch = world.watch(self.topic)
         self.prefix = f"x.{self.run}"
         self.home = world.home / self.run
@@ -130,6 +134,12 @@ class Scenario:
             "kafka.compression.type": "none",
             **{key.replace("_", "."): value for key, value in options.items()},
         }
+        if self.letters is not None:
+            self.options |= {
+                "errors.tolerance": "all",
+                "errors.deadletterqueue.topic.name": self.letters,
+                "kafka.batch.size": str(records.MOST_BYTES // 2),
+            }
         if self.options["deliveryGuarantee"] != "exactly-once":
             for name in ("transactionalIdPrefix", "kafka.transaction.timeout.ms"):
                 self.options.pop(name)
@@ -143,6 +153,7 @@ class Scenario:
             "batch": number,
             "first": number * rows,
             "rows": rows,
+            "bad": self.bad,
             **more,
         }
 
@@ -154,6 +165,7 @@ class Scenario:
             "options": self.options,
             "checkpoint": str(self.checkpoint),
             "rows": rows,
+            "bad": self.bad,
             **({} if until is None else {"until": until}),
             **more,
         }
@@ -200,6 +212,8 @@ class Scenario:
             prefix=self.prefix,
             also=[COMMIT_LOG],
             settle_s=settle_s,
+            letters=self.letters,
+            bad=self.bad,
         )
         self.watch.close()
         worst = self.watch.worst(clean_ends(self.truth))

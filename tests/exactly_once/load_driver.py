@@ -42,6 +42,8 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming import DataStreamWriter
 
 SCHEMA = "key binary, value binary, headers array<struct<key: string, value: binary>>"
+#: What rows that can't be sent need besides.
+MORE_COLUMNS = ", partition int, timestamp long"
 #: Rows that the load hands on at once, so that a task can misbehave between two of them.
 CHUNK = 50
 
@@ -109,11 +111,13 @@ def label(
     fates: dict[str, Any],
     specs: list[dict[str, Any]],
     empty: frozenset[int] = frozenset(),
+    bad: int = 0,
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     """For mapInArrow: the column ``seq`` becomes key, value and headers of the task that runs.
 
     ``batch`` -1: the micro-batch's. ``fates``: task to {attempt to fate}; "" is every task
-    or attempt. ``empty``: batches that get no row.
+    or attempt. ``empty``: batches that get no row. ``bad``: of so many rows, one of each kind of
+    those that can't be sent.
     """
 
     def rows(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -136,18 +140,24 @@ def label(
             for rows in batches:
                 if number in empty:
                     continue
-                keys = [records.key(run, number, task, attempt)] * rows.num_rows
+                key, seqs = records.key(run, number, task, attempt), rows.column(0).to_pylist()
+                kinds = [records.bad_kind(seq, bad) for seq in seqs]
                 values = [
-                    records.value(key, seq, size)
-                    for key, seq in zip(keys, rows.column(0).to_pylist(), strict=True)
+                    records.value(key, seq, records.TOO_LARGE if one == 4 else size)
+                    for seq, one in zip(seqs, kinds, strict=True)
                 ]
-                yield pa.record_batch(
-                    {
-                        "key": pa.array(keys, pa.binary()),
-                        "value": pa.array(values, pa.binary()),
-                        "headers": pa.array([header] * rows.num_rows, kind),
-                    }
-                )
+                named = [[*header, None] if one == 3 else header for one in kinds]
+                columns = {
+                    "key": pa.array([key] * rows.num_rows, pa.binary()),
+                    "value": pa.array(values, pa.binary()),
+                    "headers": pa.array(named, kind),
+                }
+                if bad:
+                    partitions = [{0: -7, 1: 99}.get(one) for one in kinds]
+                    times = [-1 if one == 2 else None for one in kinds]
+                    columns["partition"] = pa.array(partitions, pa.int32())
+                    columns["timestamp"] = pa.array(times, pa.int64())
+                yield pa.record_batch(columns)
 
         found = labelled()
         for spec in specs:
@@ -155,6 +165,10 @@ def label(
         yield from found
 
     return rows
+
+
+def columns_of(command: dict[str, Any]) -> str:
+    return SCHEMA + (MORE_COLUMNS if command.get("bad") else "")
 
 
 def use_session(spark: SparkSession) -> None:
@@ -179,8 +193,9 @@ def for_each(command: dict[str, Any], driver: str) -> Callable[[DataFrame, int],
             command.get("fates", {}),
             command.get("misbehave", []),
             frozenset(command.get("empty", [])),
+            int(command.get("bad", 0)),
         )
-        frame = batch.mapInArrow(labelled, SCHEMA)
+        frame = batch.mapInArrow(labelled, columns_of(command))
 
         def in_pool() -> None:
             use_session(batch.sparkSession)
@@ -209,8 +224,9 @@ class LoadDriver:
             command.get("fates", {}),
             command.get("misbehave", []),
             frozenset(command.get("empty", [])),
+            int(command.get("bad", 0)),
         )
-        return rows.mapInArrow(function, SCHEMA)
+        return rows.mapInArrow(function, columns_of(command))
 
     def batch(self, command: dict[str, Any]) -> dict[str, Any]:
         truth = TruthWriter(command["truth"])

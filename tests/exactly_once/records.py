@@ -13,6 +13,19 @@ from dataclasses import dataclass
 from enum import Enum
 
 _HEAD = struct.Struct(">QI")
+#: The rows that can't be sent, by the code of their letters: partition -7, partition 99, timestamp
+#: -1, a null header, and a value of more than a message may have.
+BAD_CODES = ("KP0212", "KP0212", "KP0231", "KP0232", "KP0213")
+#: Bytes of a batch that the topic of such a load takes, and of a value that is too large for it.
+MOST_BYTES, TOO_LARGE = 8_000, 12_000
+
+
+def bad_kind(seq: int, every: int) -> int | None:
+    """Which of BAD_CODES a row has: one of every ``every`` rows each, in places that differ."""
+    if every <= 0:
+        return None
+    kind, rest = divmod(seq % every, every // len(BAD_CODES))
+    return kind if rest == 3 and kind < len(BAD_CODES) else None
 
 
 class Fate(Enum):
@@ -36,6 +49,8 @@ class Seen:
     seq: int = -1
     fate: Fate = Fate.OPEN
     intact: bool = True
+    #: Of a dead letter; empty for a row in its topic.
+    code: str = ""
 
     @property
     def where(self) -> str:
@@ -71,9 +86,9 @@ def parse(
     named = dict(headers)
     try:
         run, batch, task, attempt = key.decode().split("|")
-        found = Seen(
-            partition, offset, run, int(batch), int(task), attempt, seq, Fate(named["fate"])
-        )
+        code = (named.get("__kprod.errors.code") or b"").decode()
+        fate = Fate(named["fate"])
+        found = Seen(partition, offset, run, int(batch), int(task), attempt, seq, fate, code=code)
     except (ValueError, KeyError):
         return broken
     whole = _crc(key, seq, value[_HEAD.size :]) == crc and named.get("attempt") == attempt.encode()

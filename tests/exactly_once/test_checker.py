@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from tests.exactly_once import records
-from tests.exactly_once.checker import Fault, check, judge, open_transactions
+from tests.exactly_once.checker import LETTERS, Fault, check, judge, open_transactions
 from tests.exactly_once.records import Fate, Seen
 from tests.exactly_once.truth import Batch, Result, TruthWriter, read_truth
 
@@ -47,6 +47,40 @@ def test_a_row_seen_twice_is_doubled_and_names_its_attempts():
 def test_a_row_that_the_same_attempt_wrote_twice_is_doubled():
     again = replace(rows()[-1], offset=9)
     assert judge([OK], [*rows(), again], run=RUN).faults == {Fault.DOUBLED, Fault.OUT_OF_ORDER}
+
+
+def with_letters() -> tuple[Batch, list[Seen]]:
+    """Of ten rows one of each kind that can't be sent, as letters."""
+    batch = Batch(0, 0, 20, Result.OK)
+    found = []
+    for seen in rows(batch):
+        kind = records.bad_kind(seen.seq, 20)
+        code = "" if kind is None else records.BAD_CODES[kind]
+        where = LETTERS if code else seen.partition
+        found.append(replace(seen, partition=where, offset=seen.seq, code=code))
+    assert sum(seen.partition == LETTERS for seen in found) == 5
+    return batch, sorted(found, key=lambda seen: (seen.partition, seen.offset))
+
+
+def test_letters_are_judged_with_the_rows():
+    batch, seen = with_letters()
+    assert judge([batch], seen, seen, run=RUN, bad=20).clean
+    assert judge([batch], seen[:-1], seen, run=RUN, bad=20).faults == {Fault.LOST}
+    again = [*seen, replace(seen[-1], offset=99)]
+    assert Fault.DOUBLED in judge([batch], again, again, run=RUN, bad=20).faults
+
+
+@pytest.mark.parametrize("change", [{"code": "KP0000"}, {"partition": 1}, {"code": ""}])
+def test_a_letter_at_the_wrong_place_is_found(change):
+    batch, seen = with_letters()
+    other = [*seen[:-1], replace(seen[-1], **change)]
+    assert Fault.MISPLACED in judge([batch], other, other, run=RUN, bad=20).faults
+
+
+def test_a_row_without_a_fault_must_not_be_a_letter():
+    batch, seen = with_letters()
+    other = [replace(seen[0], partition=LETTERS, code="KP0212"), *seen[1:]]
+    assert Fault.MISPLACED in judge([batch], other, other, run=RUN, bad=20).faults
 
 
 def test_two_attempts_that_share_a_tasks_rows_are_mixed():

@@ -173,18 +173,21 @@ def test_r12_a_frozen_driver_stops_when_it_thaws(world, driver, new_driver, reco
 
 
 @pytest.mark.timeout(600 + 120 * KILLS)
+@pytest.mark.parametrize("bad", [0, 1_000], ids=["", "bad rows"])
 def test_a_stream_with_a_repeatedly_killed_driver_loses_nothing(
-    world, driver, new_driver, record_property
+    world, driver, new_driver, bad, record_property
 ):
-    """SIGKILL at a random moment, KPROD_FAULT_KILLS times, to all of the driver or to its JVM."""
+    """SIGKILL at a random moment, KPROD_FAULT_KILLS times, to all of the driver or to its JVM. Of
+    the rows that can't be sent, a thousandth for each reason, each is a dead letter once.
+    """
     seed = int(os.environ.get("KPROD_FAULT_SEED", str(random.randrange(10**6))))
     chance = random.Random(seed)
-    scenario = world.scenario("killed")
-    in_flight = 0
+    scenario = world.scenario("killed", bad=bad)
+    rows, in_flight = max(400, 20 * bad), 0
     victim = new_driver()
     for round_ in range(KILLS):
         start = scenario.committed()
-        victim.begin("stream", **scenario.stream(tasks=2))
+        victim.begin("stream", **scenario.stream(rows=rows, tasks=2))
         wait_for(lambda: scenario.committed() > start, 240, f"round {round_} (seed {seed})")  # noqa: B023
         time.sleep(chance.random() * 0.8)
         assert victim.alive
@@ -194,10 +197,12 @@ def test_a_stream_with_a_repeatedly_killed_driver_loses_nothing(
             victim = new_driver()
         last = scenario.batches()[-1]
         in_flight += last.result is Result.KILLED
-    answer = driver.run("stream", **scenario.stream(tasks=2, until=scenario.committed() + 3))
+    last = scenario.committed() + 3
+    answer = driver.run("stream", **scenario.stream(rows=rows, tasks=2, until=last))
     assert answer["result"] == "OK", (seed, answer)
     report = scenario.check()
     assert report.clean, f"seed {seed}: {report}"
+    assert (report.letters > 0) == (bad > 0)
     record_property(
         "found",
         f"seed {seed}: {KILLS} kills, {in_flight} of them with a batch begun; "

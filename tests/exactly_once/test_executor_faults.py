@@ -88,9 +88,12 @@ def meet_attempt_0(
     return world.fault(ApiKey.PRODUCE, action, side, match=of_attempt(task=1, attempt=0), then=meet)
 
 
-def test_r02_one_of_two_finished_speculative_attempts_is_visible(world, executors, record_property):
-    """Neither gets its acknowledgement before both have written everything."""
-    scenario = world.scenario("r02", **PATIENT)
+@pytest.mark.parametrize("bad", [0, 20], ids=["", "bad rows"])
+def test_r02_one_of_two_finished_speculative_attempts_is_visible(
+    world, executors, bad, record_property
+):
+    """Neither gets its acknowledgement before both have written everything, or their letters."""
+    scenario = world.scenario("r02", bad=bad, **PATIENT)
     held = [
         world.fault(
             ApiKey.PRODUCE, Action.HOLD, Side.RESPONSE, match=of_attempt(task=1, attempt=attempt)
@@ -106,7 +109,8 @@ def test_r02_one_of_two_finished_speculative_attempts_is_visible(world, executor
     assert answer["result"] == "OK", answer
     report = scenario.assert_clean(settle_s=15.0)
     assert report.visible == 400
-    assert report.aborted >= 200, "the loser's rows are in the log"
+    assert report.aborted >= (1 if bad else 200), "the loser's rows are in the log"
+    assert report.letters == (100 if bad else 0)
     record_property("found", report)
 
 

@@ -72,7 +72,7 @@ def test_a_foreach_batch_with_a_killed_driver_loses_nothing(
     """And the next driver's first micro-batch ends what the one before left open."""
     seed = int(os.environ.get("KPROD_FAULT_SEED", str(random.randrange(10**6))))
     chance = random.Random(seed)
-    scenario = world.scenario("foreach-killed")
+    scenario = world.scenario("foreach-killed", bad=200)
     orphans = 0
     victim = new_driver()
     for round_ in range(KILLS):

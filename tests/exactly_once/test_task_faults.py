@@ -37,6 +37,27 @@ def test_r01_a_worker_killed_after_its_last_ack_is_not_visible(world, driver, re
     record_property("found", report)
 
 
+def test_a_worker_killed_after_its_letters_writes_them_once(world, driver, record_property):
+    """Between its dead letters and its last rows."""
+    scenario = world.scenario("letters", bad=20)
+    of_task = of_attempt(task=1, attempt=0)
+    fault = world.fault(
+        ApiKey.PRODUCE,
+        Action.PASS,
+        Side.RESPONSE,
+        match=lambda hit: of_task(hit) and b"__kprod.errors.code" in hit.request,
+        then=lambda hit: kill_and_wait(sender_of(hit)),
+    )
+    fates = {"1": {"0": "ABORT", "1": "COMMIT"}}
+    answer = driver.run("batch", **scenario.batch(fates=fates))
+    assert answer["result"] == "OK", answer
+    assert fault.fired == 1
+    report = scenario.assert_clean(settle_s=CLEAN_S)
+    assert report.letters == 400 // 20 * 5
+    assert report.aborted > 0, "the dead attempt's letters are in the log"
+    record_property("found", report)
+
+
 @pytest.mark.parametrize("how", variants("raise", "exit"))
 def test_r10_a_failed_job_leaves_nothing_visible_and_none_open(world, driver, how, record_property):
     """Its first attempt has rows in Kafka before it fails. (Spark keeps the last ones back.)"""

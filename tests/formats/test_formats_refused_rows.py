@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 
 from spark_kafka_sink.base.error_kinds import Kind
+from spark_kafka_sink.records.bad_rows.bad_rows import BadRows
 from spark_kafka_sink.records.column_plan import ColumnPlan, ComposedColumns, NamedColumn
 from spark_kafka_sink.records.formats.avro.avro_format import AvroFormat
 from spark_kafka_sink.records.formats.column_type import ColumnKind, ColumnType
@@ -106,6 +107,25 @@ def test_a_batch_of_refused_rows_only_has_a_reason_for_each(name):
     rows = np.arange(len(CASES[name][2]))[1::2]
     _, refusals = encoded(name, rows)
     assert np.logical_or.reduce([one.rows for one in refusals]).all()
+
+
+def test_a_refused_value_has_no_header_of_a_schema():
+    """Its letter's value is JSON: a reader must not look for the schema of its bytes."""
+    (format_, schema), kind, values = CASES["a null"]
+    column = ColumnType(K.STRUCT, "struct", False, (of(K.LONG), kind), ("id", "a"))
+    encoder = format_.plan(schema, b"", column, bare=False)
+    batch = pa.RecordBatch.from_arrays([pa.array(range(4), pa.int64()), values], ["id", "a"])
+    columns = (NamedColumn("id", 0), NamedColumn("a", 1))
+    value = ComposedColumns(columns, encoder=encoder, header=("__value_schema_id", b"7"))
+    key = ComposedColumns(columns[:1], header=("__key_schema_id", b"8"))
+    plan = ColumnPlan(topic="t", value=value, key=key)
+    made, bad = with_composed(batch, plan), BadRows(4)
+    noted = made.noted(batch, plan, bad)
+    assert [int(one) for one in bad.which] == [0, 1, 0, 1]
+    headers = noted.batch.column(noted.plan.headers_column).to_pylist()
+    named = [[header["key"] for header in row] for row in headers]
+    both = ["__value_schema_id", "__key_schema_id"]
+    assert named == [both, ["__key_schema_id"], both, ["__key_schema_id"]]
 
 
 def test_a_refusal_says_whether_the_key_or_the_value_is_missing():

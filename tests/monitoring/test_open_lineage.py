@@ -15,6 +15,7 @@ import referencing
 
 from spark_kafka_sink.config.sink_config import SinkConfig
 from spark_kafka_sink.datasource.monitoring import open_lineage
+from spark_kafka_sink.datasource.monitoring.open_lineage import PAUSE_S, Collector
 from spark_kafka_sink.datasource.report.destinations import publish
 from spark_kafka_sink.datasource.report.report_of_batch import report_of_batch
 from spark_kafka_sink.datasource.report.write_report import ErrorReport, Outcome, TopicReport
@@ -55,7 +56,7 @@ def emitted(made, tmp_path, monkeypatch):
     file = tmp_path / "events.jsonl"
     transport = {"type": "file", "log_file_path": str(file), "append": True}
     client = open_lineage.OpenLineageClient(config={"transport": transport})
-    monkeypatch.setattr(open_lineage, "_client", lambda: client)
+    monkeypatch.setattr(open_lineage, "_collector", lambda: Collector(lambda: client))
     open_lineage.emit(made)
     events = [json.loads(line) for line in file.read_text().splitlines()]
     for event in events:
@@ -162,10 +163,28 @@ def test_a_collector_that_is_away_is_a_warning(monkeypatch, caplog):
     """It is a report listener: the batch is what it is."""
     transport = {"type": "http", "url": "http://127.0.0.1:1", "timeout": 1, "retry": {"total": 0}}
     client = open_lineage.OpenLineageClient(config={"transport": transport})
-    monkeypatch.setattr(open_lineage, "_client", lambda: client)
+    monkeypatch.setattr(open_lineage, "_collector", lambda: Collector(lambda: client))
     config = SinkConfig.parse(OPTIONS | {"reportListeners": LISTENER})
     publish(report(), config)
     assert "a report can't be delivered" in caplog.text
+
+
+def test_after_a_failure_nothing_is_sent_for_a_minute(tmp_path):
+    """A stream's micro-batches would each wait for a collector that is away."""
+    file = tmp_path / "later" / "events.jsonl"
+    transport = {"type": "file", "log_file_path": str(file), "append": True}
+    now = [1_000.0]
+    client = open_lineage.OpenLineageClient(config={"transport": transport})
+    collector = Collector(lambda: client, lambda: now[0])
+    with pytest.raises(RuntimeError):
+        collector.emit(report())
+    file.parent.mkdir()
+    now[0] += PAUSE_S - 1
+    collector.emit(report())
+    assert not file.exists()
+    now[0] += 1
+    collector.emit(report())
+    assert len(file.read_text().splitlines()) == 2
 
 
 def test_a_missing_library_is_named_with_its_extra():

@@ -16,7 +16,7 @@ from spark_kafka_sink.records.bad_rows.bad_rows import BadRows, Reason
 from spark_kafka_sink.records.bad_rows.topic_limits import TopicLimits
 from spark_kafka_sink.records.column_plan import ColumnPlan
 from spark_kafka_sink.records.letters.letter_fields import LetterFields
-from spark_kafka_sink.records.letters.letter_writer import LetterWriter
+from spark_kafka_sink.records.letters.letter_writer import LetterWriter, UnsentRows
 from spark_kafka_sink.records.letters.row_limits import RowLimits
 from spark_kafka_sink.records.record_columns import RecordColumns, from_record_batch
 from spark_kafka_sink.records.single_record import headers_section, read_headers
@@ -55,8 +55,8 @@ def records_of(part):
 
 
 def letters_of(columns, bad, made=None, first=0):
-    numbers = np.arange(first, first + columns.rows)
-    parts = (made or writer()).letters(columns, bad, numbers, NOW)
+    unsent = UnsentRows.of(columns, bad, first + bad.rows)
+    parts = (made or writer()).letters(unsent, NOW)
     return [one for part in parts for one in records_of(part)]
 
 
@@ -129,7 +129,7 @@ def test_a_letter_fits_the_producer_and_its_topic(options, limits, most):
     key = pa.array([b"k" * 500], pa.binary())
     columns = columns_of([b"v" * 10_000], key=key)
     made = writer(limits, **options)
-    (part,) = made.letters(columns, all_bad(columns), np.arange(1), NOW)
+    (part,) = made.letters(UnsentRows.of(columns, all_bad(columns), np.arange(1)), NOW)
     size = int(part.input_bytes()[0])
     assert most - 250 < size < most
     assert dict(read_headers(part.headers[0].as_py()))[b"__kprod.errors.value.size"] == b"10000"
@@ -145,7 +145,7 @@ def test_a_timestamp_that_the_topic_refuses_is_the_time_of_sending():
     times = np.array([-5, NOW + 10_000, NOW - 10_000, NOW - 5, 2**63 - 1])
     columns = columns_of([b"v"] * 5, timestamp=times)
     made = writer(TopicLimits(before_ms=9_000, after_ms=9_000))
-    (part,) = made.letters(columns, all_bad(columns), np.arange(5), NOW)
+    (part,) = made.letters(UnsentRows.of(columns, all_bad(columns), np.arange(5)), NOW)
     assert part.timestamp.tolist() == [NOW, NOW, NOW, NOW - 5, NOW]
 
 
@@ -239,7 +239,7 @@ def test_masks_are_the_errors_of_single_rows(rows, cut):
     assert [which > 0 for which in bad.which.tolist()] == [code is not None for code in alone]
     codes = [bad.found[which - 1].reason.code for which in bad.which.tolist() if which]
     assert codes == [code for code in alone if code is not None]
-    good = columns.take((bad.which == 0).nonzero()[0])
+    good = columns.filter(bad.which == 0)
     wanted = [row for row, code in zip(rows, alone, strict=True) if code is None]
     assert good.rows == len(wanted)
     if wanted:
@@ -301,6 +301,7 @@ def test_letters_that_are_held_are_as_those_of_each_batch(batches):
         bad = BadRows(len(rows))
         columns = from_record_batch(batch_of(rows), PLAN, NOW, bad)
         numbers = np.arange(first, first + len(rows))
+        numbers = first + bad.rows
         first += len(rows)
         if bad.found:
             assert list(held.letters(columns, bad, numbers, NOW)) == []

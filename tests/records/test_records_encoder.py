@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from spark_kafka_sink.base.errors import RecordTooLargeError
 from spark_kafka_sink.protocol.cluster import TopicPartition
-from spark_kafka_sink.records import record_encoder, record_headers
+from spark_kafka_sink.records import record_headers, row_pieces
 from spark_kafka_sink.records.encoded_slice import OpenPosition
 from spark_kafka_sink.records.gather import VIEWS_WORK, TakeGather, ViewGather
 from spark_kafka_sink.records.record_columns import (
@@ -37,7 +37,7 @@ LIMIT = 2**31 - 1
 @pytest.fixture(params=GATHERS, ids=lambda g: g.__name__, autouse=True)
 def gather(request, monkeypatch):
     """Both ways of joining pieces: which one runs depends on the Arrow that is installed."""
-    monkeypatch.setattr(record_encoder, "new_gather", request.param)
+    monkeypatch.setattr(row_pieces, "new_gather", request.param)
     monkeypatch.setattr(record_headers, "new_gather", request.param)
 
 

@@ -14,8 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spark_kafka_sink.base.errors import ConfigError
-from spark_kafka_sink.records import gather
-from spark_kafka_sink.records.json import json_text
+from spark_kafka_sink.records import gather, row_pieces
 from spark_kafka_sink.records.json.base64_text import base64_column
 from spark_kafka_sink.records.json.json_text import json_objects, json_value, text_of
 
@@ -265,7 +264,7 @@ def test_an_older_arrow_that_casts_no_views_writes_the_same(monkeypatch):
              "structs": [], "map": {"k": 1}}, dict.fromkeys(TYPES)]  # fmt: skip
     columns = columns_of(rows)
     new = json_objects(list(columns), list(columns.values()), 2)
-    monkeypatch.setattr(json_text, "new_gather", gather.TakeGather)
+    monkeypatch.setattr(row_pieces, "new_gather", gather.TakeGather)
     assert json_objects(list(columns), list(columns.values()), 2).equals(new)
 
 

@@ -17,7 +17,7 @@ from typer.testing import CliRunner
 from spark_kafka_sink.admin.transaction_client import TransactionClient
 from spark_kafka_sink.cli.app import app
 from spark_kafka_sink.config.producer_config import ProducerConfig
-from spark_kafka_sink.datasource.checks.exactly_once_trial import OF_TRIAL
+from spark_kafka_sink.datasource.checks.exactly_once_trial import OF_TRIAL, delete_topics
 from spark_kafka_sink.local_kafka import KafkaCluster
 from spark_kafka_sink.protocol.control_messages import NewTopic
 from tests.programs import ROOT
@@ -70,7 +70,7 @@ def test_two_operators_at_once_do_not_disturb_each_other(kafka, log):
     both = [subprocess.Popen(command, stdout=subprocess.PIPE, cwd=ROOT) for _ in range(2)]
     found = [json.loads(one.communicate(timeout=120)[0]) for one in both]
     assert [one["exactlyOnce"]["works"] for one in found] == [True, True]
-    topics = {step["said"] for one in found for step in one["steps"] if step["name"] == OF_TRIAL[0]}
+    topics = {step["said"] for one in found for step in one["steps"] if step["name"] == OF_TRIAL[1]}
     assert len(topics) == 2
     wait_for(lambda: left_behind(kafka.bootstrap, log) == ([], []), 30, "the end of the topics")
 
@@ -158,7 +158,7 @@ def test_a_check_that_is_killed_is_named_by_the_next(kafka, log):
     assert steps["earlier checks"]["change"].startswith("if no other check runs: kafka-topics.sh")
     with TransactionClient(config) as client:
         client.fence(open_, client.deadline())
-        client.delete_topics([left], client.deadline())
+        delete_topics(client, [left], client.deadline())
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])

@@ -11,6 +11,7 @@ from spark_kafka_sink.base.errors import KafkaError
 from spark_kafka_sink.config.sink_config import SinkConfig
 from spark_kafka_sink.datasource.checks.check_steps import State
 from spark_kafka_sink.datasource.checks.preflight import process_preflight
+from spark_kafka_sink.datasource.report.report_file import lacks
 from spark_kafka_sink.local_kafka import KafkaCluster
 from spark_kafka_sink.producer.kafka_producer import KafkaProducer
 from spark_kafka_sink.producer.producer_record import ProducerRecord
@@ -172,3 +173,21 @@ def test_a_report_path_that_a_write_refuses_is_red(secure_kafka, tmp_path):
     assert_named(steps, "reportPath", "can't be written")
     fine = steps_of(bootstrap, {"reportPath": str(tmp_path / "reports.jsonl")})
     assert row(fine, "reportPath").state is State.OK
+
+
+def test_a_report_path_that_leads_nowhere_is_a_warning(secure_kafka, tmp_path):
+    """The write goes on without a report; a directory of reports is made."""
+    for place, missing in (
+        (f"{tmp_path}/nowhere/reports.jsonl", f"the directory {tmp_path}/nowhere does not exist"),
+        ("x" * 5_000, "it is no name that a file can have"),
+    ):
+        found = row(steps_of(secure_kafka.kafka.bootstrap, {"reportPath": place}), "reportPath")
+        assert (found.state, found.code) == (State.WARNING, "KP0703")
+        assert missing in found.said
+    made = {"reportPath": f"{tmp_path}/nowhere/reports/"}
+    assert row(steps_of(secure_kafka.kafka.bootstrap, made), "reportPath").state is State.OK
+    assert lacks(str(tmp_path)) is None
+    tmp_path.chmod(0o500)
+    # (root may.)
+    refused = None if os.access(tmp_path, os.W_OK) else "this user may not write it"
+    assert lacks(str(tmp_path)) == lacks(f"{tmp_path}/r.jsonl") == refused

@@ -130,16 +130,14 @@ def s11_invalid_txn_state_stops_the_healthy() -> AbstractContextManager[Any]:
 def s11_an_unclear_write_is_not_looked_up() -> AbstractContextManager[Any]:
     true = ownership.retry_when_fenced
 
-    def retry_when_fenced(
-        open_: Any, attempt: Any, check: Any = lambda _: None, **named: Any
-    ) -> Any:
+    def retry_when_fenced(open_: Any, attempt: Any, **named: Any) -> Any:
         def once(opened: Any) -> Any:
             try:
                 return attempt(opened)
             except LogOutcomeUnknownError as error:
                 raise KafkaTimeoutError(error.message, hint="") from error
 
-        return true(open_, once, check, **named)
+        return true(open_, once, **named)
 
     return all_of(
         patch.object(committer, "retry_when_fenced", retry_when_fenced),
@@ -160,7 +158,7 @@ def s12_readers_wait_for_strangers() -> AbstractContextManager[Any]:
     def read_keys(self: Any, tp: Any, wanted: Any, place: Any, deadline_ms: int) -> Any:
         attempts = 0
         while True:
-            self._fetch(tp, place.next_offset, deadline_ms)
+            self._reader.fetch(tp, place.next_offset, deadline_ms)
             stable, end = ends[0]
             if stable >= end:
                 return true(self, tp, wanted, place, deadline_ms)

@@ -11,7 +11,7 @@ from spark_kafka_sink.protocol.request import ApiKey
 from spark_kafka_sink.records.partitioning.murmur2 import murmur2_of
 from spark_kafka_sink.transactions.commit_log.commit_log import CommitLog
 from spark_kafka_sink.transactions.commit_state import CommitState
-from spark_kafka_sink.transactions.transactional_ids import log_id
+from spark_kafka_sink.transactions.transactional_ids import log_id, parse
 from tests.fakes.fake_cluster.codec import Request
 from tests.fakes.fake_cluster.control import FOREVER
 from tests.simulation.processes import Process
@@ -187,9 +187,15 @@ class Disturbances:
         self._app.timeline.after(3_000, lambda: setattr(fault, "times", fault.fired))
 
     def _sweeps(self, request: Request) -> bool:
-        """It ends, or fences, a transaction that no task has reported."""
+        """It ends, or fences, a transaction that no task has reported. (The driver begins its own,
+        of a report or of offsets, with InitProducerId, too.)
+        """
         body = request.body
         if not _is_a_tasks(request) or getattr(body, "committed", False):
+            return False
+        one = parse(str(body.transactional_id))
+        is_own = one is not None and one.worker in ("report", "offsets")
+        if is_own and request.api == ApiKey.INIT_PRODUCER_ID:
             return False
         told = {t.transactional_id for w in self._app.writes[-2:] for t in w.transactions}
         from_driver = request.client_id != "spark-kafka-sink"

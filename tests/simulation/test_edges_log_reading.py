@@ -12,6 +12,7 @@ import pytest
 
 from spark_kafka_sink.base.clock import NEVER
 from spark_kafka_sink.base.errors import (
+    CommitError,
     CommitOutcomeUnknownError,
     ErrorCode,
     KafkaError,
@@ -157,6 +158,53 @@ def test_a_superseded_driver_stops_also_at_a_deposed_leader(
 
     scene = EdgeScene.of(play, SparkLife(1, tasks=1, transaction_version=version))
     assert scene.batches() == {0, 1, 2}
+
+
+def _ends(scene: EdgeScene) -> dict[Any, int]:
+    return {tp: log.end for tp, log in scene.cluster.logs.items() if tp.topic == LOG_TOPIC}
+
+
+@pytest.mark.parametrize("known", ["nothing", "another owner", "an older batch"])
+@pytest.mark.parametrize("version", [1, 2])
+def test_a_commit_at_a_deposed_leader_is_not_refused(version: int, known: str) -> None:
+    """What it doesn't know there is neither lost, nor another run's, nor left out."""
+
+    def play(scene: EdgeScene) -> None:
+        old, run = scene.run("run-0"), scene.run("run-1")
+        ends: dict[Any, int] = {}
+        for number in range(2):
+            scene.batch(old if number == 0 else run, number)
+            scene.scheduler.sleep(1_000)
+            if number == 0 or known == "an older batch":
+                ends = _ends(scene)
+        last = scene.batch(run, 2)
+        assert last is Commit.COMMITTED
+        plan = scene.plan(run)
+        messages = scene.write(run, 3, plan)
+        with deposed(scene, dict.fromkeys(ends, 0) if known == "nothing" else ends) as answered:
+            assert scene.commit(run, 3, plan, messages) is Commit.COMMITTED
+        assert answered
+        assert scene.open_ids() == []
+
+    scene = EdgeScene.of(play, SparkLife(1, tasks=1, transaction_version=version))
+    assert scene.batches() == {0, 1, 2, 3}
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_a_log_that_is_lost_is_refused_and_stays_empty(version: int) -> None:
+    """The write that shows that it is lost is aborted."""
+
+    def play(scene: EdgeScene) -> None:
+        run = scene.run("run-0")
+        scene.batch(run, 0)
+        plan = scene.plan(run)
+        messages = scene.write(run, 1, plan)
+        scene.cluster.delete_topic(LOG_TOPIC)
+        with pytest.raises(CommitError, match="has lost the state of 'orders'"):
+            scene.commit(run, 1, plan, messages)
+        assert scene.plan(run).state.generation == 0
+
+    EdgeScene.of(play, SparkLife(1, tasks=1, transaction_version=version))
 
 
 # -- strangers -------------------------------------------------------------------------------------

@@ -177,7 +177,7 @@ def test_a_commit_by_hand_undoes_only_what_is_lost(
         scene.scheduler.sleep(TIMEOUT_MS - 5_000)
         with scene.driver_side(scene.run("helper")) as driver:
             deadline = scene.scheduler.now + 5_000
-            driver._client.end([prepared], committed=ended(True), deadline_ms=deadline)
+            driver.client.end([prepared], committed=ended(True), deadline_ms=deadline)
         state = commit_by_hand(scene, scene.run("operator"), TIMEOUT_MS)
         assert (state.phase, state.last_done) == (Phase.DONE, -1 if lost else 0)
         assert scene.open_ids() == []

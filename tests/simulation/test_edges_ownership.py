@@ -193,14 +193,14 @@ def test_an_abort_without_its_run_leaves_other_runs_alone(newcomers_batch: int) 
 def reset(scene: EdgeScene, run: Run) -> None:
     """``kprod txn reset``."""
     with scene.driver_side(run) as driver:
-        operator = Operator(CommitLog(driver._client, LOG_TOPIC), driver._client)
+        operator = Operator(CommitLog(driver.client, LOG_TOPIC), driver.client)
         operator.reset(operator.plan_reset(PREFIX, force=True))
 
 
 def lose(scene: EdgeScene, run: Run) -> None:
     """As if the log had been deleted, and created again."""
     with scene.driver_side(run) as driver:
-        log = CommitLog(driver._client, LOG_TOPIC)
+        log = CommitLog(driver.client, LOG_TOPIC)
         deadline = scene.scheduler.now + 20_000
         log.open(PREFIX, deadline).write(None, deadline)
 

@@ -229,7 +229,7 @@ def test_an_abort_without_the_key_in_the_log_still_aborts() -> None:
         plan = scene.plan(run)
         messages = scene.write(run, 1, plan)
         with scene.driver_side(run) as driver:
-            log = CommitLog(driver._client, LOG_TOPIC)
+            log = CommitLog(driver.client, LOG_TOPIC)
             deadline = scene.scheduler.now + 20_000
             log.open(PREFIX, deadline).write(None, deadline)
         assert len(scene.open_ids()) == 1

@@ -11,7 +11,7 @@ from spark_kafka_sink.config.producer_config import ProducerConfig
 from spark_kafka_sink.protocol.cluster import TopicPartition
 from spark_kafka_sink.transactions.commit_state import Payload
 from spark_kafka_sink.transactions.committer import Batch, Commit
-from spark_kafka_sink.transactions.driver_transactions import TopicRecord
+from spark_kafka_sink.transactions.driver_transactions import TopicRecord, write_record
 from spark_kafka_sink.transactions.exactly_once import ExactlyOnceDriver
 from spark_kafka_sink.transactions.ownership import Owner
 from tests.real_kafka import RealKafka, consume_topic
@@ -157,7 +157,7 @@ def test_a_batch_that_is_not_decided_has_no_report(world: CommittingWorld) -> No
 def test_a_record_by_itself_is_visible_at_once(world: CommittingWorld) -> None:
     def body() -> None:
         with world.driver() as driver:
-            driver.write_record(TopicRecord(REPORTS, b"failed"), 10_000)
+            write_record(driver.client, TopicRecord(REPORTS, b"failed"), driver.client.deadline())
         assert reports(world) == [b"failed"]
 
     world.play(body)
@@ -176,7 +176,7 @@ def test_a_broker_takes_both_kinds_and_a_missing_topic_fails(
             mine = Owner(key, "run", "query", state.generation)
             record = TopicRecord(topic, f"batch {number}".encode())
             assert driver.commit(mine, Batch(number, (), Payload(), report=record))
-            driver.write_record(TopicRecord(topic, b"alone"), 10_000)
+            write_record(driver.client, TopicRecord(topic, b"alone"), driver.client.deadline())
         state = driver.plan(key)
         mine = Owner(key, "run", "query", state.generation)
         missing = TopicRecord(f"{topic}-missing", b"")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from spark_kafka_sink.base.errors import CommitError, SupersededError
@@ -96,6 +98,31 @@ def test_a_missing_or_surplus_part_is_an_error(
                 driver.commit(owner(driver, "run-2"), batch)
             assert driver.commit(owner(driver, "run-2"), end(parts)) is Commit.COMMITTED
         assert world.visible() == ["again0", "again1"]
+
+    world.play(body)
+
+
+def test_the_letters_of_all_parts_are_checked_before_the_decision(world: CommittingWorld) -> None:
+    """A limit of a micro-batch is one of all its writes."""
+    seen = []
+
+    def too_many(letters: int, rows_in: int) -> None:
+        seen.append((letters, rows_in))
+        raise CommitError("too many letters")
+
+    def body() -> None:
+        for k, letters in enumerate(((1, 5), (0, 0), (2, 7))):
+            with world.driver() as driver:
+                batch = part(world, f"{k}", k=k)
+                batch = replace(batch, block=Block("block", letters=letters))
+                assert driver.commit(owner(driver), batch) is Commit.PREPARED
+        last = replace(end(3), block=Block("block", 3, check_letters=too_many))
+        with world.driver() as driver:
+            mine = owner(driver)
+            with pytest.raises(CommitError, match="too many letters"):
+                driver.commit(mine, last)
+        assert world.visible() == []
+        assert seen == [(3, 12)]
 
     world.play(body)
 

@@ -13,6 +13,7 @@ import pytest
 from spark_kafka_sink.admin.transaction_client import TransactionClient
 from spark_kafka_sink.base.errors import KafkaTimeoutError
 from spark_kafka_sink.config.producer_config import ProducerConfig
+from spark_kafka_sink.datasource.exactly_once.two_phase_commit import allows_two_phase_commit
 from spark_kafka_sink.producer.kafka_producer import KafkaProducer
 from spark_kafka_sink.producer.producer_record import ProducerRecord
 from spark_kafka_sink.protocol.cluster import TopicPartition
@@ -41,8 +42,8 @@ def test_brokers_without_it_are_logged_and_used_without_it(
         ExactlyOnceDriver(config(kafka), "__kprod_commits") as driver,
         caplog.at_level(logging.INFO),
     ):
-        assert driver.two_phase_commit("two-phases") is False
-        assert driver.two_phase_commit("two-phases") is False
+        assert allows_two_phase_commit(driver.client, "two-phases") is False
+        assert allows_two_phase_commit(driver.client, "two-phases") is False
     assert caplog.text.count("twoPhaseCommit=auto is off: brokers don't support") == 1
 
 
@@ -52,7 +53,7 @@ def test_a_two_phase_transaction_outlives_every_timeout(
     topic, key = kafka_2pc.unique_topic("rows", 1), f"k{uuid.uuid4().hex[:8]}"
     short = config(kafka_2pc, **{"transaction.timeout.ms": "1000"})
     with ExactlyOnceDriver(short, "__kprod_commits") as driver, caplog.at_level(logging.INFO):
-        assert driver.two_phase_commit(key) is True
+        assert allows_two_phase_commit(driver.client, key) is True
         assert "twoPhaseCommit=auto is on" in caplog.text
         state = driver.plan(key)
         prepared = [write(kafka_2pc, topic, f"{key}~run~w~{k}", on=k == 0) for k in range(2)]
@@ -90,14 +91,14 @@ def test_offsets_and_report_never_time_out_when_the_rows_do_not(kafka_2pc: RealK
 
                 def write(state: CommitState | None, *given: Any, **named: Any) -> None:
                     if state is not None and state.decision is not None and not seen:
-                        found = driver._client.describe(state.decision.ids, deadline_ms)
+                        found = driver.client.describe(state.decision.ids, deadline_ms)
                         seen.update({i: d.timeout_ms for i, d in found.items()})
                     write_(state, *given, **named)
 
                 session.write = write  # type: ignore[method-assign]
                 return session
 
-        committer = Committer(Looks(driver._client, "__kprod_commits"), driver._client)
+        committer = Committer(Looks(driver.client, "__kprod_commits"), driver.client)
         state = driver.plan(key)
         row = write(kafka_2pc, topic, f"{key}~run~w~0", on=True)
         owner = Owner(key, "run", "query", state.generation)

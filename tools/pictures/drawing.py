@@ -5,14 +5,27 @@ from __future__ import annotations
 from collections.abc import Iterable
 from html import escape
 
-#: A sheet's own colours, light and dark; the site's stylesheet sets them again for its two schemes.
-_STYLE = """
-.kp{--ink:#1f2430;--soft:#5b6275;--line:#8a91a5;--paper:#fff;--spark:#fdf0e3;--spark-line:#e08a3c;
---kafka:#e6eefb;--kafka-line:#4a76c9;--own:#e8f5ec;--own-line:#3d9a5f;--bad:#c0392b;--bad-fill:#fdecea;
-font-family:system-ui,-apple-system,'Segoe UI',Roboto,'DejaVu Sans',sans-serif;font-size:14px}
-@media(prefers-color-scheme:dark){.kp{--ink:#e4e7ef;--soft:#a9b0c2;--line:#767d92;--paper:#1b1e26;
---spark:#3a2c1e;--spark-line:#e09a5c;--kafka:#1f2b44;--kafka-line:#7fa3ea;--own:#1d3327;
---own-line:#62c088;--bad:#f0806f;--bad-fill:#43231f}}
+_LIGHT = """
+--ink:#1f2430;--soft:#5b6275;--line:#8a91a5;--paper:#fff;--spark:#fdf0e3;--spark-line:#e08a3c;
+--kafka:#e6eefb;--kafka-line:#4a76c9;--own:#e8f5ec;--own-line:#3d9a5f;--bad:#c0392b;--bad-fill:#fdecea
+""".replace("\n", "")
+_DARK = """
+--ink:#e4e7ef;--soft:#a9b0c2;--line:#767d92;--paper:#1b1e26;--spark:#3a2c1e;--spark-line:#e09a5c;
+--kafka:#1f2b44;--kafka-line:#7fa3ea;--own:#1d3327;--own-line:#62c088;--bad:#f0806f;--bad-fill:#43231f
+""".replace("\n", "")
+
+
+def colours(kind: str) -> str:
+    """A picture's own colours, light and dark; the site's stylesheet sets them again for its two
+    schemes.
+    """
+    return f".{kind}{{{_LIGHT}}}@media(prefers-color-scheme:dark){{.{kind}{{{_DARK}}}}}"
+
+
+_STYLE = (
+    colours("kp")
+    + """
+.kp{font-family:system-ui,-apple-system,'Segoe UI',Roboto,'DejaVu Sans',sans-serif;font-size:14px}
 .kp text{fill:var(--ink)}.kp .soft{fill:var(--soft);font-size:12px}.kp .bad{fill:var(--bad)}
 .kp .title{font-weight:600}.kp .code{font-family:ui-monospace,'DejaVu Sans Mono',monospace;font-size:12px}
 .kp rect,.kp path,.kp line{stroke:var(--line);stroke-width:1.4;fill:none}
@@ -22,6 +35,7 @@ font-family:system-ui,-apple-system,'Segoe UI',Roboto,'DejaVu Sans',sans-serif;f
 .kp .head{fill:var(--line);stroke:none}.kp .cross{stroke:var(--bad);stroke-width:2.4}
 .kp .interval{stroke:var(--ink);stroke-width:1.6}
 """.replace("\n", "")
+)
 
 
 class Drawing:

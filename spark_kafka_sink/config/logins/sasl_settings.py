@@ -65,13 +65,10 @@ class KerberosSettings:
 
 @dataclass(frozen=True, slots=True)
 class SaslSettings:
-    """One mechanism, by its registered name, and its settings: one of the others is set."""
+    """One mechanism, by its registered name, and its settings."""
 
     mechanism: str
-    user: UserAndPassword | None = None
-    oauth: OAuthSettings | None = None
-    aws: AwsLogin | None = None
-    kerberos: KerberosSettings | None = None
+    login: UserAndPassword | OAuthSettings | AwsLogin | KerberosSettings
 
 
 def sasl_settings(options: Mapping[str, object]) -> SaslSettings:
@@ -85,11 +82,11 @@ def sasl_settings(options: Mapping[str, object]) -> SaslSettings:
         _check_module(entry, mechanism)
     _check_handlers(options, mechanism)
     if mechanism == OAUTHBEARER:
-        return SaslSettings(mechanism, oauth=oauth_settings(options, entry))
+        return SaslSettings(mechanism, oauth_settings(options, entry))
     if mechanism == AWS_MSK_IAM:
-        return SaslSettings(mechanism, aws=aws_login(entry))
+        return SaslSettings(mechanism, aws_login(entry))
     if mechanism == GSSAPI:
-        return SaslSettings(mechanism, kerberos=_kerberos(options, entry))
+        return SaslSettings(mechanism, _kerberos(options, entry))
     return SaslSettings(mechanism, _user(options, entry, mechanism))
 
 

@@ -19,7 +19,7 @@ from spark_kafka_sink.admin.admin_client import AdminClient
 from spark_kafka_sink.admin.transaction_client import TransactionClient
 from spark_kafka_sink.base.clock import Clock
 from spark_kafka_sink.base.error_kinds import Kind
-from spark_kafka_sink.base.errors import AuthorizationError, UnsupportedVersionError
+from spark_kafka_sink.base.errors import AuthorizationError, UnsupportedVersionError, safe_text
 from spark_kafka_sink.config.sink_config import SinkConfig
 from spark_kafka_sink.datasource.checks.check_steps import (
     State,
@@ -31,6 +31,7 @@ from spark_kafka_sink.datasource.checks.check_steps import (
     warned,
     yellow,
 )
+from spark_kafka_sink.datasource.checks.clock_difference import clock_difference
 from spark_kafka_sink.datasource.checks.connection_steps import (
     BROKERS,
     OF_CONNECTION,
@@ -56,7 +57,7 @@ from spark_kafka_sink.datasource.checks.transaction_steps import (
     OF_TRANSACTIONS,
     transaction_steps,
 )
-from spark_kafka_sink.datasource.report.report_file import check_report_path
+from spark_kafka_sink.datasource.report.report_file import check_report_path, lacks
 from spark_kafka_sink.datasource.schemas.payload_schemas import described
 from spark_kafka_sink.network.client.connection_probe import ConnectionProbe
 
@@ -176,6 +177,11 @@ def _report_path(path: str | None) -> Step:
     if path is None:
         return skipped(_REPORT_PATH, "no report is written to a file")
     check_report_path(path)
+    missing = lacks(path)
+    if missing is not None:
+        said = f"{safe_text(path)} on this machine: {missing}; rows are written without a report"
+        change = "create it, or check where the driver will run"
+        return yellow(_REPORT_PATH, said, change, Kind.REPORT_NOT_WRITTEN)
     return ok(_REPORT_PATH, path)
 
 
@@ -200,7 +206,7 @@ def _registry(config: SinkConfig, timeout_ms: int) -> Step:
 def _clock(admin: AdminClient, config: SinkConfig, settings: Settings, timeout_ms: int) -> Step:
     """This machine's clock against the active controller's, the only one that can be read."""
     try:
-        found = admin.clock_difference(admin.deadline(timeout_ms))
+        found = clock_difference(admin, admin.deadline(timeout_ms))
     except AuthorizationError:
         return skipped(_CLOCK, "reading a broker's time needs DESCRIBE on the cluster")
     except UnsupportedVersionError:

@@ -32,10 +32,7 @@ def create_if_missing(admin: AdminClient, options: DeadLetterOptions, timeout_ms
     found = topics_in_full(admin, (options.topic,), min(timeout_ms, CHECK_MS))[options.topic]
     if found.error is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
         return
-    try:
-        admin.create_topic(_new(options), timeout_ms=timeout_ms)
-    except ApiError as error:
-        raise _refused(error) from error
+    _create(admin, options, timeout_ms)
 
 
 def queue_check(admin: AdminClient, options: DeadLetterOptions, timeout_ms: int) -> str:
@@ -45,10 +42,7 @@ def queue_check(admin: AdminClient, options: DeadLetterOptions, timeout_ms: int)
     topic = options.topic
     found = topics_in_full(admin, (topic,), timeout_ms)[topic]
     if found.error is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
-        try:
-            admin.create_topic(_new(options), timeout_ms=timeout_ms, validate_only=True)
-        except ApiError as error:
-            raise _refused(error) from error
+        _create(admin, options, timeout_ms, validate_only=True)
         return f"{topic} does not exist yet: the first write creates it"
     if found.error is not ErrorCode.NONE:
         raise found.error.error(f"topic {topic}")
@@ -57,6 +51,20 @@ def queue_check(admin: AdminClient, options: DeadLetterOptions, timeout_ms: int)
     refuse_compacted(options, [topic] if TopicLimits.of(settings).compacted else [])
     size = settings.get(LARGEST)
     return topic if size is None else f"{topic}, {LARGEST}={size}"
+
+
+def _create(
+    admin: AdminClient, options: DeadLetterOptions, timeout_ms: int, *, validate_only: bool = False
+) -> None:
+    new = NewTopic(options.topic, _PARTITIONS, options.replicas, {"cleanup.policy": "delete"})
+    try:
+        admin.create_topic(new, timeout_ms=timeout_ms, validate_only=validate_only)
+    except ApiError as error:
+        hint = error.hint
+        if isinstance(error, AuthorizationError):
+            hint = "the principal needs CREATE on it, or create it yourself, with one partition"
+        what = f"the dead letter queue ({_TOPIC}) can't be created: {error.message}"
+        raise type(error)(what, hint=hint, code=error.code) from error
 
 
 def refuse_compacted(options: DeadLetterOptions, compacted: Container[str]) -> None:
@@ -70,15 +78,3 @@ def refuse_compacted(options: DeadLetterOptions, compacted: Container[str]) -> N
             hint="name another topic, or a missing one: it is created",
             kind=Kind.TOPIC_LIMIT,
         )
-
-
-def _new(options: DeadLetterOptions) -> NewTopic:
-    return NewTopic(options.topic, _PARTITIONS, options.replicas, {"cleanup.policy": "delete"})
-
-
-def _refused(error: ApiError) -> ApiError:
-    what = f"the dead letter queue ({_TOPIC}) can't be created: {error.message}"
-    hint = error.hint
-    if isinstance(error, AuthorizationError):
-        hint = "the principal needs CREATE on it, or create it yourself, with one partition"
-    return type(error)(what, hint=hint, code=error.code)

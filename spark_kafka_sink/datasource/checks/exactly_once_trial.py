@@ -22,11 +22,12 @@ import logging
 import re
 import time
 import uuid
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterator, Sequence
 from functools import partial
 from typing import Final
 
-from spark_kafka_sink.admin.call import Call, Leader, retry_code
+from spark_kafka_sink.admin.admin_client import AdminClient
+from spark_kafka_sink.admin.call import AnyBroker, Call, Leader, retry_code
 from spark_kafka_sink.admin.transaction_client import TransactionClient
 from spark_kafka_sink.base.error_kinds import Kind
 from spark_kafka_sink.base.errors import (
@@ -49,7 +50,11 @@ from spark_kafka_sink.datasource.checks.check_steps import (
     yellow,
 )
 from spark_kafka_sink.protocol.cluster import TopicPartition
-from spark_kafka_sink.protocol.control_messages import NewTopic
+from spark_kafka_sink.protocol.control_messages import (
+    DeleteTopicsRequest,
+    DeleteTopicsResponse,
+    NewTopic,
+)
 from spark_kafka_sink.protocol.fetch_messages import (
     FetchedPartition,
     FetchPartition,
@@ -64,7 +69,7 @@ from spark_kafka_sink.protocol.transaction_admin_messages import (
 )
 from spark_kafka_sink.records.log_records import ControlType, read_batches
 from spark_kafka_sink.transactions.driver_transactions import TopicRecord, prepare
-from spark_kafka_sink.transactions.transactional_ids import DEFAULT_PREFIX, trial_id
+from spark_kafka_sink.transactions.transactional_ids import DEFAULT_PREFIX, SEPARATOR, check_id
 
 _log = logging.getLogger(__name__)
 
@@ -118,7 +123,9 @@ class _Trial:
         self._name = f"{time.strftime(_BEGUN, begun)}-{uuid.uuid4().hex[:6]}"
         self._trials = f"{config.commit_log_topic}-check-"
         self.topic = self._trials + self._name
-        self._id = trial_id(config.transactional_id_prefix or DEFAULT_PREFIX, self._name)
+        self._id = (
+            f"{check_id(config.transactional_id_prefix or DEFAULT_PREFIX)}{SEPARATOR}{self._name}"
+        )
         self._client = client
         self._timeout_ms = timeout_ms
         self._last_ms = client.deadline(_LONGEST_MS)
@@ -143,7 +150,7 @@ class _Trial:
         except KafkaError as error:  # it times out, in a topic that is deleted
             _log.debug("the trial's transaction %s: %s", self._id, error.one_line())
         try:
-            self._client.delete_topics((self.topic,), deadline_ms)
+            delete_topics(self._client, (self.topic,), deadline_ms)
         except KafkaError as error:
             return red(
                 _CLEAN,
@@ -167,7 +174,7 @@ class _Trial:
         left = sorted(begun.keys() - set(dead))
         if dead:
             try:
-                self._client.delete_topics(dead, self._soon())
+                delete_topics(self._client, dead, self._soon())
             except KafkaError as error:
                 said = f"of checks that were killed: {named(dead, _MOST_NAMED)}; {error.message}"
                 return yellow(_EARLIER, said, _deletion(dead[0]), Kind.LEFT_BEHIND)
@@ -371,6 +378,24 @@ def _begun_s(topic: str, prefix: str) -> float | None:
 
 def _deletion(topic: str) -> str:
     return f"kafka-topics.sh --bootstrap-server ... --delete --topic {topic}"
+
+
+def delete_topics(client: AdminClient, topics: Sequence[str], deadline_ms: int) -> None:
+    """Delete ``topics``; one that does not exist is none the less deleted. Raises the broker's
+    error for the first one that it refuses.
+    """
+
+    def handle_response(response: DeleteTopicsResponse) -> ErrorCode | None:
+        for topic, code in response.errors.items():
+            if code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+                again = retry_code(code, f"DeleteTopics of {topic}", "DELETE on the topic")
+                if again is not None:
+                    return again
+        return None
+
+    remaining = max(1, deadline_ms - client.clock.now_ms())
+    call = Call(DeleteTopicsRequest(tuple(topics), remaining), AnyBroker(), handle_response)
+    client.loop.send_and_receive(call, deadline_ms, f"DeleteTopics of {', '.join(topics)}")
 
 
 def _if_permitted(name: str, check: Callable[[], Step]) -> Step:

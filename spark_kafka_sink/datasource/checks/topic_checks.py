@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final, TypeVar
 
-from spark_kafka_sink.admin.admin_client import AdminClient, ClockDifference
+from spark_kafka_sink.admin.admin_client import AdminClient
 from spark_kafka_sink.admin.call import AnyBroker, Call
 from spark_kafka_sink.base.error_kinds import Kind
 from spark_kafka_sink.base.errors import (
@@ -24,6 +24,7 @@ from spark_kafka_sink.base.errors import (
     warn_once,
 )
 from spark_kafka_sink.config.producer_config import ProducerConfig
+from spark_kafka_sink.datasource.checks.clock_difference import ClockDifference
 from spark_kafka_sink.datasource.report.write_report import MAX_JSON_BYTES
 from spark_kafka_sink.protocol.control_messages import MetadataRequest
 from spark_kafka_sink.protocol.metadata_response import TopicMetadata

@@ -10,8 +10,9 @@ from collections.abc import Callable, Generator, Iterator, Mapping
 from typing import Final
 
 from spark_kafka_sink.admin.admin_client import AdminClient
+from spark_kafka_sink.admin.call import Call
 from spark_kafka_sink.base.error_kinds import Kind
-from spark_kafka_sink.base.errors import ErrorCode, KafkaError, named
+from spark_kafka_sink.base.errors import ErrorCode, KafkaError, UnsupportedVersionError, named
 from spark_kafka_sink.config.sink_config import SinkConfig
 from spark_kafka_sink.datasource.checks.check_steps import (
     Step,
@@ -32,6 +33,11 @@ from spark_kafka_sink.datasource.checks.topic_checks import (
     topic_settings,
     topics_in_full,
     warnings_of,
+)
+from spark_kafka_sink.protocol.admin_messages import (
+    ConfigResource,
+    ConfigResourceType,
+    DescribeConfigsRequest,
 )
 from spark_kafka_sink.protocol.cluster import Cluster
 from spark_kafka_sink.protocol.metadata_response import TopicMetadata
@@ -141,7 +147,7 @@ def _existing(admin: AdminClient, topic: str, timeout_ms: int) -> Cluster:
 def _absent(admin: AdminClient, name: str, topic: str, error: KafkaError, timeout_ms: int) -> Step:
     """The row of a topic that is not there: some brokers create one that a write asks for."""
     absent = error.kind is Kind.TOPIC_NOT_PRESENT
-    if not absent or admin.broker_config(_AUTO_CREATE, admin.deadline(timeout_ms)) != "true":
+    if not absent or _broker_config(admin, _AUTO_CREATE, timeout_ms) != "true":
         return failed(name, error)
     return yellow(
         name,
@@ -150,6 +156,19 @@ def _absent(admin: AdminClient, name: str, topic: str, error: KafkaError, timeou
         "check its name, or create it with the partitions and replicas that you need",
         error.kind,
     )
+
+
+def _broker_config(admin: AdminClient, name: str, timeout_ms: int) -> str | None:
+    """A config of one of the brokers; None when the principal may not describe it."""
+    deadline_ms = admin.deadline(timeout_ms)
+    node = admin.brokers(deadline_ms)[0]
+    resource = ConfigResource(ConfigResourceType.BROKER, str(node.id))
+    request = DescribeConfigsRequest((resource,), (name,))
+    try:
+        response = admin.loop.send_and_receive(Call(request, node), deadline_ms)
+    except UnsupportedVersionError:
+        return None
+    return response.resources[resource].values.get(name)
 
 
 def _settings(

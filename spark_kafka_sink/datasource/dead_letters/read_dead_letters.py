@@ -1,7 +1,7 @@
 """``read_dead_letters``: a topic of dead letters as a DataFrame.
 
 Owns: its columns, and the reader behind ``format("kprod")`` with the option that
-:func:`read_dead_letters` sets. Never: the requests (``admin/letter_reader.py``).
+:func:`read_dead_letters` sets. Never: the requests (``letter_reader.py``).
 """
 
 from __future__ import annotations
@@ -15,9 +15,13 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from spark_kafka_sink.admin.admin_client import AdminClient
-from spark_kafka_sink.admin.letter_reader import LetterRange, letter_ranges, read_letters
 from spark_kafka_sink.config.producer_config import ProducerConfig
 from spark_kafka_sink.config.sink_config import SinkConfig
+from spark_kafka_sink.datasource.dead_letters.letter_reader import (
+    LetterRange,
+    letter_ranges,
+    read_letters,
+)
 from spark_kafka_sink.records.letters.letter_fields import LetterFields
 from spark_kafka_sink.records.letters.read_records import ReadRecord
 

@@ -1,6 +1,7 @@
-"""Whether the consumer group of ``offsetsGroup`` is used by consumers.
+"""The consumer group of ``offsetsGroup``: its id, and whether consumers use it.
 
-Owns: :func:`refuse_members`. Never: a commit of offsets (``transactions/offset_commits.py``).
+Owns: :func:`check_group_id`, :func:`refuse_members`. Never: a commit of offsets
+(``transactions/offset_commits.py``).
 
 Offsets that come with the data name no member, and brokers accept them for every group: of a group
 with consumers they would move the position at which these continue after their next start.
@@ -22,8 +23,26 @@ if TYPE_CHECKING:
 #: How long a group without members is not asked for again, in ms.
 _CACHE_MS: Final = 60_000
 
+#: Kafka's own limit is 32767 bytes; tools and metrics don't show groups of that length.
+_LONGEST_GROUP_ID: Final = 1024
+
 #: Until when, by the clients' clock, by cluster and group.
 _checked: ProcessLocal[dict[tuple[tuple[tuple[str, int], ...], str], int]] = ProcessLocal(dict)
+
+
+def check_group_id(option: str, value: str) -> str:
+    """``value`` if it is a valid group id; else ConfigError naming ``option``."""
+    try:
+        size = len(value.encode())
+    except UnicodeEncodeError:  # a surrogate
+        size = 0
+    if not 0 < size <= _LONGEST_GROUP_ID or not value.isprintable():
+        raise ConfigError(
+            f"{option} is '{safe_text(value, 120)}'; printable characters are allowed, at least "
+            f"one and at most {_LONGEST_GROUP_ID} bytes of them",
+            hint="it is the group.id whose offsets consumers and lag tools read",
+        )
+    return value
 
 
 def refuse_members(client: TransactionClient, group_id: str) -> None:

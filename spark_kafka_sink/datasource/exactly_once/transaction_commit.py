@@ -14,6 +14,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from spark_kafka_sink.base.error_kinds import Kind
@@ -23,6 +24,7 @@ from spark_kafka_sink.datasource.exactly_once.checkpoint import Checkpoint
 from spark_kafka_sink.datasource.exactly_once.transaction_plan import TransactionPlan, prefix_of
 from spark_kafka_sink.datasource.exactly_once.transactional_producers import is_of_driver
 from spark_kafka_sink.datasource.write.commit_message import TaskCommitMessage, TaskTransaction
+from spark_kafka_sink.datasource.write.letter_counts import check_block
 from spark_kafka_sink.datasource.write.write_context import WriteContext
 from spark_kafka_sink.protocol.cluster import TopicPartition
 from spark_kafka_sink.protocol.transaction_offset_messages import OffsetAndMetadata
@@ -72,7 +74,7 @@ def commit(
             batch, digest=context.digest, offsets=_group_offsets(config, _of_context(context))
         )
         if context.token:
-            batch = replace(batch, block=Block(context.token, context.writes))
+            batch = replace(batch, block=_block(config, context, messages))
     with shared_driver(config.producer, config.commit_log_topic) as driver:
         if context is not None and context.abort:
             driver.abort(owner, number, prepared, tasks_may_run=context.tasks_may_run)
@@ -214,6 +216,19 @@ def _with_checkpoint(batch: Batch, config: SinkConfig, owner: Owner) -> Batch:
     return replace(
         batch, offsets=offsets, digest=checkpoint.known_digest(batch.number, owner.query_id)
     )
+
+
+def _block(
+    config: SinkConfig, context: WriteContext, messages: Sequence[TaskCommitMessage]
+) -> Block:
+    """With what the limits of dead letters need, which bound all writes of the block together."""
+    block, options = Block(context.token, context.writes), config.dead_letters
+    if options is None:
+        return block
+    if context.writes is not None:
+        return replace(block, check_letters=partial(check_block, options))
+    letters = sum(count.rows for message in messages for count in message.letters)
+    return replace(block, letters=(letters, sum(message.counts.rows_in for message in messages)))
 
 
 def _of_context(context: WriteContext) -> dict[TopicPartition, int]:

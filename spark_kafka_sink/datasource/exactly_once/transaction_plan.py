@@ -28,12 +28,12 @@ from spark_kafka_sink.base.errors import (
 )
 from spark_kafka_sink.config.sink_config import SinkConfig
 from spark_kafka_sink.datasource.exactly_once.checkpoint import Checkpoint
-from spark_kafka_sink.datasource.exactly_once.offsets_group import refuse_members
+from spark_kafka_sink.datasource.exactly_once.offsets_group import check_group_id, refuse_members
+from spark_kafka_sink.datasource.exactly_once.two_phase_commit import allows_two_phase_commit
 from spark_kafka_sink.datasource.write.write_context import WriteContext
 from spark_kafka_sink.transactions.commit_state import CommitState, Standing
 from spark_kafka_sink.transactions.committer import check_number
 from spark_kafka_sink.transactions.lease import margin_ms
-from spark_kafka_sink.transactions.offset_commits import check_group_id
 from spark_kafka_sink.transactions.ownership import Numbering, Owner
 from spark_kafka_sink.transactions.transactional_ids import (
     DEFAULT_PREFIX,
@@ -80,6 +80,11 @@ class TransactionPlan:
             and self.numbering is not Numbering.ONCE
             and self.number <= self.state.last_done
         )
+
+    @property
+    def is_of_block(self) -> bool:
+        """Whether it is a write of a ``transaction`` block, or its end."""
+        return self.context is not None and bool(self.context.token)
 
     @property
     def counts_replays(self) -> bool:
@@ -213,7 +218,9 @@ def plan_transactions(config: SinkConfig, *, streaming: bool, driver: str = "") 
     key = log_key(prefix, None if streaming else name)
     with shared_driver(config.producer, config.commit_log_topic) as driver_side:
         state = driver_side.plan(key)
-        two_phase_commit = config.two_phase_commit == "auto" and driver_side.two_phase_commit(key)
+        two_phase_commit = config.two_phase_commit == "auto" and allows_two_phase_commit(
+            driver_side.client, key
+        )
         if config.offsets_group is not None and config.offsets_group_in_use != "allow":
             refuse_members(driver_side.client, config.offsets_group)
     if context is None and not streaming:

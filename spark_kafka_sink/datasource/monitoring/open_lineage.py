@@ -12,10 +12,14 @@ end, both made from the report. Its job is named after the application and the q
 
 from __future__ import annotations
 
+import logging
+import math
 import os
+import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
+from functools import cache
 from typing import Final
 
 from spark_kafka_sink.base.process_local import ProcessLocal
@@ -38,6 +42,8 @@ try:
 except ImportError as error:
     raise library_needed(error, "OpenLineage events", "lineage") from None
 
+_log = logging.getLogger(__name__)
+
 PRODUCER: Final = f"urn:spark-kafka-sink:{__version__}"
 #: What dbt and others call the parent's run: ``namespace/name/runId``.
 _PARENT: Final = "OPENLINEAGE_PARENT_ID"
@@ -51,13 +57,42 @@ _STATES: Final = {
     Outcome.PARTIAL: RunState.FAIL,
 }
 
-_client: ProcessLocal[OpenLineageClient] = ProcessLocal(OpenLineageClient)
+#: For how long nothing is sent after a failure, in seconds: the library tries again by itself, for
+#: 10 to 40 s, and each micro-batch would wait for that.
+PAUSE_S: Final = 60.0
+
+
+class Collector:
+    """Where events go: through one client."""
+
+    def __init__(
+        self,
+        new_client: Callable[[], OpenLineageClient] = OpenLineageClient,
+        monotonic_s: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._client = cache(new_client)
+        self._monotonic_s = monotonic_s
+        self._quiet_until = -math.inf
+
+    def emit(self, report: WriteReport) -> None:
+        """Sends the events of ``report``; after a failure, which is raised, not for a minute."""
+        if self._monotonic_s() < self._quiet_until:
+            _log.debug("the events of report %s are left out", report.report_id)
+            return
+        try:
+            for event in events_of(report):
+                self._client().emit(event)
+        except Exception:
+            self._quiet_until = self._monotonic_s() + PAUSE_S
+            raise
+
+
+_collector: ProcessLocal[Collector] = ProcessLocal(Collector)
 
 
 def emit(report: WriteReport) -> None:
     """Sends the events of ``report``, through the client that this process keeps."""
-    for event in events_of(report):
-        _client().emit(event)
+    _collector().emit(report)
 
 
 def events_of(report: WriteReport) -> tuple[RunEvent, RunEvent]:

@@ -18,8 +18,8 @@ from spark_kafka_sink.base.errors import ConfigError
 from spark_kafka_sink.config.sink_config import SinkConfig
 from spark_kafka_sink.datasource.described_fields import from_json
 from spark_kafka_sink.datasource.monitoring.measurements import NO_QUERY
+from spark_kafka_sink.datasource.monitoring.topic_tail import TopicTail
 from spark_kafka_sink.datasource.write.worker_progress import EVERY_S, WorkerProgress
-from spark_kafka_sink.transactions.topic_tail import TopicTail
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -92,10 +92,12 @@ def _report_topic(report: WriteReport, config: SinkConfig) -> None:
     topic = config.report_topic
     if topic is None or report.outcome in _DECIDED:
         return  # a decided one was written with the decision, maybe by another driver
+    from spark_kafka_sink.transactions.driver_transactions import write_record
     from spark_kafka_sink.transactions.exactly_once import shared_driver
 
     with shared_driver(config.producer, config.commit_log_topic) as driver:
-        driver.write_record(topic_record(report, topic), REPORT_TOPIC_MS)
+        client = driver.client
+        write_record(client, topic_record(report, topic), client.deadline(REPORT_TOPIC_MS))
 
 
 def _listeners(report: WriteReport, config: SinkConfig) -> None:

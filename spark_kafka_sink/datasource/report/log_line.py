@@ -48,6 +48,8 @@ def summary_of(report: WriteReport) -> dict[str, str]:
     }
     if report.skipped_rows:
         values["skippedRows"] = report.skipped_rows
+    if report.dead_letters is not None and report.dead_letters.total:
+        values["deadLetters"] = report.dead_letters.total
     if report.rate_wait_ms:
         values["rateWaitMs"] = report.rate_wait_ms
     if report.delivery_guarantee == DeliveryGuarantee.EXACTLY_ONCE:

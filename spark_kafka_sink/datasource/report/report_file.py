@@ -7,6 +7,7 @@ are deleted (``retention.py``).
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Final
 
@@ -36,6 +37,21 @@ def check_report_path(path: str) -> None:
             hint="it is a file or a directory of the driver: mount a store (/Volumes/..., /dbfs/"
             "...), or use reportTopic",
         ) from None
+
+
+def lacks(path: str) -> str | None:
+    """What is missing on this machine for a report in ``path``, as far as it is seen without
+    writing; None: nothing is. A directory is made when it is missing, that of a file is not.
+    """
+    wanted = Path(path)
+    above = wanted.parents if path.endswith("/") else wanted.parents[:1]
+    try:
+        there = next((one for one in (wanted, *above) if one.exists()), None)
+    except (OSError, ValueError):
+        return "it is no name that a file can have"
+    if there is None:
+        return f"the directory {safe_text(str(wanted.parent))} does not exist"
+    return None if os.access(there, os.W_OK) else "this user may not write it"
 
 
 def write_report_file(path: str, report: WriteReport, retention: Retention = _ALL) -> None:

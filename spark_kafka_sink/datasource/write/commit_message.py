@@ -16,7 +16,7 @@ from pyspark.sql.datasource import WriterCommitMessage
 
 from spark_kafka_sink.base.error_kinds import Kind
 from spark_kafka_sink.base.errors import CommitError
-from spark_kafka_sink.datasource.write.letter_counts import LetterCount, LetterTotal, totals_of
+from spark_kafka_sink.datasource.write.letter_counts import LetterCount, summed
 from spark_kafka_sink.datasource.write.task_identity import TaskIdentity
 from spark_kafka_sink.producer.metrics.produce_report import ProduceReport
 from spark_kafka_sink.protocol.producer_ids import PreparedTransaction
@@ -107,9 +107,9 @@ def checked_messages(
     return finished
 
 
-def letters_of(messages: Sequence[TaskCommitMessage]) -> tuple[LetterTotal, ...]:
+def letters_of(messages: Sequence[TaskCommitMessage]) -> tuple[LetterCount, ...]:
     """The dead letters of a batch by reason."""
-    return totals_of((m.identity.partition_id, count) for m in messages for count in m.letters)
+    return summed(count for message in messages for count in message.letters)
 
 
 def finished_messages(

@@ -30,11 +30,11 @@ from spark_kafka_sink.datasource.write.letter_counts import (
     SAMPLES,
     LetterCount,
     check_records,
-    totals_of,
+    summed,
 )
 from spark_kafka_sink.records.bad_rows.bad_rows import BadRows, Finding, Reason
 from spark_kafka_sink.records.bad_rows.topic_limits import TopicLimits
-from spark_kafka_sink.records.letters.letter_writer import LetterWriter
+from spark_kafka_sink.records.letters.letter_writer import LetterWriter, UnsentRows
 from spark_kafka_sink.records.letters.row_limits import RowLimits
 from spark_kafka_sink.records.record_columns import RecordColumns
 
@@ -95,19 +95,15 @@ class DeadLetters:
         self._topics: dict[str, Finding | None] = {}
         #: Topics whose partitions were requested again, because a row names one they lack.
         self._refreshed: set[str] = set()
-        self._counts: dict[tuple[str, str], LetterCount] = {}
-        #: Bad rows that are not sent yet: which finding each has, the findings, their numbers.
-        self._held: list[tuple[RecordColumns, Int64s, list[Finding], Int64s]] = []
+        #: By reason.
+        self.counts: tuple[LetterCount, ...] = ()
+        #: Those whose letters are not sent yet.
+        self._held: list[UnsentRows] = []
         self._held_size = 0
 
     @property
-    def counts(self) -> tuple[LetterCount, ...]:
-        """By reason, in the order of their first rows."""
-        return tuple(self._counts.values())
-
-    @property
     def rows(self) -> int:
-        return sum(count.rows for count in self._counts.values())
+        return sum(count.rows for count in self.counts)
 
     def check(
         self, columns: RecordColumns, bad: BadRows, producer: KafkaProducer, now_ms: int
@@ -133,65 +129,46 @@ class DeadLetters:
         self, columns: RecordColumns, bad: BadRows, numbers: Int64s, now_ms: int
     ) -> Iterator[RecordColumns]:
         """The letters of the ``bad`` rows, which are counted, and of those held before; few rows
-        are held for more. ``numbers`` as of :meth:`LetterWriter.letters`. Raises DataError when
-        there are too many.
+        are held for more. ``numbers`` are theirs within the task. Raises DataError when there are
+        too many.
         """
-        for number, finding in enumerate(bad.found, 1):
-            rows = (bad.which == number).nonzero()[0]
-            self._count(finding.reason, len(rows), numbers.take(rows[:SAMPLES]).tolist())
+        unsent = UnsentRows.of(columns, bad, numbers)
+        for number, finding in enumerate(unsent.found):
+            rows = (unsent.which == number).nonzero()[0]
+            samples = tuple((self._task, row) for row in numbers.take(rows[:SAMPLES]).tolist())
+            count = LetterCount(finding.reason.code, finding.reason.text, len(rows), samples)
+            self.counts = summed((*self.counts, count))
             if self._options.log:
-                self._warn(finding, columns, rows, numbers)
+                self._warn(finding, unsent, rows)
         check_records(self._options, self.counts, self._task)
-        rows = bad.which.nonzero()[0]
-        held = columns.take(rows)
-        self._held.append((held, bad.which.take(rows), bad.found, numbers.take(rows)))
-        self._held_size += held.rows * _ROW_BYTES + held.payload_bytes()
+        self._held.append(unsent)
+        self._held_size += unsent.columns.rows * _ROW_BYTES + unsent.columns.payload_bytes()
         return self.held(now_ms) if self._held_size > _HELD_BYTES else iter(())
 
     def held(self, now_ms: int) -> Iterator[RecordColumns]:
         """The letters of the rows that are held. What a letter costs is mostly what some do."""
         parts, self._held, self._held_size = self._held, [], 0
-        if not parts:
-            return iter(())
-        bad = BadRows(sum(part.rows for part, _, _, _ in parts))
-        first = 0
-        for part, which, found, _ in parts:
-            bad.which[first : first + part.rows] = which + len(bad.found)
-            bad.found += found
-            first += part.rows
-        columns = RecordColumns.joined([part for part, _, _, _ in parts])
-        numbers = np.concatenate([numbers for _, _, _, numbers in parts])
-        return self._writer.letters(columns, bad, numbers, now_ms)
+        return self._writer.letters(UnsentRows.joined(parts), now_ms) if parts else iter(())
 
     @property
     def said(self) -> str:
-        """For errors: what became of which rows."""
-        totals = totals_of((self._task, count) for count in self.counts)
+        """For errors: which rows these are. Their letters may be written, held or aborted."""
         return (
-            f"{self.rows} rows of partition {self._task} of the DataFrame can't be sent and went to"
-            f" the dead letter queue {self.topic}: {'; '.join(map(str, totals))}"
+            f"{self.rows} rows of partition {self._task} of the DataFrame can't be sent, and were"
+            f" for the dead letter queue {self.topic}: {'; '.join(map(str, self.counts))}"
         )
 
     def not_sent(self, error: ApiError) -> KafkaError:
         """The error of letters that can't be sent."""
-        totals = totals_of((self._task, count) for count in self.counts)
         return DeliveryError(
             f"{self.rows} rows of partition {self._task} of the DataFrame can't be sent "
-            f"({'; '.join(map(str, totals))}), and can't be written to the dead letter queue "
+            f"({'; '.join(map(str, self.counts))}), and can't be written to the dead letter queue "
             f"{self.topic} either: {error.message}",
             hint=error.hint,
             kind=Kind.LETTER_NOT_SENT,
         )
 
-    def _count(self, reason: Reason, rows: int, first: list[int]) -> None:
-        key = (reason.code, reason.text)
-        before = self._counts.get(key, LetterCount(*key))
-        samples = (*before.samples, *first)[:SAMPLES]
-        self._counts[key] = LetterCount(*key, before.rows + rows, samples)
-
-    def _warn(
-        self, finding: Finding, columns: RecordColumns, rows: Int64s, numbers: Int64s
-    ) -> None:
+    def _warn(self, finding: Finding, unsent: UnsentRows, rows: Int64s) -> None:
         first = rows[:SAMPLES].tolist()
         warn(
             _log,
@@ -203,7 +180,7 @@ class DeadLetters:
             finding.reason.code,
             finding.text,
             self._task,
-            ",".join(f" {numbers[row]}{self._shown(columns, row)}" for row in first),
+            ",".join(f" {unsent.numbers[row]}{self._shown(unsent.columns, row)}" for row in first),
         )
 
     def _shown(self, columns: RecordColumns, row: int) -> str:

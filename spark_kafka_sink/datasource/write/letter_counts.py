@@ -17,51 +17,41 @@ from spark_kafka_sink.config.sink_config import DeadLetterOptions
 _MAX_RECORDS: Final = "errors.max.records"
 #: Rows of a reason that are named.
 SAMPLES: Final = 3
+_NOT_VISIBLE: Final = "neither its rows nor its letters are visible"
 
 
 @dataclass(frozen=True, slots=True)
 class LetterCount:
-    """Rows of one reason in a task; ``samples`` are the numbers of the first of them."""
+    """Rows of one reason; ``samples`` are the task and the number of some of them."""
 
     code: str
     reason: str
     rows: int = 0
-    samples: tuple[int, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class LetterTotal:
-    """Rows of one reason in a batch; ``samples`` are the task and the number of some of them."""
-
-    code: str
-    reason: str
-    rows: int
-    samples: tuple[tuple[int, int], ...]
+    samples: tuple[tuple[int, int], ...] = ()
 
     def __str__(self) -> str:
         where = ", ".join(f"row {row} of task {task}" for task, row in self.samples)
         return f"{self.rows} {self.reason} ({self.code}: {where})"
 
 
-def totals_of(counts: Iterable[tuple[int, LetterCount]]) -> tuple[LetterTotal, ...]:
-    """By reason, those with most rows first, of the counts of tasks, each with its number."""
-    found: dict[tuple[str, str], LetterTotal] = {}
-    for task, one in counts:
+def summed(counts: Iterable[LetterCount]) -> tuple[LetterCount, ...]:
+    """One for each reason, those with most rows first."""
+    found: dict[tuple[str, str], LetterCount] = {}
+    for one in counts:
         key = (one.code, one.reason)
-        before = found.get(key, LetterTotal(*key, 0, ()))
-        samples = (*before.samples, *((task, row) for row in one.samples))[:SAMPLES]
-        found[key] = LetterTotal(*key, before.rows + one.rows, samples)
-    return tuple(sorted(found.values(), key=lambda total: -total.rows))
+        before = found.get(key, LetterCount(*key))
+        samples = (*before.samples, *one.samples)[:SAMPLES]
+        found[key] = LetterCount(*key, before.rows + one.rows, samples)
+    return tuple(sorted(found.values(), key=lambda count: -count.rows))
 
 
-def check_records(options: DeadLetterOptions, counts: Iterable[LetterCount], task: int) -> None:
+def check_records(options: DeadLetterOptions, counts: Sequence[LetterCount], task: int) -> None:
     """DataError for a task that alone has more letters than its batch may have."""
-    totals = totals_of((task, count) for count in counts)
-    rows = sum(total.rows for total in totals)
+    rows = sum(count.rows for count in counts)
     if options.max_records is not None and rows > options.max_records:
         raise DataError(
             f"partition {task} of the DataFrame: {rows} rows can't be sent, and {_MAX_RECORDS} is "
-            f"{options.max_records}: {'; '.join(map(str, totals))}",
+            f"{options.max_records}: {'; '.join(map(str, counts))}",
             hint=f"correct the rows, or raise {_MAX_RECORDS}",
             kind=Kind.TOO_MANY_BAD_ROWS,
         )
@@ -69,7 +59,7 @@ def check_records(options: DeadLetterOptions, counts: Iterable[LetterCount], tas
 
 def check_batch(
     options: DeadLetterOptions,
-    totals: Sequence[LetterTotal],
+    counts: Sequence[LetterCount],
     rows_in: int,
     *,
     exactly_once: bool,
@@ -77,22 +67,26 @@ def check_batch(
     """CommitError for a batch with more letters than it may have; ``rows_in`` are the rows that
     came in.
     """
-    rows = sum(total.rows for total in totals)
+    visible = _NOT_VISIBLE if exactly_once else "the rows and letters that were sent stay in Kafka"
+    text = f"so the batch fails; {visible}: {'; '.join(map(str, counts))}"
+    _check(options, sum(count.rows for count in counts), rows_in, text)
+
+
+def check_block(options: DeadLetterOptions, rows: int, rows_in: int) -> None:
+    """The same for all writes of a ``transaction`` block together: ``rows`` are their letters."""
+    _check(options, rows, rows_in, f"so the transaction fails; {_NOT_VISIBLE}")
+
+
+def _check(options: DeadLetterOptions, rows: int, rows_in: int, text: str) -> None:
     records, fraction = options.max_records, options.max_fraction
     if records is not None and rows > records:
-        limit = f"{_MAX_RECORDS} is {records}"
-    elif fraction is not None and rows > fraction * rows_in:
-        limit = f"errors.max.fraction is {fraction}"
+        name, limit = _MAX_RECORDS, str(records)
+    elif fraction is not None and rows_in and rows / rows_in > fraction:  # 0.29 * 100 < 29
+        name, limit = "errors.max.fraction", str(fraction)
     else:
         return
-    visible = (
-        "neither its rows nor its letters are visible"
-        if exactly_once
-        else "the rows and letters that were sent stay in Kafka"
-    )
     raise CommitError(
-        f"{rows} of {rows_in} rows can't be sent, and {limit}, so the batch fails; {visible}: "
-        f"{'; '.join(map(str, totals))}",
-        hint=f"correct the rows, or raise {limit.partition(' ')[0]}",
+        f"{rows} of {rows_in} rows can't be sent, and {name} is {limit}, {text}",
+        hint=f"correct the rows, or raise {name}",
         kind=Kind.TOO_MANY_BAD_ROWS,
     )

@@ -150,8 +150,10 @@ class WriteTask:
         self._rate = rate
         #: None with errors.tolerance=none.
         self._letters = dead_letters
-        #: The numbers within the task of the rows of the current batch.
-        self._numbers = np.zeros(0, np.int64)
+        #: The number within the task of the first row of the current batch; and those within it
+        #: of the rows that were not skipped, None: none was.
+        self._first_number = 0
+        self._kept_numbers: npt.NDArray[np.int64] | None = None
         self._first_row_ms = 0
         self._start_wall_ms = -1
         self._payload_bytes = 0
@@ -248,11 +250,10 @@ class WriteTask:
         try:
             while (batch := batches.next(size)) is not None:
                 kept = self._kept(batch)
-                if self._letters is not None:
-                    numbers = np.arange(batch.num_rows)
-                    if kept is not batch:
-                        numbers = numbers_with_value(batch, self._plan)
-                    self._numbers = numbers + self._counts.rows_in
+                self._kept_numbers = None
+                if self._letters is not None and kept is not batch:
+                    self._kept_numbers = numbers_with_value(batch, self._plan)
+                self._first_number = self._counts.rows_in
                 self._counts.rows_in += batch.num_rows
                 if kept.num_rows:
                     return kept
@@ -320,8 +321,7 @@ class WriteTask:
             if self._time is not None:
                 self._payload_bytes += columns.payload_bytes()
             if bad is not None and self._letters is not None:
-                numbers = self._numbers[first : first + batch.num_rows]
-                columns = self._without_bad(producer, columns, bad, numbers, self._letters)
+                columns = self._without_bad(producer, columns, bad, first, self._letters)
             if columns.rows:
                 self._send_columns(producer, columns)
         except (DataError, RecordTooLargeError) as error:
@@ -345,7 +345,7 @@ class WriteTask:
         producer: KafkaProducer,
         columns: RecordColumns,
         bad: BadRows,
-        numbers: npt.NDArray[np.int64],
+        first: int,
         letters: DeadLetters,
     ) -> RecordColumns:
         """``columns`` without the rows that can't be sent, whose letters are."""
@@ -353,8 +353,12 @@ class WriteTask:
         letters.check(columns, bad, producer, now_ms)
         if not bad.found:
             return columns
-        self._send_letters(producer, letters.letters(columns, bad, numbers, now_ms), letters)
-        return columns.take((bad.which == 0).nonzero()[0])
+        numbers = first + bad.rows
+        if self._kept_numbers is not None:
+            numbers = self._kept_numbers.take(numbers)
+        parts = letters.letters(columns, bad, numbers + self._first_number, now_ms)
+        self._send_letters(producer, parts, letters)
+        return columns.filter(bad.which == 0)
 
     def _send_letters(
         self, producer: KafkaProducer, parts: Iterator[RecordColumns], letters: DeadLetters

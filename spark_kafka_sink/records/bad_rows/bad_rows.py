@@ -109,6 +109,11 @@ class BadRows:
         self.which = np.zeros(rows, np.int64)
         self.found: list[Finding] = []
 
+    @property
+    def rows(self) -> npt.NDArray[np.int64]:
+        """Their numbers in the batch."""
+        return (self.which > 0).nonzero()[0]
+
     def add(self, rows: Mask, reason: Reason, text: str) -> None:
         """Note the rows that have no finding yet."""
         new = rows & (self.which == 0)

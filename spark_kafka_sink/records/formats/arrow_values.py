@@ -9,8 +9,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from spark_kafka_sink.records.formats.row_pieces import Mask
 from spark_kafka_sink.records.gather import data_of, offsets_of, valid_of
+from spark_kafka_sink.records.row_pieces import Mask
 from spark_kafka_sink.records.varint import highest
 
 
@@ -42,12 +42,6 @@ def list_items(column: pa.Array, valid: Mask | None) -> tuple[pa.Array, npt.NDAr
     first, last = int(offsets[0]), int(offsets[-1])
     # Not .keys and .items of a map, which begin at the first row whatever the slice is.
     return column.values.slice(first, last - first), offsets - first
-
-
-def binary_of(offsets: npt.NDArray[np.int64], data: pa.Buffer) -> pa.Array:
-    """A binary column of these bytes."""
-    buffers = [None, pa.py_buffer(np.ascontiguousarray(offsets)), data]
-    return pa.Array.from_buffers(pa.large_binary(), len(offsets) - 1, buffers)
 
 
 def not_utf8(column: pa.Array) -> Mask:

@@ -77,11 +77,11 @@ def with_composed(batch: pa.RecordBatch, plan: ColumnPlan) -> Composed:
     headers = [(one.name, plain_binary(columns[one.index])) for one in plan.headers]
     if plan.value is not None:
         columns.append(_composed(batch, plan.value, "value", refusals))
-        headers += _schema_id(plan.value, columns[-1])
+        headers += _schema_id(plan.value, columns[-1], refusals, "value")
         plan = replace(plan, value=None, value_column=len(columns) - 1)
     if plan.key is not None:
         columns.append(_composed(batch, plan.key, "key", refusals))
-        headers += _schema_id(plan.key, columns[-1])
+        headers += _schema_id(plan.key, columns[-1], refusals, "key")
         plan = replace(plan, key=None, key_column=len(columns) - 1)
     if headers:
         there = None if plan.headers_column is None else columns[plan.headers_column]
@@ -91,12 +91,20 @@ def with_composed(batch: pa.RecordBatch, plan: ColumnPlan) -> Composed:
     return Composed(pa.RecordBatch.from_arrays(columns, names=names), plan, tuple(refusals))
 
 
-def _schema_id(part: ComposedColumns, payloads: pa.Array) -> list[tuple[str, pa.Array]]:
-    """The header beside each payload that is not null, if there is one."""
+def _schema_id(
+    part: ComposedColumns, payloads: pa.Array, refusals: Sequence[Refusal], what: str
+) -> list[tuple[str, pa.Array]]:
+    """The header beside each payload that is not null, if there is one; none for a refused row,
+    whose payload is JSON in its letter.
+    """
     if part.header is None:
         return []
     name, value = part.header
-    return [(name, pc.if_else(payloads.is_valid(), pa.scalar(value, pa.binary()), None))]
+    there = payloads.is_valid()
+    for one in refusals:
+        if one.part == what:
+            there = pc.and_(there, pa.array(~one.rows))
+    return [(name, pc.if_else(there, pa.scalar(value, pa.binary()), None))]
 
 
 def _composed(

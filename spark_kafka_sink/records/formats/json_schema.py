@@ -19,6 +19,7 @@ from spark_kafka_sink.base.error_kinds import Kind
 from spark_kafka_sink.base.errors import SchemaError, safe_text
 from spark_kafka_sink.records.formats.binary.matching import below, misfit, unfit
 from spark_kafka_sink.records.formats.column_type import ColumnKind, ColumnType
+from spark_kafka_sink.records.formats.schema_format import SchemaFormat
 from spark_kafka_sink.records.formats.type_table import TYPES
 
 if TYPE_CHECKING:
@@ -51,8 +52,8 @@ class JsonPlan:
     def encode(self, columns: Sequence[pa.Array], rows: int, path: str) -> Payloads:
         """One payload for each row."""
         del path
-        from spark_kafka_sink.records.formats.row_pieces import RowPieces
         from spark_kafka_sink.records.json.json_text import json_objects, json_value
+        from spark_kafka_sink.records.row_pieces import RowPieces
 
         text = json_value(columns[0]) if self.bare else json_objects(self.names, columns, rows)
         out = RowPieces(rows)
@@ -70,11 +71,10 @@ class JsonPlan:
         return out.payloads(text if self.bare else None)
 
 
-class JsonSchemaFormat:
+class JsonSchemaFormat(SchemaFormat):
     """``SchemaFormat`` of JSON Schema."""
 
     schema_type = "JSON"
-    has_bare = True
 
     def derive(self, column: ColumnType, name: str) -> str:
         made = {"$schema": _DIALECT, "title": name, **_derived(column)}
@@ -87,10 +87,6 @@ class JsonSchemaFormat:
     def name_of(self, schema: str) -> str:
         title = _parsed(schema).get("title")
         return title if isinstance(title, str) else ""
-
-    def indexes(self, schema: str) -> bytes:
-        del schema
-        return b""
 
     def plan(self, schema: str, prefix: bytes, column: ColumnType, *, bare: bool) -> JsonPlan:
         check = _Check(_parsed(schema))

@@ -7,7 +7,7 @@ registry.
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import ClassVar, Protocol
 from uuid import UUID
 
 from spark_kafka_sink.records.column_plan import PayloadEncoder
@@ -27,15 +27,10 @@ def header_value(guid: UUID) -> bytes:
 class SchemaFormat(Protocol):
     """One format. A schema is its text; a ``column`` that is no struct is a payload by itself."""
 
-    @property
-    def schema_type(self) -> str:
-        """Its name in a registry's API."""
-        ...
-
-    @property
-    def has_bare(self) -> bool:
-        """Whether a payload may be a single value."""
-        ...
+    #: Its name in a registry's API.
+    schema_type: ClassVar[str]
+    #: Whether a payload may be a single value.
+    has_bare: ClassVar[bool] = True
 
     def derive(self, column: ColumnType, name: str) -> str:
         """The schema of columns that have none. SchemaError when there can't be one."""
@@ -43,7 +38,8 @@ class SchemaFormat(Protocol):
 
     def is_bare(self, schema: str) -> bool:
         """Whether payloads of ``schema`` are single values, without fields."""
-        ...
+        del schema
+        return False
 
     def name_of(self, schema: str) -> str:
         """The full name of its record, empty without one. SchemaError when it can't be read."""
@@ -51,7 +47,8 @@ class SchemaFormat(Protocol):
 
     def indexes(self, schema: str) -> bytes:
         """What says behind the id which part of ``schema`` a payload is."""
-        ...
+        del schema
+        return b""
 
     def plan(self, schema: str, prefix: bytes, column: ColumnType, *, bare: bool) -> PayloadEncoder:
         """How ``column`` is written, ``prefix`` in front. ``bare``: a task has it as one column,

@@ -9,7 +9,14 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from spark_kafka_sink.records.gather import data_of, ends_of, lengths_of, offsets_of
+from spark_kafka_sink.records.gather import (
+    binary_of,
+    data_of,
+    ends_of,
+    lengths_of,
+    offsets_of,
+    valid_of,
+)
 
 _ALPHABET = np.frombuffer(
     b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/", np.uint8
@@ -34,11 +41,7 @@ def base64_column(column: pa.Array) -> pa.Array:
     last = first_group[1:] - 1
     text[last[lengths % 3 == 1], 2:] = _PAD
     text[last[lengths % 3 == 2], 3] = _PAD
-    return pa.Array.from_buffers(
-        pa.large_binary(),
-        len(column),
-        [_validity(column), pa.py_buffer(first_group * 4), pa.py_buffer(text.reshape(-1))],
-    )
+    return binary_of(first_group * 4, pa.py_buffer(text.reshape(-1)), valid_of(column))
 
 
 def _bytes_of(column: pa.Array, lengths: npt.NDArray[np.int64]) -> npt.NDArray[np.uint8]:
@@ -49,9 +52,3 @@ def _bytes_of(column: pa.Array, lengths: npt.NDArray[np.int64]) -> npt.NDArray[n
         return data[int(offsets[0]) : int(offsets[-1])]
     starts = offsets[:-1].astype(np.int64) - ends_of(lengths)[:-1]
     return data[np.repeat(starts, lengths) + np.arange(int(lengths.sum()))]
-
-
-def _validity(column: pa.Array) -> pa.Buffer | None:
-    if column.null_count == 0:
-        return None
-    return column.is_valid().buffers()[1]

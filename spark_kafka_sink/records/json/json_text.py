@@ -21,18 +21,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from spark_kafka_sink.base.errors import IllegalStateError
-from spark_kafka_sink.records.gather import (
-    Gather,
-    data_of,
-    ends_of,
-    lengths_of,
-    new_gather,
-    offsets_of,
-    valid_of,
-)
+from spark_kafka_sink.records.gather import binary_of, data_of, offsets_of, valid_of
 from spark_kafka_sink.records.json.base64_text import base64_column
 from spark_kafka_sink.records.json.json_numbers import json_floats
 from spark_kafka_sink.records.json.json_times import json_dates, json_timestamps
+from spark_kafka_sink.records.row_pieces import RowPieces
 
 _ESCAPES: Final = {
     byte: b"\\u%04X" % byte for byte in range(0x20)
@@ -192,35 +185,24 @@ def _objects(names: Sequence[str], fields: Sequence[JsonColumn], rows: int) -> p
         for name, field in zip(names, fields, strict=True)
         if field.texts.null_count < len(field.texts)
     ]
-    width = 2 * len(there) + 1
-    gather = new_gather(rows * width)
-    sizes = np.zeros(rows, np.int64)
+    pieces = RowPieces(rows)
     started: Flags = False
     open_quote: Flags = False
-    for at, (name, field) in enumerate(there):
+    for name, field in there:
         valid = valid_of(field.texts)
         here: Flags = True if valid is None else valid
-        sizes += _put(
-            gather,
-            slice(2 * at, None, width),
+        pieces.add_choice(
             [_before(name, field, bits) for bits in range(8)],
             _bits(valid=here, started=started, open_quote=open_quote),
-            rows,
         )
-        gather.put_column(slice(2 * at + 1, None, width), field.texts, None)
-        sizes += lengths_of(field.texts)
+        pieces.add_column(field.texts)
         open_quote = here if field.in_quotes else False
         started = True if started is True or here is True else np.logical_or(started, here)
-    sizes += _put(
-        gather,
-        slice(width - 1, None, width),
+    pieces.add_choice(
         [(b'"' if bits & 4 else b"") + (b"}" if bits & 2 else b"{}") for bits in range(8)],
         _bits(valid=False, started=started, open_quote=open_quote),
-        rows,
     )
-    offsets = ends_of(sizes)
-    joined = gather.join(int(offsets[-1]))
-    return pa.Array.from_buffers(pa.large_binary(), rows, [None, pa.py_buffer(offsets), joined])
+    return binary_of(*pieces.joined())
 
 
 #: For each row, or the same for all.
@@ -243,23 +225,6 @@ def _before(name: str, field: JsonColumn, bits: int) -> bytes:
         text += (b"," if bits & 2 else b"{") + b'"' + _escaped_name(name) + b'":'
         text += b'"' if field.in_quotes else b""
     return text
-
-
-def _put(
-    gather: Gather,
-    slots: slice,
-    choices: Sequence[bytes],
-    chosen: int | npt.NDArray[np.uint8],
-    rows: int,
-) -> npt.NDArray[np.int64] | int:
-    """Writes one of ``choices`` for each row; returns their sizes."""
-    if isinstance(chosen, int):
-        choices, chosen = [choices[chosen]], np.zeros(rows, np.uint8)
-        sizes: npt.NDArray[np.int64] | int = len(choices[0])
-    else:
-        sizes = np.array([len(one) for one in choices], np.int64).take(chosen)
-    gather.put_column(slots, pa.array(choices, pa.binary()), chosen)
-    return sizes
 
 
 def _escaped_name(name: str) -> bytes:

@@ -23,19 +23,23 @@ from spark_kafka_sink.base.error_kinds import Kind
 from spark_kafka_sink.base.errors import RecordTooLargeError
 from spark_kafka_sink.records.bad_rows.bad_rows import BadRows, Finding
 from spark_kafka_sink.records.gather import (
+    binary_array,
+    binary_of,
     data_of,
-    ends_of,
+    integers,
     lengths_of,
-    new_gather,
     offsets_of,
     valid_of,
 )
 from spark_kafka_sink.records.letters.letter_fields import CONNECT, OURS
-from spark_kafka_sink.records.letters.row_limits import VARINT_BOUNDS, RowLimits, outside
+from spark_kafka_sink.records.letters.row_limits import RowLimits, outside
 from spark_kafka_sink.records.record_columns import RecordColumns
-from spark_kafka_sink.records.varint import Packed, pack, varint
+from spark_kafka_sink.records.row_pieces import RowPieces
+from spark_kafka_sink.records.varint import pack, varint
 
 Int64s = npt.NDArray[np.int64]
+#: A header's name, and its value: of all rows, of each finding, or of each row.
+_Header = tuple[str, bytes | Sequence[bytes] | pa.Array]
 
 #: Letters that are made at once: their headers are memory besides the rows'.
 _MOST_LETTERS = 8192
@@ -43,8 +47,41 @@ _MOST_LETTERS = 8192
 _MOST_OF_A_TOPIC = 1000
 #: Bytes of key and value lengths, at most.
 _LENGTHS = 2 * 5
-#: Bytes of the headers behind the last piece of the first ones: row, value.size, value.truncated.
-_REST_OF_HEADERS = 200
+_TRUNCATED = f"{OURS}value.truncated"
+#: By whether it is; with the header's name and lengths, and a longer length of all headers.
+_FALSE_OR_TRUE = (b"false", b"true")
+_TRUNCATED_BYTES = len(_TRUNCATED) + len(b"false") + 3
+
+
+@dataclass(frozen=True, slots=True)
+class UnsentRows:
+    """Rows that can't be sent: of each the number ``which`` of its finding, and its own within the
+    task.
+    """
+
+    columns: RecordColumns
+    which: Int64s
+    found: Sequence[Finding]
+    numbers: Int64s
+
+    @classmethod
+    def of(cls, columns: RecordColumns, bad: BadRows, numbers: Int64s) -> UnsentRows:
+        """The ``bad`` rows of ``columns``; ``numbers`` are theirs."""
+        rows = bad.rows
+        return cls(columns.take(rows), bad.which.take(rows) - 1, bad.found, numbers)
+
+    @classmethod
+    def joined(cls, parts: Sequence[UnsentRows]) -> UnsentRows:
+        """The rows of all ``parts``."""
+        found = list(dict.fromkeys(finding for part in parts for finding in part.found))
+        places = [np.array([found.index(one) for one in part.found]) for part in parts]
+        which = [place.take(part.which) for place, part in zip(places, parts, strict=True)]
+        return cls(
+            RecordColumns.joined([part.columns for part in parts]),
+            np.concatenate(which),
+            found,
+            np.concatenate([part.numbers for part in parts]),
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,19 +98,20 @@ class LetterWriter:
     context: bool
     max_value_bytes: int
 
-    def letters(
-        self, columns: RecordColumns, bad: BadRows, numbers: Int64s, now_ms: int
-    ) -> Iterator[RecordColumns]:
-        """The letters of the rows of ``columns`` that are ``bad``, some thousands at a time;
-        ``numbers`` are those of all rows within the task.
+    def letters(self, unsent: UnsentRows, now_ms: int) -> Iterator[RecordColumns]:
+        """Their letters, some thousands at a time.
 
         Raises RecordTooLargeError, with both causes, for a row whose key and headers leave no room.
         """
-        rows = bad.which.nonzero()[0]
-        for start in range(0, len(rows), _MOST_LETTERS):
-            part = rows[start : start + _MOST_LETTERS]
-            taken, which = columns.take(part), bad.which.take(part) - 1
-            yield self._letters(taken, which, bad.found, numbers.take(part), now_ms)
+        for start in range(0, unsent.columns.rows, _MOST_LETTERS):
+            end = min(start + _MOST_LETTERS, unsent.columns.rows)
+            yield self._letters(
+                unsent.columns.slice(start, end - start),
+                unsent.which[start:end],
+                unsent.found,
+                unsent.numbers[start:end],
+                now_ms,
+            )
 
     def _letters(
         self,
@@ -83,24 +121,25 @@ class LetterWriter:
         numbers: Int64s,
         now_ms: int,
     ) -> RecordColumns:
-        headers = self._headers(rows, which, found, numbers)
-        value, cut = rows.value, np.zeros(rows.rows, np.bool_)
-        sizes = np.full(rows.rows, -1, np.int64)
-        room = self.limits.most_content - _taken(rows, headers)
+        sizes = _value_sizes(rows)
+        headers = self._headers(rows, found, numbers)
+        headers.append((f"{OURS}value.size", _texts(sizes)))
+        pieces = RowPieces(rows.rows)
+        _begin_headers(pieces, rows.headers, len(headers) + 1)
+        _add_headers(pieces, headers, which, len(found))
+        room = self.limits.most_content - (pieces.sizes() + _TRUNCATED_BYTES + _LENGTHS)
+        if rows.key is not None:
+            room -= lengths_of(rows.key)
         if (room < 0).any():
             row = int(np.argmax(room < 0))
             raise self._too_large(found[which[row]], int(numbers[row]), int(room[row]))
-        if value is not None:
-            lengths, valid = lengths_of(value), valid_of(value)
-            sizes = lengths if valid is None else np.where(valid, lengths, -1)
-            kept = np.minimum(lengths, np.minimum(room, self.max_value_bytes))
-            cut = kept < lengths
-            if cut.any():
-                begin = offsets_of(value)[:-1].astype(np.int64)
-                value = _slices(value, begin, begin + kept)
-        headers.add(f"{OURS}value.size", _texts(sizes))
-        truncated = _binary_array([b"false", b"true"])
-        headers.add(f"{OURS}value.truncated", truncated.take(_int64s(cut.astype(np.int64))))
+        kept = np.minimum(sizes, np.minimum(room, self.max_value_bytes))
+        cut, value = kept < sizes, rows.value
+        if cut.any():
+            begin = offsets_of(value)[:-1].astype(np.int64)
+            value = _slices(value, begin, begin + np.maximum(kept, 0))
+        truncated = binary_array(_FALSE_OR_TRUE).take(integers(cut.astype(np.int64)))
+        _add_headers(pieces, [(_TRUNCATED, truncated)], which, len(found))
         times = rows.timestamp
         if times is not None:
             times = np.where(outside(times, self.limits.topic, now_ms), now_ms, times)
@@ -109,37 +148,36 @@ class LetterWriter:
             topic=self.topic,
             partition=None,
             value=value,
-            headers=headers.joined(rows.headers),
+            headers=binary_of(*pieces.joined()),
             timestamp=times,
         )
 
     def _headers(
-        self,
-        rows: RecordColumns,
-        which: Int64s,
-        found: Sequence[Finding],
-        numbers: Int64s,
-    ) -> _Headers:
+        self, rows: RecordColumns, found: Sequence[Finding], numbers: Int64s
+    ) -> list[_Header]:
         """All but those about the value."""
-        made = _Headers(which, len(found))
         topic = self.asked_topics(rows)
+        asked = b"-1" if rows.partition is None else _texts(rows.partition.astype(np.int64))
         reasons = [one.reason for one in found]
-        if self.context:
-            made.add(f"{CONNECT}topic", topic)
-            asked = b"-1" if rows.partition is None else _texts(rows.partition.astype(np.int64))
-            made.add(f"{CONNECT}partition", asked)
-            made.add(f"{CONNECT}offset", b"-1")
-            made.add(f"{CONNECT}connector.name", self.connector.encode())
-            made.add(f"{CONNECT}task.id", b"%d" % self.task)
-            made.add(f"{CONNECT}stage", [one.stage.encode() for one in reasons])
-            made.add(f"{CONNECT}class.name", [one.module.encode() for one in reasons])
-            made.add(f"{CONNECT}exception.class.name", [one.exception.encode() for one in reasons])
-            made.add(f"{CONNECT}exception.message", [one.text.encode() for one in found])
-        made.add(f"{OURS}code", [one.code.encode() for one in reasons])
-        made.add(f"{OURS}topic", topic)
-        made.add(f"{OURS}batch.id", b"%d" % self.batch_id)
-        made.add(f"{OURS}row", _texts(numbers))
-        return made
+        connects: list[_Header] = [
+            ("topic", topic),
+            ("partition", asked),
+            ("offset", b"-1"),
+            ("connector.name", self.connector.encode()),
+            ("task.id", b"%d" % self.task),
+            ("stage", [one.stage.encode() for one in reasons]),
+            ("class.name", [one.module.encode() for one in reasons]),
+            ("exception.class.name", [one.exception.encode() for one in reasons]),
+            ("exception.message", [one.text.encode() for one in found]),
+        ]
+        ours: list[_Header] = [
+            ("code", [one.code.encode() for one in reasons]),
+            ("topic", topic),
+            ("batch.id", b"%d" % self.batch_id),
+            ("row", _texts(numbers)),
+        ]
+        made = [(CONNECT + name, value) for name, value in connects if self.context]
+        return made + [(OURS + name, value) for name, value in ours]
 
     def _too_large(self, finding: Finding, row: int, room: int) -> RecordTooLargeError:
         return RecordTooLargeError(
@@ -160,69 +198,44 @@ class LetterWriter:
         return pc.binary_slice(names, 0, _MOST_OF_A_TOPIC).take(rows.topic.indices)
 
 
-class _Headers:
-    """Headers that are added to those of rows, each of a finding ``which``. What does not differ
-    between the rows of a finding is one piece up to what does.
+def _value_sizes(rows: RecordColumns) -> Int64s:
+    """The bytes of each value, -1 for a null."""
+    if rows.value is None:
+        return np.full(rows.rows, -1)
+    lengths, valid = lengths_of(rows.value), valid_of(rows.value)
+    return lengths if valid is None else np.where(valid, lengths, -1)
+
+
+def _begin_headers(pieces: RowPieces, own: pa.Array | None, added: int) -> None:
+    """The number of headers, and the rows' ``own``."""
+    counts = np.full(pieces.rows, added, np.int64)
+    if own is None:
+        pieces.add_packed(pack(counts))
+        return
+    own_counts, begin = _counts(own)
+    pieces.add_packed(pack(counts + own_counts))
+    pieces.add_column(_slices(own, begin, offsets_of(own)[1:]))
+
+
+def _add_headers(
+    pieces: RowPieces, headers: Sequence[_Header], which: Int64s, findings: int
+) -> None:
+    """Each row's are those of finding ``which``. What does not differ between the rows of a finding
+    is one piece, up to what does.
     """
-
-    def __init__(self, which: Int64s, findings: int) -> None:
-        self._which = which
-        self._count = 0
-        #: Of each finding, the bytes behind the last piece.
-        self._block = [b""] * findings
-        self._pieces: list[Packed | tuple[pa.Array, Int64s | None]] = []
-        #: Bytes of each row's pieces.
-        self.sizes = np.zeros(len(which), np.int64)
-
-    def add(self, name: str, value: bytes | Sequence[bytes] | pa.Array) -> None:
-        """The same for all rows, one for each finding, or one for each row."""
-        self._count += 1
-        self._block = [block + varint(len(name)) + name.encode() for block in self._block]
+    same = [b""] * findings
+    for name, value in headers:
+        same = [one + varint(len(name)) + name.encode() for one in same]
         if isinstance(value, pa.Array):
-            self._flush()
-            lengths = lengths_of(value)
-            self._put(pack(lengths)[0], lengths + _varint_sizes(lengths))
-            self._pieces.append((value, None))
+            pieces.add_choice(same, which)
+            pieces.add_packed(pack(lengths_of(value)))
+            pieces.add_column(value)
+            same = [b""] * findings
         else:
-            texts = [value] * len(self._block) if isinstance(value, bytes) else value
-            self._block = [
-                block + varint(len(text)) + text
-                for block, text in zip(self._block, texts, strict=True)
-            ]
-
-    def _flush(self) -> None:
-        lengths = np.array([len(block) for block in self._block])
-        self.sizes += lengths.take(self._which)
-        self._pieces.append((_binary_array(self._block), self._which))
-        self._block = [b""] * len(self._block)
-
-    def _put(self, piece: Packed, sizes: Int64s) -> None:
-        self._pieces.append(piece)
-        self.sizes += sizes
-
-    def joined(self, own: pa.Array | None) -> pa.Array:
-        """Headers sections, with the rows' ``own`` headers in front."""
-        self._flush()
-        counts = np.full(len(self._which), self._count, np.int64)
-        front: list[Packed | tuple[pa.Array, Int64s | None]] = []
-        if own is not None:
-            own_counts, begin = _counts(own)
-            counts += own_counts
-            rest = _slices(own, begin, offsets_of(own)[1:])
-            front.append((rest, None))
-            self.sizes += lengths_of(rest)
-        pieces = [pack(counts)[0], *front, *self._pieces]
-        self.sizes += _varint_sizes(counts)
-        gather = new_gather(len(counts) * len(pieces))
-        for at, piece in enumerate(pieces):
-            slots = slice(at, None, len(pieces))
-            if isinstance(piece, Packed):
-                gather.put_packed(slots, piece)
-            else:
-                gather.put_column(slots, *piece)
-        offsets = ends_of(self.sizes)
-        buffers = [None, pa.py_buffer(offsets), gather.join(int(offsets[-1]))]
-        return pa.Array.from_buffers(pa.large_binary(), len(counts), buffers)
+            texts = [value] * findings if isinstance(value, bytes) else value
+            same = [one + varint(len(text)) + text for one, text in zip(same, texts, strict=True)]
+    if any(same):
+        pieces.add_choice(same, which)
 
 
 def _counts(sections: pa.Array) -> tuple[Int64s, Int64s]:
@@ -239,43 +252,11 @@ def _counts(sections: pa.Array) -> tuple[Int64s, Int64s]:
 
 def _slices(array: pa.Array, begin: Int64s, end: npt.NDArray[np.integer]) -> pa.Array:
     """Bytes ``begin[i]`` to ``end[i]`` of the data of ``array``, in order; nulls stay."""
-    bounds = np.stack((begin, end), axis=1).reshape(-1).astype(np.int64)
-    between = pa.Array.from_buffers(
-        pa.large_binary(), len(bounds) - 1, [None, pa.py_buffer(bounds), array.buffers()[2]]
-    )
-    valid = valid_of(array)
-    bits = None if valid is None else pa.py_buffer(np.packbits(valid, bitorder="little"))
-    every_other = np.arange(0, len(bounds), 2)
-    index = pa.Array.from_buffers(pa.int64(), len(array), [bits, pa.py_buffer(every_other)])
-    return between.take(index)
-
-
-def _binary_array(texts: Sequence[bytes]) -> pa.Array:
-    # Not pa.array(), which imports pandas where there is one.
-    offsets = pa.py_buffer(ends_of(np.array([len(text) for text in texts])))
-    return pa.Array.from_buffers(
-        pa.large_binary(), len(texts), [None, offsets, pa.py_buffer(b"".join(texts))]
-    )
-
-
-def _int64s(values: Int64s) -> pa.Array:
-    return pa.Array.from_buffers(pa.int64(), len(values), [None, pa.py_buffer(values)])
-
-
-def _varint_sizes(values: Int64s) -> Int64s:
-    """Bytes of the varint of each length or count."""
-    return VARINT_BOUNDS.searchsorted(values, side="right") + 1
-
-
-def _taken(rows: RecordColumns, headers: _Headers) -> Int64s:
-    """Bytes of each letter without its value, at most."""
-    taken = headers.sizes + (_LENGTHS + _REST_OF_HEADERS)
-    for part in (rows.key, rows.headers):
-        if part is not None:
-            taken = taken + lengths_of(part)
-    return taken
+    bounds = np.stack((begin, end), axis=1).reshape(-1)
+    between = binary_of(bounds, array.buffers()[2])
+    return between.take(integers(np.arange(0, len(bounds), 2), valid_of(array)))
 
 
 def _texts(values: Int64s) -> pa.Array:
     """Each number in decimal."""
-    return _int64s(np.ascontiguousarray(values)).cast(pa.string()).cast(pa.binary())
+    return integers(values).cast(pa.string()).cast(pa.binary())

@@ -18,11 +18,12 @@ from spark_kafka_sink.config.producer_config import ProducerConfig
 from spark_kafka_sink.records.bad_rows.bad_rows import BadRows, Mask, Reason
 from spark_kafka_sink.records.bad_rows.topic_limits import TopicLimits
 from spark_kafka_sink.records.compression import Codec
-from spark_kafka_sink.records.gather import lengths_of
+from spark_kafka_sink.records.gather import offsets_of
 from spark_kafka_sink.records.record_batch import HEADER_SIZE
 from spark_kafka_sink.records.record_columns import RecordColumns
 from spark_kafka_sink.records.record_encoder import content_sizes
 from spark_kafka_sink.records.single_record import EMPTY_SECTION, MOST_OVERHEAD, record_bytes
+from spark_kafka_sink.records.varint import highest, lowest
 
 Int64s = npt.NDArray[np.int64]
 #: Java's bound: a batch's header, and all of a record but its content (``record_encoder``).
@@ -52,13 +53,9 @@ class RowLimits:
     def check(self, columns: RecordColumns, now_ms: int, bad: BadRows) -> None:
         """Note the rows that are too large, or whose timestamp the topic does not accept."""
         self._check_sizes(columns, bad)
-        times = columns.timestamp
-        if times is None:
-            return
-        wrong = outside(times, self.topic, now_ms)
-        if wrong.any():
+        if columns.timestamp is not None:
             bad.add(
-                wrong,
+                outside(columns.timestamp, self.topic, now_ms),
                 Reason.TIMESTAMP,
                 "Invalid timestamp: the topic's message.timestamp.before.max.ms or"
                 " message.timestamp.after.max.ms does not allow it",
@@ -67,7 +64,8 @@ class RowLimits:
     def _check_sizes(self, columns: RecordColumns, bad: BadRows) -> None:
         # A bound from each column's longest row: mostly nothing more is needed.
         parts = (columns.key, columns.value, columns.headers)
-        bound = sum(int(lengths_of(part).max(initial=0)) for part in parts if part is not None)
+        ends = [offsets_of(part) for part in parts if part is not None]
+        bound = sum(int(highest(one[1:] - one[:-1], initial=0)) for one in ends)
         if bound + MOST_OVERHEAD <= self.most_content:
             return
         content = content_sizes(columns)
@@ -108,5 +106,7 @@ class RowLimits:
 
 def outside(times: Int64s, topic: TopicLimits, now_ms: int) -> Mask:
     """Whether brokers of ``topic`` would refuse a timestamp; a negative one always."""
-    latest = min(now_ms + topic.after_ms, 2**63 - 1)
-    return (times < max(now_ms - topic.before_ms, 0)) | (times > latest)
+    earliest, latest = max(now_ms - topic.before_ms, 0), min(now_ms + topic.after_ms, 2**63 - 1)
+    if lowest(times, initial=latest) >= earliest and highest(times, initial=earliest) <= latest:
+        return np.zeros(len(times), np.bool_)
+    return (times < earliest) | (times > latest)

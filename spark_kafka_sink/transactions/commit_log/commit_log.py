@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from typing import Final, NamedTuple
@@ -23,7 +24,6 @@ from spark_kafka_sink.base.errors import (
     ConfigError,
     ErrorCode,
     KafkaTimeoutError,
-    SupersededError,
     warn,
 )
 from spark_kafka_sink.protocol.cluster import TopicPartition
@@ -46,7 +46,7 @@ from spark_kafka_sink.transactions.commit_log.log_reader import (
     apply,
 )
 from spark_kafka_sink.transactions.commit_log.log_writer import LogWriter
-from spark_kafka_sink.transactions.commit_state import CommitState
+from spark_kafka_sink.transactions.commit_state import CommitState, LogChangedError
 from spark_kafka_sink.transactions.lease import lease_ms
 from spark_kafka_sink.transactions.transactional_ids import log_id
 
@@ -293,6 +293,10 @@ class CommitLog:
             )
 
 
+class _ConfirmedError(Exception):
+    """The state is the newest, and the write that has shown it is not to be committed."""
+
+
 class LogSession:
     """The only writer of a key, until it is opened again; ``state`` was read after every earlier
     writer was fenced. After an error of :meth:`write` the key must be opened again.
@@ -342,16 +346,17 @@ class LogSession:
         write is a lease: a broker aborts it when it isn't ended within seconds, whatever happens to
         this process. What ``check`` raises is raised, and nothing is written.
 
-        Raises SupersededError when another session was opened meanwhile, or when :attr:`state` was
+        Raises LogChangedError when another session was opened meanwhile, or when :attr:`state` was
         not the newest (read from a deposed leader): nothing was written. LogOutcomeUnknownError
         when it may or may not be written. Any other KafkaError: it is not written.
         """
-        if state is None and not self._records:
-            return
+        if state is None and not self._records and check is None:
+            return  # there is nothing to remove
 
         def before_its_end(first_offset: int) -> None:
-            if self._is_newest is not None and not self._is_newest(first_offset, deadline_ms):
-                raise SupersededError(
+            is_newest, self._is_newest = self._is_newest, None
+            if is_newest is not None and not is_newest(first_offset, deadline_ms):
+                raise LogChangedError(
                     f"the commit log of '{self._key}' was read from a broker that is no leader "
                     "of it any more, and has been written since",
                     hint="open it again",
@@ -363,12 +368,26 @@ class LogSession:
         name, value = self._key.encode(), None if state is None else state.encode()
         wanted = documents(name, value, () if state is None else state.encode_parts())
         records = changes(self._records, wanted, revision, self._piece_bytes)
-        if not records and value is not None:
-            records |= cut(name, value, revision, self._piece_bytes)
+        if not records:
+            records |= (
+                {name: None} if value is None else cut(name, value, revision, self._piece_bytes)
+            )
         self._writer.commit(records, deadline_ms, before_its_end)
-        self._is_newest = None
         apply(self._records, records)
         self._state = state
+
+    def confirm(self, deadline_ms: int) -> None:
+        """Raises LogChangedError when :attr:`state` is not the newest: it was read from a deposed
+        leader, which only a write detects. This one is aborted. (Nothing to do after a write.)
+        """
+        if self._is_newest is None:
+            return
+
+        def stop() -> None:
+            raise _ConfirmedError
+
+        with suppress(_ConfirmedError):
+            self.write(self._state, deadline_ms, check=stop)
 
 
 def _decoded(key: str, snapshot: LogSnapshot) -> CommitState | None:

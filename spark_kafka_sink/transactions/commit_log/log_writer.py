@@ -31,14 +31,13 @@ from spark_kafka_sink.base.errors import (
     InvalidTxnStateError,
     KafkaError,
     ProducerFencedError,
-    SupersededError,
 )
 from spark_kafka_sink.protocol.cluster import TopicPartition
 from spark_kafka_sink.protocol.control_messages import EndTxnResponse
 from spark_kafka_sink.protocol.producer_ids import PreparedTransaction, ProducerIdAndEpoch
 from spark_kafka_sink.protocol.transaction_admin_messages import TransactionState
 from spark_kafka_sink.transactions.commit_log.log_parts import PIECE_BYTES
-from spark_kafka_sink.transactions.commit_state import LogOutcomeUnknownError
+from spark_kafka_sink.transactions.commit_state import LogChangedError, LogOutcomeUnknownError
 from spark_kafka_sink.transactions.driver_transactions import add_partition_call, produce_call
 
 ResponseT = TypeVar("ResponseT")
@@ -115,7 +114,7 @@ class LogWriter:
         with the offset of the first one (-1: the broker no longer has it); when it raises, nothing
         is written.
 
-        Raises SupersededError and every other KafkaError when nothing is written,
+        Raises LogChangedError and every other KafkaError when nothing is written,
         LogOutcomeUnknownError when that is not known.
         """
         self._require(_State.BUSY)
@@ -129,7 +128,7 @@ class LogWriter:
             for batch in self._batches(records):
                 self._produce(batch, sequence, deadline_ms)
                 sequence += len(batch)
-        except SupersededError:
+        except LogChangedError:
             raise  # the id has another owner
         except KafkaError:
             if self._unanswered == 0:
@@ -256,8 +255,8 @@ class LogWriter:
     def _transaction(self) -> PreparedTransaction:
         return PreparedTransaction(self._id, *self._producer, self._version)
 
-    def _superseded(self, error: KafkaError) -> SupersededError:
-        return SupersededError(
+    def _superseded(self, error: KafkaError) -> LogChangedError:
+        return LogChangedError(
             f"another driver now writes the commit log as '{self._id}': {error.message}",
             hint="this one must stop; if no other was started, two queries share a "
             "transactionalIdPrefix",

@@ -9,13 +9,13 @@ from spark_kafka_sink.records.formats.binary.binary_plan import BinaryPlan
 from spark_kafka_sink.records.formats.binary.matching import misfit
 from spark_kafka_sink.records.formats.binary.nodes import Value
 from spark_kafka_sink.records.formats.column_type import ColumnType
+from spark_kafka_sink.records.formats.schema_format import SchemaFormat
 
 
-class AvroFormat:
+class AvroFormat(SchemaFormat):
     """``SchemaFormat`` of Avro."""
 
     schema_type = "AVRO"
-    has_bare = True
 
     def derive(self, column: ColumnType, name: str) -> str:
         return derived_schema(column, name)
@@ -26,10 +26,6 @@ class AvroFormat:
     def name_of(self, schema: str) -> str:
         record = _record_of(parse_schema(schema))
         return "" if record is None else record.name
-
-    def indexes(self, schema: str) -> bytes:
-        del schema
-        return b""
 
     def plan(self, schema: str, prefix: bytes, column: ColumnType, *, bare: bool) -> BinaryPlan:
         kind = parse_schema(schema)

@@ -14,7 +14,12 @@ from typing import Final
 
 from spark_kafka_sink.base.errors import SchemaError, safe_text
 from spark_kafka_sink.records.formats.avro.avro_defaults import encoded_default
-from spark_kafka_sink.records.formats.avro.avro_schema import NO_DEFAULT, AvroField, AvroType
+from spark_kafka_sink.records.formats.avro.avro_schema import (
+    LOGICAL,
+    NO_DEFAULT,
+    AvroField,
+    AvroType,
+)
 from spark_kafka_sink.records.formats.avro.derived_schema import check_map_key
 from spark_kafka_sink.records.formats.binary.matching import below, columns_of, misfit, unfit
 from spark_kafka_sink.records.formats.binary.nodes import (
@@ -45,11 +50,7 @@ _DIGITS: Final = 38
 #: Bytes of a fixed that decimals are written to; each row has so many.
 _LONGEST_DECIMAL: Final = 256
 #: Integers are also written as logical types of numbers, as what they are.
-_TIMES: Final = (
-    *("", "date", "time-millis", "time-micros", "timestamp-millis", "timestamp-micros"),
-    *("timestamp-nanos", "local-timestamp-millis", "local-timestamp-micros"),
-    "local-timestamp-nanos",
-)
+_TIMES: Final = ("", *LOGICAL["int"], *LOGICAL["long"])
 #: What a column of a kind may be written as: the Avro type and its logical type ("": none), the
 #: first is exact.
 _NODES: Final[Mapping[ColumnKind, Mapping[tuple[str, str], Node]]] = {

@@ -21,12 +21,12 @@ _PRIMITIVES: Final = frozenset(
 )
 _NAME: Final = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 _FULL_NAME: Final = re.compile(rf"{_NAME.pattern}(\.{_NAME.pattern})*", re.ASCII)
-_LOGICAL: Final = {
-    "int": {"date", "time-millis"},
-    "long": {"time-micros", *(f"{local}timestamp-{unit}" for local in ("", "local-")
-                              for unit in ("millis", "micros", "nanos"))},
-    "string": {"uuid"},
-    "fixed": {"uuid", "duration"},
+LOGICAL: Final = {
+    "int": ("date", "time-millis"),
+    "long": ("time-micros", *(f"{local}timestamp-{unit}" for local in ("", "local-")
+                              for unit in ("millis", "micros", "nanos"))),
+    "string": ("uuid",),
+    "fixed": ("uuid", "duration"),
 }  # fmt: skip
 #: Of a field that has no default; null is one.
 NO_DEFAULT: Final = object()
@@ -162,7 +162,7 @@ def _with_logical(found: AvroType, declared: Mapping[str, Any]) -> AvroType:
                 f"decimal({found.precision},{found.scale}) is none, or its fixed too short"
             )
         found.logical = logical
-    elif logical in _LOGICAL.get(found.kind, ()):
+    elif logical in LOGICAL.get(found.kind, ()):
         found.logical = str(logical)
     return found
 

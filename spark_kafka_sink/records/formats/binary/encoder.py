@@ -18,7 +18,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from spark_kafka_sink.records.formats.arrow_values import (
-    binary_of,
     children,
     fixed_width,
     list_items,
@@ -40,10 +39,10 @@ from spark_kafka_sink.records.formats.binary.nodes import (
     Timestamp,
     Value,
 )
-from spark_kafka_sink.records.formats.row_pieces import Mask, RowPieces
-from spark_kafka_sink.records.gather import ends_of, lengths_of
+from spark_kafka_sink.records.gather import binary_of, ends_of, lengths_of
 from spark_kafka_sink.records.json.json_text import plain_binary
 from spark_kafka_sink.records.payloads import Payloads
+from spark_kafka_sink.records.row_pieces import Mask, RowPieces
 from spark_kafka_sink.records.varint import Packed, highest, pack, pack_unsigned
 
 _1, _3, _64 = np.uint64(1), np.uint64(3), np.uint64(64)

@@ -8,10 +8,11 @@ from spark_kafka_sink.records.formats.binary.nodes import Value
 from spark_kafka_sink.records.formats.column_type import ColumnKind, ColumnType
 from spark_kafka_sink.records.formats.protobuf.proto_match import match_message
 from spark_kafka_sink.records.formats.protobuf.proto_schema import derived_schema, message_of
+from spark_kafka_sink.records.formats.schema_format import SchemaFormat
 from spark_kafka_sink.records.varint import varint
 
 
-class ProtobufFormat:
+class ProtobufFormat(SchemaFormat):
     """``SchemaFormat`` of Protobuf. ``name`` chooses a message of a file that has several."""
 
     schema_type = "PROTOBUF"
@@ -22,10 +23,6 @@ class ProtobufFormat:
 
     def derive(self, column: ColumnType, name: str) -> str:
         return derived_schema(column, name)
-
-    def is_bare(self, schema: str) -> bool:
-        del schema
-        return False
 
     def name_of(self, schema: str) -> str:
         return str(message_of(schema, self._name)[0].full_name)

@@ -23,8 +23,7 @@ _RIGHTS = "READ on the topic"
 class LetterRange:
     """Offsets ``first`` to ``end``, which is not included. Picklable."""
 
-    topic: str
-    partition: int
+    tp: TopicPartition
     first: int
     end: int
 
@@ -39,17 +38,14 @@ def letter_ranges(client: AdminClient, topic: str) -> Sequence[LetterRange]:
     for info in cluster.topics[topic]:
         first = reader.offset(info.tp, OffsetSpec.EARLIEST, client.deadline())
         end = reader.offset(info.tp, OffsetSpec.LATEST, client.deadline())
-        found.append(LetterRange(topic, info.tp.partition, first, end))
+        found.append(LetterRange(info.tp, first, end))
     return found
 
 
 def read_letters(client: AdminClient, wanted: LetterRange) -> Iterator[ReadRecord]:
     """The committed records of a range."""
-    reader, tp = (
-        PartitionReader(client, "", _RIGHTS),
-        TopicPartition(wanted.topic, wanted.partition),
-    )
-    client.describe_topics((wanted.topic,), allow_auto_topic_creation=False)
+    reader, tp = PartitionReader(client, "", _RIGHTS), wanted.tp
+    client.describe_topics((tp.topic,), allow_auto_topic_creation=False)
     records = CommittedRecords(wanted.first, wanted.end)
     attempts = 0
     while records.next_offset < wanted.end:

@@ -1,0 +1,46 @@
+"""The records that are added to a topic, for who follows it: no transactions, partition 0.
+
+Owns: :class:`TopicTail`, the reading side of :func:`driver_transactions.write_record`. Never: a
+consumer group, a committed offset: it begins at the end, each time.
+"""
+
+from __future__ import annotations
+
+from spark_kafka_sink.admin.admin_client import AdminClient
+from spark_kafka_sink.admin.partition_reader import PartitionReader
+from spark_kafka_sink.base.errors import ErrorCode
+from spark_kafka_sink.protocol.cluster import TopicPartition
+from spark_kafka_sink.protocol.fetch_messages import OffsetSpec
+from spark_kafka_sink.records.log_records import read_batches
+
+
+class TopicTail:
+    """``option`` names the topic, for an error."""
+
+    def __init__(self, client: AdminClient, topic: str, option: str) -> None:
+        self._client = client
+        self._tp = TopicPartition(topic, 0)
+        rights = f"READ and DESCRIBE on the topic '{topic}' ({option})"
+        self._reader = PartitionReader(client, "", rights)
+        self._next: int | None = None
+
+    def new_values(self, timeout_ms: int) -> list[bytes]:
+        """The values of records with a key since the last call, of one Fetch; of the first call
+        none. What is cut off or can't be read is skipped: newer records replace it.
+
+        Raises AuthorizationError, KafkaTimeoutError, and what a missing topic raises.
+        """
+        deadline_ms = self._client.deadline(timeout_ms)
+        if self._next is None:
+            self._next = self._reader.offset(self._tp, OffsetSpec.LATEST, deadline_ms)
+            return []
+        fetched = self._reader.fetch(self._tp, self._next, deadline_ms)
+        if fetched.error is ErrorCode.OFFSET_OUT_OF_RANGE:
+            # Deleted by then, or the topic is another one.
+            self._next = self._reader.offset(self._tp, OffsetSpec.EARLIEST, deadline_ms)
+            return []
+        values = []
+        for batch in read_batches(fetched, lambda _: True, transactional=False):
+            self._next = max(self._next, batch.next_offset)
+            values += [one.value for one in batch.records if one.value is not None]
+        return values

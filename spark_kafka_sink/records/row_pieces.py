@@ -1,0 +1,151 @@
+"""The bytes of many rows, put together piece by piece.
+
+Owns: :func:`gather_of`, and :class:`RowPieces`. Never: a type, a schema, what the bytes are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from spark_kafka_sink.records.gather import (
+    Gather,
+    Indices,
+    binary_array,
+    binary_of,
+    ends_of,
+    lengths_of,
+    new_gather,
+    valid_of,
+)
+from spark_kafka_sink.records.payloads import Payloads, Refusal
+from spark_kafka_sink.records.varint import Packed, packed_bytes
+
+Mask = npt.NDArray[np.bool_]
+Int64s = npt.NDArray[np.int64]
+#: Bytes that a slot of ``gather`` takes at once, as one word and as two.
+_WORD, _PAIR = 8, 12
+
+
+class Column(NamedTuple):
+    """Entry ``rows[i]`` of a binary column for row i; None: entry i."""
+
+    array: pa.Array
+    rows: Indices | None
+
+    @property
+    def size(self) -> Int64s:
+        lengths = lengths_of(self.array)
+        return lengths if self.rows is None else lengths.take(self.rows)
+
+
+Piece = Packed | Column
+
+
+def gather_of(pieces: Sequence[Piece], rows: int, more: int = 0) -> Gather:
+    """All ``pieces`` of each of ``rows`` rows, in as few slots as there can be, and ``more`` slots
+    behind these.
+    """
+    slots = _slots(pieces)
+    width = len(slots)
+    gather = new_gather(rows * width + more)
+    for at, slot in enumerate(slots):
+        where = slice(at, rows * width, width)
+        if isinstance(slot, Column):
+            gather.put_column(where, *slot)
+        elif isinstance(slot, Packed):
+            gather.put_packed(where, slot)
+        else:
+            gather.put_packed_pair(where, *slot)
+    return gather
+
+
+def _slots(pieces: Sequence[Piece]) -> list[Piece | tuple[Packed, Packed]]:
+    """With neighbours joined, as their widths allow: to 8 bytes, then to pairs of 8 and 4."""
+    slots: list[Piece | tuple[Packed, Packed]] = []
+    words: list[Packed] = []
+    for piece in pieces:
+        if isinstance(piece, Column):
+            slots += [*_pairs(words), piece]
+            words = []
+        elif words and words[-1].most + piece.most <= _WORD:
+            words[-1] = words[-1] + piece
+        else:
+            words.append(piece)
+    return [*slots, *_pairs(words)]
+
+
+def _pairs(words: list[Packed]) -> Iterator[Packed | tuple[Packed, Packed]]:
+    while words:
+        word = words.pop(0)
+        if words and word.most + words[0].most <= _PAIR:
+            yield word, words.pop(0)
+        else:
+            yield word
+
+
+class RowPieces:
+    """The bytes of each of ``rows`` rows, piece after piece: short ones packed into words, others
+    as binary columns.
+    """
+
+    def __init__(self, rows: int) -> None:
+        self.rows = rows
+        self.refusals: list[Refusal] = []
+        self._pieces: list[Piece] = []
+
+    def add_bytes(self, data: bytes, where: Mask | None = None) -> None:
+        """The same bytes in each row, or in those of ``where``."""
+        for start in range(0, len(data), _WORD):
+            self.add_packed([packed_bytes(data[start : start + _WORD])], where)
+
+    def add_packed(self, parts: Sequence[Packed], where: Mask | None = None) -> None:
+        """Short strings; none in the rows that ``where`` leaves out."""
+        for part in parts:
+            if where is not None:
+                part = Packed(part.word * where, part.size * where, part.most)  # noqa: PLW2901
+            self._pieces.append(part)
+
+    def add_column(self, column: pa.Array, rows: Indices | None = None) -> None:
+        """A binary column, or entry ``rows[i]`` of one for row i; its nulls are no bytes."""
+        self._pieces.append(Column(column, rows))
+
+    def add_choice(self, texts: Sequence[bytes], chosen: int | Indices) -> None:
+        """One of ``texts``: the same for all rows, or for each its own."""
+        if isinstance(chosen, int):
+            texts, chosen = [texts[chosen]], np.zeros(self.rows, np.uint8)
+        self.add_column(binary_array(texts), chosen)
+
+    def refuse(self, rows: Mask, column: str, reason: str) -> None:
+        """Notes the rows, if there are any."""
+        if rows.any():
+            self.refusals.append(Refusal(rows, column, reason))
+
+    def refuse_of(self, inner: Sequence[Refusal], row_of: npt.NDArray[np.integer]) -> None:
+        """Notes refusals of other rows; ``row_of`` says in which of these rows each of those is."""
+        for one in inner:
+            rows = np.zeros(self.rows, np.bool_)
+            rows[row_of[one.rows]] = True
+            self.refuse(rows, one.column, one.reason)
+
+    def sizes(self) -> Int64s:
+        """The bytes that each row has so far."""
+        sizes = np.zeros(self.rows, np.int64)
+        for piece in self._pieces:
+            sizes += piece.size.astype(np.int64)
+        return sizes
+
+    def joined(self) -> tuple[Int64s, pa.Buffer]:
+        """The rows' bytes, and where each begins and ends in them."""
+        offsets = ends_of(self.sizes())
+        return offsets, gather_of(self._pieces, self.rows).join(int(offsets[-1]))
+
+    def payloads(self, nulls_of: pa.Array | None = None) -> Payloads:
+        """All rows; null where ``nulls_of`` is."""
+        offsets, data = self.joined() if self.rows else (np.zeros(1, np.int64), pa.py_buffer(b""))
+        valid = None if nulls_of is None else valid_of(nulls_of)
+        return Payloads(binary_of(offsets, data, valid), tuple(self.refusals))

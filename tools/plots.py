@@ -1,0 +1,59 @@
+"""A plot of a notebook as a picture of the site: an SVG that takes the page's colours.
+
+Owns: matplotlib's settings for it, and what is done with its SVG. Colours become variables, which a
+reader's scheme sets (light or dark; the site's stylesheet sets them again for its own switch), and
+ids are the picture's own, so that several can be in one page.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from tools.pictures.drawing import colours
+
+#: Text stays text, and ids are the same in each run.
+_MATPLOTLIBRC = "svg.fonttype: none\nsvg.hashsalt: kprod\nsavefig.transparent: True\n"
+#: What the kernel is started with: plots are SVG.
+KERNEL_ARGUMENTS = ("--InlineBackend.figure_formats=svg",)
+#: matplotlib's colours, and the names of ours.
+_COLOURS = {
+    "#000000": "--ink",
+    "#ffffff": "--paper",
+    "#cccccc": "--line",
+    "#1f77b4": "--kafka-line",
+    "#ff7f0e": "--spark-line",
+    "#2ca02c": "--own-line",
+    "#d62728": "--bad",
+    "#9467bd": "--soft",
+}
+_STYLE = (
+    colours("kp-plot")
+    + ".kp-plot text{fill:var(--ink)}.kp-plot *{stroke-linejoin:round;stroke-linecap:butt}"
+)
+_HEAD = re.compile(r".*?<svg (.*?)>", re.DOTALL)
+_SIZE = re.compile(r'(?:width|height)="[\d.]+pt" ?')
+
+
+def write_settings(folder: Path) -> None:
+    """Where a notebook runs, matplotlib finds them."""
+    (folder / "matplotlibrc").write_text(_MATPLOTLIBRC, encoding="utf-8")
+
+
+def picture(svg: str, name: str, title: str) -> str:
+    """matplotlib's ``svg`` as the file ``name`` of a page, with what it shows in words."""
+    svg = re.sub(
+        r"<metadata>.*?</metadata>|<defs>\s*<style.*?</style>\s*</defs>", "", svg, flags=re.DOTALL
+    )
+    for colour, variable in _COLOURS.items():
+        svg = svg.replace(f": {colour}", f": var({variable})")
+    used = set(re.findall(r'url\(#([^)]+)\)|href="#([^"]+)"', svg))
+    ids = {one or other for one, other in used}
+    svg = re.sub(r' id="([^"]+)"', lambda m: f' id="{name}-{m[1]}"' if m[1] in ids else "", svg)
+    svg = re.sub(r'(url\(#|href="#)', rf"\g<1>{name}-", svg)
+    found = _HEAD.match(svg)
+    assert found is not None, f"{name} is no SVG"
+    attributes = _SIZE.sub("", found[1])
+    head = f'<svg class="kp-plot" role="img" aria-label="{title}" {attributes}>'
+    body = re.sub(r"\n\s*", "\n", svg[found.end() :]).strip()
+    return f"{head}\n<style>{_STYLE}</style>\n{body}\n"
