@@ -15,8 +15,13 @@ from typing import Any, Final
 
 from spark_kafka_sink.base.error_kinds import Kind
 from spark_kafka_sink.base.errors import ConfigError
-from spark_kafka_sink.base.security.addresses import is_in_the_clear, is_of_http, url_parts
-from spark_kafka_sink.base.security.password import text_of
+from spark_kafka_sink.base.security.addresses import (
+    is_in_the_clear,
+    is_of_http,
+    token_endpoint,
+    url_parts,
+)
+from spark_kafka_sink.base.security.password import shown_text, text_of
 from spark_kafka_sink.base.security.secret_references import has_references
 from spark_kafka_sink.config.logins.security_rules import (
     NOT_HIDDEN_BY_SPARK,
@@ -198,7 +203,12 @@ def check_addresses(values: Mapping[str, object]) -> None:
     """ConfigError for an address that would get a secret in the clear, and for TLS that would not
     count. One by reference is checked where it is looked up.
     """
-    _check_endpoint(values.get(ENDPOINT))
+    endpoint = values.get(ENDPOINT)
+    if endpoint is not None and not has_references(endpoint):
+        credentials = "bearer.auth.client.id and bearer.auth.client.secret"
+        token_endpoint(
+            ENDPOINT, shown_text(endpoint), "it looks like https://host/path", credentials
+        )
     if has_references(values.get(URL)):
         return
     urls = registry_urls(text_of(values.get(URL)))
@@ -216,17 +226,4 @@ def check_addresses(values: Mapping[str, object]) -> None:
             f"{tls} would have no effect, because {URL} is http",
             hint="use https, or remove it",
             kind=Kind.NO_EFFECT,
-        )
-
-
-def _check_endpoint(given: object) -> None:
-    """It gets the client's secret."""
-    if given is None or has_references(given):
-        return
-    parts = url_parts(text_of(given))
-    if parts is None or not is_of_http(parts) or "@" in parts.netloc or is_in_the_clear(parts):
-        raise ConfigError(
-            f"{ENDPOINT} is not an address of https",
-            hint="it looks like https://host/path; http is for tests on this machine (localhost)",
-            kind=Kind.TOKEN_SOURCE,
         )
