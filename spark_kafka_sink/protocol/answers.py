@@ -218,8 +218,9 @@ def _describe_transactions(
             continue
         if one.producer_id < -1 or one.producer_epoch < -1 or one.transaction_timeout_ms < 0:
             raise MalformedError("a producer id, epoch or timeout is negative")
-        if any(min(topic.partitions, default=0) < 0 for topic in one.topics):
-            raise MalformedError("a partition is negative")
+        for topic in one.topics:
+            if topic.partitions and min(topic.partitions) < 0:
+                raise MalformedError("a partition is negative")
 
 
 def _fetch(request: FetchRequest, response: FetchResponse) -> None:
