@@ -154,7 +154,8 @@ warning ([KP0703](errors.md#kp0703)).
 The report of a failed batch has `error` (code, text, hint), the attempts that failed, and the
 brokers' last answers. The driver's warning has the same in one line, and `kprod report show PATH`
 as a page. A failed attempt leaves its error in a directory beside `reportPath` (without that
-option, in the application's local directory), so driver and executors must share that directory:
+option, or on a full disk, in the application's local directory), so driver and executors must share
+that directory:
 
 | Where | What the report has |
 |---|---|
