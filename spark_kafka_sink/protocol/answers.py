@@ -10,7 +10,7 @@ code. Produce and Metadata, which are read into columns, check themselves (``pro
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cache, partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, TypeVar
@@ -198,13 +198,14 @@ def _higher_epoch(
 
 def _txn_offset_commit(request: TxnOffsetCommitRequest, response: TxnOffsetCommitResponse) -> None:
     _each_once(
-        (
-            (topic.name, one.partition_index)
-            for topic in response.topics
-            for one in topic.partitions
-        ),
+        _partitions(response.topics),
         ((topic.name, one.partition_index) for topic in request.topics for one in topic.partitions),
     )
+
+
+def _partitions(topics: Iterable[Any]) -> Iterator[tuple[str, int]]:
+    """Topic and number of each partition, where a message names them so."""
+    return ((topic.name, one.partition_index) for topic in topics for one in topic.partitions)
 
 
 def _each_once(
