@@ -12,7 +12,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 
-from spark_kafka_sink.config.given_options import SPARK_OPTIONS, foreign_options
+from spark_kafka_sink.config.given_options import foreign_options
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT), str(ROOT / "tools")]
@@ -259,7 +259,7 @@ def _spark_options() -> Iterator[str]:
         *("Option", "What it is"),
         text="Spark adds these to a write by itself, or its own Kafka sink knows them.",
     )
-    for name, what in SPARK_OPTIONS.items():
+    for name, what in option_texts().spark.items():
         yield row(f"`{name}`", what)
     yield ""
 
