@@ -122,10 +122,15 @@ def _every_report(path: Path, others: list[str], *, as_json: bool) -> Iterator[J
         former = path.with_name(path.name + FORMER)
         files = [former, path] if former.exists() else [path]
         if path.is_dir():
-            files = sorted(path.glob("*.json*"))
+            files = sorted(f for f in path.glob("*.json*") if not f.name.startswith("."))
         for done, file in enumerate(files):
             update(done, len(files))
-            yield from _reports_in(file, others)
+            try:
+                yield from _reports_in(file, others)
+            except UnusableFileError:
+                if len(files) == 1 or file.exists():
+                    raise
+                # It was deleted, or renamed, since.
     except (OSError, UnusableFileError) as error:
         why = error.strerror if isinstance(error, OSError) else str(error)
         raise ConfigError(
