@@ -24,7 +24,7 @@ from rich.table import Table
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from spark_kafka_sink.records.compression import Codec
-from spark_kafka_sink.records.encoded_slice import EncodedSlice, OpenPosition
+from spark_kafka_sink.records.encoded_slice import EncodedSlices, OpenPosition
 from spark_kafka_sink.records.partitioning.murmur2 import murmur2
 from spark_kafka_sink.records.partitioning.partitioners import BuiltInPartitioner
 from spark_kafka_sink.records.partitioning.topic_view import TopicView
@@ -110,7 +110,7 @@ def whole_way(batch: pa.RecordBatch, case: Case) -> list[bytes]:
     return copies
 
 
-def encode(columns: RecordColumns, partitions: np.ndarray) -> list[EncodedSlice]:
+def encode(columns: RecordColumns, partitions: np.ndarray) -> EncodedSlices:
     groups = group_rows(columns, partitions)
     positions = [NOTHING_OPEN] * len(groups.tps)
     return encode_groups(columns, groups, positions, BATCH_SIZE, NOW, max_request_size=2**20)
@@ -139,7 +139,7 @@ def stages(console: Console) -> None:
             columns: RecordColumns = columns,
             groups: Groups = groups,
             positions: list[OpenPosition] = positions,
-        ) -> list[EncodedSlice]:
+        ) -> EncodedSlices:
             return encode_groups(
                 columns, groups, positions, BATCH_SIZE, NOW, max_request_size=2**20
             )

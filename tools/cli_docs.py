@@ -44,12 +44,10 @@ machine and a write, in about a second; `kprod txn` shows and ends transactions 
 [exactly-once](delivery-guarantees.md) jobs. `explain`, `options`, `template`, `convert`, `size`
 and `report` connect to no broker. What to do by symptom: [the runbook](runbook.md).
 
-Services that speak Kafka's protocol differ. `kprod check --exactly-once` tries what exactly-once
-needs of one: that `read_committed` shows rows of committed transactions only, that a fenced
-producer can't commit, that open transactions are listed. Its last line is "exactly-once works
-here", "does not work here" or "was not tried here", with the reason. It deletes the topic that it
-makes, also after Ctrl-C or SIGTERM; after SIGKILL the next one names it, and deletes it when it is
-a day old.
+`kprod check --exactly-once` tries what exactly-once needs of a service that speaks Kafka's
+protocol. Its last line is "exactly-once works here", "does not work here" or "was not tried
+here", with the reason. After SIGKILL the next one names the topic that is left, and deletes it
+when it is a day old.
 
 **Which cluster, and who.** `--bootstrap-servers`, or with `--config` a client's properties file,
 TLS and SASL included: it is what a write takes as its `configFile`, with the same errors and

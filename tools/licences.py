@@ -35,15 +35,13 @@ def main(python: str) -> int:
         NOTICE,
         "",
         INTRODUCTION,
-        "| Package | Version | Licence |",
-        "|---|---|---|",
     ]
     for package in sorted(found, key=lambda p: p["Name"].lower()):
         if package["Name"] in ("spark-kafka-sink", "pip"):
             continue
         # Some name their licence by its whole text.
         licence = " ".join(package["License"].split())
-        lines.append(f"| {package['Name']} | {package['Version']} | {licence[:80]} |")
+        lines.append(f"- {package['Name']} {package['Version']}: {licence[:80]}")
     sys.stdout.write("\n".join(lines) + "\n")
     return 0
 

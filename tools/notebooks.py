@@ -49,8 +49,9 @@ NAMES = (
     "dead_letters",
     "schemas",
 )
-#: A notebook takes less than five minutes; so does each of its cells.
-LONGEST_S = 240
+#: A bound of a notebook, and of each of its cells. The longest starts two drivers, one after the
+#: other: a minute on a quiet machine, more than five beside twenty processes on two cores.
+LONGEST_S = 900
 _NOTICE = "<!-- Made of notebooks/{name}.ipynb by tools/notebooks.py. -->"
 #: A cell of code, on a page.
 _CODE = re.compile(r"(^```python\n.*?\n```$)", re.DOTALL | re.MULTILINE)

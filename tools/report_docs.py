@@ -6,7 +6,7 @@ Owns: their text. Never: a field's meaning (``datasource/report/write_report.py`
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 from spark_kafka_sink.datasource import described_fields
 from spark_kafka_sink.datasource.report import write_report
@@ -66,14 +66,27 @@ def page_lines() -> Iterator[str]:
         yield from (f"### {title}", "")
         yield from _fields(cls)
     yield from (*_RUNNING_TASKS, "")
-    yield from _fields(TaskProgress)
+    yield from _fields(TaskProgress, _OF_A_REPORT)
     yield from (*_PROGRESS_TOPIC, "")
-    yield from _fields(WorkerProgress)
+    yield from _fields(WorkerProgress, _OF_A_REPORT)
 
 
-def _fields(cls: type) -> Iterator[str]:
+def _names(cls: type) -> tuple[str, ...]:
+    return tuple(name for name, _, _ in described_fields.described_fields(cls))
+
+
+#: What a running task's figures have in common with a report, and need no further words.
+_OF_A_REPORT = frozenset(_names(WriteReport)) - {"elapsedMs", "commitMs", "rowsPerSecond"}
+
+
+def _fields(cls: type, known: Collection[str] = ()) -> Iterator[str]:
+    """Each field with its meaning; those of ``known`` by their names."""
     for name, described, _ in described_fields.described_fields(cls):
-        yield f"- `{name}`: {described.meaning}"
+        if name not in known:
+            yield f"- `{name}`: {described.meaning}"
+    same = [f"`{name}`" for name in _names(cls) if name in known]
+    if same:
+        yield f"- {', '.join(same)}: as in a report, so far."
     yield ""
 
 
@@ -141,7 +154,8 @@ warning ([KP0703](errors.md#kp0703)).
 The report of a failed batch has `error` (code, text, hint), the attempts that failed, and the
 brokers' last answers. The driver's warning has the same in one line, and `kprod report show PATH`
 as a page. A failed attempt leaves its error in a directory beside `reportPath` (without that
-option, in the application's local directory), so driver and executors must share that directory:
+option, or on a full disk, in the application's local directory), so driver and executors must share
+that directory:
 
 | Where | What the report has |
 |---|---|

@@ -191,6 +191,8 @@ SenderTest#testIdempotenceWithMultipleInflightsWhereFirstFailsFatallyAndSequence
 SenderTest#testBumpEpochWhenOutOfOrderSequenceReceived
 SenderTest#testEpochBumpOnOutOfOrderSequenceForNextBatch
   an epoch bump
+TransactionManagerTest#testHealthyPartitionRetriesDuringEpochBump
+  other partitions while an identity ends
 SenderTest#testIdempotentSplitBatchAndSend SenderTest#testTransactionalSplitBatchAndSend
   too large with several records: two batches at the sequences of the one
 SenderTest#testTooLargeBatchesAreSafelyRemoved

@@ -8,7 +8,8 @@ The driver calls it once, before a write, and passes the results to the tasks.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Final, Self
 
 from spark_kafka_sink.admin.call import AnyBroker, Call, retry_code
@@ -33,15 +34,27 @@ from spark_kafka_sink.protocol.admin_messages import (
     TopicNamesRequest,
 )
 from spark_kafka_sink.protocol.cluster import Cluster, Node
-from spark_kafka_sink.protocol.control_messages import (
+from spark_kafka_sink.protocol.messages.create_topics import (
+    CreatableTopic,
+    CreatableTopicConfig,
     CreateTopicsRequest,
-    NewTopic,
 )
+from spark_kafka_sink.protocol.request import VersionRange
 
 #: How long the names of all topics may take, for the hint of an error.
 _NAMES_MS: Final = 2_000
 #: How much a name must be like a missing one to be proposed (difflib's ratio).
 _ALIKE: Final = 0.8
+
+
+@dataclass(frozen=True, slots=True)
+class NewTopic:
+    """A topic to create; -1 is the broker's default (from v4 on, Kafka 2.4)."""
+
+    name: str
+    partitions: int = -1
+    replication_factor: int = -1
+    configs: Mapping[str, str] = field(default_factory=dict)
 
 
 class AdminClient:
@@ -176,17 +189,19 @@ class AdminClient:
         cluster = self.loop.cluster
         to = cluster.nodes.get(cluster.controller) or AnyBroker()
         left_ms = max(1, deadline_ms - self.clock.now_ms())
-        call = Call(CreateTopicsRequest((topic,), left_ms, validate_only), to, once=True)
+        request = create_topics([topic], left_ms, validate_only=validate_only)
+        call = Call(request, to, once=True)
         self.loop.run([call], deadline_ms)
         if call.response is None:
             if self.clock.now_ms() >= deadline_ms:
                 raise self.loop.timeout("CREATE_TOPICS", [call])
             return False
-        code, message = call.response.errors[topic.name]
+        (created,) = call.response.topics
+        code = created.error_code
         if code in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS):
             return True
         if not code.retriable:
-            raise code.error(f"topic {topic.name}", message)
+            raise code.error(f"topic {topic.name}", created.error_message)
         return False
 
     # -- waiting ----------------------------------------------------------------------------------
@@ -284,3 +299,28 @@ def _errors_of(topics: Collection[str], errors: Mapping[str, ErrorCode]) -> str:
         f"{code.name} of {', '.join(names)}: {code.info.hint}" for code, names in by_code.items()
     )
     return f"the brokers answered {'; '.join(said)}"
+
+
+def create_topics(
+    topics: Sequence[NewTopic], timeout_ms: int, *, validate_only: bool = False
+) -> CreateTopicsRequest:
+    """The broker answers when they are known to all, or ``timeout_ms`` is over."""
+    defaults = any(-1 in (topic.partitions, topic.replication_factor) for topic in topics)
+    return CreateTopicsRequest(
+        topics=[
+            CreatableTopic(
+                name=topic.name,
+                num_partitions=topic.partitions,
+                replication_factor=topic.replication_factor,
+                assignments=(),
+                configs=[
+                    CreatableTopicConfig(name=name, value=value)
+                    for name, value in topic.configs.items()
+                ],
+            )
+            for topic in topics
+        ],
+        timeout_ms=timeout_ms,
+        validate_only=validate_only,
+        versions=VersionRange(4 if defaults else 2, 7),
+    )

@@ -13,8 +13,8 @@ from typing import Final, Generic, TypeVar
 
 from spark_kafka_sink.base.errors import AuthorizationError, ErrorClass, ErrorCode, KafkaError
 from spark_kafka_sink.protocol.cluster import Node, TopicPartition
-from spark_kafka_sink.protocol.control_messages import CoordinatorType
 from spark_kafka_sink.protocol.request import Request
+from spark_kafka_sink.protocol.transaction_requests import CoordinatorType
 
 ResponseT = TypeVar("ResponseT")
 

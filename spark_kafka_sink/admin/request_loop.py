@@ -45,14 +45,13 @@ from spark_kafka_sink.network.client.client_request import ClientResponse
 from spark_kafka_sink.network.client.kafka_client import KafkaClient
 from spark_kafka_sink.network.client.metadata import Metadata
 from spark_kafka_sink.protocol.cluster import Cluster, Node
-from spark_kafka_sink.protocol.control_messages import (
-    CoordinatorType,
-    FindCoordinatorRequest,
+from spark_kafka_sink.protocol.control_messages import MetadataRequest
+from spark_kafka_sink.protocol.messages.find_coordinator import (
     FindCoordinatorResponse,
-    MetadataRequest,
 )
 from spark_kafka_sink.protocol.metadata_response import MetadataResponse
 from spark_kafka_sink.protocol.request import ApiKey, Request
+from spark_kafka_sink.protocol.transaction_requests import CoordinatorType, find_coordinator
 
 ResponseT = TypeVar("ResponseT")
 #: Creates the network client: over real sockets, or a simulated network's.
@@ -484,7 +483,7 @@ class _Dispatcher:
         wanted = tuple(islice(same, _MOST_IDS if many else 1))
         for one in wanted:
             del self._to_find[one]
-        request = FindCoordinatorRequest(tuple(one.key for one in wanted), kind)
+        request = find_coordinator([one.key for one in wanted], kind)
         self._send_request(request, node, now, lambda response: self._found(wanted, node, response))
         return NEVER
 
@@ -504,10 +503,12 @@ class _Dispatcher:
                 for call in self._awaiting_coordinator.pop(one):
                     self._schedule_retry(call, now, _no_response(contacted, response))
             return
+        by_key = {coordinator.key: coordinator for coordinator in found.coordinators}
         for one in wanted:
-            coordinator = found.coordinators[one.key]
-            code, node = coordinator.error, coordinator.node
-            if node is not None:
+            coordinator = by_key.get(one.key, found)  # below version 4 there is no list
+            code, node = coordinator.error_code, None
+            if code is ErrorCode.NONE:
+                node = Node(coordinator.node_id, coordinator.host, coordinator.port)
                 self._loop.found[one] = node
             elif retry_decision(code) is RetryDecision.FINAL:
                 what = _NAMES[one.type]

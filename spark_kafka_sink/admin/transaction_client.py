@@ -30,13 +30,13 @@ from spark_kafka_sink.base.clock import Clock
 from spark_kafka_sink.base.errors import ConfigError, ErrorCode, UnsupportedVersionError
 from spark_kafka_sink.config.producer_config import ProducerConfig
 from spark_kafka_sink.protocol.cluster import Node
-from spark_kafka_sink.protocol.control_messages import (
-    ApiVersionsRequest,
-    EndTxnRequest,
-    EndTxnResponse,
+from spark_kafka_sink.protocol.messages.api_versions import ApiVersionsRequest
+from spark_kafka_sink.protocol.messages.end_txn import EndTxnResponse
+from spark_kafka_sink.protocol.messages.init_producer_id import (
     InitProducerIdRequest,
     InitProducerIdResponse,
 )
+from spark_kafka_sink.protocol.node_api_versions import NodeApiVersions
 from spark_kafka_sink.protocol.producer_ids import (
     NO_PRODUCER_ID,
     PreparedTransaction,
@@ -51,6 +51,7 @@ from spark_kafka_sink.protocol.transaction_admin_messages import (
     TransactionListing,
     TransactionState,
 )
+from spark_kafka_sink.protocol.transaction_requests import end_txn, init_producer_id
 
 #: By transactional id. None: no definite response in time.
 EndAnswers = Mapping[str, ErrorCode | None]
@@ -68,7 +69,9 @@ _ROUNDS: Final = 3
 _ROUND_MS: Final = 2_000
 _CLUSTER_AGE_MS: Final = 100
 _LEFT_OUT_MS: Final = 60_000
-_SOFTWARE: Final = ("spark-kafka-sink", "0")
+_API_VERSIONS: Final = ApiVersionsRequest(
+    client_software_name="spark-kafka-sink", client_software_version="0"
+)
 
 
 class Listed(NamedTuple):
@@ -106,7 +109,7 @@ class TransactionClient(AdminClient):
         """
         calls = {t.transactional_id: end_call(t, committed=committed) for t in transactions}
         self.loop.run(calls.values(), deadline_ms)
-        return {i: None if c.response is None else c.response.error for i, c in calls.items()}
+        return {i: None if c.response is None else c.response.error_code for i, c in calls.items()}
 
     def abort_exactly(
         self, found: Mapping[str, TransactionDescription], deadline_ms: int
@@ -130,11 +133,15 @@ class TransactionClient(AdminClient):
     def fence(self, transactional_ids: Iterable[str], deadline_ms: int) -> EndAnswers:
         """InitProducerId for each: what it has open is aborted, its writer is fenced."""
         calls = {
-            i: Call(InitProducerIdRequest(i, _FENCE_TIMEOUT_MS), CoordinatorKey(i), _fenced(i))
+            i: Call(
+                InitProducerIdRequest(transactional_id=i, transaction_timeout_ms=_FENCE_TIMEOUT_MS),
+                CoordinatorKey(i),
+                _fenced(i),
+            )
             for i in transactional_ids
         }
         self.loop.run(calls.values(), deadline_ms)
-        return {i: None if c.response is None else c.response.error for i, c in calls.items()}
+        return {i: None if c.response is None else c.response.error_code for i, c in calls.items()}
 
     # -- describing -------------------------------------------------------------------------------
 
@@ -269,9 +276,9 @@ class TransactionClient(AdminClient):
     def transaction_version(self, deadline_ms: int) -> int:
         """2 when the cluster has transaction.version 2 (KIP-890), else 1; requested once."""
         if self._version is None:
-            call = Call(ApiVersionsRequest(*_SOFTWARE), AnyBroker())
-            features = self.loop.send_and_receive(call, deadline_ms).finalized_features
-            self._version = 2 if features.get("transaction.version", 0) >= 2 else 1
+            call = Call(_API_VERSIONS, AnyBroker())
+            versions = NodeApiVersions.of(self.loop.send_and_receive(call, deadline_ms))
+            self._version = 2 if versions.transaction_version >= 2 else 1
         return self._version
 
     # -- initializing -----------------------------------------------------------------------------
@@ -299,17 +306,15 @@ class TransactionClient(AdminClient):
         where = f"InitProducerId of {_named(transactional_id)}"
 
         def handle_response(response: InitProducerIdResponse) -> ErrorCode | None:
-            if response.error is ErrorCode.INVALID_TRANSACTION_TIMEOUT:
+            if response.error_code is ErrorCode.INVALID_TRANSACTION_TIMEOUT:
                 raise ConfigError(
                     f"kafka.transaction.timeout.ms is {timeout_ms}: above the broker's "
                     "transaction.max.timeout.ms",
                     hint="lower the option, or raise the broker's setting (900000 by default)",
                 )
-            return retry_code(response.error, where, _WRITE)
+            return retry_code(response.error_code, where, _WRITE)
 
-        request = InitProducerIdRequest(
-            transactional_id, timeout_ms, *ours, enable_2pc=two_phase_commit
-        )
+        request = init_producer_id(transactional_id, timeout_ms, ours, enable_2pc=two_phase_commit)
         call = Call(request, CoordinatorKey(transactional_id), handle_response, once=once)
         response = self.loop.send_and_receive(call, deadline_ms, where)
         return ProducerIdAndEpoch(response.producer_id, response.producer_epoch)
@@ -318,23 +323,16 @@ class TransactionClient(AdminClient):
 def end_call(transaction: PreparedTransaction, *, committed: bool) -> Call[EndTxnResponse]:
     """EndTxn, whose version follows the transaction's."""
     where = f"EndTxn of {_named(transaction.transactional_id)}"
-    request = EndTxnRequest(
-        transaction.transactional_id,
-        transaction.producer_id,
-        transaction.producer_epoch,
-        committed,
-        transaction.transaction_version,
-    )
     return Call(
-        request,
+        end_txn(transaction, committed=committed),
         CoordinatorKey(transaction.transactional_id),
-        lambda response: retry_code(response.error, where, _WRITE, success_only=False),
+        lambda response: retry_code(response.error_code, where, _WRITE, success_only=False),
     )
 
 
 def _fenced(transactional_id: str) -> Callable[[InitProducerIdResponse], ErrorCode | None]:
     where = f"InitProducerId of {_named(transactional_id)}"
-    return lambda response: retry_code(response.error, where, _WRITE, success_only=False)
+    return lambda response: retry_code(response.error_code, where, _WRITE, success_only=False)
 
 
 def listing(

@@ -5,7 +5,8 @@ all but ``explain``, which every message names: Typer and Rich are imported when
 and nothing else of the package imports this.
 
 ``app`` is the tree of commands, with ``arguments``; one file for each command: ``check``,
-``options``, ``convert``, ``template``, ``size``, ``report``, and ``txn``, a room.
+``options`` (with ``option_texts``), ``convert``, ``template``, ``size``, ``report``, and ``txn``, a
+room.
 ``connection`` connects them to a cluster, ``show``, ``progress`` and ``watching`` print.
 ``operations``, a room, is what operators see and change.
 """

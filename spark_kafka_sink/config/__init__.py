@@ -1,4 +1,4 @@
-"""Every option: its name, type, default and documentation; and the reading of given options.
+"""Every option: its name, type, rule and default; and the reading of given options.
 
 Owns: from an option map to the two values ``producer_config.ProducerConfig`` and
 ``sink_config.SinkConfig``. Never: a clock, a connection; a file only where ``configFile`` or a

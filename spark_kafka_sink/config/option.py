@@ -370,6 +370,16 @@ class Option:
         return self.error(text, f"Not a number of type {self.type.name}", spelled)
 
 
+def alike(
+    names: str,
+    type_: OptionType = OptionType.STRING,
+    status: Status = Status.HONOURED,
+    note: str = "",
+) -> Iterator[Option]:
+    """Options without a default that differ by name only."""
+    return (Option(name, type_, None, None, status, note) for name in names.split())
+
+
 #: Effective values by the options' names.
 Values = Mapping[str, Any]
 

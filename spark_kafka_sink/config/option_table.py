@@ -11,7 +11,7 @@ timeout, with which no connection is ever made. docs/options.md is generated fro
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import Final
 
@@ -33,6 +33,7 @@ from spark_kafka_sink.config.option import (
     Range,
     Status,
     TopicName,
+    alike,
 )
 
 _T = OptionType
@@ -188,7 +189,18 @@ GSSAPI: Final = "GSSAPI"
 MECHANISMS: Final = (PLAIN, *SCRAM, OAUTHBEARER, AWS_MSK_IAM, GSSAPI)
 
 _JVM = "it chooses among Java's own TLS classes; here OpenSSL does that work"
+_KINIT = "the machine's Kerberos libraries and kinit do that"
+_BROKERS = "only the broker can validate a token"
 _STORE = OneOf(("PEM", "PKCS12", "JKS"))
+
+
+def _assertion(names: str, type_: OptionType = _T.STRING) -> Iterator[Option]:
+    names = " ".join(f"sasl.oauthbearer.assertion.{name}" for name in names.split())
+    instead = (
+        "use client id and secret, or a class of your own in sasl.login.callback.handler.class"
+    )
+    return alike(names, type_, Status.LATER_REFUSED, instead)
+
 
 SECURITY_OPTIONS = (
     Option("ssl.truststore.location", _T.STRING, None),
@@ -205,9 +217,8 @@ SECURITY_OPTIONS = (
            OneOfAnyCase(("https",), empty="no check")),
     Option("ssl.enabled.protocols", _T.LIST, None),
     Option("ssl.cipher.suites", _T.LIST, None),
-    *(Option(name, _T.STRING, None, None, Status.NO_MEANING, _JVM)
-      for name in ("ssl.protocol", "ssl.provider", "ssl.keymanager.algorithm",
-                   "ssl.trustmanager.algorithm", "ssl.secure.random.implementation")),
+    *alike("ssl.protocol ssl.provider ssl.keymanager.algorithm ssl.trustmanager.algorithm"
+           " ssl.secure.random.implementation", _T.STRING, Status.NO_MEANING, _JVM),
     Option("ssl.engine.factory.class", _T.CLASS, None, None, Status.LATER_REFUSED,
            "set the ssl. options instead of the class"),
     Option("sasl.mechanism", _T.STRING, None, OneOfAnyCase(MECHANISMS, empty="")),
@@ -231,40 +242,26 @@ SECURITY_OPTIONS = (
     Option("sasl.login.refresh.min.period.seconds", _T.SHORT, 60, Range(0, 900)),
     Option("sasl.login.refresh.buffer.seconds", _T.SHORT, 300, Range(0, 3600)),
     Option("sasl.kerberos.service.name", _T.STRING, None),
-    *(Option(name, type_, None, None, Status.NO_MEANING,
-             "the machine's Kerberos libraries and kinit do that")
-      for name, type_ in (("sasl.kerberos.kinit.cmd", _T.STRING),
-                          ("sasl.kerberos.min.time.before.relogin", _T.LONG),
-                          ("sasl.kerberos.ticket.renew.jitter", _T.DOUBLE),
-                          ("sasl.kerberos.ticket.renew.window.factor", _T.DOUBLE))),
-    *(Option(name, type_, None, None, Status.NO_MEANING, "only the broker can validate a token")
-      for name, type_ in (("sasl.oauthbearer.jwt.validator.class", _T.CLASS),
-                          ("sasl.oauthbearer.expected.audience", _T.LIST),
-                          ("sasl.oauthbearer.expected.issuer", _T.STRING),
-                          ("sasl.oauthbearer.clock.skew.seconds", _T.INT),
-                          ("sasl.oauthbearer.scope.claim.name", _T.STRING),
-                          ("sasl.oauthbearer.sub.claim.name", _T.STRING),
-                          ("sasl.oauthbearer.jwks.endpoint.url", _T.STRING),
-                          ("sasl.oauthbearer.jwks.endpoint.refresh.ms", _T.LONG),
-                          ("sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms", _T.LONG),
-                          ("sasl.oauthbearer.jwks.endpoint.retry.backoff.ms", _T.LONG))),
+    *alike("sasl.kerberos.kinit.cmd", _T.STRING, Status.NO_MEANING, _KINIT),
+    *alike("sasl.kerberos.min.time.before.relogin", _T.LONG, Status.NO_MEANING, _KINIT),
+    *alike("sasl.kerberos.ticket.renew.jitter sasl.kerberos.ticket.renew.window.factor", _T.DOUBLE,
+           Status.NO_MEANING, _KINIT),
+    *alike("sasl.oauthbearer.jwt.validator.class", _T.CLASS, Status.NO_MEANING, _BROKERS),
+    *alike("sasl.oauthbearer.expected.audience", _T.LIST, Status.NO_MEANING, _BROKERS),
+    *alike("sasl.oauthbearer.clock.skew.seconds", _T.INT, Status.NO_MEANING, _BROKERS),
+    *alike("sasl.oauthbearer.expected.issuer sasl.oauthbearer.scope.claim.name"
+           " sasl.oauthbearer.sub.claim.name sasl.oauthbearer.jwks.endpoint.url", _T.STRING,
+           Status.NO_MEANING, _BROKERS),
+    *alike("sasl.oauthbearer.jwks.endpoint.refresh.ms"
+           " sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms"
+           " sasl.oauthbearer.jwks.endpoint.retry.backoff.ms", _T.LONG, Status.NO_MEANING,
+           _BROKERS),
     Option("sasl.login.class", _T.CLASS, None, None, Status.LATER_REFUSED,
            "name where the token comes from: sasl.login.callback.handler.class"),
-    *(Option(name, type_, None, None, Status.LATER_REFUSED,
-             "use client id and secret, or a class of your own in"
-             " sasl.login.callback.handler.class")
-      for name, type_ in (
-          ("sasl.oauthbearer.assertion.algorithm", _T.STRING),
-          ("sasl.oauthbearer.assertion.claim.aud", _T.STRING),
-          ("sasl.oauthbearer.assertion.claim.exp.seconds", _T.INT),
-          ("sasl.oauthbearer.assertion.claim.iss", _T.STRING),
-          ("sasl.oauthbearer.assertion.claim.jti.include", _T.BOOLEAN),
-          ("sasl.oauthbearer.assertion.claim.nbf.seconds", _T.INT),
-          ("sasl.oauthbearer.assertion.claim.sub", _T.STRING),
-          ("sasl.oauthbearer.assertion.file", _T.STRING),
-          ("sasl.oauthbearer.assertion.private.key.file", _T.STRING),
-          ("sasl.oauthbearer.assertion.private.key.passphrase", _T.PASSWORD),
-          ("sasl.oauthbearer.assertion.template.file", _T.STRING))),
+    *_assertion("algorithm claim.aud claim.iss claim.sub file private.key.file template.file"),
+    *_assertion("claim.exp.seconds claim.nbf.seconds", _T.INT),
+    *_assertion("claim.jti.include", _T.BOOLEAN),
+    *_assertion("private.key.passphrase", _T.PASSWORD),
 )  # fmt: skip
 
 URL: Final = "schema.registry.url"
@@ -272,14 +269,14 @@ USER_INFO: Final = "basic.auth.user.info"
 TOKEN: Final = "bearer.auth.token"  # noqa: S105 - a name
 ENDPOINT: Final = "bearer.auth.issuer.endpoint.url"
 TIMEOUT: Final = "schema.registry.request.timeout.ms"
-_SSL: Final = "schema.registry."
+REGISTRY: Final = "schema.registry."
 _ALGORITHM: Final = "ssl.endpoint.identification.algorithm"
-_PACKAGE: Final = "io.confluent.kafka.serializers.subject."
+SUBJECTS: Final = "io.confluent.kafka.serializers.subject."
 _ID_PACKAGE: Final = "io.confluent.kafka.serializers.schema.id."
-_PREFIX, _HEADER = "PrefixSchemaIdSerializer", "HeaderSchemaIdSerializer"
+IN_PREFIX, IN_HEADER = "PrefixSchemaIdSerializer", "HeaderSchemaIdSerializer"
 
 _STRATEGIES: Final = OneOf(
-    (*SubjectStrategy, *(f"{_PACKAGE}{strategy}" for strategy in SubjectStrategy))
+    (*SubjectStrategy, *(f"{SUBJECTS}{strategy}" for strategy in SubjectStrategy))
 )
 
 
@@ -290,8 +287,8 @@ def _of(part: str) -> tuple[Option, ...]:
         Option(f"{part}SchemaName", _T.STRING, None, NonEmpty(), of_one_write=True),
         Option(f"{part}.subject.name.strategy", _T.CLASS, "TopicNameStrategy", _STRATEGIES,
                of_one_write=True),
-        Option(f"{part}.schema.id.serializer", _T.CLASS, _PREFIX,
-               OneOf((_PREFIX, _HEADER, _ID_PACKAGE + _PREFIX, _ID_PACKAGE + _HEADER)),
+        Option(f"{part}.schema.id.serializer", _T.CLASS, IN_PREFIX,
+               OneOf((IN_PREFIX, IN_HEADER, _ID_PACKAGE + IN_PREFIX, _ID_PACKAGE + IN_HEADER)),
                of_one_write=True),
     )  # fmt: skip
 
@@ -314,9 +311,9 @@ REGISTRY_OPTIONS: Final = (
     Option("bearer.auth.logical.cluster", _T.STRING, None),
     Option("bearer.auth.identity.pool.id", _T.STRING, None),
     Option(TIMEOUT, _T.INT, 10_000, _POSITIVE),
-    *(replace(one, name=_SSL + one.name) for one in SECURITY_OPTIONS
+    *(replace(one, name=REGISTRY + one.name) for one in SECURITY_OPTIONS
       if one.name.startswith("ssl.") and one.status is Status.HONOURED and one.name != _ALGORITHM),
-    Option(f"{_SSL}{_ALGORITHM}", _T.STRING, "https", OneOfAnyCase(("https",))),
+    Option(f"{REGISTRY}{_ALGORITHM}", _T.STRING, "https", OneOfAnyCase(("https",))),
 )  # fmt: skip
 
 SCHEMA_OPTIONS: Final = (

@@ -94,8 +94,10 @@ class DeadLetterOptions:
     max_value_bytes: int
 
     @classmethod
-    def of(cls, options: Mapping[str, Any]) -> DeadLetterOptions:
-        """From the sink's options, which :data:`CHECKS` have passed."""
+    def of(cls, options: Mapping[str, Any]) -> DeadLetterOptions | None:
+        """From the sink's options, checked; None with errors.tolerance=none."""
+        if options[_TOLERANCE] == "none":
+            return None
         replicas = options["errors.deadletterqueue.topic.replication.factor"]
         return cls(
             options[_LETTERS],
@@ -198,9 +200,7 @@ class SinkConfig:
             "named_columns": named,
             "schemas": schema_options(own, options, named),
             "rate_limits": RateLimits(*(values[name] for name in limits)),
-            "dead_letters": None
-            if options[_TOLERANCE] == "none"
-            else DeadLetterOptions.of(options),
+            "dead_letters": DeadLetterOptions.of(options),
             "warnings": producer.warnings + _without_tolerance(given, options),
             "fingerprint": _fingerprint(given),
         }

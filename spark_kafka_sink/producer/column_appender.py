@@ -25,7 +25,7 @@ from spark_kafka_sink.producer.buffer_pool import BufferPool
 from spark_kafka_sink.producer.metrics.produce_recorder import ProduceRecorder
 from spark_kafka_sink.producer.transaction.transaction_manager import TransactionManager
 from spark_kafka_sink.protocol.cluster import Cluster, TopicPartition
-from spark_kafka_sink.records.encoded_slice import EncodedSlice
+from spark_kafka_sink.records.encoded_slice import EncodedSlice, EncodedSlices
 from spark_kafka_sink.records.gather import offsets_of
 from spark_kafka_sink.records.partitioning.partitioners import Partitioner
 from spark_kafka_sink.records.partitioning.topic_view import TopicView
@@ -135,7 +135,7 @@ class ColumnAppender:
         taken = 0
         try:
             now_ms = self._clock.wall_ms()
-            slices: Sequence[EncodedSlice] = encode_groups(
+            slices = encode_groups(
                 chunk,
                 groups,
                 filler.positions(groups.tps),
@@ -163,20 +163,20 @@ class ColumnAppender:
 
     def _encode_again(
         self, chunk: RecordColumns, groups: Groups, refused: Sequence[EncodedSlice], now_ms: int
-    ) -> list[EncodedSlice]:
+    ) -> EncodedSlices:
         """Encode the refused rows again, in order: the first slice of each partition. Of a later
         one the generation is 0 (only the first of a chunk continues a batch), so it always opens a
         batch, and its bytes are valid unchanged.
         """
         if not refused:
-            return []
+            return EncodedSlices.of(())
         first: dict[TopicPartition, EncodedSlice] = {}
         later = [one for one in refused if first.setdefault(one.tp, one) is not one]
         filler = self._filler
         limits = [filler.limits.raw_limit(tp.topic) for tp in first]
         positions = filler.positions([*first])
         again = encode_slices_again(chunk, groups, [*first.values()], positions, limits, now_ms)
-        return [*again, *later]
+        return EncodedSlices.of([*again, *later])
 
     def _await_topics(self, topics: Sequence[str]) -> Cluster:
         cluster = self._metadata.cluster

@@ -11,18 +11,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from spark_kafka_sink.base.errors import ErrorCode
-from spark_kafka_sink.protocol import messages
 from spark_kafka_sink.protocol.bodies import ControlRequest, Message, once_each
 from spark_kafka_sink.protocol.cluster import TopicPartition
+from spark_kafka_sink.protocol.messages import describe_configs, describe_quorum, metadata
 from spark_kafka_sink.protocol.request import ApiKey, VersionRange
-from spark_kafka_sink.protocol.wire import MalformedError, WireReader, error_code
-
-if TYPE_CHECKING:
-    from spark_kafka_sink.protocol.messages.describe_configs import DescribeConfigsResult
-    from spark_kafka_sink.protocol.messages.describe_quorum import PartitionDataResponse
+from spark_kafka_sink.protocol.wire import MalformedError, WireReader, error_of
 
 __all__ = [
     "ConfigResource",
@@ -60,10 +56,10 @@ class TopicNamesRequest(ControlRequest[TopicNamesResponse]):
     versions = VersionRange(4, 13)
 
     def message(self, version: int) -> Message:
-        return messages.metadata.MetadataRequest(topics=None, allow_auto_topic_creation=False)
+        return metadata.MetadataRequest(topics=None, allow_auto_topic_creation=False)
 
     def read(self, reader: WireReader, version: int) -> TopicNamesResponse:
-        answer = messages.metadata.MetadataResponse.read(reader, version)
+        answer = metadata.MetadataResponse.read(reader, version)
         names = tuple(topic.name for topic in answer.topics if topic.name is not None)
         return TopicNamesResponse(names, max(0, answer.throttle_time_ms))
 
@@ -117,8 +113,8 @@ class DescribeConfigsRequest(ControlRequest[DescribeConfigsResponse]):
     versions = VersionRange(1, 4)
 
     def message(self, version: int) -> Message:
-        resource = messages.describe_configs.DescribeConfigsResource
-        return messages.describe_configs.DescribeConfigsRequest(
+        resource = describe_configs.DescribeConfigsResource
+        return describe_configs.DescribeConfigsRequest(
             resources=[
                 resource(
                     resource_type=int(one.type),
@@ -132,7 +128,7 @@ class DescribeConfigsRequest(ControlRequest[DescribeConfigsResponse]):
     def read(self, reader: WireReader, version: int) -> DescribeConfigsResponse:
         """The response, which has every resource of this request once and no other."""
         requested = {(int(resource.type), resource.name): resource for resource in self.resources}
-        answer = messages.describe_configs.DescribeConfigsResponse.read(reader, version)
+        answer = describe_configs.DescribeConfigsResponse.read(reader, version)
         found = once_each(
             (
                 ((result.resource_type, result.resource_name), _resource_configs(result))
@@ -147,8 +143,8 @@ class DescribeConfigsRequest(ControlRequest[DescribeConfigsResponse]):
         )
 
 
-def _resource_configs(result: DescribeConfigsResult) -> ResourceConfigs:
-    error = error_code(result.error_code)
+def _resource_configs(result: describe_configs.DescribeConfigsResult) -> ResourceConfigs:
+    error = error_of(result.error_code)
     if len(result.configs) > _MOST_SETTINGS:
         raise MalformedError(f"a resource has {len(result.configs)} settings")
     values: dict[str, str | None] = {}
@@ -180,15 +176,15 @@ class DescribeQuorumRequest(ControlRequest[DescribeQuorumResponse]):
     versions = VersionRange(1, 1)
 
     def message(self, version: int) -> Message:
-        message = messages.describe_quorum
+        message = describe_quorum
         partition = message.PartitionData(partition_index=_METADATA_LOG.partition)
         topic = message.TopicData(topic_name=_METADATA_LOG.topic, partitions=[partition])
         return message.DescribeQuorumRequest(topics=[topic])
 
     def read(self, reader: WireReader, version: int) -> DescribeQuorumResponse:
         """The response; one with an error has no partition."""
-        answer = messages.describe_quorum.DescribeQuorumResponse.read(reader, version)
-        error = error_code(answer.error_code)
+        answer = describe_quorum.DescribeQuorumResponse.read(reader, version)
+        error = error_of(answer.error_code)
         if error is not ErrorCode.NONE:
             return DescribeQuorumResponse(error)
         found = once_each(
@@ -202,12 +198,12 @@ class DescribeQuorumRequest(ControlRequest[DescribeQuorumResponse]):
         return found[_METADATA_LOG]
 
 
-def _quorum(one: PartitionDataResponse) -> DescribeQuorumResponse:
+def _quorum(one: describe_quorum.PartitionDataResponse) -> DescribeQuorumResponse:
     times = [
         voter.last_caught_up_timestamp
         for voter in one.current_voters
         if voter.replica_id == one.leader_id and voter.last_caught_up_timestamp > 0
     ]
     return DescribeQuorumResponse(
-        error_code(one.error_code), max(-1, one.leader_id), times[0] if times else None
+        error_of(one.error_code), max(-1, one.leader_id), times[0] if times else None
     )

@@ -10,30 +10,14 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from typing import ClassVar, Generic, Protocol, TypeVar
 
-from spark_kafka_sink.base.errors import InvalidTopicError, UnsupportedVersionError
 from spark_kafka_sink.protocol.cluster import TopicPartition
-from spark_kafka_sink.protocol.frames import is_flexible
-from spark_kafka_sink.protocol.request import ApiKey, Buffers, VersionRange
-from spark_kafka_sink.protocol.wire import MalformedError, WireReader, decoding
+from spark_kafka_sink.protocol.request import ApiKey, Buffers, VersionRange, check_version
+from spark_kafka_sink.protocol.wire import MalformedError, WireReader
+from spark_kafka_sink.protocol.wire_writer import topic_name
 
 ResponseT_co = TypeVar("ResponseT_co", covariant=True)
 K = TypeVar("K")
 V = TypeVar("V")
-
-
-def topic_name(name: str) -> str:
-    """``name`` if it can be encoded. The broker decides whether it is legal."""
-    try:
-        size = len(name.encode())
-        what = f"is {size} bytes long" if size > 0x7FFF else None
-    except UnicodeEncodeError:
-        what = "is no text: it holds a surrogate"
-    if what is not None:
-        raise InvalidTopicError(
-            f"a topic's name {what}",
-            hint="letters, digits, '.', '_' and '-', at most 249 of them",
-        )
-    return name
 
 
 def by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
@@ -47,7 +31,7 @@ def by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
 class Message(Protocol):
     """A request of ``protocol/messages/``."""
 
-    def encode(self, version: int) -> bytes: ...
+    def encode(self, version: int) -> Buffers: ...
 
 
 class ControlRequest(ABC, Generic[ResponseT_co]):
@@ -72,27 +56,8 @@ class ControlRequest(ABC, Generic[ResponseT_co]):
 
     def encode(self, version: int) -> Buffers:
         """As :meth:`Request.encode`."""
-        self._check(version)
-        return [self.message(version).encode(version)]
-
-    def decode(self, version: int, body: memoryview) -> ResponseT_co:
-        """As :meth:`Request.decode`, of the whole ``body``."""
-        self._check(version)
-        return decoding(
-            self.api_key,
-            version,
-            body,
-            lambda reader: self.read(reader, version),
-            flexible=is_flexible(self.api_key, version),
-        )
-
-    def _check(self, version: int) -> None:
-        ours = self.versions
-        if not ours.min <= version <= ours.max:
-            raise UnsupportedVersionError(
-                f"{self.api_key.name} v{version} is not spoken here; "
-                f"versions {ours.min} to {ours.max} are",
-            )
+        check_version(self, version)
+        return self.message(version).encode(version)
 
 
 def once_each(

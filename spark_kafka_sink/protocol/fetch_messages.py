@@ -11,23 +11,19 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from spark_kafka_sink.base.errors import ErrorCode
-from spark_kafka_sink.protocol import messages
 from spark_kafka_sink.protocol.bodies import (
     ControlRequest,
     Message,
     by_topic,
     once_each,
-    topic_name,
 )
 from spark_kafka_sink.protocol.cluster import TopicPartition
+from spark_kafka_sink.protocol.messages import fetch, list_offsets
 from spark_kafka_sink.protocol.request import ApiKey, VersionRange
-from spark_kafka_sink.protocol.wire import MalformedError, WireReader, error_code
-
-if TYPE_CHECKING:
-    from spark_kafka_sink.protocol.messages import fetch, list_offsets
+from spark_kafka_sink.protocol.wire import MalformedError, WireReader, error_of
 
 __all__ = [
     "FetchPartition",
@@ -86,7 +82,7 @@ class ListOffsetsRequest(ControlRequest[ListOffsetsResponse]):
     versions = VersionRange(2, 9)
 
     def message(self, version: int) -> Message:
-        wire = messages.list_offsets
+        wire = list_offsets
         return wire.ListOffsetsRequest(
             replica_id=_NO_REPLICA,
             isolation_level=_READ_UNCOMMITTED,
@@ -104,7 +100,7 @@ class ListOffsetsRequest(ControlRequest[ListOffsetsResponse]):
 
     def read(self, reader: WireReader, version: int) -> ListOffsetsResponse:
         """The response, which has every partition of this request once and no other."""
-        answer = messages.list_offsets.ListOffsetsResponse.read(reader, version)
+        answer = list_offsets.ListOffsetsResponse.read(reader, version)
         found = once_each(
             (
                 (TopicPartition(topic.name, one.partition_index), _partition_offset(one))
@@ -117,7 +113,7 @@ class ListOffsetsRequest(ControlRequest[ListOffsetsResponse]):
 
 
 def _partition_offset(one: list_offsets.ListOffsetsPartitionResponse) -> PartitionOffset:
-    error = error_code(one.error_code)
+    error = error_of(one.error_code)
     if error is not ErrorCode.NONE:
         return PartitionOffset(error)
     if one.offset < 0:
@@ -181,10 +177,10 @@ class FetchRequest(ControlRequest[FetchResponse]):
     versions = VersionRange(4, 12)
 
     def message(self, version: int) -> Message:
-        wire = messages.fetch
+        wire = fetch
         topics: dict[str, list[fetch.FetchPartition]] = {}
         for piece in self.partitions:
-            topics.setdefault(topic_name(piece.tp.topic), []).append(
+            topics.setdefault(piece.tp.topic, []).append(
                 wire.FetchPartition(
                     partition=piece.tp.partition,
                     fetch_offset=piece.offset,
@@ -206,8 +202,8 @@ class FetchRequest(ControlRequest[FetchResponse]):
     def read(self, reader: WireReader, version: int) -> FetchResponse:
         """The response, which has every partition of this request once and no other."""
         requested = {piece.tp: piece.offset for piece in self.partitions}
-        answer = messages.fetch.FetchResponse.read(reader, version)
-        throttle_ms, error = max(0, answer.throttle_time_ms), error_code(answer.error_code)
+        answer = fetch.FetchResponse.read(reader, version)
+        throttle_ms, error = max(0, answer.throttle_time_ms), error_of(answer.error_code)
         found: dict[TopicPartition, FetchedPartition] = {}
         for topic in answer.responses:
             for one in topic.partitions:
@@ -223,7 +219,7 @@ class FetchRequest(ControlRequest[FetchResponse]):
 
 
 def _fetched(one: fetch.PartitionData, fetch_offset: int, *, aborted: bool) -> FetchedPartition:
-    error = error_code(one.error_code)
+    error = error_of(one.error_code)
     if error is not ErrorCode.NONE:
         return FetchedPartition(error, fetch_offset)
     if one.high_watermark < 0 or one.last_stable_offset < -1 or one.log_start_offset < -1:

@@ -127,7 +127,7 @@ def parse_response_header(
         reader.skip_tagged_fields()
         return reader.position
 
-    used = decoding(api_key, version, payload[4:], skip_tags, flexible=True, whole=False)
+    used = decoding(api_key.name, version, payload[4:], skip_tags, flexible=True, whole=False)
     return correlation_id, payload[4 + used :]
 
 

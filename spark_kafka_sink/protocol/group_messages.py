@@ -10,17 +10,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from spark_kafka_sink.base.errors import ErrorCode
-from spark_kafka_sink.protocol import messages
 from spark_kafka_sink.protocol.bodies import ControlRequest, Message, by_topic, once_each
 from spark_kafka_sink.protocol.cluster import TopicPartition
+from spark_kafka_sink.protocol.messages import list_groups, offset_fetch
 from spark_kafka_sink.protocol.request import ApiKey, VersionRange
-from spark_kafka_sink.protocol.wire import WireReader, error_code
-
-if TYPE_CHECKING:
-    from spark_kafka_sink.protocol.messages import list_groups
+from spark_kafka_sink.protocol.wire import WireReader, error_of
 
 __all__ = [
     "GroupWithMembers",
@@ -75,11 +72,11 @@ class ListGroupsRequest(ControlRequest[ListGroupsResponse]):
     versions = VersionRange(4, 5)
 
     def message(self, version: int) -> Message:
-        return messages.list_groups.ListGroupsRequest(states_filter=_WITH_MEMBERS)
+        return list_groups.ListGroupsRequest(states_filter=_WITH_MEMBERS)
 
     def read(self, reader: WireReader, version: int) -> ListGroupsResponse:
-        answer = messages.list_groups.ListGroupsResponse.read(reader, version)
-        error = error_code(answer.error_code)
+        answer = list_groups.ListGroupsResponse.read(reader, version)
+        error = error_of(answer.error_code)
         found = answer.groups.checked(_group, lambda one: self.group_id in (None, one[0]))
         return ListGroupsResponse(error, dict(found) if error is ErrorCode.NONE else {})
 
@@ -109,7 +106,7 @@ class OffsetFetchRequest(ControlRequest[OffsetFetchResponse]):
     versions = VersionRange(8, 8)
 
     def message(self, version: int) -> Message:
-        wire = messages.offset_fetch
+        wire = offset_fetch
         topics = [
             wire.OffsetFetchRequestTopics(name=topic, partition_indexes=numbers)
             for topic, numbers in by_topic(self.partitions).items()
@@ -120,12 +117,12 @@ class OffsetFetchRequest(ControlRequest[OffsetFetchResponse]):
 
     def read(self, reader: WireReader, version: int) -> OffsetFetchResponse:
         """The response, which has the group once and no other."""
-        answer = messages.offset_fetch.OffsetFetchResponse.read(reader, version)
+        answer = offset_fetch.OffsetFetchResponse.read(reader, version)
         group = once_each(
             ((one.group_id, one) for one in answer.groups), [self.group_id], "a group"
         )
         found = group[self.group_id]
-        error = error_code(found.error_code)
+        error = error_of(found.error_code)
         if error is not ErrorCode.NONE:
             return OffsetFetchResponse(error)
         offsets = once_each(

@@ -20,14 +20,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from spark_kafka_sink.base.errors import ErrorCode
-from spark_kafka_sink.protocol import messages
 from spark_kafka_sink.protocol.cluster import Nodes, NodesBuilder, PartitionInfos
+from spark_kafka_sink.protocol.messages import metadata
 from spark_kafka_sink.protocol.wire import (
     ZERO_UUID,
     MalformedError,
     WireReader,
     checked_node,
-    error_code,
+    error_of,
 )
 
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ class MetadataResponse:
     cluster_id: str | None
     controller: int
     topics: tuple[TopicMetadata, ...]
-    throttle_ms: int = 0
+    throttle_time_ms: int = 0
     error: ErrorCode = ErrorCode.NONE
 
 
@@ -88,7 +88,7 @@ def read_metadata(reader: WireReader, version: int, requested: Iterable[str]) ->
     Needs about 400 bytes for each of these topics in the response, and at most four times the
     response's size for the rest; for a real response, less than its size.
     """
-    answer = messages.metadata.MetadataResponse.read(reader, version)
+    answer = metadata.MetadataResponse.read(reader, version)
     names = {name: name for name in requested}
     if len(answer.topics) > len(names):
         raise MalformedError("it names more topics than were requested")
@@ -106,7 +106,7 @@ def read_metadata(reader: WireReader, version: int, requested: Iterable[str]) ->
         max(-1, answer.controller_id),
         tuple(found),
         max(0, answer.throttle_time_ms),
-        error_code(answer.error_code),
+        error_of(answer.error_code),
     )
 
 
@@ -140,7 +140,7 @@ class _Topics:
         operations = topic.topic_authorized_operations
         partitions, in_sync = self._partitions(name, topic.partitions)
         return TopicMetadata(
-            error_code(topic.error_code),
+            error_of(topic.error_code),
             name,
             None if topic.topic_id == ZERO_UUID else topic.topic_id,
             topic.is_internal,

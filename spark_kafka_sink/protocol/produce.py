@@ -22,8 +22,7 @@ from spark_kafka_sink.protocol.wire import (
     MalformedError,
     WireReader,
     checked_node,
-    decoding,
-    error_code,
+    error_of,
 )
 
 # What came with which version.
@@ -106,7 +105,7 @@ class ProduceResponse:
     """
 
     partitions: tuple[PartitionProduceResponse, ...]
-    throttle_ms: int = 0
+    throttle_time_ms: int = 0
     node_endpoints: tuple[Node, ...] = ()
 
 
@@ -158,17 +157,13 @@ class ProduceRequest:
                 raise IllegalStateError(f"two batches for one partition of {topic} in one request")
         return (_encode_flexible if version >= _FIRST_FLEXIBLE else _encode_classic)(self, topics)
 
-    def decode(self, version: int, body: memoryview) -> ProduceResponse:
+    def read(self, reader: WireReader, version: int) -> ProduceResponse:
         """The response, which must have every partition of this request once and no other.
 
-        Raises RemoteProtocolError, nothing else. What it allocates is bounded by this request
-        and by the bytes received.
+        What it allocates is bounded by this request and by the bytes received.
         """
         _check_version(version)
-        decoder = _ResponseDecoder(version, self.data)
-        return decoding(
-            ApiKey.PRODUCE, version, body, decoder.parse, flexible=version >= _FIRST_FLEXIBLE
-        )
+        return _ResponseDecoder(version, self.data).parse(reader)
 
 
 def _check_version(version: int) -> None:
@@ -285,12 +280,12 @@ class _ResponseDecoder:
             reader.skip_tagged_fields()
         if any(requested.values()):
             raise MalformedError("a partition is missing")
-        throttle_ms = max(0, reader.int32())
+        throttle_time_ms = max(0, reader.int32())
         endpoints: tuple[Node, ...] = ()
         for tag in reader.tagged_fields():
             if tag == 0 and self._version >= _CURRENT_LEADER:
                 endpoints = _node_endpoints(reader, len(partitions))
-        return ProduceResponse(tuple(partitions), throttle_ms, endpoints)
+        return ProduceResponse(tuple(partitions), throttle_time_ms, endpoints)
 
     def _partition(
         self, reader: WireReader, topic: dict[int, TopicPartition]
@@ -304,7 +299,7 @@ class _ResponseDecoder:
         log_start_offset = rest[0] if rest else -1
         if base_offset < -1 or log_append_time_ms < -1 or log_start_offset < -1:
             raise MalformedError("an offset or a timestamp is negative")
-        error = ErrorCode.NONE if code == 0 else error_code(code)
+        error = ErrorCode.NONE if code == 0 else error_of(code)
         end = start + self._smallest_partition
         if reader.data[reader.position : end] == self._plain_end:
             reader.position = end

@@ -2,14 +2,19 @@
 
 Owns: :class:`Request`, what the network needs of any request; :class:`ApiKey`. Never: bytes on a
 wire. A request object is version-free; ``NetworkClient`` picks the version that the broker and
-:attr:`Request.versions` share, then calls ``encode`` and, later, ``decode``.
+:attr:`Request.versions` share, then calls ``encode`` and, later, ``answers.decode``.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from enum import IntEnum
-from typing import NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar
+
+from spark_kafka_sink.base.errors import UnsupportedVersionError
+
+if TYPE_CHECKING:
+    from spark_kafka_sink.protocol.wire import WireReader
 
 #: Buffers for ``socket.sendmsg``, which are not copied.
 Buffer = bytes | memoryview
@@ -61,7 +66,7 @@ class Request(Protocol[ResponseT_co]):
 
     @property
     def versions(self) -> VersionRange:
-        """The versions this request can be expressed in (a subset of what we implement)."""
+        """The versions this request may be sent in (a subset of what we implement)."""
         ...
 
     def encode(self, version: int) -> Buffers:
@@ -71,6 +76,18 @@ class Request(Protocol[ResponseT_co]):
         """
         ...
 
-    def decode(self, version: int, body: memoryview) -> ResponseT_co:
-        """The response's body (after its header). Raises RemoteProtocolError, nothing else."""
+    def read(self, reader: WireReader, version: int) -> ResponseT_co:
+        """The response's body (after its header), for ``answers.decode``: raises what the reader
+        raises.
+        """
         ...
+
+
+def check_version(request: Request[object], version: int) -> None:
+    """Raises UnsupportedVersionError when ``request`` may not be sent in ``version``."""
+    ours = request.versions
+    if not ours.min <= version <= ours.max:
+        raise UnsupportedVersionError(
+            f"{request.api_key.name} v{version} is not spoken here; "
+            f"versions {ours.min} to {ours.max} are",
+        )

@@ -12,21 +12,18 @@ from array import array
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from spark_kafka_sink.base.errors import ErrorCode
-from spark_kafka_sink.protocol import messages
 from spark_kafka_sink.protocol.bodies import ControlRequest, Message, by_topic, once_each
 from spark_kafka_sink.protocol.cluster import TopicPartition
+from spark_kafka_sink.protocol.messages import (
+    describe_producers,
+    describe_transactions,
+    list_transactions,
+)
 from spark_kafka_sink.protocol.request import ApiKey, VersionRange
-from spark_kafka_sink.protocol.wire import MalformedError, WireReader, error_code
-
-if TYPE_CHECKING:
-    from spark_kafka_sink.protocol.messages import (
-        describe_producers,
-        describe_transactions,
-        list_transactions,
-    )
+from spark_kafka_sink.protocol.wire import MalformedError, WireReader, error_of
 
 __all__ = [
     "DescribeProducersRequest",
@@ -111,13 +108,13 @@ class DescribeTransactionsRequest(ControlRequest[DescribeTransactionsResponse]):
     versions = VersionRange(0, 0)
 
     def message(self, version: int) -> Message:
-        return messages.describe_transactions.DescribeTransactionsRequest(
+        return describe_transactions.DescribeTransactionsRequest(
             transactional_ids=tuple(dict.fromkeys(self.transactional_ids))
         )
 
     def read(self, reader: WireReader, version: int) -> DescribeTransactionsResponse:
         """The response, which has every id of this request once and no other."""
-        answer = messages.describe_transactions.DescribeTransactionsResponse.read(reader, version)
+        answer = describe_transactions.DescribeTransactionsResponse.read(reader, version)
         found = once_each(
             ((one.transactional_id, _description(one)) for one in answer.transaction_states),
             self.transactional_ids,
@@ -127,7 +124,7 @@ class DescribeTransactionsRequest(ControlRequest[DescribeTransactionsResponse]):
 
 
 def _description(one: describe_transactions.TransactionState) -> TransactionDescription:
-    error = error_code(one.error_code)
+    error = error_of(one.error_code)
     if error is not ErrorCode.NONE:
         return TransactionDescription(error, one.transactional_id)
     if one.producer_id < -1 or one.producer_epoch < -1 or one.transaction_timeout_ms < 0:
@@ -193,7 +190,7 @@ class ListTransactionsRequest(ControlRequest[ListTransactionsResponse]):
         return VersionRange(0 if self.min_duration_ms is None else 1, 2)
 
     def message(self, version: int) -> Message:
-        return messages.list_transactions.ListTransactionsRequest(
+        return list_transactions.ListTransactionsRequest(
             state_filters=[state.value for state in self.states],
             producer_id_filters=self.producer_ids,
             duration_filter=-1 if self.min_duration_ms is None else self.min_duration_ms,
@@ -203,8 +200,8 @@ class ListTransactionsRequest(ControlRequest[ListTransactionsResponse]):
         )
 
     def read(self, reader: WireReader, version: int) -> ListTransactionsResponse:
-        answer = messages.list_transactions.ListTransactionsResponse.read(reader, version)
-        error = error_code(answer.error_code)
+        answer = list_transactions.ListTransactionsResponse.read(reader, version)
+        error = error_of(answer.error_code)
         found = answer.transaction_states.checked(
             _listing, lambda one: one.transactional_id.startswith(self.prefix)
         )
@@ -274,8 +271,8 @@ class DescribeProducersRequest(ControlRequest[DescribeProducersResponse]):
     versions = VersionRange(0, 0)
 
     def message(self, version: int) -> Message:
-        topic = messages.describe_producers.TopicRequest
-        return messages.describe_producers.DescribeProducersRequest(
+        topic = describe_producers.TopicRequest
+        return describe_producers.DescribeProducersRequest(
             topics=[
                 topic(name=name, partition_indexes=numbers)
                 for name, numbers in by_topic(self.partitions).items()
@@ -284,7 +281,7 @@ class DescribeProducersRequest(ControlRequest[DescribeProducersResponse]):
 
     def read(self, reader: WireReader, version: int) -> DescribeProducersResponse:
         """The response, which has every partition of this request once and no other."""
-        answer = messages.describe_producers.DescribeProducersResponse.read(reader, version)
+        answer = describe_producers.DescribeProducersResponse.read(reader, version)
         found = once_each(
             (
                 (TopicPartition(topic.name, one.partition_index), _producers(one))
@@ -297,7 +294,7 @@ class DescribeProducersRequest(ControlRequest[DescribeProducersResponse]):
 
 
 def _producers(one: describe_producers.PartitionResponse) -> PartitionProducers:
-    error, producers = error_code(one.error_code), one.active_producers.checked(_producer)
+    error, producers = error_of(one.error_code), one.active_producers.checked(_producer)
     return PartitionProducers(
         error, producers if error is ErrorCode.NONE else (), one.error_message
     )

@@ -22,7 +22,6 @@ from typing import Final, Never, TypeVar, overload
 
 from spark_kafka_sink.base.errors import ErrorCode, RemoteProtocolError
 from spark_kafka_sink.protocol.cluster import Node
-from spark_kafka_sink.protocol.request import ApiKey, Buffer
 
 T = TypeVar("T")
 U = TypeVar("U")
@@ -56,7 +55,7 @@ class MalformedError(Exception):
     """Internal to this room: the error, without any of the bytes."""
 
 
-def error_code(code: int) -> ErrorCode:
+def error_of(code: int) -> ErrorCode:
     """The member of ``code``; an unknown number is UNKNOWN_SERVER_ERROR."""
     return _CODES.get(code, ErrorCode.UNKNOWN_SERVER_ERROR)
 
@@ -415,9 +414,9 @@ EMPTY_ARRAY: Final = WireArray[Never](b"", 0, 0, _read_nothing, 0, flexible=Fals
 
 
 def decoding(
-    api_key: ApiKey,
+    api: str,
     version: int,
-    body: Buffer,
+    body: bytes | memoryview,
     parse: Callable[[WireReader], T],
     *,
     flexible: bool,
@@ -425,7 +424,7 @@ def decoding(
 ) -> T:
     """The result of ``parse`` for ``body``. Raises RemoteProtocolError, nothing else.
 
-    With ``whole`` every byte must have been read. The error names API and version and never
+    With ``whole`` every byte must have been read. The error names ``api`` and version and never
     shows the bytes; it is raised outside of the except clause, so that no traceback keeps them.
     """
     data = bytes(body) if len(body) <= _COPIED else memoryview(body)
@@ -443,7 +442,7 @@ def decoding(
     else:
         return value
     raise RemoteProtocolError(
-        f"{api_key.name} v{version}: the broker's answer is malformed: {reason}",
+        f"{api} v{version}: the broker's answer is malformed: {reason}",
         hint="the broker, or something between it and here, does not speak Kafka's protocol",
     )
 

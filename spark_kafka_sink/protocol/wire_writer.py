@@ -10,7 +10,11 @@ import struct
 from collections.abc import Sequence
 from typing import Final
 
-from spark_kafka_sink.base.errors import IllegalStateError, UnsupportedVersionError
+from spark_kafka_sink.base.errors import (
+    IllegalStateError,
+    InvalidTopicError,
+    UnsupportedVersionError,
+)
 
 #: The longest string of Kafka's protocol (MessageGenerator writes the same check into Java's).
 _LONGEST_STRING: Final = 0x7FFF
@@ -55,6 +59,13 @@ class WireWriter:
             self._data += size.to_bytes(2, "big")
         self._data += raw
 
+    def topic_name(self, name: str | None, *, nullable: bool = False) -> None:
+        """Raises InvalidTopicError for what no string of the protocol can carry."""
+        self.string(None if name is None else topic_name(name), nullable=nullable)
+
+    def topic_names(self, names: Sequence[str]) -> None:
+        self.strings([topic_name(name) for name in names])
+
     def byte_string(self, value: bytes) -> None:
         self.count(len(value))
         self._data += value
@@ -90,6 +101,21 @@ class WireWriter:
             self._data.append(value & 0x7F | 0x80)
             value >>= 7
         self._data.append(value)
+
+
+def topic_name(name: str) -> str:
+    """``name`` if it can be encoded. The broker decides whether it is legal."""
+    try:
+        size = len(name.encode())
+        what = f"is {size} bytes long" if size > _LONGEST_STRING else None
+    except UnicodeEncodeError:
+        what = "is no text: it holds a surrogate"
+    if what is not None:
+        raise InvalidTopicError(
+            f"a topic's name {what}",
+            hint="letters, digits, '.', '_' and '-', at most 249 of them",
+        )
+    return name
 
 
 def refuse_fields(api: str, version: int, *fields: str) -> UnsupportedVersionError:

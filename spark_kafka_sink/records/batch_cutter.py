@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from spark_kafka_sink.records.encoded_slice import OpenPosition
+from spark_kafka_sink.records.encoded_slice import OpenPosition, OpenPositions
 from spark_kafka_sink.records.varint import highest, lowest, varint_size
 
 Int64s = npt.NDArray[np.int64]
@@ -51,7 +51,7 @@ class Cuts:
 def cut(
     content: Int64s,
     bounds: Int64s,
-    positions: Sequence[OpenPosition],
+    positions: Sequence[OpenPosition] | OpenPositions,
     raw_limits: Sequence[int] | int,
     timestamps: Int64s | None,
     now_ms: int,
@@ -63,7 +63,7 @@ def cut(
     byte shorter), so it never passes its limit, unless its first record does. Rows, and
     ``timestamps`` (None: all ``now_ms``), are in the order of writing.
     """
-    generations, record_counts, bases, rooms = np.array(positions, np.int64).T
+    generations, record_counts, bases, rooms = np.asarray(positions, np.int64).T
     is_open = generations != 0
     record_counts = np.where(is_open, record_counts, 0)
     limits = np.empty(len(positions), np.int64)

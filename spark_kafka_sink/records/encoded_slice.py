@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import partial
-from typing import NamedTuple
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple, Self
+
+import numpy as np
+import numpy.typing as npt
 
 from spark_kafka_sink.protocol.cluster import TopicPartition
 
@@ -22,6 +25,15 @@ class OpenPosition(NamedTuple):
     record_count: int
     base_timestamp: int
     room: int
+
+
+#: The position of each of some partitions: a row of its four numbers.
+OpenPositions = npt.NDArray[np.int64]
+
+
+def open_positions(numbers: Sequence[int]) -> OpenPositions:
+    """``numbers`` are those of every :class:`OpenPosition`, one behind another."""
+    return np.array(numbers, np.int64).reshape(-1, 4)
 
 
 class EncodedSlice(NamedTuple):
@@ -48,11 +60,62 @@ class EncodedSlice(NamedTuple):
     largest_record: int = 0
 
 
-#: Creates one from its fields in order. A named tuple's constructor is a Python function, and a
-#: chunk may have a slice for each of a thousand partitions.
-new_position: Callable[[tuple[int, int, int, int]], OpenPosition] = partial(
-    tuple.__new__, OpenPosition
-)
-new_slice: Callable[
-    [tuple[TopicPartition, memoryview, int, int, int, int, int, bool, int, int]], EncodedSlice
-] = partial(tuple.__new__, EncodedSlice)
+@dataclass(frozen=True, slots=True)
+class EncodedSlices:
+    """The slices of a chunk, in order, by the fields of an :class:`EncodedSlice`: there may be one
+    for each of a thousand partitions, and as many objects would keep the garbage collector busy.
+
+    The bytes of slice i are ``buffers[i][starts[i] : ends[i]]``.
+    """
+
+    tps: Sequence[TopicPartition]
+    buffers: Sequence[memoryview]
+    starts: Sequence[int]
+    ends: Sequence[int]
+    record_counts: Sequence[int]
+    generations: Sequence[int]
+    first_offset_deltas: Sequence[int]
+    base_timestamps: Sequence[int]
+    max_timestamps: Sequence[int]
+    last: Sequence[bool]
+    first_rows: Sequence[int]
+    largest_records: Sequence[int]
+
+    @classmethod
+    def of(cls, slices: Sequence[EncodedSlice]) -> Self:
+        tps, data, *others = zip(*slices, strict=True) if slices else ((),) * 10
+        return cls(tps, data, (0,) * len(data), [piece.nbytes for piece in data], *others)
+
+    def __len__(self) -> int:
+        return len(self.tps)
+
+    def __getitem__(self, index: int) -> EncodedSlice:
+        return EncodedSlice(
+            self.tps[index],
+            self.buffers[index][self.starts[index] : self.ends[index]],
+            self.record_counts[index],
+            self.generations[index],
+            self.first_offset_deltas[index],
+            self.base_timestamps[index],
+            self.max_timestamps[index],
+            self.last[index],
+            self.first_rows[index],
+            self.largest_records[index],
+        )
+
+    def for_append(self) -> Iterator[tuple[TopicPartition, int, int, int, int, int, bool, int]]:
+        """What the accumulator needs of each: its fields in order, but for bytes and first row."""
+        return zip(
+            self.tps,
+            self.record_counts,
+            self.generations,
+            self.first_offset_deltas,
+            self.base_timestamps,
+            self.max_timestamps,
+            self.last,
+            self.largest_records,
+            strict=True,
+        )
+
+    def __iter__(self) -> Iterator[EncodedSlice]:
+        return map(self.__getitem__, range(len(self)))

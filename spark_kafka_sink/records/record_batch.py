@@ -56,12 +56,12 @@ def sequence_before(one: int, other: int) -> bool:
     return one != other and (other - one) % _SEQUENCES < _SEQUENCES // 2
 
 
-def _crc32c(data: Buffer, value: int = 0) -> int:
-    """The checksum of ``data`` behind bytes with the checksum ``value``, without a copy and without
-    the interpreter's lock.
-    """
-    # extend refuses a memoryview, because its bytes might change; it takes Arrow's buffers.
-    checksum: int = extend(value, data if type(data) is bytes else pa.py_buffer(data))
+def _crc32c(*buffers: Buffer) -> int:
+    """The checksum of ``buffers``, one behind another, without a copy."""
+    checksum = 0
+    for data in buffers:
+        # extend refuses a memoryview, because its bytes might change; it takes Arrow's buffers.
+        checksum = extend(checksum, data if type(data) is bytes else pa.py_buffer(data))
     return checksum
 
 
@@ -122,9 +122,7 @@ def write_header(
     )
     if size is None:
         size = HEADER_SIZE + sum(map(len, records))
-    checksum = _crc32c(covered)
-    for chunk in records:
-        checksum = _crc32c(chunk, checksum)
+    checksum = _crc32c(covered, *records)
     return _PREFIX.pack(0, size - _LOG_OVERHEAD, partition_leader_epoch, MAGIC, checksum) + covered
 
 

@@ -20,16 +20,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from itertools import pairwise, repeat
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
 from spark_kafka_sink.base.errors import RecordTooLargeError
-from spark_kafka_sink.protocol.cluster import TopicPartition, topic_partitions
+from spark_kafka_sink.protocol.cluster import TopicPartition, partitions_of
 from spark_kafka_sink.records.batch_cutter import Cuts, cut
-from spark_kafka_sink.records.encoded_slice import EncodedSlice, OpenPosition, new_slice
+from spark_kafka_sink.records.encoded_slice import (
+    EncodedSlice,
+    EncodedSlices,
+    OpenPosition,
+    OpenPositions,
+)
 from spark_kafka_sink.records.gather import ends_of, lengths_of, valid_of
 from spark_kafka_sink.records.record_columns import RecordColumns
 from spark_kafka_sink.records.row_pieces import Column, Piece, gather_of
@@ -88,11 +92,10 @@ def group_rows(columns: RecordColumns, partitions: npt.NDArray[np.int32]) -> Gro
     bounds = np.concatenate((np.zeros(1, np.int64), firsts, np.array([columns.rows])))
     found = ordered.take(bounds[:-1]).tolist()
     if len(names) == 1:
-        tps = topic_partitions(repeat(names[0]), found)
-    else:
-        tps = topic_partitions(
-            [names[code // width] for code in found], [code % width for code in found]
-        )
+        of_topic = partitions_of(names[0])
+        return Groups(tuple([of_topic[number] for number in found]), bounds, order)
+    of_code = [partitions_of(name) for name in names]
+    tps = tuple([of_code[code // width][code % width] for code in found])
     return Groups(tps, bounds, order)
 
 
@@ -150,12 +153,12 @@ def _varint_sizes(lengths: npt.NDArray[np.integer]) -> Int64s | int:
 def encode_groups(
     columns: RecordColumns,
     groups: Groups,
-    positions: Sequence[OpenPosition],
+    positions: Sequence[OpenPosition] | OpenPositions,
     raw_limits: Sequence[int] | int,
     now_ms: int,
     *,
     max_request_size: int,
-) -> list[EncodedSlice]:
+) -> EncodedSlices:
     """Cut every group into batches and encode the whole chunk into one buffer.
 
     ``positions[g]`` is the state of the open batch of ``groups.tps[g]``. ``raw_limits`` is, for
@@ -168,7 +171,7 @@ def encode_groups(
     Raises RecordTooLargeError, before anything is encoded, for a record that can't be sent.
     """
     if columns.rows == 0:
-        return []
+        return EncodedSlices.of(())
     lengths = _key_and_value_lengths(columns)
     content = _content_sizes(columns, lengths)
     largest = _check_sizes(columns, content, max_request_size)
@@ -183,31 +186,28 @@ def encode_groups(
     # Records begin one byte later without headers (see _encode).
     late = 1 if columns.headers is None else 0
     bounds = [late, *(ends.take(cuts.starts[1:] - 1) + late).tolist(), int(ends[-1]) + late]
-    tps = groups.tps
-    return [
-        *map(
-            new_slice,
-            zip(
-                [tps[group] for group in cuts.groups.tolist()],
-                [view[first:end] for first, end in pairwise(bounds)],
-                cuts.counts.tolist(),
-                cuts.generations.tolist(),
-                cuts.first_offsets.tolist(),
-                cuts.bases.tolist(),
-                cuts.max_timestamps.tolist(),
-                cuts.last.tolist(),
-                cuts.starts.tolist(),
-                repeat(largest),
-            ),
-        )
-    ]
+    tps, count = groups.tps, len(cuts.starts)
+    return EncodedSlices(
+        tps if count == len(tps) else [tps[group] for group in cuts.groups.tolist()],
+        (view,) * count,
+        bounds[:-1],
+        bounds[1:],
+        cuts.counts.tolist(),
+        cuts.generations.tolist(),
+        cuts.first_offsets.tolist(),
+        cuts.bases.tolist(),
+        cuts.max_timestamps.tolist(),
+        cuts.last.tolist(),
+        cuts.starts.tolist(),
+        (largest,) * count,
+    )
 
 
 def encode_slices_again(
     columns: RecordColumns,
     groups: Groups,
     refused: Sequence[EncodedSlice],
-    positions: Sequence[OpenPosition],
+    positions: Sequence[OpenPosition] | OpenPositions,
     raw_limits: Sequence[int],
     now_ms: int,
 ) -> list[EncodedSlice]:

@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 from spark_kafka_sink.admin.call import Call, CoordinatorKey, Leader, retry_code
 from spark_kafka_sink.base.errors import ErrorCode
 from spark_kafka_sink.protocol.cluster import TopicPartition
-from spark_kafka_sink.protocol.control_messages import (
-    AddPartitionsToTxnRequest,
+from spark_kafka_sink.protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnResponse,
 )
 from spark_kafka_sink.protocol.produce import PartitionProduceData, ProduceRequest, ProduceResponse
@@ -22,6 +21,7 @@ from spark_kafka_sink.protocol.producer_ids import (
     PreparedTransaction,
     ProducerIdAndEpoch,
 )
+from spark_kafka_sink.protocol.transaction_requests import add_partitions_to_txn
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -123,9 +123,11 @@ def add_partition_call(
     """AddPartitionsToTxn, which version 1 needs."""
     one = to.transactional_id
     return Call(
-        AddPartitionsToTxnRequest(one, to.producer_id, to.producer_epoch, (tp,)),
+        add_partitions_to_txn(one, ProducerIdAndEpoch(to.producer_id, to.producer_epoch), [tp]),
         CoordinatorKey(one),
-        lambda response: retry_code(response.errors[tp]),
+        lambda response: retry_code(
+            response.results_by_topic[0].results_by_partition[0].partition_error_code
+        ),
         once=once,
     )
 

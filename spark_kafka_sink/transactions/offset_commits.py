@@ -4,6 +4,10 @@ Owns: :class:`GroupOffsets`: which requests bring a group's offsets into a
 transaction, to which broker, and which errors are retried. Never: its end, where offsets come from
 (``datasource/exactly_once/source_offsets.py``).
 
+They become the group's offsets when the transaction is committed (KIP-98). With transactions of
+version 1 the transaction's coordinator is notified of the group first, by AddOffsetsToTxn; with
+version 2 the group's coordinator does that when it gets TxnOffsetCommit v5 (KIP-890).
+
 The requests name no member, so the offsets are committed even if consumers use that group, as with
 Java's producer without ``ConsumerGroupMetadata``. They are idempotent.
 """
@@ -17,15 +21,18 @@ from typing import TYPE_CHECKING, Final
 from spark_kafka_sink.admin.call import Call, CoordinatorKey, retry_code
 from spark_kafka_sink.base.errors import ErrorCode
 from spark_kafka_sink.protocol.cluster import TopicPartition
-from spark_kafka_sink.protocol.control_messages import CoordinatorType
-from spark_kafka_sink.protocol.producer_ids import PreparedTransaction
-from spark_kafka_sink.protocol.transaction_offset_messages import (
+from spark_kafka_sink.protocol.messages.add_offsets_to_txn import (
     AddOffsetsToTxnRequest,
     AddOffsetsToTxnResponse,
-    OffsetAndMetadata,
+)
+from spark_kafka_sink.protocol.messages.txn_offset_commit import (
     TxnOffsetCommitRequest,
+    TxnOffsetCommitRequestPartition,
+    TxnOffsetCommitRequestTopic,
     TxnOffsetCommitResponse,
 )
+from spark_kafka_sink.protocol.producer_ids import PreparedTransaction
+from spark_kafka_sink.protocol.transaction_requests import CoordinatorType, versions_of
 
 if TYPE_CHECKING:
     from spark_kafka_sink.admin.transaction_client import TransactionClient
@@ -37,6 +44,19 @@ _MOST_BYTES: Final = 512 * 1024
 _BYTES_OF_AN_OFFSET: Final = 80
 #: How long the group's coordinator may not have a partition of a new topic, in ms.
 _MISSING_TIMEOUT_MS: Final = 5_000
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetAndMetadata:
+    """``offset``: the next one to read, as in Kafka's class of the same name.
+
+    ``leader_epoch``: of the last record that was read; -1 when unknown. ``metadata`` is a
+    text of the committer.
+    """
+
+    offset: int
+    leader_epoch: int = -1
+    metadata: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,9 +82,14 @@ class GroupOffsets:
     def add_call(self, to: PreparedTransaction, where: str) -> Call[AddOffsetsToTxnResponse]:
         one = to.transactional_id
         return Call(
-            AddOffsetsToTxnRequest(one, to.producer_id, to.producer_epoch, self.group_id),
+            AddOffsetsToTxnRequest(
+                transactional_id=one,
+                producer_id=to.producer_id,
+                producer_epoch=to.producer_epoch,
+                group_id=self.group_id,
+            ),
             CoordinatorKey(one),
-            lambda response: _retry_code(response.error, where, one),
+            lambda response: _retry_code(response.error_code, where, one),
             once=True,
         )
 
@@ -72,16 +97,44 @@ class GroupOffsets:
         self, client: TransactionClient, to: PreparedTransaction
     ) -> list[Call[TxnOffsetCommitResponse]]:
         """InvalidMetadataError for a partition that the cluster does not have."""
-        one, version = to.transactional_id, to.transaction_version
-        identity = to.producer_id, to.producer_epoch
+        one = to.transactional_id
         return [
             Call(
-                TxnOffsetCommitRequest(one, self.group_id, *identity, part, version),
+                txn_offset_commit(to, self.group_id, part),
                 CoordinatorKey(self.group_id, CoordinatorType.GROUP),
                 _handle_offsets(client, one, self.group_id),
             )
             for part in _parts(self)
         ]
+
+
+def txn_offset_commit(
+    to: PreparedTransaction,
+    group_id: str,
+    offsets: Mapping[TopicPartition, OffsetAndMetadata],
+) -> TxnOffsetCommitRequest:
+    """Before version 2 (brokers before 2.1) leader epochs are left out."""
+    topics: dict[str, list[TxnOffsetCommitRequestPartition]] = {}
+    for tp, committed in offsets.items():
+        topics.setdefault(tp.topic, []).append(
+            TxnOffsetCommitRequestPartition(
+                partition_index=tp.partition,
+                committed_offset=committed.offset,
+                committed_leader_epoch=committed.leader_epoch,
+                committed_metadata=committed.metadata,
+            )
+        )
+    return TxnOffsetCommitRequest(
+        transactional_id=to.transactional_id,
+        group_id=group_id,
+        producer_id=to.producer_id,
+        producer_epoch=to.producer_epoch,
+        topics=[
+            TxnOffsetCommitRequestTopic(name=topic, partitions=partitions)
+            for topic, partitions in topics.items()
+        ],
+        versions=versions_of(to.transaction_version),
+    )
 
 
 def _handle_offsets(
@@ -93,7 +146,7 @@ def _handle_offsets(
     def handle_response(response: TxnOffsetCommitResponse) -> ErrorCode | None:
         nonlocal unknown_until
         again: ErrorCode | None = None
-        for tp, code in response.errors.items():
+        for tp, code in _errors(response):
             where = f"TxnOffsetCommit of {tp}, group '{group_id}'"
             if code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
                 now = client.clock.now_ms()
@@ -108,6 +161,13 @@ def _handle_offsets(
         return again
 
     return handle_response
+
+
+def _errors(response: TxnOffsetCommitResponse) -> Iterator[tuple[TopicPartition, ErrorCode]]:
+    """Of each partition for itself: some may be kept and others not."""
+    for topic in response.topics:
+        for one in topic.partitions:
+            yield TopicPartition(topic.name, one.partition_index), one.error_code
 
 
 def _retry_code(code: ErrorCode, where: str, transactional_id: str) -> ErrorCode | None:

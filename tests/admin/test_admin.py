@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from spark_kafka_sink.admin.admin_client import AdminClient
+from spark_kafka_sink.admin.admin_client import AdminClient, NewTopic
 from spark_kafka_sink.admin.call import AnyBroker, Call
 from spark_kafka_sink.base.error_kinds import Kind
 from spark_kafka_sink.base.errors import (
@@ -27,7 +27,7 @@ from spark_kafka_sink.base.errors import (
 )
 from spark_kafka_sink.config.producer_config import ProducerConfig
 from spark_kafka_sink.protocol.cluster import Cluster
-from spark_kafka_sink.protocol.control_messages import InitProducerIdRequest, NewTopic
+from tests.fakes.kafka_messages import init_request
 from tests.real_kafka import AT_ONCE_S, RealKafka
 
 
@@ -354,7 +354,7 @@ def test_any_request_can_be_asked(kafka: RealKafka) -> None:
         # Right after its start a broker may still be fetching its ids.
         deadline = time.monotonic() + 60
         while True:
-            call = Call(InitProducerIdRequest(None, 60_000), node)
+            call = Call(init_request(None, 60_000), node)
             response = admin.loop.send_and_receive(call, admin.deadline())
             if not response.error.retriable or time.monotonic() > deadline:
                 break
@@ -369,7 +369,7 @@ def test_a_call_without_an_answer_is_bounded() -> None:
         pytest.raises(KafkaTimeoutError, match="INIT_PRODUCER_ID got no answer") as caught,
     ):
         admin.loop.send_and_receive(
-            Call(InitProducerIdRequest(None, 60_000), AnyBroker()), admin.deadline(300)
+            Call(init_request(None, 60_000), AnyBroker()), admin.deadline(300)
         )
     assert caught.value.kind is Kind.NO_BROKER
     assert re.match(

@@ -11,11 +11,15 @@ import pytest
 
 from spark_kafka_sink.base.errors import CommitError, DataError
 from spark_kafka_sink.config.producer_config import ProducerConfig
+from spark_kafka_sink.config.sink_config import SinkConfig
+from spark_kafka_sink.datasource.report.report_of_batch import report_of_attempt
 from spark_kafka_sink.datasource.write.dead_letters import DeadLetters
 from spark_kafka_sink.datasource.write.letter_counts import LetterCount, check_batch
+from spark_kafka_sink.protocol.cluster import TopicPartition
 from spark_kafka_sink.records.bad_rows.bad_rows import BadRows
 from spark_kafka_sink.records.column_plan import ColumnPlan
 from spark_kafka_sink.records.record_columns import from_record_batch
+from tests.datasource.commit_messages import message
 from tests.fakes.dead_letter_options import letter_options
 
 CONFIG = ProducerConfig.parse({"bootstrap.servers": "b:1"})
@@ -103,3 +107,14 @@ def test_counts_keep_the_first_three_rows():
         letters.letters(columns, bad, np.arange(first, first + 2), 1000)
     (count,) = letters.counts
     assert (count.rows, count.samples) == (6, ((7, 10), (7, 11), (7, 20)))
+
+
+def test_the_rows_of_a_failed_attempt_are_not_less_than_none():
+    """Its letters were noted, and some or none of them were acknowledged."""
+    given = {"kafka.bootstrap.servers": "b:1", "errors.tolerance": "all"}
+    config = SinkConfig.parse(given | {"errors.deadletterqueue.topic.name": "dlq"})
+    noted = (LetterCount("KP0231", "invalid timestamp", 5),)
+    for sent in (0, 2):
+        there = {TopicPartition("t", 0): (3, 30), TopicPartition("dlq", 0): (sent, 20)}
+        attempt = message(letters=noted, rows=3 + sent, by_partition=there)
+        assert report_of_attempt(config, attempt, DataError("no")).rows == 3

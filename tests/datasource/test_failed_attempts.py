@@ -113,9 +113,30 @@ def test_a_folder_that_is_not_allowed_is_not_used(limit, monkeypatch, tmp_path):
     (tmp_path / "local").mkdir()
     monkeypatch.setenv("SPARK_LOCAL_DIRS", f"{tmp_path}/local")
     limit(allow_lists.REPORT_PATHS, f"{tmp_path}/report.jsonl")
-    assert FailedAttempts.of(f"{tmp_path}/report.jsonl", "token").folder.startswith(
-        f"{tmp_path}/local/"
-    )
+    found = FailedAttempts.of(f"{tmp_path}/report.jsonl", "token")
+    assert (found.named, found.local) == ("", f"{tmp_path}/local/.kprod-failed-token")
+
+
+@pytest.mark.parametrize("path", ["nowhere/report.jsonl", "later/", "full/report.jsonl"])
+def test_a_report_path_that_takes_no_file_hides_no_error(monkeypatch, tmp_path, path):
+    """Its directory is missing, made with the first report, or on a disk that is full: the report
+    goes to other destinations, too.
+    """
+    for name in ("local", "full"):
+        (tmp_path / name).mkdir()
+    monkeypatch.setenv("SPARK_LOCAL_DIRS", f"{tmp_path}/local")
+    made = FailedAttempts.of(f"{tmp_path}/{path}", "token")
+    made.begin()
+    ours = attempt(DeliveryError("no"))
+    # As on a full disk: another file has the name, so that this one can't be made.
+    if path.startswith("full"):
+        (tmp_path / "full" / ".kprod-failed-token" / ".0-0.json.tmp").write_text("")
+        made.leave(ours)
+        assert names_in(tmp_path / "local" / ".kprod-failed-token") == ["0-0.json"]
+    else:
+        made.leave(ours)
+    assert [one.error for one in made.take(7)] == [ours.error]
+    assert names_in(tmp_path / "local") == names_in(tmp_path / "full") == []
 
 
 def test_the_error_is_that_of_the_attempt_that_ended_the_batch():

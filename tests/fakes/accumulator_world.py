@@ -6,10 +6,11 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Sequence
 
 from spark_kafka_sink.config.producer_config import ProducerConfig
 from spark_kafka_sink.producer.accumulator.batch_drainer import BatchDrainer, ReadyCheckResult
-from spark_kafka_sink.producer.accumulator.batch_filler import BatchFiller
+from spark_kafka_sink.producer.accumulator.batch_filler import AppendResult, BatchFiller
 from spark_kafka_sink.producer.accumulator.batch_returns import BatchReturns
 from spark_kafka_sink.producer.accumulator.producer_batch import ProducerBatch
 from spark_kafka_sink.producer.accumulator.record_accumulator import RecordAccumulator
@@ -22,7 +23,7 @@ from spark_kafka_sink.protocol.cluster import (
     PartitionInfos,
     TopicPartition,
 )
-from spark_kafka_sink.records.encoded_slice import EncodedSlice
+from spark_kafka_sink.records.encoded_slice import EncodedSlice, EncodedSlices, OpenPosition
 from tests.fakes.clock import FakeClock
 
 NODE1, NODE2 = Node(1, "localhost", 1111), Node(2, "localhost", 1112)
@@ -61,8 +62,8 @@ class Listener:
     def __init__(self) -> None:
         self.done: list[ProducerBatch] = []
 
-    def batch_done(self, batch: ProducerBatch) -> None:
-        self.done.append(batch)
+    def batches_done(self, batches: Sequence[ProducerBatch]) -> None:
+        self.done += batches
 
 
 class Sequences:
@@ -86,13 +87,14 @@ class Sequences:
     def first_in_flight_sequence(self, tp: TopicPartition) -> int:
         return min((b.base_sequence for b in self.in_flight[tp]), default=-1)
 
-    def batch_sent(self, batch: ProducerBatch) -> None:
-        if batch.has_sequence:
-            return
-        sequence = self.next[batch.tp]
-        self.next[batch.tp] += batch.record_count
-        batch.set_producer_state(*self.producer_id_and_epoch, sequence, transactional=False)
-        self.in_flight[batch.tp].append(batch)
+    def batches_sent(self, batches: Sequence[ProducerBatch]) -> None:
+        for batch in batches:
+            if batch.has_sequence:
+                continue
+            sequence = self.next[batch.tp]
+            self.next[batch.tp] += batch.record_count
+            batch.set_producer_state(*self.producer_id_and_epoch, sequence, transactional=False)
+            self.in_flight[batch.tp].append(batch)
 
     def add_in_flight_batch(self, batch: ProducerBatch) -> None:
         self.in_flight[batch.tp].append(batch)
@@ -130,7 +132,7 @@ class World:
 
     def slice(self, tp: TopicPartition, size: int, records: int = 1, **k: object) -> EncodedSlice:
         """A slice that continues where ``tp`` stands now."""
-        position = self.filler.positions([tp])[0]
+        position = self.position(tp)
         fields = {
             "tp": tp,
             "data": memoryview(bytes(size)),
@@ -143,12 +145,20 @@ class World:
         }
         return EncodedSlice(**(fields | k))  # type: ignore[arg-type]
 
+    def position(self, tp: TopicPartition) -> OpenPosition:
+        """Where the open batch of ``tp`` stands."""
+        return OpenPosition(*self.filler.positions([tp])[0].tolist())
+
+    def append_slices(self, *slices: EncodedSlice) -> AppendResult:
+        """Their memory must have been allocated, if they are taken."""
+        return self.filler.append(EncodedSlices.of(slices), self.now)
+
     def append(self, tp: TopicPartition, size: int = 100, records: int = 1, **k: object) -> None:
         """Allocate and append one slice; it must be taken."""
         piece = self.slice(tp, size, records, **k)
         need = size + (HEADER if piece.generation == 0 else 0)
         self.pool.allocate(need, self.now + 1000)
-        result = self.filler.append([piece], self.now)
+        result = self.append_slices(piece)
         assert result.refused == ()
         assert result.taken == need
 
@@ -175,6 +185,7 @@ class World:
     def complete(self, *batches: ProducerBatch) -> None:
         for batch in batches:
             batch.complete(0, -1)
+            self.listener.batches_done((batch,))
             if self.manager is not None:
                 self.manager.remove_in_flight_batch(batch)
             self.accumulator.deallocate(batch)

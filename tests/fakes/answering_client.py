@@ -15,13 +15,16 @@ from collections.abc import Callable, Sequence
 from spark_kafka_sink.base.errors import ErrorCode
 from spark_kafka_sink.network.client.client_request import ClientRequest, ClientResponse
 from spark_kafka_sink.protocol.cluster import Cluster, Node, TopicPartition
-from spark_kafka_sink.protocol.control_messages import InitProducerIdRequest, InitProducerIdResponse
+from spark_kafka_sink.protocol.messages.init_producer_id import (
+    InitProducerIdRequest,
+)
 from spark_kafka_sink.protocol.produce import (
     PartitionProduceResponse,
     ProduceRequest,
     ProduceResponse,
 )
 from spark_kafka_sink.protocol.request import Request
+from tests.fakes.kafka_messages import init_response
 from tests.fakes.mock_client import ConnectedClient, Sent
 from tests.fakes.record_reader import RecordBatch, parse_batch
 
@@ -94,7 +97,7 @@ class AnsweringClient(ConnectedClient):
     def _as_a_broker(self, request: Request[object]) -> object:
         if isinstance(request, InitProducerIdRequest):
             self._producer_id += 1
-            return InitProducerIdResponse(ErrorCode.NONE, self._producer_id, 0)
+            return init_response(ErrorCode.NONE, self._producer_id, 0)
         assert isinstance(request, ProduceRequest)
         answers = []
         for piece in request.data:

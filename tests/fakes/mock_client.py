@@ -18,8 +18,9 @@ from spark_kafka_sink.base.errors import ApiError, AuthenticationError, RemotePr
 from spark_kafka_sink.network.client.client_request import ClientRequest, ClientResponse
 from spark_kafka_sink.network.client.kafka_client import MetadataStore
 from spark_kafka_sink.protocol.cluster import Node
-from spark_kafka_sink.protocol.control_messages import ApiVersionsResponse, MetadataRequest
+from spark_kafka_sink.protocol.control_messages import MetadataRequest
 from spark_kafka_sink.protocol.metadata_response import MetadataResponse
+from spark_kafka_sink.protocol.node_api_versions import NodeApiVersions
 from spark_kafka_sink.protocol.produce import ProduceRequest
 from spark_kafka_sink.protocol.request import Request
 from tests.fakes.clock import FakeClock
@@ -59,7 +60,7 @@ class ConnectedClient:
         self.unready: dict[int, int] = {}
         self.authentication_errors: dict[int, AuthenticationError] = {}
         #: What each node answered to ApiVersions.
-        self.versions: dict[int, ApiVersionsResponse] = {}
+        self.versions: dict[int, NodeApiVersions] = {}
         self.failures: dict[str, str] = {}
         self.new_failures: dict[int, str] = {}
         self.closed = False
@@ -93,7 +94,7 @@ class ConnectedClient:
     def authentication_error(self, node: Node) -> AuthenticationError | None:
         return self.authentication_errors.get(node.id)
 
-    def api_versions(self, node_id: int) -> ApiVersionsResponse | None:
+    def api_versions(self, node_id: int) -> NodeApiVersions | None:
         return self.versions.get(node_id)
 
     def new_client_request(

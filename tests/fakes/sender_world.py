@@ -31,15 +31,18 @@ from spark_kafka_sink.protocol.cluster import (
     PartitionInfos,
     TopicPartition,
 )
-from spark_kafka_sink.protocol.control_messages import InitProducerIdRequest, InitProducerIdResponse
+from spark_kafka_sink.protocol.messages.init_producer_id import (
+    InitProducerIdRequest,
+)
 from spark_kafka_sink.protocol.metadata_response import MetadataResponse, TopicMetadata
 from spark_kafka_sink.protocol.produce import (
     PartitionProduceResponse,
     ProduceRequest,
     ProduceResponse,
 )
-from spark_kafka_sink.records.encoded_slice import EncodedSlice
+from spark_kafka_sink.records.encoded_slice import EncodedSlice, EncodedSlices
 from tests.fakes.clock import FakeClock
+from tests.fakes.kafka_messages import init_response
 from tests.fakes.mock_client import MockClient
 
 NODE1, NODE2 = Node(1, "one", 9092), Node(2, "two", 9092)
@@ -199,7 +202,7 @@ class SenderWorld:
 
     def prepare_id(self, error: ErrorCode = ErrorCode.NONE) -> None:
         ok = error is ErrorCode.NONE
-        body = InitProducerIdResponse(error, PRODUCER_ID if ok else -1, 0 if ok else -1)
+        body = init_response(error, PRODUCER_ID if ok else -1, 0 if ok else -1)
         self.client.prepare(InitProducerIdRequest, body)
 
     def append(self, tp: TopicPartition = TP0, records: int = 1) -> ProducerBatch:
@@ -208,7 +211,7 @@ class SenderWorld:
         piece = EncodedSlice(tp, memoryview(data), records, 0, 0, 1000, 1000, last=True)
         before = {batch.generation for batch in self.accumulator.incomplete.all()}
         self.pool.allocate(len(data) + 61, NEVER)
-        result = self.filler.append([piece], self.clock.now_ms())
+        result = self.filler.append(EncodedSlices.of([piece]), self.clock.now_ms())
         assert result.refused == ()
         after = self.accumulator.incomplete.all()
         (batch,) = [batch for batch in after if batch.generation not in before]
@@ -216,7 +219,7 @@ class SenderWorld:
 
     def prepare(self, *answers: PartitionProduceResponse, **more: object) -> None:
         """The answer to the next Produce request."""
-        throttle = more.pop("throttle_ms", 0)
+        throttle = more.pop("throttle_time_ms", 0)
         nodes = more.pop("nodes", ())
         body = ProduceResponse(tuple(answers), throttle, nodes)  # type: ignore[arg-type]
         self.client.prepare(ProduceRequest, body, **more)  # type: ignore[arg-type]

@@ -16,22 +16,22 @@ from spark_kafka_sink.producer.transaction.transaction_manager import Transactio
 from spark_kafka_sink.producer.transaction.transaction_states import State
 from spark_kafka_sink.producer.transaction.txn_requests import TransactionalResult, TxnRequestKind
 from spark_kafka_sink.protocol.cluster import Node, TopicPartition
-from spark_kafka_sink.protocol.control_messages import (
+from spark_kafka_sink.protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnRequest,
-    AddPartitionsToTxnResponse,
-    ApiVersionsResponse,
-    EndTxnRequest,
-    EndTxnResponse,
-    FindCoordinatorRequest,
-    FindCoordinatorResponse,
-    FoundCoordinator,
-    InitProducerIdRequest,
-    InitProducerIdResponse,
 )
+from spark_kafka_sink.protocol.messages.end_txn import EndTxnRequest
+from spark_kafka_sink.protocol.messages.find_coordinator import (
+    FindCoordinatorRequest,
+)
+from spark_kafka_sink.protocol.messages.init_producer_id import (
+    InitProducerIdRequest,
+)
+from spark_kafka_sink.protocol.node_api_versions import NodeApiVersions
 from spark_kafka_sink.protocol.produce import PartitionProduceResponse, ProduceRequest
 from spark_kafka_sink.protocol.request import ApiKey, VersionRange
-from spark_kafka_sink.records.encoded_slice import EncodedSlice
+from spark_kafka_sink.records.encoded_slice import EncodedSlice, EncodedSlices
 from tests.fakes.clock import FakeClock
+from tests.fakes.kafka_messages import add_response, end_response, find_response, init_response
 from tests.fakes.sender_world import NODE2, PRODUCER_ID, TP0, SenderWorld, records_of
 
 TRANSACTIONAL_ID = "orders"
@@ -50,10 +50,9 @@ _NAMES = {
 }
 
 
-def api_versions(version: int, *, features_epoch: int = 1, init: int = 5) -> ApiVersionsResponse:
+def api_versions(version: int, *, features_epoch: int = 1, init: int = 5) -> NodeApiVersions:
     """What a broker says whose cluster writes transactions of ``version``."""
-    return ApiVersionsResponse(
-        ErrorCode.NONE,
+    return NodeApiVersions(
         {ApiKey.INIT_PRODUCER_ID: VersionRange(0, init)},
         {"transaction.version": version},
         features_epoch,
@@ -87,7 +86,7 @@ def initialized_manager(incomplete: IncompleteBatches | None = None) -> Transact
     assert request is not None
     assert request.kind is TxnRequestKind.INIT_PRODUCER_ID
     manager.requests.build(request)
-    body = InitProducerIdResponse(ErrorCode.NONE, 7, 0)
+    body = init_response(ErrorCode.NONE, 7, 0)
     manager.requests.handle_response(request, body, "here")
     result.await_(FakeClock(), NEVER)
     return manager
@@ -113,18 +112,15 @@ class TransactionWorld(SenderWorld):
     # -- answers --
 
     def find(self, error: ErrorCode = ErrorCode.NONE, node: Node = NODE2, **more: object) -> None:
-        found = FoundCoordinator(
-            error, node if error is ErrorCode.NONE else None, "the broker's words"
-        )
-        body = FindCoordinatorResponse({TRANSACTIONAL_ID: found})
+        body = find_response(TRANSACTIONAL_ID, error, node, "the broker's words")
         self.client.prepare(FindCoordinatorRequest, body, **more)  # type: ignore[arg-type]
 
     def init(self, error: ErrorCode = ErrorCode.NONE, **more: object) -> None:
         if error is ErrorCode.NONE:
             self.epoch += 1
-            body = InitProducerIdResponse(error, PRODUCER_ID, self.epoch)
+            body = init_response(error, PRODUCER_ID, self.epoch)
         else:
-            body = InitProducerIdResponse(error, -1, -1)
+            body = init_response(error, -1, -1)
         self.client.prepare(InitProducerIdRequest, body, **more)  # type: ignore[arg-type]
 
     def add(
@@ -134,14 +130,14 @@ class TransactionWorld(SenderWorld):
         errors: dict[TopicPartition, ErrorCode] | None = None,
         **more: object,
     ) -> None:
-        body = AddPartitionsToTxnResponse(errors or dict.fromkeys(tps or (TP0,), error))
+        body = add_response(errors or dict.fromkeys(tps or (TP0,), error))
         self.client.prepare(AddPartitionsToTxnRequest, body, **more)  # type: ignore[arg-type]
 
     def end(self, error: ErrorCode = ErrorCode.NONE, **more: object) -> None:
-        body = EndTxnResponse(error)
+        body = end_response(error)
         if error is ErrorCode.NONE and self.manager._identity.transaction.version >= 2:
             self.epoch += 1
-            body = EndTxnResponse(error, PRODUCER_ID, self.epoch)
+            body = end_response(error, PRODUCER_ID, self.epoch)
         self.client.prepare(EndTxnRequest, body, **more)  # type: ignore[arg-type]
 
     def acknowledge_all(self, tps: tuple[TopicPartition, ...], offset: int) -> None:
@@ -186,7 +182,7 @@ class TransactionWorld(SenderWorld):
         data = records_of(1)
         piece = EncodedSlice(tp, memoryview(data), 1, 0, 0, 1000, 1000, last=False)
         self.pool.allocate(len(data) + 61, NEVER)
-        assert self.filler.append([piece], self.clock.now_ms()).refused == ()
+        assert self.filler.append(EncodedSlices.of([piece]), self.clock.now_ms()).refused == ()
         after = self.accumulator.incomplete.all()
         (batch,) = [batch for batch in after if batch.generation not in before]
         return batch

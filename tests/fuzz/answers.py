@@ -6,9 +6,6 @@ afterwards is nearly right, and gets deep into the decoder.
 
 from __future__ import annotations
 
-import importlib
-import inspect
-import pkgutil
 import random
 import tracemalloc
 from array import array
@@ -16,77 +13,25 @@ from collections.abc import Iterator
 from typing import Any
 from unittest import mock
 
-from spark_kafka_sink import protocol
 from spark_kafka_sink.base.errors import RemoteProtocolError
 from spark_kafka_sink.network.frame_reader import FrameReader
 from spark_kafka_sink.network.transport_layer import PlaintextTransportLayer
-from spark_kafka_sink.protocol import admin_messages, control_messages, produce, wire
-from spark_kafka_sink.protocol.cluster import TopicPartition
-from spark_kafka_sink.protocol.fetch_messages import FetchPartition
+from spark_kafka_sink.protocol import wire
+from spark_kafka_sink.protocol.answers import decode
 from spark_kafka_sink.protocol.frames import parse_response_header
+from spark_kafka_sink.protocol.produce import PartitionProduceData, ProduceRequest
 from spark_kafka_sink.protocol.request import ApiKey
-from spark_kafka_sink.protocol.transaction_offset_messages import OffsetAndMetadata
+from tests.fakes import every_request
+from tests.fakes.every_request import TPS
 from tests.fuzz.mutate import mutated, pieces, refusal
 
-_TPS = (TopicPartition("t", 0), TopicPartition("t", 1), TopicPartition("u", 0))
-_CONFIG = admin_messages.ConfigResourceType.TOPIC
-#: By parameter; 1 for all others that have no default.
-_ARGUMENTS: dict[str, Any] = {
-    "software_name": "a",
-    "software_version": "1",
-    "topics": ("t", "u"),
-    "offsets": {tp: OffsetAndMetadata(1) for tp in _TPS},
-    "transactional_id": "x",
-    "transactional_ids": ("x", "y"),
-    "keys": ("x", "y"),
-    "partitions": _TPS,
-    "committed": True,
-    "commit": True,
-    "acks": -1,
-    "mechanism": "PLAIN",
-    "token": b"x",
-    "data": tuple(produce.PartitionProduceData(tp, [b"x"], 1) for tp in _TPS),
-    "topic": "t",
-    "prefix": "p",
-    "states": (),
-    "resources": tuple(admin_messages.ConfigResource(_CONFIG, name) for name in ("t", "u")),
-}
-_OF_A_CLASS: dict[str, dict[str, Any]] = {
-    "FetchRequest": {"partitions": tuple(FetchPartition(tp, 0) for tp in _TPS)},
-    "CreateTopicsRequest": {
-        "topics": (control_messages.NewTopic("t"), control_messages.NewTopic("u"))
-    },
-}
+#: Produce, and one of each other kind.
+REQUESTS = [
+    ProduceRequest(-1, 1, tuple(PartitionProduceData(tp, [b"x"], 1) for tp in TPS)),
+    *every_request.REQUESTS.values(),
+]
 #: Decoded in one go when its answer is repeated to this size.
 _LARGE = 100_000
-
-
-def _classes() -> Iterator[type[Any]]:
-    """Every request of the room; Protocols, and the base of the others, are none."""
-    for info in pkgutil.iter_modules(protocol.__path__, f"{protocol.__name__}."):
-        for name, kind in vars(importlib.import_module(info.name)).items():
-            if not (inspect.isclass(kind) and name.endswith("Request")):
-                continue
-            if kind.__module__ != info.name or not hasattr(kind, "decode"):
-                continue
-            if not (inspect.isabstract(kind) or getattr(kind, "_is_protocol", False)):
-                yield kind
-
-
-def _requests() -> list[Any]:
-    """One of each class, and one for each version of transactions that its versions depend on."""
-    found = []
-    for kind in _classes():
-        needed = [p for p in inspect.signature(kind).parameters.values() if p.default is p.empty]
-        given = _ARGUMENTS | _OF_A_CLASS.get(kind.__name__, {})
-        arguments = {p.name: given.get(p.name, 1) for p in needed}
-        found.append(kind(**arguments))
-        if "transaction_version" in arguments:
-            found.append(kind(**arguments | {"transaction_version": 2}))
-    return found
-
-
-REQUESTS = _requests()
 
 
 def fuzz(rng: random.Random) -> str:
@@ -108,7 +53,7 @@ def fuzz(rng: random.Random) -> str:
 
 
 def _decode(request: Any, version: int, data: bytes) -> bool:
-    error = refusal(lambda: repr(request.decode(version, memoryview(data))), RemoteProtocolError)
+    error = refusal(lambda: repr(decode(request, version, memoryview(data))), RemoteProtocolError)
     if error is not None:
         assert error.__context__ is None
         assert "\n" not in error.message
@@ -119,7 +64,7 @@ def _decode(request: Any, version: int, data: bytes) -> bool:
 def _weigh(request: Any, version: int, data: bytes) -> None:
     tracemalloc.start()
     try:
-        refusal(lambda: request.decode(version, memoryview(data)), RemoteProtocolError)
+        refusal(lambda: decode(request, version, memoryview(data)), RemoteProtocolError)
         peak = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
@@ -283,5 +228,5 @@ def _answer(rng: random.Random, request: Any, version: int) -> bytes:
 
     with mock.patch.object(wire, "WireReader", reader):
         # What was made up until it is refused is an answer, too.
-        refusal(lambda: request.decode(version, memoryview(b"")), RemoteProtocolError)
+        refusal(lambda: decode(request, version, memoryview(b"")), RemoteProtocolError)
     return bytes(made[0].data) if made else b""

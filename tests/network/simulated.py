@@ -19,6 +19,7 @@ from spark_kafka_sink.protocol.control_messages import MetadataRequest
 from spark_kafka_sink.protocol.frames import response_header_version
 from spark_kafka_sink.protocol.metadata_response import MetadataResponse
 from spark_kafka_sink.protocol.request import ApiKey, Buffers, VersionRange
+from spark_kafka_sink.protocol.wire import WireReader
 from tests.fakes.clock import FakeClock
 
 
@@ -27,7 +28,7 @@ class Answer:
     """What :class:`Ask` decodes: the body's bytes, and a throttle time if they hold one."""
 
     body: bytes
-    throttle_ms: int = 0
+    throttle_time_ms: int = 0
 
 
 @dataclass(frozen=True)
@@ -41,8 +42,11 @@ class Ask:
     def encode(self, version: int) -> Buffers:
         return [self.payload]
 
-    def decode(self, version: int, body: memoryview) -> object:
-        return Answer(bytes(body[4:]), int.from_bytes(body[:4], "big", signed=True))
+    def read(self, reader: WireReader, version: int) -> Answer:
+        throttle_time_ms = reader.int32()
+        start = reader.position
+        reader.skip(len(reader.data) - start)
+        return Answer(bytes(reader.data[start:]), throttle_time_ms)
 
 
 @dataclass(frozen=True)

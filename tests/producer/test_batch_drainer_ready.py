@@ -116,7 +116,7 @@ def test_an_aged_batch_waits_for_slices_being_encoded_for_it():
     assert world.ready_nodes() == set()
     assert world.drain(1) == []
     woken = world.wakeups
-    assert world.filler.append([encoded], world.now).refused == ()
+    assert world.append_slices(encoded).refused == ()
     assert world.wakeups == woken + 1
     assert [b.record_count for b in world.drain(1)] == [2]
     # A writer that failed while it encoded can't hold a batch for ever.

@@ -30,13 +30,13 @@ def test_a_slice_for_a_batch_closed_meanwhile_is_refused():
     flush = world.accumulator.begin_flush()
     (batch,) = world.drain(1)  # ... and the sender sends g
     world.accumulator.end_flush(flush)
-    result = world.filler.append([encoded], world.now)
+    result = world.append_slices(encoded)
     assert result.refused == (encoded,)
     assert result.taken == 0
     assert batch.record_count == 2
     again = world.slice(TP0, 50)
     assert (again.generation, again.first_offset_delta) == (0, 0)
-    assert world.filler.append([again], world.now).refused == ()
+    assert world.append_slices(again).refused == ()
 
 
 def test_slices_after_a_refused_one_of_a_partition_are_refused():
@@ -48,7 +48,7 @@ def test_slices_after_a_refused_one_of_a_partition_are_refused():
     other = world.slice(TP1, 70)
     world.accumulator.begin_flush()
     world.drain(1)
-    result = world.filler.append([first, second, other], world.now)
+    result = world.append_slices(first, second, other)
     assert result.refused == (first, second)
     assert result.taken == 70 + HEADER
 
@@ -58,7 +58,7 @@ def test_a_slice_that_overlaps_another_writers_is_refused():
     world.append(TP0)
     encoded = world.slice(TP0, 50)
     world.append(TP0)
-    assert world.filler.append([encoded], world.now).refused == (encoded,)
+    assert world.append_slices(encoded).refused == (encoded,)
 
 
 class PausingCodec:
@@ -132,9 +132,9 @@ def test_an_interrupted_compression_leaves_its_batch_intact():
     codec = InterruptedCodec(world).codec
     piece = world.slice(TP0, 500, last=True)
     with pytest.raises(KeyboardInterrupt):
-        world.filler.append([piece], world.now)
+        world.append_slices(piece)
     world.filler.codec = codec
-    world.filler.append([world.slice(TP0, 100)], world.now)
+    world.append_slices(world.slice(TP0, 100))
     assert world.ready_nodes() == {1}
     assert [b.raw_size for b in world.drain(1)] == [500]
 
@@ -156,9 +156,9 @@ def test_five_writers_and_a_sender_lose_nothing():
             taken = 0
             while True:
                 piece = world.slice(tp, 20, data=data)
-                if world.filler.positions([tp])[0].room < 20:
+                if world.position(tp).room < 20:
                     piece = world.slice(tp, 20, data=data, generation=0, first_offset_delta=0)
-                result = world.filler.append([piece], world.now)
+                result = world.append_slices(piece)
                 taken += result.taken
                 if not result.refused:
                     break

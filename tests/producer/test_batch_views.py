@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 
 import numpy as np
 import pyarrow as pa
@@ -34,11 +34,12 @@ def chunk_of(
     return slices
 
 
-def append(world: World, slices: Sequence[EncodedSlice]) -> int:
+def append(world: World, slices: Iterable[EncodedSlice]) -> int:
     """As the ColumnAppender: memory first, what is not used goes back. Returns what is used."""
+    slices = [*slices]
     size = sum(len(encoded.data) + HEADER for encoded in slices)
     world.pool.allocate(size, world.now)
-    result = world.filler.append(slices, world.now)
+    result = world.append_slices(*slices)
     world.pool.adjust(size, result.taken)
     return result.taken
 
@@ -52,8 +53,8 @@ def test_a_large_slice_is_sent_as_a_view_of_its_chunk():
     slices = chunk_of(world, (TP0, PART), (TP1, PART))
     assert append(world, slices) == world.memory_in_use == 2 * (PART + HEADER)
     one, other = world.drain(1)
-    assert one.buffers[1] is slices[0].data
-    assert other.buffers[1] is slices[1].data
+    assert [*views(one), *views(other)] == [encoded.data for encoded in slices]
+    assert views(one)[0].obj is views(other)[0].obj is slices[0].data.obj
     assert parse_header(b"".join(one.buffers)).record_count == 1
 
 

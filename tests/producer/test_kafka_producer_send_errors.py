@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import threading
 import time
 
 import numpy as np
@@ -24,7 +25,7 @@ from spark_kafka_sink.base.errors import (
 )
 from spark_kafka_sink.producer.kafka_producer import KafkaProducer
 from spark_kafka_sink.producer.producer_record import ProducerRecord, RecordMetadata
-from spark_kafka_sink.protocol.cluster import Cluster
+from spark_kafka_sink.protocol.cluster import Cluster, TopicPartition
 from spark_kafka_sink.protocol.produce import (
     PartitionProduceResponse,
     ProduceRequest,
@@ -34,6 +35,8 @@ from spark_kafka_sink.protocol.produce import (
 from tests.fakes.answering_client import AnsweringClient
 from tests.fakes.clock import FakeClock
 from tests.producer.answered_producers import CLUSTER, TP0, Heard, Producers, hold, refuse, to0
+
+TP1 = TopicPartition("test", 1)
 
 
 def test_what_the_protocol_knows_goes_into_future_and_callback(producers: Producers):
@@ -236,6 +239,41 @@ def test_an_idempotent_producer_continues_under_a_new_id(
     assert producer.producer_id_and_epoch != before
     with pytest.raises(DeliveryError, match="of 100 rows were not acknowledged"):
         producer.finish_attempt()
+
+
+def test_a_new_id_begins_when_other_partitions_are_answered(producers: Producers):
+    """TransactionManagerTest#testHealthyPartitionRetriesDuringEpochBump. What is in flight on
+    another partition keeps id and sequence; what comes after it waits, and begins at 0.
+    """
+    producer, client = producers(linger_ms=0)
+    on_1 = ProducerRecord("test", b"1", partition=1)
+    producer.send(on_1).result(60)
+    old = producer.producer_id_and_epoch
+    client.answer = hold
+    in_flight = producer.send(on_1)
+    client.await_produced(2)
+    refused = refuse(ErrorCode.INVALID_RECORD)
+    client.answer = lambda request: hold(request) if is_for(request, 1) else refused(request)
+    assert producer.send(to0()).exception(60) is not None
+    behind = producer.send(on_1)
+    polls = threading.Semaphore(0)
+    client.on_poll = polls.release
+    for _ in range(2):  # the first may be of a turn of the sender that began before
+        client.wakeup()
+        assert polls.acquire(timeout=60)
+    assert client.produced == 3
+    assert producer.producer_id_and_epoch == old
+    client.release()
+    assert (in_flight.result(60).offset, behind.result(60).offset) == (1, 2)
+    new = producer.producer_id_and_epoch
+    assert new != old
+    headers = [batch.header for batch in client.logs[TP1]]
+    sent = [(h.producer_id, h.producer_epoch, h.base_sequence) for h in headers]
+    assert sent == [(*old, 0), (*old, 1), (*new, 0)]
+
+
+def is_for(request: object, partition: int) -> bool:
+    return isinstance(request, ProduceRequest) and request.data[0].tp.partition == partition
 
 
 def test_one_topic_that_refuses_costs_the_others_nothing(producers: Producers):

@@ -19,12 +19,12 @@ from spark_kafka_sink.protocol.cluster import (
     PartitionInfos,
     TopicPartition,
 )
-from spark_kafka_sink.protocol.control_messages import (
+from spark_kafka_sink.protocol.control_messages import MetadataRequest
+from spark_kafka_sink.protocol.messages.init_producer_id import (
     InitProducerIdRequest,
-    InitProducerIdResponse,
-    MetadataRequest,
 )
 from spark_kafka_sink.protocol.metadata_response import MetadataResponse, TopicMetadata
+from tests.fakes.kafka_messages import init_response
 from tests.fakes.sender_world import SenderWorld, cluster_of
 from tests.producer.metadata_world import ID1, NODES, SEED, TP, MetadataWorld, answer, topic
 
@@ -82,7 +82,7 @@ def test_a_broker_refusing_an_id_is_named_after_rebootstrap() -> None:
     with SenderWorld(with_id=False) as world:
         world.client.prepare(
             InitProducerIdRequest,
-            InitProducerIdResponse(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, -1, -1),
+            init_response(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, -1, -1),
         )
         asked = world.client.poll
 

@@ -34,9 +34,11 @@ def batch_of(recorder: ProduceRecorder, tp: TopicPartition, records: int) -> Pro
 def test_acknowledged_batches_count_rows_bytes_and_offsets():
     recorder = recorder_of(World())
     first = batch_of(recorder, TP0, 5)
+    second, duplicate = batch_of(recorder, TP0, 3), batch_of(recorder, TP1, 2)
     first.complete(100, -1)
-    batch_of(recorder, TP0, 3).complete(107, -1)
-    batch_of(recorder, TP1, 2).complete(-1, -1)  # a duplicate: its offset is not known
+    second.complete(107, -1)
+    duplicate.complete(-1, -1)  # its offset is not known
+    recorder.batches_done([first, second, duplicate])
     report = recorder.report()
     assert (report.rows, report.batches) == (10, 3)
     assert report.bytes == 3 * first.size_in_bytes
@@ -128,7 +130,10 @@ def test_a_report_is_a_copy_of_the_counts():
     recorder = recorder_of(World())
     before = recorder.report()
     recorder.request_answered(1, 5, throttle_ms=0, now=9)
-    batch_of(recorder, TP0, 5).complete(100, -1)
+    batch = batch_of(recorder, TP0, 5)
+    batch.complete(100, -1)
+    recorder.batches_done([batch])
+    assert recorder.report().rows == 5
     assert before == ProduceReport()
 
 

@@ -106,7 +106,7 @@ def test_a_failed_accumulator_wakes_flush_and_refuses_appends():
     assert world.memory_in_use == 0
     assert in_flight.complete(0, -1) is False  # the late answer is ignored
     with pytest.raises(KafkaError, match="gone"):
-        world.filler.append([world.slice(TP0, 10)], world.now)
+        world.append_slices(world.slice(TP0, 10))
     with pytest.raises(IllegalStateError):
         world.accumulator.pool.allocate(1, NEVER)
 

@@ -146,7 +146,7 @@ def test_a_record_and_columns_share_a_batch():
     planned = world.slice(TP0, 100)
     future = records()
     assert future.index == 2
-    assert world.filler.append([planned], world.now).refused == (planned,)
+    assert world.append_slices(planned).refused == (planned,)
     world.append(TP0, 100, 3)
     assert world.accumulator.appended_records == 6
     world.accumulator.begin_flush()

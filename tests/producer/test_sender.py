@@ -46,7 +46,7 @@ def test_one_request_carries_all_partitions_of_a_node() -> None:
         world.prepare(
             PartitionProduceResponse(TP0, ErrorCode.NONE, 1),
             PartitionProduceResponse(TP1, ErrorCode.NONE, 2),
-            throttle_ms=7,
+            throttle_time_ms=7,
         )
         world.acknowledge(TP2, 3)
         world.round(2)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pytest
 
 from spark_kafka_sink.base.clock import NEVER
@@ -16,8 +18,14 @@ from spark_kafka_sink.base.errors import (
     RecordTooLargeError,
     UnsupportedVersionError,
 )
-from spark_kafka_sink.protocol.produce import ProduceRequest, RecordError
-from tests.fakes.sender_world import TP0, TP2, SenderWorld, acknowledged, error_of
+from spark_kafka_sink.producer.accumulator.producer_batch import ProducerBatch
+from spark_kafka_sink.protocol.produce import (
+    PartitionProduceResponse,
+    ProduceRequest,
+    RecordError,
+)
+from spark_kafka_sink.records.encoded_slice import EncodedSlices
+from tests.fakes.sender_world import TP0, TP1, TP2, SenderWorld, acknowledged, error_of
 
 
 def test_without_idempotence_a_failed_batch_fails_alone() -> None:
@@ -30,6 +38,40 @@ def test_without_idempotence_a_failed_batch_fails_alone() -> None:
         assert isinstance(error_of(bad), AuthorizationError)
         assert acknowledged(good)
         assert world.lifecycle.fatal is None
+
+
+class RowsAtTheEnd:
+    """A batch listener: the rows that count as acknowledged when a batch fails."""
+
+    def __init__(self, world: SenderWorld) -> None:
+        self._world = world
+        self.seen: list[int] = []
+
+    def batches_done(self, batches: Sequence[ProducerBatch]) -> None:
+        self.seen += [self._world.recorder.report().rows] * len(batches)
+
+
+def test_acknowledged_batches_count_before_a_refused_one_fails() -> None:
+    """They are counted and released together, but before the attempt fails with another batch:
+    its report would lack them.
+    """
+    with SenderWorld() as world:
+        world.establish(TP0)
+        world.establish(TP1)
+        before = world.recorder.report().rows
+        at_the_end = RowsAtTheEnd(world)
+        good = world.append(TP0, records=3)
+        world.filler._listener = at_the_end
+        bad = world.append(TP1)
+        world.prepare(
+            PartitionProduceResponse(TP0, ErrorCode.NONE, 9),
+            PartitionProduceResponse(TP1, ErrorCode.INVALID_RECORD, -1),
+        )
+        world.round(2)
+        assert acknowledged(good)
+        assert isinstance(error_of(bad), InvalidRecordError)
+        assert at_the_end.seen == [before + 3]
+        assert world.memory_in_use == 0
 
 
 @pytest.mark.parametrize(
@@ -62,7 +104,7 @@ def test_a_refused_batch_fails_the_attempt_with_its_own_error(
         assert world.client.closed
         assert world.memory_in_use == 0
         with pytest.raises(DeliveryError) as caught:
-            world.filler.append([], world.clock.now_ms())
+            world.filler.append(EncodedSlices.of(()), world.clock.now_ms())
         assert caught.value.__cause__ is error_of(refused)
 
 

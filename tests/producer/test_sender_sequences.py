@@ -14,7 +14,7 @@ from spark_kafka_sink.base.errors import (
     UnsupportedVersionError,
 )
 from spark_kafka_sink.producer.accumulator.producer_batch import ProducerBatch
-from spark_kafka_sink.protocol.control_messages import InitProducerIdRequest
+from spark_kafka_sink.protocol.messages.init_producer_id import InitProducerIdRequest
 from tests.fakes.sender_world import BACKOFF, SenderWorld, acknowledged, error_of
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from spark_kafka_sink.base.clock import NEVER
 from spark_kafka_sink.base.errors import KafkaError, TransactionAbortedError
-from spark_kafka_sink.protocol.control_messages import EndTxnRequest
+from spark_kafka_sink.protocol.messages.end_txn import EndTxnRequest
 from tests.fakes.sender_world import TP0
 from tests.fakes.transaction_world import BOTH, TransactionWorld
 

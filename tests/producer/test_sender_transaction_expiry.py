@@ -13,11 +13,10 @@ from spark_kafka_sink.base.errors import (
 )
 from spark_kafka_sink.producer.accumulator.producer_batch import ProducerBatch
 from spark_kafka_sink.producer.transaction.transaction_states import State
-from spark_kafka_sink.protocol.control_messages import (
-    AddPartitionsToTxnRequest,
-    EndTxnRequest,
-    InitProducerIdRequest,
-)
+from spark_kafka_sink.protocol.messages.add_partitions_to_txn import AddPartitionsToTxnRequest
+from spark_kafka_sink.protocol.messages.end_txn import EndTxnRequest
+from spark_kafka_sink.protocol.messages.init_producer_id import InitProducerIdRequest
+from tests.fakes.kafka_messages import init_request
 from tests.fakes.sender_world import PRODUCER_ID
 from tests.fakes.transaction_world import BACKOFF, BOTH, SHORT, TransactionWorld, is_completed
 
@@ -169,7 +168,7 @@ def test_version_1_fences_itself_when_a_batch_may_still_come() -> None:
         world.init()
         world.await_(abort)
         assert world.asked == ["init", "init"]
-        unknown = InitProducerIdRequest("orders", 60_000, -1, -1)
+        unknown = init_request("orders", 60_000, -1, -1)
         assert world.client.sent(InitProducerIdRequest) == [unknown] * 2
         assert world.state is State.READY
         world.manager.begin_transaction()

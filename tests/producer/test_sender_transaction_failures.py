@@ -6,6 +6,8 @@ partition is renumbered; it fails with its next answer, and the transaction can 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pytest
 
 from spark_kafka_sink.base.clock import NEVER
@@ -18,7 +20,7 @@ from spark_kafka_sink.base.errors import (
 )
 from spark_kafka_sink.producer.accumulator.producer_batch import ProducerBatch
 from spark_kafka_sink.producer.transaction.transaction_states import State
-from spark_kafka_sink.protocol.control_messages import EndTxnRequest
+from spark_kafka_sink.protocol.messages.end_txn import EndTxnRequest
 from spark_kafka_sink.protocol.produce import ProduceRequest
 from tests.fakes.sender_world import TP0, TP1, TP2
 from tests.fakes.transaction_world import BACKOFF, BOTH, SHORT, TransactionWorld
@@ -57,8 +59,8 @@ class StateAtTheEnd:
     def __init__(self, world: TransactionWorld, seen: list[State]) -> None:
         self._world, self._seen = world, seen
 
-    def batch_done(self, batch: ProducerBatch) -> None:
-        self._seen.append(self._world.state)
+    def batches_done(self, batches: Sequence[ProducerBatch]) -> None:
+        self._seen += [self._world.state] * len(batches)
 
 
 def test_the_transaction_fails_before_the_batch_is_reported() -> None:

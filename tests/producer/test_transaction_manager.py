@@ -16,15 +16,16 @@ from spark_kafka_sink.producer.transaction.transaction_manager import Transactio
 from spark_kafka_sink.producer.transaction.transaction_states import State
 from spark_kafka_sink.producer.transaction.txn_requests import Reaction
 from spark_kafka_sink.protocol.cluster import TopicPartition
-from spark_kafka_sink.protocol.control_messages import InitProducerIdResponse
+from spark_kafka_sink.protocol.messages.init_producer_id import InitProducerIdResponse
 from spark_kafka_sink.protocol.producer_ids import NO_PRODUCER_ID
 from spark_kafka_sink.records.compression import Codec
 from tests.fakes.accumulator_world import Listener
+from tests.fakes.kafka_messages import init_response
 from tests.fakes.transaction_world import new_manager
 
 TP = TopicPartition("t", 0)
 OTHER = TopicPartition("t", 1)
-OK = InitProducerIdResponse(ErrorCode.NONE, 7, 0)
+OK = init_response(ErrorCode.NONE, 7, 0)
 
 
 def answer(manager: TransactionManager, response: InitProducerIdResponse) -> Reaction:
@@ -48,7 +49,7 @@ def leave(manager: TransactionManager, tp: TopicPartition = TP, records: int = 1
     batch = ProducerBatch(tp, 0, 1, 0, Listener())
     batch.append(b"", records, 0)
     batch.close(Codec())
-    manager.batch_sent(batch)
+    manager.batches_sent((batch,))
     return batch
 
 
@@ -83,7 +84,7 @@ def test_a_retriable_refusal_of_an_id_is_retried() -> None:
     lifecycle = Lifecycle()
     manager = new_manager(lifecycle=lifecycle)
     for code in (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.NOT_COORDINATOR):
-        assert answer(manager, InitProducerIdResponse(code, -1, -1)) is Reaction.RETRY
+        assert answer(manager, init_response(code, -1, -1)) is Reaction.RETRY
         assert lifecycle.fatal is None
     assert answer(manager, OK) is Reaction.DONE
 
@@ -94,7 +95,7 @@ def test_a_retriable_refusal_of_an_id_is_retried() -> None:
 def test_any_other_refusal_of_an_id_is_fatal(code: ErrorCode) -> None:
     lifecycle = Lifecycle()
     manager = new_manager(lifecycle=lifecycle)
-    answer(manager, InitProducerIdResponse(code, -1, -1))
+    answer(manager, init_response(code, -1, -1))
     assert manager.state is State.FATAL_ERROR
     assert isinstance(lifecycle.fatal, type(code.error("x")))
     assert "InitProducerId on broker b" in lifecycle.fatal.message
@@ -174,7 +175,7 @@ def test_an_idempotent_producer_may_use_produce_12() -> None:
 def test_the_producer_id_0_is_one() -> None:
     manager = new_manager()
     assert not manager.has_producer_id
-    answer(manager, InitProducerIdResponse(ErrorCode.NONE, 0, 0))
+    answer(manager, init_response(ErrorCode.NONE, 0, 0))
     assert manager.has_producer_id
 
 
@@ -193,7 +194,7 @@ def test_a_new_identity_waits_for_the_old_ones_requests() -> None:
     manager.renew()
     assert not manager.has_producer_id
     assert not manager.renewing
-    answer(manager, InitProducerIdResponse(ErrorCode.NONE, 8, 0))
+    answer(manager, init_response(ErrorCode.NONE, 8, 0))
     assert manager.may_drain(ProducerBatch(TP, 0, 2, 0, Listener()))
     assert leave(manager).base_sequence == 0
 

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from spark_kafka_sink.base.errors import ErrorCode
 from spark_kafka_sink.producer.transaction.transaction_states import State
-from spark_kafka_sink.protocol.control_messages import (
-    AddPartitionsToTxnRequest,
-    EndTxnRequest,
-    InitProducerIdRequest,
-)
+from spark_kafka_sink.protocol.cluster import TopicPartition
+from spark_kafka_sink.protocol.messages.add_partitions_to_txn import AddPartitionsToTxnRequest
+from spark_kafka_sink.protocol.messages.end_txn import EndTxnRequest
+from spark_kafka_sink.protocol.messages.init_producer_id import InitProducerIdRequest
+from tests.fakes.kafka_messages import end_request, end_response, init_request
 from tests.fakes.sender_world import PRODUCER_ID, TP0, TP1, TP2
 from tests.fakes.transaction_world import TRANSACTIONAL_ID, TransactionWorld, is_completed
 
@@ -49,11 +49,12 @@ def test_version_1_asks_in_order_and_one_request_at_a_time() -> None:
         world.await_(commit)
         assert world.asked[3:] == ["produce", "produce", "end"]
         (init,) = world.client.sent(InitProducerIdRequest)
-        assert init == InitProducerIdRequest(TRANSACTIONAL_ID, 60_000)
+        assert init == init_request(TRANSACTIONAL_ID, 60_000)
         (add,) = world.client.sent(AddPartitionsToTxnRequest)
-        assert set(add.partitions) == {TP0, TP1, TP2}
+        added = {TopicPartition(t.name, number) for t in add.topics for number in t.partitions}
+        assert added == {TP0, TP1, TP2}
         (end,) = world.client.sent(EndTxnRequest)
-        assert end == EndTxnRequest(TRANSACTIONAL_ID, PRODUCER_ID, 0, True, 1)
+        assert end == end_request(TRANSACTIONAL_ID, PRODUCER_ID, 0, True, 1)
         assert end.versions.max == 4
         assert {r.versions.max for r in world.client.produced} == {11}
         assert all(batch.producer_id == PRODUCER_ID for batch in world.produced)
@@ -81,7 +82,7 @@ def test_version_1_takes_its_next_identity_at_the_next_begin() -> None:
         assert batch.is_done
         assert world.asked == ["init", "init", "add", "produce"]
         inits = world.client.sent(InitProducerIdRequest)
-        assert inits == [InitProducerIdRequest(TRANSACTIONAL_ID, 60_000, PRODUCER_ID, 0)] * 2
+        assert inits == [init_request(TRANSACTIONAL_ID, 60_000, PRODUCER_ID, 0)] * 2
         assert [(b.epoch, b.sequence) for b in world.produced] == [(1, 0)]
 
 
@@ -100,7 +101,7 @@ def test_version_2_adds_no_partitions_and_uses_the_ends_epoch() -> None:
         assert world.client.produced[0].versions == (12, 12)
         assert world.client.produced[0].transactional_id == TRANSACTIONAL_ID
         (end,) = world.client.sent(EndTxnRequest)
-        assert end == EndTxnRequest(TRANSACTIONAL_ID, PRODUCER_ID, 0, True, 2)
+        assert end == end_request(TRANSACTIONAL_ID, PRODUCER_ID, 0, True, 2)
         assert end.versions == (5, 5)
         assert world.manager.producer_id_and_epoch == (PRODUCER_ID, 1)
         world.manager.begin_transaction()
@@ -110,11 +111,10 @@ def test_version_2_adds_no_partitions_and_uses_the_ends_epoch() -> None:
 
 def test_an_epoch_at_its_end_brings_a_new_producer_id() -> None:
     """TransactionManager.EndTxnHandler#handleResponse."""
-    from spark_kafka_sink.protocol.control_messages import EndTxnResponse
 
     with TransactionWorld(2) as world:
         world.begin_and_write()
-        world.client.prepare(EndTxnRequest, EndTxnResponse(ErrorCode.NONE, 815, 0))
+        world.client.prepare(EndTxnRequest, end_response(ErrorCode.NONE, 815, 0))
         world.await_(world.manager.begin_commit())
         assert world.manager.producer_id_and_epoch == (815, 0)
         world.manager.begin_transaction()
@@ -128,7 +128,7 @@ def test_a_changed_cluster_version_spares_an_open_transaction() -> None:
         world.begin_and_write()
         world.set_version(2, features_epoch=2)
         world.commit()
-        assert world.client.sent(EndTxnRequest)[0].transaction_version == 1
+        assert world.client.sent(EndTxnRequest)[0].versions == (0, 4)
         assert world.manager._identity.transaction.version == 1
         world.set_version(1, features_epoch=1)  # an old broker's word; the newer one holds
         world.manager.begin_transaction()

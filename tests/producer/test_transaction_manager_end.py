@@ -7,7 +7,7 @@ import pytest
 from spark_kafka_sink.base.clock import NEVER
 from spark_kafka_sink.base.errors import ErrorCode, KafkaError, TransactionAbortedError
 from spark_kafka_sink.producer.transaction.transaction_states import State
-from spark_kafka_sink.protocol.control_messages import EndTxnRequest
+from spark_kafka_sink.protocol.messages.end_txn import EndTxnRequest
 from tests.fakes.sender_world import PRODUCER_ID, TP0, TP1, TP2
 from tests.fakes.transaction_world import BACKOFF, BOTH, TransactionWorld
 

@@ -17,7 +17,7 @@ from spark_kafka_sink.base.errors import (
 )
 from spark_kafka_sink.producer.transaction.transaction_states import State
 from spark_kafka_sink.producer.transaction.txn_requests import TransactionalResult
-from spark_kafka_sink.protocol.control_messages import FindCoordinatorRequest
+from spark_kafka_sink.protocol.messages.find_coordinator import FindCoordinatorRequest
 from tests.fakes.sender_world import NODE1
 from tests.fakes.transaction_world import BOTH, TRANSACTIONAL_ID, TransactionWorld
 

@@ -11,13 +11,11 @@ from spark_kafka_sink.producer.accumulator.producer_batch import ProducerBatch
 from spark_kafka_sink.producer.accumulator.record_accumulator import IncompleteBatches
 from spark_kafka_sink.producer.transaction.partition_sequences import Answer
 from spark_kafka_sink.producer.transaction.transaction_states import State
-from spark_kafka_sink.protocol.control_messages import (
-    AddPartitionsToTxnResponse,
-    InitProducerIdRequest,
-)
+from spark_kafka_sink.protocol.messages.init_producer_id import InitProducerIdRequest
 from spark_kafka_sink.protocol.producer_ids import PreparedTransaction
 from spark_kafka_sink.records.compression import Codec
 from tests.fakes.accumulator_world import Listener
+from tests.fakes.kafka_messages import add_response
 from tests.fakes.sender_world import PRODUCER_ID, TP0, TP1
 from tests.fakes.transaction_world import (
     BOTH,
@@ -138,12 +136,12 @@ def test_prepare_is_refused_while_anything_is_unanswered() -> None:
     assert request is not None
     manager.requests.build(request)
     refused()  # a partition that is asked for
-    added = AddPartitionsToTxnResponse({TP0: ErrorCode.NONE})
+    added = add_response({TP0: ErrorCode.NONE})
     manager.requests.handle_response(request, added, "here")
     batch = ProducerBatch(TP0, 0, 1, 0, Listener())
     batch.append(b"", 1, 0)
     batch.close(Codec())
-    manager.batch_sent(batch)
+    manager.batches_sent((batch,))
     refused()  # a sequence without an answer
     manager.handle_produce_response(batch, Answer.ACKNOWLEDGED, 0, 0)
     incomplete.add(batch)

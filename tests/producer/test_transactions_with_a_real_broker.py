@@ -17,12 +17,10 @@ from spark_kafka_sink.admin.call import AnyBroker, Call
 from spark_kafka_sink.base.errors import ErrorCode, KafkaError, ProducerFencedError
 from spark_kafka_sink.config.producer_config import ProducerConfig
 from spark_kafka_sink.producer.transaction.transaction_states import State
-from spark_kafka_sink.protocol.control_messages import (
-    EndTxnRequest,
-    EndTxnResponse,
-    FindCoordinatorRequest,
-)
+from spark_kafka_sink.protocol.cluster import Node
+from spark_kafka_sink.protocol.messages.end_txn import EndTxnResponse
 from spark_kafka_sink.protocol.producer_ids import PreparedTransaction
+from spark_kafka_sink.protocol.transaction_requests import end_txn, find_coordinator
 from tests.producer.transactional_driver import TransactionalDriver, code_of
 from tests.real_kafka import RealKafka, consume_topic
 
@@ -78,21 +76,15 @@ def await_no_open_transaction(kafka: RealKafka, topic: str) -> None:
 def end(kafka: RealKafka, prepared: PreparedTransaction, *, commit: bool) -> EndTxnResponse:
     """End somebody's transaction, from an admin client of this process."""
     config = ProducerConfig.parse({"bootstrap.servers": kafka.bootstrap})
-    find = FindCoordinatorRequest((prepared.transactional_id,))
+    find = find_coordinator([prepared.transactional_id])
     with AdminClient(config) as admin:
         answer = admin.loop.send_and_receive(Call(find, AnyBroker()), admin.deadline())
-        node = answer.coordinators[prepared.transactional_id].node
-        assert node is not None
-        request = EndTxnRequest(
-            prepared.transactional_id,
-            prepared.producer_id,
-            prepared.producer_epoch,
-            commit,
-            prepared.transaction_version,
-        )
+        found = answer.coordinators[0]
+        node = Node(found.node_id, found.host, found.port)
+        request = end_txn(prepared, committed=commit)
         while True:
             answer = admin.loop.send_and_receive(Call(request, node), admin.deadline())
-            if answer.error is not ErrorCode.CONCURRENT_TRANSACTIONS:
+            if answer.error_code is not ErrorCode.CONCURRENT_TRANSACTIONS:
                 return answer
 
 
@@ -213,12 +205,12 @@ def test_a_prepared_transaction_outlives_its_producer_process(
     prepared = producer.prepare()
     producer.close()
     assert committed(broker, topic) == []
-    assert end(broker, prepared, commit=commit).error is ErrorCode.NONE
+    assert end(broker, prepared, commit=commit).error_code is ErrorCode.NONE
     await_no_open_transaction(broker, topic)
     assert committed(broker, topic) == (values("a", "b") if commit else [])
     # Asked once more, the same answer; the other way, a refusal.
-    assert end(broker, prepared, commit=commit).error is ErrorCode.NONE
-    assert end(broker, prepared, commit=not commit).error is ErrorCode.INVALID_TXN_STATE
+    assert end(broker, prepared, commit=commit).error_code is ErrorCode.NONE
+    assert end(broker, prepared, commit=not commit).error_code is ErrorCode.INVALID_TXN_STATE
 
 
 def test_a_prepared_transaction_outlives_its_process(broker: RealKafka) -> None:
@@ -243,7 +235,7 @@ def test_a_prepared_transaction_outlives_its_process(broker: RealKafka) -> None:
     assert done.returncode == 9, done.stderr
     prepared = PreparedTransaction(name, *(int(word) for word in done.stdout.split()))
     assert committed(broker, topic) == []
-    assert end(broker, prepared, commit=True).error is ErrorCode.NONE
+    assert end(broker, prepared, commit=True).error_code is ErrorCode.NONE
     await_committed(broker, topic, values("a", "b"))
 
 

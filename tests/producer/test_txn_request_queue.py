@@ -6,11 +6,9 @@ import pytest
 
 from spark_kafka_sink.base.clock import NEVER
 from spark_kafka_sink.base.errors import ErrorCode, KafkaError
-from spark_kafka_sink.protocol.control_messages import (
-    EndTxnRequest,
-    FindCoordinatorRequest,
-    InitProducerIdRequest,
-)
+from spark_kafka_sink.protocol.messages.end_txn import EndTxnRequest
+from spark_kafka_sink.protocol.messages.find_coordinator import FindCoordinatorRequest
+from spark_kafka_sink.protocol.messages.init_producer_id import InitProducerIdRequest
 from tests.fakes.sender_world import NODE1, NODE2, metadata_answer
 from tests.fakes.transaction_world import BACKOFF, BOTH, TransactionWorld
 

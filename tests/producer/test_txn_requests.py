@@ -17,11 +17,8 @@ from spark_kafka_sink.producer.transaction.txn_requests import (
     TxnRequestKind,
     reaction_to,
 )
-from spark_kafka_sink.protocol.control_messages import (
-    AddPartitionsToTxnResponse,
-    InitProducerIdResponse,
-)
 from tests.fakes.clock import FakeClock
+from tests.fakes.kafka_messages import add_response, init_response
 from tests.fakes.sender_world import TP0
 from tests.fakes.transaction_world import TRANSACTIONAL_ID, initialized_manager, new_manager
 
@@ -81,7 +78,7 @@ def test_every_waiter_learns_of_the_end() -> None:
             request, _ = manager.requests.next_request(0)
             assert request is not None
             if moment == "answered, to be asked again":
-                loading = InitProducerIdResponse(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, -1, -1)
+                loading = init_response(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, -1, -1)
                 manager.requests.handle_response(request, loading, "here")
         manager.transition_to_fatal_error(error)
         if moment == "given back":
@@ -96,7 +93,7 @@ def test_a_request_returned_after_the_end_is_not_sent_again() -> None:
     manager.maybe_add_partition(TP0)
     request, _ = manager.requests.next_request(0)
     assert request is not None
-    loading = AddPartitionsToTxnResponse({TP0: ErrorCode.COORDINATOR_LOAD_IN_PROGRESS})
+    loading = add_response({TP0: ErrorCode.COORDINATOR_LOAD_IN_PROGRESS})
     manager.requests.build(request)
     manager.requests.handle_response(request, loading, "here")
     error = KafkaError("the end")

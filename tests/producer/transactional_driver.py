@@ -16,7 +16,7 @@ from spark_kafka_sink.producer.transaction.txn_requests import TransactionalResu
 from spark_kafka_sink.producer.wiring import ProducerOptions, ProducerParts
 from spark_kafka_sink.protocol.cluster import TopicPartition
 from spark_kafka_sink.protocol.producer_ids import PreparedTransaction
-from spark_kafka_sink.records.encoded_slice import EncodedSlice
+from spark_kafka_sink.records.encoded_slice import EncodedSlice, EncodedSlices
 from spark_kafka_sink.records.varint import varint
 
 TIMEOUT_MS = 60_000
@@ -82,7 +82,9 @@ class TransactionalDriver:
         tp, now = TopicPartition(topic, partition), self.clock.wall_ms()
         piece = EncodedSlice(tp, memoryview(data), len(values), 0, 0, now, now, last=True)
         self.parts.pool.allocate(len(data) + 61, NEVER)
-        assert self.parts.filler.append([piece], self.clock.now_ms()).refused == ()
+        assert (
+            self.parts.filler.append(EncodedSlices.of([piece]), self.clock.now_ms()).refused == ()
+        )
         self.manager.maybe_add_partition(tp)
 
     def flush(self) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 from typing import Self, TypeVar
 
+from spark_kafka_sink.protocol.answers import decode
 from spark_kafka_sink.protocol.frames import (
     MAX_RESPONSE_SIZE,
     frame,
@@ -41,7 +42,7 @@ class BlockingConnection:
         payload = memoryview(self._read(frame_size(self._read(4), MAX_RESPONSE_SIZE)))
         correlation_id, body = parse_response_header(request.api_key, version, payload)
         assert correlation_id == sent
-        return request.decode(version, body)
+        return decode(request, version, body)
 
     def _read(self, size: int) -> bytes:
         data = bytearray()

@@ -9,26 +9,26 @@ from typing import Any
 from kio.schema.errors import ErrorCode as KioErrorCode
 from kio_oracle import Module, ids_of, in_every_version, write
 
+from spark_kafka_sink.admin.admin_client import NewTopic, create_topics
 from spark_kafka_sink.protocol.admin_messages import TopicNamesRequest
-from spark_kafka_sink.protocol.control_messages import (
-    ApiVersionsRequest,
-    CreateTopicsRequest,
-    DeleteTopicsRequest,
-    InitProducerIdRequest,
-    MetadataRequest,
-    NewTopic,
-)
+from spark_kafka_sink.protocol.control_messages import MetadataRequest
+from spark_kafka_sink.protocol.messages.api_versions import ApiVersionsRequest
+from spark_kafka_sink.protocol.messages.delete_topics import DeleteTopicsRequest
 from spark_kafka_sink.protocol.request import ApiKey
+from spark_kafka_sink.protocol.transaction_requests import init_producer_id
+from tests.fakes.kafka_messages import init_request
 
-API_VERSIONS = ApiVersionsRequest("spark-kafka-sink", "0.1.0")
+API_VERSIONS = ApiVersionsRequest(
+    client_software_name="spark-kafka-sink", client_software_version="0.1.0"
+)
 METADATA = MetadataRequest(("orders", "nope", "t"))
-INIT_PRODUCER_ID = InitProducerIdRequest(None, 60_000)
-INIT_2PC = InitProducerIdRequest("job-7", 60_000, enable_2pc=True)
-CREATE_TOPICS = CreateTopicsRequest(
-    (NewTopic("orders", 3, 1, {"retention.ms": "1000"}), NewTopic("clicks", 1, 1)), 5_000
+INIT_PRODUCER_ID = init_request(None, 60_000)
+INIT_2PC = init_producer_id("job-7", 60_000, enable_2pc=True)
+CREATE_TOPICS = create_topics(
+    [NewTopic("orders", 3, 1, {"retention.ms": "1000"}), NewTopic("clicks", 1, 1)], 5_000
 )
 TOPIC_NAMES = TopicNamesRequest()
-DELETE_TOPICS = DeleteTopicsRequest(("orders", "clicks"), 5_000)
+DELETE_TOPICS = DeleteTopicsRequest(topic_names=("orders", "clicks"), timeout_ms=5_000)
 
 ALL = in_every_version(
     API_VERSIONS,
@@ -136,7 +136,7 @@ def metadata(version: int, **fields: Any) -> bytes:
     return write(kio.MetadataResponse(**(plain | fields)))
 
 
-def init_producer_id(version: int, **fields: Any) -> bytes:
+def init_answer(version: int, **fields: Any) -> bytes:
     kio = Module("init_producer_id", version, "response")
     plain: dict[str, Any] = {
         "throttle_time": milliseconds(3),
@@ -147,7 +147,7 @@ def init_producer_id(version: int, **fields: Any) -> bytes:
     return write(kio.InitProducerIdResponse(**(plain | fields)))
 
 
-def create_topics(version: int, names: tuple[str, ...] = ("orders", "clicks")) -> bytes:
+def created_topics(version: int, names: tuple[str, ...] = ("orders", "clicks")) -> bytes:
     kio = Module("create_topics", version, "response")
     results = []
     for name in names:
@@ -174,7 +174,7 @@ def create_topics(version: int, names: tuple[str, ...] = ("orders", "clicks")) -
     return write(kio.CreateTopicsResponse(throttle_time=milliseconds(2), topics=tuple(results)))
 
 
-def delete_topics(version: int, names: tuple[str, ...] = ("orders", "clicks")) -> bytes:
+def deleted_topics(version: int, names: tuple[str, ...] = ("orders", "clicks")) -> bytes:
     kio = Module("delete_topics", version, "response")
     text = {"error_message": "the broker's words"} if version == 5 else {}
     results = tuple(
@@ -187,9 +187,9 @@ def delete_topics(version: int, names: tuple[str, ...] = ("orders", "clicks")) -
 ANSWERS = {
     ApiKey.API_VERSIONS: api_versions,
     ApiKey.METADATA: metadata,
-    ApiKey.INIT_PRODUCER_ID: init_producer_id,
-    ApiKey.CREATE_TOPICS: create_topics,
-    ApiKey.DELETE_TOPICS: delete_topics,
+    ApiKey.INIT_PRODUCER_ID: init_answer,
+    ApiKey.CREATE_TOPICS: created_topics,
+    ApiKey.DELETE_TOPICS: deleted_topics,
 }
 
 

@@ -10,6 +10,8 @@ from typing import Any
 
 from kio.serial import entity_reader, entity_writer
 
+from spark_kafka_sink.protocol import answers
+
 
 class Module:
     """One kio module (API, version, ``request`` or ``response``).
@@ -54,7 +56,7 @@ THROTTLE = dt.timedelta(milliseconds=9)
 
 
 def decode(request: Any, version: int, data: bytes) -> Any:
-    return request.decode(version, memoryview(data))
+    return answers.decode(request, version, memoryview(data))
 
 
 def read_request(request: Any, version: int) -> Any:

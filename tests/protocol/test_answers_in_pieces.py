@@ -11,8 +11,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import control_answers as control
 import pytest
-import test_control_messages as control
 import test_fetch_messages as fetching
 import test_group_messages as groups
 import test_produce_codec as producing
@@ -28,8 +28,10 @@ from spark_kafka_sink import protocol
 from spark_kafka_sink.base.errors import RemoteProtocolError
 from spark_kafka_sink.network.frame_reader import FrameReader
 from spark_kafka_sink.network.transport_layer import PlaintextTransportLayer
+from spark_kafka_sink.protocol.answers import decode
 from spark_kafka_sink.protocol.frames import parse_response_header, response_header_version
-from spark_kafka_sink.protocol.sasl import SaslAuthenticateRequest, SaslHandshakeRequest
+from spark_kafka_sink.protocol.messages.sasl_authenticate import SaslAuthenticateRequest
+from spark_kafka_sink.protocol.messages.sasl_handshake import SaslHandshakeRequest
 
 
 @dataclass(frozen=True)
@@ -51,7 +53,7 @@ class Answer:
     def decoded(self, payload: memoryview) -> tuple[int, object]:
         """As NetworkClient reads a frame."""
         correlation_id, body = parse_response_header(self.request.api_key, self.version, payload)
-        return correlation_id, self.request.decode(self.version, body)
+        return correlation_id, decode(self.request, self.version, body)
 
 
 def handshake(version: int) -> bytes:
@@ -78,8 +80,8 @@ def authenticated(version: int) -> bytes:
 SASL = [
     Answer(request, version, body(version))
     for request, body in (
-        (SaslHandshakeRequest("PLAIN"), handshake),
-        (SaslAuthenticateRequest(b"token"), authenticated),
+        (SaslHandshakeRequest(mechanism="PLAIN"), handshake),
+        (SaslAuthenticateRequest(auth_bytes=b"token"), authenticated),
     )
     for version in range(request.versions.min, request.versions.max + 1)
 ]
@@ -153,14 +155,14 @@ def conversation(answers: Sequence[Answer]) -> tuple[bytes, list[tuple[int, obje
 
 def test_every_answer_that_the_client_reads_is_here():
     modules = (
-        importlib.import_module(f"{protocol.__name__}.{found.name}")
-        for found in pkgutil.iter_modules(protocol.__path__)
+        importlib.import_module(found.name)
+        for found in pkgutil.walk_packages(protocol.__path__, f"{protocol.__name__}.")
     )
     there = {
         name
         for module in modules
         for name, made in vars(module).items()
-        if name.endswith("Request") and dataclasses.is_dataclass(made) and hasattr(made, "decode")
+        if name.endswith("Request") and dataclasses.is_dataclass(made) and hasattr(made, "api_key")
     }
     assert len(there) > 8
     assert there == {type(answer.request).__name__ for answer in ANSWERS}

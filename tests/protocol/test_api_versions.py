@@ -5,14 +5,11 @@ from __future__ import annotations
 import pytest
 
 from spark_kafka_sink.base.errors import ErrorCode, UnsupportedVersionError
-from spark_kafka_sink.protocol.control_messages import (
-    ApiVersionsRequest,
-    ApiVersionsResponse,
-    InitProducerIdRequest,
-    MetadataRequest,
-)
+from spark_kafka_sink.protocol.control_messages import MetadataRequest
+from spark_kafka_sink.protocol.node_api_versions import NodeApiVersions
 from spark_kafka_sink.protocol.produce import ProduceRequest
 from spark_kafka_sink.protocol.request import ApiKey, VersionRange
+from tests.fakes.kafka_messages import API_VERSIONS, init_request
 
 #: What brokers offer of the APIs that a plain producer needs (Kafka's message files).
 BROKERS = {
@@ -24,10 +21,8 @@ BROKERS = {
 SHARED = {"2.1": (7, 7, 2, 1), "2.8": (9, 11, 3, 4), "3.7": (10, 12, 3, 4), "4.3": (12, 13, 4, 5)}
 
 
-def broker(name: str) -> ApiVersionsResponse:
-    return ApiVersionsResponse(
-        ErrorCode.NONE, {key: VersionRange(*pair) for key, pair in BROKERS[name].items()}
-    )
+def broker(name: str) -> NodeApiVersions:
+    return NodeApiVersions({key: VersionRange(*pair) for key, pair in BROKERS[name].items()})
 
 
 @pytest.mark.parametrize("name", BROKERS)
@@ -36,8 +31,8 @@ def test_the_highest_version_that_both_know_is_used(name: str) -> None:
     requests = (
         ProduceRequest(-1, 1000, ()),
         MetadataRequest(()),
-        ApiVersionsRequest("n", "1"),
-        InitProducerIdRequest(None, 1000),
+        API_VERSIONS,
+        init_request(None, 1000),
     )
     used = tuple(versions.latest_usable(request.api_key, request.versions) for request in requests)
     assert used == SHARED[name]
@@ -50,7 +45,7 @@ def test_a_transaction_of_protocol_1_caps_produce_at_11() -> None:
 
 def test_a_claimed_minimum_of_0_for_produce_is_ignored() -> None:
     # KAFKA-18659: offered 0 to 2 only, nothing is shared, whatever the broker claims.
-    old = ApiVersionsResponse(ErrorCode.NONE, {0: VersionRange(0, 2)})
+    old = NodeApiVersions({0: VersionRange(0, 2)})
     with pytest.raises(
         UnsupportedVersionError, match="offers versions 0 to 2, this client 3 to 12"
     ):
@@ -69,7 +64,7 @@ def test_an_api_the_broker_lacks_is_an_unsupported_version() -> None:
 def test_the_transaction_version_is_a_finalized_feature(
     features: dict[str, int], version: int
 ) -> None:
-    response = ApiVersionsResponse(ErrorCode.NONE, {0: VersionRange(0, 12)}, features, 9)
+    response = NodeApiVersions({0: VersionRange(0, 12)}, features, 9)
     assert response.transaction_version == version
     assert response.finalized_features_epoch == 9
     assert response.api_versions == {0: VersionRange(0, 12)}

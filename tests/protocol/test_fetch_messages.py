@@ -229,7 +229,7 @@ def test_a_version_outside_of_ours_is_refused(request_: Any, version: int) -> No
         with pytest.raises(UnsupportedVersionError):
             request_.encode(wrong)
         with pytest.raises(UnsupportedVersionError):
-            request_.decode(wrong, memoryview(b""))
+            decode(request_, wrong, memoryview(b""))
 
 
 # --- answers

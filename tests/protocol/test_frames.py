@@ -16,7 +16,7 @@ from kio_oracle import Module
 
 from spark_kafka_sink.base.errors import IllegalStateError, RemoteProtocolError
 from spark_kafka_sink.protocol.cluster import TopicPartition
-from spark_kafka_sink.protocol.control_messages import ApiVersionsRequest, MetadataRequest
+from spark_kafka_sink.protocol.control_messages import MetadataRequest
 from spark_kafka_sink.protocol.frames import (
     FIRST_FLEXIBLE_VERSION,
     MAX_RESPONSE_SIZE,
@@ -31,6 +31,8 @@ from spark_kafka_sink.protocol.frames import (
 )
 from spark_kafka_sink.protocol.produce import PartitionProduceData, ProduceRequest
 from spark_kafka_sink.protocol.request import ApiKey, Buffers, VersionRange
+from spark_kafka_sink.protocol.wire import WireReader
+from tests.fakes.kafka_messages import API_VERSIONS
 
 
 def kio_versions() -> list[tuple[ApiKey, int]]:
@@ -65,7 +67,7 @@ def test_an_api_that_is_never_flexible_is_not_in_the_table() -> None:
 @pytest.mark.parametrize("client_id", [None, "", "spark-é-7"])
 @pytest.mark.parametrize(("version", "header"), [(2, HeaderV1), (4, HeaderV2)])
 def test_kio_reads_our_request_header(client_id: str | None, version: int, header: Any) -> None:
-    request = ApiVersionsRequest("n", "1")
+    request = API_VERSIONS
     buffers, size = frame(request, version, 0x01020304, client_id)
     data = b"".join(buffers)
     assert len(data) == size
@@ -98,8 +100,8 @@ class Empty:
     def encode(self, version: int) -> Buffers:
         return self.body
 
-    def decode(self, version: int, body: memoryview) -> object:
-        return bytes(body)
+    def read(self, reader: WireReader, version: int) -> object:
+        raise NotImplementedError
 
 
 @pytest.mark.parametrize("body", [[], [b""], [memoryview(b"ab")], [b"ab", b"cd"]])

@@ -33,8 +33,8 @@ from kio.static.primitive import Records
 
 from spark_kafka_sink.base.errors import UnsupportedVersionError
 from spark_kafka_sink.protocol.messages.flexible_versions import FIRST_FLEXIBLE_VERSION
-from spark_kafka_sink.protocol.request import ApiKey
-from spark_kafka_sink.protocol.wire import decoding
+from spark_kafka_sink.protocol.request import ApiKey, VersionRange
+from spark_kafka_sink.protocol.wire import decoding, error_of
 
 ROOT = Path(__file__).parents[2]
 GENERATOR = runpy.run_path(str(ROOT / "tools" / "generate_messages.py"))
@@ -121,7 +121,7 @@ def decode(api: str, version: int, data: bytes, then: Any) -> Any:
     key = ApiKey[snake(api).upper()]
     response = getattr(ours(api), f"{api}Response")
     return decoding(
-        key,
+        key.name,
         version,
         data,
         lambda reader: then(response.read(reader, version)),
@@ -168,7 +168,8 @@ def same(struct: Any, entity: Any, mine: Any) -> None:
         elif value is None and field.type in ("uuid", "bytes", "records"):
             assert not any(bytes(found))
         else:
-            assert plain(found) == plain(value), field.name
+            known = error_of(plain(value)) if field.is_code else plain(value)
+            assert plain(found) == plain(known), field.name
 
 
 def mine_of(struct: Any, entity: Any, module: Any) -> Any:
@@ -186,6 +187,8 @@ def mine_of(struct: Any, entity: Any, module: Any) -> Any:
             given[field.name] = (
                 bytes(16) if field.type == "uuid" and value is None else plain(value)
             )
+    if struct.name.endswith("Request") and hasattr(getattr(module, struct.name), "api_key"):
+        given["versions"] = VersionRange(0, 99)
     return getattr(module, struct.name)(**given)
 
 
@@ -204,7 +207,7 @@ def test_a_request_is_byte_for_byte_what_the_others_write(
     struct = schema(api, version, "Request")
     tagged = [field.name for field in struct.fields if field.tag is not None]
     asked = dataclasses.replace(asked, **dict.fromkeys(tagged))  # never set by us; all default null
-    written = mine_of(struct, asked, ours(api)).encode(version)
+    written = mine_of(struct, asked, ours(api)).encode(version)[0]
     assert written == by_kio(asked)
     read, size = entity_reader(kind)(written, 0)
     assert (read, size) == (asked, len(written))
@@ -280,13 +283,6 @@ def test_a_field_that_a_version_does_not_have_may_not_be_set() -> None:
     with pytest.raises(UnsupportedVersionError, match="InitProducerIdRequest v2 has no place for"):
         init.encode(2)
     assert init.encode(3)
-
-
-@pytest.mark.parametrize("api", GENERATOR["VERSIONS"])
-def test_a_message_is_imported_when_it_is_first_used(api: str) -> None:
-    messages = importlib.import_module("spark_kafka_sink.protocol.messages")
-    assert getattr(messages, snake(api)) is ours(api)
-    assert not hasattr(messages, f"{snake(api)}_x")
 
 
 def test_the_messages_in_the_repository_are_fresh() -> None:

@@ -23,6 +23,7 @@ import test_transaction_messages as transactions
 from hostile import allocated, refused, work
 from kio.schema.errors import ErrorCode as KioErrorCode
 
+from spark_kafka_sink.admin.admin_client import NewTopic, create_topics
 from spark_kafka_sink.base.errors import ErrorCode
 from spark_kafka_sink.base.security.password import Password
 from spark_kafka_sink.network.auth.sasl_mechanism import SaslError
@@ -32,29 +33,25 @@ from spark_kafka_sink.protocol.admin_messages import (
     ConfigResourceType,
     DescribeConfigsRequest,
 )
+from spark_kafka_sink.protocol.answers import decode
 from spark_kafka_sink.protocol.cluster import Node, TopicPartition
-from spark_kafka_sink.protocol.control_messages import (
-    AddPartitionsToTxnRequest,
-    ApiVersionsRequest,
-    CreateTopicsRequest,
-    EndTxnRequest,
-    FindCoordinatorRequest,
-    InitProducerIdRequest,
-    MetadataRequest,
-    NewTopic,
-)
+from spark_kafka_sink.protocol.control_messages import MetadataRequest
 from spark_kafka_sink.protocol.fetch_messages import FetchPartition, FetchRequest
+from spark_kafka_sink.protocol.messages.sasl_handshake import SaslHandshakeRequest
 from spark_kafka_sink.protocol.metadata_response import MOST_BROKERS
-from spark_kafka_sink.protocol.sasl import SaslHandshakeRequest
+from spark_kafka_sink.protocol.producer_ids import PreparedTransaction, ProducerIdAndEpoch
 from spark_kafka_sink.protocol.transaction_admin_messages import (
     DescribeProducersRequest,
     DescribeTransactionsRequest,
     ListTransactionsRequest,
 )
-from spark_kafka_sink.protocol.transaction_offset_messages import (
-    OffsetAndMetadata,
-    TxnOffsetCommitRequest,
+from spark_kafka_sink.protocol.transaction_requests import (
+    add_partitions_to_txn,
+    find_coordinator,
+    init_producer_id,
 )
+from spark_kafka_sink.transactions.offset_commits import OffsetAndMetadata, txn_offset_commit
+from tests.fakes.kafka_messages import API_VERSIONS, end_request, init_request
 
 METADATA = MetadataRequest(("t",))
 #: As long as a string may be, and four bytes for each character once it is decoded.
@@ -86,7 +83,7 @@ class Case:
         return f"{self.name} v{self.version}"
 
     def decode(self) -> Any:
-        return self.request.decode(self.version, memoryview(self.data))
+        return decode(self.request, self.version, memoryview(self.data))
 
 
 def of_metadata() -> list[Case]:
@@ -165,14 +162,15 @@ def of_metadata() -> list[Case]:
 
 
 def of_the_others() -> list[Case]:
-    api = ApiVersionsRequest("n", "1")
-    plain_init = InitProducerIdRequest(None, 1000)
-    raising = InitProducerIdRequest("x", 1000, 4711, 5)
-    two_phases = InitProducerIdRequest("x", 1000, enable_2pc=True)
-    ending = EndTxnRequest("x", 4711, 5, True, 2)
+    api = API_VERSIONS
+    plain_init = init_request(None, 1000)
+    raising = init_request("x", 1000, 4711, 5)
+    two_phases = init_producer_id("x", 1000, enable_2pc=True)
+    ending = end_request("x", 4711, 5, True, 2)
     produce = producing.request(producing.batch("t", 0, b"a"))
     tp, tps = TopicPartition("a", 0), tuple(TopicPartition("a", i) for i in range(2000))
     none = KioErrorCode.none
+    of_version_1, of_version_2 = (PreparedTransaction("x", 1, 0, v) for v in (1, 2))
     one_offset, many_offsets = {tp: OffsetAndMetadata(1)}, dict.fromkeys(tps, OffsetAndMetadata(1))
 
     def api_answer(count: int) -> bytes:
@@ -184,7 +182,7 @@ def of_the_others() -> list[Case]:
         return producing.kio_response(version, {"t": list(partitions)}, **more)
 
     def again(epoch: int) -> bytes:
-        return control.init_producer_id(5, producer_epoch=epoch)
+        return control.init_answer(5, producer_epoch=epoch)
 
     errors = tuple((i, None) for i in range(6_000))
     told = tuple((i, "a") for i in range(5_000))
@@ -198,7 +196,7 @@ def of_the_others() -> list[Case]:
     describe = DescribeTransactionsRequest(("q",))
     topics = tuple((f"{i:x}", ()) for i in range(5_000))
     numbers = (("a", tuple(range(6_000))),)
-    handshake = SaslHandshakeRequest("PLAIN")
+    handshake = SaslHandshakeRequest(mechanism="PLAIN")
     configs = DescribeConfigsRequest((ConfigResource(ConfigResourceType.BROKER, "1"),))
     setting = b"".join(b"\0\4%04x\xff\xff\0\0\0" % i + bytes(4) for i in range(2_000))
     return [
@@ -215,17 +213,17 @@ def of_the_others() -> list[Case]:
             "5000 features", api, 4,
             control.api_versions(4, features=[(f"{i:x}", 1) for i in range(5000)]), "5000 features",
         ),
-        Case("no id", plain_init, 5, control.init_producer_id(5, producer_id=-1), "negative"),
-        Case("no epoch", plain_init, 5, control.init_producer_id(5, producer_epoch=-1), "negative"),
+        Case("no id", plain_init, 5, control.init_answer(5, producer_id=-1), "negative"),
+        Case("no epoch", plain_init, 5, control.init_answer(5, producer_epoch=-1), "negative"),
         Case("the same epoch", raising, 5, again(5), "epoch 5"),
         Case(
             "half a transaction kept open", two_phases, 6,
-            control.init_producer_id(6, ongoing_txn_producer_epoch=3), "half of a transaction",
+            control.init_answer(6, ongoing_txn_producer_epoch=3), "half of a transaction",
         ),
         Case("epoch going back", raising, 5, again(4), "epoch 4"),
         Case(
             "another id at epoch 0", raising, 5,
-            control.init_producer_id(5, producer_id=4712, producer_epoch=0),
+            control.init_answer(5, producer_id=4712, producer_epoch=0),
         ),
         Case("the end's epoch going back", ending, 5, transactions.end_txn(5), "epoch 4 to a"),
         Case("half an identity", ending, 5, transactions.end_txn(5, producer_epoch=-1), "without"),
@@ -241,35 +239,36 @@ def of_the_others() -> list[Case]:
             "more leaders than partitions",
         ),
         Case(
-            "coordinators without end", FindCoordinatorRequest(("a",)), 4,
-            transactions.find_coordinator(
-                FindCoordinatorRequest(("a",)), 4, keys=tuple(f"{i:x}" for i in range(9000))
+            "coordinators without end", find_coordinator(["a"]), 4,
+            transactions.found_coordinator(
+                find_coordinator(["a"]), 4, keys=tuple(f"{i:x}" for i in range(9000))
             ),
             "not requested",
         ),
         Case(
-            "partitions that nobody added", AddPartitionsToTxnRequest("x", 1, 0, (tp,)), 3,
-            transactions.add_partitions_to_txn(3, [("a", [(i, none) for i in range(9000)])]),
+            "partitions that nobody added",
+            add_partitions_to_txn("x", ProducerIdAndEpoch(1, 0), [tp]), 3,
+            transactions.added_partitions(3, [("a", [(i, none) for i in range(9000)])]),
             "not requested",
         ),
         Case(
             "offsets that nobody committed",
-            TxnOffsetCommitRequest("x", "g", 1, 0, one_offset, 2), 5,
-            transactions.txn_offset_commit(5, [("a", [(i, none) for i in range(9000)])]),
+            txn_offset_commit(of_version_2, "g", one_offset), 5,
+            transactions.committed_offsets(5, [("a", [(i, none) for i in range(9000)])]),
             "not requested",
         ),
         Case(
-            "offsets committed twice", TxnOffsetCommitRequest("x", "g", 1, 0, one_offset, 1), 0,
-            transactions.txn_offset_commit(0, [("a", [(0, none)] * 9000)]), "comes twice",
+            "offsets committed twice", txn_offset_commit(of_version_1, "g", one_offset), 0,
+            transactions.committed_offsets(0, [("a", [(0, none)] * 9000)]), "comes twice",
         ),
         Case(
-            "offsets asked for", TxnOffsetCommitRequest("x", "g", 1, 0, many_offsets, 2), 5,
-            transactions.txn_offset_commit(5, [("a", [(i, none) for i in range(2000)])]),
+            "offsets asked for", txn_offset_commit(of_version_2, "g", many_offsets), 5,
+            transactions.committed_offsets(5, [("a", [(i, none) for i in range(2000)])]),
             None, 2000,
         ),
         Case(
-            "topics that nobody made", CreateTopicsRequest((NewTopic("a"),), 1), 7,
-            control.create_topics(7, tuple(f"{i:x}" for i in range(2000))), "not requested",
+            "topics that nobody made", create_topics([NewTopic("a")], 1), 7,
+            control.created_topics(7, tuple(f"{i:x}" for i in range(2000))), "not requested",
         ),
         Case("aborted transactions", fetch, 4, fetched),
         Case("open topics", describe, 0, admin.describe_transactions(("q",), topics=topics)),
@@ -363,7 +362,7 @@ def test_what_is_kept_weighs_no_more_when_it_is_looked_at(name: str) -> None:
 @pytest.mark.parametrize("code", [-1, 999, 32_767, -32_768])
 def test_an_unknown_error_code_is_an_unknown_server_error(code: int) -> None:
     data = m.answer(12, [m.broker(12, 1)], [m.topic(12, b"t", error=code)])
-    (topic,) = METADATA.decode(12, memoryview(data)).topics
+    (topic,) = decode(METADATA, 12, memoryview(data)).topics
     assert topic.error is ErrorCode.UNKNOWN_SERVER_ERROR
 
 

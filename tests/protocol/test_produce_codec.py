@@ -18,6 +18,7 @@ from spark_kafka_sink.base.errors import (
     RemoteProtocolError,
     UnsupportedVersionError,
 )
+from spark_kafka_sink.protocol import answers
 from spark_kafka_sink.protocol.cluster import Node, TopicPartition
 from spark_kafka_sink.protocol.produce import PartitionProduceData, ProduceRequest, RecordError
 
@@ -149,7 +150,7 @@ def rich_response(version: int) -> bytes:
 
 
 def decode(version: int, data: bytes, of: ProduceRequest = THREE) -> Any:
-    return of.decode(version, memoryview(data))
+    return answers.decode(of, version, memoryview(data))
 
 
 # --- requests
@@ -225,7 +226,7 @@ def test_a_version_that_is_not_ours_is_refused(version: int) -> None:
     with pytest.raises(UnsupportedVersionError):
         THREE.encode(version)
     with pytest.raises(UnsupportedVersionError):
-        THREE.decode(version, memoryview(b""))
+        decode(version, b"")
 
 
 @pytest.mark.timing
@@ -257,7 +258,7 @@ def test_an_answer_by_kio_is_read_with_all_that_its_version_has(version: int) ->
     else:
         assert clicks0.record_errors == ()
         assert clicks0.error_message is None
-    assert response.throttle_ms == 250
+    assert response.throttle_time_ms == 250
     assert [str(n) for n in response.node_endpoints] == (
         ["broker5.example:9095 (id 5)", "10.0.0.6:1 (id 6)"] if version >= 10 else []
     )
@@ -289,7 +290,7 @@ def test_unknown_tagged_fields_are_skipped_at_every_level() -> None:
     tags = b"\x02\x07\x03abc\x09\x00"  # two fields: 7 with three bytes, 9 with none
     data = data[:-7] + tags + tags + b"\x00\x00\x00\x05" + tags
     assert decode(12, data, one).partitions[0].base_offset == 9
-    assert decode(12, data, one).throttle_ms == 5
+    assert decode(12, data, one).throttle_time_ms == 5
 
 
 @pytest.mark.parametrize("version", VERSIONS)

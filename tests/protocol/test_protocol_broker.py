@@ -10,22 +10,23 @@ import pytest
 from blocking_connection import BlockingConnection
 from crc32c import crc32c
 
+from spark_kafka_sink.admin.admin_client import NewTopic, create_topics
 from spark_kafka_sink.base.errors import ErrorCode
 from spark_kafka_sink.protocol.cluster import TopicPartition
-from spark_kafka_sink.protocol.control_messages import (
-    ApiVersionsRequest,
-    CreateTopicsRequest,
+from spark_kafka_sink.protocol.control_messages import MetadataRequest
+from spark_kafka_sink.protocol.messages.api_versions import ApiVersionsRequest
+from spark_kafka_sink.protocol.messages.init_producer_id import (
     InitProducerIdRequest,
     InitProducerIdResponse,
-    MetadataRequest,
-    NewTopic,
 )
+from spark_kafka_sink.protocol.node_api_versions import NodeApiVersions
 from spark_kafka_sink.protocol.produce import (
     PartitionProduceData,
     PartitionProduceResponse,
     ProduceRequest,
 )
-from spark_kafka_sink.protocol.request import ApiKey, VersionRange
+from spark_kafka_sink.protocol.request import ApiKey, Buffers, VersionRange
+from tests.fakes.kafka_messages import API_VERSIONS, init_request
 from tests.real_kafka import Consumed, RealKafka
 
 #: Records (k, v), (null, v2, with headers h: null and e: empty), (k, null); base 1700000000000.
@@ -63,7 +64,7 @@ def producer_id(
     deadline = time.monotonic() + 60
     while True:
         response = connection.call(request, version)
-        if not response.error.retriable or time.monotonic() > deadline:
+        if not response.error_code.retriable or time.monotonic() > deadline:
             return response
 
 
@@ -79,35 +80,34 @@ def test_the_golden_batch_has_the_checksum_that_was_written_down() -> None:
 
 @pytest.mark.parametrize("version", range(5))
 def test_api_versions(connection: BlockingConnection, version: int) -> None:
-    response = connection.call(ApiVersionsRequest("spark-kafka-sink", "0.1.0"), version)
-    assert response.error is ErrorCode.NONE
-    assert response.latest_usable(ApiKey.PRODUCE, produce("t").versions) == 12
-    assert response.latest_usable(ApiKey.METADATA, MetadataRequest.versions) == 13
-    asked = InitProducerIdRequest("i", 1).versions
-    assert response.latest_usable(ApiKey.INIT_PRODUCER_ID, asked) == 5
-    assert response.transaction_version == (2 if version >= 3 else 0)
+    response = connection.call(
+        API_VERSIONS,
+        version,
+    )
+    assert response.error_code is ErrorCode.NONE
+    offered = NodeApiVersions.of(response)
+    assert offered.latest_usable(ApiKey.PRODUCE, produce("t").versions) == 12
+    assert offered.latest_usable(ApiKey.METADATA, MetadataRequest.versions) == 13
+    asked = init_request("i", 1).versions
+    assert offered.latest_usable(ApiKey.INIT_PRODUCER_ID, asked) == 5
+    assert offered.transaction_version == (2 if version >= 3 else 0)
 
 
 class FromTheFuture(ApiVersionsRequest):
     """ApiVersions in a version that no broker knows yet, decoded as version 4."""
 
-    versions = VersionRange(0, 99)
-
-    def encode(self, version: int) -> list[bytes]:  # type: ignore[override]
-        return list(super().encode(4))  # type: ignore[arg-type]
-
-    def decode(self, version: int, body: memoryview) -> object:  # type: ignore[override]
-        return super().decode(4, body)
+    def encode(self, version: int) -> Buffers:
+        return super().encode(4)
 
 
 def test_a_version_that_the_broker_does_not_know_gets_its_range(
     connection: BlockingConnection,
 ) -> None:
-    response = connection.call(FromTheFuture("n", "1"), 99)
-    assert response.error is ErrorCode.UNSUPPORTED_VERSION
-    assert response.api_versions[ApiKey.API_VERSIONS].max >= 4
+    response = connection.call(FromTheFuture(versions=VersionRange(0, 99)), 99)
+    assert response.error_code is ErrorCode.UNSUPPORTED_VERSION
+    assert NodeApiVersions.of(response).api_versions[ApiKey.API_VERSIONS].max >= 4
     # The connection lives on.
-    assert connection.call(ApiVersionsRequest("n", "1"), 0).error is ErrorCode.NONE
+    assert connection.call(API_VERSIONS, 0).error_code is ErrorCode.NONE
 
 
 @pytest.mark.parametrize("version", range(4, 14))
@@ -128,9 +128,9 @@ def test_metadata(connection: BlockingConnection, kafka: RealKafka, version: int
 
 @pytest.mark.parametrize("version", range(6))
 def test_init_producer_id(connection: BlockingConnection, version: int) -> None:
-    request = InitProducerIdRequest(None, 60_000)
+    request = init_request(None, 60_000)
     first, second = (producer_id(connection, request, version) for _ in range(2))
-    assert first.error is second.error is ErrorCode.NONE
+    assert first.error_code is second.error_code is ErrorCode.NONE
     assert first.producer_epoch == second.producer_epoch == 0
     assert 0 <= first.producer_id < second.producer_id
 
@@ -139,13 +139,13 @@ def test_init_producer_id(connection: BlockingConnection, version: int) -> None:
 def test_create_topics(connection: BlockingConnection, version: int) -> None:
     new = NewTopic(f"created-v{version}", 2, 1, {"retention.ms": "60000"})
     wrong = NewTopic(f"wrong-v{version}", 2, 1, {"no.such.config": "1"})
-    request = CreateTopicsRequest((new, wrong), 10_000)
-    errors = connection.call(request, version).errors
-    assert errors[new.name] == (ErrorCode.NONE, None)
-    assert errors[wrong.name][0] is ErrorCode.INVALID_CONFIG
-    assert "no.such.config" in str(errors[wrong.name][1])
-    again = connection.call(CreateTopicsRequest((new,), 10_000), version).errors
-    assert again[new.name][0] is ErrorCode.TOPIC_ALREADY_EXISTS
+    response = connection.call(create_topics([new, wrong], 10_000), version)
+    made = {topic.name: topic for topic in response.topics}
+    assert (made[new.name].error_code, made[new.name].error_message) == (ErrorCode.NONE, None)
+    assert made[wrong.name].error_code is ErrorCode.INVALID_CONFIG
+    assert "no.such.config" in str(made[wrong.name].error_message)
+    (again,) = connection.call(create_topics([new], 10_000), version).topics
+    assert again.error_code is ErrorCode.TOPIC_ALREADY_EXISTS
     # CreateTopics answers when the controller knows; the broker's own metadata follow.
     deadline = time.monotonic() + 60
     while True:
@@ -212,7 +212,7 @@ def test_an_idempotent_batch_sent_twice_is_in_the_log_once(
     connection: BlockingConnection, kafka: RealKafka, consume: Callable[..., Consumed]
 ) -> None:
     topic = kafka.unique_topic("idempotent")
-    producer = producer_id(connection, InitProducerIdRequest(None, 60_000), 5)
+    producer = producer_id(connection, init_request(None, 60_000), 5)
     batch = golden_batch(producer.producer_id, producer.producer_epoch, 0)
     first, second = (
         connection.call(produce(topic, 0, batch=batch), 12).partitions[0] for _ in range(2)
@@ -231,5 +231,5 @@ def test_acks_0_brings_no_answer(
     topic = kafka.unique_topic("acks-0")
     connection.send(produce(topic, 0, acks=0), 12)  # type: ignore[arg-type]
     # The broker answers in order: this answer is the first, and the batch is in the log by then.
-    assert connection.call(ApiVersionsRequest("n", "1"), 4).error is ErrorCode.NONE
+    assert connection.call(API_VERSIONS, 4).error_code is ErrorCode.NONE
     assert len(consume(topic)) == 3

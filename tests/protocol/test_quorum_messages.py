@@ -12,6 +12,7 @@ from kio.serial import entity_reader, entity_writer
 
 from spark_kafka_sink.base.errors import ErrorCode, RemoteProtocolError
 from spark_kafka_sink.protocol.admin_messages import DescribeQuorumRequest, DescribeQuorumResponse
+from spark_kafka_sink.protocol.answers import decode
 
 ASKED = DescribeQuorumRequest()
 NOW_MS = 1_795_363_200_000
@@ -35,7 +36,7 @@ def body(*topics, error=KioErrorCode.none) -> bytes:
 
 
 def answer(*topics, error=KioErrorCode.none):
-    return ASKED.decode(1, memoryview(body(*topics, error=error)))
+    return decode(ASKED, 1, memoryview(body(*topics, error=error)))
 
 
 def quorum(*voters, leader=2, name="__cluster_metadata"):

@@ -18,6 +18,7 @@ from spark_kafka_sink.protocol.admin_messages import (
     ConfigResourceType,
     DescribeConfigsRequest,
 )
+from spark_kafka_sink.protocol.answers import decode
 from spark_kafka_sink.protocol.cluster import TopicPartition
 from spark_kafka_sink.protocol.fetch_messages import (
     FetchedPartition,
@@ -185,7 +186,7 @@ def test_the_broker_itself_filters_by_the_quoted_prefix(
 ) -> None:
     class Unfiltered(ListTransactionsRequest):
         def decode(self, version: int, body: memoryview) -> object:  # type: ignore[override]
-            return ListTransactionsRequest().decode(version, body)
+            return decode(ListTransactionsRequest(), version, body)
 
     found = connection.call(Unfiltered(prefix=world.prefix), 2).transactions
     assert {t.transactional_id.removeprefix(world.prefix) for t in found} == {

@@ -12,36 +12,38 @@ from kio.schema.errors import ErrorCode as KioErrorCode
 from kio_oracle import THROTTLE, Module, decode, ids_of, in_every_version, read_request, write
 
 from spark_kafka_sink.base.errors import ErrorCode, InvalidTopicError, UnsupportedVersionError
-from spark_kafka_sink.protocol.cluster import Node, TopicPartition
-from spark_kafka_sink.protocol.control_messages import (
-    AddPartitionsToTxnRequest,
-    CoordinatorType,
-    EndTxnRequest,
-    FindCoordinatorRequest,
-    FoundCoordinator,
-)
+from spark_kafka_sink.protocol.cluster import TopicPartition
+from spark_kafka_sink.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
+from spark_kafka_sink.protocol.messages.add_partitions_to_txn import AddPartitionsToTxnRequest
+from spark_kafka_sink.protocol.messages.find_coordinator import FindCoordinatorRequest
+from spark_kafka_sink.protocol.messages.txn_offset_commit import TxnOffsetCommitRequest
+from spark_kafka_sink.protocol.producer_ids import PreparedTransaction, ProducerIdAndEpoch
 from spark_kafka_sink.protocol.request import VersionRange
-from spark_kafka_sink.protocol.transaction_offset_messages import (
-    AddOffsetsToTxnRequest,
-    OffsetAndMetadata,
-    TxnOffsetCommitRequest,
+from spark_kafka_sink.protocol.transaction_requests import (
+    CoordinatorType,
+    add_partitions_to_txn,
+    find_coordinator,
 )
+from spark_kafka_sink.transactions.offset_commits import OffsetAndMetadata, txn_offset_commit
+from tests.fakes.kafka_messages import end_request
 
-FIND = FindCoordinatorRequest(("orders",))
-FIND_TWO = FindCoordinatorRequest(("orders", "clicks"))
+FIND = find_coordinator(["orders"])
+FIND_TWO = find_coordinator(["orders", "clicks"])
 PARTITIONS = (TopicPartition("a", 0), TopicPartition("b", 7), TopicPartition("a", 3))
-ADD = AddPartitionsToTxnRequest("orders", 4711, 3, PARTITIONS)
-END_1 = EndTxnRequest("orders", 4711, 3, True, 1)
-END_2 = EndTxnRequest("orders", 4711, 3, False, 2)
-FIND_GROUPS = FindCoordinatorRequest(("readers", "lag"), CoordinatorType.GROUP)
-ADD_OFFSETS = AddOffsetsToTxnRequest("orders", 4711, 3, "readers")
+ADD = add_partitions_to_txn("orders", ProducerIdAndEpoch(4711, 3), PARTITIONS)
+END_1 = end_request("orders", 4711, 3, True, 1)
+END_2 = end_request("orders", 4711, 3, False, 2)
+FIND_GROUPS = find_coordinator(["readers", "lag"], CoordinatorType.GROUP)
+ADD_OFFSETS = AddOffsetsToTxnRequest(
+    transactional_id="orders", producer_id=4711, producer_epoch=3, group_id="readers"
+)
 OFFSETS = {
     PARTITIONS[0]: OffsetAndMetadata(2**62),
     PARTITIONS[1]: OffsetAndMetadata(0, 12),
     PARTITIONS[2]: OffsetAndMetadata(7, metadata="batch 5"),
 }
-OFFSETS_1 = TxnOffsetCommitRequest("orders", "readers", 4711, 3, OFFSETS, 1)
-OFFSETS_2 = TxnOffsetCommitRequest("orders", "readers", 4711, 3, OFFSETS, 2)
+OFFSETS_1 = txn_offset_commit(PreparedTransaction("orders", 4711, 3, 1), "readers", OFFSETS)
+OFFSETS_2 = txn_offset_commit(PreparedTransaction("orders", 4711, 3, 2), "readers", OFFSETS)
 REQUESTS = (FIND, FIND_TWO, FIND_GROUPS, ADD, ADD_OFFSETS, OFFSETS_1, OFFSETS_2, END_1, END_2)
 
 ALL = in_every_version(*REQUESTS)
@@ -51,7 +53,7 @@ IDS = ids_of(ALL)
 # --- answers as kio writes them
 
 
-def find_coordinator(
+def found_coordinator(
     request: FindCoordinatorRequest,
     version: int,
     code: KioErrorCode = KioErrorCode.none,
@@ -68,12 +70,12 @@ def find_coordinator(
     plain |= fields
     if version < 4:
         return write(kio.FindCoordinatorResponse(throttle_time=THROTTLE, **plain))
-    keys = fields.pop("keys", request.keys)
+    keys = fields.pop("keys", request.coordinator_keys)
     coordinators = tuple(kio.Coordinator(key=key, **plain) for key in keys)
     return write(kio.FindCoordinatorResponse(throttle_time=THROTTLE, coordinators=coordinators))
 
 
-def add_partitions_to_txn(
+def added_partitions(
     version: int, errors: list[tuple[str, list[tuple[int, KioErrorCode]]]]
 ) -> bytes:
     kio = Module("add_partitions_to_txn", version, "response")
@@ -100,6 +102,11 @@ ADDED = [
     ("a", [(3, KioErrorCode.none), (0, KioErrorCode.operation_not_attempted)]),
     ("b", [(7, KioErrorCode.topic_authorization_failed)]),
 ]
+READ = {
+    ("a", 0): ErrorCode.OPERATION_NOT_ATTEMPTED,
+    ("a", 3): ErrorCode.NONE,
+    ("b", 7): ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+}
 
 
 def end_txn(version: int, code: KioErrorCode = KioErrorCode.none, **fields: Any) -> bytes:
@@ -113,7 +120,7 @@ def add_offsets_to_txn(version: int, code: KioErrorCode = KioErrorCode.none) -> 
     return write(kio.AddOffsetsToTxnResponse(throttle_time=THROTTLE, error_code=code))
 
 
-def txn_offset_commit(
+def committed_offsets(
     version: int, errors: list[tuple[str, list[tuple[int, KioErrorCode]]]]
 ) -> bytes:
     kio = Module("txn_offset_commit", version, "response")
@@ -138,11 +145,11 @@ def answer(request: Any, version: int) -> bytes:
     if isinstance(request, AddOffsetsToTxnRequest):
         return add_offsets_to_txn(version)
     if isinstance(request, TxnOffsetCommitRequest):
-        return txn_offset_commit(version, ADDED)
+        return committed_offsets(version, ADDED)
     if isinstance(request, FindCoordinatorRequest):
-        return find_coordinator(request, version)
+        return found_coordinator(request, version)
     if isinstance(request, AddPartitionsToTxnRequest):
-        return add_partitions_to_txn(version, ADDED)
+        return added_partitions(version, ADDED)
     return end_txn(version)
 
 
@@ -162,7 +169,7 @@ def test_find_coordinator_asks_for_a_transactional_id(version: int) -> None:
 def test_find_coordinator_asks_for_groups(version: int) -> None:
     read = read_request(FIND_GROUPS, version)
     assert (read.key_type, read.coordinator_keys) == (0, ("readers", "lag"))
-    one = FindCoordinatorRequest(("readers",), CoordinatorType.GROUP)
+    one = find_coordinator(["readers"], CoordinatorType.GROUP)
     assert one.versions == VersionRange(1, 6)
     assert read_request(one, 1).key_type == 0
 
@@ -184,7 +191,9 @@ def test_add_partitions_groups_them_by_topic(version: int) -> None:
 
 
 def test_a_topics_name_too_long_for_the_wire_is_an_invalid_topic() -> None:
-    request = AddPartitionsToTxnRequest("orders", 1, 0, (TopicPartition("x" * 40_000, 0),))
+    request = add_partitions_to_txn(
+        "orders", ProducerIdAndEpoch(1, 0), [TopicPartition("x" * 40_000, 0)]
+    )
     with pytest.raises(InvalidTopicError):
         request.encode(3)
 
@@ -245,7 +254,7 @@ def test_a_version_outside_of_ours_is_refused(request_: Any, version: int) -> No
         with pytest.raises(UnsupportedVersionError):
             request_.encode(wrong)
         with pytest.raises(UnsupportedVersionError):
-            request_.decode(wrong, memoryview(b""))
+            decode(request_, wrong, memoryview(b""))
 
 
 # --- answers
@@ -253,44 +262,45 @@ def test_a_version_outside_of_ours_is_refused(request_: Any, version: int) -> No
 
 @pytest.mark.parametrize("version", range(1, 7))
 def test_a_coordinator_is_read(version: int) -> None:
-    response = decode(FIND, version, find_coordinator(FIND, version))
-    node = Node(2, "two.example", 9092)
-    assert response.coordinators == {"orders": FoundCoordinator(ErrorCode.NONE, node)}
-    assert response.throttle_ms == 9
+    response = decode(FIND, version, found_coordinator(FIND, version))
+    found = response if version < 4 else response.coordinators[0]
+    assert version < 4 or found.key == "orders"
+    assert (found.node_id, found.host, found.port) == (2, "two.example", 9092)
+    assert (found.error_code, response.throttle_time_ms) == (ErrorCode.NONE, 9)
 
 
 @pytest.mark.parametrize("version", range(1, 7))
 def test_a_missing_coordinator_is_an_error_without_a_node(version: int) -> None:
-    data = find_coordinator(
+    data = found_coordinator(
         FIND, version, KioErrorCode.coordinator_not_available, node_id=-1, host="", port=-1
     )
-    (found,) = decode(FIND, version, data).coordinators.values()
-    assert found.error is ErrorCode.COORDINATOR_NOT_AVAILABLE
-    assert found.node is None
-    assert found.message == "the broker's words"
+    response = decode(FIND, version, data)
+    found = response if version < 4 else response.coordinators[0]
+    assert found.error_code is ErrorCode.COORDINATOR_NOT_AVAILABLE
+    assert found.error_message == "the broker's words"
 
 
 @pytest.mark.parametrize("version", [3, 6])
 @pytest.mark.parametrize("fields", [{"node_id": -1}, {"host": ""}, {"port": 0}])
 def test_a_coordinator_that_can_be_none_is_refused(version: int, fields: dict[str, Any]) -> None:
-    assert refused(lambda: decode(FIND, version, find_coordinator(FIND, version, **fields)))
+    assert refused(lambda: decode(FIND, version, found_coordinator(FIND, version, **fields)))
 
 
 @pytest.mark.parametrize("keys", [(), ("orders",), ("orders", "orders"), ("orders", "other")])
 def test_an_answer_about_other_ids_is_refused(keys: tuple[str, ...]) -> None:
-    data = find_coordinator(FindCoordinatorRequest(keys), 6)
+    data = found_coordinator(FIND_TWO, 6, keys=keys)
     assert refused(lambda: decode(FIND_TWO, 6, data))
 
 
 @pytest.mark.parametrize("version", range(4))
 def test_the_errors_of_partitions_are_read(version: int) -> None:
-    response = decode(ADD, version, add_partitions_to_txn(version, ADDED))
-    assert response.errors == {
-        TopicPartition("a", 0): ErrorCode.OPERATION_NOT_ATTEMPTED,
-        TopicPartition("a", 3): ErrorCode.NONE,
-        TopicPartition("b", 7): ErrorCode.TOPIC_AUTHORIZATION_FAILED,
-    }
-    assert response.throttle_ms == 9
+    response = decode(ADD, version, added_partitions(version, ADDED))
+    assert {
+        (topic.name, one.partition_index): one.partition_error_code
+        for topic in response.results_by_topic
+        for one in topic.results_by_partition
+    } == READ
+    assert response.throttle_time_ms == 9
 
 
 @pytest.mark.parametrize(
@@ -304,43 +314,42 @@ def test_the_errors_of_partitions_are_read(version: int) -> None:
 )
 @pytest.mark.parametrize("version", [0, 3])
 def test_an_answer_about_other_partitions_is_refused(version: int, errors: Any) -> None:
-    assert refused(lambda: decode(ADD, version, add_partitions_to_txn(version, errors)))
-    assert refused(lambda: decode(OFFSETS_1, version, txn_offset_commit(version, errors)))
+    assert refused(lambda: decode(ADD, version, added_partitions(version, errors)))
+    assert refused(lambda: decode(OFFSETS_1, version, committed_offsets(version, errors)))
 
 
 @pytest.mark.parametrize("version", range(6))
 def test_the_errors_of_offsets_are_read(version: int) -> None:
     request = OFFSETS_2 if version == 5 else OFFSETS_1
-    response = decode(request, version, txn_offset_commit(version, ADDED))
-    assert response.errors == {
-        TopicPartition("a", 0): ErrorCode.OPERATION_NOT_ATTEMPTED,
-        TopicPartition("a", 3): ErrorCode.NONE,
-        TopicPartition("b", 7): ErrorCode.TOPIC_AUTHORIZATION_FAILED,
-    }
-    assert response.throttle_ms == 9
+    response = decode(request, version, committed_offsets(version, ADDED))
+    assert {
+        (topic.name, one.partition_index): one.error_code
+        for topic in response.topics
+        for one in topic.partitions
+    } == READ
+    assert response.throttle_time_ms == 9
 
 
 @pytest.mark.parametrize("version", range(5))
 def test_whether_offsets_were_added_is_read(version: int) -> None:
     for code in (KioErrorCode.none, KioErrorCode.group_authorization_failed):
         response = decode(ADD_OFFSETS, version, add_offsets_to_txn(version, code))
-        assert (response.error.value, response.throttle_ms) == (code.value, 9)
+        assert (response.error_code.value, response.throttle_time_ms) == (code.value, 9)
 
 
 @pytest.mark.parametrize("version", range(6))
 def test_the_end_brings_the_next_identity_from_version_5_on(version: int) -> None:
     request = END_2 if version == 5 else END_1
     response = decode(request, version, end_txn(version))
-    assert response.error is ErrorCode.NONE
-    assert response.throttle_ms == 9
+    assert response.error_code is ErrorCode.NONE
+    assert response.throttle_time_ms == 9
     expected = (4711, 4) if version == 5 else (-1, -1)
     assert (response.producer_id, response.producer_epoch) == expected
 
 
-def test_an_end_with_an_error_brings_no_identity() -> None:
-    response = decode(END_2, 5, end_txn(5, KioErrorCode.invalid_txn_state))
-    assert response.error is ErrorCode.INVALID_TXN_STATE
-    assert (response.producer_id, response.producer_epoch) == (-1, -1)
+def test_an_end_with_an_error_needs_no_identity() -> None:
+    data = end_txn(5, KioErrorCode.invalid_txn_state, producer_id=-1, producer_epoch=-1)
+    assert decode(END_2, 5, data).error_code is ErrorCode.INVALID_TXN_STATE
 
 
 @pytest.mark.parametrize("fields", [{"producer_id": -1}, {"producer_epoch": -1}])

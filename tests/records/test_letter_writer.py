@@ -149,6 +149,13 @@ def test_a_timestamp_that_the_topic_refuses_is_the_time_of_sending():
     assert part.timestamp.tolist() == [NOW, NOW, NOW, NOW - 5, NOW]
 
 
+@pytest.mark.parametrize("text", [b"9" * 19, b"-" + b"9" * 30, b"9" * 5000, b"x", b"", b"\xff"])
+def test_a_number_that_another_client_wrote_harms_no_reader(text):
+    """A DataFrame has 64 bits for it."""
+    fields = LetterFields.of([("__kprod.errors.row", text), ("__kprod.errors.batch.id", text)])
+    assert (fields.row, fields.batch) == (None, None)
+
+
 def test_of_two_headers_of_a_name_the_last_one_counts():
     """As Connect, which adds its own behind those of a letter that is sent again."""
     before = [("__connect.errors.topic", b"first"), ("a", b"1"), ("__kprod.errors.code", b"KP0")]

@@ -117,7 +117,7 @@ def test_what_is_taken_counts_alone_and_in_every_pair(mechanism, module, options
 
 def test_strimzis_extensions_are_sent():
     found = settings(*LOGINS[5][:3], LOGINS[5][3] | {"oauth.sasl.extension.logicalCluster": "l"})
-    assert found.oauth.extensions == (("logicalCluster", "l"),)
+    assert found.login.extensions == (("logicalCluster", "l"),)
 
 
 def test_much_copied_kerberos_options_are_no_error():
@@ -165,4 +165,4 @@ def test_a_wrong_store_of_the_endpoint_is_an_error_at_once(tmp_path):
     jaas = f'a.OAuthBearerLoginModule required ssl.truststore.location="{tmp_path}/absent.pem";'
     found = sasl_settings({"sasl.mechanism": "OAUTHBEARER", "sasl.jaas.config": jaas} | options)
     with pytest.raises(ConfigError, match=r"ssl\.truststore\.location=.*can't be read"):
-        token_fetcher(found.oauth, None)
+        token_fetcher(found.login, None)

@@ -42,7 +42,7 @@ def provider():
 
 
 def fetch(options, clock=None):
-    settings = sasl_settings(options).oauth
+    settings = sasl_settings(options).login
     return token_fetcher(settings, clock or SystemClock(), lambda: 0.0)("broker")
 
 

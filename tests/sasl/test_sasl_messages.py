@@ -7,45 +7,45 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spark_kafka_sink.base.errors import ErrorCode, RemoteProtocolError
-from spark_kafka_sink.protocol import messages
-from spark_kafka_sink.protocol.sasl import SaslAuthenticateRequest, SaslHandshakeRequest
+from spark_kafka_sink.protocol.answers import decode
+from spark_kafka_sink.protocol.messages.sasl_authenticate import SaslAuthenticateRequest
+from spark_kafka_sink.protocol.messages.sasl_handshake import SaslHandshakeRequest
 
 
 def test_a_handshake_has_the_mechanisms_of_the_listener():
-    assert SaslHandshakeRequest("PLAIN").encode(1) == [b"\x00\x05PLAIN"]
+    assert SaslHandshakeRequest(mechanism="PLAIN").encode(1) == [b"\x00\x05PLAIN"]
     body = b"\x00\x21" + b"\x00\x00\x00\x02" + b"\x00\x05PLAIN\x00\x01x"
-    found = SaslHandshakeRequest("X").decode(1, memoryview(body))
-    assert found.error is ErrorCode.UNSUPPORTED_SASL_MECHANISM
-    assert found.mechanisms == ("PLAIN", "x")
+    found = decode(SaslHandshakeRequest(mechanism="X"), 1, memoryview(body))
+    assert found.error_code is ErrorCode.UNSUPPORTED_SASL_MECHANISM
+    assert tuple(found.mechanisms) == ("PLAIN", "x")
 
 
 @pytest.mark.parametrize("null", [b"\xff\xff\xff\xff", b"\x00\x00\x00\x00"])
 def test_an_answer_without_a_token_has_an_empty_one(null):
-    found = SaslAuthenticateRequest(b"").decode(0, memoryview(b"\x00\x3a\x00\x02no" + null))
-    assert (found.error, found.message) == (ErrorCode.SASL_AUTHENTICATION_FAILED, "no")
-    assert (found.token, found.session_lifetime_ms) == (b"", 0)
+    found = decode(
+        SaslAuthenticateRequest(auth_bytes=b""), 0, memoryview(b"\x00\x3a\x00\x02no" + null)
+    )
+    assert (found.error_code, found.error_message) == (ErrorCode.SASL_AUTHENTICATION_FAILED, "no")
+    assert (found.auth_bytes, found.session_lifetime_ms) == (b"", 0)
 
 
 def test_no_token_is_shown():
-    asked = SaslAuthenticateRequest(b"secret")
+    asked = SaslAuthenticateRequest(auth_bytes=b"secret")
     body = asked.encode(0)[0]
-    found = asked.decode(1, memoryview(b"\x00\x00\xff\xff" + body + bytes(7) + b"\x05"))
-    assert (found.token, found.session_lifetime_ms) == (b"secret", 5)
-    wire = messages.sasl_authenticate
-    for value in (
-        asked,
-        found,
-        wire.SaslAuthenticateRequest(auth_bytes=b"secret"),
-        wire.SaslAuthenticateResponse(0, None, b"secret", 5),
-    ):
+    found = decode(asked, 1, memoryview(b"\x00\x00\xff\xff" + body + bytes(7) + b"\x05"))
+    assert (found.auth_bytes, found.session_lifetime_ms) == (b"secret", 5)
+    for value in (asked, found):
         assert "secret" not in repr(value)
 
 
 @given(data=st.binary(max_size=300), version=st.integers(0, 2))
 def test_any_bytes_are_read_or_break_the_protocol(data, version):
-    for request, at in ((SaslHandshakeRequest("X"), 1), (SaslAuthenticateRequest(b""), version)):
+    for request, at in (
+        (SaslHandshakeRequest(mechanism="X"), 1),
+        (SaslAuthenticateRequest(auth_bytes=b""), version),
+    ):
         try:
-            request.decode(at, memoryview(data))
+            decode(request, at, memoryview(data))
         except RemoteProtocolError as error:
             assert request.api_key.name in error.message  # noqa: PT017
 
@@ -63,7 +63,7 @@ def test_any_bytes_are_read_or_break_the_protocol(data, version):
 )
 def test_lengths_that_lie_break_the_protocol(version, body):
     with pytest.raises(RemoteProtocolError, match="SASL_AUTHENTICATE"):
-        SaslAuthenticateRequest(b"").decode(version, memoryview(body))
+        decode(SaslAuthenticateRequest(auth_bytes=b""), version, memoryview(body))
     bomb = b"\x00\x00\x7f\xff\xff\xff\x00\x01x"
     with pytest.raises(RemoteProtocolError, match="more items than"):
-        SaslHandshakeRequest("X").decode(1, memoryview(bomb))
+        decode(SaslHandshakeRequest(mechanism="X"), 1, memoryview(bomb))

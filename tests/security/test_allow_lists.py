@@ -134,11 +134,11 @@ def test_a_reference_of_a_config_files_line_must_be_allowed(here, limit):
 def test_a_token_endpoint_that_is_not_on_the_list_is_never_asked(limit):
     with IdentityProvider() as allowed, IdentityProvider() as other:
         limit(allow_lists.URLS, f"https://idp.example/token,{allowed.url}")
-        assert token_fetcher(sasl_settings(allowed.options()).oauth, SystemClock())("b").value
+        assert token_fetcher(sasl_settings(allowed.options()).login, SystemClock())("b").value
         for url in (other.url, f"{allowed.url}/", f"{allowed.url}?x=1", allowed.url.upper()):
             options = other.options() | {"sasl.oauthbearer.token.endpoint.url": url}
             with pytest.raises(ConfigError, match=r"KPROD_ALLOWED_URLS|not a URL"):
-                token_fetcher(sasl_settings(options).oauth, SystemClock())
+                token_fetcher(sasl_settings(options).login, SystemClock())
         assert len(allowed.asked) == 1
         assert other.asked == []
 
@@ -149,7 +149,7 @@ def test_one_by_reference_is_named_by_it(limit, monkeypatch):
     with IdentityProvider() as provider:
         options = provider.options() | {"sasl.oauthbearer.token.endpoint.url": "${env:WHERE}"}
     with pytest.raises(NotAllowedError, match=r"url=\$\{env:WHERE\} is not allowed") as raised:
-        token_fetcher(sasl_settings(resolve(options)).oauth, SystemClock())
+        token_fetcher(sasl_settings(resolve(options)).login, SystemClock())
     assert "canary9" not in str(raised.value)
 
 

@@ -181,8 +181,8 @@ def test_settings_that_work_show_references_in_their_reprs(tmp_path, monkeypatch
         f"{prefix}scope": "all of ${env:SCOPE}",
     }
     made = sasl_settings(resolve(given))
-    assert made.oauth.source.url.value == f"https://{canary}.example/token"
-    assert made.oauth.source.scope.value == f"all of {canary}2"
+    assert made.login.source.url.value == f"https://{canary}.example/token"
+    assert made.login.source.scope.value == f"all of {canary}2"
     shown = repr(made)
     assert canary not in shown
     for reference in ("${env:URL}", "${env:ID}", "${env:SECRET}", "all of ${env:SCOPE}"):

@@ -79,7 +79,7 @@ def resend_with_a_new_sequence() -> AbstractContextManager[Any]:
 def complete_a_batch_twice() -> AbstractContextManager[Any]:
     def broken(true: Any, self: ProducerBatch, *given: Any) -> None:
         true(self, *given)
-        self._listener.batch_done(self)
+        self._listener.batches_done((self,))
 
     return _wrap(ProducerBatch, "complete", _every(5, broken))
 

@@ -8,13 +8,15 @@ from spark_kafka_sink.admin.call import Call, CoordinatorKey, RetryDecision, ret
 from spark_kafka_sink.admin.transaction_client import TransactionClient
 from spark_kafka_sink.base.errors import ErrorCode
 from spark_kafka_sink.protocol.cluster import TopicPartition
-from spark_kafka_sink.protocol.control_messages import (
-    AddPartitionsToTxnRequest,
+from spark_kafka_sink.protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnResponse,
-    InitProducerIdRequest,
+)
+from spark_kafka_sink.protocol.messages.init_producer_id import (
     InitProducerIdResponse,
 )
-from spark_kafka_sink.protocol.producer_ids import PreparedTransaction
+from spark_kafka_sink.protocol.producer_ids import PreparedTransaction, ProducerIdAndEpoch
+from spark_kafka_sink.protocol.transaction_requests import add_partitions_to_txn
+from tests.fakes.kafka_messages import init_request
 
 TIMEOUT_MS = 30_000
 
@@ -29,16 +31,18 @@ def open_transactions(
     def initialise(i: str) -> Call[InitProducerIdResponse]:
         def handle_response(response: InitProducerIdResponse) -> ErrorCode | None:
             identities[i] = (response.producer_id, response.producer_epoch)
-            return _again(response.error)
+            return _again(response.error_code)
 
-        return Call(InitProducerIdRequest(i, 60_000), CoordinatorKey(i), handle_response)
+        return Call(init_request(i, 60_000), CoordinatorKey(i), handle_response)
 
     def add(i: str) -> Call[AddPartitionsToTxnResponse]:
         def handle_response(response: AddPartitionsToTxnResponse) -> ErrorCode | None:
-            return _again(response.errors[tp])
+            return _again(response.results_by_topic[0].results_by_partition[0].partition_error_code)
 
         return Call(
-            AddPartitionsToTxnRequest(i, *identities[i], (tp,)), CoordinatorKey(i), handle_response
+            add_partitions_to_txn(i, ProducerIdAndEpoch(*identities[i]), [tp]),
+            CoordinatorKey(i),
+            handle_response,
         )
 
     assert client.loop.run([initialise(i) for i in ids], deadline)

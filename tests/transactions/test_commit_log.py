@@ -12,6 +12,7 @@ import pytest
 from confluent_kafka import KafkaException, Producer
 from confluent_kafka.admin import AdminClient, NewPartitions  # type: ignore[attr-defined]
 
+from spark_kafka_sink.admin.admin_client import NewTopic
 from spark_kafka_sink.admin.request_loop import NewClient
 from spark_kafka_sink.admin.transaction_client import TransactionClient
 from spark_kafka_sink.base.clock import Clock, SystemClock
@@ -27,7 +28,6 @@ from spark_kafka_sink.network.client.client_factory import new_network_client
 from spark_kafka_sink.network.client.client_request import ClientRequest
 from spark_kafka_sink.network.client.metadata import Metadata
 from spark_kafka_sink.network.client.network_client import NetworkClient
-from spark_kafka_sink.protocol.control_messages import NewTopic
 from spark_kafka_sink.protocol.fetch_messages import FetchRequest
 from spark_kafka_sink.protocol.producer_ids import PreparedTransaction
 from spark_kafka_sink.transactions.commit_log.commit_log import CommitLog

@@ -28,7 +28,7 @@ from spark_kafka_sink.config.producer_config import ProducerConfig
 from spark_kafka_sink.local_kafka import KAFKA_3_VERSION
 from spark_kafka_sink.producer.kafka_producer import KafkaProducer
 from spark_kafka_sink.producer.producer_record import ProducerRecord
-from spark_kafka_sink.protocol.control_messages import ApiVersionsRequest
+from spark_kafka_sink.protocol.node_api_versions import NodeApiVersions
 from spark_kafka_sink.protocol.producer_ids import PreparedTransaction
 from spark_kafka_sink.protocol.request import ApiKey
 from spark_kafka_sink.protocol.transaction_admin_messages import TransactionState
@@ -45,6 +45,7 @@ from spark_kafka_sink.transactions.committer import Batch, Commit, Committer
 from spark_kafka_sink.transactions.ownership import Owner
 from spark_kafka_sink.transactions.transactional_ids import TransactionalId
 from tests.engine.rows import Row, in_pieces, plan, stored, write
+from tests.fakes.kafka_messages import API_VERSIONS
 from tests.real_kafka import RealKafka, consume_topic
 from tests.transactions.kafka_3_9_reader import COMMITTED, visible
 from tests.transactions.open_transactions import TIMEOUT_MS, fence
@@ -94,14 +95,13 @@ def test_it_is_a_broker_that_offers_no_transactions_of_version_2(
     kafka_3_9: RealKafka, client: TransactionClient
 ) -> None:
     with AdminClient(client.config) as admin:
-        answer = admin.loop.send_and_receive(
-            Call(ApiVersionsRequest("test", "0"), AnyBroker()), admin.deadline()
-        )
-    offered = answer.api_versions
+        answer = admin.loop.send_and_receive(Call(API_VERSIONS, AnyBroker()), admin.deadline())
+    versions = NodeApiVersions.of(answer)
+    offered = versions.api_versions
     assert offered[ApiKey.PRODUCE].max == 11, "12 is the first of version 2"
     assert offered[ApiKey.END_TXN].max == 4, "5 is"
     assert offered[ApiKey.LIST_TRANSACTIONS].max == 1, "durations, and no patterns"
-    assert "transaction.version" not in answer.finalized_features
+    assert "transaction.version" not in versions.finalized_features
     assert client.transaction_version(client.clock.now_ms() + TIMEOUT_MS) == 1
     assert f"Kafka version: {KAFKA_3_VERSION}" in kafka_3_9.node(1).log_path.read_text()
 

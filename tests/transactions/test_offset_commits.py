@@ -20,9 +20,8 @@ from spark_kafka_sink.config.producer_config import ProducerConfig
 from spark_kafka_sink.protocol.cluster import TopicPartition
 from spark_kafka_sink.protocol.producer_ids import PreparedTransaction
 from spark_kafka_sink.protocol.transaction_admin_messages import TransactionState
-from spark_kafka_sink.protocol.transaction_offset_messages import OffsetAndMetadata
 from spark_kafka_sink.transactions.driver_transactions import prepare
-from spark_kafka_sink.transactions.offset_commits import GroupOffsets
+from spark_kafka_sink.transactions.offset_commits import GroupOffsets, OffsetAndMetadata
 from tests.real_kafka import RealKafka
 from tests.secure_kafka import SecureKafka, acl
 from tests.transactions.open_transactions import fence

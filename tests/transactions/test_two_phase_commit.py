@@ -20,16 +20,19 @@ from spark_kafka_sink.base.errors import ErrorCode, KafkaError, UnsupportedVersi
 from spark_kafka_sink.config.producer_config import ProducerConfig
 from spark_kafka_sink.local_kafka import KafkaCluster
 from spark_kafka_sink.protocol.cluster import TopicPartition
-from spark_kafka_sink.protocol.control_messages import (
-    AddPartitionsToTxnRequest,
+from spark_kafka_sink.protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnResponse,
+)
+from spark_kafka_sink.protocol.messages.init_producer_id import (
     InitProducerIdRequest,
     InitProducerIdResponse,
 )
-from spark_kafka_sink.protocol.producer_ids import PreparedTransaction
+from spark_kafka_sink.protocol.producer_ids import PreparedTransaction, ProducerIdAndEpoch
 from spark_kafka_sink.protocol.transaction_admin_messages import TransactionState
+from spark_kafka_sink.protocol.transaction_requests import add_partitions_to_txn, init_producer_id
 from tests.conformance.worlds import RealWorld
 from tests.fakes.fake_cluster.codec import Answer, write
+from tests.fakes.kafka_messages import init_request
 from tests.real_kafka import RealKafka
 
 # What Kafka makes of a version that is not stable: two brokers of their own.
@@ -70,7 +73,11 @@ def initialise(client: TransactionClient, request: InitProducerIdRequest) -> Ini
 
     def handle_response(response: InitProducerIdResponse) -> ErrorCode | None:
         found.append(response)
-        return None if retry_decision(response.error) is RetryDecision.FINAL else response.error
+        return (
+            None
+            if retry_decision(response.error_code) is RetryDecision.FINAL
+            else response.error_code
+        )
 
     assert request.transactional_id is not None
     call = Call(request, CoordinatorKey(request.transactional_id), handle_response)
@@ -82,16 +89,14 @@ def open_transaction(
     client: TransactionClient, name: str, owner: InitProducerIdResponse, tp: TopicPartition
 ) -> PreparedTransaction:
     """Of version 1, under an identity that is there. Nothing is written."""
-    identity = owner.producer_id, owner.producer_epoch
+    identity = ProducerIdAndEpoch(owner.producer_id, owner.producer_epoch)
 
     def handle_response(response: AddPartitionsToTxnResponse) -> ErrorCode | None:
-        code = response.errors[tp]
+        code = response.results_by_topic[0].results_by_partition[0].partition_error_code
         assert code is ErrorCode.NONE or retry_decision(code) is not RetryDecision.FINAL, code.name
         return None if code is ErrorCode.NONE else code
 
-    call = Call(
-        AddPartitionsToTxnRequest(name, *identity, (tp,)), CoordinatorKey(name), handle_response
-    )
+    call = Call(add_partitions_to_txn(name, identity, [tp]), CoordinatorKey(name), handle_response)
     assert client.loop.run([call], soon(client)), call.last_status
     return PreparedTransaction(name, *identity, 1)
 
@@ -101,7 +106,7 @@ def test_a_broker_of_default_settings_does_not_offer_it(kafka: RealKafka) -> Non
     with TransactionClient(config) as client:
         for flags in ({"enable_2pc": True}, {"keep_prepared_txn": True}):
             with pytest.raises(UnsupportedVersionError, match=r"INIT_PRODUCER_ID: .* 0 to 5"):
-                initialise(client, InitProducerIdRequest(new_id(), 60_000, **flags))
+                initialise(client, init_producer_id(new_id(), 60_000, **flags))
 
 
 def test_a_broker_that_has_it_switched_off_refuses_the_id() -> None:
@@ -109,8 +114,8 @@ def test_a_broker_that_has_it_switched_off_refuses_the_id() -> None:
     with KafkaCluster(overrides=UNSTABLE) as cluster:
         config = ProducerConfig.parse({"bootstrap.servers": cluster.bootstrap})
         with TransactionClient(config) as client:
-            request = InitProducerIdRequest(new_id(), 60_000, enable_2pc=True)
-            assert initialise(client, request).error is REFUSED
+            request = init_producer_id(new_id(), 60_000, enable_2pc=True)
+            assert initialise(client, request).error_code is REFUSED
 
 
 def test_its_transaction_is_not_aborted_for_its_age(
@@ -120,10 +125,10 @@ def test_its_transaction_is_not_aborted_for_its_age(
     topic = RealKafka(ready.bootstrap, ready).unique_topic("data", 1)
     tp = TopicPartition(topic, 0)
     old, aged = new_id(), new_id()
-    found = initialise(client, InitProducerIdRequest(old, 1, enable_2pc=True))
-    assert (found.error, found.producer_epoch) == (ErrorCode.NONE, 0)
+    found = initialise(client, init_producer_id(old, 1, enable_2pc=True))
+    assert (found.error_code, found.producer_epoch) == (ErrorCode.NONE, 0)
     opened = open_transaction(client, old, found, tp)
-    beside = initialise(client, InitProducerIdRequest(aged, 500))
+    beside = initialise(client, init_request(aged, 500))
     open_transaction(client, aged, beside, tp)
     described = client.describe([old], soon(client))[old]
     assert (described.state, described.timeout_ms) == (TransactionState.ONGOING, 2**31 - 1)
@@ -142,33 +147,33 @@ def test_what_is_open_is_aborted_by_the_next_init_all_the_same(
     """
     topic = RealKafka(ready.bootstrap, ready).unique_topic("data", 1)
     name = new_id()
-    request = InitProducerIdRequest(name, 1000, enable_2pc=True)
+    request = init_producer_id(name, 1000, enable_2pc=True)
     found = initialise(client, request)
     opened = open_transaction(client, name, found, TopicPartition(topic, 0))
     assert initialise(client, request).producer_epoch > opened.producer_epoch
     ended = client.end([opened], committed=True, deadline_ms=soon(client))
     assert ended == {name: ErrorCode.PRODUCER_FENCED}
     # And an id that was of two phases is so no longer when it is initialised without.
-    assert initialise(client, InitProducerIdRequest(name, 1000)).error is ErrorCode.NONE
+    assert initialise(client, init_request(name, 1000)).error_code is ErrorCode.NONE
     assert client.describe([name], soon(client))[name].timeout_ms == 1000
 
 
 @pytest.mark.parametrize("enable_2pc", [True, False])
 def test_to_keep_what_is_open_is_refused(client: TransactionClient, enable_2pc: bool) -> None:
     """On every branch up to 4.3 (TransactionCoordinator.handleInitProducerId)."""
-    request = InitProducerIdRequest(new_id(), 60_000, enable_2pc=enable_2pc, keep_prepared_txn=True)
-    assert initialise(client, request).error is ErrorCode.UNSUPPORTED_VERSION
+    request = init_producer_id(new_id(), 60_000, enable_2pc=enable_2pc, keep_prepared_txn=True)
+    assert initialise(client, request).error_code is ErrorCode.UNSUPPORTED_VERSION
 
 
 def test_it_takes_a_right_of_its_own(ready: KafkaCluster) -> None:
     name = new_id()
     bob = ProducerConfig.parse(ready.client_options("SSL", user="bob"))
-    two_phases = InitProducerIdRequest(name, 60_000, enable_2pc=True)
+    two_phases = init_producer_id(name, 60_000, enable_2pc=True)
     with TransactionClient(bob) as client:
         allow(ready, name, _WRITE)
-        plain = InitProducerIdRequest(name, 60_000)
+        plain = init_request(name, 60_000)
         eventually(client, plain, ErrorCode.NONE)
-        assert initialise(client, two_phases).error is REFUSED
+        assert initialise(client, two_phases).error_code is REFUSED
         allow(ready, name, _TWO_PHASE_COMMIT)
         eventually(client, two_phases, ErrorCode.NONE)
 
@@ -180,7 +185,7 @@ def eventually(
     deadline = soon(client)
     while True:
         try:
-            found = initialise(client, request).error
+            found = initialise(client, request).error_code
         except KafkaError as refused:
             found = refused
         if found is expected:

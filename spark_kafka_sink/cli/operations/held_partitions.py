@@ -15,7 +15,6 @@ from spark_kafka_sink.admin.call import Call, CoordinatorKey, Leader, retry_code
 from spark_kafka_sink.admin.transaction_client import TransactionClient
 from spark_kafka_sink.base.errors import ErrorCode, KafkaError, UnsupportedVersionError
 from spark_kafka_sink.protocol.cluster import TopicPartition
-from spark_kafka_sink.protocol.control_messages import CoordinatorType
 from spark_kafka_sink.protocol.fetch_messages import ListOffsetsRequest, ListOffsetsResponse
 from spark_kafka_sink.protocol.group_messages import (
     ListGroupsRequest,
@@ -23,6 +22,7 @@ from spark_kafka_sink.protocol.group_messages import (
     OffsetFetchRequest,
     OffsetFetchResponse,
 )
+from spark_kafka_sink.protocol.transaction_requests import CoordinatorType
 
 #: Groups whose members read without offsets of the group.
 _SHARE = "share"

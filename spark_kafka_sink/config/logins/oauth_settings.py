@@ -14,11 +14,10 @@ from urllib.parse import SplitResult, unquote, urlsplit
 
 from spark_kafka_sink.base.error_kinds import Kind
 from spark_kafka_sink.base.errors import ConfigError, safe_text
-from spark_kafka_sink.base.security.addresses import is_in_the_clear, is_of_http, url_parts
+from spark_kafka_sink.base.security.addresses import token_endpoint, url_parts
 from spark_kafka_sink.base.security.import_paths import is_import_path
 from spark_kafka_sink.base.security.jaas_config import NO_MODULE, JaasEntry, without_shading
 from spark_kafka_sink.base.security.password import (
-    REPLACE_IT,
     Password,
     Text,
     as_password,
@@ -344,33 +343,14 @@ def _endpoint_tls(module: JaasEntry) -> dict[str, Text]:
 def _checked_url(given: Text) -> SplitResult:
     """The URL, parsed; ConfigError, which shows nothing of it, when it is not usable."""
     parts = url_parts(text_of(given))
-    if parts is None:
+    if parts is None or not (parts.scheme == "file" and parts.netloc in ("", "localhost")):
+        hint = "https://host/path, or file:/path, with %XX for characters that are not ASCII"
+        return token_endpoint(_URL, given, hint, f"{_ID} and {_SECRET}")
+    if not parts.path or parts.query or parts.fragment:
         raise _refused(
-            f"{_URL} is not a URL",
-            hint="https://host/path, or file:/path, with %XX for characters that are not ASCII",
-        )
-    if parts.scheme == "file" and parts.path and parts.netloc in ("", "localhost"):
-        if parts.query or parts.fragment:
-            raise _refused(
-                f"{_URL} is a file's URL with a query or a fragment, which a file does not have",
-                hint="write '?' and '#' of a file's name as %3F and %23",
-            )
-        return parts
-    if not is_of_http(parts):
-        raise _refused(
-            f"{_URL} is not a URL of https",
-            hint="https://host/path, or file:/path",
-        )
-    if "@" in parts.netloc:
-        raise _refused(
-            f"{_URL} must not hold a name or password",
-            hint=f"they go to {_ID} and {_SECRET}; {REPLACE_IT}",
-        )
-    if is_in_the_clear(parts):
-        raise _refused(
-            f"{_URL} is http, so the client's secret would be sent in the clear to"
-            f" {safe_text(f'{given}' if isinstance(given, Password) else f'{parts.hostname}')}",
-            hint="use https; http is for tests on this machine (localhost)",
+            f"{_URL} is a file's URL without a path, or with a query or a fragment, which a file"
+            " does not have",
+            hint="write '?' and '#' of a file's name as %3F and %23",
         )
     return parts
 

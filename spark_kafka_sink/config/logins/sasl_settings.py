@@ -65,13 +65,10 @@ class KerberosSettings:
 
 @dataclass(frozen=True, slots=True)
 class SaslSettings:
-    """One mechanism, by its registered name, and its settings: one of the others is set."""
+    """One mechanism, by its registered name, and its settings."""
 
     mechanism: str
-    user: UserAndPassword | None = None
-    oauth: OAuthSettings | None = None
-    aws: AwsLogin | None = None
-    kerberos: KerberosSettings | None = None
+    login: UserAndPassword | OAuthSettings | AwsLogin | KerberosSettings
 
 
 def sasl_settings(options: Mapping[str, object]) -> SaslSettings:
@@ -85,11 +82,11 @@ def sasl_settings(options: Mapping[str, object]) -> SaslSettings:
         _check_module(entry, mechanism)
     _check_handlers(options, mechanism)
     if mechanism == OAUTHBEARER:
-        return SaslSettings(mechanism, oauth=oauth_settings(options, entry))
+        return SaslSettings(mechanism, oauth_settings(options, entry))
     if mechanism == AWS_MSK_IAM:
-        return SaslSettings(mechanism, aws=aws_login(entry))
+        return SaslSettings(mechanism, aws_login(entry))
     if mechanism == GSSAPI:
-        return SaslSettings(mechanism, kerberos=_kerberos(options, entry))
+        return SaslSettings(mechanism, _kerberos(options, entry))
     return SaslSettings(mechanism, _user(options, entry, mechanism))
 
 
@@ -122,21 +119,19 @@ def _mechanism(options: Mapping[str, object], entry: JaasEntry | None) -> str:
     if given:
         if given.upper() in MECHANISMS:
             return given.upper()
-        raise ConfigError(
+        raise _refused(
             f"sasl.mechanism={shown} is not supported",
             hint=f"supported are {', '.join(MECHANISMS)}",
-            kind=Kind.SASL_SETTING,
         )
     module = None if entry is None else LOGIN_MODULES.get(entry.name)
     serves = () if module is None else module.mechanisms
     kerberos = text_of(options.get("sasl.kerberos.service.name")) or GSSAPI in serves
     if kerberos:
         return DEFAULT_MECHANISM
-    raise ConfigError(
+    raise _refused(
         f"sasl.mechanism is not set, and nothing says that Kafka's default, {DEFAULT_MECHANISM}"
         " (Kerberos), is meant",
         hint=f"set it to {' or '.join(serves or MECHANISMS)}",
-        kind=Kind.SASL_SETTING,
     )
 
 
@@ -163,17 +158,15 @@ def _check_handlers(options: Mapping[str, object], mechanism: str) -> None:
     """Java classes that would do the work in a JVM; one of them is done here without it."""
     client = without_shading(text_of(options.get("sasl.client.callback.handler.class")))
     if client and not (client == _IAM_HANDLER and mechanism == AWS_MSK_IAM):
-        raise ConfigError(
+        raise _refused(
             f"sasl.client.callback.handler.class={safe_text(client)} can't be obeyed: it is Java",
             hint=f"leave it out; only {_IAM_HANDLER} is known here, for {AWS_MSK_IAM}",
-            kind=Kind.SASL_SETTING,
         )
     for name in ("sasl.login.callback.handler.class", "sasl.oauthbearer.jwt.retriever.class"):
         if text_of(options.get(name)) and mechanism != OAUTHBEARER:
-            raise ConfigError(
+            raise _refused(
                 f"{name} is set, but sasl.mechanism is {mechanism}",
                 hint=f"it says where the token of {OAUTHBEARER} comes from; leave it out",
-                kind=Kind.SASL_SETTING,
             )
 
 
@@ -183,17 +176,15 @@ def _user(
     short = [n for n in ("sasl.password", "sasl.username") if text_of(options.get(n))]
     if entry is not None:
         if short:
-            raise ConfigError(
+            raise _refused(
                 f"sasl.jaas.config and {' and '.join(short)} are both set, and one of them"
                 " would not count",
                 hint="keep sasl.jaas.config, or sasl.username and sasl.password",
-                kind=Kind.SASL_SETTING,
             )
         if entry.options.get("tokenauth", "").lower() == "true":
-            raise ConfigError(
+            raise _refused(
                 "sasl.jaas.config: tokenauth=true (a delegation token) is not supported",
                 hint="use the user's own SCRAM credential",
-                kind=Kind.SASL_SETTING,
             )
         username, password = entry.get("username"), entry.get("password")
         where = f"sasl.jaas.config: the {entry.name} needs username and password"
@@ -211,9 +202,8 @@ def _user(
         )
     for text in map(text_of, (username, password)):
         if any(c == "\0" or "\ud800" <= c <= "\udfff" for c in text):
-            raise ConfigError(
+            raise _refused(
                 "a SASL name or password must not contain the character NUL, or half of one",
-                kind=Kind.SASL_SETTING,
             )
     return UserAndPassword(username, as_password(password))
 
@@ -223,17 +213,15 @@ def _kerberos(options: Mapping[str, object], entry: JaasEntry | None) -> Kerbero
     option = shown_text(options.get("sasl.kerberos.service.name"))
     inline = module.get("serviceName")
     if option and inline and text_of(option) != text_of(inline):
-        raise ConfigError(
+        raise _refused(
             "Conflicting serviceName values found in JAAS and Kafka configs value in JAAS file"
             f" {safe_text(f'{inline}')}, value in Kafka config {safe_text(f'{option}')}",
-            kind=Kind.SASL_SETTING,
         )
     service = option or inline
     if not service:
-        raise ConfigError(
+        raise _refused(
             "No serviceName defined in either JAAS or Kafka config",
             hint="set sasl.kerberos.service.name to the brokers' service, usually kafka",
-            kind=Kind.SASL_SETTING,
         )
     keytab = module.get("keyTab") if _is_on(module, "useKeyTab") else None
     return KerberosSettings(service, keytab or None, module.get("principal") or None)
@@ -242,3 +230,7 @@ def _kerberos(options: Mapping[str, object], entry: JaasEntry | None) -> Kerbero
 def _is_on(module: JaasEntry, name: str) -> bool:
     """Unless it says otherwise."""
     return text_of(module.get(name)).lower() in ("", "true")
+
+
+def _refused(what: str, hint: str | None = None) -> ConfigError:
+    return ConfigError(what, hint=hint, kind=Kind.SASL_SETTING)

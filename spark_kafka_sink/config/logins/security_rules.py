@@ -24,6 +24,7 @@ from spark_kafka_sink.config.option import (
     Option,
     OptionType,
     Status,
+    alike,
     refuse,
 )
 from spark_kafka_sink.config.option_table import (
@@ -167,15 +168,6 @@ class LoginModule:
         return self.options.get(next(beginnings, name))
 
 
-def _of_module(
-    names: str,
-    type_: OptionType = _T.STRING,
-    status: Status = Status.HONOURED,
-    note: str = "",
-) -> Iterator[Option]:
-    return (Option(name, type_, None, None, status, note) for name in names.split())
-
-
 def _of_endpoint() -> Iterator[Option]:
     """The brokers' options of TLS for the token endpoint, which gets a secret: its name is always
     verified, and what would have no effect is refused.
@@ -202,52 +194,44 @@ _CLIENT = "use client credentials: oauth.client.id and oauth.client.secret"
 #: By the class without its package. Names are Java's, letter by letter.
 LOGIN_MODULES: Final[Mapping[str, LoginModule]] = {
     "PlainLoginModule": _login_module(
-        (PLAIN,), _of_module("username"), _of_module("password", _T.PASSWORD)
-    ),
+        (PLAIN,), alike("username"), alike("password", _T.PASSWORD)),
     "ScramLoginModule": _login_module(
-        SCRAM,
-        _of_module("username"),
-        _of_module("password", _T.PASSWORD),
-        _of_module("tokenauth", _T.BOOLEAN),
-    ),
+        SCRAM, alike("username"), alike("password", _T.PASSWORD), alike("tokenauth", _T.BOOLEAN)),
     "OAuthBearerLoginModule": _login_module(
         (OAUTHBEARER,),
-        _of_module("clientId scope extension_ oauth.client.id oauth.scope oauth.audience"),
-        _of_module("oauth.token.endpoint.uri oauth.sasl.extension."),
-        _of_module("clientSecret oauth.client.secret oauth.access.token", _T.PASSWORD),
-        _of_module("unsecuredLoginStringClaim_ unsecuredLoginNumberClaim_"),
-        _of_module("unsecuredLoginListClaim_ unsecuredLoginExtension_"),
-        _of_module("unsecuredLoginLifetimeSeconds"),
+        alike("clientId scope extension_ oauth.client.id oauth.scope oauth.audience"
+              " oauth.token.endpoint.uri oauth.sasl.extension."),
+        alike("clientSecret oauth.client.secret oauth.access.token", _T.PASSWORD),
+        alike("unsecuredLoginStringClaim_ unsecuredLoginNumberClaim_ unsecuredLoginListClaim_"
+              " unsecuredLoginExtension_ unsecuredLoginLifetimeSeconds"),
         _of_endpoint(),
-        _of_module("unsecuredLoginPrincipalClaimName unsecuredLoginScopeClaimName", status=_UNUSED),
-        _of_module("oauth.username.claim oauth.fallback.username.claim", status=_UNUSED),
-        _of_module("oauth.fallback.username.prefix oauth.username.prefix", status=_UNUSED),
-        _of_module("oauth.config.id", status=_UNUSED),
-        _of_module("oauth.access.token.is.jwt oauth.enable.metrics", _T.BOOLEAN, _UNUSED),
-        _of_module("oauth.include.accept.header", _T.BOOLEAN, _UNUSED),
-        _of_module("oauth.http.retries oauth.http.retry.pause.millis", _T.INT, _UNUSED),
-        _of_module("oauth.connect.timeout.seconds", _T.INT, _REFUSED,
-                   "set sasl.login.connect.timeout.ms"),
-        _of_module("oauth.read.timeout.seconds", _T.INT, _REFUSED,
-                   "set sasl.login.read.timeout.ms"),
-        _of_module("oauth.max.token.expiry.seconds", _T.INT, _REFUSED,
-                   "set sasl.login.refresh.window.factor, a share of a token's life"),
-        _of_module("oauth.access.token.location", _T.STRING, _REFUSED,
-                   "set sasl.oauthbearer.token.endpoint.url=file:/path"),
-        _of_module("oauth.refresh.token oauth.password.grant.password"
-                   " oauth.client.assertion", _T.PASSWORD, _REFUSED, _CLIENT),
-        _of_module("oauth.refresh.token.location oauth.password.grant.username"
-                   " oauth.client.assertion.location oauth.client.assertion.type"
-                   " oauth.client.credentials.grant.type", _T.STRING, _REFUSED, _CLIENT),
+        alike("unsecuredLoginPrincipalClaimName unsecuredLoginScopeClaimName oauth.username.claim"
+              " oauth.fallback.username.claim oauth.fallback.username.prefix"
+              " oauth.username.prefix oauth.config.id", status=_UNUSED),
+        alike("oauth.access.token.is.jwt oauth.enable.metrics oauth.include.accept.header",
+              _T.BOOLEAN, _UNUSED),
+        alike("oauth.http.retries oauth.http.retry.pause.millis", _T.INT, _UNUSED),
+        alike("oauth.connect.timeout.seconds", _T.INT, _REFUSED,
+              "set sasl.login.connect.timeout.ms"),
+        alike("oauth.read.timeout.seconds", _T.INT, _REFUSED, "set sasl.login.read.timeout.ms"),
+        alike("oauth.max.token.expiry.seconds", _T.INT, _REFUSED,
+              "set sasl.login.refresh.window.factor, a share of a token's life"),
+        alike("oauth.access.token.location", _T.STRING, _REFUSED,
+              "set sasl.oauthbearer.token.endpoint.url=file:/path"),
+        alike("oauth.refresh.token oauth.password.grant.password"
+              " oauth.client.assertion", _T.PASSWORD, _REFUSED, _CLIENT),
+        alike("oauth.refresh.token.location oauth.password.grant.username"
+              " oauth.client.assertion.location oauth.client.assertion.type"
+              " oauth.client.credentials.grant.type", _T.STRING, _REFUSED, _CLIENT),
     ),
     "IAMLoginModule": _login_module(
         (AWS_MSK_IAM,),
-        _of_module("awsProfileName awsRoleArn awsRoleSessionName awsRoleExternalId awsStsRegion"),
-        _of_module("awsCredentialsProvider"),
-        _of_module("awsDebugCreds", _T.BOOLEAN, _UNUSED),
-        _of_module("awsMaxRetries awsMaxBackOffTimeMs", _T.INT, _UNUSED),
-        _of_module("awsRoleAccessKeyId awsRoleSecretAccessKey awsRoleSessionToken", _T.PASSWORD,
-                   _REFUSED, "put the key into a profile and name it with awsProfileName"),
+        alike("awsProfileName awsRoleArn awsRoleSessionName awsRoleExternalId awsStsRegion"
+              " awsCredentialsProvider"),
+        alike("awsDebugCreds", _T.BOOLEAN, _UNUSED),
+        alike("awsMaxRetries awsMaxBackOffTimeMs", _T.INT, _UNUSED),
+        alike("awsRoleAccessKeyId awsRoleSecretAccessKey awsRoleSessionToken", _T.PASSWORD,
+              _REFUSED, "put the key into a profile and name it with awsProfileName"),
         rules=(
             _rule("awsCredentialsProvider awsProfileName", "",
                   "awsCredentialsProvider and awsProfileName are both set, and one of them would"
@@ -258,14 +242,14 @@ LOGIN_MODULES: Final[Mapping[str, LoginModule]] = {
     ),
     "Krb5LoginModule": _login_module(
         (GSSAPI,),
-        _of_module("serviceName principal keyTab"),
-        _of_module("useKeyTab useTicketCache", _T.BOOLEAN),
-        _of_module("storeKey renewTGT doNotPrompt isInitiator refreshKrb5Config debug useFirstPass"
-                   " tryFirstPass storePass clearPass", _T.BOOLEAN, _UNUSED),
+        alike("serviceName principal keyTab"),
+        alike("useKeyTab useTicketCache", _T.BOOLEAN),
+        alike("storeKey renewTGT doNotPrompt isInitiator refreshKrb5Config debug useFirstPass"
+              " tryFirstPass storePass clearPass", _T.BOOLEAN, _UNUSED),
         # Java's module has neither; much copied configurations do, and Java ignores them.
-        _of_module("renewTicket client", _T.BOOLEAN, _UNUSED),
-        _of_module("ticketCache", _T.STRING, _REFUSED,
-                   "set KRB5CCNAME in the environment of the driver and of each executor"),
+        alike("renewTicket client", _T.BOOLEAN, _UNUSED),
+        alike("ticketCache", _T.STRING, _REFUSED,
+              "set KRB5CCNAME in the environment of the driver and of each executor"),
         rules=(
             _rule("useKeyTab=true", "keyTab",
                   "useKeyTab is true, and keyTab is not set: the ticket of kinit would count"),

@@ -26,7 +26,7 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 from functools import partial
 from typing import Final
 
-from spark_kafka_sink.admin.admin_client import AdminClient
+from spark_kafka_sink.admin.admin_client import AdminClient, NewTopic
 from spark_kafka_sink.admin.call import AnyBroker, Call, Leader, retry_code
 from spark_kafka_sink.admin.transaction_client import TransactionClient
 from spark_kafka_sink.base.error_kinds import Kind
@@ -50,16 +50,15 @@ from spark_kafka_sink.datasource.checks.check_steps import (
     yellow,
 )
 from spark_kafka_sink.protocol.cluster import TopicPartition
-from spark_kafka_sink.protocol.control_messages import (
-    DeleteTopicsRequest,
-    DeleteTopicsResponse,
-    NewTopic,
-)
 from spark_kafka_sink.protocol.fetch_messages import (
     FetchedPartition,
     FetchPartition,
     FetchRequest,
     FetchResponse,
+)
+from spark_kafka_sink.protocol.messages.delete_topics import (
+    DeleteTopicsRequest,
+    DeleteTopicsResponse,
 )
 from spark_kafka_sink.protocol.producer_ids import PreparedTransaction
 from spark_kafka_sink.protocol.transaction_admin_messages import (
@@ -386,15 +385,17 @@ def delete_topics(client: AdminClient, topics: Sequence[str], deadline_ms: int) 
     """
 
     def handle_response(response: DeleteTopicsResponse) -> ErrorCode | None:
-        for topic, code in response.errors.items():
+        for topic in response.responses:
+            code = topic.error_code
             if code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
-                again = retry_code(code, f"DeleteTopics of {topic}", "DELETE on the topic")
+                again = retry_code(code, f"DeleteTopics of {topic.name}", "DELETE on the topic")
                 if again is not None:
                     return again
         return None
 
     remaining = max(1, deadline_ms - client.clock.now_ms())
-    call = Call(DeleteTopicsRequest(tuple(topics), remaining), AnyBroker(), handle_response)
+    request = DeleteTopicsRequest(topic_names=topics, timeout_ms=remaining)
+    call = Call(request, AnyBroker(), handle_response)
     client.loop.send_and_receive(call, deadline_ms, f"DeleteTopics of {', '.join(topics)}")
 
 

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Final
 from spark_kafka_sink.admin.call import Call, CoordinatorKey, retry_code
 from spark_kafka_sink.base.errors import ConfigError, ErrorCode, safe_text
 from spark_kafka_sink.base.process_local import ProcessLocal
-from spark_kafka_sink.protocol.control_messages import CoordinatorType
 from spark_kafka_sink.protocol.group_messages import ListGroupsRequest, ListGroupsResponse
+from spark_kafka_sink.protocol.transaction_requests import CoordinatorType
 
 if TYPE_CHECKING:
     from spark_kafka_sink.admin.transaction_client import TransactionClient

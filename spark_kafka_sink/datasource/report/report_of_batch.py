@@ -70,7 +70,9 @@ def report_of_batch(
     produced = ProduceReport.merge(m.produced for m in messages)
     letters = _dead_letters(config, messages)
     if letters is not None:
-        produced = replace(produced, rows=produced.rows - letters.total)
+        # Those of a failed attempt may be noted, and not sent.
+        sent = (n for tp, (n, _) in produced.by_partition.items() if tp.topic == letters.topic)
+        produced = replace(produced, rows=produced.rows - sum(sent))
     values: dict[str, Any] = {
         **_of_equal_names(produced),
         **{n: sum(getattr(m.counts, n) for m in messages) for n in _names_of(TaskCounts)},

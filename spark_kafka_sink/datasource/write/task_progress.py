@@ -34,7 +34,7 @@ class TaskProgress:
     batch_id: Annotated[int, Described("The micro-batch; -1 in batch jobs.")]
     elapsed_ms: Annotated[int, Described("Since the attempt began.", "ms")]
     rows: Annotated[int, Described("Rows that brokers have acknowledged.", "rows")]
-    megabytes: Annotated[float, Described("Their record batches on the wire.", "MB")]
+    megabytes: Annotated[float, Described("Record batches on the wire, so far.", "MB")]
     rows_per_second: Annotated[
         float,
         Described(
@@ -45,7 +45,7 @@ class TaskProgress:
     in_flight: Annotated[
         int, Described("Record batches that were sent and have no response.", "batches")
     ]
-    oldest_batch_ms: Annotated[int, Described("Age of the oldest of these.", "ms")]
+    oldest_batch_ms: Annotated[int, Described("Age of the oldest of those in flight.", "ms")]
     slowest_broker: Annotated[
         int, Described("Node id with the longest mean latency; -1: none responded.")
     ]

@@ -59,7 +59,7 @@ class WorkerProgress:
     stage_id: Annotated[int, Described("Spark's stage.")]
     finished_tasks: Annotated[int, Described("Attempts that ended.", "tasks")] = 0
     rows: Annotated[int, Described("Rows that brokers have acknowledged.", "rows")] = 0
-    megabytes: Annotated[float, Described("Their record batches on the wire.", "MB")] = 0.0
+    megabytes: Annotated[float, Described("Record batches on the wire, so far.", "MB")] = 0.0
     retries: Annotated[int, Described("Record batches that were sent again.", "batches")] = 0
     input_wait_ms: Annotated[int, Described("Waits for Spark's next rows.", "ms")] = 0
     buffer_wait_ms: Annotated[int, Described("Waits for memory.", "ms")] = 0

@@ -36,8 +36,8 @@ def new_login(settings: SaslSettings, clock: Clock) -> Login:
     Producers of a process with the same settings share the fetched credentials: a worker that runs
     many tasks fetches one token, not one for each.
     """
-    if settings.user is not None:
-        return _user(settings.mechanism, settings.user)
+    if isinstance(settings.login, UserAndPassword):
+        return _user(settings.mechanism, settings.login)
     if not isinstance(clock, SystemClock):
         return FetchingLogin(_new_fetcher(settings, clock))
     return FetchingLogin(_fetchers().get(settings, clock))
@@ -67,12 +67,14 @@ _fetchers = ProcessLocal(_Fetchers)
 
 
 def _new_fetcher(settings: SaslSettings, clock: Clock) -> Fetcher[Any]:
-    if settings.oauth is not None:
-        return _oauth(settings.oauth, clock)
-    if settings.aws is not None:
-        return _aws(settings.aws, clock)
-    assert settings.kerberos is not None, "settings have one of them"
-    return _kerberos(settings.kerberos, clock)
+    match settings.login:
+        case OAuthSettings() as oauth:
+            return _oauth(oauth, clock)
+        case AwsLogin() as aws:
+            return _aws(aws, clock)
+        case KerberosSettings() as kerberos:
+            return _kerberos(kerberos, clock)
+    raise AssertionError("a name and password need no fetcher")
 
 
 def _user(mechanism: str, user: UserAndPassword) -> Login:

@@ -12,6 +12,7 @@ from __future__ import annotations
 import random as _random
 from collections.abc import Callable
 from enum import Enum
+from itertools import islice
 from typing import Final
 
 from spark_kafka_sink.base.errors import (
@@ -24,15 +25,20 @@ from spark_kafka_sink.base.errors import (
 )
 from spark_kafka_sink.base.security.password import without_secrets
 from spark_kafka_sink.network.auth.sasl_mechanism import SaslError, SaslMechanism
-from spark_kafka_sink.protocol.control_messages import ApiVersionsRequest, ApiVersionsResponse
+from spark_kafka_sink.protocol.answers import decode
 from spark_kafka_sink.protocol.frames import frame, parse_response_header
-from spark_kafka_sink.protocol.request import ApiKey, Request
-from spark_kafka_sink.protocol.sasl import (
+from spark_kafka_sink.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from spark_kafka_sink.protocol.messages.sasl_authenticate import VERSIONS as AUTHENTICATE_VERSIONS
+from spark_kafka_sink.protocol.messages.sasl_authenticate import (
     SaslAuthenticateRequest,
     SaslAuthenticateResponse,
+)
+from spark_kafka_sink.protocol.messages.sasl_handshake import (
     SaslHandshakeRequest,
     SaslHandshakeResponse,
 )
+from spark_kafka_sink.protocol.node_api_versions import NodeApiVersions
+from spark_kafka_sink.protocol.request import ApiKey, Request
 
 #: Correlation ids from here on are ours, and those below are NetworkClient's: while a connection
 #: authenticates again, answers to its last requests still arrive between ours.
@@ -124,10 +130,12 @@ class SaslClientAuthenticator:
         self.reauthenticate_at = None
         if self._state is SaslState.INITIAL:
             # Version 0: a broker treats a request that it can't read as a GSSAPI token.
-            request = ApiVersionsRequest("", "")
+            request = ApiVersionsRequest()
             return self._send_request(request, 0, SaslState.API_VERSIONS)
         self._again = True
-        return self._send_request(SaslHandshakeRequest(mechanism.name), 1, SaslState.HANDSHAKE)
+        return self._send_request(
+            SaslHandshakeRequest(mechanism=mechanism.name), 1, SaslState.HANDSHAKE
+        )
 
     def receive(self, payload: memoryview, now: int) -> bytes | None:
         """The next frame to send, or None when there is none.
@@ -169,7 +177,7 @@ class SaslClientAuthenticator:
                 f"{self._correlation_id} was expected"
             )
         self._sent = None
-        match request.decode(version, body):
+        match decode(request, version, body):
             case ApiVersionsResponse() as versions:
                 return self._handle_api_versions(versions)
             case SaslHandshakeResponse() as handshake:
@@ -180,41 +188,41 @@ class SaslClientAuthenticator:
                 raise IllegalStateError(f"an answer of type {type(other).__name__}")
 
     def _handle_api_versions(self, response: ApiVersionsResponse) -> bytes:
-        if response.error is not ErrorCode.NONE:
+        if response.error_code is not ErrorCode.NONE:
             raise RemoteProtocolError(
-                f"the broker refused ApiVersions v0: {response.error.name}",
+                f"the broker refused ApiVersions v0: {response.error_code.name}",
                 hint="Kafka 2.1 is the oldest broker that is supported",
             )
-        ours = SaslAuthenticateRequest.versions
-        handshake = response.api_versions.get(ApiKey.SASL_HANDSHAKE)
-        authenticate = response.api_versions.get(ApiKey.SASL_AUTHENTICATE)
+        offered = NodeApiVersions.of(response).api_versions
+        handshake = offered.get(ApiKey.SASL_HANDSHAKE)
+        authenticate = offered.get(ApiKey.SASL_AUTHENTICATE)
         if handshake is None or authenticate is None or handshake.max < 1:
             raise self._failure(
                 "the broker does not offer SaslHandshake v1 and SaslAuthenticate",
                 "Kafka 2.1 is the oldest broker that is supported",
                 ErrorCode.UNSUPPORTED_VERSION,
             )
-        self._authenticate_version = max(0, min(ours.max, authenticate.max))
-        return self._send_request(SaslHandshakeRequest(self._expected.name), 1, SaslState.HANDSHAKE)
+        self._authenticate_version = max(0, min(AUTHENTICATE_VERSIONS.max, authenticate.max))
+        return self._send_handshake(self._expected)
 
     def _handle_handshake(self, response: SaslHandshakeResponse) -> bytes:
-        if response.error is ErrorCode.UNSUPPORTED_SASL_MECHANISM:
-            offered = ", ".join(safe_text(name, 40) for name in response.mechanisms[:16])
+        if response.error_code is ErrorCode.UNSUPPORTED_SASL_MECHANISM:
+            offered = ", ".join(safe_text(name, 40) for name in islice(response.mechanisms, 16))
             raise self._failure(
                 f"the broker does not offer this mechanism there; it offers {offered or 'none'}",
                 "set sasl.mechanism to one of these, or add it to the broker's "
                 "sasl.enabled.mechanisms",
-                response.error,
+                response.error_code,
             )
-        if response.error is ErrorCode.ILLEGAL_SASL_STATE and not self._again:
+        if response.error_code is ErrorCode.ILLEGAL_SASL_STATE and not self._again:
             protocol = "SSL" if self._encrypted else "PLAINTEXT"
             raise self._failure(
                 "the port does not require SASL",
                 f"is it a listener of type {protocol}? Then set security.protocol to that",
-                response.error,
+                response.error_code,
             )
-        if response.error is not ErrorCode.NONE:
-            raise self._refusal(response.error, None)
+        if response.error_code is not ErrorCode.NONE:
+            raise self._refusal(response.error_code, None)
         try:
             first = self._expected.first()
         except SaslError as error:
@@ -227,11 +235,11 @@ class SaslClientAuthenticator:
 
     def _handle_authenticate(self, response: SaslAuthenticateResponse, now: int) -> bytes | None:
         mechanism = self._expected
-        if response.error is not ErrorCode.NONE:
-            raise self._refusal(response.error, response.message)
+        if response.error_code is not ErrorCode.NONE:
+            raise self._refusal(response.error_code, response.error_message)
         self._rounds += 1
         try:
-            answer = mechanism.answer(response.token)
+            answer = mechanism.answer(response.auth_bytes)
             if answer is None and not mechanism.complete:
                 raise SaslError("it ends the exchange too early")
             if answer is not None and self._rounds >= _MOST_ROUNDS:
@@ -257,8 +265,12 @@ class SaslClientAuthenticator:
         assert self._mechanism is not None, "there is one from start to COMPLETE"
         return self._mechanism
 
+    def _send_handshake(self, mechanism: SaslMechanism) -> bytes:
+        request = SaslHandshakeRequest(mechanism=mechanism.name)
+        return self._send_request(request, 1, SaslState.HANDSHAKE)
+
     def _send_token(self, token: bytes) -> bytes:
-        request = SaslAuthenticateRequest(token)
+        request = SaslAuthenticateRequest(auth_bytes=token)
         return self._send_request(request, self._authenticate_version, SaslState.AUTHENTICATE)
 
     def _send_request(self, request: Request[object], version: int, state: SaslState) -> bytes:

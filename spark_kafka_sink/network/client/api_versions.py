@@ -12,7 +12,8 @@ from enum import Enum
 
 from spark_kafka_sink.base.errors import ErrorCode
 from spark_kafka_sink.base.version import __version__
-from spark_kafka_sink.protocol.control_messages import ApiVersionsRequest, ApiVersionsResponse
+from spark_kafka_sink.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from spark_kafka_sink.protocol.node_api_versions import NodeApiVersions
 from spark_kafka_sink.protocol.request import ApiKey, Request
 
 
@@ -33,13 +34,15 @@ class ApiVersions:
         # The version in KIP-511's form: letters, digits, dots and dashes, starting and ending
         # with a letter or digit.
         version = re.sub(r"[^a-zA-Z0-9.-]", "-", __version__).strip(".-") or "0"
-        self.request = ApiVersionsRequest("spark-kafka-sink", version)
-        self._known: dict[int, ApiVersionsResponse] = {}
+        self.request = ApiVersionsRequest(
+            client_software_name="spark-kafka-sink", client_software_version=version
+        )
+        self._known: dict[int, NodeApiVersions] = {}
         #: The nodes to query, each with the version of the request.
         self.needing_fetch: dict[int, int] = {}
 
-    def of(self, node_id: int) -> ApiVersionsResponse | None:
-        """The node's response; None while unknown."""
+    def of(self, node_id: int) -> NodeApiVersions | None:
+        """The node's versions; None while unknown."""
         return self._known.get(node_id)
 
     def usable_version(self, node_id: int, request: Request[object]) -> int:
@@ -62,16 +65,17 @@ class ApiVersions:
         self, node_id: int, version: int, response: ApiVersionsResponse
     ) -> ApiVersionsOutcome:
         """Handle the response of a node to a request in ``version``."""
-        if response.error is ErrorCode.UNSUPPORTED_VERSION and version > 0:
+        versions = NodeApiVersions.of(response)
+        if response.error_code is ErrorCode.UNSUPPORTED_VERSION and version > 0:
             # Brokers since 2.4 return the supported range. If that has the version just refused,
             # or is missing, use 0.
-            offered = response.api_versions.get(ApiKey.API_VERSIONS)
+            offered = versions.api_versions.get(ApiKey.API_VERSIONS)
             lower = 0 if offered is None else offered.max
             self.needing_fetch[node_id] = lower if 0 <= lower < version else 0
             return ApiVersionsOutcome.RETRY
-        if response.error is not ErrorCode.NONE:
+        if response.error_code is not ErrorCode.NONE:
             return ApiVersionsOutcome.REFUSED
-        self._known[node_id] = response
+        self._known[node_id] = versions
         return ApiVersionsOutcome.KNOWN
 
     def disconnected(self, node_id: int) -> None:

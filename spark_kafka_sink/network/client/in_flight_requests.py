@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from spark_kafka_sink.base.clock import NEVER
 from spark_kafka_sink.base.errors import ApiError, RemoteProtocolError
 from spark_kafka_sink.network.client.client_request import ClientRequest, ClientResponse
+from spark_kafka_sink.protocol.answers import decode
 from spark_kafka_sink.protocol.frames import parse_response_header
 
 
@@ -48,7 +49,7 @@ class InFlightRequest:
                 f"a response to {api_key.name} has correlation id {correlation_id} where "
                 f"{sent.correlation_id} was expected"
             )
-        return sent.request.decode(self.version, body)
+        return decode(sent.request, self.version, body)
 
     def completed(self, body: object | None, now: int) -> ClientResponse:
         return ClientResponse(self.request, self.version, self.sent_ms, now, body)

@@ -15,8 +15,9 @@ from typing import Protocol
 from spark_kafka_sink.base.errors import AuthenticationError, KafkaError
 from spark_kafka_sink.network.client.client_request import ClientRequest, ClientResponse
 from spark_kafka_sink.protocol.cluster import Node
-from spark_kafka_sink.protocol.control_messages import ApiVersionsResponse, MetadataRequest
+from spark_kafka_sink.protocol.control_messages import MetadataRequest
 from spark_kafka_sink.protocol.metadata_response import MetadataResponse
+from spark_kafka_sink.protocol.node_api_versions import NodeApiVersions
 from spark_kafka_sink.protocol.request import Request
 
 
@@ -78,8 +79,8 @@ class KafkaClient(Protocol):
 
     def authentication_error(self, node: Node) -> AuthenticationError | None: ...
 
-    def api_versions(self, node_id: int) -> ApiVersionsResponse | None:
-        """The broker's ApiVersions response; None while not connected."""
+    def api_versions(self, node_id: int) -> NodeApiVersions | None:
+        """The broker's versions; None while not connected."""
         ...
 
     def new_client_request(

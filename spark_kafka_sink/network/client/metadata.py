@@ -37,7 +37,6 @@ from spark_kafka_sink.base.errors import (
 )
 from spark_kafka_sink.config.producer_config import ProducerConfig
 from spark_kafka_sink.network.client.metadata_merge import last_leaders, merge
-from spark_kafka_sink.protocol.bodies import topic_name
 from spark_kafka_sink.protocol.cluster import (
     Cluster,
     ClusterResourceListener,
@@ -48,6 +47,7 @@ from spark_kafka_sink.protocol.cluster import (
 )
 from spark_kafka_sink.protocol.control_messages import MetadataRequest
 from spark_kafka_sink.protocol.metadata_response import MetadataResponse
+from spark_kafka_sink.protocol.wire_writer import topic_name
 
 _log = logging.getLogger(__name__)
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from spark_kafka_sink.base.errors import ErrorCode
 from spark_kafka_sink.protocol.cluster import Cluster, Node, PartitionInfos, TopicPartition
 from spark_kafka_sink.protocol.metadata_response import MetadataResponse, TopicMetadata
-from spark_kafka_sink.protocol.wire import error_code
+from spark_kafka_sink.protocol.wire import error_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +61,7 @@ def merge(
             topics.pop(name, None)
             update_again = True
             continue
-        if any(error_code(code).retriable for _, code in topic.partitions.errors()):
+        if any(error_of(code).retriable for _, code in topic.partitions.errors()):
             update_again = True
         topics[name] = _partitions(topic, old, ids, epochs)
     cluster = Cluster(

@@ -48,9 +48,11 @@ from spark_kafka_sink.network.client.least_loaded_node import (
 from spark_kafka_sink.network.client.metadata_updater import MetadataUpdater
 from spark_kafka_sink.network.client.node_connections import NodeConnections
 from spark_kafka_sink.protocol.cluster import Node
-from spark_kafka_sink.protocol.control_messages import ApiVersionsResponse, MetadataRequest
+from spark_kafka_sink.protocol.control_messages import MetadataRequest
 from spark_kafka_sink.protocol.frames import frame
+from spark_kafka_sink.protocol.messages.api_versions import ApiVersionsResponse
 from spark_kafka_sink.protocol.metadata_response import MetadataResponse
+from spark_kafka_sink.protocol.node_api_versions import NodeApiVersions
 from spark_kafka_sink.protocol.request import ApiKey, Request
 
 _log = logging.getLogger(__name__)
@@ -140,7 +142,7 @@ class NetworkClient:
     def authentication_error(self, node: Node) -> AuthenticationError | None:
         return self._connection_states.authentication_error(node.id)
 
-    def api_versions(self, node_id: int) -> ApiVersionsResponse | None:
+    def api_versions(self, node_id: int) -> NodeApiVersions | None:
         return self._api_versions.of(node_id)
 
     def in_flight_request_count(self, node_id: int | None = None) -> int:
@@ -351,7 +353,7 @@ class NetworkClient:
                 self._failures.retain(self._metadata.nodes())
 
     def _maybe_throttle(self, node_id: int, body: object, now: int) -> None:
-        throttle_ms: int = getattr(body, "throttle_ms", 0)
+        throttle_ms: int = getattr(body, "throttle_time_ms", 0)
         if throttle_ms > 0:
             throttle_ms = min(throttle_ms, MAX_THROTTLE_MS)
             self._in_flight.add_throttle_time(node_id, throttle_ms)
@@ -367,15 +369,15 @@ class NetworkClient:
         node_id = request.request.destination
         outcome = self._api_versions.answered(node_id, request.version, response)
         if outcome is ApiVersionsOutcome.REFUSED:
-            reason = f"refused ApiVersions: {response.error.name}"
+            reason = f"refused ApiVersions: {response.error_code.name}"
             self._selector.close_channel(node_id)
             self._process_disconnection(responses, node_id, now, _local_close(reason))
         elif outcome is ApiVersionsOutcome.KNOWN:
             self._connections.established(node_id)
-            if response.throttle_ms > 0:
+            if response.throttle_time_ms > 0:
                 # It answered, and until then nothing else is sent to it.
                 self._failures.record(
-                    node_id, f"the broker throttles this client for {response.throttle_ms} ms"
+                    node_id, f"the broker throttles this client for {response.throttle_time_ms} ms"
                 )
 
     def _handle_disconnections(self, responses: list[ClientResponse], now: int) -> None:

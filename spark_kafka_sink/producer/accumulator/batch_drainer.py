@@ -48,9 +48,9 @@ class DrainControl(Protocol):
         """
         ...
 
-    def batch_sent(self, batch: ProducerBatch) -> None:
-        """``batch`` is sent: the first time, the producer id and epoch and the next sequence are
-        written into its header, and it is tracked from then on.
+    def batches_sent(self, batches: Sequence[ProducerBatch]) -> None:
+        """``batches`` are sent: the first time, the producer id and epoch and the next sequence are
+        written into a batch's header, and it is tracked from then on.
         """
         ...
 
@@ -218,37 +218,44 @@ class BatchDrainer:
             return []
         count = len(queues)
         start = self._drain_index.get(node, 0) % count
-        send_all = self._send_all_open(now)
-        manager = self._transaction_manager
+        at, stop = start, start + count
         taken: list[ProducerBatch] = []
         room = NEVER  # a single batch may be larger than max_size
-        for index in range(start, start + count):
-            queue = queues[index % count]
-            # Read without the lock; a concurrent change by the writer wakes us for another pass.
-            if not queue.batches or not (send_all or self._may_send(queue, now)):
-                continue
-            batch = self._poll_head(queue, room, now)
-            if batch is None:
-                continue
-            if batch.state is BatchState.READY:
-                self._drain_index[node] = index % count
-                break
-            # No longer in a queue: only this thread has it, so header and checksum need no lock.
-            if manager is not None:
-                manager.batch_sent(batch)
-            elif not batch.has_header:
+        while at < stop:
+            claimed: list[ProducerBatch] = []
+            # One turn for all of them: of a thousand, that is a millisecond of the writer's.
+            with self._accumulator.lock:
+                send_all = self._send_all_open(now)
+                while at < stop and not claimed:
+                    queue = queues[at % count]
+                    batch = self._head(queue, claimed, now, send_all=send_all)
+                    if batch is not None:
+                        if batch.size_in_bytes > room:
+                            self._drain_index[node] = at % count
+                            stop = at
+                            break
+                        self._queues.pop_head(queue)
+                        # Without the epoch of its first attempt, its first retry would mistake any
+                        # epoch for a new leader's.
+                        batch.drained(now, queue.leader_epoch)
+                        self._drain_index[node] = (at + 1) % count
+                        room = (room if taken else max_size) - batch.size_in_bytes
+                        taken.append(batch)
+                    at += not claimed
+            # Their queues are looked at again: only this thread removes heads, except for an abort
+            # by another thread.
+            for batch_to_close in claimed:
+                self._filler.finish_closing(batch_to_close)
+        # No longer in a queue: only this thread has them, so headers and checksums need no lock.
+        if self._transaction_manager is not None:
+            self._transaction_manager.batches_sent(taken)
+            return taken
+        for batch in taken:
+            if not batch.has_header:
                 batch.set_producer_state(
                     NO_PRODUCER_ID, NO_PRODUCER_EPOCH, NO_SEQUENCE, transactional=False
                 )
-            self._drain_index[node] = (index + 1) % count
-            room = (room if taken else max_size) - batch.size_in_bytes
-            taken.append(batch)
         return taken
-
-    def _may_send(self, queue: PartitionQueue, now: int) -> bool:
-        """False for a queue with a single open batch that is still to be filled."""
-        batch = queue.open
-        return batch is None or len(queue.batches) > 1 or self._joins_request(batch, now)
 
     def _joins_request(self, batch: ProducerBatch, now: int) -> bool:
         """An open batch joins a request to its broker when it is old; one with records of ``send``
@@ -257,41 +264,32 @@ class BatchDrainer:
         """
         return batch.records is not None or self._filler.open_left(batch, now) <= 0
 
-    def _poll_head(self, queue: PartitionQueue, room: int, now: int) -> ProducerBatch | None:
-        """Remove the head of ``queue`` and return it IN_FLIGHT; when it has more than ``room``
-        bytes it stays queued and is returned READY; None when it may not be sent now. An open head
-        is closed first.
+    def _head(
+        self, queue: PartitionQueue, claimed: list[ProducerBatch], now: int, *, send_all: bool
+    ) -> ProducerBatch | None:
+        """Under the lock: the head of ``queue``, READY; None when it may not be sent now. An open
+        head is closed; if that needs compression it is added to ``claimed``, for the caller to
+        close it without the lock.
         """
-        claimed: list[ProducerBatch] = []
+        if not queue.batches or queue.muted:
+            return None
+        batch = queue.batches[0]
+        is_open = batch is queue.open
+        if batch.state is BatchState.CLOSING or (
+            is_open and not send_all and not self._joins_request(batch, now)
+        ):
+            return None
         manager = self._transaction_manager
-        with self._accumulator.lock:
-            if queue.muted or not queue.batches:
-                return None
-            batch = queue.batches[0]
-            if batch.state is BatchState.CLOSING or (
-                manager is not None and not manager.may_drain(batch)
-            ):
-                return None
-            if batch.state is BatchState.READY:
-                if batch.attempts and self._backoff_left(queue, batch, now) > 0:
-                    return None
-                if batch.size_in_bytes <= room:
-                    self._queues.pop_head(queue)
-                    # Without the epoch of its first attempt, its first retry would mistake any
-                    # epoch for a new leader's.
-                    batch.drained(now, queue.leader_epoch)
-                return batch
-            if batch is queue.open:
-                if not self._send_all_open(now) and not self._joins_request(batch, now):
-                    return None
-                self._filler.claim(queue, claimed)
-            else:
-                batch.move(BatchState.CLOSING)  # its closer was interrupted and released the claim
-                claimed.append(batch)
-        for batch_to_close in claimed:
-            self._filler.finish_closing(batch_to_close)
-        # Only this thread removes heads, except for an abort by another thread: check again.
-        return self._poll_head(queue, room, now)
+        if manager is not None and not manager.may_drain(batch):
+            return None
+        if batch.state is BatchState.READY:
+            left = self._backoff_left(queue, batch, now) if batch.attempts else 0
+            return None if left > 0 else batch
+        if is_open:
+            return batch if self._filler.claim(queue, claimed) else None
+        batch.move(BatchState.CLOSING)  # its closer was interrupted and released the claim
+        claimed.append(batch)
+        return None
 
     def mute_partition(self, tp: TopicPartition) -> None:
         """Stop draining ``tp`` (max.in.flight.requests.per.connection is 1; one is in flight)."""

@@ -45,7 +45,12 @@ from spark_kafka_sink.producer.buffer_pool import SharedBuffer
 from spark_kafka_sink.protocol.cluster import TopicPartition
 from spark_kafka_sink.protocol.request import Buffer
 from spark_kafka_sink.records.compression import Codec, CompressionRatioEstimator
-from spark_kafka_sink.records.encoded_slice import EncodedSlice, OpenPosition, new_position
+from spark_kafka_sink.records.encoded_slice import (
+    EncodedSlice,
+    EncodedSlices,
+    OpenPositions,
+    open_positions,
+)
 from spark_kafka_sink.records.record_batch import HEADER_SIZE
 
 #: Raw bytes of one batch are at most this many times batch.size, however well they compress,
@@ -167,26 +172,25 @@ class BatchFiller:
 
     # ---- columns -----------------------------------------------------------------------------
 
-    def positions(self, tps: Sequence[TopicPartition]) -> list[OpenPosition]:
+    def positions(self, tps: Sequence[TopicPartition]) -> OpenPositions:
         """The position in the open batch of each of ``tps``; :meth:`append` must follow soon."""
         limits = {topic: self.limits.raw_limit(topic) for topic in {tp.topic for tp in tps}}
-        closed = {topic: OpenPosition(0, 0, 0, limit) for topic, limit in limits.items()}
         accumulator, queues = self._accumulator, self._queues.by_partition
+        found: list[int] = []
         with accumulator.lock:
             accumulator.writer_encodes = accumulator.has_columns = True
-            return [
-                closed[tp.topic]
-                if tp not in queues or (batch := queues[tp].open) is None
-                else new_position(
-                    (
+            for tp in tps:
+                batch, limit = queues[tp].open, limits[tp.topic]
+                if batch is None:
+                    found += (0, 0, 0, limit)
+                else:
+                    found += (
                         batch.generation,
                         batch.record_count,
                         batch.base_timestamp,
-                        limits[tp.topic] - batch.raw_size,
+                        limit - batch.raw_size,
                     )
-                )
-                for tp in tps
-            ]
+        return open_positions(found)
 
     def open_room(self, tp: TopicPartition) -> int | None:
         """Raw bytes left in the open batch of ``tp``; None when none is open."""
@@ -196,7 +200,7 @@ class BatchFiller:
                 return None
             return self.limits.raw_limit(tp.topic) - queue.open.raw_size
 
-    def append(self, slices: Sequence[EncodedSlice], now: int) -> AppendResult:
+    def append(self, slices: EncodedSlices, now: int) -> AppendResult:
         """Append ``slices`` to their batches; see the module docstring for why some are refused.
 
         The memory of their bytes, and of a header for each slice that opens a batch, has been
@@ -205,7 +209,7 @@ class BatchFiller:
 
         Raises the error of a producer that has failed, IllegalStateError when it is closed.
         """
-        chunks, shared = self._chunks(slices)
+        sizes, chunks, viewed = self._chunks(slices)
         refused: list[EncodedSlice] = []
         refused_tps: set[TopicPartition] = set()
         claimed: list[ProducerBatch] = []
@@ -216,14 +220,16 @@ class BatchFiller:
                 accumulator.lifecycle.check()
             was_idle = not self._queues.open
             ready = False
-            for encoded, chunk in zip(slices, chunks, strict=True):
-                tp, data, count, generation, first, base, latest, last, _, largest = encoded
+            for index, (size, chunk, view, encoded) in enumerate(
+                zip(sizes, chunks, viewed, slices.for_append(), strict=True)
+            ):
+                tp, count, generation, first, base, latest, last, largest = encoded
                 queue = queues[tp]
                 batch = queue.open
                 if refused and tp in refused_tps:
-                    refused.append(encoded)
+                    refused.append(slices[index])
                     continue
-                size = memory = data.nbytes
+                memory = size
                 if generation == 0:
                     if batch is not None:
                         # The encoder knew this batch, and its next record did not fit.
@@ -231,7 +237,7 @@ class BatchFiller:
                     batch = self.open_batch(queue, base, now)
                     memory += HEADER_SIZE
                 elif batch is None or batch.generation != generation or batch.record_count != first:
-                    refused.append(encoded)
+                    refused.append(slices[index])
                     refused_tps.add(tp)
                     continue
                 # What ``ProducerBatch.append`` does, without the call.
@@ -244,8 +250,8 @@ class BatchFiller:
                     batch.largest_record = largest
                 batch.pool_size += memory
                 taken += memory
-                if chunk is data:
-                    taken += batch.view(shared[id(data.obj)], size)
+                if view is not None:
+                    taken += batch.view(view, size)
                 accumulator.appended_records += count
                 if last:
                     ready |= self.claim(queue, claimed)
@@ -258,29 +264,33 @@ class BatchFiller:
         return AppendResult(tuple(refused), taken)
 
     def _chunks(
-        self, slices: Sequence[EncodedSlice]
-    ) -> tuple[list[Buffer], dict[int, SharedBuffer]]:
-        """What batches get of each slice: a copy, or the slice itself; and by their ids the buffers
-        that such slices view, which stay whole in memory until none is viewed any more (rule R5).
+        self, slices: EncodedSlices
+    ) -> tuple[list[int], list[Buffer], Sequence[SharedBuffer | None]]:
+        """The size of each slice, and what its batch gets: a copy, or the slice itself; then also
+        the buffer that it views, which stays whole in memory until it is viewed no more (rule R5).
 
-        So they must be worth it: a slice that fills a good part of a batch, which is sent soon, and
+        So views must be worth it: slices that fill a good part of a batch, which is sent soon, and
         only where such slices are most of what was encoded together.
         """
-        sizes = [encoded.data.nbytes for encoded in slices]
+        sizes = [end - start for start, end in zip(slices.starts, slices.ends, strict=True)]
+        places = zip(slices.buffers, slices.starts, slices.ends, strict=True)
+        data = [buffer[start:end] for buffer, start, end in places]
         large = [size for size in sizes if size >= self._least_view]
         if 2 * sum(large) <= sum(sizes):
-            return [bytes(encoded.data) for encoded in slices], {}
+            return sizes, [*map(bytes, data)], (None,) * len(sizes)
         chunks: list[Buffer] = []
+        viewed: list[SharedBuffer | None] = []
         shared: dict[int, SharedBuffer] = {}
-        for encoded, size in zip(slices, sizes, strict=True):
-            data = encoded.data
-            if size < self._least_view:
-                chunks.append(bytes(data))
-                continue
-            chunks.append(data)
-            if id(data.obj) not in shared:
-                shared[id(data.obj)] = SharedBuffer(memoryview(data.obj).nbytes)
-        return chunks, shared
+        for piece, size in zip(data, sizes, strict=True):
+            buffer = None
+            if size >= self._least_view:
+                key = id(piece.obj)
+                buffer = shared.get(key)
+                if buffer is None:
+                    buffer = shared[key] = SharedBuffer(memoryview(piece.obj).nbytes)
+            viewed.append(buffer)
+            chunks.append(bytes(piece) if buffer is None else piece)
+        return sizes, chunks, viewed
 
     def _oldest_is_due(self, now: int) -> bool:
         for queue in self._queues.open.values():

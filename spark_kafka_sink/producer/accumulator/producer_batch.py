@@ -72,8 +72,8 @@ _MAX_CHUNKS = 4
 class BatchListener(Protocol):
     """Receives the outcome of batches (``produce_recorder.py``)."""
 
-    def batch_done(self, batch: ProducerBatch) -> None:
-        """``batch`` was acknowledged (``error`` is None) or failed. Once for each; no lock held.
+    def batches_done(self, batches: Sequence[ProducerBatch]) -> None:
+        """They were acknowledged (``error`` is None) or failed. Once for each; no lock held.
 
         A batch that was split is not reported; the split batches are.
         """
@@ -105,7 +105,7 @@ class ProducerBatch:
     what the BufferPool counts for it, with the bytes that it views. ``attempts`` is how often it
     was requeued after a failed send. ``records`` are its records of ``send``; None: there are none.
     ``chunks`` are the record bytes: copies, and views of chunks' buffers. ``size_in_bytes`` is the
-    size as sent, once it is closed. Only :meth:`move` changes ``state``.
+    size as sent, once it is closed. ``state`` is changed by methods only.
     """
 
     __slots__ = (
@@ -113,7 +113,6 @@ class ProducerBatch:
         "_leader_epoch",
         "_leader_epoch_attempts",
         "_listener",
-        "_shared",
         "_viewed",
         "attempts",
         "base_offset",
@@ -141,6 +140,7 @@ class ProducerBatch:
         "state",
         "tp",
         "transactional",
+        "views",
     )
 
     def __init__(
@@ -181,7 +181,7 @@ class ProducerBatch:
         self._listener = listener
         self.chunks: list[Buffer] = []
         #: The buffers that ``chunks`` view, once for each view, and how many bytes they view.
-        self._shared: list[SharedBuffer] = []
+        self.views: Sequence[SharedBuffer] = ()
         self._viewed = 0
         self._codec: Codec | None = None
         #: ``[header, *chunks]`` exactly as sent, the same objects for every retry; empty until the
@@ -230,7 +230,7 @@ class ProducerBatch:
         """
         counted = 0 if buffer.views else buffer.size
         buffer.views += 1
-        self._shared.append(buffer)
+        self.views = (*self.views, buffer)
         self._viewed += size
         return counted - size
 
@@ -239,12 +239,12 @@ class ProducerBatch:
         the accumulator's lock. A viewed buffer counts with its last view.
         """
         size = self.pool_size - self._viewed
-        for buffer in self._shared:
+        for buffer in self.views:
             buffer.views -= 1
             if not buffer.views:
                 size += buffer.size
         self.pool_size = self._viewed = 0
-        self._shared = []
+        self.views = ()
         return size
 
     def release_claim(self) -> None:
@@ -265,9 +265,9 @@ class ProducerBatch:
 
     def finish_close(self, compressed: bytes | None, codec: Codec) -> None:
         """OPEN or CLOSING -> READY: the bytes are frozen."""
-        if self.state is BatchState.IN_FLIGHT:  # whose way back is :meth:`reenqueued`
+        if self.state is not BatchState.OPEN and self.state is not BatchState.CLOSING:
             raise self._refuse()
-        self.move(BatchState.READY)
+        self.state = BatchState.READY
         self._codec = codec
         if compressed is not None:
             self.chunks = [compressed]
@@ -325,7 +325,9 @@ class ProducerBatch:
 
     def drained(self, now: int, leader_epoch: int = -1) -> None:
         """READY -> IN_FLIGHT, to the leader of that epoch (-1: unknown)."""
-        self.move(BatchState.IN_FLIGHT)
+        if self.state is not BatchState.READY:
+            raise self._refuse()
+        self.state = BatchState.IN_FLIGHT
         self.drained_ms = now
         if leader_epoch > self._leader_epoch:
             self._leader_epoch, self._leader_epoch_attempts = leader_epoch, self.attempts
@@ -362,7 +364,9 @@ class ProducerBatch:
         return self.state is BatchState.DONE
 
     def complete(self, base_offset: int, log_append_time_ms: int) -> bool:
-        """Acknowledged. False when it has failed before (aborted, expired): the response is late.
+        """Acknowledged; completes the futures. The caller then reports it to the listener, with
+        others of its response. False when it has failed before (aborted, expired): the response is
+        late.
 
         ``base_offset`` is -1 when it is not known (acks=0, a duplicate). Raises IllegalStateError
         when it was acknowledged already.
@@ -374,7 +378,6 @@ class ProducerBatch:
         self.move(BatchState.DONE)
         if self.records is not None:
             self.records.complete(self)
-        self._listener.batch_done(self)
         return True
 
     def complete_exceptionally(
@@ -406,7 +409,7 @@ class ProducerBatch:
         """
         if self.records is not None:
             self.records.complete(self)
-        self._listener.batch_done(self)
+        self._listener.batches_done((self,))
 
     def _is_late(self) -> bool:
         """False; IllegalStateError when it was acknowledged."""

@@ -337,7 +337,11 @@ class RecordAccumulator:
         size = 0
         with self.lock:
             for batch in batches:
-                size += batch.take_memory()
+                if batch.views:
+                    size += batch.take_memory()
+                else:  # what it would do, without the call
+                    size += batch.pool_size
+                    batch.pool_size = 0
             self.incomplete.remove(batches)
         if size:
             self.pool.deallocate(size)

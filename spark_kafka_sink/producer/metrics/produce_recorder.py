@@ -8,7 +8,7 @@ batch and knows which failed one fails the attempt; its result is a
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from spark_kafka_sink.base.clock import Clock
@@ -68,38 +68,17 @@ class ProduceRecorder:
             self._failed_alone = 0
             self._failed_alone_of = None
 
-    def batch_done(self, batch: ProducerBatch) -> None:
+    def batches_done(self, batches: Sequence[ProducerBatch]) -> None:
         """Called once for each batch, on the thread that completed it; no lock held."""
-        if batch.error is not None:
-            self._batch_failed(batch, batch.error)
-        else:
-            size, count = batch.size_in_bytes, batch.record_count
-            queued = batch.drained_ms - batch.created_ms
+        acknowledged = [batch for batch in batches if batch.error is None]
+        if acknowledged:
             with self._lock:
-                counts = self._report
-                counts.rows += count
-                counts.batches += 1
-                counts.bytes += size
-                counts.batch_bytes += batch.raw_size + HEADER_SIZE
-                counts.queue_ms += queued
-                if queued > counts.max_queue_ms:
-                    counts.max_queue_ms = queued
-                before = counts.by_partition.get(batch.tp, (0, 0))
-                counts.by_partition[batch.tp] = (before[0] + count, before[1] + size)
-                # Unknown with acks=0, of a duplicate, or of one that a later response proved.
-                first = batch.base_offset
-                if first >= 0:
-                    last = first + count - 1
-                    tp, offsets = batch.tp, counts.offsets
-                    if tp in offsets:
-                        seen_first, seen_last = offsets[tp]
-                        if seen_first < first:
-                            first = seen_first
-                        if seen_last > last:
-                            last = seen_last
-                    offsets[tp] = (first, last)
-        if self._interceptors is not None and not batch.has_futures_only:
-            self._notify(self._interceptors, batch)
+                _count(self._report, acknowledged)
+        for batch in batches:
+            if batch.error is not None:
+                self._batch_failed(batch, batch.error)
+            if self._interceptors is not None and not batch.has_futures_only:
+                self._notify(self._interceptors, batch)
 
     def _batch_failed(self, batch: ProducerBatch, error: KafkaError) -> None:
         self._metrics.records_failed(batch.tp.topic, batch.record_count)
@@ -225,3 +204,31 @@ class ProduceRecorder:
     def _connections(self) -> int:
         """That were made in the producer's whole life."""
         return self._metrics.count(Measurement.CONNECTED)
+
+
+def _count(counts: ProduceReport, batches: Iterable[ProducerBatch]) -> None:
+    """Add batches that were acknowledged."""
+    by_partition, offsets = counts.by_partition, counts.offsets
+    for batch in batches:
+        tp, size, count = batch.tp, batch.size_in_bytes, batch.record_count
+        queued = batch.drained_ms - batch.created_ms
+        counts.rows += count
+        counts.batches += 1
+        counts.bytes += size
+        counts.batch_bytes += batch.raw_size + HEADER_SIZE
+        counts.queue_ms += queued
+        if queued > counts.max_queue_ms:
+            counts.max_queue_ms = queued
+        before = by_partition.get(tp, (0, 0))
+        by_partition[tp] = (before[0] + count, before[1] + size)
+        # Unknown with acks=0, of a duplicate, or of one that a later response proved.
+        first = batch.base_offset
+        if first >= 0:
+            last = first + count - 1
+            if tp in offsets:
+                seen_first, seen_last = offsets[tp]
+                if seen_first < first:
+                    first = seen_first
+                if seen_last > last:
+                    last = seen_last
+            offsets[tp] = (first, last)

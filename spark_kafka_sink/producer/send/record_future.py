@@ -92,14 +92,31 @@ class ProduceRequestResult:
 
     def run_callbacks(self, futures: Iterable[RecordFuture]) -> None:
         """Run the callbacks of the batch's ``futures``, in their order; the outcome is set."""
-        errors, error, empty = self.record_errors, None, RecordMetadata.empty(self.tp)
+        errors, error, metadata = self.record_errors, None, RecordMetadata.empty(self.tp)
+        (topic, partition), offset, appended = self.tp, self.offset, self.log_append_time_ms
         for future in futures:
-            if future.callback is not None:
+            callback = future.callback
+            if callback is not None:
                 if errors is None:
-                    metadata = self.metadata_of(future)
+                    # What :meth:`metadata_of` does, without the call.
+                    metadata = new_record_metadata(
+                        (
+                            topic,
+                            partition,
+                            offset if offset < 0 else offset + future.index,
+                            future.timestamp if appended < 0 else appended,
+                            future.key_size,
+                            future.value_size,
+                            1,
+                        )
+                    )
                 else:
-                    metadata, error = empty, errors(future.index)
-                call_back(future.callback, metadata, error)
+                    error = errors(future.index)
+                # What :func:`call_back` does, without the call.
+                try:
+                    callback(metadata, error)
+                except Exception as raised:  # noqa: BLE001 - the network thread must not die of it
+                    _warn_of(metadata, raised)
             if future.done_callbacks is not None:
                 for function in future.done_callbacks:
                     _call(function, future)
@@ -310,7 +327,15 @@ class FutureRecords:
         result = self.result
         key_size = -1 if key is None else len(key)
         value_size = -1 if value is None else len(value)
-        future = RecordFuture.of(result, count, timestamp, key_size, value_size, callback)
+        # What ``RecordFuture.of`` does, without the call.
+        future = RecordFuture()
+        future._result = result  # noqa: SLF001 - of this module
+        future.index = count
+        future.timestamp = timestamp
+        future.key_size = key_size
+        future.value_size = value_size
+        future.callback = callback
+        future.done_callbacks = None
         if callback is not None:
             result.wanted = True
         self.futures.append(future)
@@ -394,16 +419,20 @@ def call_back(callback: Callback, metadata: RecordMetadata, error: KafkaError | 
     try:
         callback(metadata, error)
     except Exception as raised:  # noqa: BLE001 - the network thread must not die of it
-        # Its text may hold a row: class and place only.
-        warn(
-            _log,
-            Kind.USER_CODE,
-            "Error executing user-provided callback on message for topic-partition '%s-%s': %s",
-            metadata.topic,
-            metadata.partition,
-            place_of(raised),
-            level=logging.ERROR,
-        )
+        _warn_of(metadata, raised)
+
+
+def _warn_of(metadata: RecordMetadata, raised: Exception) -> None:
+    """A callback raised; its text may hold a row: class and place only."""
+    warn(
+        _log,
+        Kind.USER_CODE,
+        "Error executing user-provided callback on message for topic-partition '%s-%s': %s",
+        metadata.topic,
+        metadata.partition,
+        place_of(raised),
+        level=logging.ERROR,
+    )
 
 
 def _call(function: Callable[[RecordFuture], object], future: RecordFuture) -> None:

@@ -26,8 +26,9 @@ from spark_kafka_sink.records.partitioning.topic_view import TopicView
 #: Raw bytes after which the sticky partition is switched (Java: batch.size).
 StickySize = Callable[[str], int]
 
-#: Cached keys with their numbers, at most, and the longest one in bytes.
-_MAX_CACHED, _MAX_CACHED_KEY = 8192, 64
+#: Cached keys with their numbers, at most, and the longest one in bytes: up to 11 MB, 8 MB where
+#: keys have 12 bytes. (Hashing a key is a third of what its record costs.)
+_MAX_CACHED, _MAX_CACHED_KEY = 65_536, 64
 
 #: One of the partitions of a topic, for records without a key: the choice that adaptive weights
 #: and racks replace.

@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Mapping, Sequence
+from operator import attrgetter
 
 from spark_kafka_sink.base.clock import NEVER, Clock
 from spark_kafka_sink.base.errors import (
@@ -87,9 +88,12 @@ _WITHOUT_SEQUENCE = {
 }
 
 
+_SIZE_OF = attrgetter("size_in_bytes")
+
+
 def _size(batches: Mapping[TopicPartition, ProducerBatch]) -> int:
     """Bytes of the batches of a request."""
-    return sum(batch.size_in_bytes for batch in batches.values())
+    return sum(map(_SIZE_OF, batches.values()))
 
 
 class Sender:
@@ -391,29 +395,41 @@ class Sender:
         """Handle every batch of the request, whether or not a response arrived."""
         node_id = response.request.destination
         self._in_flight.completed(batches.values())
-        left = dict(batches)
-        done: list[ProducerBatch] = []
+        answers: list[PartitionProduceResponse] = []
         body = response.body
         if isinstance(body, ProduceResponse):
             latency, now = response.latency_ms, response.received_ms
-            self._recorder.request_answered(node_id, latency, body.throttle_ms, now)
+            self._recorder.request_answered(node_id, latency, body.throttle_time_ms, now)
             self._sizes.answered(node_id, _size(batches), latency)
             self._update_leaders(body)
-            for answer in body.partitions:
-                answered = left.pop(answer.tp, None)
-                if answered is not None:
-                    self._complete_batch(answered, answer, response, done)
+            answers = [answer for answer in body.partitions if answer.tp in batches]
             code, message = ErrorCode.NETWORK_EXCEPTION, "the response omits this partition"
         elif response.error is None and not response.disconnected:
             code, message = ErrorCode.NONE, ""  # acks=0: the broker does not respond
         else:
             code, message = code_of_lost_request(response)
             self._sizes.lost(node_id, _size(batches))
-        for tp, batch in left.items():
-            answer = PartitionProduceResponse(tp, code, -1, error_message=message or None)
-            self._complete_batch(batch, answer, response, done)
-        self._release(*done)
+        if len(answers) < len(batches):
+            answered = {answer.tp for answer in answers}
+            answers += [
+                PartitionProduceResponse(tp, code, -1, error_message=message or None)
+                for tp in batches
+                if tp not in answered
+            ]
+        done: list[ProducerBatch] = []
+        try:
+            for answer in answers:
+                self._complete_batch(batches[answer.tp], answer, response, done)
+        finally:
+            self._report(done)
         self._maybe_renew()
+
+    def _report(self, done: list[ProducerBatch]) -> None:
+        """The batches of ``done`` were acknowledged: count and release all of them at once."""
+        if done:
+            self._recorder.batches_done(done)
+            self._release(*done)
+            done.clear()
 
     def _update_leaders(self, body: ProduceResponse) -> None:
         """KIP-951: the next send goes to the new leader without a metadata request."""
@@ -431,7 +447,7 @@ class Sender:
     ) -> None:
         """Split, complete, fail or retry, checked in that order (Sender.completeBatch).
 
-        Acknowledged batches are added to ``done``, to be released with the others of the request.
+        Acknowledged batches are added to ``done``, to be reported with the others of the request.
         """
         now, code, manager = response.received_ms, answer.error, self._transaction_manager
         node_id = response.request.destination
@@ -454,10 +470,12 @@ class Sender:
         )
         if verdict.action is Action.COMPLETE:
             if verdict.proven or code is not ErrorCode.NONE:
-                self._note_duplicates(batch, code, verdict.proven, done)
+                self._note_duplicates(batch, code, verdict.proven)
             batch.complete(answer.base_offset, answer.log_append_time_ms)
             done.append(batch)
-        elif verdict.action is Action.FAIL:
+            return
+        self._report(done)  # the attempt may fail now: they count, and are not failed with it
+        if verdict.action is Action.FAIL:
             # An earlier attempt may still reach a broker, unless this was the first.
             unclear = kind is Answer.UNCLEAR or batch.in_retry
             error = self._error(batch, answer, response, verdict.reason)
@@ -503,7 +521,6 @@ class Sender:
         batch: ProducerBatch,
         code: ErrorCode,
         proven: Iterable[ProducerBatch],
-        done: list[ProducerBatch],
     ) -> None:
         """Report duplicates: ``batch``, when ``code`` is not NONE, and the earlier batches that its
         acknowledgement proves to be in the log, at unknown offsets.
@@ -514,8 +531,9 @@ class Sender:
             self._recorder.batch_duplicate(earlier)
             self._returns.discard(earlier)
             earlier.complete(-1, -1)
+            self._recorder.batches_done((earlier,))
             if earlier not in self._in_flight:
-                done.append(earlier)
+                self._release(earlier)
 
     def _fail_batch(
         self,

@@ -22,7 +22,7 @@ change, so that the sender checks again.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 
 from spark_kafka_sink.base.errors import (
     ErrorCode,
@@ -407,19 +407,20 @@ class TransactionManager:
         """The sequence of the one batch of ``tp`` that may be sent again, or NO_SEQUENCE."""
         return self._sequences.of[tp].first_sequence
 
-    def batch_sent(self, batch: ProducerBatch) -> None:
-        """``batch`` is sent: a retry, or for the first time, with the next sequence."""
-        if batch.base_sequence != NO_SEQUENCE:
-            self._sequences.of[batch.tp].sent(batch)
-            return
-        identity = self._identity
-        identity.transaction.started = True
+    def batches_sent(self, batches: Sequence[ProducerBatch]) -> None:
+        """``batches`` are sent: a retry, or for the first time, with the next sequence."""
+        identity, sequences = self._identity, self._sequences
         producer_id, epoch = identity.producer
-        self._sequences.in_flight += 1
-        sequence = self._sequences.of[batch.tp].assign_sequence(batch, batch.record_count)
-        batch.set_producer_state(
-            producer_id, epoch, sequence, transactional=self._transactional_id is not None
-        )
+        transactional = self._transactional_id is not None
+        for batch in batches:
+            of_partition = sequences.of[batch.tp]
+            if batch.base_sequence != NO_SEQUENCE:
+                of_partition.sent(batch)
+                continue
+            identity.transaction.started = True
+            sequences.in_flight += 1
+            sequence = of_partition.assign_sequence(batch, batch.record_count)
+            batch.set_producer_state(producer_id, epoch, sequence, transactional=transactional)
 
     def add_in_flight_batch(self, batch: ProducerBatch) -> None:
         """Track a queued split batch, which has its sequence."""

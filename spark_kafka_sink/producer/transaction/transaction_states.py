@@ -31,7 +31,7 @@ from enum import Enum
 from spark_kafka_sink.base.errors import IllegalStateError, KafkaError, ProducerFencedError
 from spark_kafka_sink.producer.lifecycle import Lifecycle
 from spark_kafka_sink.protocol.cluster import TopicPartition
-from spark_kafka_sink.protocol.control_messages import ApiVersionsResponse
+from spark_kafka_sink.protocol.node_api_versions import NodeApiVersions
 from spark_kafka_sink.protocol.producer_ids import NO_PRODUCER_ID, ProducerIdAndEpoch
 from spark_kafka_sink.protocol.request import ApiKey
 
@@ -184,7 +184,7 @@ class ProducerIdentity:
         return self.transaction.version >= 2 or self._may_raise_epoch
 
     def note_api_versions(
-        self, brokers: Iterable[ApiVersionsResponse], coordinator: ApiVersionsResponse | None
+        self, brokers: Iterable[NodeApiVersions], coordinator: NodeApiVersions | None
     ) -> None:
         """Update the cluster's features from connected brokers; the highest epoch wins."""
         for versions in brokers:

@@ -45,20 +45,26 @@ from spark_kafka_sink.producer.transaction.txn_requests import (
     TxnRequestKind,
     reaction_to,
 )
-from spark_kafka_sink.protocol.cluster import Node
-from spark_kafka_sink.protocol.control_messages import (
-    AddPartitionsToTxnRequest,
+from spark_kafka_sink.protocol.cluster import Node, TopicPartition
+from spark_kafka_sink.protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnResponse,
-    ApiVersionsResponse,
-    EndTxnRequest,
-    EndTxnResponse,
-    FindCoordinatorRequest,
+)
+from spark_kafka_sink.protocol.messages.end_txn import EndTxnResponse
+from spark_kafka_sink.protocol.messages.find_coordinator import (
     FindCoordinatorResponse,
-    InitProducerIdRequest,
+)
+from spark_kafka_sink.protocol.messages.init_producer_id import (
     InitProducerIdResponse,
 )
-from spark_kafka_sink.protocol.producer_ids import ProducerIdAndEpoch
+from spark_kafka_sink.protocol.node_api_versions import NodeApiVersions
+from spark_kafka_sink.protocol.producer_ids import PreparedTransaction, ProducerIdAndEpoch
 from spark_kafka_sink.protocol.request import Request
+from spark_kafka_sink.protocol.transaction_requests import (
+    add_partitions_to_txn,
+    end_txn,
+    find_coordinator,
+    init_producer_id,
+)
 
 _MAX_NAMED = 10
 
@@ -218,7 +224,7 @@ class TxnRequestQueue:
         return False
 
     def note_api_versions(
-        self, brokers: Iterable[ApiVersionsResponse], coordinator: ApiVersionsResponse | None
+        self, brokers: Iterable[NodeApiVersions], coordinator: NodeApiVersions | None
     ) -> None:
         """Learn the transaction version and InitProducerId version from connected brokers."""
         self._identity.note_api_versions(brokers, coordinator)
@@ -231,20 +237,21 @@ class TxnRequestQueue:
             if request.kind is TxnRequestKind.INIT_PRODUCER_ID:
                 # A used identity is sent, so that a producer whose id was taken over is fenced.
                 # There is none when this request fences: our own epoch would be rejected as old.
-                return InitProducerIdRequest(
+                return init_producer_id(
                     name,
                     self._transaction_timeout_ms,
-                    *identity.used_identity,
+                    identity.used_identity,
                     enable_2pc=self._two_phase_commit,
                 )
             assert name is not None
             if request.kind is TxnRequestKind.FIND_COORDINATOR:
-                return FindCoordinatorRequest((name,))
+                return find_coordinator([name])
             if request.kind is TxnRequestKind.ADD_PARTITIONS_TO_TXN:
                 partitions = identity.transaction.partitions_to_add()
-                return AddPartitionsToTxnRequest(name, *identity.producer, partitions)
+                return add_partitions_to_txn(name, identity.producer, partitions)
             version = identity.transaction.version
-            return EndTxnRequest(name, *identity.producer, request.committed, version)
+            transaction = PreparedTransaction(name, *identity.producer, version)
+            return end_txn(transaction, committed=request.committed)
 
     def lookup_coordinator(self) -> None:
         """The coordinator is unknown, unreachable, or no longer the coordinator."""
@@ -315,31 +322,36 @@ class TxnRequestQueue:
     def _apply_response(self, request: TxnRequest, body: object) -> tuple[ErrorCode, str | None]:
         """Apply a success. Returns the decisive code, and the broker's message for it."""
         if isinstance(body, FindCoordinatorResponse):
-            (found,) = body.coordinators.values()
-            if found.error is ErrorCode.NONE:
-                self._coordinator = found.node
-            return found.error, found.message
+            found = next(iter(body.coordinators), body)  # below version 4 there is no list
+            if found.error_code is ErrorCode.NONE:
+                self._coordinator = Node(found.node_id, found.host, found.port)
+            return found.error_code, found.error_message
         if isinstance(body, AddPartitionsToTxnResponse):
             return self._apply_partitions(body)
         if isinstance(body, InitProducerIdResponse):
-            if body.error is ErrorCode.NONE:
+            if body.error_code is ErrorCode.NONE:
                 self._sequences.reset()
                 self._identity.set_producer_id_and_epoch(
                     ProducerIdAndEpoch(body.producer_id, body.producer_epoch)
                 )
-            return body.error, None
+            return body.error_code, None
         assert isinstance(body, EndTxnResponse), f"{request.kind.api_name}: {body!r}"
-        if body.error is ErrorCode.NONE:
+        if body.error_code is ErrorCode.NONE:
             self._sequences.reset()
             successor = ProducerIdAndEpoch(body.producer_id, body.producer_epoch)
             self._identity.complete_transaction(successor)
-        return body.error, None
+        return body.error_code, None
 
     def _apply_partitions(self, body: AddPartitionsToTxnResponse) -> tuple[ErrorCode, str | None]:
         transaction, kind = self._identity.transaction, TxnRequestKind.ADD_PARTITIONS_TO_TXN
-        failed = {tp: code for tp, code in body.errors.items() if code is not ErrorCode.NONE}
+        errors = {
+            TopicPartition(topic.name, one.partition_index): one.partition_error_code
+            for topic in body.results_by_topic
+            for one in topic.results_by_partition
+        }
+        failed = {tp: code for tp, code in errors.items() if code is not ErrorCode.NONE}
         if not failed:
-            transaction.partitions_answered(body.errors, added=True)
+            transaction.partitions_answered(errors, added=True)
             return ErrorCode.NONE, None
         # The most severe. OPERATION_NOT_ATTEMPTED is a consequence of another partition's error.
         code = max(
@@ -350,7 +362,7 @@ class TxnRequestQueue:
             ),
         )
         if reaction_to(kind, code).severity > Reaction.FIND_COORDINATOR.severity:
-            transaction.partitions_answered(body.errors, added=False)
+            transaction.partitions_answered(errors, added=False)
         named = ", ".join(f"{tp} {c.name}" for tp, c in sorted(failed.items())[:_MAX_NAMED])
         return code, f"{code.info.meaning} ({named})"
 

@@ -9,30 +9,41 @@ import struct
 from dataclasses import dataclass
 from typing import Final
 
-from spark_kafka_sink.protocol.wire import WireReader
+from spark_kafka_sink.base.errors import ErrorCode
+from spark_kafka_sink.protocol.request import ApiKey, Buffers, VersionRange, check_version
+from spark_kafka_sink.protocol.wire import WireReader, error_of
 from spark_kafka_sink.protocol.wire_writer import WireWriter
 
 _IH: Final = struct.Struct(">ih")
 _QH: Final = struct.Struct(">qh")
+VERSIONS: Final = VersionRange(0, 4)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AddOffsetsToTxnRequest:
-    """Versions 0 to 4."""
+    """Versions 0 to 4. ``versions``: those that may be used."""
 
     transactional_id: str  # string
     producer_id: int  # int64
     producer_epoch: int  # int16
     group_id: str  # string
+    versions: VersionRange = VERSIONS
 
-    def encode(self, version: int) -> bytes:
-        """The body, without header."""
+    api_key = ApiKey.ADD_OFFSETS_TO_TXN
+
+    def encode(self, version: int) -> Buffers:
+        """As :meth:`Request.encode`."""
+        check_version(self, version)
         out = WireWriter(flexible=version >= 3)
         out.string(self.transactional_id)
         out.pack(_QH, self.producer_id, self.producer_epoch)
         out.string(self.group_id)
         out.no_tagged_fields()
-        return out.body()
+        return [out.body()]
+
+    def read(self, reader: WireReader, version: int) -> AddOffsetsToTxnResponse:
+        """As :meth:`Request.read`."""
+        return AddOffsetsToTxnResponse.read(reader, version)
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,11 +51,11 @@ class AddOffsetsToTxnResponse:
     """Versions 0 to 4."""
 
     throttle_time_ms: int  # int32
-    error_code: int  # int16
+    error_code: ErrorCode  # int16
 
     @classmethod
     def read(cls, reader: WireReader, version: int) -> AddOffsetsToTxnResponse:
         """The body. Raises what a reader raises: for ``wire.decoding``."""
         throttle_time_ms, error_code = reader.unpack(_IH)
         reader.skip_tagged_fields()
-        return cls(throttle_time_ms, error_code)
+        return cls(throttle_time_ms, error_of(error_code))

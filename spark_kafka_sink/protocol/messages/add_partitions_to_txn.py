@@ -10,32 +10,43 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from spark_kafka_sink.protocol.wire import WireArray, WireReader
+from spark_kafka_sink.base.errors import ErrorCode
+from spark_kafka_sink.protocol.request import ApiKey, Buffers, VersionRange, check_version
+from spark_kafka_sink.protocol.wire import WireArray, WireReader, error_of
 from spark_kafka_sink.protocol.wire_writer import WireWriter
 
 _IH: Final = struct.Struct(">ih")
 _QH: Final = struct.Struct(">qh")
+VERSIONS: Final = VersionRange(0, 3)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AddPartitionsToTxnRequest:
-    """Versions 0 to 3."""
+    """Versions 0 to 3. ``versions``: those that may be used."""
 
-    v3_and_below_transactional_id: str  # string
-    v3_and_below_producer_id: int  # int64
-    v3_and_below_producer_epoch: int  # int16
-    v3_and_below_topics: Sequence[AddPartitionsToTxnTopic]  # []AddPartitionsToTxnTopic
+    transactional_id: str  # string
+    producer_id: int  # int64
+    producer_epoch: int  # int16
+    topics: Sequence[AddPartitionsToTxnTopic]  # []AddPartitionsToTxnTopic
+    versions: VersionRange = VERSIONS
 
-    def encode(self, version: int) -> bytes:
-        """The body, without header."""
+    api_key = ApiKey.ADD_PARTITIONS_TO_TXN
+
+    def encode(self, version: int) -> Buffers:
+        """As :meth:`Request.encode`."""
+        check_version(self, version)
         out = WireWriter(flexible=version >= 3)
-        out.string(self.v3_and_below_transactional_id)
-        out.pack(_QH, self.v3_and_below_producer_id, self.v3_and_below_producer_epoch)
-        out.count(len(self.v3_and_below_topics))
-        for add_partitions_to_txn_topic in self.v3_and_below_topics:
+        out.string(self.transactional_id)
+        out.pack(_QH, self.producer_id, self.producer_epoch)
+        out.count(len(self.topics))
+        for add_partitions_to_txn_topic in self.topics:
             add_partitions_to_txn_topic.write(out, version)
         out.no_tagged_fields()
-        return out.body()
+        return [out.body()]
+
+    def read(self, reader: WireReader, version: int) -> AddPartitionsToTxnResponse:
+        """As :meth:`Request.read`."""
+        return AddPartitionsToTxnResponse.read(reader, version)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,7 +57,7 @@ class AddPartitionsToTxnTopic:
     partitions: Sequence[int]  # []int32
 
     def write(self, out: WireWriter, version: int) -> None:
-        out.string(self.name)
+        out.topic_name(self.name)
         out.int32s(self.partitions)
         out.no_tagged_fields()
 
@@ -56,19 +67,17 @@ class AddPartitionsToTxnResponse:
     """Versions 0 to 3."""
 
     throttle_time_ms: int  # int32
-    results_by_topic_v3_and_below: WireArray[
-        AddPartitionsToTxnTopicResult
-    ]  # []AddPartitionsToTxnTopicResult
+    results_by_topic: WireArray[AddPartitionsToTxnTopicResult]  # []AddPartitionsToTxnTopicResult
 
     @classmethod
     def read(cls, reader: WireReader, version: int) -> AddPartitionsToTxnResponse:
         """The body. Raises what a reader raises: for ``wire.decoding``."""
         throttle_time_ms = reader.int32()
-        results_by_topic_v3_and_below = reader.structs(
+        results_by_topic = reader.structs(
             3, AddPartitionsToTxnTopicResult.read, AddPartitionsToTxnTopicResult.skip, version
         )
         reader.skip_tagged_fields()
-        return cls(throttle_time_ms, results_by_topic_v3_and_below)
+        return cls(throttle_time_ms, results_by_topic)
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,13 +113,13 @@ class AddPartitionsToTxnPartitionResult:
     """Versions 0 to 3."""
 
     partition_index: int  # int32
-    partition_error_code: int  # int16
+    partition_error_code: ErrorCode  # int16
 
     @classmethod
     def read(cls, reader: WireReader, version: int) -> AddPartitionsToTxnPartitionResult:
         partition_index, partition_error_code = reader.unpack(_IH)
         reader.skip_tagged_fields()
-        return cls(partition_index, partition_error_code)
+        return cls(partition_index, error_of(partition_error_code))
 
     @staticmethod
     def skip(reader: WireReader, version: int) -> None:

@@ -9,36 +9,47 @@ import struct
 from dataclasses import dataclass
 from typing import Final
 
-from spark_kafka_sink.protocol.wire import EMPTY_ARRAY, WireArray, WireReader
+from spark_kafka_sink.base.errors import ErrorCode
+from spark_kafka_sink.protocol.request import ApiKey, Buffers, VersionRange, check_version
+from spark_kafka_sink.protocol.wire import EMPTY_ARRAY, WireArray, WireReader, error_of
 from spark_kafka_sink.protocol.wire_writer import WireWriter
 
 _HH: Final = struct.Struct(">hh")
 _HHH: Final = struct.Struct(">hhh")
+VERSIONS: Final = VersionRange(0, 4)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApiVersionsRequest:
-    """Versions 0 to 4."""
+    """Versions 0 to 4. ``versions``: those that may be used."""
 
     client_software_name: str = ""  # string, v3+
     client_software_version: str = ""  # string, v3+
+    versions: VersionRange = VERSIONS
 
-    def encode(self, version: int) -> bytes:
-        """The body, without header."""
+    api_key = ApiKey.API_VERSIONS
+
+    def encode(self, version: int) -> Buffers:
+        """As :meth:`Request.encode`."""
+        check_version(self, version)
         out = WireWriter(flexible=version >= 3)
         if version >= 3:
             out.string(self.client_software_name)
         if version >= 3:
             out.string(self.client_software_version)
         out.no_tagged_fields()
-        return out.body()
+        return [out.body()]
+
+    def read(self, reader: WireReader, version: int) -> ApiVersionsResponse:
+        """As :meth:`Request.read`."""
+        return ApiVersionsResponse.read(reader, version)
 
 
 @dataclass(frozen=True, slots=True)
 class ApiVersionsResponse:
     """Versions 0 to 4."""
 
-    error_code: int  # int16
+    error_code: ErrorCode  # int16
     api_keys: WireArray[ApiVersion]  # []ApiVersion
     throttle_time_ms: int  # int32, v1+
     supported_features: WireArray[SupportedFeatureKey]  # []SupportedFeatureKey, v3+, tag 0
@@ -70,7 +81,7 @@ class ApiVersionsResponse:
             elif tag == 3:
                 zk_migration_ready = reader.boolean()
         return cls(
-            error_code,
+            error_of(error_code),
             api_keys,
             throttle_time_ms,
             supported_features,

@@ -10,32 +10,43 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from spark_kafka_sink.protocol.wire import EMPTY_ARRAY, ZERO_UUID, WireArray, WireReader
+from spark_kafka_sink.base.errors import ErrorCode
+from spark_kafka_sink.protocol.request import ApiKey, Buffers, VersionRange, check_version
+from spark_kafka_sink.protocol.wire import EMPTY_ARRAY, ZERO_UUID, WireArray, WireReader, error_of
 from spark_kafka_sink.protocol.wire_writer import WireWriter
 
 _BBB: Final = struct.Struct(">bbb")
 _I: Final = struct.Struct(">i")
 _IB: Final = struct.Struct(">ib")
 _IH: Final = struct.Struct(">ih")
+VERSIONS: Final = VersionRange(2, 7)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CreateTopicsRequest:
-    """Versions 2 to 7."""
+    """Versions 2 to 7. ``versions``: those that may be used."""
 
     topics: Sequence[CreatableTopic]  # []CreatableTopic
     timeout_ms: int = 60000  # int32
     validate_only: bool = False  # bool
+    versions: VersionRange = VERSIONS
 
-    def encode(self, version: int) -> bytes:
-        """The body, without header."""
+    api_key = ApiKey.CREATE_TOPICS
+
+    def encode(self, version: int) -> Buffers:
+        """As :meth:`Request.encode`."""
+        check_version(self, version)
         out = WireWriter(flexible=version >= 5)
         out.count(len(self.topics))
         for creatable_topic in self.topics:
             creatable_topic.write(out, version)
         out.pack(_IB, self.timeout_ms, self.validate_only)
         out.no_tagged_fields()
-        return out.body()
+        return [out.body()]
+
+    def read(self, reader: WireReader, version: int) -> CreateTopicsResponse:
+        """As :meth:`Request.read`."""
+        return CreateTopicsResponse.read(reader, version)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,7 +60,7 @@ class CreatableTopic:
     configs: Sequence[CreatableTopicConfig]  # []CreatableTopicConfig
 
     def write(self, out: WireWriter, version: int) -> None:
-        out.string(self.name)
+        out.topic_name(self.name)
         out.pack(_IH, self.num_partitions, self.replication_factor)
         out.count(len(self.assignments))
         for creatable_replica_assignment in self.assignments:
@@ -108,9 +119,9 @@ class CreatableTopicResult:
 
     name: str  # string
     topic_id: bytes  # uuid, v7+
-    error_code: int  # int16
+    error_code: ErrorCode  # int16
     error_message: str | None  # string
-    topic_config_error_code: int  # int16, v5+, tag 0
+    topic_config_error_code: ErrorCode  # int16, v5+, tag 0
     num_partitions: int  # int32, v5+
     replication_factor: int  # int16, v5+
     configs: WireArray[CreatableTopicConfigs]  # []CreatableTopicConfigs, v5+
@@ -134,9 +145,9 @@ class CreatableTopicResult:
         return cls(
             name,
             topic_id,
-            error_code,
+            error_of(error_code),
             error_message,
-            topic_config_error_code,
+            error_of(topic_config_error_code),
             num_partitions,
             replication_factor,
             configs,

@@ -10,26 +10,37 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from spark_kafka_sink.protocol.wire import WireArray, WireReader
+from spark_kafka_sink.base.errors import ErrorCode
+from spark_kafka_sink.protocol.request import ApiKey, Buffers, VersionRange, check_version
+from spark_kafka_sink.protocol.wire import WireArray, WireReader, error_of
 from spark_kafka_sink.protocol.wire_writer import WireWriter
 
 _I: Final = struct.Struct(">i")
+VERSIONS: Final = VersionRange(1, 5)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeleteTopicsRequest:
-    """Versions 1 to 5."""
+    """Versions 1 to 5. ``versions``: those that may be used."""
 
     topic_names: Sequence[str]  # []string
     timeout_ms: int  # int32
+    versions: VersionRange = VERSIONS
 
-    def encode(self, version: int) -> bytes:
-        """The body, without header."""
+    api_key = ApiKey.DELETE_TOPICS
+
+    def encode(self, version: int) -> Buffers:
+        """As :meth:`Request.encode`."""
+        check_version(self, version)
         out = WireWriter(flexible=version >= 4)
-        out.strings(self.topic_names)
+        out.topic_names(self.topic_names)
         out.pack(_I, self.timeout_ms)
         out.no_tagged_fields()
-        return out.body()
+        return [out.body()]
+
+    def read(self, reader: WireReader, version: int) -> DeleteTopicsResponse:
+        """As :meth:`Request.read`."""
+        return DeleteTopicsResponse.read(reader, version)
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +64,7 @@ class DeletableTopicResult:
     """Versions 1 to 5."""
 
     name: str  # string
-    error_code: int  # int16
+    error_code: ErrorCode  # int16
     error_message: str | None  # string, v5+
 
     @classmethod
@@ -62,7 +73,7 @@ class DeletableTopicResult:
         error_code = reader.int16()
         error_message = reader.nullable_string() if version >= 5 else None
         reader.skip_tagged_fields()
-        return cls(name, error_code, error_message)
+        return cls(name, error_of(error_code), error_message)
 
     @staticmethod
     def skip(reader: WireReader, version: int) -> None:

@@ -10,23 +10,30 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from spark_kafka_sink.protocol.wire import WireArray, WireReader
+from spark_kafka_sink.base.errors import ErrorCode
+from spark_kafka_sink.protocol.request import ApiKey, Buffers, VersionRange, check_version
+from spark_kafka_sink.protocol.wire import WireArray, WireReader, error_of
 from spark_kafka_sink.protocol.wire_writer import WireWriter, refuse_fields
 
 _B: Final = struct.Struct(">b")
 _BBB: Final = struct.Struct(">bbb")
+VERSIONS: Final = VersionRange(1, 4)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DescribeConfigsRequest:
-    """Versions 1 to 4."""
+    """Versions 1 to 4. ``versions``: those that may be used."""
 
     resources: Sequence[DescribeConfigsResource]  # []DescribeConfigsResource
     include_synonyms: bool = False  # bool
     include_documentation: bool = False  # bool, v3+
+    versions: VersionRange = VERSIONS
 
-    def encode(self, version: int) -> bytes:
-        """The body, without header."""
+    api_key = ApiKey.DESCRIBE_CONFIGS
+
+    def encode(self, version: int) -> Buffers:
+        """As :meth:`Request.encode`."""
+        check_version(self, version)
         out = WireWriter(flexible=version >= 4)
         out.count(len(self.resources))
         for describe_configs_resource in self.resources:
@@ -37,7 +44,11 @@ class DescribeConfigsRequest:
         elif self.include_documentation:
             raise refuse_fields("DescribeConfigsRequest", version, "include_documentation")
         out.no_tagged_fields()
-        return out.body()
+        return [out.body()]
+
+    def read(self, reader: WireReader, version: int) -> DescribeConfigsResponse:
+        """As :meth:`Request.read`."""
+        return DescribeConfigsResponse.read(reader, version)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,7 +86,7 @@ class DescribeConfigsResponse:
 class DescribeConfigsResult:
     """Versions 1 to 4."""
 
-    error_code: int  # int16
+    error_code: ErrorCode  # int16
     error_message: str | None  # string
     resource_type: int  # int8
     resource_name: str  # string
@@ -91,7 +102,7 @@ class DescribeConfigsResult:
             9, DescribeConfigsResourceResult.read, DescribeConfigsResourceResult.skip, version
         )
         reader.skip_tagged_fields()
-        return cls(error_code, error_message, resource_type, resource_name, configs)
+        return cls(error_of(error_code), error_message, resource_type, resource_name, configs)
 
     @staticmethod
     def skip(reader: WireReader, version: int) -> None:

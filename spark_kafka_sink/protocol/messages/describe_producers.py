@@ -10,27 +10,38 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from spark_kafka_sink.protocol.wire import WireArray, WireReader
+from spark_kafka_sink.base.errors import ErrorCode
+from spark_kafka_sink.protocol.request import ApiKey, Buffers, VersionRange, check_version
+from spark_kafka_sink.protocol.wire import WireArray, WireReader, error_of
 from spark_kafka_sink.protocol.wire_writer import WireWriter
 
 _IH: Final = struct.Struct(">ih")
 _QIIQIQ: Final = struct.Struct(">qiiqiq")
+VERSIONS: Final = VersionRange(0, 0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DescribeProducersRequest:
-    """Version 0."""
+    """Version 0. ``versions``: those that may be used."""
 
     topics: Sequence[TopicRequest]  # []TopicRequest
+    versions: VersionRange = VERSIONS
 
-    def encode(self, version: int) -> bytes:
-        """The body, without header."""
+    api_key = ApiKey.DESCRIBE_PRODUCERS
+
+    def encode(self, version: int) -> Buffers:
+        """As :meth:`Request.encode`."""
+        check_version(self, version)
         out = WireWriter(flexible=True)
         out.count(len(self.topics))
         for topic_request in self.topics:
             topic_request.write(out, version)
         out.no_tagged_fields()
-        return out.body()
+        return [out.body()]
+
+    def read(self, reader: WireReader, version: int) -> DescribeProducersResponse:
+        """As :meth:`Request.read`."""
+        return DescribeProducersResponse.read(reader, version)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,7 +52,7 @@ class TopicRequest:
     partition_indexes: Sequence[int]  # []int32
 
     def write(self, out: WireWriter, version: int) -> None:
-        out.string(self.name)
+        out.topic_name(self.name)
         out.int32s(self.partition_indexes)
         out.no_tagged_fields()
 
@@ -88,7 +99,7 @@ class PartitionResponse:
     """Version 0."""
 
     partition_index: int  # int32
-    error_code: int  # int16
+    error_code: ErrorCode  # int16
     error_message: str | None  # string
     active_producers: WireArray[ProducerState]  # []ProducerState
 
@@ -98,7 +109,7 @@ class PartitionResponse:
         error_message = reader.nullable_string()
         active_producers = reader.structs(37, ProducerState.read, ProducerState.skip, version)
         reader.skip_tagged_fields()
-        return cls(partition_index, error_code, error_message, active_producers)
+        return cls(partition_index, error_of(error_code), error_message, active_producers)
 
     @staticmethod
     def skip(reader: WireReader, version: int) -> None:

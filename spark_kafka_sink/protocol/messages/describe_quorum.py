@@ -10,28 +10,39 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from spark_kafka_sink.protocol.wire import WireArray, WireReader
+from spark_kafka_sink.base.errors import ErrorCode
+from spark_kafka_sink.protocol.request import ApiKey, Buffers, VersionRange, check_version
+from spark_kafka_sink.protocol.wire import WireArray, WireReader, error_of
 from spark_kafka_sink.protocol.wire_writer import WireWriter
 
 _I: Final = struct.Struct(">i")
 _IHIIQ: Final = struct.Struct(">ihiiq")
 _IQQQ: Final = struct.Struct(">iqqq")
+VERSIONS: Final = VersionRange(1, 1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DescribeQuorumRequest:
-    """Version 1."""
+    """Version 1. ``versions``: those that may be used."""
 
     topics: Sequence[TopicData]  # []TopicData
+    versions: VersionRange = VERSIONS
 
-    def encode(self, version: int) -> bytes:
-        """The body, without header."""
+    api_key = ApiKey.DESCRIBE_QUORUM
+
+    def encode(self, version: int) -> Buffers:
+        """As :meth:`Request.encode`."""
+        check_version(self, version)
         out = WireWriter(flexible=True)
         out.count(len(self.topics))
         for topic_data in self.topics:
             topic_data.write(out, version)
         out.no_tagged_fields()
-        return out.body()
+        return [out.body()]
+
+    def read(self, reader: WireReader, version: int) -> DescribeQuorumResponse:
+        """As :meth:`Request.read`."""
+        return DescribeQuorumResponse.read(reader, version)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,7 +53,7 @@ class TopicData:
     partitions: Sequence[PartitionData]  # []PartitionData
 
     def write(self, out: WireWriter, version: int) -> None:
-        out.string(self.topic_name)
+        out.topic_name(self.topic_name)
         out.count(len(self.partitions))
         for partition_data in self.partitions:
             partition_data.write(out, version)
@@ -64,7 +75,7 @@ class PartitionData:
 class DescribeQuorumResponse:
     """Version 1."""
 
-    error_code: int  # int16
+    error_code: ErrorCode  # int16
     topics: WireArray[TopicDataResponse]  # []TopicDataResponse
 
     @classmethod
@@ -73,7 +84,7 @@ class DescribeQuorumResponse:
         error_code = reader.int16()
         topics = reader.structs(3, TopicDataResponse.read, TopicDataResponse.skip, version)
         reader.skip_tagged_fields()
-        return cls(error_code, topics)
+        return cls(error_of(error_code), topics)
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +115,7 @@ class PartitionDataResponse:
     """Version 1."""
 
     partition_index: int  # int32
-    error_code: int  # int16
+    error_code: ErrorCode  # int16
     leader_id: int  # int32
     leader_epoch: int  # int32
     high_watermark: int  # int64
@@ -119,7 +130,7 @@ class PartitionDataResponse:
         reader.skip_tagged_fields()
         return cls(
             partition_index,
-            error_code,
+            error_of(error_code),
             leader_id,
             leader_epoch,
             high_watermark,

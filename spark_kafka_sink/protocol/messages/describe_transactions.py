@@ -11,24 +11,35 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from spark_kafka_sink.protocol.wire import WireArray, WireReader
+from spark_kafka_sink.base.errors import ErrorCode
+from spark_kafka_sink.protocol.request import ApiKey, Buffers, VersionRange, check_version
+from spark_kafka_sink.protocol.wire import WireArray, WireReader, error_of
 from spark_kafka_sink.protocol.wire_writer import WireWriter
 
 _IQQH: Final = struct.Struct(">iqqh")
+VERSIONS: Final = VersionRange(0, 0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DescribeTransactionsRequest:
-    """Version 0."""
+    """Version 0. ``versions``: those that may be used."""
 
     transactional_ids: Sequence[str]  # []string
+    versions: VersionRange = VERSIONS
 
-    def encode(self, version: int) -> bytes:
-        """The body, without header."""
+    api_key = ApiKey.DESCRIBE_TRANSACTIONS
+
+    def encode(self, version: int) -> Buffers:
+        """As :meth:`Request.encode`."""
+        check_version(self, version)
         out = WireWriter(flexible=True)
         out.strings(self.transactional_ids)
         out.no_tagged_fields()
-        return out.body()
+        return [out.body()]
+
+    def read(self, reader: WireReader, version: int) -> DescribeTransactionsResponse:
+        """As :meth:`Request.read`."""
+        return DescribeTransactionsResponse.read(reader, version)
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +64,7 @@ class DescribeTransactionsResponse:
 class TransactionState:
     """Version 0."""
 
-    error_code: int  # int16
+    error_code: ErrorCode  # int16
     transactional_id: str  # string
     transaction_state: str  # string
     transaction_timeout_ms: int  # int32
@@ -73,7 +84,7 @@ class TransactionState:
         topics = reader.structs(3, TopicData.read, TopicData.skip, version)
         reader.skip_tagged_fields()
         return cls(
-            error_code,
+            error_of(error_code),
             transactional_id,
             transaction_state,
             transaction_timeout_ms,

@@ -9,30 +9,41 @@ import struct
 from dataclasses import dataclass
 from typing import Final
 
-from spark_kafka_sink.protocol.wire import WireReader
+from spark_kafka_sink.base.errors import ErrorCode
+from spark_kafka_sink.protocol.request import ApiKey, Buffers, VersionRange, check_version
+from spark_kafka_sink.protocol.wire import WireReader, error_of
 from spark_kafka_sink.protocol.wire_writer import WireWriter
 
 _IH: Final = struct.Struct(">ih")
 _QH: Final = struct.Struct(">qh")
 _QHB: Final = struct.Struct(">qhb")
+VERSIONS: Final = VersionRange(0, 5)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EndTxnRequest:
-    """Versions 0 to 5."""
+    """Versions 0 to 5. ``versions``: those that may be used."""
 
     transactional_id: str  # string
     producer_id: int  # int64
     producer_epoch: int  # int16
     committed: bool  # bool
+    versions: VersionRange = VERSIONS
 
-    def encode(self, version: int) -> bytes:
-        """The body, without header."""
+    api_key = ApiKey.END_TXN
+
+    def encode(self, version: int) -> Buffers:
+        """As :meth:`Request.encode`."""
+        check_version(self, version)
         out = WireWriter(flexible=version >= 3)
         out.string(self.transactional_id)
         out.pack(_QHB, self.producer_id, self.producer_epoch, self.committed)
         out.no_tagged_fields()
-        return out.body()
+        return [out.body()]
+
+    def read(self, reader: WireReader, version: int) -> EndTxnResponse:
+        """As :meth:`Request.read`."""
+        return EndTxnResponse.read(reader, version)
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +51,7 @@ class EndTxnResponse:
     """Versions 0 to 5."""
 
     throttle_time_ms: int  # int32
-    error_code: int  # int16
+    error_code: ErrorCode  # int16
     producer_id: int  # int64, v5+
     producer_epoch: int  # int16, v5+
 
@@ -50,4 +61,4 @@ class EndTxnResponse:
         throttle_time_ms, error_code = reader.unpack(_IH)
         producer_id, producer_epoch = reader.unpack(_QH) if version >= 5 else (-1, -1)
         reader.skip_tagged_fields()
-        return cls(throttle_time_ms, error_code, producer_id, producer_epoch)
+        return cls(throttle_time_ms, error_of(error_code), producer_id, producer_epoch)

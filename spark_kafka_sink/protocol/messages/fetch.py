@@ -10,7 +10,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from spark_kafka_sink.protocol.wire import WireArray, WireReader
+from spark_kafka_sink.base.errors import ErrorCode
+from spark_kafka_sink.protocol.request import ApiKey, Buffers, VersionRange, check_version
+from spark_kafka_sink.protocol.wire import WireArray, WireReader, error_of
 from spark_kafka_sink.protocol.wire_writer import WireWriter, refuse_fields
 
 _HI: Final = struct.Struct(">hi")
@@ -22,11 +24,12 @@ _IQ: Final = struct.Struct(">iq")
 _Q: Final = struct.Struct(">q")
 _QI: Final = struct.Struct(">qi")
 _QQ: Final = struct.Struct(">qq")
+VERSIONS: Final = VersionRange(4, 12)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FetchRequest:
-    """Versions 4 to 12."""
+    """Versions 4 to 12. ``versions``: those that may be used."""
 
     replica_id: int = -1  # int32
     max_wait_ms: int  # int32
@@ -38,9 +41,13 @@ class FetchRequest:
     topics: Sequence[FetchTopic]  # []FetchTopic
     forgotten_topics_data: Sequence[ForgottenTopic] = ()  # []ForgottenTopic, v7+
     rack_id: str = ""  # string, v11+
+    versions: VersionRange = VERSIONS
 
-    def encode(self, version: int) -> bytes:
-        """The body, without header."""
+    api_key = ApiKey.FETCH
+
+    def encode(self, version: int) -> Buffers:
+        """As :meth:`Request.encode`."""
+        check_version(self, version)
         out = WireWriter(flexible=version >= 12)
         out.pack(
             _IIIIB,
@@ -64,7 +71,11 @@ class FetchRequest:
         if version >= 11:
             out.string(self.rack_id)
         out.no_tagged_fields()
-        return out.body()
+        return [out.body()]
+
+    def read(self, reader: WireReader, version: int) -> FetchResponse:
+        """As :meth:`Request.read`."""
+        return FetchResponse.read(reader, version)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,7 +86,7 @@ class FetchTopic:
     partitions: Sequence[FetchPartition]  # []FetchPartition
 
     def write(self, out: WireWriter, version: int) -> None:
-        out.string(self.topic)
+        out.topic_name(self.topic)
         out.count(len(self.partitions))
         for fetch_partition in self.partitions:
             fetch_partition.write(out, version)
@@ -116,7 +127,7 @@ class ForgottenTopic:
     partitions: Sequence[int]  # []int32
 
     def write(self, out: WireWriter, version: int) -> None:
-        out.string(self.topic)
+        out.topic_name(self.topic)
         out.int32s(self.partitions)
         out.no_tagged_fields()
 
@@ -126,7 +137,7 @@ class FetchResponse:
     """Versions 4 to 12."""
 
     throttle_time_ms: int  # int32
-    error_code: int  # int16, v7+
+    error_code: ErrorCode  # int16, v7+
     session_id: int  # int32, v7+
     responses: WireArray[FetchableTopicResponse]  # []FetchableTopicResponse
 
@@ -139,7 +150,7 @@ class FetchResponse:
             3, FetchableTopicResponse.read, FetchableTopicResponse.skip, version
         )
         reader.skip_tagged_fields()
-        return cls(throttle_time_ms, error_code, session_id, responses)
+        return cls(throttle_time_ms, error_of(error_code), session_id, responses)
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,7 +179,7 @@ class PartitionData:
     """Versions 4 to 12."""
 
     partition_index: int  # int32
-    error_code: int  # int16
+    error_code: ErrorCode  # int16
     high_watermark: int  # int64
     last_stable_offset: int  # int64
     log_start_offset: int  # int64, v5+
@@ -200,7 +211,7 @@ class PartitionData:
                 snapshot_id = SnapshotId.read(reader, version)
         return cls(
             partition_index,
-            error_code,
+            error_of(error_code),
             high_watermark,
             last_stable_offset,
             log_start_offset,

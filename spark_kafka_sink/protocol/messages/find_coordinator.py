@@ -10,35 +10,42 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from spark_kafka_sink.protocol.wire import EMPTY_ARRAY, WireArray, WireReader
-from spark_kafka_sink.protocol.wire_writer import WireWriter, refuse_fields
+from spark_kafka_sink.base.errors import ErrorCode
+from spark_kafka_sink.protocol.request import ApiKey, Buffers, VersionRange, check_version
+from spark_kafka_sink.protocol.wire import EMPTY_ARRAY, WireArray, WireReader, error_of
+from spark_kafka_sink.protocol.wire_writer import WireWriter
 
 _B: Final = struct.Struct(">b")
 _IH: Final = struct.Struct(">ih")
+VERSIONS: Final = VersionRange(1, 6)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FindCoordinatorRequest:
-    """Versions 1 to 6."""
+    """Versions 1 to 6. ``versions``: those that may be used."""
 
     key: str = ""  # string, v1 to v3
     key_type: int = 0  # int8
     coordinator_keys: Sequence[str] = ()  # []string, v4+
+    versions: VersionRange = VERSIONS
 
-    def encode(self, version: int) -> bytes:
-        """The body, without header."""
+    api_key = ApiKey.FIND_COORDINATOR
+
+    def encode(self, version: int) -> Buffers:
+        """As :meth:`Request.encode`."""
+        check_version(self, version)
         out = WireWriter(flexible=version >= 3)
         if version <= 3:
             out.string(self.key)
-        elif self.key:
-            raise refuse_fields("FindCoordinatorRequest", version, "key")
         out.pack(_B, self.key_type)
         if version >= 4:
             out.strings(self.coordinator_keys)
-        elif self.coordinator_keys:
-            raise refuse_fields("FindCoordinatorRequest", version, "coordinator_keys")
         out.no_tagged_fields()
-        return out.body()
+        return [out.body()]
+
+    def read(self, reader: WireReader, version: int) -> FindCoordinatorResponse:
+        """As :meth:`Request.read`."""
+        return FindCoordinatorResponse.read(reader, version)
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +53,7 @@ class FindCoordinatorResponse:
     """Versions 1 to 6."""
 
     throttle_time_ms: int  # int32
-    error_code: int  # int16, v1 to v3
+    error_code: ErrorCode  # int16, v1 to v3
     error_message: str | None  # string, v1 to v3
     node_id: int  # int32, v1 to v3
     host: str  # string, v1 to v3
@@ -68,7 +75,9 @@ class FindCoordinatorResponse:
             else EMPTY_ARRAY
         )
         reader.skip_tagged_fields()
-        return cls(throttle_time_ms, error_code, error_message, node_id, host, port, coordinators)
+        return cls(
+            throttle_time_ms, error_of(error_code), error_message, node_id, host, port, coordinators
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +88,7 @@ class Coordinator:
     node_id: int  # int32
     host: str  # string
     port: int  # int32
-    error_code: int  # int16
+    error_code: ErrorCode  # int16
     error_message: str | None  # string
 
     @classmethod
@@ -90,7 +99,7 @@ class Coordinator:
         port, error_code = reader.unpack(_IH)
         error_message = reader.nullable_string()
         reader.skip_tagged_fields()
-        return cls(key, node_id, host, port, error_code, error_message)
+        return cls(key, node_id, host, port, error_of(error_code), error_message)
 
     @staticmethod
     def skip(reader: WireReader, version: int) -> None:

@@ -9,28 +9,36 @@ import struct
 from dataclasses import dataclass
 from typing import Final
 
-from spark_kafka_sink.protocol.wire import WireReader
+from spark_kafka_sink.base.errors import ErrorCode
+from spark_kafka_sink.protocol.request import ApiKey, Buffers, VersionRange, check_version
+from spark_kafka_sink.protocol.wire import WireReader, error_of
 from spark_kafka_sink.protocol.wire_writer import WireWriter, refuse_fields
 
 _BB: Final = struct.Struct(">bb")
 _I: Final = struct.Struct(">i")
 _IHQH: Final = struct.Struct(">ihqh")
 _QH: Final = struct.Struct(">qh")
+#: Without the last one, which is unstable.
+VERSIONS: Final = VersionRange(0, 5)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InitProducerIdRequest:
-    """Versions 0 to 6."""
+    """Versions 0 to 6. ``versions``: those that may be used."""
 
     transactional_id: str | None  # string
     transaction_timeout_ms: int  # int32
     producer_id: int = -1  # int64, v3+
     producer_epoch: int = -1  # int16, v3+
-    enable2_pc: bool = False  # bool, v6+
+    enable_2pc: bool = False  # bool, v6+
     keep_prepared_txn: bool = False  # bool, v6+
+    versions: VersionRange = VERSIONS
 
-    def encode(self, version: int) -> bytes:
-        """The body, without header."""
+    api_key = ApiKey.INIT_PRODUCER_ID
+
+    def encode(self, version: int) -> Buffers:
+        """As :meth:`Request.encode`."""
+        check_version(self, version)
         out = WireWriter(flexible=version >= 2)
         out.string(self.transactional_id, nullable=True)
         out.pack(_I, self.transaction_timeout_ms)
@@ -39,11 +47,15 @@ class InitProducerIdRequest:
         elif self.producer_id != -1 or self.producer_epoch != -1:
             raise refuse_fields("InitProducerIdRequest", version, "producer_id", "producer_epoch")
         if version >= 6:
-            out.pack(_BB, self.enable2_pc, self.keep_prepared_txn)
-        elif self.enable2_pc or self.keep_prepared_txn:
-            raise refuse_fields("InitProducerIdRequest", version, "enable2_pc", "keep_prepared_txn")
+            out.pack(_BB, self.enable_2pc, self.keep_prepared_txn)
+        elif self.enable_2pc or self.keep_prepared_txn:
+            raise refuse_fields("InitProducerIdRequest", version, "enable_2pc", "keep_prepared_txn")
         out.no_tagged_fields()
-        return out.body()
+        return [out.body()]
+
+    def read(self, reader: WireReader, version: int) -> InitProducerIdResponse:
+        """As :meth:`Request.read`."""
+        return InitProducerIdResponse.read(reader, version)
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +63,7 @@ class InitProducerIdResponse:
     """Versions 0 to 6."""
 
     throttle_time_ms: int  # int32
-    error_code: int  # int16
+    error_code: ErrorCode  # int16
     producer_id: int  # int64
     producer_epoch: int  # int16
     ongoing_txn_producer_id: int  # int64, v6+
@@ -67,7 +79,7 @@ class InitProducerIdResponse:
         reader.skip_tagged_fields()
         return cls(
             throttle_time_ms,
-            error_code,
+            error_of(error_code),
             producer_id,
             producer_epoch,
             ongoing_txn_producer_id,

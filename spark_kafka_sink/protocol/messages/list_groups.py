@@ -10,21 +10,28 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from spark_kafka_sink.protocol.wire import WireArray, WireReader
+from spark_kafka_sink.base.errors import ErrorCode
+from spark_kafka_sink.protocol.request import ApiKey, Buffers, VersionRange, check_version
+from spark_kafka_sink.protocol.wire import WireArray, WireReader, error_of
 from spark_kafka_sink.protocol.wire_writer import WireWriter, refuse_fields
 
 _IH: Final = struct.Struct(">ih")
+VERSIONS: Final = VersionRange(4, 5)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListGroupsRequest:
-    """Versions 4 to 5."""
+    """Versions 4 to 5. ``versions``: those that may be used."""
 
     states_filter: Sequence[str]  # []string
     types_filter: Sequence[str] = ()  # []string, v5+
+    versions: VersionRange = VERSIONS
 
-    def encode(self, version: int) -> bytes:
-        """The body, without header."""
+    api_key = ApiKey.LIST_GROUPS
+
+    def encode(self, version: int) -> Buffers:
+        """As :meth:`Request.encode`."""
+        check_version(self, version)
         out = WireWriter(flexible=True)
         out.strings(self.states_filter)
         if version >= 5:
@@ -32,7 +39,11 @@ class ListGroupsRequest:
         elif self.types_filter:
             raise refuse_fields("ListGroupsRequest", version, "types_filter")
         out.no_tagged_fields()
-        return out.body()
+        return [out.body()]
+
+    def read(self, reader: WireReader, version: int) -> ListGroupsResponse:
+        """As :meth:`Request.read`."""
+        return ListGroupsResponse.read(reader, version)
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +51,7 @@ class ListGroupsResponse:
     """Versions 4 to 5."""
 
     throttle_time_ms: int  # int32
-    error_code: int  # int16
+    error_code: ErrorCode  # int16
     groups: WireArray[ListedGroup]  # []ListedGroup
 
     @classmethod
@@ -49,7 +60,7 @@ class ListGroupsResponse:
         throttle_time_ms, error_code = reader.unpack(_IH)
         groups = reader.structs(4, ListedGroup.read, ListedGroup.skip, version)
         reader.skip_tagged_fields()
-        return cls(throttle_time_ms, error_code, groups)
+        return cls(throttle_time_ms, error_of(error_code), groups)
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,32 +10,43 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from spark_kafka_sink.protocol.wire import WireArray, WireReader
+from spark_kafka_sink.base.errors import ErrorCode
+from spark_kafka_sink.protocol.request import ApiKey, Buffers, VersionRange, check_version
+from spark_kafka_sink.protocol.wire import WireArray, WireReader, error_of
 from spark_kafka_sink.protocol.wire_writer import WireWriter
 
 _I: Final = struct.Struct(">i")
 _IB: Final = struct.Struct(">ib")
 _IHQQ: Final = struct.Struct(">ihqq")
 _Q: Final = struct.Struct(">q")
+VERSIONS: Final = VersionRange(2, 9)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListOffsetsRequest:
-    """Versions 2 to 9."""
+    """Versions 2 to 9. ``versions``: those that may be used."""
 
     replica_id: int  # int32
     isolation_level: int  # int8
     topics: Sequence[ListOffsetsTopic]  # []ListOffsetsTopic
+    versions: VersionRange = VERSIONS
 
-    def encode(self, version: int) -> bytes:
-        """The body, without header."""
+    api_key = ApiKey.LIST_OFFSETS
+
+    def encode(self, version: int) -> Buffers:
+        """As :meth:`Request.encode`."""
+        check_version(self, version)
         out = WireWriter(flexible=version >= 6)
         out.pack(_IB, self.replica_id, self.isolation_level)
         out.count(len(self.topics))
         for list_offsets_topic in self.topics:
             list_offsets_topic.write(out, version)
         out.no_tagged_fields()
-        return out.body()
+        return [out.body()]
+
+    def read(self, reader: WireReader, version: int) -> ListOffsetsResponse:
+        """As :meth:`Request.read`."""
+        return ListOffsetsResponse.read(reader, version)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,7 +57,7 @@ class ListOffsetsTopic:
     partitions: Sequence[ListOffsetsPartition]  # []ListOffsetsPartition
 
     def write(self, out: WireWriter, version: int) -> None:
-        out.string(self.name)
+        out.topic_name(self.name)
         out.count(len(self.partitions))
         for list_offsets_partition in self.partitions:
             list_offsets_partition.write(out, version)
@@ -115,7 +126,7 @@ class ListOffsetsPartitionResponse:
     """Versions 2 to 9."""
 
     partition_index: int  # int32
-    error_code: int  # int16
+    error_code: ErrorCode  # int16
     timestamp: int  # int64
     offset: int  # int64
     leader_epoch: int  # int32, v4+
@@ -125,7 +136,7 @@ class ListOffsetsPartitionResponse:
         partition_index, error_code, timestamp, offset = reader.unpack(_IHQQ)
         leader_epoch = reader.int32() if version >= 4 else -1
         reader.skip_tagged_fields()
-        return cls(partition_index, error_code, timestamp, offset, leader_epoch)
+        return cls(partition_index, error_of(error_code), timestamp, offset, leader_epoch)
 
     @staticmethod
     def skip(reader: WireReader, version: int) -> None:

@@ -10,24 +10,31 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from spark_kafka_sink.protocol.wire import WireArray, WireReader
+from spark_kafka_sink.base.errors import ErrorCode
+from spark_kafka_sink.protocol.request import ApiKey, Buffers, VersionRange, check_version
+from spark_kafka_sink.protocol.wire import WireArray, WireReader, error_of
 from spark_kafka_sink.protocol.wire_writer import WireWriter, refuse_fields
 
 _IH: Final = struct.Struct(">ih")
 _Q: Final = struct.Struct(">q")
+VERSIONS: Final = VersionRange(0, 2)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListTransactionsRequest:
-    """Versions 0 to 2."""
+    """Versions 0 to 2. ``versions``: those that may be used."""
 
     state_filters: Sequence[str]  # []string
     producer_id_filters: Sequence[int]  # []int64
     duration_filter: int = -1  # int64, v1+
     transactional_id_pattern: str | None = None  # string, v2+
+    versions: VersionRange = VERSIONS
 
-    def encode(self, version: int) -> bytes:
-        """The body, without header."""
+    api_key = ApiKey.LIST_TRANSACTIONS
+
+    def encode(self, version: int) -> Buffers:
+        """As :meth:`Request.encode`."""
+        check_version(self, version)
         out = WireWriter(flexible=True)
         out.strings(self.state_filters)
         out.int64s(self.producer_id_filters)
@@ -37,10 +44,12 @@ class ListTransactionsRequest:
             raise refuse_fields("ListTransactionsRequest", version, "duration_filter")
         if version >= 2:
             out.string(self.transactional_id_pattern, nullable=True)
-        elif self.transactional_id_pattern is not None:
-            raise refuse_fields("ListTransactionsRequest", version, "transactional_id_pattern")
         out.no_tagged_fields()
-        return out.body()
+        return [out.body()]
+
+    def read(self, reader: WireReader, version: int) -> ListTransactionsResponse:
+        """As :meth:`Request.read`."""
+        return ListTransactionsResponse.read(reader, version)
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +57,7 @@ class ListTransactionsResponse:
     """Versions 0 to 2."""
 
     throttle_time_ms: int  # int32
-    error_code: int  # int16
+    error_code: ErrorCode  # int16
     unknown_state_filters: WireArray[str]  # []string
     transaction_states: WireArray[TransactionState]  # []TransactionState
 
@@ -61,7 +70,9 @@ class ListTransactionsResponse:
             11, TransactionState.read, TransactionState.skip, version
         )
         reader.skip_tagged_fields()
-        return cls(throttle_time_ms, error_code, unknown_state_filters, transaction_states)
+        return cls(
+            throttle_time_ms, error_of(error_code), unknown_state_filters, transaction_states
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,24 +11,31 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from spark_kafka_sink.protocol.wire import ZERO_UUID, WireArray, WireReader
+from spark_kafka_sink.base.errors import ErrorCode
+from spark_kafka_sink.protocol.request import ApiKey, Buffers, VersionRange, check_version
+from spark_kafka_sink.protocol.wire import ZERO_UUID, WireArray, WireReader, error_of
 from spark_kafka_sink.protocol.wire_writer import WireWriter, refuse_fields
 
 _B: Final = struct.Struct(">b")
 _HII: Final = struct.Struct(">hii")
+VERSIONS: Final = VersionRange(4, 13)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MetadataRequest:
-    """Versions 4 to 13."""
+    """Versions 4 to 13. ``versions``: those that may be used."""
 
     topics: Sequence[MetadataRequestTopic] | None  # []MetadataRequestTopic
     allow_auto_topic_creation: bool = True  # bool
     include_cluster_authorized_operations: bool = False  # bool, v8 to v10
     include_topic_authorized_operations: bool = False  # bool, v8+
+    versions: VersionRange = VERSIONS
 
-    def encode(self, version: int) -> bytes:
-        """The body, without header."""
+    api_key = ApiKey.METADATA
+
+    def encode(self, version: int) -> Buffers:
+        """As :meth:`Request.encode`."""
+        check_version(self, version)
         out = WireWriter(flexible=version >= 9)
         out.count(None if self.topics is None else len(self.topics))
         for metadata_request_topic in self.topics or ():
@@ -40,10 +47,12 @@ class MetadataRequest:
             raise refuse_fields("MetadataRequest", version, "include_cluster_authorized_operations")
         if version >= 8:
             out.pack(_B, self.include_topic_authorized_operations)
-        elif self.include_topic_authorized_operations:
-            raise refuse_fields("MetadataRequest", version, "include_topic_authorized_operations")
         out.no_tagged_fields()
-        return out.body()
+        return [out.body()]
+
+    def read(self, reader: WireReader, version: int) -> MetadataResponse:
+        """As :meth:`Request.read`."""
+        return MetadataResponse.read(reader, version)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,7 +65,7 @@ class MetadataRequestTopic:
     def write(self, out: WireWriter, version: int) -> None:
         if version >= 10:
             out.uuid(self.topic_id)
-        out.string(self.name, nullable=version >= 10)
+        out.topic_name(self.name, nullable=version >= 10)
         out.no_tagged_fields()
 
 
@@ -70,7 +79,7 @@ class MetadataResponse:
     controller_id: int  # int32
     topics: WireArray[MetadataResponseTopic]  # []MetadataResponseTopic
     cluster_authorized_operations: int  # int32, v8 to v10
-    error_code: int  # int16, v13+
+    error_code: ErrorCode  # int16, v13+
 
     @classmethod
     def read(cls, reader: WireReader, version: int) -> MetadataResponse:
@@ -92,7 +101,7 @@ class MetadataResponse:
             controller_id,
             topics,
             cluster_authorized_operations,
-            error_code,
+            error_of(error_code),
         )
 
 
@@ -127,7 +136,7 @@ class MetadataResponseBroker:
 class MetadataResponseTopic:
     """Versions 4 to 13."""
 
-    error_code: int  # int16
+    error_code: ErrorCode  # int16
     name: str | None  # string
     topic_id: bytes  # uuid, v10+
     is_internal: bool  # bool
@@ -145,7 +154,14 @@ class MetadataResponseTopic:
         )
         topic_authorized_operations = reader.int32() if version >= 8 else -2147483648
         reader.skip_tagged_fields()
-        return cls(error_code, name, topic_id, is_internal, partitions, topic_authorized_operations)
+        return cls(
+            error_of(error_code),
+            name,
+            topic_id,
+            is_internal,
+            partitions,
+            topic_authorized_operations,
+        )
 
     @staticmethod
     def skip(reader: WireReader, version: int) -> None:
@@ -164,7 +180,7 @@ class MetadataResponseTopic:
 class MetadataResponsePartition:
     """Versions 4 to 13."""
 
-    error_code: int  # int16
+    error_code: ErrorCode  # int16
     partition_index: int  # int32
     leader_id: int  # int32
     leader_epoch: int  # int32, v7+
@@ -181,7 +197,7 @@ class MetadataResponsePartition:
         offline_replicas = reader.int32_array() if version >= 5 else array("i")
         reader.skip_tagged_fields()
         return cls(
-            error_code,
+            error_of(error_code),
             partition_index,
             leader_id,
             leader_epoch,

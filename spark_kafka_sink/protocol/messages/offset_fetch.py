@@ -10,29 +10,40 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from spark_kafka_sink.protocol.wire import WireArray, WireReader
+from spark_kafka_sink.base.errors import ErrorCode
+from spark_kafka_sink.protocol.request import ApiKey, Buffers, VersionRange, check_version
+from spark_kafka_sink.protocol.wire import WireArray, WireReader, error_of
 from spark_kafka_sink.protocol.wire_writer import WireWriter
 
 _B: Final = struct.Struct(">b")
 _IQI: Final = struct.Struct(">iqi")
+VERSIONS: Final = VersionRange(8, 8)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OffsetFetchRequest:
-    """Version 8."""
+    """Version 8. ``versions``: those that may be used."""
 
     groups: Sequence[OffsetFetchRequestGroup]  # []OffsetFetchRequestGroup
     require_stable: bool = False  # bool
+    versions: VersionRange = VERSIONS
 
-    def encode(self, version: int) -> bytes:
-        """The body, without header."""
+    api_key = ApiKey.OFFSET_FETCH
+
+    def encode(self, version: int) -> Buffers:
+        """As :meth:`Request.encode`."""
+        check_version(self, version)
         out = WireWriter(flexible=True)
         out.count(len(self.groups))
         for offset_fetch_request_group in self.groups:
             offset_fetch_request_group.write(out, version)
         out.pack(_B, self.require_stable)
         out.no_tagged_fields()
-        return out.body()
+        return [out.body()]
+
+    def read(self, reader: WireReader, version: int) -> OffsetFetchResponse:
+        """As :meth:`Request.read`."""
+        return OffsetFetchResponse.read(reader, version)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,7 +69,7 @@ class OffsetFetchRequestTopics:
     partition_indexes: Sequence[int]  # []int32
 
     def write(self, out: WireWriter, version: int) -> None:
-        out.string(self.name)
+        out.topic_name(self.name)
         out.int32s(self.partition_indexes)
         out.no_tagged_fields()
 
@@ -87,7 +98,7 @@ class OffsetFetchResponseGroup:
 
     group_id: str  # string
     topics: WireArray[OffsetFetchResponseTopics]  # []OffsetFetchResponseTopics
-    error_code: int  # int16
+    error_code: ErrorCode  # int16
 
     @classmethod
     def read(cls, reader: WireReader, version: int) -> OffsetFetchResponseGroup:
@@ -97,7 +108,7 @@ class OffsetFetchResponseGroup:
         )
         error_code = reader.int16()
         reader.skip_tagged_fields()
-        return cls(group_id, topics, error_code)
+        return cls(group_id, topics, error_of(error_code))
 
     @staticmethod
     def skip(reader: WireReader, version: int) -> None:
@@ -138,7 +149,7 @@ class OffsetFetchResponsePartitions:
     committed_offset: int  # int64
     committed_leader_epoch: int  # int32
     metadata: str | None  # string
-    error_code: int  # int16
+    error_code: ErrorCode  # int16
 
     @classmethod
     def read(cls, reader: WireReader, version: int) -> OffsetFetchResponsePartitions:
@@ -146,7 +157,13 @@ class OffsetFetchResponsePartitions:
         metadata = reader.nullable_string()
         error_code = reader.int16()
         reader.skip_tagged_fields()
-        return cls(partition_index, committed_offset, committed_leader_epoch, metadata, error_code)
+        return cls(
+            partition_index,
+            committed_offset,
+            committed_leader_epoch,
+            metadata,
+            error_of(error_code),
+        )
 
     @staticmethod
     def skip(reader: WireReader, version: int) -> None:

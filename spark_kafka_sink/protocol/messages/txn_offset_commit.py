@@ -10,18 +10,21 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from spark_kafka_sink.protocol.wire import WireArray, WireReader
+from spark_kafka_sink.base.errors import ErrorCode
+from spark_kafka_sink.protocol.request import ApiKey, Buffers, VersionRange, check_version
+from spark_kafka_sink.protocol.wire import WireArray, WireReader, error_of
 from spark_kafka_sink.protocol.wire_writer import WireWriter, refuse_fields
 
 _I: Final = struct.Struct(">i")
 _IH: Final = struct.Struct(">ih")
 _IQ: Final = struct.Struct(">iq")
 _QH: Final = struct.Struct(">qh")
+VERSIONS: Final = VersionRange(0, 5)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TxnOffsetCommitRequest:
-    """Versions 0 to 5."""
+    """Versions 0 to 5. ``versions``: those that may be used."""
 
     transactional_id: str  # string
     group_id: str  # string
@@ -31,9 +34,13 @@ class TxnOffsetCommitRequest:
     member_id: str = ""  # string, v3+
     group_instance_id: str | None = None  # string, v3+
     topics: Sequence[TxnOffsetCommitRequestTopic]  # []TxnOffsetCommitRequestTopic
+    versions: VersionRange = VERSIONS
 
-    def encode(self, version: int) -> bytes:
-        """The body, without header."""
+    api_key = ApiKey.TXN_OFFSET_COMMIT
+
+    def encode(self, version: int) -> Buffers:
+        """As :meth:`Request.encode`."""
+        check_version(self, version)
         out = WireWriter(flexible=version >= 3)
         out.string(self.transactional_id)
         out.string(self.group_id)
@@ -54,7 +61,11 @@ class TxnOffsetCommitRequest:
         for txn_offset_commit_request_topic in self.topics:
             txn_offset_commit_request_topic.write(out, version)
         out.no_tagged_fields()
-        return out.body()
+        return [out.body()]
+
+    def read(self, reader: WireReader, version: int) -> TxnOffsetCommitResponse:
+        """As :meth:`Request.read`."""
+        return TxnOffsetCommitResponse.read(reader, version)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,7 +76,7 @@ class TxnOffsetCommitRequestTopic:
     partitions: Sequence[TxnOffsetCommitRequestPartition]  # []TxnOffsetCommitRequestPartition
 
     def write(self, out: WireWriter, version: int) -> None:
-        out.string(self.name)
+        out.topic_name(self.name)
         out.count(len(self.partitions))
         for txn_offset_commit_request_partition in self.partitions:
             txn_offset_commit_request_partition.write(out, version)
@@ -135,13 +146,13 @@ class TxnOffsetCommitResponsePartition:
     """Versions 0 to 5."""
 
     partition_index: int  # int32
-    error_code: int  # int16
+    error_code: ErrorCode  # int16
 
     @classmethod
     def read(cls, reader: WireReader, version: int) -> TxnOffsetCommitResponsePartition:
         partition_index, error_code = reader.unpack(_IH)
         reader.skip_tagged_fields()
-        return cls(partition_index, error_code)
+        return cls(partition_index, error_of(error_code))
 
     @staticmethod
     def skip(reader: WireReader, version: int) -> None:

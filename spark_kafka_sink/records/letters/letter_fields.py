@@ -47,7 +47,9 @@ class LetterFields:
 
 
 def _number(text: str | None) -> int | None:
+    """None when it is none of 64 bits: any client may write to the topic."""
     try:
-        return None if text is None else int(text)
+        number = int(text or "")
     except ValueError:
         return None
+    return number if -(2**63) <= number < 2**63 else None

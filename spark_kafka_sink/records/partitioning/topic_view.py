@@ -5,7 +5,7 @@ Owns: :class:`TopicView`, and reading the topic and partition columns. Never: a 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -31,7 +31,7 @@ class TopicView:
     """
 
     count: int
-    available: tuple[int, ...]
+    available: Sequence[int]
     raw_limit: int
 
     @classmethod

@@ -16,6 +16,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Final, NamedTuple
 
+from spark_kafka_sink.admin.admin_client import NewTopic
 from spark_kafka_sink.admin.transaction_client import TransactionClient
 from spark_kafka_sink.base.error_kinds import Kind
 from spark_kafka_sink.base.errors import (
@@ -27,7 +28,6 @@ from spark_kafka_sink.base.errors import (
     warn,
 )
 from spark_kafka_sink.protocol.cluster import TopicPartition
-from spark_kafka_sink.protocol.control_messages import NewTopic
 from spark_kafka_sink.records.partitioning.murmur2 import murmur2_of
 from spark_kafka_sink.transactions.commit_log.log_parts import (
     PIECE_BYTES,

@@ -33,7 +33,7 @@ from spark_kafka_sink.base.errors import (
     ProducerFencedError,
 )
 from spark_kafka_sink.protocol.cluster import TopicPartition
-from spark_kafka_sink.protocol.control_messages import EndTxnResponse
+from spark_kafka_sink.protocol.messages.end_txn import EndTxnResponse
 from spark_kafka_sink.protocol.producer_ids import PreparedTransaction, ProducerIdAndEpoch
 from spark_kafka_sink.protocol.transaction_admin_messages import TransactionState
 from spark_kafka_sink.transactions.commit_log.log_parts import PIECE_BYTES
@@ -202,7 +202,7 @@ class LogWriter:
 
         def handle(response: EndTxnResponse) -> ErrorCode | None:
             nonlocal definite
-            code = response.error
+            code = response.error_code
             definite += code is _NOTHING_HAPPENED or retry_decision(code) is RetryDecision.FINAL
             return handle_response(response)
 
@@ -210,8 +210,8 @@ class LogWriter:
         where = f"EndTxn of '{self._id}'"
         try:
             response = self._client.loop.send_and_receive(call, deadline_ms, where)
-            if response.error is not ErrorCode.NONE:
-                raise response.error.error(where)
+            if response.error_code is not ErrorCode.NONE:
+                raise response.error_code.error(where)
         except KafkaError as error:
             if call.sent > definite:
                 raise LogOutcomeUnknownError(

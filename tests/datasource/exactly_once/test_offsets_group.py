@@ -16,8 +16,8 @@ from spark_kafka_sink.config.producer_config import ProducerConfig
 from spark_kafka_sink.config.sink_config import SinkConfig
 from spark_kafka_sink.datasource.exactly_once.transaction_plan import plan_transactions
 from spark_kafka_sink.datasource.write.write_context import WriteContext
-from spark_kafka_sink.protocol.control_messages import CoordinatorType
 from spark_kafka_sink.protocol.group_messages import ListGroupsRequest
+from spark_kafka_sink.protocol.transaction_requests import CoordinatorType
 from tests.real_kafka import RealKafka
 from tests.waiting import wait_for
 

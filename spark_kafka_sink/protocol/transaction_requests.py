@@ -1,0 +1,127 @@
+"""The requests that both a task's producer and the driver make of a transaction.
+
+Owns: how they are filled, and in which versions they may be sent where that is less than what
+``protocol/messages/`` can encode. Never: who sends them, and when (``producer/transaction/``,
+``admin/transaction_client.py``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from enum import IntEnum
+
+from spark_kafka_sink.protocol.cluster import TopicPartition
+from spark_kafka_sink.protocol.messages.add_partitions_to_txn import (
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnTopic,
+)
+from spark_kafka_sink.protocol.messages.end_txn import EndTxnRequest
+from spark_kafka_sink.protocol.messages.find_coordinator import FindCoordinatorRequest
+from spark_kafka_sink.protocol.messages.init_producer_id import (
+    VERSIONS as INIT_PRODUCER_ID_VERSIONS,
+)
+from spark_kafka_sink.protocol.messages.init_producer_id import InitProducerIdRequest
+from spark_kafka_sink.protocol.producer_ids import (
+    NO_PRODUCER_ID,
+    PreparedTransaction,
+    ProducerIdAndEpoch,
+)
+from spark_kafka_sink.protocol.request import VersionRange
+
+
+class CoordinatorType(IntEnum):
+    """What a key that has a coordinator is (FindCoordinatorRequest's key type, KIP-98)."""
+
+    GROUP = 0
+    TRANSACTION = 1
+
+
+def find_coordinator(
+    keys: Sequence[str], key_type: CoordinatorType = CoordinatorType.TRANSACTION
+) -> FindCoordinatorRequest:
+    """Which broker coordinates each of ``keys``: transactional ids, or consumer groups.
+
+    Several keys in one request need brokers since 3.0 (v4, KIP-699).
+    """
+    return FindCoordinatorRequest(
+        key=keys[0],
+        key_type=key_type.value,
+        coordinator_keys=keys,
+        versions=VersionRange(1 if len(keys) == 1 else 4, 6),
+    )
+
+
+def init_producer_id(
+    transactional_id: str | None,
+    timeout_ms: int,
+    current: ProducerIdAndEpoch = NO_PRODUCER_ID,
+    *,
+    enable_2pc: bool = False,
+    keep_prepared_txn: bool = False,
+) -> InitProducerIdRequest:
+    """Requests a producer id. With a ``current`` one, raises its epoch (v3, KIP-360).
+
+    ``enable_2pc``: the id's transactions are never aborted for their age, whatever the time-out
+    (KIP-939). ``keep_prepared_txn``: an open transaction stays open, and the response has its
+    identity. Both need version 6, which no broker has by default: up to Kafka 4.3 it is unstable
+    and may change, so it is used only when it is needed, and the response to ``keep_prepared_txn``
+    is UNSUPPORTED_VERSION.
+    """
+    needs_6 = enable_2pc or keep_prepared_txn
+    return InitProducerIdRequest(
+        transactional_id=transactional_id,
+        transaction_timeout_ms=timeout_ms,
+        producer_id=current.producer_id,
+        producer_epoch=current.epoch,
+        enable_2pc=enable_2pc,
+        keep_prepared_txn=keep_prepared_txn,
+        versions=VersionRange(6, 6) if needs_6 else INIT_PRODUCER_ID_VERSIONS,
+    )
+
+
+def add_partitions_to_txn(
+    transactional_id: str, producer: ProducerIdAndEpoch, partitions: Iterable[TopicPartition]
+) -> AddPartitionsToTxnRequest:
+    """Adds ``partitions`` to the open transaction, or opens it with them.
+
+    For transactions of version 1 only: with version 2 the partition's leader does it (KIP-890).
+    """
+    return AddPartitionsToTxnRequest(
+        transactional_id=transactional_id,
+        producer_id=producer.producer_id,
+        producer_epoch=producer.epoch,
+        topics=[
+            AddPartitionsToTxnTopic(name=topic, partitions=numbers)
+            for topic, numbers in by_topic(partitions).items()
+        ],
+    )
+
+
+def end_txn(transaction: PreparedTransaction, *, committed: bool) -> EndTxnRequest:
+    """Commits or aborts ``transaction``."""
+    return EndTxnRequest(
+        transactional_id=transaction.transactional_id,
+        producer_id=transaction.producer_id,
+        producer_epoch=transaction.producer_epoch,
+        committed=committed,
+        versions=versions_of(transaction.transaction_version),
+    )
+
+
+def versions_of(transaction_version: int) -> VersionRange:
+    """Those of EndTxn and of TxnOffsetCommit, for a transaction of this version.
+
+    The broker judges them by the rules of the request's version, not by those that the cluster has
+    now, so it is the version that the transaction was written with: a transaction of version 2 that
+    is ended again with EndTxn 4 would be called fenced although it was committed. TxnOffsetCommit 5
+    adds the group to the transaction, the versions below must not be requested that.
+    """
+    return VersionRange(5, 5) if transaction_version >= 2 else VersionRange(0, 4)
+
+
+def by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
+    """Topics with their partitions, each once."""
+    topics: dict[str, list[int]] = {}
+    for tp in dict.fromkeys(partitions):
+        topics.setdefault(tp.topic, []).append(tp.partition)
+    return topics

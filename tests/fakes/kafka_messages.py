@@ -1,0 +1,69 @@
+"""Requests and responses of Kafka, in fewer words than their classes take."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from spark_kafka_sink.base.errors import ErrorCode
+from spark_kafka_sink.protocol.cluster import Node, TopicPartition
+from spark_kafka_sink.protocol.messages.add_partitions_to_txn import (
+    AddPartitionsToTxnPartitionResult,
+    AddPartitionsToTxnResponse,
+    AddPartitionsToTxnTopicResult,
+)
+from spark_kafka_sink.protocol.messages.api_versions import ApiVersionsRequest
+from spark_kafka_sink.protocol.messages.end_txn import EndTxnRequest, EndTxnResponse
+from spark_kafka_sink.protocol.messages.find_coordinator import (
+    Coordinator,
+    FindCoordinatorResponse,
+)
+from spark_kafka_sink.protocol.messages.init_producer_id import (
+    InitProducerIdRequest,
+    InitProducerIdResponse,
+)
+from spark_kafka_sink.protocol.producer_ids import PreparedTransaction, ProducerIdAndEpoch
+from spark_kafka_sink.protocol.transaction_requests import end_txn, init_producer_id
+
+API_VERSIONS = ApiVersionsRequest(client_software_name="test", client_software_version="0")
+
+
+def init_request(
+    transactional_id: str | None, timeout_ms: int, producer_id: int = -1, epoch: int = -1
+) -> InitProducerIdRequest:
+    return init_producer_id(transactional_id, timeout_ms, ProducerIdAndEpoch(producer_id, epoch))
+
+
+def init_response(
+    code: ErrorCode, producer_id: int = -1, epoch: int = -1
+) -> InitProducerIdResponse:
+    return InitProducerIdResponse(0, code, producer_id, epoch, -1, -1)
+
+
+def end_request(
+    transactional_id: str, producer_id: int, epoch: int, committed: bool, transaction_version: int
+) -> EndTxnRequest:
+    transaction = PreparedTransaction(transactional_id, producer_id, epoch, transaction_version)
+    return end_txn(transaction, committed=committed)
+
+
+def end_response(code: ErrorCode, producer_id: int = -1, epoch: int = -1) -> EndTxnResponse:
+    return EndTxnResponse(0, code, producer_id, epoch)
+
+
+def find_response(
+    key: str, code: ErrorCode, node: Node, message: str | None = None
+) -> FindCoordinatorResponse:
+    """Of version 4 and later."""
+    found = Coordinator(key, node.id, node.host, node.port, code, message)
+    return FindCoordinatorResponse(0, ErrorCode.NONE, None, 0, "", 0, (found,))  # type: ignore[arg-type]
+
+
+def add_response(errors: Mapping[TopicPartition, ErrorCode]) -> AddPartitionsToTxnResponse:
+    topics = tuple(
+        AddPartitionsToTxnTopicResult(
+            tp.topic,
+            (AddPartitionsToTxnPartitionResult(tp.partition, code),),  # type: ignore[arg-type]
+        )
+        for tp, code in errors.items()
+    )
+    return AddPartitionsToTxnResponse(0, topics)  # type: ignore[arg-type]

@@ -1,0 +1,106 @@
+"""Nothing of a row that can't be sent leaves but in its letter, unless it is asked for."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import uuid
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from tests.real_kafka import consume_topic
+from tests.security.canaries import files_below, new_canary, search
+
+pytestmark = [pytest.mark.long, pytest.mark.spark, pytest.mark.timeout(400)]
+ROOT = Path(__file__).parents[2]
+#: So that DEBUG is on in the workers, too, which nobody else configures.
+SITECUSTOMIZE = """
+import logging, os
+logging.basicConfig(level=logging.DEBUG,
+                    filename=os.path.join(os.environ["KPROD_TEST_LOGS"], f"py-{os.getpid()}.log"))
+"""
+CONF = {
+    "spark.ui.enabled": "false",
+    "spark.eventLog.enabled": "true",
+    "spark.eventLog.compress": "false",
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.sql.execution.arrow.pyspark.enabled": "true",
+}
+HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
+
+
+def rows(canaries: dict[str, str]) -> pa.Table:
+    """A good one, and one for each reason; in each the canaries are key, value and header."""
+    header = {"key": canaries["header key"], "value": canaries["header"].encode()}
+    value = canaries["value"].encode()
+    return pa.table({
+        "key": pa.array([canaries["key"]] * 6),
+        "value": pa.array([value] * 5 + [value * 400], pa.binary()),
+        "partition": pa.array([0, -7, 99, 0, 0, 0], pa.int32()),
+        "timestamp": pa.array([None, None, None, -1, None, None], pa.int64()),
+        "headers": pa.array([[header]] * 4 + [[None, header]] + [[header]], HEADERS),
+    })  # fmt: skip
+
+
+def test_nothing_of_a_row_is_shown_unless_asked_for(kafka, tmp_path):
+    canaries = {name: new_canary() for name in ("key", "value", "header", "header key")}
+    topic, queue = kafka.unique_topic("rows"), f"dlq.{uuid.uuid4().hex}"
+    small = kafka.unique_topic("dlq", configs={"max.message.bytes": "700"})
+    (tmp_path / "site").mkdir()
+    (tmp_path / "site" / "sitecustomize.py").write_text(SITECUSTOMIZE)
+    pq.write_table(rows(canaries), tmp_path / "rows.parquet")
+    options = {
+        "kafka.bootstrap.servers": kafka.bootstrap,
+        "topic": topic,
+        "kafka.max.request.size": "8000",
+        "errors.tolerance": "all",
+        "errors.deadletterqueue.topic.name": queue,
+        "errors.log.enable": "true",
+    }
+    writes = [
+        options | {"deliveryGuarantee": guarantee} | more
+        for guarantee in ("at-least-once", "exactly-once")
+        for more in (
+            {}, {"errors.max.records": "1"}, {"errors.max.fraction": "0.5"},
+            {"errors.deadletterqueue.topic.name": small}, {"errors.tolerance": "none"},
+        )
+    ]  # fmt: skip
+
+    def run(writes: list[dict[str, str]], out: Path) -> list[str]:
+        out.mkdir()
+        conf = CONF | {"spark.eventLog.dir": out.as_uri(), "spark.local.dir": str(out)}
+        spec = {"out": str(out), "conf": conf, "writes": writes}
+        (tmp_path / "spec.json").write_text(
+            json.dumps(spec | {"rows": str(tmp_path / "rows.parquet")})
+        )
+        places = {
+            "KPROD_TEST_LOGS": str(out),
+            "PYTHONPATH": os.pathsep.join([str(tmp_path / "site"), str(ROOT)]),
+        }
+        with (out / "stderr").open("wb") as log:
+            subprocess.run(
+                [sys.executable, "-m", "tests.security.letters_job", str(tmp_path / "spec.json")],
+                cwd=tmp_path, env=os.environ | places, stdout=log, stderr=log, timeout=300,
+                check=True,
+            )  # fmt: skip
+        found: list[str] = json.loads((out / "outcomes.json").read_text())
+        return found
+
+    outcomes = run(writes, tmp_path / "out")
+    for of_a_guarantee in (outcomes[:5], outcomes[5:]):
+        wanted = ["", "KP0233", "KP0233", "KP0234", "KP0"]
+        assert of_a_guarantee[0] == ""
+        assert all(one in text for one, text in zip(wanted, of_a_guarantee, strict=True))
+    letters = consume_topic(kafka.bootstrap, queue)
+    assert any(canaries["value"].encode() in value for value in letters.values)
+    assert search(files_below(tmp_path / "out", "out"), canaries) == set()
+    # The search finds what is shown when it is asked for.
+    run([options | {"errors.log.include.messages": "true"}], tmp_path / "shown")
+    hits = search(files_below(tmp_path / "shown", "shown"), canaries)
+    assert {hit.secret for hit in hits} == {"key", "value"}
