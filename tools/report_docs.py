@@ -137,7 +137,7 @@ from spark_kafka_sink import last_report
 report = last_report(query)    # of the query's last batch; last_report(spark): of any write
 if report is not None:         # nothing was written yet
     print(report.outcome, report.rows, report.brokers)
-    print(report.explain())    # what the tasks waited for most, and where to look
+    print(report.explain())    # why it failed, or what the tasks waited for most
 ```
 
 The driver keeps the last report of each query, of a hundred at most. A batch that is refused
@@ -154,7 +154,8 @@ warning ([KP0703](errors.md#kp0703)).
 The report of a failed batch has `error` (code, text, hint), the attempts that failed, and the
 brokers' last answers. The driver's warning has the same in one line, and `kprod report show PATH`
 as a page. A failed attempt leaves its error in a directory beside `reportPath` (without that
-option, in the application's local directory), so driver and executors must share that directory:
+option, or on a full disk, in the application's local directory), so driver and executors must share
+that directory:
 
 | Where | What the report has |
 |---|---|

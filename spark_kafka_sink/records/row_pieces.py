@@ -134,9 +134,14 @@ class RowPieces:
 
     def sizes(self) -> Int64s:
         """The bytes that each row has so far."""
-        sizes = np.zeros(self.rows, np.int64)
+        sizes, of_all = np.zeros(self.rows, np.int64), 0
         for piece in self._pieces:
-            sizes += piece.size.astype(np.int64)
+            size = piece.size
+            if isinstance(size, np.ndarray):
+                sizes += size.view(np.int64)
+            else:
+                of_all += int(size)
+        sizes += of_all
         return sizes
 
     def joined(self) -> tuple[Int64s, pa.Buffer]:

@@ -5,14 +5,17 @@ from __future__ import annotations
 import json
 import os
 import platform
+import socket
 import sys
 
 import pytest
 
 import spark_kafka_sink
 from spark_kafka_sink.base.errors import ConfigError
+from spark_kafka_sink.config.sink_config import SinkConfig
 from spark_kafka_sink.datasource.checks.check_steps import State
 from spark_kafka_sink.datasource.checks.cluster_checks import HOST_STEPS, STEPS
+from spark_kafka_sink.datasource.checks.executor_checks import check_from
 from tests.programs import ROOT, run_python
 
 
@@ -104,6 +107,20 @@ def test_a_job_that_does_not_run_is_a_row(kafka, tmp_path, address, python, said
     assert said in step["said"]
     assert "Traceback (most recent call last)" not in run.stdout
     assert "spark_kafka_sink/cli" not in run.stderr, "no traceback of ours"
+
+
+@pytest.mark.parametrize("port", [1, "silent"])
+def test_a_connect_server_that_is_away_is_a_row_in_time(port):
+    """pyspark would try again for ten minutes. An address may hold a token."""
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        port = silent.getsockname()[1] if port == "silent" else port
+        config = SinkConfig.parse({"kafka.bootstrap.servers": "127.0.0.1:1"})
+        address = f"sc://127.0.0.1:{port}/;token=canary"
+        (host,) = check_from(address, config, timeout_ms=1_000)
+    assert host.failed is not None
+    assert host.failed.code == "KP0604"
+    assert "no Spark Connect server was reached within 1000 ms" in host.failed.said
+    assert "canary" not in str(host)
 
 
 def test_wrong_options_are_an_error_before_any_job(spark):

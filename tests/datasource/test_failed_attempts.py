@@ -66,6 +66,20 @@ def test_a_job_in_foreach_batch_has_the_number_of_its_tasks(failed):
     assert (report.batch_id, report.query_name) == (0, "orders")
 
 
+def test_queries_with_equal_options_do_not_share_attempts(tmp_path):
+    """A config of the session may name the checkpoints of both."""
+    first, second = (
+        FailedAttempts.of(f"{tmp_path}/report.jsonl", "token", name)
+        for name in ("orders", "o\ud83d")
+    )
+    for one in (first, second):
+        one.begin()
+    first.leave(attempt(DeliveryError("no")))
+    second.end()
+    assert second.take(7) == []
+    assert len(FailedAttempts.of(f"{tmp_path}/report.jsonl", "token", "orders").take(7)) == 1
+
+
 def test_an_attempt_leaves_nothing_where_the_folder_is_not(failed, tmp_path):
     """An executor of another machine; a batch that was aborted meanwhile."""
     failed.end()
@@ -113,9 +127,30 @@ def test_a_folder_that_is_not_allowed_is_not_used(limit, monkeypatch, tmp_path):
     (tmp_path / "local").mkdir()
     monkeypatch.setenv("SPARK_LOCAL_DIRS", f"{tmp_path}/local")
     limit(allow_lists.REPORT_PATHS, f"{tmp_path}/report.jsonl")
-    assert FailedAttempts.of(f"{tmp_path}/report.jsonl", "token").folder.startswith(
-        f"{tmp_path}/local/"
-    )
+    found = FailedAttempts.of(f"{tmp_path}/report.jsonl", "token")
+    assert (found.named, found.local) == ("", f"{tmp_path}/local/.kprod-failed-token")
+
+
+@pytest.mark.parametrize("path", ["nowhere/report.jsonl", "later/", "full/report.jsonl"])
+def test_a_report_path_that_takes_no_file_hides_no_error(monkeypatch, tmp_path, path):
+    """Its directory is missing, made with the first report, or on a disk that is full: the report
+    goes to other destinations, too.
+    """
+    for name in ("local", "full"):
+        (tmp_path / name).mkdir()
+    monkeypatch.setenv("SPARK_LOCAL_DIRS", f"{tmp_path}/local")
+    made = FailedAttempts.of(f"{tmp_path}/{path}", "token")
+    made.begin()
+    ours = attempt(DeliveryError("no"))
+    # As on a full disk: another file has the name, so that this one can't be made.
+    if path.startswith("full"):
+        (tmp_path / "full" / ".kprod-failed-token" / ".0-0.json.tmp").write_text("")
+        made.leave(ours)
+        assert names_in(tmp_path / "local" / ".kprod-failed-token") == ["0-0.json"]
+    else:
+        made.leave(ours)
+    assert [one.error for one in made.take(7)] == [ours.error]
+    assert names_in(tmp_path / "local") == names_in(tmp_path / "full") == []
 
 
 def test_the_error_is_that_of_the_attempt_that_ended_the_batch():

@@ -90,6 +90,8 @@ def check_from(address: str, config: SinkConfig, *, timeout_ms: int) -> tuple[Ho
     remote = address.startswith(_CONNECT)
     builder = SparkSession.builder.appName("kprod check")
     try:
+        if remote:
+            _await_server(address, timeout_ms)
         spark = (builder.remote(address) if remote else builder.master(address)).getOrCreate()
     except Exception as error:  # noqa: BLE001 - of Spark, of its JVM, or of gRPC
         return (_no_spark(error),)
@@ -97,6 +99,21 @@ def check_from(address: str, config: SinkConfig, *, timeout_ms: int) -> tuple[Ho
         return check_executors(spark, config, timeout_ms=timeout_ms, whole=remote)
     finally:
         spark.stop()
+
+
+def _await_server(address: str, timeout_ms: int) -> None:
+    """TimeoutError without a Spark Connect server: pyspark itself tries again for ten minutes."""
+    import grpc
+    from pyspark.sql.connect.client import DefaultChannelBuilder
+
+    channel = DefaultChannelBuilder(address).toChannel()
+    try:
+        grpc.channel_ready_future(channel).result(timeout_ms / 1000)
+    except grpc.FutureTimeoutError:
+        message = f"no Spark Connect server was reached within {timeout_ms} ms"
+        raise TimeoutError(message) from None
+    finally:
+        channel.close()
 
 
 def check_executors(

@@ -6,16 +6,18 @@ Never: the content of a report (``report_of_batch.py``).
 Spark passes nothing of a failed task to ``abort``: only the JVM, and then the user's process, has
 its exception. So an attempt that fails writes a report of its own before it raises, as a file; the
 abort of its batch runs later, reads it and removes it. The file is in the directory of
-``reportPath``, else in the application's own. An executor of another machine that does not share
-that directory leaves nothing (docs/design/spark.md has the other ways).
+``reportPath`` or, without one and where that takes no file, in the application's own. An executor
+of another machine that shares neither leaves nothing (docs/design/spark.md has the other ways).
 """
 
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import json
 import os
 import stat
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
@@ -39,88 +41,96 @@ _MOST: Final = 100
 
 @dataclass(frozen=True, slots=True)
 class FailedAttempts:
-    """``folder`` is empty when there is none. ``is_named``: an option names where it is."""
+    """Directories of a batch, each empty when there is none: ``named`` is beside what reportPath
+    names, ``local`` the application's.
+    """
 
-    folder: str = ""
-    is_named: bool = False
+    named: str = ""
+    local: str = ""
 
     @classmethod
-    def of(cls, report_path: str | None, token: str) -> FailedAttempts:
+    def of(cls, report_path: str | None, token: str, query_name: str = "") -> FailedAttempts:
         """``token`` is the same at planning, in tasks, and at commit or abort; no other write of
-        this machine has it.
+        this machine has it, but queries with the same options, whose checkpoints a config of the
+        session names: they have different names.
         """
         if not token:
             return cls()
+        if query_name:
+            token += f"-{hashlib.sha256(query_name.encode(errors='replace')).hexdigest()[:8]}"
+        local = local_folder()
+        found = cls(local="" if local is None else str(local / f"{_NAME}{token}"))
         with contextlib.suppress(ConfigError):
             if report_path is not None:
                 directory = Path(report_path)
                 if not (report_path.endswith("/") or directory.is_dir()):
                     directory = directory.parent
-                folder = str(directory.absolute() / f"{_NAME}{token}")
-                allow_lists.check_report_path(folder)
-                return cls(folder, is_named=True)
-        local = local_folder()
-        return cls() if local is None else cls(str(local / f"{_NAME}{token}"))
+                named = str(directory.absolute() / f"{_NAME}{token}")
+                allow_lists.check_report_path(named)
+                return replace(found, named=named)
+        return found
 
     def begin(self) -> None:
-        """Makes the directory, on the driver before any task."""
-        with contextlib.suppress(OSError):
-            if self.folder:
-                Path(self.folder).mkdir(mode=0o700)
+        """Makes the directories, on the driver before any task."""
+        for folder in filter(None, (self.named, self.local)):
+            with contextlib.suppress(OSError):
+                Path(folder).mkdir(mode=0o700)
 
     def leave(self, attempt: WriteReport) -> None:
-        """Called in the task. Does nothing where the driver's directory is not seen. Never raises.
+        """Called in the task. Does nothing where the driver's directories are not seen. Never
+        raises.
 
-        The driver may have removed the directory, because the batch failed for another task: then
-        this attempt is of no interest.
+        The driver may have removed them, because the batch failed for another task: then this
+        attempt is of no interest.
         """
-        if not self._is_ours():
-            return
         task = attempt.slowest_task
         number = "" if task is None else f"{task.partition}-{task.attempt}"
         small = replace(attempt, partitions=(), partitions_left_out=0)
-        check = allow_lists.check_report_path if self.is_named else None
-        with contextlib.suppress(UnusableFileError, ConfigError):
-            write_new_file(self.folder, f"{number}.json", small.json().encode(), check)
+        for folder in self._ours():
+            check = allow_lists.check_report_path if folder == self.named else None
+            with contextlib.suppress(UnusableFileError, ConfigError):
+                write_new_file(folder, f"{number}.json", small.json().encode(), check)
+                return  # else its disk is full
 
     @property
     def begun_ms(self) -> int | None:
-        """When the batch was planned; None when it is unknown. (The time of the directory is that
-        of its last new file.)
+        """When the batch was planned; None when it is unknown. (The time of a directory is that of
+        its last new file.)
         """
-        try:
-            seen = os.lstat(self.folder)
-        except OSError:
-            return None
-        return seen.st_mtime_ns // 1_000_000
+        times = []
+        for folder in self._ours():
+            with contextlib.suppress(OSError):
+                times.append(os.lstat(folder).st_mtime_ns // 1_000_000)
+        return min(times, default=None)
 
     def take(self, batch_id: int | None) -> list[WriteReport]:
-        """Those of a micro-batch, or all of a job, whose directory is its own; removes all. Never
-        raises. (A job that foreachBatch runs has no number here, and its tasks have one.)
+        """Those of a micro-batch, or all of a job, whose directories are its own; removes all.
+        Never raises. (A job that foreachBatch runs has no number here, and its tasks have one.)
         """
         found: list[WriteReport] = []
-        if self._is_ours():
-            folder = Path(self.folder)
-            for file in folder.glob("*.json"):
+        for folder in self._ours():
+            for file in Path(folder).glob("*.json"):
                 with contextlib.suppress(UnusableFileError, KeyError, TypeError, ValueError):
                     if len(found) < _MOST:
                         text = read_file(str(file), "a failed attempt")
                         found.append(from_json(WriteReport, json.loads(text)))
-            self.end()
+        self.end()
         return [one for one in found if batch_id in (None, one.batch_id)]
 
     def end(self) -> None:
-        """Removes the directory. Never raises."""
-        if self._is_ours():
+        """Removes the directories. Never raises."""
+        for folder in self._ours():
             with contextlib.suppress(OSError):
-                for file in Path(self.folder).iterdir():
+                for file in Path(folder).iterdir():
                     file.unlink()
-                Path(self.folder).rmdir()
+                Path(folder).rmdir()
 
-    def _is_ours(self) -> bool:
-        """Another user may have made it, or a link of its name, in a directory like /tmp."""
-        try:
-            seen = os.lstat(self.folder)
-        except OSError:
-            return False
-        return stat.S_ISDIR(seen.st_mode) and seen.st_uid == os.geteuid()
+    def _ours(self) -> Iterator[str]:
+        """Those that are there. Another user may have made one, or a link of its name, in a
+        directory like /tmp.
+        """
+        for folder in filter(None, (self.named, self.local)):
+            with contextlib.suppress(OSError):
+                seen = os.lstat(folder)
+                if stat.S_ISDIR(seen.st_mode) and seen.st_uid == os.geteuid():
+                    yield folder
