@@ -194,8 +194,8 @@ def _options_without_effect() -> Iterator[str]:
     )
     yield ""
     what = option_texts().what
-    known = (*_of_status(Status.NO_MEANING), *_of_status(Status.LATER_IGNORED))
-    yield from _alike((one.name, what[one.name], one.note) for one in known)
+    without = _of_status(Status.NO_MEANING)
+    yield from _alike((one.name, what[one.name], one.note) for one in without)
     yield from _alike(
         (f"{start}*", "A family of names.", note) for start, note in NO_MEANING_PREFIXES.items()
     )

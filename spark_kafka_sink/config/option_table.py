@@ -117,7 +117,7 @@ _METADATA = (
     Option("metadata.recovery.strategy", _T.STRING, "rebootstrap",
            OneOfAnyCase(("REBOOTSTRAP", "NONE"))),
     Option("metadata.recovery.rebootstrap.trigger.ms", _T.LONG, 300_000, _NOT_NEGATIVE),
-    Option("metadata.cluster.check.enable", _T.BOOLEAN, _OFF, None, Status.LATER_IGNORED,
+    Option("metadata.cluster.check.enable", _T.BOOLEAN, _OFF, None, Status.NO_MEANING,
            "that check is not made"),
 )  # fmt: skip
 
