@@ -12,7 +12,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 
-from spark_kafka_sink.config.given_options import SPARK_OPTIONS, foreign_options
+from spark_kafka_sink.config.given_options import foreign_options
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT), str(ROOT / "tools")]
@@ -166,32 +166,39 @@ def _different_defaults() -> Iterator[str]:
 
 def _later_options() -> Iterator[str]:
     what = option_texts().what
-    yield from heading(
-        "Not supported by this version",
-        *("Option", "What it is", "Note"),
-        text=paragraph(
-            "Set to anything but their default, these are an error, because to ignore them would",
-            "give you something else than you asked for.",
-        ),
+    yield from ("## Not supported by this version", "")
+    yield paragraph(
+        "Set to anything but their default, these are an error, because to ignore them would",
+        "give you something else than you asked for.",
     )
-    for option in _of_status(Status.LATER_REFUSED):
-        yield row(f"`kafka.{option.name}`", what[option.name], option.note)
+    yield ""
+    refused = _of_status(Status.LATER_REFUSED)
+    yield from _alike((one.name, what[one.name], one.note) for one in refused)
     yield ""
 
 
+def _alike(options: Iterable[tuple[str, str, str]]) -> Iterator[str]:
+    """A line for options that say the same: their names, what they are, and a note."""
+    names: dict[tuple[str, str], list[str]] = {}
+    for name, what, note in options:
+        names.setdefault((what, note), []).append(f"`kafka.{name}`")
+    for (what, note), same in names.items():
+        yield f"- {', '.join(same)}: {linked(what)} {linked(note[:1].upper() + note[1:])}."
+
+
 def _options_without_effect() -> Iterator[str]:
-    yield from heading(
-        "Known, without effect",
-        *("Option", "What it is", "Why it does nothing"),
-        text=paragraph(
-            "Kafka's Java producer has these. They are checked, and one warning says that they do",
-            "nothing, unless what they ask for is nothing (`false`, an empty list).",
-        ),
+    yield from ("## Known, without effect", "")
+    yield paragraph(
+        "Kafka's Java producer has these. They are checked, and one warning says that they do",
+        "nothing, unless what they ask for is nothing (`false`, an empty list).",
     )
-    for option in (*_of_status(Status.NO_MEANING), *_of_status(Status.LATER_IGNORED)):
-        yield row(f"`kafka.{option.name}`", option_texts().what[option.name], option.note)
-    for beginning, note in NO_MEANING_PREFIXES.items():
-        yield row(f"`kafka.{beginning}*`", "A family of names.", note)
+    yield ""
+    what = option_texts().what
+    without = _of_status(Status.NO_MEANING)
+    yield from _alike((one.name, what[one.name], one.note) for one in without)
+    yield from _alike(
+        (f"{start}*", "A family of names.", note) for start, note in NO_MEANING_PREFIXES.items()
+    )
     yield ""
     yield paragraph(
         "Options of TLS and SASL are never passed over: one that would have no effect, because of",
@@ -252,7 +259,7 @@ def _spark_options() -> Iterator[str]:
         *("Option", "What it is"),
         text="Spark adds these to a write by itself, or its own Kafka sink knows them.",
     )
-    for name, what in SPARK_OPTIONS.items():
+    for name, what in option_texts().spark.items():
         yield row(f"`{name}`", what)
     yield ""
 
@@ -399,7 +406,7 @@ def _metrics_lines() -> Iterator[str]:
 
 def _exported_metrics() -> Iterator[str]:
     """What the listener exports, by whose figures they are."""
-    yield from ("## Of a session's writes, for Prometheus and OpenTelemetry", "")
+    yield from ("## Metrics of a Spark session", "")
     yield paragraph(
         "`KprodListener` feeds these ([monitoring](monitoring.md)), here by their names in",
         "Prometheus. In OpenTelemetry dots replace underscores, and `_total` and a unit at the end",

@@ -13,14 +13,11 @@ from spark_kafka_sink.demo.topic_reader import Contents, read
 from tests.real_kafka import RealKafka
 
 
-@pytest.mark.long
-@pytest.mark.broker
-@pytest.mark.spark
-def test_a_killed_driver_loses_and_doubles_nothing(tmp_path: Path) -> None:
-    """Nothing is on stderr, which a newcomer would take for a failure."""
+def demo(folder: Path, *arguments: str) -> str:
+    """What it prints; nothing is on stderr, which a newcomer would take for a failure."""
     run = subprocess.run(
-        [sys.executable, "-m", "spark_kafka_sink.demo", "--kill-driver", "--rows", "40000"],
-        cwd=tmp_path,
+        [sys.executable, "-m", "spark_kafka_sink.demo", *arguments],
+        cwd=folder,
         env={**os.environ, "COLUMNS": "120", "NO_COLOR": "1"},
         capture_output=True,
         text=True,
@@ -28,14 +25,40 @@ def test_a_killed_driver_loses_and_doubles_nothing(tmp_path: Path) -> None:
         check=False,
     )
     assert (run.returncode, run.stderr) == (0, ""), run.stdout
-    assert "kill -9 of the driver and its workers after micro-batch" in run.stdout
-    assert run.stdout.rstrip().endswith("Nothing lost, nothing doubled.")
-    rows = [[cell.strip() for cell in line.split("│")[1:5]] for line in run.stdout.splitlines()]
-    assert [row for row in rows if row[:1] in (["batch"], ["stream"])] == [
-        ["batch", "40,000", "40,000", "0"],
-        ["stream", "40,000", "40,000", "0"],
+    assert list(folder.iterdir()) == []
+    return run.stdout
+
+
+def rows_of(output: str) -> list[list[str]]:
+    """Of its table: write, rows written, rows read, lost, doubled."""
+    rows = [[cell.strip() for cell in line.split("│")[1:6]] for line in output.splitlines()]
+    return [row for row in rows if row[:1] in (["batch"], ["stream"])]
+
+
+@pytest.mark.long
+@pytest.mark.broker
+@pytest.mark.spark
+def test_a_killed_driver_loses_and_doubles_nothing(tmp_path: Path) -> None:
+    output = demo(tmp_path, "--kill-driver", "--rows", "40000")
+    assert "kill -9 of the driver and its workers after micro-batch" in output
+    assert output.rstrip().endswith("Nothing lost, nothing doubled.")
+    assert rows_of(output) == [
+        ["batch", "40,000", "40,000", "0", "0"],
+        ["stream", "40,000", "40,000", "0", "0"],
     ]
-    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.long
+@pytest.mark.broker
+@pytest.mark.spark
+def test_the_demo_writes_avro_with_a_registry(tmp_path: Path) -> None:
+    """confluent-kafka's deserializer reads it."""
+    output = demo(tmp_path, "--avro", "--rows", "5000")
+    assert "A schema registry (Apicurio) runs at http://127.0.0.1:" in output
+    assert rows_of(output) == [
+        ["batch", "5,000", "5,000", "0", "0"],
+        ["stream", "5,000", "5,000", "0", "0"],
+    ]
 
 
 @pytest.mark.broker

@@ -23,7 +23,7 @@ from spark_kafka_sink.network.client.network_client import (
 )
 from spark_kafka_sink.network.frame_reader import FrameReader
 from spark_kafka_sink.network.transport_layer import PlaintextTransportLayer
-from spark_kafka_sink.protocol.metadata_response import MOST_BROKERS
+from spark_kafka_sink.protocol.metadata import MOST_BROKERS
 from spark_kafka_sink.protocol.request import ApiKey
 from tests.fakes.clock import FakeClock
 from tests.network.network_client_harness import NODE, OK, NetworkClientHarness, client_config
