@@ -12,7 +12,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 
-from spark_kafka_sink.config.given_options import SPARK_OPTIONS, foreign_options
+from spark_kafka_sink.config.given_options import foreign_options
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT), str(ROOT / "tools")]
@@ -194,8 +194,8 @@ def _options_without_effect() -> Iterator[str]:
     )
     yield ""
     what = option_texts().what
-    known = (*_of_status(Status.NO_MEANING), *_of_status(Status.LATER_IGNORED))
-    yield from _alike((one.name, what[one.name], one.note) for one in known)
+    without = _of_status(Status.NO_MEANING)
+    yield from _alike((one.name, what[one.name], one.note) for one in without)
     yield from _alike(
         (f"{start}*", "A family of names.", note) for start, note in NO_MEANING_PREFIXES.items()
     )
@@ -259,7 +259,7 @@ def _spark_options() -> Iterator[str]:
         *("Option", "What it is"),
         text="Spark adds these to a write by itself, or its own Kafka sink knows them.",
     )
-    for name, what in SPARK_OPTIONS.items():
+    for name, what in option_texts().spark.items():
         yield row(f"`{name}`", what)
     yield ""
 

@@ -137,7 +137,7 @@ from spark_kafka_sink import last_report
 report = last_report(query)    # of the query's last batch; last_report(spark): of any write
 if report is not None:         # nothing was written yet
     print(report.outcome, report.rows, report.brokers)
-    print(report.explain())    # what the tasks waited for most, and where to look
+    print(report.explain())    # why it failed, or what the tasks waited for most
 ```
 
 The driver keeps the last report of each query, of a hundred at most. A batch that is refused

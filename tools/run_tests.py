@@ -30,7 +30,11 @@ RINGS = {
         f"broker and not spark and not {_REST} and not timing",
         f"not broker and not spark and not {_REST} and not timing",
     ],
-    "long": [f"{_REST} and spark and not timing", f"{_REST} and not spark and not timing"],
+    "long": [
+        "(long or cluster) and spark and not faults and not timing",
+        "faults and spark and not timing",
+        f"{_REST} and not spark and not timing",
+    ],
     "timing": ["timing"],
 }
 #: pytest's words for outcomes, in the order of its own summary.

@@ -8,8 +8,9 @@ The driver calls it once, before a write, and passes the results to the tasks.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from enum import IntEnum
 from typing import Final, Self
 
 from spark_kafka_sink.admin.call import AnyBroker, Call, retry_code
@@ -26,25 +27,36 @@ from spark_kafka_sink.base.errors import (
 )
 from spark_kafka_sink.base.suggestions import nearest_name
 from spark_kafka_sink.config.producer_config import ProducerConfig
-from spark_kafka_sink.protocol.admin_messages import (
-    ConfigResource,
-    ConfigResourceType,
-    DescribeConfigsRequest,
-    DescribeConfigsResponse,
-    TopicNamesRequest,
-)
 from spark_kafka_sink.protocol.cluster import Cluster, Node
 from spark_kafka_sink.protocol.messages.create_topics import (
     CreatableTopic,
     CreatableTopicConfig,
     CreateTopicsRequest,
 )
+from spark_kafka_sink.protocol.messages.describe_configs import (
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+    DescribeConfigsResponse,
+    DescribeConfigsResult,
+)
+from spark_kafka_sink.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from spark_kafka_sink.protocol.request import VersionRange
 
 #: How long the names of all topics may take, for the hint of an error.
 _NAMES_MS: Final = 2_000
 #: How much a name must be like a missing one to be proposed (difflib's ratio).
 _ALIKE: Final = 0.8
+
+#: The names of all topics that the principal may DESCRIBE. Its response is as large as the cluster,
+#: so it is for an error of the driver's, never for a task.
+TOPIC_NAMES: Final = MetadataRequest(topics=None, allow_auto_topic_creation=False)
+
+
+class ConfigResourceType(IntEnum):
+    """The kinds of resources that are requested here (Java's ``ConfigResource.Type``)."""
+
+    TOPIC = 2
+    BROKER = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,27 +149,27 @@ class AdminClient:
         """Configs by topic; empty when the principal may not describe them, or brokers are old."""
 
         def handle_response(response: DescribeConfigsResponse) -> ErrorCode | None:
-            for resource, found in response.resources.items():
-                if found.error.info.error_type is not AuthorizationError:
-                    again = retry_code(found.error, f"DescribeConfigs of topic {resource.name}")
+            for found in response.results:
+                code = found.error_code
+                if code.info.error_type is not AuthorizationError:
+                    again = retry_code(code, f"DescribeConfigs of topic {found.resource_name}")
                     if again is not None:
                         return again
             return None
 
-        resources = tuple(ConfigResource(ConfigResourceType.TOPIC, topic) for topic in topics)
-        request = DescribeConfigsRequest(resources, tuple(names))
+        request = describe_configs(ConfigResourceType.TOPIC, topics, names)
         try:
             response = self.loop.send_and_receive(
                 Call(request, AnyBroker(), handle_response), deadline_ms
             )
         except UnsupportedVersionError:
             return {topic: {} for topic in topics}
-        return {resource.name: found.values for resource, found in response.resources.items()}
+        return {found.resource_name: config_values(found) for found in response.results}
 
     def topic_names(self, deadline_ms: int) -> tuple[str, ...]:
         """The names of all topics that the principal may DESCRIBE."""
-        call = Call(TopicNamesRequest(), AnyBroker())
-        return self.loop.send_and_receive(call, deadline_ms).names
+        response = self.loop.send_and_receive(Call(TOPIC_NAMES, AnyBroker()), deadline_ms)
+        return _names(response)
 
     def create_topic(
         self, topic: NewTopic, *, timeout_ms: int | None = None, validate_only: bool = False
@@ -191,7 +203,15 @@ class AdminClient:
         left_ms = max(1, deadline_ms - self.clock.now_ms())
         request = create_topics([topic], left_ms, validate_only=validate_only)
         call = Call(request, to, once=True)
-        self.loop.run([call], deadline_ms)
+        try:
+            self.loop.run([call], deadline_ms)
+        except UnsupportedVersionError as error:
+            if -1 not in (topic.partitions, topic.replication_factor):
+                raise
+            raise UnsupportedVersionError(
+                f"{error.message}: brokers before 2.4 have no defaults for a topic",
+                hint="give its partitions and its replication factor",
+            ) from error
         if call.response is None:
             if self.clock.now_ms() >= deadline_ms:
                 raise self.loop.timeout("CREATE_TOPICS", [call])
@@ -299,6 +319,41 @@ def _errors_of(topics: Collection[str], errors: Mapping[str, ErrorCode]) -> str:
         f"{code.name} of {', '.join(names)}: {code.info.hint}" for code, names in by_code.items()
     )
     return f"the brokers answered {'; '.join(said)}"
+
+
+def describe_configs(
+    resource_type: ConfigResourceType,
+    resources: Iterable[str],
+    names: Collection[str] | None = None,
+) -> DescribeConfigsRequest:
+    """Configs of topics by their names, which any broker returns, or of a broker by its id in
+    digits, which only the broker itself returns.
+
+    ``names`` None requests all; the broker silently omits unknown names. Needs DESCRIBE_CONFIGS on
+    the topic, or on the cluster for a broker.
+    """
+    return DescribeConfigsRequest(
+        resources=[
+            DescribeConfigsResource(
+                resource_type=resource_type.value,
+                resource_name=name,
+                configuration_keys=None if names is None else tuple(names),
+            )
+            for name in dict.fromkeys(resources)
+        ]
+    )
+
+
+def config_values(result: DescribeConfigsResult) -> dict[str, str | None]:
+    """By the setting's name, defaults included; None is unset, or a secret. Empty with an error."""
+    if result.error_code is not ErrorCode.NONE:
+        return {}
+    return {one.name: None if one.is_sensitive else one.value for one in result.configs}
+
+
+def _names(response: MetadataResponse) -> tuple[str, ...]:
+    """Of topics, in the broker's order."""
+    return tuple(topic.name for topic in response.topics if topic.name is not None)
 
 
 def create_topics(

@@ -10,14 +10,14 @@ from spark_kafka_sink.admin.admin_client import AdminClient
 from spark_kafka_sink.admin.call import Call, Leader, retry_code
 from spark_kafka_sink.base.errors import ErrorCode
 from spark_kafka_sink.protocol.cluster import TopicPartition
-from spark_kafka_sink.protocol.fetch_messages import (
+from spark_kafka_sink.protocol.log_requests import (
     FetchedPartition,
-    FetchPartition,
-    FetchRequest,
-    FetchResponse,
-    ListOffsetsRequest,
     OffsetSpec,
+    fetch,
+    list_offsets,
+    listed_offset,
 )
+from spark_kafka_sink.protocol.messages.fetch import FetchResponse
 
 
 class PartitionReader:
@@ -34,25 +34,24 @@ class PartitionReader:
         """The partition's first offset, or the one behind its last."""
         named = f"ListOffsets of {self._what}{tp}"
         call = Call(
-            ListOffsetsRequest((tp,), spec),
+            list_offsets(tp, spec),
             Leader(tp),
-            lambda response: retry_code(response.partitions[tp].error, named, self._rights),
+            lambda response: retry_code(listed_offset(response).error_code, named, self._rights),
         )
-        answer = self._client.loop.send_and_receive(call, deadline_ms, named)
-        return answer.partitions[tp].offset
+        return listed_offset(self._client.loop.send_and_receive(call, deadline_ms, named)).offset
 
     def fetch(self, tp: TopicPartition, offset: int, deadline_ms: int) -> FetchedPartition:
         """Batches from ``offset`` on, of any transaction; or OFFSET_OUT_OF_RANGE."""
         named = f"Fetch of {self._what}{tp}"
 
+        request = fetch(tp, offset)
+
         def handle_response(response: FetchResponse) -> ErrorCode | None:
-            code = response.error
-            if code is ErrorCode.NONE:
-                code = response.partitions[tp].error
-                if code is ErrorCode.OFFSET_OUT_OF_RANGE:
-                    return None
+            code = FetchedPartition.of(request, response).error
+            if code is ErrorCode.OFFSET_OUT_OF_RANGE:
+                return None
             return retry_code(code, named, self._rights)
 
-        request = FetchRequest((FetchPartition(tp, offset),), max_wait_ms=0)
         call = Call(request, Leader(tp), handle_response)
-        return self._client.loop.send_and_receive(call, deadline_ms, named).partitions[tp]
+        response = self._client.loop.send_and_receive(call, deadline_ms, named)
+        return FetchedPartition.of(request, response)

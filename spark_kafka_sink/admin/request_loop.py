@@ -45,11 +45,10 @@ from spark_kafka_sink.network.client.client_request import ClientResponse
 from spark_kafka_sink.network.client.kafka_client import KafkaClient
 from spark_kafka_sink.network.client.metadata import Metadata
 from spark_kafka_sink.protocol.cluster import Cluster, Node
-from spark_kafka_sink.protocol.control_messages import MetadataRequest
 from spark_kafka_sink.protocol.messages.find_coordinator import (
     FindCoordinatorResponse,
 )
-from spark_kafka_sink.protocol.metadata_response import MetadataResponse
+from spark_kafka_sink.protocol.metadata import MetadataRequest, MetadataResponse
 from spark_kafka_sink.protocol.request import ApiKey, Request
 from spark_kafka_sink.protocol.transaction_requests import CoordinatorType, find_coordinator
 

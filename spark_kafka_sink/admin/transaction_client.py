@@ -14,7 +14,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
 from os.path import commonprefix
 from typing import Final, NamedTuple
 
@@ -26,15 +25,34 @@ from spark_kafka_sink.admin.call import (
     retry_code,
 )
 from spark_kafka_sink.admin.request_loop import NewClient
+from spark_kafka_sink.admin.transaction_description import (
+    TransactionDescription,
+    TransactionListing,
+    TransactionState,
+)
 from spark_kafka_sink.base.clock import Clock
 from spark_kafka_sink.base.errors import ConfigError, ErrorCode, UnsupportedVersionError
 from spark_kafka_sink.config.producer_config import ProducerConfig
-from spark_kafka_sink.protocol.cluster import Node
+from spark_kafka_sink.protocol.cluster import Node, TopicPartition
 from spark_kafka_sink.protocol.messages.api_versions import ApiVersionsRequest
+from spark_kafka_sink.protocol.messages.describe_producers import (
+    DescribeProducersRequest,
+    DescribeProducersResponse,
+    PartitionResponse,
+    TopicRequest,
+)
+from spark_kafka_sink.protocol.messages.describe_transactions import (
+    DescribeTransactionsRequest,
+    DescribeTransactionsResponse,
+)
 from spark_kafka_sink.protocol.messages.end_txn import EndTxnResponse
 from spark_kafka_sink.protocol.messages.init_producer_id import (
     InitProducerIdRequest,
     InitProducerIdResponse,
+)
+from spark_kafka_sink.protocol.messages.list_transactions import (
+    ListTransactionsRequest,
+    ListTransactionsResponse,
 )
 from spark_kafka_sink.protocol.node_api_versions import NodeApiVersions
 from spark_kafka_sink.protocol.producer_ids import (
@@ -42,15 +60,7 @@ from spark_kafka_sink.protocol.producer_ids import (
     PreparedTransaction,
     ProducerIdAndEpoch,
 )
-from spark_kafka_sink.protocol.transaction_admin_messages import (
-    DescribeTransactionsRequest,
-    DescribeTransactionsResponse,
-    ListTransactionsRequest,
-    ListTransactionsResponse,
-    TransactionDescription,
-    TransactionListing,
-    TransactionState,
-)
+from spark_kafka_sink.protocol.request import VersionRange
 from spark_kafka_sink.protocol.transaction_requests import end_txn, init_producer_id
 
 #: By transactional id. None: no definite response in time.
@@ -180,16 +190,18 @@ class TransactionClient(AdminClient):
         ids: tuple[str, ...], node: Node, found: dict[str, TransactionDescription]
     ) -> Call[DescribeTransactionsResponse]:
         def handle_response(response: DescribeTransactionsResponse) -> None:
-            for i, one in response.transactions.items():
+            for one in response.transaction_states:
+                i = one.transactional_id
                 where = f"DescribeTransactions of {_named(i)}"
-                again = retry_code(one.error, where, _DESCRIBE, success_only=False)
+                again = retry_code(one.error_code, where, _DESCRIBE, success_only=False)
                 if again is None:
-                    found[i] = one
+                    found[i] = TransactionDescription.of(one)
                 else:
                     call.last_code = again
                     call.last_status = f"the last response, from broker {node}, was {again.name}"
 
-        call = Call(DescribeTransactionsRequest(ids), node, handle_response, once=True)
+        request = DescribeTransactionsRequest(transactional_ids=ids)
+        call = Call(request, node, handle_response, once=True)
         return call
 
     def open_transactions(
@@ -204,7 +216,7 @@ class TransactionClient(AdminClient):
         for a while.
         """
         states = (TransactionState.ONGOING, TransactionState.EMPTY)
-        request = ListTransactionsRequest(states if idle else states[:1], prefix=prefix)
+        request = list_transactions(states if idle else states[:1], prefix=prefix)
         for attempts in range(_ROUNDS if patient else 1):
             nodes = self.brokers(deadline_ms, max_age_ms=0 if patient else _CLUSTER_AGE_MS)
             begun = self.clock.now_ms()
@@ -220,7 +232,7 @@ class TransactionClient(AdminClient):
             if not silent or now >= deadline_ms:
                 break
             self.loop.pause(attempts, deadline_ms)
-        found = tuple(listed(calls.values()).values())
+        found = tuple(listed(calls.values(), prefix).values())
         return Listed(found, tuple(str(node) for node in (*left_out, *silent)))
 
     def older_than(
@@ -242,8 +254,8 @@ class TransactionClient(AdminClient):
         """
         waiting = dict.fromkeys(transactional_ids)
         prefix = commonprefix(list(waiting))  # noqa: RUF071 - of names, not of paths
-        ongoing = ListTransactionsRequest((TransactionState.ONGOING,), prefix=prefix)
-        aged = replace(ongoing, min_duration_ms=age_ms)
+        ongoing = list_transactions((TransactionState.ONGOING,), prefix=prefix)
+        aged = list_transactions((TransactionState.ONGOING,), prefix=prefix, min_duration_ms=age_ms)
         old: set[str] = set()
         attempts = missed = 0
         while waiting and missed < _ROUNDS:
@@ -343,15 +355,76 @@ def listing(
     return Call(
         request,
         node,
-        lambda response: retry_code(response.error, where, "DESCRIBE on the transactional ids"),
+        lambda response: retry_code(
+            response.error_code, where, "DESCRIBE on the transactional ids"
+        ),
         once=once,
     )
 
 
-def listed(calls: Iterable[Call[ListTransactionsResponse]]) -> dict[str, TransactionListing]:
-    """The listings in the responses, by transactional id."""
+def listed(
+    calls: Iterable[Call[ListTransactionsResponse]], prefix: str = ""
+) -> dict[str, TransactionListing]:
+    """The listings in the responses, by transactional id: of ids that begin with ``prefix``, which
+    brokers before 4.1 don't filter by.
+    """
     answers = (call.response for call in calls if call.response is not None)
-    return {one.transactional_id: one for answer in answers for one in answer.transactions}
+    return {
+        one.transactional_id: TransactionListing.of(one)
+        for answer in answers
+        for one in answer.transaction_states
+        if one.transactional_id.startswith(prefix)
+    }
+
+
+def list_transactions(
+    states: Iterable[TransactionState] = (),
+    producer_ids: Sequence[int] = (),
+    *,
+    min_duration_ms: int | None = None,
+    prefix: str = "",
+) -> ListTransactionsRequest:
+    """The transactions that one broker coordinates: request them from every broker.
+
+    An id without the right to describe it is left out silently. COORDINATOR_LOAD_IN_PROGRESS when
+    any of the broker's coordinator partitions loads: then nothing is listed.
+
+    All filters must hold. ``prefix`` is compared exactly: brokers since 4.1 (v2, KIP-1152) filter
+    by it, and :func:`listed` does again. ``min_duration_ms`` needs brokers since 3.8 (v1, KIP-994);
+    an id that never opened a transaction is as old as the epoch, so give ``states``, too.
+    """
+    return ListTransactionsRequest(
+        state_filters=[state.value for state in states],
+        producer_id_filters=producer_ids,
+        duration_filter=-1 if min_duration_ms is None else min_duration_ms,
+        transactional_id_pattern=_pattern_of(prefix) if prefix else None,
+        versions=VersionRange(0 if min_duration_ms is None else 1, 2),
+    )
+
+
+def _pattern_of(prefix: str) -> str:
+    """The expression (RE2) that matches whole ids beginning with ``prefix``, and no other."""
+    # A backslash before a letter or digit would mean something; before anything else in ASCII it
+    # takes the meaning away.
+    quoted = "".join(f"\\{c}" if c.isascii() and not c.isalnum() else c for c in prefix)
+    return f"(?s){quoted}.*"
+
+
+def describe_producers(tp: TopicPartition) -> DescribeProducersRequest:
+    """The producers that the leader of ``tp`` remembers: sent to its leader.
+
+    A transaction that is open here, but not at a coordinator, hangs.
+    """
+    topic = TopicRequest(name=tp.topic, partition_indexes=[tp.partition])
+    return DescribeProducersRequest(topics=[topic])
+
+
+def described(response: DescribeProducersResponse) -> PartitionResponse:
+    """The one partition. Of a producer -1 means none, in every field but the first;
+    ``current_txn_start_offset``, of the transaction that is open there, holds the partition's last
+    stable offset back.
+    """
+    return response.topics[0].partitions[0]
 
 
 def _named(transactional_id: str) -> str:

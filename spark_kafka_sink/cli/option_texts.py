@@ -15,11 +15,13 @@ from importlib.resources import files
 
 @dataclass(frozen=True, slots=True)
 class OptionTexts:
-    """By the options' names: ``what`` each is; of Kafka's that count, Java's ``importance``
-    (high, medium, low); and ``java_defaults``, where ours differ, each with the reason.
+    """By the options' names: ``what`` each is, and those of ``spark``, which are ignored; of
+    Kafka's that count, Java's ``importance`` (high, medium, low); and ``java_defaults``, where ours
+    differ, each with the reason.
     """
 
     what: Mapping[str, str]
+    spark: Mapping[str, str]
     importance: Mapping[str, str]
     java_defaults: Mapping[str, tuple[str, str]]
 
@@ -29,8 +31,11 @@ def option_texts() -> OptionTexts:
     """Of every option but internal ones, and those that are refused or that Kafka has removed."""
     found = tomllib.loads(files(__package__).joinpath("options.toml").read_text("utf-8"))
     java = {name: (default, why) for name, (default, why) in found.pop("java_defaults").items()}
-    what = {
-        name: " ".join(text.split()) for group in found.values() for name, text in group.items()
-    }
+    spark = _joined(found.pop("spark"))
+    what = {name: text for group in found.values() for name, text in _joined(group).items()}
     importance = {name: level for level in ("high", "medium", "low") for name in found[level]}
-    return OptionTexts(what, importance, java)
+    return OptionTexts(what, spark, importance, java)
+
+
+def _joined(group: Mapping[str, str]) -> dict[str, str]:
+    return {name: " ".join(text.split()) for name, text in group.items()}

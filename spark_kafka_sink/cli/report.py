@@ -27,7 +27,7 @@ from spark_kafka_sink.cli.progress import bar
 from spark_kafka_sink.cli.show import Json, print_json, say, show_rows
 from spark_kafka_sink.cli.watching import watched
 from spark_kafka_sink.datasource.described_fields import described_fields
-from spark_kafka_sink.datasource.report.waits import WAITS, longest_wait
+from spark_kafka_sink.datasource.report.waits import WAITS, explained
 from spark_kafka_sink.datasource.report.write_report import EPOCH_MS, REPORT_VERSION, WriteReport
 
 _VERSION: Final = "reportVersion"
@@ -67,7 +67,7 @@ def show(path: Path, batch: int | None, *, as_json: bool) -> None:
         if report.get(name) not in (None, []) and (report[name] or name in _SHOWN_AS_ZERO)
     ]
     show_rows(f"Batch {_named(report)}", ("field", "value", "meaning"), rows)
-    say(_failure(report) or longest_wait(report))
+    say(explained(report))
 
 
 def tail(path: Path, count: int, *, watch: bool) -> None:
@@ -122,10 +122,15 @@ def _every_report(path: Path, others: list[str], *, as_json: bool) -> Iterator[J
         former = path.with_name(path.name + FORMER)
         files = [former, path] if former.exists() else [path]
         if path.is_dir():
-            files = sorted(path.glob("*.json*"))
+            files = sorted(f for f in path.glob("*.json*") if not f.name.startswith("."))
         for done, file in enumerate(files):
             update(done, len(files))
-            yield from _reports_in(file, others)
+            try:
+                yield from _reports_in(file, others)
+            except UnusableFileError:
+                if len(files) == 1 or file.exists():
+                    raise
+                # It was deleted, or renamed, since.
     except (OSError, UnusableFileError) as error:
         why = error.strerror if isinstance(error, OSError) else str(error)
         raise ConfigError(
@@ -189,15 +194,6 @@ def _with_unit(name: str, value: object, unit: str) -> str:
     if value == 1 and unit in _PLURALS:
         unit = _PLURALS[unit]
     return f"{_value(value)} {unit}".strip()
-
-
-def _failure(report: Json) -> str:
-    """What failed and what to do; empty for a batch that was written."""
-    error = report.get("error")
-    if not isinstance(error, dict):
-        return ""
-    hint = f" What to do: {error['hint']}." if error.get("hint") else ""
-    return f"{error.get('code')}: {error.get('message')}.{hint} More: kprod explain {_code(report)}"
 
 
 def _value(value: object) -> str:

@@ -39,7 +39,6 @@ from spark_kafka_sink.config.logins.security_rules import (
 from spark_kafka_sink.config.option import (
     INT_MAX,
     Check,
-    Option,
     OptionValue,
     Status,
     Values,
@@ -193,7 +192,8 @@ class OptionReader:
             check_references(option, self.values[name], self.spelled(name))
             if given.content is not None:
                 check_references(option, given.content, self.spelled(name))
-            if self._has_no_effect(option):
+            asks = self.values[name] not in (False, (), "")
+            if option.status is Status.NO_MEANING and asks:
                 self._no_effect(name, option.note)
         self._check_timeouts()
         self._check_backoffs()
@@ -205,13 +205,6 @@ class OptionReader:
         self._check_partitioner()
         self._check_sizes()
         self._find_servers()
-
-    def _has_no_effect(self, option: Option) -> bool:
-        """Whether it has no effect here, and is set to a value other than the default."""
-        value = self.values[option.name]
-        if option.status is Status.NO_MEANING:
-            return value not in (False, (), "")
-        return option.status is Status.LATER_IGNORED and value != option.default
 
     def warn(self, kind: Kind, text: str) -> None:
         self.warnings.append(coded(kind, text))

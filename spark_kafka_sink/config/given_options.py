@@ -39,17 +39,9 @@ from spark_kafka_sink.config.option_table import (
 #: The prefix of a producer's option among the options of a Spark write.
 PREFIX = "kafka."
 
-
-#: Options that Spark adds to every write, and one that its own Kafka sink lists
-#: but never reads: taken without a word.
-SPARK_OPTIONS: dict[str, str] = {
-    "path": "Spark passes the argument of save() and start(); a Kafka sink has no path",
-    "checkpointLocation": "Spark's own: where a query keeps its progress",
-    "queryName": "Spark's own: the name of a query",
-    "includeHeaders": "Spark's Kafka sink takes it and never reads it: a headers column is written"
-    " whenever there is one",
-}
-
+#: Options that Spark adds to every write, and one that its own Kafka sink lists but never reads:
+#: taken without a word.
+SPARK_OPTIONS = ("path", "checkpointLocation", "queryName", "includeHeaders")
 #: The same names as they arrive: folded.
 SPARK_KEYS = frozenset(name.lower() for name in SPARK_OPTIONS)
 

@@ -62,13 +62,10 @@ class Status(Enum):
 
     #: Read and obeyed.
     HONOURED = "honoured"
-    #: Known and checked, but without any effect: one warning.
+    #: Known and checked, but without any effect: one warning, unless it is set to nothing.
     NO_MEANING = "known, without effect"
     #: Java's producer had it once: one warning that names its successor.
     REMOVED = "removed by Kafka"
-    #: Known, checked, and without effect until a later version: one warning, unless what is set
-    #: is what one gets anyway.
-    LATER_IGNORED = "known, without effect in this version"
     #: Ignoring it would change what the user gets, and this version can't obey it: an error.
     LATER_REFUSED = "not supported by this version"
     #: Never accepted: an error with the reason.

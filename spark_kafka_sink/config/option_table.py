@@ -117,7 +117,7 @@ _METADATA = (
     Option("metadata.recovery.strategy", _T.STRING, "rebootstrap",
            OneOfAnyCase(("REBOOTSTRAP", "NONE"))),
     Option("metadata.recovery.rebootstrap.trigger.ms", _T.LONG, 300_000, _NOT_NEGATIVE),
-    Option("metadata.cluster.check.enable", _T.BOOLEAN, _OFF, None, Status.LATER_IGNORED,
+    Option("metadata.cluster.check.enable", _T.BOOLEAN, _OFF, None, Status.NO_MEANING,
            "that check is not made"),
 )  # fmt: skip
 
@@ -269,14 +269,14 @@ USER_INFO: Final = "basic.auth.user.info"
 TOKEN: Final = "bearer.auth.token"  # noqa: S105 - a name
 ENDPOINT: Final = "bearer.auth.issuer.endpoint.url"
 TIMEOUT: Final = "schema.registry.request.timeout.ms"
-_SSL: Final = "schema.registry."
+REGISTRY: Final = "schema.registry."
 _ALGORITHM: Final = "ssl.endpoint.identification.algorithm"
-_PACKAGE: Final = "io.confluent.kafka.serializers.subject."
+SUBJECTS: Final = "io.confluent.kafka.serializers.subject."
 _ID_PACKAGE: Final = "io.confluent.kafka.serializers.schema.id."
-_PREFIX, _HEADER = "PrefixSchemaIdSerializer", "HeaderSchemaIdSerializer"
+IN_PREFIX, IN_HEADER = "PrefixSchemaIdSerializer", "HeaderSchemaIdSerializer"
 
 _STRATEGIES: Final = OneOf(
-    (*SubjectStrategy, *(f"{_PACKAGE}{strategy}" for strategy in SubjectStrategy))
+    (*SubjectStrategy, *(f"{SUBJECTS}{strategy}" for strategy in SubjectStrategy))
 )
 
 
@@ -287,8 +287,8 @@ def _of(part: str) -> tuple[Option, ...]:
         Option(f"{part}SchemaName", _T.STRING, None, NonEmpty(), of_one_write=True),
         Option(f"{part}.subject.name.strategy", _T.CLASS, "TopicNameStrategy", _STRATEGIES,
                of_one_write=True),
-        Option(f"{part}.schema.id.serializer", _T.CLASS, _PREFIX,
-               OneOf((_PREFIX, _HEADER, _ID_PACKAGE + _PREFIX, _ID_PACKAGE + _HEADER)),
+        Option(f"{part}.schema.id.serializer", _T.CLASS, IN_PREFIX,
+               OneOf((IN_PREFIX, IN_HEADER, _ID_PACKAGE + IN_PREFIX, _ID_PACKAGE + IN_HEADER)),
                of_one_write=True),
     )  # fmt: skip
 
@@ -311,9 +311,9 @@ REGISTRY_OPTIONS: Final = (
     Option("bearer.auth.logical.cluster", _T.STRING, None),
     Option("bearer.auth.identity.pool.id", _T.STRING, None),
     Option(TIMEOUT, _T.INT, 10_000, _POSITIVE),
-    *(replace(one, name=_SSL + one.name) for one in SECURITY_OPTIONS
+    *(replace(one, name=REGISTRY + one.name) for one in SECURITY_OPTIONS
       if one.name.startswith("ssl.") and one.status is Status.HONOURED and one.name != _ALGORITHM),
-    Option(f"{_SSL}{_ALGORITHM}", _T.STRING, "https", OneOfAnyCase(("https",))),
+    Option(f"{REGISTRY}{_ALGORITHM}", _T.STRING, "https", OneOfAnyCase(("https",))),
 )  # fmt: skip
 
 SCHEMA_OPTIONS: Final = (

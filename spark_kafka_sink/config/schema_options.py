@@ -42,12 +42,12 @@ from spark_kafka_sink.config.option import (
     refuse,
 )
 from spark_kafka_sink.config.option_table import (
-    _HEADER,
-    _PACKAGE,
-    _SSL,
     ENDPOINT,
+    IN_HEADER,
+    REGISTRY,
     REGISTRY_OPTIONS,
     SCHEMA_OPTIONS,
+    SUBJECTS,
     TOKEN,
     URL,
     USER_INFO,
@@ -97,9 +97,9 @@ def schema_options(
             formats[part][1],
             options[f"{part}Schema"],
             options[f"{part}SchemaName"],
-            SubjectStrategy(options[f"{part}.subject.name.strategy"].removeprefix(_PACKAGE)),
+            SubjectStrategy(options[f"{part}.subject.name.strategy"].removeprefix(SUBJECTS)),
             options["use.schema.id"] if part == parts[0] else None,
-            in_header=options[f"{part}.schema.id.serializer"].endswith(_HEADER),
+            in_header=options[f"{part}.schema.id.serializer"].endswith(IN_HEADER),
         )
         for part in parts
     )
@@ -170,7 +170,7 @@ def _source(source: str, needs: str) -> Check:
 _TOGETHER: Final = (
     f"{ENDPOINT} needs bearer.auth.client.id and bearer.auth.client.secret, and they need it"
 )
-_REGISTRY: Final = (
+_CHECKS: Final = (
     Check("", f"{URL} is not set, and records of this format carry the id that a registry gives to"
           " their schema", f"set {URL}=https://host:8081; valueFormat=json needs none",
           lambda values: not values.get(URL)),
@@ -186,16 +186,19 @@ _REGISTRY: Final = (
 
 def _check_registry(own: Mapping[str, OptionValue]) -> None:
     """One way of authentication, no secret that Spark shows, and none in the clear."""
-    refuse(_REGISTRY, own, own)
+    refuse(_CHECKS, own, own)
     for one in REGISTRY_OPTIONS:
         if one.name in own:
             check_references(one, own[one.name], one.name)
-    shown = (USER_INFO, *(_SSL + name for name in NOT_HIDDEN_BY_SPARK if name.startswith("ssl.")))
+    shown = (
+        USER_INFO,
+        *(REGISTRY + name for name in NOT_HIDDEN_BY_SPARK if name.startswith("ssl.")),
+    )
     for name in shown:
         refuse_inline(own.get(name), name, "it into a configFile")
     # As the brokers' stores.
-    stores = {n.removeprefix(_SSL): value for n, value in own.items() if n.startswith(_SSL)}
-    check_rules(STORE_RULES, stores, lambda name: _SSL + name)
+    stores = {n.removeprefix(REGISTRY): value for n, value in own.items() if n.startswith(REGISTRY)}
+    check_rules(STORE_RULES, stores, lambda name: REGISTRY + name)
     check_addresses(own)
 
 
@@ -220,7 +223,7 @@ def check_addresses(values: Mapping[str, object]) -> None:
                 f"{URL} is http, so {way} would send a secret in the clear",
                 hint="use https; http with a secret is for tests on this machine (localhost)",
             )
-    tls = next((name for name in values if name.startswith(f"{_SSL}ssl.")), None)
+    tls = next((name for name in values if name.startswith(f"{REGISTRY}ssl.")), None)
     if tls and ENDPOINT not in values and all(parts.scheme == "http" for parts in addresses):
         raise ConfigError(
             f"{tls} would have no effect, because {URL} is http",

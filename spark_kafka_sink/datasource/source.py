@@ -177,13 +177,14 @@ class KprodDataSource(DataSource):
         # A stream's abort has no plan, and a job's options may be another's, too.
         batch = token if streaming else uuid.uuid4().hex
         is_named = config.is_exactly_once and (streaming or config.txn_app_id is not None)
+        query_name = self.options.get(_QUERY_NAME, "")
         plan = WritePlan(
             config,
             plan_columns(schema, config.topic, config.named_columns),
             None,
             driver=token if is_named else "",
-            query_name=self.options.get(_QUERY_NAME, ""),
-            failed=FailedAttempts.of(config.report_path, batch),
+            query_name=query_name,
+            failed=FailedAttempts.of(config.report_path, batch, query_name),
         )
         return plan if self._unpickled else self._checked(plan, schema, streaming=streaming)
 

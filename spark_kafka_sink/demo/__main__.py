@@ -14,14 +14,14 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from spark_kafka_sink.demo.spark_driver import BATCH_TOPIC, MICRO_BATCHES, STREAM_TOPIC
-from spark_kafka_sink.demo.topic_reader import Contents, read
-from spark_kafka_sink.local_kafka import KafkaCluster, LocalKafkaError
+from spark_kafka_sink.demo.topic_reader import Contents, id_of_avro, read
+from spark_kafka_sink.local_kafka import KafkaCluster, LocalKafkaError, SchemaRegistry
 from spark_kafka_sink.local_kafka.distribution import cache_directory
 
 if TYPE_CHECKING:
@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
 
 _NEEDED = ("confluent_kafka", "pyspark", "rich")
+#: What confluent-kafka's deserializer imports.
+_NEEDED_FOR_AVRO = ("authlib", "cachetools", "fastavro")
 _PARTITIONS = 6
 #: The micro-batch after which the driver is killed.
 _KILLED_AFTER = 2
@@ -43,9 +45,9 @@ class _DriverError(Exception):
 class _Driver:
     """The driver's process group, so that a kill ends the JVM and the Python workers, too."""
 
-    def __init__(self, bootstrap: str, folder: Path, rows: int, *, stream_only: bool) -> None:
+    def __init__(self, arguments: list[str], folder: Path, *, stream_only: bool) -> None:
         command = [sys.executable, "-m", "spark_kafka_sink.demo.spark_driver"]
-        command += ["--bootstrap", bootstrap, "--folder", str(folder), "--rows", str(rows)]
+        command += [*arguments, "--folder", str(folder)]
         self._log = folder / "driver.log"
         with self._log.open("a") as log:
             self._process = subprocess.Popen(
@@ -77,7 +79,8 @@ class _Driver:
 def main(arguments: list[str] | None = None) -> int:
     """Run the demo; returns the exit status."""
     options = _parse(arguments)
-    missing = [name for name in _NEEDED if importlib.util.find_spec(name) is None]
+    needed = _NEEDED + _NEEDED_FOR_AVRO * options.avro
+    missing = [name for name in needed if importlib.util.find_spec(name) is None]
     if missing:
         print(
             f"The demo needs {', '.join(missing)}: pip install 'spark-kafka-sink[demo]'",
@@ -89,7 +92,7 @@ def main(arguments: list[str] | None = None) -> int:
     console = Console()
     try:
         with tempfile.TemporaryDirectory(prefix="kprod-demo-") as name:
-            return _run(console, Path(name), options.rows, kill=options.kill_driver)
+            return _run(console, Path(name), options)
     except LocalKafkaError as error:
         print(error, file=sys.stderr)
     except _DriverError as error:
@@ -99,15 +102,24 @@ def main(arguments: list[str] | None = None) -> int:
     return 1
 
 
-def _run(console: Console, folder: Path, rows: int, *, kill: bool) -> int:
-    with _kafka(console) as kafka:
-        _create_topics(kafka.bootstrap)
-        console.print(f"Kafka {kafka.version} runs at {kafka.bootstrap}. Starting Spark ...")
-        seconds = _write(console, kafka.bootstrap, folder, rows, kill=kill)
+def _run(console: Console, folder: Path, options: argparse.Namespace) -> int:
+    with ExitStack() as stack:
+        kafka = stack.enter_context(_kafka(console))
+        bootstrap, rows = kafka.bootstrap, options.rows
+        _create_topics(bootstrap)
+        arguments = ["--bootstrap", bootstrap, "--rows", str(rows)]
+        id_of: Callable[[bytes], int] = int
+        if options.avro:
+            console.print("Starting a schema registry ...")
+            url = stack.enter_context(SchemaRegistry()).url
+            console.print(f"A schema registry (Apicurio) runs at {url}.")
+            arguments, id_of = [*arguments, "--registry", url], id_of_avro(url)
+        console.print(f"Kafka {kafka.version} runs at {bootstrap}. Starting Spark ...")
+        seconds = _write(console, arguments, folder, kill=options.kill_driver)
         console.print("Reading both topics with confluent-kafka, read_committed ...")
         found = {
-            "batch": read(kafka.bootstrap, BATCH_TOPIC, rows),
-            "stream": read(kafka.bootstrap, STREAM_TOPIC, rows),
+            "batch": read(bootstrap, BATCH_TOPIC, rows, id_of),
+            "stream": read(bootstrap, STREAM_TOPIC, rows, id_of),
         }
     _show(console, found, seconds)
     return 0 if all(one.is_exact for one in found.values()) else 1
@@ -158,14 +170,13 @@ def _create_topics(bootstrap: str) -> None:
     from confluent_kafka.admin import AdminClient, NewTopic
 
     topics = [NewTopic(name, _PARTITIONS, 1) for name in (BATCH_TOPIC, STREAM_TOPIC)]
-    admin = AdminClient({"bootstrap.servers": bootstrap})  # which must outlive its futures
+    # It must outlive its futures. Its INFO lines (level 6) are its own housekeeping.
+    admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 5})
     for future in admin.create_topics(topics).values():
         future.result(30)
 
 
-def _write(
-    console: Console, bootstrap: str, folder: Path, rows: int, *, kill: bool
-) -> dict[str, float]:
+def _write(console: Console, arguments: list[str], folder: Path, *, kill: bool) -> dict[str, float]:
     """Both writes; the seconds that each took, of a stream since its last start."""
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
@@ -175,7 +186,7 @@ def _write(
         task = progress.add_task("Micro-batches", total=MICRO_BATCHES)
         stream_only = False
         while True:
-            driver = _Driver(bootstrap, folder, rows, stream_only=stream_only)
+            driver = _Driver(arguments, folder, stream_only=stream_only)
             try:
                 for event in driver.events():
                     if event["event"] != "micro-batch":
@@ -224,6 +235,11 @@ def _parse(arguments: list[str] | None) -> argparse.Namespace:
         "--kill-driver",
         action="store_true",
         help="kill -9 the Spark driver in the middle of the stream, and start it again",
+    )
+    parser.add_argument(
+        "--avro",
+        action="store_true",
+        help="write Avro with the ids of a schema registry, which is started, too",
     )
     parser.add_argument("--rows", type=int, default=200_000, help="default: 200000")
     return parser.parse_args(arguments)

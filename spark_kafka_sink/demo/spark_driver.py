@@ -45,6 +45,13 @@ def main(arguments: list[str] | None = None) -> None:
         "deliveryGuarantee": "exactly-once",
         "kafka.compression.type": "lz4",
     }
+    if options.registry:
+        kafka |= {
+            "valueFormat": "avro",
+            "valueColumns": "value",
+            "schema.registry.url": options.registry,
+            "auto.register.schemas": "true",
+        }
     if not options.stream_only:
         _write_batch(spark, kafka, options.rows)
     _write_stream(spark, kafka, options.folder, options.rows)
@@ -104,6 +111,7 @@ def _parse(arguments: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--bootstrap", required=True)
     parser.add_argument("--folder", type=Path, required=True)
     parser.add_argument("--rows", type=int, required=True)
+    parser.add_argument("--registry", default="", help="its URL: values are Avro")
     parser.add_argument("--stream-only", action="store_true")
     return parser.parse_args(arguments)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass
 
 #: How long a topic may take to be read, in s.
@@ -26,8 +27,23 @@ class Contents:
         return self.records == self.expected and not self.lost and not self.doubled
 
 
-def read(bootstrap: str, topic: str, expected: int) -> Contents:
-    """Read ``topic`` with ``isolation.level=read_committed`` up to its end; values are ids."""
+def id_of_avro(registry: str) -> Callable[[bytes], int]:
+    """The id of a row in its Avro, by the schema that the registry has for it."""
+    from confluent_kafka.schema_registry import SchemaRegistryClient
+    from confluent_kafka.schema_registry.avro import AvroDeserializer
+
+    deserialize = AvroDeserializer(SchemaRegistryClient({"url": registry}))
+
+    def id_of(value: bytes) -> int:
+        return int(deserialize(value)["value"])
+
+    return id_of
+
+
+def read(
+    bootstrap: str, topic: str, expected: int, id_of: Callable[[bytes], int] = int
+) -> Contents:
+    """Read ``topic`` with ``isolation.level=read_committed`` up to its end."""
     from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, TopicPartition
 
     consumer = Consumer(
@@ -37,6 +53,7 @@ def read(bootstrap: str, topic: str, expected: int) -> Contents:
             "isolation.level": "read_committed",
             "enable.auto.commit": False,
             "enable.partition.eof": True,
+            "log_level": 5,
         }
     )
     found: Counter[int] = Counter()
@@ -48,7 +65,7 @@ def read(bootstrap: str, topic: str, expected: int) -> Contents:
             for message in consumer.consume(10_000, timeout=1.0):
                 error, value = message.error(), message.value()
                 if error is None and value is not None:
-                    found[int(value)] += 1
+                    found[id_of(value)] += 1
                 elif error is not None and error.code() == KafkaError._PARTITION_EOF:  # noqa: SLF001 - its public name
                     unread.discard(message.partition())
     finally:

@@ -4,7 +4,7 @@ Owns: :func:`decode`, and the check of each API. The layout is bounded by ``prot
 here are the rules between fields, and that everything that was requested is answered once, and
 nothing else: so what a response takes is bounded by the request. Never: the meaning of an error
 code. Produce and Metadata, which are read into columns, check themselves (``produce.py``,
-``metadata_response.py``).
+``metadata.py``).
 """
 
 from __future__ import annotations
@@ -43,7 +43,24 @@ if TYPE_CHECKING:
         DeleteTopicsRequest,
         DeleteTopicsResponse,
     )
+    from spark_kafka_sink.protocol.messages.describe_configs import (
+        DescribeConfigsRequest,
+        DescribeConfigsResponse,
+    )
+    from spark_kafka_sink.protocol.messages.describe_producers import (
+        DescribeProducersRequest,
+        DescribeProducersResponse,
+    )
+    from spark_kafka_sink.protocol.messages.describe_quorum import (
+        DescribeQuorumRequest,
+        DescribeQuorumResponse,
+    )
+    from spark_kafka_sink.protocol.messages.describe_transactions import (
+        DescribeTransactionsRequest,
+        DescribeTransactionsResponse,
+    )
     from spark_kafka_sink.protocol.messages.end_txn import EndTxnRequest, EndTxnResponse
+    from spark_kafka_sink.protocol.messages.fetch import FetchRequest, FetchResponse
     from spark_kafka_sink.protocol.messages.find_coordinator import (
         FindCoordinatorRequest,
         FindCoordinatorResponse,
@@ -51,6 +68,14 @@ if TYPE_CHECKING:
     from spark_kafka_sink.protocol.messages.init_producer_id import (
         InitProducerIdRequest,
         InitProducerIdResponse,
+    )
+    from spark_kafka_sink.protocol.messages.list_offsets import (
+        ListOffsetsRequest,
+        ListOffsetsResponse,
+    )
+    from spark_kafka_sink.protocol.messages.offset_fetch import (
+        OffsetFetchRequest,
+        OffsetFetchResponse,
     )
     from spark_kafka_sink.protocol.messages.sasl_authenticate import (
         SaslAuthenticateRequest,
@@ -69,8 +94,8 @@ ResponseT = TypeVar("ResponseT")
 
 #: Kafka has five; a broker may add others.
 _MOST_MECHANISMS: Final = 100
-#: Produce, because it is read for each batch, and Metadata, which is read into columns.
-_CHECK_THEMSELVES: Final = frozenset({ApiKey.PRODUCE, ApiKey.METADATA})
+#: A broker has some 350.
+_MOST_SETTINGS: Final = 1_000
 #: A response to ApiVersions, in version 0, that says UNSUPPORTED_VERSION and offers nothing.
 _REFUSED: Final = ErrorCode.UNSUPPORTED_VERSION.to_bytes(2, "big") + bytes(4)
 
@@ -83,10 +108,9 @@ def decode(request: Request[ResponseT], version: int, body: memoryview) -> Respo
     api_key = request.api_key
     if api_key is ApiKey.API_VERSIONS and version > 0 and body[:2] == _REFUSED[:2]:
         return _refused_api_versions(request, body)
-    check_itself = api_key in _CHECK_THEMSELVES
-    read = partial(request.read if check_itself else partial(_read, request), version=version)
-    flexible = is_flexible(api_key, version)
-    return decoding(api_key.name, version, body, read, flexible=flexible)
+    # Produce checks itself, in as few calls as it can: it is read for each batch.
+    read = request.read if api_key is ApiKey.PRODUCE else partial(_read, request)
+    return decoding(api_key, version, body, read, flexible=is_flexible(api_key, version))
 
 
 def _read(request: Request[ResponseT], reader: WireReader, version: int) -> ResponseT:
@@ -143,6 +167,78 @@ def _delete_topics(request: DeleteTopicsRequest, response: DeleteTopicsResponse)
     _each_once((topic.name for topic in response.responses), request.topic_names, "a topic")
 
 
+def _describe_configs(request: DescribeConfigsRequest, response: DescribeConfigsResponse) -> None:
+    _each_once(
+        ((one.resource_type, one.resource_name) for one in response.results),
+        ((one.resource_type, one.resource_name) for one in request.resources),
+        "a resource",
+    )
+    for result in response.results:
+        if len(result.configs) > _MOST_SETTINGS:
+            raise MalformedError(f"a resource has {len(result.configs)} settings")
+        if len({setting.name for setting in result.configs}) != len(result.configs):
+            raise MalformedError("a setting comes twice")
+
+
+def _describe_producers(
+    request: DescribeProducersRequest, response: DescribeProducersResponse
+) -> None:
+    _each_once(
+        _partitions(response.topics),
+        ((topic.name, number) for topic in request.topics for number in topic.partition_indexes),
+    )
+
+
+def _describe_quorum(request: DescribeQuorumRequest, response: DescribeQuorumResponse) -> None:
+    if response.error_code is not ErrorCode.NONE:
+        return  # then it has no partition
+    _each_once(
+        (
+            (topic.topic_name, one.partition_index)
+            for topic in response.topics
+            for one in topic.partitions
+        ),
+        (
+            (topic.topic_name, one.partition_index)
+            for topic in request.topics
+            for one in topic.partitions
+        ),
+    )
+
+
+def _describe_transactions(
+    request: DescribeTransactionsRequest, response: DescribeTransactionsResponse
+) -> None:
+    ids = (one.transactional_id for one in response.transaction_states)
+    _each_once(ids, request.transactional_ids, "a transactional id")
+    for one in response.transaction_states:
+        if one.error_code is not ErrorCode.NONE:
+            continue
+        if one.producer_id < -1 or one.producer_epoch < -1 or one.transaction_timeout_ms < 0:
+            raise MalformedError("a producer id, epoch or timeout is negative")
+        for topic in one.topics:
+            if topic.partitions and min(topic.partitions) < 0:
+                raise MalformedError("a partition is negative")
+
+
+def _fetch(request: FetchRequest, response: FetchResponse) -> None:
+    if response.error_code is not ErrorCode.NONE:
+        return  # then it has no partition
+    _each_once(
+        (
+            (topic.topic, one.partition_index)
+            for topic in response.responses
+            for one in topic.partitions
+        ),
+        ((topic.topic, one.partition) for topic in request.topics for one in topic.partitions),
+    )
+    for topic in response.responses:
+        for one in topic.partitions:
+            offsets = one.high_watermark, one.last_stable_offset + 1, one.log_start_offset + 1
+            if one.error_code is ErrorCode.NONE and min(offsets) < 0:
+                raise MalformedError("an offset is negative")
+
+
 def _find_coordinator(request: FindCoordinatorRequest, response: FindCoordinatorResponse) -> None:
     if response.coordinators:
         keys = (one.key for one in response.coordinators)
@@ -151,6 +247,33 @@ def _find_coordinator(request: FindCoordinatorRequest, response: FindCoordinator
     for one in response.coordinators or (response,):
         if one.error_code is ErrorCode.NONE:
             checked_node(one.node_id, one.host, one.port, None)
+
+
+def _list_offsets(request: ListOffsetsRequest, response: ListOffsetsResponse) -> None:
+    _each_once(
+        _partitions(response.topics),
+        _partitions(request.topics),
+    )
+    for topic in response.topics:
+        for one in topic.partitions:
+            if one.error_code is ErrorCode.NONE and one.offset < 0:
+                raise MalformedError("an offset is negative")
+
+
+def _offset_fetch(request: OffsetFetchRequest, response: OffsetFetchResponse) -> None:
+    groups = (group.group_id for group in request.groups)
+    _each_once((group.group_id for group in response.groups), groups, "a group")
+    requested = {
+        group.group_id: [
+            (topic.name, number)
+            for topic in group.topics or ()
+            for number in topic.partition_indexes
+        ]
+        for group in request.groups
+    }
+    for group in response.groups:
+        if group.error_code is ErrorCode.NONE:
+            _each_once(_partitions(group.topics), requested[group.group_id])
 
 
 def _sasl_handshake(_request: SaslHandshakeRequest, response: SaslHandshakeResponse) -> None:
@@ -199,7 +322,7 @@ def _higher_epoch(
 def _txn_offset_commit(request: TxnOffsetCommitRequest, response: TxnOffsetCommitResponse) -> None:
     _each_once(
         _partitions(response.topics),
-        ((topic.name, one.partition_index) for topic in request.topics for one in topic.partitions),
+        _partitions(request.topics),
     )
 
 
@@ -243,9 +366,16 @@ _CHECKS: Final[Mapping[ApiKey, Callable[[Any, Any], None]]] = MappingProxyType(
         ApiKey.API_VERSIONS: _api_versions,
         ApiKey.CREATE_TOPICS: _create_topics,
         ApiKey.DELETE_TOPICS: _delete_topics,
+        ApiKey.DESCRIBE_CONFIGS: _describe_configs,
+        ApiKey.DESCRIBE_PRODUCERS: _describe_producers,
+        ApiKey.DESCRIBE_QUORUM: _describe_quorum,
+        ApiKey.DESCRIBE_TRANSACTIONS: _describe_transactions,
         ApiKey.END_TXN: _end_txn,
+        ApiKey.FETCH: _fetch,
         ApiKey.FIND_COORDINATOR: _find_coordinator,
         ApiKey.INIT_PRODUCER_ID: _init_producer_id,
+        ApiKey.LIST_OFFSETS: _list_offsets,
+        ApiKey.OFFSET_FETCH: _offset_fetch,
         ApiKey.SASL_AUTHENTICATE: _sasl_authenticate,
         ApiKey.SASL_HANDSHAKE: _sasl_handshake,
         ApiKey.TXN_OFFSET_COMMIT: _txn_offset_commit,

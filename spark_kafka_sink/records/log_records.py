@@ -1,7 +1,7 @@
 """Decodes fetched batches and markers of a log.
 
 Owns: :func:`read_batches`, which trusts no input: it searches keys in a topic that other clients
-may write to. Never: fetching the bytes (``protocol/fetch_messages.py``), the meaning of a record,
+may write to. Never: fetching the bytes (``protocol/log_requests.py``), the meaning of a record,
 which transactions are committed (``transactions/commit_log/log_reader.py``). Only the driver uses
 it, to read few records of its commit log, so they are decoded one by one.
 """
@@ -22,7 +22,7 @@ from spark_kafka_sink.base.errors import (
     InvalidRecordError,
     RemoteProtocolError,
 )
-from spark_kafka_sink.protocol.fetch_messages import FetchedPartition
+from spark_kafka_sink.protocol.log_requests import FetchedPartition
 from spark_kafka_sink.protocol.request import Buffer
 from spark_kafka_sink.records.compression import Codec
 from spark_kafka_sink.records.record_batch import (

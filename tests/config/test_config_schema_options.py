@@ -93,6 +93,14 @@ def test_a_null_value_is_possible_with_a_schema_and_of_a_struct():
             "is not a URL of https",
         ),
         (
+            {
+                "bearer.auth.issuer.endpoint.url": "https://me:it@r/token",
+                "bearer.auth.client.id": "me",
+                "bearer.auth.client.secret": "it",
+            },
+            "must not hold a name or password",
+        ),
+        (
             {"schema.registry.url": "http://r:8081", "bearer.auth.token": "t"},
             "would send a secret in the clear",
         ),

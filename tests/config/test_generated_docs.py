@@ -10,7 +10,7 @@ import pytest
 from spark_kafka_sink.base import errors
 from spark_kafka_sink.base.errors import ConfigError
 from spark_kafka_sink.cli.option_texts import option_texts
-from spark_kafka_sink.config.given_options import SPARK_KEYS
+from spark_kafka_sink.config.given_options import SPARK_KEYS, SPARK_OPTIONS
 from spark_kafka_sink.config.option import Status
 from spark_kafka_sink.config.option_table import PRODUCER_OPTIONS, SINK_OPTIONS
 from spark_kafka_sink.config.sink_config import SinkConfig
@@ -50,6 +50,7 @@ def test_each_option_has_a_text_and_each_text_an_option():
     counting = {n for n, o in PRODUCER_OPTIONS.items() if o.status is Status.HONOURED}
     assert texts.importance.keys() == counting
     assert texts.java_defaults.keys() <= named
+    assert tuple(texts.spark) == SPARK_OPTIONS
 
 
 def test_every_option_is_on_the_page(generator):

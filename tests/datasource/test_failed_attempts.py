@@ -66,6 +66,20 @@ def test_a_job_in_foreach_batch_has_the_number_of_its_tasks(failed):
     assert (report.batch_id, report.query_name) == (0, "orders")
 
 
+def test_queries_with_equal_options_do_not_share_attempts(tmp_path):
+    """A config of the session may name the checkpoints of both."""
+    first, second = (
+        FailedAttempts.of(f"{tmp_path}/report.jsonl", "token", name)
+        for name in ("orders", "o\ud83d")
+    )
+    for one in (first, second):
+        one.begin()
+    first.leave(attempt(DeliveryError("no")))
+    second.end()
+    assert second.take(7) == []
+    assert len(FailedAttempts.of(f"{tmp_path}/report.jsonl", "token", "orders").take(7)) == 1
+
+
 def test_an_attempt_leaves_nothing_where_the_folder_is_not(failed, tmp_path):
     """An executor of another machine; a batch that was aborted meanwhile."""
     failed.end()

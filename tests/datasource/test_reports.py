@@ -95,6 +95,13 @@ def two_tasks():
     )
 
 
+def test_a_report_of_a_failed_batch_explains_why():
+    """And not that no task waited, because none was finished."""
+    error = CommitError("no broker took it", hint="start one")
+    explained = report_of([], Outcome.FAILED, error=error).explain()
+    assert "no broker took it. What to do: start one. More: kprod explain KP0" in explained
+
+
 def test_a_report_explains_what_its_tasks_waited_for():
     explained = two_tasks().explain()
     assert explained.startswith("Tasks waited most for memory, because brokers took less")

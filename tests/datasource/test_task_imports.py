@@ -42,8 +42,8 @@ def imported() -> set[str]:
         "local_kafka",
         "network.auth",
         "network.tls",
-        "protocol.fetch_messages",
-        "protocol.transaction_admin_messages",
+        "protocol.log_requests",
+        "protocol.messages.fetch",
         "transactions",
     ],
 )

@@ -90,10 +90,10 @@ def test_the_demo_from_the_wheel_loses_and_doubles_nothing(
     assert (done.returncode, done.stderr) == (0, ""), done.stdout
     assert "kill -9 of the driver and its workers after micro-batch" in done.stdout
     assert done.stdout.rstrip().endswith("Nothing lost, nothing doubled.")
-    rows = [[cell.strip() for cell in line.split("│")[1:5]] for line in done.stdout.splitlines()]
+    rows = [[cell.strip() for cell in line.split("│")[1:6]] for line in done.stdout.splitlines()]
     assert [row for row in rows if row[:1] in (["batch"], ["stream"])] == [
-        ["batch", "40,000", "40,000", "0"],
-        ["stream", "40,000", "40,000", "0"],
+        ["batch", "40,000", "40,000", "0", "0"],
+        ["stream", "40,000", "40,000", "0", "0"],
     ]
     assert [path.name for path in folder.iterdir()] == ["dist"]
 

@@ -7,35 +7,28 @@ from __future__ import annotations
 
 from typing import Any
 
-from spark_kafka_sink.admin.admin_client import NewTopic, create_topics
-from spark_kafka_sink.protocol.admin_messages import (
-    ConfigResource,
+from spark_kafka_sink.admin.admin_client import (
+    TOPIC_NAMES,
     ConfigResourceType,
-    DescribeConfigsRequest,
-    DescribeQuorumRequest,
-    TopicNamesRequest,
+    NewTopic,
+    create_topics,
+    describe_configs,
 )
+from spark_kafka_sink.admin.group_listing import LIST_GROUPS
+from spark_kafka_sink.admin.transaction_client import list_transactions
+from spark_kafka_sink.admin.transaction_description import TransactionState
+from spark_kafka_sink.cli.operations.held_partitions import offset_fetch
+from spark_kafka_sink.datasource.checks.clock_difference import QUORUM
 from spark_kafka_sink.protocol.cluster import TopicPartition
-from spark_kafka_sink.protocol.control_messages import MetadataRequest
-from spark_kafka_sink.protocol.fetch_messages import (
-    FetchPartition,
-    FetchRequest,
-    ListOffsetsRequest,
-    OffsetSpec,
-)
-from spark_kafka_sink.protocol.group_messages import ListGroupsRequest, OffsetFetchRequest
+from spark_kafka_sink.protocol.log_requests import OffsetSpec
 from spark_kafka_sink.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
 from spark_kafka_sink.protocol.messages.api_versions import ApiVersionsRequest
 from spark_kafka_sink.protocol.messages.delete_topics import DeleteTopicsRequest
+from spark_kafka_sink.protocol.messages.describe_transactions import DescribeTransactionsRequest
 from spark_kafka_sink.protocol.messages.sasl_authenticate import SaslAuthenticateRequest
 from spark_kafka_sink.protocol.messages.sasl_handshake import SaslHandshakeRequest
+from spark_kafka_sink.protocol.metadata import MetadataRequest
 from spark_kafka_sink.protocol.producer_ids import PreparedTransaction, ProducerIdAndEpoch
-from spark_kafka_sink.protocol.transaction_admin_messages import (
-    DescribeProducersRequest,
-    DescribeTransactionsRequest,
-    ListTransactionsRequest,
-    TransactionState,
-)
 from spark_kafka_sink.protocol.transaction_requests import (
     CoordinatorType,
     add_partitions_to_txn,
@@ -44,6 +37,12 @@ from spark_kafka_sink.protocol.transaction_requests import (
     init_producer_id,
 )
 from spark_kafka_sink.transactions.offset_commits import OffsetAndMetadata, txn_offset_commit
+from tests.fakes.kafka_messages import (
+    configs_request,
+    fetch_request,
+    offsets_request,
+    producers_request,
+)
 
 TPS = (TopicPartition("a", 0), TopicPartition("b", 7), TopicPartition("a", 3))
 OFFSETS = {TPS[0]: OffsetAndMetadata(2**62), TPS[1]: OffsetAndMetadata(7, 12, "batch 5")}
@@ -62,39 +61,35 @@ REQUESTS: dict[str, Any] = {
         [NewTopic("a", 3, 2), NewTopic("b", 1, 1)], 5, validate_only=True
     ),
     "delete topics": DeleteTopicsRequest(topic_names=("a", "b"), timeout_ms=1000),
-    "describe configs": DescribeConfigsRequest(
-        (
-            ConfigResource(ConfigResourceType.TOPIC, "a"),
-            ConfigResource(ConfigResourceType.BROKER, "1"),
-        ),
-        ("retention.ms",),
+    "describe configs": configs_request(
+        ((ConfigResourceType.TOPIC, "a"), (ConfigResourceType.BROKER, "1")), ("retention.ms",)
     ),
-    "describe all configs": DescribeConfigsRequest(
-        (ConfigResource(ConfigResourceType.TOPIC, "a"),)
-    ),
-    "describe producers": DescribeProducersRequest(TPS),
-    "describe quorum": DescribeQuorumRequest(),
-    "describe transactions": DescribeTransactionsRequest(("orders", "clicks")),
+    "describe all configs": describe_configs(ConfigResourceType.TOPIC, ["a"]),
+    "describe producers": producers_request(TPS),
+    "describe quorum": QUORUM,
+    "describe transactions": DescribeTransactionsRequest(transactional_ids=("orders", "clicks")),
     "end": end_txn(PreparedTransaction("orders", *WHO, 1), committed=True),
     "end of version 2": end_txn(PreparedTransaction("orders", *WHO, 2), committed=False),
-    "fetch": FetchRequest(tuple(FetchPartition(tp, 5) for tp in TPS), 0),
-    "fetch committed": FetchRequest((FetchPartition(TPS[0], 9, 70_000),), read_committed=True),
+    "fetch": fetch_request(*((tp, 5) for tp in TPS)),
+    "fetch committed": fetch_request(
+        (TPS[0], 9), max_bytes=70_000, max_wait_ms=500, read_committed=True
+    ),
     "find": find_coordinator(["orders"]),
     "find group": find_coordinator(["readers"], CoordinatorType.GROUP),
     "find many": find_coordinator(["orders", "clicks"]),
     "init": init_producer_id("orders", 60_000),
     "init idempotent": init_producer_id(None, 60_000),
     "init with two phases": init_producer_id("orders", 60_000, WHO, enable_2pc=True),
-    "list groups": ListGroupsRequest(),
-    "list offsets": ListOffsetsRequest(TPS, OffsetSpec.EARLIEST),
-    "list transactions": ListTransactionsRequest((TransactionState.ONGOING,), prefix="a.b_"),
-    "list transactions by age": ListTransactionsRequest((), (1, 2), min_duration_ms=1000),
+    "list groups": LIST_GROUPS,
+    "list offsets": offsets_request(TPS, OffsetSpec.EARLIEST),
+    "list transactions": list_transactions((TransactionState.ONGOING,), prefix="a.b_"),
+    "list transactions by age": list_transactions((), (1, 2), min_duration_ms=1000),
     "metadata": MetadataRequest(("a", "b"), False, True),
     "metadata of brokers": MetadataRequest(()),
-    "offset fetch": OffsetFetchRequest("readers", TPS),
+    "offset fetch": offset_fetch("readers", TPS),
     "sasl authenticate": SaslAuthenticateRequest(auth_bytes=b"token"),
     "sasl handshake": SaslHandshakeRequest(mechanism="PLAIN"),
-    "topic names": TopicNamesRequest(),
+    "topic names": TOPIC_NAMES,
     "txn offset commit": txn_offset_commit(
         PreparedTransaction("orders", *WHO, 1), "readers", OFFSETS
     ),

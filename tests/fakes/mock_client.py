@@ -18,8 +18,7 @@ from spark_kafka_sink.base.errors import ApiError, AuthenticationError, RemotePr
 from spark_kafka_sink.network.client.client_request import ClientRequest, ClientResponse
 from spark_kafka_sink.network.client.kafka_client import MetadataStore
 from spark_kafka_sink.protocol.cluster import Node
-from spark_kafka_sink.protocol.control_messages import MetadataRequest
-from spark_kafka_sink.protocol.metadata_response import MetadataResponse
+from spark_kafka_sink.protocol.metadata import MetadataRequest, MetadataResponse
 from spark_kafka_sink.protocol.node_api_versions import NodeApiVersions
 from spark_kafka_sink.protocol.produce import ProduceRequest
 from spark_kafka_sink.protocol.request import Request

@@ -34,7 +34,7 @@ from spark_kafka_sink.protocol.cluster import (
 from spark_kafka_sink.protocol.messages.init_producer_id import (
     InitProducerIdRequest,
 )
-from spark_kafka_sink.protocol.metadata_response import MetadataResponse, TopicMetadata
+from spark_kafka_sink.protocol.metadata import MetadataResponse, TopicMetadata
 from spark_kafka_sink.protocol.produce import (
     PartitionProduceResponse,
     ProduceRequest,

@@ -13,7 +13,7 @@ from spark_kafka_sink.base.errors import (
     CorruptRecordError,
     ErrorCode,
 )
-from spark_kafka_sink.protocol.fetch_messages import FetchedPartition
+from spark_kafka_sink.protocol.log_requests import FetchedPartition
 from spark_kafka_sink.records.compression import Codec, CompressionType
 from spark_kafka_sink.records.log_records import read_batches
 from spark_kafka_sink.records.varint import varint

@@ -8,12 +8,13 @@ from types import SimpleNamespace
 
 import pytest
 from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient
 from prometheus_client import CollectorRegistry
 
 from spark_kafka_sink import KprodListener, RunningWrites, show_progress
 from spark_kafka_sink.base.errors import ConfigError
 from spark_kafka_sink.config.producer_config import ProducerConfig
-from spark_kafka_sink.datasource.monitoring import kprod_listener, progress_bar
+from spark_kafka_sink.datasource.monitoring import kprod_listener, progress_bar, running_writes
 from spark_kafka_sink.datasource.monitoring.prometheus_metrics import PrometheusMetrics
 from spark_kafka_sink.datasource.monitoring.running_writes import Waits
 from spark_kafka_sink.datasource.write.worker_progress import Sender, WorkerProgress
@@ -173,6 +174,22 @@ def test_the_listener_exports_what_runs_and_zero_after(world, monkeypatch):
     world.now += 100
     wait_for(lambda: value("kprod_task_rows") == 0, 60, "nothing")
     assert value("kprod_task_wait_time_seconds", wait="rate") == 0
+    listener.close()
+
+
+def test_progress_that_can_not_be_read_is_no_progress(world, kafka, monkeypatch):
+    """A rate of before an outage would keep KprodNoProgress from firing in it."""
+    monkeypatch.setattr(kprod_listener, "_LOOK_S", 0.05)
+    monkeypatch.setattr(running_writes, "_READ_MS", 2_000)
+    registry = CollectorRegistry()
+    listener = KprodListener(PrometheusMetrics(registry), reports=lambda: (), running=world.running)
+    world.send("w1", rows=10)
+    labels = {"query": "orders"}
+    wait_for(lambda: registry.get_sample_value("kprod_task_rows", labels), 60, "rows")
+    admin = AdminClient({"bootstrap.servers": kafka.bootstrap})
+    (gone,) = admin.delete_topics([world.topic]).values()
+    gone.result()
+    wait_for(lambda: registry.get_sample_value("kprod_task_rows", labels) == 0, 60, "zero")
     listener.close()
 
 

@@ -15,9 +15,8 @@ from spark_kafka_sink.network.channel.selectable import (
     NetworkSend,
 )
 from spark_kafka_sink.protocol.cluster import Node
-from spark_kafka_sink.protocol.control_messages import MetadataRequest
 from spark_kafka_sink.protocol.frames import response_header_version
-from spark_kafka_sink.protocol.metadata_response import MetadataResponse
+from spark_kafka_sink.protocol.metadata import MetadataRequest, MetadataResponse
 from spark_kafka_sink.protocol.request import ApiKey, Buffers, VersionRange
 from spark_kafka_sink.protocol.wire import WireReader
 from tests.fakes.clock import FakeClock

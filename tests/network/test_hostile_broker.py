@@ -23,7 +23,7 @@ from spark_kafka_sink.network.client.network_client import (
 )
 from spark_kafka_sink.network.frame_reader import FrameReader
 from spark_kafka_sink.network.transport_layer import PlaintextTransportLayer
-from spark_kafka_sink.protocol.metadata_response import MOST_BROKERS
+from spark_kafka_sink.protocol.metadata import MOST_BROKERS
 from spark_kafka_sink.protocol.request import ApiKey
 from tests.fakes.clock import FakeClock
 from tests.network.network_client_harness import NODE, OK, NetworkClientHarness, client_config
@@ -179,6 +179,15 @@ def test_a_throttle_time_without_end_is_a_minute() -> None:
     world.poll()
     assert world.client.poll_delay_ms(NODE, world.now) == MAX_THROTTLE_MS
     world.clock.advance(MAX_THROTTLE_MS)
+    assert world.client.can_send_request(NODE.id, world.now)
+
+
+def test_a_negative_throttle_time_is_none() -> None:
+    world = NetworkClientHarness()
+    world.make_ready()
+    world.ask_and_write()
+    answered(world, struct.pack(">i", -(2**31)))
+    world.poll()
     assert world.client.can_send_request(NODE.id, world.now)
 
 

@@ -13,8 +13,7 @@ from spark_kafka_sink.network.client.client_factory import new_network_client
 from spark_kafka_sink.network.client.client_request import ClientResponse
 from spark_kafka_sink.network.client.network_client import NetworkClient
 from spark_kafka_sink.protocol.cluster import Cluster, Node
-from spark_kafka_sink.protocol.control_messages import MetadataRequest
-from spark_kafka_sink.protocol.metadata_response import MetadataResponse
+from spark_kafka_sink.protocol.metadata import MetadataRequest, MetadataResponse
 from spark_kafka_sink.protocol.request import ApiKey
 from tests.network.loopback import Background, LoopbackServer, framed, read_frame
 from tests.network.simulated import FixedMetadata

@@ -315,7 +315,11 @@ def test_an_address_that_the_operator_does_not_list_is_not_asked(limit):
     [
         ({"basic.auth.user.info": Password("a:b")}, "http://r.example", "in the clear"),
         ({"bearer.auth.token": Password("a")}, "https://r,HTTP://r.example", "in the clear"),
-        ({"bearer.auth.issuer.endpoint.url": "${env:ADDRESS}"}, "http://r.example/t", "of https"),
+        (
+            {"bearer.auth.issuer.endpoint.url": "${env:ADDRESS}"},
+            "http://r.example/t",
+            "in the clear",
+        ),
         ({"schema.registry.ssl.truststore.location": "/ca"}, "http://r.example", "no effect"),
     ],
 )

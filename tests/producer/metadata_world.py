@@ -13,7 +13,7 @@ from spark_kafka_sink.protocol.cluster import (
     PartitionInfos,
     TopicPartition,
 )
-from spark_kafka_sink.protocol.metadata_response import MetadataResponse, TopicMetadata
+from spark_kafka_sink.protocol.metadata import MetadataResponse, TopicMetadata
 from tests.fakes.clock import FakeClock
 
 NODES = (Node(1, "one", 9092), Node(2, "two", 9092))

@@ -7,7 +7,7 @@ import pytest
 from spark_kafka_sink.base.clock import NEVER
 from spark_kafka_sink.base.errors import ErrorCode
 from spark_kafka_sink.protocol.cluster import Node, PartitionInfo, PartitionInfos, TopicPartition
-from spark_kafka_sink.protocol.metadata_response import TopicMetadata
+from spark_kafka_sink.protocol.metadata import TopicMetadata
 from tests.producer.metadata_world import (
     BACKOFF,
     ID1,

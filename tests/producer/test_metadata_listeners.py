@@ -6,7 +6,7 @@ import pytest
 
 from spark_kafka_sink.producer.kafka_producer import KafkaProducer
 from spark_kafka_sink.protocol.cluster import Nodes
-from spark_kafka_sink.protocol.metadata_response import MetadataResponse
+from spark_kafka_sink.protocol.metadata import MetadataResponse
 from tests.fakes.answering_client import AnsweringClient
 from tests.producer.metadata_world import NODES, SEED, MetadataWorld, topic
 

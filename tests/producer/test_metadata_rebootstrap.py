@@ -19,11 +19,10 @@ from spark_kafka_sink.protocol.cluster import (
     PartitionInfos,
     TopicPartition,
 )
-from spark_kafka_sink.protocol.control_messages import MetadataRequest
 from spark_kafka_sink.protocol.messages.init_producer_id import (
     InitProducerIdRequest,
 )
-from spark_kafka_sink.protocol.metadata_response import MetadataResponse, TopicMetadata
+from spark_kafka_sink.protocol.metadata import MetadataRequest, MetadataResponse, TopicMetadata
 from tests.fakes.kafka_messages import init_response
 from tests.fakes.sender_world import SenderWorld, cluster_of
 from tests.producer.metadata_world import ID1, NODES, SEED, TP, MetadataWorld, answer, topic

@@ -17,7 +17,7 @@ from spark_kafka_sink.base.errors import (
     KafkaTimeoutError,
 )
 from spark_kafka_sink.protocol.cluster import Cluster, PartitionInfos
-from spark_kafka_sink.protocol.metadata_response import TopicMetadata
+from spark_kafka_sink.protocol.metadata import TopicMetadata
 from tests.fakes.clock import FakeClock
 from tests.producer.metadata_world import ID1, MAX_BLOCK, SEED, MetadataWorld, topic
 

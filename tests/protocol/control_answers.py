@@ -9,11 +9,10 @@ from typing import Any
 from kio.schema.errors import ErrorCode as KioErrorCode
 from kio_oracle import Module, ids_of, in_every_version, write
 
-from spark_kafka_sink.admin.admin_client import NewTopic, create_topics
-from spark_kafka_sink.protocol.admin_messages import TopicNamesRequest
-from spark_kafka_sink.protocol.control_messages import MetadataRequest
+from spark_kafka_sink.admin.admin_client import TOPIC_NAMES, NewTopic, create_topics
 from spark_kafka_sink.protocol.messages.api_versions import ApiVersionsRequest
 from spark_kafka_sink.protocol.messages.delete_topics import DeleteTopicsRequest
+from spark_kafka_sink.protocol.metadata import MetadataRequest
 from spark_kafka_sink.protocol.request import ApiKey
 from spark_kafka_sink.protocol.transaction_requests import init_producer_id
 from tests.fakes.kafka_messages import init_request
@@ -27,7 +26,6 @@ INIT_2PC = init_producer_id("job-7", 60_000, enable_2pc=True)
 CREATE_TOPICS = create_topics(
     [NewTopic("orders", 3, 1, {"retention.ms": "1000"}), NewTopic("clicks", 1, 1)], 5_000
 )
-TOPIC_NAMES = TopicNamesRequest()
 DELETE_TOPICS = DeleteTopicsRequest(topic_names=("orders", "clicks"), timeout_ms=5_000)
 
 ALL = in_every_version(

@@ -99,7 +99,7 @@ ANSWERS = (
     ]
     + [
         Answer(
-            groups.OffsetFetchRequest("mine", groups.TPS),
+            groups.offset_fetch("mine", groups.TPS),
             8,
             groups.offsets("mine", KioErrorCode.none, 0, 3),
         )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from spark_kafka_sink.base.errors import ErrorCode, UnsupportedVersionError
-from spark_kafka_sink.protocol.control_messages import MetadataRequest
+from spark_kafka_sink.protocol.metadata import MetadataRequest
 from spark_kafka_sink.protocol.node_api_versions import NodeApiVersions
 from spark_kafka_sink.protocol.produce import ProduceRequest
 from spark_kafka_sink.protocol.request import ApiKey, VersionRange

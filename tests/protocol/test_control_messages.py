@@ -18,8 +18,8 @@ from spark_kafka_sink.base.errors import (
     UnsupportedVersionError,
 )
 from spark_kafka_sink.protocol.cluster import Node, TopicPartition
-from spark_kafka_sink.protocol.control_messages import MetadataRequest
 from spark_kafka_sink.protocol.messages.delete_topics import DeleteTopicsRequest
+from spark_kafka_sink.protocol.metadata import MetadataRequest
 from spark_kafka_sink.protocol.node_api_versions import NodeApiVersions
 from spark_kafka_sink.protocol.producer_ids import ProducerIdAndEpoch
 from spark_kafka_sink.protocol.request import VersionRange
@@ -363,4 +363,5 @@ def test_delete_topics_names_each_once(version: int) -> None:
 def test_the_names_of_all_topics_are_requested_and_read(version: int) -> None:
     sent = b"".join(TOPIC_NAMES.encode(version))
     assert Module("metadata", version, "request").read("MetadataRequest", sent).topics is None
-    assert set(decode(TOPIC_NAMES, version, metadata(version)).names) >= {"orders", "nope"}
+    topics = decode(TOPIC_NAMES, version, metadata(version)).topics
+    assert {topic.name for topic in topics} >= {"orders", "nope"}

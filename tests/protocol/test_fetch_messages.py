@@ -13,29 +13,27 @@ from hostile import allocated, refused
 from kio.schema.errors import ErrorCode as KioErrorCode
 from kio_oracle import THROTTLE, Module, decode, ids_of, in_every_version, read_request, write
 
+from spark_kafka_sink.admin.admin_client import ConfigResourceType, config_values, describe_configs
 from spark_kafka_sink.base.errors import ErrorCode, InvalidTopicError, UnsupportedVersionError
-from spark_kafka_sink.protocol.admin_messages import (
-    ConfigResource,
-    ConfigResourceType,
-    DescribeConfigsRequest,
-    ResourceConfigs,
-)
 from spark_kafka_sink.protocol.cluster import TopicPartition
-from spark_kafka_sink.protocol.fetch_messages import (
+from spark_kafka_sink.protocol.log_requests import (
     FetchedPartition,
-    FetchPartition,
-    FetchRequest,
-    ListOffsetsRequest,
     OffsetSpec,
-    PartitionOffset,
+    fetch,
+    list_offsets,
+    listed_offset,
 )
+from spark_kafka_sink.protocol.messages.fetch import FetchRequest
+from spark_kafka_sink.protocol.messages.list_offsets import ListOffsetsRequest
+from tests.fakes.kafka_messages import configs_request, fetch_request, offsets_request
 
 A0, A3, B7 = TopicPartition("a", 0), TopicPartition("a", 3), TopicPartition("b", 7)
-OFFSETS = ListOffsetsRequest((A0, B7, A3), OffsetSpec.LATEST)
-FETCH = FetchRequest((FetchPartition(A0, 100), FetchPartition(B7, 7, 1024), FetchPartition(A3, 0)))
-TOPIC = ConfigResource(ConfigResourceType.TOPIC, "orders")
-BROKER = ConfigResource(ConfigResourceType.BROKER, "1")
-CONFIGS = DescribeConfigsRequest((TOPIC, BROKER), ("cleanup.policy", "segment.bytes"))
+OFFSETS = offsets_request((A0, B7, A3), OffsetSpec.LATEST)
+FETCH = fetch_request((A0, 100), (B7, 7), (A3, 0))
+ONE = fetch(A0, 100)
+TOPIC = (ConfigResourceType.TOPIC, "orders")
+BROKER = (ConfigResourceType.BROKER, "1")
+CONFIGS = configs_request((TOPIC, BROKER), ("cleanup.policy", "segment.bytes"))
 
 ALL = in_every_version(OFFSETS, FETCH, CONFIGS)
 IDS = ids_of(ALL)
@@ -47,9 +45,10 @@ OF_CONFIGS = range(1, 5)
 # --- answers as kio writes them
 
 ASKED = [("a", [3, 0]), ("b", [7])]
+JUST_A0 = [("a", [0])]
 
 
-def list_offsets(
+def listed_offsets(
     version: int,
     topics: list[tuple[str, list[int]]] = ASKED,
     code: KioErrorCode = KioErrorCode.none,
@@ -162,7 +161,7 @@ def described(
 
 def answer(request: Any, version: int) -> bytes:
     if isinstance(request, ListOffsetsRequest):
-        return list_offsets(version)
+        return listed_offsets(version)
     if isinstance(request, FetchRequest):
         return fetched(version)
     return described(version)
@@ -174,31 +173,29 @@ def answer(request: Any, version: int) -> bytes:
 @pytest.mark.parametrize("version", OF_OFFSETS)
 @pytest.mark.parametrize("spec", OffsetSpec)
 def test_offsets_are_asked_for(version: int, spec: OffsetSpec) -> None:
-    read = read_request(ListOffsetsRequest((A0, B7, A3, A0), spec), version)
+    read = read_request(list_offsets(A3, spec), version)
     assert (read.replica_id, read.isolation_level) == (-1, 0)
     found = {
         topic.name: [(p.partition_index, p.timestamp) for p in topic.partitions]
         for topic in read.topics
     }
     wire = {OffsetSpec.LATEST: -1, OffsetSpec.EARLIEST: -2}[spec]
-    assert found == {"a": [(0, wire), (3, wire)], "b": [(7, wire)]}
+    assert found == {"a": [(3, wire)]}
 
 
 @pytest.mark.parametrize("version", OF_FETCH)
 def test_a_fetch_asks_as_a_consumer_without_a_session(version: int) -> None:
-    request = FetchRequest(FETCH.partitions, max_wait_ms=250, max_bytes=4096)
-    read = read_request(request, version)
+    read = read_request(fetch(B7, 7, max_bytes=1024), version)
     assert (read.replica_id, read.isolation_level) == (-1, 0)
-    assert (read.max_wait, read.min_bytes) == (dt.timedelta(milliseconds=250), 1)
-    assert read.max_bytes == 4096
+    assert (read.max_wait, read.min_bytes) == (dt.timedelta(0), 1)
+    assert read.max_bytes == 16 * 1024 * 1024
     found = {
         topic.topic: [
             (p.partition, p.fetch_offset, p.partition_max_bytes) for p in topic.partitions
         ]
         for topic in read.topics
     }
-    default = 4 * 1024 * 1024
-    assert found == {"a": [(0, 100, default), (3, 0, default)], "b": [(7, 7, 1024)]}
+    assert found == {"b": [(7, 7, 1024)]}
     if version >= 7:
         assert (read.session_id, read.session_epoch) == (0, -1)
         assert read.forgotten_topics_data == ()
@@ -207,10 +204,11 @@ def test_a_fetch_asks_as_a_consumer_without_a_session(version: int) -> None:
 @pytest.mark.parametrize("version", OF_CONFIGS)
 @pytest.mark.parametrize("names", [None, ("cleanup.policy",)])
 def test_configs_are_asked_for(version: int, names: tuple[str, ...] | None) -> None:
-    read = read_request(DescribeConfigsRequest((TOPIC, BROKER, TOPIC), names), version)
+    asked = describe_configs(ConfigResourceType.TOPIC, ("orders", "clicks", "orders"), names)
+    read = read_request(asked, version)
     assert [(r.resource_type, r.resource_name) for r in read.resources] == [
         (2, "orders"),
-        (4, "1"),
+        (2, "clicks"),
     ]
     assert {r.configuration_keys for r in read.resources} == {names}
     assert not read.include_synonyms
@@ -218,7 +216,7 @@ def test_configs_are_asked_for(version: int, names: tuple[str, ...] | None) -> N
 
 def test_a_topics_name_too_long_for_the_wire_is_an_invalid_topic() -> None:
     tp = TopicPartition("x" * 40_000, 0)
-    for request in (ListOffsetsRequest((tp,)), FetchRequest((FetchPartition(tp, 0),))):
+    for request in (list_offsets(tp), fetch(tp, 0)):
         with pytest.raises(InvalidTopicError):
             request.encode(request.versions.max)
 
@@ -237,55 +235,61 @@ def test_a_version_outside_of_ours_is_refused(request_: Any, version: int) -> No
 
 @pytest.mark.parametrize("version", OF_OFFSETS)
 def test_offsets_are_read(version: int) -> None:
-    response = decode(OFFSETS, version, list_offsets(version))
-    expected = PartitionOffset(ErrorCode.NONE, 1234)
-    assert response.partitions == dict.fromkeys((A0, A3, B7), expected)
-    assert response.throttle_ms == 9
+    response = decode(OFFSETS, version, listed_offsets(version))
+    assert [
+        (topic.name, one.partition_index, one.error_code, one.offset)
+        for topic in response.topics
+        for one in topic.partitions
+    ] == [(tp.topic, tp.partition, ErrorCode.NONE, 1234) for tp in (A3, A0, B7)]
+    assert response.throttle_time_ms == 9
 
 
-def test_a_partition_with_an_error_has_no_offset() -> None:
-    data = list_offsets(6, code=KioErrorCode.not_leader_or_follower)
-    found = decode(OFFSETS, 6, data).partitions[B7]
-    assert found == PartitionOffset(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+def test_a_partition_with_an_error_needs_no_offset() -> None:
+    code = KioErrorCode.not_leader_or_follower
+    data = listed_offsets(6, [("b", [7])], code=code, offset=-1)
+    found = listed_offset(decode(list_offsets(B7), 6, data))
+    assert found.error_code is ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
 def test_an_end_before_the_beginning_is_refused() -> None:
-    assert refused(lambda: decode(OFFSETS, 6, list_offsets(6, offset=-1)))
+    assert refused(lambda: decode(OFFSETS, 6, listed_offsets(6, offset=-1)))
 
 
 @pytest.mark.parametrize("version", OF_FETCH)
 def test_what_was_fetched_is_read(version: int) -> None:
     response = decode(FETCH, version, fetched(version))
-    assert (response.error, response.throttle_ms) == (ErrorCode.NONE, 9)
-    assert response.partitions.keys() == {A0, A3, B7}
+    assert (response.error_code, response.throttle_time_ms) == (ErrorCode.NONE, 9)
     plain = FetchedPartition(ErrorCode.NONE, 100, memoryview(b"bytes"), 120)
-    assert response.partitions[A0] == plain
-    committed = replace(FETCH, read_committed=True)
+    assert FetchedPartition.of(ONE, decode(ONE, version, fetched(version, JUST_A0))) == plain
+    committed = fetch(A0, 100, read_committed=True)
     assert read_request(committed, version).isolation_level == 1
-    found = decode(committed, version, fetched(version)).partitions[A0]
-    assert found == replace(plain, aborted=((4711, 90), (12, 95)))
-    none = decode(committed, version, fetched(version, aborted=None)).partitions[A0]
-    assert none == plain
+    found = decode(committed, version, fetched(version, JUST_A0))
+    aborted = ((4711, 90), (12, 95))
+    assert FetchedPartition.of(committed, found) == replace(plain, aborted=aborted)
+    none = decode(committed, version, fetched(version, JUST_A0, aborted=None))
+    assert FetchedPartition.of(committed, none) == plain
 
 
 @pytest.mark.parametrize("version", OF_FETCH)
 def test_nothing_fetched_is_no_bytes(version: int) -> None:
-    found = decode(FETCH, version, fetched(version, aborted=None, records=None)).partitions[B7]
-    assert (found.fetch_offset, bytes(found.records)) == (7, b"")
+    data = fetched(version, JUST_A0, aborted=None, records=None)
+    found = FetchedPartition.of(ONE, decode(ONE, version, data))
+    assert (found.fetch_offset, bytes(found.records)) == (100, b"")
 
 
 @pytest.mark.parametrize("version", OF_FETCH)
 def test_a_partition_that_was_not_fetched_has_only_its_error(version: int) -> None:
-    data = fetched(version, error_code=KioErrorCode.offset_out_of_range, high_watermark=-1)
-    found = decode(FETCH, version, data).partitions[A0]
+    code = KioErrorCode.offset_out_of_range
+    data = fetched(version, JUST_A0, error_code=code, high_watermark=-1)
+    found = FetchedPartition.of(ONE, decode(ONE, version, data))
     assert found == FetchedPartition(ErrorCode.OFFSET_OUT_OF_RANGE, 100)
 
 
 @pytest.mark.parametrize("version", range(7, 13))
 def test_an_error_of_the_whole_fetch_needs_no_partitions(version: int) -> None:
     data = fetched(version, [], KioErrorCode.unknown_server_error)
-    response = decode(FETCH, version, data)
-    assert (response.error, response.partitions) == (ErrorCode.UNKNOWN_SERVER_ERROR, {})
+    found = FetchedPartition.of(ONE, decode(ONE, version, data))
+    assert found == FetchedPartition(ErrorCode.UNKNOWN_SERVER_ERROR, 100)
 
 
 @pytest.mark.parametrize("field", ["high_watermark", "last_stable_offset", "log_start_offset"])
@@ -301,22 +305,25 @@ def test_configs_are_read(version: int) -> None:
         "segment.bytes": "value of segment.bytes",
         "unset": None,
     }
-    expected = ResourceConfigs(ErrorCode.NONE, values)
-    assert response.resources == {TOPIC: expected, BROKER: expected}
-    assert response.throttle_ms == 9
+    assert [
+        ((one.resource_type, one.resource_name), one.error_code, config_values(one))
+        for one in response.results
+    ] == [(resource, ErrorCode.NONE, values) for resource in (TOPIC, BROKER)]
+    assert response.throttle_time_ms == 9
 
 
 @pytest.mark.parametrize("version", OF_CONFIGS)
 def test_a_secret_is_never_read(version: int) -> None:
     response = decode(CONFIGS, version, described(version, sensitive=True))
-    assert set(response.resources[BROKER].values.values()) == {None}
+    assert {v for one in response.results for v in config_values(one).values()} == {None}
 
 
 def test_configs_that_may_not_be_read_have_their_error_only() -> None:
     data = described(4, code=KioErrorCode.cluster_authorization_failed)
-    assert decode(CONFIGS, 4, data).resources[BROKER] == ResourceConfigs(
-        ErrorCode.CLUSTER_AUTHORIZATION_FAILED, {}, "the broker's words"
-    )
+    for one in decode(CONFIGS, 4, data).results:
+        assert one.error_code is ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+        assert one.error_message == "the broker's words"
+        assert config_values(one) == {}
 
 
 OTHERS: list[list[tuple[str, list[int]]]] = [
@@ -333,7 +340,7 @@ OTHERS: list[list[tuple[str, list[int]]]] = [
 def test_an_answer_about_other_partitions_is_refused(
     version: int, topics: list[tuple[str, list[int]]]
 ) -> None:
-    assert refused(lambda: decode(OFFSETS, version, list_offsets(version, topics)))
+    assert refused(lambda: decode(OFFSETS, version, listed_offsets(version, topics)))
     assert refused(lambda: decode(FETCH, version, fetched(version, topics)))
     assert refused(lambda: decode(FETCH, 12, fetched(12, topics)))
 

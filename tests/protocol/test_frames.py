@@ -16,7 +16,6 @@ from kio_oracle import Module
 
 from spark_kafka_sink.base.errors import IllegalStateError, RemoteProtocolError
 from spark_kafka_sink.protocol.cluster import TopicPartition
-from spark_kafka_sink.protocol.control_messages import MetadataRequest
 from spark_kafka_sink.protocol.frames import (
     FIRST_FLEXIBLE_VERSION,
     MAX_RESPONSE_SIZE,
@@ -29,6 +28,7 @@ from spark_kafka_sink.protocol.frames import (
     request_header_version,
     response_header_version,
 )
+from spark_kafka_sink.protocol.metadata import MetadataRequest
 from spark_kafka_sink.protocol.produce import PartitionProduceData, ProduceRequest
 from spark_kafka_sink.protocol.request import ApiKey, Buffers, VersionRange
 from spark_kafka_sink.protocol.wire import WireReader

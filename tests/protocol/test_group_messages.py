@@ -8,16 +8,12 @@ import pytest
 from kio.schema.errors import ErrorCode as KioErrorCode
 from kio_oracle import THROTTLE, Module, decode, read_request, write
 
+from spark_kafka_sink.admin.group_listing import LIST_GROUPS
 from spark_kafka_sink.base.errors import ErrorCode, RemoteProtocolError
+from spark_kafka_sink.cli.operations.held_partitions import committed_offsets, offset_fetch
 from spark_kafka_sink.protocol.cluster import TopicPartition
-from spark_kafka_sink.protocol.group_messages import (
-    GroupWithMembers,
-    ListGroupsRequest,
-    OffsetFetchRequest,
-)
 
-ASKED = ListGroupsRequest("mine")
-ALL: list[tuple[Any, int]] = [(ASKED, 4), (ASKED, 5)]
+ALL: list[tuple[Any, int]] = [(LIST_GROUPS, 4), (LIST_GROUPS, 5)]
 
 
 def answer(request: Any, version: int, *, error: KioErrorCode = KioErrorCode.none) -> bytes:
@@ -33,27 +29,20 @@ def answer(request: Any, version: int, *, error: KioErrorCode = KioErrorCode.non
 
 @pytest.mark.parametrize("version", [4, 5])
 def test_only_groups_with_members_are_requested(version: int) -> None:
-    states = read_request(ASKED, version).states_filter
+    states = read_request(LIST_GROUPS, version).states_filter
     assert "Stable" in states
     assert not {"Empty", "Dead"} & set(states)
 
 
 @pytest.mark.parametrize("version", [4, 5])
-def test_the_group_itself_is_found_among_others(version: int) -> None:
+def test_groups_are_read_with_their_states(version: int) -> None:
     kind = "consumer" if version == 5 else ""
-    mine = {"mine": GroupWithMembers("Reconciling", kind)}
-    assert decode(ASKED, version, answer(ASKED, version)).groups == mine
-    other = ListGroupsRequest("none")
-    assert decode(other, version, answer(other, version)).groups == {}
-    every = ListGroupsRequest()
-    both = mine | {"another": GroupWithMembers("Stable", kind)}
-    assert decode(every, version, answer(every, version)).groups == both
-
-
-def test_an_error_has_no_group() -> None:
-    error = KioErrorCode.coordinator_load_in_progress
-    found = decode(ASKED, 5, answer(ASKED, 5, error=error))
-    assert (found.error, found.groups) == (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, {})
+    found = decode(LIST_GROUPS, version, answer(LIST_GROUPS, version))
+    assert [(one.group_id, one.group_state, one.group_type) for one in found.groups] == [
+        ("another", "Stable", kind),
+        ("mine", "Reconciling", kind),
+    ]
+    assert found.error_code is ErrorCode.NONE
 
 
 TPS = (TopicPartition("t", 0), TopicPartition("t", 3))
@@ -76,16 +65,18 @@ def offsets(group: str = "mine", error: KioErrorCode = KioErrorCode.none, *numbe
 
 
 def test_offsets_are_of_partitions_with_a_commit() -> None:
-    asked = OffsetFetchRequest("mine", TPS)
+    asked = offset_fetch("mine", TPS)
     (group,) = read_request(asked, 8).groups
     assert (group.group_id, group.topics[0].partition_indexes) == ("mine", (0, 3))
-    assert decode(asked, 8, offsets("mine", KioErrorCode.none, 0, 3)).offsets == {TPS[1]: 7}
+    found = decode(asked, 8, offsets("mine", KioErrorCode.none, 0, 3))
+    assert committed_offsets(found) == {TPS[1]: 7}
 
 
 def test_offsets_of_another_group_are_malformed() -> None:
-    asked = OffsetFetchRequest("mine", TPS)
+    asked = offset_fetch("mine", TPS)
     for wrong in (offsets("another", KioErrorCode.none, 0, 3), offsets("mine")):
         with pytest.raises(RemoteProtocolError):
             decode(asked, 8, wrong)
     refused = decode(asked, 8, offsets("mine", KioErrorCode.group_authorization_failed))
-    assert (refused.error, refused.offsets) == (ErrorCode.GROUP_AUTHORIZATION_FAILED, {})
+    assert refused.groups[0].error_code is ErrorCode.GROUP_AUTHORIZATION_FAILED
+    assert committed_offsets(refused) == {}

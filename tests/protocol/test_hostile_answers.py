@@ -23,35 +23,36 @@ import test_transaction_messages as transactions
 from hostile import allocated, refused, work
 from kio.schema.errors import ErrorCode as KioErrorCode
 
-from spark_kafka_sink.admin.admin_client import NewTopic, create_topics
+from spark_kafka_sink.admin.admin_client import (
+    ConfigResourceType,
+    NewTopic,
+    create_topics,
+    describe_configs,
+)
+from spark_kafka_sink.admin.transaction_client import list_transactions
 from spark_kafka_sink.base.errors import ErrorCode
 from spark_kafka_sink.base.security.password import Password
 from spark_kafka_sink.network.auth.sasl_mechanism import SaslError
 from spark_kafka_sink.network.auth.sasl_scram import ScramMechanism
-from spark_kafka_sink.protocol.admin_messages import (
-    ConfigResource,
-    ConfigResourceType,
-    DescribeConfigsRequest,
-)
 from spark_kafka_sink.protocol.answers import decode
 from spark_kafka_sink.protocol.cluster import Node, TopicPartition
-from spark_kafka_sink.protocol.control_messages import MetadataRequest
-from spark_kafka_sink.protocol.fetch_messages import FetchPartition, FetchRequest
+from spark_kafka_sink.protocol.messages.describe_transactions import DescribeTransactionsRequest
 from spark_kafka_sink.protocol.messages.sasl_handshake import SaslHandshakeRequest
-from spark_kafka_sink.protocol.metadata_response import MOST_BROKERS
+from spark_kafka_sink.protocol.metadata import MOST_BROKERS, MetadataRequest
 from spark_kafka_sink.protocol.producer_ids import PreparedTransaction, ProducerIdAndEpoch
-from spark_kafka_sink.protocol.transaction_admin_messages import (
-    DescribeProducersRequest,
-    DescribeTransactionsRequest,
-    ListTransactionsRequest,
-)
 from spark_kafka_sink.protocol.transaction_requests import (
     add_partitions_to_txn,
     find_coordinator,
     init_producer_id,
 )
 from spark_kafka_sink.transactions.offset_commits import OffsetAndMetadata, txn_offset_commit
-from tests.fakes.kafka_messages import API_VERSIONS, end_request, init_request
+from tests.fakes.kafka_messages import (
+    API_VERSIONS,
+    end_request,
+    fetch_request,
+    init_request,
+    producers_request,
+)
 
 METADATA = MetadataRequest(("t",))
 #: As long as a string may be, and four bytes for each character once it is decoded.
@@ -187,17 +188,17 @@ def of_the_others() -> list[Case]:
     errors = tuple((i, None) for i in range(6_000))
     told = tuple((i, "a") for i in range(5_000))
     nodes = tuple(Node(i, "a", 1) for i in range(5_000))
-    fetch = FetchRequest((FetchPartition(tp, 0),))
+    fetch = fetch_request((tp, 0))
     aborted = b"".join(struct.pack(">qq", 2**40 + i, 2**40 + i) for i in range(6_000))
     fetched = (
         m.int32(0) + m.int32(1) + b"\0\1a" + m.int32(1) + struct.pack(">ihqq", 0, 0, 9, 9)
         + m.int32(6_000) + aborted + m.int32(0)
     )  # fmt: skip
-    describe = DescribeTransactionsRequest(("q",))
+    describe = DescribeTransactionsRequest(transactional_ids=("q",))
     topics = tuple((f"{i:x}", ()) for i in range(5_000))
     numbers = (("a", tuple(range(6_000))),)
     handshake = SaslHandshakeRequest(mechanism="PLAIN")
-    configs = DescribeConfigsRequest((ConfigResource(ConfigResourceType.BROKER, "1"),))
+    configs = describe_configs(ConfigResourceType.BROKER, ["1"])
     setting = b"".join(b"\0\4%04x\xff\xff\0\0\0" % i + bytes(4) for i in range(2_000))
     return [
         Case("no API", api, 0, api_answer(0), "offers no API"),
@@ -278,16 +279,16 @@ def of_the_others() -> list[Case]:
             admin.describe_transactions(tuple(f"{i:x}" for i in range(500))), "not requested",
         ),
         Case(
-            "transactions without end", ListTransactionsRequest(), 1,
-            admin.list_transactions(1, tuple((f"{i:x}", 2**40 + i, "") for i in range(9000))),
+            "transactions without end", list_transactions(), 1,
+            admin.listed_transactions(1, tuple((f"{i:x}", 2**40 + i, "") for i in range(9000))),
         ),
         Case(
-            "unknown states", ListTransactionsRequest(), 1,
-            admin.list_transactions(1, (), unknown=tuple(f"{i:x}" for i in range(9000))),
+            "unknown states", list_transactions(), 1,
+            admin.listed_transactions(1, (), unknown=tuple(f"{i:x}" for i in range(9000))),
         ),
         Case(
-            "producers", DescribeProducersRequest(tps), 0,
-            admin.describe_producers([("a", list(range(2000)))]), None, 2000,
+            "producers", producers_request(tps), 0,
+            admin.described_producers([("a", list(range(2000)))]), None, 2000,
         ),
         Case(
             "offsets", fetching.OFFSETS, 6, fetching.answer(fetching.OFFSETS, 6), None, 3,

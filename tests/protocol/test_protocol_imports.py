@@ -20,9 +20,9 @@ def run(code: str) -> list[str]:
     [
         "messages",
         "answers",
-        "metadata_response",
+        "metadata",
         "transaction_requests",
-        "fetch_messages",
+        "log_requests",
         "produce",
         "frames",
         "cluster",
@@ -36,7 +36,7 @@ def test_importing_loads_neither_kio_nor_arrow(module: str) -> None:
 def test_a_request_and_its_answer_load_their_own_message_only() -> None:
     assert "kio" not in run("import spark_kafka_sink")
     code = (
-        "from spark_kafka_sink.protocol.control_messages import MetadataRequest\n"
+        "from spark_kafka_sink.protocol.metadata import MetadataRequest\n"
         "MetadataRequest(()).encode(12)\n"
         "import sys\n"
         "room = 'spark_kafka_sink.protocol.messages.'\n"

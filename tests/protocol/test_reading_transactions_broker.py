@@ -9,30 +9,29 @@ from dataclasses import dataclass
 import pytest
 from blocking_connection import BlockingConnection
 
+from spark_kafka_sink.admin.admin_client import ConfigResourceType, config_values
+from spark_kafka_sink.admin.call import AnyBroker, Call
+from spark_kafka_sink.admin.transaction_client import (
+    describe_producers,
+    described,
+    list_transactions,
+)
+from spark_kafka_sink.admin.transaction_client import listed as transactions_listed
+from spark_kafka_sink.admin.transaction_description import TransactionDescription, TransactionState
 from spark_kafka_sink.base.errors import ErrorCode
 from spark_kafka_sink.config.producer_config import ProducerConfig
 from spark_kafka_sink.producer.kafka_producer import KafkaProducer
 from spark_kafka_sink.producer.producer_record import ProducerRecord
-from spark_kafka_sink.protocol.admin_messages import (
-    ConfigResource,
-    ConfigResourceType,
-    DescribeConfigsRequest,
-)
-from spark_kafka_sink.protocol.answers import decode
 from spark_kafka_sink.protocol.cluster import TopicPartition
-from spark_kafka_sink.protocol.fetch_messages import (
+from spark_kafka_sink.protocol.log_requests import (
     FetchedPartition,
-    FetchPartition,
-    FetchRequest,
-    ListOffsetsRequest,
     OffsetSpec,
+    fetch,
+    list_offsets,
+    listed_offset,
 )
-from spark_kafka_sink.protocol.transaction_admin_messages import (
-    DescribeProducersRequest,
-    DescribeTransactionsRequest,
-    ListTransactionsRequest,
-    TransactionState,
-)
+from spark_kafka_sink.protocol.messages.describe_transactions import DescribeTransactionsRequest
+from tests.fakes.kafka_messages import configs_request
 from tests.real_kafka import RealKafka
 
 LATEST, EARLIEST = OffsetSpec.LATEST, OffsetSpec.EARLIEST
@@ -117,28 +116,29 @@ def wait_for_markers(connection: BlockingConnection, ids: Sequence[str]) -> None
     """EndTxn is answered when the end is decided; markers follow."""
     complete = {TransactionState.COMPLETE_COMMIT, TransactionState.COMPLETE_ABORT}
     deadline = time.monotonic() + 60
-    request = DescribeTransactionsRequest(tuple(ids))
-    while {t.state for t in connection.call(request, 0).transactions.values()} - complete:
+    while {t.state for t in describe(connection, ids)} - complete:
         assert time.monotonic() < deadline
 
 
-def fetch(
-    connection: BlockingConnection,
-    *pieces: FetchPartition,
-    version: int = 12,
-) -> list[FetchedPartition]:
-    request = FetchRequest(pieces, max_wait_ms=0)
-    response = connection.call(request, version)
-    assert response.error is ErrorCode.NONE
-    return [response.partitions[piece.tp] for piece in pieces]
+def describe(connection: BlockingConnection, ids: Sequence[str]) -> list[TransactionDescription]:
+    """In the order of ``ids``."""
+    response = connection.call(DescribeTransactionsRequest(transactional_ids=ids), 0)
+    found = {one.transactional_id: one for one in response.transaction_states}
+    return [TransactionDescription.of(found[i]) for i in ids]
+
+
+def fetched(
+    connection: BlockingConnection, tp: TopicPartition, offset: int = 0, *, version: int = 12
+) -> FetchedPartition:
+    request = fetch(tp, offset)
+    return FetchedPartition.of(request, connection.call(request, version))
 
 
 def test_transactions_are_described_in_their_states(
     connection: BlockingConnection, world: PreparedBroker
 ) -> None:
     ids = tuple(f"{world.prefix}{name}" for name in ("committed", "aborted", "open", "never"))
-    found = connection.call(DescribeTransactionsRequest(ids), 0).transactions
-    committed, aborted, open_, never = (found[name] for name in ids)
+    committed, aborted, open_, never = describe(connection, ids)
     assert committed.state is TransactionState.COMPLETE_COMMIT
     assert aborted.state is TransactionState.COMPLETE_ABORT
     assert never.error is ErrorCode.TRANSACTIONAL_ID_NOT_FOUND
@@ -154,7 +154,7 @@ def test_a_transactional_id_that_never_wrote_has_no_start(
 ) -> None:
     name = f"{world.topic}~idle"
     with producer(kafka, name):
-        found = connection.call(DescribeTransactionsRequest((name,)), 0).transactions[name]
+        (found,) = describe(connection, [name])
     assert (found.error, found.state) == (ErrorCode.NONE, TransactionState.EMPTY)
     assert (found.start_ms, len(found.partitions)) == (-1, 0)
     assert found.producer_id >= 0
@@ -165,11 +165,11 @@ def test_transactions_of_a_prefix_are_listed_in_every_version(
     connection: BlockingConnection, world: PreparedBroker, version: int
 ) -> None:
     def listed(*states: TransactionState) -> dict[str, TransactionState]:
-        response = connection.call(ListTransactionsRequest(states, prefix=world.prefix), version)
-        assert response.error is ErrorCode.NONE
-        return {
-            t.transactional_id.removeprefix(world.prefix): t.state for t in response.transactions
-        }
+        call = Call(list_transactions(states, prefix=world.prefix), AnyBroker())
+        call.response = connection.call(list_transactions(states, prefix=world.prefix), version)
+        assert call.response.error_code is ErrorCode.NONE
+        found = transactions_listed([call], world.prefix)
+        return {name.removeprefix(world.prefix): one.state for name, one in found.items()}
 
     everything = {
         "committed": TransactionState.COMPLETE_COMMIT,
@@ -184,11 +184,7 @@ def test_transactions_of_a_prefix_are_listed_in_every_version(
 def test_the_broker_itself_filters_by_the_quoted_prefix(
     connection: BlockingConnection, world: PreparedBroker
 ) -> None:
-    class Unfiltered(ListTransactionsRequest):
-        def decode(self, version: int, body: memoryview) -> object:  # type: ignore[override]
-            return decode(ListTransactionsRequest(), version, body)
-
-    found = connection.call(Unfiltered(prefix=world.prefix), 2).transactions
+    found = connection.call(list_transactions(prefix=world.prefix), 2).transaction_states
     assert {t.transactional_id.removeprefix(world.prefix) for t in found} == {
         "committed",
         "aborted",
@@ -201,8 +197,8 @@ def test_only_transactions_open_for_longer_are_listed(
 ) -> None:
     states = (TransactionState.ONGOING,)
     for duration, expected in ((0, 1), (3_600_000, 0)):
-        request = ListTransactionsRequest(states, (), duration, world.prefix)
-        assert len(connection.call(request, 2).transactions) == expected
+        request = list_transactions(states, min_duration_ms=duration, prefix=world.prefix)
+        assert len(connection.call(request, 2).transaction_states) == expected
 
 
 def test_the_producer_that_holds_a_partition_back_is_described(
@@ -210,11 +206,12 @@ def test_the_producer_that_holds_a_partition_back_is_described(
 ) -> None:
     _, held = world.partitions
     missing = TopicPartition(world.topic, 9)
-    found = connection.call(DescribeProducersRequest((held, missing)), 0).partitions
-    assert found[missing].error is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    open_ = [p for p in found[held].producers if p.transaction_start_offset >= 0]
+    absent = described(connection.call(describe_producers(missing), 0))
+    assert absent.error_code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    found = described(connection.call(describe_producers(held), 0))
+    open_ = [p for p in found.active_producers if p.current_txn_start_offset >= 0]
     assert [(p.producer_id, p.producer_epoch) for p in open_] == [world.open.producer_id_and_epoch]
-    assert [p.transaction_start_offset for p in open_] == [0]
+    assert [p.current_txn_start_offset for p in open_] == [0]
 
 
 @pytest.mark.parametrize("version", range(2, 10))
@@ -222,9 +219,10 @@ def test_offsets_end_behind_an_open_transaction(
     connection: BlockingConnection, world: PreparedBroker, version: int
 ) -> None:
     def offsets(spec: OffsetSpec) -> list[int]:
-        found = connection.call(ListOffsetsRequest(world.partitions, spec), version).partitions
-        assert {o.error for o in found.values()} == {ErrorCode.NONE}
-        return [found[tp].offset for tp in world.partitions]
+        calls = (connection.call(list_offsets(tp, spec), version) for tp in world.partitions)
+        found = [listed_offset(response) for response in calls]
+        assert {one.error_code for one in found} == {ErrorCode.NONE}
+        return [one.offset for one in found]
 
     free, held = offsets(LATEST)
     assert free > 200
@@ -236,8 +234,7 @@ def test_offsets_end_behind_an_open_transaction(
 def test_a_fetch_brings_what_is_not_committed_too(
     connection: BlockingConnection, world: PreparedBroker, version: int
 ) -> None:
-    pieces = [FetchPartition(tp, 0) for tp in world.partitions]
-    free, held = fetch(connection, *pieces, version=version)
+    free, held = (fetched(connection, tp, version=version) for tp in world.partitions)
     assert free.error is held.error is ErrorCode.NONE
     assert len(free.records) > 0
     assert len(held.records) > 0
@@ -246,7 +243,7 @@ def test_a_fetch_brings_what_is_not_committed_too(
 def test_a_fetch_beyond_the_end_says_so(
     connection: BlockingConnection, world: PreparedBroker
 ) -> None:
-    (found,) = fetch(connection, FetchPartition(world.partitions[0], 10**6))
+    found = fetched(connection, world.partitions[0], 10**6)
     assert found.error is ErrorCode.OFFSET_OUT_OF_RANGE
 
 
@@ -254,15 +251,19 @@ def test_a_fetch_beyond_the_end_says_so(
 def test_limits_and_settings_are_described(
     connection: BlockingConnection, world: PreparedBroker, version: int
 ) -> None:
-    broker = ConfigResource(ConfigResourceType.BROKER, "1")  # as every first node is called here
-    topic = ConfigResource(ConfigResourceType.TOPIC, world.topic)
-    missing = ConfigResource(ConfigResourceType.TOPIC, "no-such-topic")
+    broker = (ConfigResourceType.BROKER, "1")  # as every first node is called here
+    topic = (ConfigResourceType.TOPIC, world.topic)
+    missing = (ConfigResourceType.TOPIC, "no-such-topic")
     asked = ("transaction.max.timeout.ms", "cleanup.policy", "segment.bytes", "no.such.setting")
-    request = DescribeConfigsRequest((broker, topic, missing), asked)
-    found = connection.call(request, version).resources
-    assert found[broker].values == {"transaction.max.timeout.ms": "900000"}
-    assert found[topic].values == {"cleanup.policy": "delete", "segment.bytes": "268435456"}
-    assert found[missing].error is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    whole = connection.call(DescribeConfigsRequest((broker,)), version).resources[broker].values
+    response = connection.call(configs_request((broker, topic, missing), asked), version)
+    found = {(one.resource_type, one.resource_name): one for one in response.results}
+    assert config_values(found[broker]) == {"transaction.max.timeout.ms": "900000"}
+    assert config_values(found[topic]) == {
+        "cleanup.policy": "delete",
+        "segment.bytes": "268435456",
+    }
+    assert found[missing].error_code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    (one,) = connection.call(configs_request((broker,)), version).results
+    whole = config_values(one)
     assert whole["transaction.max.timeout.ms"] == "900000"
     assert len(whole) > 100

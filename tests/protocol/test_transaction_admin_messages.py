@@ -8,6 +8,7 @@ import datetime as dt
 import pickle
 import re
 from array import array
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -17,24 +18,32 @@ from hypothesis import strategies as st
 from kio.schema.errors import ErrorCode as KioErrorCode
 from kio_oracle import THROTTLE, Module, decode, ids_of, read_request, write
 
-from spark_kafka_sink.base.errors import ErrorCode, InvalidTopicError, UnsupportedVersionError
-from spark_kafka_sink.protocol.cluster import TopicPartition
-from spark_kafka_sink.protocol.request import VersionRange
-from spark_kafka_sink.protocol.transaction_admin_messages import (
-    DescribeProducersRequest,
-    DescribeTransactionsRequest,
-    ListTransactionsRequest,
-    PartitionProducers,
-    ProducerState,
+from spark_kafka_sink.admin.call import AnyBroker, Call
+from spark_kafka_sink.admin.transaction_client import (
+    describe_producers,
+    described,
+    list_transactions,
+    listed,
+)
+from spark_kafka_sink.admin.transaction_description import (
     TransactionDescription,
     TransactionListing,
     TransactionState,
 )
+from spark_kafka_sink.base.errors import ErrorCode, InvalidTopicError, UnsupportedVersionError
+from spark_kafka_sink.protocol.cluster import TopicPartition
+from spark_kafka_sink.protocol.messages.describe_producers import (
+    ProducerState,
+)
+from spark_kafka_sink.protocol.messages.describe_transactions import DescribeTransactionsRequest
+from spark_kafka_sink.protocol.messages.list_transactions import ListTransactionsRequest
+from spark_kafka_sink.protocol.request import VersionRange
+from tests.fakes.kafka_messages import producers_request
 
-DESCRIBE = DescribeTransactionsRequest(("q~run~a", "q~run~b"))
-LIST = ListTransactionsRequest(prefix="q~")
+DESCRIBE = DescribeTransactionsRequest(transactional_ids=("q~run~a", "q~run~b"))
+LIST = list_transactions(prefix="q~")
 PARTITIONS = (TopicPartition("a", 0), TopicPartition("b", 7), TopicPartition("a", 3))
-PRODUCERS = DescribeProducersRequest(PARTITIONS)
+PRODUCERS = producers_request(PARTITIONS)
 
 ALL: list[tuple[Any, int]] = [(DESCRIBE, 0), (LIST, 0), (LIST, 1), (LIST, 2), (PRODUCERS, 0)]
 IDS = ids_of(ALL)
@@ -45,9 +54,7 @@ START = dt.datetime.fromtimestamp(START_MS / 1000, dt.UTC)
 # --- answers as kio writes them
 
 
-def describe_transactions(
-    ids: tuple[str, ...] = DESCRIBE.transactional_ids, **fields: Any
-) -> bytes:
+def describe_transactions(ids: Sequence[str] = DESCRIBE.transactional_ids, **fields: Any) -> bytes:
     kio = Module("describe_transactions", 0, "response")
     topics = fields.pop("topics", (("a", (0, 3)), ("b", (7,))))
     plain: dict[str, Any] = {
@@ -76,7 +83,7 @@ def describe_transactions(
     )
 
 
-def list_transactions(
+def listed_transactions(
     version: int,
     found: tuple[tuple[str, int, str], ...] = (("q~run~a", 7, "Ongoing"), ("q~b", 8, "Empty")),
     code: KioErrorCode = KioErrorCode.none,
@@ -101,7 +108,7 @@ def list_transactions(
 DESCRIBED = [("a", [3, 0]), ("b", [7])]
 
 
-def describe_producers(
+def described_producers(
     topics: list[tuple[str, list[int]]] = DESCRIBED, code: KioErrorCode = KioErrorCode.none
 ) -> bytes:
     kio = Module("describe_producers", 0, "response")
@@ -139,23 +146,21 @@ def answer(request: Any, version: int) -> bytes:
     if isinstance(request, DescribeTransactionsRequest):
         return describe_transactions()
     if isinstance(request, ListTransactionsRequest):
-        return list_transactions(version, unknown=("Odd",))
-    return describe_producers()
+        return listed_transactions(version, unknown=("Odd",))
+    return described_producers()
+
+
+def first(data: bytes) -> TransactionDescription:
+    return TransactionDescription.of(decode(DESCRIBE, 0, data).transaction_states[0])
 
 
 # --- requests
 
 
-def test_each_transactional_id_is_asked_for_once() -> None:
-    asked = DescribeTransactionsRequest(("a", "b", "a"))
-    assert read_request(asked, 0).transactional_ids == ("a", "b")
-    assert set(decode(asked, 0, describe_transactions(("b", "a"))).transactions) == {"a", "b"}
-
-
 @pytest.mark.parametrize("version", range(3))
 def test_a_list_is_filtered_by_state_and_producer(version: int) -> None:
     states = (TransactionState.ONGOING, TransactionState.PREPARE_COMMIT)
-    read = read_request(ListTransactionsRequest(states, (4711, 12)), version)
+    read = read_request(list_transactions(states, (4711, 12)), version)
     assert read.state_filters == ("Ongoing", "PrepareCommit")
     assert read.producer_id_filters == (4711, 12)
     assert version < 1 or read.duration_filter == -1
@@ -163,7 +168,7 @@ def test_a_list_is_filtered_by_state_and_producer(version: int) -> None:
 
 
 def test_a_duration_needs_version_1() -> None:
-    request = ListTransactionsRequest(min_duration_ms=0)
+    request = list_transactions(min_duration_ms=0)
     assert request.versions == VersionRange(1, 2)
     assert read_request(request, 1).duration_filter == 0
     with pytest.raises(UnsupportedVersionError, match="versions 1 to 2 are"):
@@ -173,13 +178,13 @@ def test_a_duration_needs_version_1() -> None:
 @given(st.text("aZ9._-~\\Q^$*+?()[]{}|é \n", min_size=1, max_size=12), st.text(max_size=8))
 @settings(max_examples=200, deadline=None)
 def test_the_pattern_of_a_prefix_matches_what_begins_with_it(prefix: str, rest: str) -> None:
-    pattern = read_request(ListTransactionsRequest(prefix=prefix), 2).transactional_id_pattern
+    pattern = read_request(list_transactions(prefix=prefix), 2).transactional_id_pattern
     assert re.fullmatch(pattern, prefix + rest)
     assert bool(re.fullmatch(pattern, rest)) is rest.startswith(prefix)
 
 
 def test_the_dot_of_a_prefix_is_a_dot() -> None:
-    pattern = read_request(ListTransactionsRequest(prefix="a.b~"), 2).transactional_id_pattern
+    pattern = read_request(list_transactions(prefix="a.b~"), 2).transactional_id_pattern
     assert not re.fullmatch(pattern, "aXb~1")
 
 
@@ -187,7 +192,7 @@ def test_producers_are_asked_for_by_topic() -> None:
     found = {topic.name: topic.partition_indexes for topic in read_request(PRODUCERS, 0).topics}
     assert found == {"a": (0, 3), "b": (7,)}
     with pytest.raises(InvalidTopicError):
-        DescribeProducersRequest((TopicPartition("x" * 40_000, 0),)).encode(0)
+        describe_producers(TopicPartition("x" * 40_000, 0)).encode(0)
 
 
 @pytest.mark.parametrize(("request_", "version"), ALL, ids=IDS)
@@ -204,8 +209,9 @@ def test_a_version_outside_of_ours_is_refused(request_: Any, version: int) -> No
 
 def test_a_transaction_is_described() -> None:
     response = decode(DESCRIBE, 0, describe_transactions())
-    assert response.throttle_ms == 9
-    assert response.transactions["q~run~b"] == TransactionDescription(
+    assert response.throttle_time_ms == 9
+    found = TransactionDescription.of(response.transaction_states[1])
+    assert found == TransactionDescription(
         ErrorCode.NONE,
         "q~run~b",
         TransactionState.ONGOING,
@@ -215,33 +221,31 @@ def test_a_transaction_is_described() -> None:
         3,
         [("a", array("i", [0, 3])), ("b", array("i", [7]))],
     )
-    assert pickle.loads(pickle.dumps(response)) == response
+    assert pickle.loads(pickle.dumps(found)) == found
 
 
 @pytest.mark.parametrize("state", TransactionState)
 def test_every_state_is_known_by_its_name(state: TransactionState) -> None:
-    response = decode(DESCRIBE, 0, describe_transactions(transaction_state=state.value))
-    assert response.transactions["q~run~a"].state is state
+    assert first(describe_transactions(transaction_state=state.value)).state is state
 
 
 def test_a_state_from_the_future_is_unknown() -> None:
-    response = decode(DESCRIBE, 0, describe_transactions(transaction_state="Prepared"))
-    assert response.transactions["q~run~a"].state is TransactionState.UNKNOWN
+    data = describe_transactions(transaction_state="Prepared")
+    assert first(data).state is TransactionState.UNKNOWN
 
 
 def test_a_transaction_that_was_never_opened_has_no_start() -> None:
     data = describe_transactions(transaction_state="Empty", topics=())
     never = data.replace(START_MS.to_bytes(8, "big"), b"\xff" * 8)
     assert never != data
-    found = decode(DESCRIBE, 0, never).transactions["q~run~a"]
+    found = first(never)
     assert (found.state, found.start_ms, len(found.partitions)) == (TransactionState.EMPTY, -1, 0)
 
 
 def test_with_an_error_nothing_is_known_of_a_transaction() -> None:
     data = describe_transactions(error_code=KioErrorCode.transactional_id_not_found)
-    assert decode(DESCRIBE, 0, data).transactions["q~run~a"] == TransactionDescription(
-        ErrorCode.TRANSACTIONAL_ID_NOT_FOUND, "q~run~a"
-    )
+    unknown = TransactionDescription(ErrorCode.TRANSACTIONAL_ID_NOT_FOUND, "q~run~a")
+    assert first(data) == unknown
 
 
 @pytest.mark.parametrize(
@@ -265,51 +269,47 @@ def test_a_description_that_makes_no_sense_is_refused(fields: dict[str, Any]) ->
 
 @pytest.mark.parametrize("version", range(3))
 def test_transactions_are_listed(version: int) -> None:
-    response = decode(LIST, version, list_transactions(version, unknown=("Odd",)))
-    assert response.error is ErrorCode.NONE
-    assert response.transactions == (
+    response = decode(LIST, version, listed_transactions(version, unknown=("Odd",)))
+    assert response.error_code is ErrorCode.NONE
+    assert [TransactionListing.of(one) for one in response.transaction_states] == [
         TransactionListing("q~run~a", 7, TransactionState.ONGOING),
         TransactionListing("q~b", 8, TransactionState.EMPTY),
-    )
-    assert response.throttle_ms == 9
+    ]
+    assert response.throttle_time_ms == 9
 
 
 @pytest.mark.parametrize("version", range(3))
 def test_only_the_prefix_is_listed_whatever_the_broker_filters(version: int) -> None:
     others = tuple((name, 7, "Ongoing") for name in ("a.b~1", "aXb~2", "a.b.c~3", "A.b~4", "a.b~"))
-    response = decode(
-        ListTransactionsRequest(prefix="a.b~"), version, list_transactions(version, others)
-    )
-    assert [found.transactional_id for found in response.transactions] == ["a.b~1", "a.b~"]
-
-
-def test_a_list_with_an_error_is_empty() -> None:
-    data = list_transactions(2, code=KioErrorCode.coordinator_load_in_progress)
-    response = decode(LIST, 2, data)
-    assert response.error is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
-    assert response.transactions == ()
+    request = list_transactions(prefix="a.b~")
+    call = Call(request, AnyBroker())
+    call.response = decode(request, version, listed_transactions(version, others))
+    assert list(listed([call], "a.b~")) == ["a.b~1", "a.b~"]
 
 
 def test_producers_are_described() -> None:
-    response = decode(PRODUCERS, 0, describe_producers())
+    response = decode(PRODUCERS, 0, described_producers())
     producer = ProducerState(4711, 3, 41, START_MS, -1, 1000)
-    expected = PartitionProducers(ErrorCode.NONE, (producer, producer))
-    assert response.partitions == dict.fromkeys(PARTITIONS, expected)
-    assert response.throttle_ms == 9
+    assert [
+        ((topic.name, one.partition_index), one.error_code, list(one.active_producers))
+        for topic in response.topics
+        for one in topic.partitions
+    ] == [(tp, ErrorCode.NONE, [producer] * 2) for tp in (("a", 3), ("a", 0), ("b", 7))]
+    assert response.throttle_time_ms == 9
 
 
-def test_a_partition_with_an_error_has_no_producers() -> None:
-    data = describe_producers(code=KioErrorCode.not_leader_or_follower)
-    found = decode(PRODUCERS, 0, data).partitions[TopicPartition("b", 7)]
-    expected = PartitionProducers(ErrorCode.NOT_LEADER_OR_FOLLOWER, (), "the broker's words")
-    assert found == expected
+def test_a_partition_has_its_error_and_the_brokers_words() -> None:
+    data = described_producers([("b", [7])], KioErrorCode.not_leader_or_follower)
+    found = described(decode(describe_producers(TopicPartition("b", 7)), 0, data))
+    assert found.error_code is ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert found.error_message == "the broker's words"
 
 
 @pytest.mark.parametrize(
     "topics", [[], DESCRIBED[:1], [*DESCRIBED, ("c", [0])], [*DESCRIBED, ("a", [0])]]
 )
 def test_an_answer_about_other_partitions_is_refused(topics: list[tuple[str, list[int]]]) -> None:
-    assert refused(lambda: decode(PRODUCERS, 0, describe_producers(topics)))
+    assert refused(lambda: decode(PRODUCERS, 0, described_producers(topics)))
 
 
 # --- liars
@@ -333,10 +333,10 @@ def test_an_answer_takes_memory_in_proportion_to_its_bytes(what: str) -> None:
         data = describe_transactions(topics=tuple((f"{i:x}", ()) for i in range(5000)))
     elif what == "transactions":
         request = LIST
-        data = list_transactions(2, tuple((f"q~{i:x}", 2**40 + i, "") for i in range(5000)))
+        data = listed_transactions(2, tuple((f"q~{i:x}", 2**40 + i, "") for i in range(5000)))
     else:
         tps = tuple(TopicPartition("a", i) for i in range(3000))
-        request, asked = DescribeProducersRequest(tps), 3000
-        data = describe_producers([("a", list(range(3000)))])
+        request, asked = producers_request(tps), 3000
+        data = described_producers([("a", list(range(3000)))])
     assert not refused(lambda: decode(request, 0, data))
     assert allocated(lambda: decode(request, 0, data)) <= 4 * len(data) + 64 * 1024 + 512 * asked

@@ -8,9 +8,7 @@ from collections.abc import Sequence
 from crc32c import crc32c
 
 from spark_kafka_sink.base.errors import ErrorCode
-from spark_kafka_sink.protocol.fetch_messages import (
-    FetchedPartition,
-)
+from spark_kafka_sink.protocol.log_requests import FetchedPartition
 from spark_kafka_sink.records.compression import Codec, CompressionType
 from spark_kafka_sink.records.varint import varint
 

@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spark_kafka_sink.base.errors import ErrorCode, IllegalStateError
-from spark_kafka_sink.protocol.fetch_messages import FetchedPartition
+from spark_kafka_sink.protocol.log_requests import FetchedPartition
 from spark_kafka_sink.records import log_records
 from spark_kafka_sink.records.compression import Codec, CompressionType
 from spark_kafka_sink.records.log_records import (

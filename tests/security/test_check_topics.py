@@ -79,6 +79,8 @@ def test_a_missing_topic_of_reports_is_red(secure_kafka, bob):
     assert row(fine, "reportTopic").state is State.OK
 
 
+@pytest.mark.long
+@pytest.mark.broker
 def test_a_topic_that_brokers_create_is_a_warning():
     """A write asks for its topic and that of its reports; nothing asks for that of progress."""
     named = {"topic": "rows", "reportTopic": "reports", "progressTopic": "progress"}

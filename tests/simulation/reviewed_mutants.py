@@ -16,7 +16,7 @@ from spark_kafka_sink.datasource.exactly_once import (
     transaction_plan,
 )
 from spark_kafka_sink.datasource.exactly_once.transactional_producers import TransactionalProducers
-from spark_kafka_sink.protocol import fetch_messages
+from spark_kafka_sink.protocol.log_requests import FetchedPartition
 from spark_kafka_sink.transactions import aborter, committer, ending, ownership
 from spark_kafka_sink.transactions.aborter import Aborter
 from spark_kafka_sink.transactions.commit_log import commit_log, log_writer
@@ -147,13 +147,14 @@ def s11_an_unclear_write_is_not_looked_up() -> AbstractContextManager[Any]:
 
 def s12_readers_wait_for_strangers() -> AbstractContextManager[Any]:
     """Nothing is read before the last stable offset is the end."""
-    true, fetched = LogReader.read_keys, fetch_messages._fetched
+    true, of = LogReader.read_keys, FetchedPartition.of
     #: Of the last response (ours keeps no offsets).
     ends: list[tuple[int, int]] = []
 
-    def keeps_ends(one: Any, fetch_offset: int, *, aborted: bool) -> Any:
+    def keeps_ends(request: Any, response: Any) -> Any:
+        one = response.responses[0].partitions[0]
         ends[:] = [(one.last_stable_offset, one.high_watermark)]
-        return fetched(one, fetch_offset, aborted=aborted)
+        return of(request, response)
 
     def read_keys(self: Any, tp: Any, wanted: Any, place: Any, deadline_ms: int) -> Any:
         attempts = 0
@@ -166,7 +167,7 @@ def s12_readers_wait_for_strangers() -> AbstractContextManager[Any]:
             attempts += 1
 
     return all_of(
-        patch.object(fetch_messages, "_fetched", keeps_ends),
+        patch.object(FetchedPartition, "of", keeps_ends),
         patch.object(LogReader, "read_keys", read_keys),
     )
 

@@ -35,7 +35,7 @@ from tests.simulation.spark_application_tasks import ApplicationTasks
 from tests.simulation.spark_blocks import NAME, Blocks
 from tests.simulation.spark_checkpoints import SOURCE, Checkpoints
 from tests.simulation.spark_disturbances import Disturbances
-from tests.simulation.spark_observer import KNOWN_MS, Observer
+from tests.simulation.spark_observer import Observer
 from tests.simulation.spark_operators import Operators
 from tests.simulation.spark_sink import SERVERS, Frame, Sink
 from tests.simulation.spark_world import LOG_TOPIC, PREFIX, TOPIC, SparkWorld
@@ -258,18 +258,13 @@ class Application(SparkWorld):
                     self.checkpoints.end(run.checkpoint, number)
                 if len(self.commits) == number:
                     self.commits.append(number)
-                self.noted(run, number)
+                if number == 0 and not self.is_done:
+                    self.disturbances.until_the_next_trigger(run)
                 if number == 0 and life.stranger_at is not None and run is self.runs[0]:
                     self.disturbances.start_stranger()
         finally:
             run.ended = True
             run.died_ms = min(run.died_ms, self.scheduler.now)
-
-    def noted(self, run: Start, number: int) -> None:
-        """Spark has noted the batch."""
-        if number == 0 and self.life.absent_node and not self.is_done:
-            self.disturbances.absent_is_back()
-            self.scheduler.sleep(KNOWN_MS + 2_000)  # until the next trigger
 
     def one(self, run: Start, number: int, tag: int | None = None) -> None:
         """A batch of the application."""

@@ -65,6 +65,8 @@ class ApplicationLife(SparkLife):
     slow: float = 0.0
     #: Of a second start of the query, beside the one that runs.
     twice: float = 0.0
+    #: The first driver is idle after its first batch, while another one commits the next.
+    idles: bool = False
     heals_after_ms: int | None = None
     #: Between the starts of two tasks of a stage, so that one worker runs several of them.
     stagger_ms: int = 0

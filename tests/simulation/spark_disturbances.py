@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from spark_kafka_sink.admin.transaction_client import TransactionClient
+from spark_kafka_sink.base.clock import NEVER
 from spark_kafka_sink.base.errors import ErrorCode, KafkaError
 from spark_kafka_sink.protocol.cluster import TopicPartition
 from spark_kafka_sink.protocol.request import ApiKey
@@ -16,6 +17,7 @@ from tests.fakes.fake_cluster.codec import Request
 from tests.fakes.fake_cluster.control import FOREVER
 from tests.simulation.processes import Process
 from tests.simulation.seeded_cluster import NODES
+from tests.simulation.spark_observer import KNOWN_MS
 from tests.simulation.spark_sink import config_of
 from tests.simulation.spark_tasks import new_client
 from tests.simulation.spark_world import LOG_TOPIC
@@ -74,6 +76,22 @@ class Disturbances:
     def absent_is_back(self) -> None:
         if self._app.life.absent_node in self._app.cluster.down:
             self._app.cluster.start_broker(self._app.life.absent_node)
+
+    def until_the_next_trigger(self, run: Start) -> None:
+        """After the first batch: a broker is back; or another driver takes over while this one is
+        idle, which plans again then.
+        """
+        app = self._app
+        if app.life.absent_node:
+            self.absent_is_back()
+            app.scheduler.sleep(KNOWN_MS + 2_000)
+        if app.life.idles and run is app.runs[0]:
+            app.fired["= a driver was overtaken while it was idle"] += 1
+            app.start_another()
+            others = [one for one in app.runs if one is not run]
+            app.scheduler.block(
+                lambda: len(app.commits) > 1 or all(one.over for one in others), NEVER
+            )
 
     def at_a_commit(self, run: Start) -> None:
         """In the first run's the log's leader is cut off; in the next driver's it is soon back."""

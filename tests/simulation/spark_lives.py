@@ -11,6 +11,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 
 from tests.fakes.simulated_network import NetworkFaults
 from tests.simulation.processes import Blow, Strike
@@ -46,7 +47,10 @@ def draw(seed: int) -> ApplicationLife:
     in a situation of blocks, operators and restarts.
     """
     fate, life, misfortune = _drawn(seed)
-    return with_more(fate, life if misfortune is None else misfortune(fate, life))
+    life = with_more(fate, life if misfortune is None else misfortune(fate, life))
+    # (Of its own, so that all else is as it was for each seed.)
+    long = life.twice and life.batches > 2 and life.kind in (Kind.STREAM, Kind.FOREACH_BATCH)
+    return replace(life, idles=bool(long) and random.Random(f"idle {seed}").random() < 0.5)
 
 
 def seeds_with(misfortune: Misfortune, seeds: Sequence[int]) -> list[int]:

@@ -289,9 +289,12 @@ class Observer:
             self.breaks(f"{run.id}: swept, and to be swept again: {empty}")
 
     def check_noted(self, write: Write) -> None:
-        """What is committed is not called decided any more, unless it said so."""
+        """What is committed is not called decided any more, unless it said so; what is decided may
+        be another's.
+        """
         life = self._app.life
-        if self.warned or not life.calm or life.twice or life.operators:
+        others = life.twice or life.sibling or life.operators
+        if self.warned or not life.calm or others:
             return
         if self.decided_ids():
             self.breaks(f"{write.run.id}: batch {write.number} is not noted as done")

@@ -28,7 +28,7 @@ from spark_kafka_sink.network.client.client_factory import new_network_client
 from spark_kafka_sink.network.client.client_request import ClientRequest
 from spark_kafka_sink.network.client.metadata import Metadata
 from spark_kafka_sink.network.client.network_client import NetworkClient
-from spark_kafka_sink.protocol.fetch_messages import FetchRequest
+from spark_kafka_sink.protocol.messages.fetch import FetchRequest
 from spark_kafka_sink.protocol.producer_ids import PreparedTransaction
 from spark_kafka_sink.transactions.commit_log.commit_log import CommitLog
 from spark_kafka_sink.transactions.commit_state import CommitState, Decision

@@ -7,8 +7,8 @@ import uuid
 import pytest
 
 from spark_kafka_sink.admin.transaction_client import TransactionClient
+from spark_kafka_sink.admin.transaction_description import TransactionState
 from spark_kafka_sink.protocol.cluster import TopicPartition
-from spark_kafka_sink.protocol.transaction_admin_messages import TransactionState
 from spark_kafka_sink.transactions.sweep import Sweeper
 from spark_kafka_sink.transactions.transactional_ids import TransactionalId
 from tests.real_kafka import RealKafka

@@ -47,15 +47,6 @@ def is_in_the_clear(parts: SplitResult) -> bool:
     return parts.scheme == "http" and not is_loopback(parts.hostname or "")
 
 
-#: Java's ``Utils.HOST_PORT_PATTERN``, with brackets and an IPv6 address belonging together.
-_ADDRESS = re.compile(
-    r"(?:(?P<scheme>[0-9a-zA-Z\-%._]*)://)?"
-    r"(?:\[(?P<ipv6>[0-9a-zA-Z\-%._:]+)\]|(?P<host>[0-9a-zA-Z\-%._]+))"
-    r":(?P<port>[0-9]+)"
-)
-_SECURE_SCHEMES = frozenset({"SSL", "SASL_SSL", "SASL_PLAINTEXT"})
-
-
 def token_endpoint(option: str, given: Text, hint: str, credentials: str) -> SplitResult:
     """The parts of the URL that ``option`` has, which gets a client's secret. ConfigError, which
     shows nothing of it; ``credentials`` are the options for name and password.
@@ -72,6 +63,15 @@ def token_endpoint(option: str, given: Text, hint: str, credentials: str) -> Spl
     else:
         return parts
     raise ConfigError(f"{option} {what}", hint=hint, kind=Kind.TOKEN_SOURCE)
+
+
+#: Java's ``Utils.HOST_PORT_PATTERN``, with brackets and an IPv6 address belonging together.
+_ADDRESS = re.compile(
+    r"(?:(?P<scheme>[0-9a-zA-Z\-%._]*)://)?"
+    r"(?:\[(?P<ipv6>[0-9a-zA-Z\-%._:]+)\]|(?P<host>[0-9a-zA-Z\-%._]+))"
+    r":(?P<port>[0-9]+)"
+)
+_SECURE_SCHEMES = frozenset({"SSL", "SASL_SSL", "SASL_PLAINTEXT"})
 
 
 def parse_bootstrap_servers(

@@ -13,7 +13,19 @@ from enum import StrEnum
 from typing import Final
 
 from spark_kafka_sink.admin.call import Call, Leader, retry_code
-from spark_kafka_sink.admin.transaction_client import TransactionClient, listed, listing
+from spark_kafka_sink.admin.transaction_client import (
+    TransactionClient,
+    describe_producers,
+    described,
+    list_transactions,
+    listed,
+    listing,
+)
+from spark_kafka_sink.admin.transaction_description import (
+    TransactionDescription,
+    TransactionListing,
+    TransactionState,
+)
 from spark_kafka_sink.base.errors import ErrorCode
 from spark_kafka_sink.cli.operations.held_partitions import HeldPartition, held_partitions
 from spark_kafka_sink.cli.operations.inspection import (
@@ -24,14 +36,9 @@ from spark_kafka_sink.cli.operations.inspection import (
     standing_of,
 )
 from spark_kafka_sink.protocol.cluster import TopicPartition
-from spark_kafka_sink.protocol.transaction_admin_messages import (
-    DescribeProducersRequest,
+from spark_kafka_sink.protocol.messages.describe_producers import (
     DescribeProducersResponse,
-    ListTransactionsRequest,
     ProducerState,
-    TransactionDescription,
-    TransactionListing,
-    TransactionState,
 )
 from spark_kafka_sink.transactions.commit_log.commit_log import CommitLog
 from spark_kafka_sink.transactions.commit_state import CommitState, Standing
@@ -159,15 +166,15 @@ def blockers(
     open_, ids = _open_producers(client, [p.tp for p in cluster.topics[topic]], deadline_ms)
     if not open_:
         return ()
-    stable = {tp: min(p.transaction_start_offset for p in open_[tp]) for tp in open_}
+    stable = {tp: min(p.current_txn_start_offset for p in open_[tp]) for tp in open_}
     held = {one.partition: one for one in held_partitions(client, stable, deadline_ms)}
     by_producer: dict[tuple[int, int], dict[int, int]] = defaultdict(dict)
     first: dict[tuple[int, int], list[int]] = defaultdict(list)
     for tp, producers in open_.items():
         for one in producers:
             identity = (one.producer_id, one.producer_epoch)
-            by_producer[identity][tp.partition] = one.transaction_start_offset
-            if one.transaction_start_offset == stable[tp]:
+            by_producer[identity][tp.partition] = one.current_txn_start_offset
+            if one.current_txn_start_offset == stable[tp]:
                 first[identity].append(tp.partition)
     seen = _seen(client, log, tuple(ids.values()), deadline_ms)
     found = [
@@ -214,8 +221,8 @@ def _open_producers(
 
 
 def _is_there(one: ProducerState, again: Sequence[ProducerState]) -> bool:
-    same = (one.producer_id, one.producer_epoch, one.transaction_start_offset)
-    return any(same == (p.producer_id, p.producer_epoch, p.transaction_start_offset) for p in again)
+    same = (one.producer_id, one.producer_epoch, one.current_txn_start_offset)
+    return any(same == (p.producer_id, p.producer_epoch, p.current_txn_start_offset) for p in again)
 
 
 @dataclass(frozen=True, slots=True)
@@ -271,7 +278,7 @@ def every_open(
     ``producer_ids`` only theirs. KafkaTimeoutError when a broker does not respond, because its open
     transactions are not known.
     """
-    request = ListTransactionsRequest(OPEN, tuple(sorted(producer_ids)))
+    request = list_transactions(OPEN, sorted(producer_ids))
     calls = [listing(request, node) for node in client.brokers(deadline_ms)]
     if not client.loop.run(calls, deadline_ms):
         raise client.loop.timeout("ListTransactions", calls)
@@ -286,14 +293,16 @@ def _producers(
 
     def describing(tp: TopicPartition) -> Call[DescribeProducersResponse]:
         def handle_response(response: DescribeProducersResponse) -> ErrorCode | None:
-            answer = response.partitions[tp]
-            again = retry_code(answer.error, f"DescribeProducers of {tp}", f"READ on {tp.topic}")
-            open_ = [p for p in answer.producers if p.transaction_start_offset >= 0]
+            answer = described(response)
+            again = retry_code(
+                answer.error_code, f"DescribeProducers of {tp}", f"READ on {tp.topic}"
+            )
+            open_ = [p for p in answer.active_producers if p.current_txn_start_offset >= 0]
             if open_:
                 found[tp] = open_
             return again
 
-        return Call(DescribeProducersRequest((tp,)), Leader(tp), handle_response)
+        return Call(describe_producers(tp), Leader(tp), handle_response)
 
     calls = [describing(tp) for tp in partitions]
     if not client.loop.run(calls, deadline_ms):

@@ -12,17 +12,20 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from spark_kafka_sink.admin.call import Call, CoordinatorKey, Leader, retry_code
+from spark_kafka_sink.admin.group_listing import LIST_GROUPS
 from spark_kafka_sink.admin.transaction_client import TransactionClient
 from spark_kafka_sink.base.errors import ErrorCode, KafkaError, UnsupportedVersionError
 from spark_kafka_sink.protocol.cluster import TopicPartition
-from spark_kafka_sink.protocol.fetch_messages import ListOffsetsRequest, ListOffsetsResponse
-from spark_kafka_sink.protocol.group_messages import (
-    ListGroupsRequest,
-    ListGroupsResponse,
+from spark_kafka_sink.protocol.log_requests import list_offsets, listed_offset
+from spark_kafka_sink.protocol.messages.list_groups import ListGroupsResponse
+from spark_kafka_sink.protocol.messages.list_offsets import ListOffsetsResponse
+from spark_kafka_sink.protocol.messages.offset_fetch import (
     OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopics,
     OffsetFetchResponse,
 )
-from spark_kafka_sink.protocol.transaction_requests import CoordinatorType
+from spark_kafka_sink.protocol.transaction_requests import CoordinatorType, by_topic
 
 #: Groups whose members read without offsets of the group.
 _SHARE = "share"
@@ -73,13 +76,13 @@ def _ends(
 
     def handler(tp: TopicPartition) -> Callable[[ListOffsetsResponse], ErrorCode | None]:
         def handle_response(response: ListOffsetsResponse) -> ErrorCode | None:
-            ends[tp] = response.partitions[tp].offset
-            error = response.partitions[tp].error
-            return retry_code(error, f"ListOffsets of {tp}", f"DESCRIBE on {tp.topic}")
+            found = listed_offset(response)
+            ends[tp] = found.offset
+            return retry_code(found.error_code, f"ListOffsets of {tp}", f"DESCRIBE on {tp.topic}")
 
         return handle_response
 
-    calls = [Call(ListOffsetsRequest((tp,)), Leader(tp), handler(tp)) for tp in partitions]
+    calls = [Call(list_offsets(tp), Leader(tp), handler(tp)) for tp in partitions]
     if not client.loop.run(calls, deadline_ms):
         raise client.loop.timeout("ListOffsets", calls)
     return ends
@@ -93,7 +96,7 @@ def _committed(
         groups = _groups(client, deadline_ms)
         calls = {
             group: Call(
-                OffsetFetchRequest(group, partitions),
+                offset_fetch(group, partitions),
                 CoordinatorKey(group, CoordinatorType.GROUP),
                 _retry_group,
             )
@@ -102,23 +105,57 @@ def _committed(
         client.loop.run(calls.values(), deadline_ms)
     except UnsupportedVersionError:
         return {}
-    return {g: call.response.offsets for g, call in calls.items() if call.response is not None}
+    return {
+        g: committed_offsets(call.response)
+        for g, call in calls.items()
+        if call.response is not None
+    }
+
+
+def offset_fetch(group_id: str, partitions: tuple[TopicPartition, ...]) -> OffsetFetchRequest:
+    """What a group has committed: sent to its coordinator. Needs DESCRIBE on the group."""
+    topics = [
+        OffsetFetchRequestTopics(name=topic, partition_indexes=numbers)
+        for topic, numbers in by_topic(partitions).items()
+    ]
+    return OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id=group_id, topics=topics)])
+
+
+def committed_offsets(response: OffsetFetchResponse) -> Mapping[TopicPartition, int]:
+    """Without partitions that have none."""
+    group = response.groups[0]
+    if group.error_code is not ErrorCode.NONE:
+        return {}
+    return {
+        TopicPartition(topic.name, one.partition_index): one.committed_offset
+        for topic in group.topics
+        for one in topic.partitions
+        if one.committed_offset >= 0
+    }
 
 
 def _groups(client: TransactionClient, deadline_ms: int) -> tuple[str, ...]:
     nodes = client.brokers(deadline_ms)
-    calls = [Call(ListGroupsRequest(), node, _retry_list) for node in nodes]
+    calls = [Call(LIST_GROUPS, node, _retry_list) for node in nodes]
     client.loop.run(calls, deadline_ms)
-    found = (call.response.groups.items() for call in calls if call.response is not None)
-    return tuple(g for groups in found for g, one in groups if one.type != _SHARE)
+    answered = (call.response for call in calls if call.response is not None)
+    return tuple(
+        dict.fromkeys(
+            one.group_id
+            for response in answered
+            if response.error_code is ErrorCode.NONE
+            for one in response.groups
+            if one.group_type != _SHARE
+        )
+    )
 
 
 def _retry_list(response: ListGroupsResponse) -> ErrorCode | None:
-    return _unless_final(response.error)
+    return _unless_final(response.error_code)
 
 
 def _retry_group(response: OffsetFetchResponse) -> ErrorCode | None:
-    return _unless_final(response.error)
+    return _unless_final(response.groups[0].error_code)
 
 
 def _unless_final(code: ErrorCode) -> ErrorCode | None:

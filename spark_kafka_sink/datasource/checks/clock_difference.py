@@ -12,10 +12,23 @@ from typing import Final
 from spark_kafka_sink.admin.admin_client import AdminClient
 from spark_kafka_sink.admin.call import AnyBroker, Call, retry_code
 from spark_kafka_sink.base.errors import ErrorCode
-from spark_kafka_sink.protocol.admin_messages import DescribeQuorumRequest, DescribeQuorumResponse
+from spark_kafka_sink.protocol.messages.describe_quorum import (
+    DescribeQuorumRequest,
+    DescribeQuorumResponse,
+    PartitionData,
+    TopicData,
+)
 
 #: How often the controller's time is requested; the last response counts.
 _ROUNDS: Final = 2
+#: The only request whose response has a broker's clock and that changes nothing: of the log of
+#: KRaft's metadata (Java: ``Topic.CLUSTER_METADATA_TOPIC_NAME``). Any broker of a KRaft cluster
+#: since 3.3 forwards it. Needs DESCRIBE on the cluster.
+QUORUM: Final = DescribeQuorumRequest(
+    topics=[
+        TopicData(topic_name="__cluster_metadata", partitions=[PartitionData(partition_index=0)])
+    ]
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,13 +51,33 @@ def clock_difference(client: AdminClient, deadline_ms: int) -> ClockDifference |
     clock, asked_ms, begun_ms = client.clock, 0, 0
 
     def handle_response(response: DescribeQuorumResponse) -> ErrorCode | None:
-        return retry_code(response.error, "DescribeQuorum", "DESCRIBE on the cluster")
+        return retry_code(error_in(response), "DescribeQuorum", "DESCRIBE on the cluster")
 
     for _ in range(_ROUNDS):  # the first one may have to connect
         asked_ms, begun_ms = clock.now_ms(), clock.wall_ms()
-        call = Call(DescribeQuorumRequest(), AnyBroker(), handle_response)
+        call = Call(QUORUM, AnyBroker(), handle_response)
         found = client.loop.send_and_receive(call, deadline_ms, "DescribeQuorum")
     half_ms = (clock.now_ms() - asked_ms) // 2
-    if found.leader_time_ms is None:
+    leader, leader_ms = found.topics[0].partitions[0].leader_id, leader_time_ms(found)
+    if leader_ms is None:
         return None
-    return ClockDifference(found.leader, begun_ms + half_ms - found.leader_time_ms, half_ms)
+    return ClockDifference(leader, begun_ms + half_ms - leader_ms, half_ms)
+
+
+def error_in(response: DescribeQuorumResponse) -> ErrorCode:
+    """Of the whole response, else of its one partition."""
+    code = response.error_code
+    return response.topics[0].partitions[0].error_code if code is ErrorCode.NONE else code
+
+
+def leader_time_ms(response: DescribeQuorumResponse) -> int | None:
+    """The active controller's wall clock when it responded, in milliseconds since the epoch; None
+    when it does not report it, or there is none.
+    """
+    quorum = response.topics[0].partitions[0]
+    times = (
+        voter.last_caught_up_timestamp
+        for voter in quorum.current_voters
+        if voter.replica_id == quorum.leader_id and voter.last_caught_up_timestamp > 0
+    )
+    return next(times, None)

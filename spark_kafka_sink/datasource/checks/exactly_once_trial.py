@@ -28,7 +28,12 @@ from typing import Final
 
 from spark_kafka_sink.admin.admin_client import AdminClient, NewTopic
 from spark_kafka_sink.admin.call import AnyBroker, Call, Leader, retry_code
-from spark_kafka_sink.admin.transaction_client import TransactionClient
+from spark_kafka_sink.admin.transaction_client import (
+    TransactionClient,
+    describe_producers,
+    described,
+)
+from spark_kafka_sink.admin.transaction_description import TransactionState
 from spark_kafka_sink.base.error_kinds import Kind
 from spark_kafka_sink.base.errors import (
     ApiError,
@@ -50,22 +55,14 @@ from spark_kafka_sink.datasource.checks.check_steps import (
     yellow,
 )
 from spark_kafka_sink.protocol.cluster import TopicPartition
-from spark_kafka_sink.protocol.fetch_messages import (
-    FetchedPartition,
-    FetchPartition,
-    FetchRequest,
-    FetchResponse,
-)
+from spark_kafka_sink.protocol.log_requests import FetchedPartition, fetch
 from spark_kafka_sink.protocol.messages.delete_topics import (
     DeleteTopicsRequest,
     DeleteTopicsResponse,
 )
+from spark_kafka_sink.protocol.messages.describe_producers import DescribeProducersResponse
+from spark_kafka_sink.protocol.messages.fetch import FetchResponse
 from spark_kafka_sink.protocol.producer_ids import PreparedTransaction
-from spark_kafka_sink.protocol.transaction_admin_messages import (
-    DescribeProducersRequest,
-    DescribeProducersResponse,
-    TransactionState,
-)
 from spark_kafka_sink.records.log_records import ControlType, read_batches
 from spark_kafka_sink.transactions.driver_transactions import TopicRecord, prepare
 from spark_kafka_sink.transactions.transactional_ids import DEFAULT_PREFIX, SEPARATOR, check_id
@@ -332,32 +329,30 @@ class _Trial:
     def _read(self, *, read_committed: bool) -> FetchedPartition:
         where = f"Fetch of {self._tp}"
 
+        request = fetch(self._tp, 0, read_committed=read_committed)
+
         def handle_response(response: FetchResponse) -> ErrorCode | None:
-            code = response.error
-            if code is ErrorCode.NONE:
-                code = response.partitions[self._tp].error
+            code = FetchedPartition.of(request, response).error
             return retry_code(code, where, "READ on the topic")
 
-        piece = FetchPartition(self._tp, 0)
-        request = FetchRequest((piece,), max_wait_ms=0, read_committed=read_committed)
         call = Call(request, Leader(self._tp), handle_response)
         response = self._client.loop.send_and_receive(call, self._soon(), where)
-        return response.partitions[self._tp]
+        return FetchedPartition.of(request, response)
 
     def _is_described(self) -> bool:
         """Whether the partition's leader reports the open transaction."""
 
         def handle_response(response: DescribeProducersResponse) -> ErrorCode | None:
-            return retry_code(response.partitions[self._tp].error, "DescribeProducers")
+            return retry_code(described(response).error_code, "DescribeProducers")
 
-        call = Call(DescribeProducersRequest((self._tp,)), Leader(self._tp), handle_response)
+        call = Call(describe_producers(self._tp), Leader(self._tp), handle_response)
         try:
             found = self._client.loop.send_and_receive(call, self._soon(), "DescribeProducers")
         except KafkaError:
             return False
         return any(
-            one.producer_id == self._opened.producer_id and one.transaction_start_offset >= 0
-            for one in found.partitions[self._tp].producers
+            one.producer_id == self._opened.producer_id and one.current_txn_start_offset >= 0
+            for one in described(found).active_producers
         )
 
     def _soon(self) -> int:

@@ -26,8 +26,7 @@ from spark_kafka_sink.base.errors import (
 from spark_kafka_sink.config.producer_config import ProducerConfig
 from spark_kafka_sink.datasource.checks.clock_difference import ClockDifference
 from spark_kafka_sink.datasource.report.write_report import MAX_JSON_BYTES
-from spark_kafka_sink.protocol.control_messages import MetadataRequest
-from spark_kafka_sink.protocol.metadata_response import TopicMetadata
+from spark_kafka_sink.protocol.metadata import MetadataRequest, TopicMetadata
 from spark_kafka_sink.records.bad_rows.topic_limits import (
     AFTER,
     BEFORE,

@@ -9,7 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Iterator, Mapping
 from typing import Final
 
-from spark_kafka_sink.admin.admin_client import AdminClient
+from spark_kafka_sink.admin.admin_client import (
+    AdminClient,
+    ConfigResourceType,
+    config_values,
+    describe_configs,
+)
 from spark_kafka_sink.admin.call import Call
 from spark_kafka_sink.base.error_kinds import Kind
 from spark_kafka_sink.base.errors import ErrorCode, KafkaError, UnsupportedVersionError, named
@@ -34,13 +39,8 @@ from spark_kafka_sink.datasource.checks.topic_checks import (
     topics_in_full,
     warnings_of,
 )
-from spark_kafka_sink.protocol.admin_messages import (
-    ConfigResource,
-    ConfigResourceType,
-    DescribeConfigsRequest,
-)
 from spark_kafka_sink.protocol.cluster import Cluster
-from spark_kafka_sink.protocol.metadata_response import TopicMetadata
+from spark_kafka_sink.protocol.metadata import TopicMetadata
 from spark_kafka_sink.protocol.request import ApiKey
 from spark_kafka_sink.records.bad_rows.topic_limits import CLEANUP, COMPACT, LARGEST
 
@@ -162,13 +162,12 @@ def _broker_config(admin: AdminClient, name: str, timeout_ms: int) -> str | None
     """A config of one of the brokers; None when the principal may not describe it."""
     deadline_ms = admin.deadline(timeout_ms)
     node = admin.brokers(deadline_ms)[0]
-    resource = ConfigResource(ConfigResourceType.BROKER, str(node.id))
-    request = DescribeConfigsRequest((resource,), (name,))
+    request = describe_configs(ConfigResourceType.BROKER, [str(node.id)], [name])
     try:
         response = admin.loop.send_and_receive(Call(request, node), deadline_ms)
     except UnsupportedVersionError:
         return None
-    return response.resources[resource].values.get(name)
+    return config_values(response.results[0]).get(name)
 
 
 def _settings(

@@ -12,9 +12,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from spark_kafka_sink.admin.call import Call, CoordinatorKey, retry_code
+from spark_kafka_sink.admin.group_listing import LIST_GROUPS
 from spark_kafka_sink.base.errors import ConfigError, ErrorCode, safe_text
 from spark_kafka_sink.base.process_local import ProcessLocal
-from spark_kafka_sink.protocol.group_messages import ListGroupsRequest, ListGroupsResponse
+from spark_kafka_sink.protocol.messages.list_groups import ListGroupsResponse
 from spark_kafka_sink.protocol.transaction_requests import CoordinatorType
 
 if TYPE_CHECKING:
@@ -55,16 +56,17 @@ def refuse_members(client: TransactionClient, group_id: str) -> None:
     where = f"ListGroups for offsetsGroup '{safe_text(group_id)}'"
 
     def handle_response(response: ListGroupsResponse) -> ErrorCode | None:
-        return retry_code(response.error, where, "READ on the group")
+        return retry_code(response.error_code, where, "READ on the group")
 
     to = CoordinatorKey(group_id, CoordinatorType.GROUP)
-    call = Call(ListGroupsRequest(group_id), to, handle_response)
-    found = client.loop.send_and_receive(call, client.deadline(), where).groups.get(group_id)
+    call = Call(LIST_GROUPS, to, handle_response)
+    groups = client.loop.send_and_receive(call, client.deadline(), where).groups
+    found = next((one for one in groups if one.group_id == group_id), None)
     if found is not None:
-        of_type = f"{safe_text(found.type)} " if found.type else ""
+        of_type = f"{safe_text(found.group_type)} " if found.group_type else ""
         raise ConfigError(
             f"offsetsGroup '{safe_text(group_id)}' is a {of_type}group with members (state "
-            f"{safe_text(found.state)}): their position would be overwritten",
+            f"{safe_text(found.group_state)}): their position would be overwritten",
             hint="choose a group that no consumer uses, or stop the consumers; "
             "offsetsGroupInUse=allow commits its offsets nevertheless",
         )

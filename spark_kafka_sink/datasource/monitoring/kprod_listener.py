@@ -109,13 +109,14 @@ class KprodListener(StreamingQueryListener):
 
         seen: set[str] = set()
         while not self._closed.wait(_LOOK_S):
+            found: dict[str, RunningWrite] = {}
             try:
                 found = {one.query: one for one in running.read()}
             except KafkaError as error:
                 text = f"the progress of tasks can't be read: {error.message}"
                 warn_once(_log, [coded(Kind.REPORT_NOT_WRITTEN, text, error.hint)])
-                continue
-            # A write that is over is 0, and not what it was last.
+            # A write that is over is 0, and not what it was last; nor one of which nothing is
+            # known: brokers that are down stop tasks, too, and KprodNoProgress must see that.
             for query in seen | set(found):
                 document = as_json(found.get(query, RunningWrite(query)))
                 assert isinstance(document, dict)

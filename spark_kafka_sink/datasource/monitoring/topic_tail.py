@@ -10,7 +10,7 @@ from spark_kafka_sink.admin.admin_client import AdminClient
 from spark_kafka_sink.admin.partition_reader import PartitionReader
 from spark_kafka_sink.base.errors import ErrorCode
 from spark_kafka_sink.protocol.cluster import TopicPartition
-from spark_kafka_sink.protocol.fetch_messages import OffsetSpec
+from spark_kafka_sink.protocol.log_requests import OffsetSpec
 from spark_kafka_sink.records.log_records import read_batches
 
 

@@ -13,6 +13,7 @@ of another machine that shares neither leaves nothing (docs/design/spark.md has 
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import json
 import os
 import stat
@@ -48,12 +49,15 @@ class FailedAttempts:
     local: str = ""
 
     @classmethod
-    def of(cls, report_path: str | None, token: str) -> FailedAttempts:
+    def of(cls, report_path: str | None, token: str, query_name: str = "") -> FailedAttempts:
         """``token`` is the same at planning, in tasks, and at commit or abort; no other write of
-        this machine has it.
+        this machine has it, but queries with the same options, whose checkpoints a config of the
+        session names: they have different names.
         """
         if not token:
             return cls()
+        if query_name:
+            token += f"-{hashlib.sha256(query_name.encode(errors='replace')).hexdigest()[:8]}"
         local = local_folder()
         found = cls(local="" if local is None else str(local / f"{_NAME}{token}"))
         with contextlib.suppress(ConfigError):

@@ -1,6 +1,6 @@
-"""What the tasks of a write waited for: one sentence out of a report's fields.
+"""Why a write failed, or what its tasks waited for: one sentence out of a report's fields.
 
-Owns: the waits by their fields, and where to look. Never: how they are measured.
+Owns: that sentence, the waits by their fields, and where to look. Never: how they are measured.
 """
 
 from __future__ import annotations
@@ -32,8 +32,19 @@ WAITS: Final = {
 }
 
 
-def longest_wait(report: Mapping[str, object]) -> str:
-    """What the tasks waited for most, in a sentence; ``report`` is a report's JSON."""
+def explained(report: Mapping[str, object]) -> str:
+    """What failed and what to do, or what the tasks waited for most; ``report`` is a report's
+    JSON.
+    """
+    error = report.get("error")
+    if not isinstance(error, Mapping):
+        return _longest_wait(report)
+    hint = f" What to do: {error['hint']}." if error.get("hint") else ""
+    code = error.get("code")
+    return f"{code}: {error.get('message')}.{hint} More: kprod explain {code}"
+
+
+def _longest_wait(report: Mapping[str, object]) -> str:
     waits = {name: ms for name in WAITS if isinstance(ms := report.get(name), int)}
     name = max(waits, key=lambda one: waits[one], default=None)
     if name is None or waits[name] == 0:

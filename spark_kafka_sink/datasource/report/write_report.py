@@ -17,7 +17,7 @@ from enum import StrEnum
 from typing import Annotated
 
 from spark_kafka_sink.datasource.described_fields import Described, as_json
-from spark_kafka_sink.datasource.report.waits import longest_wait
+from spark_kafka_sink.datasource.report.waits import explained
 from spark_kafka_sink.producer.metrics.produce_report import LATENCY_BOUNDS_MS
 
 REPORT_VERSION = 1
@@ -413,8 +413,10 @@ class WriteReport:
         return max(self.brokers, key=lambda one: one.mean_latency_ms, default=None)
 
     def explain(self) -> str:
-        """What the tasks waited for most, and where to look: a sentence."""
-        return longest_wait(json.loads(self.json()))
+        """Why the batch failed and what to do, or what its tasks waited for most and where to look:
+        a sentence.
+        """
+        return explained(json.loads(self.json()))
 
     def json(self) -> str:
         """One line of JSON of at most MAX_JSON_BYTES bytes (it is ASCII).

@@ -45,8 +45,7 @@ from spark_kafka_sink.protocol.cluster import (
     PartitionInfo,
     TopicPartition,
 )
-from spark_kafka_sink.protocol.control_messages import MetadataRequest
-from spark_kafka_sink.protocol.metadata_response import MetadataResponse
+from spark_kafka_sink.protocol.metadata import MetadataRequest, MetadataResponse
 from spark_kafka_sink.protocol.wire_writer import topic_name
 
 _log = logging.getLogger(__name__)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from spark_kafka_sink.base.errors import ErrorCode
 from spark_kafka_sink.protocol.cluster import Cluster, Node, PartitionInfos, TopicPartition
-from spark_kafka_sink.protocol.metadata_response import MetadataResponse, TopicMetadata
+from spark_kafka_sink.protocol.metadata import MetadataResponse, TopicMetadata
 from spark_kafka_sink.protocol.wire import error_of
 
 

@@ -16,8 +16,7 @@ from spark_kafka_sink.base.errors import AuthenticationError, ErrorCode, KafkaEr
 from spark_kafka_sink.network.client.kafka_client import MetadataStore
 from spark_kafka_sink.network.client.least_loaded_node import LeastLoadedNode
 from spark_kafka_sink.protocol.cluster import Node
-from spark_kafka_sink.protocol.control_messages import MetadataRequest
-from spark_kafka_sink.protocol.metadata_response import MetadataResponse
+from spark_kafka_sink.protocol.metadata import MetadataRequest, MetadataResponse
 
 _log = logging.getLogger(__name__)
 

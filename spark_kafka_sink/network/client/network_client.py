@@ -48,10 +48,9 @@ from spark_kafka_sink.network.client.least_loaded_node import (
 from spark_kafka_sink.network.client.metadata_updater import MetadataUpdater
 from spark_kafka_sink.network.client.node_connections import NodeConnections
 from spark_kafka_sink.protocol.cluster import Node
-from spark_kafka_sink.protocol.control_messages import MetadataRequest
 from spark_kafka_sink.protocol.frames import frame
 from spark_kafka_sink.protocol.messages.api_versions import ApiVersionsResponse
-from spark_kafka_sink.protocol.metadata_response import MetadataResponse
+from spark_kafka_sink.protocol.metadata import MetadataRequest, MetadataResponse
 from spark_kafka_sink.protocol.node_api_versions import NodeApiVersions
 from spark_kafka_sink.protocol.request import ApiKey, Request
 

@@ -11,7 +11,7 @@ import struct
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from spark_kafka_sink.protocol.fetch_messages import FetchedPartition
+from spark_kafka_sink.protocol.log_requests import FetchedPartition
 from spark_kafka_sink.records.compression import Codec
 from spark_kafka_sink.records.log_records import ControlType
 from spark_kafka_sink.records.record_batch import HEADER_SIZE, BatchHeader, parse_header

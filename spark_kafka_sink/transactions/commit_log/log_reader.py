@@ -27,7 +27,7 @@ from spark_kafka_sink.admin.partition_reader import PartitionReader
 from spark_kafka_sink.admin.transaction_client import TransactionClient
 from spark_kafka_sink.base.errors import CommitError, ErrorCode, KafkaTimeoutError
 from spark_kafka_sink.protocol.cluster import TopicPartition
-from spark_kafka_sink.protocol.fetch_messages import OffsetSpec
+from spark_kafka_sink.protocol.log_requests import OffsetSpec
 from spark_kafka_sink.records.log_records import (
     ControlType,
     ReadBatch,

@@ -10,13 +10,13 @@ import pytest
 from confluent_kafka import Consumer, ShareConsumer
 
 from spark_kafka_sink.admin.call import Call, CoordinatorKey
+from spark_kafka_sink.admin.group_listing import LIST_GROUPS
 from spark_kafka_sink.admin.transaction_client import TransactionClient
 from spark_kafka_sink.base.errors import ConfigError
 from spark_kafka_sink.config.producer_config import ProducerConfig
 from spark_kafka_sink.config.sink_config import SinkConfig
 from spark_kafka_sink.datasource.exactly_once.transaction_plan import plan_transactions
 from spark_kafka_sink.datasource.write.write_context import WriteContext
-from spark_kafka_sink.protocol.group_messages import ListGroupsRequest
 from spark_kafka_sink.protocol.transaction_requests import CoordinatorType
 from tests.real_kafka import RealKafka
 from tests.waiting import wait_for
@@ -62,8 +62,9 @@ def member(request: pytest.FixtureRequest, kafka: RealKafka, group: str) -> Iter
 
             def joined() -> bool:
                 consumer.poll(0.2)
-                call = Call(ListGroupsRequest(group), CoordinatorKey(group, CoordinatorType.GROUP))
-                return group in client.loop.send_and_receive(call, client.deadline()).groups
+                call = Call(LIST_GROUPS, CoordinatorKey(group, CoordinatorType.GROUP))
+                groups = client.loop.send_and_receive(call, client.deadline()).groups
+                return any(one.group_id == group for one in groups)
 
             wait_for(joined, what="the consumer's membership")
         yield str(request.param)

@@ -1,9 +1,9 @@
-"""The Metadata response, and its validation.
+"""The Metadata request, and its response with validation.
 
-Owns: :class:`TopicMetadata`, :class:`MetadataResponse`, and their creation from Kafka's message
-(``protocol/messages/metadata.py``) with validation, so that no caller gets a port 0, a duplicate
-broker, or partition two billion. Never: its use (``network/client/metadata.py``), nor the handling
-of an error code.
+Owns: :class:`MetadataRequest`, :class:`TopicMetadata`, :class:`MetadataResponse`, and their
+creation from Kafka's message (``protocol/messages/metadata.py``) with validation, so that no caller
+gets a port 0, a duplicate broker, or partition two billion. Never: its use
+(``network/client/metadata.py``), nor the handling of an error code.
 
 On a record's way: first, before the record's partition is known.
 
@@ -22,12 +22,12 @@ from typing import TYPE_CHECKING, Final
 from spark_kafka_sink.base.errors import ErrorCode
 from spark_kafka_sink.protocol.cluster import Nodes, NodesBuilder, PartitionInfos
 from spark_kafka_sink.protocol.messages import metadata
+from spark_kafka_sink.protocol.request import ApiKey, Buffers
 from spark_kafka_sink.protocol.wire import (
     ZERO_UUID,
     MalformedError,
     WireReader,
     checked_node,
-    error_of,
 )
 
 if TYPE_CHECKING:
@@ -82,6 +82,33 @@ class MetadataResponse:
     error: ErrorCode = ErrorCode.NONE
 
 
+@dataclass(frozen=True, slots=True)
+class MetadataRequest:
+    """``topics`` empty requests the brokers only. All topics can't be requested: the request bounds
+    the response, and so its memory. Brokers since 2.3 return the principal's operations on each
+    topic (v8, KIP-430).
+    """
+
+    topics: tuple[str, ...]
+    allow_auto_topic_creation: bool = True
+    include_topic_authorized_operations: bool = False
+
+    api_key = ApiKey.METADATA
+    versions = metadata.VERSIONS
+
+    def encode(self, version: int) -> Buffers:
+        """As :meth:`Request.encode`."""
+        return metadata.MetadataRequest(
+            topics=[metadata.MetadataRequestTopic(name=name) for name in self.topics],
+            allow_auto_topic_creation=self.allow_auto_topic_creation,
+            include_topic_authorized_operations=self.include_topic_authorized_operations,
+        ).encode(version)
+
+    def read(self, reader: WireReader, version: int) -> MetadataResponse:
+        """As :meth:`Request.read`."""
+        return read_metadata(reader, version, self.topics)
+
+
 def read_metadata(reader: WireReader, version: int, requested: Iterable[str]) -> MetadataResponse:
     """Metadata v4 to v13, the response to a request for the topics ``requested``.
 
@@ -106,7 +133,7 @@ def read_metadata(reader: WireReader, version: int, requested: Iterable[str]) ->
         max(-1, answer.controller_id),
         tuple(found),
         max(0, answer.throttle_time_ms),
-        error_of(answer.error_code),
+        answer.error_code,
     )
 
 
@@ -140,7 +167,7 @@ class _Topics:
         operations = topic.topic_authorized_operations
         partitions, in_sync = self._partitions(name, topic.partitions)
         return TopicMetadata(
-            error_of(topic.error_code),
+            topic.error_code,
             name,
             None if topic.topic_id == ZERO_UUID else topic.topic_id,
             topic.is_internal,

@@ -1,0 +1,117 @@
+"""Reading a log: where a partition begins and ends, and its batches. ListOffsets and Fetch.
+
+Owns: both requests, of one partition, and :class:`FetchedPartition`. Never: the content of fetched
+bytes (``records/log_records.py``); fetch sessions: the reader of a commit log reads few partitions,
+a few times. That reader must see what is not committed yet; only ``kprod check --exactly-once``
+reads as a consumer with READ_COMMITTED does. Used on the driver.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Final
+
+from spark_kafka_sink.base.errors import ErrorCode
+from spark_kafka_sink.protocol.cluster import TopicPartition
+from spark_kafka_sink.protocol.messages.fetch import (
+    FetchPartition,
+    FetchRequest,
+    FetchResponse,
+    FetchTopic,
+)
+from spark_kafka_sink.protocol.messages.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsPartitionResponse,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopic,
+)
+
+#: A consumer, not a replica.
+_NO_REPLICA: Final = -1
+#: Everything up to the high watermark, what is not committed yet too; or up to the last stable
+#: offset, with the list of what was aborted.
+_READ_UNCOMMITTED: Final = 0
+_READ_COMMITTED: Final = 1
+_NO_RECORDS: Final = memoryview(b"")
+
+
+class OffsetSpec(IntEnum):
+    """Which offset to list; the values are the wire's timestamps."""
+
+    LATEST = -1
+    EARLIEST = -2
+
+
+def list_offsets(tp: TopicPartition, spec: OffsetSpec = OffsetSpec.LATEST) -> ListOffsetsRequest:
+    """Where ``tp`` begins or ends: sent to its leader.
+
+    Versions above 9 are for logs in remote storage, below 2 there is no isolation level.
+    """
+    partition = ListOffsetsPartition(partition_index=tp.partition, timestamp=int(spec))
+    return ListOffsetsRequest(
+        replica_id=_NO_REPLICA,
+        isolation_level=_READ_UNCOMMITTED,
+        topics=[ListOffsetsTopic(name=tp.topic, partitions=[partition])],
+    )
+
+
+def listed_offset(response: ListOffsetsResponse) -> ListOffsetsPartitionResponse:
+    """Of the one partition. LATEST is the high watermark."""
+    return response.topics[0].partitions[0]
+
+
+def fetch(
+    tp: TopicPartition,
+    offset: int,
+    *,
+    max_bytes: int = 4 * 1024 * 1024,
+    read_committed: bool = False,
+) -> FetchRequest:
+    """Batches of ``tp`` from ``offset`` on, about ``max_bytes`` of them: sent to its leader.
+
+    The broker gives whole batches, the first one whatever its size; the last may be cut off. It
+    does not wait for any, and keeps no session. Versions from 13 on name topics by id and are not
+    needed: every broker up to 4.x reads 12. Brokers refuse topics with zstd below 10
+    (UNSUPPORTED_COMPRESSION_TYPE).
+    """
+    partition = FetchPartition(
+        partition=tp.partition, fetch_offset=offset, partition_max_bytes=max_bytes
+    )
+    return FetchRequest(
+        max_wait_ms=0,
+        min_bytes=1,
+        max_bytes=16 * 1024 * 1024,
+        isolation_level=_READ_COMMITTED if read_committed else _READ_UNCOMMITTED,
+        topics=[FetchTopic(topic=tp.topic, partitions=[partition])],
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class FetchedPartition:
+    """What came of one partition.
+
+    ``records`` are whole batches, of which the first may begin before ``fetch_offset`` and the last
+    may be cut off; it is a view of the response's bytes. With ``read_committed`` the transactions
+    of ``aborted``, by producer id and first offset, are among them.
+    """
+
+    error: ErrorCode
+    fetch_offset: int
+    records: memoryview = _NO_RECORDS
+    last_stable_offset: int = -1
+    aborted: tuple[tuple[int, int], ...] = ()
+
+    @classmethod
+    def of(cls, request: FetchRequest, response: FetchResponse) -> FetchedPartition:
+        """The one partition of ``request``."""
+        offset = request.topics[0].partitions[0].fetch_offset
+        if response.error_code is not ErrorCode.NONE:
+            return cls(response.error_code, offset)
+        one = response.responses[0].partitions[0]
+        if one.error_code is not ErrorCode.NONE:
+            return cls(one.error_code, offset)
+        listed = one.aborted_transactions if request.isolation_level == _READ_COMMITTED else ()
+        aborted = tuple((each.producer_id, each.first_offset) for each in listed)
+        return cls(ErrorCode.NONE, offset, one.records, one.last_stable_offset, aborted)
