@@ -1,4 +1,4 @@
-"""What the demo counts, and with Avro; ``docs/test_strangers_script.py`` runs it as the README says."""
+"""What the demo counts, and with Avro; docs/test_strangers_script.py runs README's line of it."""
 
 from __future__ import annotations
 
