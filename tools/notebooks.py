@@ -145,8 +145,8 @@ def page(name: str, notebook: NotebookNode) -> tuple[str, dict[str, str]]:
     exporter = MarkdownExporter()
     text, resources = exporter.from_notebook_node(notebook, {"unique_key": name})
     text = _RUN.sub("-1a2b3c4d", text)
-    title = f"{_title(notebook)}, a plot"
-    text = re.sub(r"!\[svg\]\(", f"![{title}](", text)
+    titles = {file: f"{_heading(text[:at])}, a plot" for file, at in _plots_in(text)}
+    text = re.sub(r"!\[svg\]\(([^)]+)\)", lambda found: f"![{titles[found[1]]}]({found[1]})", text)
     parts = _CODE.split(re.sub(r"[ \t]+$", "", text, flags=re.MULTILINE))
     parts[::2] = [re.sub(r"\n{3,}", "\n\n", part) for part in parts[::2]]  # what is not code
     text = "".join(parts).strip()
@@ -155,7 +155,7 @@ def page(name: str, notebook: NotebookNode) -> tuple[str, dict[str, str]]:
     if named is not None:
         raise ValueError(f"{name} shows {named[0]}, which names this machine")
     pictures = {
-        file: plots.picture(content.decode("utf-8"), file.removesuffix(".svg"), title)
+        file: plots.picture(content.decode("utf-8"), file.removesuffix(".svg"), titles[file])
         for file, content in resources["outputs"].items()
     }
     head, _, rest = text.partition("\n")
@@ -173,8 +173,15 @@ def names_a_machine(text: str) -> re.Match[str] | None:
     return _MACHINE.search(text)
 
 
-def _title(notebook: NotebookNode) -> str:
-    return str(notebook.cells[0].source).partition("\n")[0].removeprefix("# ")
+def _plots_in(text: str) -> Iterator[tuple[str, int]]:
+    """Each plot's file, and where it is."""
+    for found in re.finditer(r"!\[svg\]\(([^)]+)\)", text):
+        yield found[1], found.start()
+
+
+def _heading(text: str) -> str:
+    """The last one."""
+    return re.findall(r"^#+ (.+)$", text, re.MULTILINE)[-1]
 
 
 def code_of_page(text: str) -> list[str]:

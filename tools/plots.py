@@ -8,18 +8,18 @@ ids are the picture's own, so that several can be in one page.
 from __future__ import annotations
 
 import re
+from html import escape
 from pathlib import Path
 
 from tools.pictures.drawing import colours
 
 #: Text stays text, and ids are the same in each run.
-_MATPLOTLIBRC = "svg.fonttype: none\nsvg.hashsalt: kprod\nsavefig.transparent: True\n"
+_MATPLOTLIBRC = "svg.fonttype: none\nsvg.hashsalt: kprod\n"
 #: What the kernel is started with: plots are SVG.
 KERNEL_ARGUMENTS = ("--InlineBackend.figure_formats=svg",)
 #: matplotlib's colours, and the names of ours.
 _COLOURS = {
     "#000000": "--ink",
-    "#ffffff": "--paper",
     "#cccccc": "--line",
     "#1f77b4": "--kafka-line",
     "#ff7f0e": "--spark-line",
@@ -32,7 +32,7 @@ _STYLE = (
     + ".kp-plot text{fill:var(--ink)}.kp-plot *{stroke-linejoin:round;stroke-linecap:butt}"
 )
 _HEAD = re.compile(r".*?<svg (.*?)>", re.DOTALL)
-_SIZE = re.compile(r'(?:width|height)="[\d.]+pt" ?')
+_SIZE = re.compile(r'height="[\d.]+pt" ?')
 
 
 def write_settings(folder: Path) -> None:
@@ -45,6 +45,7 @@ def picture(svg: str, name: str, title: str) -> str:
     svg = re.sub(
         r"<metadata>.*?</metadata>|<defs>\s*<style.*?</style>\s*</defs>", "", svg, flags=re.DOTALL
     )
+    svg = svg.replace("fill: #ffffff", "fill: none")  # the page's own
     for colour, variable in _COLOURS.items():
         svg = svg.replace(f": {colour}", f": var({variable})")
     used = set(re.findall(r'url\(#([^)]+)\)|href="#([^"]+)"', svg))
@@ -54,6 +55,6 @@ def picture(svg: str, name: str, title: str) -> str:
     found = _HEAD.match(svg)
     assert found is not None, f"{name} is no SVG"
     attributes = _SIZE.sub("", found[1])
-    head = f'<svg class="kp-plot" role="img" aria-label="{title}" {attributes}>'
+    head = f'<svg class="kp-plot" role="img" aria-label="{escape(title)}" {attributes}>'
     body = re.sub(r"\n\s*", "\n", svg[found.end() :]).strip()
     return f"{head}\n<style>{_STYLE}</style>\n{body}\n"

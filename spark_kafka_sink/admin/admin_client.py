@@ -203,7 +203,15 @@ class AdminClient:
         left_ms = max(1, deadline_ms - self.clock.now_ms())
         request = create_topics([topic], left_ms, validate_only=validate_only)
         call = Call(request, to, once=True)
-        self.loop.run([call], deadline_ms)
+        try:
+            self.loop.run([call], deadline_ms)
+        except UnsupportedVersionError as error:
+            if -1 not in (topic.partitions, topic.replication_factor):
+                raise
+            raise UnsupportedVersionError(
+                f"{error.message}: brokers before 2.4 have no defaults for a topic",
+                hint="give its partitions and its replication factor",
+            ) from error
         if call.response is None:
             if self.clock.now_ms() >= deadline_ms:
                 raise self.loop.timeout("CREATE_TOPICS", [call])

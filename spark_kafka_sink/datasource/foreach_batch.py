@@ -259,8 +259,9 @@ class Transaction:
         context = context.of_end(
             sum(self._plans.values()), abort=abort, tasks_may_run=tasks_may_run
         )
-        text = "CAST(id AS STRING)"
-        nothing = session.range(0).selectExpr(f"{text} AS value", f"{text} AS topic")
+        # A key, too: the block's topic may be compacted.
+        columns = [f"CAST(id AS STRING) AS {name}" for name in ("key", "value", "topic")]
+        nothing = session.range(0).selectExpr(*columns)
         _save(nothing, self._name, self._number, self._options, context)
 
 

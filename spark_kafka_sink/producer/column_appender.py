@@ -26,7 +26,7 @@ from spark_kafka_sink.producer.metrics.produce_recorder import ProduceRecorder
 from spark_kafka_sink.producer.transaction.transaction_manager import TransactionManager
 from spark_kafka_sink.protocol.cluster import Cluster, TopicPartition
 from spark_kafka_sink.records.encoded_slice import EncodedSlice, EncodedSlices
-from spark_kafka_sink.records.gather import offsets_of
+from spark_kafka_sink.records.gather import span_of
 from spark_kafka_sink.records.partitioning.partitioners import Partitioner
 from spark_kafka_sink.records.partitioning.topic_view import TopicView
 from spark_kafka_sink.records.record_batch import HEADER_SIZE
@@ -191,8 +191,7 @@ class ColumnAppender:
         size = chunk.rows * _RECORD_OVERHEAD + HEADER_SIZE
         for column in (chunk.key, chunk.value, chunk.headers):
             if column is not None:
-                offsets = offsets_of(column)
-                size += int(offsets[-1]) - int(offsets[0])
+                size += span_of(column)
         memory = self._config.buffer_memory
         if chunk.rows > 1 or size <= memory:
             return size

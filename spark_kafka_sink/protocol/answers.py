@@ -110,9 +110,7 @@ def decode(request: Request[ResponseT], version: int, body: memoryview) -> Respo
         return _refused_api_versions(request, body)
     # Produce checks itself, in as few calls as it can: it is read for each batch.
     read = request.read if api_key is ApiKey.PRODUCE else partial(_read, request)
-    parse = partial(read, version=version)
-    flexible = is_flexible(api_key, version)
-    return decoding(api_key.name, version, body, parse, flexible=flexible)
+    return decoding(api_key, version, body, read, flexible=is_flexible(api_key, version))
 
 
 def _read(request: Request[ResponseT], reader: WireReader, version: int) -> ResponseT:

@@ -123,11 +123,11 @@ def parse_response_header(
     if len(payload) > 4 and payload[4] == 0:  # no tagged fields: always, so far
         return correlation_id, payload[5:]
 
-    def skip_tags(reader: WireReader) -> int:
+    def skip_tags(reader: WireReader, _version: int) -> int:
         reader.skip_tagged_fields()
         return reader.position
 
-    used = decoding(api_key.name, version, payload[4:], skip_tags, flexible=True, whole=False)
+    used = decoding(api_key, version, payload[4:], skip_tags, flexible=True, whole=False)
     return correlation_id, payload[4 + used :]
 
 

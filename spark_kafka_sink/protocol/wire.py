@@ -17,6 +17,7 @@ import struct
 import sys
 from array import array
 from collections.abc import Callable, Iterator, Sequence
+from enum import Enum
 from itertools import islice
 from typing import Final, Never, TypeVar, overload
 
@@ -414,15 +415,15 @@ EMPTY_ARRAY: Final = WireArray[Never](b"", 0, 0, _read_nothing, 0, flexible=Fals
 
 
 def decoding(
-    api: str,
+    api: Enum,
     version: int,
     body: bytes | memoryview,
-    parse: Callable[[WireReader], T],
+    read: Callable[[WireReader, int], T],
     *,
     flexible: bool,
     whole: bool = True,
 ) -> T:
-    """The result of ``parse`` for ``body``. Raises RemoteProtocolError, nothing else.
+    """The result of ``read`` for ``body``. Raises RemoteProtocolError, nothing else.
 
     With ``whole`` every byte must have been read. The error names ``api`` and version and never
     shows the bytes; it is raised outside of the except clause, so that no traceback keeps them.
@@ -430,7 +431,7 @@ def decoding(
     data = bytes(body) if len(body) <= _COPIED else memoryview(body)
     reader = WireReader(data, flexible=flexible)
     try:
-        value = parse(reader)
+        value = read(reader, version)
         if whole:
             reader.finish()
     except MalformedError as error:
@@ -442,7 +443,7 @@ def decoding(
     else:
         return value
     raise RemoteProtocolError(
-        f"{api} v{version}: the broker's answer is malformed: {reason}",
+        f"{api.name} v{version}: the broker's answer is malformed: {reason}",
         hint="the broker, or something between it and here, does not speak Kafka's protocol",
     )
 

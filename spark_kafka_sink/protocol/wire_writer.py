@@ -122,4 +122,5 @@ def refuse_fields(api: str, version: int, *fields: str) -> UnsupportedVersionErr
     """The error for fields that are set, though ``version`` has no place for them."""
     return UnsupportedVersionError(
         f"{api} v{version} has no place for {' or '.join(fields)}",
+        hint="a newer version of it has, and newer brokers have that version",
     )

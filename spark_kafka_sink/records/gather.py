@@ -37,6 +37,8 @@ _KEPT_VIEWS = 1 << 18
 _LEARNED_BYTES = 8 << 20
 #: Types whose offsets have 8 bytes; the others' have 4.
 _LARGE = frozenset({pa.large_binary().id, pa.large_string().id, pa.large_list(pa.null()).id})
+#: Of pa.binary_view(), which old versions of Arrow lack.
+_VIEW = getattr(pa.lib, "Type_BINARY_VIEW", -1)
 _WIDE, _NARROW = (np.dtype(np.int64), 8), (np.dtype(np.int32), 4)
 
 
@@ -72,12 +74,45 @@ def valid_of(array: pa.Array) -> npt.NDArray[np.bool_] | None:
 
 def lengths_of(array: pa.Array) -> npt.NDArray[np.int64]:
     """Bytes of each row; 0 for nulls (Arrow allows a null to cover bytes)."""
-    offsets = offsets_of(array)
-    lengths = np.subtract(offsets[1:], offsets[:-1], dtype=np.int64)
+    if array.type.id == _VIEW:
+        lengths = _views_of(array).view(np.int32)[::4].astype(np.int64)
+    else:
+        offsets = offsets_of(array)
+        lengths = np.subtract(offsets[1:], offsets[:-1], dtype=np.int64)
     valid = valid_of(array)
     if valid is not None:
         lengths *= valid
     return lengths
+
+
+def span_of(array: pa.Array) -> int:
+    """At least the bytes of all rows, mostly without looking at each."""
+    if array.type.id == _VIEW:
+        return int(lengths_of(array).sum())
+    offsets = offsets_of(array)
+    return int(offsets[-1]) - int(offsets[0])
+
+
+def filtered_views(array: pa.Array, kept: npt.NDArray[np.bool_]) -> pa.Array:
+    """The ``kept`` entries of a binary array, as views of its bytes, which are not copied; where
+    this Arrow can't join views, a copy.
+    """
+    if not VIEWS_WORK:
+        return array.filter(bools(kept))
+    array = _as_views(array)
+    valid = valid_of(array)
+    buffers = [_bits(None if valid is None else valid[kept]), pa.py_buffer(_views_of(array)[kept])]
+    count = int(np.count_nonzero(kept))
+    return pa.Array.from_buffers(array.type, count, [*buffers, *array.buffers()[2:]])
+
+
+def _as_views(array: pa.Array) -> pa.Array:
+    return array if array.type.id == _VIEW else _rebase_offsets(array).cast(pa.binary_view())
+
+
+def _views_of(array: pa.Array) -> npt.NDArray[np.complex128]:
+    """Of an array of views: 16 bytes each, which numpy moves whole as its only such number."""
+    return np.frombuffer(array.buffers()[1], np.complex128, len(array), array.offset * 16)
 
 
 def ends_of(counts: npt.NDArray[np.number] | npt.NDArray[np.bool_]) -> npt.NDArray[np.int64]:
@@ -168,7 +203,6 @@ class ViewGather:
     """
 
     def __init__(self, slots: int) -> None:
-        # A view is 16 bytes; numpy's only number of that size moves them whole.
         self._views = _scratch.views(slots)
         self._words = self._views.view(np.uint64).reshape(-1, 2)
         self._data: list[pa.Buffer] = []
@@ -185,9 +219,8 @@ class ViewGather:
         self._words[slots, 1] = low >> _32 if high is None else low >> _32 | high << _32
 
     def put_column(self, slots: Slots, array: pa.Array, rows: Indices | None) -> None:
-        as_views = _rebase_offsets(array).cast(pa.binary_view())
-        buffers = as_views.buffers()
-        views = np.frombuffer(buffers[1], np.complex128, len(array), as_views.offset * 16)
+        as_views = _as_views(array)
+        buffers, views = as_views.buffers(), _views_of(as_views)
         valid = valid_of(array)
         if rows is not None:
             views = views.take(rows)

@@ -23,7 +23,14 @@ from spark_kafka_sink.config.named_columns import OnNullValue
 from spark_kafka_sink.config.option import TopicName
 from spark_kafka_sink.records.bad_rows.bad_rows import BadRows, Mask, Reason, refuse
 from spark_kafka_sink.records.column_plan import ColumnPlan as ColumnPlan  # noqa: PLC0414 - for callers
-from spark_kafka_sink.records.gather import bools, ends_of, integers, lengths_of, valid_of
+from spark_kafka_sink.records.gather import (
+    bools,
+    ends_of,
+    filtered_views,
+    integers,
+    lengths_of,
+    valid_of,
+)
 from spark_kafka_sink.records.record_headers import check_headers, encode_headers
 
 #: Input bytes of one chunk (rule R5).
@@ -59,7 +66,8 @@ class RecordColumns:
 
     ``topic`` is one name for all rows, or a dictionary<int32, string> array without nulls.
     ``partition`` is int32, -1 where the partitioner decides; None: it decides for all.
-    ``key`` and ``value`` are binary or large_binary; None: null in every row.
+    ``key`` and ``value`` are binary or large_binary; None: null in every row. After :meth:`filter`
+    values and headers may be views (binary_view).
     ``headers`` is each row's encoded headers section (count varint and headers); None: none.
     ``timestamp`` is int64 milliseconds since the epoch; None: the time of sending.
     ``first_row`` is this object's first row in the Arrow batch that it came from, for messages.
@@ -99,29 +107,32 @@ class RecordColumns:
     def take(self, rows: npt.NDArray[np.int64]) -> RecordColumns:
         """The rows with these numbers. Topics of others are in no dictionary of theirs."""
         index = integers(rows)
-        return self._picked(len(rows), lambda column: column.take(index), rows)
+        return self._picked(rows, lambda column: without_views(column).take(index))
 
     def filter(self, kept: Mask) -> RecordColumns:
-        """The rows that are ``kept``, as :meth:`take`; faster where these are nearly all."""
+        """As :meth:`take`, the rows that are ``kept``; values and headers are not copied."""
         flags = bools(kept)
-        return self._picked(int(np.count_nonzero(kept)), lambda column: column.filter(flags), kept)
+        return self._picked(
+            kept, lambda column: column.filter(flags), lambda column: filtered_views(column, kept)
+        )
 
     def _picked(
         self,
-        count: int,
-        pick: Callable[[pa.Array], pa.Array],
         rows: npt.NDArray[np.int64] | Mask,
+        pick: Callable[[pa.Array], pa.Array],
+        pick_large: Callable[[pa.Array], pa.Array] | None = None,
     ) -> RecordColumns:
+        pick_large = pick_large or pick
         topic = self.topic
         if not isinstance(topic, str):
             topic = _used_topics(topic.dictionary, pick(topic.indices))
         return RecordColumns(
-            rows=count,
+            rows=int(np.count_nonzero(rows)) if rows.dtype == np.bool_ else len(rows),
             topic=topic,
             partition=None if self.partition is None else self.partition[rows],
             key=None if self.key is None else pick(self.key),
-            value=None if self.value is None else pick(self.value),
-            headers=None if self.headers is None else pick(self.headers),
+            value=None if self.value is None else pick_large(self.value),
+            headers=None if self.headers is None else pick_large(self.headers),
             timestamp=None if self.timestamp is None else self.timestamp[rows],
             first_row=self.first_row,
         )

@@ -182,6 +182,15 @@ def test_a_throttle_time_without_end_is_a_minute() -> None:
     assert world.client.can_send_request(NODE.id, world.now)
 
 
+def test_a_negative_throttle_time_is_none() -> None:
+    world = NetworkClientHarness()
+    world.make_ready()
+    world.ask_and_write()
+    answered(world, struct.pack(">i", -(2**31)))
+    world.poll()
+    assert world.client.can_send_request(NODE.id, world.now)
+
+
 def test_a_broker_that_always_throttles_causes_no_busy_loop() -> None:
     world = NetworkClientHarness()
     world.make_ready()

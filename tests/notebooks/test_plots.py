@@ -44,11 +44,11 @@ def test_colours_are_those_of_the_readers_scheme(svg):
     assert "fill:var(--ink)" in picture  # text
 
 
-def test_it_grows_with_the_page_and_says_what_it_shows(svg):
+def test_it_shrinks_with_the_page_and_says_what_it_shows(svg):
     root = ElementTree.fromstring(plots.picture(svg, "speed_1", "Speed, a plot"))
     assert root.get("aria-label") == "Speed, a plot"
     assert root.get("viewBox")
-    assert root.get("width") is None
+    assert root.get("height") is None  # that of the width that there is
     assert [one.text for one in root.iter("{http://www.w3.org/2000/svg}text")]
 
 

@@ -121,10 +121,10 @@ def decode(api: str, version: int, data: bytes, then: Any) -> Any:
     key = ApiKey[snake(api).upper()]
     response = getattr(ours(api), f"{api}Response")
     return decoding(
-        key.name,
+        key,
         version,
         data,
-        lambda reader: then(response.read(reader, version)),
+        lambda reader, version: then(response.read(reader, version)),
         flexible=version >= FIRST_FLEXIBLE_VERSION.get(key, 99),
     )
 

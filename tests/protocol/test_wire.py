@@ -5,11 +5,12 @@ from __future__ import annotations
 import pytest
 
 from spark_kafka_sink.base.errors import RemoteProtocolError
+from spark_kafka_sink.protocol.request import ApiKey
 from spark_kafka_sink.protocol.wire import WireReader, decoding
 
 
 def read(data: bytes, parse: object, *, flexible: bool = True) -> object:
-    return decoding("METADATA", 12, data, parse, flexible=flexible)  # type: ignore[arg-type]
+    return decoding(ApiKey.METADATA, 12, data, lambda reader, _: parse(reader), flexible=flexible)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spark_kafka_sink.base.errors import DataError
+from spark_kafka_sink.records.gather import lengths_of, span_of
 from spark_kafka_sink.records.record_columns import (
     CHUNK_ROWS,
     ChunkSize,
@@ -18,6 +19,7 @@ from spark_kafka_sink.records.record_columns import (
     RecordColumns,
     from_record_batch,
 )
+from spark_kafka_sink.records.row_pieces import RowPieces
 from spark_kafka_sink.records.varint import varint
 
 NOW = 1_700_000_000_000
@@ -313,3 +315,32 @@ def test_a_row_of_many_columns_costs_only_those_that_are_used():
     batch = pa.RecordBatch.from_pydict({f"c{i}": [i] for i in range(2000)} | {"value": ["v"]})
     got = from_record_batch(batch, ColumnPlan(topic="t", value_column=2000), NOW)
     assert got.value.to_pylist() == [b"v"]
+
+
+def bytes_of(rows, order):
+    pieces = RowPieces(rows.rows)
+    for column in (rows.key, rows.value, rows.headers):
+        pieces.add_column(column, order)
+    return [one.to_pylist() if isinstance(one, pa.Array) else bytes(one) for one in pieces.joined()]
+
+
+@given(st.lists(st.tuples(st.none() | st.binary(max_size=30), st.booleans()), min_size=1))
+@settings(max_examples=200, deadline=None)
+def test_rows_that_are_filtered_are_those_that_are_taken(rows):
+    """A filter copies no values: they are views then, inline up to 12 bytes."""
+    values = pa.array([b"x" * 20, *(value for value, _ in rows)], pa.binary())[1:]
+    kept = np.array([keep for _, keep in rows])
+    times = np.arange(len(kept))
+    some = RecordColumns(
+        len(kept), "t", None, values, values, values.cast(pa.large_binary()), times
+    )
+    filtered, taken = some.filter(kept), some.take(kept.nonzero()[0])
+    assert (filtered.rows, filtered.timestamp.tolist()) == (taken.rows, taken.timestamp.tolist())
+    assert lengths_of(filtered.value).tolist() == lengths_of(taken.value).tolist()
+    assert span_of(filtered.value) >= int(lengths_of(taken.value).sum())
+    order = np.arange(filtered.rows)[::-1]
+    for wanted in (None, order):
+        assert bytes_of(filtered, wanted) == bytes_of(taken, wanted)
+    again = np.arange(filtered.rows) % 2 == 0
+    assert bytes_of(filtered.filter(again), None) == bytes_of(taken.filter(again), None)
+    assert bytes_of(filtered.take(order), None) == bytes_of(taken.take(order), None)

@@ -116,3 +116,14 @@ def test_a_path_that_leads_nowhere_is_refused(path, text):
     with pytest.raises(ConfigError, match=text) as raised:
         check(path)
     assert "partitioner.class" in raised.value.message
+
+
+def test_it_gets_plain_columns_where_rows_were_left_out():
+    """The values of others are views then, and Arrow takes no rows of views."""
+    ByLength.asked.clear()
+    own = partitioner(f"{HERE}:ByLength")
+    left = columns(partition=np.array([-1, -1, 0, -1], np.int32)).filter(np.array([0, 1, 1, 1]) > 0)
+    assert own.assign(left, VIEWS, lambda tp: None).tolist() == [2, 0, 3]
+    ((_, keys, values, _, _),) = ByLength.asked
+    assert (keys.to_pylist(), values.to_pylist()) == ([b"bb", b"ccc"], [b"2", b"4"])
+    assert pa.types.is_large_binary(values.type)

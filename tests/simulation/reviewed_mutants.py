@@ -84,7 +84,7 @@ def s5_a_decision_is_no_lease() -> AbstractContextManager[Any]:
 
     return all_of(
         patch.object(Committer, "_decide", decide),
-        patch.object(commit_log, "lease_ms", lambda _: 30_000),
+        patch.object(commit_log, "lease_ms", lambda timeout_ms: timeout_ms),
     )
 
 

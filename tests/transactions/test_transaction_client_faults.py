@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from spark_kafka_sink.admin.admin_client import NewTopic
 from spark_kafka_sink.admin.transaction_client import TransactionClient
 from spark_kafka_sink.admin.transaction_description import TransactionState
 from spark_kafka_sink.base.clock import Latch
@@ -195,6 +196,13 @@ def test_brokers_before_3_0_are_asked_one_coordinator_at_a_time() -> None:
         assert client.end(transactions, committed=True, deadline_ms=world.soon()) == OK
 
     world.run(main)
+
+
+def test_brokers_before_2_4_need_a_new_topics_partitions() -> None:
+    world = DriverWorld(FakeCluster(1, versions={ApiKey.CREATE_TOPICS: 3}))
+    with pytest.raises(UnsupportedVersionError, match=r"before 2\.4 have no defaults") as caught:
+        world.run(lambda: world.client().create_topic(NewTopic("u")))
+    assert caught.value.hint == "give its partitions and its replication factor"
 
 
 def test_brokers_without_such_transactions_are_an_error() -> None:

@@ -22,6 +22,7 @@ from spark_kafka_sink.datasource.dead_letters.letter_reader import (
     letter_ranges,
     read_letters,
 )
+from spark_kafka_sink.datasource.plain_errors import without_traceback
 from spark_kafka_sink.records.letters.letter_fields import LetterFields
 from spark_kafka_sink.records.letters.read_records import ReadRecord
 
@@ -71,6 +72,7 @@ class DeadLetterReader(DataSourceReader):
         self._topic = options[DEAD_LETTERS]
         self._config: ProducerConfig = SinkConfig.parse(given).producer
 
+    @without_traceback
     def partitions(self) -> Sequence[InputPartition]:
         with AdminClient(self._config) as client:
             return [_Partition(one) for one in letter_ranges(client, self._topic)]

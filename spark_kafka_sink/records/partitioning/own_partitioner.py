@@ -15,8 +15,9 @@ import pyarrow as pa
 
 from spark_kafka_sink.base.errors import ConfigError, DataError, safe_text
 from spark_kafka_sink.base.security import import_paths
+from spark_kafka_sink.records.gather import integers
 from spark_kafka_sink.records.partitioning.topic_view import TopicView, explicit, rows_by_topic
-from spark_kafka_sink.records.record_columns import RecordColumns
+from spark_kafka_sink.records.record_columns import RecordColumns, without_views
 
 OPTION = "partitioner.class"
 Int32s = npt.NDArray[np.int32]
@@ -84,9 +85,12 @@ class OwnPartitioner:
     ) -> Int32s:
         count = columns.rows if rows is None else len(rows)
         keys, values = (
-            column if column is None or rows is None else column.take(pa.array(rows))
+            None if column is None else without_views(column)
             for column in (columns.key, columns.value)
         )
+        if rows is not None:
+            index = integers(rows)
+            keys, values = (None if one is None else one.take(index) for one in (keys, values))
         try:
             said = self.own.partition(topic, keys, values, view.count, view.available)
         except Exception as error:  # noqa: BLE001 - a user's code may raise anything

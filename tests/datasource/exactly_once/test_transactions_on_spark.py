@@ -106,3 +106,11 @@ def test_a_block_that_raises_after_its_writes_shows_nothing(spark, options, topi
     whole(fails=False)
     for to, expected in ((topic, range(10)), (second, range(10, 20))):
         shows(consume, to, expected)
+
+
+def test_the_topic_of_a_block_may_be_compacted(spark, kafka, options, consume):
+    """The write that ends the block has no rows, and asks for keys as every other."""
+    topic = kafka.unique_topic("compacted", configs={"cleanup.policy": "compact"})
+    with transaction("by-key", 0, **(options | {"topic": topic})) as t:
+        t.write(numbers(spark, 0, 10).selectExpr("value AS key", "value"))
+    shows(consume, topic, range(10))
