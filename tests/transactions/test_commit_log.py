@@ -253,7 +253,7 @@ class Fetches:
 
         def noted(request: ClientRequest, now: int) -> None:
             if isinstance(request.request, FetchRequest):
-                self.offsets.append(request.request.partitions[0].offset)
+                self.offsets.append(request.request.topics[0].partitions[0].fetch_offset)
             send(request, now)
 
         client.send = noted  # type: ignore[method-assign]
