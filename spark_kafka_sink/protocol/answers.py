@@ -193,16 +193,7 @@ def _describe_quorum(request: DescribeQuorumRequest, response: DescribeQuorumRes
     if response.error_code is not ErrorCode.NONE:
         return  # then it has no partition
     _each_once(
-        (
-            (topic.topic_name, one.partition_index)
-            for topic in response.topics
-            for one in topic.partitions
-        ),
-        (
-            (topic.topic_name, one.partition_index)
-            for topic in request.topics
-            for one in topic.partitions
-        ),
+        _partitions(response.topics, "topic_name"), _partitions(request.topics, "topic_name")
     )
 
 
@@ -225,12 +216,7 @@ def _fetch(request: FetchRequest, response: FetchResponse) -> None:
     if response.error_code is not ErrorCode.NONE:
         return  # then it has no partition
     _each_once(
-        (
-            (topic.topic, one.partition_index)
-            for topic in response.responses
-            for one in topic.partitions
-        ),
-        ((topic.topic, one.partition) for topic in request.topics for one in topic.partitions),
+        _partitions(response.responses, "topic"), _partitions(request.topics, "topic", "partition")
     )
     for topic in response.responses:
         for one in topic.partitions:
@@ -250,10 +236,7 @@ def _find_coordinator(request: FindCoordinatorRequest, response: FindCoordinator
 
 
 def _list_offsets(request: ListOffsetsRequest, response: ListOffsetsResponse) -> None:
-    _each_once(
-        _partitions(response.topics),
-        _partitions(request.topics),
-    )
+    _each_once(_partitions(response.topics), _partitions(request.topics))
     for topic in response.topics:
         for one in topic.partitions:
             if one.error_code is ErrorCode.NONE and one.offset < 0:
@@ -320,15 +303,16 @@ def _higher_epoch(
 
 
 def _txn_offset_commit(request: TxnOffsetCommitRequest, response: TxnOffsetCommitResponse) -> None:
-    _each_once(
-        _partitions(response.topics),
-        _partitions(request.topics),
+    _each_once(_partitions(response.topics), _partitions(request.topics))
+
+
+def _partitions(
+    topics: Iterable[Any], name: str = "name", number: str = "partition_index"
+) -> Iterator[tuple[str, int]]:
+    """Name and number of each partition; a message's fields for them are ``name``, ``number``."""
+    return (
+        (getattr(topic, name), getattr(one, number)) for topic in topics for one in topic.partitions
     )
-
-
-def _partitions(topics: Iterable[Any]) -> Iterator[tuple[str, int]]:
-    """Topic and number of each partition, where a message names them so."""
-    return ((topic.name, one.partition_index) for topic in topics for one in topic.partitions)
 
 
 def _each_once(
