@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from spark_kafka_sink.base.error_kinds import Kind
 from spark_kafka_sink.base.errors import (
@@ -57,6 +57,8 @@ from spark_kafka_sink.transactions.transactional_ids import TransactionalId, par
 if TYPE_CHECKING:
     from spark_kafka_sink.admin.transaction_client import TransactionClient
     from spark_kafka_sink.transactions.commit_log.commit_log import CommitLog, LogSession
+
+T = TypeVar("T")
 
 _log = logging.getLogger(__name__)
 
@@ -163,7 +165,9 @@ class Committer:
         # driver opens the log again.)
         return retry_when_fenced(
             lambda: self._decisions.open(key, self._client.deadline()),
-            lambda session: self._rolled_forward(key, session, only_lost=only_lost),
+            lambda session: self._confirmed(
+                session, lambda: self._rolled_forward(key, session, only_lost=only_lost)
+            ),
         )
 
     def _rolled_forward(
@@ -197,7 +201,9 @@ class Committer:
         try:
             return retry_when_fenced(
                 lambda: self._decisions.open(owner.key, self._client.deadline()),
-                lambda session: self._attempt(owner, batch, session, attempts),
+                lambda session: self._confirmed(
+                    session, lambda: self._commit(owner, batch, session, attempts)
+                ),
                 clock=self._client.clock,
             )
         except SupersededError:
@@ -213,18 +219,23 @@ class Committer:
             for t in decision.transactions
         )
 
-    def _attempt(
-        self, owner: Owner, batch: Batch, session: LogSession, attempts: _Attempts
-    ) -> Commit:
-        """What an attempt refuses counts only when the log was read from its leader. (That another
+    def _confirmed(self, session: LogSession, attempt: Callable[[], T]) -> T:
+        """What ``attempt`` refuses counts only when the log was read from its leader. (That another
         run has taken over is true wherever it was read, and a write would fence that run.)
         """
         try:
-            return self._commit(owner, batch, session, attempts)
-        except (SupersededError, CommitOutcomeUnknownError, PartialCommitError):
+            return attempt()
+        except SupersededError:
             raise
-        except CommitError:
-            session.confirm(self._client.deadline())
+        except CommitError as refusal:
+            try:
+                session.confirm(self._client.deadline())
+            except LogChangedError:
+                raise
+            except KafkaError:
+                # These keep the caller from writing the rows again, whether confirmed or not.
+                if not isinstance(refusal, (CommitOutcomeUnknownError, PartialCommitError)):
+                    raise
             raise
 
     def _commit(

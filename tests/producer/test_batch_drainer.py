@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from spark_kafka_sink.protocol.cluster import TopicPartition
 from tests.fakes.accumulator_world import HEADER, TP0, TP1, TP2, World, cluster_of
 
 
@@ -85,3 +86,31 @@ def test_a_muted_partition_is_not_ready_but_expires():
     world.drainer.mute_partition(TP0)
     world.clock.advance(world.config.delivery_timeout_ms)
     assert len(world.returns.expired(world.now)) == 1
+
+
+def test_a_new_partition_during_a_drain_shifts_no_other():
+    """The drain compresses without the lock, and a writer then writes to the broker's first
+    partition: those behind it move on by one, and one would be drained twice in a request.
+    """
+    world, cluster = World(compression_type="gzip"), cluster_of([1, 1, 1])
+    world.ready(cluster)
+    for _ in range(2):
+        world.fill(TP1)
+    world.append(TP2)
+    gzip = world.filler.codec
+    appended: list[TopicPartition] = []
+
+    class WriterBesides:
+        def __getattr__(self, name: str) -> object:
+            return getattr(gzip, name)
+
+        def compress(self, buffers: list[bytes]) -> bytes:
+            if not appended:
+                world.append(TP0)
+                appended.append(TP0)
+            return gzip.compress(buffers)
+
+    world.filler.codec = WriterBesides()  # type: ignore[assignment]
+    world.accumulator.begin_flush()
+    assert [b.tp for b in world.drain(1, cluster=cluster)] == [TP1, TP2]
+    assert appended == [TP0]

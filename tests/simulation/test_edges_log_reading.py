@@ -190,6 +190,47 @@ def test_a_commit_at_a_deposed_leader_is_not_refused(version: int, known: str) -
     assert scene.batches() == {0, 1, 2, 3}
 
 
+def _ends_behind_a_decision(scene: EdgeScene, before: dict[Any, int]) -> dict[Any, int]:
+    """Of the first that was written since ``before``: the record and its marker."""
+    ends = dict(before)
+    for tp, end in before.items():
+        written = [b.last_offset for b in scene.cluster.logs[tp].batches if b.last_offset >= end]
+        if written:
+            ends[tp] = written[1] + 1
+    assert ends != before
+    return ends
+
+
+@pytest.mark.parametrize("begins", ["commit", "planning"])
+@pytest.mark.parametrize("version", [1, 2])
+def test_a_decision_of_a_deposed_leader_is_not_in_doubt(version: int, begins: str) -> None:
+    """It was deposed between DECIDED 1 and DONE 1. The ids of batch 1 are in use again, so that
+    their coordinators no longer know its outcome: no reason to stop, nor for --force.
+    """
+
+    def play(scene: EdgeScene) -> None:
+        run = scene.run("run-0")
+        scene.batch(run, 0)
+        before = _ends(scene)
+        scene.batch(run, 1)
+        scene.scheduler.sleep(1_000)
+        ends = _ends_behind_a_decision(scene, before)
+        plan = scene.plan(run)
+        messages = scene.write(run, 2, plan)
+        if begins == "planning":
+            scene.commit(run, 2, plan, messages)
+        with deposed(scene, ends) as answered:
+            if begins == "planning":
+                assert scene.plan(scene.run("run-1")).state.last_done == 2
+            else:
+                assert scene.commit(run, 2, plan, messages) is Commit.COMMITTED
+        assert answered
+        assert scene.open_ids() == []
+
+    scene = EdgeScene.of(play, SparkLife(1, tasks=1, transaction_version=version))
+    assert scene.batches() == {0, 1, 2}
+
+
 @pytest.mark.parametrize("version", [1, 2])
 def test_a_log_that_is_lost_is_refused_and_stays_empty(version: int) -> None:
     """The write that shows that it is lost is aborted."""

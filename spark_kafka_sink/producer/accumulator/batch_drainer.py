@@ -213,7 +213,10 @@ class BatchDrainer:
         return drained
 
     def _drain_node(self, node: int, max_size: int, now: int) -> list[ProducerBatch]:
-        queues = self._queues.by_node.get(node)
+        # A copy: while a batch is compressed without the lock, a writer may add a new partition's
+        # queue before those that were looked at. They would all move on by one, and the last one be
+        # drained again: two batches of a partition in one request.
+        queues = tuple(self._queues.by_node.get(node, ()))
         if not queues:
             return []
         count = len(queues)
