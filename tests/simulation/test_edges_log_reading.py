@@ -10,18 +10,22 @@ from unittest.mock import patch
 
 import pytest
 
+from spark_kafka_sink.admin.transaction_client import TransactionClient
 from spark_kafka_sink.base.clock import NEVER
 from spark_kafka_sink.base.errors import (
     CommitError,
     CommitOutcomeUnknownError,
     ErrorCode,
     KafkaError,
+    PartialCommitError,
     SupersededError,
 )
+from spark_kafka_sink.cli.operations.operator import Operator
 from spark_kafka_sink.config.producer_config import ProducerConfig
 from spark_kafka_sink.producer.producer_record import ProducerRecord
 from spark_kafka_sink.protocol.request import ApiKey
 from spark_kafka_sink.records.partitioning.murmur2 import murmur2_of
+from spark_kafka_sink.transactions.commit_log.commit_log import CommitLog
 from spark_kafka_sink.transactions.exactly_once import Commit
 from spark_kafka_sink.transactions.transactional_ids import log_id
 from tests.fakes.fake_cluster import api_fetch, api_list_offsets
@@ -30,7 +34,7 @@ from tests.fakes.fake_cluster.control import FOREVER
 from tests.fakes.fake_cluster.partition_log import PartitionLog
 from tests.simulation.edge_scene import EdgeScene
 from tests.simulation.spark_scene import Scene, of_the_log
-from tests.simulation.spark_tasks import producer_of
+from tests.simulation.spark_tasks import new_client, producer_of
 from tests.simulation.spark_world import LOG_TOPIC, PREFIX, TIMEOUT_MS, Run, SparkLife
 
 #: What a healthy step may take, in simulated milliseconds.
@@ -229,6 +233,42 @@ def test_a_decision_of_a_deposed_leader_is_not_in_doubt(version: int, begins: st
 
     scene = EdgeScene.of(play, SparkLife(1, tasks=1, transaction_version=version))
     assert scene.batches() == {0, 1, 2}
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_a_batch_that_was_resolved_stops_no_later_one(version: int) -> None:
+    """A leader that was deposed before an operator resolved it still knows it as PARTIAL."""
+
+    def play(scene: EdgeScene) -> None:
+        run, operator, again = (scene.run(name) for name in ("run-0", "operator", "run-1"))
+        plan = scene.plan(run)
+        messages = scene.write(run, 0, plan)
+        torn = messages[1].prepared
+
+        def of_torn(request: Request) -> bool:
+            return torn is not None and request.body.transactional_id == torn.transactional_id
+
+        scene.cluster.control.drop(ApiKey.END_TXN, FOREVER, processed=False, where=of_torn)
+        with pytest.raises(CommitOutcomeUnknownError):
+            scene.commit(run, 0, plan, messages)
+        scene.scheduler.sleep(2 * TIMEOUT_MS)
+        scene.cluster.control.check()
+        scene.cluster.control.clear()
+        config, new = scene.config("cli"), new_client(operator.process)
+        with TransactionClient(config, clock=scene.scheduler, new_client=new) as client:
+            resolving = Operator(CommitLog(client, LOG_TOPIC), client)
+            with pytest.raises(PartialCommitError):
+                scene.plan(again)
+            ends = _ends(scene)
+            resolving.resolve(resolving.plan_resolve(PREFIX, 0, done=True))
+        plan = scene.plan(again)
+        messages = scene.write(again, 1, plan)
+        with deposed(scene, ends) as answered:
+            assert scene.commit(again, 1, plan, messages) is Commit.COMMITTED
+        assert answered
+
+    scene = EdgeScene.of(play, SparkLife(1, tasks=2, transaction_version=version))
+    assert scene.batches() == {0, 1}
 
 
 @pytest.mark.parametrize("version", [1, 2])
