@@ -139,6 +139,23 @@ def test_an_interrupted_compression_leaves_its_batch_intact():
     assert [b.raw_size for b in world.drain(1)] == [500]
 
 
+def test_an_interrupted_compression_gives_no_memory_away():
+    """The writer is not told what its batches took, and returns all; then they return it again. A
+    transactional producer goes on after an abort.
+    """
+    world = World(compression_type="gzip")
+    codec = InterruptedCodec(world).codec
+    size = 500 + HEADER
+    world.pool.allocate(size, world.now)
+    with pytest.raises(KeyboardInterrupt):
+        world.append_slices(world.slice(TP0, 500, last=True))
+    world.pool.adjust(size, 0)
+    assert world.memory_in_use == size
+    world.filler.codec = codec
+    world.complete(*world.drain(1))
+    assert world.memory_in_use == 0
+
+
 def test_five_writers_and_a_sender_lose_nothing():
     """RecordAccumulatorTest#testStressfulSituation: 5 threads on a small pool; every record is
     drained, in order.

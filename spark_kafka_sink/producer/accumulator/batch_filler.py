@@ -260,7 +260,12 @@ class BatchFiller:
             wake = ready or was_idle or self._oldest_is_due(now)
         if wake:
             self._wakeup()
-        self.close_claimed(claimed)
+        try:
+            self.close_claimed(claimed)
+        except BaseException:
+            # The caller is not told what the batches took, and returns all that it allocated.
+            accumulator.pool.adjust(0, taken)
+            raise
         return AppendResult(tuple(refused), taken)
 
     def _chunks(
