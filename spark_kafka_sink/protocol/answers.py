@@ -146,11 +146,7 @@ def _add_partitions_to_txn(
     request: AddPartitionsToTxnRequest, response: AddPartitionsToTxnResponse
 ) -> None:
     _each_once(
-        (
-            (topic.name, one.partition_index)
-            for topic in response.results_by_topic
-            for one in topic.results_by_partition
-        ),
+        _partitions(response.results_by_topic, partitions="results_by_partition"),
         ((topic.name, number) for topic in request.topics for number in topic.partitions),
     )
 
@@ -307,12 +303,20 @@ def _txn_offset_commit(request: TxnOffsetCommitRequest, response: TxnOffsetCommi
 
 
 def _partitions(
-    topics: Iterable[Any], name: str = "name", number: str = "partition_index"
+    topics: Iterable[Any],
+    name: str = "name",
+    number: str = "partition_index",
+    partitions: str = "partitions",
 ) -> Iterator[tuple[str, int]]:
-    """Name and number of each partition; a message's fields for them are ``name``, ``number``."""
-    return (
-        (getattr(topic, name), getattr(one, number)) for topic in topics for one in topic.partitions
-    )
+    """Name and number of each partition; the others are a message's fields for them. A topic has
+    one at least: the only partition of an answer is the first one of its first topic.
+    """
+    for topic in topics:
+        found = getattr(topic, partitions)
+        if not found:
+            raise MalformedError("a topic has no partition")
+        for one in found:
+            yield getattr(topic, name), getattr(one, number)
 
 
 def _each_once(

@@ -9,18 +9,35 @@ from __future__ import annotations
 import random
 import tracemalloc
 from array import array
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 from unittest import mock
 
+from spark_kafka_sink.admin.admin_client import NewTopic, create_topics
+from spark_kafka_sink.admin.transaction_client import describe_producers, described
+from spark_kafka_sink.admin.transaction_description import TransactionDescription
 from spark_kafka_sink.base.errors import RemoteProtocolError
+from spark_kafka_sink.cli.operations.held_partitions import committed_offsets, offset_fetch
+from spark_kafka_sink.datasource.checks.clock_difference import QUORUM, error_in, leader_time_ms
 from spark_kafka_sink.network.frame_reader import FrameReader
 from spark_kafka_sink.network.transport_layer import PlaintextTransportLayer
 from spark_kafka_sink.protocol import wire
 from spark_kafka_sink.protocol.answers import decode
+from spark_kafka_sink.protocol.cluster import TopicPartition
 from spark_kafka_sink.protocol.frames import parse_response_header
+from spark_kafka_sink.protocol.log_requests import (
+    FetchedPartition,
+    fetch,
+    list_offsets,
+    listed_offset,
+)
+from spark_kafka_sink.protocol.messages.delete_topics import DeleteTopicsRequest
+from spark_kafka_sink.protocol.messages.describe_transactions import DescribeTransactionsRequest
 from spark_kafka_sink.protocol.produce import PartitionProduceData, ProduceRequest
+from spark_kafka_sink.protocol.producer_ids import PreparedTransaction
 from spark_kafka_sink.protocol.request import ApiKey
+from spark_kafka_sink.transactions.driver_transactions import add_partition_call
+from spark_kafka_sink.transactions.offset_commits import OffsetAndMetadata, txn_offset_commit
 from tests.fakes import every_request
 from tests.fakes.every_request import TPS
 from tests.fuzz.mutate import mutated, pieces, refusal
@@ -30,19 +47,38 @@ REQUESTS = [
     ProduceRequest(-1, 1, tuple(PartitionProduceData(tp, [b"x"], 1) for tp in TPS)),
     *every_request.REQUESTS.values(),
 ]
+_TP, _X = TopicPartition("t", 0), PreparedTransaction("x", 1, 0, 1)
+_ADD = add_partition_call(_X, _TP, lambda code: code)
+_FETCH = fetch(_TP, 0, read_committed=True)
+#: About one thing, so that some answers are taken; and what their callers make of these.
+OF_ONE: list[tuple[Any, Callable[[Any], object]]] = [
+    (_ADD.request, _ADD.handle_response),
+    (_FETCH, lambda answer: FetchedPartition.of(_FETCH, answer)),
+    (list_offsets(_TP), listed_offset),
+    (describe_producers(_TP), described),
+    (offset_fetch("x", (_TP,)), committed_offsets),
+    (QUORUM, lambda answer: error_in(answer).value or leader_time_ms(answer)),
+    (
+        DescribeTransactionsRequest(transactional_ids=("x",)),
+        lambda answer: [TransactionDescription.of(one) for one in answer.transaction_states],
+    ),
+    (create_topics([NewTopic("t", 1, 1)], 1), lambda answer: answer.topics[0].error_message),
+    (DeleteTopicsRequest(topic_names=("t",), timeout_ms=1), lambda answer: answer.responses[0]),
+    (txn_offset_commit(_X, "x", {_TP: OffsetAndMetadata(1)}), lambda answer: answer.topics[0]),
+]
 #: Decoded in one go when its answer is repeated to this size.
 _LARGE = 100_000
 
 
 def fuzz(rng: random.Random) -> str:
     """Only RemoteProtocolError leaves, on one line, without the bytes; in whatever pieces."""
-    request = rng.choice(REQUESTS)
+    request, use = (rng.choice(REQUESTS), repr) if rng.random() < 0.5 else rng.choice(OF_ONE)
     version = rng.randint(request.versions.min, request.versions.max)
     base = _answer(rng, request, version)
     taken = 0
     for _ in range(8):
         data = mutated(rng, base)
-        taken += _decode(request, version, data)
+        taken += _decode(request, version, data, use)
         _frame(rng, data)
     parse = rng.choice(list(ApiKey)), rng.randrange(13), rng.randbytes(rng.randrange(12))
     key, number, header = parse
@@ -52,8 +88,14 @@ def fuzz(rng: random.Random) -> str:
     return f"{type(request).__name__} taken" if taken else "refused"
 
 
-def _decode(request: Any, version: int, data: bytes) -> bool:
-    error = refusal(lambda: repr(decode(request, version, memoryview(data))), RemoteProtocolError)
+def _decode(request: Any, version: int, data: bytes, use: Callable[[Any], object]) -> bool:
+    answers: list[Any] = []
+    error = refusal(
+        lambda: answers.append(decode(request, version, memoryview(data))), RemoteProtocolError
+    )
+    for answer in answers:
+        assert repr(answer)
+        use(answer)
     if error is not None:
         assert error.__context__ is None
         assert "\n" not in error.message
@@ -108,12 +150,14 @@ def _frame(rng: random.Random, data: bytes) -> None:
 class _Asked(wire.WireReader):
     """Makes up what it is asked for, and keeps it: :attr:`data` is an answer that is whole."""
 
-    __slots__ = ("_budget", "_rng")
+    __slots__ = ("_budget", "_likely", "_rng")
 
     def __init__(self, rng: random.Random, *, flexible: bool) -> None:
         super().__init__(b"", flexible=flexible)
         self._end = 1 << 40
         self._rng = rng
+        #: Mostly one item of each array, and numbers that are 0.
+        self._likely = 0.8 if rng.random() < 0.5 else 0.0
         self._budget = 2000
 
     def _put(self, data: bytes) -> None:
@@ -136,7 +180,9 @@ class _Asked(wire.WireReader):
         for letter in layout.format.lstrip(">"):
             width = {"b": 1, "h": 2, "i": 4, "q": 8}[letter]
             value = rng.choice((0, 0, 0, 0, 1, 1, 2, 3, -1, 5, 100))
-            if rng.random() < 0.05:
+            if rng.random() < self._likely:
+                value = 0
+            elif rng.random() < 0.05:
                 value = rng.getrandbits(8 * width - 1)
             out += value.to_bytes(width, "big", signed=True)
         self._put(out)
@@ -157,9 +203,8 @@ class _Asked(wire.WireReader):
         return super().unsigned_varint()
 
     def nullable_string(self) -> str:
-        text = self._rng.choice(
-            ("t", "u", "x", "y", "localhost", "t", "u", "", "a" * 255, "\u00e9")
-        )
+        texts = ("t", "u", "x", "y", "localhost", "t", "u", "", "a" * 255, "\u00e9")
+        text = self._rng.choice(("t", "x") if self._rng.random() < self._likely else texts)
         data = text.encode()
         self._put(self._size(len(data)) if self.flexible else len(data).to_bytes(2, "big"))
         self._read(data)
@@ -169,7 +214,8 @@ class _Asked(wire.WireReader):
         return self.nullable_string()
 
     def count(self, smallest_item: int) -> int:
-        count = self._rng.choice((0, 1, 1, 1, 2, 2, 3))
+        likely = self._rng.random() < self._likely
+        count = 1 if likely else self._rng.choice((0, 1, 1, 1, 2, 2, 3))
         self._read(self._size(count))
         return count
 

@@ -332,6 +332,8 @@ OTHERS: list[list[tuple[str, list[int]]]] = [
     [*ASKED, ("c", [0])],
     [*ASKED, ("a", [0])],
     [("a", [3, 3]), ("b", [7])],
+    # The first partition of the first topic is read, where one was requested.
+    [("a", []), *ASKED],
 ]
 
 
