@@ -16,7 +16,7 @@ _ROW = re.compile(
     r" ([\d.]+)x \(([\d.]+)-([\d.]+), n=(\d+)\) \|$",
     re.MULTILINE,
 )
-_ONE_ROUND = re.compile(r"\([\d.]+-[\d.]+, n=1\)")
+_ONE_ROUND = re.compile(r" \([\d.]+-[\d.]+, n=1\)")
 _CPU = re.compile(
     r"^\| ([^|]+) \| [\d.]+ (?:us CPU a row|client CPU s) \| [^|(]+ \(([^|]+)\) \| ([^|]+) \|$",
     re.MULTILINE,
@@ -43,8 +43,8 @@ class Ratio:
 
     def __str__(self) -> str:
         if self.rounds == 1:  # no interval comes of one round
-            return f"{self.middle:.2f}x (n=1)"
-        return f"{self.middle:.2f}x ({self.low:.2f}-{self.high:.2f}, n={self.rounds})"
+            return f"{self.middle:.2f}x"
+        return f"{self.middle:.2f}x ({self.low:.2f}-{self.high:.2f})"
 
     def told(self) -> str:
         """For a sentence: the interval, and whether it shows a difference at all."""
@@ -65,7 +65,7 @@ def newest(peers: tuple[str, ...], beginning: str) -> list[Ratio]:
                 row = Ratio(
                     what, peer, int(ours.replace(",", "")), int(theirs.replace(",", "")),
                     float(middle), float(low), float(high), int(rounds), head[1], head[2],
-                    _ONE_ROUND.sub("(n=1)", cpu.get((what, peer), "-")),
+                    _plain(_ONE_ROUND.sub("", cpu.get((what, peer), "-"))),
                 )  # fmt: skip
                 found.setdefault((what, peer), row)
     return sorted(found.values(), key=lambda row: (row.what, peers.index(row.peer)))
@@ -172,12 +172,18 @@ def _plain(difference: str) -> str:
 
 def _table(rows: list[Ratio]) -> Iterator[str]:
     """Rows a second and their quotient, and where the figures are from."""
-    yield "| what | kprod, rows/s | peer, rows/s | kprod / peer | client CPU, kprod / peer |"
+    peers = {row.peer for row in rows}
+    peer = peers.pop() if len(peers) == 1 else ""
+    yield f"| what | kprod, rows/s | {peer or 'peer'}, rows/s | kprod / peer | client CPU, kprod / peer |"
     yield "|---|---|---|---|---|"
     for row in rows:
-        yield (f"| {row.what} | {row.ours:,} | {row.peer}: {row.theirs:,} | {row} | {row.cpu} |")
+        what = row.what.removeprefix("Spark, ").removeprefix("engine, ")
+        theirs = f"{row.theirs:,}" if peer else f"{row.peer}: {row.theirs:,}"
+        yield f"| {what} | {row.ours:,} | {theirs} | {row} | {row.cpu} |"
     runs = sorted({f"{row.day} at {row.commit}" for row in rows})
-    yield from ("", f"Measured on {', '.join(runs)}.")
+    rounds = " or ".join(str(number) for number in sorted({row.rounds for row in rows}))
+    shown = "one round each, so without intervals" if rounds == "1" else f"{rounds} rounds each"
+    yield from ("", f"Measured on {', '.join(runs)}, {shown}.")
 
 
 def _exactly_once() -> Iterator[str]:
