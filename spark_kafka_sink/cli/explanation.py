@@ -24,6 +24,8 @@ _LINK = re.compile(r"\[([^]]+)]\(([a-z-]+)\.md(?:#([^)]+))?\)")
 #: The end of a line that goes on: neither a paragraph's nor an item's.
 _GOES_ON = re.compile(r"(?<!\n)\n(?!\n|[*] )")
 
+#: Of ours, also within a pasted message.
+_CODE = re.compile(r"\bKP[0-9]{4}\b", re.IGNORECASE)
 _ANSWERS = [code for code in CODES if code is not ErrorCode.NONE]
 
 
@@ -52,7 +54,8 @@ def entries() -> Mapping[Kind, Entry]:
 
 def explanation(code: str) -> str:
     """Of one of our codes, or of a broker's answer by its name. LookupError names the nearest."""
-    requested = code.strip().strip("[]").upper()
+    pasted = _CODE.search(code)
+    requested = (pasted[0] if pasted else code.strip()).upper()
     for kind, entry in entries().items():
         if kind.kp_code == requested:
             return _shown(requested, entry.title, _addressed(entry.advice))
@@ -91,7 +94,7 @@ def main(arguments: list[str]) -> int:
 def _names_like(requested: str) -> list[str]:
     """What ``requested`` may be a misspelling of; a whole code only of one of its area."""
     codes = [*Kind, *(c.kp_code for c in _ANSWERS)]
-    if re.fullmatch(r"KP[0-9]{4}", requested):
+    if _CODE.fullmatch(requested):
         return [code for code in codes if code[:4] == requested[:4]]
     return [*codes, *(c.name for c in _ANSWERS)]
 

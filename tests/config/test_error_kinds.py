@@ -252,7 +252,7 @@ def test_explain_needs_no_extra(code):
     assert run.stderr == ""
 
 
-@pytest.mark.parametrize("asked", ["KP1010", "[kp1010]", "message_too_large"])
+@pytest.mark.parametrize("asked", ["KP1010", "[kp1010] t-0: ...", "message_too_large"])
 def test_explain_knows_brokers_answers_by_code_and_name(asked):
     result = typer.testing.CliRunner().invoke(app, ["explain", asked])
     assert result.stdout.startswith("KP1010: MESSAGE_TOO_LARGE (10)\n")
