@@ -80,11 +80,11 @@ def list_of_codes() -> str:
 
 def main(arguments: list[str]) -> int:
     """Prints it where nothing of the command line but this is installed. The exit code."""
-    try:
-        sys.stdout.write(explanation(*arguments) if arguments else list_of_codes())
-    except TypeError:
+    if len(arguments) > 1:
         sys.stderr.write("usage: kprod explain [CODE], such as KP0301\n")
         return 2
+    try:
+        sys.stdout.write(explanation(arguments[0]) if arguments else list_of_codes())
     except LookupError as error:
         sys.stderr.write(f"kprod explain: {error}\n")
         return 2
