@@ -88,7 +88,7 @@ def _write_stream(spark: SparkSession, kafka: dict[str, str], folder: Path, rows
     )
     said = -1
     while query.isActive or said < 0:
-        query.awaitTermination(0.5)
+        query.awaitTermination(1)
         for progress in query.recentProgress:
             number = int(progress["batchId"])
             if number > said:
