@@ -1,7 +1,7 @@
 """Every notebook runs once from top to bottom on a real broker, half of them in a Connect session.
 
-A start of a notebook costs half a minute of two cores. What it calls runs in both kinds of session in
-tests/datasource; ``make notebooks`` runs all in a classic one.
+A start of a notebook costs half a minute of two cores. What it calls runs in both kinds of session
+in tests/datasource; ``make notebooks`` runs all in a classic one.
 """
 
 from __future__ import annotations
