@@ -260,12 +260,7 @@ class BatchFiller:
             wake = ready or was_idle or self._oldest_is_due(now)
         if wake:
             self._wakeup()
-        try:
-            self.close_claimed(claimed)
-        except BaseException:
-            # The caller is not told what the batches took, and returns all that it allocated.
-            accumulator.pool.adjust(0, taken)
-            raise
+        self.close_claimed(claimed, taken)
         return AppendResult(tuple(refused), taken)
 
     def _chunks(
@@ -341,8 +336,11 @@ class BatchFiller:
         claimed.append(batch)
         return False
 
-    def close_claimed(self, claimed: list[ProducerBatch]) -> None:
-        """Compress the batches that this thread claimed, without the lock; each is then READY."""
+    def close_claimed(self, claimed: list[ProducerBatch], taken: int = 0) -> None:
+        """Compress the batches that this thread claimed, without the lock; each is then READY. When
+        that is interrupted, the caller returns all that it allocated, also what batches have
+        ``taken``: that is counted again.
+        """
         done = 0
         try:
             for batch in claimed:
@@ -355,6 +353,7 @@ class BatchFiller:
                 with self._accumulator.lock:
                     for batch in claimed[done:]:
                         batch.release_claim()
+                self._accumulator.pool.adjust(0, taken)
                 self._wakeup()
 
     def finish_closing(self, batch: ProducerBatch) -> None:
