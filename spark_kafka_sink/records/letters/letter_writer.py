@@ -21,7 +21,8 @@ import pyarrow.compute as pc
 
 from spark_kafka_sink.base.error_kinds import Kind
 from spark_kafka_sink.base.errors import RecordTooLargeError
-from spark_kafka_sink.records.bad_rows.bad_rows import BadRows, Finding
+from spark_kafka_sink.config.sink_config import DeadLetterOptions
+from spark_kafka_sink.records.bad_rows.bad_rows import Finding
 from spark_kafka_sink.records.gather import (
     binary_array,
     binary_of,
@@ -54,64 +55,34 @@ _TRUNCATED_BYTES = len(_TRUNCATED) + len(b"false") + 3
 
 
 @dataclass(frozen=True, slots=True)
-class UnsentRows:
-    """Rows that can't be sent: of each the number ``which`` of its finding, and its own within the
-    task.
-    """
-
-    columns: RecordColumns
-    which: Int64s
-    found: Sequence[Finding]
-    numbers: Int64s
-
-    @classmethod
-    def of(cls, columns: RecordColumns, bad: BadRows, numbers: Int64s) -> UnsentRows:
-        """The ``bad`` rows of ``columns``; ``numbers`` are theirs."""
-        rows = bad.rows
-        return cls(columns.take(rows), bad.which.take(rows) - 1, bad.found, numbers)
-
-    @classmethod
-    def joined(cls, parts: Sequence[UnsentRows]) -> UnsentRows:
-        """The rows of all ``parts``."""
-        found = list(dict.fromkeys(finding for part in parts for finding in part.found))
-        places = [np.array([found.index(one) for one in part.found]) for part in parts]
-        which = [place.take(part.which) for place, part in zip(places, parts, strict=True)]
-        return cls(
-            RecordColumns.joined([part.columns for part in parts]),
-            np.concatenate(which),
-            found,
-            np.concatenate([part.numbers for part in parts]),
-        )
-
-
-@dataclass(frozen=True, slots=True)
 class LetterWriter:
-    """Makes letters to ``topic``, within the ``limits`` of the producer and of that topic.
-    ``connector``, ``task`` and ``batch_id`` are for headers; ``context``: those of Connect, too.
+    """Makes letters as the ``options`` want them, within the ``limits`` of the producer and of
+    their topic. ``connector``, ``task`` and ``batch_id`` are for headers.
     """
 
-    topic: str
+    options: DeadLetterOptions
     limits: RowLimits
-    connector: str
-    task: int
-    batch_id: int
-    context: bool
-    max_value_bytes: int
+    connector: str = "kprod"
+    task: int = 0
+    batch_id: int = -1
 
-    def letters(self, unsent: UnsentRows, now_ms: int) -> Iterator[RecordColumns]:
-        """Their letters, some thousands at a time.
+    def letters(
+        self,
+        rows: RecordColumns,
+        which: Int64s,
+        found: Sequence[Finding],
+        numbers: Int64s,
+        now_ms: int,
+    ) -> Iterator[RecordColumns]:
+        """The letters of ``rows``, some thousands at a time. ``which`` is the number of each row's
+        finding, ``numbers`` its own within the task.
 
         Raises RecordTooLargeError, with both causes, for a row whose key and headers leave no room.
         """
-        for start in range(0, unsent.columns.rows, _MOST_LETTERS):
-            end = min(start + _MOST_LETTERS, unsent.columns.rows)
-            yield self._letters(
-                unsent.columns.slice(start, end - start),
-                unsent.which[start:end],
-                unsent.found,
-                unsent.numbers[start:end],
-                now_ms,
-            )
+        for start in range(0, rows.rows, _MOST_LETTERS):
+            end = min(start + _MOST_LETTERS, rows.rows)
+            part = rows.slice(start, end - start)
+            yield self._letters(part, which[start:end], found, numbers[start:end], now_ms)
 
     def _letters(
         self,
@@ -133,7 +104,7 @@ class LetterWriter:
         if (room < 0).any():
             row = int(np.argmax(room < 0))
             raise self._too_large(found[which[row]], int(numbers[row]), int(room[row]))
-        kept = np.minimum(sizes, np.minimum(room, self.max_value_bytes))
+        kept = np.minimum(sizes, np.minimum(room, self.options.max_value_bytes))
         cut, value = kept < sizes, rows.value
         if cut.any():
             begin = offsets_of(value)[:-1].astype(np.int64)
@@ -145,7 +116,7 @@ class LetterWriter:
             times = np.where(outside(times, self.limits.topic, now_ms), now_ms, times)
         return replace(
             rows,
-            topic=self.topic,
+            topic=self.options.topic,
             partition=None,
             value=value,
             headers=binary_of(*pieces.joined()),
@@ -176,14 +147,14 @@ class LetterWriter:
             ("batch.id", b"%d" % self.batch_id),
             ("row", _texts(numbers)),
         ]
-        made = [(CONNECT + name, value) for name, value in connects if self.context]
+        made = [(CONNECT + name, value) for name, value in connects if self.options.context_headers]
         return made + [(OURS + name, value) for name, value in ours]
 
     def _too_large(self, finding: Finding, row: int, room: int) -> RecordTooLargeError:
         return RecordTooLargeError(
             f"row {row} of partition {self.task} of the DataFrame can't be sent ({finding.text}), "
-            f"and can't be written to the dead letter queue {self.topic} either: its key and "
-            f"headers are {-room} bytes more than kafka.max.request.size and that topic's "
+            f"and can't be written to the dead letter queue {self.options.topic} either: its key "
+            f"and headers are {-room} bytes more than kafka.max.request.size and that topic's "
             "max.message.bytes allow",
             hint="raise kafka.max.request.size, and max.message.bytes of that topic",
             kind=Kind.LETTER_NOT_SENT,
