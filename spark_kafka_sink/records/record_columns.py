@@ -255,23 +255,20 @@ def from_record_batch(
     )
 
 
-def rows_with_value(batch: pa.RecordBatch, plan: ColumnPlan) -> pa.RecordBatch:
-    """``batch`` without the rows whose value is null; itself when there are none."""
-    numbers = numbers_with_value(batch, plan)
-    if len(numbers) == batch.num_rows:
-        return batch
-    there = pa.array(numbers)
-    columns = [without_views(one).take(there) for one in batch.columns]
-    return pa.RecordBatch.from_arrays(columns, names=batch.schema.names)
-
-
-def numbers_with_value(batch: pa.RecordBatch, plan: ColumnPlan) -> npt.NDArray[np.int64]:
-    """The numbers of the rows that have a value."""
+def rows_with_value(
+    batch: pa.RecordBatch, plan: ColumnPlan
+) -> tuple[pa.RecordBatch, npt.NDArray[np.int64] | None]:
+    """``batch`` without the rows whose value is null, and the numbers of the others; itself and
+    None when there are none.
+    """
     index = plan.value_column if plan.value is None else plan.value.columns[0].index
     column = _column(batch, index)
     if column is None or column.null_count == 0:
-        return np.arange(batch.num_rows)
-    return (~_nulls(column)).nonzero()[0]
+        return batch, None
+    numbers = (~_nulls(column)).nonzero()[0]
+    there = pa.array(numbers)
+    columns = [without_views(one).take(there) for one in batch.columns]
+    return pa.RecordBatch.from_arrays(columns, names=batch.schema.names), numbers
 
 
 def without_views(column: pa.Array) -> pa.Array:

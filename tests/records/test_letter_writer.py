@@ -57,15 +57,14 @@ def records_of(part):
     return found
 
 
-def parts_of(columns, bad, made, first=0):
+def part_of(columns, bad, made, first=0):
     rows = bad.rows
     which = bad.which.take(rows) - 1
     return made.letters(columns.take(rows), which, bad.found, first + rows, NOW)
 
 
 def letters_of(columns, bad, made=None, first=0):
-    parts = parts_of(columns, bad, made or writer(), first)
-    return [one for part in parts for one in records_of(part)]
+    return records_of(part_of(columns, bad, made or writer(), first))
 
 
 def all_bad(columns, reason=Reason.TIMESTAMP):
@@ -138,7 +137,7 @@ def test_a_letter_fits_the_producer_and_its_topic(options, limits, most):
     key = pa.array([b"k" * 500], pa.binary())
     columns = columns_of([b"v" * 10_000], key=key)
     made = writer(limits, **options)
-    (part,) = parts_of(columns, all_bad(columns), made)
+    part = part_of(columns, all_bad(columns), made)
     size = int(part.input_bytes()[0])
     assert most - 250 < size < most
     assert dict(read_headers(part.headers[0].as_py()))[b"__kprod.errors.value.size"] == b"10000"
@@ -154,7 +153,7 @@ def test_a_timestamp_that_the_topic_refuses_is_the_time_of_sending():
     times = np.array([-5, NOW + 10_000, NOW - 10_000, NOW - 5, 2**63 - 1])
     columns = columns_of([b"v"] * 5, timestamp=times)
     made = writer(TopicLimits(before_ms=9_000, after_ms=9_000))
-    (part,) = parts_of(columns, all_bad(columns), made)
+    part = part_of(columns, all_bad(columns), made)
     assert part.timestamp.tolist() == [NOW, NOW, NOW, NOW - 5, NOW]
 
 

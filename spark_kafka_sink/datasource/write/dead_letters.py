@@ -51,6 +51,8 @@ ForbiddenTopics = Callable[[Sequence[str]], Mapping[str, str]]
 
 #: Bad rows are held up to so many bytes, with these for each row.
 _HELD_BYTES, _ROW_BYTES = 1 << 20, 1000
+#: Letters that are made at once: their headers are memory besides the rows'.
+_MOST_LETTERS = 8192
 #: Characters of a key or value in the log, with errors.log.include.messages.
 _SHOWN = 200
 _OF_CODE = {
@@ -146,13 +148,17 @@ class DeadLetters:
     def held(self, now_ms: int) -> Iterator[RecordColumns]:
         """The letters of the rows that are held. What a letter costs is mostly what some do."""
         if not self._held:
-            return iter(())
-        parts, which, numbers = zip(*self._held, strict=True)
-        rows, found = RecordColumns.joined(parts), list(self._found)
+            return
+        held, found = self._held, list(self._found)
         self._held, self._held_size, self._found = [], 0, {}
-        return self._writer.letters(
-            rows, np.concatenate(which), found, np.concatenate(numbers), now_ms
-        )
+        rows = RecordColumns.joined([one for one, _, _ in held])
+        which = np.concatenate([one for _, one, _ in held])
+        numbers = np.concatenate([one for _, _, one in held])
+        del held  # joined, they are copies
+        for start in range(0, rows.rows, _MOST_LETTERS):
+            part = slice(start, start + _MOST_LETTERS)
+            some = rows.slice(start, len(which[part]))
+            yield self._writer.letters(some, which[part], found, numbers[part], now_ms)
 
     @property
     def said(self) -> str:

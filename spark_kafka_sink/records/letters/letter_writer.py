@@ -11,7 +11,7 @@ stays in front: the last one counts.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -42,8 +42,6 @@ Int64s = npt.NDArray[np.int64]
 #: A header's name, and its value: of all rows, of each finding, or of each row.
 _Header = tuple[str, bytes | Sequence[bytes] | pa.Array]
 
-#: Letters that are made at once: their headers are memory besides the rows'.
-_MOST_LETTERS = 8192
 #: Bytes of an asked topic, which may be any text, in a header: no name has as many.
 _MOST_OF_A_TOPIC = 1000
 #: Bytes of key and value lengths, at most.
@@ -73,25 +71,12 @@ class LetterWriter:
         found: Sequence[Finding],
         numbers: Int64s,
         now_ms: int,
-    ) -> Iterator[RecordColumns]:
-        """The letters of ``rows``, some thousands at a time. ``which`` is the number of each row's
-        finding, ``numbers`` its own within the task.
+    ) -> RecordColumns:
+        """The letters of ``rows``. ``which`` is the number of each row's finding, ``numbers`` its
+        own within the task.
 
         Raises RecordTooLargeError, with both causes, for a row whose key and headers leave no room.
         """
-        for start in range(0, rows.rows, _MOST_LETTERS):
-            end = min(start + _MOST_LETTERS, rows.rows)
-            part = rows.slice(start, end - start)
-            yield self._letters(part, which[start:end], found, numbers[start:end], now_ms)
-
-    def _letters(
-        self,
-        rows: RecordColumns,
-        which: Int64s,
-        found: Sequence[Finding],
-        numbers: Int64s,
-        now_ms: int,
-    ) -> RecordColumns:
         sizes = _value_sizes(rows)
         headers = self._headers(rows, found, numbers)
         headers.append((f"{OURS}value.size", _texts(sizes)))
