@@ -241,9 +241,8 @@ class DeadLetters:
                 self._refreshed.add(name)
                 count = producer.partition_count(name, fresh=True)
                 beyond = (index == number) & (asked >= count)
-            if beyond.any():
-                text = f"the partition is not present in metadata: the topic has {count} partitions"
-                bad.add(beyond, Reason.PARTITION, text)
+            text = f"the partition is not present in metadata: the topic has {count} partitions"
+            bad.add(beyond, Reason.PARTITION, text)
 
 
 def _topics_of_good_rows(columns: RecordColumns, bad: BadRows) -> tuple[dict[int, str], Int64s]:

@@ -24,7 +24,6 @@ from spark_kafka_sink.base.errors import RecordTooLargeError
 from spark_kafka_sink.config.sink_config import DeadLetterOptions
 from spark_kafka_sink.records.bad_rows.bad_rows import Finding
 from spark_kafka_sink.records.gather import (
-    binary_array,
     binary_of,
     data_of,
     integers,
@@ -46,10 +45,16 @@ _Header = tuple[str, bytes | Sequence[bytes] | pa.Array]
 _MOST_OF_A_TOPIC = 1000
 #: Bytes of key and value lengths, at most.
 _LENGTHS = 2 * 5
-_TRUNCATED = f"{OURS}value.truncated"
-#: By whether it is; with the header's name and lengths, and a longer length of all headers.
-_FALSE_OR_TRUE = (b"false", b"true")
-_TRUNCATED_BYTES = len(_TRUNCATED) + len(b"false") + 3
+
+
+def _sized(data: bytes) -> bytes:
+    return varint(len(data)) + data
+
+
+#: The last header, by whether the value is; and its bytes with a longer length of all headers.
+_NAME = _sized(f"{OURS}value.truncated".encode())
+_TRUNCATED = [_NAME + _sized(text) for text in (b"false", b"true")]
+_TRUNCATED_BYTES = len(_TRUNCATED[0]) + 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,8 +83,7 @@ class LetterWriter:
         Raises RecordTooLargeError, with both causes, for a row whose key and headers leave no room.
         """
         sizes = _value_sizes(rows)
-        headers = self._headers(rows, found, numbers)
-        headers.append((f"{OURS}value.size", _texts(sizes)))
+        headers = self._headers(rows, found, numbers, sizes)
         pieces = RowPieces(rows.rows)
         _begin_headers(pieces, rows.headers, len(headers) + 1)
         _add_headers(pieces, headers, which, len(found))
@@ -94,8 +98,7 @@ class LetterWriter:
         if cut.any():
             begin = offsets_of(value)[:-1].astype(np.int64)
             value = _slices(value, begin, begin + np.maximum(kept, 0))
-        truncated = binary_array(_FALSE_OR_TRUE).take(integers(cut.astype(np.int64)))
-        _add_headers(pieces, [(_TRUNCATED, truncated)], which, len(found))
+        pieces.add_choice(_TRUNCATED, cut.view(np.uint8))
         times = rows.timestamp
         if times is not None:
             times = np.where(outside(times, self.limits.topic, now_ms), now_ms, times)
@@ -109,9 +112,9 @@ class LetterWriter:
         )
 
     def _headers(
-        self, rows: RecordColumns, found: Sequence[Finding], numbers: Int64s
+        self, rows: RecordColumns, found: Sequence[Finding], numbers: Int64s, sizes: Int64s
     ) -> list[_Header]:
-        """All but those about the value."""
+        """All but the last one; ``sizes`` are those of the values."""
         topic = self.asked_topics(rows)
         asked = b"-1" if rows.partition is None else _texts(rows.partition.astype(np.int64))
         reasons = [one.reason for one in found]
@@ -131,6 +134,7 @@ class LetterWriter:
             ("topic", topic),
             ("batch.id", b"%d" % self.batch_id),
             ("row", _texts(numbers)),
+            ("value.size", _texts(sizes)),
         ]
         made = [(CONNECT + name, value) for name, value in connects if self.options.context_headers]
         return made + [(OURS + name, value) for name, value in ours]
@@ -181,7 +185,7 @@ def _add_headers(
     """
     same = [b""] * findings
     for name, value in headers:
-        same = [one + varint(len(name)) + name.encode() for one in same]
+        same = [one + _sized(name.encode()) for one in same]
         if isinstance(value, pa.Array):
             pieces.add_choice(same, which)
             pieces.add_packed(pack(lengths_of(value)))
@@ -189,7 +193,7 @@ def _add_headers(
             same = [b""] * findings
         else:
             texts = [value] * findings if isinstance(value, bytes) else value
-            same = [one + varint(len(text)) + text for one, text in zip(same, texts, strict=True)]
+            same = [one + _sized(text) for one, text in zip(same, texts, strict=True)]
     if any(same):
         pieces.add_choice(same, which)
 

@@ -31,8 +31,6 @@ from spark_kafka_sink.records.single_record import (
 from spark_kafka_sink.records.varint import highest, lowest, unsigned_sizes
 
 Int64s = npt.NDArray[np.int64]
-#: Header of a batch, and of a record at most its length, its attributes, and two deltas of 0.
-_BATCH_OF_ONE = HEADER_SIZE + 5 + 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +43,7 @@ class RowLimits:
     @property
     def most_content(self) -> int:
         """The bytes of a record's content that fit the producer, and uncompressed the topic."""
-        return min(self._most_of_producer - JAVA_OVERHEAD, self.topic.max_bytes - _BATCH_OF_ONE)
+        return min(self._most_of_producer, self.topic.max_bytes) - JAVA_OVERHEAD
 
     @property
     def _most_of_producer(self) -> int:
@@ -94,10 +92,9 @@ class RowLimits:
             return found
         # Few rows, and each has as many bytes as a whole batch.
         for row in (found & (bad.which == 0)).nonzero()[0].tolist():
-            one = columns.slice(row, 1)
             key, value, headers = (
-                None if part is None else part[0].as_py()
-                for part in (one.key, one.value, one.headers)
+                None if part is None else part[row].as_py()
+                for part in (columns.key, columns.value, columns.headers)
             )
             record = record_bytes(0, 0, key, value, headers or EMPTY_SECTION)
             size = HEADER_SIZE + len(codec.compress([record]))
