@@ -29,6 +29,7 @@ from spark_kafka_sink.records.gather import (
     filtered_views,
     integers,
     lengths_of,
+    span_of,
     valid_of,
 )
 from spark_kafka_sink.records.record_headers import check_headers, encode_headers
@@ -163,6 +164,11 @@ class RecordColumns:
             if column is not None:
                 total += lengths_of(column)
         return total
+
+    def span_bytes(self) -> int:
+        """At least the bytes of all keys, values and headers, without looking at each row."""
+        columns = (self.key, self.value, self.headers)
+        return sum(span_of(column) for column in columns if column is not None)
 
     def payload_bytes(self) -> int:
         """Bytes of all keys and values."""

@@ -142,7 +142,7 @@ class DeadLetters:
         check_records(self._options, self.counts, self._task)
         places = [self._found.setdefault(one, len(self._found)) for one in bad.found]
         self._held.append((unsent, np.array(places).take(which), numbers))
-        self._held_size += unsent.rows * _ROW_BYTES + unsent.payload_bytes()
+        self._held_size += unsent.rows * _ROW_BYTES + unsent.span_bytes()
         return self.held(now_ms) if self._held_size > _HELD_BYTES else iter(())
 
     def held(self, now_ms: int) -> Iterator[RecordColumns]:
