@@ -35,7 +35,7 @@ from spark_kafka_sink.records.letters.letter_fields import CONNECT, OURS
 from spark_kafka_sink.records.letters.row_limits import RowLimits, outside
 from spark_kafka_sink.records.record_columns import RecordColumns
 from spark_kafka_sink.records.row_pieces import RowPieces
-from spark_kafka_sink.records.varint import pack, varint
+from spark_kafka_sink.records.varint import pack, sized
 
 Int64s = npt.NDArray[np.int64]
 #: A header's name, and its value: of all rows, of each finding, or of each row.
@@ -45,15 +45,9 @@ _Header = tuple[str, bytes | Sequence[bytes] | pa.Array]
 _MOST_OF_A_TOPIC = 1000
 #: Bytes of key and value lengths, at most.
 _LENGTHS = 2 * 5
-
-
-def _sized(data: bytes) -> bytes:
-    return varint(len(data)) + data
-
-
 #: The last header, by whether the value is; and its bytes with a longer length of all headers.
-_NAME = _sized(f"{OURS}value.truncated".encode())
-_TRUNCATED = [_NAME + _sized(text) for text in (b"false", b"true")]
+_NAME = sized(f"{OURS}value.truncated".encode())
+_TRUNCATED = [_NAME + sized(text) for text in (b"false", b"true")]
 _TRUNCATED_BYTES = len(_TRUNCATED[0]) + 1
 
 
@@ -185,7 +179,7 @@ def _add_headers(
     """
     same = [b""] * findings
     for name, value in headers:
-        same = [one + _sized(name.encode()) for one in same]
+        same = [one + sized(name.encode()) for one in same]
         if isinstance(value, pa.Array):
             pieces.add_choice(same, which)
             pieces.add_packed(pack(lengths_of(value)))
@@ -193,7 +187,7 @@ def _add_headers(
             same = [b""] * findings
         else:
             texts = [value] * findings if isinstance(value, bytes) else value
-            same = [one + _sized(text) for one, text in zip(same, texts, strict=True)]
+            same = [one + sized(text) for one, text in zip(same, texts, strict=True)]
     if any(same):
         pieces.add_choice(same, which)
 

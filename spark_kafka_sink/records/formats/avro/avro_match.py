@@ -43,7 +43,7 @@ from spark_kafka_sink.records.formats.binary.nodes import (
     Value,
 )
 from spark_kafka_sink.records.formats.column_type import ColumnKind, ColumnType
-from spark_kafka_sink.records.varint import varint
+from spark_kafka_sink.records.varint import sized, varint
 
 _K = ColumnKind
 _LONG: Final = Number()
@@ -193,7 +193,7 @@ def _encoded(kind: AvroType, value: object) -> bytes:
         case "array", list():
             return _block([_encoded(kind.inner[0], one) for one in value])
         case "map", dict():
-            pairs = [(_sized(k.encode()), v) for k, v in value.items()]
+            pairs = [(sized(k.encode()), v) for k, v in value.items()]
             return _block([key + _encoded(kind.inner[0], one) for key, one in pairs])
         case "record", dict():
             given = [(one.type, value.get(one.name, one.default)) for one in kind.fields]
@@ -213,7 +213,7 @@ def _default_number(kind: str, value: float) -> bytes:
 
 def _default_text(kind: AvroType, value: str) -> bytes:
     if kind.kind == "string":
-        return _sized(value.encode())
+        return sized(value.encode())
     if kind.kind == "enum":
         return varint(kind.symbols.index(value))
     data = value.encode("latin-1")
@@ -221,7 +221,7 @@ def _default_text(kind: AvroType, value: str) -> bytes:
         return data
     if kind.kind != "bytes":
         raise ValueError(kind.kind)
-    return _sized(data)
+    return sized(data)
 
 
 def _of_union(branches: Sequence[AvroType], value: object) -> bytes:
@@ -232,10 +232,6 @@ def _of_union(branches: Sequence[AvroType], value: object) -> bytes:
         except ValueError:
             continue
     raise ValueError("union")
-
-
-def _sized(data: bytes) -> bytes:
-    return varint(len(data)) + data
 
 
 def _block(items: Sequence[bytes]) -> bytes:
