@@ -29,7 +29,7 @@ def deadletters(where: Where, topic: str, last: int, *, values: bool, as_json: b
     newest: list[tuple[int, LogRecord]] = []
     with connected(where, as_json=as_json) as to:
         reader = LetterReader(to.client, topic)
-        for found in reader.ranges():
+        for found in reader.partitions():
             of_partition: deque[tuple[int, LogRecord]] = deque(maxlen=last)
             for record in reader.read(found):
                 fields = letter_fields(record.headers)
@@ -38,17 +38,16 @@ def deadletters(where: Where, topic: str, last: int, *, values: bool, as_json: b
             newest += of_partition
     newest.sort(key=lambda one: one[1].timestamp)
     shown = [_fields(*one, values=values) for one in newest[max(len(newest) - last, 0) :]]
-    by_reason = [
-        {"code": code, "reason": reason, "letters": count}
-        for (code, reason), count in counts.most_common()
+    names = ("code", "reason", "letters")
+    by_reason: list[Json] = [
+        dict(zip(names, (*of, count), strict=True)) for of, count in counts.most_common()
     ]
     if as_json:
-        total = counts.total()
-        print_json({"command": "deadletters", "topic": topic, "total": total,
+        print_json({"command": "deadletters", "topic": topic, "total": counts.total(),
                     "byReason": by_reason, "last": shown})  # fmt: skip
         return
     console = new_console(markup=True)
-    console.print(_table(by_reason, ("code", "reason", "letters")))
+    console.print(_table(by_reason, names))
     if shown:
         console.print(_table(shown, [name for name in shown[0] if name != "reason"]))
 

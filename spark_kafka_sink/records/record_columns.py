@@ -395,14 +395,15 @@ def _partition(column: pa.Array | None, check: RowCheck) -> npt.NDArray[np.int32
     valid = valid_of(column)
     numbers = column.fill_null(0) if column.null_count else column
     partition = numbers.cast(pa.int32()).to_numpy()
-    rule = "Partition number should always be non-negative or null."
+    negative = partition < 0
+    # An error is about its first row, a letter's message about all of them.
+    what = "it is negative" if check.bad is not None else f"{int(partition[np.argmax(negative)])}"
     check.refuse(
         "partition",
-        partition < 0,
+        negative,
         Reason.PARTITION,
-        f"Invalid partition: it is negative. {rule}",
+        f"Invalid partition: {what}. Partition number should always be non-negative or null.",
         "null lets the partitioner decide",
-        lambda row: f"Invalid partition: {int(partition[row])}. {rule}",
     )
     return partition if valid is None else np.where(valid, partition, np.int32(-1))
 

@@ -64,7 +64,7 @@ def part_of(columns, bad, made, first=0):
 
 
 def letters_of(columns, bad, made=None, first=0):
-    return records_of(part_of(columns, bad, made or writer(), first))
+    return records_of(part_of(columns, bad, made or writer(), first)) if bad.found else []
 
 
 def all_bad(columns, reason=Reason.TIMESTAMP):

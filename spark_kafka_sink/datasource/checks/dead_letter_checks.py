@@ -22,8 +22,6 @@ from spark_kafka_sink.protocol.metadata import TopicMetadata
 from spark_kafka_sink.records.bad_rows.topic_limits import LARGEST, TopicLimits
 
 _TOPIC: Final = "errors.deadletterqueue.topic.name"
-#: As Connect's.
-_PARTITIONS = 1
 
 
 def create_if_missing(
@@ -35,7 +33,8 @@ def create_if_missing(
     found = topics_in_full(admin, (options.topic,), timeout_ms)[options.topic]
     if found.error is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
         return found
-    new = NewTopic(options.topic, _PARTITIONS, options.replicas, {"cleanup.policy": "delete"})
+    # One partition, as Connect's.
+    new = NewTopic(options.topic, 1, options.replicas, {"cleanup.policy": "delete"})
     try:
         admin.create_topic(new, timeout_ms=timeout_ms, validate_only=validate_only)
     except ApiError as error:

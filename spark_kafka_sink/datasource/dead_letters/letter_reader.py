@@ -7,7 +7,6 @@ Owns: the offsets of its partitions, and their committed records. Never: what a 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from spark_kafka_sink.admin.admin_client import AdminClient
 from spark_kafka_sink.admin.partition_reader import PartitionReader
@@ -16,15 +15,6 @@ from spark_kafka_sink.protocol.cluster import TopicPartition
 from spark_kafka_sink.protocol.log_requests import OffsetSpec
 from spark_kafka_sink.records.letters.read_records import CommittedRecords
 from spark_kafka_sink.records.log_records import LogRecord
-
-
-@dataclass(frozen=True, slots=True)
-class LetterRange:
-    """Offsets ``first`` to ``end``, which is not included. Picklable."""
-
-    tp: TopicPartition
-    first: int
-    end: int
 
 
 class LetterReader:
@@ -36,25 +26,22 @@ class LetterReader:
         self._client = client
         self._reader = PartitionReader(client, "", "READ on the topic")
         cluster = client.describe_topics((topic,), allow_auto_topic_creation=False)
-        self._partitions = [info.tp for info in cluster.topics[topic]]
+        self._tps = [info.tp for info in cluster.topics[topic]]
 
-    def ranges(self) -> list[LetterRange]:
-        """All letters that are there now."""
+    def partitions(self) -> list[CommittedRecords]:
+        """All letters that are there now, to be read."""
         both = (OffsetSpec.EARLIEST, OffsetSpec.LATEST)
-        return [
-            LetterRange(tp, *(self._offset(tp, spec) for spec in both)) for tp in self._partitions
-        ]
+        return [CommittedRecords(tp, *(self._offset(tp, one) for one in both)) for tp in self._tps]
 
-    def read(self, wanted: LetterRange) -> Iterator[LogRecord]:
-        """The committed records of a range."""
-        records, attempts = CommittedRecords(wanted.first, wanted.end), 0
-        while records.next_offset < wanted.end:
+    def read(self, records: CommittedRecords) -> Iterator[LogRecord]:
+        """All of them, once."""
+        tp, attempts = records.tp, 0
+        while records.next_offset < records.end:
             before = records.next_offset
-            fetched = self._reader.fetch(wanted.tp, before, self._client.deadline())
+            fetched = self._reader.fetch(tp, before, self._client.deadline())
             if fetched.error is ErrorCode.OFFSET_OUT_OF_RANGE:
                 # Retention has deleted them since.
-                earliest = self._offset(wanted.tp, OffsetSpec.EARLIEST)
-                records.next_offset = max(earliest, before + 1)
+                records.next_offset = max(self._offset(tp, OffsetSpec.EARLIEST), before + 1)
                 continue
             yield from records.of(fetched)
             attempts = 0 if records.next_offset > before else attempts + 1

@@ -65,7 +65,7 @@ class DeadLetterReader(DataSourceReader):
     @without_traceback
     def partitions(self) -> Sequence[InputPartition]:
         with AdminClient(self._config) as client:
-            return [InputPartition(one) for one in LetterReader(client, self._topic).ranges()]
+            return [InputPartition(one) for one in LetterReader(client, self._topic).partitions()]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         with AdminClient(self._config) as client:

@@ -133,9 +133,9 @@ class DeadLetters:
         unsent, which = columns.take(rows), bad.which.take(rows) - 1
         for number, finding in enumerate(bad.found):
             of_it = (which == number).nonzero()[0]
-            samples = [LetterSample(self._task, row) for row in numbers[of_it[:SAMPLES]].tolist()]
-            code, reason = finding.reason.code, finding.reason.text
-            count = LetterCount(code, reason, len(of_it), tuple(samples))
+            first = numbers[of_it[:SAMPLES]].tolist()
+            samples = tuple(LetterSample(self._task, row) for row in first)
+            count = LetterCount(finding.reason.code, finding.reason.text, len(of_it), samples)
             self.counts = summed((*self.counts, count))
             if self._options.log:
                 self._warn(finding, unsent, numbers, of_it)
@@ -216,8 +216,7 @@ class DeadLetters:
         """Whether rows can be written to these topics; waits for all of them together."""
         found: dict[str, Finding | None] = dict.fromkeys(names)
         for name, code in producer.unavailable_topics(names).items():
-            reason = _OF_CODE[code]
-            found[name] = Finding(reason, f"{code.name} ({code.value}): {code.info.meaning}")
+            found[name] = Finding(_OF_CODE[code], code.text)
         there = [name for name in names if found[name] is None]
         for name, text in self._forbidden(there).items() if there else ():
             found[name] = Finding(Reason.FORBIDDEN_TOPIC, text)

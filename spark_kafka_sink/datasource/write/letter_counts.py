@@ -72,11 +72,7 @@ def check_records(options: DeadLetterOptions, counts: Sequence[LetterCount], tas
 
 
 def check_batch(
-    options: DeadLetterOptions,
-    counts: Sequence[LetterCount],
-    rows_in: int,
-    *,
-    exactly_once: bool,
+    options: DeadLetterOptions, counts: Sequence[LetterCount], rows_in: int, *, exactly_once: bool
 ) -> None:
     """CommitError for a batch with more letters than it may have; ``rows_in`` are the rows that
     came in.

@@ -11,7 +11,6 @@ row counts.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
 from typing import Final
@@ -134,9 +133,8 @@ class RowCheck:
         reason: Reason,
         text: str,
         hint: str | None = None,
-        of_row: Callable[[int], str] | None = None,
     ) -> None:
-        """``text`` is a sentence for all ``rows``, ``of_row`` gives that of one in its error."""
+        """``text`` is a sentence for all ``rows``."""
         if self.bad is not None:
             self.bad.add(rows, reason, text)
         elif rows.any():
@@ -144,8 +142,4 @@ class RowCheck:
             where = f"column '{column}', row {row} of the Arrow batch"
             topic = f" (topic {self.topic})" if self.topic else ""
             assert isinstance(reason.kind, Kind)
-            raise DataError(
-                f"{where}{topic}: {text if of_row is None else of_row(row)}",
-                hint=hint,
-                kind=reason.kind,
-            )
+            raise DataError(f"{where}{topic}: {text}", hint=hint, kind=reason.kind)

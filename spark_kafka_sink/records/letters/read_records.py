@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from spark_kafka_sink.protocol.cluster import TopicPartition
 from spark_kafka_sink.protocol.log_requests import FetchedPartition
 from spark_kafka_sink.records.compression import Codec
 from spark_kafka_sink.records.log_records import (
@@ -26,13 +27,14 @@ from spark_kafka_sink.records.varint import MAX_VARLONG_BYTES, read_varint
 
 @dataclass(slots=True)
 class CommittedRecords:
-    """Of one partition, from ``next_offset`` on up to ``end``; records of a transaction that is
-    open there are left out.
+    """Of partition ``tp``, from ``next_offset`` on up to ``end``; records of a transaction that is
+    open there are left out. Picklable.
     """
 
+    tp: TopicPartition
     next_offset: int
     end: int
-    _open: dict[int, list[LogRecord]] = field(default_factory=dict)
+    _open: dict[int, list[LogRecord]] = field(default_factory=dict, init=False)
 
     def of(self, fetched: FetchedPartition) -> Iterator[LogRecord]:
         """What ``fetched``, from ``next_offset`` on, has of them; those of a transaction when its
