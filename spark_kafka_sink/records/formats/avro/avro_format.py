@@ -16,8 +16,9 @@ from typing import Final
 from spark_kafka_sink.base.errors import SchemaError, safe_text
 from spark_kafka_sink.records.formats.avro.avro_match import match
 from spark_kafka_sink.records.formats.avro.avro_schema import AvroType, parse_schema
+from spark_kafka_sink.records.formats.binary.binary_plan import BinaryPlan
 from spark_kafka_sink.records.formats.binary.matching import below, check_map_key, misfit
-from spark_kafka_sink.records.formats.binary.nodes import BinaryPlan, Value
+from spark_kafka_sink.records.formats.binary.nodes import Value
 from spark_kafka_sink.records.formats.column_type import TYPES, ColumnKind, ColumnType
 from spark_kafka_sink.records.formats.schema_format import SchemaFormat
 

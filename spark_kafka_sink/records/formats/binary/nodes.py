@@ -1,20 +1,12 @@
 """How columns are written in a binary format: made when columns are matched with a schema.
 
-Owns: the nodes, and :class:`BinaryPlan`, which takes them from the driver to the tasks. Never:
-Arrow (``encoder`` follows them), until a task encodes; a schema.
+Owns: the nodes. Never: Arrow (``encoder`` follows them), a schema.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    import pyarrow as pa
-
-    from spark_kafka_sink.records.payloads import Payloads
 
 
 class Coding(Enum):
@@ -141,20 +133,3 @@ class Value:
     node: Node
     branch: bytes = b""
     null: bytes | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class BinaryPlan:
-    """``prefix``, then ``value``. ``bare``: a task has it as one column; else ``value`` is a record
-    whose fields are columns.
-    """
-
-    prefix: bytes
-    value: Value
-    bare: bool
-
-    def encode(self, columns: Sequence[pa.Array], rows: int, path: str) -> Payloads:
-        """One payload for each row."""
-        from spark_kafka_sink.records.formats.binary.encoder import payloads_of
-
-        return payloads_of(self.prefix, self.value, columns, rows, path if self.bare else None)

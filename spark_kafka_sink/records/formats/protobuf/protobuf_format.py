@@ -12,9 +12,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from spark_kafka_sink.base.errors import SchemaError, safe_text
+from spark_kafka_sink.records.formats.binary.binary_plan import BinaryPlan
 from spark_kafka_sink.records.formats.binary.matching import below, columns_of, misfit, unfit
 from spark_kafka_sink.records.formats.binary.nodes import (
-    BinaryPlan,
     Bytes,
     Coding,
     Field,
