@@ -111,8 +111,7 @@ class BadRows:
 
     def add(self, rows: Mask, reason: Reason, text: str) -> None:
         """Note the rows that have no finding yet."""
-        new = rows & (self.which == 0)
-        if new.any():
+        if rows.any() and (new := rows & (self.which == 0)).any():
             self.found.append(Finding(reason, text))
             self.which[new] = len(self.found)
 
@@ -127,12 +126,7 @@ class RowCheck:
     topic: str = ""
 
     def refuse(
-        self,
-        column: str,
-        rows: Mask,
-        reason: Reason,
-        text: str,
-        hint: str | None = None,
+        self, column: str, rows: Mask, reason: Reason, text: str, hint: str | None = None
     ) -> None:
         """``text`` is a sentence for all ``rows``."""
         if self.bad is not None:
