@@ -77,4 +77,4 @@ class DeadLetterReader(DataSourceReader):
 def _row(record: LogRecord) -> dict[str, object]:
     headers = [{"key": key, "value": value} for key, value in record.headers]
     of_record = {"key": record.key, "value": record.value, "headers": headers}
-    return of_record | letter_fields(record.headers)
+    return {**of_record, **letter_fields(record.headers)}
