@@ -350,7 +350,9 @@ class WriteReport:
     mean_queue_ms: Annotated[
         float, Described("From a record batch's first row until it was sent, on average.", _MS)
     ]
-    max_queue_ms: Annotated[int, Described("The same, the longest.", _MS)]
+    max_queue_ms: Annotated[
+        int, Described("The same, the longest; at kafka.delivery.timeout.ms it expires.", _MS)
+    ]
     input_wait_ms: Annotated[
         int, Described("Waiting for Spark's next rows, summed over tasks.", _MS)
     ]
