@@ -1,5 +1,5 @@
-"""Answers that are cut, changed or made up parse, or are refused: of every API but Produce. So is
-every version that is not ours.
+"""Answers that are cut, changed or made up parse, or are refused, and so is every version that is
+not ours.
 """
 
 from __future__ import annotations
@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import test_fetch_messages as fetching
+import test_produce_codec as producing
 import test_transaction_admin_messages as admin
 import test_transaction_messages as transactions
 from hostile import allocated, best_seconds, mutations, parses_or_refuses, refused, work
@@ -28,6 +29,7 @@ ANSWERS = [
     for room in (control, fetching, admin, transactions)
     for request, version in room.ALL
 ]
+ANSWERS += [(producing.THREE, v, producing.rich_response(v)) for v in producing.VERSIONS]
 EACH = pytest.mark.parametrize(
     ("request_", "version", "data"),
     ANSWERS,
