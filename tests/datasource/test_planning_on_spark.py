@@ -6,7 +6,7 @@ No broker listens at port 1: whatever gets past the driver's checks here opens n
 from __future__ import annotations
 
 import pytest
-from pyspark.errors import AnalysisException, StreamingQueryException
+from pyspark.errors import AnalysisException
 from pyspark.sql.functions import col
 
 import spark_kafka_sink
@@ -31,63 +31,6 @@ def no_rows(spark):
 
 def save(df, mode="append", **options):
     df.write.format("kprod").mode(mode).options(**(TOPIC | options)).save()
-
-
-@pytest.fixture
-def streaming(spark, tmp_path):
-    spark.range(3).selectExpr("cast(id AS string) AS value").write.json(str(tmp_path / "in"))
-    return spark.readStream.schema("value string").json(str(tmp_path / "in"))
-
-
-BAD_SCHEMAS = [
-    (
-        ["'v' AS value"],
-        {"topic": None},
-        "topic option required when no 'topic' attribute is present",
-    ),
-    (["'t' AS topic", "'v' AS key"], {}, "Required attribute 'value' not found"),
-    (["1 AS topic", "'v' AS value"], {"topic": None}, "topic must be a(n) string"),
-    (["1 AS value"], {}, "value must be a(n) string or binary"),
-    (["1 AS key", "'v' AS value"], {}, "key must be a(n) string or binary"),
-    (["'v' AS value", "'0' AS partition"], {}, "partition must be a(n) int"),
-    (["'v' AS value", "'x' AS headers"], {}, "headers must be a(n) array<struct<key:string,"),
-    (["'v' AS value"], {"kafka.key.serializer": "foo"}, "option 'key.serializer' is not supported"),
-    (
-        ["'v' AS value"],
-        {"kafka.value.serializer": "foo"},
-        "option 'value.serializer' is not supported",
-    ),
-]
-
-
-def without_nones(options):
-    return {name: value for name, value in options.items() if value is not None}
-
-
-@pytest.mark.parametrize(("columns", "options", "text"), BAD_SCHEMAS)
-def test_a_batch_that_cannot_be_written_fails_on_the_driver(spark, columns, options, text):
-    options = without_nones(TOPIC | options)
-    with pytest.raises(Exception) as raised:
-        spark.range(1).selectExpr(*columns).write.format("kprod").mode("append").options(
-            **options
-        ).save()
-    assert text in str(raised.value)
-    assert "Failed to initialize Python data source writer" in str(raised.value), "on the driver"
-
-
-@pytest.mark.parametrize(("columns", "options", "text"), [BAD_SCHEMAS[0], BAD_SCHEMAS[7]])
-def test_an_unwritable_stream_fails_with_the_same_text(streaming, tmp_path, columns, options, text):
-    query = (
-        streaming.selectExpr(*columns)
-        .writeStream.format("kprod")
-        .options(**without_nones(TOPIC | options))
-        .option("checkpointLocation", str(tmp_path / "checkpoint"))
-        .trigger(availableNow=True)
-        .start()
-    )
-    with pytest.raises(StreamingQueryException) as raised:
-        query.awaitTermination()
-    assert text in str(raised.value)
 
 
 def test_an_empty_dataframe_is_written_without_a_connection(no_rows):
