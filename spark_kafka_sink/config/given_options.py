@@ -230,6 +230,7 @@ _SECRET = re.compile(
 #: Endings of options that are passwords by their type, and may be shown.
 _PUBLIC = ("username", "certificates", "chain")
 
+
 def _nearest(name: str, place: OptionSource) -> str | None:
     """The hint with the name that looks most like ``name``, which is in lower case."""
     options = [*PRODUCER_OPTIONS.values(), *(SINK_OPTIONS.values() if place.own else ())]
