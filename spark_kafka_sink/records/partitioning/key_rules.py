@@ -120,9 +120,9 @@ def key_rule(name: str | None, *, ignore_keys: bool = False) -> KeyRule | None:
     """The rule of a name of ``partitioner.class`` (None: the built-in one, which alone can ignore
     keys); None when that partitioner does not go by keys.
     """
-    if name is None or not name.strip():
+    if name is None:
         return IGNORED if ignore_keys else JAVA_RULE
-    return KEY_RULES.get(name.strip())
+    return KEY_RULES.get(name)
 
 
 def _positive(
