@@ -141,6 +141,7 @@ class AwsLogin:
     provider: Text | None = None
 
 
+#: ``words`` are its name in messages.
 TokenSource = (
     StaticToken | TokenFile | UnsecuredToken | ClientCredentials | TokenProvider | AwsLogin
 )
