@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-import sys
+import traceback
 from pathlib import Path
 
 from spark_kafka_sink.protocol.request import ApiKey
@@ -14,13 +14,9 @@ ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "spark_kafka_sink"
 
 
-def frames() -> list[Path]:
+def running() -> list[Path]:
     """The files of the calls that are running, the first call first."""
-    found, frame = [], sys._getframe(1)
-    while frame is not None:
-        found.append(Path(frame.f_code.co_filename))
-        frame = frame.f_back
-    return found[::-1]
+    return [Path(frame.filename) for frame in traceback.extract_stack()]
 
 
 def listed_in_design() -> list[str]:
@@ -37,7 +33,7 @@ def test_a_commit_passes_the_files_that_design_lists() -> None:
             return request.api == ApiKey.END_TXN and "~~" not in request.body.transactional_id
 
         run = scene.run("run-0")
-        scene.before_send(run, ends_rows, lambda: passed.extend(frames()))
+        scene.before_send(run, ends_rows, lambda: passed.extend(running()))
         scene.job(run, scene.options(), 0)
 
     assert EdgeScene.of(play).batches() == {0}
