@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from spark_kafka_sink.admin.admin_client import AdminClient
 from spark_kafka_sink.admin.partition_reader import PartitionReader
@@ -17,6 +18,8 @@ from spark_kafka_sink.protocol.log_requests import OffsetSpec
 from spark_kafka_sink.records.letters.read_records import CommittedRecords, ReadRecord
 
 _RIGHTS = "READ on the topic"
+#: A topic that is missing for so long is misspelt.
+_MISSING_TOPIC_TIMEOUT_MS: Final = 1_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +36,11 @@ def letter_ranges(client: AdminClient, topic: str) -> Sequence[LetterRange]:
     when there is no such topic.
     """
     reader = PartitionReader(client, "", _RIGHTS)
-    cluster = client.describe_topics((topic,), allow_auto_topic_creation=False)
+    cluster = client.describe_topics(
+        (topic,),
+        missing_topic_timeout_ms=_MISSING_TOPIC_TIMEOUT_MS,
+        allow_auto_topic_creation=False,
+    )
     found = []
     for info in cluster.topics[topic]:
         first = reader.offset(info.tp, OffsetSpec.EARLIEST, client.deadline())
