@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+import os
+import time
 from dataclasses import replace
 
 import pytest
@@ -98,6 +100,29 @@ def test_a_link_of_the_folders_name_is_not_followed(tmp_path):
     linked.leave(attempt(DeliveryError("no")))
     assert linked.take(7) == []
     assert names_in(elsewhere) == ["theirs.json"]
+
+
+def test_what_a_killed_driver_left_is_removed_after_a_week(tmp_path):
+    """No commit and no abort came, and a later batch has another name."""
+    week_s, now_s = 7 * 24 * 3600, time.time()
+    ages = {"old": week_s + 60, "young": week_s - 60, "kept": week_s + 60, "elsewhere": week_s + 60}
+    for name, age_s in ages.items():
+        folder = tmp_path / ("elsewhere" if name == "elsewhere" else f".kprod-failed-{name}")
+        folder.mkdir()
+        for file in ("3-0.json", ".4-1.json.tmp"):
+            (folder / file).write_text("{}")
+        if name == "kept":
+            (folder / "notes.txt").write_text("of a user")
+        os.utime(folder, (now_s - age_s, now_s - age_s))
+    (tmp_path / ".kprod-failed-link").symlink_to(tmp_path / "elsewhere")
+    FailedAttempts.of(f"{tmp_path}/report.jsonl", "token").begin()
+    assert sorted(names_in(tmp_path)) == [
+        ".kprod-failed-kept", ".kprod-failed-link", ".kprod-failed-token", ".kprod-failed-young",
+        "elsewhere",
+    ]  # fmt: skip
+    assert names_in(tmp_path / ".kprod-failed-kept") == ["notes.txt"]
+    for name in (".kprod-failed-young", "elsewhere"):
+        assert len(names_in(tmp_path / name)) == 2
 
 
 def test_files_that_are_no_reports_are_passed_over(failed, tmp_path):
