@@ -166,8 +166,12 @@ that directory:
 
 To have it on a cluster, too, set `reportPath` to a path that all its machines mount. With KP0505,
 Spark's exception has the cause, and a stream's `kprod_query_failures_total` its code. The
-application is that of an earlier report when no task left it, and null when there is none: Spark
-passes no id to its Python processes on the driver.
+application is that of an earlier report when no task left it. Before the first one, its id is known
+where the driver runs on Kubernetes or YARN, and null elsewhere: Spark passes none to its Python
+processes on the driver.
+
+What a driver that was killed leaves there (`.kprod-failed-*`) is removed by the first write with
+that `reportPath` after a week.
 """.splitlines()
 
 _PROGRESS_TOPIC = """\
