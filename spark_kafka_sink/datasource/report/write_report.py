@@ -217,7 +217,9 @@ class WriteReport:
     host: Annotated[str, Described("The driver's host.")]
     application_id: Annotated[
         str | None,
-        Described("Spark's application id; null when no task left it and the driver does not know it."),
+        Described(
+            "Spark's application id; null when no task left it and the driver does not know it."
+        ),
     ]
     application_name: Annotated[str | None, Described("Spark's application name.")]
     query_id: Annotated[str | None, Described("The streaming query's id; null in batch jobs.")]
