@@ -192,14 +192,14 @@ def test_the_error_is_that_of_the_attempt_that_ended_the_batch():
 
 def test_a_failed_batch_has_its_attempts_brokers_and_identity():
     brokers = {1: NodeReport(2, 10, 9), 3: NodeReport(0, 0, 0, "t-0: it disconnected")}
-    left = attempt(DeliveryError("no"), nodes=brokers)
+    left = attempt(DeliveryError("no"), nodes=brokers, parent_run="airflow/load/1")
     finished = message(nodes={1: NodeReport(2, 30, 20)}, partition_id=1)
     report = aborted([left], [finished])
     one, three = report.brokers
     assert (one.id, one.requests, one.mean_latency_ms, one.max_latency_ms) == (1, 4, 10.0, 20)
     assert (three.id, three.last_answer) == (3, "t-0: it disconnected")
-    assert (report.query_name, report.query_id, report.application_id) == (
-        "orders", "q", "local-1",
+    assert (report.query_name, report.query_id, report.application_id, report.parent_run) == (
+        "orders", "q", "local-1", "airflow/load/1",
     )  # fmt: skip
 
 
