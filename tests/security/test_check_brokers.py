@@ -19,10 +19,11 @@ from tests.security.check_rows import assert_named, assert_no_red, first_red, ro
 from tests.waiting import wait_for
 
 
-def topic_of(kafka3, partitions, replicas, least):
+def topic_of(kafka3, partitions, replicas, least, policy="delete"):
     """A new topic, and the replicas of each partition."""
     topic = f"check-{uuid.uuid4().hex[:8]}"
-    new = NewTopic(topic, partitions, replicas, {"min.insync.replicas": str(least)})
+    configs = {"min.insync.replicas": str(least), "cleanup.policy": policy}
+    new = NewTopic(topic, partitions, replicas, configs)
     config = SinkConfig.parse({"kafka.bootstrap.servers": kafka3.bootstrap})
     with AdminClient(config.producer) as admin:
         return topic, [p.replicas for p in admin.create_topic(new).topics[topic]]
@@ -97,7 +98,7 @@ OF_ROWS = {
 @pytest.mark.parametrize("name", OF_ROWS)
 def test_other_topics_of_a_write_need_their_replicas(kafka3, name):
     """A batch fails by each of them, and its topic is whole."""
-    other, _ = topic_of(kafka3, 1, 3, 3)
+    other, _ = topic_of(kafka3, 1, 3, 3, "compact" if name == "commit log" else "delete")
     topic, _ = topic_of(kafka3, 1, 1, 1)
     options = {n: value.format(other) for n, value in OF_ROWS[name].items()}
     assert row(steps_of(kafka3.bootstrap, options), name).state is State.OK
