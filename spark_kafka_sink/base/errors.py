@@ -140,6 +140,11 @@ class ErrorCode(IntEnum):
         return CODES[self]
 
     @property
+    def text(self) -> str:
+        """Name, number and meaning, for messages."""
+        return f"{self.name} ({self.value}): {self.info.meaning}"
+
+    @property
     def retriable(self) -> bool:
         """True when the same request may succeed later (not for sequence codes)."""
         return CODES[self].error_class in _RETRIABLE

@@ -168,7 +168,7 @@ def _unknown_name(key: str, shown: str, place: OptionSource) -> ConfigError:
             if place.prefix
             else f"write {name}: no prefix in this place",
         )
-    nearest = _nearest(name, place)
+    nearest = _nearest(name.removeprefix(PREFIX), place)
     internal = any(key == own.lower() for own in SINK_OPTIONS)
     if nearest is None and place.where and not internal and _DOTTED.fullmatch(key) is None:
         return ConfigError(
@@ -176,7 +176,8 @@ def _unknown_name(key: str, shown: str, place: OptionSource) -> ConfigError:
             " secret, and is not shown",
             hint="is this the properties file that was meant?",
         )
-    return _unknown(shown, place, nearest or f"every option: {page_address('options')}")
+    everything = f"every option: kprod options, or {page_address('options')}"
+    return _unknown(shown, place, nearest or everything)
 
 
 def _known_elsewhere(name: str, shown: str, place: OptionSource) -> ConfigError | None:
@@ -226,6 +227,8 @@ _DOTTED = re.compile(r"[a-z][a-z0-9_-]{0,23}(\.[a-z0-9_-]{1,24}){1,6}|\[[a-z]{1,
 _SECRET = re.compile(
     r"pass?w|pwd|secret|token$|credential|user\.info$|jaas|key\.pem$|(?:api|access)\.?key$"
 )
+#: What others call dlq: the nearest spelling would be ``topic``, which takes all rows.
+_DEAD_LETTERS = "errors.deadletterqueue.topic.name"
 #: Endings of options that are passwords by their type, and may be shown.
 _PUBLIC = ("username", "certificates", "chain")
 
@@ -236,7 +239,8 @@ def _nearest(name: str, place: OptionSource) -> str | None:
     """The hint with the name that looks most like ``name``, which is in lower case."""
     options = [*PRODUCER_OPTIONS.values(), *(SINK_OPTIONS.values() if place.own else ())]
     names = [o.name for o in options if o.suggested or (o.for_producer and not place.sink)]
-    found = nearest_name(name, names)
+    dead_letters = _DEAD_LETTERS in names and "dlq" in name
+    found = _DEAD_LETTERS if dead_letters else nearest_name(name, names)
     if found is None:
         return None
     return f"did you mean {place.prefix if found in PRODUCER_OPTIONS else ''}{found}?"
