@@ -68,7 +68,10 @@ def test_a_topic_that_may_not_be_seen_is_named_at_once(secure_kafka: SecureKafka
     bob = secure_kafka.cluster.client_options("SSL", user="bob")
     topic = secure_kafka.kafka.unique_topic("reports")
     begun = time.monotonic()
-    with acl(secure_kafka, "bob"), TransactionClient(ProducerConfig.parse(bob)) as client:
-        with pytest.raises(AuthorizationError, match=f"topic {topic}: TOPIC_AUTHORIZATION_FAILED"):
-            write_record(client, TopicRecord(topic, b"{}"), client.deadline(60_000))
+    with (
+        acl(secure_kafka, "bob"),
+        TransactionClient(ProducerConfig.parse(bob)) as client,
+        pytest.raises(AuthorizationError, match=f"topic {topic}: TOPIC_AUTHORIZATION_FAILED"),
+    ):
+        write_record(client, TopicRecord(topic, b"{}"), client.deadline(60_000))
     assert time.monotonic() - begun < AT_ONCE_S
