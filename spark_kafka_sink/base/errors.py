@@ -474,10 +474,10 @@ class CodeInfo:
     hint: str
 
 
-#: What a secret in a wrong place looks like: a private key in PEM, a login module, a connection
-#: string, a password in an address.
+#: What a secret in a wrong place looks like: a private key in PEM, a login module (but not that of
+#: a hint, password="..."), a connection string, a password in an address.
 _SECRET = re.compile(
-    r"-----BEGIN [A-Z ]*PRIVATE KEY|SharedAccessKey\s*=|(?:password|secret)\s*=\s*[\"']"
+    r"-----BEGIN [A-Z ]*PRIVATE KEY|SharedAccessKey\s*=|(?:password|secret)\s*=\s*[\"'](?!\.\.\.\")"
     r"|://[^/@\s]*:[^@\s]*@",
     re.IGNORECASE,
 )

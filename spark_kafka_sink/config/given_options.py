@@ -149,11 +149,12 @@ def _unknown_name(key: str, shown: str, place: OptionSource) -> ConfigError:
     elsewhere = _known_elsewhere(name, shown, place)
     if elsewhere is not None:
         return elsewhere
-    ours = _SINK_NAMES.get(name)
+    ours = _SINK_BY_KEY.get(name)
     option = PRODUCER_OPTIONS.get(name)
-    if ours is not None and place.own:
-        return _unknown(shown, place, f"write {ours}: the sink's own options take no prefix")
-    if ours is not None:
+    if ours is not None and not ours.internal:
+        if place.own:
+            hint = f"write {ours.name}: the sink's own options take no prefix"
+            return _unknown(shown, place, hint)
         return ConfigError(
             f"Option '{shown}'{place.where} is the Spark sink's; a producer has no such option",
             hint="remove it, or write with format('kprod')",
@@ -169,8 +170,8 @@ def _unknown_name(key: str, shown: str, place: OptionSource) -> ConfigError:
             else f"write {name}: no prefix in this place",
         )
     nearest = _nearest(name.removeprefix(PREFIX), place)
-    internal = any(key == own.lower() for own in SINK_OPTIONS)
-    if nearest is None and place.where and not internal and _DOTTED.fullmatch(key) is None:
+    known = key in _SINK_BY_KEY or _DOTTED.fullmatch(key) is not None
+    if nearest is None and place.where and not known:
         return ConfigError(
             f"a line of the configFile{place.where} has a name that is no option's; it may be a"
             " secret, and is not shown",
@@ -231,8 +232,6 @@ _SECRET = re.compile(
 _DEAD_LETTERS = "errors.deadletterqueue.topic.name"
 #: Endings of options that are passwords by their type, and may be shown.
 _PUBLIC = ("username", "certificates", "chain")
-
-_SINK_NAMES = {o.name.lower(): o.name for o in SINK_OPTIONS.values() if not o.internal}
 
 
 def _nearest(name: str, place: OptionSource) -> str | None:

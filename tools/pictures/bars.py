@@ -181,13 +181,14 @@ def _plain(difference: str) -> str:
 
 def _table(rows: list[Ratio]) -> Iterator[str]:
     """Rows a second and their quotient, and where the figures are from."""
-    peers = {row.peer for row in rows}
-    peer = peers.pop() if len(peers) == 1 else ""
+    names = {row.peer.partition(",")[0] for row in rows}
+    peer = names.pop() if len(names) == 1 else ""
     yield f"| what | kprod, rows/s | {peer or 'peer'}, rows/s | kprod / peer | client CPU, kprod / peer |"
     yield "|---|---|---|---|---|"
     for row in rows:
         what = row.what.removeprefix("Spark, ").removeprefix("engine, ")
-        theirs = f"{row.theirs:,}" if peer else f"{row.peer}: {row.theirs:,}"
+        which = row.peer.removeprefix(peer).removeprefix(", ")
+        theirs = f"{which}: {row.theirs:,}" if which else f"{row.theirs:,}"
         yield f"| {what} | {row.ours:,} | {theirs} | {row} | {row.cpu} |"
     runs = sorted({f"{row.day} at {row.commit}" for row in rows})
     rounds = " or ".join(str(number) for number in sorted({row.rounds for row in rows}))

@@ -7,6 +7,7 @@ Owns: the offsets of its partitions, and their committed records. Never: what a 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Final
 
 from spark_kafka_sink.admin.admin_client import AdminClient
 from spark_kafka_sink.admin.partition_reader import PartitionReader
@@ -15,6 +16,9 @@ from spark_kafka_sink.protocol.cluster import TopicPartition
 from spark_kafka_sink.protocol.log_requests import OffsetSpec
 from spark_kafka_sink.records.letters.read_records import CommittedRecords
 from spark_kafka_sink.records.log_records import LogRecord
+
+#: A topic that is missing for so long is misspelt.
+_MISSING_TOPIC_TIMEOUT_MS: Final = 1_000
 
 
 class LetterReader:
@@ -25,7 +29,11 @@ class LetterReader:
     def __init__(self, client: AdminClient, topic: str) -> None:
         self._client = client
         self._reader = PartitionReader(client, "", "READ on the topic")
-        cluster = client.describe_topics((topic,), allow_auto_topic_creation=False)
+        cluster = client.describe_topics(
+            (topic,),
+            missing_topic_timeout_ms=_MISSING_TOPIC_TIMEOUT_MS,
+            allow_auto_topic_creation=False,
+        )
         self._tps = [info.tp for info in cluster.topics[topic]]
 
     def partitions(self) -> list[CommittedRecords]:
