@@ -1,8 +1,8 @@
 """docs/runbook.md: every command in it runs on a real broker, and shows what the page shows.
 
 What differs from run to run (ages, producer ids, addresses, ids of clusters) does not count, nor
-does where a cell is wrapped; steps that were skipped are left out. ``KPROD_RUNBOOK=write`` writes
-what was shown into the page.
+does where a cell is wrapped; steps that are ok or were skipped are left out.
+``KPROD_RUNBOOK=write`` writes what was shown into the page.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ pytestmark = [pytest.mark.broker, pytest.mark.long]  # a broker of its own, for 
 PAGE = Path(__file__).parents[2] / "docs" / "runbook.md"
 BLOCK = re.compile(r"```console\n(.*?)```", re.DOTALL)
 COLUMNS = 110
-#: Steps of a check that were skipped: the page has three dots.
-_SKIPPED = re.compile(r"(?:^│ [^│]+│ skipped │.*\n)+", re.MULTILINE)
+#: Steps of a check that are ok or were skipped: the page has three dots.
+_LEFT_OUT = re.compile(r"(?:^│ [^│]+│ (?:skipped|ok) +│.*\n(?:^│ +│ +│.*\n)*)+", re.MULTILINE)
 BROKER, NOBODY = "broker1:9092", "broker9:9092"
 
 
@@ -166,7 +166,7 @@ def shown_by(command: str, world: RunbookCluster) -> str:
         spaces = " " * (len(address) - len(name))
         cell = re.compile(rf"{re.escape(address)}([^│\n]*)│")
         text = cell.sub(rf"{name}\1{spaces}│", text).replace(address, name)
-    text = _SKIPPED.sub("...\n", text)
+    text = _LEFT_OUT.sub("...\n", text)
     return "\n".join(line.rstrip() for line in text.splitlines()) + "\n"
 
 
