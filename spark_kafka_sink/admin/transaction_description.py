@@ -1,8 +1,7 @@
-"""A transaction as its coordinator describes or lists it: values.
+"""A transaction as its coordinator describes it: a value.
 
-Owns: the coordinator's states of a transaction, :class:`TransactionDescription`,
-:class:`TransactionListing`. Never: what follows from a state (``transactions/``), a request
-(``transaction_client.py``).
+Owns: :class:`TransactionDescription`. Never: what follows from a state (``transactions/``), a
+request (``transaction_client.py``).
 """
 
 from __future__ import annotations
@@ -10,35 +9,13 @@ from __future__ import annotations
 from array import array
 from collections.abc import Sequence
 from dataclasses import dataclass
-from enum import Enum
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from spark_kafka_sink.base.errors import ErrorCode
+from spark_kafka_sink.protocol.transaction_requests import TransactionState
 
 if TYPE_CHECKING:
-    from spark_kafka_sink.protocol.messages import describe_transactions, list_transactions
-
-
-class TransactionState(Enum):
-    """The coordinator's states (Java's ``TransactionState``); the values are the wire's names."""
-
-    EMPTY = "Empty"
-    ONGOING = "Ongoing"
-    PREPARE_COMMIT = "PrepareCommit"
-    PREPARE_ABORT = "PrepareAbort"
-    COMPLETE_COMMIT = "CompleteCommit"
-    COMPLETE_ABORT = "CompleteAbort"
-    PREPARE_EPOCH_FENCE = "PrepareEpochFence"
-    DEAD = "Dead"
-    #: A name that is unknown here, or none because of an error.
-    UNKNOWN = "Unknown"
-
-    @classmethod
-    def parse(cls, name: str) -> TransactionState:
-        return _STATES.get(name, cls.UNKNOWN)
-
-
-_STATES: Final = {state.value: state for state in TransactionState}
+    from spark_kafka_sink.protocol.messages import describe_transactions
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,17 +55,3 @@ class TransactionDescription:
     def age_ms(self, wall_ms: int) -> int | None:
         """Its age at the wall time ``wall_ms``, in ms; None when it isn't open."""
         return max(0, wall_ms - self.start_ms) if self.start_ms >= 0 else None
-
-
-@dataclass(frozen=True, slots=True)
-class TransactionListing:
-    """One transactional id in a list; see also :class:`TransactionDescription`."""
-
-    transactional_id: str
-    producer_id: int
-    state: TransactionState
-
-    @classmethod
-    def of(cls, one: list_transactions.TransactionState) -> TransactionListing:
-        state = TransactionState.parse(one.transaction_state)
-        return cls(one.transactional_id, one.producer_id, state)

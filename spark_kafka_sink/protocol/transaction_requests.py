@@ -1,14 +1,15 @@
-"""The requests that both a task's producer and the driver make of a transaction.
+"""The requests that a task's producer, the driver and an operator make of a transaction.
 
-Owns: how they are filled, and in which versions they may be sent where that is less than what
-``protocol/messages/`` can encode. Never: who sends them, and when (``producer/transaction/``,
-``admin/transaction_client.py``).
+Owns: how they are filled, in which versions they may be sent where that is less than what
+``protocol/messages/`` can encode, and the coordinator's states of a transaction. Never: who sends
+them, and when (``producer/transaction/``, ``admin/transaction_client.py``).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from enum import IntEnum
+from enum import Enum, IntEnum
+from typing import Final
 
 from spark_kafka_sink.protocol.cluster import TopicPartition
 from spark_kafka_sink.protocol.messages.add_partitions_to_txn import (
@@ -21,6 +22,7 @@ from spark_kafka_sink.protocol.messages.init_producer_id import (
     VERSIONS as INIT_PRODUCER_ID_VERSIONS,
 )
 from spark_kafka_sink.protocol.messages.init_producer_id import InitProducerIdRequest
+from spark_kafka_sink.protocol.messages.list_transactions import ListTransactionsRequest
 from spark_kafka_sink.protocol.producer_ids import (
     NO_PRODUCER_ID,
     PreparedTransaction,
@@ -34,6 +36,28 @@ class CoordinatorType(IntEnum):
 
     GROUP = 0
     TRANSACTION = 1
+
+
+class TransactionState(Enum):
+    """The coordinator's states (Java's ``TransactionState``); the values are the wire's names."""
+
+    EMPTY = "Empty"
+    ONGOING = "Ongoing"
+    PREPARE_COMMIT = "PrepareCommit"
+    PREPARE_ABORT = "PrepareAbort"
+    COMPLETE_COMMIT = "CompleteCommit"
+    COMPLETE_ABORT = "CompleteAbort"
+    PREPARE_EPOCH_FENCE = "PrepareEpochFence"
+    DEAD = "Dead"
+    #: A name that is unknown here, or none because of an error.
+    UNKNOWN = "Unknown"
+
+    @classmethod
+    def parse(cls, name: str) -> TransactionState:
+        return _STATES.get(name, cls.UNKNOWN)
+
+
+_STATES: Final = {state.value: state for state in TransactionState}
 
 
 def find_coordinator(
@@ -106,6 +130,39 @@ def end_txn(transaction: PreparedTransaction, *, committed: bool) -> EndTxnReque
         committed=committed,
         versions=versions_of(transaction.transaction_version),
     )
+
+
+def list_transactions(
+    states: Iterable[TransactionState] = (),
+    producer_ids: Sequence[int] = (),
+    *,
+    min_duration_ms: int | None = None,
+    prefix: str = "",
+) -> ListTransactionsRequest:
+    """The transactions that one broker coordinates: request them from every broker.
+
+    An id without the right to describe it is left out silently. COORDINATOR_LOAD_IN_PROGRESS when
+    any of the broker's coordinator partitions loads: then nothing is listed.
+
+    All filters must hold. ``prefix`` is compared exactly: brokers since 4.1 (v2, KIP-1152) filter
+    by it, and the client does again. ``min_duration_ms`` needs brokers since 3.8 (v1, KIP-994); an
+    id that never opened a transaction is as old as the epoch, so give ``states``, too.
+    """
+    return ListTransactionsRequest(
+        state_filters=[state.value for state in states],
+        producer_id_filters=producer_ids,
+        duration_filter=-1 if min_duration_ms is None else min_duration_ms,
+        transactional_id_pattern=_pattern_of(prefix) if prefix else None,
+        versions=VersionRange(0 if min_duration_ms is None else 1, 2),
+    )
+
+
+def _pattern_of(prefix: str) -> str:
+    """The expression (RE2) that matches whole ids beginning with ``prefix``, and no other."""
+    # A backslash before a letter or digit would mean something; before anything else in ASCII it
+    # takes the meaning away.
+    quoted = "".join(f"\\{c}" if c.isascii() and not c.isalnum() else c for c in prefix)
+    return f"(?s){quoted}.*"
 
 
 def versions_of(transaction_version: int) -> VersionRange:

@@ -51,7 +51,7 @@ from spark_kafka_sink.transactions.lease import margin_ms
 from spark_kafka_sink.transactions.offset_commits import GroupOffsets
 from spark_kafka_sink.transactions.outcomes import Outcome, is_prepared, outcome_of
 from spark_kafka_sink.transactions.ownership import Numbering, Owner, retry_when_fenced
-from spark_kafka_sink.transactions.sweep import Sweeper, is_superseded
+from spark_kafka_sink.transactions.sweep import is_superseded, sweep
 from spark_kafka_sink.transactions.transactional_ids import TransactionalId, parse
 
 if TYPE_CHECKING:
@@ -141,7 +141,6 @@ class Committer:
         config = client.config
         self._decisions = log
         self._client = client
-        self._sweeper = Sweeper(client)
         self._block_ms = config.max_block_ms
         self._end_ms = max(config.max_block_ms, config.delivery_timeout_ms)
 
@@ -497,7 +496,8 @@ class Committer:
             # A job decides one version only, so the owner of a done version decides nothing more.
             runs.add(state.run_id)
         try:
-            swept = self._sweeper.sweep(
+            swept = sweep(
+                self._client,
                 owner.key,
                 lambda one: one.run in runs or is_superseded(one, state),
                 self._client.deadline(),

@@ -9,15 +9,9 @@ from dataclasses import dataclass
 import pytest
 from blocking_connection import BlockingConnection
 
-from spark_kafka_sink.admin.admin_client import ConfigResourceType, config_values
 from spark_kafka_sink.admin.call import AnyBroker, Call
-from spark_kafka_sink.admin.transaction_client import (
-    describe_producers,
-    described,
-    list_transactions,
-)
 from spark_kafka_sink.admin.transaction_client import listed as transactions_listed
-from spark_kafka_sink.admin.transaction_description import TransactionDescription, TransactionState
+from spark_kafka_sink.admin.transaction_description import TransactionDescription
 from spark_kafka_sink.base.errors import ErrorCode
 from spark_kafka_sink.config.producer_config import ProducerConfig
 from spark_kafka_sink.producer.kafka_producer import KafkaProducer
@@ -26,11 +20,15 @@ from spark_kafka_sink.protocol.cluster import TopicPartition
 from spark_kafka_sink.protocol.log_requests import (
     FetchedPartition,
     OffsetSpec,
+    describe_producers,
+    described,
     fetch,
     list_offsets,
     listed_offset,
 )
 from spark_kafka_sink.protocol.messages.describe_transactions import DescribeTransactionsRequest
+from spark_kafka_sink.protocol.topic_requests import ConfigResourceType, config_values
+from spark_kafka_sink.protocol.transaction_requests import TransactionState, list_transactions
 from tests.fakes.kafka_messages import configs_request
 from tests.real_kafka import RealKafka
 

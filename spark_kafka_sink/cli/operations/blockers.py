@@ -13,19 +13,8 @@ from enum import StrEnum
 from typing import Final
 
 from spark_kafka_sink.admin.call import Call, Leader, retry_code
-from spark_kafka_sink.admin.transaction_client import (
-    TransactionClient,
-    describe_producers,
-    described,
-    list_transactions,
-    listed,
-    listing,
-)
-from spark_kafka_sink.admin.transaction_description import (
-    TransactionDescription,
-    TransactionListing,
-    TransactionState,
-)
+from spark_kafka_sink.admin.transaction_client import TransactionClient, listed, listing
+from spark_kafka_sink.admin.transaction_description import TransactionDescription
 from spark_kafka_sink.base.errors import ErrorCode
 from spark_kafka_sink.cli.operations.held_partitions import HeldPartition, held_partitions
 from spark_kafka_sink.cli.operations.inspection import (
@@ -36,10 +25,15 @@ from spark_kafka_sink.cli.operations.inspection import (
     standing_of,
 )
 from spark_kafka_sink.protocol.cluster import TopicPartition
+from spark_kafka_sink.protocol.log_requests import describe_producers, described
 from spark_kafka_sink.protocol.messages.describe_producers import (
     DescribeProducersResponse,
     ProducerState,
 )
+from spark_kafka_sink.protocol.messages.list_transactions import (
+    TransactionState as ListedTransaction,
+)
+from spark_kafka_sink.protocol.transaction_requests import TransactionState, list_transactions
 from spark_kafka_sink.transactions.commit_log.commit_log import CommitLog
 from spark_kafka_sink.transactions.commit_state import CommitState, Standing
 from spark_kafka_sink.transactions.transactional_ids import is_drivers, parse
@@ -273,7 +267,7 @@ def _blocker(
 
 def every_open(
     client: TransactionClient, deadline_ms: int, *, producer_ids: Collection[int] = ()
-) -> tuple[TransactionListing, ...]:
+) -> tuple[ListedTransaction, ...]:
     """Open transactions of every client that the principal may DESCRIBE, from every broker; with
     ``producer_ids`` only theirs. KafkaTimeoutError when a broker does not respond, because its open
     transactions are not known.
