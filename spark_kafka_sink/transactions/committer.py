@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from spark_kafka_sink.base.error_kinds import Kind
 from spark_kafka_sink.base.errors import (
@@ -57,6 +57,8 @@ from spark_kafka_sink.transactions.transactional_ids import TransactionalId, par
 if TYPE_CHECKING:
     from spark_kafka_sink.admin.transaction_client import TransactionClient
     from spark_kafka_sink.transactions.commit_log.commit_log import CommitLog, LogSession
+
+T = TypeVar("T")
 
 _log = logging.getLogger(__name__)
 
@@ -146,33 +148,62 @@ class Committer:
 
     # -- planning -----------------------------------------------------------------------------
 
-    def roll_forward(self, key: str, *, only_lost: bool = False) -> CommitState:
+    def roll_forward(
+        self,
+        key: str,
+        check: Callable[[CommitState], None] = lambda _: None,
+        *,
+        only_lost: bool = False,
+    ) -> CommitState:
         """The state of ``key``, after committing a batch that an earlier driver decided, or undoing
-        it: as in :func:`end_decided`.
+        it: as in :func:`end_decided`. ``check`` raises CommitError for a state that it refuses.
 
         Raises PartialCommitError for a batch that lost rows and is not resolved yet, and
         CommitOutcomeUnknownError when its transactions can't be committed now.
         """
         state, settled = self._decisions.read(key, self._client.deadline())
-        if settled and (state is None or state.phase is not Phase.DECIDED):
-            state = state or CommitState()
-            _check_resolved(key, state)
-            return state
+        if settled and (state is None or state.phase is Phase.DONE):
+            try:
+                check(state or CommitState())
+                return state or CommitState()
+            except SupersededError:
+                raise
+            except CommitError:
+                pass  # it counts only when it is confirmed, which needs a session
+
+        def attempt(session: LogSession) -> CommitState:
+            found = self._rolled_forward(key, session, only_lost=only_lost)
+            check(found)
+            return found
+
         # A driver that crashed during a write left it open; opening the log aborts it. (A running
         # driver opens the log again.)
         return retry_when_fenced(
             lambda: self._decisions.open(key, self._client.deadline()),
-            lambda session: self._rolled_forward(key, session, only_lost=only_lost),
+            lambda session: self._confirmed(session, lambda: attempt(session)),
         )
+
+    def _confirmed(self, session: LogSession, attempt: Callable[[], T]) -> T:
+        """What ``attempt`` refuses counts only when the log was read from its leader. (That another
+        run has taken over is true wherever it was read, and a write would fence that run.)
+        """
+        try:
+            return attempt()
+        except (SupersededError, CommitOutcomeUnknownError):
+            raise
+        except CommitError:
+            session.confirm(self._client.deadline())
+            raise
 
     def _rolled_forward(
         self, key: str, session: LogSession, *, only_lost: bool = False
     ) -> CommitState:
         state = session.state or CommitState()
-        _check_resolved(key, state)
         decision = state.decision
         if decision is None:
             return state
+        if state.lost:
+            raise _partial(key, decision.number, len(decision.transactions), state.lost)
         with _decided(key, decision):
             _log.info("kprod %s: batch %d was decided; committing it now", key, decision.number)
             state = self._finish(key, session, state, only_lost=only_lost)
@@ -196,7 +227,9 @@ class Committer:
         try:
             return retry_when_fenced(
                 lambda: self._decisions.open(owner.key, self._client.deadline()),
-                lambda session: self._attempt(owner, batch, session, attempts),
+                lambda session: self._confirmed(
+                    session, lambda: self._commit(owner, batch, session, attempts)
+                ),
                 clock=self._client.clock,
             )
         except SupersededError:
@@ -211,20 +244,6 @@ class Committer:
             outcome_of(t, found[t.transactional_id]) is Outcome.COMMITTED
             for t in decision.transactions
         )
-
-    def _attempt(
-        self, owner: Owner, batch: Batch, session: LogSession, attempts: _Attempts
-    ) -> Commit:
-        """What an attempt refuses counts only when the log was read from its leader. (That another
-        run has taken over is true wherever it was read, and a write would fence that run.)
-        """
-        try:
-            return self._commit(owner, batch, session, attempts)
-        except (SupersededError, CommitOutcomeUnknownError, PartialCommitError):
-            raise
-        except CommitError:
-            session.confirm(self._client.deadline())
-            raise
 
     def _commit(
         self, owner: Owner, batch: Batch, session: LogSession, attempts: _Attempts
@@ -474,6 +493,9 @@ class Committer:
             raise _partial(key, decision.number, len(decision.transactions), ended.lost)
         doubtful = ended.unknown + ended.unclear
         if doubtful:
+            if ended.unknown:
+                # A deposed leader may have a decision that is done, with ids that were used since.
+                session.confirm(self._client.deadline())
             raise CommitOutcomeUnknownError(
                 f"batch {decision.number} of '{key}' is decided, but the outcome of "
                 f"{len(doubtful)} of its {len(decision.transactions)} transactions is not known "
@@ -641,12 +663,6 @@ def _decided(key: str, decision: Decision) -> Iterator[None]:
             hint=f"{error.hint}; {_NOTHING_UNDONE}" if error.hint else _NOTHING_UNDONE,
             transactional_ids=decision.ids,
         ) from error
-
-
-def _check_resolved(key: str, state: CommitState) -> None:
-    if state.phase is Phase.PARTIAL:
-        assert state.decision is not None
-        raise _partial(key, state.decision.number, len(state.decision.transactions), state.lost)
 
 
 def _partial(key: str, number: int, of: int, lost: tuple[str, ...]) -> PartialCommitError:

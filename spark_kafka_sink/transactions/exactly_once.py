@@ -11,7 +11,7 @@ log is read again each time.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Final, Self
 
@@ -69,14 +69,15 @@ class ExactlyOnceDriver:
         """Close every connection."""
         self.client.close()
 
-    def plan(self, key: str) -> CommitState:
-        """The state of ``key``, after every earlier decision is committed.
+    def plan(self, key: str, check: Callable[[CommitState], None] = lambda _: None) -> CommitState:
+        """The state of ``key``, after every earlier decision is committed; ``check`` as in
+        :meth:`Committer.roll_forward`.
 
         Raises before any task starts: for missing rights on the transactional ids and on the log's
         topic, a transaction.timeout.ms above the broker's limit, brokers that are too old.
         """
         self._check(key)
-        return self._committer.roll_forward(key)
+        return self._committer.roll_forward(key, check)
 
     def _check(self, key: str) -> None:
         prefix = prefix_of_key(key)

@@ -20,8 +20,11 @@ from spark_kafka_sink.base.errors import (
 )
 from spark_kafka_sink.config.producer_config import ProducerConfig
 from spark_kafka_sink.producer.producer_record import ProducerRecord
+from spark_kafka_sink.protocol.producer_ids import PreparedTransaction
 from spark_kafka_sink.protocol.request import ApiKey
 from spark_kafka_sink.records.partitioning.murmur2 import murmur2_of
+from spark_kafka_sink.transactions.commit_log.commit_log import CommitLog
+from spark_kafka_sink.transactions.commit_state import CommitState, Decision
 from spark_kafka_sink.transactions.exactly_once import Commit
 from spark_kafka_sink.transactions.transactional_ids import log_id
 from tests.fakes.fake_cluster import api_fetch, api_list_offsets
@@ -188,6 +191,77 @@ def test_a_commit_at_a_deposed_leader_is_not_refused(version: int, known: str) -
 
     scene = EdgeScene.of(play, SparkLife(1, tasks=1, transaction_version=version))
     assert scene.batches() == {0, 1, 2, 3}
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_a_stream_that_starts_at_a_deposed_leader_goes_on(version: int) -> None:
+    """The state that planning reads there is older: that no batch is left out is for the commit."""
+
+    def play(scene: EdgeScene) -> None:
+        scene.batch(scene.run("run-0"), 0)
+        scene.scheduler.sleep(1_000)
+        ends = _ends(scene)
+        scene.batch(scene.run("run-0"), 1)
+        scene.batch(scene.run("run-0"), 2)
+        with deposed(scene, ends) as answered:
+            assert scene.batch(scene.run("run-1"), 3) is Commit.COMMITTED
+        assert answered
+
+    scene = EdgeScene.of(play, SparkLife(1, tasks=1, transaction_version=version))
+    assert scene.batches() == {0, 1, 2, 3}
+
+
+def _write(scene: EdgeScene, key: str, change: Callable[[CommitState], CommitState]) -> None:
+    """Change the state of ``key``, as an operator does."""
+    with scene.driver_side(scene.run("operator")) as driver:
+        session = CommitLog(driver.client, LOG_TOPIC).open(key, driver.client.deadline())
+        session.write(change(session.state or CommitState()), driver.client.deadline())
+    scene.scheduler.sleep(1_000)
+
+
+@pytest.mark.parametrize("is_partial", [False, True])
+@pytest.mark.parametrize("version", [1, 2])
+def test_a_plan_at_a_deposed_leader_is_not_refused(version: int, is_partial: bool) -> None:
+    """There a batch that is resolved is PARTIAL, or decided with ids that have other transactions
+    since.
+    """
+
+    def play(scene: EdgeScene) -> None:
+        run = scene.run("run-0")
+        scene.batch(run, 0)
+        one = PreparedTransaction(f"{PREFIX}~run-0~g1.0123~0", 4711, 0, version)
+        _write(scene, PREFIX, lambda state: state.decided(Decision(1, (one,))))
+        if is_partial:
+            _write(scene, PREFIX, lambda state: state.partly_lost([one.transactional_id]))
+        ends = _ends(scene)
+        _write(scene, PREFIX, lambda state: state.resolved(done=True))
+        with deposed(scene, ends) as answered:
+            assert scene.plan(scene.run("run-1")).state.last_done == 1
+        assert answered
+
+    EdgeScene.of(play, SparkLife(1, tasks=1, transaction_version=version))
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_a_job_at_a_deposed_leader_is_not_refused(version: int) -> None:
+    """There its key has the versions of before an operator's reset."""
+
+    def play(scene: EdgeScene) -> None:
+        def job(number: int) -> None:
+            options = scene.options(txnAppId="nightly", txnVersion=number)
+            scene.job(scene.run(f"run-{number}"), options, number)
+
+        job(1)
+        job(9)
+        scene.scheduler.sleep(1_000)
+        ends = _ends(scene)
+        _write(scene, f"{PREFIX}~nightly", CommitState.forgotten)
+        with deposed(scene, ends) as answered:
+            job(3)
+        assert answered
+
+    scene = EdgeScene.of(play, SparkLife(1, tasks=1, transaction_version=version))
+    assert scene.batches() == {1, 3, 9}
 
 
 @pytest.mark.parametrize("version", [1, 2])

@@ -341,9 +341,9 @@ class LogSession:
         """
         if state is None and not self._records and check is None:
             return  # there is nothing to remove
+        is_newest, self._is_newest = self._is_newest, None
 
         def before_its_end(first_offset: int) -> None:
-            is_newest, self._is_newest = self._is_newest, None
             if is_newest is not None and not is_newest(first_offset, deadline_ms):
                 raise LogChangedError(
                     f"the commit log of '{self._key}' was read from a broker that is no leader "
