@@ -137,7 +137,7 @@ def f1_whoever_looks_judges_by_his_own_time_out() -> AbstractContextManager[Any]
 
 def _operators_undo() -> AbstractContextManager[Any]:
     true = Committer.roll_forward
-    return patch.object(Committer, "roll_forward", lambda self, key, **_: true(self, key))
+    return patch.object(Committer, "roll_forward", lambda self, *given, **_: true(self, *given))
 
 
 def f1_an_operators_commit_aborts_what_is_not_lost() -> AbstractContextManager[Any]:

@@ -149,7 +149,7 @@ def generation_never_moves() -> AbstractContextManager[Any]:
 
 
 def planning_does_not_roll_forward() -> AbstractContextManager[Any]:
-    def roll_forward(self: Any, key: str, **_: Any) -> CommitState:
+    def roll_forward(self: Any, key: str, *_: Any, **__: Any) -> CommitState:
         return self._decisions.read(key, self._client.deadline()).state or CommitState()
 
     return patch.object(Committer, "roll_forward", roll_forward)
