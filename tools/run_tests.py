@@ -3,8 +3,10 @@
     python tools/run_tests.py {default,long,timing} [PYTEST ARGUMENTS]
 
 What needs Spark waits most of its time for a JVM to start or for a job to end, what needs a broker
-for that; so each of the two has a process of its own. The first one's output is shown as it comes,
-the others' follow it, and the last line adds all up, as pytest itself would say it.
+for that; so each of the two has a process of its own. Notebooks start Sparks of their own: they are
+beside the brokers' tests, so that all processes end at about the same time. The first one's output
+is shown as it comes, the others' follow it, and the last line adds all up, as pytest itself would
+say it.
 
 What needs neither comes in a random order (pytest-randomly: modules, then the classes and tests of
 each), which ``--randomly-seed`` repeats. The others keep the order of their files: they share
@@ -31,9 +33,9 @@ RINGS = {
         f"not broker and not spark and not {_REST} and not timing",
     ],
     "long": [
-        "(long or cluster) and spark and not faults and not timing",
+        "(long or cluster) and spark and not faults and not notebook and not timing",
         "faults and spark and not timing",
-        f"{_REST} and not spark and not timing",
+        f"(notebook or {_REST} and not spark) and not timing",
     ],
     "timing": ["timing"],
 }

@@ -19,6 +19,7 @@ from confluent_kafka import Producer
 from typer.testing import CliRunner
 
 from spark_kafka_sink.admin.transaction_client import TransactionClient
+from spark_kafka_sink.admin.transaction_description import TransactionState
 from spark_kafka_sink.cli.app import app
 from spark_kafka_sink.config.option_table import COMMIT_LOG_TOPIC
 from spark_kafka_sink.config.producer_config import ProducerConfig
@@ -99,6 +100,13 @@ def partial(world: RunbookCluster) -> None:
     soon = world.client.deadline()
     world.client.end([committed], committed=True, deadline_ms=soon)
     world.client.end([lost], committed=False, deadline_ms=soon)
+    # EndTxn is answered before the markers are written; the page shows what comes after that.
+    over = {TransactionState.COMPLETE_COMMIT, TransactionState.COMPLETE_ABORT}
+    ids = [one.transactional_id for one in prepared]
+    wait_for(
+        lambda: {one.state for one in world.client.describe(ids, soon).values()} == over,
+        what="both transactions' markers",
+    )
     world.state(state.partly_lost([lost.transactional_id]))
 
 
@@ -170,13 +178,13 @@ def test_every_command_of_the_page_shows_what_the_page_shows(
     (tmp_path / "client.properties").write_text(f"bootstrap.servers={world.bootstrap}\n")
     page = PAGE.read_text(encoding="utf-8")
     sections = re.split(r"(?=^## )", page, flags=re.MULTILINE)
-    differ: list[str] = []
+    differ: dict[str, tuple[str, str]] = {}
     for number, section in enumerate(sections):
         SCENES.get(section.partition("\n")[0].removeprefix("## "), lambda _: None)(world)
 
         def again(block: re.Match[str]) -> str:
             found = [(c, shown_by(c, world), shown) for c, shown in commands_in(block[1])]
-            differ.extend(c for c, now, then in found if stable(now) != stable(then))
+            differ.update((c, (now, then)) for c, now, then in found if stable(now) != stable(then))
             shown = "".join(f"$ {command}\n{now}" for command, now, _ in found)
             return f"```console\n{shown}```"
 
@@ -184,7 +192,7 @@ def test_every_command_of_the_page_shows_what_the_page_shows(
     if os.environ.get("KPROD_RUNBOOK") == "write":
         PAGE.write_text("".join(sections), encoding="utf-8")
         return
-    assert differ == []
+    assert differ == {}, "".join(f"$ {c}\n{now}not:\n{then}" for c, (now, then) in differ.items())
 
 
 def test_every_scene_is_a_section() -> None:

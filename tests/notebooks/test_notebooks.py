@@ -1,4 +1,8 @@
-"""Every notebook runs from top to bottom on a real broker, in a classic and a Connect session."""
+"""Every notebook runs once from top to bottom on a real broker, half of them in a Connect session.
+
+A start of a notebook costs half a minute of two cores. What it calls runs in both kinds of session
+in tests/datasource; ``make notebooks`` runs all in a classic one.
+"""
 
 from __future__ import annotations
 
@@ -13,12 +17,15 @@ from tools import notebooks
 
 pytestmark = [
     pytest.mark.long,
+    pytest.mark.notebook,
     pytest.mark.spark,
     pytest.mark.broker,
     pytest.mark.timeout(notebooks.LONGEST_S + 60),
 ]
 #: What a notebook says that has read with it. A machine that can't fetch it has the half without.
 WITH_CONNECTOR = {"migration": "'kafka': 5000", "schemas": "199 large orders"}
+#: Those with a function's batch, a block, a reader or a report: what Connect does its own way.
+IN_CONNECT = ("quick_start", "report", "keys_and_tombstones", "two_topics", "dead_letters")
 
 
 @pytest.fixture(scope="module")
@@ -56,12 +63,12 @@ def check(name, notebook, jars):
         assert (said in text_of(notebook)) == bool(jars), "the half with Spark's own connector"
 
 
-@pytest.mark.parametrize("name", notebooks.NAMES)
+@pytest.mark.parametrize("name", [one for one in notebooks.NAMES if one not in IN_CONNECT])
 def test_a_notebook_runs_in_a_classic_session(name, environment, jars):
     check(name, notebooks.executed(notebooks.read(name), environment), jars)
 
 
-@pytest.mark.parametrize("name", notebooks.NAMES)
+@pytest.mark.parametrize("name", IN_CONNECT)
 def test_a_notebook_runs_in_a_connect_session(name, environment, jars, remote):
     run = notebooks.executed(notebooks.read(name), environment | {"SPARK_REMOTE": remote})
     check(name, run, jars)
