@@ -68,10 +68,7 @@ _PROGRESS_MS: Final = 200
 _MOST_IDS: Final = 1000
 #: The first version of FindCoordinator with several ids (KIP-699, brokers since 3.0).
 _MANY_IDS: Final = 4
-_NAMES: Final = {
-    CoordinatorType.GROUP: "group",
-    CoordinatorType.TRANSACTION: "transactional id",
-}
+_NAMES: Final = {CoordinatorType.GROUP: "group", CoordinatorType.TRANSACTION: "transactional id"}
 #: Cached coordinators, at most; a client may serve a stream for weeks.
 _MOST_COORDINATORS: Final = 100_000
 

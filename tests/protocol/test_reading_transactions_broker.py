@@ -167,7 +167,10 @@ def test_transactions_of_a_prefix_are_listed_in_every_version(
         call.response = connection.call(list_transactions(states, prefix=world.prefix), version)
         assert call.response.error_code is ErrorCode.NONE
         found = transactions_listed([call], world.prefix)
-        return {name.removeprefix(world.prefix): one.state for name, one in found.items()}
+        return {
+            name.removeprefix(world.prefix): TransactionState.parse(one.transaction_state)
+            for name, one in found.items()
+        }
 
     everything = {
         "committed": TransactionState.COMPLETE_COMMIT,

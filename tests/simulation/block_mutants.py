@@ -64,8 +64,8 @@ def x3_undo_does_not_look_again() -> AbstractContextManager[Any]:
     """Another driver may have committed one meanwhile: a coordinator's refusal is an answer."""
     true = ending.undo
 
-    def undo(client: Any, transactions: Any, deadline_ms: int) -> bool:
-        true(client, transactions, deadline_ms)
+    def undo(*given: Any) -> bool:
+        true(*given)
         return True
 
     return patch.object(ending, "undo", undo)
