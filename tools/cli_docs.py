@@ -7,8 +7,7 @@ versions have.
 from __future__ import annotations
 
 import inspect
-from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import Any, Protocol
 
 import typer
@@ -39,10 +38,8 @@ class _Command(Protocol):
 
 
 INTRODUCTION = """\
-`pip install 'spark-kafka-sink[cli]'` brings `kprod`. `kprod check` finds what stands between a
-machine and a write, in about a second; `kprod txn` shows and ends transactions of
-[exactly-once](delivery-guarantees.md) jobs. `explain`, `options`, `template`, `convert`, `size`
-and `report` connect to no broker. What to do by symptom: [the runbook](runbook.md).
+`pip install 'spark-kafka-sink[cli]'` brings `kprod`. `explain`, `options`, `template`, `convert`,
+`size` and `report` connect to no broker. What to do by symptom: [the runbook](runbook.md).
 
 `kprod check --exactly-once` tries what exactly-once needs of a service that speaks Kafka's
 protocol. Its last line is "exactly-once works here", "does not work here" or "was not tried
@@ -75,22 +72,37 @@ new one).
 """
 
 
-#: An option of as many commands is described once.
-_COMMON = 3
+#: An argument or option of as many commands is described once.
+_COMMON = 2
 
 
 def page_lines() -> Iterator[str]:
     """Below the title."""
     yield from INTRODUCTION.splitlines()
     sections = list(_commands("kprod", typer.main.get_command(app)))
-    params = [p for _, command in sections for p in command.params]
-    uses = Counter(_row(p) for p in params if p.param_type_name == "option")
-    common = {row for row, count in uses.items() if count >= _COMMON}
-    yield from ("", "## Options that several commands have", "")
-    yield from (row for row in uses if row in common)
+    users: dict[str, list[str]] = {}
+    for name, command in sections:
+        for one in command.params:
+            users.setdefault(_row(one), []).append(name.removeprefix("kprod "))
+    common = {row: names for row, names in users.items() if len(names) >= _COMMON}
+    yield from ("", "## What several commands take", "")
+    for row, names in sorted(common.items(), key=lambda one: one[0].startswith("- `-")):
+        yield f"{row} ({_users(names, sections)})"
     for name, command in sections:
         yield from _section(name, command, common)
     yield ""
+
+
+def _users(names: list[str], sections: list[tuple[str, _Command]]) -> str:
+    """``names`` of commands by their groups; a group of which all have it by its name alone."""
+    shown: list[str] = []
+    for group in dict.fromkeys(name.partition(" ")[0] for name in names):
+        members = [one.removeprefix("kprod ") for one, _ in sections]
+        members = [one for one in members if one.partition(" ")[0] == group]
+        here = [name for name in names if name in members]
+        words = "|".join(name.partition(" ")[2] for name in here)
+        shown.append(f"`{group}`" if here == members else f"`{group} {words}`")
+    return ", ".join(shown)
 
 
 def _commands(name: str, command: Any) -> Iterator[tuple[str, _Command]]:  # noqa: ANN401 - click's
@@ -103,8 +115,8 @@ def _commands(name: str, command: Any) -> Iterator[tuple[str, _Command]]:  # noq
         yield from _commands(f"{name} {word}", one)
 
 
-def _section(name: str, command: _Command, common: set[str]) -> Iterator[str]:
-    """A heading, what the command says of itself, its example, and its options."""
+def _section(name: str, command: _Command, common: Collection[str]) -> Iterator[str]:
+    """A heading, what the command says of itself, its example, and what it takes alone."""
     arguments = [
         _metavar(p) if p.required else f"[{_metavar(p)}]"
         for p in command.params
@@ -117,16 +129,10 @@ def _section(name: str, command: _Command, common: set[str]) -> Iterator[str]:
     ]
     yield from ("", f"## {' '.join([name, *arguments, *required])}", "")
     yield from inspect.cleandoc(command.help or "").splitlines()
-    yield from ("", f"    {(command.epilog or '').removeprefix(EXAMPLE)}", "")
-    rows = [_row(p) for p in command.params]
-    own = [row for row in rows if row not in common]
+    yield from ("", f"    {(command.epilog or '').removeprefix(EXAMPLE)}")
+    own = [row for row in map(_row, command.params) if row not in common]
     if own:
-        yield from own
-    also = [f"`{p.opts[0]}`" for p, row in zip(command.params, rows, strict=True) if row in common]
-    if own and also:
-        yield ""
-    if also:
-        yield f"Also {', '.join(also)}."
+        yield from ("", *own)
 
 
 def _row(p: _Param) -> str:

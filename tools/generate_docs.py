@@ -416,7 +416,12 @@ def _exported_metrics() -> Iterator[str]:
     )
     yield ""
     texts = {
-        instruments.Origin.REPORT: "Of the batches' [reports](reports.md), with the field there:",
+        instruments.Origin.REPORT: paragraph(
+            "Of the batches' [reports](reports.md#version-1), with the field there, which says",
+            "what it is. `_total` is the sum over batches; `kprod_commit_time_seconds` and",
+            "`kprod_broker_latency_seconds` are histograms (the sum of the latter is that of its",
+            "buckets' upper bounds); all others are of the last batch.",
+        ),
         instruments.Origin.PROGRESS: "Of Spark's `StreamingQueryProgress`, with the field there:",
         instruments.Origin.LISTENER: "Of the listener's own:",
         instruments.Origin.RUNNING: "Of [work that runs](monitoring.md#work-that-runs):",
@@ -427,7 +432,10 @@ def _exported_metrics() -> Iterator[str]:
             if one.origin is origin:
                 label = "" if one.label is None else f"{{{one.label.value}}}"
                 field = f" (`{one.field}`)" if one.field else ""
-                yield f"- `{one.prometheus_name}{label}`{field}: {linked(one.description)}"
+                of_report = origin is instruments.Origin.REPORT and one.field
+                known = of_report and one.label is not instruments.Label.CODE
+                meaning = "" if known else f": {linked(one.description)}"
+                yield f"- `{one.prometheus_name}{label}`{field}{meaning}"
         yield ""
 
 

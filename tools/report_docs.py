@@ -42,9 +42,9 @@ def schema() -> str:
 
 def page_lines() -> Iterator[str]:
     yield from (*_INTRODUCTION, "")
-    yield from ("## Outcomes", "", "| `outcome` | Meaning |", "|---|---|")
+    yield from ("## Outcomes", "", "The field `outcome`:", "")
     for outcome in Outcome:
-        yield f"| `{outcome}` | {_MEANINGS[outcome]} |"
+        yield f"- `{outcome}`: {_MEANINGS[outcome]}"
     yield from (
         "",
         f"## Version {write_report.REPORT_VERSION}",
@@ -91,22 +91,19 @@ def _fields(cls: type, known: Collection[str] = ()) -> Iterator[str]:
 
 
 _INTRODUCTION = """\
-Every batch and micro-batch leaves a report on the driver, whether it was written or not: whose it
-was, what became of its rows, how fast it was and what it waited for. No report holds a row or a
-secret.
+Every batch and micro-batch leaves a report on the driver, whether it was written or not. No report
+holds a row or a secret.
 
 ## Where reports go
 
 All of these at once, if asked for:
 
-| Destination | Option | What it gets |
-|---|---|---|
-| the driver's log | | one line at INFO for each batch that was written, with the offsets of at \
-most twenty partitions; a warning for each that was not |
-| a file of the driver | `reportPath` | a line of JSON for each report, appended |
-| a directory of the driver | `reportPath` | a file of JSON for each report |
-| a topic of the same cluster | `reportTopic` | a record of JSON for each report, in partition 0 |
-| your functions on the driver | `reportListeners` | each report, as a `WriteReport` |
+- the driver's log: one line at INFO for each batch that was written, with the offsets of at most
+  twenty partitions; a warning for each that was not
+- `reportPath`, a file of the driver: a line of JSON for each report, appended
+- `reportPath`, a directory of the driver: a file of JSON for each report
+- `reportTopic`, a topic of the same cluster: a record of JSON for each report, in partition 0
+- `reportListeners`, your functions on the driver: each report, as a `WriteReport`
 
 **A directory** is what exists as one, or a path that ends in `/`. Files appear whole and are
 never appended to, so volumes and mounted object stores do. Their names sort by time.
@@ -155,19 +152,10 @@ The report of a failed batch has `error` (code, text, hint), the attempts that f
 brokers' last answers. The driver's warning has the same in one line, and `kprod report show PATH`
 as a page. A failed attempt leaves its error in a directory beside `reportPath` (without that
 option, or on a full disk, in the application's local directory), so driver and executors must share
-that directory:
-
-| Where | What the report has |
-|---|---|
-| one machine (`local[*]`), also behind a Connect server | all of it |
-| a cluster, `reportPath` on a mount of driver and executors | all of it |
-| a cluster without such a mount | [KP0505](errors.md#kp0505), unfinished tasks |
-| an executor that was killed; an error in the query before the write | the same |
-
-To have it on a cluster, too, set `reportPath` to a path that all its machines mount. With KP0505,
-Spark's exception has the cause, and a stream's `kprod_query_failures_total` its code. The
-application is that of an earlier report when no task left it, and null when there is none: Spark
-passes no id to its Python processes on the driver.
+that directory: on a cluster, set `reportPath` to a path that all its machines mount. Without it,
+and after an executor that was killed or an error in the query before the write, the report has
+[KP0505](errors.md#kp0505) and the unfinished tasks: Spark's exception has the cause, and a stream's
+`kprod_query_failures_total` its code.
 """.splitlines()
 
 _PROGRESS_TOPIC = """\

@@ -29,6 +29,7 @@ BOOSTS = (
     ("troubleshooting", 2.0),
     ("errors/", 0.5),
     ("notebooks/", 0.3),
+    ("cli.md", 0.6),
     ("faq", 0.8),
     ("glossary", 0.5),
     ("options-by-task", 0.8),

@@ -13,10 +13,9 @@ from pathlib import Path
 
 from spark_kafka_sink.base.errors import SchemaError
 from spark_kafka_sink.records.formats.avro.avro_format import AvroFormat
+from spark_kafka_sink.records.formats.column_type import TYPES, ColumnType
 from spark_kafka_sink.records.formats.column_type import ColumnKind as K
-from spark_kafka_sink.records.formats.column_type import ColumnType
 from spark_kafka_sink.records.formats.protobuf.protobuf_format import ProtobufFormat
-from spark_kafka_sink.records.formats.type_table import TYPES
 from tools.tables import row
 
 ROOT = Path(__file__).resolve().parent.parent

@@ -118,7 +118,7 @@ def refusal(code: ErrorCode, where: str, right: str) -> KafkaError:
     if not right or code.info.error_type is not AuthorizationError:
         return code.error(where)
     return AuthorizationError(
-        f"{where}: {code.name} ({code.value}): {code.info.meaning}",
+        f"{where}: {code.text}",
         hint=f"the principal needs {right}",
         code=code,
     )

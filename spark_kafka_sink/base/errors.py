@@ -140,6 +140,11 @@ class ErrorCode(IntEnum):
         return CODES[self]
 
     @property
+    def text(self) -> str:
+        """Name, number and meaning, for messages."""
+        return f"{self.name} ({self.value}): {self.info.meaning}"
+
+    @property
     def retriable(self) -> bool:
         """True when the same request may succeed later (not for sequence codes)."""
         return CODES[self].error_class in _RETRIABLE
@@ -469,10 +474,10 @@ class CodeInfo:
     hint: str
 
 
-#: What a secret in a wrong place looks like: a private key in PEM, a login module, a connection
-#: string, a password in an address.
+#: What a secret in a wrong place looks like: a private key in PEM, a login module (but not that of
+#: a hint, password="..."), a connection string, a password in an address.
 _SECRET = re.compile(
-    r"-----BEGIN [A-Z ]*PRIVATE KEY|SharedAccessKey\s*=|(?:password|secret)\s*=\s*[\"']"
+    r"-----BEGIN [A-Z ]*PRIVATE KEY|SharedAccessKey\s*=|(?:password|secret)\s*=\s*[\"'](?!\.\.\.\")"
     r"|://[^/@\s]*:[^@\s]*@",
     re.IGNORECASE,
 )

@@ -21,6 +21,7 @@ _OTHER_WORDS = {
     "p12": "PKCS12",
     "pfx": "PKCS12",
     "atmostonce": "none",
+    "eos": "exactly-once",
     "uncompressed": "none",
     "oauth": "OAUTHBEARER",
     "iam": "AWS_MSK_IAM",
@@ -34,6 +35,7 @@ _OTHER_WORDS = {
 }
 
 _WITH_UNIT = re.compile(r"([0-9][0-9_ ,]*)\s*([a-z]*)", re.IGNORECASE)
+_DAY = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 _MILLISECONDS = {"ms": 1, "s": 1_000, "sec": 1_000, "second": 1_000, "seconds": 1_000,
                  "m": 60_000, "min": 60_000, "minute": 60_000, "minutes": 60_000,
                  "h": 3_600_000, "hour": 3_600_000, "hours": 3_600_000}  # fmt: skip
@@ -67,7 +69,11 @@ def nearest_value(text: str, choices: Iterable[str]) -> str | None:
 
 
 def plain_number(text: str, option: str) -> str | None:
-    """``5s`` for an option in milliseconds is 5000, ``16 MiB`` for one in bytes 16777216."""
+    """``5s`` for an option in milliseconds is 5000, ``16 MiB`` for one in bytes 16777216, and a day
+    its digits.
+    """
+    if _DAY.fullmatch(text.strip()[:_LONGEST]):
+        return "".join(filter(str.isdigit, text))
     match = _WITH_UNIT.fullmatch(text.strip()[:_LONGEST])
     if match is None:
         return None

@@ -40,6 +40,7 @@ app = typer.Typer(
     no_args_is_help=True,
     # A traceback that shows locals would show secrets.
     pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.add_typer(txn_commands.app, name="txn")
 reports = typer.Typer(
@@ -180,17 +181,18 @@ def deadletters(
 @app.command(epilog=EXAMPLE + "kprod explain KP0301")
 def explain(
     code: Annotated[
-        str,
+        str | None,
         typer.Argument(
-            metavar="CODE", help="An error's code, as KP0301, or a broker's name of it."
+            metavar="CODE",
+            help="An error's code, as KP0301, or a broker's name of it; without it all are listed.",
         ),
-    ],
+    ] = None,
 ) -> None:
     """What an error means and what to do about it."""
-    from spark_kafka_sink.cli.explanation import explanation
+    from spark_kafka_sink.cli.explanation import explanation, list_of_codes
 
     try:
-        sys.stdout.write(explanation(code))
+        sys.stdout.write(list_of_codes() if code is None else explanation(code))
     except LookupError as error:
         raise typer.BadParameter(str(error), param_hint="CODE") from None
 

@@ -24,6 +24,10 @@ _LINK = re.compile(r"\[([^]]+)]\(([a-z-]+)\.md(?:#([^)]+))?\)")
 #: The end of a line that goes on: neither a paragraph's nor an item's.
 _GOES_ON = re.compile(r"(?<!\n)\n(?!\n|[*] )")
 
+#: Of ours, also within a pasted message.
+_CODE = re.compile(r"\bKP[0-9]{4}\b", re.IGNORECASE)
+_ANSWERS = [code for code in CODES if code is not ErrorCode.NONE]
+
 
 @dataclass(frozen=True, slots=True)
 class Entry:
@@ -50,32 +54,49 @@ def entries() -> Mapping[Kind, Entry]:
 
 def explanation(code: str) -> str:
     """Of one of our codes, or of a broker's answer by its name. LookupError names the nearest."""
-    requested = code.strip().strip("[]").upper()
+    pasted = _CODE.search(code)
+    requested = (pasted[0] if pasted else code.strip()).upper()
     for kind, entry in entries().items():
         if kind.kp_code == requested:
             return _shown(requested, entry.title, _addressed(entry.advice))
-    for answer, info in CODES.items():
-        if requested in (answer.kp_code, answer.name) and answer is not ErrorCode.NONE:
+    for answer in _ANSWERS:
+        if requested in (answer.kp_code, answer.name):
+            info = CODES[answer]
             told = f"A broker's answer: {info.meaning}. The producer: {info.error_class.value}."
             helps = f"What helps: {info.hint}."
             return _shown(answer.kp_code, f"{answer.name} ({answer.value})", helps, told)
-    known = [*Kind, *(c.kp_code for c in ErrorCode), *ErrorCode.__members__]
-    near = difflib.get_close_matches(requested, known, n=1)
-    raise LookupError(f"there is no {code!r}{f'; is it {near[0]}?' if near else ''}")
+    near = difflib.get_close_matches(requested, _names_like(requested), n=1)
+    raise LookupError(
+        f"there is no {code!r}; {f'is it {near[0]}? ' if near else ''}'kprod explain' lists all"
+    )
+
+
+def list_of_codes() -> str:
+    """Every code with its title, in lines."""
+    titles = {kind.kp_code: entry.title for kind, entry in entries().items()}
+    titles |= {c.kp_code: f"{c.name} ({c.value})" for c in _ANSWERS}
+    return "".join(f"{code}  {titles[code]}\n" for code in sorted(titles))
 
 
 def main(arguments: list[str]) -> int:
     """Prints it where nothing of the command line but this is installed. The exit code."""
-    try:
-        (code,) = arguments
-        sys.stdout.write(explanation(code))
-    except ValueError:
-        sys.stderr.write("usage: kprod explain CODE, such as KP0301\n")
+    if len(arguments) > 1:
+        sys.stderr.write("usage: kprod explain [CODE], such as KP0301\n")
         return 2
+    try:
+        sys.stdout.write(explanation(arguments[0]) if arguments else list_of_codes())
     except LookupError as error:
         sys.stderr.write(f"kprod explain: {error}\n")
         return 2
     return 0
+
+
+def _names_like(requested: str) -> list[str]:
+    """What ``requested`` may be a misspelling of; a whole code only of one of its area."""
+    codes = [*Kind, *(c.kp_code for c in _ANSWERS)]
+    if _CODE.fullmatch(requested):
+        return [code for code in codes if code[:4] == requested[:4]]
+    return [*codes, *(c.name for c in _ANSWERS)]
 
 
 def _shown(code: str, title: str, *paragraphs: str) -> str:

@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from spark_kafka_sink.base.security.password import HIDDEN
 from spark_kafka_sink.base.security.secret_references import is_one_reference
+from spark_kafka_sink.base.suggestions import nearest_name
 from spark_kafka_sink.cli.connection import one_line_errors
 from spark_kafka_sink.cli.option_texts import option_texts
 from spark_kafka_sink.cli.show import print_json, say, show_rows
@@ -59,7 +60,10 @@ def options(search: str | None, config: Path | None, *, as_json: bool) -> None:
 
 
 def _say_none(search: str | None) -> None:
-    say(f"No option matches '{search or ''}'; 'kprod options' lists all of them.")
+    named = {name: _named(o) for o in _known() for name in (o.name, _named(o))}
+    near = nearest_name((search or "").lower(), named)
+    meant = f"did you mean {named[near]}? " if near else ""
+    say(f"No option matches '{search or ''}'; {meant}'kprod options' lists all of them.")
 
 
 def _known() -> Iterator[Option]:

@@ -76,6 +76,9 @@ def tail(path: Path, count: int, *, watch: bool) -> None:
     def show_last() -> None:
         with one_line_errors():
             found = _reports(path, count, None, as_json=False)
+        if not found:
+            say(f"{_shown(path)} has no report yet")
+            return
         rows = [
             (
                 _time(one),
@@ -119,7 +122,7 @@ def _every_report(path: Path, others: list[str], *, as_json: bool) -> Iterator[J
     """One after the other: there may be a hundred thousand. ConfigError."""
     update = bar("reading reports", as_json=as_json)
     try:
-        former = path.with_name(path.name + FORMER)
+        former = Path(f"{path}{FORMER}")
         files = [former, path] if former.exists() else [path]
         if path.is_dir():
             files = sorted(f for f in path.glob("*.json*") if not f.name.startswith("."))

@@ -149,11 +149,12 @@ def _unknown_name(key: str, shown: str, place: OptionSource) -> ConfigError:
     elsewhere = _known_elsewhere(name, shown, place)
     if elsewhere is not None:
         return elsewhere
-    ours = _SINK_NAMES.get(name)
+    ours = _SINK_BY_KEY.get(name)
     option = PRODUCER_OPTIONS.get(name)
-    if ours is not None and place.own:
-        return _unknown(shown, place, f"write {ours}: the sink's own options take no prefix")
-    if ours is not None:
+    if ours is not None and not ours.internal:
+        if place.own:
+            hint = f"write {ours.name}: the sink's own options take no prefix"
+            return _unknown(shown, place, hint)
         return ConfigError(
             f"Option '{shown}'{place.where} is the Spark sink's; a producer has no such option",
             hint="remove it, or write with format('kprod')",
@@ -168,15 +169,16 @@ def _unknown_name(key: str, shown: str, place: OptionSource) -> ConfigError:
             if place.prefix
             else f"write {name}: no prefix in this place",
         )
-    nearest = _nearest(name, place)
-    internal = any(key == own.lower() for own in SINK_OPTIONS)
-    if nearest is None and place.where and not internal and _DOTTED.fullmatch(key) is None:
+    nearest = _nearest(name.removeprefix(PREFIX), place)
+    known = key in _SINK_BY_KEY or _DOTTED.fullmatch(key) is not None
+    if nearest is None and place.where and not known:
         return ConfigError(
             f"a line of the configFile{place.where} has a name that is no option's; it may be a"
             " secret, and is not shown",
             hint="is this the properties file that was meant?",
         )
-    return _unknown(shown, place, nearest or f"every option: {page_address('options')}")
+    everything = f"every option: kprod options, or {page_address('options')}"
+    return _unknown(shown, place, nearest or everything)
 
 
 def _known_elsewhere(name: str, shown: str, place: OptionSource) -> ConfigError | None:
@@ -226,17 +228,18 @@ _DOTTED = re.compile(r"[a-z][a-z0-9_-]{0,23}(\.[a-z0-9_-]{1,24}){1,6}|\[[a-z]{1,
 _SECRET = re.compile(
     r"pass?w|pwd|secret|token$|credential|user\.info$|jaas|key\.pem$|(?:api|access)\.?key$"
 )
+#: What others call dlq: the nearest spelling would be ``topic``, which takes all rows.
+_DEAD_LETTERS = "errors.deadletterqueue.topic.name"
 #: Endings of options that are passwords by their type, and may be shown.
 _PUBLIC = ("username", "certificates", "chain")
-
-_SINK_NAMES = {o.name.lower(): o.name for o in SINK_OPTIONS.values() if not o.internal}
 
 
 def _nearest(name: str, place: OptionSource) -> str | None:
     """The hint with the name that looks most like ``name``, which is in lower case."""
     options = [*PRODUCER_OPTIONS.values(), *(SINK_OPTIONS.values() if place.own else ())]
     names = [o.name for o in options if o.suggested or (o.for_producer and not place.sink)]
-    found = nearest_name(name, names)
+    dead_letters = _DEAD_LETTERS in names and "dlq" in name
+    found = _DEAD_LETTERS if dead_letters else nearest_name(name, names)
     if found is None:
         return None
     return f"did you mean {place.prefix if found in PRODUCER_OPTIONS else ''}{found}?"

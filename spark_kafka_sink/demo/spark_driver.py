@@ -31,12 +31,15 @@ def main(arguments: list[str] | None = None) -> None:
     from pyspark.sql import SparkSession
 
     from spark_kafka_sink.datasource.registration import register
+    from spark_kafka_sink.local_kafka.installation import QUICK_JVM
 
     spark = (
         SparkSession.builder.master("local[2]")
         .appName("kprod demo")
         .config("spark.ui.enabled", "false")
         .config("spark.ui.showConsoleProgress", "false")
+        # A life of a minute is not worth the second compiler.
+        .config("spark.driver.extraJavaOptions", " ".join(QUICK_JVM))
         .getOrCreate()
     )
     register(spark)

@@ -62,7 +62,7 @@ def read(
         consumer.assign([TopicPartition(topic, p, OFFSET_BEGINNING) for p in partitions])
         unread, deadline = set(partitions), time.monotonic() + _TIMEOUT_S
         while unread and time.monotonic() < deadline:
-            for message in consumer.consume(10_000, timeout=1.0):
+            for message in consumer.consume(10_000, timeout=0.2):
                 error, value = message.error(), message.value()
                 if error is None and value is not None:
                     found[id_of(value)] += 1

@@ -26,7 +26,6 @@ from spark_kafka_sink.producer.metrics.produce_recorder import ProduceRecorder
 from spark_kafka_sink.producer.transaction.transaction_manager import TransactionManager
 from spark_kafka_sink.protocol.cluster import Cluster, TopicPartition
 from spark_kafka_sink.records.encoded_slice import EncodedSlice, EncodedSlices
-from spark_kafka_sink.records.gather import span_of
 from spark_kafka_sink.records.partitioning.partitioners import Partitioner
 from spark_kafka_sink.records.partitioning.topic_view import TopicView
 from spark_kafka_sink.records.record_batch import HEADER_SIZE
@@ -43,13 +42,11 @@ from spark_kafka_sink.records.record_encoder import (
     encode_slices_again,
     group_rows,
 )
+from spark_kafka_sink.records.single_record import JAVA_OVERHEAD
 
 #: Bytes of a record besides key, value and headers, as many as they can get: length, attributes,
 #: the two deltas, the two lengths.
 _RECORD_OVERHEAD = 5 + 1 + 10 + 5 + 5 + 5
-
-#: Header of a batch and Java's bound of a record's overhead, for its size check.
-_JAVA_OVERHEAD = 61 + 21
 
 #: Rows that are worth a chunk, and a slice: each costs something whatever is in it (measured with
 #: rows of 100 bytes: 0.31 us a row for 10 000 rows at once, 0.25 for 30 000; 5 us a slice).
@@ -188,15 +185,12 @@ class ColumnAppender:
 
     def _upper_bound(self, chunk: RecordColumns) -> int:
         """At least the encoded bytes of ``chunk``, without looking at its rows."""
-        size = chunk.rows * _RECORD_OVERHEAD + HEADER_SIZE
-        for column in (chunk.key, chunk.value, chunk.headers):
-            if column is not None:
-                size += span_of(column)
+        size = chunk.rows * _RECORD_OVERHEAD + HEADER_SIZE + chunk.span_bytes()
         memory = self._config.buffer_memory
         if chunk.rows > 1 or size <= memory:
             return size
         # The bound leaves slack, so this row may fit exactly.
-        exact = int(content_sizes(chunk)[0]) + _JAVA_OVERHEAD
+        exact = int(content_sizes(chunk)[0]) + JAVA_OVERHEAD
         if exact > self._config.max_request_size:
             return 0  # encode_groups rejects it; do not wait for memory first
         if exact > memory:

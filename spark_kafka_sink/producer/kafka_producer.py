@@ -55,6 +55,10 @@ _FLUSH_GRACE_MS = 30_000
 
 #: Brokers' answers for a topic that can't be written to.
 _TOPIC_UNAVAILABLE = FATAL_TOPIC_ERRORS | {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
+#: Most clients for Python take a topic and a value.
+_TAKES_A_RECORD = (
+    "send takes a record: send(ProducerRecord(topic, value, key=...)), and perhaps a callback"
+)
 #: How long close() waits for the network thread after a forced close, in ms.
 _FORCED_CLOSE_MS = 5_000
 
@@ -142,11 +146,13 @@ class KafkaProducer:
         """
         try:
             return self._records.append(record, callback)
-        except BaseException:
+        except BaseException as raised:
             error = self._lifecycle.error
             if error is not None:
                 # Also when this append was interrupted: unsent batches fail.
                 self._fail_producer(error)
+            if isinstance(raised, AttributeError) and not isinstance(record, ProducerRecord):
+                raise TypeError(_TAKES_A_RECORD) from None
             raise
 
     def send_batch(self, batch: ArrowBatch, topic: str | None = None) -> None:

@@ -38,7 +38,9 @@ def plan_batch(schema: pa.Schema, topic: str | None) -> ColumnPlan:
     key = _column(schema, "key", _is_text_or_bytes, _TEXT_OR_BYTES)
     value = _column(schema, "value", _is_text_or_bytes, _TEXT_OR_BYTES)
     if value is None:
-        raise SchemaError("Required attribute 'value' not found")
+        raise SchemaError(
+            "Required attribute 'value' not found", hint="add a column value (string or binary)"
+        )
     return ColumnPlan(
         topic=topic,
         value_column=value,

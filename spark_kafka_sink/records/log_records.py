@@ -49,7 +49,7 @@ _RECORD_WEIGHT: Final = 256
 #: A marker has 6 bytes of value, and may get more fields.
 _LARGEST_MARKER: Final = 64 * 1024
 
-_OFFSET_AND_LENGTH = struct.Struct(">qi")
+OFFSET_AND_LENGTH = struct.Struct(">qi")
 _CONTROL_KEY = struct.Struct(">hh")  # version, type
 
 
@@ -62,12 +62,15 @@ class ControlType(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class LogRecord:
-    """One record of a log; ``timestamp`` in ms, the broker's for topics with LogAppendTime."""
+    """One record of a log; ``timestamp`` in ms, the broker's for topics with LogAppendTime.
+    ``headers`` are read by ``letters/read_records.py`` only.
+    """
 
     offset: int
     timestamp: int
     key: bytes | None
     value: bytes | None
+    headers: tuple[tuple[str, bytes | None], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,9 +157,9 @@ def read_batches(
         raise IllegalStateError(f"a fetch that failed with {fetched.error.name} has no records")
     view = fetched.records.cast("B").toreadonly()
     at, expected = 0, 0
-    while len(view) - at >= _OFFSET_AND_LENGTH.size:
-        base, length = _OFFSET_AND_LENGTH.unpack_from(view, at)
-        size = _OFFSET_AND_LENGTH.size + length
+    while len(view) - at >= OFFSET_AND_LENGTH.size:
+        base, length = OFFSET_AND_LENGTH.unpack_from(view, at)
+        size = OFFSET_AND_LENGTH.size + length
         if size < HEADER_SIZE:
             yield _not_a_batch(base, f"a batch has a length of {size} bytes")
             return
@@ -182,6 +185,11 @@ def read_batches(
         # Brokers return the first batch complete at any size: another fetch would be the same.
         reason = f"there is no whole batch in {len(view)} fetched bytes"
         yield _not_a_batch(fetched.fetch_offset, reason)
+
+
+def marker_of(batch: LogBatch) -> ControlType | None:
+    """How a control batch ends its producer's transaction; None when it has another record."""
+    return _Walk(batch).marker()
 
 
 def _not_a_batch(offset: int, reason: str) -> ReadBatch:

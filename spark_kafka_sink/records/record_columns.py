@@ -21,7 +21,7 @@ from spark_kafka_sink.base.error_kinds import Kind
 from spark_kafka_sink.base.errors import DataError, safe_text
 from spark_kafka_sink.config.named_columns import OnNullValue
 from spark_kafka_sink.config.option import TopicName
-from spark_kafka_sink.records.bad_rows.bad_rows import BadRows, Mask, Reason, refuse
+from spark_kafka_sink.records.bad_rows.bad_rows import BadRows, Mask, Reason, RowCheck
 from spark_kafka_sink.records.column_plan import ColumnPlan as ColumnPlan  # noqa: PLC0414 - for callers
 from spark_kafka_sink.records.gather import (
     bools,
@@ -29,6 +29,7 @@ from spark_kafka_sink.records.gather import (
     filtered_views,
     integers,
     lengths_of,
+    span_of,
     valid_of,
 )
 from spark_kafka_sink.records.record_headers import check_headers, encode_headers
@@ -164,6 +165,11 @@ class RecordColumns:
                 total += lengths_of(column)
         return total
 
+    def span_bytes(self) -> int:
+        """At least the bytes of all keys, values and headers, without looking at each row."""
+        columns = (self.key, self.value, self.headers)
+        return sum(span_of(column) for column in columns if column is not None)
+
     def payload_bytes(self) -> int:
         """Bytes of all keys and values."""
         columns = (column for column in (self.key, self.value) if column is not None)
@@ -239,39 +245,36 @@ def from_record_batch(
     """
     assert not plan.names_columns, "the caller composes them"
     topic = _topic(_column(batch, plan.topic_column), plan.topic, bad)
-    where = topic if isinstance(topic, str) else "of the row"
+    check = RowCheck(bad, topic if isinstance(topic, str) else "of the row")
     if plan.keys_required:
-        _refuse_null_key(_column(batch, plan.key_column), where, bad)
+        _refuse_null_key(_column(batch, plan.key_column), check)
     if plan.on_null_value is OnNullValue.ERROR:
-        _refuse_null_value(_column(batch, plan.value_column), where, bad)
+        _refuse_null_value(_column(batch, plan.value_column), check)
     return RecordColumns(
         rows=batch.num_rows,
         topic=topic,
-        partition=_partition(_column(batch, plan.partition_column), where, bad),
+        partition=_partition(_column(batch, plan.partition_column), check),
         key=_binary(_column(batch, plan.key_column)),
         value=_binary(_column(batch, plan.value_column)),
-        headers=_headers(_column(batch, plan.headers_column), where, bad),
-        timestamp=_timestamp(_column(batch, plan.timestamp_column), now_ms, where, bad),
+        headers=_headers(_column(batch, plan.headers_column), check),
+        timestamp=_timestamp(_column(batch, plan.timestamp_column), now_ms, check),
     )
 
 
-def rows_with_value(batch: pa.RecordBatch, plan: ColumnPlan) -> pa.RecordBatch:
-    """``batch`` without the rows whose value is null; itself when there are none."""
-    numbers = numbers_with_value(batch, plan)
-    if len(numbers) == batch.num_rows:
-        return batch
-    there = pa.array(numbers)
-    columns = [without_views(one).take(there) for one in batch.columns]
-    return pa.RecordBatch.from_arrays(columns, names=batch.schema.names)
-
-
-def numbers_with_value(batch: pa.RecordBatch, plan: ColumnPlan) -> npt.NDArray[np.int64]:
-    """The numbers of the rows that have a value."""
+def rows_with_value(
+    batch: pa.RecordBatch, plan: ColumnPlan
+) -> tuple[pa.RecordBatch, npt.NDArray[np.int64] | None]:
+    """``batch`` without the rows whose value is null, and the numbers of the others; itself and
+    None when there are none.
+    """
     index = plan.value_column if plan.value is None else plan.value.columns[0].index
     column = _column(batch, index)
     if column is None or column.null_count == 0:
-        return np.arange(batch.num_rows)
-    return (~_nulls(column)).nonzero()[0]
+        return batch, None
+    numbers = (~_nulls(column)).nonzero()[0]
+    there = pa.array(numbers)
+    columns = [without_views(one).take(there) for one in batch.columns]
+    return pa.RecordBatch.from_arrays(columns, names=batch.schema.names), numbers
 
 
 def without_views(column: pa.Array) -> pa.Array:
@@ -281,47 +284,28 @@ def without_views(column: pa.Array) -> pa.Array:
     return column.cast(pa.large_binary()) if pa.types.is_binary_view(column.type) else column
 
 
-def _refuse_null_key(column: pa.Array | None, topic: str, bad: BadRows | None) -> None:
-    if column is None or column.null_count == 0 or len(column) == 0:
-        return
-    text = (
-        "a null key, and the topic is compacted (cleanup.policy): brokers refuse a record without"
-        " one"
-    )
-    refuse(
-        bad,
-        _nulls(column),
-        Reason.NULL_KEY,
-        text,
-        lambda row: DataError(
-            f"{_place('key', row, topic)}: {text}",
-            hint="give each row a key, or filter rows without one; preflight=off writes without"
-            " this look at the topic",
-            kind=Kind.NULL_KEY,
-        ),
-    )
+def _refuse_null_key(column: pa.Array | None, check: RowCheck) -> None:
+    if column is not None and column.null_count and len(column):
+        check.refuse(
+            "key",
+            _nulls(column),
+            Reason.NULL_KEY,
+            "a null key, and the topic is compacted (cleanup.policy): brokers refuse a record"
+            " without one",
+            "give each row a key, or filter rows without one; preflight=off writes without this"
+            " look at the topic",
+        )
 
 
-def _refuse_null_value(column: pa.Array | None, topic: str, bad: BadRows | None) -> None:
-    if column is None or column.null_count == 0:
-        return
-    text = "a null value, and onNullValue is error"
-    refuse(
-        bad,
-        _nulls(column),
-        Reason.NULL_VALUE,
-        text,
-        lambda row: DataError(
-            f"{_place('value', row, topic)}: {text}",
-            hint="onNullValue=tombstone writes it, onNullValue=skip leaves the row out and counts"
-            " it",
-            kind=Kind.NULL_VALUE,
-        ),
-    )
-
-
-def _place(column: str, row: int, topic: str) -> str:
-    return f"column '{column}', row {row} of the Arrow batch (topic {topic})"
+def _refuse_null_value(column: pa.Array | None, check: RowCheck) -> None:
+    if column is not None and column.null_count:
+        check.refuse(
+            "value",
+            _nulls(column),
+            Reason.NULL_VALUE,
+            "a null value, and onNullValue is error",
+            "onNullValue=tombstone writes it, onNullValue=skip leaves the row out and counts it",
+        )
 
 
 def _nulls(column: pa.Array) -> Mask:
@@ -372,15 +356,11 @@ def _topic(
     if column is None or (column.null_count == len(column) and len(column) == 0):
         return ""  # no rows, or a plan without any topic, which the driver refuses
     if column.null_count:
-        refuse(
-            bad,
-            _nulls(column),
-            Reason.NULL_TOPIC,
-            _NULL_TOPIC,
-            lambda row: DataError(
-                f"{_NULL_TOPIC} (row {row} of the Arrow batch)", kind=Kind.NULL_TOPIC
-            ),
-        )
+        nulls = _nulls(column)
+        if bad is None:
+            row = int(np.argmax(nulls))
+            raise DataError(f"{_NULL_TOPIC} (row {row} of the Arrow batch)", kind=Kind.NULL_TOPIC)
+        bad.add(nulls, Reason.NULL_TOPIC, _NULL_TOPIC)
         column = column.cast(pa.string()).fill_null("")
     encoded = column.cast(pa.string()).dictionary_encode()
     for index in range(len(encoded.dictionary)):
@@ -404,43 +384,27 @@ def _check_topic_name(encoded: pa.DictionaryArray, index: int, bad: BadRows | No
         # Spark's strings are bytes: a cast from binary checks nothing.
         name, broken = "", "Topic name is invalid: it is not UTF-8"
     if broken is not None:
-        shown = f" (topic {safe_text(name, 60)})" if name else ""
-        refuse(
-            bad,
-            encoded.indices.to_numpy() == index,
-            Reason.TOPIC_NAME,
-            broken,
-            lambda row: DataError(
-                f"column 'topic', row {row} of the Arrow batch{shown}: {broken}",
-                hint=_TOPIC_NAME.describe(),
-                kind=Kind.INVALID_TOPIC_NAME,
-            ),
-        )
+        rows = encoded.indices.to_numpy() == index
+        check = RowCheck(bad, safe_text(name, 60))
+        check.refuse("topic", rows, Reason.TOPIC_NAME, broken, _TOPIC_NAME.describe())
 
 
-def _partition(
-    column: pa.Array | None, topic: str, bad: BadRows | None
-) -> npt.NDArray[np.int32] | None:
+def _partition(column: pa.Array | None, check: RowCheck) -> npt.NDArray[np.int32] | None:
     if column is None or column.null_count == len(column):
         return None
     valid = valid_of(column)
     numbers = column.fill_null(0) if column.null_count else column
     partition = numbers.cast(pa.int32()).to_numpy()
     negative = partition < 0
-    if negative.any():
-        refuse(
-            bad,
-            negative,
-            Reason.PARTITION,
-            "Invalid partition: it is negative. Partition number should always be non-negative or"
-            " null.",
-            lambda row: DataError(
-                f"{_place('partition', row, topic)}: Invalid partition: {int(partition[row])}. "
-                "Partition number should always be non-negative or null.",
-                hint="null lets the partitioner decide",
-                kind=Kind.PARTITION_NOT_THERE,
-            ),
-        )
+    # An error is about its first row, a letter's message about all of them.
+    what = "it is negative" if check.bad is not None else f"{int(partition[np.argmax(negative)])}"
+    check.refuse(
+        "partition",
+        negative,
+        Reason.PARTITION,
+        f"Invalid partition: {what}. Partition number should always be non-negative or null.",
+        "null lets the partitioner decide",
+    )
     return partition if valid is None else np.where(valid, partition, np.int32(-1))
 
 
@@ -449,7 +413,7 @@ _UNITS = {"ms": 1, "us": 1_000, "ns": 1_000_000}
 
 
 def _timestamp(
-    column: pa.Array | None, now_ms: int, topic: str, bad: BadRows | None
+    column: pa.Array | None, now_ms: int, check: RowCheck
 ) -> npt.NDArray[np.int64] | None:
     if column is None or len(column) == 0 or pa.types.is_null(column.type):
         return None
@@ -457,42 +421,27 @@ def _timestamp(
     filled = pa.types.is_timestamp(column.type)
     raw = column.view(pa.int64()) if filled else column.cast(pa.int64())
     ticks = (raw.fill_null(0) if raw.null_count else raw).to_numpy()
-    negative = ticks < 0
-    if negative.any():
-        text = (
-            "Invalid timestamp: it lies before 1970-01-01. Timestamp should always be non-negative"
-            " or null."
-        )
-        hint = "null lets the producer take the time of sending"
-        _refuse_timestamps(negative, text, hint, topic, bad)
+    check.refuse(
+        "timestamp",
+        ticks < 0,
+        Reason.TIMESTAMP,
+        "Invalid timestamp: it lies before 1970-01-01. Timestamp should always be non-negative or"
+        " null.",
+        "null lets the producer take the time of sending",
+    )
     unit = column.type.unit if filled else "ms"
     if unit == "s":
         late = ticks > (2**63 - 1) // 1000
-        if late.any():
-            text = "does not fit into 64 bits of milliseconds"
-            _refuse_timestamps(late, text, None, topic, bad)
-            ticks = np.where(late, -1, ticks)
-        millis = ticks * 1000
+        check.refuse(
+            "timestamp", late, Reason.TIMESTAMP, "does not fit into 64 bits of milliseconds"
+        )
+        millis = np.where(late, -1, ticks) * 1000
     else:
         millis = ticks if unit == "ms" else ticks // _UNITS[unit]
     return millis if valid is None else np.where(valid, millis, np.int64(now_ms))
 
 
-def _refuse_timestamps(
-    rows: Mask, text: str, hint: str | None, topic: str, bad: BadRows | None
-) -> None:
-    refuse(
-        bad,
-        rows,
-        Reason.TIMESTAMP,
-        text,
-        lambda row: DataError(
-            f"{_place('timestamp', row, topic)}: {text}", hint=hint, kind=Kind.INVALID_TIMESTAMP
-        ),
-    )
-
-
-def _headers(column: pa.Array | None, topic: str, bad: BadRows | None) -> pa.Array | None:
+def _headers(column: pa.Array | None, check: RowCheck) -> pa.Array | None:
     if column is None or column.null_count == len(column):
         return None
     if pa.types.is_map(column.type):
@@ -501,7 +450,7 @@ def _headers(column: pa.Array | None, topic: str, bad: BadRows | None) -> pa.Arr
     else:
         element = column.values
         key, value = element.field("key"), element.field("value")
-    unsendable = check_headers(column, key, element, topic, bad)
+    unsendable = check_headers(column, key, element, check)
     return encode_headers(column, _whole_binary(key), _whole_binary(value), unsendable)
 
 

@@ -37,6 +37,7 @@ from spark_kafka_sink.records.encoded_slice import (
 from spark_kafka_sink.records.gather import ends_of, lengths_of, valid_of
 from spark_kafka_sink.records.record_columns import RecordColumns
 from spark_kafka_sink.records.row_pieces import Column, Piece, gather_of
+from spark_kafka_sink.records.single_record import JAVA_OVERHEAD
 from spark_kafka_sink.records.varint import (
     Packed,
     highest,
@@ -49,9 +50,6 @@ from spark_kafka_sink.records.varint import (
 
 Int64s = npt.NDArray[np.int64]
 
-#: Java's bound: a batch's header, and all of a record but key, value, headers and their lengths.
-_BATCH_OVERHEAD = 61
-_RECORD_OVERHEAD = 21
 _ATTRIBUTES = _NO_HEADERS = packed_bytes(b"\0")
 
 
@@ -236,11 +234,11 @@ def _check_sizes(columns: RecordColumns, content: Int64s, max_request_size: int)
 
     The largest record's size, as that check counts it.
     """
-    largest = int(highest(content)) + _BATCH_OVERHEAD + _RECORD_OVERHEAD
+    largest = int(highest(content)) + JAVA_OVERHEAD
     if largest <= max_request_size:
         return largest
-    row = int(np.argmax(content + (_BATCH_OVERHEAD + _RECORD_OVERHEAD) > max_request_size))
-    size = int(content[row]) + _BATCH_OVERHEAD + _RECORD_OVERHEAD
+    row = int(np.argmax(content + JAVA_OVERHEAD > max_request_size))
+    size = int(content[row]) + JAVA_OVERHEAD
     topic = columns.topic if isinstance(columns.topic, str) else columns.topic[row].as_py()
     raise RecordTooLargeError(
         f"Row {columns.first_row + row} of the Arrow batch (topic {topic}): The message is {size}"

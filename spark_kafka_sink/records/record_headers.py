@@ -7,15 +7,13 @@ map. Never: the record around it (``record_encoder``).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from spark_kafka_sink.base.error_kinds import Kind
-from spark_kafka_sink.base.errors import DataError
-from spark_kafka_sink.records.bad_rows.bad_rows import BadRows, Mask, Reason, refuse
+from spark_kafka_sink.records.bad_rows.bad_rows import Mask, Reason, RowCheck
 from spark_kafka_sink.records.gather import (
     binary_of,
     ends_of,
@@ -24,7 +22,7 @@ from spark_kafka_sink.records.gather import (
     offsets_of,
     valid_of,
 )
-from spark_kafka_sink.records.varint import Packed, pack, varint_size
+from spark_kafka_sink.records.varint import Packed, pack, unsigned_sizes
 
 Int64s = npt.NDArray[np.int64]
 
@@ -73,13 +71,13 @@ def encode_headers(
 
 
 def check_headers(
-    column: pa.Array, key: pa.Array, element: pa.Array | None, topic: str, bad: BadRows | None
+    column: pa.Array, key: pa.Array, element: pa.Array | None, check: RowCheck
 ) -> Mask | None:
     """Refuse the rows with a null header or a header with a null key; which children these are,
     None: none.
 
     ``element`` is the struct array under all of ``column.values`` (None for a map, whose entries
-    can't be null); ``topic`` is named in the message.
+    can't be null).
     """
     unsendable: Mask | None = None
     for child, what, hint in (
@@ -93,17 +91,9 @@ def check_headers(
         seen = ends_of(null)
         rows = seen.take(starts + counts) > seen.take(starts)
         if rows.any():
-            refuse(bad, rows, Reason.HEADERS, f"{what} can't be sent", _error(what, hint, topic))
+            check.refuse("headers", rows, Reason.HEADERS, f"{what} can't be sent", hint)
             unsendable = null if unsendable is None else unsendable | null
     return unsendable
-
-
-def _error(what: str, hint: str, topic: str) -> Callable[[int], DataError]:
-    return lambda row: DataError(
-        f"column 'headers', row {row} of the Arrow batch (topic {topic}): {what} can't be sent",
-        hint=hint,
-        kind=Kind.INVALID_HEADERS,
-    )
 
 
 def _flags(array: pa.Array) -> npt.NDArray[np.bool_]:
@@ -128,8 +118,4 @@ def _one(parts: Sequence[Packed]) -> Packed:
 
 def _sizes(values: Int64s) -> Int64s:
     """Bytes of the signed varint of lengths and counts (-1 or more)."""
-    largest = int(values.max(initial=0))
-    size = np.ones(len(values), np.int64)
-    for n in range(2, varint_size(largest) + 1):
-        size += values >= 1 << (7 * (n - 1) - 1)
-    return size
+    return unsigned_sizes(values << 1, int(values.max(initial=0)) << 1)

@@ -17,8 +17,9 @@ from spark_kafka_sink.records.compression import Codec, CompressionType
 from spark_kafka_sink.records.record_batch import HEADER_SIZE, write_header
 from spark_kafka_sink.records.varint import read_varint, varint
 
-#: Java's DefaultRecord.MAX_RECORD_OVERHEAD: length, attributes, deltas, lengths at their longest.
-_MAX_RECORD_OVERHEAD = 21
+#: A batch's header, and Java's DefaultRecord.MAX_RECORD_OVERHEAD: length, attributes, deltas and
+#: lengths at their longest.
+JAVA_OVERHEAD = HEADER_SIZE + 21
 
 #: Varints of the numbers that most lengths and deltas are.
 _KNOWN = 8192
@@ -81,7 +82,7 @@ def size_upper_bound(key: bytes | None, value: bytes | None, headers: bytes = EM
     """Upper bound of the bytes of a batch with this record only, as Java estimates it
     (``AbstractRecords.estimateSizeInBytesUpperBound``).
     """
-    size = HEADER_SIZE + _MAX_RECORD_OVERHEAD + len(headers)
+    size = JAVA_OVERHEAD + len(headers)
     for part in (key, value):
         size += 1 if part is None else len(_varint(len(part))) + len(part)
     return size
@@ -114,7 +115,7 @@ def batch_of(
 
 
 #: :func:`size_upper_bound` is at most so much above the bytes of key, value and headers section.
-MOST_OVERHEAD = HEADER_SIZE + _MAX_RECORD_OVERHEAD + 2 * 5
+MOST_OVERHEAD = JAVA_OVERHEAD + 2 * 5
 
 
 def read_headers(section: bytes) -> list[tuple[bytes, bytes | None]]:

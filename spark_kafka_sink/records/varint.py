@@ -50,6 +50,11 @@ def varint(value: int) -> bytes:
     return unsigned_varint(zigzag(value))
 
 
+def sized(data: bytes) -> bytes:
+    """``data`` after its length."""
+    return varint(len(data)) + data
+
+
 @lru_cache(1024)  # of the few lengths and deltas that chunk after chunk has
 def varint_size(value: int) -> int:
     """How many bytes :func:`varint` gives."""

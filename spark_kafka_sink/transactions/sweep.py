@@ -70,8 +70,8 @@ def sweep(
     keep: Collection[str] = (),
     patient: bool = False,
 ) -> Swept:
-    """End the open transactions of ``key`` that are ``is_orphan``, except ``keep``. Ids of other keys
-    are never touched: "a" is not "a.b". ``patient`` as in ``TransactionClient.open_transactions``.
+    """End the open transactions of ``key`` that are ``is_orphan``, except ``keep``; never ids of
+    other keys: "a" is not "a.b". ``patient`` as in ``TransactionClient.open_transactions``.
     """
     version = client.transaction_version(deadline_ms)
     endable = (_S.ONGOING, _S.EMPTY) if version >= 2 else (_S.ONGOING,)

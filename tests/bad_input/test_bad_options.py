@@ -69,6 +69,11 @@ VALUES: list[Row] = [
     ({"kafka.compression.gzip.level": "10"}, ("gzip.level", "10")),
     ({"deliveryGuarantee": "at-least-one"}, ("did you mean at-least-once?",)),
     ({"deliveryGuarantee": "exactly_once_v2"}, ("did you mean exactly-once?",)),
+    ({"deliveryGuarantee": "EOS"}, ("did you mean exactly-once?",)),
+    (
+        {"deliveryGuarantee": "exactly-once", "txnAppId": "a", "txnVersion": "2026-11-24"},
+        ("2026-11-24", "did you mean 20261124?"),
+    ),
     (
         {"kafka.transaction.timeout.ms": "0", "deliveryGuarantee": "exactly-once"},
         ("kafka.transaction.timeout.ms", "at least 1"),

@@ -67,6 +67,16 @@ def test_a_folder_has_a_report_in_each_file(tmp_path: Path) -> None:
     assert "orders 2" in run("show", str(tmp_path)).stdout
 
 
+def test_a_folder_without_reports_is_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By its name, and as the folder that one is in: a dot has no name of its own."""
+    monkeypatch.chdir(tmp_path)
+    for place in (".", "..", str(tmp_path)):
+        assert f"'{place}' has no report" in run("show", place, code=2).stderr
+        assert run("tail", place).stdout == f"'{place}' has no report yet\n"
+
+
 def test_a_last_line_that_is_being_written_is_left_out(lines: Path) -> None:
     with lines.open("a") as file:
         file.write('{"reportVersion": 1, "rows"')

@@ -68,3 +68,17 @@ def test_an_option_given_twice_is_wrong_usage():
     run = check("kafka.security.protocol=SSL", "kafka.security.protocol=PLAINTEXT")
     assert run.exit_code == 2
     assert "a name comes twice" in run.stderr
+
+
+def test_the_hint_of_a_login_module_is_shown(tmp_path):
+    """Its password="..." was taken for a secret, and the whole error hidden."""
+    file = tmp_path / "client.properties"
+    file.write_text(
+        "bootstrap.servers=b:1\nsecurity.protocol=SASL_SSL\nsasl.mechanism=SCRAM-SHA-512\n"
+        f"sasl.jaas.config={SCRAM} password=canary9\n"
+    )
+    run = CliRunner().invoke(app, ["check", "-c", str(file)])
+    assert run.exit_code == 2
+    assert "[KP0131] sasl.jaas.config can't be read: an option's name, or the ; at" in run.stderr
+    assert 'it looks like: org.example.SomeLoginModule required username="..."' in run.stderr
+    assert "canary9" not in run.output + run.stderr

@@ -44,7 +44,7 @@ finally:
 
 @pytest.mark.parametrize(
     "arguments",
-    [["--version"], ["--help"], ["txn", "--help"], *([*c, "--help"] for c in commands_of(app))],
+    [["--version"], ["-h"], ["txn", "-h"], *([*c, "--help"] for c in commands_of(app))],
     ids=" ".join,
 )
 def test_help_and_version_import_no_work(arguments: list[str]) -> None:

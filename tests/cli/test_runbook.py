@@ -1,8 +1,8 @@
 """docs/runbook.md: every command in it runs on a real broker, and shows what the page shows.
 
 What differs from run to run (ages, producer ids, addresses, ids of clusters) does not count, nor
-does where a cell is wrapped; steps that were skipped are left out. ``KPROD_RUNBOOK=write`` writes
-what was shown into the page.
+does where a cell is wrapped; steps that are ok or were skipped are left out.
+``KPROD_RUNBOOK=write`` writes what was shown into the page.
 """
 
 from __future__ import annotations
@@ -19,7 +19,6 @@ from confluent_kafka import Producer
 from typer.testing import CliRunner
 
 from spark_kafka_sink.admin.transaction_client import TransactionClient
-from spark_kafka_sink.admin.transaction_description import TransactionState
 from spark_kafka_sink.cli.app import app
 from spark_kafka_sink.config.option_table import COMMIT_LOG_TOPIC
 from spark_kafka_sink.config.producer_config import ProducerConfig
@@ -27,6 +26,7 @@ from spark_kafka_sink.local_kafka import KafkaCluster
 from spark_kafka_sink.producer.kafka_producer import KafkaProducer
 from spark_kafka_sink.producer.producer_record import ProducerRecord
 from spark_kafka_sink.protocol.topic_requests import NewTopic
+from spark_kafka_sink.protocol.transaction_requests import TransactionState
 from spark_kafka_sink.transactions.commit_log.commit_log import CommitLog
 from spark_kafka_sink.transactions.commit_state import CommitState, Decision
 from tests.waiting import wait_for
@@ -36,8 +36,8 @@ pytestmark = [pytest.mark.broker, pytest.mark.long]  # a broker of its own, for 
 PAGE = Path(__file__).parents[2] / "docs" / "runbook.md"
 BLOCK = re.compile(r"```console\n(.*?)```", re.DOTALL)
 COLUMNS = 110
-#: Steps of a check that were skipped: the page has three dots.
-_SKIPPED = re.compile(r"(?:^│ [^│]+│ skipped │.*\n)+", re.MULTILINE)
+#: Steps of a check that are ok or were skipped: the page has three dots.
+_LEFT_OUT = re.compile(r"(?:^│ [^│]+│ (?:skipped|ok) +│.*\n(?:^│ +│ +│.*\n)*)+", re.MULTILINE)
 BROKER, NOBODY = "broker1:9092", "broker9:9092"
 
 
@@ -166,7 +166,7 @@ def shown_by(command: str, world: RunbookCluster) -> str:
         spaces = " " * (len(address) - len(name))
         cell = re.compile(rf"{re.escape(address)}([^│\n]*)│")
         text = cell.sub(rf"{name}\1{spaces}│", text).replace(address, name)
-    text = _SKIPPED.sub("...\n", text)
+    text = _LEFT_OUT.sub("...\n", text)
     return "\n".join(line.rstrip() for line in text.splitlines()) + "\n"
 
 

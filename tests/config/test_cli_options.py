@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
 from typer.testing import CliRunner, Result
 
 from spark_kafka_sink.cli.app import app
@@ -35,7 +36,14 @@ def test_every_option_that_counts_is_listed_and_found_by_a_word():
     assert {one["name"] for one in everything} == wanted
     assert "kafka.linger.ms" in run("LINGER").stdout
     assert "kafka.acks" not in run("LINGER").stdout
-    assert "No option matches 'no such word'" in run("no such word").stdout
+    assert "No option matches 'no such word'; 'kprod options' lists" in run("no such word").stdout
+
+
+@pytest.mark.parametrize(
+    ("typed", "near"), [("topci", "topic"), ("bacth.size", "kafka.batch.size"), ("LINGR", "linger")]
+)
+def test_a_misspelt_word_has_the_nearest_options(typed: str, near: str):
+    assert near in run(typed).stdout.partition("did you mean ")[2]
 
 
 def test_the_effective_value_has_its_origin_and_no_secret(tmp_path):

@@ -58,12 +58,8 @@ def test_a_provider_s_login_is_understood(file):
     assert sasl_settings(sasl).mechanism == properties["sasl.mechanism"]
 
 
-def test_every_file_has_its_recipe():
-    assert len(FILES) == 7
-    for file in FILES:
-        assert f"conf/clients/{file.name}" in DOCS, file.name
-
-
-def test_the_recipes_name_no_file_that_is_not_there():
-    for name in re.findall(r"conf/clients/([\w.-]+)", DOCS):
-        assert (ROOT / "conf" / "clients" / name).exists(), name
+def test_each_file_has_its_recipe_and_no_recipe_is_without_one():
+    recipes = DOCS.partition("\n## Recipes\n")[2].partition("\n## ")[0]
+    named = set(re.findall(r"`([a-z]+(?:-[a-z]+)*)`(?=:| with)", recipes))
+    assert len(named) == 7
+    assert named == {file.stem for file in FILES}

@@ -48,6 +48,7 @@ def test_an_address_is_read(text, found):
         ("::1:9092", "Invalid url in bootstrap.servers: ::1:9092", "brackets, as in [::1]:9092"),
         ("[nonsense]:9092", "Invalid url in bootstrap.servers: [nonsense]:9092", "IPv6"),
         ("a:1 b:2", "Invalid url in bootstrap.servers: a:1 b:2", "separated by commas"),
+        ("a:1;b:2", "Invalid url in bootstrap.servers: a:1;b:2", "separated by commas"),
         ("", ("Configuration 'bootstrap.servers' must not be empty. Valid values include: any"
              " non-empty value"), "bootstrap.servers"),
         ("a:1,,b:2", "Configuration 'bootstrap.servers' values must not be empty.", "item 2 of 3"),

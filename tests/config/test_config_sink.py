@@ -98,8 +98,10 @@ def test_the_preflight_depends_on_the_mode_until_it_is_set():
         ("deliveryguarante", "did you mean deliveryGuarantee?"),
         ("report_path", "did you mean reportPath?"),
         ("bootstrap.servers", "@kafka.bootstrap.servers"),
-        ("zzzzzz", f"every option: {page_address('options')}"),
-        ("kafka.", f"every option: {page_address('options')}"),
+        ("dlqTopic", "did you mean errors.deadletterqueue.topic.name?"),
+        ("kafka.kafka.acks", "did you mean kafka.acks?"),
+        ("zzzzzz", f"every option: kprod options, or {page_address('options')}"),
+        ("kafka.", f"every option: kprod options, or {page_address('options')}"),
     ],
 )  # fmt: skip
 def test_an_unknown_name_gets_the_nearest_one(name, nearest):

@@ -252,14 +252,31 @@ def test_explain_needs_no_extra(code):
     assert run.stderr == ""
 
 
-@pytest.mark.parametrize("asked", ["KP1010", "[kp1010]", "message_too_large"])
+@pytest.mark.parametrize("asked", ["KP1010", "[kp1010] t-0: ...", "message_too_large"])
 def test_explain_knows_brokers_answers_by_code_and_name(asked):
     result = typer.testing.CliRunner().invoke(app, ["explain", asked])
     assert result.stdout.startswith("KP1010: MESSAGE_TOO_LARGE (10)\n")
     assert "max.message.bytes" in result.stdout
 
 
-def test_explain_of_no_code_names_the_nearest():
-    result = typer.testing.CliRunner(env={"COLUMNS": "200"}).invoke(app, ["explain", "KP0303x"])
+@pytest.mark.parametrize(("typed", "near"), [("KP0303x", "KP0303"), ("KP301", "KP0301")])
+def test_explain_of_no_code_names_the_nearest(typed, near):
+    result = typer.testing.CliRunner(env={"COLUMNS": "200"}).invoke(app, ["explain", typed])
     assert result.exit_code == 2
-    assert "is it KP0303?" in result.stderr
+    assert f"is it {near}? 'kprod explain' lists all" in result.stderr
+
+
+@pytest.mark.parametrize("typed", ["KP9999", "KP0800", "nonsense"])
+def test_a_code_of_no_area_is_near_to_none(typed):
+    """KP9999 was taken for KP1999, which is about something else."""
+    with pytest.raises(LookupError, match=f"^there is no '{typed}'; 'kprod explain' lists all$"):
+        explanation(typed)
+
+
+def test_explain_without_a_code_lists_all_of_them():
+    result = typer.testing.CliRunner().invoke(app, ["explain"])
+    assert result.exit_code == 0
+    lines = result.stdout.splitlines()
+    assert "KP0301  No broker answered" in lines
+    assert "KP1058  SASL_AUTHENTICATION_FAILED (58)" in lines
+    assert {line[:6] for line in lines} == set(CODES) - {ErrorCode.NONE.kp_code}

@@ -60,10 +60,10 @@ def written(source):
 TWINS = [(written(left), written(right)) for left, right in twins()]
 
 
-def test_there_are_blocks_for_batch_stream_sasl_and_tls():
-    assert len(TWINS) == 4
+def test_there_are_blocks_for_plain_sasl_and_tls():
+    assert len(TWINS) == 3
     protocols = [right.options.get("kafka.security.protocol") for _, right in TWINS]
-    assert protocols == [None, None, "SASL_SSL", "SSL"]
+    assert protocols == [None, "SASL_SSL", "SSL"]
 
 
 @pytest.mark.parametrize(("left", "right"), TWINS)

@@ -115,13 +115,6 @@ def test_headers_may_be_a_map(spark, write, topic, consume):
     assert [sorted(h) for h in found.headers] == [[("a", b"1")], [], [("b", None), ("c", b"")]]
 
 
-def test_headers_may_be_a_map_of_strings(spark, write, topic, consume):
-    rows = [("0", 0, {"a": "1"}), ("1", 0, {"b": None, "c": "\u00e9"})]
-    write(frame(spark, rows, "value string, partition int, headers map<string,string>"), topic)
-    found = consume(topic)
-    assert [sorted(h) for h in found.headers] == [[("a", b"1")], [("b", None), ("c", b"\xc3\xa9")]]
-
-
 def test_who_decides_about_the_partition(spark, kafka, write, consume):
     rows = [(str(n), str(n)) for n in range(5)]
     keyed = frame(spark, rows, "key string, value string")

@@ -5,10 +5,8 @@ No broker listens at port 1: whatever gets past the driver's checks here opens n
 
 from __future__ import annotations
 
-import uuid
-
 import pytest
-from pyspark.errors import AnalysisException, StreamingQueryException
+from pyspark.errors import AnalysisException
 from pyspark.sql.functions import col
 
 import spark_kafka_sink
@@ -33,76 +31,6 @@ def no_rows(spark):
 
 def save(df, mode="append", **options):
     df.write.format("kprod").mode(mode).options(**(TOPIC | options)).save()
-
-
-def stream(df, tmp_path, mode="append", **options):
-    """Runs one micro-batch of a streaming frame to its end."""
-    query = (
-        df.writeStream.format("kprod")
-        .outputMode(mode)
-        .options(**(TOPIC | options))
-        .option("checkpointLocation", str(tmp_path / uuid.uuid4().hex))
-        .trigger(availableNow=True)
-        .start()
-    )
-    query.awaitTermination()
-
-
-@pytest.fixture
-def streaming(spark, tmp_path):
-    spark.range(3).selectExpr("cast(id AS string) AS value").write.json(str(tmp_path / "in"))
-    return spark.readStream.schema("value string").json(str(tmp_path / "in"))
-
-
-BAD_SCHEMAS = [
-    (
-        ["'v' AS value"],
-        {"topic": None},
-        "topic option required when no 'topic' attribute is present",
-    ),
-    (["'t' AS topic", "'v' AS key"], {}, "Required attribute 'value' not found"),
-    (["1 AS topic", "'v' AS value"], {"topic": None}, "topic must be a(n) string"),
-    (["1 AS value"], {}, "value must be a(n) string or binary"),
-    (["1 AS key", "'v' AS value"], {}, "key must be a(n) string or binary"),
-    (["'v' AS value", "'0' AS partition"], {}, "partition must be a(n) int"),
-    (["'v' AS value", "'x' AS headers"], {}, "headers must be a(n) array<struct<key:string,"),
-    (["'v' AS value"], {"kafka.key.serializer": "foo"}, "option 'key.serializer' is not supported"),
-    (
-        ["'v' AS value"],
-        {"kafka.value.serializer": "foo"},
-        "option 'value.serializer' is not supported",
-    ),
-]
-
-
-def without_nones(options):
-    return {name: value for name, value in options.items() if value is not None}
-
-
-@pytest.mark.parametrize(("columns", "options", "text"), BAD_SCHEMAS)
-def test_a_batch_that_cannot_be_written_fails_on_the_driver(spark, columns, options, text):
-    options = without_nones(TOPIC | options)
-    with pytest.raises(Exception) as raised:
-        spark.range(1).selectExpr(*columns).write.format("kprod").mode("append").options(
-            **options
-        ).save()
-    assert text in str(raised.value)
-    assert "Failed to initialize Python data source writer" in str(raised.value), "on the driver"
-
-
-@pytest.mark.parametrize(("columns", "options", "text"), [BAD_SCHEMAS[0], BAD_SCHEMAS[7]])
-def test_an_unwritable_stream_fails_with_the_same_text(streaming, tmp_path, columns, options, text):
-    query = (
-        streaming.selectExpr(*columns)
-        .writeStream.format("kprod")
-        .options(**without_nones(TOPIC | options))
-        .option("checkpointLocation", str(tmp_path / "checkpoint"))
-        .trigger(availableNow=True)
-        .start()
-    )
-    with pytest.raises(StreamingQueryException) as raised:
-        query.awaitTermination()
-    assert text in str(raised.value)
 
 
 def test_an_empty_dataframe_is_written_without_a_connection(no_rows):
@@ -142,51 +70,12 @@ def test_the_default_mode_can_be_turned_off_and_on_again(spark, no_rows):
     no_rows.write.format("kprod").options(**TOPIC).save()
 
 
-def test_overwrite_is_refused(no_rows):
-    with pytest.raises(Exception, match="Save mode Overwrite not allowed for Kafka"):
-        save(no_rows, mode="overwrite")
-
-
 def test_the_canonical_schema_is_one_that_the_sink_takes(spark, table):
     spark.sql(f"CREATE TABLE {table} USING kprod")
     columns = spark.table(table).schema
     plan = plan_columns(columns, None)
     assert (plan.key_column, plan.value_column, plan.topic_column) == (0, 1, 2)
     assert (plan.partition_column, plan.headers_column, plan.timestamp_column) == (3, 4, 5)
-
-
-def test_options_that_spark_drops_are_missed_with_the_way_out(spark, no_rows, table):
-    spark.sql(
-        f"CREATE TABLE {table} (key string, value string) USING kprod "
-        "OPTIONS ('kafka.bootstrap.servers' = '127.0.0.1:1', 'topic' = 't')"
-    )
-    for insert in (
-        lambda: spark.sql(f"INSERT INTO {table} SELECT 'k', 'v'"),
-        lambda: no_rows.write.options(**TOPIC).insertInto(table),
-    ):
-        with pytest.raises(Exception, match=r"INSERT INTO table WITH \('kafka"):
-            insert()
-
-
-def test_insert_overwrite_is_refused(spark, table):
-    spark.sql(f"CREATE TABLE {table} (key string, value string) USING kprod")
-    with pytest.raises(Exception, match="Save mode Overwrite not allowed for Kafka"):
-        spark.sql(
-            f"INSERT OVERWRITE {table} WITH ('kafka.bootstrap.servers'='127.0.0.1:1','topic'='t') "
-            "SELECT 'k', 'v'"
-        )
-
-
-def test_complete_mode_is_refused_with_the_way_out(streaming, tmp_path):
-    counts = streaming.groupBy("value").count().select("value")
-    with pytest.raises(StreamingQueryException, match="does not support complete output mode"):
-        stream(counts, tmp_path, mode="complete")
-
-
-def test_update_mode_is_refused_by_spark(streaming, tmp_path):
-    counts = streaming.groupBy("value").count().select("value")
-    with pytest.raises(Exception, match="does not support Update mode"):
-        stream(counts, tmp_path, mode="update")
 
 
 def test_the_continuous_trigger_is_refused_at_start(spark):
@@ -230,11 +119,6 @@ def test_the_continuous_trigger_of_other_formats_is_left_alone(spark, tmp_path):
     )
     assert query.isActive
     query.stop()
-
-
-def test_reading_is_refused_with_the_way_out(spark):
-    with pytest.raises(Exception, match=r"read with Spark's source, format\('kafka'\)"):
-        spark.read.format("kprod").options(**TOPIC).load().collect()
 
 
 def test_a_task_without_a_broker_fails_with_one_line(spark):

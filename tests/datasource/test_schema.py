@@ -23,6 +23,7 @@ from pyspark.sql.types import (
 )
 
 from spark_kafka_sink.base.errors import SchemaError
+from spark_kafka_sink.config.sink_config import SinkConfig
 from spark_kafka_sink.datasource.write.schema import near_names, plan_columns
 from spark_kafka_sink.records.column_plan import ColumnPlan
 
@@ -84,8 +85,30 @@ def test_no_topic_anywhere():
 
 
 def test_no_value():
-    with pytest.raises(SchemaError, match="Required attribute 'value' not found"):
-        plan_columns(schema(topic=TEXT, key=TEXT), None)
+    """The hint is what most mean: a DataFrame of named columns."""
+    with pytest.raises(SchemaError, match="Required attribute 'value' not found") as raised:
+        plan_columns(schema(topic=TEXT, id=LongType()), None)
+    assert raised.value.hint.startswith("set valueColumns=* for all columns as JSON, or add")
+
+
+@pytest.mark.parametrize(
+    ("name", "data_type", "option"),
+    [
+        ("value", IntegerType(), "set valueColumns=value for JSON; or cast it"),
+        ("value", schema(a=TEXT), "set valueColumns=value.* for JSON; or cast it"),
+        ("key", schema(a=TEXT), "set keyColumns=key for JSON; or cast it"),
+        ("timestamp", DateType(), "cast it, or drop or rename the column timestamp"),
+    ],
+)
+def test_a_wrong_type_has_an_option_that_takes_it(name, data_type, option):
+    with pytest.raises(SchemaError) as raised:
+        plan_columns(schema(**{"value": TEXT, name: data_type}), "t")
+    assert raised.value.hint.startswith(option)
+    _, _, given = option.partition("set ")
+    if given:
+        named, _, columns = given.partition(" ")[0].partition("=")
+        config = SinkConfig.parse({"kafka.bootstrap.servers": "h:1", "topic": "t", named: columns})
+        plan_columns(schema(**{"value": TEXT, name: data_type}), "t", config.named_columns)
 
 
 @pytest.mark.parametrize(

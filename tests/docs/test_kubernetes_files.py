@@ -79,6 +79,6 @@ def test_the_executors_have_room_for_python():
     assert load.memory_overhead <= memory(executor["memoryOverhead"])
 
 
-@pytest.mark.parametrize("name", ["Dockerfile", "job.py", "sparkapplication.yaml"])
+@pytest.mark.parametrize("name", ["Dockerfile", "job.py"])
 def test_the_page_shows_the_file(name):
     assert (FILES / name).read_text("utf-8") in PAGE

@@ -271,6 +271,14 @@ class LoadDriver:
             return {"result": "OK", "answers": list(pool.map(one, command["each"]))}
 
     def _source(self, command: dict[str, Any]) -> DataFrame:
+        """With ``source`` the offsets are those of a Kafka topic of that name."""
+        if "source" in command:
+            from tests.exactly_once.counted_source import CountedSource
+
+            self.spark.dataSource.register(CountedSource)
+            reader = self.spark.readStream.format("counted").option("topic", command["source"])
+            reader = reader.option("rows", command["rows"])
+            return reader.option("tasks", command.get("tasks", 2)).load()
         return (
             self.spark.readStream.format("rate-micro-batch")
             .option("rowsPerBatch", int(command["rows"]))

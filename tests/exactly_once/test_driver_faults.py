@@ -11,8 +11,10 @@ import os
 import random
 import shutil
 import time
+import uuid
 
 import pytest
+from confluent_kafka import Consumer, TopicPartition
 
 from spark_kafka_sink.protocol.request import ApiKey
 from tests.exactly_once.checker import transactions
@@ -30,18 +32,27 @@ TASKS = 4
 BATCH = 2
 
 
+@pytest.mark.parametrize("more", [False, True], ids=["", "offsets and letters"])
 def test_r03_a_driver_killed_between_two_end_txns_commits_all(
-    world, driver, new_driver, record_property
+    world, driver, new_driver, more, record_property
 ):
-    """DECIDED is written, one transaction of four is committed, three are not."""
-    scenario = world.scenario("r03", **ASKED_ONCE)
-    before = TASKS * BATCH
+    """DECIDED is written, one transaction of four is committed, three are not. With more, a fifth
+    has the offsets of a group, and each batch has rows that can't be sent.
+    """
+    group = f"g.{uuid.uuid4().hex}"
+    scenario = world.scenario("r03", bad=200 * more, **ASKED_ONCE)
+    command = scenario.stream(tasks=TASKS)
+    if more:
+        scenario.options["offsetsGroup"] = group
+        command["source"] = scenario.topic
+    ends = TASKS + more
+    before = ends * BATCH
     first = world.fault(ApiKey.END_TXN, Action.PASS, Side.RESPONSE, nth=before + 1, match=of_data)
     held = world.fault(
         ApiKey.END_TXN, Action.HOLD, Side.REQUEST, nth=before + 2, times=1_000_000, match=of_data
     )
     victim = new_driver()
-    victim.begin("stream", **scenario.stream(tasks=TASKS))
+    victim.begin("stream", **command)
     assert held.hit.wait(240)
     assert first.hit.wait(60)
     victim.kill()
@@ -50,12 +61,17 @@ def test_r03_a_driver_killed_between_two_end_txns_commits_all(
     open_ids = [
         i for i, state in transactions(world.direct, scenario.prefix).items() if state == "Ongoing"
     ]
-    assert len(open_ids) == TASKS - 1, open_ids
+    assert len(open_ids) == ends - 1, open_ids
     assert scenario.checkpointed() == BATCH - 1
-    answer = driver.run("stream", **scenario.stream(tasks=TASKS, until=BATCH + 2))
+    answer = driver.run("stream", **command, until=BATCH + 2)
     assert answer["result"] == "OK", answer
     report = scenario.assert_clean()
     record_property("found", report)
+    if more:
+        assert report.letters > 0
+        assert offset_of(world, group, scenario.topic) == command["rows"] * (
+            scenario.committed() + 1
+        )
 
 
 @thorough
@@ -208,3 +224,13 @@ def test_a_stream_with_a_repeatedly_killed_driver_loses_nothing(
         f"seed {seed}: {KILLS} kills, {in_flight} of them with a batch begun; "
         f"{scenario.committed() + 1} batches; {report}",
     )
+
+
+def offset_of(world, group: str, topic: str) -> int:
+    """The group's next offset of partition 0."""
+    consumer = Consumer({"bootstrap.servers": world.direct, "group.id": group})
+    try:
+        (found,) = consumer.committed([TopicPartition(topic, 0)], timeout=30)
+    finally:
+        consumer.close()
+    return int(found.offset)

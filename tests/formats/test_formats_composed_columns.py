@@ -91,10 +91,10 @@ def test_rows_without_a_value_are_left_out_or_are_errors(name):
     batch = pa.RecordBatch.from_arrays([VALUES[name]], names=["value"])
     plan = ColumnPlan(topic="t", value_column=0)
     assert columns(batch, value_column=0).value.to_pylist() == [b"a", None, b"c"], "tombstones"
-    assert rows_with_value(batch, plan).num_rows == 2
+    assert rows_with_value(batch, plan)[0].num_rows == 2
     string = ComposedColumns((NamedColumn("v", 0),), ColumnFormat.STRING)
     named = ColumnPlan(topic="t", value=string)
-    assert rows_with_value(batch, named).num_rows == 2
+    assert rows_with_value(batch, named)[0].num_rows == 2
     for one in (plan, named):
         with pytest.raises(DataError, match=r"'value', row 1 of the Arrow batch \(topic t\)"):
             composed(batch, replace(one, on_null_value=OnNullValue.ERROR))
@@ -103,9 +103,11 @@ def test_rows_without_a_value_are_left_out_or_are_errors(name):
 def test_a_batch_of_values_is_not_copied_one_of_nulls_is_empty():
     plan = ColumnPlan(topic="t", value_column=0)
     whole = pa.RecordBatch.from_pydict({"value": ["a", "b"]})
-    assert rows_with_value(whole, plan) is whole
-    assert rows_with_value(pa.RecordBatch.from_pydict({"value": pa.nulls(2)}), plan).num_rows == 0
-    assert rows_with_value(whole.slice(0, 0), plan).num_rows == 0
+    assert rows_with_value(whole, plan)[0] is whole
+    assert (
+        rows_with_value(pa.RecordBatch.from_pydict({"value": pa.nulls(2)}), plan)[0].num_rows == 0
+    )
+    assert rows_with_value(whole.slice(0, 0), plan)[0].num_rows == 0
 
 
 def test_a_null_key_is_an_error_where_keys_are_required():

@@ -55,6 +55,14 @@ def test_what_the_protocol_knows_goes_into_future_and_callback(producers: Produc
     producer.send(to0()).result(60)  # nothing else happened to it
 
 
+def test_a_topic_in_place_of_a_record_is_named(producers: Producers):
+    """As kafka-python and confluent-kafka take it."""
+    producer, _ = producers()
+    with pytest.raises(TypeError, match=r"^send takes a record: send\(ProducerRecord\(topic, va"):
+        producer.send("test", b"v")
+    producer.send(to0()).result(60)  # nothing else happened to it
+
+
 def test_a_partition_out_of_range_is_waited_for_and_then_named(producers: Producers):
     """KafkaProducerTest#testMetadataTimeoutWithPartitionOutOfRange."""
     producer, _ = producers(max_block_ms=50)

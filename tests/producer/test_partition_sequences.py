@@ -1,10 +1,9 @@
-"""Rule R3: the table of answers, race by race."""
+"""Rule R3: the table of answers, in races that ``test_sender_sequences.py`` does not show."""
 
 from __future__ import annotations
 
 from spark_kafka_sink.producer.transaction.partition_sequences import (
     ACTIONS,
-    MAX_IN_FLIGHT,
     Action,
     Answer,
     PartitionSequences,
@@ -44,65 +43,6 @@ def test_the_table_has_an_action_for_every_situation_and_answer() -> None:
     assert set(ACTIONS) == {(s, a) for s in Situation for a in Answer}
 
 
-def test_the_first_batch_travels_alone_until_it_is_acknowledged() -> None:
-    one = Sequenced()
-    one.send("a")
-    assert not one.sequences.can_send_new()
-    assert one.answer("a", Answer.UNCLEAR) == (Action.RESEND, ())
-    assert not one.sequences.can_send_new()
-    one.sequences.sent("a")
-    one.answer("a", Answer.ACKNOWLEDGED, 0)
-    one.send("b")
-    assert one.sequences.can_send_new()
-
-
-def test_five_in_flight_have_sequences_0_to_4_and_a_sixth_waits() -> None:
-    """SenderTest#testIdempotenceWithMultipleInflights."""
-    one = established()
-    taken = []
-    for name in ("a", "b", "c", "d", "e"):
-        taken.append(one.sequences.next_sequence)
-        one.send(name)
-    assert taken == [1, 2, 3, 4, 5]
-    assert len(one.sequences) == MAX_IN_FLIGHT
-    assert not one.sequences.can_send_new()
-
-
-def test_out_of_order_before_any_ack_fails_the_attempt() -> None:
-    one = Sequenced()
-    one.send("a")
-    verdict = one.sequences.answer("a", Answer.OUT_OF_ORDER)
-    assert verdict.action is Action.FAIL
-    assert "acknowledged" in (verdict.reason or "")
-
-
-def test_batches_after_a_refused_one_are_resent_one_at_a_time() -> None:
-    """SenderTest#testIdempotenceWithMultipleInflightsRetriedInOrder: the first of three fails
-    retriably, the others are OUT_OF_ORDER.
-    """
-    one = established("a", "b", "c")
-    assert one.answer("a", Answer.UNCLEAR) == (Action.RESEND, ())
-    assert one.answer("b", Answer.OUT_OF_ORDER) == (Action.RESEND, ())
-    assert one.answer("c", Answer.OUT_OF_ORDER) == (Action.RESEND, ())
-    for sequence, name in enumerate(("a", "b", "c"), start=1):
-        assert one.sequences.first_sequence == sequence
-        assert not one.sequences.can_send_new()
-        one.sequences.sent(name)
-        assert one.answer(name, Answer.ACKNOWLEDGED, sequence) == (Action.COMPLETE, ())
-    assert one.sequences.can_send_new()
-
-
-def test_a_later_acknowledgement_proves_the_earlier_batches() -> None:
-    """SenderTest#testCorrectHandlingOfOutOfOrderResponsesWhenSecondSucceeds: the first's answer was
-    lost.
-    """
-    one = established("a", "b", "c")
-    one.answer("a", Answer.UNCLEAR)
-    assert one.answer("c", Answer.ACKNOWLEDGED, 3) == (Action.COMPLETE, ("a", "b"))
-    assert one.answer("b", Answer.UNCLEAR) == (Action.IGNORE, ())
-    assert len(one.sequences) == 0
-
-
 def test_an_old_out_of_order_answer_raises_no_doubt() -> None:
     one = established("a", "b")
     one.answer("a", Answer.UNCLEAR)
@@ -111,24 +51,6 @@ def test_an_old_out_of_order_answer_raises_no_doubt() -> None:
     assert one.answer("b", Answer.OUT_OF_ORDER) == (Action.RESEND, ())
     one.sequences.sent("b")
     assert one.answer("b", Answer.ACKNOWLEDGED, 2) == (Action.COMPLETE, ())
-
-
-def test_doubted_batches_are_proven_by_those_after_them() -> None:
-    """Hazard H3, as seen on a real broker: 0, 10, 20, 30 resent after a restart: 45, 45, ok, ok."""
-    one = established()
-    for name in ("a", "b", "c", "d"):
-        one.send(name, 10)
-    for name in ("a", "b", "c", "d"):
-        one.answer(name, Answer.UNCLEAR)
-    for name in ("a", "b"):
-        one.sequences.sent(name)
-        assert one.answer(name, Answer.OUT_OF_ORDER) == (Action.AWAIT_PROOF, ())
-        assert not one.sequences.can_send_new()
-    assert one.sequences.first_sequence == 21
-    one.sequences.sent("c")
-    assert one.answer("c", Answer.ACKNOWLEDGED, 21) == (Action.COMPLETE, ("a", "b"))
-    one.sequences.sent("d")
-    assert one.answer("d", Answer.ACKNOWLEDGED, 31) == (Action.COMPLETE, ())
 
 
 def test_the_attempt_fails_when_nothing_can_prove_a_doubted_one() -> None:
@@ -193,17 +115,6 @@ def test_sequences_wrap_to_0_and_pieces_keep_their_order() -> None:
     one.sequences.add("half 2", 0, 2)
     one.sequences.add("half 1", SEQUENCES - 1, 1)
     assert one.sequences.first_sequence == SEQUENCES - 1
-
-
-def test_a_partition_idle_for_long_sends_one_batch_alone_again() -> None:
-    one = Sequenced()
-    one.send("a")
-    one.sequences.answer("a", Answer.ACKNOWLEDGED, 0, now=1_000)
-    one.sequences.expire_acks(before_ms=1_000)
-    assert one.sequences.acknowledged
-    one.sequences.expire_acks(before_ms=1_001)
-    one.send("b")
-    assert not one.sequences.can_send_new()
 
 
 # ---- behind a batch that failed for good (a transactional producer lives on, to abort) -----------

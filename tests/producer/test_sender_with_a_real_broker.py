@@ -14,12 +14,12 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from spark_kafka_sink.base.errors import DeliveryError, KafkaTimeoutError
+from spark_kafka_sink.base.errors import KafkaTimeoutError
 from spark_kafka_sink.config.producer_config import ProducerConfig
 from spark_kafka_sink.local_kafka import KafkaCluster
 from spark_kafka_sink.producer.kafka_producer import KafkaProducer
 from spark_kafka_sink.records.record_columns import RecordColumns
-from tests.real_kafka import AT_ONCE_S, Consumed, RealKafka, consume_topic
+from tests.real_kafka import Consumed, RealKafka, consume_topic
 
 
 def config(bootstrap: str, **options: object) -> ProducerConfig:
@@ -118,45 +118,6 @@ def test_a_clean_restart_in_the_middle_loses_and_doubles_nothing(own_broker: Kaf
     check(consume_topic(own_broker.bootstrap, "restart"), chunk * chunks, partitions)
 
 
-@pytest.mark.parametrize("codec", ["none", "lz4"])
-def test_batches_too_large_for_the_topic_are_split_once(
-    kafka: RealKafka, consume: Callable[..., Consumed], codec: str
-) -> None:
-    """Rule R7, with batches in flight behind the refused ones."""
-    partitions, count = 3, 60_000
-    limits = {"max.message.bytes": "6000"}
-    topic = kafka.unique_topic("split", partitions, limits)
-    options = {"batch_size": 40_000, "compression_type": codec}
-    with KafkaProducer(config(kafka.bootstrap, **options)) as producer:
-        producer.start_attempt()
-        for first in range(0, count, 20_000):
-            producer.send_columns(rows(topic, first, 20_000, partitions))
-        report = producer.finish_attempt()
-        assert producer.reusable
-    assert report.rows == count
-    assert report.splits > 0
-    check(consume(topic), count, partitions)
-
-
-def test_a_warm_producer_keeps_id_and_sequences_over_attempts(
-    kafka: RealKafka, consume: Callable[..., Consumed]
-) -> None:
-    """Rule R4."""
-    topic = kafka.unique_topic("warm", 2)
-    with KafkaProducer(config(kafka.bootstrap)) as producer:
-        identities = set()
-        for attempt in range(5):
-            producer.start_attempt()
-            producer.send_columns(rows(topic, attempt * 100, 100, 2))
-            assert producer.finish_attempt().rows == 100
-            identities.add(producer.producer_id_and_epoch)
-            assert producer.reusable
-            producer.park()
-        assert len(identities) == 1
-        assert min(identities)[0] >= 0
-    check(consume(topic), 500, 2)
-
-
 @pytest.mark.parametrize("acks", [0, 1])
 def test_without_idempotence_rows_arrive_and_are_counted(
     kafka: RealKafka, consume: Callable[..., Consumed], acks: int
@@ -200,29 +161,3 @@ def test_an_unreachable_broker_is_named_with_its_reason() -> None:
     assert "Topic t not present in metadata after 2000 ms." in str(raised.value)
     assert "127.0.0.1:1" in str(raised.value)
     assert "refused" in str(raised.value)
-
-
-@pytest.mark.faults
-@pytest.mark.broker
-def test_a_silent_broker_ends_the_attempt_at_delivery_timeout(
-    own_broker: KafkaCluster,
-) -> None:
-    node = own_broker.nodes[0]
-    RealKafka(own_broker.bootstrap, own_broker).create_topic("frozen", 1)
-    options = {"delivery_timeout_ms": 2_000, "request_timeout_ms": 500, "linger_ms": 0}
-    producer = KafkaProducer(config(own_broker.bootstrap, **options))
-    try:
-        producer.start_attempt()
-        producer.send_columns(rows("frozen", 0, 10, 1))
-        producer.flush()
-        node.freeze()
-        started = time.monotonic()
-        producer.send_columns(rows("frozen", 10, 10, 1))
-        with pytest.raises(DeliveryError, match="frozen-0") as raised:
-            producer.finish_attempt()
-        assert 1.5 < time.monotonic() - started < AT_ONCE_S
-        assert "record(s) for frozen-0" in str(raised.value)
-        assert not producer.reusable
-    finally:
-        node.thaw()
-        producer.close(0)

@@ -7,7 +7,7 @@ import uuid
 from typing import Any
 
 from kio.schema.errors import ErrorCode as KioErrorCode
-from kio_oracle import Module, ids_of, in_every_version, write
+from kio_oracle import Module, in_every_version, write
 
 from spark_kafka_sink.admin.admin_client import TOPIC_NAMES
 from spark_kafka_sink.protocol.messages.api_versions import ApiVersionsRequest
@@ -38,7 +38,6 @@ ALL = in_every_version(
     CREATE_TOPICS,
     DELETE_TOPICS,
 )
-IDS = ids_of(ALL)
 TOPIC_ID = uuid.UUID(int=0x0123456789ABCDEF)
 
 

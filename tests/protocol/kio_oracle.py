@@ -67,7 +67,3 @@ def read_request(request: Any, version: int) -> Any:
 
 def in_every_version(*requests: Any) -> list[tuple[Any, int]]:
     return [(r, version) for r in requests for version in range(r.versions.min, r.versions.max + 1)]
-
-
-def ids_of(pairs: list[tuple[Any, int]]) -> list[str]:
-    return [f"{request.api_key.name}-v{version}" for request, version in pairs]

@@ -228,6 +228,8 @@ def of_the_others() -> list[Case]:
         ),
         Case("the end's epoch going back", ending, 5, transactions.end_txn(5), "epoch 4 to a"),
         Case("half an identity", ending, 5, transactions.end_txn(5, producer_epoch=-1), "without"),
+        Case("2^31 topics", produce, 8, b"\x7f\xff\xff\xff0123456789", "more items"),
+        Case("2^31 topics", produce, 12, b"\xff\xff\xff\xff\x07" + bytes(10), "more items"),
         Case("a partition is missing", produce, 8, produced(8), "missing"),
         Case("one too many", produce, 8, produced(8, {"index": 0}, {"index": 1}), "not requested"),
         Case("acknowledged twice", produce, 12, produced(12, *[{"index": 0}] * 5000), "twice"),

@@ -6,7 +6,7 @@ import datetime as dt
 from typing import Any
 
 import pytest
-from hostile import allocated, best_seconds, mutations, parses_or_refuses, refused, work
+from hostile import allocated, best_seconds, refused, work
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from kio.schema.errors import ErrorCode as KioErrorCode
@@ -16,7 +16,6 @@ from spark_kafka_sink.base.errors import (
     ErrorCode,
     IllegalStateError,
     RemoteProtocolError,
-    UnsupportedVersionError,
 )
 from spark_kafka_sink.protocol import answers
 from spark_kafka_sink.protocol.cluster import Node, TopicPartition
@@ -221,14 +220,6 @@ def test_a_size_that_differs_from_the_buffers_is_refused() -> None:
         request(wrong).encode(12)
 
 
-@pytest.mark.parametrize("version", [-1, 0, 2, 13])
-def test_a_version_that_is_not_ours_is_refused(version: int) -> None:
-    with pytest.raises(UnsupportedVersionError):
-        THREE.encode(version)
-    with pytest.raises(UnsupportedVersionError):
-        decode(version, b"")
-
-
 @pytest.mark.timing
 def test_a_thousand_partitions_cost_little_more_than_their_bytes() -> None:
     parts = (b"h" * 61, b"r" * 500)
@@ -319,48 +310,6 @@ def test_a_leader_at_a_host_that_is_none_is_refused(host: str) -> None:
     one = request(batch("t", 0, b"a"))
     data = kio_response(10, {"t": [{"index": 0}]}, endpoints=(Node(1, host, 9092),))
     assert refused(lambda: decode(10, data, one))
-
-
-@pytest.mark.parametrize("version", VERSIONS)
-def test_an_answer_cut_anywhere_is_refused(version: int) -> None:
-    data = rich_response(version)
-    for size in range(len(data)):
-        assert refused(lambda size=size: decode(version, data[:size]))  # type: ignore[misc]
-
-
-@pytest.mark.parametrize("version", VERSIONS)
-def test_bytes_behind_an_answer_are_refused(version: int) -> None:
-    with pytest.raises(RemoteProtocolError, match="left over"):
-        decode(version, rich_response(version) + b"\x00")
-
-
-@given(case=mutations([rich_response(version) for version in VERSIONS]))
-@settings(max_examples=600, deadline=None)
-def test_a_mutated_answer_parses_or_is_refused(case: tuple[int, bytes]) -> None:
-    index, data = case
-    parses_or_refuses(lambda: decode(VERSIONS[index], data))
-
-
-@given(data=st.binary(max_size=200), version=st.sampled_from(list(VERSIONS)))
-@settings(max_examples=300, deadline=None)
-def test_random_bytes_parse_or_are_refused(data: bytes, version: int) -> None:
-    parses_or_refuses(lambda: decode(version, data))
-
-
-@pytest.mark.parametrize("version", VERSIONS)
-def test_every_byte_may_be_the_largest(version: int) -> None:
-    data = rich_response(version)
-    for at in range(len(data)):
-        for bomb in (b"\x7f\xff\xff\xff", b"\xff\xff\xff\xff\x0f", b"\xff" * 10):
-            broken = data[:at] + bomb + data[at + len(bomb) :]
-            parses_or_refuses(lambda broken=broken: decode(version, broken))  # type: ignore[misc]
-
-
-@pytest.mark.parametrize("version", [8, 12])
-def test_a_claimed_count_allocates_nothing(version: int) -> None:
-    one = request(batch("t", 0, b"a"))
-    claim = b"\xff\xff\xff\xff\x07" if version == 12 else b"\x7f\xff\xff\xff"
-    assert allocated(lambda: decode(version, claim + b"0123456789", one)) < 64 * 1024
 
 
 def test_memory_stays_within_what_arrived_and_what_was_asked() -> None:

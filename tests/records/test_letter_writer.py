@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -15,8 +17,8 @@ from spark_kafka_sink.datasource.write.dead_letters import DeadLetters
 from spark_kafka_sink.records.bad_rows.bad_rows import BadRows, Reason
 from spark_kafka_sink.records.bad_rows.topic_limits import TopicLimits
 from spark_kafka_sink.records.column_plan import ColumnPlan
-from spark_kafka_sink.records.letters.letter_fields import LetterFields
-from spark_kafka_sink.records.letters.letter_writer import LetterWriter, UnsentRows
+from spark_kafka_sink.records.letters.letter_fields import letter_fields
+from spark_kafka_sink.records.letters.letter_writer import LetterWriter
 from spark_kafka_sink.records.letters.row_limits import RowLimits
 from spark_kafka_sink.records.record_columns import RecordColumns, from_record_batch
 from spark_kafka_sink.records.single_record import headers_section, read_headers
@@ -43,7 +45,8 @@ def config(**options):
 
 def writer(limits=None, context=True, most=65_536, **options):
     limits = RowLimits(config(**options), limits or TopicLimits())
-    return LetterWriter("dlq", limits, "orders", 7, 3, context, most)
+    wanted = replace(letter_options("dlq"), context_headers=context, max_value_bytes=most)
+    return LetterWriter(wanted, limits, "orders", 7, 3)
 
 
 def records_of(part):
@@ -54,10 +57,14 @@ def records_of(part):
     return found
 
 
+def part_of(columns, bad, made, first=0):
+    rows = bad.rows
+    which = bad.which.take(rows) - 1
+    return made.letters(columns.take(rows), which, bad.found, first + rows, NOW)
+
+
 def letters_of(columns, bad, made=None, first=0):
-    unsent = UnsentRows.of(columns, bad, first + bad.rows)
-    parts = (made or writer()).letters(unsent, NOW)
-    return [one for part in parts for one in records_of(part)]
+    return records_of(part_of(columns, bad, made or writer(), first)) if bad.found else []
 
 
 def all_bad(columns, reason=Reason.TIMESTAMP):
@@ -98,10 +105,11 @@ def test_without_context_ours_stay_and_are_read():
     columns = columns_of([b"v"])
     ((_, _, headers),) = letters_of(columns, all_bad(columns), writer(context=False))
     assert all(name.startswith(b"__kprod.errors.") for name, _ in headers)
-    fields = LetterFields.of([(name.decode(), value) for name, value in headers])
-    assert (fields.code, fields.reason, fields.topic, fields.row, fields.batch, fields.message) == (
-        "KP0231", "invalid timestamp", "t", 0, 3, None,
-    )  # fmt: skip
+    fields = letter_fields([(name.decode(), value) for name, value in headers])
+    assert fields == {
+        "code": "KP0231", "reason": "invalid timestamp", "topic": "t", "batch": 3, "row": 0,
+        "message": None,
+    }  # fmt: skip
 
 
 def test_a_value_is_cut_to_the_option_and_says_so():
@@ -129,7 +137,7 @@ def test_a_letter_fits_the_producer_and_its_topic(options, limits, most):
     key = pa.array([b"k" * 500], pa.binary())
     columns = columns_of([b"v" * 10_000], key=key)
     made = writer(limits, **options)
-    (part,) = made.letters(UnsentRows.of(columns, all_bad(columns), np.arange(1)), NOW)
+    part = part_of(columns, all_bad(columns), made)
     size = int(part.input_bytes()[0])
     assert most - 250 < size < most
     assert dict(read_headers(part.headers[0].as_py()))[b"__kprod.errors.value.size"] == b"10000"
@@ -145,15 +153,15 @@ def test_a_timestamp_that_the_topic_refuses_is_the_time_of_sending():
     times = np.array([-5, NOW + 10_000, NOW - 10_000, NOW - 5, 2**63 - 1])
     columns = columns_of([b"v"] * 5, timestamp=times)
     made = writer(TopicLimits(before_ms=9_000, after_ms=9_000))
-    (part,) = made.letters(UnsentRows.of(columns, all_bad(columns), np.arange(5)), NOW)
+    part = part_of(columns, all_bad(columns), made)
     assert part.timestamp.tolist() == [NOW, NOW, NOW, NOW - 5, NOW]
 
 
 @pytest.mark.parametrize("text", [b"9" * 19, b"-" + b"9" * 30, b"9" * 5000, b"x", b"", b"\xff"])
 def test_a_number_that_another_client_wrote_harms_no_reader(text):
     """A DataFrame has 64 bits for it."""
-    fields = LetterFields.of([("__kprod.errors.row", text), ("__kprod.errors.batch.id", text)])
-    assert (fields.row, fields.batch) == (None, None)
+    fields = letter_fields([("__kprod.errors.row", text), ("__kprod.errors.batch.id", text)])
+    assert (fields["row"], fields["batch"]) == (None, None)
 
 
 def test_of_two_headers_of_a_name_the_last_one_counts():
@@ -163,8 +171,8 @@ def test_of_two_headers_of_a_name_the_last_one_counts():
     ((_, _, headers),) = letters_of(columns, all_bad(columns))
     assert [(name.decode(), value) for name, value in headers[:3]] == before
     assert len(headers) == 18
-    fields = LetterFields.of([(name.decode(), value) for name, value in headers])
-    assert (fields.code, fields.topic) == ("KP0231", "t")
+    fields = letter_fields([(name.decode(), value) for name, value in headers])
+    assert (fields["code"], fields["topic"]) == ("KP0231", "t")
 
 
 #: What ``DeadLetterQueueReporter.populateContextHeaders`` of connect-runtime 4.3.1 adds, in order;

@@ -1,13 +1,9 @@
-"""murmur2 by columns against Kafka's own vectors and kafka-python's key-by-key hash."""
-
-import random
+"""murmur2 by columns against the vectors of Kafka and librdkafka (any keys:
+``test_records_key_hashes.py``).
+"""
 
 import numpy as np
 import pyarrow as pa
-import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
-from kafka.partitioner.default import murmur2 as murmur2_of_one_key
 
 from spark_kafka_sink.records.partitioning.murmur2 import murmur2
 
@@ -29,10 +25,6 @@ LIBRDKAFKA = {  # rdmurmur2.c, unsigned
     b"4": 0x5A4B5CA1,
     b"PreAmbleWillBeRemoved,ThePrePartThatIs": 0x78424F1C,
 }
-
-
-def expected(keys):
-    return [murmur2_of_one_key(key or b"") & 0xFFFFFFFF for key in keys]
 
 
 def test_the_vectors_of_the_java_client_hold():
@@ -71,38 +63,6 @@ def test_the_sum_over_javas_random_arrays_holds():
 def test_the_partition_is_the_positive_hash_modulo_the_count():
     positive = murmur2(pa.array([b"21", b"abc"])) & np.uint32(0x7FFFFFFF)
     assert positive.tolist() == [1173551340, 479470107]
-
-
-@settings(max_examples=150, deadline=None)
-@given(
-    st.lists(st.one_of(st.none(), st.binary(max_size=40)), max_size=60),
-    st.integers(0, 10),
-    st.sampled_from([pa.binary(), pa.large_binary()]),
-)
-def test_any_keys_hash_as_one_by_one(keys, skipped, kind):
-    column = pa.array(keys, kind).slice(min(skipped, len(keys)))
-    assert murmur2(column).tolist() == expected(keys[skipped:])
-
-
-@pytest.mark.parametrize("length", [4095 * 4, 4096 * 4, 4096 * 4 + 3, 100_003])
-def test_long_keys_among_short_ones_hash_as_one_by_one(length):
-    rng = random.Random(length)
-    keys = [rng.randbytes(n) for n in (3, length, 0, length + 1, 17)]
-    assert murmur2(pa.array(keys)).tolist() == expected(keys)
-
-
-def test_many_keys_of_all_lengths_hash_as_one_by_one():
-    rng = random.Random(7)
-    keys = [rng.randbytes(rng.randrange(200)) for _ in range(20_000)]
-    assert murmur2(pa.array(keys)).tolist() == expected(keys)
-
-
-def test_bytes_under_a_null_are_not_hashed():
-    offsets = pa.py_buffer(np.array([0, 2, 4], np.int32))
-    column = pa.Array.from_buffers(
-        pa.binary(), 2, [pa.py_buffer(b"\x02"), offsets, pa.py_buffer(b"21ab")]
-    )
-    assert murmur2(column).tolist() == expected([None, b"ab"])
 
 
 def test_no_keys_give_no_hashes():

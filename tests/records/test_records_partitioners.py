@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from kafka.partitioner.default import murmur2 as murmur2_of_one_key
 
-from spark_kafka_sink.base.errors import ConfigError, DataError
+from spark_kafka_sink.base.errors import DataError
 from spark_kafka_sink.protocol.cluster import (
     Cluster,
     Node,
@@ -22,7 +22,6 @@ from spark_kafka_sink.records.encoded_slice import OpenPosition
 from spark_kafka_sink.records.partitioning.partitioners import (
     BuiltInPartitioner,
     RoundRobinPartitioner,
-    UniformStickyPartitioner,
     partitioner,
 )
 from spark_kafka_sink.records.partitioning.topic_view import TopicView
@@ -201,7 +200,7 @@ def test_null_keys_of_several_topics_stick_each_on_their_own():
 
 def test_ignored_keys_stick():
     columns = rows(30, key=pa.array([str(i).encode() for i in range(30)]))
-    got = BuiltInPartitioner(ignore_keys=True).assign(columns, {"t": view(1000)}, no_batches)
+    got = partitioner(None, ignore_keys=True).assign(columns, {"t": view(1000)}, no_batches)
     assert len(runs(got)) <= 4
 
 
@@ -235,17 +234,9 @@ def test_round_robin_respects_explicit_partitions():
     assert sorted(got[[0, 2]].tolist()) == [0, 1]
 
 
-def test_java_class_names_make_ours():
+def test_a_partitioner_is_made_by_its_name_in_a_configuration():
     assert isinstance(partitioner(None), BuiltInPartitioner)
     assert isinstance(partitioner("RoundRobinPartitioner"), RoundRobinPartitioner)
-    package = "org.apache.kafka.clients.producer."
-    sticky = partitioner(package + "UniformStickyPartitioner")
-    assert isinstance(sticky, UniformStickyPartitioner)
-    got = sticky.assign(rows(5, key=pa.array([b"21"] * 5)), {"t": view(9, (8,))}, no_batches)
-    assert set(got.tolist()) == {8}
-    assert isinstance(partitioner(package + "internals.DefaultPartitioner"), BuiltInPartitioner)
-    with pytest.raises(ConfigError, match=r"com\.example\.Mine"):
-        partitioner("com.example.Mine")
 
 
 def test_a_view_knows_who_has_a_leader():

@@ -110,7 +110,6 @@ PLAIN_JAAS = f'PlainLoginModule required username="u" password="{SECRET}";'
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        ({"mechanism": "DIGEST-MD5"}, ("DIGEST-MD5", "SCRAM-SHA-512")),
         ({}, ("sasl.mechanism is not set", "PLAIN")),
         ({"jaas": PLAIN_JAAS}, ("sasl.mechanism is not set", "set it to PLAIN")),
         ({"mechanism": "SCRAM-SHA-512", "jaas": PLAIN_JAAS}, ("PlainLoginModule", "SCRAM-SHA-512")),

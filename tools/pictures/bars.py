@@ -16,7 +16,8 @@ _ROW = re.compile(
     r" ([\d.]+)x \(([\d.]+)-([\d.]+), n=(\d+)\) \|$",
     re.MULTILINE,
 )
-_ONE_ROUND = re.compile(r"\([\d.]+-[\d.]+, n=1\)")
+_ONE_ROUND = re.compile(r" \([\d.]+-[\d.]+, n=1\)")
+_INTERVAL = re.compile(r"x \(([\d.]+)-([\d.]+)")
 _CPU = re.compile(
     r"^\| ([^|]+) \| [\d.]+ (?:us CPU a row|client CPU s) \| [^|(]+ \(([^|]+)\) \| ([^|]+) \|$",
     re.MULTILINE,
@@ -43,8 +44,8 @@ class Ratio:
 
     def __str__(self) -> str:
         if self.rounds == 1:  # no interval comes of one round
-            return f"{self.middle:.2f}x (n=1)"
-        return f"{self.middle:.2f}x ({self.low:.2f}-{self.high:.2f}, n={self.rounds})"
+            return f"{self.middle:.2f}x"
+        return f"{self.middle:.2f}x ({self.low:.2f}-{self.high:.2f})"
 
     def told(self) -> str:
         """For a sentence: the interval, and whether it shows a difference at all."""
@@ -65,7 +66,7 @@ def newest(peers: tuple[str, ...], beginning: str) -> list[Ratio]:
                 row = Ratio(
                     what, peer, int(ours.replace(",", "")), int(theirs.replace(",", "")),
                     float(middle), float(low), float(high), int(rounds), head[1], head[2],
-                    _ONE_ROUND.sub("(n=1)", cpu.get((what, peer), "-")),
+                    _plain(_ONE_ROUND.sub("", cpu.get((what, peer), "-"))),
                 )  # fmt: skip
                 found.setdefault((what, peer), row)
     return sorted(found.values(), key=lambda row: (row.what, peers.index(row.peer)))
@@ -153,7 +154,7 @@ def figures() -> dict[str, str]:
         f" {ratios[engine_large, confluent]} at 1 KB",
         "send": f"{_send('confluent-kafka')} the CPU of confluent-kafka's",
         "measured": " to ".join(sorted({rows[0].day, rows[-1].day})),
-        "exactly-once": f"{_plain(added['job of 30 M rows, 1 / s'])} of the rows/s in a job of 30 M"
+        "exactly-once": f"{_told(added['job of 30 M rows, 1 / s'])} of the rows/s in a job of 30 M"
         f" rows, {_plain(added['micro-batch, p50'])} in a micro-batch",
     }
 
@@ -166,18 +167,33 @@ def _send(peer: str) -> str:
     return _plain(found[1])
 
 
+def _told(ratio: str) -> str:
+    """As :meth:`Ratio.told`, of a cell of the history."""
+    found = _INTERVAL.search(ratio)
+    assert found is not None, ratio
+    low, high = map(float, found.groups())
+    return _plain(ratio).replace(")", ", no difference shown)" if low <= 1 <= high else ")")
+
+
 def _plain(difference: str) -> str:
     return re.sub(r", n=\d+\)", ")", difference)
 
 
 def _table(rows: list[Ratio]) -> Iterator[str]:
     """Rows a second and their quotient, and where the figures are from."""
-    yield "| what | kprod, rows/s | peer, rows/s | kprod / peer | client CPU, kprod / peer |"
+    names = {row.peer.partition(",")[0] for row in rows}
+    peer = names.pop() if len(names) == 1 else ""
+    yield f"| what | kprod, rows/s | {peer or 'peer'}, rows/s | kprod / peer | client CPU, kprod / peer |"
     yield "|---|---|---|---|---|"
     for row in rows:
-        yield (f"| {row.what} | {row.ours:,} | {row.peer}: {row.theirs:,} | {row} | {row.cpu} |")
+        what = row.what.removeprefix("Spark, ").removeprefix("engine, ")
+        which = row.peer.removeprefix(peer).removeprefix(", ")
+        theirs = f"{which}: {row.theirs:,}" if which else f"{row.theirs:,}"
+        yield f"| {what} | {row.ours:,} | {theirs} | {row} | {row.cpu} |"
     runs = sorted({f"{row.day} at {row.commit}" for row in rows})
-    yield from ("", f"Measured on {', '.join(runs)}.")
+    rounds = " or ".join(str(number) for number in sorted({row.rounds for row in rows}))
+    shown = "one round each, so without intervals" if rounds == "1" else f"{rounds} rounds each"
+    yield from ("", f"Measured on {', '.join(runs)}, {shown}.")
 
 
 def _exactly_once() -> Iterator[str]:

@@ -146,7 +146,7 @@ def _parse(item: str, protocol: str, prefix: str) -> tuple[str, int]:
 
 
 def _hint(item: str) -> str:
-    if " " in item:
+    if " " in item or ";" in item:
         return "addresses are separated by commas"
     if item.count(":") > 1 and "[" not in item and "/" not in item:
         return "an IPv6 address needs brackets, as in [::1]:9092"

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Final
+from typing import ClassVar, Final
 from urllib.parse import SplitResult, unquote, urlsplit
 
 from spark_kafka_sink.base.error_kinds import Kind
@@ -78,6 +78,7 @@ _EXTENSION_VALUE: Final = re.compile(r"[\x21-\x7e \t\r\n]+")
 class StaticToken:
     """The token itself."""
 
+    words: ClassVar = "the options themselves"
     token: Password
 
 
@@ -85,6 +86,7 @@ class StaticToken:
 class TokenFile:
     """A file with the token, read whenever one is needed; another program renews it."""
 
+    words: ClassVar = "a file"
     path: Text
 
 
@@ -92,6 +94,7 @@ class TokenFile:
 class UnsecuredToken:
     """Kafka's unsigned tokens for development: JSON claims, and their lifetime in seconds."""
 
+    words: ClassVar = "unsecuredLogin... in sasl.jaas.config"
     claims: tuple[tuple[str, str | float | tuple[str, ...]], ...] = field(repr=False)
     life_s: int
 
@@ -100,6 +103,7 @@ class UnsecuredToken:
 class ClientCredentials:
     """RFC 6749, 4.4, from ``url``; ``tls`` are ``ssl.`` options for that server alone."""
 
+    words: ClassVar = "a token endpoint"
     url: Text
     client_id: Text
     client_secret: Password
@@ -115,6 +119,7 @@ class ClientCredentials:
 class TokenProvider:
     """A class, or function, of the user's own, by import path; ``options`` are its module's."""
 
+    words: ClassVar = "a class of your own"
     path: str
     option: str
     options: tuple[tuple[str, Password], ...] = ()
@@ -127,6 +132,7 @@ class AwsLogin:
     ``provider`` is the import path of a provider of a botocore or boto3 session, or of credentials.
     """
 
+    words: ClassVar = "AWS's credentials"
     profile: Text | None = None
     role_arn: Text | None = None
     role_session_name: Text | None = None
@@ -135,19 +141,10 @@ class AwsLogin:
     provider: Text | None = None
 
 
+#: ``words`` are its name in messages.
 TokenSource = (
     StaticToken | TokenFile | UnsecuredToken | ClientCredentials | TokenProvider | AwsLogin
 )
-
-
-_WORDS: Final[Mapping[type, str]] = {
-    StaticToken: "the options themselves",
-    TokenFile: "a file",
-    UnsecuredToken: "unsecuredLogin... in sasl.jaas.config",
-    ClientCredentials: "a token endpoint",
-    TokenProvider: "a class of your own",
-    AwsLogin: "AWS's credentials",
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -236,7 +233,7 @@ def _refuse_what_is_of_another_source(
         of = {"endpoint": ClientCredentials, "unsecured": UnsecuredToken}
         if found is not None and not isinstance(source, of[found.lastgroup or ""]):
             idle.append(f"{name} in sasl.jaas.config")
-    words = _WORDS[type(source)]
+    words = source.words
     if isinstance(source, ClientCredentials) and text_of(source.url)[:5].lower() == "http:":
         idle += [f"{name} in sasl.jaas.config" for name, _ in source.tls]
         words = "a URL of http" if source.tls else words

@@ -41,8 +41,6 @@ from spark_kafka_sink.config.logins.oauth_settings import (
 from spark_kafka_sink.config.logins.security_rules import LOGIN_MODULES, check_options
 from spark_kafka_sink.config.option_table import AWS_MSK_IAM, GSSAPI, MECHANISMS, OAUTHBEARER
 
-#: Java's default.
-DEFAULT_MECHANISM: Final = GSSAPI
 _IAM_HANDLER: Final = "software.amazon.msk.auth.iam.IAMClientCallbackHandler"
 
 
@@ -115,22 +113,15 @@ def _jaas(options: Mapping[str, object]) -> JaasEntry | None:
 
 def _mechanism(options: Mapping[str, object], entry: JaasEntry | None) -> str:
     given = text_of(options.get("sasl.mechanism"))
-    shown = safe_text(f"{options.get('sasl.mechanism')}")
     if given:
-        if given.upper() in MECHANISMS:
-            return given.upper()
-        raise _refused(
-            f"sasl.mechanism={shown} is not supported",
-            hint=f"supported are {', '.join(MECHANISMS)}",
-        )
+        return given.upper()  # one of MECHANISMS, as the option's rule has it
     module = None if entry is None else LOGIN_MODULES.get(entry.name)
     serves = () if module is None else module.mechanisms
-    kerberos = text_of(options.get("sasl.kerberos.service.name")) or GSSAPI in serves
-    if kerberos:
-        return DEFAULT_MECHANISM
+    if text_of(options.get("sasl.kerberos.service.name")) or GSSAPI in serves:
+        return GSSAPI
     raise _refused(
-        f"sasl.mechanism is not set, and nothing says that Kafka's default, {DEFAULT_MECHANISM}"
-        " (Kerberos), is meant",
+        f"sasl.mechanism is not set, and nothing says that Kafka's default, {GSSAPI} (Kerberos), is"
+        " meant",
         hint=f"set it to {' or '.join(serves or MECHANISMS)}",
     )
 
@@ -223,13 +214,9 @@ def _kerberos(options: Mapping[str, object], entry: JaasEntry | None) -> Kerbero
             "No serviceName defined in either JAAS or Kafka config",
             hint="set sasl.kerberos.service.name to the brokers' service, usually kafka",
         )
-    keytab = module.get("keyTab") if _is_on(module, "useKeyTab") else None
+    uses_keytab = text_of(module.get("useKeyTab")).lower() in ("", "true")
+    keytab = module.get("keyTab") if uses_keytab else None
     return KerberosSettings(service, keytab or None, module.get("principal") or None)
-
-
-def _is_on(module: JaasEntry, name: str) -> bool:
-    """Unless it says otherwise."""
-    return text_of(module.get(name)).lower() in ("", "true")
 
 
 def _refused(what: str, hint: str | None = None) -> ConfigError:

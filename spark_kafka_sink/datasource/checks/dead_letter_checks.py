@@ -14,49 +14,28 @@ from spark_kafka_sink.base.error_kinds import Kind
 from spark_kafka_sink.base.errors import ApiError, AuthorizationError, ConfigError, ErrorCode
 from spark_kafka_sink.config.sink_config import DeadLetterOptions
 from spark_kafka_sink.datasource.checks.topic_checks import (
-    CHECK_MS,
     check_write,
     topic_settings,
     topics_in_full,
 )
+from spark_kafka_sink.protocol.metadata import TopicMetadata
 from spark_kafka_sink.protocol.topic_requests import NewTopic
 from spark_kafka_sink.records.bad_rows.topic_limits import LARGEST, TopicLimits
 
 _TOPIC: Final = "errors.deadletterqueue.topic.name"
-#: As Connect's.
-_PARTITIONS = 1
 
 
-def create_if_missing(admin: AdminClient, options: DeadLetterOptions, timeout_ms: int) -> None:
-    """Create the topic, unless brokers know it. Raises ApiError when they refuse that."""
-    found = topics_in_full(admin, (options.topic,), min(timeout_ms, CHECK_MS))[options.topic]
-    if found.error is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
-        return
-    _create(admin, options, timeout_ms)
-
-
-def queue_check(admin: AdminClient, options: DeadLetterOptions, timeout_ms: int) -> str:
-    """What there is of the topic, in words. Raises ApiError when it can't be created or written
-    to, and ConfigError when it is compacted.
-    """
-    topic = options.topic
-    found = topics_in_full(admin, (topic,), timeout_ms)[topic]
-    if found.error is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
-        _create(admin, options, timeout_ms, validate_only=True)
-        return f"{topic} does not exist yet: the first write creates it"
-    if found.error is not ErrorCode.NONE:
-        raise found.error.error(f"topic {topic}")
-    check_write(topic, found.authorized_operations)
-    settings = topic_settings(admin, (topic,), timeout_ms).get(topic, {})
-    refuse_compacted(options, [topic] if TopicLimits.of(settings).compacted else [])
-    size = settings.get(LARGEST)
-    return topic if size is None else f"{topic}, {LARGEST}={size}"
-
-
-def _create(
+def create_if_missing(
     admin: AdminClient, options: DeadLetterOptions, timeout_ms: int, *, validate_only: bool = False
-) -> None:
-    new = NewTopic(options.topic, _PARTITIONS, options.replicas, {"cleanup.policy": "delete"})
+) -> TopicMetadata | None:
+    """Create the topic, or with ``validate_only`` only ask whether brokers would, and return None;
+    or return what they know of it. Raises ApiError when they refuse that.
+    """
+    found = topics_in_full(admin, (options.topic,), timeout_ms)[options.topic]
+    if found.error is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+        return found
+    # One partition, as Connect's.
+    new = NewTopic(options.topic, 1, options.replicas, {"cleanup.policy": "delete"})
     try:
         admin.create_topic(new, timeout_ms=timeout_ms, validate_only=validate_only)
     except ApiError as error:
@@ -65,6 +44,24 @@ def _create(
             hint = "the principal needs CREATE on it, or create it yourself, with one partition"
         what = f"the dead letter queue ({_TOPIC}) can't be created: {error.message}"
         raise type(error)(what, hint=hint, code=error.code) from error
+    return None
+
+
+def queue_check(admin: AdminClient, options: DeadLetterOptions, timeout_ms: int) -> str:
+    """What there is of the topic, in words. Raises ApiError when it can't be created or written
+    to, and ConfigError when it is compacted.
+    """
+    topic = options.topic
+    found = create_if_missing(admin, options, timeout_ms, validate_only=True)
+    if found is None:
+        return f"{topic} does not exist yet: the first write creates it"
+    if found.error is not ErrorCode.NONE:
+        raise found.error.error(f"topic {topic}")
+    check_write(topic, found.authorized_operations)
+    settings = topic_settings(admin, (topic,), timeout_ms).get(topic, {})
+    refuse_compacted(options, [topic] if TopicLimits.of(settings).compacted else [])
+    size = settings.get(LARGEST)
+    return topic if size is None else f"{topic}, {LARGEST}={size}"
 
 
 def refuse_compacted(options: DeadLetterOptions, compacted: Container[str]) -> None:

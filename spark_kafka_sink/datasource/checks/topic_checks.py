@@ -144,7 +144,7 @@ def forbidden_topics(config: ProducerConfig, topics: Collection[str]) -> dict[st
         try:
             check_write(topic, operations)
         except AuthorizationError as error:
-            found[topic] = f"{error.code.name} ({error.code.value}): {error.code.info.meaning}"
+            found[topic] = error.code.text
     return found
 
 

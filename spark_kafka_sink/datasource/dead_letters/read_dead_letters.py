@@ -7,7 +7,6 @@ Owns: its columns, and the reader behind ``format("kprod")`` with the option tha
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING, Final
 
@@ -17,14 +16,10 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 from spark_kafka_sink.admin.admin_client import AdminClient
 from spark_kafka_sink.config.producer_config import ProducerConfig
 from spark_kafka_sink.config.sink_config import SinkConfig
-from spark_kafka_sink.datasource.dead_letters.letter_reader import (
-    LetterRange,
-    letter_ranges,
-    read_letters,
-)
+from spark_kafka_sink.datasource.dead_letters.letter_reader import LetterReader
 from spark_kafka_sink.datasource.plain_errors import without_traceback
-from spark_kafka_sink.records.letters.letter_fields import LetterFields
-from spark_kafka_sink.records.letters.read_records import ReadRecord
+from spark_kafka_sink.records.letters.letter_fields import letter_fields
+from spark_kafka_sink.records.log_records import LogRecord
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -59,11 +54,6 @@ def read_dead_letters(spark: SparkSession, topic: str, **options: str | float | 
     return spark.read.format("kprod").options(**options).option(DEAD_LETTERS, topic).load()
 
 
-@dataclass
-class _Partition(InputPartition):
-    range: LetterRange
-
-
 class DeadLetterReader(DataSourceReader):
     """Reads each partition of the topic in a task."""
 
@@ -75,21 +65,16 @@ class DeadLetterReader(DataSourceReader):
     @without_traceback
     def partitions(self) -> Sequence[InputPartition]:
         with AdminClient(self._config) as client:
-            return [_Partition(one) for one in letter_ranges(client, self._topic)]
+            return [InputPartition(one) for one in LetterReader(client, self._topic).partitions()]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        assert isinstance(partition, _Partition)
         with AdminClient(self._config) as client:
-            records = read_letters(client, partition.range)
+            records = LetterReader(client, self._topic).read(partition.value)
             while some := list(islice(records, _ROWS_OF_A_BATCH)):
                 yield pa.RecordBatch.from_pylist([*map(_row, some)], schema=_ARROW)
 
 
-def _row(record: ReadRecord) -> dict[str, object]:
-    fields = LetterFields.of(record.headers)
-    return {
-        "key": record.key,
-        "value": record.value,
-        "headers": [{"key": key, "value": value} for key, value in record.headers],
-        **{name: getattr(fields, name) for name in LetterFields.__slots__},
-    }
+def _row(record: LogRecord) -> dict[str, object]:
+    headers = [{"key": key, "value": value} for key, value in record.headers]
+    of_record = {"key": record.key, "value": record.value, "headers": headers}
+    return {**of_record, **letter_fields(record.headers)}

@@ -21,7 +21,7 @@ from spark_kafka_sink.base.error_kinds import Kind
 from spark_kafka_sink.base.errors import CommitError, safe_text, warn
 from spark_kafka_sink.config.sink_config import SinkConfig
 from spark_kafka_sink.datasource.exactly_once.checkpoint import Checkpoint
-from spark_kafka_sink.datasource.exactly_once.transaction_plan import TransactionPlan, prefix_of
+from spark_kafka_sink.datasource.exactly_once.transaction_plan import TransactionPlan
 from spark_kafka_sink.datasource.exactly_once.transactional_producers import is_of_driver
 from spark_kafka_sink.datasource.write.commit_message import TaskCommitMessage, TaskTransaction
 from spark_kafka_sink.datasource.write.letter_counts import check_block
@@ -99,7 +99,7 @@ def abort(
     with shared_driver(config.producer, config.commit_log_topic) as driver:
         if plan is None and not messages:
             if driver_token:
-                key = log_key(prefix_of(config, streaming=True))
+                key = _key_of_stream(config)
                 return driver.abort_unknown(key, lambda one: is_of_driver(one, driver_token))
             warn(
                 _log,
@@ -193,8 +193,13 @@ def _owner(
             "the commit messages don't have the run and the query that they belong to",
             hint="the micro-batch was written without deliveryGuarantee=exactly-once",
         )
-    key = log_key(prefix_of(config, streaming=True))
-    return Owner(key, run_id, query_id, generation)
+    return Owner(_key_of_stream(config), run_id, query_id, generation)
+
+
+def _key_of_stream(config: SinkConfig) -> str:
+    """Whose prefix was checked when Spark made its writer (``transaction_plan.prefix_of``)."""
+    assert config.transactional_id_prefix is not None
+    return log_key(config.transactional_id_prefix)
 
 
 def _is_two_phase(plan: TransactionPlan | None, messages: Sequence[TaskCommitMessage]) -> bool:

@@ -34,8 +34,6 @@ from spark_kafka_sink.datasource.report.write_report import (
     FailedAttempt,
     Outcome,
     PartitionReport,
-    ReasonReport,
-    SampleReport,
     TaskReport,
     TopicReport,
     WriteReport,
@@ -378,16 +376,7 @@ def _dead_letters(
     if config.dead_letters is None:
         return None
     totals = letters_of(messages)
-    return DeadLettersReport(
-        config.dead_letters.topic,
-        sum(one.rows for one in totals),
-        tuple(
-            ReasonReport(
-                one.code, one.reason, one.rows, tuple(SampleReport(*s) for s in one.samples)
-            )
-            for one in totals
-        ),
-    )
+    return DeadLettersReport(config.dead_letters.topic, sum(one.rows for one in totals), totals)
 
 
 def _brokers(nodes: Mapping[int, NodeReport]) -> tuple[BrokerReport, ...]:

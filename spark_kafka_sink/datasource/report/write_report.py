@@ -18,6 +18,7 @@ from typing import Annotated
 
 from spark_kafka_sink.datasource.described_fields import Described, as_json
 from spark_kafka_sink.datasource.report.waits import explained
+from spark_kafka_sink.datasource.write.letter_counts import LetterCount
 from spark_kafka_sink.producer.metrics.produce_report import LATENCY_BOUNDS_MS
 
 REPORT_VERSION = 1
@@ -142,31 +143,13 @@ class TaskReport:
 
 
 @dataclass(frozen=True, slots=True)
-class SampleReport:
-    """A row that became a dead letter."""
-
-    task: Annotated[int, Described("The DataFrame's partition.")]
-    row: Annotated[int, Described("The row's number within it, from 0.")]
-
-
-@dataclass(frozen=True, slots=True)
-class ReasonReport:
-    """Rows that can't be sent for one reason."""
-
-    code: Annotated[str, Described("The reason's code, `KP0213` for example.")]
-    reason: Annotated[str, Described("The reason in words.")]
-    rows: Annotated[int, Described("How many rows.", "rows")]
-    samples: Annotated[tuple[SampleReport, ...], Described("Three of them at most.")]
-
-
-@dataclass(frozen=True, slots=True)
 class DeadLettersReport:
     """The rows that can't be sent (errors.tolerance=all)."""
 
     topic: Annotated[str, Described("The topic that has them.")]
     total: Annotated[int, Described("How many rows.", "rows")]
     by_reason: Annotated[
-        tuple[ReasonReport, ...], Described("By reason, those with most rows first.")
+        tuple[LetterCount, ...], Described("By reason, those with most rows first.")
     ]
 
 
@@ -367,7 +350,9 @@ class WriteReport:
     mean_queue_ms: Annotated[
         float, Described("From a record batch's first row until it was sent, on average.", _MS)
     ]
-    max_queue_ms: Annotated[int, Described("The same, the longest.", _MS)]
+    max_queue_ms: Annotated[
+        int, Described("The same, the longest; at kafka.delivery.timeout.ms it expires.", _MS)
+    ]
     input_wait_ms: Annotated[
         int, Described("Waiting for Spark's next rows, summed over tasks.", _MS)
     ]

@@ -5,33 +5,18 @@ Owns: :func:`column_type`. Never: a format.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from spark_kafka_sink.base.error_kinds import Kind
 from spark_kafka_sink.base.errors import SchemaError, safe_text
-from spark_kafka_sink.records.formats.column_type import ColumnKind, ColumnType
+from spark_kafka_sink.records.formats.column_type import TYPES, ColumnKind, ColumnType
 
 if TYPE_CHECKING:
     from pyspark.sql.types import DataType
 
 #: By the name of Spark's class, so that a type that an older pyspark lacks is no error.
-_KINDS = {
-    "NullType": ColumnKind.NULL,
-    "BooleanType": ColumnKind.BOOLEAN,
-    "ByteType": ColumnKind.INT,
-    "ShortType": ColumnKind.INT,
-    "IntegerType": ColumnKind.INT,
-    "LongType": ColumnKind.LONG,
-    "FloatType": ColumnKind.FLOAT,
-    "DoubleType": ColumnKind.DOUBLE,
-    "StringType": ColumnKind.STRING,
-    "CharType": ColumnKind.STRING,
-    "VarcharType": ColumnKind.STRING,
-    "BinaryType": ColumnKind.BINARY,
-    "DateType": ColumnKind.DATE,
-    "TimestampType": ColumnKind.TIMESTAMP,
-    "TimestampNTZType": ColumnKind.TIMESTAMP_NTZ,
-}
+_KINDS = {f"{name}Type": kind for kind, row in TYPES.items() for name in row.spark.split()}
 _HINTS = {
     "VariantType": "write it as text: to_json(column)",
     "DayTimeIntervalType": "cast it to a number: extract(SECOND FROM column) or the like",
@@ -57,14 +42,6 @@ def column_type(data_type: DataType, path: str, *, nullable: bool = True) -> Col
         key = column_type(data_type.keyType, f"{path} (a key)", nullable=False)
         value = column_type(data_type.valueType, f"{path}[]", nullable=data_type.valueContainsNull)
         return ColumnType(ColumnKind.MAP, text, nullable, (key, value))
-    if isinstance(data_type, types.DecimalType):
-        return ColumnType(
-            ColumnKind.DECIMAL,
-            text,
-            nullable,
-            precision=data_type.precision,
-            scale=data_type.scale,
-        )
     kind = _KINDS.get(type(data_type).__name__)
     if kind is None:
         raise SchemaError(
@@ -73,4 +50,7 @@ def column_type(data_type: DataType, path: str, *, nullable: bool = True) -> Col
             hint=_HINTS.get(type(data_type).__name__, "cast it to a string, or drop it"),
             kind=Kind.COLUMN_TYPE,
         )
-    return ColumnType(kind, text, nullable)
+    found = ColumnType(kind, text, nullable)
+    if isinstance(data_type, types.DecimalType):
+        found = replace(found, precision=data_type.precision, scale=data_type.scale)
+    return found

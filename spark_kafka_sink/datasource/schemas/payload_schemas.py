@@ -91,12 +91,12 @@ def with_encoders(plan: ColumnPlan, schema: StructType, config: SinkConfig) -> C
     options = config.schemas
     if options is None:
         return plan
+    parts = {"key": plan.key, "value": plan.value}
     for payload in options.payloads:
-        part = plan.value if payload.part == "value" else plan.key
+        part = parts[payload.part]
         assert part is not None
-        made = _PayloadPlan(config, payload, part, schema).columns(part)
-        plan = replace(plan, value=made) if payload.part == "value" else replace(plan, key=made)
-    return plan
+        parts[payload.part] = _PayloadPlan(config, payload, part, schema).columns(part)
+    return replace(plan, key=parts["key"], value=parts["value"])
 
 
 def described(config: SinkConfig, timeout_ms: int) -> Iterator[tuple[str, str, bool]]:
@@ -118,7 +118,7 @@ def described(config: SinkConfig, timeout_ms: int) -> Iterator[tuple[str, str, b
             may_be_missing = options.auto_register and not options.use_latest
             yield payload.part, f"{what} is not there at {registry}", may_be_missing
             continue
-        refuse_unusable(found, payload, schema_format(payload))
+        usable(found, payload, schema_format(payload))
         no_guid = payload.in_header and found.guid is None
         said = f"{what} has the schema of id {found.id}{' without a GUID' if no_guid else ''}"
         yield payload.part, said, not no_guid
@@ -150,7 +150,7 @@ class _PayloadPlan:
 
     def columns(self, part: ComposedColumns) -> ComposedColumns:
         """``part`` with its encoder, and the header that names the schema, if one does."""
-        registered = self._registered()
+        registered = usable(self._registered(), self._payload, self._format)
         indexes = self._format.indexes(registered.text)
         prefix, header = wire_prefix(registered.id) + indexes, None
         if self._payload.in_header:
@@ -177,16 +177,16 @@ class _PayloadPlan:
         payload = self._payload
         if payload.use_id is not None:
             schema_id = payload.use_id
-            return self._usable(self._kept(("id", schema_id), lambda r: r.by_id(schema_id)))
+            return self._kept(("id", schema_id), lambda r: r.by_id(schema_id))
         given = None if payload.schema is None else given_schema(payload)
         if given is None and self._options.use_latest:
-            subject = self._subject(_name(payload, self._topic))
-            return self._usable(self._kept(("latest", subject), lambda r: _latest(r, subject)))
+            subject = subject_of(payload, _name(payload, self._topic), self._topic)
+            return self._kept(("latest", subject), lambda r: _latest(r, subject))
         text = given if given is not None else self._derived()
-        subject = self._subject(self._format.name_of(text))
+        subject = subject_of(payload, self._format.name_of(text), self._topic)
         register = self._options.auto_register
         key = ("schema", subject, text, register, self._options.normalize)
-        return self._usable(self._kept(key, lambda r: self._looked_up(r, subject, text)))
+        return self._kept(key, lambda r: self._looked_up(r, subject, text))
 
     def _derived(self) -> str:
         payload = self._payload
@@ -223,13 +223,6 @@ class _PayloadPlan:
                 hint="readers would not understand the records; see what"
                 f" /schemas/ids/{schema_id} of the registry has",
             )
-        return found
-
-    def _subject(self, name: str) -> str:
-        return subject_of(self._payload, name, self._topic)
-
-    def _usable(self, found: RegisteredSchema) -> RegisteredSchema:
-        refuse_unusable(found, self._payload, self._format)
         return found
 
     def _kept(
@@ -284,10 +277,10 @@ def _latest(registry: Registry, subject: str) -> RegisteredSchema:
     return found
 
 
-def refuse_unusable(
+def usable(
     found: RegisteredSchema, payload: PayloadOptions, format_: SchemaFormat
-) -> None:
-    """SchemaError for what nothing can be written with."""
+) -> RegisteredSchema:
+    """``found``; SchemaError when nothing can be written with it."""
     problem = found.unusable
     if found.type != format_.schema_type:
         problem = f"is {safe_text(found.type)}, and {payload.part}Format is {payload.format}"
@@ -297,6 +290,7 @@ def refuse_unusable(
             hint="write with another schema",
             kind=Kind.UNUSABLE_SCHEMA,
         )
+    return found
 
 
 def given_schema(payload: PayloadOptions) -> str:

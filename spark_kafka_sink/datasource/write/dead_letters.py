@@ -29,12 +29,14 @@ from spark_kafka_sink.config.sink_config import DeadLetterOptions
 from spark_kafka_sink.datasource.write.letter_counts import (
     SAMPLES,
     LetterCount,
+    LetterSample,
     check_records,
+    listed,
     summed,
 )
 from spark_kafka_sink.records.bad_rows.bad_rows import BadRows, Finding, Reason
 from spark_kafka_sink.records.bad_rows.topic_limits import TopicLimits
-from spark_kafka_sink.records.letters.letter_writer import LetterWriter, UnsentRows
+from spark_kafka_sink.records.letters.letter_writer import LetterWriter
 from spark_kafka_sink.records.letters.row_limits import RowLimits
 from spark_kafka_sink.records.record_columns import RecordColumns
 
@@ -49,6 +51,8 @@ ForbiddenTopics = Callable[[Sequence[str]], Mapping[str, str]]
 
 #: Bad rows are held up to so many bytes, with these for each row.
 _HELD_BYTES, _ROW_BYTES = 1 << 20, 1000
+#: Letters that are made at once: their headers are memory besides the rows'.
+_MOST_LETTERS = 8192
 #: Characters of a key or value in the log, with errors.log.include.messages.
 _SHOWN = 200
 _OF_CODE = {
@@ -78,18 +82,9 @@ class DeadLetters:
         self._options = options
         self._topic_of_rows = topic
         self._task = task
-        no_limits = TopicLimits()
-        of_rows = no_limits if topic is None else limits.get(topic, no_limits)
-        self._limits = RowLimits(config, of_rows)
-        self._writer = LetterWriter(
-            options.topic,
-            RowLimits(config, limits.get(options.topic, no_limits)),
-            connector,
-            task,
-            batch_id,
-            options.context_headers,
-            options.max_value_bytes,
-        )
+        self._limits = RowLimits(config, limits.get(topic or "", TopicLimits()))
+        of_letters = RowLimits(config, limits.get(options.topic, TopicLimits()))
+        self._writer = LetterWriter(options, of_letters, connector, task, batch_id)
         self._forbidden = forbidden
         #: Of a column's topics: why rows can't be written to them, None for the others.
         self._topics: dict[str, Finding | None] = {}
@@ -97,9 +92,11 @@ class DeadLetters:
         self._refreshed: set[str] = set()
         #: By reason.
         self.counts: tuple[LetterCount, ...] = ()
-        #: Those whose letters are not sent yet.
-        self._held: list[UnsentRows] = []
+        #: Rows whose letters are not sent yet, the number of each one's finding, and of itself.
+        self._held: list[tuple[RecordColumns, Int64s, Int64s]] = []
         self._held_size = 0
+        #: The findings of these rows, and their numbers.
+        self._found: dict[Finding, int] = {}
 
     @property
     def rows(self) -> int:
@@ -132,55 +129,70 @@ class DeadLetters:
         are held for more. ``numbers`` are theirs within the task. Raises DataError when there are
         too many.
         """
-        unsent = UnsentRows.of(columns, bad, numbers)
-        for number, finding in enumerate(unsent.found):
-            rows = (unsent.which == number).nonzero()[0]
-            samples = tuple((self._task, row) for row in numbers.take(rows[:SAMPLES]).tolist())
-            count = LetterCount(finding.reason.code, finding.reason.text, len(rows), samples)
+        rows = bad.rows
+        unsent, which = columns.take(rows), bad.which.take(rows) - 1
+        for number, finding in enumerate(bad.found):
+            of_it = (which == number).nonzero()[0]
+            first = numbers[of_it[:SAMPLES]].tolist()
+            samples = tuple(LetterSample(self._task, row) for row in first)
+            count = LetterCount(finding.reason.code, finding.reason.text, len(of_it), samples)
             self.counts = summed((*self.counts, count))
             if self._options.log:
-                self._warn(finding, unsent, rows)
+                self._warn(finding, unsent, numbers, of_it)
         check_records(self._options, self.counts, self._task)
-        self._held.append(unsent)
-        self._held_size += unsent.columns.rows * _ROW_BYTES + unsent.columns.payload_bytes()
+        places = [self._found.setdefault(one, len(self._found)) for one in bad.found]
+        self._held.append((unsent, np.array(places).take(which), numbers))
+        self._held_size += unsent.rows * _ROW_BYTES + unsent.span_bytes()
         return self.held(now_ms) if self._held_size > _HELD_BYTES else iter(())
 
     def held(self, now_ms: int) -> Iterator[RecordColumns]:
         """The letters of the rows that are held. What a letter costs is mostly what some do."""
-        parts, self._held, self._held_size = self._held, [], 0
-        return self._writer.letters(UnsentRows.joined(parts), now_ms) if parts else iter(())
+        if not self._held:
+            return
+        held, found = self._held, list(self._found)
+        self._held, self._held_size, self._found = [], 0, {}
+        rows = RecordColumns.joined([one for one, _, _ in held])
+        which = np.concatenate([one for _, one, _ in held])
+        numbers = np.concatenate([one for _, _, one in held])
+        del held  # joined, they are copies
+        for start in range(0, rows.rows, _MOST_LETTERS):
+            part = slice(start, start + _MOST_LETTERS)
+            some = rows.slice(start, len(which[part]))
+            yield self._writer.letters(some, which[part], found, numbers[part], now_ms)
 
     @property
     def said(self) -> str:
         """For errors: which rows these are. Their letters may be written, held or aborted."""
         return (
             f"{self.rows} rows of partition {self._task} of the DataFrame can't be sent, and were"
-            f" for the dead letter queue {self.topic}: {'; '.join(map(str, self.counts))}"
+            f" for the dead letter queue {self.topic}: {listed(self.counts)}"
         )
 
     def not_sent(self, error: ApiError) -> KafkaError:
         """The error of letters that can't be sent."""
         return DeliveryError(
             f"{self.rows} rows of partition {self._task} of the DataFrame can't be sent "
-            f"({'; '.join(map(str, self.counts))}), and can't be written to the dead letter queue "
+            f"({listed(self.counts)}), and can't be written to the dead letter queue "
             f"{self.topic} either: {error.message}",
             hint=error.hint,
             kind=Kind.LETTER_NOT_SENT,
         )
 
-    def _warn(self, finding: Finding, unsent: UnsentRows, rows: Int64s) -> None:
-        first = rows[:SAMPLES].tolist()
+    def _warn(
+        self, finding: Finding, unsent: RecordColumns, numbers: Int64s, of_it: Int64s
+    ) -> None:
+        first = of_it[:SAMPLES].tolist()
         warn(
             _log,
             Kind.ROWS_TO_DEAD_LETTERS,
             "%d rows became dead letters in %s: %s (%s: %s); partition %d of the DataFrame, row%s",
-            len(rows),
+            len(of_it),
             self.topic,
             finding.reason.text,
             finding.reason.code,
             finding.text,
             self._task,
-            ",".join(f" {unsent.numbers[row]}{self._shown(unsent.columns, row)}" for row in first),
+            ",".join(f" {numbers[row]}{self._shown(unsent, row)}" for row in first),
         )
 
     def _shown(self, columns: RecordColumns, row: int) -> str:
@@ -188,14 +200,13 @@ class DeadLetters:
         if not self._options.log_messages:
             return ""
         one = columns.take(np.array([row]))
-        parts = {"key": one.key, "value": one.value}
-        shown = {
-            name: "null" if part is None or part[0].as_py() is None else _text(part[0].as_py())
-            for name, part in parts.items()
-        }
         topic = LetterWriter.asked_topics(one)
         asked = topic if isinstance(topic, bytes) else topic[0].as_py()
-        return f" (topic {_text(asked)}, key {shown['key']}, value {shown['value']})"
+        key, value = (
+            "null" if part is None or part[0].as_py() is None else _text(part[0].as_py())
+            for part in (one.key, one.value)
+        )
+        return f" (topic {_text(asked)}, key {key}, value {value})"
 
     # -- topics -----------------------------------------------------------------------------------
 
@@ -205,8 +216,7 @@ class DeadLetters:
         """Whether rows can be written to these topics; waits for all of them together."""
         found: dict[str, Finding | None] = dict.fromkeys(names)
         for name, code in producer.unavailable_topics(names).items():
-            reason = _OF_CODE[code]
-            found[name] = Finding(reason, f"{code.name} ({code.value}): {code.info.meaning}")
+            found[name] = Finding(_OF_CODE[code], code.text)
         there = [name for name in names if found[name] is None]
         for name, text in self._forbidden(there).items() if there else ():
             found[name] = Finding(Reason.FORBIDDEN_TOPIC, text)
@@ -230,9 +240,8 @@ class DeadLetters:
                 self._refreshed.add(name)
                 count = producer.partition_count(name, fresh=True)
                 beyond = (index == number) & (asked >= count)
-            if beyond.any():
-                text = f"the partition is not present in metadata: the topic has {count} partitions"
-                bad.add(beyond, Reason.PARTITION, text)
+            text = f"the partition is not present in metadata: the topic has {count} partitions"
+            bad.add(beyond, Reason.PARTITION, text)
 
 
 def _topics_of_good_rows(columns: RecordColumns, bad: BadRows) -> tuple[dict[int, str], Int64s]:

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Annotated, Final
 
 from spark_kafka_sink.base.error_kinds import Kind
 from spark_kafka_sink.base.errors import CommitError, DataError
 from spark_kafka_sink.config.sink_config import DeadLetterOptions
+from spark_kafka_sink.datasource.described_fields import Described
 
 _MAX_RECORDS: Final = "errors.max.records"
 #: Rows of a reason that are named.
@@ -21,17 +22,30 @@ _NOT_VISIBLE: Final = "neither its rows nor its letters are visible"
 
 
 @dataclass(frozen=True, slots=True)
-class LetterCount:
-    """Rows of one reason; ``samples`` are the task and the number of some of them."""
+class LetterSample:
+    """A row that became a dead letter."""
 
-    code: str
-    reason: str
-    rows: int = 0
-    samples: tuple[tuple[int, int], ...] = ()
+    task: Annotated[int, Described("The DataFrame's partition.")]
+    row: Annotated[int, Described("The row's number within it, from 0.")]
+
+
+@dataclass(frozen=True, slots=True)
+class LetterCount:
+    """Rows that can't be sent for one reason."""
+
+    code: Annotated[str, Described("The reason's code, `KP0213` for example.")]
+    reason: Annotated[str, Described("The reason in words.")]
+    rows: Annotated[int, Described("How many rows.", "rows")] = 0
+    samples: Annotated[tuple[LetterSample, ...], Described("Three of them at most.")] = ()
 
     def __str__(self) -> str:
-        where = ", ".join(f"row {row} of task {task}" for task, row in self.samples)
+        where = ", ".join(f"row {one.row} of task {one.task}" for one in self.samples)
         return f"{self.rows} {self.reason} ({self.code}: {where})"
+
+
+def listed(counts: Iterable[LetterCount]) -> str:
+    """For messages."""
+    return "; ".join(map(str, counts))
 
 
 def summed(counts: Iterable[LetterCount]) -> tuple[LetterCount, ...]:
@@ -51,24 +65,20 @@ def check_records(options: DeadLetterOptions, counts: Sequence[LetterCount], tas
     if options.max_records is not None and rows > options.max_records:
         raise DataError(
             f"partition {task} of the DataFrame: {rows} rows can't be sent, and {_MAX_RECORDS} is "
-            f"{options.max_records}: {'; '.join(map(str, counts))}",
+            f"{options.max_records}: {listed(counts)}",
             hint=f"correct the rows, or raise {_MAX_RECORDS}",
             kind=Kind.TOO_MANY_BAD_ROWS,
         )
 
 
 def check_batch(
-    options: DeadLetterOptions,
-    counts: Sequence[LetterCount],
-    rows_in: int,
-    *,
-    exactly_once: bool,
+    options: DeadLetterOptions, counts: Sequence[LetterCount], rows_in: int, *, exactly_once: bool
 ) -> None:
     """CommitError for a batch with more letters than it may have; ``rows_in`` are the rows that
     came in.
     """
     visible = _NOT_VISIBLE if exactly_once else "the rows and letters that were sent stay in Kafka"
-    text = f"so the batch fails; {visible}: {'; '.join(map(str, counts))}"
+    text = f"so the batch fails; {visible}: {listed(counts)}"
     _check(options, sum(count.rows for count in counts), rows_in, text)
 
 

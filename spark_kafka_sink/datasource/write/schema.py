@@ -31,7 +31,7 @@ from spark_kafka_sink.datasource.write.named_columns import composed_columns, he
 from spark_kafka_sink.records.column_plan import ColumnPlan
 
 if TYPE_CHECKING:
-    from pyspark.sql.types import DataType, StructType
+    from pyspark.sql.types import DataType, StructField, StructType
 
 _NONE_NAMED = NamedColumns()
 
@@ -65,7 +65,8 @@ def plan_columns(
     if value is None and not named.value:
         raise SchemaError(
             "Required attribute 'value' not found",
-            hint=_near_name(schema, "value"),
+            hint=_near_name(schema, "value")
+            or "set valueColumns=* for all columns as JSON, or add a column value",
             kind=Kind.MISSING_VALUE_COLUMN,
         )
     if not named.headers:
@@ -159,10 +160,19 @@ def _column(
             raise SchemaError(
                 f"{name} attribute unsupported type {field.dataType.simpleString()}. "
                 f"{name} must be a(n) {wanted}",
-                hint=f"cast it, or drop or rename the column {name}",
+                hint=_as_column(field),
                 kind=Kind.COLUMN_TYPE,
             )
     return None
+
+
+def _as_column(field: StructField) -> str:
+    """How a column whose type is wrong can be written after all."""
+    casts = f"cast it, or drop or rename the column {field.name}"
+    if field.name not in ("key", "value"):
+        return casts
+    fields = ".*" if field.name == "value" and field.dataType.typeName() == "struct" else ""
+    return f"set {field.name}Columns={field.name}{fields} for JSON; or {casts}"
 
 
 def _near_name(schema: StructType, name: str) -> str | None:

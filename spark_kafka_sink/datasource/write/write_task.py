@@ -46,7 +46,6 @@ from spark_kafka_sink.records.record_columns import (
     ChunkSize,
     RecordColumns,
     from_record_batch,
-    numbers_with_value,
     rows_with_value,
 )
 
@@ -240,7 +239,7 @@ class WriteTask:
         """``batch`` without the rows that onNullValue=skip drops, which are counted."""
         if self._plan.on_null_value is not OnNullValue.SKIP:
             return batch
-        kept = rows_with_value(batch, self._plan)
+        kept, self._kept_numbers = rows_with_value(batch, self._plan)
         self._counts.skipped_rows += batch.num_rows - kept.num_rows
         return kept
 
@@ -250,9 +249,6 @@ class WriteTask:
         try:
             while (batch := batches.next(size)) is not None:
                 kept = self._kept(batch)
-                self._kept_numbers = None
-                if self._letters is not None and kept is not batch:
-                    self._kept_numbers = numbers_with_value(batch, self._plan)
                 self._first_number = self._counts.rows_in
                 self._counts.rows_in += batch.num_rows
                 if kept.num_rows:

@@ -216,10 +216,8 @@ class BatchFiller:
         taken = 0
         accumulator, queues = self._accumulator, self._queues.by_partition
         with accumulator.lock:
-            if not accumulator.lifecycle.is_open:
-                accumulator.lifecycle.check()
-            was_idle = not self._queues.open
-            ready = False
+            accumulator.lifecycle.check()
+            wake = not self._queues.open  # the sender has not seen a first open batch
             for index, (size, chunk, view, encoded) in enumerate(
                 zip(sizes, chunks, viewed, slices.for_append(), strict=True)
             ):
@@ -233,7 +231,7 @@ class BatchFiller:
                 if generation == 0:
                     if batch is not None:
                         # The encoder knew this batch, and its next record did not fit.
-                        ready |= self.claim(queue, claimed)
+                        wake |= self.claim(queue, claimed)
                     batch = self.open_batch(queue, base, now)
                     memory += HEADER_SIZE
                 elif batch is None or batch.generation != generation or batch.record_count != first:
@@ -254,10 +252,9 @@ class BatchFiller:
                     taken += batch.view(view, size)
                 accumulator.appended_records += count
                 if last:
-                    ready |= self.claim(queue, claimed)
+                    wake |= self.claim(queue, claimed)
             accumulator.writer_encodes = False
-            # The sender has not seen a first open batch, nor that one has become old.
-            wake = ready or was_idle or self._oldest_is_due(now)
+            wake = wake or self._oldest_is_due(now)
         if wake:
             self._wakeup()
         self.close_claimed(claimed)

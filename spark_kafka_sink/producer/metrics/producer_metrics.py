@@ -291,17 +291,16 @@ _MEASURES: dict[Statistic, Callable[[Sensor, int], float]] = {
 }
 
 
-class _Sensors:
-    """The sensors of the producer, of one topic, or of one node."""
+#: Of the producer, of one topic, or of one node.
+_Sensors = dict[Measurement, Sensor]
 
-    __slots__ = ("by_measurement",)
 
-    def __init__(self, group: Group, windows: Windows) -> None:
-        self.by_measurement = {
-            metric.source: Sensor(windows)
-            for metric in METRICS
-            if metric.group is group and isinstance(metric.source, Measurement)
-        }
+def _sensors(group: Group, windows: Windows) -> _Sensors:
+    return {
+        metric.source: Sensor(windows)
+        for metric in METRICS
+        if metric.group is group and isinstance(metric.source, Measurement)
+    }
 
 
 class _TopicSums:
@@ -328,7 +327,7 @@ class ProducerMetrics:
         self._client_id = client_id
         self._windows = Windows() if windows is None else windows
         self._lock = threading.Lock()
-        self._producer = _Sensors(Group.PRODUCER, self._windows)
+        self._producer = _sensors(Group.PRODUCER, self._windows)
         self._topics: dict[str, _Sensors] = {}
         self._nodes: dict[int, _Sensors] = {}
         self._gauges: dict[Gauge, Callable[[int], float]] = {}
@@ -336,7 +335,7 @@ class ProducerMetrics:
         # The latest time passed in: for events without a time.
         self._latest_ms = clock.now_ms()
         self.gauge(Gauge.CONNECTION_COUNT, lambda _: self._connections)
-        of = self._producer.by_measurement
+        of = self._producer
         self._batch_size, self._queue_time = of[Measurement.BATCH_SIZE], of[Measurement.QUEUE_TIME]
         self._compression, self._record_size = (
             of[Measurement.COMPRESSION],
@@ -388,8 +387,8 @@ class ProducerMetrics:
             self._compression.record(ratios, now, count)
             self._record_size.record(raw, now, records, largest_record)
             for topic, sums in topics.items():
-                if topic in self._topics or self._know(self._topics, topic, Group.TOPIC):
-                    of = self._topics[topic].by_measurement
+                of = self._topics.get(topic) or self._new(self._topics, topic, Group.TOPIC)
+                if of is not None:
                     of[Measurement.RECORDS].record(sums.records, now)
                     of[Measurement.BYTES].record(sums.bytes, now)
                     of[Measurement.COMPRESSION].record(sums.ratio, now, sums.batches)
@@ -400,8 +399,7 @@ class ProducerMetrics:
             self._latest_ms = now
             self._latency.record(latency_ms, now)
             self._throttle.record(throttle_ms, now)
-            if node_id in self._nodes or self._know(self._nodes, node_id, Group.NODE):
-                self._nodes[node_id].by_measurement[Measurement.LATENCY].record(latency_ms, now)
+            self._of_node(node_id, Measurement.LATENCY, latency_ms, now)
 
     # These events have no time: the latest one, of the same iteration, is used.
 
@@ -416,29 +414,29 @@ class ProducerMetrics:
     def batch_split(self) -> None:
         """A batch was rejected as too large, and was split."""
         with self._lock:
-            self._producer.by_measurement[Measurement.SPLITS].record(1, self._latest_ms)
+            self._producer[Measurement.SPLITS].record(1, self._latest_ms)
 
     def _count_records(self, measurement: Measurement, topic: str, records: int) -> None:
         with self._lock:
             now = self._latest_ms
-            self._producer.by_measurement[measurement].record(records, now)
-            if topic in self._topics or self._know(self._topics, topic, Group.TOPIC):
-                self._topics[topic].by_measurement[measurement].record(records, now)
+            self._producer[measurement].record(records, now)
+            of = self._topics.get(topic) or self._new(self._topics, topic, Group.TOPIC)
+            if of is not None:
+                of[measurement].record(records, now)
 
     # ---- other callers -------------------------------------------------------------------------
 
     def record(self, measurement: Measurement, value: float, now: int) -> None:
         """One measurement of the producer as a whole: a wait in milliseconds, or an event."""
         with self._lock:
-            self._producer.by_measurement[measurement].record(value, now)
+            self._producer[measurement].record(value, now)
 
     def buffer_waited(self, waited_ms: int, now: int, *, exhausted: bool) -> None:
         """A writer waited for memory; ``exhausted``: the wait timed out."""
         with self._lock:
-            of = self._producer.by_measurement
-            of[Measurement.POOL_WAIT].record(waited_ms, now)
+            self._producer[Measurement.POOL_WAIT].record(waited_ms, now)
             if exhausted:
-                of[Measurement.POOL_EXHAUSTED].record(1, now)
+                self._producer[Measurement.POOL_EXHAUSTED].record(1, now)
 
     def polled(
         self,
@@ -459,17 +457,13 @@ class ProducerMetrics:
             self._io.record(io_ms, now)
             for send in sends:
                 self._outgoing.record(send.size, now)
-                node_id = send.destination
-                if node_id in self._nodes or self._know(self._nodes, node_id, Group.NODE):
-                    self._nodes[node_id].by_measurement[Measurement.OUTGOING].record(send.size, now)
+                self._of_node(send.destination, Measurement.OUTGOING, send.size, now)
             for receive in receives:
                 size = len(receive.payload) + 4
                 self._incoming.record(size, now)
-                node_id = receive.source
-                if node_id in self._nodes or self._know(self._nodes, node_id, Group.NODE):
-                    self._nodes[node_id].by_measurement[Measurement.INCOMING].record(size, now)
+                self._of_node(receive.source, Measurement.INCOMING, size, now)
             for _ in connected:
-                self._producer.by_measurement[Measurement.CONNECTED].record(1, now)
+                self._producer[Measurement.CONNECTED].record(1, now)
             self._connections = connections
 
     def authenticated(self, now: int, *, renewed_in_ms: int | None) -> None:
@@ -489,25 +483,30 @@ class ProducerMetrics:
     def connection_closed(self, connections: int, now: int) -> None:
         """A connection was closed; ``connections`` remain."""
         with self._lock:
-            self._producer.by_measurement[Measurement.CLOSED].record(1, now)
+            self._producer[Measurement.CLOSED].record(1, now)
             self._connections = connections
 
-    def _know(self, known: dict[_Tag, _Sensors], tag: _Tag, group: Group) -> bool:
-        """Create the sensors of a topic or node; False when there are too many."""
+    def _of_node(self, node_id: int, measurement: Measurement, value: float, now: int) -> None:
+        of = self._nodes.get(node_id) or self._new(self._nodes, node_id, Group.NODE)
+        if of is not None:
+            of[measurement].record(value, now)
+
+    def _new(self, known: dict[_Tag, _Sensors], tag: _Tag, group: Group) -> _Sensors | None:
+        """The sensors of a topic or node; None when there are too many."""
         if len(known) >= MAX_TAGS:
-            return False
-        known[tag] = _Sensors(group, self._windows)
-        return True
+            return None
+        found = known[tag] = _sensors(group, self._windows)
+        return found
 
     # ---- reading -------------------------------------------------------------------------------
 
     def total(self, measurement: Measurement) -> float:
         """The sum of a measurement since the producer was created."""
-        return self._producer.by_measurement[measurement].total
+        return self._producer[measurement].total
 
     def count(self, measurement: Measurement) -> int:
         """The number of measurements since the producer was created."""
-        return self._producer.by_measurement[measurement].count
+        return self._producer[measurement].count
 
     def snapshot(self) -> Mapping[MetricName, float]:
         """The current value of every metric; NaN without samples, as in Java. Any thread."""
@@ -523,15 +522,14 @@ class ProducerMetrics:
                         found[_name(metric, client)] = gauges[source]
                     continue
                 if tag is None:
-                    of = self._producer.by_measurement
-                    value = _measure(metric.statistic, of[source], now)
+                    value = _measure(metric.statistic, self._producer[source], now)
                     if metric.plus is not None:
-                        value += _measure(metric.statistic, of[metric.plus], now)
+                        value += _measure(metric.statistic, self._producer[metric.plus], now)
                     found[_name(metric, client)] = value
                     continue
                 for tagged, sensors in self._tagged(metric.group):
                     name = _name(metric, client, (tag, tagged))
-                    found[name] = _measure(metric.statistic, sensors.by_measurement[source], now)
+                    found[name] = _measure(metric.statistic, sensors[source], now)
         return found
 
     def _tagged(self, group: Group) -> Iterable[tuple[str, _Sensors]]:

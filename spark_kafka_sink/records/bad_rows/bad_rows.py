@@ -4,27 +4,28 @@ Owns: :class:`Reason`, the one table of reasons (code, exception class and stage
 and :class:`BadRows`, which collects masks in place of raising. Never: a check (``record_columns``,
 ``letters/row_limits``), what becomes of the rows (``letters/letter_writer``).
 
-A check has one form: it calls :func:`refuse` with a mask. Without :class:`BadRows` the first row of
-the mask is an error, as ever; with it the rows are noted, and the first reason of a row counts.
+A check has one form: it calls :meth:`RowCheck.refuse` with a mask. Without :class:`BadRows` the
+first row of the mask is an error, as ever; with it the rows are noted, and the first reason of a
+row counts.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 
 from spark_kafka_sink.base.error_kinds import Kind
-from spark_kafka_sink.base.errors import ErrorCode, KafkaError
+from spark_kafka_sink.base.errors import DataError, ErrorCode
 
 Mask = npt.NDArray[np.bool_]
 
-_KAFKA = "org.apache.kafka.common.errors."
-_CONNECT = "org.apache.kafka.connect.errors."
-_COLUMNS = "spark_kafka_sink.records.record_columns"
+_PRODUCE: Final = "KAFKA_PRODUCE"
+_METADATA: Final = "network.client.metadata"
+_COMPOSED: Final = "records.formats.composed_columns"
 
 
 class Reason(Enum):
@@ -32,43 +33,36 @@ class Reason(Enum):
     Connect's dashboards group, and the module that finds it.
     """
 
+    # fmt: off
     NULL_KEY = ("null key", Kind.NULL_KEY, "InvalidRecordException", "KEY_CONVERTER")
     NULL_VALUE = ("null value", Kind.NULL_VALUE, "InvalidRecordException", "VALUE_CONVERTER")
-    NULL_TOPIC = ("null topic", Kind.NULL_TOPIC, "InvalidTopicException", "KAFKA_PRODUCE")
+    NULL_TOPIC = ("null topic", Kind.NULL_TOPIC, "InvalidTopicException", _PRODUCE)
     TOPIC_NAME = (
-        "invalid topic name", Kind.INVALID_TOPIC_NAME, "InvalidTopicException", "KAFKA_PRODUCE",
-    )  # fmt: skip
+        "invalid topic name", Kind.INVALID_TOPIC_NAME, "InvalidTopicException", _PRODUCE)
     NO_TOPIC = (
         "topic does not exist", Kind.TOPIC_NOT_PRESENT, "UnknownTopicOrPartitionException",
-        "KAFKA_PRODUCE", "spark_kafka_sink.network.client.metadata",
-    )  # fmt: skip
+        _PRODUCE, _METADATA)
     FORBIDDEN_TOPIC = (
         "no right to write to the topic", ErrorCode.TOPIC_AUTHORIZATION_FAILED,
-        "TopicAuthorizationException", "KAFKA_PRODUCE", "spark_kafka_sink.network.client.metadata",
-    )  # fmt: skip
+        "TopicAuthorizationException", _PRODUCE, _METADATA)
     PARTITION = (
         "partition does not exist", Kind.PARTITION_NOT_THERE, "UnknownTopicOrPartitionException",
-        "KAFKA_PRODUCE", "spark_kafka_sink.records.partitioning.partitioners",
-    )  # fmt: skip
+        _PRODUCE, "records.partitioning.partitioners")
     HEADERS = (
         "invalid headers", Kind.INVALID_HEADERS, "InvalidRecordException", "HEADER_CONVERTER",
-        "spark_kafka_sink.records.record_headers",
-    )  # fmt: skip
+        "records.record_headers")
     TIMESTAMP = (
-        "invalid timestamp", Kind.INVALID_TIMESTAMP, "InvalidTimestampException", "KAFKA_PRODUCE",
-    )  # fmt: skip
+        "invalid timestamp", Kind.INVALID_TIMESTAMP, "InvalidTimestampException", _PRODUCE)
     TOO_LARGE = (
-        "too large", Kind.RECORD_TOO_LARGE, "RecordTooLargeException", "KAFKA_PRODUCE",
-        "spark_kafka_sink.records.record_encoder",
-    )  # fmt: skip
+        "too large", Kind.RECORD_TOO_LARGE, "RecordTooLargeException", _PRODUCE,
+        "records.record_encoder")
     VALUE_REFUSED = (
         "refused by the schema", Kind.REFUSED_BY_SCHEMA, "DataException", "VALUE_CONVERTER",
-        "spark_kafka_sink.records.formats.composed_columns", _CONNECT,
-    )  # fmt: skip
+        _COMPOSED, "connect")
     KEY_REFUSED = (
         "refused by the schema", Kind.REFUSED_BY_SCHEMA, "DataException", "KEY_CONVERTER",
-        "spark_kafka_sink.records.formats.composed_columns", _CONNECT,
-    )  # fmt: skip
+        _COMPOSED, "connect")
+    # fmt: on
 
     def __init__(
         self,
@@ -76,14 +70,15 @@ class Reason(Enum):
         kind: Kind | ErrorCode,
         exception: str,
         stage: str,
-        module: str = _COLUMNS,
-        package: str = _KAFKA,
+        module: str = "records.record_columns",
+        of: str = "common",
     ) -> None:
         self.text = text
+        self.kind = kind
         self.code = kind.kp_code
-        self.exception = package + exception
+        self.exception = f"org.apache.kafka.{of}.errors.{exception}"
         self.stage = stage
-        self.module = module
+        self.module = f"spark_kafka_sink.{module}"
 
 
 #: The reason of each code, for readers of letters.
@@ -116,20 +111,29 @@ class BadRows:
 
     def add(self, rows: Mask, reason: Reason, text: str) -> None:
         """Note the rows that have no finding yet."""
-        new = rows & (self.which == 0)
-        if new.any():
+        if rows.any() and (new := rows & (self.which == 0)).any():
             self.found.append(Finding(reason, text))
             self.which[new] = len(self.found)
 
 
-def refuse(
-    bad: BadRows | None,
-    rows: Mask,
-    reason: Reason,
-    text: str,
-    error: Callable[[int], KafkaError],
-) -> None:
-    """Note ``rows``, of which there is one; or raise the ``error`` of the first of them."""
-    if bad is None:
-        raise error(int(np.argmax(rows)))
-    bad.add(rows, reason, text)
+@dataclass(frozen=True, slots=True)
+class RowCheck:
+    """Notes the rows of a batch that can't be sent in ``bad``, or raises for the first one when
+    that is None. ``topic`` is named in messages.
+    """
+
+    bad: BadRows | None
+    topic: str = ""
+
+    def refuse(
+        self, column: str, rows: Mask, reason: Reason, text: str, hint: str | None = None
+    ) -> None:
+        """``text`` is a sentence for all ``rows``."""
+        if self.bad is not None:
+            self.bad.add(rows, reason, text)
+        elif rows.any():
+            row = int(np.argmax(rows))
+            where = f"column '{column}', row {row} of the Arrow batch"
+            topic = f" (topic {self.topic})" if self.topic else ""
+            assert isinstance(reason.kind, Kind)
+            raise DataError(f"{where}{topic}: {text}", hint=hint, kind=reason.kind)

@@ -7,5 +7,5 @@ encoders (in tasks; ``binary`` is that of Avro and Protobuf). Never: which colum
 (``network/schema_registry.py``).
 
 A format is one class behind the seam of ``schema_format.py``: ``avro/avro_format.py``,
-``protobuf/protobuf_format.py``, ``json_schema.py``. ``type_table.py`` has what columns are in each.
+``protobuf/protobuf_format.py``, ``json_schema.py``. ``column_type.py`` has the table of types.
 """

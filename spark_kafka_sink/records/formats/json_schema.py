@@ -13,14 +13,13 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from spark_kafka_sink.base.error_kinds import Kind
 from spark_kafka_sink.base.errors import SchemaError, safe_text
 from spark_kafka_sink.records.formats.binary.matching import below, misfit, unfit
-from spark_kafka_sink.records.formats.column_type import ColumnKind, ColumnType
+from spark_kafka_sink.records.formats.column_type import TYPES, ColumnKind, ColumnType
 from spark_kafka_sink.records.formats.schema_format import SchemaFormat
-from spark_kafka_sink.records.formats.type_table import TYPES
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -34,8 +33,21 @@ _CONTAINERS: Final = {_K.STRUCT: "object", _K.MAP: "object", _K.ARRAY: "array"}
 #: document could go round for ever.
 _DEEPEST: Final = 64
 _MOST_STEPS: Final = 200_000
-#: The indexes of fields on the way to one; None: within an array or a map.
-_Way = tuple[int, ...] | None
+
+
+class _Place(NamedTuple):
+    """Of a column within the payload: ``way`` are the indexes of fields on the way to it, None
+    within an array or a map. ``depth`` is that of its schema.
+    """
+
+    path: str = ""
+    way: tuple[int, ...] | None = ()
+    depth: int = 0
+
+    @property
+    def deeper(self) -> _Place:
+        """The same, in a part of its schema."""
+        return self._replace(depth=self.depth + 1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +103,7 @@ class JsonSchemaFormat(SchemaFormat):
     def plan(self, schema: str, prefix: bytes, column: ColumnType, *, bare: bool) -> JsonPlan:
         check = _Check(_parsed(schema))
         try:
-            check.type(check.root, column, "", (), 0)
+            check.type(check.root, column, _Place())
         except (TypeError, AttributeError) as error:
             raise _wrong(f"a part of it is of another type than JSON Schema's: {error}") from None
         return JsonPlan(prefix, column.names, tuple(check.required), bare)
@@ -126,26 +138,19 @@ class _Check:
         self.required: list[tuple[tuple[int, ...], str]] = []
         self._steps = 0
 
-    def type(
-        self,
-        declared: Any,  # noqa: ANN401 - of JSON
-        column: ColumnType,
-        path: str,
-        way: _Way,
-        depth: int,
-    ) -> None:
+    def type(self, declared: Any, column: ColumnType, at: _Place) -> None:  # noqa: ANN401 - of JSON
         """SchemaError when ``column`` does not fit."""
-        self._step(depth)
+        self._step(at.depth)
         if declared is True:
             return
         if declared is False:
-            raise unfit(column, path, "and the schema allows nothing")
+            raise unfit(column, at.path, "and the schema allows nothing")
         if "$ref" in declared:
-            self.type(self._referred(declared["$ref"]), column, path, way, depth + 1)
+            self.type(self._referred(declared["$ref"]), column, at.deeper)
         elif alternatives := _alternatives(declared):
-            self._one_of(alternatives, column, path, way, depth)
+            self._one_of(alternatives, column, at)
         else:
-            self._plain(declared, column, path, way, depth)
+            self._plain(declared, column, at)
 
     def _step(self, depth: int) -> None:
         self._steps += 1
@@ -154,58 +159,52 @@ class _Check:
         if self._steps > _MOST_STEPS:
             raise _wrong("it has too many alternatives within each other")
 
-    def _one_of(
-        self, alternatives: Sequence[Any], column: ColumnType, path: str, way: _Way, depth: int
-    ) -> None:
+    def _one_of(self, alternatives: Sequence[Any], column: ColumnType, at: _Place) -> None:
         problem: SchemaError | None = None
         for branch in alternatives:
             before = len(self.required)
             try:
-                return self.type(branch, column, path, way, depth + 1)
+                return self.type(branch, column, at.deeper)
             except SchemaError as error:
                 if error.kind is Kind.UNUSABLE_SCHEMA:
                     raise
                 del self.required[before:]
                 if _types(branch) != ["null"]:
                     problem = error
-        raise problem or unfit(column, path, "and the schema has no type for it")
+        raise problem or unfit(column, at.path, "and the schema has no type for it")
 
-    def _plain(
-        self, declared: Mapping[str, Any], column: ColumnType, path: str, way: _Way, depth: int
-    ) -> None:
+    def _plain(self, declared: Mapping[str, Any], column: ColumnType, at: _Place) -> None:
         types = _types(declared)
         wanted = _CONTAINERS.get(column.kind) or TYPES[column.kind].json["type"]
         if types and wanted not in types and not (wanted == "integer" and "number" in types):
-            raise unfit(column, path, f"and the schema has {safe_text(' or '.join(types))}")
+            raise unfit(column, at.path, f"and the schema has {safe_text(' or '.join(types))}")
         if column.kind is _K.STRUCT:
-            self._struct(declared, column, path, way, depth)
+            self._struct(declared, column, at)
         elif column.kind in _CONTAINERS:
             inner = declared.get("items" if wanted == "array" else "additionalProperties", True)
-            child = column.children[-1]
-            if child.nullable and not self._allows_null(inner, depth):
-                raise unfit(child, f"{path}[]", "may be null, and the schema allows no null there")
-            self.type(inner, child, f"{path}[]", None, depth + 1)
+            child, inside = column.children[-1], _Place(f"{at.path}[]", None, at.depth + 1)
+            if child.nullable and not self._allows_null(inner, at.depth):
+                raise unfit(child, inside.path, "may be null, and the schema allows no null there")
+            self.type(inner, child, inside)
 
-    def _struct(
-        self, declared: Mapping[str, Any], column: ColumnType, path: str, way: _Way, depth: int
-    ) -> None:
+    def _struct(self, declared: Mapping[str, Any], column: ColumnType, at: _Place) -> None:
         properties, required = declared.get("properties") or {}, declared.get("required") or []
         rest = declared.get("additionalProperties", True)
-        for at, (name, child) in enumerate(zip(column.names, column.children, strict=True)):
-            inside = below(path, name)
+        for index, (name, child) in enumerate(zip(column.names, column.children, strict=True)):
+            way = None if at.way is None else (*at.way, index)
+            inside = _Place(below(at.path, name), way, at.depth + 1)
             if name not in properties and rest is False:
-                raise unfit(child, inside, "and the schema has no such property, and no other")
-            to_it = None if way is None else (*way, at)
-            self.type(properties.get(name, rest), child, inside, to_it, depth + 1)
+                what = "and the schema has no such property, and no other"
+                raise unfit(child, inside.path, what)
+            self.type(properties.get(name, rest), child, inside)
             if name in required and child.nullable:
-                if to_it is None:
-                    raise unfit(
-                        child, inside, "may be null in an array, and the schema requires it"
-                    )
-                self.required.append((to_it, inside))
+                if way is None:
+                    what = "may be null in an array, and the schema requires it"
+                    raise unfit(child, inside.path, what)
+                self.required.append((way, inside.path))
         missing = [name for name in required if name not in column.names]
         if missing:
-            where = f" of {safe_text(path)}" if path else ""
+            where = f" of {safe_text(at.path)}" if at.path else ""
             raise misfit(
                 f"the schema requires {safe_text(str(missing[0]))}{where}, and there is no column"
                 " for it",

@@ -11,7 +11,7 @@ stays in front: the last one counts.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -21,9 +21,9 @@ import pyarrow.compute as pc
 
 from spark_kafka_sink.base.error_kinds import Kind
 from spark_kafka_sink.base.errors import RecordTooLargeError
-from spark_kafka_sink.records.bad_rows.bad_rows import BadRows, Finding
+from spark_kafka_sink.config.sink_config import DeadLetterOptions
+from spark_kafka_sink.records.bad_rows.bad_rows import Finding
 from spark_kafka_sink.records.gather import (
-    binary_array,
     binary_of,
     data_of,
     integers,
@@ -35,85 +35,35 @@ from spark_kafka_sink.records.letters.letter_fields import CONNECT, OURS
 from spark_kafka_sink.records.letters.row_limits import RowLimits, outside
 from spark_kafka_sink.records.record_columns import RecordColumns
 from spark_kafka_sink.records.row_pieces import RowPieces
-from spark_kafka_sink.records.varint import pack, varint
+from spark_kafka_sink.records.varint import pack, sized
 
 Int64s = npt.NDArray[np.int64]
 #: A header's name, and its value: of all rows, of each finding, or of each row.
 _Header = tuple[str, bytes | Sequence[bytes] | pa.Array]
 
-#: Letters that are made at once: their headers are memory besides the rows'.
-_MOST_LETTERS = 8192
 #: Bytes of an asked topic, which may be any text, in a header: no name has as many.
 _MOST_OF_A_TOPIC = 1000
 #: Bytes of key and value lengths, at most.
 _LENGTHS = 2 * 5
-_TRUNCATED = f"{OURS}value.truncated"
-#: By whether it is; with the header's name and lengths, and a longer length of all headers.
-_FALSE_OR_TRUE = (b"false", b"true")
-_TRUNCATED_BYTES = len(_TRUNCATED) + len(b"false") + 3
-
-
-@dataclass(frozen=True, slots=True)
-class UnsentRows:
-    """Rows that can't be sent: of each the number ``which`` of its finding, and its own within the
-    task.
-    """
-
-    columns: RecordColumns
-    which: Int64s
-    found: Sequence[Finding]
-    numbers: Int64s
-
-    @classmethod
-    def of(cls, columns: RecordColumns, bad: BadRows, numbers: Int64s) -> UnsentRows:
-        """The ``bad`` rows of ``columns``; ``numbers`` are theirs."""
-        rows = bad.rows
-        return cls(columns.take(rows), bad.which.take(rows) - 1, bad.found, numbers)
-
-    @classmethod
-    def joined(cls, parts: Sequence[UnsentRows]) -> UnsentRows:
-        """The rows of all ``parts``."""
-        found = list(dict.fromkeys(finding for part in parts for finding in part.found))
-        places = [np.array([found.index(one) for one in part.found]) for part in parts]
-        which = [place.take(part.which) for place, part in zip(places, parts, strict=True)]
-        return cls(
-            RecordColumns.joined([part.columns for part in parts]),
-            np.concatenate(which),
-            found,
-            np.concatenate([part.numbers for part in parts]),
-        )
+#: The last header, by whether the value is; and its bytes with a longer length of all headers.
+_NAME = sized(f"{OURS}value.truncated".encode())
+_TRUNCATED = [_NAME + sized(text) for text in (b"false", b"true")]
+_TRUNCATED_BYTES = len(_TRUNCATED[0]) + 1
 
 
 @dataclass(frozen=True, slots=True)
 class LetterWriter:
-    """Makes letters to ``topic``, within the ``limits`` of the producer and of that topic.
-    ``connector``, ``task`` and ``batch_id`` are for headers; ``context``: those of Connect, too.
+    """Makes letters as the ``options`` want them, within the ``limits`` of the producer and of
+    their topic. ``connector``, ``task`` and ``batch_id`` are for headers.
     """
 
-    topic: str
+    options: DeadLetterOptions
     limits: RowLimits
-    connector: str
-    task: int
-    batch_id: int
-    context: bool
-    max_value_bytes: int
+    connector: str = "kprod"
+    task: int = 0
+    batch_id: int = -1
 
-    def letters(self, unsent: UnsentRows, now_ms: int) -> Iterator[RecordColumns]:
-        """Their letters, some thousands at a time.
-
-        Raises RecordTooLargeError, with both causes, for a row whose key and headers leave no room.
-        """
-        for start in range(0, unsent.columns.rows, _MOST_LETTERS):
-            end = min(start + _MOST_LETTERS, unsent.columns.rows)
-            yield self._letters(
-                unsent.columns.slice(start, end - start),
-                unsent.which[start:end],
-                unsent.found,
-                unsent.numbers[start:end],
-                now_ms,
-            )
-
-    def _letters(
+    def letters(
         self,
         rows: RecordColumns,
         which: Int64s,
@@ -121,9 +71,13 @@ class LetterWriter:
         numbers: Int64s,
         now_ms: int,
     ) -> RecordColumns:
+        """The letters of ``rows``. ``which`` is the number of each row's finding, ``numbers`` its
+        own within the task.
+
+        Raises RecordTooLargeError, with both causes, for a row whose key and headers leave no room.
+        """
         sizes = _value_sizes(rows)
-        headers = self._headers(rows, found, numbers)
-        headers.append((f"{OURS}value.size", _texts(sizes)))
+        headers = self._headers(rows, found, numbers, sizes)
         pieces = RowPieces(rows.rows)
         _begin_headers(pieces, rows.headers, len(headers) + 1)
         _add_headers(pieces, headers, which, len(found))
@@ -133,19 +87,18 @@ class LetterWriter:
         if (room < 0).any():
             row = int(np.argmax(room < 0))
             raise self._too_large(found[which[row]], int(numbers[row]), int(room[row]))
-        kept = np.minimum(sizes, np.minimum(room, self.max_value_bytes))
+        kept = np.minimum(sizes, np.minimum(room, self.options.max_value_bytes))
         cut, value = kept < sizes, rows.value
         if cut.any():
             begin = offsets_of(value)[:-1].astype(np.int64)
             value = _slices(value, begin, begin + np.maximum(kept, 0))
-        truncated = binary_array(_FALSE_OR_TRUE).take(integers(cut.astype(np.int64)))
-        _add_headers(pieces, [(_TRUNCATED, truncated)], which, len(found))
+        pieces.add_choice(_TRUNCATED, cut.view(np.uint8))
         times = rows.timestamp
         if times is not None:
             times = np.where(outside(times, self.limits.topic, now_ms), now_ms, times)
         return replace(
             rows,
-            topic=self.topic,
+            topic=self.options.topic,
             partition=None,
             value=value,
             headers=binary_of(*pieces.joined()),
@@ -153,9 +106,9 @@ class LetterWriter:
         )
 
     def _headers(
-        self, rows: RecordColumns, found: Sequence[Finding], numbers: Int64s
+        self, rows: RecordColumns, found: Sequence[Finding], numbers: Int64s, sizes: Int64s
     ) -> list[_Header]:
-        """All but those about the value."""
+        """All but the last one; ``sizes`` are those of the values."""
         topic = self.asked_topics(rows)
         asked = b"-1" if rows.partition is None else _texts(rows.partition.astype(np.int64))
         reasons = [one.reason for one in found]
@@ -175,15 +128,16 @@ class LetterWriter:
             ("topic", topic),
             ("batch.id", b"%d" % self.batch_id),
             ("row", _texts(numbers)),
+            ("value.size", _texts(sizes)),
         ]
-        made = [(CONNECT + name, value) for name, value in connects if self.context]
+        made = [(CONNECT + name, value) for name, value in connects if self.options.context_headers]
         return made + [(OURS + name, value) for name, value in ours]
 
     def _too_large(self, finding: Finding, row: int, room: int) -> RecordTooLargeError:
         return RecordTooLargeError(
             f"row {row} of partition {self.task} of the DataFrame can't be sent ({finding.text}), "
-            f"and can't be written to the dead letter queue {self.topic} either: its key and "
-            f"headers are {-room} bytes more than kafka.max.request.size and that topic's "
+            f"and can't be written to the dead letter queue {self.options.topic} either: its key "
+            f"and headers are {-room} bytes more than kafka.max.request.size and that topic's "
             "max.message.bytes allow",
             hint="raise kafka.max.request.size, and max.message.bytes of that topic",
             kind=Kind.LETTER_NOT_SENT,
@@ -225,7 +179,7 @@ def _add_headers(
     """
     same = [b""] * findings
     for name, value in headers:
-        same = [one + varint(len(name)) + name.encode() for one in same]
+        same = [one + sized(name.encode()) for one in same]
         if isinstance(value, pa.Array):
             pieces.add_choice(same, which)
             pieces.add_packed(pack(lengths_of(value)))
@@ -233,7 +187,7 @@ def _add_headers(
             same = [b""] * findings
         else:
             texts = [value] * findings if isinstance(value, bytes) else value
-            same = [one + varint(len(text)) + text for one, text in zip(same, texts, strict=True)]
+            same = [one + sized(text) for one, text in zip(same, texts, strict=True)]
     if any(same):
         pieces.add_choice(same, which)
 

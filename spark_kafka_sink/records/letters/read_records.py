@@ -7,70 +7,62 @@ be read is an error.
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from spark_kafka_sink.protocol.cluster import TopicPartition
 from spark_kafka_sink.protocol.log_requests import FetchedPartition
 from spark_kafka_sink.records.compression import Codec
-from spark_kafka_sink.records.log_records import ControlType
-from spark_kafka_sink.records.record_batch import HEADER_SIZE, BatchHeader, parse_header
+from spark_kafka_sink.records.log_records import (
+    OFFSET_AND_LENGTH,
+    ControlType,
+    LogBatch,
+    LogRecord,
+    marker_of,
+)
+from spark_kafka_sink.records.record_batch import HEADER_SIZE, parse_header
 from spark_kafka_sink.records.single_record import read_headers
 from spark_kafka_sink.records.varint import MAX_VARLONG_BYTES, read_varint
-
-_OFFSET_AND_LENGTH = struct.Struct(">qi")
-_CONTROL_KEY = struct.Struct(">hh")  # version, type
-
-
-@dataclass(frozen=True, slots=True)
-class ReadRecord:
-    """One record; ``timestamp`` in ms."""
-
-    offset: int
-    timestamp: int
-    key: bytes | None
-    value: bytes | None
-    headers: tuple[tuple[str, bytes | None], ...]
 
 
 @dataclass(slots=True)
 class CommittedRecords:
-    """Of one partition, from ``next_offset`` on up to ``end``; records of a transaction that is
-    open there are left out.
+    """Of partition ``tp``, from ``next_offset`` on up to ``end``; records of a transaction that is
+    open there are left out. Picklable.
     """
 
+    tp: TopicPartition
     next_offset: int
     end: int
-    _open: dict[int, list[ReadRecord]] = field(default_factory=dict)
+    _open: dict[int, list[LogRecord]] = field(default_factory=dict, init=False)
 
-    def of(self, fetched: FetchedPartition) -> Iterator[ReadRecord]:
+    def of(self, fetched: FetchedPartition) -> Iterator[LogRecord]:
         """What ``fetched``, from ``next_offset`` on, has of them; those of a transaction when its
         marker comes. Raises CorruptRecordError.
         """
         view, at = fetched.records.cast("B"), 0
-        while len(view) - at >= _OFFSET_AND_LENGTH.size:
-            size = _OFFSET_AND_LENGTH.size + _OFFSET_AND_LENGTH.unpack_from(view, at)[1]
-            if size > len(view) - at:
+        while len(view) - at >= OFFSET_AND_LENGTH.size:
+            end = at + OFFSET_AND_LENGTH.size + OFFSET_AND_LENGTH.unpack_from(view, at)[1]
+            if end > len(view):
                 return  # cut off; the next fetch has it
-            batch = view[at : at + size]
-            header = parse_header(batch)
-            first, at = self.next_offset, at + size
-            self.next_offset = max(first, header.base_offset + header.last_offset_delta + 1)
-            records = _records(header, batch[HEADER_SIZE:])
+            batch = LogBatch(parse_header(view[at:end]), view[at + HEADER_SIZE : end])
+            first, at, header = self.next_offset, end, batch.header
+            self.next_offset = max(first, batch.next_offset)
             if header.control:
                 ended = self._open.pop(header.producer_id, [])
-                if any(_marker(one) == ControlType.COMMIT for one in records):
+                if marker_of(batch) is ControlType.COMMIT:
                     yield from ended
                 continue
-            wanted = [one for one in records if first <= one.offset < self.end]
+            wanted = [one for one in _records(batch) if first <= one.offset < self.end]
             if header.transactional:
                 self._open.setdefault(header.producer_id, []).extend(wanted)
             else:
                 yield from wanted
 
 
-def _records(header: BatchHeader, section: memoryview) -> Iterator[ReadRecord]:
-    data, at = Codec(header.codec).decompress(section), 0
+def _records(batch: LogBatch) -> Iterator[LogRecord]:
+    header = batch.header
+    data, at = Codec(header.codec).decompress(batch.section), 0
     for _ in range(header.record_count):
         size, at = read_varint(data, at)
         end = at + size
@@ -78,7 +70,7 @@ def _records(header: BatchHeader, section: memoryview) -> Iterator[ReadRecord]:
         delta, at = read_varint(data, at)
         key, at = _bytes(data, at)
         value, at = _bytes(data, at)
-        yield ReadRecord(
+        yield LogRecord(
             header.base_offset + delta,
             header.max_timestamp if header.log_append_time else header.base_timestamp + time,
             key,
@@ -91,8 +83,3 @@ def _records(header: BatchHeader, section: memoryview) -> Iterator[ReadRecord]:
 def _bytes(data: bytes, at: int) -> tuple[bytes | None, int]:
     size, at = read_varint(data, at)
     return (None, at) if size < 0 else (data[at : at + size], at + size)
-
-
-def _marker(record: ReadRecord) -> int | None:
-    key = record.key or b""
-    return int(_CONTROL_KEY.unpack_from(key)[1]) if len(key) >= _CONTROL_KEY.size else None

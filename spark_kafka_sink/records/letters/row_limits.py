@@ -22,16 +22,15 @@ from spark_kafka_sink.records.gather import offsets_of
 from spark_kafka_sink.records.record_batch import HEADER_SIZE
 from spark_kafka_sink.records.record_columns import RecordColumns
 from spark_kafka_sink.records.record_encoder import content_sizes
-from spark_kafka_sink.records.single_record import EMPTY_SECTION, MOST_OVERHEAD, record_bytes
-from spark_kafka_sink.records.varint import highest, lowest
+from spark_kafka_sink.records.single_record import (
+    EMPTY_SECTION,
+    JAVA_OVERHEAD,
+    MOST_OVERHEAD,
+    record_bytes,
+)
+from spark_kafka_sink.records.varint import highest, lowest, unsigned_sizes
 
 Int64s = npt.NDArray[np.int64]
-#: Java's bound: a batch's header, and all of a record but its content (``record_encoder``).
-_JAVA_OVERHEAD = 61 + 21
-#: The first lengths whose varint has 2, 3, 4 and 5 bytes.
-VARINT_BOUNDS = np.array([1 << 6, 1 << 13, 1 << 20, 1 << 27])
-#: Header of a batch, and of a record at most its length, its attributes, and two deltas of 0.
-BATCH_OF_ONE = HEADER_SIZE + 5 + 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +43,7 @@ class RowLimits:
     @property
     def most_content(self) -> int:
         """The bytes of a record's content that fit the producer, and uncompressed the topic."""
-        return min(self._most_of_producer - _JAVA_OVERHEAD, self.topic.max_bytes - BATCH_OF_ONE)
+        return min(self._most_of_producer, self.topic.max_bytes) - JAVA_OVERHEAD
 
     @property
     def _most_of_producer(self) -> int:
@@ -72,7 +71,7 @@ class RowLimits:
         most = self._most_of_producer
         option = "max.request.size" if most == self.config.max_request_size else "buffer.memory"
         bad.add(
-            content + _JAVA_OVERHEAD > most,
+            content + JAVA_OVERHEAD > most,
             Reason.TOO_LARGE,
             f"the message is larger when serialized than {most}, the value of {option}",
         )
@@ -86,17 +85,16 @@ class RowLimits:
     def _too_large_for_topic(self, columns: RecordColumns, content: Int64s, bad: BadRows) -> Mask:
         """Alone in a batch: larger ones are split until each has one record."""
         body = content + 3  # attributes, and two deltas of 0
-        sizes = HEADER_SIZE + body + VARINT_BOUNDS.searchsorted(body, side="right") + 1
+        sizes = HEADER_SIZE + body + unsigned_sizes(2 * body, 2 * int(highest(body, initial=0)))
         found: Mask = sizes > self.topic.max_bytes
         codec = Codec.of(self.config)
         if codec.is_none:
             return found
         # Few rows, and each has as many bytes as a whole batch.
         for row in (found & (bad.which == 0)).nonzero()[0].tolist():
-            one = columns.slice(row, 1)
             key, value, headers = (
-                None if part is None else part[0].as_py()
-                for part in (one.key, one.value, one.headers)
+                None if part is None else part[row].as_py()
+                for part in (columns.key, columns.value, columns.headers)
             )
             record = record_bytes(0, 0, key, value, headers or EMPTY_SECTION)
             size = HEADER_SIZE + len(codec.compress([record]))

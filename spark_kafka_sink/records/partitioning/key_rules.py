@@ -116,42 +116,26 @@ _WIDTH_HINT = (
 )
 
 
-def _java_numbers(keys: pa.Array) -> UInt32s:
-    return murmur2(keys) & _POSITIVES
-
-
-def _java_number(key: bytes) -> int:
-    return murmur2_of(key) & _POSITIVE
-
-
-def _murmur3_numbers(keys: pa.Array) -> UInt32s:
-    return murmur3(keys) & _POSITIVES
-
-
-def _murmur3_number(key: bytes) -> int:
-    return murmur3_of(key) & _POSITIVE
-
-
-def _integer_numbers(keys: pa.Array) -> UInt32s:
-    return murmur3_of_integers(keys) & _POSITIVES
-
-
-def _integer_number(key: bytes) -> int:
-    return murmur3_of_integer(key) & _POSITIVE
-
-
 def key_rule(name: str | None, *, ignore_keys: bool = False) -> KeyRule | None:
     """The rule of a name of ``partitioner.class`` (None: the built-in one, which alone can ignore
     keys); None when that partitioner does not go by keys.
     """
-    if name is None or not name.strip():
+    if name is None:
         return IGNORED if ignore_keys else JAVA_RULE
-    return KEY_RULES.get(name.strip())
+    return KEY_RULES.get(name)
+
+
+def _positive(
+    numbers: Callable[[pa.Array], UInt32s], number: Callable[[bytes], int]
+) -> tuple[Callable[[pa.Array], UInt32s], Callable[[bytes], int]]:
+    """The same numbers without their sign bit."""
+    return lambda keys: numbers(keys) & _POSITIVES, lambda key: number(key) & _POSITIVE
 
 
 _H, _S, _R = Choice.HASH, Choice.STICKY, Choice.RANDOM
-_JAVA = (_java_numbers, _java_number)
-_MURMUR3 = (_murmur3_numbers, _murmur3_number)
+_JAVA = _positive(murmur2, murmur2_of)
+_MURMUR3 = _positive(murmur3, murmur3_of)
+_INTEGERS = _positive(murmur3_of_integers, murmur3_of_integer)
 _MURMUR2_DOC = "murmur2, without its sign bit"
 _CRC32_DOC = "CRC-32 (zlib's)"
 _FNV_DOC = "FNV-1a of 32 bits, its absolute value (Sarama's)"
@@ -179,8 +163,7 @@ KEY_RULES: dict[str, KeyRule] = {
         _S,
         _H,
         _H,
-        _integer_numbers,
-        _integer_number,
+        *_INTEGERS,
         INTEGER_WIDTHS,
         doc="Iceberg's `bucket[N]` of an int, long, date, time or timestamp",
     ),

@@ -1,6 +1,6 @@
 """Which partition each row goes to.
 
-Owns: :class:`Partitioner` and the built-in ones, by Java's names (:func:`partitioner`). Never:
+Owns: :class:`Partitioner` and the built-in ones, by name (:func:`partitioner`). Never:
 metadata (passed in as a :class:`TopicView`), accumulator state (read through ``open_room``).
 
 The rule, row by row: an explicit partition wins; else the hash of the key over *all* partitions
@@ -19,18 +19,9 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
-from spark_kafka_sink.base.errors import ConfigError
-from spark_kafka_sink.base.security.import_paths import is_import_path
 from spark_kafka_sink.protocol.cluster import TopicPartition
 from spark_kafka_sink.records.batch_cutter import size_bounds
-from spark_kafka_sink.records.partitioning.key_rules import (
-    IGNORED,
-    JAVA_RULE,
-    KEY_RULES,
-    Choice,
-    KeyRule,
-    key_rule,
-)
+from spark_kafka_sink.records.partitioning.key_rules import JAVA_RULE, Choice, KeyRule, key_rule
 from spark_kafka_sink.records.partitioning.own_partitioner import OwnPartitioner
 from spark_kafka_sink.records.partitioning.topic_view import (
     TopicView,
@@ -92,12 +83,11 @@ class BuiltInPartitioner:
     def __init__(
         self,
         *,
-        ignore_keys: bool = False,
         weights: Weights = no_weights,
         rng: random.Random | None = None,
         rule: KeyRule = JAVA_RULE,
     ) -> None:
-        self._rule = IGNORED if ignore_keys else rule
+        self._rule = rule
         self._weights = weights
         # A task's start must not be every other task's start, or they gang up on one partition.
         self._random = random.Random() if rng is None else rng  # noqa: S311 - spreads load
@@ -229,12 +219,8 @@ def _until_switch(produced: int, room: int | None, limit: int) -> int:
     return min(full, 2 * limit) - produced
 
 
-class UniformStickyPartitioner(BuiltInPartitioner):
-    """Java's class of that name: sticky for every row, ignoring keys."""
-
-    def __init__(self, *, ignore_keys: bool = True) -> None:
-        del ignore_keys  # it always does
-        super().__init__(ignore_keys=True)
+#: Its name in a configuration.
+ROUND_ROBIN = "RoundRobinPartitioner"
 
 
 class RoundRobinPartitioner:
@@ -243,8 +229,7 @@ class RoundRobinPartitioner:
     It starts anywhere, because tasks that all start at 0 would fill partition 0 first.
     """
 
-    def __init__(self, *, ignore_keys: bool = True, rng: random.Random | None = None) -> None:
-        del ignore_keys  # it always does
+    def __init__(self, rng: random.Random | None = None) -> None:
         self._random = random.Random() if rng is None else rng  # noqa: S311 - spreads load
         self._next: dict[str, int] = {}
 
@@ -278,31 +263,16 @@ class RoundRobinPartitioner:
         return first
 
 
-_JAVA_PACKAGE = "org.apache.kafka.clients.producer."
-_BUILT_IN: dict[str, Callable[..., Partitioner]] = {
-    "RoundRobinPartitioner": RoundRobinPartitioner,
-    "UniformStickyPartitioner": UniformStickyPartitioner,
-    # Removed from Java in 4.0; this is its replacement.
-    "internals.DefaultPartitioner": BuiltInPartitioner,
-}
-
-
 def partitioner(
     name: str | None, *, ignore_keys: bool = False, weights: Weights = no_weights
 ) -> Partitioner:
-    """A new partitioner by Java class name, short or full, by a name of ``key_rules``, or by the
-    import path of a user's class (None: the built-in one). ``weights`` are for sticky rows.
+    """A new partitioner by its name in a configuration: None for the built-in one, one of
+    ``key_rules``, RoundRobinPartitioner, or the import path of a user's class. (Java's other names
+    are the built-in one, see ``config/cross_checks.py``.) ``weights`` are for sticky rows.
 
-    Raises ConfigError for a name that is not known.
+    Raises ConfigError for a class that can't be made.
     """
     rule = key_rule(name, ignore_keys=ignore_keys)
     if name is None or rule is not None:
         return BuiltInPartitioner(weights=weights, rule=rule or JAVA_RULE)
-    short = name.strip().removeprefix(_JAVA_PACKAGE)
-    make = _BUILT_IN.get(short) or _BUILT_IN.get(f"internals.{short}")
-    if make is None and is_import_path(name):
-        return OwnPartitioner(name)
-    if make is None:
-        known = ", ".join(sorted(n.removeprefix("internals.") for n in [*_BUILT_IN, *KEY_RULES]))
-        raise ConfigError(f"partitioner.class: {name} is not known; known are {known}")
-    return make(ignore_keys=ignore_keys)
+    return RoundRobinPartitioner() if name == ROUND_ROBIN else OwnPartitioner(name)

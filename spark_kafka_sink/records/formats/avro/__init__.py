@@ -1,4 +1,3 @@
-"""Avro: schemas (``avro_schema``), derived from columns (``derived_schema``) or matched with them
-(``avro_match``, ``avro_defaults``). ``avro_format`` is the seam. Never: bytes of rows
-(``formats/binary``), a file of Avro, reading.
+"""Avro: schemas (``avro_schema``), derived from columns (``avro_format``, the seam) or matched with
+them (``avro_match``). Never: bytes of rows (``formats/binary``), a file of Avro, reading.
 """

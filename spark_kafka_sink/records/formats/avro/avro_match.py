@@ -9,19 +9,24 @@ A field is found by its name, then by its aliases. One that no column is for tak
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import struct
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from spark_kafka_sink.base.errors import SchemaError, safe_text
-from spark_kafka_sink.records.formats.avro.avro_defaults import encoded_default
 from spark_kafka_sink.records.formats.avro.avro_schema import (
     LOGICAL,
     NO_DEFAULT,
     AvroField,
     AvroType,
 )
-from spark_kafka_sink.records.formats.avro.derived_schema import check_map_key
-from spark_kafka_sink.records.formats.binary.matching import below, columns_of, misfit, unfit
+from spark_kafka_sink.records.formats.binary.matching import (
+    below,
+    check_map_key,
+    columns_of,
+    misfit,
+    unfit,
+)
 from spark_kafka_sink.records.formats.binary.nodes import (
     Bytes,
     Coding,
@@ -38,7 +43,7 @@ from spark_kafka_sink.records.formats.binary.nodes import (
     Value,
 )
 from spark_kafka_sink.records.formats.column_type import ColumnKind, ColumnType
-from spark_kafka_sink.records.varint import varint
+from spark_kafka_sink.records.varint import sized, varint
 
 _K = ColumnKind
 _LONG: Final = Number()
@@ -157,7 +162,7 @@ def _default(field: AvroField, path: str) -> bytes:
             "add a column of that name, or give the field a default in the schema",
         )
     try:
-        return encoded_default(field.type, field.default)
+        return _encoded(field.type, field.default)
     except (ValueError, RecursionError):
         raise misfit(
             f"the default of the schema's field {safe_text(path)} is not of its type",
@@ -167,3 +172,67 @@ def _default(field: AvroField, path: str) -> bytes:
 
 def _unfit(kind: AvroType, column: ColumnType, path: str) -> SchemaError:
     return unfit(column, path, f"and the schema has {safe_text(kind.text, 200)} there")
+
+
+# -- defaults
+
+
+def _encoded(kind: AvroType, value: object) -> bytes:
+    """A default of a schema's JSON, encoded. Raises ValueError when it is not of the type."""
+    match kind.kind, value:
+        case "union", _:
+            return _of_union(kind.inner, value)
+        case "null", None:
+            return b""
+        case "boolean", bool():
+            return bytes([value])
+        case _, int() | float() if not isinstance(value, bool):
+            return _default_number(kind.kind, value)
+        case _, str():
+            return _default_text(kind, value)
+        case "array", list():
+            return _block([_encoded(kind.inner[0], one) for one in value])
+        case "map", dict():
+            pairs = [(sized(k.encode()), v) for k, v in value.items()]
+            return _block([key + _encoded(kind.inner[0], one) for key, one in pairs])
+        case "record", dict():
+            given = [(one.type, value.get(one.name, one.default)) for one in kind.fields]
+            return b"".join(_encoded(inner, one) for inner, one in given)
+    raise ValueError(kind.kind)
+
+
+def _default_number(kind: str, value: float) -> bytes:
+    bits = {"int": 31, "long": 63}.get(kind)
+    if bits is not None and isinstance(value, int) and -(1 << bits) <= value < 1 << bits:
+        return varint(value)
+    try:
+        return struct.pack({"float": "<f", "double": "<d"}[kind], value)
+    except (KeyError, OverflowError, struct.error):
+        raise ValueError(kind) from None
+
+
+def _default_text(kind: AvroType, value: str) -> bytes:
+    if kind.kind == "string":
+        return sized(value.encode())
+    if kind.kind == "enum":
+        return varint(kind.symbols.index(value))
+    data = value.encode("latin-1")
+    if kind.kind == "fixed" and len(data) == kind.size:
+        return data
+    if kind.kind != "bytes":
+        raise ValueError(kind.kind)
+    return sized(data)
+
+
+def _of_union(branches: Sequence[AvroType], value: object) -> bytes:
+    """As the first branch that it fits."""
+    for index, branch in enumerate(branches):
+        try:
+            return varint(index) + _encoded(branch, value)
+        except ValueError:
+            continue
+    raise ValueError("union")
+
+
+def _block(items: Sequence[bytes]) -> bytes:
+    return (varint(len(items)) if items else b"") + b"".join(items) + b"\x00"

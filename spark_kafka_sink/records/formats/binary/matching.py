@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from spark_kafka_sink.base.documentation import page_address
 from spark_kafka_sink.base.error_kinds import Kind
 from spark_kafka_sink.base.errors import SchemaError, named, safe_text
-from spark_kafka_sink.records.formats.column_type import ColumnType
+from spark_kafka_sink.records.formats.column_type import ColumnKind, ColumnType
 
 
 def below(path: str, name: str) -> str:
@@ -51,6 +51,16 @@ def columns_of(
             f" {safe_text(named([names[0] for names in fields], 20), 300)})",
         )
     return found
+
+
+def check_map_key(column: ColumnType, path: str) -> None:
+    """SchemaError for a map whose keys are no strings."""
+    if column.children[0].kind is not ColumnKind.STRING:
+        raise SchemaError(
+            f"column {safe_text(path)} is of type {safe_text(column.text, 200)}, and a map's keys"
+            " are strings in this format",
+            hint="cast the keys to strings, or make the map an array of structs",
+        )
 
 
 def unfit(column: ColumnType, path: str, what: str) -> SchemaError:

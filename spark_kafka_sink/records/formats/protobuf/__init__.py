@@ -1,6 +1,5 @@
-"""Protobuf: schemas, read by protoc (``proto_schema``), derived from columns or matched with them
-(``proto_match``). ``protobuf_format`` is the seam. Never: bytes of rows (``formats/binary``),
-reading messages.
+"""Protobuf: schemas, read by protoc or derived from columns (``proto_schema``), and matched with
+columns (``protobuf_format``, the seam). Never: bytes of rows (``formats/binary``), reading them.
 
 Tasks need numpy and Arrow only; the driver needs the extra ``protobuf``.
 """

@@ -1,7 +1,7 @@
 """Schemas of Protobuf: text to descriptors and back from columns.
 
 Owns: :func:`file_descriptor`, by protoc, and :func:`derived_schema`. Never: columns against a
-message (``proto_match``). The only place that imports protobuf, on the driver.
+message (``protobuf_format``). The only place that imports protobuf, on the driver.
 """
 
 from __future__ import annotations
@@ -17,8 +17,7 @@ from spark_kafka_sink.base.documentation import page_address
 from spark_kafka_sink.base.error_kinds import Kind
 from spark_kafka_sink.base.errors import ConfigError, SchemaError, safe_text
 from spark_kafka_sink.records.formats.binary.matching import below
-from spark_kafka_sink.records.formats.column_type import ColumnKind, ColumnType
-from spark_kafka_sink.records.formats.type_table import TYPES
+from spark_kafka_sink.records.formats.column_type import TYPES, ColumnKind, ColumnType
 
 if TYPE_CHECKING:
     from google.protobuf.descriptor import Descriptor, FileDescriptor

@@ -1,15 +1,77 @@
-"""Protobuf behind the seam of formats. Owns: :class:`ProtobufFormat`. Never: a registry."""
+"""Protobuf behind the seam of formats.
+
+Owns: :class:`ProtobufFormat`: which column is which field of a message, how it is written, and the
+errors that planning can find. Never: Arrow, a value of a row, a registry. A field that no column is
+for is left out, as is a null.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
+
+from spark_kafka_sink.base.errors import SchemaError, safe_text
 from spark_kafka_sink.records.formats.binary.binary_plan import BinaryPlan
-from spark_kafka_sink.records.formats.binary.matching import misfit
-from spark_kafka_sink.records.formats.binary.nodes import Value
+from spark_kafka_sink.records.formats.binary.matching import below, columns_of, misfit, unfit
+from spark_kafka_sink.records.formats.binary.nodes import (
+    Bytes,
+    Coding,
+    Field,
+    Items,
+    Layout,
+    Node,
+    Number,
+    Record,
+    Scalar,
+    Symbols,
+    Timestamp,
+    Value,
+)
 from spark_kafka_sink.records.formats.column_type import ColumnKind, ColumnType
-from spark_kafka_sink.records.formats.protobuf.proto_match import match_message
-from spark_kafka_sink.records.formats.protobuf.proto_schema import derived_schema, message_of
+from spark_kafka_sink.records.formats.protobuf.proto_schema import (
+    derived_schema,
+    message_of,
+    unwritable,
+)
 from spark_kafka_sink.records.formats.schema_format import SchemaFormat
-from spark_kafka_sink.records.varint import varint
+from spark_kafka_sink.records.varint import unsigned_varint, varint
+
+if TYPE_CHECKING:
+    from google.protobuf.descriptor import Descriptor, FieldDescriptor
+
+_K = ColumnKind
+_TIMESTAMP: Final = "google.protobuf.Timestamp"
+#: FieldDescriptor's numbers of types.
+_DOUBLE, _FLOAT, _INT64, _UINT64, _INT32, _FIXED64, _FIXED32, _BOOL, _STRING = range(1, 10)
+_GROUP, _MESSAGE, _BYTES, _UINT32, _ENUM, _SFIXED32, _SFIXED64, _SINT32, _SINT64 = range(10, 19)
+_INTEGERS: Final[Mapping[int, tuple[Coding, int, int]]] = {
+    _INT32: (Coding.VARINT, -(1 << 31), (1 << 31) - 1),
+    _INT64: (Coding.VARINT, -(1 << 63), (1 << 63) - 1),
+    _UINT32: (Coding.VARINT, 0, (1 << 32) - 1),
+    _UINT64: (Coding.VARINT, 0, (1 << 63) - 1),
+    _SINT32: (Coding.ZIGZAG, -(1 << 31), (1 << 31) - 1),
+    _SINT64: (Coding.ZIGZAG, -(1 << 63), (1 << 63) - 1),
+    _FIXED32: (Coding.FIXED32, 0, (1 << 32) - 1),
+    _FIXED64: (Coding.FIXED64, 0, (1 << 63) - 1),
+    _SFIXED32: (Coding.FIXED32, -(1 << 31), (1 << 31) - 1),
+    _SFIXED64: (Coding.FIXED64, -(1 << 63), (1 << 63) - 1),
+}
+_OTHERS: Final[Mapping[tuple[ColumnKind, int], Node]] = {
+    (_K.BOOLEAN, _BOOL): Scalar.BOOLEAN,
+    (_K.FLOAT, _FLOAT): Scalar.FLOAT,
+    (_K.FLOAT, _DOUBLE): Scalar.DOUBLE,
+    (_K.DOUBLE, _DOUBLE): Scalar.DOUBLE,
+    (_K.STRING, _STRING): Bytes(Coding.VARINT, is_text=True),
+    (_K.BINARY, _BYTES): Bytes(Coding.VARINT),
+}
+_BITS: Final = {_K.INT: 31, _K.LONG: 63}
+#: The wire types of those that are not after their length.
+_FIXED: Final = {
+    **dict.fromkeys((_DOUBLE, _FIXED64, _SFIXED64), 1),
+    **dict.fromkeys((_FLOAT, _FIXED32, _SFIXED32), 5),
+}
+_AFTER_LENGTH: Final = (_STRING, _BYTES, _MESSAGE)
 
 
 class ProtobufFormat(SchemaFormat):
@@ -37,5 +99,89 @@ class ProtobufFormat(SchemaFormat):
                 "a payload of Protobuf is a message, and the column is no struct",
                 "name columns, or a struct with .*",
             )
-        record = match_message(message_of(schema, self._name)[0], column, "")
+        record = _match_message(message_of(schema, self._name)[0], column, "")
         return BinaryPlan(prefix, Value(record, null=b"" if bare else None), bare)
+
+
+def _match_message(message: Descriptor, column: ColumnType, path: str) -> Record:
+    """The fields of a struct, or of columns, as those of a message. Raises SchemaError."""
+    fields = sorted(message.fields, key=lambda one: int(one.number))
+    names = [(field.name, field.json_name) for field in fields]
+    matched: list[Field] = []
+    choices: dict[str, tuple[int, ...]] = {}
+    found = columns_of(names, column, path, f"message is {message.full_name}")
+    for field, index in zip(fields, found, strict=True):
+        inside = below(path, field.name)
+        if index is not None:
+            matched.append(Field(field.name, index, _field(field, column.children[index], inside)))
+            if field.containing_oneof is not None:
+                name = field.containing_oneof.name
+                choices[name] = (*choices.get(name, ()), index)
+        elif field.is_required:
+            raise misfit(
+                f"the schema's field {safe_text(inside)} is required, and there is no column for"
+                " it",
+                "add a column of that name",
+            )
+    return Record(tuple(matched), choices=tuple(one for one in choices.values() if len(one) > 1))
+
+
+def _field(field: FieldDescriptor, column: ColumnType, path: str) -> Value:
+    if not field.is_repeated:
+        null = None if field.is_required else b""
+        return Value(_node(field, column, path), _tag(field), null)
+    entry = field.message_type
+    if entry is not None and entry.GetOptions().map_entry:
+        if column.kind is not _K.MAP:
+            raise _unfit(field, column, path)
+        node: Node = _map_entry(entry, column, path)
+    elif column.kind is _K.ARRAY:
+        node = _node(field, column.children[0], f"{path}[]")
+    else:
+        raise _unfit(field, column, path)
+    layout = Layout.PACKED if field.is_packed else Layout.EACH
+    return Value(Items(Value(node), layout, _tag(field)), null=b"")
+
+
+def _map_entry(entry: Descriptor, column: ColumnType, path: str) -> Record:
+    inside = zip(entry.fields, column.children, (f"{path} (a key)", f"{path}[]"), strict=True)
+    values = [Value(_node(one, child, where), _tag(one)) for one, child, where in inside]
+    fields = (Field("key", 0, values[0]), Field("value", 1, values[1]))
+    return Record(fields, length=True)
+
+
+def _tag(field: FieldDescriptor) -> bytes:
+    kind = 2 if field.type in _AFTER_LENGTH or field.is_packed else _FIXED.get(field.type, 0)
+    return unsigned_varint(field.number << 3 | kind)
+
+
+def _node(field: FieldDescriptor, column: ColumnType, path: str) -> Node:
+    kind = field.type
+    if column.kind in _BITS and kind in _INTEGERS:
+        coding, least, most = _INTEGERS[kind]
+        largest = (1 << _BITS[column.kind]) - 1
+        return Number(
+            coding,
+            least=least if least > -largest - 1 else None,
+            most=most if most < largest else None,
+        )
+    if (column.kind, kind) in _OTHERS:
+        return _OTHERS[column.kind, kind]
+    if kind == _ENUM and column.kind is _K.STRING:
+        values = field.enum_type.values
+        numbers = tuple(one.number for one in values)
+        return Symbols(tuple(one.name for one in values), numbers, Coding.VARINT)
+    if kind == _MESSAGE and column.kind is _K.STRUCT:
+        return replace(_match_message(field.message_type, column, path), length=True)
+    if column.kind is _K.TIMESTAMP and kind == _MESSAGE:
+        if field.message_type.full_name == _TIMESTAMP:
+            return Timestamp()
+    elif column.kind in (_K.ARRAY, _K.MAP, _K.DECIMAL, _K.DATE, _K.TIMESTAMP_NTZ, _K.NULL):
+        raise unwritable(column, path)
+    raise _unfit(field, column, path)
+
+
+def _unfit(field: FieldDescriptor, column: ColumnType, path: str) -> SchemaError:
+    return unfit(
+        column, path, f"and the schema's field {safe_text(field.full_name, 200)} can't hold it"
+    )
