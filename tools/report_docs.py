@@ -155,7 +155,8 @@ option, or on a full disk, in the application's local directory), so driver and 
 that directory: on a cluster, set `reportPath` to a path that all its machines mount. Without it,
 and after an executor that was killed or an error in the query before the write, the report has
 [KP0505](errors.md#kp0505) and the unfinished tasks: Spark's exception has the cause, and a stream's
-`kprod_query_failures_total` its code.
+`kprod_query_failures_total` its code. What a driver that was killed leaves there
+(`.kprod-failed-*`) is removed by the first write with that `reportPath` after a week.
 """.splitlines()
 
 _PROGRESS_TOPIC = """\

@@ -346,8 +346,7 @@ class _Dispatcher:
         elif isinstance(to, Leader):
             node = metadata.cluster.leader_for(to.tp)
             if node is None:
-                metadata.add_topics((to.tp.topic,), now)
-                self._schedule_retry(call, now, "its leader is not known")
+                self._await_leader(call, to.tp.topic, now)
                 return
         elif isinstance(to, AnyBroker):
             self._for_any_broker.append(call)
@@ -356,6 +355,17 @@ class _Dispatcher:
             node = to
         self._nodes[node.id] = node
         self._queues.setdefault(node.id, deque()).append(call)
+
+    def _await_leader(self, call: Call[object], topic: str, now: int) -> None:
+        """Raises what the metadata say of a topic that the principal may not see: no wait helps."""
+        metadata = self._loop.metadata
+        if not call.attempts:
+            metadata.topic_errors.pop(topic, None)  # an earlier call's
+        code = metadata.topic_errors.get(topic, ErrorCode.NONE)
+        if code is ErrorCode.TOPIC_AUTHORIZATION_FAILED:
+            raise code.error(f"topic {topic}")
+        metadata.add_topics((topic,), now)
+        self._schedule_retry(call, now, "its leader is not known")
 
     def _reroute(
         self, call: Call[object], now: int, why: str, code: ErrorCode | None = None

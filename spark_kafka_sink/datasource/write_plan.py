@@ -37,7 +37,7 @@ from spark_kafka_sink.datasource.package_digest import package_digest
 from spark_kafka_sink.datasource.process_logging import configure_logging
 from spark_kafka_sink.datasource.report.destinations import publish, topic_record
 from spark_kafka_sink.datasource.report.failed_attempts import FailedAttempts
-from spark_kafka_sink.datasource.report.kept_reports import is_kept, kept_application
+from spark_kafka_sink.datasource.report.kept_reports import is_kept, known_application
 from spark_kafka_sink.datasource.report.log_line import failure_of
 from spark_kafka_sink.datasource.report.report_of_batch import (
     after_commit,
@@ -376,7 +376,7 @@ class WritePlan:
         name = report.query_name or safe_text(self.query_name) or None
         application = report.application_id, report.application_name
         if report.application_id is None:
-            application = kept_application()
+            application = known_application()
         return replace(
             report,
             query_name=name,

@@ -9,7 +9,7 @@ import pytest
 from spark_kafka_sink.base.errors import ErrorCode
 from spark_kafka_sink.config.sink_config import SinkConfig
 from spark_kafka_sink.datasource.checks.check_steps import State
-from spark_kafka_sink.datasource.checks.topic_steps import takes_fewer_replicas
+from spark_kafka_sink.datasource.checks.replicas import takes_fewer_replicas
 from spark_kafka_sink.datasource.checks.transaction_steps import OF_TRANSACTIONS, steps_with
 from spark_kafka_sink.protocol.request import ApiKey
 from tests.fakes.fake_cluster.control import FOREVER

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+import os
+import time
 from dataclasses import replace
 
 import pytest
@@ -100,6 +102,29 @@ def test_a_link_of_the_folders_name_is_not_followed(tmp_path):
     assert names_in(elsewhere) == ["theirs.json"]
 
 
+def test_what_a_killed_driver_left_is_removed_after_a_week(tmp_path):
+    """No commit and no abort came, and a later batch has another name."""
+    week_s, now_s = 7 * 24 * 3600, time.time()
+    ages = {"old": week_s + 60, "young": week_s - 60, "kept": week_s + 60, "elsewhere": week_s + 60}
+    for name, age_s in ages.items():
+        folder = tmp_path / ("elsewhere" if name == "elsewhere" else f".kprod-failed-{name}")
+        folder.mkdir()
+        for file in ("3-0.json", ".4-1.json.tmp"):
+            (folder / file).write_text("{}")
+        if name == "kept":
+            (folder / "notes.txt").write_text("of a user")
+        os.utime(folder, (now_s - age_s, now_s - age_s))
+    (tmp_path / ".kprod-failed-link").symlink_to(tmp_path / "elsewhere")
+    FailedAttempts.of(f"{tmp_path}/report.jsonl", "token").begin()
+    assert sorted(names_in(tmp_path)) == [
+        ".kprod-failed-kept", ".kprod-failed-link", ".kprod-failed-token", ".kprod-failed-young",
+        "elsewhere",
+    ]  # fmt: skip
+    assert names_in(tmp_path / ".kprod-failed-kept") == ["notes.txt"]
+    for name in (".kprod-failed-young", "elsewhere"):
+        assert len(names_in(tmp_path / name)) == 2
+
+
 def test_files_that_are_no_reports_are_passed_over(failed, tmp_path):
     (tmp_path / ".kprod-failed-token" / "half.json").write_text('{"rows":')
     (tmp_path / ".kprod-failed-token" / "list.json").write_text("[]")
@@ -167,14 +192,14 @@ def test_the_error_is_that_of_the_attempt_that_ended_the_batch():
 
 def test_a_failed_batch_has_its_attempts_brokers_and_identity():
     brokers = {1: NodeReport(2, 10, 9), 3: NodeReport(0, 0, 0, "t-0: it disconnected")}
-    left = attempt(DeliveryError("no"), nodes=brokers)
+    left = attempt(DeliveryError("no"), nodes=brokers, parent_run="airflow/load/1")
     finished = message(nodes={1: NodeReport(2, 30, 20)}, partition_id=1)
     report = aborted([left], [finished])
     one, three = report.brokers
     assert (one.id, one.requests, one.mean_latency_ms, one.max_latency_ms) == (1, 4, 10.0, 20)
     assert (three.id, three.last_answer) == (3, "t-0: it disconnected")
-    assert (report.query_name, report.query_id, report.application_id) == (
-        "orders", "q", "local-1",
+    assert (report.query_name, report.query_id, report.application_id, report.parent_run) == (
+        "orders", "q", "local-1", "airflow/load/1",
     )  # fmt: skip
 
 

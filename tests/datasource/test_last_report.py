@@ -102,6 +102,20 @@ def test_a_directory_that_can_not_be_written_is_a_warning(kept, caplog):
     assert "a report can't be delivered: it is not kept for last_report: " in caplog.text
 
 
+def test_the_application_is_known_before_its_first_report(kept, monkeypatch):
+    """Where its environment has it: on Kubernetes, and in the directories of YARN."""
+    monkeypatch.delenv("SPARK_APPLICATION_ID", raising=False)
+    assert kept_reports.known_application() == (None, None)
+    with monkeypatch.context() as on_yarn:
+        local = "/data/usercache/me/appcache/application_1700000000000_0042/blockmgr-1"
+        on_yarn.setenv("SPARK_LOCAL_DIRS", local)
+        assert kept_reports.known_application() == ("application_1700000000000_0042", None)
+    monkeypatch.setenv("SPARK_APPLICATION_ID", "spark-4f1e")
+    assert kept_reports.known_application() == ("spark-4f1e", None)
+    kept_reports.keep(report(1, application_id="app-1", application_name="shop"))
+    assert kept_reports.known_application() == ("app-1", "shop")
+
+
 # --- on Spark -------------------------------------------------------------------------------------
 
 

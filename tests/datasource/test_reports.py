@@ -8,6 +8,7 @@ import logging
 import stat
 import sys
 import time
+from asyncio import CancelledError
 from dataclasses import replace
 from importlib import resources
 from pathlib import Path
@@ -382,6 +383,7 @@ def test_an_unwritable_directory_is_a_warning_without_half_files(tmp_path, caplo
 # --- listeners ------------------------------------------------------------------------------------
 
 heard = []
+raised = ValueError
 
 
 def hears(report):
@@ -389,16 +391,19 @@ def hears(report):
 
 
 def fails(report):
-    raise ValueError("canary4711")
+    raise raised("canary4711")
 
 
-def test_a_failing_listener_stops_no_other_listener(caplog, monkeypatch):
+@pytest.mark.parametrize("error", [ValueError, SystemExit, KeyboardInterrupt, CancelledError])
+def test_a_failing_listener_stops_no_other_listener(caplog, monkeypatch, error):
+    """Nor the batch, whose rows are written."""
     heard.clear()
     monkeypatch.setitem(sys.modules, "kprod_listeners", sys.modules[__name__])
+    monkeypatch.setattr(sys.modules[__name__], "raised", error)
     listeners = "kprod_listeners:fails,kprod_listeners:hears"
     publish(report := two_tasks(), config(reportListeners=listeners))
     assert heard == [report]
-    assert "a report can't be delivered: ValueError in fails" in caplog.text
+    assert f"a report can't be delivered: {error.__name__} in fails" in caplog.text
     assert "canary4711" not in caplog.text
 
 

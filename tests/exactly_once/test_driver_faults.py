@@ -195,11 +195,13 @@ def test_a_stream_with_a_repeatedly_killed_driver_loses_nothing(
 ):
     """SIGKILL at a random moment, KPROD_FAULT_KILLS times, to all of the driver or to its JVM. Of
     the rows that can't be sent, a thousandth for each reason, each is a dead letter once.
+    KPROD_FAULT_ROWS are those of a batch with bad ones.
     """
     seed = int(os.environ.get("KPROD_FAULT_SEED", str(random.randrange(10**6))))
     chance = random.Random(seed)
     scenario = world.scenario("killed", bad=bad)
-    rows, in_flight = max(400, 20 * bad), 0
+    rows = int(os.environ.get("KPROD_FAULT_ROWS", "20000")) if bad else 400
+    in_flight = 0
     victim = new_driver()
     for round_ in range(KILLS):
         start = scenario.committed()

@@ -14,10 +14,13 @@ from spark_kafka_sink.datasource.checks.cluster_checks import STEPS, check_clust
 def steps_of(
     bootstrap: str, options: dict[str, Any], timeout_ms: int = 30_000, clock: Clock | None = None
 ) -> list[Step]:
-    """Every row; names of options without the prefix ``kafka.`` where they have a dot."""
+    """Every row; the producer's options, whose names have a dot, without the prefix ``kafka.``."""
     config = SinkConfig.parse(
         {"kafka.bootstrap.servers": bootstrap}
-        | {n if "." not in n else f"kafka.{n}": v for n, v in options.items()}
+        | {
+            n if "." not in n or n.startswith("errors.") else f"kafka.{n}": v
+            for n, v in options.items()
+        }
     )
     steps = list(check_cluster(config, timeout_ms=timeout_ms, clock=clock))
     assert tuple(step.name for step in steps) == STEPS

@@ -5,6 +5,7 @@ reason is.
 from __future__ import annotations
 
 import uuid
+from types import SimpleNamespace
 
 import pytest
 
@@ -13,14 +14,17 @@ from spark_kafka_sink.config.sink_config import SinkConfig
 from spark_kafka_sink.datasource.checks.check_steps import State
 from spark_kafka_sink.local_kafka import KafkaCluster
 from spark_kafka_sink.protocol.topic_requests import NewTopic
+from tests.real_kafka import RealKafka
+from tests.secure_kafka import acl
 from tests.security.check_rows import assert_named, assert_no_red, first_red, row, steps_of
 from tests.waiting import wait_for
 
 
-def topic_of(kafka3, partitions, replicas, least):
+def topic_of(kafka3, partitions, replicas, least, policy="delete"):
     """A new topic, and the replicas of each partition."""
     topic = f"check-{uuid.uuid4().hex[:8]}"
-    new = NewTopic(topic, partitions, replicas, {"min.insync.replicas": str(least)})
+    configs = {"min.insync.replicas": str(least), "cleanup.policy": policy}
+    new = NewTopic(topic, partitions, replicas, configs)
     config = SinkConfig.parse({"kafka.bootstrap.servers": kafka3.bootstrap})
     with AdminClient(config.producer) as admin:
         return topic, [p.replicas for p in admin.create_topic(new).topics[topic]]
@@ -80,6 +84,62 @@ def test_replicas_at_the_minimum_are_a_warning(kafka3):
     assert found.change == "give the topic more replicas than min.insync.replicas"
     topic, _ = topic_of(kafka3, 3, 3, 2)
     assert row(steps_of(kafka3.bootstrap, {"topic": topic}), "replicas").state is State.OK
+
+
+OF_ROWS = {
+    "commit log": {"deliveryGuarantee": "exactly-once", "commitLogTopic": "{}"},
+    "reportTopic": {"deliveryGuarantee": "exactly-once", "reportTopic": "{}"},
+    "dead letter queue": {
+        "errors.tolerance": "all", "errors.deadletterqueue.topic.name": "{}",
+    },
+}  # fmt: skip
+
+
+@pytest.mark.cluster
+@pytest.mark.parametrize("name", OF_ROWS)
+def test_other_topics_of_a_write_need_their_replicas(kafka3, name):
+    """A batch fails by each of them, and its topic is whole."""
+    other, _ = topic_of(kafka3, 1, 3, 3, "compact" if name == "commit log" else "delete")
+    topic, _ = topic_of(kafka3, 1, 1, 1)
+    options = {n: value.format(other) for n, value in OF_ROWS[name].items()}
+    assert row(steps_of(kafka3.bootstrap, options), name).state is State.OK
+    kafka3.node(3).stop()
+
+    def found():
+        one = row(steps_of(kafka3.bootstrap, {"topic": topic, **options}, 20_000), name)
+        return one if one.state is State.FAILED else None
+
+    said = wait_for(found, 90, f"the row {name}").said
+    assert other in said
+    assert "1 of 1 partitions have fewer replicas in sync than min.insync.replicas=3" in said
+    assert "down: broker 3" in said
+
+
+@pytest.mark.long
+@pytest.mark.broker
+def test_lacking_replicas_are_named_without_a_right_to_configs():
+    """Who may only write does not see min.insync.replicas, and rows may be rejected."""
+    with KafkaCluster(3, secure=True) as cluster:
+        kafka = RealKafka(cluster.bootstrap, cluster)
+        topic, _ = topic_of(kafka, 2, 3, 2)
+        user = cluster.client_options("SASL_PLAINTEXT", user="bob")
+        bootstrap = user.pop("bootstrap.servers")
+        with acl(SimpleNamespace(kafka=kafka), "bob", ("TOPIC", topic, "WRITE")):
+            options = {"topic": topic, **user}
+            assert row(steps_of(bootstrap, options), "replicas").state is State.SKIPPED
+            kafka.node(3).stop()
+            found = wait_for(
+                lambda: next(
+                    (one for one in steps_of(bootstrap, options, 20_000) if "down:" in one.said),
+                    None,
+                ),
+                90,
+                "the dead broker",
+            )
+    assert (found.name, found.state) == ("replicas", State.WARNING)
+    assert "2 of 2 partitions are not in sync" in found.said
+    assert "down: broker 3; whether writes are rejected is not known" in found.said
+    assert "DESCRIBE_CONFIGS" in found.said
 
 
 @pytest.mark.cluster

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import time
 import uuid
 
 import pytest
@@ -15,6 +16,8 @@ from spark_kafka_sink.base.errors import AuthorizationError
 from spark_kafka_sink.config.producer_config import ProducerConfig
 from spark_kafka_sink.transactions.commit_log.commit_log import CommitLog
 from spark_kafka_sink.transactions.commit_state import CommitState
+from spark_kafka_sink.transactions.driver_transactions import TopicRecord, write_record
+from tests.real_kafka import AT_ONCE_S
 from tests.secure_kafka import SecureKafka, acl
 
 STATE = CommitState(generation=1, run_id="run", last_done=7)
@@ -58,3 +61,17 @@ def test_each_missing_right_is_named(secure_kafka: SecureKafka) -> None:
             assert name in str(refused.value) or log_topic in str(refused.value)
     with acl(secure_kafka, "bob", read, put, write_id):
         write(bob, topic, key)  # he may not see the topic's settings, and need not
+
+
+def test_a_topic_that_may_not_be_seen_is_named_at_once(secure_kafka: SecureKafka) -> None:
+    """It is not in the metadata: a report waited for its leader, and named no right."""
+    bob = secure_kafka.cluster.client_options("SSL", user="bob")
+    topic = secure_kafka.kafka.unique_topic("reports")
+    begun = time.monotonic()
+    with (
+        acl(secure_kafka, "bob"),
+        TransactionClient(ProducerConfig.parse(bob)) as client,
+        pytest.raises(AuthorizationError, match=f"topic {topic}: TOPIC_AUTHORIZATION_FAILED"),
+    ):
+        write_record(client, TopicRecord(topic, b"{}"), client.deadline(60_000))
+    assert time.monotonic() - begun < AT_ONCE_S

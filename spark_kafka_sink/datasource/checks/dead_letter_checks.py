@@ -13,6 +13,7 @@ from spark_kafka_sink.admin.admin_client import AdminClient
 from spark_kafka_sink.base.error_kinds import Kind
 from spark_kafka_sink.base.errors import ApiError, AuthorizationError, ConfigError, ErrorCode
 from spark_kafka_sink.config.sink_config import DeadLetterOptions
+from spark_kafka_sink.datasource.checks.replicas import check_replicas
 from spark_kafka_sink.datasource.checks.topic_checks import (
     check_write,
     topic_settings,
@@ -60,6 +61,7 @@ def queue_check(admin: AdminClient, options: DeadLetterOptions, timeout_ms: int)
     check_write(topic, found.authorized_operations)
     settings = topic_settings(admin, (topic,), timeout_ms).get(topic, {})
     refuse_compacted(options, [topic] if TopicLimits.of(settings).compacted else [])
+    check_replicas(admin, found, settings)
     size = settings.get(LARGEST)
     return topic if size is None else f"{topic}, {LARGEST}={size}"
 

@@ -25,6 +25,13 @@ from spark_kafka_sink.datasource.checks.check_steps import (
     warned,
     yellow,
 )
+from spark_kafka_sink.datasource.checks.replicas import (
+    MOST_NAMED,
+    below_minimum,
+    down,
+    in_sync_of,
+    least_of,
+)
 from spark_kafka_sink.datasource.checks.topic_checks import (
     COMPRESSION,
     LEAST_IN_SYNC,
@@ -36,7 +43,6 @@ from spark_kafka_sink.datasource.checks.topic_checks import (
 )
 from spark_kafka_sink.protocol.cluster import Cluster
 from spark_kafka_sink.protocol.metadata import TopicMetadata
-from spark_kafka_sink.protocol.request import ApiKey
 from spark_kafka_sink.protocol.topic_requests import (
     ConfigResourceType,
     config_values,
@@ -54,11 +60,6 @@ OF_REPORTS: Final = (_REPORT_TOPIC, _PROGRESS_TOPIC)
 _AUTO_CREATE: Final = "auto.create.topics.enable"
 #: How long brokers must report a topic as unknown before it counts as missing, in ms.
 _MISSING_TOPIC_TIMEOUT_MS: Final = 1_000
-#: Partitions that a row lists.
-_MOST_NAMED: Final = 12
-#: The first version of Produce of brokers (3.7) that take the number of a partition's replicas for
-#: a larger min.insync.replicas (KAFKA-15583); the one before refuses every write then.
-_CAPPED: Final = 10
 
 #: A topic's configs by name; None when the request failed, empty without the right to it.
 Settings = Mapping[str, str | None] | None
@@ -86,7 +87,7 @@ def topic_steps(
     except KafkaError as error:
         yield from (no_response(name, error) for name in (_REPLICAS, _RIGHTS))
     else:
-        yield unknown(_REPLICAS) if not found else _replicas(admin, config, described, found)
+        yield _replicas(admin, config, described, found or {}, unknown(_REPLICAS))
         yield from step_of(_RIGHTS, lambda: _rights(described))
     if found:
         yield from _of_configs(config, topic, found)
@@ -100,7 +101,7 @@ def report_topic_step(admin: AdminClient, config: SinkConfig, timeout_ms: int) -
     topic = config.report_topic
     if topic is None:
         return iter((skipped(_REPORT_TOPIC, "no report is written to a topic"),))
-    return step_of(_REPORT_TOPIC, lambda: _report_topic(admin, topic, timeout_ms))
+    return step_of(_REPORT_TOPIC, lambda: _report_topic(admin, config, topic, timeout_ms))
 
 
 def progress_topic_step(admin: AdminClient, config: SinkConfig, timeout_ms: int) -> Step:
@@ -189,7 +190,7 @@ def _partitions(cluster: Cluster, topic: str) -> Step:
     if without:
         return red(
             _PARTITIONS,
-            f"{len(without)} of {len(partitions)} have no leader: {named(without, _MOST_NAMED)}",
+            f"{len(without)} of {len(partitions)} have no leader: {named(without, MOST_NAMED)}",
             "start the brokers that hold them; rows for them wait until then",
             Kind.NO_LEADER,
         )
@@ -207,50 +208,38 @@ def _rights(topic: TopicMetadata) -> Step:
 
 
 def _replicas(
-    admin: AdminClient, config: SinkConfig, topic: TopicMetadata, settings: Mapping[str, str | None]
+    admin: AdminClient,
+    config: SinkConfig,
+    topic: TopicMetadata,
+    settings: Mapping[str, str | None],
+    unknown: Step,
 ) -> Step:
     """The in-sync replicas: with fewer than min.insync.replicas, acks=all fails
-    (NOT_ENOUGH_REPLICAS).
+    (NOT_ENOUGH_REPLICAS). ``unknown`` is the row without ``settings``, when none is lacking.
     """
-    least = int(settings.get(LEAST_IN_SYNC) or 1)
-    setting, capped = f"{LEAST_IN_SYNC}={least}", takes_fewer_replicas(admin)
-    rows = [
-        (p, in_sync, len(one.replicas), min(least, len(one.replicas)) if capped else least)
-        for p, (one, in_sync) in enumerate(zip(topic.partitions, topic.in_sync, strict=True))
-    ]
-    below = [f"{p} ({in_sync})" for p, in_sync, _, needed in rows if in_sync < needed]
-    if below:
-        said = (
-            f"{len(below)} of {len(rows)} partitions have fewer replicas in sync than {setting}: "
-            f"{named(below, _MOST_NAMED)}{_down(admin, topic)}"
-        )
-        return _below(config, said)
+    rows = in_sync_of(admin, topic, settings)
     lacking = [f"{p} ({n} of {of})" for p, n, of, _ in rows if n < of]
+    if not settings:
+        risk = f"whether writes are rejected is not known: {unknown.said}"
+        return _at_risk(admin, topic, lacking, risk) if lacking else unknown
+    setting = f"{LEAST_IN_SYNC}={least_of(settings)}"
+    below = below_minimum(admin, topic, settings)
+    if below is not None:
+        return _below(config, below)
     tight = [p for p, n, of, needed in rows if n == needed and (needed > 1 or n < of)]
-    if lacking or (tight and config.producer.acks == -1):
-        return _at_risk(admin, topic, setting, lacking, tight)
+    risk = ""
+    if tight and config.producer.acks == -1:
+        risk = (
+            f"{len(tight)} of {len(rows)} partitions have no more replicas in sync than {setting} "
+            "needs: with one broker less every write to them is rejected"
+        )
+    if lacking or risk:
+        return _at_risk(admin, topic, lacking, risk)
     fewest = min(topic.in_sync, default=0)
     said = f"{fewest} in sync at least, {setting}"
-    if any(of < least for _, _, of, _ in rows):
+    if any(of < least_of(settings) for _, _, of, _ in rows):
         said += f"; brokers since 3.7 need no more than there are replicas ({fewest})"
     return ok(_REPLICAS, said)
-
-
-def takes_fewer_replicas(admin: AdminClient) -> bool:
-    """Whether every broker that was asked so far takes the number of replicas for a larger
-    min.insync.replicas.
-    """
-    client = admin.loop.client
-    known = [client.api_versions(node) for node in admin.loop.cluster.nodes]
-    produce = [one.api_versions.get(ApiKey.PRODUCE) for one in known if one is not None]
-    return bool(produce) and all(one is not None and one.max >= _CAPPED for one in produce)
-
-
-def _down(admin: AdminClient, topic: TopicMetadata) -> str:
-    """The brokers with replicas that the cluster has lost."""
-    live = admin.loop.cluster.nodes
-    down = sorted({r for one in topic.partitions for r in one.replicas if r not in live})
-    return f"; down: broker {named(down, _MOST_NAMED)}" if down else ""
 
 
 def _below(config: SinkConfig, said: str) -> Step:
@@ -265,24 +254,17 @@ def _below(config: SinkConfig, said: str) -> Step:
     )
 
 
-def _at_risk(
-    admin: AdminClient, topic: TopicMetadata, setting: str, lacking: list[str], tight: list[int]
-) -> Step:
-    """What the next broker that stops does."""
-    said, changes = [], []
+def _at_risk(admin: AdminClient, topic: TopicMetadata, lacking: list[str], risk: str) -> Step:
+    """``risk`` is what the next broker that stops does; empty: nothing."""
+    said, change = risk, f"give the topic more replicas than {LEAST_IN_SYNC}"
     if lacking:
-        said.append(
+        now = (
             f"replicas of {len(lacking)} of {len(topic.in_sync)} partitions are not in sync: "
-            f"{named(lacking, _MOST_NAMED)}{_down(admin, topic)}"
+            f"{named(lacking, MOST_NAMED)}{down(admin, topic)}"
         )
-        changes.append("start the brokers that are down, or see why replicas lag behind")
-    if tight:
-        said.append(
-            f"{len(tight)} of {len(topic.in_sync)} partitions have no more replicas in sync than "
-            f"{setting} needs: with one broker less every write to them is rejected"
-        )
-        changes.append(f"give the topic more replicas than {LEAST_IN_SYNC}")
-    return yellow(_REPLICAS, "; ".join(said), changes[0], ErrorCode.NOT_ENOUGH_REPLICAS)
+        said = "; ".join(filter(None, (now, risk)))
+        change = "start the brokers that are down, or see why replicas lag behind"
+    return yellow(_REPLICAS, said, change, ErrorCode.NOT_ENOUGH_REPLICAS)
 
 
 # -- configs --------------------------------------------------------------------------------------
@@ -305,12 +287,13 @@ def _of_configs(config: SinkConfig, topic: str, found: Mapping[str, str | None])
         yield ok(CLEANUP, policy)
 
 
-def _report_topic(admin: AdminClient, topic: str, timeout_ms: int) -> Step:
+def _report_topic(admin: AdminClient, config: SinkConfig, topic: str, timeout_ms: int) -> Step:
     try:
         _existing(admin, topic, timeout_ms)
     except KafkaError as error:
         return _absent(admin, _REPORT_TOPIC, topic, error, timeout_ms)
-    check_write(topic, topics_in_full(admin, (topic,), timeout_ms)[topic].authorized_operations)
+    described = topics_in_full(admin, (topic,), timeout_ms)[topic]
+    check_write(topic, described.authorized_operations)
     found = topic_settings(admin, (topic,), timeout_ms).get(topic, {})
     if COMPACT in (found.get(CLEANUP) or ""):
         return red(
@@ -319,6 +302,18 @@ def _report_topic(admin: AdminClient, topic: str, timeout_ms: int) -> Step:
             "have no key",
             f"set {CLEANUP}=delete on it, or name another topic",
             Kind.NULL_KEY,
+        )
+    below = below_minimum(admin, described, found)
+    if below is not None:
+        if config.is_exactly_once:
+            said, row = f"{topic}: {below}; the commit, which writes a report, fails", red
+        else:
+            said, row = f"{topic}: {below}; rows are written without a report", yellow
+        return row(
+            _REPORT_TOPIC,
+            said,
+            "start the brokers that are down, or lower the topic's min.insync.replicas",
+            ErrorCode.NOT_ENOUGH_REPLICAS,
         )
     for warning in report_warnings(topic, found):
         return warned(_REPORT_TOPIC, warning)

@@ -12,7 +12,12 @@ from spark_kafka_sink.admin.transaction_client import TransactionClient
 from spark_kafka_sink.base.errors import AuthorizationError, ConfigError, KafkaError
 from spark_kafka_sink.config.sink_config import SinkConfig
 from spark_kafka_sink.datasource.checks.check_steps import Step, failed, ok, skipped, step_of
-from spark_kafka_sink.datasource.checks.topic_checks import check_write, topic_rights
+from spark_kafka_sink.datasource.checks.replicas import check_replicas
+from spark_kafka_sink.datasource.checks.topic_checks import (
+    check_write,
+    topic_settings,
+    topics_in_full,
+)
 from spark_kafka_sink.transactions.commit_log.commit_log import CommitLog
 from spark_kafka_sink.transactions.exactly_once import check_rights
 from spark_kafka_sink.transactions.transactional_ids import DEFAULT_PREFIX
@@ -64,5 +69,8 @@ def _log(client: TransactionClient, topic: str, prefix: str, timeout_ms: int) ->
     if keys is None:
         log.check_creation(client.deadline(timeout_ms))
         return ok(_LOG, f"{topic} does not exist yet: the first write creates it, as it may")
-    check_write(topic, topic_rights(client, (topic,), timeout_ms).get(topic))
+    found = topics_in_full(client, (topic,), timeout_ms)[topic]
+    check_write(topic, found.authorized_operations)
+    settings = topic_settings(client, (topic,), timeout_ms).get(topic, {})
+    check_replicas(client, found, settings)
     return ok(_LOG, f"{topic}: {len(keys)} keys of '{prefix}'")

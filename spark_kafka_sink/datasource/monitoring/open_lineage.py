@@ -22,6 +22,7 @@ from datetime import UTC, datetime
 from functools import cache
 from typing import Final
 
+from spark_kafka_sink.base.error_kinds import Kind
 from spark_kafka_sink.base.process_local import ProcessLocal
 from spark_kafka_sink.base.version import __version__
 from spark_kafka_sink.datasource.monitoring.library_needed import library_needed
@@ -52,7 +53,7 @@ _NAMESPACE: Final = "OPENLINEAGE_NAMESPACE"
 _STATES: Final = {
     Outcome.PREPARED: RunState.RUNNING,
     Outcome.UNKNOWN: RunState.OTHER,
-    Outcome.ABORTED: RunState.ABORT,
+    Outcome.ABORTED: RunState.FAIL,
     Outcome.FAILED: RunState.FAIL,
     Outcome.PARTIAL: RunState.FAIL,
 }
@@ -103,6 +104,8 @@ def events_of(report: WriteReport) -> tuple[RunEvent, RunEvent]:
     run = Run(str(uuid.UUID(report.report_id)), _run_facets(report, parent))
     job = Job(_namespace(parent), _job_name(report), _job_facets(report))
     end = _STATES.get(report.outcome, RunState.COMPLETE)
+    if report.error is not None and report.error.code == Kind.TASK_STOPPED.kp_code:
+        end = RunState.ABORT  # stopped, as far as it is known
     return (
         _event(RunState.START, begun_ms, run, job, []),
         _event(end, ended_ms, run, job, list(_outputs(report))),

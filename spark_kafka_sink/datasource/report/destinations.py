@@ -50,7 +50,10 @@ def publish(report: WriteReport, config: SinkConfig) -> None:
 def _deliver(destination: Destination, report: WriteReport, config: SinkConfig) -> None:
     try:
         destination(report, config)
-    except (Exception, SystemExit) as error:  # noqa: BLE001 - a report must not fail the batch
+    except BaseException as error:  # noqa: BLE001 - a report must not fail the batch
+        # Nor a KeyboardInterrupt: no Ctrl-C reaches this process, which is in the group of Spark's
+        # daemon, so a listener raised it. The rows are written, and a batch that failed would write
+        # them again.
         # Only our errors are known to contain no secret.
         why = error.message if isinstance(error, KafkaError) else place_of(error)
         warn(_log, Kind.REPORT_NOT_WRITTEN, "a report can't be delivered: %s", why)

@@ -16,9 +16,12 @@ import contextlib
 import hashlib
 import json
 import os
+import re
 import stat
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
 from typing import Final
 
@@ -35,8 +38,12 @@ from spark_kafka_sink.datasource.report.write_report import WriteReport
 
 #: Hidden from who reads a directory of reports.
 _NAME: Final = ".kprod-failed-"
+#: Of an attempt, and of one that was killed as it wrote.
+_FILE: Final = re.compile(r"\.?(\d+-\d+)?\.json(\.tmp)?")
 #: Attempts that are read, at most; a job fails after a few.
 _MOST: Final = 100
+#: Longer than any batch takes.
+_FORGOTTEN_MS: Final = 7 * 24 * 3_600_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +79,8 @@ class FailedAttempts:
 
     def begin(self) -> None:
         """Makes the directories, on the driver before any task."""
+        if self.named:
+            _remove_forgotten(str(Path(self.named).parent))
         for folder in filter(None, (self.named, self.local)):
             with contextlib.suppress(OSError):
                 Path(folder).mkdir(mode=0o700)
@@ -86,7 +95,7 @@ class FailedAttempts:
         task = attempt.slowest_task
         number = "" if task is None else f"{task.partition}-{task.attempt}"
         small = replace(attempt, partitions=(), partitions_left_out=0)
-        for folder in self._ours():
+        for folder, _ in self._ours():
             check = allow_lists.check_report_path if folder == self.named else None
             with contextlib.suppress(UnusableFileError, ConfigError):
                 write_new_file(folder, f"{number}.json", small.json().encode(), check)
@@ -97,18 +106,14 @@ class FailedAttempts:
         """When the batch was planned; None when it is unknown. (The time of a directory is that of
         its last new file.)
         """
-        times = []
-        for folder in self._ours():
-            with contextlib.suppress(OSError):
-                times.append(os.lstat(folder).st_mtime_ns // 1_000_000)
-        return min(times, default=None)
+        return min((begun_ms for _, begun_ms in self._ours()), default=None)
 
     def take(self, batch_id: int | None) -> list[WriteReport]:
         """Those of a micro-batch, or all of a job, whose directories are its own; removes all.
         Never raises. (A job that foreachBatch runs has no number here, and its tasks have one.)
         """
         found: list[WriteReport] = []
-        for folder in self._ours():
+        for folder, _ in self._ours():
             for file in Path(folder).glob("*.json"):
                 with contextlib.suppress(UnusableFileError, KeyError, TypeError, ValueError):
                     if len(found) < _MOST:
@@ -119,18 +124,33 @@ class FailedAttempts:
 
     def end(self) -> None:
         """Removes the directories. Never raises."""
-        for folder in self._ours():
+        for folder, _ in self._ours():
             with contextlib.suppress(OSError):
                 for file in Path(folder).iterdir():
-                    file.unlink()
+                    if _FILE.fullmatch(file.name):
+                        file.unlink()
                 Path(folder).rmdir()
 
-    def _ours(self) -> Iterator[str]:
-        """Those that are there. Another user may have made one, or a link of its name, in a
-        directory like /tmp.
+    def _ours(self) -> Iterator[tuple[str, int]]:
+        """Those that are there, and when each last got a file. Another user may have made one, or a
+        link of its name, in a directory like /tmp.
         """
         for folder in filter(None, (self.named, self.local)):
             with contextlib.suppress(OSError):
                 seen = os.lstat(folder)
                 if stat.S_ISDIR(seen.st_mode) and seen.st_uid == os.geteuid():
-                    yield folder
+                    yield folder, seen.st_mtime_ns // 1_000_000
+
+
+@cache
+def _remove_forgotten(directory: str) -> None:
+    """Removes what drivers that were killed have left in ``directory``: no later batch has the name
+    of theirs. Never raises. Once in a process: it may be a directory of 100 000 reports.
+    """
+    now_ms = time.time_ns() // 1_000_000
+    with contextlib.suppress(OSError):
+        for folder in Path(directory).glob(f"{_NAME}*"):
+            left = FailedAttempts(str(folder))
+            begun_ms = left.begun_ms
+            if begun_ms is not None and now_ms - begun_ms > _FORGOTTEN_MS:
+                left.end()

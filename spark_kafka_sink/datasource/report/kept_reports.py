@@ -26,6 +26,7 @@ _FOLDER: Final = "kprod-reports"
 #: Queries, and option sets of writes without a query, whose last report is kept, at most.
 MOST_KEPT: Final = 100
 _QUERY_ID: Final = re.compile(r"[0-9a-f-]{1,64}")
+_YARN_ID: Final = re.compile(r"(?<=/appcache/)application_\d+_\d+(?=/)")
 #: In place of the query of a report without one.
 _NO_QUERY: Final = "none"
 #: Separates query, options and time.
@@ -78,12 +79,17 @@ def kept(query_id: str | None) -> str | None:
     return None
 
 
-def kept_application() -> tuple[str | None, str | None]:
-    """Id and name of the application, which an earlier report of it has."""
+def known_application() -> tuple[str | None, str | None]:
+    """Id and name of the application, which an earlier report of it has. Before that, the id is in
+    what Spark gets from Kubernetes, and YARN in the names of an application's directories.
+    """
+    known = {}
     with contextlib.suppress(UnusableFileError, ValueError):
         known = json.loads(kept(None) or "{}")
-        return known.get("applicationId"), known.get("applicationName")
-    return None, None
+    app_id = known.get("applicationId") or os.environ.get("SPARK_APPLICATION_ID")
+    if not app_id and (of_yarn := _YARN_ID.search(os.environ.get(_VARIABLE, ""))):
+        app_id = of_yarn.group()
+    return app_id or None, known.get("applicationName")
 
 
 def is_kept(report: WriteReport) -> bool:

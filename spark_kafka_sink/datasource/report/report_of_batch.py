@@ -246,8 +246,8 @@ def with_failures(
 
 #: What an attempt may know of its batch, and the driver not.
 _OWN = (
-    "application_id", "application_name", "query_id", "query_name", "run_id", "batch_id",
-    "cluster_id",
+    "application_id", "application_name", "query_id", "query_name", "run_id", "parent_run",
+    "batch_id", "cluster_id",
 )  # fmt: skip
 
 

@@ -200,7 +200,9 @@ class WriteReport:
     host: Annotated[str, Described("The driver's host.")]
     application_id: Annotated[
         str | None,
-        Described("Spark's application id. Only tasks know it: null when none left it."),
+        Described(
+            "Spark's application id; null when no task left it and the driver does not know it."
+        ),
     ]
     application_name: Annotated[str | None, Described("Spark's application name.")]
     query_id: Annotated[str | None, Described("The streaming query's id; null in batch jobs.")]

@@ -158,7 +158,7 @@ class ProgressLog:
 def _deliver(listener: ProgressListener, progress: TaskProgress) -> None:
     try:
         listener(progress)
-    except (Exception, SystemExit) as error:  # noqa: BLE001 - a user's code must not fail the task
+    except BaseException as error:  # noqa: BLE001 - a user's code must not end this thread
         from spark_kafka_sink.base.security.import_paths import place_of
 
         where = place_of(error)

@@ -1,0 +1,88 @@
+"""Whether a topic has the replicas in sync that writes with acks=all need.
+
+Owns: what min.insync.replicas means for each partition. Never: a row of ``kprod check``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Final, NamedTuple
+
+from spark_kafka_sink.admin.admin_client import AdminClient
+from spark_kafka_sink.base.errors import ErrorCode, named
+from spark_kafka_sink.datasource.checks.topic_checks import LEAST_IN_SYNC
+from spark_kafka_sink.protocol.metadata import TopicMetadata
+from spark_kafka_sink.protocol.request import ApiKey
+
+#: Partitions, and brokers, that a text lists.
+MOST_NAMED: Final = 12
+#: The first version of Produce of brokers (3.7) that take the number of a partition's replicas for
+#: a larger min.insync.replicas (KAFKA-15583); the one before refuses every write then.
+_CAPPED: Final = 10
+
+
+class InSync(NamedTuple):
+    """The replicas of a partition: how many are in sync, and how many a write needs."""
+
+    partition: int
+    in_sync: int
+    replicas: int
+    needed: int
+
+
+def in_sync_of(
+    admin: AdminClient, topic: TopicMetadata, settings: Mapping[str, str | None]
+) -> Sequence[InSync]:
+    """Of each partition. Without ``settings``, which the principal may not see, a write needs one
+    replica at least.
+    """
+    least, capped = least_of(settings), takes_fewer_replicas(admin)
+    return [
+        InSync(p, count, replicas, min(least, replicas) if capped else least)
+        for p, (one, count) in enumerate(zip(topic.partitions, topic.in_sync, strict=True))
+        for replicas in (len(one.replicas),)
+    ]
+
+
+def least_of(settings: Mapping[str, str | None]) -> int:
+    """The topic's min.insync.replicas."""
+    return int(settings.get(LEAST_IN_SYNC) or 1)
+
+
+def below_minimum(
+    admin: AdminClient, topic: TopicMetadata, settings: Mapping[str, str | None]
+) -> str | None:
+    """The partitions to which acks=all fails (NOT_ENOUGH_REPLICAS), in words; None: none."""
+    below = [f"{p} ({n})" for p, n, _, needed in in_sync_of(admin, topic, settings) if n < needed]
+    if not below:
+        return None
+    return (
+        f"{len(below)} of {len(topic.in_sync)} partitions have fewer replicas in sync than "
+        f"{LEAST_IN_SYNC}={least_of(settings)}: {named(below, MOST_NAMED)}{down(admin, topic)}"
+    )
+
+
+def check_replicas(
+    admin: AdminClient, topic: TopicMetadata, settings: Mapping[str, str | None]
+) -> None:
+    """Raises NOT_ENOUGH_REPLICAS' error when acks=all fails to a partition."""
+    said = below_minimum(admin, topic, settings)
+    if said is not None:
+        raise ErrorCode.NOT_ENOUGH_REPLICAS.error(f"topic {topic.name}", said)
+
+
+def down(admin: AdminClient, topic: TopicMetadata) -> str:
+    """The brokers with replicas that the cluster has lost, in words; empty: none."""
+    live = admin.loop.cluster.nodes
+    lost = sorted({r for one in topic.partitions for r in one.replicas if r not in live})
+    return f"; down: broker {named(lost, MOST_NAMED)}" if lost else ""
+
+
+def takes_fewer_replicas(admin: AdminClient) -> bool:
+    """Whether every broker that was asked so far takes the number of replicas for a larger
+    min.insync.replicas.
+    """
+    client = admin.loop.client
+    known = [client.api_versions(node) for node in admin.loop.cluster.nodes]
+    produce = [one.api_versions.get(ApiKey.PRODUCE) for one in known if one is not None]
+    return bool(produce) and all(one is not None and one.max >= _CAPPED for one in produce)
