@@ -1,16 +1,20 @@
 """The requests that a task's producer, the driver and an operator make of a transaction.
 
 Owns: how they are filled, in which versions they may be sent where that is less than what
-``protocol/messages/`` can encode, and the coordinator's states of a transaction. Never: who sends
-them, and when (``producer/transaction/``, ``admin/transaction_client.py``).
+``protocol/messages/`` can encode, and :class:`TransactionDescription`, a transaction as its
+coordinator describes it. Never: who sends them, and when (``producer/transaction/``,
+``admin/transaction_client.py``).
 """
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from enum import Enum, IntEnum
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
+from spark_kafka_sink.base.errors import ErrorCode
 from spark_kafka_sink.protocol.cluster import TopicPartition
 from spark_kafka_sink.protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnRequest,
@@ -29,6 +33,9 @@ from spark_kafka_sink.protocol.producer_ids import (
     ProducerIdAndEpoch,
 )
 from spark_kafka_sink.protocol.request import VersionRange
+
+if TYPE_CHECKING:
+    from spark_kafka_sink.protocol.messages import describe_transactions
 
 
 class CoordinatorType(IntEnum):
@@ -58,6 +65,45 @@ class TransactionState(Enum):
 
 
 _STATES: Final = {state.value: state for state in TransactionState}
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionDescription:
+    """One transactional id as its coordinator sees it.
+
+    ``start_ms`` is the coordinator's clock when the first partition was added, -1 when no
+    transaction was opened yet. ``partitions`` are topics with their numbers; in PREPARE_COMMIT and
+    PREPARE_ABORT only those that have no marker yet. With an ``error`` nothing is known: UNKNOWN,
+    -1 and empty.
+    """
+
+    error: ErrorCode
+    transactional_id: str
+    state: TransactionState = TransactionState.UNKNOWN
+    timeout_ms: int = -1
+    start_ms: int = -1
+    producer_id: int = -1
+    producer_epoch: int = -1
+    partitions: Sequence[tuple[str, array[int]]] = ()
+
+    @classmethod
+    def of(cls, one: describe_transactions.TransactionState) -> TransactionDescription:
+        if one.error_code is not ErrorCode.NONE:
+            return cls(one.error_code, one.transactional_id)
+        return cls(
+            ErrorCode.NONE,
+            one.transactional_id,
+            TransactionState.parse(one.transaction_state),
+            one.transaction_timeout_ms,
+            max(-1, one.transaction_start_time_ms),
+            one.producer_id,
+            one.producer_epoch,
+            one.topics.checked(lambda topic: (topic.topic, topic.partitions)),
+        )
+
+    def age_ms(self, wall_ms: int) -> int | None:
+        """Its age at the wall time ``wall_ms``, in ms; None when it isn't open."""
+        return max(0, wall_ms - self.start_ms) if self.start_ms >= 0 else None
 
 
 def find_coordinator(

@@ -11,7 +11,6 @@ from blocking_connection import BlockingConnection
 
 from spark_kafka_sink.admin.call import AnyBroker, Call
 from spark_kafka_sink.admin.transaction_client import listed as transactions_listed
-from spark_kafka_sink.admin.transaction_description import TransactionDescription
 from spark_kafka_sink.base.errors import ErrorCode
 from spark_kafka_sink.config.producer_config import ProducerConfig
 from spark_kafka_sink.producer.kafka_producer import KafkaProducer
@@ -28,7 +27,11 @@ from spark_kafka_sink.protocol.log_requests import (
 )
 from spark_kafka_sink.protocol.messages.describe_transactions import DescribeTransactionsRequest
 from spark_kafka_sink.protocol.topic_requests import ConfigResourceType, config_values
-from spark_kafka_sink.protocol.transaction_requests import TransactionState, list_transactions
+from spark_kafka_sink.protocol.transaction_requests import (
+    TransactionDescription,
+    TransactionState,
+    list_transactions,
+)
 from tests.fakes.kafka_messages import configs_request
 from tests.real_kafka import RealKafka
 

@@ -20,16 +20,17 @@ from kio_oracle import THROTTLE, Module, decode, read_request, write
 
 from spark_kafka_sink.admin.call import AnyBroker, Call
 from spark_kafka_sink.admin.transaction_client import listed
-from spark_kafka_sink.admin.transaction_description import (
-    TransactionDescription,
-)
 from spark_kafka_sink.base.errors import ErrorCode, InvalidTopicError, UnsupportedVersionError
 from spark_kafka_sink.protocol.cluster import TopicPartition
 from spark_kafka_sink.protocol.log_requests import describe_producers, described
 from spark_kafka_sink.protocol.messages.describe_transactions import DescribeTransactionsRequest
 from spark_kafka_sink.protocol.messages.list_transactions import ListTransactionsRequest
 from spark_kafka_sink.protocol.request import VersionRange
-from spark_kafka_sink.protocol.transaction_requests import TransactionState, list_transactions
+from spark_kafka_sink.protocol.transaction_requests import (
+    TransactionDescription,
+    TransactionState,
+    list_transactions,
+)
 from tests.fakes.kafka_messages import producers_request
 
 DESCRIBE = DescribeTransactionsRequest(transactional_ids=("q~run~a", "q~run~b"))
