@@ -8,9 +8,7 @@ The driver calls it once, before a write, and passes the results to the tasks.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from enum import IntEnum
+from collections.abc import Callable, Collection, Mapping
 from typing import Final, Self
 
 from spark_kafka_sink.admin.call import AnyBroker, Call, retry_code
@@ -28,19 +26,15 @@ from spark_kafka_sink.base.errors import (
 from spark_kafka_sink.base.suggestions import nearest_name
 from spark_kafka_sink.config.producer_config import ProducerConfig
 from spark_kafka_sink.protocol.cluster import Cluster, Node
-from spark_kafka_sink.protocol.messages.create_topics import (
-    CreatableTopic,
-    CreatableTopicConfig,
-    CreateTopicsRequest,
+from spark_kafka_sink.protocol.messages.describe_configs import DescribeConfigsResponse
+from spark_kafka_sink.protocol.messages.metadata import MetadataRequest
+from spark_kafka_sink.protocol.topic_requests import (
+    ConfigResourceType,
+    NewTopic,
+    config_values,
+    create_topics,
+    describe_configs,
 )
-from spark_kafka_sink.protocol.messages.describe_configs import (
-    DescribeConfigsRequest,
-    DescribeConfigsResource,
-    DescribeConfigsResponse,
-    DescribeConfigsResult,
-)
-from spark_kafka_sink.protocol.messages.metadata import MetadataRequest, MetadataResponse
-from spark_kafka_sink.protocol.request import VersionRange
 
 #: How long the names of all topics may take, for the hint of an error.
 _NAMES_MS: Final = 2_000
@@ -50,23 +44,6 @@ _ALIKE: Final = 0.8
 #: The names of all topics that the principal may DESCRIBE. Its response is as large as the cluster,
 #: so it is for an error of the driver's, never for a task.
 TOPIC_NAMES: Final = MetadataRequest(topics=None, allow_auto_topic_creation=False)
-
-
-class ConfigResourceType(IntEnum):
-    """The kinds of resources that are requested here (Java's ``ConfigResource.Type``)."""
-
-    TOPIC = 2
-    BROKER = 4
-
-
-@dataclass(frozen=True, slots=True)
-class NewTopic:
-    """A topic to create; -1 is the broker's default (from v4 on, Kafka 2.4)."""
-
-    name: str
-    partitions: int = -1
-    replication_factor: int = -1
-    configs: Mapping[str, str] = field(default_factory=dict)
 
 
 class AdminClient:
@@ -167,9 +144,9 @@ class AdminClient:
         return {found.resource_name: config_values(found) for found in response.results}
 
     def topic_names(self, deadline_ms: int) -> tuple[str, ...]:
-        """The names of all topics that the principal may DESCRIBE."""
+        """The names of all topics that the principal may DESCRIBE, in the broker's order."""
         response = self.loop.send_and_receive(Call(TOPIC_NAMES, AnyBroker()), deadline_ms)
-        return _names(response)
+        return tuple(topic.name for topic in response.topics if topic.name is not None)
 
     def create_topic(
         self, topic: NewTopic, *, timeout_ms: int | None = None, validate_only: bool = False
@@ -319,63 +296,3 @@ def _errors_of(topics: Collection[str], errors: Mapping[str, ErrorCode]) -> str:
         f"{code.name} of {', '.join(names)}: {code.info.hint}" for code, names in by_code.items()
     )
     return f"the brokers answered {'; '.join(said)}"
-
-
-def describe_configs(
-    resource_type: ConfigResourceType,
-    resources: Iterable[str],
-    names: Collection[str] | None = None,
-) -> DescribeConfigsRequest:
-    """Configs of topics by their names, which any broker returns, or of a broker by its id in
-    digits, which only the broker itself returns.
-
-    ``names`` None requests all; the broker silently omits unknown names. Needs DESCRIBE_CONFIGS on
-    the topic, or on the cluster for a broker.
-    """
-    return DescribeConfigsRequest(
-        resources=[
-            DescribeConfigsResource(
-                resource_type=resource_type.value,
-                resource_name=name,
-                configuration_keys=None if names is None else tuple(names),
-            )
-            for name in dict.fromkeys(resources)
-        ]
-    )
-
-
-def config_values(result: DescribeConfigsResult) -> dict[str, str | None]:
-    """By the setting's name, defaults included; None is unset, or a secret. Empty with an error."""
-    if result.error_code is not ErrorCode.NONE:
-        return {}
-    return {one.name: None if one.is_sensitive else one.value for one in result.configs}
-
-
-def _names(response: MetadataResponse) -> tuple[str, ...]:
-    """Of topics, in the broker's order."""
-    return tuple(topic.name for topic in response.topics if topic.name is not None)
-
-
-def create_topics(
-    topics: Sequence[NewTopic], timeout_ms: int, *, validate_only: bool = False
-) -> CreateTopicsRequest:
-    """The broker answers when they are known to all, or ``timeout_ms`` is over."""
-    defaults = any(-1 in (topic.partitions, topic.replication_factor) for topic in topics)
-    return CreateTopicsRequest(
-        topics=[
-            CreatableTopic(
-                name=topic.name,
-                num_partitions=topic.partitions,
-                replication_factor=topic.replication_factor,
-                assignments=(),
-                configs=[
-                    CreatableTopicConfig(name=name, value=value)
-                    for name, value in topic.configs.items()
-                ],
-            )
-            for topic in topics
-        ],
-        timeout_ms=timeout_ms,
-        validate_only=validate_only,
-        versions=VersionRange(4 if defaults else 2, 7),
-    )

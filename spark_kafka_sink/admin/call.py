@@ -89,7 +89,6 @@ class Call(Generic[ResponseT]):
     once: bool = False
     response: ResponseT | None = None
     done: bool = False
-    over: bool = False
     attempts: int = 0
     sent: int = 0
     answered: int = 0

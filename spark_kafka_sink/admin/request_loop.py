@@ -45,9 +45,7 @@ from spark_kafka_sink.network.client.client_request import ClientResponse
 from spark_kafka_sink.network.client.kafka_client import KafkaClient
 from spark_kafka_sink.network.client.metadata import Metadata
 from spark_kafka_sink.protocol.cluster import Cluster, Node
-from spark_kafka_sink.protocol.messages.find_coordinator import (
-    FindCoordinatorResponse,
-)
+from spark_kafka_sink.protocol.messages.find_coordinator import FindCoordinatorResponse
 from spark_kafka_sink.protocol.metadata import MetadataRequest, MetadataResponse
 from spark_kafka_sink.protocol.request import ApiKey, Request
 from spark_kafka_sink.protocol.transaction_requests import CoordinatorType, find_coordinator
@@ -70,10 +68,7 @@ _PROGRESS_MS: Final = 200
 _MOST_IDS: Final = 1000
 #: The first version of FindCoordinator with several ids (KIP-699, brokers since 3.0).
 _MANY_IDS: Final = 4
-_NAMES: Final = {
-    CoordinatorType.GROUP: "group",
-    CoordinatorType.TRANSACTION: "transactional id",
-}
+_NAMES: Final = {CoordinatorType.GROUP: "group", CoordinatorType.TRANSACTION: "transactional id"}
 #: Cached coordinators, at most; a client may serve a stream for weeks.
 _MOST_COORDINATORS: Final = 100_000
 
@@ -163,28 +158,22 @@ class RequestLoop:
             self.found.clear()
         self._ran_ms = deadline_ms - self.clock.now_ms()
         dispatcher = _Dispatcher(self, cast("list[Call[object]]", list(calls)), deadline_ms)
-        with self._reporting_progress(dispatcher) as check:
-            self.poll_until(check, deadline_ms)
-        dispatcher.ended = True
-        return all(call.done for call in dispatcher.calls)
-
-    @contextmanager
-    def _reporting_progress(self, dispatcher: _Dispatcher) -> Iterator[Callable[[int], int | None]]:
-        """``dispatcher.advance``, with calls of :attr:`on_progress` if that is set."""
         report, total = self.on_progress, len(dispatcher.calls)
-        if report is None:
-            yield dispatcher.advance
-            return
 
         def check(now: int) -> int | None:
             wait = dispatcher.advance(now)
+            if report is None or wait is None:
+                return wait
             report(total - dispatcher.open, total)
-            return None if wait is None else min(wait, _PROGRESS_MS)
+            return min(wait, _PROGRESS_MS)
 
         try:
-            yield check
+            self.poll_until(check, deadline_ms)
         finally:
-            report(total, total)
+            if report is not None:
+                report(total, total)
+        dispatcher.ended = True
+        return all(call.done for call in dispatcher.calls)
 
     def send_and_receive(
         self, call: Call[ResponseT], deadline_ms: int, what: str = ""
@@ -404,7 +393,7 @@ class _Dispatcher:
             self._reroute(call, now, why)
 
     def _end(self, call: Call[object], *, done: bool) -> None:
-        call.done, call.over = done, True
+        call.done = done
         self.open -= 1
 
     # -- sending ----------------------------------------------------------------------------------

@@ -13,46 +13,30 @@ unsupported versions are raised. Every other response is returned to the caller.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from os.path import commonprefix
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from spark_kafka_sink.admin.admin_client import AdminClient
-from spark_kafka_sink.admin.call import (
-    AnyBroker,
-    Call,
-    CoordinatorKey,
-    retry_code,
-)
+from spark_kafka_sink.admin.call import AnyBroker, Call, CoordinatorKey, retry_code
 from spark_kafka_sink.admin.request_loop import NewClient
-from spark_kafka_sink.admin.transaction_description import (
-    TransactionDescription,
-    TransactionListing,
-    TransactionState,
-)
 from spark_kafka_sink.base.clock import Clock
 from spark_kafka_sink.base.errors import ConfigError, ErrorCode, UnsupportedVersionError
 from spark_kafka_sink.config.producer_config import ProducerConfig
-from spark_kafka_sink.protocol.cluster import Node, TopicPartition
+from spark_kafka_sink.protocol.cluster import Node
 from spark_kafka_sink.protocol.messages.api_versions import ApiVersionsRequest
-from spark_kafka_sink.protocol.messages.describe_producers import (
-    DescribeProducersRequest,
-    DescribeProducersResponse,
-    PartitionResponse,
-    TopicRequest,
-)
 from spark_kafka_sink.protocol.messages.describe_transactions import (
     DescribeTransactionsRequest,
     DescribeTransactionsResponse,
 )
 from spark_kafka_sink.protocol.messages.end_txn import EndTxnResponse
-from spark_kafka_sink.protocol.messages.init_producer_id import (
-    InitProducerIdRequest,
-    InitProducerIdResponse,
-)
+from spark_kafka_sink.protocol.messages.init_producer_id import InitProducerIdResponse
 from spark_kafka_sink.protocol.messages.list_transactions import (
     ListTransactionsRequest,
     ListTransactionsResponse,
+)
+from spark_kafka_sink.protocol.messages.list_transactions import (
+    TransactionState as ListedTransaction,
 )
 from spark_kafka_sink.protocol.node_api_versions import NodeApiVersions
 from spark_kafka_sink.protocol.producer_ids import (
@@ -60,8 +44,13 @@ from spark_kafka_sink.protocol.producer_ids import (
     PreparedTransaction,
     ProducerIdAndEpoch,
 )
-from spark_kafka_sink.protocol.request import VersionRange
-from spark_kafka_sink.protocol.transaction_requests import end_txn, init_producer_id
+from spark_kafka_sink.protocol.transaction_requests import (
+    TransactionDescription,
+    TransactionState,
+    end_txn,
+    init_producer_id,
+    list_transactions,
+)
 
 #: By transactional id. None: no definite response in time.
 EndAnswers = Mapping[str, ErrorCode | None]
@@ -87,15 +76,12 @@ _API_VERSIONS: Final = ApiVersionsRequest(
 class Listed(NamedTuple):
     """``silent`` are the brokers that did not respond, by name."""
 
-    transactions: tuple[TransactionListing, ...]
+    transactions: tuple[ListedTransaction, ...]
     silent: tuple[str, ...] = ()
 
 
 class TransactionClient(AdminClient):
-    """All coordinators of one cluster. Each call sends its requests in parallel and retries (new
-    coordinators, CONCURRENT_TRANSACTIONS, lost connections, timeouts) until every response is
-    final, or until ``deadline_ms``. AuthorizationError is raised immediately, too.
-    """
+    """All coordinators of one cluster. Each call sends its requests in parallel."""
 
     def __init__(
         self,
@@ -118,8 +104,7 @@ class TransactionClient(AdminClient):
         durable, and markers follow.
         """
         calls = {t.transactional_id: end_call(t, committed=committed) for t in transactions}
-        self.loop.run(calls.values(), deadline_ms)
-        return {i: None if c.response is None else c.response.error_code for i, c in calls.items()}
+        return self._run(calls, deadline_ms)
 
     def abort_exactly(
         self, found: Mapping[str, TransactionDescription], deadline_ms: int
@@ -142,14 +127,9 @@ class TransactionClient(AdminClient):
 
     def fence(self, transactional_ids: Iterable[str], deadline_ms: int) -> EndAnswers:
         """InitProducerId for each: what it has open is aborted, its writer is fenced."""
-        calls = {
-            i: Call(
-                InitProducerIdRequest(transactional_id=i, transaction_timeout_ms=_FENCE_TIMEOUT_MS),
-                CoordinatorKey(i),
-                _fenced(i),
-            )
-            for i in transactional_ids
-        }
+        return self._run({i: _fence_call(i) for i in transactional_ids}, deadline_ms)
+
+    def _run(self, calls: Mapping[str, Call[Any]], deadline_ms: int) -> EndAnswers:
         self.loop.run(calls.values(), deadline_ms)
         return {i: None if c.response is None else c.response.error_code for i, c in calls.items()}
 
@@ -342,9 +322,13 @@ def end_call(transaction: PreparedTransaction, *, committed: bool) -> Call[EndTx
     )
 
 
-def _fenced(transactional_id: str) -> Callable[[InitProducerIdResponse], ErrorCode | None]:
+def _fence_call(transactional_id: str) -> Call[InitProducerIdResponse]:
     where = f"InitProducerId of {_named(transactional_id)}"
-    return lambda response: retry_code(response.error_code, where, _WRITE, success_only=False)
+    return Call(
+        init_producer_id(transactional_id, _FENCE_TIMEOUT_MS),
+        CoordinatorKey(transactional_id),
+        lambda response: retry_code(response.error_code, where, _WRITE, success_only=False),
+    )
 
 
 def listing(
@@ -364,67 +348,17 @@ def listing(
 
 def listed(
     calls: Iterable[Call[ListTransactionsResponse]], prefix: str = ""
-) -> dict[str, TransactionListing]:
+) -> dict[str, ListedTransaction]:
     """The listings in the responses, by transactional id: of ids that begin with ``prefix``, which
     brokers before 4.1 don't filter by.
     """
     answers = (call.response for call in calls if call.response is not None)
     return {
-        one.transactional_id: TransactionListing.of(one)
+        one.transactional_id: one
         for answer in answers
         for one in answer.transaction_states
         if one.transactional_id.startswith(prefix)
     }
-
-
-def list_transactions(
-    states: Iterable[TransactionState] = (),
-    producer_ids: Sequence[int] = (),
-    *,
-    min_duration_ms: int | None = None,
-    prefix: str = "",
-) -> ListTransactionsRequest:
-    """The transactions that one broker coordinates: request them from every broker.
-
-    An id without the right to describe it is left out silently. COORDINATOR_LOAD_IN_PROGRESS when
-    any of the broker's coordinator partitions loads: then nothing is listed.
-
-    All filters must hold. ``prefix`` is compared exactly: brokers since 4.1 (v2, KIP-1152) filter
-    by it, and :func:`listed` does again. ``min_duration_ms`` needs brokers since 3.8 (v1, KIP-994);
-    an id that never opened a transaction is as old as the epoch, so give ``states``, too.
-    """
-    return ListTransactionsRequest(
-        state_filters=[state.value for state in states],
-        producer_id_filters=producer_ids,
-        duration_filter=-1 if min_duration_ms is None else min_duration_ms,
-        transactional_id_pattern=_pattern_of(prefix) if prefix else None,
-        versions=VersionRange(0 if min_duration_ms is None else 1, 2),
-    )
-
-
-def _pattern_of(prefix: str) -> str:
-    """The expression (RE2) that matches whole ids beginning with ``prefix``, and no other."""
-    # A backslash before a letter or digit would mean something; before anything else in ASCII it
-    # takes the meaning away.
-    quoted = "".join(f"\\{c}" if c.isascii() and not c.isalnum() else c for c in prefix)
-    return f"(?s){quoted}.*"
-
-
-def describe_producers(tp: TopicPartition) -> DescribeProducersRequest:
-    """The producers that the leader of ``tp`` remembers: sent to its leader.
-
-    A transaction that is open here, but not at a coordinator, hangs.
-    """
-    topic = TopicRequest(name=tp.topic, partition_indexes=[tp.partition])
-    return DescribeProducersRequest(topics=[topic])
-
-
-def described(response: DescribeProducersResponse) -> PartitionResponse:
-    """The one partition. Of a producer -1 means none, in every field but the first;
-    ``current_txn_start_offset``, of the transaction that is open there, holds the partition's last
-    stable offset back.
-    """
-    return response.topics[0].partitions[0]
 
 
 def _named(transactional_id: str) -> str:

@@ -1,6 +1,7 @@
-"""Reading a log: where a partition begins and ends, and its batches. ListOffsets and Fetch.
+"""Reading a log: where a partition begins and ends, its batches, its producers. ListOffsets, Fetch
+and DescribeProducers.
 
-Owns: both requests, of one partition, and :class:`FetchedPartition`. Never: the content of fetched
+Owns: these requests, of one partition, and :class:`FetchedPartition`. Never: the content of fetched
 bytes (``records/log_records.py``); fetch sessions: the reader of a commit log reads few partitions,
 a few times. That reader must see what is not committed yet; only ``kprod check --exactly-once``
 reads as a consumer with READ_COMMITTED does. Used on the driver.
@@ -14,6 +15,12 @@ from typing import Final
 
 from spark_kafka_sink.base.errors import ErrorCode
 from spark_kafka_sink.protocol.cluster import TopicPartition
+from spark_kafka_sink.protocol.messages.describe_producers import (
+    DescribeProducersRequest,
+    DescribeProducersResponse,
+    PartitionResponse,
+    TopicRequest,
+)
 from spark_kafka_sink.protocol.messages.fetch import (
     FetchPartition,
     FetchRequest,
@@ -115,3 +122,20 @@ class FetchedPartition:
         listed = one.aborted_transactions if request.isolation_level == _READ_COMMITTED else ()
         aborted = tuple((each.producer_id, each.first_offset) for each in listed)
         return cls(ErrorCode.NONE, offset, one.records, one.last_stable_offset, aborted)
+
+
+def describe_producers(tp: TopicPartition) -> DescribeProducersRequest:
+    """The producers that the leader of ``tp`` remembers: sent to its leader.
+
+    A transaction that is open here, but not at a coordinator, hangs.
+    """
+    topic = TopicRequest(name=tp.topic, partition_indexes=[tp.partition])
+    return DescribeProducersRequest(topics=[topic])
+
+
+def described(response: DescribeProducersResponse) -> PartitionResponse:
+    """The one partition. Of a producer -1 means none, in every field but the first;
+    ``current_txn_start_offset``, of the transaction that is open there, holds the partition's last
+    stable offset back.
+    """
+    return response.topics[0].partitions[0]

@@ -1,7 +1,8 @@
 """One record to bytes: format v2 for a record of ``send`` (Java's ``DefaultRecord``).
 
-Owns: the bytes of one record and Java's upper bound of them. Never: columns (``record_encoder``
-writes the same bytes for thousands of rows at once), a batch.
+Owns: the bytes of one record, Java's upper bound of them, a whole batch of few records. Never:
+columns (``record_encoder`` writes the same bytes for thousands of rows at once), a batch that
+grows.
 
 :func:`record_bytes` runs under the accumulator's lock, because a record's position in its batch is
 known only there; headers, which cost most, are encoded before it (:func:`headers_section`).
@@ -9,9 +10,11 @@ known only there; headers, which cost most, are encoded before it (:func:`header
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
-from spark_kafka_sink.records.record_batch import HEADER_SIZE
+from spark_kafka_sink.protocol.producer_ids import ProducerIdAndEpoch
+from spark_kafka_sink.records.compression import Codec, CompressionType
+from spark_kafka_sink.records.record_batch import HEADER_SIZE, write_header
 from spark_kafka_sink.records.varint import read_varint, varint
 
 #: A batch's header, and Java's DefaultRecord.MAX_RECORD_OVERHEAD: length, attributes, deltas and
@@ -83,6 +86,32 @@ def size_upper_bound(key: bytes | None, value: bytes | None, headers: bytes = EM
     for part in (key, value):
         size += 1 if part is None else len(_varint(len(part))) + len(part)
     return size
+
+
+def batch_of(
+    records: Sequence[tuple[bytes | None, bytes | None]],
+    now_ms: int,
+    producer: ProducerIdAndEpoch,
+    base_sequence: int,
+) -> list[bytes]:
+    """A batch of keys and values, in the buffers of a Produce request; transactional when
+    ``producer`` is valid.
+    """
+    codec = Codec(CompressionType.ZSTD, 3)
+    raw = [record_bytes(i, 0, key, value) for i, (key, value) in enumerate(records)]
+    section = codec.compress(raw)
+    header = write_header(
+        [section],
+        codec=codec,
+        record_count=len(records),
+        base_timestamp=now_ms,
+        max_timestamp=now_ms,
+        producer_id=producer.producer_id,
+        producer_epoch=producer.epoch,
+        base_sequence=base_sequence if producer.is_valid else -1,
+        transactional=producer.is_valid,
+    )
+    return [header, section]
 
 
 #: :func:`size_upper_bound` is at most so much above the bytes of key, value and headers section.

@@ -18,7 +18,7 @@ from spark_kafka_sink.transactions.commit_log.commit_log import CommitLog, LogSe
 from spark_kafka_sink.transactions.commit_state import CommitState, Standing
 from spark_kafka_sink.transactions.ending import abort_all
 from spark_kafka_sink.transactions.ownership import Numbering, Owner, retry_when_fenced
-from spark_kafka_sink.transactions.sweep import Sweeper, is_superseded
+from spark_kafka_sink.transactions.sweep import is_superseded, open_runs, sweep
 from spark_kafka_sink.transactions.transactional_ids import TransactionalId
 
 _log = logging.getLogger(__name__)
@@ -34,7 +34,6 @@ class Aborter:
     def __init__(self, log: CommitLog, client: TransactionClient) -> None:
         self._decisions = log
         self._client = client
-        self._sweeper = Sweeper(client)
 
     def abort(
         self,
@@ -87,11 +86,11 @@ class Aborter:
         """As :meth:`abort`, for a batch without a commit message, so that its run is not known: all
         runs with an open transaction that is ``mine`` are aborted, with their transactions.
         """
-        runs = self._sweeper.open_runs(key, self._client.deadline(), mine)
+        runs = open_runs(self._client, key, self._client.deadline(), mine)
         if not runs:
             # A killed task that had only its identity may still open a transaction with it.
             self._await_killed_tasks()
-            runs = self._sweeper.open_runs(key, self._client.deadline(), mine)
+            runs = open_runs(self._client, key, self._client.deadline(), mine)
             if not runs:
                 return ()
 
@@ -144,15 +143,14 @@ class Aborter:
         *,
         tasks_may_run: bool,
     ) -> tuple[str, ...]:
-        def sweep() -> tuple[str, ...]:
-            return self._sweeper.sweep(
-                key, is_orphan, self._client.deadline(), keep=keep, patient=True
-            ).ended
+        def ended() -> tuple[str, ...]:
+            deadline = self._client.deadline()
+            return sweep(self._client, key, is_orphan, deadline, keep=keep, patient=True).ended
 
-        swept = sweep()
+        swept = ended()
         if tasks_may_run:
             self._await_killed_tasks()
-            swept += sweep()
+            swept += ended()
         return swept
 
     def _await_killed_tasks(self) -> None:

@@ -51,7 +51,7 @@ from spark_kafka_sink.transactions.lease import margin_ms
 from spark_kafka_sink.transactions.offset_commits import GroupOffsets
 from spark_kafka_sink.transactions.outcomes import Outcome, is_prepared, outcome_of
 from spark_kafka_sink.transactions.ownership import Numbering, Owner, retry_when_fenced
-from spark_kafka_sink.transactions.sweep import Sweeper, is_superseded
+from spark_kafka_sink.transactions.sweep import is_superseded, sweep
 from spark_kafka_sink.transactions.transactional_ids import TransactionalId, parse
 
 if TYPE_CHECKING:
@@ -143,41 +143,67 @@ class Committer:
         config = client.config
         self._decisions = log
         self._client = client
-        self._sweeper = Sweeper(client)
         self._block_ms = config.max_block_ms
         self._end_ms = max(config.max_block_ms, config.delivery_timeout_ms)
 
     # -- planning -----------------------------------------------------------------------------
 
-    def roll_forward(self, key: str, *, only_lost: bool = False) -> CommitState:
+    def roll_forward(
+        self,
+        key: str,
+        check: Callable[[CommitState], None] = lambda _: None,
+        *,
+        only_lost: bool = False,
+    ) -> CommitState:
         """The state of ``key``, after committing a batch that an earlier driver decided, or undoing
-        it: as in :func:`end_decided`.
+        it: as in :func:`end_decided`. ``check`` raises CommitError for a state that it refuses.
 
         Raises PartialCommitError for a batch that lost rows and is not resolved yet, and
         CommitOutcomeUnknownError when its transactions can't be committed now.
         """
         state, settled = self._decisions.read(key, self._client.deadline())
-        if settled and (state is None or state.phase is not Phase.DECIDED):
-            state = state or CommitState()
-            _check_resolved(key, state)
-            return state
+        if settled and (state is None or state.phase is Phase.DONE):
+            try:
+                check(state or CommitState())
+                return state or CommitState()
+            except SupersededError:
+                raise
+            except CommitError:
+                pass  # it counts only when it is confirmed, which needs a session
+
+        def attempt(session: LogSession) -> CommitState:
+            found = self._rolled_forward(key, session, only_lost=only_lost)
+            check(found)
+            return found
+
         # A driver that crashed during a write left it open; opening the log aborts it. (A running
         # driver opens the log again.)
         return retry_when_fenced(
             lambda: self._decisions.open(key, self._client.deadline()),
-            lambda session: self._confirmed(
-                session, lambda: self._rolled_forward(key, session, only_lost=only_lost)
-            ),
+            lambda session: self._confirmed(session, lambda: attempt(session)),
         )
+
+    def _confirmed(self, session: LogSession, attempt: Callable[[], T]) -> T:
+        """What ``attempt`` refuses counts only when the log was read from its leader. (That another
+        run has taken over is true wherever it was read, and a write would fence that run.)
+        """
+        try:
+            return attempt()
+        except (SupersededError, CommitOutcomeUnknownError):
+            raise
+        except CommitError:
+            session.confirm(self._client.deadline())
+            raise
 
     def _rolled_forward(
         self, key: str, session: LogSession, *, only_lost: bool = False
     ) -> CommitState:
         state = session.state or CommitState()
-        _check_resolved(key, state)
         decision = state.decision
         if decision is None:
             return state
+        if state.lost:
+            raise _partial(key, decision.number, len(decision.transactions), state.lost)
         with _decided(key, decision):
             _log.info("kprod %s: batch %d was decided; committing it now", key, decision.number)
             state = self._finish(key, session, state, only_lost=only_lost)
@@ -218,25 +244,6 @@ class Committer:
             outcome_of(t, found[t.transactional_id]) is Outcome.COMMITTED
             for t in decision.transactions
         )
-
-    def _confirmed(self, session: LogSession, attempt: Callable[[], T]) -> T:
-        """What ``attempt`` refuses counts only when the log was read from its leader. (That another
-        run has taken over is true wherever it was read, and a write would fence that run.)
-        """
-        try:
-            return attempt()
-        except SupersededError:
-            raise
-        except CommitError as refusal:
-            try:
-                session.confirm(self._client.deadline())
-            except LogChangedError:
-                raise
-            except KafkaError:
-                # These keep the caller from writing the rows again, whether confirmed or not.
-                if not isinstance(refusal, (CommitOutcomeUnknownError, PartialCommitError)):
-                    raise
-            raise
 
     def _commit(
         self, owner: Owner, batch: Batch, session: LogSession, attempts: _Attempts
@@ -486,6 +493,9 @@ class Committer:
             raise _partial(key, decision.number, len(decision.transactions), ended.lost)
         doubtful = ended.unknown + ended.unclear
         if doubtful:
+            if ended.unknown:
+                # A deposed leader may have a decision that is done, with ids that were used since.
+                session.confirm(self._client.deadline())
             raise CommitOutcomeUnknownError(
                 f"batch {decision.number} of '{key}' is decided, but the outcome of "
                 f"{len(doubtful)} of its {len(decision.transactions)} transactions is not known "
@@ -508,7 +518,8 @@ class Committer:
             # A job decides one version only, so the owner of a done version decides nothing more.
             runs.add(state.run_id)
         try:
-            swept = self._sweeper.sweep(
+            swept = sweep(
+                self._client,
                 owner.key,
                 lambda one: one.run in runs or is_superseded(one, state),
                 self._client.deadline(),
@@ -652,12 +663,6 @@ def _decided(key: str, decision: Decision) -> Iterator[None]:
             hint=f"{error.hint}; {_NOTHING_UNDONE}" if error.hint else _NOTHING_UNDONE,
             transactional_ids=decision.ids,
         ) from error
-
-
-def _check_resolved(key: str, state: CommitState) -> None:
-    if state.phase is Phase.PARTIAL:
-        assert state.decision is not None
-        raise _partial(key, state.decision.number, len(state.decision.transactions), state.lost)
 
 
 def _partial(key: str, number: int, of: int, lost: tuple[str, ...]) -> PartialCommitError:

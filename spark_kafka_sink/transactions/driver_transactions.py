@@ -12,9 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 from spark_kafka_sink.admin.call import Call, CoordinatorKey, Leader, retry_code
 from spark_kafka_sink.base.errors import ErrorCode
 from spark_kafka_sink.protocol.cluster import TopicPartition
-from spark_kafka_sink.protocol.messages.add_partitions_to_txn import (
-    AddPartitionsToTxnResponse,
-)
+from spark_kafka_sink.protocol.messages.add_partitions_to_txn import AddPartitionsToTxnResponse
 from spark_kafka_sink.protocol.produce import PartitionProduceData, ProduceRequest, ProduceResponse
 from spark_kafka_sink.protocol.producer_ids import (
     NO_PRODUCER_ID,
@@ -141,11 +139,14 @@ def produce_call(
     sequence: int = 0,
 ) -> Call[ProduceResponse]:
     """Produce of keys and values, in one batch; ``within`` None: without a transaction."""
+    # Imported here, so that a commit without exactly-once doesn't load Arrow.
+    from spark_kafka_sink.records.single_record import batch_of
+
     producer, version = NO_PRODUCER_ID, 2
     if within is not None:
         producer = ProducerIdAndEpoch(within.producer_id, within.producer_epoch)
         version = within.transaction_version
-    batch = _batch_of(records, client.clock.wall_ms(), producer, sequence)
+    batch = batch_of(records, client.clock.wall_ms(), producer, sequence)
 
     def handle_response(response: ProduceResponse) -> ErrorCode | None:
         code = response.partitions[0].error
@@ -159,34 +160,3 @@ def produce_call(
     id_ = None if within is None else within.transactional_id
     request = ProduceRequest(-1, timeout_ms, (data,), id_, max_version=latest)
     return Call(request, Leader(tp), handle_response)
-
-
-def _batch_of(
-    records: Sequence[tuple[bytes | None, bytes | None]],
-    now_ms: int,
-    producer: ProducerIdAndEpoch,
-    base_sequence: int,
-) -> list[bytes]:
-    """One record batch, in the buffers of a Produce request; transactional when ``producer`` is
-    valid.
-    """
-    # Imported here, so that a commit without exactly-once doesn't load Arrow.
-    from spark_kafka_sink.records.compression import Codec, CompressionType
-    from spark_kafka_sink.records.record_batch import write_header
-    from spark_kafka_sink.records.single_record import record_bytes
-
-    codec = Codec(CompressionType.ZSTD, 3)
-    raw = [record_bytes(i, 0, key, value) for i, (key, value) in enumerate(records)]
-    section = codec.compress(raw)
-    header = write_header(
-        [section],
-        codec=codec,
-        record_count=len(records),
-        base_timestamp=now_ms,
-        max_timestamp=now_ms,
-        producer_id=producer.producer_id,
-        producer_epoch=producer.epoch,
-        base_sequence=base_sequence if producer.is_valid else -1,
-        transactional=producer.is_valid,
-    )
-    return [header, section]

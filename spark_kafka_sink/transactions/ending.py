@@ -17,12 +17,14 @@ So both look at the ages of the transactions, and do one thing at a time (m is t
                            was checked for the decision needs no look for its lease.) So none is
                            sent after timeout - 3m/8
     up to timeout - m/4    wait: a request that is on its way arrives
-    from timeout - m/4     look again, and send EndTxn(abort). An operator's command aborts nothing:
-                           it waits for m/8 more, and commits if all are still open
+    up to timeout - 3m/16  look again, and send EndTxn(abort), for m/16 from before a look. So none
+                           is sent after timeout - m/8, unless one was aborted
+    up to the time-out     wait. From timeout - m/16 on an operator's command, which aborts nothing,
+                           commits if all are still open
 
 When B looks again, A has sent nothing for m/8: B sees what A has committed. If that is one, both
-commit the others, at any age. If it is none, B aborts all, and A finds them aborted. Only a request
-that takes longer than m/8 to arrive still tears the batch.
+commit the others, at any age. If it is none, B aborts all, and A finds them aborted. An operator's
+command has waited for m/16. Only a request that takes longer to arrive still tears the batch.
 """
 
 from __future__ import annotations
@@ -34,10 +36,10 @@ from dataclasses import dataclass
 from enum import Enum, auto
 from typing import TYPE_CHECKING
 
-from spark_kafka_sink.admin.transaction_description import TransactionDescription
 from spark_kafka_sink.base.clock import NEVER, Latch
 from spark_kafka_sink.base.errors import ErrorCode, KafkaTimeoutError
 from spark_kafka_sink.protocol.producer_ids import PreparedTransaction
+from spark_kafka_sink.protocol.transaction_requests import TransactionDescription
 from spark_kafka_sink.transactions.lease import NEVER_TIMES_OUT_MS, margin_ms
 from spark_kafka_sink.transactions.outcomes import Outcome, is_prepared, outcome_of
 
@@ -93,13 +95,14 @@ def end_decided(
             return ended
         found = client.describe([t.transactional_id for t in transactions], deadline_ms)
         todo = _next(client, transactions, found, deadline_ms, only_lost=only_lost)
+        margin = min(margin_ms(d.timeout_ms) for d in found.values())
         if todo is _Next.FINISH:
             until_ms = deadline_ms
         elif todo is _Next.COMMIT:
-            until_ms = begun_ms + min(margin_ms(d.timeout_ms) // 8 for d in found.values())
+            until_ms = begun_ms + margin // 8
         elif todo is _Next.WAIT:
             client.clock.wait(Latch(), min(deadline_ms, begun_ms + _WAIT_MS))
-        elif undo(client, transactions, deadline_ms):
+        elif undo(client, transactions, deadline_ms, begun_ms + margin // 16):
             return CommitOutcomes(lost=tuple(found))
 
 
@@ -120,12 +123,14 @@ def _next(
         return _Next.UNDO
     if not near_timeout(client, found, lambda t: margin_ms(t) // 2, deadline_ms):
         return _Next.COMMIT
-    left = 8 if only_lost else 4
+    left = 16 if only_lost else 4
     # (One that moves to another coordinator is in no list, and may be young: others commit it.)
     old = near_timeout(client, found, lambda t: margin_ms(t) // left, deadline_ms, only_listed=True)
-    if not old:
+    if old and only_lost:
+        return _Next.FINISH
+    if not old or near_timeout(client, found, lambda t: margin_ms(t) * 3 // 16, deadline_ms):
         return _Next.WAIT
-    return _Next.FINISH if only_lost else _Next.UNDO
+    return _Next.UNDO
 
 
 def commit_all(
@@ -175,16 +180,20 @@ def abort_all(
 
 
 def undo(
-    client: TransactionClient, transactions: Sequence[PreparedTransaction], deadline_ms: int
+    client: TransactionClient,
+    transactions: Sequence[PreparedTransaction],
+    deadline_ms: int,
+    until_ms: int,
 ) -> bool:
-    """Abort all, unless one is committed; True: all are aborted."""
+    """Abort all, unless one is committed; True: all are aborted. The first by ``until_ms``."""
     ids = [t.transactional_id for t in transactions]
     # Again: one that another driver has committed meanwhile is in no list of open ones, either.
     found = client.describe(ids, deadline_ms)
     if not _lost_or_open(transactions, found):
         return False
     open_ = [t for t in transactions if is_prepared(t, found[t.transactional_id])]
-    if not abort_all(client, open_, deadline_ms):
+    limit_ms = min(until_ms, deadline_ms) if len(open_) == len(ids) else deadline_ms
+    if not abort_all(client, open_, limit_ms):
         return False
     found = client.describe(ids, deadline_ms)
     return all(outcome_of(t, found[t.transactional_id]) is Outcome.LOST for t in transactions)

@@ -11,7 +11,7 @@ log is read again each time.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Final, Self
 
@@ -69,35 +69,33 @@ class ExactlyOnceDriver:
         """Close every connection."""
         self.client.close()
 
-    def plan(self, key: str) -> CommitState:
-        """The state of ``key``, after every earlier decision is committed.
+    def plan(self, key: str, check: Callable[[CommitState], None] = lambda _: None) -> CommitState:
+        """The state of ``key``, after every earlier decision is committed; ``check`` as in
+        :meth:`Committer.roll_forward`.
 
         Raises before any task starts: for missing rights on the transactional ids and on the log's
         topic, a transaction.timeout.ms above the broker's limit, brokers that are too old.
         """
         self._check(key)
-        return self._committer.roll_forward(key)
+        return self._committer.roll_forward(key, check)
 
     def _check(self, key: str) -> None:
         prefix = prefix_of_key(key)
         now = self.client.clock.now_ms()
         if self._checked.get(prefix, 0) > now:
             return
-        timeout_ms = self.client.config.transaction_timeout_ms
-        check_rights(self.client, prefix, timeout_ms, self.client.deadline())
+        check_rights(self.client, prefix, self.client.deadline())
         self._checked[prefix] = now + _CHECK_CACHE_MS
 
 
-def check_rights(
-    client: TransactionClient, prefix: str, transaction_timeout_ms: int, deadline_ms: int
-) -> None:
+def check_rights(client: TransactionClient, prefix: str, deadline_ms: int) -> None:
     """Raises for missing rights on the transactional ids of ``prefix``, a timeout above the
     brokers' limit (ConfigError) and brokers that are too old. Fences no driver: only this function
     uses the id.
     """
     transactional_id = check_id(prefix)
     try:
-        client.init_producer_id(transactional_id, transaction_timeout_ms, deadline_ms)
+        client.init_producer_id(transactional_id, client.config.transaction_timeout_ms, deadline_ms)
         client.describe([transactional_id], deadline_ms)
     except AuthorizationError as error:
         raise AuthorizationError(
@@ -134,10 +132,4 @@ def shared_driver(config: ProducerConfig, log_topic: str) -> Iterator[ExactlyOnc
         kept.pop(next(iter(kept))).close()
 
 
-def close_shared_drivers() -> None:
-    """Close the drivers of this process (for tests, and at an orderly exit)."""
-    while _shared_drivers():
-        _shared_drivers().popitem()[1].close()
-
-
-__all__ = ["Batch", "Commit", "ExactlyOnceDriver", "Owner", "close_shared_drivers", "shared_driver"]
+__all__ = ["Batch", "Commit", "ExactlyOnceDriver", "Owner", "shared_driver"]

@@ -24,8 +24,6 @@ _MARGIN_MS: Final = 30_000
 #: transaction this much later than its timeout.
 _SCAN_MS: Final = 10_000
 _LONGEST_MS: Final = 15_000
-
-
 #: The timeout that a coordinator reports for a transaction with two-phase commit (KIP-939).
 NEVER_TIMES_OUT_MS: Final = 2**31 - 1
 

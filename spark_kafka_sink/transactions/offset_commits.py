@@ -21,18 +21,14 @@ from typing import TYPE_CHECKING, Final
 from spark_kafka_sink.admin.call import Call, CoordinatorKey, retry_code
 from spark_kafka_sink.base.errors import ErrorCode
 from spark_kafka_sink.protocol.cluster import TopicPartition
+from spark_kafka_sink.protocol.group_requests import OffsetAndMetadata, txn_offset_commit
 from spark_kafka_sink.protocol.messages.add_offsets_to_txn import (
     AddOffsetsToTxnRequest,
     AddOffsetsToTxnResponse,
 )
-from spark_kafka_sink.protocol.messages.txn_offset_commit import (
-    TxnOffsetCommitRequest,
-    TxnOffsetCommitRequestPartition,
-    TxnOffsetCommitRequestTopic,
-    TxnOffsetCommitResponse,
-)
+from spark_kafka_sink.protocol.messages.txn_offset_commit import TxnOffsetCommitResponse
 from spark_kafka_sink.protocol.producer_ids import PreparedTransaction
-from spark_kafka_sink.protocol.transaction_requests import CoordinatorType, versions_of
+from spark_kafka_sink.protocol.transaction_requests import CoordinatorType
 
 if TYPE_CHECKING:
     from spark_kafka_sink.admin.transaction_client import TransactionClient
@@ -44,19 +40,6 @@ _MOST_BYTES: Final = 512 * 1024
 _BYTES_OF_AN_OFFSET: Final = 80
 #: How long the group's coordinator may not have a partition of a new topic, in ms.
 _MISSING_TIMEOUT_MS: Final = 5_000
-
-
-@dataclass(frozen=True, slots=True)
-class OffsetAndMetadata:
-    """``offset``: the next one to read, as in Kafka's class of the same name.
-
-    ``leader_epoch``: of the last record that was read; -1 when unknown. ``metadata`` is a
-    text of the committer.
-    """
-
-    offset: int
-    leader_epoch: int = -1
-    metadata: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,35 +91,6 @@ class GroupOffsets:
         ]
 
 
-def txn_offset_commit(
-    to: PreparedTransaction,
-    group_id: str,
-    offsets: Mapping[TopicPartition, OffsetAndMetadata],
-) -> TxnOffsetCommitRequest:
-    """Before version 2 (brokers before 2.1) leader epochs are left out."""
-    topics: dict[str, list[TxnOffsetCommitRequestPartition]] = {}
-    for tp, committed in offsets.items():
-        topics.setdefault(tp.topic, []).append(
-            TxnOffsetCommitRequestPartition(
-                partition_index=tp.partition,
-                committed_offset=committed.offset,
-                committed_leader_epoch=committed.leader_epoch,
-                committed_metadata=committed.metadata,
-            )
-        )
-    return TxnOffsetCommitRequest(
-        transactional_id=to.transactional_id,
-        group_id=group_id,
-        producer_id=to.producer_id,
-        producer_epoch=to.producer_epoch,
-        topics=[
-            TxnOffsetCommitRequestTopic(name=topic, partitions=partitions)
-            for topic, partitions in topics.items()
-        ],
-        versions=versions_of(to.transaction_version),
-    )
-
-
 def _handle_offsets(
     client: TransactionClient, transactional_id: str, group_id: str
 ) -> Callable[[TxnOffsetCommitResponse], ErrorCode | None]:
@@ -146,7 +100,12 @@ def _handle_offsets(
     def handle_response(response: TxnOffsetCommitResponse) -> ErrorCode | None:
         nonlocal unknown_until
         again: ErrorCode | None = None
-        for tp, code in _errors(response):
+        errors = (
+            (TopicPartition(topic.name, one.partition_index), one.error_code)
+            for topic in response.topics
+            for one in topic.partitions
+        )
+        for tp, code in errors:
             where = f"TxnOffsetCommit of {tp}, group '{group_id}'"
             if code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
                 now = client.clock.now_ms()
@@ -161,13 +120,6 @@ def _handle_offsets(
         return again
 
     return handle_response
-
-
-def _errors(response: TxnOffsetCommitResponse) -> Iterator[tuple[TopicPartition, ErrorCode]]:
-    """Of each partition for itself: some may be kept and others not."""
-    for topic in response.topics:
-        for one in topic.partitions:
-            yield TopicPartition(topic.name, one.partition_index), one.error_code
 
 
 def _retry_code(code: ErrorCode, where: str, transactional_id: str) -> ErrorCode | None:

@@ -121,10 +121,7 @@ class Owner:
 
 
 def retry_when_fenced(
-    open_: Callable[[], OpenedT],
-    attempt: Callable[[OpenedT], T],
-    *,
-    clock: Clock | None = None,
+    open_: Callable[[], OpenedT], attempt: Callable[[OpenedT], T], *, clock: Clock | None = None
 ) -> T:
     """The result of ``attempt``, which checks the owner of a key and writes, with what ``open_``
     has opened. It is retried when another driver opened the key between its check and its write, or

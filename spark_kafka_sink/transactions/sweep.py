@@ -1,8 +1,8 @@
 """Orphans: transactions that a crashed, killed or superseded task attempt left open.
 
-Owns: :class:`Sweeper`, which of them to end. Never: which run may decide about them
-(``ownership.py``): a transaction may be swept when no decision names it and its run can't decide
-any more, or when its own run sweeps it.
+Owns: finding and ending them. Never: which run may decide about them (``ownership.py``): a
+transaction may be swept when no decision names it and its run can't decide any more, or when its
+own run sweeps it.
 
 An orphan blocks every read_committed consumer of its partitions until it times out. It is ended
 under exactly the identity that its coordinator reports (``TransactionClient.abort_exactly``), so
@@ -24,9 +24,9 @@ import logging
 from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING, NamedTuple
 
-from spark_kafka_sink.admin.transaction_description import TransactionState
 from spark_kafka_sink.base.error_kinds import Kind
 from spark_kafka_sink.base.errors import ErrorCode, warn
+from spark_kafka_sink.protocol.transaction_requests import TransactionState
 from spark_kafka_sink.transactions.commit_state import CommitState, Standing
 from spark_kafka_sink.transactions.transactional_ids import SEPARATOR, TransactionalId, parse
 
@@ -48,88 +48,82 @@ class Swept(NamedTuple):
     retired: tuple[str, ...] = ()
 
 
-class Sweeper:
-    """Sweeps the transactions of one key."""
+def open_runs(
+    client: TransactionClient, key: str, deadline_ms: int, mine: Callable[[TransactionalId], bool]
+) -> set[str]:
+    """Runs that have an open transaction of ``key`` that is ``mine``. The caller acts on it only
+    once, so this waits for brokers that don't respond.
+    """
+    return {
+        one.run
+        for one, state in _listed(client, key, deadline_ms, patient=True).items()
+        if state is _S.ONGOING and mine(one)
+    }
 
-    def __init__(self, client: TransactionClient) -> None:
-        self._client = client
 
-    def open_runs(
-        self, key: str, deadline_ms: int, mine: Callable[[TransactionalId], bool]
-    ) -> set[str]:
-        """Runs that have an open transaction of ``key`` that is ``mine``. The caller acts on it
-        only once, so this waits for brokers that don't respond.
-        """
-        return {
-            one.run
-            for one, state in self._listed(key, deadline_ms, patient=True).items()
-            if state is _S.ONGOING and mine(one)
-        }
-
-    def sweep(
-        self,
-        key: str,
-        is_orphan: Callable[[TransactionalId], bool],
-        deadline_ms: int,
-        *,
-        keep: Collection[str] = (),
-        patient: bool = False,
-    ) -> Swept:
-        """End the open transactions of ``key`` that are ``is_orphan``, except ``keep``. Ids of
-        other keys are never touched: "a" is not "a.b". ``patient`` as in
-        ``TransactionClient.open_transactions``.
-        """
-        version = self._client.transaction_version(deadline_ms)
-        endable = (_S.ONGOING, _S.EMPTY) if version >= 2 else (_S.ONGOING,)
-        ids = [
-            str(one)
-            for one, state in self._listed(key, deadline_ms, patient=patient).items()
-            if state in endable and str(one) not in keep and is_orphan(one)
-        ]
-        if not ids:
-            return Swept()
-        described = self._client.describe(ids, deadline_ms)
-        found = {
-            i: d
-            for i, d in described.items()
-            if d.state in endable and d.error is ErrorCode.NONE and d.producer_id >= 0
-        }
-        answers = self._client.abort_exactly(found, deadline_ms)
-        unclear = [
-            i for i, code in answers.items() if code is None and found[i].state is _S.ONGOING
-        ]
-        if unclear:
-            warn(
-                _log,
-                Kind.ORPHANS_UNSEEN,
-                "kprod '%s': no clear answer in time to the abort of %d orphaned transactions "
-                "(first: %s); those that are still open are aborted by a later commit, or time out",
-                key,
-                len(unclear),
-                unclear[0],
-            )
-        done = [i for i, code in answers.items() if code is ErrorCode.NONE]
-        ended = tuple(i for i in done if found[i].state is _S.ONGOING)
-        return Swept(ended, () if version >= 2 else tuple(found))
-
-    def _listed(
-        self, key: str, deadline_ms: int, *, patient: bool
-    ) -> dict[TransactionalId, TransactionState]:
-        """Ongoing and Empty ids of exactly this key."""
-        found = self._client.open_transactions(
-            key + SEPARATOR, deadline_ms, idle=True, patient=patient
+def sweep(
+    client: TransactionClient,
+    key: str,
+    is_orphan: Callable[[TransactionalId], bool],
+    deadline_ms: int,
+    *,
+    keep: Collection[str] = (),
+    patient: bool = False,
+) -> Swept:
+    """End the open transactions of ``key`` that are ``is_orphan``, except ``keep``; never ids of
+    other keys: "a" is not "a.b". ``patient`` as in ``TransactionClient.open_transactions``.
+    """
+    version = client.transaction_version(deadline_ms)
+    endable = (_S.ONGOING, _S.EMPTY) if version >= 2 else (_S.ONGOING,)
+    ids = [
+        str(one)
+        for one, state in _listed(client, key, deadline_ms, patient=patient).items()
+        if state in endable and str(one) not in keep and is_orphan(one)
+    ]
+    if not ids:
+        return Swept()
+    described = client.describe(ids, deadline_ms)
+    found = {
+        i: d
+        for i, d in described.items()
+        if d.state in endable and d.error is ErrorCode.NONE and d.producer_id >= 0
+    }
+    answers = client.abort_exactly(found, deadline_ms)
+    unclear = [i for i, code in answers.items() if code is None and found[i].state is _S.ONGOING]
+    if unclear:
+        warn(
+            _log,
+            Kind.ORPHANS_UNSEEN,
+            "kprod '%s': no clear answer in time to the abort of %d orphaned transactions "
+            "(first: %s); those that are still open are aborted by a later commit, or time out",
+            key,
+            len(unclear),
+            unclear[0],
         )
-        if found.silent:
-            warn(
-                _log,
-                Kind.ORPHANS_UNSEEN,
-                "kprod '%s': orphaned transactions could not be searched on %s, which did not "
-                "respond; those that are open there are aborted by a later commit, or time out",
-                key,
-                ", ".join(found.silent),
-            )
-        parsed = ((parse(one.transactional_id), one.state) for one in found.transactions)
-        return {one: state for one, state in parsed if one is not None and one.key == key}
+    done = [i for i, code in answers.items() if code is ErrorCode.NONE]
+    ended = tuple(i for i in done if found[i].state is _S.ONGOING)
+    return Swept(ended, () if version >= 2 else tuple(found))
+
+
+def _listed(
+    client: TransactionClient, key: str, deadline_ms: int, *, patient: bool
+) -> dict[TransactionalId, TransactionState]:
+    """Ongoing and Empty ids of exactly this key."""
+    found = client.open_transactions(key + SEPARATOR, deadline_ms, idle=True, patient=patient)
+    if found.silent:
+        warn(
+            _log,
+            Kind.ORPHANS_UNSEEN,
+            "kprod '%s': orphaned transactions could not be searched on %s, which did not "
+            "respond; those that are open there are aborted by a later commit, or time out",
+            key,
+            ", ".join(found.silent),
+        )
+    parsed = (
+        (parse(one.transactional_id), TransactionState.parse(one.transaction_state))
+        for one in found.transactions
+    )
+    return {one: state for one, state in parsed if one is not None and one.key == key}
 
 
 def is_superseded(one: TransactionalId, state: CommitState) -> bool:

@@ -42,11 +42,6 @@ class TransactionalId:
     def prefix(self) -> str:
         return prefix_of_key(self.key)
 
-    @property
-    def is_only_run(self) -> bool:
-        """Whether its key has no other run: a batch job's without txnAppId."""
-        return self.key == log_key(self.prefix, self.run)
-
     def __str__(self) -> str:
         worker = self.worker if self.planned is None else f"g{self.planned}.{self.worker}"
         own = (self.run, worker) if worker else ()

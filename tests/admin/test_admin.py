@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from spark_kafka_sink.admin.admin_client import AdminClient, NewTopic
+from spark_kafka_sink.admin.admin_client import AdminClient
 from spark_kafka_sink.admin.call import AnyBroker, Call
 from spark_kafka_sink.base.error_kinds import Kind
 from spark_kafka_sink.base.errors import (
@@ -27,6 +27,7 @@ from spark_kafka_sink.base.errors import (
 )
 from spark_kafka_sink.config.producer_config import ProducerConfig
 from spark_kafka_sink.protocol.cluster import Cluster
+from spark_kafka_sink.protocol.topic_requests import NewTopic
 from tests.fakes.kafka_messages import init_request
 from tests.real_kafka import AT_ONCE_S, RealKafka
 

@@ -12,7 +12,7 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from spark_kafka_sink import KprodListener
-from spark_kafka_sink.admin.admin_client import AdminClient, NewTopic
+from spark_kafka_sink.admin.admin_client import AdminClient
 from spark_kafka_sink.config.sink_config import SinkConfig
 from spark_kafka_sink.datasource.monitoring.prometheus_metrics import PrometheusMetrics
 from spark_kafka_sink.datasource.report.report_of_batch import report_of_batch
@@ -21,6 +21,7 @@ from spark_kafka_sink.datasource.write.producer_cache import CachedProducers, Pr
 from spark_kafka_sink.datasource.write.task_identity import TaskIdentity
 from spark_kafka_sink.datasource.write.task_progress import EVERY_S
 from spark_kafka_sink.datasource.write.write_task import WriteTask
+from spark_kafka_sink.protocol.topic_requests import NewTopic
 from spark_kafka_sink.records.column_plan import ColumnPlan
 from tests.waiting import wait_for
 

@@ -7,19 +7,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from spark_kafka_sink.admin.admin_client import (
-    TOPIC_NAMES,
-    ConfigResourceType,
-    NewTopic,
-    create_topics,
-    describe_configs,
-)
-from spark_kafka_sink.admin.group_listing import LIST_GROUPS
-from spark_kafka_sink.admin.transaction_client import list_transactions
-from spark_kafka_sink.admin.transaction_description import TransactionState
+from spark_kafka_sink.admin.admin_client import TOPIC_NAMES
 from spark_kafka_sink.cli.operations.held_partitions import offset_fetch
 from spark_kafka_sink.datasource.checks.clock_difference import QUORUM
 from spark_kafka_sink.protocol.cluster import TopicPartition
+from spark_kafka_sink.protocol.group_requests import (
+    LIST_GROUPS,
+    OffsetAndMetadata,
+    txn_offset_commit,
+)
 from spark_kafka_sink.protocol.log_requests import OffsetSpec
 from spark_kafka_sink.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
 from spark_kafka_sink.protocol.messages.api_versions import ApiVersionsRequest
@@ -29,14 +25,21 @@ from spark_kafka_sink.protocol.messages.sasl_authenticate import SaslAuthenticat
 from spark_kafka_sink.protocol.messages.sasl_handshake import SaslHandshakeRequest
 from spark_kafka_sink.protocol.metadata import MetadataRequest
 from spark_kafka_sink.protocol.producer_ids import PreparedTransaction, ProducerIdAndEpoch
+from spark_kafka_sink.protocol.topic_requests import (
+    ConfigResourceType,
+    NewTopic,
+    create_topics,
+    describe_configs,
+)
 from spark_kafka_sink.protocol.transaction_requests import (
     CoordinatorType,
+    TransactionState,
     add_partitions_to_txn,
     end_txn,
     find_coordinator,
     init_producer_id,
+    list_transactions,
 )
-from spark_kafka_sink.transactions.offset_commits import OffsetAndMetadata, txn_offset_commit
 from tests.fakes.kafka_messages import (
     configs_request,
     fetch_request,

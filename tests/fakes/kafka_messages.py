@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from spark_kafka_sink.admin.admin_client import ConfigResourceType
 from spark_kafka_sink.base.errors import ErrorCode
 from spark_kafka_sink.protocol.cluster import Node, TopicPartition
 from spark_kafka_sink.protocol.log_requests import OffsetSpec
@@ -38,6 +37,7 @@ from spark_kafka_sink.protocol.messages.list_offsets import (
     ListOffsetsTopic,
 )
 from spark_kafka_sink.protocol.producer_ids import PreparedTransaction, ProducerIdAndEpoch
+from spark_kafka_sink.protocol.topic_requests import ConfigResourceType
 from spark_kafka_sink.protocol.transaction_requests import by_topic, end_txn, init_producer_id
 
 API_VERSIONS = ApiVersionsRequest(client_software_name="test", client_software_version="0")

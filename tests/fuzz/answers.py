@@ -13,9 +13,6 @@ from collections.abc import Callable, Iterator
 from typing import Any
 from unittest import mock
 
-from spark_kafka_sink.admin.admin_client import NewTopic, create_topics
-from spark_kafka_sink.admin.transaction_client import describe_producers, described
-from spark_kafka_sink.admin.transaction_description import TransactionDescription
 from spark_kafka_sink.base.errors import RemoteProtocolError
 from spark_kafka_sink.cli.operations.held_partitions import committed_offsets, offset_fetch
 from spark_kafka_sink.datasource.checks.clock_difference import QUORUM, error_in, leader_time_ms
@@ -27,6 +24,8 @@ from spark_kafka_sink.protocol.cluster import TopicPartition
 from spark_kafka_sink.protocol.frames import parse_response_header
 from spark_kafka_sink.protocol.log_requests import (
     FetchedPartition,
+    describe_producers,
+    described,
     fetch,
     list_offsets,
     listed_offset,
@@ -36,6 +35,8 @@ from spark_kafka_sink.protocol.messages.describe_transactions import DescribeTra
 from spark_kafka_sink.protocol.produce import PartitionProduceData, ProduceRequest
 from spark_kafka_sink.protocol.producer_ids import PreparedTransaction
 from spark_kafka_sink.protocol.request import ApiKey
+from spark_kafka_sink.protocol.topic_requests import NewTopic, create_topics
+from spark_kafka_sink.protocol.transaction_requests import TransactionDescription
 from spark_kafka_sink.transactions.driver_transactions import add_partition_call
 from spark_kafka_sink.transactions.offset_commits import OffsetAndMetadata, txn_offset_commit
 from tests.fakes import every_request

@@ -9,11 +9,12 @@ from typing import Any
 from kio.schema.errors import ErrorCode as KioErrorCode
 from kio_oracle import Module, in_every_version, write
 
-from spark_kafka_sink.admin.admin_client import TOPIC_NAMES, NewTopic, create_topics
+from spark_kafka_sink.admin.admin_client import TOPIC_NAMES
 from spark_kafka_sink.protocol.messages.api_versions import ApiVersionsRequest
 from spark_kafka_sink.protocol.messages.delete_topics import DeleteTopicsRequest
 from spark_kafka_sink.protocol.metadata import MetadataRequest
 from spark_kafka_sink.protocol.request import ApiKey
+from spark_kafka_sink.protocol.topic_requests import NewTopic, create_topics
 from spark_kafka_sink.protocol.transaction_requests import init_producer_id
 from tests.fakes.kafka_messages import init_request
 

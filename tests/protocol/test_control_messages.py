@@ -10,7 +10,6 @@ from hostile import refused
 from kio.schema.errors import ErrorCode as KioErrorCode
 from kio_oracle import Module, decode, read_request
 
-from spark_kafka_sink.admin.admin_client import NewTopic, create_topics
 from spark_kafka_sink.base.errors import (
     ErrorCode,
     InvalidTopicError,
@@ -23,6 +22,7 @@ from spark_kafka_sink.protocol.metadata import MetadataRequest
 from spark_kafka_sink.protocol.node_api_versions import NodeApiVersions
 from spark_kafka_sink.protocol.producer_ids import ProducerIdAndEpoch
 from spark_kafka_sink.protocol.request import VersionRange
+from spark_kafka_sink.protocol.topic_requests import NewTopic, create_topics
 from spark_kafka_sink.protocol.transaction_requests import init_producer_id
 from tests.fakes.kafka_messages import init_request
 from tests.protocol.control_answers import (

@@ -13,7 +13,6 @@ from hostile import refused
 from kio.schema.errors import ErrorCode as KioErrorCode
 from kio_oracle import THROTTLE, Module, decode, in_every_version, read_request, write
 
-from spark_kafka_sink.admin.admin_client import ConfigResourceType, config_values, describe_configs
 from spark_kafka_sink.base.errors import ErrorCode, InvalidTopicError
 from spark_kafka_sink.protocol.cluster import TopicPartition
 from spark_kafka_sink.protocol.log_requests import (
@@ -25,6 +24,11 @@ from spark_kafka_sink.protocol.log_requests import (
 )
 from spark_kafka_sink.protocol.messages.fetch import FetchRequest
 from spark_kafka_sink.protocol.messages.list_offsets import ListOffsetsRequest
+from spark_kafka_sink.protocol.topic_requests import (
+    ConfigResourceType,
+    config_values,
+    describe_configs,
+)
 from tests.fakes.kafka_messages import configs_request, fetch_request, offsets_request
 
 A0, A3, B7 = TopicPartition("a", 0), TopicPartition("a", 3), TopicPartition("b", 7)

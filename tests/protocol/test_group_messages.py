@@ -8,10 +8,10 @@ import pytest
 from kio.schema.errors import ErrorCode as KioErrorCode
 from kio_oracle import THROTTLE, Module, decode, read_request, write
 
-from spark_kafka_sink.admin.group_listing import LIST_GROUPS
 from spark_kafka_sink.base.errors import ErrorCode, RemoteProtocolError
 from spark_kafka_sink.cli.operations.held_partitions import committed_offsets, offset_fetch
 from spark_kafka_sink.protocol.cluster import TopicPartition
+from spark_kafka_sink.protocol.group_requests import LIST_GROUPS
 
 ALL: list[tuple[Any, int]] = [(LIST_GROUPS, 4), (LIST_GROUPS, 5)]
 

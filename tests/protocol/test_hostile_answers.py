@@ -23,29 +23,29 @@ import test_transaction_messages as transactions
 from hostile import allocated, refused, work
 from kio.schema.errors import ErrorCode as KioErrorCode
 
-from spark_kafka_sink.admin.admin_client import (
-    ConfigResourceType,
-    NewTopic,
-    create_topics,
-    describe_configs,
-)
-from spark_kafka_sink.admin.transaction_client import list_transactions
 from spark_kafka_sink.base.errors import ErrorCode
 from spark_kafka_sink.base.security.password import Password
 from spark_kafka_sink.network.auth.sasl_mechanism import SaslError
 from spark_kafka_sink.network.auth.sasl_scram import ScramMechanism
 from spark_kafka_sink.protocol.answers import decode
 from spark_kafka_sink.protocol.cluster import Node, TopicPartition
+from spark_kafka_sink.protocol.group_requests import OffsetAndMetadata, txn_offset_commit
 from spark_kafka_sink.protocol.messages.describe_transactions import DescribeTransactionsRequest
 from spark_kafka_sink.protocol.messages.sasl_handshake import SaslHandshakeRequest
 from spark_kafka_sink.protocol.metadata import MOST_BROKERS, MetadataRequest
 from spark_kafka_sink.protocol.producer_ids import PreparedTransaction, ProducerIdAndEpoch
+from spark_kafka_sink.protocol.topic_requests import (
+    ConfigResourceType,
+    NewTopic,
+    create_topics,
+    describe_configs,
+)
 from spark_kafka_sink.protocol.transaction_requests import (
     add_partitions_to_txn,
     find_coordinator,
     init_producer_id,
+    list_transactions,
 )
-from spark_kafka_sink.transactions.offset_commits import OffsetAndMetadata, txn_offset_commit
 from tests.fakes.kafka_messages import (
     API_VERSIONS,
     end_request,

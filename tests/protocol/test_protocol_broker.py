@@ -10,7 +10,6 @@ import pytest
 from blocking_connection import BlockingConnection
 from crc32c import crc32c
 
-from spark_kafka_sink.admin.admin_client import NewTopic, create_topics
 from spark_kafka_sink.base.errors import ErrorCode
 from spark_kafka_sink.protocol.cluster import TopicPartition
 from spark_kafka_sink.protocol.messages.api_versions import ApiVersionsRequest
@@ -26,6 +25,7 @@ from spark_kafka_sink.protocol.produce import (
     ProduceRequest,
 )
 from spark_kafka_sink.protocol.request import ApiKey, Buffers, VersionRange
+from spark_kafka_sink.protocol.topic_requests import NewTopic, create_topics
 from tests.fakes.kafka_messages import API_VERSIONS, init_request
 from tests.real_kafka import Consumed, RealKafka
 

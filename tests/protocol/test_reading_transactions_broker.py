@@ -9,15 +9,8 @@ from dataclasses import dataclass
 import pytest
 from blocking_connection import BlockingConnection
 
-from spark_kafka_sink.admin.admin_client import ConfigResourceType, config_values
 from spark_kafka_sink.admin.call import AnyBroker, Call
-from spark_kafka_sink.admin.transaction_client import (
-    describe_producers,
-    described,
-    list_transactions,
-)
 from spark_kafka_sink.admin.transaction_client import listed as transactions_listed
-from spark_kafka_sink.admin.transaction_description import TransactionDescription, TransactionState
 from spark_kafka_sink.base.errors import ErrorCode
 from spark_kafka_sink.config.producer_config import ProducerConfig
 from spark_kafka_sink.producer.kafka_producer import KafkaProducer
@@ -26,11 +19,19 @@ from spark_kafka_sink.protocol.cluster import TopicPartition
 from spark_kafka_sink.protocol.log_requests import (
     FetchedPartition,
     OffsetSpec,
+    describe_producers,
+    described,
     fetch,
     list_offsets,
     listed_offset,
 )
 from spark_kafka_sink.protocol.messages.describe_transactions import DescribeTransactionsRequest
+from spark_kafka_sink.protocol.topic_requests import ConfigResourceType, config_values
+from spark_kafka_sink.protocol.transaction_requests import (
+    TransactionDescription,
+    TransactionState,
+    list_transactions,
+)
 from tests.fakes.kafka_messages import configs_request
 from tests.real_kafka import RealKafka
 
@@ -169,7 +170,10 @@ def test_transactions_of_a_prefix_are_listed_in_every_version(
         call.response = connection.call(list_transactions(states, prefix=world.prefix), version)
         assert call.response.error_code is ErrorCode.NONE
         found = transactions_listed([call], world.prefix)
-        return {name.removeprefix(world.prefix): one.state for name, one in found.items()}
+        return {
+            name.removeprefix(world.prefix): TransactionState.parse(one.transaction_state)
+            for name, one in found.items()
+        }
 
     everything = {
         "committed": TransactionState.COMPLETE_COMMIT,

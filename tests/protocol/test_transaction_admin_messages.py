@@ -19,22 +19,18 @@ from kio.schema.errors import ErrorCode as KioErrorCode
 from kio_oracle import THROTTLE, Module, decode, read_request, write
 
 from spark_kafka_sink.admin.call import AnyBroker, Call
-from spark_kafka_sink.admin.transaction_client import (
-    describe_producers,
-    described,
-    list_transactions,
-    listed,
-)
-from spark_kafka_sink.admin.transaction_description import (
-    TransactionDescription,
-    TransactionListing,
-    TransactionState,
-)
+from spark_kafka_sink.admin.transaction_client import listed
 from spark_kafka_sink.base.errors import ErrorCode, InvalidTopicError, UnsupportedVersionError
 from spark_kafka_sink.protocol.cluster import TopicPartition
+from spark_kafka_sink.protocol.log_requests import describe_producers, described
 from spark_kafka_sink.protocol.messages.describe_transactions import DescribeTransactionsRequest
 from spark_kafka_sink.protocol.messages.list_transactions import ListTransactionsRequest
 from spark_kafka_sink.protocol.request import VersionRange
+from spark_kafka_sink.protocol.transaction_requests import (
+    TransactionDescription,
+    TransactionState,
+    list_transactions,
+)
 from tests.fakes.kafka_messages import producers_request
 
 DESCRIBE = DescribeTransactionsRequest(transactional_ids=("q~run~a", "q~run~b"))
@@ -258,10 +254,10 @@ def test_a_description_that_makes_no_sense_is_refused(fields: dict[str, Any]) ->
 def test_transactions_are_listed(version: int) -> None:
     response = decode(LIST, version, listed_transactions(version, unknown=("Odd",)))
     assert response.error_code is ErrorCode.NONE
-    assert [TransactionListing.of(one) for one in response.transaction_states] == [
-        TransactionListing("q~run~a", 7, TransactionState.ONGOING),
-        TransactionListing("q~b", 8, TransactionState.EMPTY),
-    ]
+    assert [
+        (one.transactional_id, one.producer_id, one.transaction_state)
+        for one in response.transaction_states
+    ] == [("q~run~a", 7, "Ongoing"), ("q~b", 8, "Empty")]
     assert response.throttle_time_ms == 9
 
 

@@ -13,6 +13,7 @@ from kio_oracle import THROTTLE, Module, decode, in_every_version, read_request,
 
 from spark_kafka_sink.base.errors import ErrorCode, InvalidTopicError, UnsupportedVersionError
 from spark_kafka_sink.protocol.cluster import TopicPartition
+from spark_kafka_sink.protocol.group_requests import OffsetAndMetadata, txn_offset_commit
 from spark_kafka_sink.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
 from spark_kafka_sink.protocol.messages.add_partitions_to_txn import AddPartitionsToTxnRequest
 from spark_kafka_sink.protocol.messages.find_coordinator import FindCoordinatorRequest
@@ -24,7 +25,6 @@ from spark_kafka_sink.protocol.transaction_requests import (
     add_partitions_to_txn,
     find_coordinator,
 )
-from spark_kafka_sink.transactions.offset_commits import OffsetAndMetadata, txn_offset_commit
 from tests.fakes.kafka_messages import end_request
 
 FIND = find_coordinator(["orders"])

@@ -9,10 +9,11 @@ from types import SimpleNamespace
 
 import pytest
 
-from spark_kafka_sink.admin.admin_client import AdminClient, NewTopic
+from spark_kafka_sink.admin.admin_client import AdminClient
 from spark_kafka_sink.config.sink_config import SinkConfig
 from spark_kafka_sink.datasource.checks.check_steps import State
 from spark_kafka_sink.local_kafka import KafkaCluster
+from spark_kafka_sink.protocol.topic_requests import NewTopic
 from tests.real_kafka import RealKafka
 from tests.secure_kafka import acl
 from tests.security.check_rows import assert_named, assert_no_red, first_red, row, steps_of

@@ -14,12 +14,12 @@ import time
 import pytest
 from typer.testing import CliRunner
 
-from spark_kafka_sink.admin.admin_client import NewTopic
 from spark_kafka_sink.admin.transaction_client import TransactionClient
 from spark_kafka_sink.cli.app import app
 from spark_kafka_sink.config.producer_config import ProducerConfig
 from spark_kafka_sink.datasource.checks.exactly_once_trial import OF_TRIAL, delete_topics
 from spark_kafka_sink.local_kafka import KafkaCluster
+from spark_kafka_sink.protocol.topic_requests import NewTopic
 from tests.programs import ROOT
 from tests.secure_kafka import acl
 from tests.waiting import wait_for

@@ -64,8 +64,8 @@ def x3_undo_does_not_look_again() -> AbstractContextManager[Any]:
     """Another driver may have committed one meanwhile: a coordinator's refusal is an answer."""
     true = ending.undo
 
-    def undo(client: Any, transactions: Any, deadline_ms: int) -> bool:
-        true(client, transactions, deadline_ms)
+    def undo(*given: Any) -> bool:
+        true(*given)
         return True
 
     return patch.object(ending, "undo", undo)
@@ -137,7 +137,7 @@ def f1_whoever_looks_judges_by_his_own_time_out() -> AbstractContextManager[Any]
 
 def _operators_undo() -> AbstractContextManager[Any]:
     true = Committer.roll_forward
-    return patch.object(Committer, "roll_forward", lambda self, key, **_: true(self, key))
+    return patch.object(Committer, "roll_forward", lambda self, *given, **_: true(self, *given))
 
 
 def f1_an_operators_commit_aborts_what_is_not_lost() -> AbstractContextManager[Any]:

@@ -13,20 +13,22 @@ from spark_kafka_sink.base.errors import ErrorCode
 from spark_kafka_sink.datasource.exactly_once.transaction_plan import TransactionPlan
 from spark_kafka_sink.datasource.exactly_once.transactional_producers import WorkerIds
 from spark_kafka_sink.producer.kafka_producer import KafkaProducer
-from spark_kafka_sink.transactions import aborter, ending, outcomes, ownership
+from spark_kafka_sink.transactions import aborter, committer, ending, outcomes, ownership
 from spark_kafka_sink.transactions.aborter import Aborter
 from spark_kafka_sink.transactions.commit_log.log_reader import LogReader
 from spark_kafka_sink.transactions.commit_state import CommitState
 from spark_kafka_sink.transactions.committer import Committer
 from spark_kafka_sink.transactions.outcomes import Outcome
 from spark_kafka_sink.transactions.ownership import Owner
-from spark_kafka_sink.transactions.sweep import Sweeper, Swept
+from spark_kafka_sink.transactions.sweep import Swept
 from spark_kafka_sink.transactions.transactional_ids import TransactionalId
 from tests.simulation.mutant import all_of
 
 
 def never_sweeps() -> AbstractContextManager[Any]:
-    return patch.object(Sweeper, "sweep", lambda *_, **__: Swept())
+    return all_of(
+        *(patch.object(room, "sweep", lambda *_, **__: Swept()) for room in (aborter, committer))
+    )
 
 
 def abort_does_nothing() -> AbstractContextManager[Any]:
@@ -147,7 +149,7 @@ def generation_never_moves() -> AbstractContextManager[Any]:
 
 
 def planning_does_not_roll_forward() -> AbstractContextManager[Any]:
-    def roll_forward(self: Any, key: str, **_: Any) -> CommitState:
+    def roll_forward(self: Any, key: str, *_: Any, **__: Any) -> CommitState:
         return self._decisions.read(key, self._client.deadline()).state or CommitState()
 
     return patch.object(Committer, "roll_forward", roll_forward)

@@ -118,7 +118,8 @@ def a_partition_is_late(fate: random.Random, life: ApplicationLife) -> Applicati
 
 def abort_beside_a_commit(fate: random.Random, life: ApplicationLife) -> ApplicationLife:
     """The user stopped the query. The commit goes on, and waits: before its first request to end
-    anything, so that abort comes between its check and its decision; or right behind that.
+    anything, so that abort comes between its check and its decision; or right behind that. Or the
+    abort waits, when the log has that the run is aborted, and before anything is ended.
     """
     since = fate.choice(("", "decided"))
     step = fate.randrange(8) if not since else fate.randrange(3)
@@ -128,11 +129,12 @@ def abort_beside_a_commit(fate: random.Random, life: ApplicationLife) -> Applica
         Strike("commit", 1, 0, Blow.FREEZE, fate.choice((1_000, 3_000)), "end"),
         Strike("commit", 0, 0, Blow.FREEZE, fate.choice((3_000, 9_000)), "end"),
     )
+    marked = (Strike("commit", 1, 2, Blow.FREEZE, 9_000, "end"),)
     return replace(
         life,
         kind=Kind.STREAM,
         tasks=fate.choice((2, 3)),
-        strikes=(stop, wait, *(() if since else ends)),
+        strikes=(stop, wait, *(() if since else fate.choice((ends, marked)))),
         warm_driver=False,
         fails=0.0,
         empty=0.0,
@@ -141,10 +143,29 @@ def abort_beside_a_commit(fate: random.Random, life: ApplicationLife) -> Applica
 
 
 def frozen_before_its_decision(fate: random.Random, life: ApplicationLife) -> ApplicationLife:
+    if fate.random() < 0.5:
+        return _frozen_for_its_lease(fate, life)
     ms = fate.choice((45_000, 55_000, 75_000))
     since, steps = fate.choice((("check", 20), ("end", 3)))
     strike = Strike("commit", 0, fate.randrange(steps), Blow.FREEZE, ms, since)
     return replace(life, strikes=(strike,), late=fate.choice((0.0, 0.5)), late_ms=40_000)
+
+
+def _frozen_for_its_lease(fate: random.Random, life: ApplicationLife) -> ApplicationLife:
+    """Tasks begin some seconds before the commit. So brokers, which look for old transactions every
+    10 s from their beginning on, abort the log's write, and the driver is back early enough to take
+    the answer to its end.
+    """
+    strike = Strike("commit", 0, 0, Blow.FREEZE, fate.randint(13_200, 14_500), "end")
+    return replace(
+        calm(fate, life),
+        transaction_version=2,
+        tasks=2,
+        stagger_ms=3_500,
+        empty=0.0,
+        strikes=(strike,),
+        times_ms=(60_000, 30_000, 120_000),
+    )
 
 
 def at_a_deposed_leader(fate: random.Random, life: ApplicationLife) -> ApplicationLife:

@@ -46,7 +46,7 @@ def an_operator_commits(fate: random.Random, life: ApplicationLife) -> Applicati
         comes_ms=comes,
         operators_timeout_ms=fate.choice(_OPERATORS_MS),
         warm_driver=False,
-        away_ms=(comes + 2_000,),
+        away_ms=(comes + fate.choice((2_000, 12_000, 12_000)),),
     )
 
 

@@ -10,22 +10,21 @@ from unittest.mock import patch
 
 import pytest
 
-from spark_kafka_sink.admin.transaction_client import TransactionClient
 from spark_kafka_sink.base.clock import NEVER
 from spark_kafka_sink.base.errors import (
     CommitError,
     CommitOutcomeUnknownError,
     ErrorCode,
     KafkaError,
-    PartialCommitError,
     SupersededError,
 )
-from spark_kafka_sink.cli.operations.operator import Operator
 from spark_kafka_sink.config.producer_config import ProducerConfig
 from spark_kafka_sink.producer.producer_record import ProducerRecord
+from spark_kafka_sink.protocol.producer_ids import PreparedTransaction
 from spark_kafka_sink.protocol.request import ApiKey
 from spark_kafka_sink.records.partitioning.murmur2 import murmur2_of
 from spark_kafka_sink.transactions.commit_log.commit_log import CommitLog
+from spark_kafka_sink.transactions.commit_state import CommitState, Decision
 from spark_kafka_sink.transactions.exactly_once import Commit
 from spark_kafka_sink.transactions.transactional_ids import log_id
 from tests.fakes.fake_cluster import api_fetch, api_list_offsets
@@ -34,7 +33,7 @@ from tests.fakes.fake_cluster.control import FOREVER
 from tests.fakes.fake_cluster.partition_log import PartitionLog
 from tests.simulation.edge_scene import EdgeScene
 from tests.simulation.spark_scene import Scene, of_the_log
-from tests.simulation.spark_tasks import new_client, producer_of
+from tests.simulation.spark_tasks import producer_of
 from tests.simulation.spark_world import LOG_TOPIC, PREFIX, TIMEOUT_MS, Run, SparkLife
 
 #: What a healthy step may take, in simulated milliseconds.
@@ -194,81 +193,75 @@ def test_a_commit_at_a_deposed_leader_is_not_refused(version: int, known: str) -
     assert scene.batches() == {0, 1, 2, 3}
 
 
-def _ends_behind_a_decision(scene: EdgeScene, before: dict[Any, int]) -> dict[Any, int]:
-    """Of the first that was written since ``before``: the record and its marker."""
-    ends = dict(before)
-    for tp, end in before.items():
-        written = [b.last_offset for b in scene.cluster.logs[tp].batches if b.last_offset >= end]
-        if written:
-            ends[tp] = written[1] + 1
-    assert ends != before
-    return ends
-
-
-@pytest.mark.parametrize("begins", ["commit", "planning"])
 @pytest.mark.parametrize("version", [1, 2])
-def test_a_decision_of_a_deposed_leader_is_not_in_doubt(version: int, begins: str) -> None:
-    """It was deposed between DECIDED 1 and DONE 1. The ids of batch 1 are in use again, so that
-    their coordinators no longer know its outcome: no reason to stop, nor for --force.
+def test_a_stream_that_starts_at_a_deposed_leader_goes_on(version: int) -> None:
+    """The state that planning reads there is older: that no batch is left out is for the commit."""
+
+    def play(scene: EdgeScene) -> None:
+        scene.batch(scene.run("run-0"), 0)
+        scene.scheduler.sleep(1_000)
+        ends = _ends(scene)
+        scene.batch(scene.run("run-0"), 1)
+        scene.batch(scene.run("run-0"), 2)
+        with deposed(scene, ends) as answered:
+            assert scene.batch(scene.run("run-1"), 3) is Commit.COMMITTED
+        assert answered
+
+    scene = EdgeScene.of(play, SparkLife(1, tasks=1, transaction_version=version))
+    assert scene.batches() == {0, 1, 2, 3}
+
+
+def _write(scene: EdgeScene, key: str, change: Callable[[CommitState], CommitState]) -> None:
+    """Change the state of ``key``, as an operator does."""
+    with scene.driver_side(scene.run("operator")) as driver:
+        session = CommitLog(driver.client, LOG_TOPIC).open(key, driver.client.deadline())
+        session.write(change(session.state or CommitState()), driver.client.deadline())
+    scene.scheduler.sleep(1_000)
+
+
+@pytest.mark.parametrize("is_partial", [False, True])
+@pytest.mark.parametrize("version", [1, 2])
+def test_a_plan_at_a_deposed_leader_is_not_refused(version: int, is_partial: bool) -> None:
+    """There a batch that is resolved is PARTIAL, or decided with ids that have other transactions
+    since.
     """
 
     def play(scene: EdgeScene) -> None:
         run = scene.run("run-0")
         scene.batch(run, 0)
-        before = _ends(scene)
-        scene.batch(run, 1)
-        scene.scheduler.sleep(1_000)
-        ends = _ends_behind_a_decision(scene, before)
-        plan = scene.plan(run)
-        messages = scene.write(run, 2, plan)
-        if begins == "planning":
-            scene.commit(run, 2, plan, messages)
+        one = PreparedTransaction(f"{PREFIX}~run-0~g1.0123~0", 4711, 0, version)
+        _write(scene, PREFIX, lambda state: state.decided(Decision(1, (one,))))
+        if is_partial:
+            _write(scene, PREFIX, lambda state: state.partly_lost([one.transactional_id]))
+        ends = _ends(scene)
+        _write(scene, PREFIX, lambda state: state.resolved(done=True))
         with deposed(scene, ends) as answered:
-            if begins == "planning":
-                assert scene.plan(scene.run("run-1")).state.last_done == 2
-            else:
-                assert scene.commit(run, 2, plan, messages) is Commit.COMMITTED
+            assert scene.plan(scene.run("run-1")).state.last_done == 1
         assert answered
-        assert scene.open_ids() == []
 
-    scene = EdgeScene.of(play, SparkLife(1, tasks=1, transaction_version=version))
-    assert scene.batches() == {0, 1, 2}
+    EdgeScene.of(play, SparkLife(1, tasks=1, transaction_version=version))
 
 
 @pytest.mark.parametrize("version", [1, 2])
-def test_a_batch_that_was_resolved_stops_no_later_one(version: int) -> None:
-    """A leader that was deposed before an operator resolved it still knows it as PARTIAL."""
+def test_a_job_at_a_deposed_leader_is_not_refused(version: int) -> None:
+    """There its key has the versions of before an operator's reset."""
 
     def play(scene: EdgeScene) -> None:
-        run, operator, again = (scene.run(name) for name in ("run-0", "operator", "run-1"))
-        plan = scene.plan(run)
-        messages = scene.write(run, 0, plan)
-        torn = messages[1].prepared
+        def job(number: int) -> None:
+            options = scene.options(txnAppId="nightly", txnVersion=number)
+            scene.job(scene.run(f"run-{number}"), options, number)
 
-        def of_torn(request: Request) -> bool:
-            return torn is not None and request.body.transactional_id == torn.transactional_id
-
-        scene.cluster.control.drop(ApiKey.END_TXN, FOREVER, processed=False, where=of_torn)
-        with pytest.raises(CommitOutcomeUnknownError):
-            scene.commit(run, 0, plan, messages)
-        scene.scheduler.sleep(2 * TIMEOUT_MS)
-        scene.cluster.control.check()
-        scene.cluster.control.clear()
-        config, new = scene.config("cli"), new_client(operator.process)
-        with TransactionClient(config, clock=scene.scheduler, new_client=new) as client:
-            resolving = Operator(CommitLog(client, LOG_TOPIC), client)
-            with pytest.raises(PartialCommitError):
-                scene.plan(again)
-            ends = _ends(scene)
-            resolving.resolve(resolving.plan_resolve(PREFIX, 0, done=True))
-        plan = scene.plan(again)
-        messages = scene.write(again, 1, plan)
+        job(1)
+        job(9)
+        scene.scheduler.sleep(1_000)
+        ends = _ends(scene)
+        _write(scene, f"{PREFIX}~nightly", CommitState.forgotten)
         with deposed(scene, ends) as answered:
-            assert scene.commit(again, 1, plan, messages) is Commit.COMMITTED
+            job(3)
         assert answered
 
-    scene = EdgeScene.of(play, SparkLife(1, tasks=2, transaction_version=version))
-    assert scene.batches() == {0, 1}
+    scene = EdgeScene.of(play, SparkLife(1, tasks=1, transaction_version=version))
+    assert scene.batches() == {1, 3, 9}
 
 
 @pytest.mark.parametrize("version", [1, 2])

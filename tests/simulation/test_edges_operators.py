@@ -10,7 +10,12 @@ import pytest
 
 from spark_kafka_sink.admin.transaction_client import TransactionClient
 from spark_kafka_sink.base.clock import NEVER
-from spark_kafka_sink.base.errors import CommitError, CommitOutcomeUnknownError, ErrorCode
+from spark_kafka_sink.base.errors import (
+    CommitError,
+    CommitOutcomeUnknownError,
+    ErrorCode,
+    PartialCommitError,
+)
 from spark_kafka_sink.cli.operations.operator import Operator
 from spark_kafka_sink.protocol.request import ApiKey
 from spark_kafka_sink.transactions.commit_log.commit_log import CommitLog
@@ -18,6 +23,7 @@ from spark_kafka_sink.transactions.commit_state import CommitState, Phase
 from spark_kafka_sink.transactions.exactly_once import Commit, ExactlyOnceDriver
 from tests.fakes.fake_cluster.control import FOREVER
 from tests.simulation.edge_scene import EdgeScene
+from tests.simulation.spark_scene import Scene
 from tests.simulation.spark_tasks import new_client
 from tests.simulation.spark_world import LOG_TOPIC, PREFIX, TIMEOUT_MS, Run, SparkLife
 
@@ -183,6 +189,50 @@ def test_a_commit_by_hand_undoes_only_what_is_lost(
         assert scene.open_ids() == []
 
     assert EdgeScene.of(play, played(version)).batches() == (set() if lost else {0})
+
+
+@VERSIONS
+@pytest.mark.parametrize("back_ms", [53_000, 55_500, 57_000, 58_500])
+def test_a_commit_by_hand_beside_a_driver_that_undoes_tears_nothing(
+    back_ms: int, version: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Coordinators load until the transactions are about to time out, and are back one by one: the
+    driver aborts what it has decided, and the command commits it when all are open for long.
+    """
+    given = Scene.config
+    monkeypatch.setattr(
+        Scene, "config", lambda self, name: replace(given(self, name), delivery_timeout_ms=120_000)
+    )
+
+    def play(scene: EdgeScene) -> None:
+        run, operator = scene.run("run-0"), scene.run("operator")
+        plan = scene.plan(run)
+        messages = scene.write(run, 0, plan)
+        begun = scene.scheduler.now
+        ids = [m.prepared.transactional_id for m in messages if m.prepared is not None]
+        loading = [
+            scene.cluster.control.answer(
+                ApiKey.END_TXN,
+                ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+                FOREVER,
+                where=lambda r, one=one: r.body.transactional_id == one,
+            )
+            for one in ids
+        ]
+        one, told = scene.beside(run.process, lambda: scene.commit(run, 0, plan, messages))
+        scene.scheduler.block(lambda: loading[0].fired > 0, NEVER)
+        for nth, fault in enumerate(loading):
+            after = begun + back_ms + 150 * nth - scene.scheduler.now
+            scene.timeline.after(after, lambda fault=fault: setattr(fault, "times", fault.fired))
+        scene.scheduler.sleep(begun + 51_000 - scene.scheduler.now)
+        two, by_hand = scene.beside(
+            operator.process, lambda: commit_by_hand(scene, operator, SHORTER).last_done
+        )
+        scene.scheduler.block(lambda: one.done and two.done, NEVER)
+        assert not any(isinstance(one, PartialCommitError) for one in (*told, *by_hand))
+
+    scene = EdgeScene.of(play, played(version, tasks=6))
+    assert {task for _, task, _ in scene.visible()} in (set(), set(range(6)))
 
 
 @VERSIONS

@@ -13,12 +13,13 @@ from spark_kafka_sink.config.sink_config import SinkConfig
 from spark_kafka_sink.datasource.exactly_once.transaction_commit import prepared_transactions
 from spark_kafka_sink.datasource.write_plan import WritePlan
 from spark_kafka_sink.protocol.cluster import TopicPartition
+from spark_kafka_sink.protocol.group_requests import OffsetAndMetadata
 from spark_kafka_sink.protocol.request import ApiKey
 from spark_kafka_sink.records.column_plan import ColumnPlan
 from spark_kafka_sink.transactions.commit_log.commit_log import CommitLog
 from spark_kafka_sink.transactions.commit_state import CommitState
 from spark_kafka_sink.transactions.exactly_once import Batch, Commit
-from spark_kafka_sink.transactions.offset_commits import GroupOffsets, OffsetAndMetadata
+from spark_kafka_sink.transactions.offset_commits import GroupOffsets
 from tests.simulation.edge_scene import EdgeScene
 from tests.simulation.spark_scene import of_the_log, owner_of
 from tests.simulation.spark_world import LOG_TOPIC, PREFIX, TOPIC, Run, SparkLife

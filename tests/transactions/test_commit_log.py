@@ -12,7 +12,6 @@ import pytest
 from confluent_kafka import KafkaException, Producer
 from confluent_kafka.admin import AdminClient, NewPartitions  # type: ignore[attr-defined]
 
-from spark_kafka_sink.admin.admin_client import NewTopic
 from spark_kafka_sink.admin.request_loop import NewClient
 from spark_kafka_sink.admin.transaction_client import TransactionClient
 from spark_kafka_sink.base.clock import Clock, SystemClock
@@ -30,6 +29,7 @@ from spark_kafka_sink.network.client.metadata import Metadata
 from spark_kafka_sink.network.client.network_client import NetworkClient
 from spark_kafka_sink.protocol.messages.fetch import FetchRequest
 from spark_kafka_sink.protocol.producer_ids import PreparedTransaction
+from spark_kafka_sink.protocol.topic_requests import NewTopic
 from spark_kafka_sink.transactions.commit_log.commit_log import CommitLog
 from spark_kafka_sink.transactions.commit_state import CommitState, Decision
 from spark_kafka_sink.transactions.transactional_ids import log_id

@@ -12,16 +12,17 @@ import pytest
 from kafka import KafkaAdminClient
 
 from spark_kafka_sink.admin.transaction_client import TransactionClient
-from spark_kafka_sink.admin.transaction_description import TransactionState
 from spark_kafka_sink.base.errors import (
     AuthorizationError,
     ErrorCode,
 )
 from spark_kafka_sink.config.producer_config import ProducerConfig
 from spark_kafka_sink.protocol.cluster import TopicPartition
+from spark_kafka_sink.protocol.group_requests import OffsetAndMetadata
 from spark_kafka_sink.protocol.producer_ids import PreparedTransaction
+from spark_kafka_sink.protocol.transaction_requests import TransactionState
 from spark_kafka_sink.transactions.driver_transactions import prepare
-from spark_kafka_sink.transactions.offset_commits import GroupOffsets, OffsetAndMetadata
+from spark_kafka_sink.transactions.offset_commits import GroupOffsets
 from tests.real_kafka import RealKafka
 from tests.secure_kafka import SecureKafka, acl
 from tests.transactions.open_transactions import fence

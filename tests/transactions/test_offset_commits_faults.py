@@ -20,11 +20,12 @@ from spark_kafka_sink.base.errors import (
 )
 from spark_kafka_sink.datasource.exactly_once.offsets_group import check_group_id
 from spark_kafka_sink.protocol.cluster import TopicPartition
+from spark_kafka_sink.protocol.group_requests import OffsetAndMetadata
 from spark_kafka_sink.protocol.producer_ids import PreparedTransaction
 from spark_kafka_sink.protocol.request import ApiKey
 from spark_kafka_sink.protocol.transaction_requests import CoordinatorType
 from spark_kafka_sink.transactions import driver_transactions
-from spark_kafka_sink.transactions.offset_commits import GroupOffsets, OffsetAndMetadata
+from spark_kafka_sink.transactions.offset_commits import GroupOffsets
 from tests.fakes.fake_cluster import FOREVER, FakeCluster
 from tests.fakes.fake_cluster.codec import Request
 from tests.transactions.simulated_driver import DriverWorld

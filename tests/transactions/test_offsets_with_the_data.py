@@ -13,9 +13,10 @@ from spark_kafka_sink.admin.transaction_client import TransactionClient
 from spark_kafka_sink.base.errors import ApiError, CommitError
 from spark_kafka_sink.config.producer_config import ProducerConfig
 from spark_kafka_sink.protocol.cluster import TopicPartition
+from spark_kafka_sink.protocol.group_requests import OffsetAndMetadata
 from spark_kafka_sink.transactions.commit_state import Payload
 from spark_kafka_sink.transactions.exactly_once import Batch, Commit, ExactlyOnceDriver, Owner
-from spark_kafka_sink.transactions.offset_commits import GroupOffsets, OffsetAndMetadata
+from spark_kafka_sink.transactions.offset_commits import GroupOffsets
 from tests.real_kafka import RealKafka
 from tests.transactions.open_transactions import open_transactions
 

@@ -27,7 +27,6 @@ def test_an_id_is_parsed_back_with_its_key(prefix, name, run, worker, number, pl
     made = TransactionalId(log_key(prefix, name), run, worker, number, planned)
     assert parse(str(made)) == made
     assert made.prefix == prefix
-    assert made.is_only_run == (name == run)
 
 
 @given(PARTS, PARTS, NUMBERS)

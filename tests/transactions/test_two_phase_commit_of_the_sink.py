@@ -17,6 +17,7 @@ from spark_kafka_sink.datasource.exactly_once.two_phase_commit import allows_two
 from spark_kafka_sink.producer.kafka_producer import KafkaProducer
 from spark_kafka_sink.producer.producer_record import ProducerRecord
 from spark_kafka_sink.protocol.cluster import TopicPartition
+from spark_kafka_sink.protocol.group_requests import OffsetAndMetadata
 from spark_kafka_sink.protocol.producer_ids import PreparedTransaction
 from spark_kafka_sink.transactions.commit_log.commit_log import CommitLog, LogSession
 from spark_kafka_sink.transactions.commit_state import CommitState, Payload
@@ -24,7 +25,7 @@ from spark_kafka_sink.transactions.committer import Committer
 from spark_kafka_sink.transactions.driver_transactions import TopicRecord
 from spark_kafka_sink.transactions.exactly_once import Batch, Commit, ExactlyOnceDriver, Owner
 from spark_kafka_sink.transactions.lease import NEVER_TIMES_OUT_MS
-from spark_kafka_sink.transactions.offset_commits import GroupOffsets, OffsetAndMetadata
+from spark_kafka_sink.transactions.offset_commits import GroupOffsets
 from tests.real_kafka import RealKafka, consume_topic
 
 pytestmark = pytest.mark.broker

@@ -13,19 +13,7 @@ from enum import StrEnum
 from typing import Final
 
 from spark_kafka_sink.admin.call import Call, Leader, retry_code
-from spark_kafka_sink.admin.transaction_client import (
-    TransactionClient,
-    describe_producers,
-    described,
-    list_transactions,
-    listed,
-    listing,
-)
-from spark_kafka_sink.admin.transaction_description import (
-    TransactionDescription,
-    TransactionListing,
-    TransactionState,
-)
+from spark_kafka_sink.admin.transaction_client import TransactionClient, listed, listing
 from spark_kafka_sink.base.errors import ErrorCode
 from spark_kafka_sink.cli.operations.held_partitions import HeldPartition, held_partitions
 from spark_kafka_sink.cli.operations.inspection import (
@@ -36,9 +24,18 @@ from spark_kafka_sink.cli.operations.inspection import (
     standing_of,
 )
 from spark_kafka_sink.protocol.cluster import TopicPartition
+from spark_kafka_sink.protocol.log_requests import describe_producers, described
 from spark_kafka_sink.protocol.messages.describe_producers import (
     DescribeProducersResponse,
     ProducerState,
+)
+from spark_kafka_sink.protocol.messages.list_transactions import (
+    TransactionState as ListedTransaction,
+)
+from spark_kafka_sink.protocol.transaction_requests import (
+    TransactionDescription,
+    TransactionState,
+    list_transactions,
 )
 from spark_kafka_sink.transactions.commit_log.commit_log import CommitLog
 from spark_kafka_sink.transactions.commit_state import CommitState, Standing
@@ -273,7 +270,7 @@ def _blocker(
 
 def every_open(
     client: TransactionClient, deadline_ms: int, *, producer_ids: Collection[int] = ()
-) -> tuple[TransactionListing, ...]:
+) -> tuple[ListedTransaction, ...]:
     """Open transactions of every client that the principal may DESCRIBE, from every broker; with
     ``producer_ids`` only theirs. KafkaTimeoutError when a broker does not respond, because its open
     transactions are not known.

@@ -12,10 +12,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from spark_kafka_sink.admin.call import Call, CoordinatorKey, Leader, retry_code
-from spark_kafka_sink.admin.group_listing import LIST_GROUPS
 from spark_kafka_sink.admin.transaction_client import TransactionClient
 from spark_kafka_sink.base.errors import ErrorCode, KafkaError, UnsupportedVersionError
 from spark_kafka_sink.protocol.cluster import TopicPartition
+from spark_kafka_sink.protocol.group_requests import LIST_GROUPS
 from spark_kafka_sink.protocol.log_requests import list_offsets, listed_offset
 from spark_kafka_sink.protocol.messages.list_groups import ListGroupsResponse
 from spark_kafka_sink.protocol.messages.list_offsets import ListOffsetsResponse

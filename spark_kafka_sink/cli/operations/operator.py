@@ -25,7 +25,6 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from spark_kafka_sink.admin.transaction_client import TransactionClient
-from spark_kafka_sink.admin.transaction_description import TransactionDescription, TransactionState
 from spark_kafka_sink.base.errors import ConfigError, ErrorCode, RefusedError, safe_text
 from spark_kafka_sink.cli.operations.inspection import (
     Inspector,
@@ -34,6 +33,7 @@ from spark_kafka_sink.cli.operations.inspection import (
     decided_ids,
     standing_of,
 )
+from spark_kafka_sink.protocol.transaction_requests import TransactionDescription, TransactionState
 from spark_kafka_sink.transactions.commit_log.commit_log import CommitLog, LogSession
 from spark_kafka_sink.transactions.commit_state import CommitState, Phase, Standing
 from spark_kafka_sink.transactions.committer import Committer
@@ -302,7 +302,8 @@ class Operator:
         """Remove the keys of batch jobs without txnAppId: each has one run only, and nothing is
         left to be decided under it.
         """
-        for key in dict.fromkeys(t.id.key for t in left if t.id.is_only_run):
+        of_one_run = (t.id.key for t in left if t.id.key == log_key(t.id.prefix, t.id.run))
+        for key in dict.fromkeys(of_one_run):
             session = sessions.get(key)
             if session is not None and session.state is not None and not session.state.decision:
                 session.write(None, self._client.deadline())

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Container
 from typing import Final
 
-from spark_kafka_sink.admin.admin_client import AdminClient, NewTopic
+from spark_kafka_sink.admin.admin_client import AdminClient
 from spark_kafka_sink.base.error_kinds import Kind
 from spark_kafka_sink.base.errors import ApiError, AuthorizationError, ConfigError, ErrorCode
 from spark_kafka_sink.config.sink_config import DeadLetterOptions
@@ -20,6 +20,7 @@ from spark_kafka_sink.datasource.checks.topic_checks import (
     topics_in_full,
 )
 from spark_kafka_sink.protocol.metadata import TopicMetadata
+from spark_kafka_sink.protocol.topic_requests import NewTopic
 from spark_kafka_sink.records.bad_rows.topic_limits import LARGEST, TopicLimits
 
 _TOPIC: Final = "errors.deadletterqueue.topic.name"

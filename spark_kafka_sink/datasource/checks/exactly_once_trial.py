@@ -26,14 +26,9 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 from functools import partial
 from typing import Final
 
-from spark_kafka_sink.admin.admin_client import AdminClient, NewTopic
+from spark_kafka_sink.admin.admin_client import AdminClient
 from spark_kafka_sink.admin.call import AnyBroker, Call, Leader, retry_code
-from spark_kafka_sink.admin.transaction_client import (
-    TransactionClient,
-    describe_producers,
-    described,
-)
-from spark_kafka_sink.admin.transaction_description import TransactionState
+from spark_kafka_sink.admin.transaction_client import TransactionClient
 from spark_kafka_sink.base.error_kinds import Kind
 from spark_kafka_sink.base.errors import (
     ApiError,
@@ -55,7 +50,12 @@ from spark_kafka_sink.datasource.checks.check_steps import (
     yellow,
 )
 from spark_kafka_sink.protocol.cluster import TopicPartition
-from spark_kafka_sink.protocol.log_requests import FetchedPartition, fetch
+from spark_kafka_sink.protocol.log_requests import (
+    FetchedPartition,
+    describe_producers,
+    described,
+    fetch,
+)
 from spark_kafka_sink.protocol.messages.delete_topics import (
     DeleteTopicsRequest,
     DeleteTopicsResponse,
@@ -63,6 +63,8 @@ from spark_kafka_sink.protocol.messages.delete_topics import (
 from spark_kafka_sink.protocol.messages.describe_producers import DescribeProducersResponse
 from spark_kafka_sink.protocol.messages.fetch import FetchResponse
 from spark_kafka_sink.protocol.producer_ids import PreparedTransaction
+from spark_kafka_sink.protocol.topic_requests import NewTopic
+from spark_kafka_sink.protocol.transaction_requests import TransactionState
 from spark_kafka_sink.records.log_records import ControlType, read_batches
 from spark_kafka_sink.transactions.driver_transactions import TopicRecord, prepare
 from spark_kafka_sink.transactions.transactional_ids import DEFAULT_PREFIX, SEPARATOR, check_id

@@ -9,12 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Iterator, Mapping
 from typing import Final
 
-from spark_kafka_sink.admin.admin_client import (
-    AdminClient,
-    ConfigResourceType,
-    config_values,
-    describe_configs,
-)
+from spark_kafka_sink.admin.admin_client import AdminClient
 from spark_kafka_sink.admin.call import Call
 from spark_kafka_sink.base.error_kinds import Kind
 from spark_kafka_sink.base.errors import ErrorCode, KafkaError, UnsupportedVersionError, named
@@ -48,6 +43,11 @@ from spark_kafka_sink.datasource.checks.topic_checks import (
 )
 from spark_kafka_sink.protocol.cluster import Cluster
 from spark_kafka_sink.protocol.metadata import TopicMetadata
+from spark_kafka_sink.protocol.topic_requests import (
+    ConfigResourceType,
+    config_values,
+    describe_configs,
+)
 from spark_kafka_sink.records.bad_rows.topic_limits import CLEANUP, COMPACT, LARGEST
 
 _TOPIC, _PARTITIONS, _REPLICAS, _RIGHTS = "topic", "partitions", "replicas", "rights"

@@ -45,7 +45,7 @@ def steps_with(client: TransactionClient, config: SinkConfig, timeout_ms: int) -
     prefix = config.transactional_id_prefix or DEFAULT_PREFIX
     limit_ms = config.producer.transaction_timeout_ms
     try:
-        check_rights(client, prefix, limit_ms, client.deadline(timeout_ms))
+        check_rights(client, prefix, client.deadline(timeout_ms))
     except AuthorizationError as error:
         yield failed(_IDS, error)
     except ConfigError as error:

@@ -12,9 +12,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from spark_kafka_sink.admin.call import Call, CoordinatorKey, retry_code
-from spark_kafka_sink.admin.group_listing import LIST_GROUPS
 from spark_kafka_sink.base.errors import ConfigError, ErrorCode, safe_text
 from spark_kafka_sink.base.process_local import ProcessLocal
+from spark_kafka_sink.protocol.group_requests import LIST_GROUPS
 from spark_kafka_sink.protocol.messages.list_groups import ListGroupsResponse
 from spark_kafka_sink.protocol.transaction_requests import CoordinatorType
 

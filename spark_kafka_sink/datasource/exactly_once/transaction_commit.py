@@ -27,10 +27,11 @@ from spark_kafka_sink.datasource.write.commit_message import TaskCommitMessage, 
 from spark_kafka_sink.datasource.write.letter_counts import check_block
 from spark_kafka_sink.datasource.write.write_context import WriteContext
 from spark_kafka_sink.protocol.cluster import TopicPartition
+from spark_kafka_sink.protocol.group_requests import OffsetAndMetadata
 from spark_kafka_sink.transactions.commit_state import Payload
 from spark_kafka_sink.transactions.committer import Batch, Block, Commit
 from spark_kafka_sink.transactions.driver_transactions import TopicRecord
-from spark_kafka_sink.transactions.offset_commits import GroupOffsets, OffsetAndMetadata
+from spark_kafka_sink.transactions.offset_commits import GroupOffsets
 from spark_kafka_sink.transactions.ownership import Numbering, Owner
 from spark_kafka_sink.transactions.transactional_ids import log_key, parse
 

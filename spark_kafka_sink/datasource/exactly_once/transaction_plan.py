@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import logging
 import uuid
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from spark_kafka_sink.base.clock import NEVER
@@ -134,6 +134,13 @@ class TransactionPlan:
             self.numbering,
         )
 
+    def check_job(self) -> None:
+        """Raises CommitError for a batch job that the log does not expect."""
+        if self.context is not None and self.number is not None:
+            check_run(self.key, self.context.run, self.state)
+            check_number(self.key, self.numbering, self.context.query_id, self.number, self.state)
+            self.check_digest()
+
     def is_done(self, identity: TaskIdentity) -> bool:
         """True when the batch of this task is committed already, so that it must write nothing.
 
@@ -150,7 +157,9 @@ class TransactionPlan:
                 "spark.jobGroup.id of a micro-batch; this Spark sets another one",
             )
         check_run(self.key, identity.run_id, self.state)
-        check_number(self.key, self.numbering, identity.query_id, number, self.state)
+        # That a stream leaves none out is for the commit: the leader at which planning has read may
+        # be deposed, and not know the newest.
+        check_number(self.key, Numbering.MICRO_BATCHES, identity.query_id, number, self.state)
         self.check_digest()
         return number <= self.state.last_done
 
@@ -209,39 +218,41 @@ def plan_transactions(config: SinkConfig, *, streaming: bool, driver: str = "") 
     from spark_kafka_sink.transactions.exactly_once import shared_driver
 
     prefix = prefix_of(config, streaming=streaming)
-    context = None
+    given = None
     if config.txn_context is not None:
-        context = WriteContext.of_option(config.txn_context)
-    numbering = _numbering(context, config, streaming=streaming)
+        given = WriteContext.of_option(config.txn_context)
+    numbering = _numbering(given, config, streaming=streaming)
     job = uuid.uuid4().hex
     name = job if numbering is Numbering.ONCE else config.txn_app_id
     key = log_key(prefix, None if streaming else name)
+
+    def planned(state: CommitState) -> TransactionPlan:
+        context = given
+        if context is None and not streaming:
+            context = WriteContext(_run(numbering, job, state, driver))
+        return TransactionPlan(
+            key=key,
+            state=state,
+            numbering=numbering,
+            context=context,
+            number=None if streaming else config.txn_version or 0,
+            driver=driver if streaming else "",
+            verify=config.verify_replays,
+            transaction_timeout_ms=config.producer.transaction_timeout_ms,
+            log_topic=config.commit_log_topic,
+            digest="" if context is None else context.digest,
+        )
+
     with shared_driver(config.producer, config.commit_log_topic) as driver_side:
-        state = driver_side.plan(key)
+        state = driver_side.plan(key, lambda state: planned(state).check_job())
         two_phase_commit = config.two_phase_commit == "auto" and allows_two_phase_commit(
             driver_side.client, key
         )
         if config.offsets_group is not None and config.offsets_group_in_use != "allow":
             refuse_members(driver_side.client, config.offsets_group)
-    if context is None and not streaming:
-        context = WriteContext(_run(numbering, job, state, driver))
-    plan = TransactionPlan(
-        key=key,
-        state=state,
-        numbering=numbering,
-        context=context,
-        number=None if streaming else config.txn_version or 0,
-        driver=driver if streaming else "",
-        verify=config.verify_replays,
-        two_phase_commit=two_phase_commit,
-        transaction_timeout_ms=config.producer.transaction_timeout_ms,
-        log_topic=config.commit_log_topic,
-        digest=_digest_of_done(config, state) if context is None else context.digest,
-    )
-    if context is not None and plan.number is not None:
-        check_run(key, context.run, state)
-        check_number(key, numbering, context.query_id, plan.number, state)
-        plan.check_digest()
+    plan = replace(planned(state), two_phase_commit=two_phase_commit)
+    if streaming:
+        plan = replace(plan, digest=_digest_of_done(config, state))
     if plan.skips:
         # A version older than the last may be a re-run, or may never have been written.
         warn(

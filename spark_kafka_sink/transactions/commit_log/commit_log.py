@@ -16,7 +16,6 @@ from dataclasses import replace
 from functools import partial
 from typing import Final, NamedTuple
 
-from spark_kafka_sink.admin.admin_client import NewTopic
 from spark_kafka_sink.admin.transaction_client import TransactionClient
 from spark_kafka_sink.base.error_kinds import Kind
 from spark_kafka_sink.base.errors import (
@@ -28,6 +27,7 @@ from spark_kafka_sink.base.errors import (
     warn,
 )
 from spark_kafka_sink.protocol.cluster import TopicPartition
+from spark_kafka_sink.protocol.topic_requests import NewTopic
 from spark_kafka_sink.records.partitioning.murmur2 import murmur2_of
 from spark_kafka_sink.transactions.commit_log.log_parts import (
     PIECE_BYTES,
@@ -81,11 +81,7 @@ class CommitLog:
     """
 
     def __init__(
-        self,
-        client: TransactionClient,
-        topic: str,
-        *,
-        piece_bytes: int = PIECE_BYTES,
+        self, client: TransactionClient, topic: str, *, piece_bytes: int = PIECE_BYTES
     ) -> None:
         self._client = client
         self._topic = topic
@@ -133,9 +129,8 @@ class CommitLog:
         def is_newest(first_offset: int, deadline_ms: int) -> bool:
             """No record of ``key`` is between the end that was read and ``first_offset``."""
             name, end = key.encode(), snapshot.next_offset
-            if first_offset >= end and not (
-                first_offset > end
-                and self._reader.has_records(tp, name, end, first_offset, deadline_ms)
+            if first_offset >= end and not self._reader.has_records(
+                tp, name, end, first_offset, deadline_ms
             ):
                 return True
             self._log_cache.forget(topic_id, name)
@@ -211,24 +206,20 @@ class CommitLog:
     def _find_or_create(self, deadline_ms: int, *, create: bool = True) -> bool:
         """False when it is missing and ``create`` is False."""
         client, topic = self._client, self._topic
-
-        def left() -> int:
-            return max(0, deadline_ms - client.clock.now_ms())
-
         try:
             try:
                 client.describe_topics(
                     (topic,),
-                    timeout_ms=left(),
+                    timeout_ms=self._left_ms(deadline_ms),
                     missing_topic_timeout_ms=0,
                     allow_auto_topic_creation=False,
                 )
             except KafkaTimeoutError:
-                if left() == 0:
+                if self._left_ms(deadline_ms) == 0:
                     raise
                 if not create:
                     return False
-                self._create(left)
+                self._create(deadline_ms)
         except AuthorizationError as error:
             raise self._unauthorized(error) from error
         topic_id = client.loop.cluster.topic_ids.get(topic)
@@ -241,9 +232,7 @@ class CommitLog:
     def check_creation(self, deadline_ms: int) -> None:
         """Raise what a write would raise that creates the topic; nothing is created."""
         try:
-            self._create(
-                lambda: max(0, deadline_ms - self._client.clock.now_ms()), validate_only=True
-            )
+            self._create(deadline_ms, validate_only=True)
         except AuthorizationError as error:
             raise self._unauthorized(error) from error
 
@@ -254,16 +243,20 @@ class CommitLog:
             code=error.code,
         )
 
-    def _create(self, left: Callable[[], int], *, validate_only: bool = False) -> None:
+    def _left_ms(self, deadline_ms: int) -> int:
+        return max(0, deadline_ms - self._client.clock.now_ms())
+
+    def _create(self, deadline_ms: int, *, validate_only: bool = False) -> None:
         """With all configs, else without those that managed clusters refuse (small segments)."""
         new = NewTopic(self._topic, PARTITIONS, -1, _CONFIGS)
         create = partial(self._client.create_topic, validate_only=validate_only)
         try:
-            create(new, timeout_ms=left())
+            create(new, timeout_ms=self._left_ms(deadline_ms))
         except ApiError as error:
             if error.code not in (ErrorCode.INVALID_CONFIG, ErrorCode.POLICY_VIOLATION):
                 raise
-            create(replace(new, configs={"cleanup.policy": "compact"}), timeout_ms=left())
+            plain = replace(new, configs={"cleanup.policy": "compact"})
+            create(plain, timeout_ms=self._left_ms(deadline_ms))
 
     def _check(self, deadline_ms: int) -> None:
         """A topic with cleanup.policy=delete loses decisions, and so does an unclean leader
@@ -323,14 +316,10 @@ class LogSession:
         self.lease_ms = lease_ms
         self._key = key
         self._is_newest: Callable[[int, int], bool] | None = is_newest
-        self._state = _decoded(key, snapshot)
+        self.state = _decoded(key, snapshot)
         self._records = snapshot.records
         self._writer = writer
         self._piece_bytes = piece_bytes
-
-    @property
-    def state(self) -> CommitState | None:
-        return self._state
 
     def write(
         self,
@@ -352,9 +341,9 @@ class LogSession:
         """
         if state is None and not self._records and check is None:
             return  # there is nothing to remove
+        is_newest, self._is_newest = self._is_newest, None
 
         def before_its_end(first_offset: int) -> None:
-            is_newest, self._is_newest = self._is_newest, None
             if is_newest is not None and not is_newest(first_offset, deadline_ms):
                 raise LogChangedError(
                     f"the commit log of '{self._key}' was read from a broker that is no leader "
@@ -374,7 +363,7 @@ class LogSession:
             )
         self._writer.commit(records, deadline_ms, before_its_end)
         apply(self._records, records)
-        self._state = state
+        self.state = state
 
     def confirm(self, deadline_ms: int) -> None:
         """Raises LogChangedError when :attr:`state` is not the newest: it was read from a deposed
@@ -387,7 +376,7 @@ class LogSession:
             raise _ConfirmedError
 
         with suppress(_ConfirmedError):
-            self.write(self._state, deadline_ms, check=stop)
+            self.write(self.state, deadline_ms, check=stop)
 
 
 def _decoded(key: str, snapshot: LogSnapshot) -> CommitState | None:

@@ -19,11 +19,6 @@ _LONGEST_LINE: Final = 200
 _PIECE: Final = b'{"part":'
 
 
-def belongs_to(key: bytes, record_key: bytes) -> bool:
-    """Whether the record belongs to ``key``."""
-    return record_key == key or record_key.startswith(key + b"#")
-
-
 def key_of(record_key: bytes) -> bytes:
     """The key that the record belongs to."""
     return record_key.partition(b"#")[0]

@@ -28,13 +28,8 @@ from spark_kafka_sink.admin.transaction_client import TransactionClient
 from spark_kafka_sink.base.errors import CommitError, ErrorCode, KafkaTimeoutError
 from spark_kafka_sink.protocol.cluster import TopicPartition
 from spark_kafka_sink.protocol.log_requests import OffsetSpec
-from spark_kafka_sink.records.log_records import (
-    ControlType,
-    ReadBatch,
-    Unreadable,
-    read_batches,
-)
-from spark_kafka_sink.transactions.commit_log.log_parts import belongs_to
+from spark_kafka_sink.records.log_records import ControlType, ReadBatch, Unreadable, read_batches
+from spark_kafka_sink.transactions.commit_log.log_parts import key_of
 from spark_kafka_sink.transactions.transactional_ids import SEPARATOR
 
 #: Cached snapshots, the most recently used.
@@ -71,9 +66,8 @@ class KeyFilter:
     prefix: bool = False
 
     def takes(self, record_key: bytes) -> bool:
-        return belongs_to(self.key, record_key) or (
-            self.prefix and record_key.startswith(self.key + SEPARATOR.encode())
-        )
+        key = key_of(record_key)
+        return key == self.key or (self.prefix and key.startswith(self.key + SEPARATOR.encode()))
 
 
 class LogCache:
@@ -162,12 +156,7 @@ class LogReader:
             return True
 
     def _batches(
-        self,
-        tp: TopicPartition,
-        wanted: KeyFilter,
-        first: int,
-        end: int,
-        deadline_ms: int,
+        self, tp: TopicPartition, wanted: KeyFilter, first: int, end: int, deadline_ms: int
     ) -> Iterator[ReadBatch]:
         """Transactional batches and markers in [first, end), and after it in the last Fetch. Other
         batches are not ours, and are skipped: a principal that may write to the topic must not

@@ -20,12 +20,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
+from dataclasses import dataclass
 from enum import Enum
 from typing import Final, TypeVar
 
 from spark_kafka_sink.admin.call import Call, RetryDecision, retry_code, retry_decision
 from spark_kafka_sink.admin.transaction_client import TransactionClient, end_call
-from spark_kafka_sink.admin.transaction_description import TransactionState
 from spark_kafka_sink.base.errors import (
     ErrorCode,
     IllegalStateError,
@@ -36,6 +36,7 @@ from spark_kafka_sink.base.errors import (
 from spark_kafka_sink.protocol.cluster import TopicPartition
 from spark_kafka_sink.protocol.messages.end_txn import EndTxnResponse
 from spark_kafka_sink.protocol.producer_ids import PreparedTransaction, ProducerIdAndEpoch
+from spark_kafka_sink.protocol.transaction_requests import TransactionState
 from spark_kafka_sink.transactions.commit_log.log_parts import PIECE_BYTES
 from spark_kafka_sink.transactions.commit_state import LogChangedError, LogOutcomeUnknownError
 from spark_kafka_sink.transactions.driver_transactions import add_partition_call, produce_call
@@ -61,31 +62,21 @@ class _State(Enum):
     FAILED = "a write failed"
 
 
+@dataclass(slots=True, eq=False)
 class LogWriter:
     """``producer`` is a new identity by InitProducerId. Not usable after an error."""
 
-    def __init__(
-        self,
-        client: TransactionClient,
-        tp: TopicPartition,
-        transactional_id: str,
-        producer: ProducerIdAndEpoch,
-        version: int,
-        *,
-        timeout_ms: int,
-        rights: str,
-    ) -> None:
-        self._client = client
-        self._tp = tp
-        self._id = transactional_id
-        self._producer = producer
-        self._version = version
-        self._timeout_ms = timeout_ms
-        self._rights = rights
-        self._state = _State.READY
-        self._unanswered = 0
-        self._ended_ms = 0
-        self._first_offset = -1
+    client: TransactionClient
+    tp: TopicPartition
+    id: str
+    producer: ProducerIdAndEpoch
+    version: int
+    timeout_ms: int
+    rights: str
+    _state: _State = _State.READY
+    _unanswered: int = 0
+    _ended_ms: int = 0
+    _first_offset: int = -1
 
     def begin(self, deadline_ms: int) -> int:
         """Make sure that the id has no other owner; returns a number of the next transaction that
@@ -94,21 +85,18 @@ class LogWriter:
         if self._state is _State.USED:
             self._state = _State.FAILED
             try:
-                self._producer = self._client.init_producer_id(
-                    self._id, self._timeout_ms, deadline_ms, ours=self._producer
+                self.producer = self.client.init_producer_id(
+                    self.id, self.timeout_ms, deadline_ms, ours=self.producer
                 )
             except ProducerFencedError as error:
                 raise self._superseded(error) from error
             self._state = _State.READY
         self._require(_State.READY)
         self._state = _State.BUSY
-        return self._producer.producer_id << 16 | self._producer.epoch
+        return self.producer.producer_id << 16 | self.producer.epoch
 
     def commit(
-        self,
-        records: Mapping[bytes, bytes | None],
-        deadline_ms: int,
-        check: Callable[[int], None] = lambda first_offset: None,  # noqa: ARG005 - nothing to check
+        self, records: Mapping[bytes, bytes | None], deadline_ms: int, check: Callable[[int], None]
     ) -> None:
         """Write all of ``records`` (None: a tombstone), or none. ``check`` is called before EndTxn
         with the offset of the first one (-1: the broker no longer has it); when it raises, nothing
@@ -120,7 +108,7 @@ class LogWriter:
         self._require(_State.BUSY)
         self._state = _State.FAILED
         try:
-            if self._version < 2:
+            if self.version < 2:
                 self._add_partition(deadline_ms)
             else:
                 self._await_markers(deadline_ms)
@@ -145,9 +133,9 @@ class LogWriter:
     # -- steps ------------------------------------------------------------------------------------
 
     def _add_partition(self, deadline_ms: int) -> None:
-        where = f"AddPartitionsToTxn of '{self._id}'"
+        where = f"AddPartitionsToTxn of '{self.id}'"
         call = add_partition_call(
-            self._transaction(), self._tp, lambda code: self._retry_code(code, where)
+            self._transaction(), self.tp, lambda code: self._retry_code(code, where)
         )
         self._run(call, "AddPartitionsToTxn", deadline_ms)
 
@@ -158,11 +146,11 @@ class LogWriter:
         """
         until = min(deadline_ms, self._ended_ms + _MARKERS_MS)
         attempts = 0
-        while self._client.clock.now_ms() < until:
-            found = self._client.describe([self._id], deadline_ms)
-            if found[self._id].state is not TransactionState.PREPARE_COMMIT:
+        while self.client.clock.now_ms() < until:
+            found = self.client.describe([self.id], deadline_ms)
+            if found[self.id].state is not TransactionState.PREPARE_COMMIT:
                 return
-            self._client.loop.pause(attempts, until)
+            self.client.loop.pause(attempts, until)
             attempts += 1
 
     def _batches(
@@ -185,10 +173,10 @@ class LogWriter:
         self, records: list[tuple[bytes, bytes | None]], sequence: int, deadline_ms: int
     ) -> None:
         call = produce_call(
-            self._client,
-            self._tp,
+            self.client,
+            self.tp,
             records,
-            lambda code: self._retry_code(code, f"Produce to the commit log {self._tp}"),
+            lambda code: self._retry_code(code, f"Produce to the commit log {self.tp}"),
             self._transaction(),
             sequence,
         )
@@ -207,57 +195,57 @@ class LogWriter:
             return handle_response(response)
 
         call.handle_response = handle
-        where = f"EndTxn of '{self._id}'"
+        where = f"EndTxn of '{self.id}'"
         try:
-            response = self._client.loop.send_and_receive(call, deadline_ms, where)
+            response = self.client.loop.send_and_receive(call, deadline_ms, where)
             if response.error_code is not ErrorCode.NONE:
                 raise response.error_code.error(where)
         except KafkaError as error:
             if call.sent > definite:
                 raise LogOutcomeUnknownError(
-                    f"whether the commit log {self._tp} has the decision is not known: "
+                    f"whether the commit log {self.tp} has the decision is not known: "
                     f"{where} got no clear answer in time",
                     hint="nothing was undone: the next start of the query resolves it",
-                    transactional_ids=(self._id,),
+                    transactional_ids=(self.id,),
                 ) from error
             if isinstance(error, _FENCED):
                 raise self._superseded(error) from error
             raise
         successor = ProducerIdAndEpoch(response.producer_id, response.producer_epoch)
-        self._ended_ms = self._client.clock.now_ms()
+        self._ended_ms = self.client.clock.now_ms()
         if successor.is_valid:
-            self._producer, self._state = successor, _State.READY
+            self.producer, self._state = successor, _State.READY
         else:
             self._state = _State.USED
 
     def _abort(self, deadline_ms: int) -> None:
         """Abort, so that no reader waits for the transaction's timeout. Best effort."""
-        soon = min(deadline_ms, self._client.clock.now_ms() + _ABORT_MS)
+        soon = min(deadline_ms, self.client.clock.now_ms() + _ABORT_MS)
         with suppress(KafkaError):
-            self._client.end([self._transaction()], committed=False, deadline_ms=soon)
+            self.client.end([self._transaction()], committed=False, deadline_ms=soon)
 
     # -- responses --------------------------------------------------------------------------------
 
     def _run(self, call: Call[ResponseT], what: str, deadline_ms: int) -> ResponseT:
         try:
-            return self._client.loop.send_and_receive(
-                call, deadline_ms, f"{what} of the commit log's '{self._id}'"
+            return self.client.loop.send_and_receive(
+                call, deadline_ms, f"{what} of the commit log's '{self.id}'"
             )
         finally:
             self._unanswered += call.sent - call.answered
 
     def _retry_code(self, code: ErrorCode, where: str) -> ErrorCode | None:
         try:
-            return retry_code(code, where, self._rights)
+            return retry_code(code, where, self.rights)
         except _FENCED as error:
             raise self._superseded(error) from error
 
     def _transaction(self) -> PreparedTransaction:
-        return PreparedTransaction(self._id, *self._producer, self._version)
+        return PreparedTransaction(self.id, *self.producer, self.version)
 
     def _superseded(self, error: KafkaError) -> LogChangedError:
         return LogChangedError(
-            f"another driver now writes the commit log as '{self._id}': {error.message}",
+            f"another driver now writes the commit log as '{self.id}': {error.message}",
             hint="this one must stop; if no other was started, two queries share a "
             "transactionalIdPrefix",
         )
@@ -265,5 +253,5 @@ class LogWriter:
     def _require(self, state: _State) -> None:
         if self._state is not state:
             raise IllegalStateError(
-                f"'{self._id}' of the commit log: {self._state.value}; open the key again"
+                f"'{self.id}' of the commit log: {self._state.value}; open the key again"
             )

@@ -10,13 +10,13 @@ import pytest
 from confluent_kafka import Consumer, ShareConsumer
 
 from spark_kafka_sink.admin.call import Call, CoordinatorKey
-from spark_kafka_sink.admin.group_listing import LIST_GROUPS
 from spark_kafka_sink.admin.transaction_client import TransactionClient
 from spark_kafka_sink.base.errors import ConfigError
 from spark_kafka_sink.config.producer_config import ProducerConfig
 from spark_kafka_sink.config.sink_config import SinkConfig
 from spark_kafka_sink.datasource.exactly_once.transaction_plan import plan_transactions
 from spark_kafka_sink.datasource.write.write_context import WriteContext
+from spark_kafka_sink.protocol.group_requests import LIST_GROUPS
 from spark_kafka_sink.protocol.transaction_requests import CoordinatorType
 from tests.real_kafka import RealKafka
 from tests.waiting import wait_for

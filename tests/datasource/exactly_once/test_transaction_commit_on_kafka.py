@@ -13,7 +13,6 @@ from spark_kafka_sink.datasource.exactly_once import transaction_commit
 from spark_kafka_sink.datasource.exactly_once.transaction_plan import plan_transactions
 from spark_kafka_sink.datasource.exactly_once.transactional_producers import process_worker
 from spark_kafka_sink.datasource.write.task_identity import TaskIdentity
-from spark_kafka_sink.transactions.exactly_once import close_shared_drivers
 from tests.datasource.exactly_once.queries import COMMITTED, shows
 from tests.datasource.exactly_once.stream_task import stream_task
 from tests.programs import run_python
@@ -31,7 +30,6 @@ print(base64.b64encode(pickle.dumps(stream_task(config, plan, 0, ["a", "b"]))).d
 def config(options):
     yield SinkConfig.parse(options)
     process_worker().warm.close()
-    close_shared_drivers()
 
 
 def test_an_abort_without_messages_sweeps_its_own_drivers(config, topic, consume):

@@ -1,0 +1,79 @@
+"""Consumer groups: ListGroups of those with members (KIP-518, brokers since 2.6), TxnOffsetCommit.
+
+Owns: how both requests are filled. Never: who sends them, what follows from a response
+(``datasource/exactly_once/offsets_group.py``, ``transactions/offset_commits.py``,
+``cli/operations/held_partitions.py``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from spark_kafka_sink.protocol.cluster import TopicPartition
+from spark_kafka_sink.protocol.messages.list_groups import ListGroupsRequest
+from spark_kafka_sink.protocol.messages.txn_offset_commit import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitRequestPartition,
+    TxnOffsetCommitRequestTopic,
+)
+from spark_kafka_sink.protocol.producer_ids import PreparedTransaction
+from spark_kafka_sink.protocol.transaction_requests import versions_of
+
+#: The groups with members, of any type of group, that a broker coordinates: in the states of
+#: groups of consumers, of share groups and of streams but for Empty and Dead. (A broker that
+#: doesn't know a state has no group in it.) The response has those that the principal may
+#: describe; READ on a group includes that.
+LIST_GROUPS: Final = ListGroupsRequest(
+    states_filter=(
+        "PreparingRebalance",
+        "CompletingRebalance",
+        "Stable",
+        "Assigning",
+        "Reconciling",
+        "NotReady",
+    )
+)
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetAndMetadata:
+    """``offset``: the next one to read, as in Kafka's class of the same name.
+
+    ``leader_epoch``: of the last record that was read; -1 when unknown. ``metadata`` is a
+    text of the committer.
+    """
+
+    offset: int
+    leader_epoch: int = -1
+    metadata: str = ""
+
+
+def txn_offset_commit(
+    to: PreparedTransaction,
+    group_id: str,
+    offsets: Mapping[TopicPartition, OffsetAndMetadata],
+) -> TxnOffsetCommitRequest:
+    """Before version 2 (brokers before 2.1) leader epochs are left out."""
+    topics: dict[str, list[TxnOffsetCommitRequestPartition]] = {}
+    for tp, committed in offsets.items():
+        topics.setdefault(tp.topic, []).append(
+            TxnOffsetCommitRequestPartition(
+                partition_index=tp.partition,
+                committed_offset=committed.offset,
+                committed_leader_epoch=committed.leader_epoch,
+                committed_metadata=committed.metadata,
+            )
+        )
+    return TxnOffsetCommitRequest(
+        transactional_id=to.transactional_id,
+        group_id=group_id,
+        producer_id=to.producer_id,
+        producer_epoch=to.producer_epoch,
+        topics=[
+            TxnOffsetCommitRequestTopic(name=topic, partitions=partitions)
+            for topic, partitions in topics.items()
+        ],
+        versions=versions_of(to.transaction_version),
+    )

@@ -1,0 +1,96 @@
+"""Topics and configs: CreateTopics and DescribeConfigs.
+
+Owns: how both requests are filled, the versions of CreateTopics that know a broker's defaults, and
+the values of a response. Never: who sends them, and to which broker (``admin/admin_client.py``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import IntEnum
+
+from spark_kafka_sink.base.errors import ErrorCode
+from spark_kafka_sink.protocol.messages.create_topics import (
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreateTopicsRequest,
+)
+from spark_kafka_sink.protocol.messages.describe_configs import (
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+    DescribeConfigsResult,
+)
+from spark_kafka_sink.protocol.request import VersionRange
+
+
+class ConfigResourceType(IntEnum):
+    """The kinds of resources that are requested here (Java's ``ConfigResource.Type``)."""
+
+    TOPIC = 2
+    BROKER = 4
+
+
+@dataclass(frozen=True, slots=True)
+class NewTopic:
+    """A topic to create; -1 is the broker's default (from v4 on, Kafka 2.4)."""
+
+    name: str
+    partitions: int = -1
+    replication_factor: int = -1
+    configs: Mapping[str, str] = field(default_factory=dict)
+
+
+def describe_configs(
+    resource_type: ConfigResourceType,
+    resources: Iterable[str],
+    names: Collection[str] | None = None,
+) -> DescribeConfigsRequest:
+    """Configs of topics by their names, which any broker returns, or of a broker by its id in
+    digits, which only the broker itself returns.
+
+    ``names`` None requests all; the broker silently omits unknown names. Needs DESCRIBE_CONFIGS on
+    the topic, or on the cluster for a broker.
+    """
+    return DescribeConfigsRequest(
+        resources=[
+            DescribeConfigsResource(
+                resource_type=resource_type.value,
+                resource_name=name,
+                configuration_keys=None if names is None else tuple(names),
+            )
+            for name in dict.fromkeys(resources)
+        ]
+    )
+
+
+def config_values(result: DescribeConfigsResult) -> dict[str, str | None]:
+    """By the setting's name, defaults included; None is unset, or a secret. Empty with an error."""
+    if result.error_code is not ErrorCode.NONE:
+        return {}
+    return {one.name: None if one.is_sensitive else one.value for one in result.configs}
+
+
+def create_topics(
+    topics: Sequence[NewTopic], timeout_ms: int, *, validate_only: bool = False
+) -> CreateTopicsRequest:
+    """The broker answers when they are known to all, or ``timeout_ms`` is over."""
+    defaults = any(-1 in (topic.partitions, topic.replication_factor) for topic in topics)
+    return CreateTopicsRequest(
+        topics=[
+            CreatableTopic(
+                name=topic.name,
+                num_partitions=topic.partitions,
+                replication_factor=topic.replication_factor,
+                assignments=(),
+                configs=[
+                    CreatableTopicConfig(name=name, value=value)
+                    for name, value in topic.configs.items()
+                ],
+            )
+            for topic in topics
+        ],
+        timeout_ms=timeout_ms,
+        validate_only=validate_only,
+        versions=VersionRange(4 if defaults else 2, 7),
+    )
