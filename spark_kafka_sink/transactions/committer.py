@@ -513,15 +513,11 @@ class Committer:
         """Sweep after a batch is done, by the log's ``state``. Orphans that are not swept now are
         swept later, or time out, so errors are only logged.
         """
-        runs = {owner.run_id}
-        if owner.numbering is Numbering.VERSIONS:
-            # A job decides one version only, so the owner of a done version decides nothing more.
-            runs.add(state.run_id)
         try:
             swept = sweep(
                 self._client,
                 owner.key,
-                lambda one: one.run in runs or is_superseded(one, state),
+                lambda one: one.run == owner.run_id or is_superseded(one, state),
                 self._client.deadline(),
             )
             retired = [i for i in swept.retired if (p := parse(i)) and p.run == owner.run_id]

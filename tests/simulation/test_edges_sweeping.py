@@ -127,6 +127,32 @@ def test_a_version_without_rows_ends_the_orphans_before_it() -> None:
     UntoldScene.of(play)
 
 
+@pytest.mark.parametrize("version", [1, 2])
+def test_a_dropped_version_leaves_the_owners_next_one(version: int) -> None:
+    """Another driver repeats version 1 while its owner commits version 2: had the owner decided
+    by then, its rows would be lost.
+    """
+
+    def play(scene: EdgeScene) -> None:
+        first, second = scene.run("driver 1"), scene.run("driver 2")
+        options = [scene.options(txnAppId="app", txnVersion=number) for number in (1, 2)]
+        scene.job(first, options[0], 1)
+
+        def repeat() -> None:
+            written = set(scene.open_ids()) & set(scene.data_ids())
+            assert len(written) == 2
+            scene.job(second, options[0], 1)
+            assert written <= set(scene.open_ids())
+
+        repeated = scene.before_send(first, lambda r: r.api == ApiKey.END_TXN, repeat)
+        scene.job(first, options[1], 2)
+        assert repeated
+        assert scene.open_ids() == []
+
+    scene = UntoldScene.of(play, SparkLife(1, tasks=2, transaction_version=version))
+    assert scene.batches() == {1, 2}
+
+
 @pytest.mark.parametrize("kind", [EdgeScene, UntoldScene])
 def test_a_failing_micro_batch_of_foreach_batch_leaves_none_open(
     kind: type[EdgeScene],
