@@ -108,8 +108,13 @@ class ApplicationTasks:
                 raise KafkaError("the user's code raised")
 
     def _more_bytes(self, write: Write) -> int:
-        """By start, of a query that is not deterministic."""
-        return self._app.runs.index(write.run) % 5 if self._app.life.other_bytes else 0
+        """By start, of a query that is not deterministic. A stranger's rows are longer: tasks
+        without rows could make its batch as large as another one, and no more is compared.
+        """
+        life = self._app.life
+        if life.other_bytes:
+            return self._app.runs.index(write.run) % 5
+        return int(write.tag >= STRANGER and not life.alike)
 
     def partitions(self, write: Write, task: int) -> list[int]:
         """Of each row of a task: the same each time, unless it had none at first."""
