@@ -157,7 +157,7 @@ $(RUNTIME)/installed: pyproject.toml requirements/runtime.lock $(VENV)/installed
 	$(RUNTIME)/bin/python -m pip install --quiet --require-hashes -r requirements/runtime.lock
 	$(BIN)/python -m hatchling build -t wheel -d $(RUNTIME)/dist >/dev/null
 	$(RUNTIME)/bin/python -m pip install --quiet --no-deps $(RUNTIME)/dist/*.whl
-	$(RUNTIME)/bin/python -m pip uninstall --quiet --yes pip setuptools
+	$(RUNTIME)/bin/python -m pip uninstall --quiet --yes pip
 	@touch $@
 
 # Anew each time: what a change of the lock leaves out must not stay. (Also pip itself is in it.)

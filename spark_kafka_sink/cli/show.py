@@ -245,7 +245,8 @@ def show_blockers(topic: str, found: Sequence[Blocker], again: str) -> None:
     _table(title, columns[:shown], [row[:shown] for row in rows])
     # Not in the table, whose cells are wrapped: these commands are meant to be copied.
     for b in found[:_MOST_ROWS]:
-        say(f"{b.transactional_id or f'producer {b.producer_id}'}: {b.advice} {again}")
+        options = f" {again}" * ("kprod txn" in b.advice)  # not Kafka's own tool's
+        say(f"{b.transactional_id or f'producer {b.producer_id}'}: {b.advice}{options}")
 
 
 def show_all(found: Sequence[TransactionDescription], now_ms: int) -> None:

@@ -19,8 +19,8 @@ pytestmark = [pytest.mark.broker, pytest.mark.spark, pytest.mark.timeout(600)]
 
 TASKS = 4
 #: Transactions that are over soon, for whoever is to stay away: from a task's first row to the
-#: commit half of that may pass (see ``margin_ms``).
-SHORT, LONG = ({"kafka.transaction.timeout.ms": ms} for ms in ("20000", "300000"))
+#: commit half of that may pass (see ``margin_ms``), in which two cores must start four workers.
+SHORT, LONG = ({"kafka.transaction.timeout.ms": ms} for ms in ("60000", "300000"))
 
 
 def of_a_decision(hit: Hit) -> bool:
@@ -54,9 +54,10 @@ def test_a_driver_frozen_before_its_decision_decides_in_time(world, driver, reco
         then=lambda _: driver.freeze(),
     )
     driver.begin("stream", **scenario.stream(tasks=TASKS))
-    assert told.hit.wait(240)
+    wait_for(lambda: told.hit.is_set() or driver.has_answered, 240, "a description")
+    assert told.hit.is_set(), driver.answer()
     try:
-        wait_for(lambda: not ongoing(world, scenario), 60, "the transactions' time-out")
+        wait_for(lambda: not ongoing(world, scenario), 180, "the transactions' time-out")
     finally:
         driver.thaw()
     answer = driver.answer()
@@ -80,7 +81,7 @@ def test_an_aborted_decision_of_a_lost_driver_is_written_again(
     scenario.kill_stream(new_driver(), held, tasks=TASKS)
     held.deliver = False
     world.faults.remove(held)
-    wait_for(lambda: not ongoing(world, scenario), 60, "the transactions' time-out")
+    wait_for(lambda: not ongoing(world, scenario), 180, "the transactions' time-out")
     written_again(scenario, driver)
     report = scenario.assert_clean(settle_s=CLEAN_S)
     record_property("found", report)

@@ -10,7 +10,8 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from prometheus_client.parser import text_string_to_metric_families
 
-from spark_kafka_sink.cli.operations.blockers import Whose, blockers
+from spark_kafka_sink.cli.operations.blockers import Blocker, Whose, blockers
+from spark_kafka_sink.cli.show import show_blockers
 from spark_kafka_sink.producer.kafka_producer import KafkaProducer
 from spark_kafka_sink.producer.producer_record import ProducerRecord
 from spark_kafka_sink.protocol.transaction_requests import TransactionState
@@ -129,6 +130,16 @@ def test_a_decided_transaction_is_advised_to_be_committed(stage: Stage, topic: s
 def test_our_tasks_are_not_fenced_without_reading_the_log(stage: Stage) -> None:
     refused = stage.run("fence", f"{stage.prefix}~run-1~w~0", "--yes", code=2)
     assert "kprod txn abort" in refused.stderr
+
+
+def test_a_command_of_kafkas_tool_has_none_of_our_options(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Whoever may not DESCRIBE an id is shown that tool's command, which refused them."""
+    unseen = Blocker("orders", 7, 0, {1: 0}, (), None, None, None, None, None)
+    show_blockers("orders", [unseen], "-c client.properties")
+    shown = capsys.readouterr().out
+    assert shown.endswith("abort --topic orders --partition 1 --start-offset 0\n")
 
 
 def test_a_topic_that_is_not_there_is_one_line(stage: Stage) -> None:

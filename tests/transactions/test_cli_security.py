@@ -58,6 +58,9 @@ def test_a_right_that_is_missing_is_named(secure_kafka: SecureKafka, tmp_path: P
         assert "TRANSACTIONAL_ID_AUTHORIZATION_FAILED" in refused.stderr
         assert "DESCRIBE on the transactional id" in refused.stderr
     with acl(secure_kafka, "bob", *ids):
+        refused = kprod(file, "blockers", log)
+        assert "TOPIC_AUTHORIZATION_FAILED" in refused.stderr
+        assert "(the principal needs READ on the topic; " in refused.stderr
         refused = kprod(file, *arguments)
         assert refused.exit_code == 1
         assert f"READ and WRITE on the topic '{log}'" in refused.stderr

@@ -14,7 +14,7 @@ from typing import Final
 
 from spark_kafka_sink.admin.call import Call, Leader, retry_code
 from spark_kafka_sink.admin.transaction_client import TransactionClient, listed, listing
-from spark_kafka_sink.base.errors import ErrorCode
+from spark_kafka_sink.base.errors import AuthorizationError, ErrorCode
 from spark_kafka_sink.cli.operations.held_partitions import HeldPartition, held_partitions
 from spark_kafka_sink.cli.operations.inspection import (
     OPEN,
@@ -154,12 +154,16 @@ def blockers(
     raises.
     """
     timeout_ms = max(0, deadline_ms - client.clock.now_ms())
-    cluster = client.describe_topics(
-        (topic,),
-        timeout_ms=timeout_ms,
-        missing_topic_timeout_ms=1_000,
-        allow_auto_topic_creation=False,
-    )
+    try:
+        cluster = client.describe_topics(
+            (topic,),
+            timeout_ms=timeout_ms,
+            missing_topic_timeout_ms=1_000,
+            allow_auto_topic_creation=False,
+        )
+    except AuthorizationError as error:  # whose hint is that of a write
+        hint = "the principal needs READ on the topic"
+        raise AuthorizationError(error.message, hint=hint, code=error.code) from error
     open_, ids = _open_producers(client, [p.tp for p in cluster.topics[topic]], deadline_ms)
     if not open_:
         return ()
