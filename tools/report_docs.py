@@ -156,7 +156,8 @@ that directory: on a cluster, set `reportPath` to a path that all its machines m
 and after an executor that was killed or an error in the query before the write, the report has
 [KP0505](errors.md#kp0505) and the unfinished tasks: Spark's exception has the cause, and a stream's
 `kprod_query_failures_total` its code. What a driver that was killed leaves there
-(`.kprod-failed-*`) is removed by the first write with that `reportPath` after a week.
+(`.kprod-failed-*`) is removed by the first write with that `reportPath` after a week. A driver that
+was killed or interrupted by Ctrl-C has written no report.
 """.splitlines()
 
 _PROGRESS_TOPIC = """\
