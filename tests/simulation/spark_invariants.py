@@ -249,7 +249,9 @@ def _every_start_ended_well_or_knew_why(app: Application) -> None:
             third = app.life.idles and any(
                 run not in (one, other) and not run.failed for run in app.runs
             )
-            assert third or not (one.failed and other.failed), f"{one.id} and {other.id} stop each other"
+            assert third or not (one.failed and other.failed), (
+                f"{one.id} and {other.id} stop each other"
+            )
         return
     if life.kind is not Kind.STREAM and life.stranger_at is not None:
         return  # two that share a name may stop each other, as long as they are told

@@ -24,9 +24,10 @@ class WriteContext:
     (``exactly_once/checkpoint.py``).
 
     For writes that are decided together, a block: ``token`` names the block, and ``write`` is the
-    number of a write in it, from 0 on. The write that ends it has ``writes``, their number, and ``abort`` when they must not be committed; ``tasks_may_run``
-    then says whether tasks of theirs may still be running. ``offsets`` are those of the option
-    offsetsGroup, by topic and partition.
+    number of one of its writes, from 0 on. The write that ends it has ``writes``, how many there
+    were, and ``abort`` when they must not be committed; ``tasks_may_run`` then says whether tasks
+    of theirs may still be running. ``offsets`` are those of the option offsetsGroup, by topic and
+    partition.
     """
 
     run: str
