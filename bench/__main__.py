@@ -106,8 +106,8 @@ SPARK_SETTINGS = (
     SparkSetting("100 B values", 100, 3_000_000),
     SparkSetting("100 B values, lz4", 100, 3_000_000, codec="lz4"),
     SparkSetting("1 KB values", 1024, 1_000_000),
-    SparkSetting("100 B values, 10 tasks, tuned", 100, 3_000_000, tasks=10, tuned=True),
-    SparkSetting("1 KB values, 10 tasks, tuned", 1024, 1_000_000, tasks=10, tuned=True),
+    SparkSetting("100 B values, 10 tasks, tune=True", 100, 3_000_000, tasks=10, tuned=True),
+    SparkSetting("1 KB values, 10 tasks, tune=True", 1024, 1_000_000, tasks=10, tuned=True),
     SparkSetting("100 B values, Unix socket", 100, 3_000_000, unix_socket=True),
     SparkSetting("1 KB values, Unix socket", 1024, 1_000_000, unix_socket=True),
 )
