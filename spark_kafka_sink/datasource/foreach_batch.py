@@ -184,10 +184,11 @@ class Transaction:
             if self._context is None:
                 self._session, self._query = session, calling_query(session)
                 self._context = self._micro_batch.context(session, self._query, self._token)
-            plans = self._plans + Counter([_plan_of(batch, self._query)])
+            before = self._plans
+            plans = before + Counter([_plan_of(batch, self._query)])
             self._check_plans(plans, whole=False)
             self._plans = plans
-            return self._context.of_part()
+            return self._context.of_part(before.total())
 
     def commit(self) -> None:
         """Decide all writes. The end of the block does it, unless it was done. Raises CommitError

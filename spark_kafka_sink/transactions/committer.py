@@ -80,6 +80,10 @@ class Block:
     other block. ``writes`` is None for one of them, which is only recorded, and their number for
     the last step, which has no rows and decides all of them.
 
+    ``number`` is that of one write, from 0 on. The driver's own transaction of the write has it in
+    its id: writes in threads would end each other's under one id. (A number that was counted in the
+    log would not do: both may read it before one of them has written its part.)
+
     ``letters`` are those of one write, as in :class:`Part`; ``check_letters`` raises for the sums
     of all, before they are decided.
     """
@@ -88,6 +92,7 @@ class Block:
     writes: int | None = None
     letters: tuple[int, int] = (0, 0)
     check_letters: Callable[[int, int], None] | None = None
+    number: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -308,7 +313,7 @@ class Committer:
         parts = state.parts_by(batch.number, token)
         if any(part.name == attempts.name for part in parts):
             return  # by the previous attempt
-        prepared = batch.transactions + self._prepared_by_us(owner, batch, len(parts))
+        prepared = batch.transactions + self._prepared_by_us(owner, batch, batch.block.number)
         letters = batch.block.letters
         part = Part(prepared, batch.payload or Payload(), attempts.name, letters)
         session.write(state.with_part(batch.number, token, part), self._client.deadline())

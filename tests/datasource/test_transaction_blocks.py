@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import threading
+from dataclasses import replace
 
 import pytest
 
@@ -23,7 +24,8 @@ def test_the_last_write_of_a_transaction_decides_them():
     contexts = [frame.context for frame in session.saved]
     ((run, token),) = {(c.run, c.token) for c in contexts}
     part = WriteContext(run, "query-1", token)
-    assert contexts == [part, part, WriteContext(run, "query-1", token, writes=2)]
+    second, last = replace(part, write=1), replace(part, writes=2)
+    assert contexts == [part, second, last]
     assert [frame.told["topic"] for frame in session.saved] == ["a", "b", "t"]
     assert [frame.rows for frame in session.saved] == [3, 3, 0]
     for frame in session.saved:

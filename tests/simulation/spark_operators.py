@@ -105,7 +105,7 @@ class Operators:
 
     def _commit(self, operator: Operator) -> None:
         """All keys that have a decision."""
-        alone = all(run.over for run in self._app.runs)
+        alone, starts = all(run.over for run in self._app.runs), len(self._app.runs)
         keys = operator.inspector.keys(PREFIX)
         decided = [key for key, state in keys.items() if state.decision is not None]
         for key in decided or [self._app.key]:
@@ -113,7 +113,7 @@ class Operators:
             operator.commit(report)
             if report.state.decision is not None:
                 self._app.fired["= operators: decisions ended"] += 1
-                alone = alone and all(run.over for run in self._app.runs)
+                alone = alone and len(self._app.runs) == starts  # (One may be over already.)
                 self._app.observer.check_operators_commit(report.state.decision, alone=alone)
 
     def _reset(self, operator: Operator) -> None:

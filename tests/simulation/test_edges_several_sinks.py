@@ -146,6 +146,32 @@ def test_a_driver_dead_after_the_decision_has_all_writes_ended(
 
 
 @VERSIONS
+def test_two_writes_of_a_block_at_once_keep_their_reports(version: int) -> None:
+    """In threads: the second one is written as the first one, whose read of the log found no part,
+    is about to begin the transaction of its report.
+    """
+
+    def play(scene: EdgeScene) -> None:
+        scene.cluster.create_topic("reports", 1)
+        run = scene.run("driver")
+        with transaction("sinks", 0, **scene.options(reportTopic="reports")) as t:
+            second = scene.before_send(
+                run,
+                lambda request: (
+                    request.api == ApiKey.INIT_PRODUCER_ID
+                    and request.body.transactional_id.endswith(".report~0")
+                ),
+                lambda: t.write(scene.frame(run, SECOND)),
+            )
+            t.write(scene.frame(run, FIRST))
+            assert second
+        assert scene.open_ids() == []
+
+    scene = UntoldScene.of(play, played(version))
+    assert scene.batches() == {FIRST, SECOND}
+
+
+@VERSIONS
 def test_a_block_that_its_successor_rolled_forward_succeeds(version: int) -> None:
     """Its decision is in the log, and it does not hear of it, until the successor owns the key.
     (The commit that decides the writes of a block has no transaction of its own.)

@@ -227,7 +227,8 @@ def _block(
     config: SinkConfig, context: WriteContext, messages: Sequence[TaskCommitMessage]
 ) -> Block:
     """With what the limits of dead letters need, which bound all writes of the block together."""
-    block, options = Block(context.token, context.writes), config.dead_letters
+    block = Block(context.token, context.writes, number=context.write)
+    options = config.dead_letters
     if options is None:
         return block
     if context.writes is not None:

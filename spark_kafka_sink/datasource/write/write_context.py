@@ -23,24 +23,26 @@ class WriteContext:
     empty when it is unknown, and so is ``digest``, by which a micro-batch is known again
     (``exactly_once/checkpoint.py``).
 
-    For writes that are decided together, a block: ``token`` names the block. The write that ends it
-    has ``writes``, their number, and ``abort`` when they must not be committed; ``tasks_may_run``
-    then says whether tasks of theirs may still be running. ``offsets`` are those of the option
-    offsetsGroup, by topic and partition.
+    For writes that are decided together, a block: ``token`` names the block, and ``write`` is the
+    number of one of its writes, from 0 on. The write that ends it has ``writes``, how many there
+    were, and ``abort`` when they must not be committed; ``tasks_may_run`` then says whether tasks
+    of theirs may still be running. ``offsets`` are those of the option offsetsGroup, by topic and
+    partition.
     """
 
     run: str
     query_id: str = ""
     token: str = ""
+    write: int = 0
     writes: int | None = None
     abort: bool = False
     tasks_may_run: bool = False
     offsets: dict[str, dict[str, int]] | None = None
     digest: str = ""
 
-    def of_part(self) -> WriteContext:
+    def of_part(self, write: int) -> WriteContext:
         """Of one write of the block. Offsets are committed by its end."""
-        return replace(self, offsets=None)
+        return replace(self, write=write, offsets=None)
 
     def of_end(self, writes: int, *, abort: bool, tasks_may_run: bool) -> WriteContext:
         """Of the write that ends the block."""
@@ -59,7 +61,7 @@ class WriteContext:
             found = cls(**json.loads(text))
         except (ValueError, TypeError, RecursionError):
             found = cls("")
-        counts = (found.writes, *_numbers(found.offsets))
+        counts = (found.write, found.writes, *_numbers(found.offsets))
         whole = all(n is None or (type(n) is int and n >= 0) for n in counts)
         texts = (found.run, *(t or found.run for t in (found.query_id, found.token, found.digest)))
         whole = whole and type(found.abort) is type(found.tasks_may_run) is bool
