@@ -22,19 +22,20 @@ OFFSETS = st.dictionaries(
     max_size=3,
 )
 RUN = {"run": "r"}
-FIELDS = ["run", "query_id", "token", "writes", "abort", "offsets", "digest", "another"]
+FIELDS = ["run", "query_id", "token", "write", "writes", "abort", "offsets", "digest", "another"]
 
 
 @given(
     PARTS,
     st.tuples(*[st.one_of(st.just(""), PARTS)] * 3),
+    st.integers(0, 2**31),
     COUNTS,
     st.tuples(st.booleans(), st.booleans()),
     st.one_of(st.none(), OFFSETS),
 )
-def test_it_survives_its_option(run, texts, writes, flags, offsets):
+def test_it_survives_its_option(run, texts, write, writes, flags, offsets):
     query, token, digest = texts
-    context = WriteContext(run, query, token, writes, *flags, offsets, digest)
+    context = WriteContext(run, query, token, write, writes, *flags, offsets, digest)
     assert WriteContext.of_option(context.to_option()) == context
 
 
@@ -67,6 +68,8 @@ def test_it_survives_its_option(run, texts, writes, flags, offsets):
                 RUN | {"query_id": "a~b"},
                 RUN | {"query_id": 7},
                 RUN | {"query_id": ["q"]},
+                RUN | {"write": -1},
+                RUN | {"write": None},
                 RUN | {"writes": -1},
                 RUN | {"writes": "0"},
                 RUN | {"writes": 0.5},

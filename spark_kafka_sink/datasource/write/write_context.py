@@ -61,8 +61,9 @@ class WriteContext:
             found = cls(**json.loads(text))
         except (ValueError, TypeError, RecursionError):
             found = cls("")
-        counts = (found.write, found.writes, *_numbers(found.offsets))
+        counts = (found.writes, *_numbers(found.offsets))
         whole = all(n is None or (type(n) is int and n >= 0) for n in counts)
+        whole = whole and type(found.write) is int and found.write >= 0
         texts = (found.run, *(t or found.run for t in (found.query_id, found.token, found.digest)))
         whole = whole and type(found.abort) is type(found.tasks_may_run) is bool
         if not (whole and all(type(text) is str and is_part(text) for text in texts)):
