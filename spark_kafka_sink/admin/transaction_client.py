@@ -20,6 +20,7 @@ from typing import Any, Final, NamedTuple
 from spark_kafka_sink.admin.admin_client import AdminClient
 from spark_kafka_sink.admin.call import AnyBroker, Call, CoordinatorKey, retry_code
 from spark_kafka_sink.admin.request_loop import NewClient
+from spark_kafka_sink.admin.transaction_description import TransactionDescription, TransactionState
 from spark_kafka_sink.base.clock import Clock
 from spark_kafka_sink.base.errors import ConfigError, ErrorCode, UnsupportedVersionError
 from spark_kafka_sink.config.producer_config import ProducerConfig
@@ -45,8 +46,6 @@ from spark_kafka_sink.protocol.producer_ids import (
     ProducerIdAndEpoch,
 )
 from spark_kafka_sink.protocol.transaction_requests import (
-    TransactionDescription,
-    TransactionState,
     end_txn,
     init_producer_id,
     list_transactions,
@@ -195,7 +194,7 @@ class TransactionClient(AdminClient):
         can't be reached is retried for some seconds, in every call; else it is left out of calls
         for a while.
         """
-        states = (TransactionState.ONGOING, TransactionState.EMPTY)
+        states = (TransactionState.ONGOING.value, TransactionState.EMPTY.value)
         request = list_transactions(states if idle else states[:1], prefix=prefix)
         for attempts in range(_ROUNDS if patient else 1):
             nodes = self.brokers(deadline_ms, max_age_ms=0 if patient else _CLUSTER_AGE_MS)
@@ -234,8 +233,9 @@ class TransactionClient(AdminClient):
         """
         waiting = dict.fromkeys(transactional_ids)
         prefix = commonprefix(list(waiting))  # noqa: RUF071 - of names, not of paths
-        ongoing = list_transactions((TransactionState.ONGOING,), prefix=prefix)
-        aged = list_transactions((TransactionState.ONGOING,), prefix=prefix, min_duration_ms=age_ms)
+        open_ = (TransactionState.ONGOING.value,)
+        ongoing = list_transactions(open_, prefix=prefix)
+        aged = list_transactions(open_, prefix=prefix, min_duration_ms=age_ms)
         old: set[str] = set()
         attempts = missed = 0
         while waiting and missed < _ROUNDS:

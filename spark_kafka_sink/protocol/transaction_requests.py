@@ -1,20 +1,15 @@
 """The requests that a task's producer, the driver and an operator make of a transaction.
 
-Owns: how they are filled, in which versions they may be sent where that is less than what
-``protocol/messages/`` can encode, and :class:`TransactionDescription`, a transaction as its
-coordinator describes it. Never: who sends them, and when (``producer/transaction/``,
+Owns: how they are filled, and in which versions they may be sent where that is less than what
+``protocol/messages/`` can encode. Never: who sends them, and when (``producer/transaction/``,
 ``admin/transaction_client.py``).
 """
 
 from __future__ import annotations
 
-from array import array
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from enum import Enum, IntEnum
-from typing import TYPE_CHECKING, Final
+from enum import IntEnum
 
-from spark_kafka_sink.base.errors import ErrorCode
 from spark_kafka_sink.protocol.cluster import TopicPartition
 from spark_kafka_sink.protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnRequest,
@@ -34,76 +29,12 @@ from spark_kafka_sink.protocol.producer_ids import (
 )
 from spark_kafka_sink.protocol.request import VersionRange
 
-if TYPE_CHECKING:
-    from spark_kafka_sink.protocol.messages import describe_transactions
-
 
 class CoordinatorType(IntEnum):
     """What a key that has a coordinator is (FindCoordinatorRequest's key type, KIP-98)."""
 
     GROUP = 0
     TRANSACTION = 1
-
-
-class TransactionState(Enum):
-    """The coordinator's states (Java's ``TransactionState``); the values are the wire's names."""
-
-    EMPTY = "Empty"
-    ONGOING = "Ongoing"
-    PREPARE_COMMIT = "PrepareCommit"
-    PREPARE_ABORT = "PrepareAbort"
-    COMPLETE_COMMIT = "CompleteCommit"
-    COMPLETE_ABORT = "CompleteAbort"
-    PREPARE_EPOCH_FENCE = "PrepareEpochFence"
-    DEAD = "Dead"
-    #: A name that is unknown here, or none because of an error.
-    UNKNOWN = "Unknown"
-
-    @classmethod
-    def parse(cls, name: str) -> TransactionState:
-        return _STATES.get(name, cls.UNKNOWN)
-
-
-_STATES: Final = {state.value: state for state in TransactionState}
-
-
-@dataclass(frozen=True, slots=True)
-class TransactionDescription:
-    """One transactional id as its coordinator sees it.
-
-    ``start_ms`` is the coordinator's clock when the first partition was added, -1 when no
-    transaction was opened yet. ``partitions`` are topics with their numbers; in PREPARE_COMMIT and
-    PREPARE_ABORT only those that have no marker yet. With an ``error`` nothing is known: UNKNOWN,
-    -1 and empty.
-    """
-
-    error: ErrorCode
-    transactional_id: str
-    state: TransactionState = TransactionState.UNKNOWN
-    timeout_ms: int = -1
-    start_ms: int = -1
-    producer_id: int = -1
-    producer_epoch: int = -1
-    partitions: Sequence[tuple[str, array[int]]] = ()
-
-    @classmethod
-    def of(cls, one: describe_transactions.TransactionState) -> TransactionDescription:
-        if one.error_code is not ErrorCode.NONE:
-            return cls(one.error_code, one.transactional_id)
-        return cls(
-            ErrorCode.NONE,
-            one.transactional_id,
-            TransactionState.parse(one.transaction_state),
-            one.transaction_timeout_ms,
-            max(-1, one.transaction_start_time_ms),
-            one.producer_id,
-            one.producer_epoch,
-            one.topics.checked(lambda topic: (topic.topic, topic.partitions)),
-        )
-
-    def age_ms(self, wall_ms: int) -> int | None:
-        """Its age at the wall time ``wall_ms``, in ms; None when it isn't open."""
-        return max(0, wall_ms - self.start_ms) if self.start_ms >= 0 else None
 
 
 def find_coordinator(
@@ -179,7 +110,7 @@ def end_txn(transaction: PreparedTransaction, *, committed: bool) -> EndTxnReque
 
 
 def list_transactions(
-    states: Iterable[TransactionState] = (),
+    states: Iterable[str] = (),
     producer_ids: Sequence[int] = (),
     *,
     min_duration_ms: int | None = None,
@@ -192,10 +123,11 @@ def list_transactions(
 
     All filters must hold. ``prefix`` is compared exactly: brokers since 4.1 (v2, KIP-1152) filter
     by it, and the client does again. ``min_duration_ms`` needs brokers since 3.8 (v1, KIP-994); an
-    id that never opened a transaction is as old as the epoch, so give ``states``, too.
+    id that never opened a transaction is as old as the epoch, so give ``states``, too. (These are
+    the wire's names.)
     """
     return ListTransactionsRequest(
-        state_filters=[state.value for state in states],
+        state_filters=list(states),
         producer_id_filters=producer_ids,
         duration_filter=-1 if min_duration_ms is None else min_duration_ms,
         transactional_id_pattern=_pattern_of(prefix) if prefix else None,

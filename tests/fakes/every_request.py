@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from spark_kafka_sink.admin.admin_client import TOPIC_NAMES
+from spark_kafka_sink.admin.transaction_description import TransactionState
 from spark_kafka_sink.cli.operations.held_partitions import offset_fetch
 from spark_kafka_sink.datasource.checks.clock_difference import QUORUM
 from spark_kafka_sink.protocol.cluster import TopicPartition
@@ -33,7 +34,6 @@ from spark_kafka_sink.protocol.topic_requests import (
 )
 from spark_kafka_sink.protocol.transaction_requests import (
     CoordinatorType,
-    TransactionState,
     add_partitions_to_txn,
     end_txn,
     find_coordinator,
@@ -85,7 +85,7 @@ REQUESTS: dict[str, Any] = {
     "init with two phases": init_producer_id("orders", 60_000, WHO, enable_2pc=True),
     "list groups": LIST_GROUPS,
     "list offsets": offsets_request(TPS, OffsetSpec.EARLIEST),
-    "list transactions": list_transactions((TransactionState.ONGOING,), prefix="a.b_"),
+    "list transactions": list_transactions((TransactionState.ONGOING.value,), prefix="a.b_"),
     "list transactions by age": list_transactions((), (1, 2), min_duration_ms=1000),
     "metadata": MetadataRequest(("a", "b"), False, True),
     "metadata of brokers": MetadataRequest(()),

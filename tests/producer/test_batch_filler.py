@@ -140,8 +140,8 @@ def test_an_interrupted_compression_leaves_its_batch_intact():
 
 
 def test_an_interrupted_compression_gives_no_memory_away():
-    """The writer is not told what its batches took, and returns all; then they return it again. A
-    transactional producer goes on after an abort.
+    """The writer does not learn what its batches took, and returns all; then they return it again.
+    A transactional producer goes on after an abort.
     """
     world = World(compression_type="gzip")
     codec = InterruptedCodec(world).codec

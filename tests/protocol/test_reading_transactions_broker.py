@@ -11,6 +11,7 @@ from blocking_connection import BlockingConnection
 
 from spark_kafka_sink.admin.call import AnyBroker, Call
 from spark_kafka_sink.admin.transaction_client import listed as transactions_listed
+from spark_kafka_sink.admin.transaction_description import TransactionDescription, TransactionState
 from spark_kafka_sink.base.errors import ErrorCode
 from spark_kafka_sink.config.producer_config import ProducerConfig
 from spark_kafka_sink.producer.kafka_producer import KafkaProducer
@@ -27,11 +28,7 @@ from spark_kafka_sink.protocol.log_requests import (
 )
 from spark_kafka_sink.protocol.messages.describe_transactions import DescribeTransactionsRequest
 from spark_kafka_sink.protocol.topic_requests import ConfigResourceType, config_values
-from spark_kafka_sink.protocol.transaction_requests import (
-    TransactionDescription,
-    TransactionState,
-    list_transactions,
-)
+from spark_kafka_sink.protocol.transaction_requests import list_transactions
 from tests.fakes.kafka_messages import configs_request
 from tests.real_kafka import RealKafka
 
@@ -166,8 +163,9 @@ def test_transactions_of_a_prefix_are_listed_in_every_version(
     connection: BlockingConnection, world: PreparedBroker, version: int
 ) -> None:
     def listed(*states: TransactionState) -> dict[str, TransactionState]:
-        call = Call(list_transactions(states, prefix=world.prefix), AnyBroker())
-        call.response = connection.call(list_transactions(states, prefix=world.prefix), version)
+        request = list_transactions([state.value for state in states], prefix=world.prefix)
+        call = Call(request, AnyBroker())
+        call.response = connection.call(request, version)
         assert call.response.error_code is ErrorCode.NONE
         found = transactions_listed([call], world.prefix)
         return {
@@ -199,7 +197,7 @@ def test_the_broker_itself_filters_by_the_quoted_prefix(
 def test_only_transactions_open_for_longer_are_listed(
     connection: BlockingConnection, world: PreparedBroker
 ) -> None:
-    states = (TransactionState.ONGOING,)
+    states = (TransactionState.ONGOING.value,)
     for duration, expected in ((0, 1), (3_600_000, 0)):
         request = list_transactions(states, min_duration_ms=duration, prefix=world.prefix)
         assert len(connection.call(request, 2).transaction_states) == expected

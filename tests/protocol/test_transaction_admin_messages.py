@@ -20,17 +20,14 @@ from kio_oracle import THROTTLE, Module, decode, read_request, write
 
 from spark_kafka_sink.admin.call import AnyBroker, Call
 from spark_kafka_sink.admin.transaction_client import listed
+from spark_kafka_sink.admin.transaction_description import TransactionDescription, TransactionState
 from spark_kafka_sink.base.errors import ErrorCode, InvalidTopicError, UnsupportedVersionError
 from spark_kafka_sink.protocol.cluster import TopicPartition
 from spark_kafka_sink.protocol.log_requests import describe_producers, described
 from spark_kafka_sink.protocol.messages.describe_transactions import DescribeTransactionsRequest
 from spark_kafka_sink.protocol.messages.list_transactions import ListTransactionsRequest
 from spark_kafka_sink.protocol.request import VersionRange
-from spark_kafka_sink.protocol.transaction_requests import (
-    TransactionDescription,
-    TransactionState,
-    list_transactions,
-)
+from spark_kafka_sink.protocol.transaction_requests import list_transactions
 from tests.fakes.kafka_messages import producers_request
 
 DESCRIBE = DescribeTransactionsRequest(transactional_ids=("q~run~a", "q~run~b"))
@@ -151,7 +148,7 @@ def first(data: bytes) -> TransactionDescription:
 
 @pytest.mark.parametrize("version", range(3))
 def test_a_list_is_filtered_by_state_and_producer(version: int) -> None:
-    states = (TransactionState.ONGOING, TransactionState.PREPARE_COMMIT)
+    states = (TransactionState.ONGOING.value, TransactionState.PREPARE_COMMIT.value)
     read = read_request(list_transactions(states, (4711, 12)), version)
     assert read.state_filters == ("Ongoing", "PrepareCommit")
     assert read.producer_id_filters == (4711, 12)

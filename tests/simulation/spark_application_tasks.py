@@ -108,8 +108,8 @@ class ApplicationTasks:
                 raise KafkaError("the user's code raised")
 
     def _more_bytes(self, write: Write) -> int:
-        """By start, of a query that is not deterministic. A stranger's rows are longer: tasks
-        without rows could make its batch as large as another one, and no more is compared.
+        """By start, of a query that is not deterministic. Another application's rows are longer:
+        tasks without rows could make its batch as large as another one, and no more is compared.
         """
         life = self._app.life
         if life.other_bytes:

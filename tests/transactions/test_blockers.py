@@ -10,11 +10,11 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from prometheus_client.parser import text_string_to_metric_families
 
+from spark_kafka_sink.admin.transaction_description import TransactionState
 from spark_kafka_sink.cli.operations.blockers import Blocker, Whose, blockers
 from spark_kafka_sink.cli.show import show_blockers
 from spark_kafka_sink.producer.kafka_producer import KafkaProducer
 from spark_kafka_sink.producer.producer_record import ProducerRecord
-from spark_kafka_sink.protocol.transaction_requests import TransactionState
 from spark_kafka_sink.transactions.commit_state import CommitState
 from tests.transactions.operator_stage import Stage
 
@@ -135,7 +135,7 @@ def test_our_tasks_are_not_fenced_without_reading_the_log(stage: Stage) -> None:
 def test_a_command_of_kafkas_tool_has_none_of_our_options(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """Whoever may not DESCRIBE an id is shown that tool's command, which refused them."""
+    """A principal that may not DESCRIBE an id is shown that tool's command, which refused them."""
     unseen = Blocker("orders", 7, 0, {1: 0}, (), None, None, None, None, None)
     show_blockers("orders", [unseen], "-c client.properties")
     shown = capsys.readouterr().out

@@ -16,6 +16,7 @@ import pytest
 
 from spark_kafka_sink.admin.call import Call, CoordinatorKey, RetryDecision, retry_decision
 from spark_kafka_sink.admin.transaction_client import TransactionClient
+from spark_kafka_sink.admin.transaction_description import TransactionState
 from spark_kafka_sink.base.errors import ErrorCode, KafkaError, UnsupportedVersionError
 from spark_kafka_sink.config.producer_config import ProducerConfig
 from spark_kafka_sink.local_kafka import KafkaCluster
@@ -28,11 +29,7 @@ from spark_kafka_sink.protocol.messages.init_producer_id import (
     InitProducerIdResponse,
 )
 from spark_kafka_sink.protocol.producer_ids import PreparedTransaction, ProducerIdAndEpoch
-from spark_kafka_sink.protocol.transaction_requests import (
-    TransactionState,
-    add_partitions_to_txn,
-    init_producer_id,
-)
+from spark_kafka_sink.protocol.transaction_requests import add_partitions_to_txn, init_producer_id
 from tests.conformance.worlds import RealWorld
 from tests.fakes.fake_cluster.codec import Answer, write
 from tests.fakes.kafka_messages import init_request

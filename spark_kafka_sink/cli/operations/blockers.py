@@ -14,6 +14,7 @@ from typing import Final
 
 from spark_kafka_sink.admin.call import Call, Leader, retry_code
 from spark_kafka_sink.admin.transaction_client import TransactionClient, listed, listing
+from spark_kafka_sink.admin.transaction_description import TransactionDescription, TransactionState
 from spark_kafka_sink.base.errors import AuthorizationError, ErrorCode
 from spark_kafka_sink.cli.operations.held_partitions import HeldPartition, held_partitions
 from spark_kafka_sink.cli.operations.inspection import (
@@ -32,11 +33,7 @@ from spark_kafka_sink.protocol.messages.describe_producers import (
 from spark_kafka_sink.protocol.messages.list_transactions import (
     TransactionState as ListedTransaction,
 )
-from spark_kafka_sink.protocol.transaction_requests import (
-    TransactionDescription,
-    TransactionState,
-    list_transactions,
-)
+from spark_kafka_sink.protocol.transaction_requests import list_transactions
 from spark_kafka_sink.transactions.commit_log.commit_log import CommitLog
 from spark_kafka_sink.transactions.commit_state import CommitState, Standing
 from spark_kafka_sink.transactions.transactional_ids import is_drivers, parse
@@ -279,7 +276,7 @@ def every_open(
     ``producer_ids`` only theirs. KafkaTimeoutError when a broker does not respond, because its open
     transactions are not known.
     """
-    request = list_transactions(OPEN, sorted(producer_ids))
+    request = list_transactions([state.value for state in OPEN], sorted(producer_ids))
     calls = [listing(request, node) for node in client.brokers(deadline_ms)]
     if not client.loop.run(calls, deadline_ms):
         raise client.loop.timeout("ListTransactions", calls)

@@ -25,6 +25,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from spark_kafka_sink.admin.transaction_client import TransactionClient
+from spark_kafka_sink.admin.transaction_description import TransactionDescription, TransactionState
 from spark_kafka_sink.base.errors import ConfigError, ErrorCode, RefusedError, safe_text
 from spark_kafka_sink.cli.operations.inspection import (
     Inspector,
@@ -33,7 +34,6 @@ from spark_kafka_sink.cli.operations.inspection import (
     decided_ids,
     standing_of,
 )
-from spark_kafka_sink.protocol.transaction_requests import TransactionDescription, TransactionState
 from spark_kafka_sink.transactions.commit_log.commit_log import CommitLog, LogSession
 from spark_kafka_sink.transactions.commit_state import CommitState, Phase, Standing
 from spark_kafka_sink.transactions.committer import Committer

@@ -1,0 +1,79 @@
+"""A transaction as its coordinator describes it.
+
+Owns: the coordinator's states of a transaction, :class:`TransactionDescription`. Never: what
+follows from a state (``transactions/``), a request (``protocol/transaction_requests.py``).
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import TYPE_CHECKING, Final
+
+from spark_kafka_sink.base.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from spark_kafka_sink.protocol.messages import describe_transactions
+
+
+class TransactionState(Enum):
+    """The coordinator's states (Java's ``TransactionState``); the values are the wire's names."""
+
+    EMPTY = "Empty"
+    ONGOING = "Ongoing"
+    PREPARE_COMMIT = "PrepareCommit"
+    PREPARE_ABORT = "PrepareAbort"
+    COMPLETE_COMMIT = "CompleteCommit"
+    COMPLETE_ABORT = "CompleteAbort"
+    PREPARE_EPOCH_FENCE = "PrepareEpochFence"
+    DEAD = "Dead"
+    #: A name that is unknown here, or none because of an error.
+    UNKNOWN = "Unknown"
+
+    @classmethod
+    def parse(cls, name: str) -> TransactionState:
+        return _STATES.get(name, cls.UNKNOWN)
+
+
+_STATES: Final = {state.value: state for state in TransactionState}
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionDescription:
+    """One transactional id as its coordinator sees it.
+
+    ``start_ms`` is the coordinator's clock when the first partition was added, -1 when no
+    transaction was opened yet. ``partitions`` are topics with their numbers; in PREPARE_COMMIT and
+    PREPARE_ABORT only those that have no marker yet. With an ``error`` nothing is known: UNKNOWN,
+    -1 and empty.
+    """
+
+    error: ErrorCode
+    transactional_id: str
+    state: TransactionState = TransactionState.UNKNOWN
+    timeout_ms: int = -1
+    start_ms: int = -1
+    producer_id: int = -1
+    producer_epoch: int = -1
+    partitions: Sequence[tuple[str, array[int]]] = ()
+
+    @classmethod
+    def of(cls, one: describe_transactions.TransactionState) -> TransactionDescription:
+        if one.error_code is not ErrorCode.NONE:
+            return cls(one.error_code, one.transactional_id)
+        return cls(
+            ErrorCode.NONE,
+            one.transactional_id,
+            TransactionState.parse(one.transaction_state),
+            one.transaction_timeout_ms,
+            max(-1, one.transaction_start_time_ms),
+            one.producer_id,
+            one.producer_epoch,
+            one.topics.checked(lambda topic: (topic.topic, topic.partitions)),
+        )
+
+    def age_ms(self, wall_ms: int) -> int | None:
+        """Its age at the wall time ``wall_ms``, in ms; None when it isn't open."""
+        return max(0, wall_ms - self.start_ms) if self.start_ms >= 0 else None
