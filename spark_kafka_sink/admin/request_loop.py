@@ -132,7 +132,13 @@ class RequestLoop:
         self.client = self._connect()
 
     def _connect(self) -> KafkaClient:
-        client = self._new_client(self.config, self.metadata, self.clock)
+        """A client whose own requests, the first of a connection and those for metadata, wait no
+        longer than for a connection: a frozen broker accepts connections.
+        """
+        config = self.config
+        own_ms = min(config.request_timeout_ms, config.socket_connection_setup_timeout_ms)
+        config = replace(config, request_timeout_ms=own_ms)
+        client = self._new_client(config, self.metadata, self.clock)
         self.metadata.attach(client.wakeup, client.connection_failures)
         return client
 

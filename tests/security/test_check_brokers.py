@@ -4,6 +4,7 @@ reason is.
 
 from __future__ import annotations
 
+import socket
 import uuid
 from types import SimpleNamespace
 
@@ -154,6 +155,25 @@ def test_a_broker_that_has_just_died_is_not_a_wrong_address(kafka3):
     assert "advertised.listeners" not in f"{found.said} {found.change}"
 
 
+@pytest.mark.cluster
+def test_a_frozen_broker_is_named(kafka3):
+    """Its operating system accepts connections for it. The cluster loses it after a while."""
+    topic, _ = topic_of(kafka3, 3, 1, 1)
+    frozen = kafka3.bootstrap.split(",")[2]
+    kafka3.node(3).freeze()
+    for options in ({}, {"deliveryGuarantee": "exactly-once", "transactionalIdPrefix": topic}):
+        steps = steps_of(kafka3.bootstrap, {"topic": topic, **options})
+        silent = row(steps, "ApiVersions")
+        assert silent.state is State.WARNING, steps
+        assert f"1 of 3 bootstrap servers can't be reached: {frozen}: no answer" in silent.said
+    # By now it is out of the metadata.
+    assert "have no leader" in row(steps, "partitions").said
+    assert "down: broker 3" in row(steps, "replicas").said or first_red(steps).name == "partitions"
+    row_when(kafka3.bootstrap, topic, "brokers", lambda one: "2 of 2 reached" in one.said)
+    kafka3.node(3).thaw()
+    row_when(kafka3.bootstrap, topic, "ApiVersions", lambda one: one.state is State.OK)
+
+
 @pytest.mark.broker
 def test_a_coordinator_that_is_not_there_is_named():
     """The topic of transactions can't be created: one broker, three replicas wanted."""
@@ -176,3 +196,17 @@ def test_a_dead_bootstrap_server_is_named(secure_kafka):
         assert found.state is State.WARNING
         assert f"{good}; 1 of 3 bootstrap servers can't be reached: {address}" in found.said
     assert_named(steps_of("127.0.0.1:1,127.0.0.1:2", {}), "TCP", "Connection refused")
+
+
+def test_a_silent_bootstrap_server_is_named(secure_kafka):
+    """A connection is none yet: an operating system accepts it for a process that is frozen."""
+    good = secure_kafka.kafka.bootstrap
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        address = f"127.0.0.1:{silent.getsockname()[1]}"
+        steps = steps_of(f"{address},{good}", {})
+        assert_no_red(steps)
+        found = row(steps, "ApiVersions")
+        assert found.state is State.WARNING
+        assert f"{good} speaks Kafka; 1 of 2 bootstrap servers can't be reached" in found.said
+        assert f"{address}: no answer within" in found.said
+        assert_named(steps_of(address, {}), "ApiVersions", address)
