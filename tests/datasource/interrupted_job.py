@@ -22,7 +22,7 @@ def main() -> None:
     rows = spark.range(20_000).selectExpr("cast(id AS string) AS value").repartition(2)
     rows.write.format("kprod").options(**{
         "kafka.bootstrap.servers": bootstrap, "topic": topic, "transactionalIdPrefix": topic,
-        "deliveryGuarantee": "exactly-once", "maxRecordsPerSecond": "20", "reportPath": path,
+        "deliveryGuarantee": "exactly-once", "maxRecordsPerSecond": "50", "reportPath": path,
     }).save()  # fmt: skip
 
 

@@ -18,7 +18,11 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from spark_kafka_sink import KprodListener, last_report, register, show_progress
+from spark_kafka_sink.admin.admin_client import AdminClient
+from spark_kafka_sink.admin.partition_reader import PartitionReader
+from spark_kafka_sink.config.sink_config import SinkConfig
 from spark_kafka_sink.datasource.checks.executor_checks import check
+from spark_kafka_sink.protocol.log_requests import OffsetSpec
 from tests.waiting import wait_for
 
 WAIT_S = 90
@@ -38,15 +42,15 @@ class Session:
         self.base = {"kafka.bootstrap.servers": bootstrap, "topic": topic}
 
     def interrupted(self, guarantee: str, *, by_tag: bool) -> dict[str, Any]:
-        """A write that would take minutes, and is interrupted when its bar shows its tasks."""
+        """A write that would take minutes, and is interrupted when rows of it are in the topic."""
         path = self.home / f"{guarantee}-{by_tag}.jsonl"
         given = self.base | {
             "deliveryGuarantee": guarantee, "transactionalIdPrefix": self.topic,
-            "maxRecordsPerSecond": "20", "reportPath": str(path),
+            "maxRecordsPerSecond": "50", "reportPath": str(path),
         }  # fmt: skip
         if guarantee != "exactly-once":
             del given["transactionalIdPrefix"]
-        rows = self.spark.range(20_000).selectExpr("cast(id AS string) AS value").repartition(2)
+        rows = self.spark.range(0, 20_000, 1, 2).selectExpr("cast(id AS string) AS value")
         said: list[str] = []
         bar = Terminal()
 
@@ -60,7 +64,9 @@ class Session:
                 said.append(str(error))
 
         writer = threading.Thread(target=write)
+        before = self.rows_sent()
         writer.start()
+        wait_for(lambda: self.rows_sent() > before, WAIT_S, "rows")
         wait_for(lambda: "of 2 tasks" in bar.getvalue(), WAIT_S, "the bar")
         if by_tag:
             self.spark.interruptTag("mine")
@@ -72,6 +78,17 @@ class Session:
         report = last_report(self.spark)
         same = report is not None and json.loads(report.json()) == json.loads(line)
         return {"report": json.loads(line), "error": said, "last_report": same}
+
+    def rows_sent(self) -> int:
+        """Committed or not."""
+        with AdminClient(SinkConfig.parse(self.base).producer) as client:
+            reader = PartitionReader(client, "", "")
+            partitions = client.describe_topics((self.topic,)).topics[self.topic]
+            ends = [
+                reader.offset(one.tp, OffsetSpec.LATEST, client.deadline(30_000))
+                for one in partitions
+            ]
+            return sum(ends)
 
     def query(self, name: str, **options: str) -> StreamingQuery:
         source = self.home / "source"
