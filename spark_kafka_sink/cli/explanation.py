@@ -10,7 +10,7 @@ import difflib
 import re
 import sys
 import tomllib
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
@@ -99,13 +99,13 @@ def _found(text: str) -> dict[str, str]:
     wanted = chain.from_iterable(
         difflib.get_close_matches(word, texts_with, n=1, cutoff=0.75) for word in set(_words(text))
     )
-    ranks: Counter[str] = Counter()
+    ranks: dict[str, float] = defaultdict(float)
     for word in set(wanted):
         for code, has in words.items():
             if word in has:
                 ranks[code] += (2 if word in _words(titles[code]) else 1) / texts_with[word]
-    best = [code for code, rank in ranks.most_common(5) if rank > max(ranks.values()) / 3]
-    return {code: titles[code] for code in best}
+    best = sorted(ranks, key=ranks.__getitem__, reverse=True)[:5]
+    return {code: titles[code] for code in best if ranks[code] > ranks[best[0]] / 3}
 
 
 def _words(text: str) -> list[str]:
