@@ -100,7 +100,7 @@ def _found(text: str) -> dict[str, str]:
         difflib.get_close_matches(word, texts_with, n=1, cutoff=0.75) for word in set(_words(text))
     )
     ranks: dict[str, float] = defaultdict(float)
-    for word in set(wanted):
+    for word in sorted(set(wanted)):
         for code, has in words.items():
             if word in has:
                 ranks[code] += (2 if word in _words(titles[code]) else 1) / texts_with[word]
