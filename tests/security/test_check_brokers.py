@@ -6,11 +6,14 @@ from __future__ import annotations
 
 import socket
 import uuid
+from contextlib import ExitStack
 from types import SimpleNamespace
 
 import pytest
+from typer.testing import CliRunner
 
 from spark_kafka_sink.admin.admin_client import AdminClient
+from spark_kafka_sink.cli.app import app
 from spark_kafka_sink.config.sink_config import SinkConfig
 from spark_kafka_sink.datasource.checks.check_steps import State
 from spark_kafka_sink.local_kafka import KafkaCluster
@@ -196,6 +199,19 @@ def test_a_dead_bootstrap_server_is_named(secure_kafka):
         assert found.state is State.WARNING
         assert f"{good}; 1 of 3 bootstrap servers can't be reached: {address}" in found.said
     assert_named(steps_of("127.0.0.1:1,127.0.0.1:2", {}), "TCP", "Connection refused")
+
+
+def test_commands_turn_away_from_silent_servers(secure_kafka):
+    """Which server is asked first is by chance."""
+    good = secure_kafka.kafka.bootstrap
+    with ExitStack() as stack:
+        silent = [
+            stack.enter_context(socket.create_server(("127.0.0.1", 0))).getsockname()[1]
+            for _ in range(3)
+        ]
+        servers = ",".join([*(f"127.0.0.1:{port}" for port in silent), good])
+        done = CliRunner().invoke(app, ["txn", "list", "-b", servers])
+    assert done.exit_code == 0, done.output
 
 
 def test_a_silent_bootstrap_server_is_named(secure_kafka):

@@ -16,7 +16,7 @@ from contextlib import closing
 from dataclasses import replace
 from typing import Final
 
-from spark_kafka_sink.admin.admin_client import AdminClient
+from spark_kafka_sink.admin.admin_client import AdminClient, impatient
 from spark_kafka_sink.admin.transaction_client import TransactionClient
 from spark_kafka_sink.base.clock import Clock
 from spark_kafka_sink.base.error_kinds import Kind
@@ -40,7 +40,6 @@ from spark_kafka_sink.datasource.checks.connection_steps import (
     brokers,
     connection,
     contact,
-    impatient,
 )
 from spark_kafka_sink.datasource.checks.dead_letter_checks import queue_check
 from spark_kafka_sink.datasource.checks.exactly_once_trial import OF_TRIAL, trial_steps

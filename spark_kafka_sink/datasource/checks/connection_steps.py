@@ -10,7 +10,7 @@ from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Final, NamedTuple
 
-from spark_kafka_sink.admin.admin_client import AdminClient
+from spark_kafka_sink.admin.admin_client import AdminClient, impatient
 from spark_kafka_sink.base.error_kinds import Kind
 from spark_kafka_sink.base.errors import (
     AuthenticationError,
@@ -91,12 +91,6 @@ def contact(probe: ConnectionProbe, producer: ProducerConfig, timeout_ms: int) -
     failed = [one for one in found if one is not best and one.failed is not None]
     servers = tuple(answer) or producer.bootstrap_servers
     return Contact(best, failed, impatient(replace(producer, bootstrap_servers=servers)))
-
-
-def impatient(producer: ProducerConfig) -> ProducerConfig:
-    """A client with it turns soon to another broker than one that is frozen."""
-    within_ms = min(producer.socket_connection_setup_timeout_ms, _ANOTHER_MS)
-    return replace(producer, socket_connection_setup_timeout_ms=within_ms)
 
 
 def connection(made: Contact, probe: ConnectionProbe, producer: ProducerConfig) -> Iterator[Step]:
