@@ -159,10 +159,15 @@ What is missing where:
 | what ended the batch | its report |
 |---|---|
 | a task failed | has all of this, where that directory is shared |
-| it is not shared; an executor was killed; the query failed before the write | [KP0505](errors.md#kp0505) and the unfinished tasks: Spark's exception has the cause, a stream's `kprod_query_failures_total` its code |
-| it was stopped: `query.stop()`, a cancelled job, `interruptAll()`, Ctrl-C in a Connect client | KP0505 and the unfinished tasks |
-| Ctrl-C in a classic `.save()`, after `register(spark)` | the same: the exception waits 10 s for Spark's abort, or until the next Ctrl-C |
-| any other Ctrl-C; a driver that was killed | none; transactions stay open until the next start or their time-out |
+| it is not shared; an executor was killed; the query failed before the write \
+| [KP0505](errors.md#kp0505) and the unfinished tasks: Spark's exception has the cause, \
+a stream's `kprod_query_failures_total` its code |
+| it was stopped: `query.stop()`, a cancelled job, `interruptAll()`, Ctrl-C in a Connect client \
+| KP0505 and the unfinished tasks |
+| Ctrl-C in a classic `.save()`, after `register(spark)` \
+| the same: the exception waits 10 s for Spark's abort, or until the next Ctrl-C |
+| any other Ctrl-C; a driver that was killed \
+| none; transactions stay open until the next start or their time-out |
 
 What a killed driver leaves there (`.kprod-failed-*`) is removed by the first write with that
 `reportPath` after a week.
