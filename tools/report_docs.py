@@ -154,8 +154,6 @@ as a page. A failed attempt leaves its error in a directory beside `reportPath` 
 full disk, in the application's local directory): on a cluster, set `reportPath` to a path that all
 machines mount.
 
-What is missing where:
-
 | what ended the batch | its report |
 |---|---|
 | a task failed | has all of this, where that directory is shared |
@@ -166,7 +164,7 @@ a stream's `kprod_query_failures_total` its code |
 | KP0505 and the unfinished tasks |
 | Ctrl-C in a classic `.save()`, after `register(spark)` \
 | the same: the exception waits 10 s for Spark's abort, or until the next Ctrl-C |
-| any other Ctrl-C; a driver that was killed \
+| any other Ctrl-C; a killed driver \
 | none; transactions stay open until the next start or their time-out |
 
 What a killed driver leaves there (`.kprod-failed-*`) is removed by the first write with that

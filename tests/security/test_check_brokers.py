@@ -4,6 +4,7 @@ reason is.
 
 from __future__ import annotations
 
+import json
 import socket
 import uuid
 from contextlib import ExitStack
@@ -226,3 +227,19 @@ def test_a_silent_bootstrap_server_is_named(secure_kafka):
         assert f"{good} speaks Kafka; 1 of 2 bootstrap servers can't be reached" in found.said
         assert f"{address}: no answer within" in found.said
         assert_named(steps_of(address, {}), "ApiVersions", address)
+
+
+@pytest.mark.cluster
+def test_a_list_without_every_brokers_answer_is_a_failure(kafka3):
+    """What the two coordinate may be open. Without a majority they stay in the metadata."""
+    for number in (2, 3):
+        kafka3.node(number).kill()
+    words = ["txn", "list", "orders", "-b", kafka3.bootstrap, "--timeout", "10"]
+    done = CliRunner().invoke(app, [*words, "--json"])
+    assert done.exit_code == 1, done.output
+    found = json.loads(done.stdout)
+    assert found["open"] == []
+    assert [one.split(" ")[1:] for one in found["silent"]] == [["(id", "2)"], ["(id", "3)"]]
+    shown = CliRunner().invoke(app, words).output
+    assert "the list lacks its transactions" in shown
+    assert "is open" not in shown

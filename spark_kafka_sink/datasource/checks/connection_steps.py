@@ -14,6 +14,7 @@ from spark_kafka_sink.admin.admin_client import AdminClient, impatient
 from spark_kafka_sink.base.error_kinds import Kind
 from spark_kafka_sink.base.errors import (
     AuthenticationError,
+    ErrorCode,
     KafkaError,
     KafkaTimeoutError,
     named,
@@ -118,13 +119,20 @@ def _reached(made: Contact, stage: Stage, said: str, producer: ProducerConfig) -
         f"reached: {down}",
         "start them, or take them out of kafka.bootstrap.servers: a write needs one that is "
         "reached",
-        others[0].kind or _KINDS[stage],
+        _kind_of(others[0]),
     )
 
 
+def _kind_of(found: Reached) -> Kind | ErrorCode:
+    """A broker that is silent has refused nothing."""
+    stage = Stage.API if found.timed_out else found.failed or Stage.TCP
+    return found.kind or _KINDS[stage]
+
+
 def _unreached(stage: Stage, said: str, found: Reached) -> Step:
-    change = found.hint or f"check {_OPTIONS[stage]}"
-    return red(stage, said, change, found.kind or _KINDS[stage])
+    silent = found.timed_out and stage not in (Stage.NAME, Stage.TCP)
+    change = found.hint or f"check {_OPTIONS[Stage.API if silent else stage]}"
+    return red(stage, said, change, _kind_of(found))
 
 
 def answered(
@@ -240,7 +248,7 @@ def _broken(found: Mapping[Node, Reached]) -> Step:
     if first.timed_out and first.failed is not Stage.TCP:
         change = "see whether its process is stopped or overloaded: rows for its partitions wait"
     said = named([_said(*one) for one in found.items()], _MOST_ADDRESSES)
-    return red(BROKERS, said, change, first.kind or _KINDS[first.failed or Stage.TCP])
+    return red(BROKERS, said, change, _kind_of(first))
 
 
 def _said(node: Node, found: Reached) -> str:

@@ -100,7 +100,7 @@ class ConnectionProbe:
         try:
             addresses = numeric(host) or resolve_within(timeout_ms / 1000, host, resolve_host)
         except OSError as error:
-            return Reached(f"{host}:{port}", (), Stage.NAME, error.strerror or str(error))
+            return Reached(_address(host, port), (), Stage.NAME, error.strerror or str(error))
         best: Reached | None = None
         for tried, ip in enumerate(addresses):
             now = self._clock.now_ms()
@@ -117,7 +117,7 @@ class ConnectionProbe:
         self._attempts += 1
         node = self._attempts
         ip, port = address
-        remote = f"{host}:{port}" if host == ip else f"{host}:{port} ({ip})"
+        remote = _address(host, port) + f" ({ip})" * (host != ip)
         begun = self._clock.now_ms()
         try:
             self._selector.connect(node, host, address, _BUFFER, _BUFFER)
@@ -156,6 +156,10 @@ class ConnectionProbe:
     def _next(self, done: tuple[Stage, ...]) -> Stage:
         """The stage after ``done``."""
         return (Stage.NAME, Stage.TCP, *self.stages, Stage.API)[len(done)]
+
+
+def _address(host: str, port: int) -> str:
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 def _stages(
