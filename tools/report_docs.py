@@ -162,9 +162,7 @@ machines mount.
 a stream's `kprod_query_failures_total` its code |
 | it was stopped: `query.stop()`, a cancelled job, `interruptAll()`, Ctrl-C in a Connect client \
 | KP0505 and the unfinished tasks |
-| Ctrl-C in a classic `.save()`, after `register(spark)` \
-| the same: the exception waits 10 s for Spark's abort, or until the next Ctrl-C |
-| any other Ctrl-C; a killed driver \
+| Ctrl-C in a classic session; a killed driver \
 | none; transactions stay open until the next start or their time-out |
 
 What a killed driver leaves there (`.kprod-failed-*`) is removed by the first write with that

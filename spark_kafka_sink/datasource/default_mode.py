@@ -1,8 +1,7 @@
 """``df.write.format("kprod").save()`` without a mode means append.
 
-Owns: that default, for this format, in this process; its ``save`` also waits for an abort after
-Ctrl-C (``interrupted_write``). Never: any other format, or a mode that the user gave,
-``errorifexists`` among them.
+Owns: that default, for this format, in this process. Never: any other format, or a mode that the
+user gave, ``errorifexists`` among them.
 
 Spark's default mode is ErrorIfExists, and Spark refuses that for every Python data source before
 any Python code of the source runs (UNSUPPORTED_DATA_SOURCE_SAVE_MODE). Spark's Kafka sink
@@ -16,7 +15,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from spark_kafka_sink.datasource.interrupted_write import awaiting_abort
 from spark_kafka_sink.datasource.spark_patches import Patches, writes_kprod
 
 _MODE_SEEN = "_kprod_mode"
@@ -38,11 +36,10 @@ def _save(
     *args: object,
     **kwargs: object,
 ) -> object:
-    if not writes_kprod(writer, format):
-        return method(writer, path, format, mode, *args, **kwargs)
-    if mode is None and getattr(writer, _MODE_SEEN, None) is None:
+    no_mode = mode is None and getattr(writer, _MODE_SEEN, None) is None
+    if no_mode and writes_kprod(writer, format):
         mode = "append"
-    return awaiting_abort(lambda: method(writer, path, format, mode, *args, **kwargs), writer)
+    return method(writer, path, format, mode, *args, **kwargs)
 
 
 PATCHES = Patches(
