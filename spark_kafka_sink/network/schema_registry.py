@@ -26,6 +26,7 @@ from spark_kafka_sink.base.errors import (
     SchemaRegistryError,
     safe_text,
 )
+from spark_kafka_sink.base.json_object import json_object
 from spark_kafka_sink.base.security.allow_lists import check_url
 from spark_kafka_sink.base.security.password import (
     Password,
@@ -181,7 +182,7 @@ class SchemaRegistry:
             url = self._urls[attempt % len(self._urls)] + path
             try:
                 status, answer = self._exchange(method, url, body, min(self._timeout_ms, left_ms))
-                return self._fields(status, _json(answer), what, may_miss=may_miss)
+                return self._fields(status, json_object(answer), what, may_miss=may_miss)
             except AnswerTooLongError:
                 raise self._error(
                     f"answers {what} with more than {LONGEST_ANSWER} bytes",
@@ -308,11 +309,3 @@ def _guid(given: object) -> UUID | None:
 def _body(text: str, kind: str) -> bytes:
     fields = {"schema": text} | ({} if kind == "AVRO" else {"schemaType": kind})
     return json.dumps(fields).encode()
-
-
-def _json(answer: bytes) -> Mapping[str, Any] | None:
-    try:
-        fields = json.loads(answer)
-    except (ValueError, RecursionError):
-        return None
-    return fields if isinstance(fields, dict) else None

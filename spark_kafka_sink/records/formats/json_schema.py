@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from spark_kafka_sink.base.error_kinds import Kind
 from spark_kafka_sink.base.errors import SchemaError, safe_text
+from spark_kafka_sink.base.json_object import json_object
 from spark_kafka_sink.records.formats.binary.matching import below, misfit, unfit
 from spark_kafka_sink.records.formats.column_type import TYPES, ColumnKind, ColumnType
 from spark_kafka_sink.records.formats.schema_format import SchemaFormat
@@ -244,11 +245,8 @@ def _types(declared: object) -> list[str]:
 
 
 def _parsed(schema: str) -> dict[str, Any]:
-    try:
-        found = json.loads(schema)
-    except (ValueError, RecursionError):
-        found = None
-    if not isinstance(found, dict):
+    found = json_object(schema)
+    if found is None:
         raise _wrong("it is no JSON object")
     return found
 
