@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Final
 
 from spark_kafka_sink.admin.transaction_client import TransactionClient
 from spark_kafka_sink.base.errors import ConfigError
-from spark_kafka_sink.config.sink_config import SinkConfig
 from spark_kafka_sink.base.json_object import json_object
+from spark_kafka_sink.config.sink_config import SinkConfig
 from spark_kafka_sink.datasource.described_fields import from_json
 from spark_kafka_sink.datasource.monitoring.measurements import NO_QUERY
 from spark_kafka_sink.datasource.monitoring.topic_tail import TopicTail

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from spark_kafka_sink.records.payloads import Payloads
 
 _K = ColumnKind
+_NULL: Final = ColumnType(_K.NULL, "void")
 _DIALECT: Final = "http://json-schema.org/draft-07/schema#"
 _CONTAINERS: Final = {_K.STRUCT: "object", _K.MAP: "object", _K.ARRAY: "array"}
 #: References and alternatives within each other, and steps through all of them: those of one
@@ -184,8 +185,8 @@ class _Check:
         elif column.kind in _CONTAINERS:
             inner = declared.get("items" if wanted == "array" else "additionalProperties", True)
             child, inside = column.children[-1], _Place(f"{at.path}[]", None, at.depth + 1)
-            if child.nullable and not self._allows_null(inner, at.depth):
-                raise unfit(child, inside.path, "may be null, and the schema allows no null there")
+            if child.nullable:
+                self._null(inner, child, inside)
             self.type(inner, child, inside)
 
     def _struct(self, declared: Mapping[str, Any], column: ColumnType, at: _Place) -> None:
@@ -213,16 +214,15 @@ class _Check:
                 " letter",
             )
 
-    def _allows_null(self, declared: Any, depth: int) -> bool:  # noqa: ANN401 - of JSON
-        self._step(depth)
-        if isinstance(declared, bool):
-            return declared
-        if "$ref" in declared:
-            return self._allows_null(self._referred(declared["$ref"]), depth + 1)
-        types, branches = _types(declared), _alternatives(declared)
-        if types or not branches:
-            return "null" in types or not types
-        return any(self._allows_null(one, depth + 1) for one in branches)
+    def _null(self, declared: object, column: ColumnType, at: _Place) -> None:
+        """SchemaError when a null of ``column`` does not fit."""
+        try:
+            self.type(declared, _NULL, at)
+        except SchemaError as error:
+            if error.kind is Kind.UNUSABLE_SCHEMA:
+                raise
+            what = "may be null, and the schema allows no null there"
+            raise unfit(column, at.path, what) from None
 
     def _referred(self, reference: object) -> object:
         found: Any = self.root
