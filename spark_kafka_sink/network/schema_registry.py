@@ -16,7 +16,7 @@ import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
-from urllib.parse import quote, urlsplit
+from urllib.parse import quote
 from uuid import UUID
 
 from spark_kafka_sink.base.clock import Clock, Latch, SystemClock
@@ -46,7 +46,7 @@ from spark_kafka_sink.config.option_table import (
     URL,
     USER_INFO,
 )
-from spark_kafka_sink.config.schema_options import check_addresses, registry_urls
+from spark_kafka_sink.config.schema_options import registry_urls
 from spark_kafka_sink.network.auth.token_endpoint import request_token
 from spark_kafka_sink.network.http.http_exchange import AnswerTooLongError, HttpRequest, exchange
 from spark_kafka_sink.network.tls.ssl_failures import explain
@@ -104,11 +104,10 @@ class SchemaRegistry:
         timeout = options.get(TIMEOUT, SINK_OPTIONS[TIMEOUT].default)
         assert isinstance(timeout, int)
         self._timeout_ms = timeout
-        self._shown_as = f"{values[URL]}" if isinstance(values[URL], Password) else None
-        check_addresses(values)
-        self._urls = registry_urls(text_of(values[URL]))
+        self._urls = registry_urls(values)
+        self._shown = safe_text(f"{values[URL]}")
         for url in self._urls:
-            check_url(url, f"{URL}={self._shown(url)}")
+            check_url(url, f"{URL}={self}")
         self._tls = {
             name.removeprefix("schema.registry."): value
             for name, value in values.items()
@@ -123,7 +122,7 @@ class SchemaRegistry:
         self._token: Password | None = None
 
     def __str__(self) -> str:
-        return self._shown(self._urls[0])
+        return self._shown
 
     def by_id(self, schema_id: int) -> RegisteredSchema:
         """The schema of an id."""
@@ -280,12 +279,6 @@ class SchemaRegistry:
             raise _PassingError(f"there is no token for it: {self._safe(str(error))}") from None
         self._secrets.append(self._token.value)
         return self._token
-
-    def _shown(self, url: str) -> str:
-        if self._shown_as is not None:
-            return safe_text(self._shown_as)
-        parts = urlsplit(url)
-        return safe_text(f"{parts.scheme}://{parts.netloc}{parts.path}")
 
     def _safe(self, text: str) -> str:
         return safe_text(without_secrets(text, self._secrets), _MOST_SHOWN)
