@@ -118,9 +118,13 @@ def _composed(
         return payloads.array
     if part.format is ColumnFormat.STRING:
         return text_of(columns[0])
+    return _json(part, columns, batch.num_rows)
+
+
+def _json(part: ComposedColumns, columns: Sequence[pa.Array], rows: int) -> pa.Array:
     if part.is_struct:
         return json_value(columns[0])
-    return json_objects([column.name for column in part.columns], columns, batch.num_rows)
+    return json_objects([column.name for column in part.columns], columns, rows)
 
 
 def _with_json(
@@ -132,11 +136,8 @@ def _with_json(
     numbers = rows.nonzero()[0]
     index = pa.array(numbers)
     columns = [without_views(batch.column(one.index)).take(index) for one in part.columns]
-    names = [column.name for column in part.columns]
     try:
-        text = (
-            json_value(columns[0]) if part.is_struct else json_objects(names, columns, len(index))
-        )
+        text = _json(part, columns, len(index))
     except IllegalStateError:
         text = pa.array([b""] * len(index))
     found = np.arange(len(payloads))
