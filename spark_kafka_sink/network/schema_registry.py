@@ -19,7 +19,7 @@ from typing import Any, Final
 from urllib.parse import quote
 from uuid import UUID
 
-from spark_kafka_sink.base.clock import Clock, Latch, SystemClock
+from spark_kafka_sink.base.clock import Latch, SystemClock
 from spark_kafka_sink.base.errors import (
     AuthenticationError,
     NoRegistryAnswerError,
@@ -31,7 +31,6 @@ from spark_kafka_sink.base.security.allow_lists import check_url
 from spark_kafka_sink.base.security.password import (
     Password,
     as_password,
-    looked_up,
     text_of,
     without_secrets,
 )
@@ -92,14 +91,9 @@ class SchemaRegistry:
     at most ``limit_ms`` from the creation on.
     """
 
-    def __init__(
-        self,
-        options: Mapping[str, OptionValue],
-        limit_ms: int,
-        clock: Clock | None = None,
-    ) -> None:
+    def __init__(self, options: Mapping[str, OptionValue], limit_ms: int) -> None:
         values = resolve(options)
-        self._clock = clock or SystemClock()
+        self._clock = SystemClock()
         self._deadline_ms = self._clock.now_ms() + limit_ms
         timeout = options.get(TIMEOUT, SINK_OPTIONS[TIMEOUT].default)
         assert isinstance(timeout, int)
@@ -114,11 +108,8 @@ class SchemaRegistry:
             if name.startswith("schema.registry.ssl.")
         }
         self._values = values
-        self._secrets = [
-            text_of(values.get(name)) for name in (USER_INFO, TOKEN, "bearer.auth.client.secret")
-        ]
-        self._secrets += [part for part in self._secrets[0].partition(":")[::2] if part]
-        self._secrets += looked_up(*(v for v in values.values() if isinstance(v, Password)))
+        self._secrets = [one.value for one in values.values() if isinstance(one, Password)]
+        self._secrets += text_of(values.get(USER_INFO)).split(":", 1)
         self._token: Password | None = None
 
     def __str__(self) -> str:
