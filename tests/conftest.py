@@ -6,6 +6,7 @@ be skipped: a skip is reported as a failure.
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 from collections.abc import Callable, Iterator
@@ -39,6 +40,10 @@ os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
 settings.register_profile("kprod", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("kprod")
 
+# What is collected stays. The garbage collector's look at all of it takes a third of a second, and
+# there would be many, a dozen in the collection alone.
+gc.disable()
+
 _MARKER_OF_FIXTURE = {
     "kafka": "broker",
     "kafka_v1": "broker",
@@ -67,6 +72,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         slow = {"long", "faults", "cluster"} & {marker.name for marker in item.iter_markers()}
         if "kafka_3_9" in fixtures or (slow and item.get_closest_marker("timeout") is None):
             item.add_marker(pytest.mark.timeout(600))
+
+
+def pytest_collection_finish() -> None:
+    gc.freeze()
+    gc.enable()
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

@@ -58,7 +58,7 @@ ALLOWED = {
         "REPLAY",
         "SETTLED",
     ],
-    "what generated pages say of options and errors": ["java_defaults", "doc", "says"],
+    "what generated pages say of options and errors": ["java_defaults", "doc"],
     "read as an item of its tuple": ["first_offset_delta"],
     "RecordMetadata's, as in Java": ["serialized_key_size", "serialized_value_size"],
     "the local Kafka's public methods (CONTRIBUTING.md)": ["wait_until_in_sync", "thaw"],

@@ -181,10 +181,11 @@ def deadletters(
 @app.command(epilog=EXAMPLE + "kprod explain KP0301")
 def explain(
     code: Annotated[
-        str | None,
+        list[str] | None,
         typer.Argument(
             metavar="CODE",
-            help="An error's code, as KP0301, or a broker's name of it; without it all are listed.",
+            help="An error's code, as KP0301, or a broker's name of it, or words to look for;"
+            " without it all are listed.",
         ),
     ] = None,
 ) -> None:
@@ -192,7 +193,7 @@ def explain(
     from spark_kafka_sink.cli.explanation import explanation, list_of_codes
 
     try:
-        sys.stdout.write(list_of_codes() if code is None else explanation(code))
+        sys.stdout.write(explanation(" ".join(code)) if code else list_of_codes())
     except LookupError as error:
         raise typer.BadParameter(str(error), param_hint="CODE") from None
 

@@ -10,10 +10,12 @@ import difflib
 import re
 import sys
 import tomllib
+from collections import Counter, defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
+from itertools import chain
 
 from spark_kafka_sink.base import documentation
 from spark_kafka_sink.base.error_kinds import Kind
@@ -53,7 +55,9 @@ def entries() -> Mapping[Kind, Entry]:
 
 
 def explanation(code: str) -> str:
-    """Of one of our codes, or of a broker's answer by its name. LookupError names the nearest."""
+    """Of one of our codes, also within a pasted message, or of a broker's answer by its name; for
+    other words the codes whose texts have most of them. LookupError names the nearest name.
+    """
     pasted = _CODE.search(code)
     requested = (pasted[0] if pasted else code.strip()).upper()
     for kind, entry in entries().items():
@@ -66,6 +70,8 @@ def explanation(code: str) -> str:
             helps = f"What helps: {info.hint}."
             return _shown(answer.kp_code, f"{answer.name} ({answer.value})", helps, told)
     near = difflib.get_close_matches(requested, _names_like(requested), n=1)
+    if not pasted and (" " in requested or not near) and (found := _found(code)):
+        return "".join(f"{code}  {title}\n" for code, title in found.items())
     raise LookupError(
         f"there is no {code!r}; {f'is it {near[0]}? ' if near else ''}'kprod explain' lists all"
     )
@@ -78,13 +84,39 @@ def list_of_codes() -> str:
     return "".join(f"{code}  {titles[code]}\n" for code in sorted(titles))
 
 
+def _found(text: str) -> dict[str, str]:
+    """The titles by code of up to five texts that have the words of ``text``, the best first: a
+    word counts by how few texts have it, and twice in a title. A word that none has counts as the
+    one that it looks like.
+    """
+    titles = {kind.kp_code: entry.title for kind, entry in entries().items()}
+    texts = {kind.kp_code: " ".join((*e.says, e.advice)) for kind, e in entries().items()}
+    for answer in _ANSWERS:
+        titles[answer.kp_code] = f"{answer.name} ({answer.value})"
+        texts[answer.kp_code] = f"{CODES[answer].meaning} {CODES[answer].hint}"
+    words = {code: _words(titles[code]) + _words(texts[code]) for code in titles}
+    texts_with = Counter(chain.from_iterable(map(set, words.values())))
+    wanted = chain.from_iterable(
+        difflib.get_close_matches(word, texts_with, n=1, cutoff=0.75) for word in set(_words(text))
+    )
+    ranks: dict[str, float] = defaultdict(float)
+    for word in sorted(set(wanted)):
+        for code, has in words.items():
+            if word in has:
+                ranks[code] += (2 if word in _words(titles[code]) else 1) / texts_with[word]
+    best = sorted(ranks, key=ranks.__getitem__, reverse=True)[:5]
+    return {code: titles[code] for code in best if ranks[code] > ranks[best[0]] / 3}
+
+
+def _words(text: str) -> list[str]:
+    """The words of ``text`` that tell something."""
+    return re.findall(r"[a-z]{4,}", text.lower())
+
+
 def main(arguments: list[str]) -> int:
     """Prints it where nothing of the command line but this is installed. The exit code."""
-    if len(arguments) > 1:
-        sys.stderr.write("usage: kprod explain [CODE], such as KP0301\n")
-        return 2
     try:
-        sys.stdout.write(explanation(arguments[0]) if arguments else list_of_codes())
+        sys.stdout.write(explanation(" ".join(arguments)) if arguments else list_of_codes())
     except LookupError as error:
         sys.stderr.write(f"kprod explain: {error}\n")
         return 2

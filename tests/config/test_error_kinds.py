@@ -259,6 +259,28 @@ def test_explain_knows_brokers_answers_by_code_and_name(asked):
     assert "max.message.bytes" in result.stdout
 
 
+@pytest.mark.parametrize(
+    ("words", "code"),
+    [
+        (["wrong", "password"], "KP0401"),
+        (["connection refused"], "KP0301"),
+        (["topic", "does", "not", "exist"], "KP0302"),
+        (["dublicates"], "KP0503"),
+        (["message too large"], "KP1010"),
+    ],
+)
+def test_explain_finds_codes_by_everyday_words(words, code):
+    result = typer.testing.CliRunner().invoke(app, ["explain", *words])
+    assert result.exit_code == 0
+    assert code in [line.split("  ")[0] for line in result.stdout.splitlines()][:3]
+
+
+def test_a_pasted_message_needs_no_quotation_marks():
+    pasted = "[KP0301] 127.0.0.1:9092: nobody; see KP9999"
+    result = typer.testing.CliRunner().invoke(app, ["explain", *pasted.split()])
+    assert result.stdout == explanation("KP0301")
+
+
 @pytest.mark.parametrize(("typed", "near"), [("KP0303x", "KP0303"), ("KP301", "KP0301")])
 def test_explain_of_no_code_names_the_nearest(typed, near):
     result = typer.testing.CliRunner(env={"COLUMNS": "200"}).invoke(app, ["explain", typed])

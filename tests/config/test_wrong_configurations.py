@@ -1,5 +1,6 @@
-"""A table of wrong configurations: each is an error, and says first what was meant.
+"""A table of wrong names and values: each is an error, and says first what was meant.
 
+(Options that contradict each other: ``bad_input/wrong_configurations.jsonl``.)
 The figure (how often the right name or value is the first one that is proposed) is printed.
 """
 
@@ -24,10 +25,6 @@ from spark_kafka_sink.producer.wiring import ProducerOptions
 from spark_kafka_sink.records.partitioning import own_partitioner
 
 GOOD = {"kafka.bootstrap.servers": "127.0.0.1:9092", "topic": "t"}
-TLS = {"kafka.security.protocol": "SSL"}
-SASL = {"kafka.security.protocol": "SASL_SSL", "kafka.sasl.mechanism": "PLAIN"}
-USER = {"kafka.sasl.username": "u", "kafka.sasl.password": "p"}
-ONCE = {"deliveryGuarantee": "exactly-once"}
 SEED = 20_261_122
 ENOUGH = 0.95
 
@@ -190,96 +187,6 @@ def wrong_values() -> list[Wrong]:
     return found
 
 
-#: Options that contradict each other, and what the error names.
-PAIRS: list[tuple[Options, tuple[str, ...]]] = [
-    ({"kafka.acks": "1", "kafka.enable.idempotence": "true"}, ("kafka.acks", "idempotent")),
-    ({"kafka.retries": "0", "kafka.enable.idempotence": "true"}, ("retries", "idempotent")),
-    ({"kafka.acks": "0", "deliveryGuarantee": "at-least-once"}, ("kafka.acks", "deliveryGuar")),
-    ({"kafka.acks": "1", **ONCE}, ("kafka.acks", "exactly-once")),
-    ({"kafka.enable.idempotence": "false", **ONCE}, ("enable.idempotence", "exactly-once")),
-    (
-        {"deliveryGuarantee": "none", "kafka.enable.idempotence": "true"},
-        ("deliveryGuarantee", "kafka.enable.idempotence"),
-    ),
-    ({"kafka.max.in.flight.requests.per.connection": "6"}, ("in.flight", "idempotent")),
-    (
-        {"kafka.delivery.timeout.ms": "10", "kafka.linger.ms": "9"},
-        ("delivery.timeout.ms", "linger.ms", "request.timeout.ms"),
-    ),
-    ({"transactionalIdPrefix": "p"}, ("transactionalIdPrefix", "deliveryGuarantee")),
-    ({"commitLogTopic": "l"}, ("commitLogTopic", "deliveryGuarantee")),
-    ({"txnAppId": "a", **ONCE}, ("txnAppId", "txnVersion")),
-    ({"txnVersion": "1", **ONCE}, ("txnVersion", "txnAppId")),
-    ({"topic": "l", "commitLogTopic": "l", **ONCE}, ("topic", "commitLogTopic")),
-    ({"kafka.transaction.two.phase.commit.enable": "true"}, ("two.phase",)),
-    ({"kafka.ssl.truststore.location": "/ca"}, ("truststore.location", "security.protocol")),
-    ({"kafka.sasl.mechanism": "PLAIN"}, ("sasl.mechanism", "security.protocol", "PLAINTEXT")),
-    (USER, ("sasl.username", "sasl.password", "security.protocol")),
-    ({"kafka.sasl.jaas.config": "${env:JAAS}"}, ("sasl.jaas.config", "security.protocol")),
-    ({**TLS, "kafka.sasl.mechanism": "PLAIN"}, ("sasl.mechanism", "SSL")),
-    (
-        {"kafka.security.protocol": "PLAINTEXT", "kafka.ssl.keystore.location": "/k"},
-        ("ssl.keystore.location", "PLAINTEXT"),
-    ),
-    (
-        {**SASL, **USER, "kafka.security.protocol": "SASL_PLAINTEXT", "kafka.ssl.provider": "A"},
-        ("ssl.provider", "SASL_PLAINTEXT"),
-    ),
-    (
-        {**TLS, "kafka.ssl.truststore.location": "/c", "kafka.ssl.truststore.certificates": "x"},
-        ("ssl.truststore.location", "ssl.truststore.certificates"),
-    ),
-    (
-        {**TLS, "kafka.ssl.keystore.location": "/k", "kafka.ssl.keystore.key": "${env:KEY}"},
-        ("ssl.keystore.location", "ssl.keystore.key"),
-    ),
-    (
-        {**TLS, "kafka.ssl.keystore.location": "/k", "kafka.ssl.keystore.certificate.chain": "x"},
-        ("ssl.keystore.location", "ssl.keystore.certificate.chain"),
-    ),
-    ({**TLS, "kafka.ssl.keystore.key": "${env:K}"}, ("keystore.key", "certificate.chain")),
-    ({**TLS, "kafka.ssl.keystore.certificate.chain": "x"}, ("certificate.chain", "keystore.key")),
-    ({**TLS, "kafka.ssl.truststore.password": "x"}, ("truststore.password", "store.location")),
-    ({**TLS, "kafka.ssl.keystore.password": "x"}, ("keystore.password", "keystore.location")),
-    ({**TLS, "kafka.ssl.key.password": "x"}, ("key.password", "keystore.location")),
-    ({**TLS, "kafka.ssl.truststore.type": "PEM"}, ("truststore.type", "truststore.location")),
-    (
-        {**TLS, "kafka.ssl.truststore.type": "PEM", "kafka.ssl.truststore.location": "/ca",
-         "kafka.ssl.truststore.password": "p"},
-        ("ssl.truststore.type=PEM", "ssl.truststore.password"),
-    ),
-    (
-        {**TLS, "kafka.ssl.keystore.type": "PEM", "kafka.ssl.keystore.location": "/k",
-         "kafka.ssl.keystore.password": "p"},
-        ("ssl.keystore.type=PEM", "ssl.keystore.password", "key password"),
-    ),
-    ({"kafka.bootstrap.servers": "SSL://a:1"}, ("SSL://a:1", "security.protocol")),
-    ({"kafka.security.protocol": "SASL_SSL"}, ("sasl.mechanism",)),
-    ({**SASL, "kafka.sasl.username": "u"}, ("sasl.username", "sasl.password")),
-    (
-        {**SASL, **USER, "kafka.sasl.jaas.config": "a.b.PlainLoginModule required;"},
-        ("sasl.jaas.config", "sasl.password", "sasl.username"),
-    ),
-    (
-        {**SASL, "kafka.sasl.jaas.config": "a.b.ScramLoginModule required;"},
-        ("sasl.jaas.config", "sasl.mechanism"),
-    ),
-    (
-        {**SASL, **USER, "kafka.sasl.oauthbearer.scope": "s"},
-        ("sasl.oauthbearer.scope", "sasl.mechanism", "OAUTHBEARER"),
-    ),
-    (
-        {**SASL, **USER, "kafka.sasl.kerberos.service.name": "kafka"},
-        ("sasl.kerberos.service.name", "sasl.mechanism", "GSSAPI"),
-    ),
-    ({"kafka.acks": "all", "KAFKA.ACKS": "1"}, ("kafka.acks", "KAFKA.ACKS", "same option")),
-]  # fmt: skip
-
-
-def contradictions() -> list[Wrong]:
-    return [Wrong(f"pair {options}", options, names=names) for options, names in PAIRS]
-
-
 #: Names that are somebody else's, and a part of the sentence that helps.
 FOREIGN = [
     ("key.serializer", "keys are serialized with ByteArraySerializer"),
@@ -301,7 +208,7 @@ FOREIGN = [
     ("transactional.id", "deliveryGuarantee=exactly-once"),
     ("producer.override.acks", "acks"),
 ]
-TABLE = [*misspelt_names(), *wrong_values(), *contradictions()]
+TABLE = [*misspelt_names(), *wrong_values()]
 
 
 def test_each_is_an_error_and_the_right_name_comes_first(tmp_path, capsys):

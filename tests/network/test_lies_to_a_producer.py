@@ -1,8 +1,8 @@
 """Answers that a broker must not give, each to a whole producer, at once and byte by byte: what it
 says of them, and that it says it within its own time-outs.
 
-What a lie may cost is in ``tests/protocol/test_hostile_answers.py``, what a producer does about a
-connection that it ends in ``test_hostile_broker.py``.
+Which lies there are and what they may cost is in ``tests/protocol/test_hostile_answers.py``, what a
+producer does about a connection that it ends in ``test_hostile_broker.py``.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from tests.waiting import wait_for
 
 _LOG = logging.getLogger("spark_kafka_sink")
 #: At once; each takes its time-out, and next to no work.
-_AT_ONCE = 51
+_AT_ONCE = 33
 _TIME_OUTS = {"max.block.ms": "3000", "delivery.timeout.ms": "3000", "request.timeout.ms": "2500"}
 
 
@@ -94,37 +94,11 @@ CASES = [
         lambda body, n: framed(n, body[:-5] + struct.pack(">i", 2**31 - 1) + b"\0"),
         "the broker throttles this client for 2147483647 ms",
     ),
-    Case(_FIRST, "no API", instead(api_versions([])), "it offers no API"),
-    Case(
-        _FIRST,
-        "min > max",
-        instead(api_versions([(3, 8, 4), *_SPOKEN])),
-        "versions 8 to 4 of an API",
-    ),
-    Case(_FIRST, "an API twice", instead(api_versions(_SPOKEN * 2)), "an API comes twice"),
     Case(
         _FIRST,
         "versions of tomorrow",
         instead(api_versions([(3, 99, 99), *(api for api in _SPOKEN if api[0] != 3)])),
         "the broker offers versions 99 to 99",
-    ),
-    Case(
-        _FIRST,
-        "2^31 APIs",
-        instead(b"\0\0\xff\xff\xff\xff\x07" + bytes(10)),
-        "more items than the answer has bytes for",
-    ),
-    Case(
-        _FIRST,
-        "an endless varint",
-        instead(b"\0\0" + b"\xff" * 10),
-        "a varint is longer than five bytes",
-    ),
-    Case(
-        _FIRST,
-        "a bomb of tags",
-        instead(api_versions(_SPOKEN, b"\xff\xff\xff\xff\x0f")),
-        "it ends too early",
     ),
     Case(
         _FIRST, "bytes behind it", lambda body, n: framed(n, body + bytes(9)), "bytes are left over"
@@ -144,29 +118,6 @@ CASES = [
     ),
     Case(
         ApiKey.METADATA,
-        "more brokers than there are",
-        metadata(*[m.broker(8, i) for i in range(6000)]),
-        "it names 6000 brokers",
-    ),
-    Case(
-        ApiKey.METADATA, "a broker twice", metadata(*[m.broker(8, 1)] * 2), "broker 1 comes twice"
-    ),
-    Case(ApiKey.METADATA, "a negative broker", metadata(m.broker(8, -1)), "negative id -1"),
-    Case(ApiKey.METADATA, "port 0", metadata(m.broker(8, 1, port=0)), "broker 1 has the port 0"),
-    Case(
-        ApiKey.METADATA,
-        "NUL in a host",
-        metadata(m.broker(8, 1, b"a\0b")),
-        "a host name that can't be one",
-    ),
-    Case(
-        ApiKey.METADATA,
-        "a line break in a host",
-        metadata(m.broker(8, 1, b"a\nb")),
-        "a host name that can't be one",
-    ),
-    Case(
-        ApiKey.METADATA,
         "no broker",
         instead(m.answer(8, [], topics(m.partition(8, 0)))),
         "not present in metadata",
@@ -179,33 +130,9 @@ CASES = [
     ),
     Case(
         ApiKey.METADATA,
-        "a leader -2",
-        metadata(topics=topics(m.partition(8, 0, leader=-2))),
-        "its leader or its leader epoch is negative",
-    ),
-    Case(
-        ApiKey.METADATA,
-        "a partition twice",
-        metadata(topics=topics(*[m.partition(8, 0)] * 2)),
-        "a partition comes twice",
-    ),
-    Case(
-        ApiKey.METADATA,
-        "a partition far beyond",
-        metadata(topics=topics(m.partition(8, 2**31 - 1))),
-        "numbered far beyond their count",
-    ),
-    Case(
-        ApiKey.METADATA,
         "another topic",
         metadata(topics=topics(m.partition(8, 0), name=b"u")),
         "was not requested",
-    ),
-    Case(
-        ApiKey.METADATA,
-        "a string of -2 bytes",
-        instead(m.int32(0) + m.int32(1) + bytes(4) + b"\xff\xfe" + bytes(16)),
-        "a string's length is negative",
     ),
     Case(
         ApiKey.METADATA,
@@ -220,12 +147,6 @@ CASES = [
         "UNKNOWN_SERVER_ERROR",
     ),
     Case(ApiKey.INIT_PRODUCER_ID, "no id", instead(identity(-1)), "malformed"),
-    Case(
-        ApiKey.INIT_PRODUCER_ID,
-        "no epoch",
-        instead(identity(epoch=-1)),
-        "malformed",
-    ),
     Case(
         ApiKey.INIT_PRODUCER_ID, "error 999", instead(identity(error=999)), "UNKNOWN_SERVER_ERROR"
     ),
@@ -242,9 +163,6 @@ CASES = [
         "malformed",
     ),
     Case(ApiKey.PRODUCE, "another partition", instead(produced(1)), "malformed"),
-    Case(ApiKey.PRODUCE, "acknowledged twice", instead(produced(times=2)), "malformed"),
-    Case(ApiKey.PRODUCE, "offset -2", instead(produced(offset=-2)), "malformed"),
-    Case(ApiKey.PRODUCE, "another topic", instead(produced(topic=b"u")), "malformed"),
     Case(ApiKey.PRODUCE, "error 999", instead(produced(error=999)), "UNKNOWN_SERVER_ERROR"),
     Case(
         ApiKey.PRODUCE, "never the leader", instead(produced(error=6)), "was NOT_LEADER_OR_FOLLOWER"

@@ -51,13 +51,6 @@ def best_seconds(call: Callable[[], object], rounds: int = 5) -> float:
     return min(times)
 
 
-@st.composite
-def mutations(draw: st.DrawFn, frames: list[bytes]) -> tuple[int, bytes]:
-    """One of ``frames`` (its index) with bytes changed, cut out, put in or repeated."""
-    index = draw(st.integers(0, len(frames) - 1))
-    return index, mutate(draw, frames[index])
-
-
 def mutate(draw: st.DrawFn, frame: bytes) -> bytes:
     """``frame`` with bytes changed, cut out, put in or repeated."""
     data = bytearray(frame)

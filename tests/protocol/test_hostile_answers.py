@@ -119,10 +119,12 @@ def of_metadata() -> list[Case]:
         )
         case("a broker twice", v, m.answer(v, one * 2), "broker 1 comes twice")
         case("a negative broker", v, m.answer(v, [m.broker(v, -1)]), "negative id")
-        case("port 0", v, m.answer(v, [m.broker(v, 1, port=0)]), "the port 0")
-        case("NUL in a host", v, m.answer(v, [m.broker(v, 1, b"a\0b")]), "can't be one")
-        case("a newline in a host", v, m.answer(v, [m.broker(v, 1, b"a\nb")]), "can't be one")
-        case("a host of 32 KB", v, m.answer(v, [m.broker(v, 1, b"a" * 32_767)]), "can't be one")
+        for port in (0, -1, 65_536):
+            case(f"port {port}", v, m.answer(v, [m.broker(v, 1, port=port)]), f"the port {port}")
+        hosts = (b"", b"a\0b", b"a\nb", b"a b", "a\u202eb".encode(), b"a" * 256, b"a" * 32_767)
+        for host in hosts:
+            named = f"the host {host[:9]!r}, {len(host)} bytes"
+            case(named, v, m.answer(v, [m.broker(v, 1, host)]), "can't be one")
         wide = WIDE.encode()
         case("a wide host", v, m.answer(v, [m.broker(v, 1, wide)]), "can't be one")
         case("a wide rack", v, m.answer(v, [m.broker(v, 1, rack=wide)]))
@@ -132,7 +134,9 @@ def of_metadata() -> list[Case]:
         case("these in disorder", v, answer(*(m.partition(v, i) for i in shuffled)))
         gaps = [m.partition(v, i + i // 3) for i in shuffled]
         case("these with gaps", v, answer(*gaps))
-        case("a partition far beyond", v, answer(m.partition(v, 2**31 - 1)), "far beyond")
+        for far in (900, 2**31 - 9, 2**31 - 1):
+            case(f"a partition far beyond: {far}", v, answer(m.partition(v, far)), "far beyond")
+        case("a negative partition", v, answer(m.partition(v, -1)), "negative")
         case("a partition twice", v, answer(*[m.partition(v, 0)] * 6_000), "comes twice")
         case("replicas that are all others", v, answer(*(m.partition(v, i, (i,)) for i in numbers)))
         case("32767 replicas", v, answer(m.partition(v, 0, range(32_767))))
@@ -205,7 +209,9 @@ def of_the_others() -> list[Case]:
         Case("APIs that nobody knows", api, 0, api_answer(6_000), "offers no API"),
         Case("2^31 APIs", api, 0, b"\0\0\x7f\xff\xff\xff0123456789", "more items"),
         Case("min > max", api, 4, control.api_versions(4, keys=[(0, 5, 4)]), "versions 5 to 4"),
+        Case("min < 0", api, 4, control.api_versions(4, keys=[(0, -1, 4)]), "versions -1 to 4"),
         Case("an API twice", api, 4, control.api_versions(4, keys=[(0, 0, 4)] * 2), "twice"),
+        Case("a feature twice", api, 4, control.api_versions(4, features=[("a", 1)] * 2), "twice"),
         Case(
             "256 features", api, 4,
             control.api_versions(4, features=[(f"{i:02x}", 1) for i in range(256)]),
@@ -217,9 +223,13 @@ def of_the_others() -> list[Case]:
         Case("no id", plain_init, 5, control.init_answer(5, producer_id=-1), "negative"),
         Case("no epoch", plain_init, 5, control.init_answer(5, producer_epoch=-1), "negative"),
         Case("the same epoch", raising, 5, again(5), "epoch 5"),
-        Case(
-            "half a transaction kept open", two_phases, 6,
-            control.init_answer(6, ongoing_txn_producer_epoch=3), "half of a transaction",
+        *(
+            Case(
+                f"half a transaction kept open: {one}", two_phases, 6,
+                control.init_answer(6, **{f"ongoing_txn_producer_{one}": 3}),
+                "half of a transaction",
+            )
+            for one in ("id", "epoch")
         ),
         Case("epoch going back", raising, 5, again(4), "epoch 4"),
         Case(
@@ -227,7 +237,8 @@ def of_the_others() -> list[Case]:
             control.init_answer(5, producer_id=4712, producer_epoch=0),
         ),
         Case("the end's epoch going back", ending, 5, transactions.end_txn(5), "epoch 4 to a"),
-        Case("half an identity", ending, 5, transactions.end_txn(5, producer_epoch=-1), "without"),
+        Case("no next epoch", ending, 5, transactions.end_txn(5, producer_epoch=-1), "without"),
+        Case("no next id", ending, 5, transactions.end_txn(5, producer_id=-1), "without"),
         Case("2^31 topics", produce, 8, b"\x7f\xff\xff\xff0123456789", "more items"),
         Case("2^31 topics", produce, 12, b"\xff\xff\xff\xff\x07" + bytes(10), "more items"),
         Case("a partition is missing", produce, 8, produced(8), "missing"),

@@ -296,8 +296,3 @@ def test_the_end_brings_the_next_identity_from_version_5_on(version: int) -> Non
 def test_an_end_with_an_error_needs_no_identity() -> None:
     data = end_txn(5, KioErrorCode.invalid_txn_state, producer_id=-1, producer_epoch=-1)
     assert decode(END_2, 5, data).error_code is ErrorCode.INVALID_TXN_STATE
-
-
-@pytest.mark.parametrize("fields", [{"producer_id": -1}, {"producer_epoch": -1}])
-def test_half_an_identity_is_refused(fields: dict[str, int]) -> None:
-    assert refused(lambda: decode(END_2, 5, end_txn(5, **fields)))

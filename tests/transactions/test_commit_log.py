@@ -40,11 +40,11 @@ pytestmark = pytest.mark.broker
 SOON_MS = 30_000
 
 
-@pytest.fixture(params=[1, 2], ids=["version 1", "version 2"])
+@pytest.fixture(params=["kafka_3_9", "kafka"], ids=["3.9", "4.x"])
 def broker(request: pytest.FixtureRequest) -> RealKafka:
-    """A broker whose cluster writes transactions of that version."""
-    found: RealKafka = request.getfixturevalue("kafka_v1" if request.param == 1 else "kafka")
-    assert found.transaction_version == request.param
+    """One whose cluster writes transactions of version 1, and one of version 2."""
+    found: RealKafka = request.getfixturevalue(request.param)
+    assert found.transaction_version == (1 if request.param == "kafka_3_9" else 2)
     return found
 
 

@@ -1,14 +1,14 @@
 """A real Kafka 3.9, whose clusters can't write transactions of version 2 (KIP-890).
 
-What the shared broker is asked elsewhere, each once: rows, transactions, the commit log, the
-driver's commit, Spark. A 4.x broker that is set to write version 1 is not yet a 3.9 one: it offers
+What the shared broker is asked elsewhere, each once: rows, the driver's commit, Spark. A producer's
+transactions and the commit log are tested on both (``test_transactions_with_a_real_broker.py``,
+``test_commit_log.py``). A 4.x broker that is set to write version 1 is not yet a 3.9 one: it offers
 newer versions of most requests, lists transactions by pattern, and reports that feature.
 """
 
 from __future__ import annotations
 
 import time
-import uuid
 from collections.abc import Iterator, Sequence
 
 import pyarrow as pa
@@ -22,21 +22,17 @@ from spark_kafka_sink.base.errors import (
     CommitError,
     ErrorCode,
     PartialCommitError,
-    ProducerFencedError,
     SupersededError,
 )
 from spark_kafka_sink.config.producer_config import ProducerConfig
 from spark_kafka_sink.local_kafka import KAFKA_3_VERSION
 from spark_kafka_sink.producer.kafka_producer import KafkaProducer
-from spark_kafka_sink.producer.producer_record import ProducerRecord
 from spark_kafka_sink.protocol.node_api_versions import NodeApiVersions
 from spark_kafka_sink.protocol.producer_ids import PreparedTransaction
 from spark_kafka_sink.protocol.request import ApiKey
 from spark_kafka_sink.transactions.aborter import Aborter
-from spark_kafka_sink.transactions.commit_log.commit_log import CommitLog
 from spark_kafka_sink.transactions.commit_state import (
     CommitState,
-    Decision,
     Done,
     Payload,
     Phase,
@@ -47,7 +43,7 @@ from spark_kafka_sink.transactions.transactional_ids import TransactionalId
 from tests.engine.rows import Row, in_pieces, plan, stored, write
 from tests.fakes.kafka_messages import API_VERSIONS
 from tests.real_kafka import RealKafka, consume_topic
-from tests.transactions.kafka_3_9_reader import COMMITTED, visible
+from tests.transactions.kafka_3_9_reader import visible
 from tests.transactions.open_transactions import TIMEOUT_MS, fence
 from tests.transactions.operator_stage import Stage, names, set_stage, topics_of
 
@@ -135,47 +131,6 @@ def test_rows_of_every_codec_are_read_back_as_they_were_written(kafka_3_9: RealK
 # --- transactions of a producer
 
 
-def test_what_is_committed_is_read_and_what_is_aborted_is_not(kafka_3_9: RealKafka) -> None:
-    """One producer: version 1 keeps its epoch from one transaction to the next."""
-    topic = kafka_3_9.unique_topic("txn", partitions=3)
-    identities = set()
-    with producer_of(kafka_3_9, topic) as producer:
-        producer.init_transactions()
-        for i in range(12):
-            producer.begin_transaction()
-            for k in range(20):
-                producer.send(ProducerRecord(topic, b"%d" % i, b"%d" % k))
-            producer.send_batch(batch_of([str(i)] * 20), topic)
-            if i % 3:
-                producer.commit_transaction()
-            else:
-                producer.flush()
-                producer.abort_transaction()
-            identities.add(producer.producer_id_and_epoch)
-    assert visible(kafka_3_9, topic, [str(i) for i in range(12) if i % 3 for _ in range(40)])
-    assert len(consume_topic(kafka_3_9.bootstrap, topic)) == 12 * 40
-    assert len({producer_id for producer_id, _ in identities}) == 1
-
-
-def test_the_younger_of_two_producers_fences_the_older(kafka_3_9: RealKafka) -> None:
-    """TransactionManagerTest#testProducerFencedExceptionInInitProducerId, on a broker."""
-    topic = kafka_3_9.unique_topic("txn")
-    older, younger = producer_of(kafka_3_9, topic), producer_of(kafka_3_9, topic)
-    with younger:
-        older.init_transactions()
-        older.begin_transaction()
-        older.send(ProducerRecord(topic, b"lost"))
-        older.flush()
-        younger.init_transactions()  # aborts what the older one has open
-        with pytest.raises(ProducerFencedError):
-            older.commit_transaction()
-        older.close()
-        younger.begin_transaction()
-        younger.send(ProducerRecord(topic, b"kept"))
-        younger.commit_transaction()
-    assert visible(kafka_3_9, topic, ["kept"])
-
-
 def prepared(
     kafka: RealKafka, topic: str, transactional_id: str, values: Sequence[str], **options: object
 ) -> PreparedTransaction:
@@ -187,22 +142,6 @@ def prepared(
         found = producer.prepare()
     assert found.transaction_version == 1
     return found
-
-
-@pytest.mark.parametrize("committed", [True, False], ids=["commit", "abort"])
-def test_a_prepared_transaction_outlives_its_producer_process(
-    kafka_3_9: RealKafka, stage: Stage, committed: bool
-) -> None:
-    topic = kafka_3_9.unique_topic("txn", partitions=2)
-    transaction = prepared(kafka_3_9, topic, topic, ["a", "b", "c"])
-    assert stage.states([transaction]) == [TransactionState.ONGOING]
-    for _ in range(2):  # to end it once more changes nothing
-        answers = stage.client.end([transaction], committed=committed, deadline_ms=stage.soon())
-        assert answers == {topic: ErrorCode.NONE}
-    answers = stage.client.end([transaction], committed=not committed, deadline_ms=stage.soon())
-    assert answers == {topic: ErrorCode.INVALID_TXN_STATE}
-    assert visible(kafka_3_9, topic, ["a", "b", "c"] if committed else [])
-    assert len(consume_topic(kafka_3_9.bootstrap, topic)) == 3
 
 
 def test_a_producer_goes_on_after_its_prepared_transaction_ended(
@@ -224,41 +163,6 @@ def test_a_producer_goes_on_after_its_prepared_transaction_ended(
     first_id, first_epoch = identities[0]
     assert identities == [(first_id, first_epoch + n) for n in range(3)]
     assert visible(kafka_3_9, topic, ["a", "c"])
-
-
-# --- the commit log
-
-
-def test_a_state_is_written_read_replaced_and_removed(kafka_3_9: RealKafka, stage: Stage) -> None:
-    """The missing topic is created; an independent reader finds each state once."""
-    topic = f"commits-{uuid.uuid4().hex[:12]}"
-    stage.log = CommitLog(stage.client, topic)
-    assert stage.read() is None
-    done = stage.state()
-    decided = done.decided(
-        Decision(
-            8, tuple(PreparedTransaction(f"{stage.prefix}~r~w~{k}", k, 0, 1) for k in range(9))
-        )
-    )
-    session = stage.log.open(stage.prefix, stage.soon())
-    assert session.state is None
-    states = [done, decided, decided.finished(), None, done]
-    for state in states:
-        session.write(state, stage.soon())
-        assert stage.read() == state
-    told = consume_topic(kafka_3_9.bootstrap, topic, isolation=COMMITTED)
-    assert [value and CommitState.decode(stage.prefix, value) for value in told.values] == states
-    assert stage.log.states(stage.prefix, stage.soon()) == {stage.prefix: done}
-
-
-def test_the_earlier_of_two_sessions_is_superseded(stage: Stage) -> None:
-    earlier = stage.write(stage.state())
-    later = stage.log.open(stage.prefix, stage.soon())
-    assert later.state == stage.state()
-    with pytest.raises(SupersededError, match="another driver now writes the commit log"):
-        earlier.write(stage.state(last_done=8), stage.soon())
-    later.write(stage.state(last_done=9), stage.soon())
-    assert stage.read() == stage.state(last_done=9)
 
 
 # --- the driver's commit
