@@ -103,7 +103,6 @@ class AdminClient:
         error, restarts that period.
         """
         self.loop.metadata.allow_auto_topic_creation = allow_auto_topic_creation
-        timeout_ms = self.config.max_block_ms if timeout_ms is None else timeout_ms
         return self._await_topics(topics, timeout_ms, lambda _: True, missing_topic_timeout_ms)
 
     def brokers(self, deadline_ms: int, *, max_age_ms: int = NEVER) -> tuple[Node, ...]:
@@ -154,7 +153,6 @@ class AdminClient:
         """Create ``topic``, unless it exists, and wait until each of its partitions has a leader;
         ``validate_only`` creates nothing. Raises the broker's error when it is refused.
         """
-        timeout_ms = self.config.max_block_ms if timeout_ms is None else timeout_ms
         deadline_ms = self.deadline(timeout_ms)
         self.loop.metadata.allow_auto_topic_creation = False
         self._await_topics((), timeout_ms, lambda _: True)  # who is the controller?
@@ -206,14 +204,14 @@ class AdminClient:
     def _await_topics(
         self,
         topics: Collection[str],
-        timeout_ms: int,
+        timeout_ms: int | None,
         ready: Callable[[Cluster], bool],
         missing_topic_timeout_ms: int | None = None,
     ) -> Cluster:
         """Poll until a new response has ``topics`` and the cluster is ``ready``."""
         metadata = self.loop.metadata
         now = self.clock.now_ms()
-        deadline_ms = now + timeout_ms
+        timeout_ms = self.config.max_block_ms if timeout_ms is None else timeout_ms
         answers = metadata.answers
         unknown_since: dict[str, int] = {}
         metadata.add_topics(topics, now)
@@ -244,7 +242,7 @@ class AdminClient:
             metadata.request_update(reset_equivalent_backoff=True)
             return NEVER
 
-        if not self.loop.poll_until(check, deadline_ms):
+        if not self.loop.poll_until(check, now + timeout_ms):
             raise self._not_present(topics, timeout_ms)
         return metadata.cluster
 

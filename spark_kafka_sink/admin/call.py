@@ -1,12 +1,13 @@
 """One call to a broker: the request, its target, and whether its response is final. Values only.
 
-Owns: :class:`Call`, its targets, and the one table from a response's error code to what follows.
+Owns: :class:`Call`, its targets, the one table from a response's error code to what follows, and
+which items are one request's.
 Never: a connection (``request_loop.py``).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from enum import Enum
 from typing import Final, Generic, TypeVar
@@ -16,6 +17,7 @@ from spark_kafka_sink.protocol.cluster import Node, TopicPartition
 from spark_kafka_sink.protocol.request import Request
 from spark_kafka_sink.protocol.transaction_requests import CoordinatorType
 
+T = TypeVar("T")
 ResponseT = TypeVar("ResponseT")
 
 #: Raised by every call: a retry does not help, and they don't concern the subject of the call.
@@ -122,3 +124,18 @@ def refusal(code: ErrorCode, where: str, right: str) -> KafkaError:
         hint=f"the principal needs {right}",
         code=code,
     )
+
+
+def by_size(items: Iterable[T], size_of: Callable[[T], int], most_bytes: int) -> Iterator[list[T]]:
+    """``items`` in lists for one request each: of at most ``most_bytes``, and of one at least."""
+    found: list[T] = []
+    size = 0
+    for item in items:
+        more = size_of(item)
+        if found and size + more > most_bytes:
+            yield found
+            found, size = [], 0
+        found.append(item)
+        size += more
+    if found:
+        yield found

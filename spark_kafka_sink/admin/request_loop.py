@@ -426,8 +426,18 @@ class _Dispatcher:
         request: Request[object],
         node: Node,
         now: int,
-        callback: Callable[[ClientResponse], None],
+        handle: Callable[[ClientResponse], None],
     ) -> None:
+        """What ``handle`` raises ends the run; after that it is not called."""
+
+        def callback(response: ClientResponse) -> None:
+            if self.ended or self._failure is not None:
+                return
+            try:
+                handle(response)
+            except KafkaError as error:
+                self._failure = error
+
         self._loop.reached = True
         limit = min(self._loop.config.request_timeout_ms, self._deadline_ms - now)
         self._client.send(
@@ -440,32 +450,26 @@ class _Dispatcher:
     # -- responses --------------------------------------------------------------------------------
 
     def _handle_response(self, call: Call[object], node: Node, response: ClientResponse) -> None:
-        if self.ended or self._failure is not None:
-            return  # the run is over
         now = response.received_ms
+        if isinstance(response.error, UnsupportedVersionError):
+            call.sent -= 1  # it was never sent
         if isinstance(response.error, ApiError):
-            if isinstance(response.error, UnsupportedVersionError):
-                call.sent -= 1  # it was never sent
-            self._failure = response.error
-        elif response.body is None:
+            raise response.error
+        if response.body is None:
             # A malformed response closes the connection, too; the request's outcome is unknown.
             self._lost(call, now, _no_response(node, response))
+            return
+        call.answered += 1
+        code = call.handle_response(response.body)
+        if code is None:
+            call.response = response.body
+            self._end(call, done=True)
+            return
+        status = f"the last response, from broker {node}, was {code.name}"
+        if retry_decision(code) is RetryDecision.REDISCOVER:
+            self._reroute(call, now, status, code)
         else:
-            call.answered += 1
-            try:
-                code = call.handle_response(response.body)
-            except KafkaError as error:
-                self._failure = error
-                return
-            if code is None:
-                call.response = response.body
-                self._end(call, done=True)
-                return
-            status = f"the last response, from broker {node}, was {code.name}"
-            if retry_decision(code) is RetryDecision.REDISCOVER:
-                self._reroute(call, now, status, code)
-            else:
-                self._schedule_retry(call, now, status, code)
+            self._schedule_retry(call, now, status, code)
 
     # -- coordinators -----------------------------------------------------------------------------
 
@@ -488,13 +492,9 @@ class _Dispatcher:
     def _found(
         self, wanted: tuple[CoordinatorKey, ...], contacted: Node, response: ClientResponse
     ) -> None:
-        if self.ended or self._failure is not None:
-            return
-        now = response.received_ms
+        now, found = response.received_ms, response.body
         if isinstance(response.error, ApiError):
-            self._failure = response.error
-            return
-        found = response.body
+            raise response.error
         if not isinstance(found, FindCoordinatorResponse):
             self._loop.metadata.request_update()
             for one in wanted:
@@ -510,10 +510,9 @@ class _Dispatcher:
                 self._loop.found[one] = node
             elif retry_decision(code) is RetryDecision.FINAL:
                 what = _NAMES[one.type]
-                self._failure = refusal(
+                raise refusal(
                     code, f"FindCoordinator of {what} '{one.key}'", f"DESCRIBE on the {what}"
                 )
-                return
             for call in self._awaiting_coordinator.pop(one):
                 if node is not None:
                     self._route(call, now)

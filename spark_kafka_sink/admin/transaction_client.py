@@ -4,10 +4,8 @@ Owns: :class:`TransactionClient`: which request, to which broker, and which erro
 Never: what an outcome means for a batch (``transactions/``), how calls are sent
 (``request_loop.py``).
 
-Retried until the deadline: CONCURRENT_TRANSACTIONS and COORDINATOR_LOAD_IN_PROGRESS, every other
-retriable code, UNKNOWN_SERVER_ERROR, lost connections and timeouts; all of these requests may be
-sent twice. COORDINATOR_NOT_AVAILABLE and NOT_COORDINATOR: FindCoordinator first. Missing rights and
-unsupported versions are raised. Every other response is returned to the caller.
+All of these requests may be sent twice: they are retried until the deadline (``call.py`` has for
+which errors). Missing rights and unsupported versions are raised; every other response is returned.
 """
 
 from __future__ import annotations

@@ -68,10 +68,9 @@ class Aborter:
             return ()
         ended = abort_all(self._client, transactions, self._client.deadline())
         # And of superseded runs: a batch that was rolled forward had no commit that swept them.
-        state = session.state or CommitState()
         swept = self._sweep(
             owner.key,
-            lambda one: one.run == owner.run_id or is_superseded(one, state),
+            lambda one: one.run == owner.run_id or is_superseded(one, session.state),
             keep,
             tasks_may_run=tasks_may_run,
         )
@@ -95,11 +94,10 @@ class Aborter:
                 return ()
 
         def mark_runs_aborted(session: LogSession) -> LogSession:
-            before = session.state or CommitState()
-            state = before
+            state = session.state
             for run in sorted(runs - set(state.superseded)):
                 state = state.with_aborted_run(run)
-            if state != before:
+            if state != session.state:
                 session.write(state, self._client.deadline())
             return session
 
@@ -121,10 +119,7 @@ class Aborter:
             abort ends them
             the commit writes DECIDED: a batch whose transactions are gone
         """
-        # Without a state the key has no owner, so none is superseded. A new state would have
-        # another generation than the one that this run was planned with.
-        state = session.state or CommitState()
-        decision = state.decision
+        state, decision = session.state, session.state.decision
         decided = (
             decision is not None and decision.number == number and state.run_id == owner.run_id
         )
@@ -158,7 +153,6 @@ class Aborter:
         clock.wait(Latch(), clock.now_ms() + KILLED_AFTER_MS)
 
 
-def _decided(state: CommitState | None) -> frozenset[str]:
+def _decided(state: CommitState) -> frozenset[str]:
     """Transactions that must not be aborted."""
-    decision = None if state is None else state.decision
-    return frozenset() if decision is None else frozenset(decision.ids)
+    return frozenset() if state.decision is None else frozenset(state.decision.ids)

@@ -11,8 +11,7 @@ The log keeps the newest state of each key. The states of a batch::
                                      DECIDED N -lose---> PARTIAL N -resolve-> DONE N or DONE N-1
 
 Several writes that are decided together (``spark_kafka_sink.transaction``) are recorded one by one
-before: PREPARED N, which is DONE N-1 with parts. Each part is a document of its own, so that the
-log grows with the number of writes, not with its square.
+before: PREPARED N, which is DONE N-1 with parts.
 """
 
 from __future__ import annotations

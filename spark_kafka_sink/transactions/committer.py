@@ -145,11 +145,8 @@ class Committer:
     """
 
     def __init__(self, log: CommitLog, client: TransactionClient) -> None:
-        config = client.config
         self._decisions = log
         self._client = client
-        self._block_ms = config.max_block_ms
-        self._end_ms = max(config.max_block_ms, config.delivery_timeout_ms)
 
     # -- planning -----------------------------------------------------------------------------
 
@@ -203,8 +200,7 @@ class Committer:
     def _rolled_forward(
         self, key: str, session: LogSession, *, only_lost: bool = False
     ) -> CommitState:
-        state = session.state or CommitState()
-        decision = state.decision
+        state, decision = session.state, session.state.decision
         if decision is None:
             return state
         if state.lost:
@@ -236,6 +232,7 @@ class Committer:
                     session, lambda: self._commit(owner, batch, session, attempts)
                 ),
                 clock=self._client.clock,
+                for_ms=self._client.config.max_block_ms if batch.is_recorded_only else 0,
             )
         except SupersededError:
             # Our decision may have reached the log; if so, the new owner has committed it.
@@ -256,7 +253,7 @@ class Committer:
         found = session.state
         self._check_owner(owner, batch, found)
         state = self._rolled_forward(owner.key, session)
-        is_ours = found is not None and found.decision is not None and found.run_id == owner.run_id
+        is_ours = found.decision is not None and found.run_id == owner.run_id
         if is_ours and state.last_done == batch.number:
             # The previous attempt wrote it, without a definite response.
             how = Commit.COMMITTED
@@ -267,12 +264,15 @@ class Committer:
             return Commit.PREPARED
         else:
             how, state = self._decide_and_end(owner, batch, session, attempts)
-        self._sweep(owner, session, state)
+        # Versions that one driver writes are one run: one that is dropped must not end what another
+        # thread is about to decide of the next. (What its tasks wrote is aborted by name.)
+        shared = how is Commit.ALREADY_DONE and owner.numbering is Numbering.VERSIONS
+        self._sweep(owner, session, state, own_run=not shared)
         return how
 
-    def _check_owner(self, owner: Owner, batch: Batch, found: CommitState | None) -> None:
+    def _check_owner(self, owner: Owner, batch: Batch, found: CommitState) -> None:
         owner.check(found)
-        if found is None and owner.numbering.is_of_micro_batches and batch.number > 0:
+        if found == CommitState() and owner.numbering.is_of_micro_batches and batch.number > 0:
             warn(
                 _log,
                 Kind.COMMIT_LOG_EMPTY,
@@ -288,7 +288,7 @@ class Committer:
     ) -> CommitState:
         """The batch is done: abort what its tasks wrote all the same. Returns the log's state."""
         abort_all(self._client, batch.transactions, self._client.deadline())
-        before = session.state or CommitState()
+        before = session.state
         if owner.numbering is not Numbering.MICRO_BATCHES:
             # Not a state in which we have taken over: it is not written, so the runs that it lists
             # as superseded may decide.
@@ -322,7 +322,7 @@ class Committer:
         self, owner: Owner, batch: Batch, session: LogSession, attempts: _Attempts
     ) -> tuple[Commit, CommitState]:
         """Decide the batch, and end its transactions. Returns the log's state, too."""
-        before = session.state or CommitState()
+        before = session.state
         state = self._taken_over(owner, before)
         decision = _decision(owner, batch, state)
         decision = decision.plus(self._prepared_by_us(owner, batch, 0))
@@ -349,8 +349,7 @@ class Committer:
         self._write_done(owner.key, session, None if owner.numbering is Numbering.ONCE else state)
         return Commit.COMMITTED, state
 
-    def _taken_over(self, owner: Owner, state: CommitState | None) -> CommitState:
-        state = state or CommitState()
+    def _taken_over(self, owner: Owner, state: CommitState) -> CommitState:
         return state.taken_over(owner.run_id, owner.query_id, self._client.clock.wall_ms())
 
     def _prepared_by_us(
@@ -483,7 +482,8 @@ class Committer:
         """
         decision = state.decision
         assert decision is not None
-        deadline = self._client.deadline(self._end_ms)
+        config = self._client.config
+        deadline = self._client.deadline(max(config.max_block_ms, config.delivery_timeout_ms))
         ended = end_decided(
             self._client,
             decision.transactions,
@@ -494,7 +494,7 @@ class Committer:
         if set(ended.lost) == set(decision.ids):
             return _undone(key, state)
         if ended.lost:
-            session.write(state.partly_lost(ended.lost), deadline + self._block_ms)
+            session.write(state.partly_lost(ended.lost), self._client.deadline())
             raise _partial(key, decision.number, len(decision.transactions), ended.lost)
         doubtful = ended.unknown + ended.unclear
         if doubtful:
@@ -514,7 +514,9 @@ class Committer:
             )
         return state.finished()
 
-    def _sweep(self, owner: Owner, session: LogSession, state: CommitState) -> None:
+    def _sweep(
+        self, owner: Owner, session: LogSession, state: CommitState, *, own_run: bool
+    ) -> None:
         """Sweep after a batch is done, by the log's ``state``. Orphans that are not swept now are
         swept later, or time out, so errors are only logged.
         """
@@ -522,7 +524,7 @@ class Committer:
             swept = sweep(
                 self._client,
                 owner.key,
-                lambda one: one.run == owner.run_id or is_superseded(one, state),
+                lambda one: own_run if one.run == owner.run_id else is_superseded(one, state),
                 self._client.deadline(),
             )
             retired = [i for i in swept.retired if (p := parse(i)) and p.run == owner.run_id]

@@ -24,8 +24,7 @@ from spark_kafka_sink.config.producer_config import ProducerConfig
 from spark_kafka_sink.transactions.aborter import Aborter
 from spark_kafka_sink.transactions.commit_log.commit_log import CommitLog
 from spark_kafka_sink.transactions.commit_state import CommitState
-from spark_kafka_sink.transactions.committer import Batch, Commit, Committer
-from spark_kafka_sink.transactions.ownership import Owner
+from spark_kafka_sink.transactions.committer import Committer
 from spark_kafka_sink.transactions.transactional_ids import check_id, prefix_of_key
 
 #: How long a check of rights is cached, in ms.
@@ -76,16 +75,11 @@ class ExactlyOnceDriver:
         Raises before any task starts: for missing rights on the transactional ids and on the log's
         topic, a transaction.timeout.ms above the broker's limit, brokers that are too old.
         """
-        self._check(key)
+        prefix, now = prefix_of_key(key), self.client.clock.now_ms()
+        if self._checked.get(prefix, 0) <= now:
+            check_rights(self.client, prefix, self.client.deadline())
+            self._checked[prefix] = now + _CHECK_CACHE_MS
         return self._committer.roll_forward(key, check)
-
-    def _check(self, key: str) -> None:
-        prefix = prefix_of_key(key)
-        now = self.client.clock.now_ms()
-        if self._checked.get(prefix, 0) > now:
-            return
-        check_rights(self.client, prefix, self.client.deadline())
-        self._checked[prefix] = now + _CHECK_CACHE_MS
 
 
 def check_rights(client: TransactionClient, prefix: str, deadline_ms: int) -> None:
@@ -130,6 +124,3 @@ def shared_driver(config: ProducerConfig, log_topic: str) -> Iterator[ExactlyOnc
     kept[config, log_topic] = driver
     while len(kept) > _KEPT:
         kept.pop(next(iter(kept))).close()
-
-
-__all__ = ["Batch", "Commit", "ExactlyOnceDriver", "Owner", "shared_driver"]

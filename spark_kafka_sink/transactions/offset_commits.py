@@ -14,11 +14,11 @@ Java's producer without ``ConsumerGroupMetadata``. They are idempotent.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from spark_kafka_sink.admin.call import Call, CoordinatorKey, retry_code
+from spark_kafka_sink.admin.call import Call, CoordinatorKey, by_size, retry_code
 from spark_kafka_sink.base.errors import ErrorCode
 from spark_kafka_sink.protocol.cluster import TopicPartition
 from spark_kafka_sink.protocol.group_requests import OffsetAndMetadata, txn_offset_commit
@@ -83,12 +83,16 @@ class GroupOffsets:
         one = to.transactional_id
         return [
             Call(
-                txn_offset_commit(to, self.group_id, part),
+                txn_offset_commit(to, self.group_id, dict(part)),
                 CoordinatorKey(self.group_id, CoordinatorType.GROUP),
                 _handle_offsets(client, one, self.group_id),
             )
-            for part in _parts(self)
+            for part in by_size(self.offsets.items(), self._bytes, _MOST_BYTES)
         ]
+
+    def _bytes(self, offset: tuple[TopicPartition, OffsetAndMetadata]) -> int:
+        texts = self.group_id, offset[0].topic, offset[1].metadata
+        return _BYTES_OF_AN_OFFSET + sum(len(text.encode()) for text in texts)
 
 
 def _handle_offsets(
@@ -131,18 +135,3 @@ def _retry_code(code: ErrorCode, where: str, transactional_id: str) -> ErrorCode
         ),
     }
     return retry_code(code, where, rights.get(code, ""))
-
-
-def _parts(group: GroupOffsets) -> Iterator[dict[TopicPartition, OffsetAndMetadata]]:
-    """Its offsets in parts that fit into a batch of __consumer_offsets; each has at least one."""
-    part: dict[TopicPartition, OffsetAndMetadata] = {}
-    size = 0
-    for tp, offset in group.offsets.items():
-        texts = group.group_id, tp.topic, offset.metadata
-        needed = _BYTES_OF_AN_OFFSET + sum(len(text.encode()) for text in texts)
-        if part and size + needed > _MOST_BYTES:
-            yield part
-            part, size = {}, 0
-        part[tp] = offset
-        size += needed
-    yield part

@@ -20,6 +20,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
+from itertools import count
 from random import random
 from typing import Final, TypeVar
 
@@ -35,7 +36,7 @@ from spark_kafka_sink.transactions.commit_state import (
 T = TypeVar("T")
 OpenedT = TypeVar("OpenedT")
 
-#: How often a write is tried when other drivers keep opening the log.
+#: How often a write is tried, at least, when others keep opening the log.
 _MAX_ATTEMPTS: Final = 5
 
 
@@ -71,23 +72,20 @@ class Owner:
     generation: int
     numbering: Numbering = Numbering.STREAM
 
-    def may_decide(self, state: CommitState | None) -> bool:
+    def may_decide(self, state: CommitState) -> bool:
         """Whether it owns the key, or may take it over: no other run has since it planned."""
-        if state is None:
-            return True
         standing = state.standing(self.run_id)
         return standing is Standing.OWNER or (
             standing is Standing.UNKNOWN and state.generation == self.generation
         )
 
-    def check(self, state: CommitState | None) -> None:
+    def check(self, state: CommitState) -> None:
         """Raises SupersededError when another run has taken the key over, CommitError when this run
         was aborted, or when the log has lost the state that it had when the batch was planned.
         """
-        forgotten = state is None or (
-            not self.may_decide(state)
-            and (not state.newest_run or state.generation < self.generation)
-        )
+        if self.may_decide(state):
+            return
+        forgotten = not state.newest_run or state.generation < self.generation
         if forgotten and self.generation and self.numbering is not Numbering.ONCE:
             raise CommitError(
                 f"the commit log has lost the state of '{self.key}', which was at generation "
@@ -95,8 +93,6 @@ class Owner:
                 hint="its topic (commitLogTopic) was deleted or created again, or the key was "
                 "reset: the next start continues without that state",
             )
-        if state is None or self.may_decide(state):
-            return
         # (No other run has taken over since it planned.)
         no_other = self.generation == state.generation or self.run_id == state.newest_run
         if no_other and self.run_id in state.superseded:
@@ -121,7 +117,11 @@ class Owner:
 
 
 def retry_when_fenced(
-    open_: Callable[[], OpenedT], attempt: Callable[[OpenedT], T], *, clock: Clock | None = None
+    open_: Callable[[], OpenedT],
+    attempt: Callable[[OpenedT], T],
+    *,
+    clock: Clock | None = None,
+    for_ms: int = 0,
 ) -> T:
     """The result of ``attempt``, which checks the owner of a key and writes, with what ``open_``
     has opened. It is retried when another driver opened the key between its check and its write, or
@@ -139,10 +139,16 @@ def retry_when_fenced(
 
     Two commits that both may take over would keep fencing each other until both fail. So with a
     ``clock`` each pauses for a random time of up to twice its attempt's, and one of them succeeds.
+    The writes of one block, in threads, are as many as their user likes, and none of them is to
+    stop: they go on ``for_ms``, and the limit of their pauses doubles each time, so that in the end
+    they are far enough apart.
     """
     unknown: LogOutcomeUnknownError | None = None
-    for left in reversed(range(_MAX_ATTEMPTS)):
+    until = 0
+    for tries in count(1):
         begun = 0 if clock is None else clock.now_ms()
+        until = until or begun + for_ms
+        is_last = tries >= _MAX_ATTEMPTS and begun >= until
         try:
             opened = open_()
         except KafkaError as error:
@@ -153,14 +159,16 @@ def retry_when_fenced(
             return attempt(opened)
         except LogOutcomeUnknownError as error:
             unknown = error
-            if not left:
+            if is_last:
                 raise
         except LogChangedError:
             unknown = None
-            if not left:
+            if is_last:
                 raise
             if clock is not None:
                 now = clock.now_ms()
-                pause = random() * 2 * (now - begun)  # noqa: S311 - no secret
+                pause = random() * 2 * (1 + now - begun)  # noqa: S311 - no secret
+                if for_ms:
+                    pause = min(pause * 2 ** min(tries - 1, 10), max(0, until - now))
                 clock.wait(Latch(), now + round(pause))
     raise AssertionError

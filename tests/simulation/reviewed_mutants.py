@@ -67,9 +67,9 @@ def s3_an_abort_of_a_superseded_run_does_not_sweep() -> AbstractContextManager[A
 def s4_named_jobs_sweep_no_dead_runs() -> AbstractContextManager[Any]:
     true = Committer._sweep
 
-    def sweep(self: Any, owner: Owner, session: Any, state: CommitState) -> None:
+    def sweep(self: Any, owner: Owner, session: Any, state: CommitState, **named: Any) -> None:
         known = state if "~" not in owner.key else replace(state, superseded=(), generation=0)
-        true(self, owner, session, known)
+        true(self, owner, session, known, **named)
 
     return patch.object(Committer, "_sweep", sweep)
 
@@ -212,9 +212,7 @@ def s17_an_empty_version_counts() -> AbstractContextManager[Any]:
         how = true(self, owner, batch)
         if how is Commit.EMPTY and owner.numbering is Numbering.VERSIONS:
             session = self._decisions.open(owner.key, self._client.deadline())
-            state = (session.state or CommitState()).taken_over(
-                owner.run_id, "", self._client.clock.wall_ms()
-            )
+            state = session.state.taken_over(owner.run_id, "", self._client.clock.wall_ms())
             done = Done(batch.number, (Payload(),))
             session.write(state.skipped_to(done), self._client.deadline())
         return how
@@ -227,3 +225,12 @@ def s17_an_empty_version_counts() -> AbstractContextManager[Any]:
 
 def s18_other_rows_are_dropped() -> AbstractContextManager[Any]:
     return patch.object(committer, "check_payload", lambda *_: None)
+
+
+def s19_a_dropped_version_sweeps_its_run() -> AbstractContextManager[Any]:
+    true = Committer._sweep
+
+    def sweep(self: Any, *of: Any, own_run: bool) -> None:
+        true(self, *of, own_run=True)
+
+    return patch.object(Committer, "_sweep", sweep)

@@ -233,6 +233,8 @@ class Application(SparkWorld):
                     self.disturbances.stop_soon(run)
                 if fate.random() < life.operators and len(self.runs) < PATIENCE:
                     self.operators.soon()
+                if life.repeats and number:
+                    self.disturbances.repeat(run, number - 1)
                 try:
                     self.one(run, number)
                 except KafkaError as error:

@@ -65,6 +65,8 @@ class ApplicationLife(SparkLife):
     slow: float = 0.0
     #: Of a second start of the query, beside the one that runs.
     twice: float = 0.0
+    #: A thread of the driver writes each version again while the next one is written.
+    repeats: bool = False
     #: The first driver is idle after its first batch, while another one commits the next.
     idles: bool = False
     heals_after_ms: int | None = None

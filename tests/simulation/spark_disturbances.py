@@ -16,6 +16,7 @@ from spark_kafka_sink.transactions.transactional_ids import log_id, parse
 from tests.fakes.fake_cluster.codec import Request
 from tests.fakes.fake_cluster.control import FOREVER
 from tests.simulation.processes import Process
+from tests.simulation.scheduler import Task
 from tests.simulation.seeded_cluster import NODES
 from tests.simulation.spark_observer import KNOWN_MS
 from tests.simulation.spark_sink import config_of
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
 
 #: A broker is down, or cut off, for no longer, whatever happens.
 _AWAY_MS = 30_000
+#: So long a version that is written again waits for the commit of the next one.
+_NEXT_MS = 3_000
 #: So many others die in the log's partition, one after the other; more only take time.
 _NEIGHBOURS = 60
 
@@ -41,6 +44,9 @@ class Disturbances:
         self.deposed: int | None = None
         #: Processes of operators and neighbours.
         self.helpers: list[Process] = []
+        #: Threads that write a version again.
+        self._repeating: set[Task | None] = set()
+        self._commits = 0
         self._lost = self._met = self._ends_lost = self._ends_late = False
 
     def lay(self) -> None:
@@ -94,7 +100,16 @@ class Disturbances:
             )
 
     def at_a_commit(self, run: Start) -> None:
-        """In the first run's the log's leader is cut off; in the next driver's it is soon back."""
+        """In the first run's the log's leader is cut off; in the next driver's it is soon back. A
+        version that is written again is dropped beside the commit of the next one.
+        """
+        scheduler = self._app.scheduler
+        if scheduler.current in self._repeating:
+            before = self._commits
+            scheduler.block(lambda: self._commits > before, scheduler.now + _NEXT_MS)
+            scheduler.sleep(self._app.fate.choice((0, 5, 20, 50)))
+        else:
+            self._commits += 1
         if not self._app.life.deposed:
             return
         if self.deposed is None:
@@ -255,6 +270,20 @@ class Disturbances:
                 run.ended = True
 
         run.process.start(body, "a batch")
+
+    def repeat(self, run: Start, number: int) -> None:
+        """In a thread: a version that is done."""
+        app = self._app
+        app.fired["= versions written again in a thread"] += 1
+
+        def body() -> None:
+            self._repeating.add(app.scheduler.current)
+            try:
+                app.one(run, number)
+            except KafkaError as error:
+                app.note(f"{run.id}, again: {type(error).__name__}: {error.message}")
+
+        run.process.start(body, f"version {number} again")
 
     def start_sibling(self, beside: Start) -> None:
         """Another query of the same application, with a checkpoint of its own and the same name: it

@@ -21,7 +21,11 @@ from tests.simulation.spark_application_life import OPERATIONS, ApplicationLife,
 from tests.simulation.spark_invariants import judge
 from tests.simulation.spark_long_run import long_run
 from tests.simulation.spark_misfortunes import MISFORTUNES, SHORT, Misfortune
-from tests.simulation.spark_situations import SITUATIONS, with_more
+from tests.simulation.spark_situations import (
+    SITUATIONS,
+    versions_are_written_again,
+    with_more,
+)
 
 #: Of the lives.
 _IN_A_SITUATION = 0.4
@@ -50,7 +54,10 @@ def draw(seed: int) -> ApplicationLife:
     life = with_more(fate, life if misfortune is None else misfortune(fate, life))
     # (Of its own, so that all else is as it was for each seed.)
     long = life.twice and life.batches > 2 and life.kind in (Kind.STREAM, Kind.FOREACH_BATCH)
-    return replace(life, idles=bool(long) and random.Random(f"idle {seed}").random() < 0.5)
+    life = replace(life, idles=bool(long) and random.Random(f"idle {seed}").random() < 0.5)
+    if misfortune is None and life.kind is Kind.VERSIONS:
+        return versions_are_written_again(random.Random(f"again {seed}"), life)
+    return life
 
 
 def seeds_with(misfortune: Misfortune, seeds: Sequence[int]) -> list[int]:

@@ -180,7 +180,10 @@ class Observer:
     def check_replay(self, write: Write) -> None:
         """A batch that is done, and is the same one, is dropped and never refused."""
         life, state = self._app.life, self.newest()
-        beside = (life.stranger_at is not None, life.sibling, life.twice, life.meanwhile)
+        # (A version that fails in one thread has its run aborted, and that of the other threads.)
+        beside = (
+            life.stranger_at is not None, life.sibling, life.twice, life.meanwhile, life.repeats
+        )  # fmt: skip
         if any(beside) or life.operators or life.block.varies or self._app.blocks.corrected:
             return
         if self._app.life.mistaken or state is None or state.decision is not None:
@@ -236,6 +239,8 @@ class Observer:
             return
         if self.warned or self.at_work(run):
             return
+        if life.repeats and write.how is Commit.ALREADY_DONE:
+            return  # the version that another thread writes is of the same run
         dead = [
             r
             for r in self._app.runs
@@ -293,7 +298,7 @@ class Observer:
         be another's.
         """
         life = self._app.life
-        others = life.twice or life.sibling or life.operators
+        others = life.twice or life.sibling or life.operators or life.repeats
         if self.warned or not life.calm or others:
             return
         if self.decided_ids():

@@ -344,6 +344,14 @@ def a_torn_batch_is_resolved(fate: random.Random, life: ApplicationLife) -> Appl
     )
 
 
+def versions_are_written_again(fate: random.Random, life: ApplicationLife) -> ApplicationLife:
+    """By a thread of the driver, while it writes the next one. (Not among SITUATIONS, so that all
+    other lives are as they were.)
+    """
+    life = life if fate.random() < 0.3 else calm(fate, life)
+    return replace(life, kind=Kind.VERSIONS, batches=3, repeats=True)
+
+
 SITUATIONS: tuple[Misfortune, ...] = (
     an_operator_commits,
     an_operator_meets_a_driver,

@@ -18,7 +18,7 @@ from spark_kafka_sink.base.errors import (
 )
 from spark_kafka_sink.config.producer_config import ProducerConfig
 from spark_kafka_sink.protocol.request import ApiKey
-from spark_kafka_sink.transactions.exactly_once import Commit
+from spark_kafka_sink.transactions.committer import Commit
 from spark_kafka_sink.transactions.lease import margin_ms
 from spark_kafka_sink.transactions.transactional_ids import log_id
 from tests.fakes.fake_cluster.codec import Request

@@ -11,7 +11,7 @@ import pytest
 from spark_kafka_sink.base.clock import NEVER
 from spark_kafka_sink.base.errors import KafkaError
 from spark_kafka_sink.protocol.request import ApiKey
-from spark_kafka_sink.transactions.exactly_once import Commit
+from spark_kafka_sink.transactions.committer import Commit
 from spark_kafka_sink.transactions.lease import margin_ms
 from tests.fakes.fake_cluster import api_list_transactions
 from tests.fakes.fake_cluster.codec import Request

@@ -25,7 +25,7 @@ from spark_kafka_sink.protocol.request import ApiKey
 from spark_kafka_sink.records.partitioning.murmur2 import murmur2_of
 from spark_kafka_sink.transactions.commit_log.commit_log import CommitLog
 from spark_kafka_sink.transactions.commit_state import CommitState, Decision
-from spark_kafka_sink.transactions.exactly_once import Commit
+from spark_kafka_sink.transactions.committer import Commit
 from spark_kafka_sink.transactions.transactional_ids import log_id
 from tests.fakes.fake_cluster import api_fetch, api_list_offsets
 from tests.fakes.fake_cluster.codec import Request
@@ -215,7 +215,7 @@ def _write(scene: EdgeScene, key: str, change: Callable[[CommitState], CommitSta
     """Change the state of ``key``, as an operator does."""
     with scene.driver_side(scene.run("operator")) as driver:
         session = CommitLog(driver.client, LOG_TOPIC).open(key, driver.client.deadline())
-        session.write(change(session.state or CommitState()), driver.client.deadline())
+        session.write(change(session.state), driver.client.deadline())
     scene.scheduler.sleep(1_000)
 
 

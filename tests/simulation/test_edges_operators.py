@@ -20,7 +20,8 @@ from spark_kafka_sink.cli.operations.operator import Operator
 from spark_kafka_sink.protocol.request import ApiKey
 from spark_kafka_sink.transactions.commit_log.commit_log import CommitLog
 from spark_kafka_sink.transactions.commit_state import CommitState, Phase
-from spark_kafka_sink.transactions.exactly_once import Commit, ExactlyOnceDriver
+from spark_kafka_sink.transactions.committer import Commit
+from spark_kafka_sink.transactions.exactly_once import ExactlyOnceDriver
 from tests.fakes.fake_cluster.control import FOREVER
 from tests.simulation.edge_scene import EdgeScene
 from tests.simulation.spark_scene import Scene

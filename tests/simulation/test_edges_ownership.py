@@ -18,7 +18,7 @@ from spark_kafka_sink.protocol.request import ApiKey
 from spark_kafka_sink.records.column_plan import ColumnPlan
 from spark_kafka_sink.transactions.commit_log.commit_log import CommitLog
 from spark_kafka_sink.transactions.commit_state import CommitState
-from spark_kafka_sink.transactions.exactly_once import Batch, Commit
+from spark_kafka_sink.transactions.committer import Batch, Commit
 from spark_kafka_sink.transactions.offset_commits import GroupOffsets
 from tests.simulation.edge_scene import EdgeScene
 from tests.simulation.spark_scene import of_the_log, owner_of

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from unittest.mock import patch
 
 import pytest
@@ -15,10 +16,10 @@ from spark_kafka_sink.datasource.exactly_once.transaction_commit import (
 )
 from spark_kafka_sink.datasource.foreach_batch import Transaction, transaction
 from spark_kafka_sink.protocol.request import ApiKey
-from spark_kafka_sink.transactions.committer import Block
-from spark_kafka_sink.transactions.exactly_once import Batch, Commit
+from spark_kafka_sink.transactions.committer import Batch, Block, Commit
 from tests.fakes.fake_cluster.control import FOREVER
 from tests.simulation.edge_scene import PLANNED, EdgeScene, UntoldScene
+from tests.simulation.seeded_cluster import ClusterFaults
 from tests.simulation.spark_scene import of_the_log, owner_of
 from tests.simulation.spark_world import TOPIC, Run, SparkLife
 
@@ -169,6 +170,29 @@ def test_two_writes_of_a_block_at_once_keep_their_reports(version: int) -> None:
 
     scene = UntoldScene.of(play, played(version))
     assert scene.batches() == {FIRST, SECOND}
+
+
+@VERSIONS
+def test_writes_of_a_block_in_threads_do_not_fail_each_other(version: int) -> None:
+    """Each opens the log in a process of its own, and shuts out who is about to record its write;
+    brokers are slow.
+    """
+    count = 8
+
+    def play(scene: EdgeScene) -> None:
+        run = scene.run("driver")
+        with transaction("sinks", 0, **scene.options()) as t:
+            threads = [
+                scene.beside(run.process, lambda n=n: t.write(scene.frame(run, n)))
+                for n in range(count)
+            ]
+            scene.scheduler.block(lambda: all(thread.done for thread, _ in threads), NEVER)
+            assert [told for _, told in threads] == [[None]] * count
+        assert scene.open_ids() == []
+
+    life = replace(played(version), tasks=1, cluster=ClusterFaults(work_ms=50, append_ms=30))
+    scene = UntoldScene.of(play, life)
+    assert scene.batches() == set(range(count))
 
 
 @VERSIONS

@@ -10,7 +10,7 @@ from spark_kafka_sink.base.clock import NEVER
 from spark_kafka_sink.base.errors import KafkaError
 from spark_kafka_sink.datasource.foreach_batch import foreach_batch
 from spark_kafka_sink.protocol.request import ApiKey
-from spark_kafka_sink.transactions.exactly_once import Commit
+from spark_kafka_sink.transactions.committer import Commit
 from tests.simulation.edge_scene import PLANNED, EdgeScene, UntoldScene
 from tests.simulation.seeded_cluster import NODES
 from tests.simulation.spark_world import PREFIX, TIMEOUT_MS, SparkLife
@@ -146,6 +146,32 @@ def test_a_dropped_version_leaves_the_owners_next_one(version: int) -> None:
 
         repeated = scene.before_send(first, lambda r: r.api == ApiKey.END_TXN, repeat)
         scene.job(first, options[1], 2)
+        assert repeated
+        assert scene.open_ids() == []
+
+    scene = UntoldScene.of(play, SparkLife(1, tasks=2, transaction_version=version))
+    assert scene.batches() == {1, 2}
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_a_version_dropped_in_a_thread_leaves_the_next_one(version: int) -> None:
+    """One driver: a thread repeats version 1 while another one commits version 2. Both are one
+    run.
+    """
+
+    def play(scene: EdgeScene) -> None:
+        run = scene.run("driver")
+        options = [scene.options(txnAppId="app", txnVersion=number) for number in (1, 2)]
+        scene.job(run, options[0], 1)
+
+        def repeat() -> None:
+            written = set(scene.open_ids()) & set(scene.data_ids())
+            assert len(written) == 2
+            scene.job(run, options[0], 1)
+            assert written <= set(scene.open_ids())
+
+        repeated = scene.before_send(run, lambda r: r.api == ApiKey.END_TXN, repeat)
+        scene.job(run, options[1], 2)
         assert repeated
         assert scene.open_ids() == []
 

@@ -9,7 +9,7 @@ import pytest
 from spark_kafka_sink.base.clock import NEVER
 from spark_kafka_sink.base.errors import ErrorCode, PartialCommitError
 from spark_kafka_sink.protocol.request import ApiKey
-from spark_kafka_sink.transactions.exactly_once import Commit
+from spark_kafka_sink.transactions.committer import Commit
 from spark_kafka_sink.transactions.transactional_ids import parse
 from tests.fakes.fake_cluster.codec import Request
 from tests.fakes.fake_cluster.control import FOREVER

@@ -13,7 +13,7 @@ from spark_kafka_sink.base.errors import (
     SupersededError,
 )
 from spark_kafka_sink.protocol.request import ApiKey
-from spark_kafka_sink.transactions.exactly_once import Commit
+from spark_kafka_sink.transactions.committer import Commit
 from spark_kafka_sink.transactions.transactional_ids import TransactionalId, log_id
 from tests.fakes.fake_cluster.control import FOREVER
 from tests.simulation.spark_scene import Scene, of_the_log

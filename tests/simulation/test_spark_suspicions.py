@@ -8,8 +8,8 @@ from spark_kafka_sink.base.clock import NEVER
 from spark_kafka_sink.base.errors import CommitError, CommitOutcomeUnknownError, SupersededError
 from spark_kafka_sink.protocol.request import ApiKey
 from spark_kafka_sink.transactions.commit_log.commit_log import CommitLog
-from spark_kafka_sink.transactions.exactly_once import Batch, Commit, Owner
-from spark_kafka_sink.transactions.ownership import Numbering
+from spark_kafka_sink.transactions.committer import Batch, Commit
+from spark_kafka_sink.transactions.ownership import Numbering, Owner
 from spark_kafka_sink.transactions.transactional_ids import TransactionalId, log_key
 from tests.fakes.fake_cluster.control import FOREVER
 from tests.simulation.spark_scene import Scene, of_the_log

@@ -65,7 +65,7 @@ def session(world: DriverWorld, **options: str) -> LogSession:
     return found
 
 
-def read(world: DriverWorld) -> CommitState | None:
+def read(world: DriverWorld) -> CommitState:
     """By a driver that comes after all others."""
     return log(world).open(KEY, world.soon()).state
 
@@ -419,7 +419,7 @@ def test_whatever_happens_a_write_is_what_it_is_said_to_be() -> None:
         world = DriverWorld(cluster, seed=seed)
 
         def main(world: DriverWorld = world, cluster: SeededCluster = cluster) -> None:
-            current: CommitState | None = None
+            current = CommitState()
             for number in range(1, 7):
                 found, current = _opened(world, cluster, current)
                 rough(world, cluster)
@@ -461,14 +461,14 @@ def calm(world: DriverWorld, cluster: SeededCluster) -> None:
 
 
 def _opened(
-    world: DriverWorld, cluster: SeededCluster, wanted: CommitState | None
-) -> tuple[LogSession, CommitState | None]:
+    world: DriverWorld, cluster: SeededCluster, wanted: CommitState
+) -> tuple[LogSession, CommitState]:
     calm(world, cluster)
     found = log(world, request_timeout_ms="2000").open(KEY, world.soon(120_000))
     assert found.state == wanted
     return found, found.state
 
 
-def _now(world: DriverWorld, cluster: SeededCluster) -> CommitState | None:
+def _now(world: DriverWorld, cluster: SeededCluster) -> CommitState:
     calm(world, cluster)
     return log(world).open(KEY, world.soon(120_000)).state

@@ -6,13 +6,14 @@ from dataclasses import replace
 
 import pytest
 
-from spark_kafka_sink.base.errors import CommitError, SupersededError
+from spark_kafka_sink.base.errors import CommitError, ErrorCode, SupersededError
 from spark_kafka_sink.protocol.request import ApiKey
-from spark_kafka_sink.transactions.commit_state import Done, Payload, Phase
+from spark_kafka_sink.transactions.commit_state import Done, LogChangedError, Payload, Phase
 from spark_kafka_sink.transactions.committer import Batch, Block, Commit
 from spark_kafka_sink.transactions.exactly_once import ExactlyOnceDriver
 from spark_kafka_sink.transactions.ownership import Numbering, Owner
 from spark_kafka_sink.transactions.transactional_ids import log_id
+from tests.fakes.fake_cluster.control import FOREVER
 from tests.transactions.committing_world import CommittingWorld
 
 KEY = "p~name"
@@ -200,6 +201,25 @@ def test_a_write_whose_record_got_no_answer_is_recorded_once(world: CommittingWo
             assert len(state.parts) == 1
             assert driver.commit(owner(driver), end(1)) is Commit.COMMITTED
         assert world.visible() == ["a"]
+
+    world.play(body)
+
+
+def test_a_write_that_is_always_shut_out_gives_up(world: CommittingWorld) -> None:
+    """Somebody opens the log before each record of it, for longer than max.block.ms."""
+
+    def body() -> None:
+        with world.driver() as driver:
+            mine, batch = owner(driver), part(world, "a")
+            shut_out = world.cluster.control.answer(
+                ApiKey.PRODUCE, ErrorCode.INVALID_PRODUCER_EPOCH, FOREVER
+            )
+            begun = world.scheduler.now
+            with pytest.raises(LogChangedError):
+                driver.commit(mine, batch)
+            took = world.scheduler.now - begun
+            assert world.config.max_block_ms <= took < 2 * world.config.max_block_ms
+            assert 5 < shut_out.fired < 30
 
     world.play(body)
 

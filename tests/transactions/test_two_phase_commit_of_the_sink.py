@@ -21,11 +21,12 @@ from spark_kafka_sink.protocol.group_requests import OffsetAndMetadata
 from spark_kafka_sink.protocol.producer_ids import PreparedTransaction
 from spark_kafka_sink.transactions.commit_log.commit_log import CommitLog, LogSession
 from spark_kafka_sink.transactions.commit_state import CommitState, Payload
-from spark_kafka_sink.transactions.committer import Committer
+from spark_kafka_sink.transactions.committer import Batch, Commit, Committer
 from spark_kafka_sink.transactions.driver_transactions import TopicRecord
-from spark_kafka_sink.transactions.exactly_once import Batch, Commit, ExactlyOnceDriver, Owner
+from spark_kafka_sink.transactions.exactly_once import ExactlyOnceDriver
 from spark_kafka_sink.transactions.lease import NEVER_TIMES_OUT_MS
 from spark_kafka_sink.transactions.offset_commits import GroupOffsets
+from spark_kafka_sink.transactions.ownership import Owner
 from tests.real_kafka import RealKafka, consume_topic
 
 pytestmark = pytest.mark.broker

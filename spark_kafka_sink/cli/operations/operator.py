@@ -258,7 +258,7 @@ class Operator:
         sessions: dict[str, LogSession] = {}
         for key in dict.fromkeys(k for t in transactions for k in _keys_of(t, states)):
             session = sessions[key] = self._log.open(key, self._client.deadline())
-            if session.state is None:
+            if session.state == CommitState():
                 states.pop(key, None)
             else:
                 states[key] = session.state
@@ -280,7 +280,7 @@ class Operator:
             for key in _keys_of(t, states):
                 runs[key][t.id.run] = None
         for key, session in sessions.items():
-            state = session.state or CommitState()
+            state = session.state
             for run in runs[key]:
                 state = state.with_aborted_run(run)
             if runs[key]:
@@ -305,7 +305,7 @@ class Operator:
         of_one_run = (t.id.key for t in left if t.id.key == log_key(t.id.prefix, t.id.run))
         for key in dict.fromkeys(of_one_run):
             session = sessions.get(key)
-            if session is not None and session.state is not None and not session.state.decision:
+            if session is not None and not session.state.decision:
                 session.write(None, self._client.deadline())
 
     # -- resolve ------------------------------------------------------------------------------
@@ -348,7 +348,7 @@ class Operator:
         """
         session = self._log.open(plan.report.key, self._client.deadline())
         state = session.state
-        if state is None or state.decision != plan.report.state.decision:
+        if state.decision != plan.report.state.decision:
             raise _changed(plan.report.key)
         left = self._end_rest(plan, self.inspector.report(plan.report.key, state))
         if left and not plan.force:

@@ -292,7 +292,8 @@ class _ConfirmedError(Exception):
 
 class LogSession:
     """The only writer of a key, until it is opened again; ``state`` was read after every earlier
-    writer was fenced. After an error of :meth:`write` the key must be opened again.
+    writer was fenced (the first one, if there is none). After an error of :meth:`write` the key
+    must be opened again.
 
     ``is_newest`` is called for the first write, with its offset and deadline, before it counts;
     from then on this is the only writer. Without it a batch may be committed twice, when a leader
@@ -316,7 +317,7 @@ class LogSession:
         self.lease_ms = lease_ms
         self._key = key
         self._is_newest: Callable[[int, int], bool] | None = is_newest
-        self.state = _decoded(key, snapshot)
+        self.state = _decoded(key, snapshot) or CommitState()
         self._records = snapshot.records
         self._writer = writer
         self._piece_bytes = piece_bytes
@@ -353,17 +354,17 @@ class LogSession:
             if check is not None:
                 check()
 
-        revision = self._writer.begin(deadline_ms)
         name, value = self._key.encode(), None if state is None else state.encode()
         wanted = documents(name, value, () if state is None else state.encode_parts())
-        records = changes(self._records, wanted, revision, self._piece_bytes)
-        if not records:
-            records |= (
-                {name: None} if value is None else cut(name, value, revision, self._piece_bytes)
-            )
-        self._writer.commit(records, deadline_ms, before_its_end)
-        apply(self._records, records)
-        self.state = state
+
+        def records_of(revision: int) -> dict[bytes, bytes | None]:
+            found = changes(self._records, wanted, revision, self._piece_bytes)
+            if not found and value is not None:
+                return {**cut(name, value, revision, self._piece_bytes)}
+            return found or {name: None}
+
+        apply(self._records, self._writer.commit(records_of, deadline_ms, before_its_end))
+        self.state = state or CommitState()
 
     def confirm(self, deadline_ms: int) -> None:
         """Raises LogChangedError when :attr:`state` is not the newest: it was read from a deposed

@@ -28,7 +28,7 @@ from spark_kafka_sink.admin.transaction_client import TransactionClient
 from spark_kafka_sink.base.errors import CommitError, ErrorCode, KafkaTimeoutError
 from spark_kafka_sink.protocol.cluster import TopicPartition
 from spark_kafka_sink.protocol.log_requests import OffsetSpec
-from spark_kafka_sink.records.log_records import ControlType, ReadBatch, Unreadable, read_batches
+from spark_kafka_sink.records.log_records import ControlType, ReadBatch, read_batches
 from spark_kafka_sink.transactions.commit_log.log_parts import key_of
 from spark_kafka_sink.transactions.transactional_ids import SEPARATOR
 
@@ -172,11 +172,22 @@ class LogReader:
             for batch in read_batches(fetched, wanted.takes, wanted.key, _MOST_KEPT):
                 first = max(first, batch.next_offset)
                 if batch.transactional or not batch.header_known:
-                    if batch.unreadable is not None:
-                        raise _unreadable(tp, batch.unreadable)
+                    if (found := batch.unreadable) is not None:
+                        raise CommitError(
+                            f"offset {found.offset} of {tp}, the commit log, can't be read: "
+                            f"{found.reason}",
+                            hint="no other client may write to the topic of commitLogTopic; "
+                            "kafka-delete-records removes the records before an offset, and their "
+                            "decisions",
+                        )
                     yield batch
                 if first < end and self._client.clock.now_ms() >= deadline_ms:
-                    raise _too_long(tp, first, end)
+                    raise KafkaTimeoutError(
+                        f"the commit log {tp} can't be read in time: of its {end} offsets, {first} "
+                        "were read",
+                        hint="no other client may write to the topic of commitLogTopic; "
+                        "kafka.max.block.ms bounds the time",
+                    )
             if first > before:
                 attempts = 0
                 continue
@@ -192,19 +203,3 @@ def apply(records: dict[bytes, bytes], written: Mapping[bytes, bytes | None]) ->
             records.pop(key, None)
         else:
             records[key] = value
-
-
-def _too_long(tp: TopicPartition, offset: int, end: int) -> KafkaTimeoutError:
-    return KafkaTimeoutError(
-        f"the commit log {tp} can't be read in time: of its {end} offsets, {offset} were read",
-        hint="no other client may write to the topic of commitLogTopic; kafka.max.block.ms bounds"
-        " the time",
-    )
-
-
-def _unreadable(tp: TopicPartition, found: Unreadable) -> CommitError:
-    return CommitError(
-        f"offset {found.offset} of {tp}, the commit log, can't be read: {found.reason}",
-        hint="no other client may write to the topic of commitLogTopic; "
-        "kafka-delete-records removes the records before an offset, and their decisions",
-    )

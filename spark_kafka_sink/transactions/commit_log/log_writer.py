@@ -18,13 +18,12 @@ sent with our identity, and succeeds only while it is still the id's current one
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from enum import Enum
 from typing import Final, TypeVar
 
-from spark_kafka_sink.admin.call import Call, RetryDecision, retry_code, retry_decision
+from spark_kafka_sink.admin.call import Call, RetryDecision, by_size, retry_code, retry_decision
 from spark_kafka_sink.admin.transaction_client import TransactionClient, end_call
 from spark_kafka_sink.admin.transaction_description import TransactionState
 from spark_kafka_sink.base.errors import (
@@ -55,13 +54,6 @@ _MARKERS_MS: Final = 50
 _ABORT_MS: Final = 1_000
 
 
-class _State(Enum):
-    READY = "its identity is unused"
-    USED = "its identity was used for a transaction that is committed"
-    BUSY = "a transaction is open"
-    FAILED = "a write failed"
-
-
 @dataclass(slots=True, eq=False)
 class LogWriter:
     """``producer`` is a new identity by InitProducerId. Not usable after an error."""
@@ -73,47 +65,47 @@ class LogWriter:
     version: int
     timeout_ms: int
     rights: str
-    _state: _State = _State.READY
+    _failed: bool = False
+    #: ``producer`` was used for a transaction that is committed.
+    _used: bool = False
     _unanswered: int = 0
     _ended_ms: int = 0
     _first_offset: int = -1
 
-    def begin(self, deadline_ms: int) -> int:
-        """Make sure that the id has no other owner; returns a number of the next transaction that
-        is unique in the log.
+    def commit(
+        self,
+        records_of: Callable[[int], Mapping[bytes, bytes | None]],
+        deadline_ms: int,
+        check: Callable[[int], None],
+    ) -> Mapping[bytes, bytes | None]:
+        """Write all of ``records_of`` a number that is unique in the log (None: a tombstone), or
+        none; returns them. ``check`` is called before EndTxn with the offset of the first one (-1:
+        the broker no longer has it); when it raises, nothing is written.
+
+        Raises LogChangedError and every other KafkaError when nothing is written,
+        LogOutcomeUnknownError when that is not known.
         """
-        if self._state is _State.USED:
-            self._state = _State.FAILED
+        if self._failed:
+            raise IllegalStateError(
+                f"'{self.id}' of the commit log: a write failed; open the key again"
+            )
+        self._failed = True  # until it has succeeded
+        if self._used:
             try:
                 self.producer = self.client.init_producer_id(
                     self.id, self.timeout_ms, deadline_ms, ours=self.producer
                 )
             except ProducerFencedError as error:
                 raise self._superseded(error) from error
-            self._state = _State.READY
-        self._require(_State.READY)
-        self._state = _State.BUSY
-        return self.producer.producer_id << 16 | self.producer.epoch
-
-    def commit(
-        self, records: Mapping[bytes, bytes | None], deadline_ms: int, check: Callable[[int], None]
-    ) -> None:
-        """Write all of ``records`` (None: a tombstone), or none. ``check`` is called before EndTxn
-        with the offset of the first one (-1: the broker no longer has it); when it raises, nothing
-        is written.
-
-        Raises LogChangedError and every other KafkaError when nothing is written,
-        LogOutcomeUnknownError when that is not known.
-        """
-        self._require(_State.BUSY)
-        self._state = _State.FAILED
+        records = records_of(self.producer.producer_id << 16 | self.producer.epoch)
         try:
             if self.version < 2:
                 self._add_partition(deadline_ms)
             else:
                 self._await_markers(deadline_ms)
             sequence = 0
-            for batch in self._batches(records):
+            # (Small enough for a topic's max.message.bytes.)
+            for batch in by_size(records.items(), _bytes, PIECE_BYTES):
                 self._produce(batch, sequence, deadline_ms)
                 sequence += len(batch)
         except LogChangedError:
@@ -129,6 +121,7 @@ class LogWriter:
             self._abort(deadline_ms)
             raise
         self._end(deadline_ms)
+        return records
 
     # -- steps ------------------------------------------------------------------------------------
 
@@ -152,22 +145,6 @@ class LogWriter:
                 return
             self.client.loop.pause(attempts, until)
             attempts += 1
-
-    def _batches(
-        self, records: Mapping[bytes, bytes | None]
-    ) -> Iterator[list[tuple[bytes, bytes | None]]]:
-        """In batches that are small enough for a topic's max.message.bytes."""
-        batch: list[tuple[bytes, bytes | None]] = []
-        size = 0
-        for key, value in records.items():
-            more = len(key) + len(value or b"")
-            if batch and size + more > PIECE_BYTES:
-                yield batch
-                batch, size = [], 0
-            batch.append((key, value))
-            size += more
-        if batch:
-            yield batch
 
     def _produce(
         self, records: list[tuple[bytes, bytes | None]], sequence: int, deadline_ms: int
@@ -213,10 +190,9 @@ class LogWriter:
             raise
         successor = ProducerIdAndEpoch(response.producer_id, response.producer_epoch)
         self._ended_ms = self.client.clock.now_ms()
+        self._failed, self._used = False, not successor.is_valid
         if successor.is_valid:
-            self.producer, self._state = successor, _State.READY
-        else:
-            self._state = _State.USED
+            self.producer = successor
 
     def _abort(self, deadline_ms: int) -> None:
         """Abort, so that no reader waits for the transaction's timeout. Best effort."""
@@ -247,11 +223,10 @@ class LogWriter:
         return LogChangedError(
             f"another driver now writes the commit log as '{self.id}': {error.message}",
             hint="this one must stop; if no other was started, two queries share a "
-            "transactionalIdPrefix",
+            "transactionalIdPrefix, or too many threads write in one block",
         )
 
-    def _require(self, state: _State) -> None:
-        if self._state is not state:
-            raise IllegalStateError(
-                f"'{self.id}' of the commit log: {self._state.value}; open the key again"
-            )
+
+def _bytes(record: tuple[bytes, bytes | None]) -> int:
+    key, value = record
+    return len(key) + len(value or b"")
