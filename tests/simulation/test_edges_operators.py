@@ -247,7 +247,9 @@ def test_a_commit_by_hand_looks_again_while_coordinators_load(version: int) -> N
         scene.cluster.abort_scan_ms = 1_000
         plan = scene.plan(run)
         begun = scene.scheduler.now
-        stage = Stage(scene.scheduler, lambda *of: scene.launch(run, 0, *of, plan))
+        stage = Stage(
+            scene.scheduler, lambda task, attempt: scene.launch(run, 0, task, attempt, plan)
+        )
         stage.start(0)
         scene.scheduler.sleep(8_000)
         stage.start(1)
@@ -265,6 +267,7 @@ def test_a_commit_by_hand_looks_again_while_coordinators_load(version: int) -> N
         scene.scheduler.block(lambda: done.done, NEVER)
         assert loading.fired > 0
         (state,) = told
+        assert isinstance(state, CommitState)
         assert (state.phase, state.last_done) == (Phase.DONE, -1)
 
     assert EdgeScene.of(play, played(version)).batches() == set()
