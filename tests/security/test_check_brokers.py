@@ -154,6 +154,7 @@ def test_a_broker_that_has_just_died_is_not_a_wrong_address(kafka3):
     assert "advertised.listeners" not in f"{found.said} {found.change}"
 
 
+@pytest.mark.long  # a broker of its own
 @pytest.mark.broker
 def test_a_coordinator_that_is_not_there_is_named():
     """The topic of transactions can't be created: one broker, three replicas wanted."""
