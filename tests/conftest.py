@@ -10,6 +10,7 @@ import gc
 import os
 import sys
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -34,6 +35,8 @@ if TYPE_CHECKING:
 # Spark starts Python workers by these names, and plain "python3" is some other Python.
 os.environ["PYSPARK_PYTHON"] = sys.executable
 os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+# Also of Sparks in other processes: spark-defaults.conf.
+os.environ["SPARK_CONF_DIR"] = str(Path(__file__).with_name("spark_conf"))
 
 # An example that is slow on a busy machine is no failure. The rest is the profile that Hypothesis
 # has chosen by itself: "ci" under CI.

@@ -41,6 +41,12 @@ def run_python(
     return done
 
 
+def without_spark() -> dict[str, str]:
+    """This process's variables but those that a Spark has set here for itself."""
+    kept = {"SPARK_CONF_DIR"}  # conftest.py's
+    return {n: v for n, v in os.environ.items() if n in kept or not n.startswith("SPARK")}
+
+
 def is_python(process: psutil.Process) -> bool:
     """False as well when it ends meanwhile: Spark ends workers whenever it likes."""
     with suppress(psutil.NoSuchProcess):

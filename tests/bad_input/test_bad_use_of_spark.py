@@ -11,7 +11,6 @@ import pytest
 from pyspark.errors import PySparkException, StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 
-from spark_kafka_sink.base.errors import ConfigError
 from tests.bad_input.conftest import IMPATIENT, SLACK_S, Failure, Jobs, failure_of, read_failure
 from tests.real_kafka import Consumed, RealKafka
 
@@ -142,17 +141,6 @@ def test_complete_mode_is_refused_with_the_way_out(stream: DataFrame, tmp_path: 
 def test_update_mode_is_refused_by_spark(stream: DataFrame, tmp_path: Path) -> None:
     counts = stream.groupBy("value").count().selectExpr("value")
     assert "kprod does not support Update mode" in end_of_stream(counts, tmp_path, mode="update")
-
-
-def test_the_continuous_trigger_is_refused_in_the_users_process(
-    spark: SparkSession,
-) -> None:
-    rate = spark.readStream.format("rate").load().selectExpr("cast(value AS string) AS value")
-    writer = rate.writeStream.format("kprod").options(**NOBODY).trigger(continuous="1 second")
-    with pytest.raises(ConfigError, match="drops every row") as caught:
-        writer.start()
-    assert "trigger(processingTime=" in str(caught.value.hint)
-    assert not spark.streams.active
 
 
 def test_a_stream_to_a_missing_topic_warns_and_fails_in_time(

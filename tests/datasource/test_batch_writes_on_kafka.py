@@ -5,13 +5,11 @@ from __future__ import annotations
 import datetime as dt
 import json
 import time
-import uuid
 
 import mmh3
 import pytest
 from pyspark.sql.functions import col, lit
 
-from spark_kafka_sink.base.documentation import where_to_read
 from tests.datasource.rows import ROWS, frame, values
 
 # ---- topic: column, option, both, none (acceptance list 1-3, 10, 17) -----------------------------
@@ -35,49 +33,6 @@ def test_the_topic_option_beats_the_column(spark, write, topic, consume):
     rows = [("foo-does-not-exist", v) for v in ROWS]
     write(frame(spark, rows, "topic string, value string"), topic)
     assert values(consume(topic)) == ROWS
-
-
-def test_a_null_topic_fails_the_job_and_names_the_option(spark, write, topic):
-    rows = [(topic, "v"), (None, "v")]
-    with pytest.raises(Exception) as raised:
-        write(frame(spark, rows, "topic string, value string"))
-    assert "topic" in str(raised.value)
-    assert "DataError" in str(raised.value)
-
-
-@pytest.mark.parametrize("preflight", ["required", "off"])
-def test_a_missing_topic_fails_the_job_within_max_block_ms(spark, write, preflight):
-    missing = f"missing-{uuid.uuid4().hex}"
-    start = time.monotonic()
-    with pytest.raises(Exception) as raised:
-        write(
-            frame(spark, [("v",)], "value string"),
-            missing,
-            preflight=preflight,
-            **{"kafka.max.block.ms": "3000"},
-        )
-    assert time.monotonic() - start < 60
-    assert f"Topic {missing} not " in str(raised.value)
-    assert "not present in metadata after 3000 ms" in str(raised.value)
-    at_planning = "Failed to initialize Python data source writer" in str(raised.value)
-    assert at_planning == (preflight == "required")
-    # However Spark wraps it, from the driver and from a task: its code and its page, each whole.
-    assert f": [KP0302] Topic {missing} not " in str(raised.value)
-    assert where_to_read("KP0302") in str(raised.value)
-
-
-def test_an_unreachable_broker_is_found_on_the_driver(spark):
-    with pytest.raises(Exception) as raised:
-        spark.range(1).selectExpr("'v' AS value").write.format("kprod").options(
-            **{
-                "kafka.bootstrap.servers": "127.0.0.1:1",
-                "topic": "t",
-                "kafka.max.block.ms": "3000",
-            }
-        ).save()
-    first = "[KP0301] no broker answered within 3000 ms; tried 127.0.0.1:1: Connection refused ("
-    assert first in str(raised.value)
-    assert "Failed to initialize Python data source writer" in str(raised.value)
 
 
 # ---- values, keys, headers, partitions, timestamps -----------------------------------------------
@@ -189,15 +144,6 @@ def test_a_partition_holds_the_bucket_that_iceberg_computes(spark, kafka, write,
         )
 
 
-@pytest.mark.parametrize("partition", [7, -1])
-def test_a_partition_that_is_not_there_fails_the_job(spark, write, topic, partition):
-    rows = frame(spark, [("v", partition)], "value string, partition int")
-    with pytest.raises(Exception) as raised:
-        write(rows, topic, **{"kafka.max.block.ms": "30000"})
-    assert "DataError" in str(raised.value)
-    assert str(partition) in str(raised.value)
-
-
 def test_a_timestamp_column_becomes_the_records_create_time(spark, write, topic, consume):
     now = int(time.time() * 1000) - 60_000
     instant = dt.datetime.fromtimestamp(now / 1000, dt.UTC)
@@ -215,14 +161,6 @@ def test_a_timestamp_column_becomes_the_records_create_time(spark, write, topic,
     found = consume(topic)
     assert (found.timestamps[0], found.timestamps[2], found.timestamps[3]) == (now, now + 7, now)
     assert before <= found.timestamps[1] <= int(time.time() * 1000), "null: the time of sending"
-
-
-def test_extra_columns_are_ignored(spark, write, topic, consume):
-    rows = spark.range(4).selectExpr(
-        "cast(id AS string) AS value", "id", "current_date() AS day", "array(id) AS list"
-    )
-    write(rows, topic)
-    assert values(consume(topic)) == ["0", "1", "2", "3"]
 
 
 def test_a_whole_row_as_json(spark, write, topic, consume):

@@ -3,22 +3,17 @@
 from __future__ import annotations
 
 import uuid
+from functools import partial
 
 import pytest
 
 from spark_kafka_sink import foreach_batch, transaction
-from tests.datasource.test_dead_letters_on_kafka import (
-    CASES,
-    SCHEMA,
-    check,
-    frame_of,
-    names,
-    options_of,
-)
+from tests.datasource.test_dead_letters_on_kafka import SCHEMA, Mixed
 
-__all__ = ["names"]
-
-pytestmark = pytest.mark.long
+pytestmark = [
+    pytest.mark.long,
+    pytest.mark.parametrize("column", ["option", "column"]),
+]
 
 
 def stream(spark, frame, folder, options):
@@ -32,44 +27,30 @@ def stream(spark, frame, folder, options):
     assert query.awaitTermination(120)
 
 
-def each_batch(frame, options):
-    foreach_batch(f"fb-{uuid.uuid4().hex}", **options)(frame, 0)
-
-
 def block(frame, options):
+    """The first row is a write of its own."""
     with transaction(f"block-{uuid.uuid4().hex}", 0, **options) as of:
-        of.write(frame.where("id < 2"))
-        of.write(frame.where("id = 2"))
+        of.write(frame.where("id = 0"))
+        of.write(frame.where("id > 0"))
 
 
 @pytest.mark.parametrize("way", ["at-least-once", "exactly-once", "foreach_batch", "block"])
-@pytest.mark.parametrize("name", CASES)
-def test_each_bad_row_is_a_letter_by_each_way(spark, kafka, names, consume, tmp_path, name, way):
-    case = CASES[name]
-    topic, queue = names(case)
+def test_each_bad_row_is_a_letter_by_each_way(spark, kafka, consume, tmp_path, column, way):
+    mixed = Mixed(spark, kafka, column)
     guarantee = "at-least-once" if way == "at-least-once" else "exactly-once"
-    options = options_of(kafka, case, topic, queue, guarantee)
-    frame = frame_of(spark, case, topic)
+    options = mixed.options | {"deliveryGuarantee": guarantee}
     if way == "foreach_batch":
-        each_batch(frame, options)
+        foreach_batch(f"fb-{uuid.uuid4().hex}", **options)(mixed.frame, 0)
     elif way == "block":
-        block(frame, options)
+        block(mixed.frame, options)
     else:
-        stream(spark, frame, tmp_path, options)
-    found, letters = (consume(one, isolation="read_committed") for one in (topic, queue))
-    check(case, found, letters, topic, batch_id=0)
+        stream(spark, mixed.frame, tmp_path, options)
+    mixed.check(consume, batch_id=0, first=0 if way == "block" else 1)
 
 
 @pytest.mark.parametrize("guarantee", ["at-least-once", "exactly-once"])
-@pytest.mark.parametrize("name", CASES)
-def test_kafka_3_9_gets_the_same_letters(spark, kafka_3_9, consume, name, guarantee):
-    case = CASES[name]
-    topic = kafka_3_9.unique_topic("rows", partitions=2, configs=case.configs)
-    queue = f"dlq.{uuid.uuid4().hex}"
-    options = options_of(kafka_3_9, case, topic, queue, guarantee)
-    frame_of(spark, case, topic).write.format("kprod").options(**options).save()
-    found, letters = (
-        consume(one, bootstrap=kafka_3_9.bootstrap, isolation="read_committed")
-        for one in (topic, queue)
-    )
-    check(case, found, letters, topic)
+def test_kafka_3_9_gets_the_same_letters(spark, kafka_3_9, consume, column, guarantee):
+    mixed = Mixed(spark, kafka_3_9, column)
+    options = mixed.options | {"deliveryGuarantee": guarantee}
+    mixed.frame.write.format("kprod").options(**options).save()
+    mixed.check(partial(consume, bootstrap=kafka_3_9.bootstrap))

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import uuid
-from dataclasses import dataclass, field
+from collections import Counter
+from dataclasses import dataclass, field, replace
 
 import pytest
 
@@ -68,8 +69,8 @@ CASES = {
         {"headers": [("a", bytearray(b"1")), None, (None, bytearray(b"2"))]},
     ),
     "too large": Case(
-        "KP0213", "RecordTooLargeException", "KAFKA_PRODUCE", {"value": bytearray(b"x" * 30_000)},
-        options={"kafka.max.request.size": "20000"},
+        "KP0213", "RecordTooLargeException", "KAFKA_PRODUCE", {"value": bytearray(b"x" * 50_000)},
+        options={"kafka.max.request.size": "40000"}, column=True,
     ),
     "too large for the topic": Case(
         "KP0213", "RecordTooLargeException", "KAFKA_PRODUCE", {"value": bytearray(b"x" * 30_000)},
@@ -89,14 +90,17 @@ def names(kafka):
     return make
 
 
-def rows_of(case, topic):
+def frame_of(spark, topic, *cases):
+    """A good row of partition 0, the bad ones, and a good row of partition 1."""
     usual = {
         "key": "k", "value": bytearray(b"v"), "topic": topic, "partition": 0, "timestamp": None,
         "headers": None,
     }  # fmt: skip
     order = [*[name.split()[0] for name in SCHEMA.split(", ")][:6], "headers"]
-    rows = [usual | {"id": 0}, usual | case.row | {"id": 1}, usual | {"id": 2, "partition": 1}]
-    return [tuple(row[name] for name in order) for row in rows]
+    rows = [usual, *(usual | case.row for case in cases), usual | {"partition": 1}]
+    numbered = [row | {"id": number} for number, row in enumerate(rows)]
+    values = [tuple(row[name] for name in order) for row in numbered]
+    return spark.createDataFrame(values, SCHEMA).coalesce(1)
 
 
 def options_of(kafka, case, topic, queue, guarantee):
@@ -110,51 +114,74 @@ def options_of(kafka, case, topic, queue, guarantee):
     return found if case.column else found | {"topic": topic}
 
 
-def frame_of(spark, case, topic):
-    return spark.createDataFrame(rows_of(case, topic), SCHEMA).coalesce(1)
+class Mixed:
+    """All cases whose topic is in a column, or is the option's, in one frame."""
+
+    def __init__(self, spark, kafka, column):
+        self.cases = {n: case for n, case in CASES.items() if case.column == (column == "column")}
+        configs, self.options = {}, {"kafka.bootstrap.servers": kafka.bootstrap}
+        for case in self.cases.values():
+            configs |= case.configs
+            self.options |= case.options
+        self.topic = kafka.unique_topic("rows", partitions=2, configs=configs)
+        self.queue = f"dlq.{uuid.uuid4().hex}"
+        named = (replace(c, row={"key": n} | c.row) for n, c in self.cases.items())
+        self.frame = frame_of(spark, self.topic, *named)
+        self.options |= {
+            "errors.tolerance": "all", "errors.deadletterqueue.topic.name": self.queue,
+            **({} if column == "column" else {"topic": self.topic}),
+        }  # fmt: skip
+
+    def check(self, consume, batch_id=-1, first=1):
+        """``first``: the number of the first bad row in its write."""
+        found, letters = (consume(n, isolation="read_committed") for n in (self.topic, self.queue))
+        assert sorted(found.partitions) == [0, 1]
+        places = {(k or b"null key").decode(): place for place, k in enumerate(letters.keys)}
+        assert places.keys() == self.cases.keys()
+        assert len(letters.keys) == len(places)
+        for row, (name, case) in enumerate(self.cases.items(), first):
+            check(case, letters, places[name], self.topic, row, batch_id)
 
 
-def check(case, found, letters, topic, batch_id=-1):
-    """The two good rows are in their topic, and the bad one's letter says why."""
-    assert sorted(found.partitions) == [0, 1]
-    assert len(letters.values) == 1
-    headers = dict(letters.headers[0])
+def check(case, letters, place, topic, row=1, batch_id=-1):
+    """The letter of a bad row says why."""
+    headers = dict(letters.headers[place])
     assert headers["__kprod.errors.code"] == case.code.encode()
     assert headers["__connect.errors.exception.class.name"] == (KAFKA + case.exception).encode()
     assert headers["__connect.errors.stage"] == case.stage.encode()
     asked = case.row.get("topic", topic) or ""
     assert headers["__connect.errors.topic"] == asked.encode() == headers["__kprod.errors.topic"]
     assert headers["__connect.errors.partition"] == b"%d" % case.row.get("partition", 0)
-    assert headers["__kprod.errors.row"] == b"1"
+    assert headers["__kprod.errors.row"] == b"%d" % row
     assert headers["__kprod.errors.batch.id"] == b"%d" % batch_id
     value = case.row.get("value", b"v")
     size = -1 if value is None else len(value)
     assert headers["__kprod.errors.value.size"] == b"%d" % size
     if value is None:
-        assert letters.values == [None]
+        assert letters.values[place] is None
     else:
         cut = headers["__kprod.errors.value.truncated"] == b"true"
-        assert cut == (letters.values[0] != bytes(value))
-        assert bytes(value).startswith(letters.values[0])
-        assert letters.values[0], "never a tombstone"
-    assert letters.keys == [None if case.row.get("key", "k") is None else b"k"]
+        assert cut == (letters.values[place] != bytes(value))
+        assert bytes(value).startswith(letters.values[place])
+        assert letters.values[place], "never a tombstone"
     if "headers" in case.row:
         assert headers["a"] == b"1", "the headers that can be sent are there"
 
 
 @pytest.mark.parametrize("guarantee", ["at-least-once", "exactly-once"])
-@pytest.mark.parametrize("name", CASES)
-def test_a_batch_writes_each_bad_row_as_a_letter(spark, kafka, names, consume, name, guarantee):
-    case = CASES[name]
-    topic, queue = names(case)
-    options = options_of(kafka, case, topic, queue, guarantee)
-    frame_of(spark, case, topic).write.format("kprod").options(**options).save()
-    check(case, consume(topic), consume(queue), topic)
-    report = last_report(spark)
-    assert (report.rows, report.rows_in, report.dead_letters.total) == (2, 3, 1)
-    (reason,) = report.dead_letters.by_reason
-    assert (reason.code, reason.rows) == (case.code, 1)
-    assert [(s.task, s.row) for s in reason.samples] == [(0, 1)]
+@pytest.mark.parametrize("column", ["option", "column"])
+def test_a_batch_writes_each_bad_row_as_a_letter(spark, kafka, consume, column, guarantee):
+    mixed = Mixed(spark, kafka, column)
+    options = mixed.options | {"deliveryGuarantee": guarantee}
+    mixed.frame.write.format("kprod").options(**options).save()
+    mixed.check(consume)
+    report, bad = last_report(spark), len(mixed.cases)
+    assert (report.rows, report.rows_in, report.dead_letters.total) == (2, 2 + bad, bad)
+    reasons = report.dead_letters.by_reason
+    told = Counter({reason.code: reason.rows for reason in reasons})
+    assert told == Counter(case.code for case in mixed.cases.values())
+    samples = sorted((sample.task, sample.row) for one in reasons for sample in one.samples)
+    assert samples == [(0, row) for row in range(1, 1 + bad)]
 
 
 @pytest.mark.parametrize("guarantee", ["at-least-once", "exactly-once"])
@@ -185,10 +212,11 @@ def test_foreach_batch_writes_letters_in_its_transaction(spark, kafka, consume, 
     topic, queue = names(case)
     options = options_of(kafka, case, topic, queue, "exactly-once")
     name = f"fb-{uuid.uuid4().hex}"
-    foreach_batch(name, **options)(frame_of(spark, case, topic), 5)
-    check(case, consume(topic), consume(queue), topic, batch_id=5)
+    foreach_batch(name, **options)(frame_of(spark, topic, case), 5)
+    assert sorted(consume(topic).partitions) == [0, 1]
+    check(case, consume(queue), 0, topic, batch_id=5)
     assert dict(consume(queue).headers[0])["__connect.errors.connector.name"] == name.encode()
-    foreach_batch(name, **options)(frame_of(spark, case, topic), 5)
+    foreach_batch(name, **options)(frame_of(spark, topic, case), 5)
     assert len(consume(queue, isolation="read_committed")) == 1, "a replay writes no letter again"
 
 
@@ -198,7 +226,7 @@ def test_the_letters_of_a_block_are_visible_with_its_rows(spark, kafka, consume,
     topic, queue = names(case)
     options = options_of(kafka, case, topic, queue, "exactly-once")
     del options["topic"], options["onNullValue"]
-    frame = frame_of(spark, case, topic)
+    frame = frame_of(spark, topic, case)
 
     def write():
         with transaction(f"block-{uuid.uuid4().hex}", 3, **options) as block:
@@ -230,7 +258,7 @@ def test_a_limit_bounds_all_writes_of_a_block_together(spark, kafka, consume, na
     case = CASES["null value"]
     topic, queue = names(case)
     options = options_of(kafka, case, topic, queue, "exactly-once") | limit
-    frame = frame_of(spark, case, topic)
+    frame = frame_of(spark, topic, case)
 
     def write():
         with transaction(f"block-{uuid.uuid4().hex}", 0, **options) as block:
@@ -253,7 +281,7 @@ def test_the_topic_of_letters_is_made_with_one_partition(spark, kafka, names, co
     topic, queue = names(CASES["timestamp"])
     options = options_of(kafka, CASES["timestamp"], topic, queue, "at-least-once")
     options["errors.deadletterqueue.topic.replication.factor"] = "1"
-    frame = frame_of(spark, CASES["timestamp"], topic)
+    frame = frame_of(spark, topic, CASES["timestamp"])
     frame.where("id = 0").write.format("kprod").options(**options).save()
     admin = AdminClient({"bootstrap.servers": kafka.bootstrap})
     assert len(admin.list_topics(timeout=30).topics[queue].partitions) == 1
@@ -264,7 +292,7 @@ def test_a_compacted_topic_of_letters_is_refused_at_planning(spark, kafka, names
     topic, _ = names(CASES["timestamp"])
     queue = kafka.unique_topic("dlq", configs={"cleanup.policy": "compact"})
     options = options_of(kafka, CASES["timestamp"], topic, queue, "at-least-once")
-    frame = frame_of(spark, CASES["timestamp"], topic)
+    frame = frame_of(spark, topic, CASES["timestamp"])
     with pytest.raises(Exception, match="which is compacted"):
         frame.write.format("kprod").options(**options).save()
 
@@ -274,7 +302,7 @@ def test_rows_for_the_topic_of_letters_are_letters(spark, kafka, names, consume)
     case = CASES["null topic"]
     topic, queue = names(case)
     options = options_of(kafka, case, topic, queue, "exactly-once")
-    frame = frame_of(spark, case, topic).selectExpr(
+    frame = frame_of(spark, topic, case).selectExpr(
         "key", "value", f"IF(id = 1, '{queue}', topic) AS topic"
     )
     frame.write.format("kprod").options(**options).save()
@@ -282,27 +310,14 @@ def test_rows_for_the_topic_of_letters_are_letters(spark, kafka, names, consume)
     assert dict(consume(queue).headers[0])["__kprod.errors.code"] == b"KP0230"
 
 
-@pytest.mark.parametrize(
-    ("limit", "fails"),
-    [
-        ({"errors.max.records": "1"}, False),
-        ({"errors.max.records": "0"}, True),
-        ({"errors.max.fraction": "0.34"}, False),
-        ({"errors.max.fraction": "0.33"}, True),
-    ],
-)
-def test_past_a_limit_nothing_of_a_batch_is_visible(spark, kafka, names, consume, limit, fails):
+def test_past_a_limit_nothing_of_a_batch_is_visible(spark, kafka, names, consume):
     case = CASES["null value"]
     topic, queue = names(case)
-    options = options_of(kafka, case, topic, queue, "exactly-once") | limit
-    frame = frame_of(spark, case, topic)
-    if fails:
-        with pytest.raises(Exception, match=r"KP0233.*null value \(KP0214"):
-            frame.write.format("kprod").options(**options).save()
-    else:
-        frame.write.format("kprod").options(**options).save()
+    options = options_of(kafka, case, topic, queue, "exactly-once") | {"errors.max.records": "0"}
+    with pytest.raises(Exception, match=r"KP0233.*null value \(KP0214"):
+        frame_of(spark, topic, case).write.format("kprod").options(**options).save()
     rows, letters = (consume(name, isolation="read_committed") for name in (topic, queue))
-    assert (len(rows), len(letters)) == ((0, 0) if fails else (2, 1))
+    assert (len(rows), len(letters)) == (0, 0)
 
 
 def test_letters_of_many_tasks_count_together(spark, kafka, names, consume):

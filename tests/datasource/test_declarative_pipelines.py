@@ -61,6 +61,7 @@ class Pipeline:
         (folder / "spark-pipeline.yml").write_text(
             f"name: orders\nstorage: {(folder / 'storage').as_uri()}\n"
             "libraries:\n  - glob:\n      include: flows/**\n"
+            "configuration:\n  spark.sql.pipelines.maxFlowRetryAttempts: '0'\n"
         )
 
     def add_rows(self, first: int, end: int) -> None:

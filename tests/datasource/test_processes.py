@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.programs import run_python
+from tests.programs import run_python, without_spark
 
 # Each test is a Spark application of its own.
 pytestmark = [pytest.mark.long, pytest.mark.spark, pytest.mark.broker, pytest.mark.timeout(240)]
@@ -174,39 +174,6 @@ spark.stop()
 print("DONE")
 """
 
-CONNECT_FOREACH_BATCH = """
-import shutil, uuid
-spark = SparkSession.builder.remote("local[1]").getOrCreate()
-import spark_kafka_sink
-spark_kafka_sink.register(spark)
-source, home = tempfile.mkdtemp(), tempfile.mkdtemp()
-stream = spark.readStream.schema("value string").option("maxFilesPerTrigger", 1).json(source)
-write = spark_kafka_sink.foreach_batch("connect-" + uuid.uuid4().hex[:6], **options)
-
-def add(value):
-    part = os.path.join(home, uuid.uuid4().hex)
-    with open(part, "w") as file:
-        file.write('{"value": "%s"}\\n' % value)
-    os.rename(part, os.path.join(source, os.path.basename(part) + ".json"))
-
-def go(checkpoint, frame=stream):
-    query = (frame.writeStream.foreachBatch(write).trigger(availableNow=True)
-             .option("checkpointLocation", os.path.join(home, checkpoint)).start())
-    query.awaitTermination()
-
-add("a")
-go("one")
-refused("other rows under a done number, which would be dropped",
-        lambda: go("other", stream.selectExpr("value || '!' AS value")))
-add("b")
-go("one")
-refused("is at batch 1 of query unknown", lambda: go("two"))
-shutil.rmtree(os.path.join(home, "one"))
-refused("is at batch 1 of query unknown", lambda: go("one"))
-spark.stop()
-print("DONE")
-"""
-
 RETRIED = """
 from pyspark import TaskContext
 import spark_kafka_sink
@@ -249,7 +216,7 @@ CONFS = (
 
 def run(script, bootstrap, topic, python_path, home, **more_environment):
     """Runs ``script`` in a fresh Python; what it prints is shown when it fails."""
-    environment = dict.fromkeys(name for name in os.environ if name.startswith("SPARK"))
+    environment = dict.fromkeys(os.environ.keys() - without_spark().keys())
     environment |= {
         "PYTHONPATH": os.pathsep.join(map(str, python_path)),
         "PYSPARK_PYTHON": sys.executable,
@@ -283,14 +250,6 @@ def test_a_connect_session_is_like_a_classic_one(kafka, consume, tmp_path):
     # pyspark's own way to an ephemeral port for the local server, in place of 15002.
     run(START + CONNECT, kafka.bootstrap, topic, [ROOT], tmp_path, SPARK_TESTING="1")
     assert sorted(consume(topic).values) == sorted(str(n).encode() for n in [*range(5)] * 4)
-
-
-def test_foreach_batch_over_connect_sees_a_deleted_checkpoint(kafka, consume, tmp_path):
-    """The function's process knows neither the query nor its run."""
-    topic = kafka.unique_topic("connect-foreach-batch")
-    script = START + CONNECT_FOREACH_BATCH
-    run(script, kafka.bootstrap, topic, [ROOT], tmp_path, SPARK_TESTING="1")
-    assert sorted(consume(topic, isolation="read_committed").values) == [b"a", b"b"]
 
 
 def test_a_retried_task_writes_all_rows_and_counts_them_once(kafka, consume, tmp_path):

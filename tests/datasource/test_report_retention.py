@@ -98,6 +98,19 @@ def test_writers_at_once_lose_no_report(tmp_path):
     assert sorted(batches(former, path)) == list(range(9))
 
 
+def test_a_file_that_another_writer_renames_is_begun_anew(tmp_path):
+    """Between the other one's rename and its new file there is none of that name."""
+    path, former = tmp_path / "r.jsonl", tmp_path / "r.jsonl.1"
+    path.write_text("old\n")
+
+    def full(_: int) -> bool:
+        path.rename(former)
+        return True
+
+    local_files.append_line(str(path), b"new\n", None, full)
+    assert (former.read_text(), path.read_text()) == ("old\n", "new\n")
+
+
 def test_a_renamed_file_is_in_an_allowed_path_too(tmp_path, monkeypatch, caplog):
     path = tmp_path / "r.jsonl"
     lists = allow_lists.read_lists({allow_lists.REPORT_PATHS: str(path)})

@@ -49,9 +49,20 @@ def test_a_report_that_cannot_be_written_fails_nothing(spark, write, topic, cons
     assert len(consume(topic)) == 1
 
 
-@pytest.mark.long  # it waits for the line that comes after 30 s
+@pytest.mark.long  # it waits for what comes after 30 s
 @pytest.mark.skipif(pyspark.__version__ < "4.1", reason="Spark keeps no such log there")
-def test_a_task_that_runs_speaks_in_sparks_log_of_python_workers(spark, write, topic):
+def test_a_task_that_runs_tells_its_listeners_and_sparks_log(spark, write, topic, tmp_path):
+    """Spark's log is the one of Python workers."""
+    heard = tmp_path / "heard.jsonl"
+    module = tmp_path / "kprod_test_progress.py"
+    module.write_text(
+        "import dataclasses, json\n"
+        "def to_file(progress):\n"
+        f"    with open({str(heard)!r}, 'a') as file:\n"
+        "        file.write(json.dumps(dataclasses.asdict(progress)) + '\\n')\n"
+    )
+    spark.sparkContext.addPyFile(str(module))
+
     def slowly(batches):
 
         for one in batches:
@@ -65,13 +76,16 @@ def test_a_task_that_runs_speaks_in_sparks_log_of_python_workers(spark, write, t
 
     spark.conf.set("spark.sql.pyspark.worker.logging.enabled", "true")
     try:
-        write(rows.mapInArrow(slowly, "value string"), topic)
+        slow = rows.mapInArrow(slowly, "value string")
+        write(slow, topic, progressListeners="kprod_test_progress:to_file")
         # Spark stores a worker's lines in its own time.
         told = wait_for(lines, 60, "the task's line")
     finally:
         spark.conf.unset("spark.sql.pyspark.worker.logging.enabled")
     assert "waitsFor=Spark's next rows" in told[0].msg
     assert told[0].level == "INFO"
+    heard_of = json.loads(heard.read_text().splitlines()[0])
+    assert (heard_of["partition"], heard_of["waits_for"]) == (0, "Spark's next rows")
 
 
 @pytest.mark.skipif(pyspark.__version__ < "4.1", reason="Spark keeps no such log there")

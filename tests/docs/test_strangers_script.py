@@ -53,7 +53,13 @@ def environment(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     # The packages alone: .pth files in there, the checkout's among them, are not read.
     others = [path for path in sys.path if Path(path).name == "site-packages"]
     (packages / "others.pth").write_text("\n".join(others))
-    ours = {"PYTHONPATH", "PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON", "VIRTUAL_ENV"}
+    ours = {
+        "PYTHONPATH",
+        "PYSPARK_PYTHON",
+        "PYSPARK_DRIVER_PYTHON",
+        "SPARK_CONF_DIR",
+        "VIRTUAL_ENV",
+    }
     kept = {name: value for name, value in os.environ.items() if name not in ours}
     path = f"{home / 'bin'}{os.pathsep}{os.environ['PATH']}"
     return kept | {"PATH": path, "PIP_NO_INDEX": "1", "COLUMNS": "120", "NO_COLOR": "1"}

@@ -23,6 +23,7 @@ from typing import Any
 import psutil
 
 from tests.faults.proxy import Hit
+from tests.programs import without_spark
 
 ROOT = Path(__file__).parents[2]
 START_S = 240.0
@@ -46,7 +47,7 @@ class Driver:
         self.home = home / self.name
         self.home.mkdir(parents=True)
         self.log = self.home / "driver.log"
-        environment = {n: v for n, v in os.environ.items() if not n.startswith("SPARK")}
+        environment = without_spark()
         environment |= {
             "PYTHONPATH": str(ROOT),
             "PYSPARK_PYTHON": sys.executable,

@@ -18,7 +18,9 @@ from types import TracebackType
 
 import pyspark
 
+from spark_kafka_sink.local_kafka.installation import QUICK_JVM
 from tests.exactly_once.processes import ROOT
+from tests.programs import without_spark
 
 START_S = 240.0
 _DEPLOY = "org.apache.spark.deploy"
@@ -70,12 +72,13 @@ class StandaloneSpark:
 
     def _start(self, name: str, role: str, *arguments: str) -> None:
         spark_class = Path(pyspark.__file__).parent / "bin" / "spark-class"
-        environment = {n: v for n, v in os.environ.items() if not n.startswith("SPARK")}
+        environment = without_spark()
         environment |= {
             "PYTHONPATH": str(ROOT),
             "PYSPARK_PYTHON": sys.executable,
             "PATH": os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]]),
             "SPARK_DAEMON_MEMORY": "256m",
+            "SPARK_DAEMON_JAVA_OPTS": " ".join(QUICK_JVM),
         }
         with self._log(name).open("wb") as log:
             self._processes.append(

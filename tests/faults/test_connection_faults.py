@@ -63,8 +63,10 @@ def new_topic(bootstrap: str, partitions: int = 3) -> str:
     return name
 
 
-@pytest.mark.parametrize("at_byte", [0, 3, 4, 30, 61, 120, 5000, 60_000])
-@pytest.mark.parametrize("nth", [1, 4])
+@pytest.mark.parametrize(
+    ("at_byte", "nth"),
+    [(0, 1), (3, 4), (4, 1), (30, 4), (61, 1), (120, 4), (5000, 1), (60_000, 4)],
+)
 def test_a_connection_cut_inside_a_request_loses_nothing(proxy, bootstrap, at_byte, nth):
     topic = new_topic(bootstrap)
     producer = KafkaProducer(config(bootstrap, batch_size="65536"))
@@ -77,8 +79,7 @@ def test_a_connection_cut_inside_a_request_loses_nothing(proxy, bootstrap, at_by
     assert found.clean, f"{found} after {fault}"
 
 
-@pytest.mark.parametrize("at_byte", [0, 3, 7, 20])
-@pytest.mark.parametrize("nth", [1, 4])
+@pytest.mark.parametrize(("at_byte", "nth"), [(0, 1), (3, 4), (7, 1), (20, 4)])
 def test_a_connection_cut_inside_a_response_doubles_nothing(proxy, bootstrap, at_byte, nth):
     topic = new_topic(bootstrap)
     producer = KafkaProducer(config(bootstrap, batch_size="65536"))

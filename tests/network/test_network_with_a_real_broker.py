@@ -1,4 +1,4 @@
-"""The whole network room against a real Kafka, and against listeners that are none."""
+"""The whole network room against a real Kafka, and against a listener that is silent."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from spark_kafka_sink.network.client.network_client import NetworkClient
 from spark_kafka_sink.protocol.cluster import Cluster, Node
 from spark_kafka_sink.protocol.metadata import MetadataRequest, MetadataResponse
 from spark_kafka_sink.protocol.request import ApiKey
-from tests.network.loopback import Background, LoopbackServer, framed, read_frame
+from tests.network.loopback import Background, LoopbackServer
 from tests.network.simulated import FixedMetadata
 from tests.real_kafka import AT_ONCE_S, RealKafka
 
@@ -93,40 +93,6 @@ def test_pipelined_requests_are_answered_in_order(kafka: RealKafka) -> None:
     assert all(0 <= r.latency_ms <= lasted for r in responses)
 
 
-def test_a_refusing_address_is_named_and_the_next_one_serves(kafka: RealKafka) -> None:
-    with LoopbackServer() as server:
-        nobody = f"127.0.0.1:{server.address[1]}"
-    bootstrap = f"{nobody},{kafka.bootstrap}"
-    metadata = metadata_of(bootstrap)
-    refused, good = metadata.nodes()[:2]
-    with client_of(bootstrap, metadata) as client:
-        client.ready(refused, CLOCK.now_ms())
-        poll_until(client, client.connection_failures)
-        assert client.connection_failures() == {nobody: "Connection refused"}
-        metadata.wait_ms = 0
-        poll_until(client, lambda: metadata.updates)
-        assert client.least_loaded_node(CLOCK.now_ms()) is not None
-        assert good.id not in client.connection_failures()
-
-
-def test_a_listener_that_is_not_kafka_ends_with_a_reason() -> None:
-    with LoopbackServer() as server:
-
-        def answer() -> None:
-            peer = server.accept()
-            read_frame(peer)
-            peer.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n")
-
-        bootstrap = f"127.0.0.1:{server.address[1]}"
-        metadata = metadata_of(bootstrap)
-        node = metadata.nodes()[0]
-        with client_of(bootstrap, metadata) as client, Background(answer):
-            client.ready(node, CLOCK.now_ms())
-            poll_until(client, lambda: client.connection_failed(node))
-            (reason,) = client.connection_failures().values()
-            assert "a web server answers there" in reason
-
-
 def test_a_peer_that_never_answers_ends_with_a_reason() -> None:
     with LoopbackServer() as server:
         bootstrap = f"127.0.0.1:{server.address[1]}"
@@ -141,23 +107,6 @@ def test_a_peer_that_never_answers_ends_with_a_reason() -> None:
             assert time.monotonic() - start < AT_ONCE_S
             (reason,) = client.connection_failures().values()
             assert "no response to API_VERSIONS within 200 ms" in reason
-
-
-def test_garbage_behind_a_right_length_ends_the_connection() -> None:
-    with LoopbackServer() as server:
-
-        def answer() -> None:
-            peer = server.accept()
-            request = read_frame(peer)
-            peer.sendall(framed(request[4:8] + b"\xff" * 30))
-
-        bootstrap = f"127.0.0.1:{server.address[1]}"
-        metadata = metadata_of(bootstrap)
-        node = metadata.nodes()[0]
-        with client_of(bootstrap, metadata) as client, Background(answer):
-            client.ready(node, CLOCK.now_ms())
-            poll_until(client, lambda: client.connection_failed(node))
-            assert list(client.connection_failures()) == [bootstrap]
 
 
 def test_a_parked_client_sleeps_until_it_is_woken(kafka: RealKafka) -> None:

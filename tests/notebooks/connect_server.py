@@ -14,6 +14,8 @@ from pathlib import Path
 
 import pyspark
 
+from tests.programs import without_spark
+
 ROOT = Path(__file__).resolve().parents[2]
 _SERVER = "org.apache.spark.sql.connect.service.SparkConnectServer"
 _CONFS = {
@@ -35,7 +37,7 @@ def connect_server(home: Path, jars: str) -> Iterator[str]:
     confs = [word for name, value in _CONFS.items() for word in ("--conf", f"{name}={value}")]
     spark = Path(pyspark.__file__).parent
     command = [str(spark / "bin" / "spark-submit"), "--master", "local[2]", "--class", _SERVER]
-    environment = {n: value for n, value in os.environ.items() if not n.startswith("SPARK")} | {
+    environment = without_spark() | {
         "PYTHONPATH": str(ROOT),
         "PYSPARK_PYTHON": sys.executable,
         "SPARK_HOME": str(spark),

@@ -277,35 +277,6 @@ def test_a_wrong_listener_is_an_error_that_names_the_right_one(
 # ---- Spark ----
 
 
-def test_a_batch_writes_by_scram_and_a_stream_by_token(secure_kafka, consume, spark, tmp_path):
-    topic = secure_kafka.kafka.unique_topic("sasl", 3)
-
-    def options(mechanism, protocol):
-        client = client_options(secure_kafka, protocol, mechanism)
-        return {
-            "kafka.bootstrap.servers": secure_kafka.bootstrap(protocol),
-            "topic": topic,
-        } | {f"kafka.{name}": value for name, value in client.items()}
-
-    rows = spark.range(1000).selectExpr("cast(id AS string) AS value")
-    scram = options("SCRAM-SHA-512", "SASL_SSL")
-    scram["kafka.sasl.jaas.config"] = f"kafkashaded.{scram['kafka.sasl.jaas.config']}"
-    rows.write.format("kprod").options(**scram).save()
-    rows.write.mode("overwrite").json(str(tmp_path / "source"))
-    query = (
-        spark.readStream.schema("value string")
-        .json(str(tmp_path / "source"))
-        .writeStream.format("kprod")
-        .options(**options("OAUTHBEARER", "SASL_PLAINTEXT"))
-        .option("checkpointLocation", str(tmp_path / "checkpoint"))
-        .trigger(availableNow=True)
-        .start()
-    )
-    query.awaitTermination()
-    expected = sorted(str(i).encode() for i in [*range(1000)] * 2)
-    assert sorted(consume(topic, bootstrap=secure_kafka.kafka.bootstrap).values) == expected
-
-
 def test_a_wrong_password_fails_on_the_driver_before_any_task(secure_kafka, spark):
     client = bare(secure_kafka, sasl__mechanism="PLAIN", sasl__username="alice",
                           sasl__password=SECRET)  # fmt: skip

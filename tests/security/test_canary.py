@@ -132,8 +132,6 @@ def left_behind(secure_kafka, tmp_path_factory):
                 "spark.eventLog.dir": (out / "events").as_uri(),
                 "spark.driver.host": "127.0.0.1",
                 "spark.driver.bindAddress": "127.0.0.1",
-                # It lives for seconds.
-                "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
                 "spark.local.dir": str(out / "local"),
                 "spark.sql.warehouse.dir": str(home / "warehouse"),
                 "spark.sql.execution.arrow.pyspark.enabled": "true",

@@ -50,6 +50,7 @@ def left_behind(bootstrap, log):
     return [t for t in topics if t.startswith(log)], [t.transactional_id for t in open_]
 
 
+@pytest.mark.broker
 @pytest.mark.parametrize("version", ["kafka", "kafka_v1", "kafka_3_9"])
 def test_a_real_kafka_keeps_every_promise(request, version, log):
     kafka = request.getfixturevalue(version)
@@ -75,6 +76,8 @@ def test_two_operators_at_once_do_not_disturb_each_other(kafka, log):
     wait_for(lambda: left_behind(kafka.bootstrap, log) == ([], []), 30, "the end of the topics")
 
 
+@pytest.mark.long  # a broker of its own
+@pytest.mark.broker
 def test_a_service_without_a_coordinator_does_not_work(log):
     overrides = {"transaction.state.log.replication.factor": "3"}
     with KafkaCluster(overrides=overrides) as cluster:
@@ -90,6 +93,8 @@ def test_a_time_out_that_does_not_fit_is_why(kafka, log):
     assert "transaction.max.timeout.ms" in verdict["because"]
 
 
+@pytest.mark.long  # a broker of its own
+@pytest.mark.broker
 def test_compaction_that_is_refused_is_why(log):
     """As a managed service's policy does; our broker refuses every topic with more than that."""
     with KafkaCluster(overrides={"default.replication.factor": "3"}) as cluster:

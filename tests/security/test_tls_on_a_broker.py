@@ -11,7 +11,6 @@ from spark_kafka_sink.base.errors import KafkaError
 from spark_kafka_sink.producer.kafka_producer import KafkaProducer
 from spark_kafka_sink.records.record_columns import ColumnPlan
 from tests.engine.rows import attempt, config, values_batch
-from tests.security.streams import stream_once
 
 pytestmark = pytest.mark.broker
 
@@ -90,22 +89,3 @@ def test_the_broker_really_is_asked_over_tls(secure_kafka):
         plain.sendall(struct.pack(">ihhih", 10, 18, 0, 1, -1))
         answer = plain.recv(100)
     assert not answer.startswith(b"\x00\x00")
-
-
-def test_a_data_frame_goes_over_tls_as_a_batch_and_as_a_stream(
-    secure_kafka, consume, spark, tmp_path
-):
-    topic = secure_kafka.kafka.unique_topic("tls", 3)
-    options = {
-        "kafka.bootstrap.servers": secure_kafka.bootstrap("MUTUAL"),
-        "topic": topic,
-        "kafka.security.protocol": "SSL",
-        "kafka.ssl.truststore.location": str(secure_kafka.ca),
-        "kafka.ssl.keystore.location": str(secure_kafka.client_key),
-    }
-    rows = spark.range(1000).selectExpr("cast(id AS string) AS value")
-    rows.write.format("kprod").options(**options).save()
-    rows.write.mode("overwrite").json(str(tmp_path / "source"))
-    stream_once(spark, options, tmp_path)
-    expected = sorted(str(i).encode() for i in [*range(1000)] * 2)
-    assert sorted(consume(topic, bootstrap=secure_kafka.kafka.bootstrap).values) == expected

@@ -134,13 +134,13 @@ def _is_within_a_line(fd: int, size: int) -> bool:
 
 def _set_aside(fd: int, path: str, check: Callable[[str], None] | None) -> None:
     """Renames a full file, unless another process does: the lock is the file's, and who has it
-    later sees by the name that another file is there.
+    later sees by the name that another file is there, or none yet.
     """
     _checked(fd, path, check)
     former = path + FORMER
     if check is not None:
         check(former)
-    with contextlib.suppress(BlockingIOError):
+    with contextlib.suppress(BlockingIOError, FileNotFoundError):
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         if os.path.samestat(os.fstat(fd), os.stat(path)):  # noqa: PTH116 - as fstat
             Path(path).rename(former)

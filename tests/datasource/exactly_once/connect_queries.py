@@ -19,11 +19,10 @@ from spark_kafka_sink import foreach_batch, register, transaction
 Function = Callable[[DataFrame, int], None]
 
 
-def run(spark: SparkSession, home: Path, name: str, function: Function) -> str:
-    frame = spark.readStream.schema("value string").json(str(home / "source"))
+def run(frame: DataFrame, checkpoint: Path, function: Function) -> str:
     query = (
         frame.writeStream.foreachBatch(function)
-        .option("checkpointLocation", str(home / name))
+        .option("checkpointLocation", str(checkpoint))
         .trigger(availableNow=True)
         .start()
     )
@@ -34,6 +33,28 @@ def run(spark: SparkSession, home: Path, name: str, function: Function) -> str:
     return ""
 
 
+def deleted(spark: SparkSession, home: Path, base: dict[str, str]) -> list[str]:
+    """A function's name with other rows, another checkpoint, and its own without its past."""
+    source = home / "files"
+    source.mkdir()
+    files = spark.readStream.schema("value string").option("maxFilesPerTrigger", 1)
+    frame = files.json(str(source))
+    write = foreach_batch("deleted", **base)
+
+    def add(value: str) -> None:
+        part = home / f"{value}.json"
+        part.write_text(json.dumps({"value": f"deleted {value}"}))
+        part.rename(source / part.name)
+
+    add("a")
+    told = [run(frame, home / "one", write)]
+    told.append(run(frame.selectExpr("value || '!' AS value"), home / "other", write))
+    add("b")
+    told += [run(frame, home / "one", write), run(frame, home / "two", write)]
+    shutil.rmtree(home / "one")
+    return [*told, run(frame, home / "one", write)]
+
+
 def main() -> None:
     bootstrap, directory, topic = sys.argv[1:]
     home = Path(directory)
@@ -42,6 +63,7 @@ def main() -> None:
     base = {"kafka.bootstrap.servers": bootstrap, "topic": topic, "transactionalIdPrefix": topic}
     (home / "source").mkdir()
     (home / "source" / "0.json").write_text('{"value":"a"}\n{"value":"b"}\n')
+    frame = spark.readStream.schema("value string").json(str(home / "source"))
 
     def replayed(kind: str) -> list[str]:
         given = base | {"checkpointLocation": str(home / kind)}
@@ -54,9 +76,9 @@ def main() -> None:
             with transaction(kind, batch_id, **given) as t:
                 t.write(rows)
 
-        first = run(spark, home, kind, function)
+        first = run(frame, home / kind, function)
         shutil.rmtree(home / kind / "commits")
-        return [first, run(spark, home, kind, function)]
+        return [first, run(frame, home / kind, function)]
 
     def twice(batch: DataFrame, batch_id: int) -> None:
         for tag in "ab":
@@ -70,7 +92,8 @@ def main() -> None:
                 pass
 
     told = {kind: replayed(kind) for kind in ("function", "block")}
-    told |= {f.__name__: [run(spark, home, f.__name__, f)] for f in (twice, nested)}
+    told |= {f.__name__: [run(frame, home / f.__name__, f)] for f in (twice, nested)}
+    told["deleted"] = deleted(spark, home, base)
     print(json.dumps(told))
 
 

@@ -16,7 +16,9 @@ pytestmark = [pytest.mark.long, pytest.mark.spark, pytest.mark.broker, pytest.ma
 
 
 def test_blocks_and_functions_hold_over_connect(kafka, topic, consume, tmp_path):
-    """A replay with other rows is dropped; a second block of one name is refused, nested or not."""
+    """A replay with other rows is dropped; a second block of one name is refused, nested or not.
+    The function's process knows neither the query nor its run, and sees a deleted checkpoint.
+    """
     program = Path(__file__).with_name("connect_queries.py")
     with connect_server(tmp_path, "") as address:
         done = run_python(
@@ -27,6 +29,12 @@ def test_blocks_and_functions_hold_over_connect(kafka, topic, consume, tmp_path)
     assert told["function"] == told["block"] == ["", ""]
     assert "wrote another DataFrame in micro-batch 0" in told["twice"][0]
     assert "they have one name" in told["nested"][0]
+    first, other_rows, second, other_checkpoint, again = told["deleted"]
+    assert first == second == ""
+    assert "other rows under a done number, which would be dropped" in other_rows
+    assert "is at batch 1 of query unknown" in other_checkpoint
+    assert "is at batch 1 of query unknown" in again
     values = [value.decode().split() for value in consume(topic, isolation=COMMITTED).values]
-    shown = Counter(" ".join(words[:2]) if words[0] == "twice" else words[0] for words in values)
-    assert shown == {"function": 2, "block": 2, "twice a": 2}
+    twofold = ("twice", "deleted")
+    shown = Counter(" ".join(words[: 1 + (words[0] in twofold)]) for words in values)
+    assert shown == {"function": 2, "block": 2, "twice a": 2, "deleted a": 1, "deleted b": 1}
