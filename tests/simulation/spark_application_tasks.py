@@ -103,7 +103,7 @@ class ApplicationTasks:
             may_be_slow = not app.healed and write.tag < STRANGER
             if may_be_slow and app.fate.random() < app.life.slow:
                 app.scheduler.sleep(app.fate.randint(0, TIMEOUT_MS // 2))
-            if app.fate.random() < app.life.fails:
+            if not app.healed and app.fate.random() < app.life.fails:
                 app.fired["= attempts that raised"] += 1
                 raise KafkaError("the user's code raised")
 
