@@ -150,14 +150,23 @@ warning ([KP0703](errors.md#kp0703)).
 
 The report of a failed batch has `error` (code, text, hint), the attempts that failed, and the
 brokers' last answers. The driver's warning has the same in one line, and `kprod report show PATH`
-as a page. A failed attempt leaves its error in a directory beside `reportPath` (without that
-option, or on a full disk, in the application's local directory), so driver and executors must share
-that directory: on a cluster, set `reportPath` to a path that all its machines mount. Without it,
-and after an executor that was killed or an error in the query before the write, the report has
-[KP0505](errors.md#kp0505) and the unfinished tasks: Spark's exception has the cause, and a stream's
-`kprod_query_failures_total` its code. What a driver that was killed leaves there
-(`.kprod-failed-*`) is removed by the first write with that `reportPath` after a week. A driver that
-was killed or interrupted by Ctrl-C has written no report.
+as a page. A failed attempt leaves its error in a directory beside `reportPath` (without it, or on a
+full disk, in the application's local directory): on a cluster, set `reportPath` to a path that all
+machines mount.
+
+| what ended the batch | its report |
+|---|---|
+| a task failed | has all of this, where that directory is shared |
+| it is not shared; an executor was killed; the query failed before the write \
+| [KP0505](errors.md#kp0505) and the unfinished tasks: Spark's exception has the cause, \
+a stream's `kprod_query_failures_total` its code |
+| it was stopped: `query.stop()`, a cancelled job, `interruptAll()`, Ctrl-C in a Connect client \
+| KP0505 and the unfinished tasks |
+| Ctrl-C in a classic session; a killed driver \
+| none; transactions stay open until the next start or their time-out |
+
+What a killed driver leaves there (`.kprod-failed-*`) is removed by the first write with that
+`reportPath` after a week.
 """.splitlines()
 
 _PROGRESS_TOPIC = """\

@@ -44,7 +44,7 @@ from spark_kafka_sink.network.client.client_factory import (
 from spark_kafka_sink.network.client.client_request import ClientResponse
 from spark_kafka_sink.network.client.kafka_client import KafkaClient
 from spark_kafka_sink.network.client.metadata import Metadata
-from spark_kafka_sink.protocol.cluster import Cluster, Node
+from spark_kafka_sink.protocol.cluster import Cluster, Node, TopicPartition
 from spark_kafka_sink.protocol.messages.find_coordinator import FindCoordinatorResponse
 from spark_kafka_sink.protocol.metadata import MetadataRequest, MetadataResponse
 from spark_kafka_sink.protocol.request import ApiKey, Request
@@ -132,7 +132,13 @@ class RequestLoop:
         self.client = self._connect()
 
     def _connect(self) -> KafkaClient:
-        client = self._new_client(self.config, self.metadata, self.clock)
+        """A client whose own requests, the first of a connection and those for metadata, wait no
+        longer than for a connection: a frozen broker accepts connections.
+        """
+        config = self.config
+        own_ms = min(config.request_timeout_ms, config.socket_connection_setup_timeout_ms)
+        config = replace(config, request_timeout_ms=own_ms)
+        client = self._new_client(config, self.metadata, self.clock)
         self.metadata.attach(client.wakeup, client.connection_failures)
         return client
 
@@ -346,7 +352,7 @@ class _Dispatcher:
         elif isinstance(to, Leader):
             node = metadata.cluster.leader_for(to.tp)
             if node is None:
-                self._await_leader(call, to.tp.topic, now)
+                self._await_leader(call, to.tp, now)
                 return
         elif isinstance(to, AnyBroker):
             self._for_any_broker.append(call)
@@ -356,16 +362,16 @@ class _Dispatcher:
         self._nodes[node.id] = node
         self._queues.setdefault(node.id, deque()).append(call)
 
-    def _await_leader(self, call: Call[object], topic: str, now: int) -> None:
+    def _await_leader(self, call: Call[object], tp: TopicPartition, now: int) -> None:
         """Raises what the metadata say of a topic that the principal may not see: no wait helps."""
-        metadata = self._loop.metadata
+        metadata, topic = self._loop.metadata, tp.topic
         if not call.attempts:
             metadata.topic_errors.pop(topic, None)  # an earlier call's
         code = metadata.topic_errors.get(topic, ErrorCode.NONE)
         if code is ErrorCode.TOPIC_AUTHORIZATION_FAILED:
             raise code.error(f"topic {topic}")
         metadata.add_topics((topic,), now)
-        self._schedule_retry(call, now, "its leader is not known")
+        self._schedule_retry(call, now, f"the leader of {tp} is not known")
 
     def _reroute(
         self, call: Call[object], now: int, why: str, code: ErrorCode | None = None

@@ -15,6 +15,7 @@ from typing import NoReturn
 
 import typer
 
+from spark_kafka_sink.admin.admin_client import impatient
 from spark_kafka_sink.admin.transaction_client import TransactionClient
 from spark_kafka_sink.base.error_kinds import Kind
 from spark_kafka_sink.base.errors import ConfigError, KafkaError, coded, safe_text
@@ -64,7 +65,7 @@ def connected(
         # One limit for every step, whatever options of a producer the file has.
         limit_ms = int(cluster.timeout_s * 1000)
         producer = replace(config.producer, max_block_ms=limit_ms, delivery_timeout_ms=limit_ms)
-        with TransactionClient(producer) as client:
+        with TransactionClient(impatient(producer)) as client:
             limit_s = min(cluster.timeout_s, _MOST_TO_CONNECT)
             with _waiting_notice(config.producer, limit_s):
                 client.describe_topics(

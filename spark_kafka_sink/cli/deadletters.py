@@ -8,13 +8,10 @@ from __future__ import annotations
 from collections import Counter, deque
 from collections.abc import Sequence
 
-from rich.markup import escape
-from rich.table import Table
-
 from spark_kafka_sink.base.errors import safe_text
 from spark_kafka_sink.cli.arguments import Where
 from spark_kafka_sink.cli.connection import connected
-from spark_kafka_sink.cli.show import Json, new_console, print_json
+from spark_kafka_sink.cli.show import Json, print_json, show_rows
 from spark_kafka_sink.datasource.dead_letters.letter_reader import LetterReader
 from spark_kafka_sink.records.letters.letter_fields import letter_fields
 from spark_kafka_sink.records.log_records import LogRecord
@@ -46,10 +43,9 @@ def deadletters(where: Where, topic: str, last: int, *, values: bool, as_json: b
         print_json({"command": "deadletters", "topic": topic, "total": counts.total(),
                     "byReason": by_reason, "last": shown})  # fmt: skip
         return
-    console = new_console(markup=True)
-    console.print(_table(by_reason, names))
+    _show(f"Dead letters in {topic}", by_reason, names)
     if shown:
-        console.print(_table(shown, [name for name in shown[0] if name != "reason"]))
+        _show("The newest", shown, [name for name in shown[0] if name != "reason"])
 
 
 def _fields(partition: int, record: LogRecord, *, values: bool) -> Json:
@@ -58,16 +54,12 @@ def _fields(partition: int, record: LogRecord, *, values: bool) -> Json:
     return found | ({"key": _text(record.key), "value": _text(record.value)} if values else {})
 
 
-def _table(rows: Sequence[Json], names: Sequence[str]) -> Table:
-    table = Table(*names)
-    for row in rows:
-        table.add_row(*(_cell(row[name]) for name in names))
-    return table
+def _show(title: str, rows: Sequence[Json], names: Sequence[str]) -> None:
+    show_rows(title, names, [[_cell(row[name]) for name in names] for row in rows])
 
 
 def _cell(value: object) -> str:
-    """Without what a terminal or the table's markup would obey: any client may write there."""
-    return "" if value is None else escape(safe_text(str(value), _MOST_SHOWN))
+    return "" if value is None else safe_text(str(value), _MOST_SHOWN)
 
 
 def _text(data: bytes | None) -> str | None:

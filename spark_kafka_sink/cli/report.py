@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import heapq
 import io
-import json
 import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
 from spark_kafka_sink.base.errors import ConfigError, named, safe_text
+from spark_kafka_sink.base.json_object import json_object
 from spark_kafka_sink.base.security import allow_lists
 from spark_kafka_sink.base.security.local_files import (
     FORMER,
@@ -152,11 +152,8 @@ def _reports_in(file: Path, others: list[str]) -> Iterator[Json]:
     # As the sink opens them: a FIFO would block, and a device has no end.
     content = read_file(str(file), "a report", MAX_REPORT, allow_lists.check_report_path)
     for number, line in enumerate(io.BytesIO(content), start=1):
-        try:
-            found = json.loads(line)
-        except (ValueError, RecursionError):
-            found = None
-        if isinstance(found, dict) and found.get(_VERSION) == REPORT_VERSION:
+        found = json_object(line)
+        if found is not None and found.get(_VERSION) == REPORT_VERSION:
             yield found
         elif line.endswith(b"\n") and line.strip():  # else it is being written
             others.append(f"{_shown(file)}, line {number}")

@@ -169,7 +169,7 @@ def show_overview(prefix: str, log_topic: str, overview: Overview) -> None:
     """For ``kprod txn list``."""
     if overview.open:
         show_open(f"Open transactions of '{prefix}'", overview.open)
-    else:
+    elif not overview.silent:
         say(f"No transaction of '{prefix}' is open.")
     if overview.silent:
         say(f"No answer from {', '.join(overview.silent)}: the list lacks its transactions.")

@@ -27,13 +27,13 @@ from spark_kafka_sink.base.security.local_files import UnusableFileError, decode
 from spark_kafka_sink.base.security.password import REPLACE_IT, Password
 from spark_kafka_sink.base.security.secret_references import file_reference, is_one_reference
 from spark_kafka_sink.base.suggestions import nearest_name
+from spark_kafka_sink.config.named_columns import WITH_SCHEMA
 from spark_kafka_sink.config.option import Option, Status
 from spark_kafka_sink.config.option_table import (
     NO_MEANING_PREFIXES,
     PRODUCER_OPTIONS,
+    REGISTRY_NAMES,
     SINK_OPTIONS,
-    is_registry_option,
-    needs_registry,
 )
 
 #: The prefix of a producer's option among the options of a Spark write.
@@ -360,8 +360,8 @@ def _add_file(found: GivenOptions, location: str) -> None:
     for name, line in lines.producer.items():
         found.producer.setdefault(name, line)
     if found.prefix and not _has_schemas(lines.own | found.own):
-        others += [name for name in lines.own if is_registry_option(name)]
-        for name in filter(is_registry_option, list(lines.own)):
+        for name in REGISTRY_NAMES & lines.own.keys():
+            others.append(name)
             del lines.own[name]
     for name, line in lines.own.items():
         found.own.setdefault(name, line)
@@ -374,7 +374,8 @@ def _add_file(found: GivenOptions, location: str) -> None:
 def _has_schemas(own: Mapping[str, Given]) -> bool:
     """Whether the write needs a registry; else its options in a file are another client's."""
     names = ("valueFormat", "keyFormat")
-    return needs_registry(tuple(own[name].value for name in names if name in own))
+    given = (str(own[name].value) for name in names if name in own)
+    return any(text.strip().lower() in WITH_SCHEMA for text in given)
 
 
 def _warn_ignored(found: GivenOptions, file: str, whose: str, names: Iterable[str]) -> None:

@@ -16,7 +16,6 @@ from dataclasses import replace
 from typing import Final
 
 from spark_kafka_sink.config.named_columns import (
-    WITH_SCHEMA,
     ColumnFormat,
     ColumnNames,
     OnNullValue,
@@ -321,7 +320,8 @@ SCHEMA_OPTIONS: Final = (
     *_of("key"),
     *REGISTRY_OPTIONS,
 )
-_REGISTRY_NAMES: Final = frozenset(one.name for one in REGISTRY_OPTIONS) | {
+#: Of the registry's client, which other clients' files have too.
+REGISTRY_NAMES: Final = frozenset(one.name for one in REGISTRY_OPTIONS) | {
     f"{part}.{name}"
     for part in ("key", "value")
     for name in ("subject.name.strategy", "schema.id.serializer")
@@ -401,14 +401,3 @@ NO_MEANING_PREFIXES: dict[str, str] = {
     "metrics.context.": _METRICS,
     "config.providers.": "references need no provider here",
 }
-
-
-def needs_registry(formats: object) -> bool:
-    """Whether one of the texts is a format with a schema."""
-    texts = formats if isinstance(formats, tuple) else (formats,)
-    return any(str(text).strip().lower() in WITH_SCHEMA for text in texts)
-
-
-def is_registry_option(name: str) -> bool:
-    """An option of the registry's client, which other clients' files have too."""
-    return name in _REGISTRY_NAMES

@@ -15,13 +15,8 @@ from typing import Any, Final
 
 from spark_kafka_sink.base.error_kinds import Kind
 from spark_kafka_sink.base.errors import ConfigError
-from spark_kafka_sink.base.security.addresses import (
-    is_in_the_clear,
-    is_of_http,
-    token_endpoint,
-    url_parts,
-)
-from spark_kafka_sink.base.security.password import shown_text, text_of
+from spark_kafka_sink.base.security.addresses import http_address
+from spark_kafka_sink.base.security.password import Password, Text, shown_text, text_of
 from spark_kafka_sink.base.security.secret_references import has_references
 from spark_kafka_sink.config.logins.security_rules import (
     NOT_HIDDEN_BY_SPARK,
@@ -133,25 +128,18 @@ def _refuse_without_effect(own: Mapping[str, OptionValue], parts: list[str]) -> 
         )
 
 
-def registry_urls(text: str) -> tuple[str, ...]:
-    """The addresses, without a slash at the end. ConfigError, which shows nothing of them, for one
-    that can't be used.
+def _registry_urls(given: Text, gets: str) -> tuple[str, ...]:
+    """The addresses, without a slash at the end. ConfigError for one that can't be used, or would
+    get what it ``gets`` in the clear.
     """
-    urls = tuple(one.strip().rstrip("/") for one in text.split(","))
+    urls = tuple(one.strip().rstrip("/") for one in text_of(given).split(","))
+    hint = "it looks like https://host:8081; local_kafka has a registry for tests"
     for url in urls:
-        parts = url_parts(url)
-        if parts is None or not is_of_http(parts) or parts.query or parts.fragment:
-            mock = ": mock:// has none" if url.startswith("mock:") else ""
+        shown = Password(url, f"{given}") if isinstance(given, Password) else url
+        parts = http_address(URL, shown, hint, USER_INFO, gets=gets, kind=Kind.INVALID_VALUE)
+        if parts.query or parts.fragment:
             raise ConfigError(
-                f"{URL} is not an address of a registry{mock}",
-                hint="it looks like https://host:8081; local_kafka has a registry for tests",
-                kind=Kind.INVALID_VALUE,
-            )
-        if "@" in parts.netloc:
-            raise ConfigError(
-                f"{URL} must not hold a name or password",
-                hint=f"they go to {USER_INFO}",
-                kind=Kind.INLINE_SECRET,
+                f"{URL} is not an address of a registry", hint=hint, kind=Kind.INVALID_VALUE
             )
     return urls
 
@@ -199,34 +187,28 @@ def _check_registry(own: Mapping[str, OptionValue]) -> None:
     # As the brokers' stores.
     stores = {n.removeprefix(REGISTRY): value for n, value in own.items() if n.startswith(REGISTRY)}
     check_rules(STORE_RULES, stores, lambda name: REGISTRY + name)
-    check_addresses(own)
+    registry_urls(own)
 
 
-def check_addresses(values: Mapping[str, object]) -> None:
-    """ConfigError for an address that would get a secret in the clear, and for TLS that would not
-    count. One by reference is checked where it is looked up.
+def registry_urls(values: Mapping[str, object]) -> tuple[str, ...]:
+    """The registry's addresses; none yet when they are a reference, and checked where that is
+    looked up. ConfigError for one that can't be used or would get a secret in the clear, and for
+    TLS that would not count.
     """
     endpoint = values.get(ENDPOINT)
     if endpoint is not None and not has_references(endpoint):
         credentials = "bearer.auth.client.id and bearer.auth.client.secret"
-        token_endpoint(
-            ENDPOINT, shown_text(endpoint), "it looks like https://host/path", credentials
-        )
-    if has_references(values.get(URL)):
-        return
-    urls = registry_urls(text_of(values.get(URL)))
-    addresses = [parts for parts in map(url_parts, urls) if parts is not None]
-    way = next((name for name in (USER_INFO, TOKEN, ENDPOINT) if values.get(name)), None)
-    for parts in addresses:
-        if way and is_in_the_clear(parts):
-            raise ConfigError(
-                f"{URL} is http, so {way} would send a secret in the clear",
-                hint="use https; http with a secret is for tests on this machine (localhost)",
-            )
+        http_address(ENDPOINT, shown_text(endpoint), "it looks like https://host/path", credentials)
+    address = values.get(URL)
+    if has_references(address):
+        return ()
+    way = next((name for name in (USER_INFO, TOKEN, ENDPOINT) if values.get(name)), "")
+    urls = _registry_urls(shown_text(address), way)
     tls = next((name for name in values if name.startswith(f"{REGISTRY}ssl.")), None)
-    if tls and ENDPOINT not in values and all(parts.scheme == "http" for parts in addresses):
+    if tls and ENDPOINT not in values and all(one.lower().startswith("http:") for one in urls):
         raise ConfigError(
             f"{tls} would have no effect, because {URL} is http",
             hint="use https, or remove it",
             kind=Kind.NO_EFFECT,
         )
+    return urls

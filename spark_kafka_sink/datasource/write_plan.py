@@ -128,6 +128,8 @@ class WritePlan:
                 "report it with this line and the version of Spark",
             )
         identity = TaskIdentity.current()
+        if identity.partition_id == identity.attempt == 0:
+            self.failed.tell(identity)
         return WriteTask(
             columns or self.columns,
             self._producers(identity),
@@ -367,8 +369,9 @@ class WritePlan:
         report = self._report_of_some(messages, Outcome.ABORTED, batch_id)
         # Files are read for it; none of them may keep transactions open.
         with contextlib.suppress(Exception):
-            begun_ms, attempts = self.failed.begun_ms, self.failed.take(batch_id)
-            report = self._identified(with_failures(report, attempts, begun_ms))
+            begun_ms, told = self.failed.begun_ms, self.failed.told
+            attempts = self.failed.take(batch_id)
+            report = self._identified(with_failures(report, attempts, begun_ms, told))
         return report
 
     def _identified(self, report: WriteReport) -> WriteReport:

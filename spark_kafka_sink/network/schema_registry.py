@@ -16,21 +16,21 @@ import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
-from urllib.parse import quote, urlsplit
+from urllib.parse import quote
 from uuid import UUID
 
-from spark_kafka_sink.base.clock import Clock, Latch, SystemClock
+from spark_kafka_sink.base.clock import Latch, SystemClock
 from spark_kafka_sink.base.errors import (
     AuthenticationError,
     NoRegistryAnswerError,
     SchemaRegistryError,
     safe_text,
 )
+from spark_kafka_sink.base.json_object import json_object
 from spark_kafka_sink.base.security.allow_lists import check_url
 from spark_kafka_sink.base.security.password import (
     Password,
     as_password,
-    looked_up,
     text_of,
     without_secrets,
 )
@@ -45,7 +45,7 @@ from spark_kafka_sink.config.option_table import (
     URL,
     USER_INFO,
 )
-from spark_kafka_sink.config.schema_options import check_addresses, registry_urls
+from spark_kafka_sink.config.schema_options import registry_urls
 from spark_kafka_sink.network.auth.token_endpoint import request_token
 from spark_kafka_sink.network.http.http_exchange import AnswerTooLongError, HttpRequest, exchange
 from spark_kafka_sink.network.tls.ssl_failures import explain
@@ -91,38 +91,29 @@ class SchemaRegistry:
     at most ``limit_ms`` from the creation on.
     """
 
-    def __init__(
-        self,
-        options: Mapping[str, OptionValue],
-        limit_ms: int,
-        clock: Clock | None = None,
-    ) -> None:
+    def __init__(self, options: Mapping[str, OptionValue], limit_ms: int) -> None:
         values = resolve(options)
-        self._clock = clock or SystemClock()
+        self._clock = SystemClock()
         self._deadline_ms = self._clock.now_ms() + limit_ms
         timeout = options.get(TIMEOUT, SINK_OPTIONS[TIMEOUT].default)
         assert isinstance(timeout, int)
         self._timeout_ms = timeout
-        self._shown_as = f"{values[URL]}" if isinstance(values[URL], Password) else None
-        check_addresses(values)
-        self._urls = registry_urls(text_of(values[URL]))
+        self._urls = registry_urls(values)
+        self._shown = safe_text(f"{values[URL]}")
         for url in self._urls:
-            check_url(url, f"{URL}={self._shown(url)}")
+            check_url(url, f"{URL}={self}")
         self._tls = {
             name.removeprefix("schema.registry."): value
             for name, value in values.items()
             if name.startswith("schema.registry.ssl.")
         }
         self._values = values
-        self._secrets = [
-            text_of(values.get(name)) for name in (USER_INFO, TOKEN, "bearer.auth.client.secret")
-        ]
-        self._secrets += [part for part in self._secrets[0].partition(":")[::2] if part]
-        self._secrets += looked_up(*(v for v in values.values() if isinstance(v, Password)))
+        self._secrets = [one.value for one in values.values() if isinstance(one, Password)]
+        self._secrets += text_of(values.get(USER_INFO)).split(":", 1)
         self._token: Password | None = None
 
     def __str__(self) -> str:
-        return self._shown(self._urls[0])
+        return self._shown
 
     def by_id(self, schema_id: int) -> RegisteredSchema:
         """The schema of an id."""
@@ -181,7 +172,7 @@ class SchemaRegistry:
             url = self._urls[attempt % len(self._urls)] + path
             try:
                 status, answer = self._exchange(method, url, body, min(self._timeout_ms, left_ms))
-                return self._fields(status, _json(answer), what, may_miss=may_miss)
+                return self._fields(status, json_object(answer), what, may_miss=may_miss)
             except AnswerTooLongError:
                 raise self._error(
                     f"answers {what} with more than {LONGEST_ANSWER} bytes",
@@ -280,12 +271,6 @@ class SchemaRegistry:
         self._secrets.append(self._token.value)
         return self._token
 
-    def _shown(self, url: str) -> str:
-        if self._shown_as is not None:
-            return safe_text(self._shown_as)
-        parts = urlsplit(url)
-        return safe_text(f"{parts.scheme}://{parts.netloc}{parts.path}")
-
     def _safe(self, text: str) -> str:
         return safe_text(without_secrets(text, self._secrets), _MOST_SHOWN)
 
@@ -308,11 +293,3 @@ def _guid(given: object) -> UUID | None:
 def _body(text: str, kind: str) -> bytes:
     fields = {"schema": text} | ({} if kind == "AVRO" else {"schemaType": kind})
     return json.dumps(fields).encode()
-
-
-def _json(answer: bytes) -> Mapping[str, Any] | None:
-    try:
-        fields = json.loads(answer)
-    except (ValueError, RecursionError):
-        return None
-    return fields if isinstance(fields, dict) else None

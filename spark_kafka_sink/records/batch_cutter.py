@@ -14,9 +14,8 @@ import numpy as np
 import numpy.typing as npt
 
 from spark_kafka_sink.records.encoded_slice import OpenPosition, OpenPositions
-from spark_kafka_sink.records.varint import highest, lowest, varint_size
+from spark_kafka_sink.records.varint import Int64s, highest, lowest, varint_size
 
-Int64s = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
 
 #: Length, attributes and two deltas, a byte each.

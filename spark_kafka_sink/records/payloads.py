@@ -9,8 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from spark_kafka_sink.base.error_kinds import Kind
-from spark_kafka_sink.base.errors import DataError, safe_text
+from spark_kafka_sink.base.errors import safe_text
 
 if TYPE_CHECKING:
     import numpy as np
@@ -21,30 +20,17 @@ if TYPE_CHECKING:
 @dataclass(frozen=True, slots=True)
 class Refusal:
     """``rows`` is true for the refused ones, ``column`` the path to the value, ``reason`` the rest
-    of the sentence, without the value. ``part``: the value or the key, which these rows lack.
+    of the sentence, without the value.
     """
 
     rows: npt.NDArray[np.bool_]
     column: str
     reason: str
-    part: str = "value"
-    kind: Kind = Kind.REFUSED_BY_SCHEMA
 
-    @property
-    def sentence(self) -> str:
-        """For all of its rows."""
+    def sentence(self, part: str) -> str:
+        """For all of its rows. ``part``: the value or the key, which these rows lack."""
         column = safe_text(self.column, 200)
-        return f"column {column}: it {self.reason}, so the row has no {self.part}"
-
-    def error(self) -> DataError:
-        """For its first row."""
-        return DataError(
-            f"column {safe_text(self.column, 200)}, row {int(self.rows.argmax())} of the Arrow"
-            f" batch: it {self.reason}, so the row has no {self.part}",
-            hint="correct the value or filter such rows out before they are written, or write with"
-            " a schema that accepts it",
-            kind=self.kind,
-        )
+        return f"column {column}: it {self.reason}, so the row has no {part}"
 
 
 @dataclass(frozen=True, slots=True)

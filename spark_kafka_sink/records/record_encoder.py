@@ -39,6 +39,7 @@ from spark_kafka_sink.records.record_columns import RecordColumns
 from spark_kafka_sink.records.row_pieces import Column, Piece, gather_of
 from spark_kafka_sink.records.single_record import JAVA_OVERHEAD
 from spark_kafka_sink.records.varint import (
+    Int64s,
     Packed,
     highest,
     lowest,
@@ -47,8 +48,6 @@ from spark_kafka_sink.records.varint import (
     packed_bytes,
     varint_size,
 )
-
-Int64s = npt.NDArray[np.int64]
 
 _ATTRIBUTES = _NO_HEADERS = packed_bytes(b"\0")
 

@@ -22,9 +22,7 @@ from spark_kafka_sink.records.gather import (
     offsets_of,
     valid_of,
 )
-from spark_kafka_sink.records.varint import Packed, pack, unsigned_sizes
-
-Int64s = npt.NDArray[np.int64]
+from spark_kafka_sink.records.varint import Int64s, Packed, pack, unsigned_sizes
 
 
 def encode_headers(

@@ -23,10 +23,9 @@ from spark_kafka_sink.records.gather import (
     valid_of,
 )
 from spark_kafka_sink.records.payloads import Payloads, Refusal
-from spark_kafka_sink.records.varint import Packed, packed_bytes
+from spark_kafka_sink.records.varint import Int64s, Packed, packed_bytes
 
 Mask = npt.NDArray[np.bool_]
-Int64s = npt.NDArray[np.int64]
 #: Bytes that a slot of ``gather`` takes at once, as one word and as two.
 _WORD, _PAIR = 8, 12
 

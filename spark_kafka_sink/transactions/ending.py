@@ -20,7 +20,8 @@ So both look at the ages of the transactions, and do one thing at a time (m is t
     up to timeout - 3m/16  look again, and send EndTxn(abort), for m/16 from before a look. So none
                            is sent after timeout - m/8, unless one was aborted
     up to the time-out     wait. From timeout - m/16 on an operator's command, which aborts nothing,
-                           commits if all are still open
+                           commits if all are still open, for m/8 from before each look: while
+                           coordinators load, brokers may have aborted some
 
 When B looks again, A has sent nothing for m/8: B sees what A has committed. If that is one, both
 commit the others, at any age. If it is none, B aborts all, and A finds them aborted. An operator's
@@ -127,7 +128,7 @@ def _next(
     # (One that moves to another coordinator is in no list, and may be young: others commit it.)
     old = near_timeout(client, found, lambda t: margin_ms(t) // left, deadline_ms, only_listed=True)
     if old and only_lost:
-        return _Next.FINISH
+        return _Next.COMMIT
     if not old or near_timeout(client, found, lambda t: margin_ms(t) * 3 // 16, deadline_ms):
         return _Next.WAIT
     return _Next.UNDO

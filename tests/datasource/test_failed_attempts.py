@@ -68,6 +68,25 @@ def test_a_job_in_foreach_batch_has_the_number_of_its_tasks(failed):
     assert (report.batch_id, report.query_name) == (0, "orders")
 
 
+def test_the_first_task_tells_whose_batch_it_is(tmp_path, monkeypatch):
+    """Spark kills the tasks of a write that is stopped, and the driver does not know its id."""
+    monkeypatch.setenv("SPARK_LOCAL_DIRS", str(tmp_path))
+    failed = FailedAttempts.of(None, "token")
+    failed.tell(message(**OF_A_STREAM).identity)
+    assert failed.told is None, "an executor of another machine"
+    failed.begin()
+    failed.tell(message(batch_id=7, app_name="shop", **OF_A_STREAM).identity)
+    told = failed.told
+    assert failed.take(7) == []
+    assert names_in(tmp_path) == []
+    report = report_of_batch(CONFIG, [], Outcome.ABORTED, batch_id=7, unfinished=[0])
+    report = with_failures(report, [], None, told)
+    assert (report.application_id, report.application_name) == ("local-1", "shop")
+    assert (report.query_id, report.query_name, report.run_id) == ("q", "orders", "r")
+    assert report.failed_attempts == ()
+    assert report.error.code == "KP0505"
+
+
 def test_queries_with_equal_options_do_not_share_attempts(tmp_path):
     """A config of the session may name the checkpoints of both."""
     first, second = (

@@ -106,7 +106,7 @@ def test_a_null_struct_is_a_tombstone_in_each_format(spark, consume, options, to
 def test_a_refused_value_fails_the_job_and_names_the_row(spark, options, topic):
     schema = """{"type": "record", "name": "r", "fields": [{"name": "id", "type": "int"}]}"""
     frame = spark.range(2**31, 2**31 + 1)
-    with pytest.raises(Exception, match=r"KP0216.*column id, row 0 .* can't hold"):
+    with pytest.raises(Exception, match=r"KP0216.*row 0 .* column id: it .* can't hold"):
         frame.write.format("kprod").options(**options, topic=topic, valueSchema=schema).save()
 
 

@@ -236,9 +236,8 @@ def test_the_step_of_kprod_check_says_what_the_registry_has(registry, theirs, to
     number = theirs.register_schema(f"{topic}-value", Schema(record(*FIELDS), "AVRO"))
     assert _registry(config, 10_000).said == f"value: {topic}-value has the schema of id {number}"
     header = {"value.schema.id.serializer": "HeaderSchemaIdSerializer"}
-    step = _registry(SinkConfig.parse(options | header), 10_000)
-    assert step.state == "warning"
-    assert step.said.endswith(f"of id {number} without a GUID")
+    with pytest.raises(SchemaError, match=f"id {number} has no GUID"):
+        _registry(SinkConfig.parse(options | header), 10_000)
     assert _registry(SinkConfig.parse({"kafka.bootstrap.servers": "h:9"}), 1).state == "skipped"
 
 
@@ -264,6 +263,6 @@ def test_a_schema_in_a_header_needs_its_guid(planned, format_):
     for none in ({}, {"guid": "no guid"}, {"guid": 7}):
         with (
             FakeRegistry(same(200, answer | none)) as keeper,
-            pytest.raises(SchemaError, match="has no GUID of schema id 5"),
+            pytest.raises(SchemaError, match="id 5 has no GUID"),
         ):
             planned("id bigint, name string", **options | {"schema.registry.url": keeper.url})

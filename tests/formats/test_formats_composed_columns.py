@@ -28,8 +28,7 @@ ID, NAME, TRACE = (NamedColumn(name, index) for index, name in enumerate(("id", 
 
 
 def composed(batch, plan):
-    made = with_composed(batch, plan)
-    return from_record_batch(made.batch, made.plan, 0)
+    return from_record_batch(*with_composed(batch, plan), 0)
 
 
 def columns(batch=BATCH, **plan):

@@ -133,8 +133,8 @@ def levels(count):
 @pytest.mark.parametrize(
     ("schema", "says"),
     [
-        ({"properties": {"id": {"$ref": "#/properties/id"}}}, "nested deeper"),
-        ({"oneOf": [{"$ref": "#"}, {"$ref": "#"}]}, "nested deeper"),
+        ({"properties": {"id": {"$ref": "#/properties/id"}}}, "nested too deep"),
+        ({"oneOf": [{"$ref": "#"}, {"$ref": "#"}]}, "nested too deep"),
         (levels(28) | {"properties": {"id": {"$ref": "#/d/a0"}}}, "too many alternatives"),
         (levels(28) | {"properties": {"ids": {"items": {"$ref": "#/d/a0"}}}}, "too many"),
         (
@@ -147,7 +147,7 @@ def levels(count):
                     }
                 }
             },
-            "nested deeper",
+            "nested too deep",
         ),
         ({"properties": {"id": {"anyOf": [{"type": "string"}] * 50_000}}}, "and the schema has"),
         ({"properties": 5}, "another type"),

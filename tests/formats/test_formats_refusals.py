@@ -78,7 +78,7 @@ def test_a_type_that_avro_can_t_promote_is_an_error_at_planning(kind, column_kin
     "schema",
     ["{", "[]", '["int", "int"]', '["int", ["null"]]', '"nothing"', '{"type": "record"}',
      '{"type": "enum", "name": "e", "symbols": ["a", "a"]}', '{"type": "fixed", "name": "f"}',
-     '{"type":"array","items":' * 100 + '"int"' + "}" * 100],
+     '{"type":"array","items":' * 100_000 + '"int"' + "}" * 100_000],
 )  # fmt: skip
 def test_an_avro_schema_that_no_reader_accepts_is_an_error(schema):
     with pytest.raises(SchemaError, match="can't be used"):
@@ -109,7 +109,7 @@ def test_json_refuses_rows_without_a_property_that_is_required():
         ({"type": "object", "additionalProperties": False}, "no such property"),
         ({"type": "object", "required": ["b"]}, "requires b"),
         ({"$ref": "https://elsewhere"}, "refers to another document"),
-        ({"$ref": "#"}, "nested deeper"),
+        ({"$ref": "#"}, "nested too deep"),
         ({"type": "string"}, "has string"),
     ],
 )

@@ -10,7 +10,8 @@ import pyarrow as pa
 import pytest
 
 from spark_kafka_sink.base.error_kinds import Kind
-from spark_kafka_sink.records.bad_rows.bad_rows import BadRows
+from spark_kafka_sink.base.errors import DataError
+from spark_kafka_sink.records.bad_rows.bad_rows import BadRows, Reason
 from spark_kafka_sink.records.column_plan import ColumnPlan, ComposedColumns, NamedColumn
 from spark_kafka_sink.records.formats.avro.avro_format import AvroFormat
 from spark_kafka_sink.records.formats.column_type import ColumnKind, ColumnType
@@ -85,28 +86,30 @@ def encoded(name, rows):
         [pa.array(np.arange(len(values)), pa.int64()), values], ["id", "a"]
     ).take(pa.array(rows, pa.int64()))
     part = ComposedColumns((NamedColumn("id", 0), NamedColumn("a", 1)), encoder=encoder)
-    made = with_composed(batch, ColumnPlan(topic="t", value=part))
-    return made.batch.column(made.plan.value_column).to_pylist(), made.refusals
+    bad = BadRows(len(batch))
+    made, plan = with_composed(batch, ColumnPlan(topic="t", value=part), bad)
+    return made.column(plan.value_column).to_pylist(), bad
 
 
 @pytest.mark.parametrize("name", CASES)
 def test_refused_rows_change_no_byte_of_the_others(name):
     rows = np.arange(len(CASES[name][2]))
-    payloads, refusals = encoded(name, rows)
-    refused = np.logical_or.reduce([one.rows for one in refusals])
+    payloads, bad = encoded(name, rows)
+    refused = bad.which > 0
     assert refused.tolist() == [bool(row % 2) for row in rows]
-    assert {one.kind for one in refusals} == {Kind.REFUSED_BY_SCHEMA}
-    assert {one.column.partition(".")[0].rstrip("[]") for one in refusals} == {"a"}
+    assert {one.reason for one in bad.found} == {Reason.VALUE_REFUSED}
+    assert all(one.text.startswith(("column a:", "column a.", "column a[")) for one in bad.found)
+    assert [json.loads(payloads[row])["id"] for row in rows[refused]] == rows[refused].tolist()
     alone, none = encoded(name, rows[~refused])
-    assert not none
+    assert not none.found
     assert [payloads[row] for row in rows[~refused]] == alone
 
 
 @pytest.mark.parametrize("name", CASES)
 def test_a_batch_of_refused_rows_only_has_a_reason_for_each(name):
     rows = np.arange(len(CASES[name][2]))[1::2]
-    _, refusals = encoded(name, rows)
-    assert np.logical_or.reduce([one.rows for one in refusals]).all()
+    _, bad = encoded(name, rows)
+    assert (bad.which > 0).all()
 
 
 def test_a_refused_value_has_no_header_of_a_schema():
@@ -119,10 +122,10 @@ def test_a_refused_value_has_no_header_of_a_schema():
     value = ComposedColumns(columns, encoder=encoder, header=("__value_schema_id", b"7"))
     key = ComposedColumns(columns[:1], header=("__key_schema_id", b"8"))
     plan = ColumnPlan(topic="t", value=value, key=key)
-    made, bad = with_composed(batch, plan), BadRows(4)
-    noted = made.noted(batch, plan, bad)
+    bad = BadRows(4)
+    made, made_plan = with_composed(batch, plan, bad)
     assert [int(one) for one in bad.which] == [0, 1, 0, 1]
-    headers = noted.batch.column(noted.plan.headers_column).to_pylist()
+    headers = made.column(made_plan.headers_column).to_pylist()
     named = [[header["key"] for header in row] for row in headers]
     both = ["__value_schema_id", "__key_schema_id"]
     assert named == [both, ["__key_schema_id"], both, ["__key_schema_id"]]
@@ -134,7 +137,10 @@ def test_a_refusal_says_whether_the_key_or_the_value_is_missing():
     encoder = format_.plan(schema, PREFIX, column, bare=False)
     batch = pa.RecordBatch.from_arrays([pa.array(range(4), pa.int64()), values], ["id", "a"])
     part = ComposedColumns((NamedColumn("id", 0), NamedColumn("a", 1)), encoder=encoder)
-    value, key = with_composed(batch, ColumnPlan(topic="t", value=part, key=part)).refusals
-    assert (value.part, key.part) == ("value", "key")
-    assert "column a, row 1 of the Arrow batch: it is null" in key.error().message
-    assert key.error().message.endswith("so the row has no key")
+    for plan, lacks in ((ColumnPlan(value=part), "value"), (ColumnPlan(key=part), "key")):
+        with pytest.raises(
+            DataError, match="row 1 of the Arrow batch: column a: it is null"
+        ) as one:
+            with_composed(batch, plan)
+        assert one.value.message.endswith(f"so the row has no {lacks}")
+        assert one.value.kind is Kind.REFUSED_BY_SCHEMA

@@ -219,6 +219,7 @@ def test_a_terminal_gets_tasks_rows_and_rates(world, monkeypatch):
         world.send("w1", rows=1_234_567, retries=2)
         wait_for(lambda: "1,234,567 rows" in file.getvalue(), 60, "rows")
     assert "2 batches sent again" in file.getvalue()
+    assert "rows/s" not in file.getvalue(), "one look has no rate"
     assert file.getvalue().endswith("\x1b[2K")  # it disappears
 
 

@@ -4,12 +4,17 @@ reason is.
 
 from __future__ import annotations
 
+import json
+import socket
 import uuid
+from contextlib import ExitStack
 from types import SimpleNamespace
 
 import pytest
+from typer.testing import CliRunner
 
 from spark_kafka_sink.admin.admin_client import AdminClient
+from spark_kafka_sink.cli.app import app
 from spark_kafka_sink.config.sink_config import SinkConfig
 from spark_kafka_sink.datasource.checks.check_steps import State
 from spark_kafka_sink.local_kafka import KafkaCluster
@@ -154,6 +159,24 @@ def test_a_broker_that_has_just_died_is_not_a_wrong_address(kafka3):
     assert "advertised.listeners" not in f"{found.said} {found.change}"
 
 
+@pytest.mark.cluster
+def test_a_frozen_broker_is_named(kafka3):
+    """Its operating system accepts connections for it. The cluster loses it after a while."""
+    topic, _ = topic_of(kafka3, 3, 1, 1)
+    frozen = kafka3.bootstrap.split(",")[2]
+    kafka3.node(3).freeze()
+    for options in ({}, {"deliveryGuarantee": "exactly-once", "transactionalIdPrefix": topic}):
+        steps = steps_of(kafka3.bootstrap, {"topic": topic, **options})
+        silent = row(steps, "ApiVersions")
+        assert silent.state is State.WARNING, steps
+        assert f"1 of 3 bootstrap servers can't be reached: {frozen}: no answer" in silent.said
+    # By now it is out of the metadata.
+    assert "have no leader" in row(steps, "partitions").said
+    row_when(kafka3.bootstrap, topic, "brokers", lambda one: "2 of 2 reached" in one.said)
+    kafka3.node(3).thaw()
+    row_when(kafka3.bootstrap, topic, "ApiVersions", lambda one: one.state is State.OK)
+
+
 @pytest.mark.long  # a broker of its own
 @pytest.mark.broker
 def test_a_coordinator_that_is_not_there_is_named():
@@ -177,3 +200,46 @@ def test_a_dead_bootstrap_server_is_named(secure_kafka):
         assert found.state is State.WARNING
         assert f"{good}; 1 of 3 bootstrap servers can't be reached: {address}" in found.said
     assert_named(steps_of("127.0.0.1:1,127.0.0.1:2", {}), "TCP", "Connection refused")
+
+
+def test_commands_turn_away_from_silent_servers(secure_kafka):
+    """Which server is asked first is by chance."""
+    good = secure_kafka.kafka.bootstrap
+    with ExitStack() as stack:
+        silent = [
+            stack.enter_context(socket.create_server(("127.0.0.1", 0))).getsockname()[1]
+            for _ in range(3)
+        ]
+        servers = ",".join([*(f"127.0.0.1:{port}" for port in silent), good])
+        done = CliRunner().invoke(app, ["txn", "list", "-b", servers])
+    assert done.exit_code == 0, done.output
+
+
+def test_a_silent_bootstrap_server_is_named(secure_kafka):
+    """A connection is none yet: an operating system accepts it for a process that is frozen."""
+    good = secure_kafka.kafka.bootstrap
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        address = f"127.0.0.1:{silent.getsockname()[1]}"
+        steps = steps_of(f"{address},{good}", {})
+        assert_no_red(steps)
+        found = row(steps, "ApiVersions")
+        assert found.state is State.WARNING
+        assert f"{good} speaks Kafka; 1 of 2 bootstrap servers can't be reached" in found.said
+        assert f"{address}: no answer within" in found.said
+        assert_named(steps_of(address, {}), "ApiVersions", address)
+
+
+@pytest.mark.cluster
+def test_a_list_without_every_brokers_answer_is_a_failure(kafka3):
+    """What the two coordinate may be open. Without a majority they stay in the metadata."""
+    for number in (2, 3):
+        kafka3.node(number).kill()
+    words = ["txn", "list", "orders", "-b", kafka3.bootstrap, "--timeout", "10"]
+    done = CliRunner().invoke(app, [*words, "--json"])
+    assert done.exit_code == 1, done.output
+    found = json.loads(done.stdout)
+    assert found["open"] == []
+    assert [one.split(" ")[1:] for one in found["silent"]] == [["(id", "2)"], ["(id", "3)"]]
+    shown = CliRunner().invoke(app, words).output
+    assert "the list lacks its transactions" in shown
+    assert "is open" not in shown

@@ -148,6 +148,21 @@ def on_report(report):
     """Of reportListeners and progressListeners."""
 
 
+def test_a_queue_that_can_not_be_created_has_its_own_advice(secure_kafka):
+    """The commit log has another number of partitions, and is compacted."""
+    options = {
+        "errors.tolerance": "all",
+        "errors.deadletterqueue.topic.name": "no-such-queue",
+        "errors.deadletterqueue.topic.replication.factor": "3",
+    }
+    found = row(steps_of(secure_kafka.kafka.bootstrap, options), "dead letter queue")
+    assert found.state is State.FAILED
+    assert found.change == (
+        "set errors.deadletterqueue.topic.replication.factor to what the cluster has, or create it "
+        "yourself, with one partition"
+    )
+
+
 @pytest.mark.parametrize(
     ("option", "wrong"),
     [

@@ -25,7 +25,7 @@ from spark_kafka_sink.transactions.exactly_once import ExactlyOnceDriver
 from tests.fakes.fake_cluster.control import FOREVER
 from tests.simulation.edge_scene import EdgeScene
 from tests.simulation.spark_scene import Scene
-from tests.simulation.spark_tasks import new_client
+from tests.simulation.spark_tasks import Stage, new_client
 from tests.simulation.spark_world import LOG_TOPIC, PREFIX, TIMEOUT_MS, Run, SparkLife
 
 #: Of the command line, when the sink has TIMEOUT_MS: the defaults differ by a factor of 15.
@@ -193,7 +193,7 @@ def test_a_commit_by_hand_undoes_only_what_is_lost(
 
 
 @VERSIONS
-@pytest.mark.parametrize("back_ms", [53_000, 55_500, 57_000, 58_500])
+@pytest.mark.parametrize("back_ms", [53_000, 55_500, 57_000, 58_500, 59_500])
 def test_a_commit_by_hand_beside_a_driver_that_undoes_tears_nothing(
     back_ms: int, version: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -234,6 +234,43 @@ def test_a_commit_by_hand_beside_a_driver_that_undoes_tears_nothing(
 
     scene = EdgeScene.of(play, played(version, tasks=6))
     assert {task for _, task, _ in scene.visible()} in (set(), set(range(6)))
+
+
+@VERSIONS
+def test_a_commit_by_hand_looks_again_while_coordinators_load(version: int) -> None:
+    """The second transaction is 8 s younger than the first one, which brokers abort meanwhile: it
+    must not be committed, when its coordinator is back, because both were open before.
+    """
+
+    def play(scene: EdgeScene) -> None:
+        run, operator = scene.run("run-0"), scene.run("operator")
+        scene.cluster.abort_scan_ms = 1_000
+        plan = scene.plan(run)
+        begun = scene.scheduler.now
+        stage = Stage(
+            scene.scheduler, lambda task, attempt: scene.launch(run, 0, task, attempt, plan)
+        )
+        stage.start(0)
+        scene.scheduler.sleep(8_000)
+        stage.start(1)
+        assert stage.ends_well(2)
+        scene.decides_and_dies(run, 0, plan, stage.messages)
+        scene.scheduler.sleep(begun + 58_500 - scene.scheduler.now)
+        loading = scene.cluster.control.answer(
+            ApiKey.END_TXN, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, FOREVER
+        )
+        after = begun + 64_500 - scene.scheduler.now
+        scene.timeline.after(after, lambda: setattr(loading, "times", loading.fired))
+        done, told = scene.beside(
+            operator.process, lambda: commit_by_hand(scene, operator, TIMEOUT_MS)
+        )
+        scene.scheduler.block(lambda: done.done, NEVER)
+        assert loading.fired > 0
+        (state,) = told
+        assert isinstance(state, CommitState)
+        assert (state.phase, state.last_done) == (Phase.DONE, -1)
+
+    assert EdgeScene.of(play, played(version)).batches() == set()
 
 
 @VERSIONS

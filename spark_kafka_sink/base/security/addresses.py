@@ -47,22 +47,31 @@ def is_in_the_clear(parts: SplitResult) -> bool:
     return parts.scheme == "http" and not is_loopback(parts.hostname or "")
 
 
-def token_endpoint(option: str, given: Text, hint: str, credentials: str) -> SplitResult:
-    """The parts of the URL that ``option`` has, which gets a client's secret. ConfigError, which
-    shows nothing of it; ``credentials`` are the options for name and password.
+def http_address(
+    option: str,
+    given: Text,
+    hint: str,
+    credentials: str,
+    *,
+    gets: str = "the client's secret",
+    kind: Kind = Kind.TOKEN_SOURCE,
+) -> SplitResult:
+    """The parts of the URL that ``option`` has, which ``gets`` that, unless it is empty.
+    ConfigError, which shows nothing of it but its host; ``credentials`` are the options for name
+    and password.
     """
     parts = url_parts(text_of(given))
     if parts is None or not is_of_http(parts):
         what = "is not a URL of https"
     elif "@" in parts.netloc:
         what, hint = "must not hold a name or password", f"they go to {credentials}; {REPLACE_IT}"
-    elif is_in_the_clear(parts):
+    elif gets and is_in_the_clear(parts):
         host = f"{given}" if isinstance(given, Password) else f"{parts.hostname}"
-        what = f"is http, so the client's secret would be sent in the clear to {safe_text(host)}"
+        what = f"is http, so {gets} would be sent in the clear to {safe_text(host)}"
         hint = "use https; http is for tests on this machine (localhost)"
     else:
         return parts
-    raise ConfigError(f"{option} {what}", hint=hint, kind=Kind.TOKEN_SOURCE)
+    raise ConfigError(f"{option} {what}", hint=hint, kind=kind)
 
 
 #: Java's ``Utils.HOST_PORT_PATTERN``, with brackets and an IPv6 address belonging together.

@@ -79,7 +79,8 @@ def list_(
     watch: Watch = False,
     as_json: AsJson = False,
 ) -> None:
-    """Open transactions of exactly this prefix, and its keys in the commit log.
+    """Open transactions of exactly this prefix, and its keys in the commit log. Exit code 1: a
+    broker does not answer.
 
     Without PREFIX: all open transactions of the cluster, of other clients, too, that the principal
     may DESCRIBE it.

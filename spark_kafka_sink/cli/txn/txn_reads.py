@@ -7,13 +7,13 @@ Owns: their requests, and their JSON. Never: arguments (``txn_commands.py``), th
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
 
 import typer
 
 from spark_kafka_sink.cli.arguments import Where
 from spark_kafka_sink.cli.connection import (
     BLOCKED,
+    FAILED,
     Connected,
     connected,
     operator_and_log,
@@ -21,8 +21,14 @@ from spark_kafka_sink.cli.connection import (
 )
 from spark_kafka_sink.cli.operations.blockers import Blocker, every_open
 from spark_kafka_sink.cli.operations.blockers import blockers as find_blockers
-from spark_kafka_sink.cli.operations.inspection import OPEN, check_key, described_when_ended
+from spark_kafka_sink.cli.operations.inspection import (
+    OPEN,
+    Overview,
+    check_key,
+    described_when_ended,
+)
 from spark_kafka_sink.cli.show import (
+    Json,
     any_open_json,
     blocker_json,
     open_json,
@@ -46,24 +52,32 @@ def list_prefix(where: Where, prefix: str, *, watch: bool, as_json: bool) -> Non
         operator,
         log_topic,
     ):
-        if not as_json:
-            inspector = operator.inspector
-            show = partial(show_overview, prefix, log_topic)
-            watched(lambda: show(inspector.overview(prefix)), watch=watch)
-            return
-        found = operator.inspector.overview(prefix)
-        print_json(
-            {
-                "command": "list",
-                "prefix": prefix,
-                "logTopic": log_topic,
-                "logTopicExists": found.keys is not None,
-                "open": [open_json(t) for t in found.open],
-                "keys": [
-                    state_json(key, state) for key, state in sorted((found.keys or {}).items())
-                ],
-            }
-        )
+        silent: tuple[str, ...] = ()
+
+        def show() -> None:
+            nonlocal silent
+            found = operator.inspector.overview(prefix)
+            silent = found.silent
+            if as_json:
+                print_json(_overview_json(prefix, log_topic, found))
+            else:
+                show_overview(prefix, log_topic, found)
+
+        watched(show, watch=watch)
+        if silent:
+            raise typer.Exit(FAILED)
+
+
+def _overview_json(prefix: str, log_topic: str, found: Overview) -> Json:
+    return {
+        "command": "list",
+        "prefix": prefix,
+        "logTopic": log_topic,
+        "logTopicExists": found.keys is not None,
+        "open": [open_json(t) for t in found.open],
+        "silent": list(found.silent),
+        "keys": [state_json(key, state) for key, state in sorted((found.keys or {}).items())],
+    }
 
 
 def list_all(where: Where, *, watch: bool, as_json: bool) -> None:

@@ -14,7 +14,7 @@ from urllib.parse import SplitResult, unquote, urlsplit
 
 from spark_kafka_sink.base.error_kinds import Kind
 from spark_kafka_sink.base.errors import ConfigError, safe_text
-from spark_kafka_sink.base.security.addresses import token_endpoint, url_parts
+from spark_kafka_sink.base.security.addresses import http_address, url_parts
 from spark_kafka_sink.base.security.import_paths import is_import_path
 from spark_kafka_sink.base.security.jaas_config import NO_MODULE, JaasEntry, without_shading
 from spark_kafka_sink.base.security.password import (
@@ -342,7 +342,7 @@ def _checked_url(given: Text) -> SplitResult:
     parts = url_parts(text_of(given))
     if parts is None or not (parts.scheme == "file" and parts.netloc in ("", "localhost")):
         hint = "https://host/path, or file:/path, with %XX for characters that are not ASCII"
-        return token_endpoint(_URL, given, hint, f"{_ID} and {_SECRET}")
+        return http_address(_URL, given, hint, f"{_ID} and {_SECRET}")
     if not parts.path or parts.query or parts.fragment:
         raise _refused(
             f"{_URL} is a file's URL without a path, or with a query or a fragment, which a file"

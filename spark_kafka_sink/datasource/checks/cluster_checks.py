@@ -13,9 +13,10 @@ from __future__ import annotations
 
 from collections.abc import Generator, Iterable, Iterator
 from contextlib import closing
+from dataclasses import replace
 from typing import Final
 
-from spark_kafka_sink.admin.admin_client import AdminClient
+from spark_kafka_sink.admin.admin_client import AdminClient, impatient
 from spark_kafka_sink.admin.transaction_client import TransactionClient
 from spark_kafka_sink.base.clock import Clock
 from spark_kafka_sink.base.error_kinds import Kind
@@ -59,7 +60,7 @@ from spark_kafka_sink.datasource.checks.transaction_steps import (
 )
 from spark_kafka_sink.datasource.report.report_file import check_report_path, lacks
 from spark_kafka_sink.datasource.schemas.payload_schemas import described
-from spark_kafka_sink.network.client.connection_probe import ConnectionProbe
+from spark_kafka_sink.network.client.connection_probe import ConnectionProbe, Stage
 
 _CLASSES, _REPORT_PATH, _CLOCK, _REGISTRY = "classes", "reportPath", "clock", "schema registry"
 _LETTERS = "dead letter queue"
@@ -102,7 +103,7 @@ def check_exactly_once(config: SinkConfig, *, timeout_ms: int) -> Generator[Step
             yield step
         if not failed:
             with (
-                TransactionClient(config.producer) as client,
+                TransactionClient(impatient(config.producer)) as client,
                 closing(trial_steps(client, config, timeout_ms)) as trial,
             ):
                 yield from trial
@@ -139,12 +140,12 @@ def _steps(
         if not host_only:
             yield from step_of(_REPORT_PATH, lambda: _report_path(config.report_path))
         made = contact(probe, producer, timeout_ms)
-        rows = list(connection(made, probe, producer))
-        if made.best.failed is not None:
-            yield from rows
+        if made.best.failed not in (None, Stage.API) or made.best.timed_out:
+            yield from connection(made, probe, producer)
             return
-        with AdminClient(producer, clock=clock) as admin:
-            cluster = yield from answered(admin, probe, made.best, rows, timeout_ms)
+        config = replace(config, producer=made.producer)
+        with AdminClient(config.producer, clock=clock) as admin:
+            cluster = yield from answered(admin, probe, made, producer, timeout_ms)
             if cluster is None:
                 return
             (reached,) = step_of(BROKERS, lambda: brokers(admin, probe, cluster, timeout_ms))

@@ -7,12 +7,14 @@ Owns: what a failed stage means, and which brokers are reached. Never: a connect
 from __future__ import annotations
 
 from collections.abc import Generator, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Final, NamedTuple
 
-from spark_kafka_sink.admin.admin_client import AdminClient
+from spark_kafka_sink.admin.admin_client import AdminClient, impatient
 from spark_kafka_sink.base.error_kinds import Kind
 from spark_kafka_sink.base.errors import (
     AuthenticationError,
+    ErrorCode,
     KafkaError,
     KafkaTimeoutError,
     named,
@@ -30,9 +32,9 @@ from spark_kafka_sink.network.client.connection_failures import WANTS_SASL
 from spark_kafka_sink.network.client.connection_probe import ConnectionProbe, Reached, Stage
 from spark_kafka_sink.protocol.cluster import Cluster, Node
 
-API, CLUSTER, BROKERS = "ApiVersions", "cluster", "brokers"
+CLUSTER, BROKERS = "cluster", "brokers"
 #: The steps of this module, in order.
-OF_CONNECTION: Final = (*map(str, Stage), API, CLUSTER, BROKERS)
+OF_CONNECTION: Final = (*map(str, Stage), CLUSTER, BROKERS)
 
 #: Bootstrap servers, and brokers of a large cluster, that are connected to: a few show what a
 #: firewall does to all.
@@ -53,89 +55,118 @@ _OPTIONS: Final = {
     Stage.TCP: "kafka.bootstrap.servers",
     Stage.TLS: "kafka.security.protocol and kafka.ssl.*",
     Stage.SASL: "kafka.sasl.*",
+    Stage.API: "that its process is not stopped, and that it is a listener of Kafka's, for "
+    "kafka.security.protocol",
 }
 _KINDS: Final = {
     Stage.NAME: Kind.UNRESOLVED_ADDRESS,
     Stage.TCP: Kind.NOT_CONNECTED,
     Stage.TLS: Kind.WRONG_LISTENER,
     Stage.SASL: Kind.AUTHENTICATION,
+    Stage.API: Kind.NOT_CONNECTED,
 }
 
 
 class Contact(NamedTuple):
-    """``best`` is the bootstrap server that gets furthest, ``failed`` are others that fail."""
+    """``best`` is the bootstrap server that gets furthest, ``failed`` are others that fail.
+    ``producer`` has those that answer, if any does: a client that has chosen a broker which is
+    frozen would wait for it.
+    """
 
     best: Reached
     failed: Sequence[Reached]
+    producer: ProducerConfig
 
 
 def contact(probe: ConnectionProbe, producer: ProducerConfig, timeout_ms: int) -> Contact:
     """Connects to each bootstrap server; one reachable server is enough for a write."""
     found: list[Reached] = []
     limit_ms = min(timeout_ms, _ANSWER_MS)
-    for host, port in producer.bootstrap_servers[:_MOST_ADDRESSES]:
-        found.append(probe.reach(host, port, timeout_ms=limit_ms))
+    answer = []
+    for server in producer.bootstrap_servers[:_MOST_ADDRESSES]:
+        found.append(probe.reach(*server, timeout_ms=limit_ms))
         if found[-1].failed is None:
+            answer.append(server)
             limit_ms = min(timeout_ms, _ANOTHER_MS)
-    best = max(found, key=lambda one: (one.failed is None, len(one.done)))
-    return Contact(best, [one for one in found if one is not best and one.failed is not None])
+    best = max(found, key=lambda one: len(one.done))
+    failed = [one for one in found if one is not best and one.failed is not None]
+    servers = tuple(answer) or producer.bootstrap_servers
+    return Contact(best, failed, impatient(replace(producer, bootstrap_servers=servers)))
 
 
 def connection(made: Contact, probe: ConnectionProbe, producer: ProducerConfig) -> Iterator[Step]:
-    """The rows of the stages."""
+    """The rows of the stages; :func:`answered` has that of the first response."""
     reached, protocol = made.best, producer.security_protocol
     for stage in Stage:
-        others = [one for one in made.failed if one.failed is stage]
         if stage in (Stage.TLS, Stage.SASL) and stage not in probe.stages:
             yield skipped(stage, f"kafka.security.protocol is {protocol}")
-        elif stage is reached.failed:
+        elif stage is reached.failed and (stage is not Stage.API or reached.timed_out):
             yield _unreached(stage, f"{reached.remote}: {reached.reason}", reached)
             return
-        elif others and reached.failed is None:
-            down = named([f"{one.remote}: {one.reason}" for one in others], _MOST_ADDRESSES)
-            yield yellow(
-                stage,
-                f"{reached.remote}; {len(others)} of {len(producer.bootstrap_servers)} bootstrap "
-                f"servers can't be reached: {down}",
-                "start them, or take them out of kafka.bootstrap.servers: a write needs one that "
-                "is reached",
-                others[0].kind or _KINDS[stage],
-            )
-        else:
-            yield ok(stage, reached.remote)
+        elif stage is not Stage.API:
+            yield _reached(made, stage, reached.remote, producer)
+
+
+def _reached(made: Contact, stage: Stage, said: str, producer: ProducerConfig) -> Step:
+    """The row of a stage that one of the bootstrap servers has passed."""
+    others = [one for one in made.failed if one.failed is stage]
+    if not others:
+        return ok(stage, said)
+    down = named([f"{one.remote}: {one.reason}" for one in others], _MOST_ADDRESSES)
+    return yellow(
+        stage,
+        f"{said}; {len(others)} of {len(producer.bootstrap_servers)} bootstrap servers can't be "
+        f"reached: {down}",
+        "start them, or take them out of kafka.bootstrap.servers: a write needs one that is "
+        "reached",
+        _kind_of(others[0]),
+    )
+
+
+def _kind_of(found: Reached) -> Kind | ErrorCode:
+    """A broker that is silent has refused nothing."""
+    stage = Stage.API if found.timed_out else found.failed or Stage.TCP
+    return found.kind or _KINDS[stage]
 
 
 def _unreached(stage: Stage, said: str, found: Reached) -> Step:
-    change = found.hint or f"check {_OPTIONS[stage]}"
-    return red(stage, said, change, found.kind or _KINDS[stage])
+    silent = found.timed_out and stage not in (Stage.NAME, Stage.TCP)
+    change = found.hint or f"check {_OPTIONS[Stage.API if silent else stage]}"
+    return red(stage, said, change, _kind_of(found))
 
 
 def answered(
-    admin: AdminClient, probe: ConnectionProbe, reached: Reached, rows: list[Step], timeout_ms: int
+    admin: AdminClient,
+    probe: ConnectionProbe,
+    made: Contact,
+    producer: ProducerConfig,
+    timeout_ms: int,
 ) -> Generator[Step, None, Cluster | None]:
-    """``rows``, those of the stages, with what the first response shows of them; returns None when
+    """The rows of the stages, with what the first response shows of them; returns None when
     no broker responds.
 
     A rejected client certificate is reported here: with TLS 1.3 the rejection arrives after the
     handshake, instead of the first response. So is a listener that wants a login: it responds to
     ApiVersions, and closes the connection at the next request.
     """
+    rows, reached = list(connection(made, probe, producer)), made.best
     try:
         cluster = _first_response(admin, min(timeout_ms, _ANSWER_MS))
     except AuthenticationError as error:
-        last = str(probe.stages[-1]) if probe.stages else API
+        last = str(probe.stages[-1]) if probe.stages else Stage.API
         yield from (failed(last, error) if row.name == last else row for row in rows)
-        if last == API:
-            yield failed(API, error)
+        if last == Stage.API:
+            yield failed(Stage.API, error)
         return None
     except KafkaError as error:
         if Stage.SASL in probe.stages or not _wants_login(admin):
-            yield from (*rows, failed(API, error))
+            yield from (*rows, failed(Stage.API, error))
         else:
             no_login = _no_login(reached, admin.config.security_protocol)
             yield from (no_login if row.name == Stage.SASL else row for row in rows)
         return None
-    yield from (*rows, ok(API, f"{reached.remote} speaks Kafka"))
+    yield from rows
+    yield _reached(made, Stage.API, f"{reached.remote} speaks Kafka", producer)
     count = len(cluster.nodes)
     yield ok(CLUSTER, f"{cluster.cluster_id or 'without an id'}, {count} brokers")
     return cluster
@@ -180,27 +211,48 @@ def brokers(admin: AdminClient, probe: ConnectionProbe, cluster: Cluster, timeou
     limit_ms = min(timeout_ms, _ANSWER_MS)
     nodes = cluster.node_list()[:_MOST_ADDRESSES]
     found = _unreachable(probe, nodes, limit_ms)
-    reached = len(nodes) - len(found)
-    dead: Sequence[Node] = ()
-    if reached and found and all(one.failed is Stage.TCP for one in found.values()):
+    dead: Mapping[Node, Reached] = {}
+    if (
+        len(found) < len(nodes)
+        and found
+        and all(one.failed is Stage.TCP or one.timed_out for one in found.values())
+    ):
         found, dead = _without_dead(admin, probe, found, timeout_ms)
-    for node, one in found.items():
-        said = f"broker {node.id} at {one.remote}: {one.failed}: {one.reason}"
-        change = one.hint or (
-            "is it running? Then its advertised.listeners must name an address that this machine "
-            f"reaches ({node.host}:{node.port})"
-        )
-        return red(BROKERS, said, change, one.kind or _KINDS[one.failed or Stage.TCP])
-    if dead:
-        down = ", ".join(f"broker {node.id} at {node.host}:{node.port}" for node in dead)
-        return yellow(
-            BROKERS,
-            f"{len(nodes) - len(dead)} of {len(cluster.nodes)} reached; {down} has just died: it "
-            "is no longer in the cluster's metadata",
-            "start it: its partitions have other leaders, or none",
-            Kind.NOT_CONNECTED,
-        )
-    return ok(BROKERS, f"{len(nodes)} of {len(cluster.nodes)} reached")
+    if found:
+        return _broken(found)
+    reached = f"{len(nodes) - len(dead)} of {len(cluster.nodes)} reached"
+    return _gone(dead, reached) if dead else ok(BROKERS, reached)
+
+
+def _gone(dead: Mapping[Node, Reached], reached: str) -> Step:
+    """The row of brokers that the cluster has lost while they were looked at."""
+    what, change = "has just died", "start it"
+    if any(one.timed_out for one in dead.values()):
+        what, change = "answers nothing", "see whether its process is stopped, or start it again"
+    down = ", ".join(_said(*one) for one in dead.items())
+    return yellow(
+        BROKERS,
+        f"{reached}; {down}; it {what}, and is no longer in the cluster's metadata",
+        f"{change}: its partitions have other leaders, or none",
+        Kind.NOT_CONNECTED,
+    )
+
+
+def _broken(found: Mapping[Node, Reached]) -> Step:
+    """The row of brokers that the cluster has, and that are not reached."""
+    (node, first), *_ = found.items()
+    change = first.hint or (
+        f"is it running? Then its advertised.listeners must name an address that this machine "
+        f"reaches ({node.host}:{node.port})"
+    )
+    if first.timed_out and first.failed is not Stage.TCP:
+        change = "see whether its process is stopped or overloaded: rows for its partitions wait"
+    said = named([_said(*one) for one in found.items()], _MOST_ADDRESSES)
+    return red(BROKERS, said, change, _kind_of(first))
+
+
+def _said(node: Node, found: Reached) -> str:
+    return f"broker {node.id} at {found.remote}: {found.failed}: {found.reason}"
 
 
 def _unreachable(
@@ -212,7 +264,7 @@ def _unreachable(
 
 def _without_dead(
     admin: AdminClient, probe: ConnectionProbe, found: Mapping[Node, Reached], timeout_ms: int
-) -> tuple[Mapping[Node, Reached], Sequence[Node]]:
+) -> tuple[Mapping[Node, Reached], Mapping[Node, Reached]]:
     """Which of ``found`` the cluster has still after the time in which it notices a death, and
     which it has not: an advertised address that leads nowhere stays in the metadata.
     """
@@ -221,7 +273,8 @@ def _without_dead(
         now = {node.id for node in admin.brokers(admin.deadline(timeout_ms), max_age_ms=0)}
         left = [node for node in found if node.id in now]
         if not left or admin.clock.now_ms() >= deadline_ms:
-            return {node: found[node] for node in left}, [n for n in found if n not in left]
+            dead = {node: one for node, one in found.items() if node not in left}
+            return {node: found[node] for node in left}, dead
         admin.loop.pause(attempts, deadline_ms)
         dead = {node: one for node, one in found.items() if node not in left}
         found = {**dead, **_unreachable(probe, left, _ANOTHER_MS)}

@@ -24,6 +24,7 @@ from spark_kafka_sink.protocol.topic_requests import NewTopic
 from spark_kafka_sink.records.bad_rows.topic_limits import LARGEST, TopicLimits
 
 _TOPIC: Final = "errors.deadletterqueue.topic.name"
+_REPLICAS: Final = "errors.deadletterqueue.topic.replication.factor"
 
 
 def create_if_missing(
@@ -40,9 +41,11 @@ def create_if_missing(
     try:
         admin.create_topic(new, timeout_ms=timeout_ms, validate_only=validate_only)
     except ApiError as error:
-        hint = error.hint
+        hint = "create it yourself, with one partition"
         if isinstance(error, AuthorizationError):
-            hint = "the principal needs CREATE on it, or create it yourself, with one partition"
+            hint = f"the principal needs CREATE on it, or {hint}"
+        elif error.code is ErrorCode.INVALID_REPLICATION_FACTOR:
+            hint = f"set {_REPLICAS} to what the cluster has, or {hint}"
         what = f"the dead letter queue ({_TOPIC}) can't be created: {error.message}"
         raise type(error)(what, hint=hint, code=error.code) from error
     return None

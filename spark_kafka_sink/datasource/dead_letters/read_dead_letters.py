@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
+from pyspark.sql.pandas.types import from_arrow_schema
 
 from spark_kafka_sink.admin.admin_client import AdminClient
 from spark_kafka_sink.config.producer_config import ProducerConfig
@@ -26,10 +27,6 @@ if TYPE_CHECKING:
 
 #: The option that :func:`read_dead_letters` sets.
 DEAD_LETTERS: Final = "deadLetters"
-LETTER_SCHEMA: Final = (
-    "key binary, value binary, headers array<struct<key:string,value:binary>>, topic string, "
-    "reason string, code string, message string, row bigint, batch bigint"
-)
 _HEADER: Final = pa.struct([("key", pa.string()), ("value", pa.binary())])
 _ARROW: Final = pa.schema(
     [
@@ -38,6 +35,7 @@ _ARROW: Final = pa.schema(
         *(("row", pa.int64()), ("batch", pa.int64())),
     ]
 )
+LETTER_SCHEMA: Final = from_arrow_schema(_ARROW)
 _ROWS_OF_A_BATCH: Final = 4096
 
 

@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Final
 
 from spark_kafka_sink.base.errors import ConfigError, DataError
+from spark_kafka_sink.base.json_object import json_object
 from spark_kafka_sink.base.process_local import ProcessLocal
 from spark_kafka_sink.datasource.exactly_once.offset_log import checkpoint_text, shown
 from spark_kafka_sink.datasource.exactly_once.source_offsets import file_sources, source_offsets
@@ -110,11 +111,7 @@ class Checkpoint:
         return self._texts[file]
 
     def _query_id(self) -> str:
-        text = self._text("metadata")
-        try:
-            found = json.loads(text)["id"]
-        except (ValueError, TypeError, LookupError, RecursionError):
-            found = None
+        found = (json_object(self._text("metadata")) or {}).get("id")
         if not isinstance(found, str) or not is_part(found):
             raise ConfigError(f"{shown(self._location)}: its file 'metadata' has no query id")
         return found

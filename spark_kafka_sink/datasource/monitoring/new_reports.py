@@ -7,7 +7,6 @@ files may be read (``base/security/allow_lists.py``).
 
 from __future__ import annotations
 
-import json
 import logging
 import os
 import time
@@ -17,6 +16,7 @@ from typing import Final
 
 from spark_kafka_sink.base.error_kinds import Kind
 from spark_kafka_sink.base.errors import warn
+from spark_kafka_sink.base.json_object import json_object
 from spark_kafka_sink.base.security.allow_lists import check_report_path
 from spark_kafka_sink.base.security.local_files import (
     MAX_REPORT,
@@ -174,11 +174,7 @@ def _parsed(lines: Iterable[bytes]) -> list[Document]:
 
 def _documents(lines: Iterable[bytes]) -> Iterator[Document]:
     for line in lines:
-        try:
-            found = json.loads(line)
-        except (ValueError, RecursionError):
-            found = None
-        if isinstance(found, dict):
+        if (found := json_object(line)) is not None:
             yield found
         else:
             warn(_log, Kind.REPORT_NOT_WRITTEN, "a line of reportPath is no report: it is skipped")

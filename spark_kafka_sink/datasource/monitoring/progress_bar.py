@@ -99,8 +99,9 @@ def text_of(share: Share, rows: RunningWrites | None, seconds: float) -> str:
     parts = [f"{share[0]} of {share[1]} tasks"] if share[1] else []
     for one in _read(rows):
         parts.append(f"{one.rows:,} rows")
-        parts.append(f"{one.rows_per_second:,.0f} rows/s")
-        parts.append(f"{one.megabytes_per_second:.1f} MB/s")
+        if one.rows_per_second:  # 0 is also that of the first look
+            parts.append(f"{one.rows_per_second:,.0f} rows/s")
+            parts.append(f"{one.megabytes_per_second:.1f} MB/s")
         if one.retries:
             parts.append(f"{one.retries} batches sent again")
         if one.commit_ms:

@@ -7,7 +7,6 @@ is no record is skipped, and how much is kept is bounded.
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
@@ -15,6 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 from spark_kafka_sink.admin.transaction_client import TransactionClient
 from spark_kafka_sink.base.errors import ConfigError
+from spark_kafka_sink.base.json_object import json_object
 from spark_kafka_sink.config.sink_config import SinkConfig
 from spark_kafka_sink.datasource.described_fields import from_json
 from spark_kafka_sink.datasource.monitoring.measurements import NO_QUERY
@@ -190,9 +190,8 @@ def _parsed(value: bytes) -> WorkerProgress | None:
     if len(value) > _LARGEST_RECORD:
         return None
     try:
-        found = json.loads(value)
-        record = from_json(WorkerProgress, found if isinstance(found, dict) else {})
-    except (KeyError, TypeError, ValueError, RecursionError):
+        record = from_json(WorkerProgress, json_object(value) or {})
+    except (KeyError, TypeError, ValueError):
         return None
     numbers = (getattr(record, one.name) for one in fields(record))
     valid = all(-1 <= one < 2**62 for one in numbers if isinstance(one, int | float))

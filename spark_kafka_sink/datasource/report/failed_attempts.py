@@ -20,7 +20,7 @@ import re
 import stat
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import Final
@@ -35,11 +35,14 @@ from spark_kafka_sink.base.security.local_files import (
 from spark_kafka_sink.datasource.described_fields import from_json
 from spark_kafka_sink.datasource.report.kept_reports import local_folder
 from spark_kafka_sink.datasource.report.write_report import WriteReport
+from spark_kafka_sink.datasource.write.task_identity import TaskIdentity
 
 #: Hidden from who reads a directory of reports.
 _NAME: Final = ".kprod-failed-"
 #: Of an attempt, and of one that was killed as it wrote.
-_FILE: Final = re.compile(r"\.?(\d+-\d+)?\.json(\.tmp)?")
+_FILE: Final = re.compile(r"\.?(\d+-\d+|begun)?\.json(\.tmp)?")
+#: Whose batch it is, from its first task.
+_BEGUN: Final = "begun.json"
 #: Attempts that are read, at most; a job fails after a few.
 _MOST: Final = 100
 #: Longer than any batch takes.
@@ -84,6 +87,23 @@ class FailedAttempts:
         for folder in filter(None, (self.named, self.local)):
             with contextlib.suppress(OSError):
                 Path(folder).mkdir(mode=0o700)
+
+    def tell(self, identity: TaskIdentity) -> None:
+        """Called in the first task: when a write is stopped, Spark kills every attempt before it
+        leaves anything. Where the application's directory is seen, which costs least. Never raises.
+        """
+        folder = next((one for one, _ in self._ours() if one == self.local), None)
+        if folder is not None:
+            with contextlib.suppress(UnusableFileError):
+                write_new_file(folder, _BEGUN, json.dumps(asdict(identity)).encode())
+
+    @property
+    def told(self) -> TaskIdentity | None:
+        """What the first task has told, before :meth:`take`."""
+        with contextlib.suppress(UnusableFileError, TypeError, ValueError):
+            if self.local in (folder for folder, _ in self._ours()):
+                return TaskIdentity(**json.loads(read_file(f"{self.local}/{_BEGUN}", "a task")))
+        return None
 
     def leave(self, attempt: WriteReport) -> None:
         """Called in the task. Does nothing where the driver's directories are not seen. Never

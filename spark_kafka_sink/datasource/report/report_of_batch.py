@@ -43,6 +43,7 @@ from spark_kafka_sink.datasource.write.commit_message import (
     TaskCounts,
     letters_of,
 )
+from spark_kafka_sink.datasource.write.task_identity import TaskIdentity
 from spark_kafka_sink.producer.metrics.produce_report import NodeReport, ProduceReport
 from spark_kafka_sink.transactions.transactional_ids import DEFAULT_PREFIX
 
@@ -74,7 +75,7 @@ def report_of_batch(
     values: dict[str, Any] = {
         **_of_equal_names(produced),
         **{n: sum(getattr(m.counts, n) for m in messages) for n in _names_of(TaskCounts)},
-        **_identity(messages),
+        **_identity([m.identity for m in messages]),
         **_of_options(config),
         **_of_tasks(messages),
         **_rates(produced, max(now - min((m.begun_ms for m in messages), default=now), 0)),
@@ -125,9 +126,8 @@ def _topic_counts(produced: ProduceReport) -> tuple[TopicReport, ...]:
     return tuple(TopicReport(topic, *counts) for topic, counts in sorted(most))
 
 
-def _identity(messages: Sequence[TaskCommitMessage]) -> dict[str, object]:
+def _identity(tasks: Sequence[TaskIdentity]) -> dict[str, object]:
     """Whose batch it is. Each value is the first that a task knows."""
-    tasks = [m.identity for m in messages]
     return {
         "version": __version__,
         "spark_version": pyspark.__version__,
@@ -219,10 +219,14 @@ def report_of_attempt(
 
 
 def with_failures(
-    report: WriteReport, attempts: Sequence[WriteReport], begun_ms: int | None
+    report: WriteReport,
+    attempts: Sequence[WriteReport],
+    begun_ms: int | None,
+    told: TaskIdentity | None = None,
 ) -> WriteReport:
-    """``report``, of a batch that was aborted, with what its failed attempts left. The planning of
-    the batch began at ``begun_ms``, unless an attempt was earlier.
+    """``report``, of a batch that was aborted, with what its failed attempts left, and what its
+    first task ``told``. The planning of the batch began at ``begun_ms``, unless an attempt was
+    earlier.
     """
     every = sorted(attempts, key=lambda one: one.written_at_ms)
     begun = min(one.written_at_ms - one.elapsed_ms for one in (report, *every))
@@ -234,6 +238,9 @@ def with_failures(
         name: next((v for one in (report, *every) if (v := getattr(one, name)) is not None), None)
         for name in _OWN
     }
+    if told is not None:
+        of_first = _identity([told])
+        known = {name: of_first.get(name) if v is None else v for name, v in known.items()}
     return replace(
         report,
         **known,

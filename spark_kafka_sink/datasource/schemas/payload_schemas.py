@@ -12,7 +12,6 @@ import re
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final, Protocol
-from uuid import UUID
 
 from spark_kafka_sink.base.clock import SystemClock
 from spark_kafka_sink.base.error_kinds import Kind
@@ -119,9 +118,7 @@ def described(config: SinkConfig, timeout_ms: int) -> Iterator[tuple[str, str, b
             yield payload.part, f"{what} is not there at {registry}", may_be_missing
             continue
         usable(found, payload, schema_format(payload))
-        no_guid = payload.in_header and found.guid is None
-        said = f"{what} has the schema of id {found.id}{' without a GUID' if no_guid else ''}"
-        yield payload.part, said, not no_guid
+        yield payload.part, f"{what} has the schema of id {found.id}", True
 
 
 class _PayloadPlan:
@@ -154,24 +151,13 @@ class _PayloadPlan:
         indexes = self._format.indexes(registered.text)
         prefix, header = wire_prefix(registered.id) + indexes, None
         if self._payload.in_header:
+            assert registered.guid is not None
             name = f"__{self._payload.part}_schema_id"
-            prefix, header = b"", (name, header_value(self._guid(registered)) + indexes)
+            prefix, header = b"", (name, header_value(registered.guid) + indexes)
         bare = self._is_struct or (self._one and self._format.is_bare(registered.text))
         column = self._columns.children[0] if bare and self._one else self._columns
         encoder = self._format.plan(registered.text, prefix, column, bare=bare)
         return replace(part, encoder=encoder, header=header)
-
-    def _guid(self, registered: RegisteredSchema) -> UUID:
-        if registered.guid is None:
-            option = f"{self._payload.part}.schema.id.serializer"
-            raise SchemaError(
-                f"the registry has no GUID of schema id {registered.id}, and {option} writes it to"
-                " a header",
-                hint=f"remove {option}, or take a registry with GUIDs (Confluent's has them since"
-                " version 8)",
-                kind=Kind.UNUSABLE_SCHEMA,
-            )
-        return registered.guid
 
     def _registered(self) -> RegisteredSchema:
         payload = self._payload
@@ -189,15 +175,9 @@ class _PayloadPlan:
         return self._kept(key, lambda r: self._looked_up(r, subject, text))
 
     def _derived(self) -> str:
-        payload = self._payload
-        name = _name(payload, self._topic)
-        if not name:
-            raise ConfigError(
-                f"the topic is a column, so the schema of {payload.part}s has no name",
-                hint=f"set {payload.part}Schema, or {payload.part}SchemaName",
-            )
-        bare = payload.part == "key" and self._one and self._format.has_bare
-        return self._format.derive(self._columns.children[0] if bare else self._columns, name)
+        bare = self._payload.part == "key" and self._one and self._format.has_bare
+        column = self._columns.children[0] if bare else self._columns
+        return self._format.derive(column, _name(self._payload, self._topic))
 
     def _looked_up(self, registry: Registry, subject: str, text: str) -> RegisteredSchema:
         options, kind = self._options, self._format.schema_type
@@ -284,12 +264,14 @@ def usable(
     problem = found.unusable
     if found.type != format_.schema_type:
         problem = f"is {safe_text(found.type)}, and {payload.part}Format is {payload.format}"
+    hint = "write with another schema"
+    if problem is None and payload.in_header and found.guid is None:
+        option = f"{payload.part}.schema.id.serializer"
+        problem = f"has no GUID in the registry, and {option} writes it to a header"
+        hint = f"remove {option}, or take a registry with GUIDs (Confluent's since version 8)"
     if problem is not None:
-        raise SchemaError(
-            f"the schema of id {found.id} {problem}",
-            hint="write with another schema",
-            kind=Kind.UNUSABLE_SCHEMA,
-        )
+        what = f"the schema of id {found.id} {problem}"
+        raise SchemaError(what, hint=hint, kind=Kind.UNUSABLE_SCHEMA)
     return found
 
 
@@ -312,8 +294,13 @@ def given_schema(payload: PayloadOptions) -> str:
 
 def _name(payload: PayloadOptions, topic: str | None) -> str:
     """The name of a derived record: the option's, or the topic's."""
-    if payload.name is not None or topic is None:
-        return payload.name or ""
+    if payload.name is not None:
+        return payload.name
+    if topic is None:
+        raise ConfigError(
+            f"the topic is a column, so the schema of {payload.part}s has no name",
+            hint=f"set {payload.part}Schema, or {payload.part}SchemaName",
+        )
     name = re.sub(r"[^A-Za-z0-9_]", "_", topic) + ("_key" if payload.part == "key" else "")
     return f"_{name}" if name[0].isdigit() else name
 

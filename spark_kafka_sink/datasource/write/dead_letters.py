@@ -39,13 +39,13 @@ from spark_kafka_sink.records.bad_rows.topic_limits import TopicLimits
 from spark_kafka_sink.records.letters.letter_writer import LetterWriter
 from spark_kafka_sink.records.letters.row_limits import RowLimits
 from spark_kafka_sink.records.record_columns import RecordColumns
+from spark_kafka_sink.records.varint import Int64s
 
 if TYPE_CHECKING:
     from spark_kafka_sink.producer.kafka_producer import KafkaProducer
 
 _log = logging.getLogger(__name__)
 
-Int64s = npt.NDArray[np.int64]
 #: Which of these topics the principal may not write to, and what brokers say of each.
 ForbiddenTopics = Callable[[Sequence[str]], Mapping[str, str]]
 

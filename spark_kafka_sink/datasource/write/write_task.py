@@ -371,10 +371,7 @@ class WriteTask:
             # Imported when it is used.
             from spark_kafka_sink.records.formats.composed_columns import with_composed
 
-            composed = with_composed(batch, plan)
-            if composed.refusals:
-                composed = composed.noted(batch, self._plan, bad)
-            batch, plan = composed.batch, composed.plan
+            batch, plan = with_composed(batch, plan, bad)
         return from_record_batch(batch, plan, self._wall_ms(), bad)
 
     def _send_columns(self, producer: KafkaProducer, columns: RecordColumns) -> None:

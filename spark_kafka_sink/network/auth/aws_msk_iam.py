@@ -19,6 +19,7 @@ from urllib.parse import parse_qsl, quote, urlsplit
 from spark_kafka_sink.base.clock import Clock
 from spark_kafka_sink.base.error_kinds import Kind
 from spark_kafka_sink.base.errors import AuthenticationError, ConfigError, ErrorCode, safe_text
+from spark_kafka_sink.base.json_object import json_object
 from spark_kafka_sink.base.security import import_paths
 from spark_kafka_sink.base.security.password import Password, text_of
 from spark_kafka_sink.base.version import __version__
@@ -102,11 +103,7 @@ class AwsMskIamMechanism(SaslMechanism):
         return json.dumps(message, separators=(",", ":")).encode()
 
     def answer(self, challenge: bytes) -> None:
-        try:
-            response = json.loads(challenge)
-        except (ValueError, RecursionError):
-            response = None
-        if not isinstance(response, dict) or response.get("version") != _VERSION:
+        if (json_object(challenge) or {}).get("version") != _VERSION:
             raise SaslError(f"its answer is not AWS_MSK_IAM's of version {_VERSION}")
         self.complete = True
 

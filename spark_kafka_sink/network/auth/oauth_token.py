@@ -8,7 +8,6 @@ token is valid, which only the broker can decide.
 from __future__ import annotations
 
 import base64
-import binascii
 import json
 import random as _random
 import re
@@ -17,6 +16,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from spark_kafka_sink.base.errors import AuthenticationError, ErrorCode
+from spark_kafka_sink.base.json_object import json_object
 from spark_kafka_sink.base.security.password import Password
 from spark_kafka_sink.config.logins.oauth_settings import RefreshRule
 from spark_kafka_sink.network.auth.login import FetchedCredential
@@ -75,11 +75,10 @@ def _claims(token: str) -> Mapping[str, Any]:
     if len(parts) != 3:
         return {}
     try:
-        padded = parts[1] + "=" * (-len(parts[1]) % 4)
-        claims = json.loads(base64.urlsafe_b64decode(padded))
-    except (binascii.Error, ValueError, RecursionError):
+        payload = base64.urlsafe_b64decode(parts[1] + "=" * (-len(parts[1]) % 4))
+    except ValueError:
         return {}
-    return claims if isinstance(claims, dict) else {}
+    return json_object(payload) or {}
 
 
 def fetched(

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import base64
 import http.client
-import json
 import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -19,6 +18,7 @@ from typing import Any, Final
 from urllib.parse import quote_plus, urlencode, urlsplit
 
 from spark_kafka_sink.base.errors import AuthenticationError, ErrorCode, safe_text
+from spark_kafka_sink.base.json_object import json_object
 from spark_kafka_sink.base.security.password import Password, looked_up, text_of, without_secrets
 from spark_kafka_sink.config.logins.oauth_settings import ClientCredentials
 from spark_kafka_sink.network.auth.oauth_token import seconds
@@ -46,7 +46,7 @@ def request_token(client: ClientCredentials) -> Grant:
     """Ask once. AuthenticationError when asking again is of no use, OSError when it may be."""
     where = _shown(client)
     status, answer = _post(client, where)
-    fields = _json(answer)
+    fields = json_object(answer) or {}
     if status not in (200, 201):
         raise _refusal(status, fields, where, client)
     for name in ("access_token", "id_token"):
@@ -134,14 +134,6 @@ def _headers(client: ClientCredentials) -> dict[str, str]:
         "Cache-Control": "no-cache",
         "Content-Type": "application/x-www-form-urlencoded",
     }
-
-
-def _json(answer: bytes) -> Mapping[str, Any]:
-    try:
-        fields = json.loads(answer)
-    except (ValueError, RecursionError):
-        return {}
-    return fields if isinstance(fields, dict) else {}
 
 
 def _refusal(

@@ -1,8 +1,8 @@
 """Opens one connection and reports the stage that failed.
 
 Owns: :class:`ConnectionProbe`, for diagnostics. Never: a request other than those of
-authentication, a retry, a decision. It uses the same selector and channels as the network client,
-on the caller's thread.
+authentication and ApiVersions, a retry, a decision. It uses the same selector and channels as the
+network client, on the caller's thread.
 """
 
 from __future__ import annotations
@@ -20,8 +20,11 @@ from spark_kafka_sink.config.producer_config import ProducerConfig
 from spark_kafka_sink.network.bounded_lookup import resolve_within
 from spark_kafka_sink.network.channel.channel_builder import ChannelBuilder
 from spark_kafka_sink.network.channel.kafka_channel import KafkaChannel
+from spark_kafka_sink.network.channel.selectable import NetworkSend
 from spark_kafka_sink.network.channel.selector import Selector
+from spark_kafka_sink.network.client.api_versions import ApiVersions
 from spark_kafka_sink.network.client.host_resolver import numeric, resolve_host
+from spark_kafka_sink.protocol.frames import frame
 
 #: The length of one poll: the stages completed in it can't be distinguished.
 _POLL_MS: Final = 20
@@ -29,19 +32,22 @@ _BUFFER: Final = -1  # the operating system's
 
 
 class Stage(StrEnum):
-    """The stages before the first request, in this order."""
+    """The stages up to the first response, in this order. (A process that is frozen still accepts
+    connections: its operating system does.)
+    """
 
     NAME = "name"
     TCP = "TCP"
     TLS = "TLS"
     SASL = "SASL"
+    API = "ApiVersions"
 
 
 @dataclass(frozen=True, slots=True)
 class Reached:
     """The result of a connection to ``remote``. ``done`` are the completed stages; ``failed`` is
-    the stage that failed, None when requests may be sent. ``hint`` and ``kind`` are the error's, if
-    there is one.
+    the stage that failed, None when requests may be sent, and ``timed_out`` that it had no end in
+    time. ``hint`` and ``kind`` are the error's, if there is one.
     """
 
     remote: str
@@ -50,6 +56,7 @@ class Reached:
     reason: str = ""
     hint: str | None = None
     kind: Kind | ErrorCode | None = None
+    timed_out: bool = False
 
 
 class ConnectionProbe:
@@ -66,8 +73,9 @@ class ConnectionProbe:
             config.security_protocol, options, config.client_id, self._clock
         )
         self._selector = Selector(self._builder, self._clock, connections_max_idle_ms=-1)
+        self._client_id = config.client_id
         protocol = config.security_protocol.upper()
-        #: The stages after TCP.
+        #: The stages between TCP and the first request.
         self.stages = tuple(
             stage
             for stage, is_in in (
@@ -85,15 +93,19 @@ class ConnectionProbe:
         self._selector.close()
 
     def reach(self, host: str, port: int, *, timeout_ms: int) -> Reached:
-        """The best result of all addresses of ``host``; stops at the first success."""
+        """The best result of all addresses of ``host``, which share ``timeout_ms``; stops at the
+        first success.
+        """
         deadline = self._clock.now_ms() + timeout_ms
         try:
             addresses = numeric(host) or resolve_within(timeout_ms / 1000, host, resolve_host)
         except OSError as error:
-            return Reached(f"{host}:{port}", (), Stage.NAME, error.strerror or str(error))
+            return Reached(_address(host, port), (), Stage.NAME, error.strerror or str(error))
         best: Reached | None = None
-        for ip in addresses:
-            found = self._reach(host, (ip, port), deadline)
+        for tried, ip in enumerate(addresses):
+            now = self._clock.now_ms()
+            share_ms = (deadline - now) // (len(addresses) - tried)
+            found = self._reach(host, (ip, port), now + share_ms)
             if best is None or len(found.done) > len(best.done):
                 best = found
             if found.failed is None:
@@ -105,7 +117,7 @@ class ConnectionProbe:
         self._attempts += 1
         node = self._attempts
         ip, port = address
-        remote = f"{host}:{port}" if host == ip else f"{host}:{port} ({ip})"
+        remote = _address(host, port) + f" ({ip})" * (host != ip)
         begun = self._clock.now_ms()
         try:
             self._selector.connect(node, host, address, _BUFFER, _BUFFER)
@@ -113,6 +125,7 @@ class ConnectionProbe:
             return Reached(remote, (Stage.NAME,), Stage.TCP, error.strerror or str(error))
         channel = self._builder.made
         done: tuple[Stage, ...] = (Stage.NAME,)
+        asked = False
         while True:
             self._selector.poll(_POLL_MS)
             state = self._selector.disconnected.get(node)
@@ -122,17 +135,31 @@ class ConnectionProbe:
                 of_error = (None, None) if why is None else (why.hint, why.kind)
                 return Reached(remote, done, self._next(done), reason, *of_error)
             if channel.ready:
+                done = (Stage.NAME, Stage.TCP, *self.stages)
+                if not asked:
+                    self._ask(node)
+                    asked = True
+            if any(one.source == node for one in self._selector.completed_receives):
                 self._selector.close_channel(node)
-                return Reached(remote, (Stage.NAME, Stage.TCP, *self.stages))
+                return Reached(remote, (*done, Stage.API))
             if self._clock.now_ms() >= deadline:
                 self._selector.close_channel(node)
-                waited = self._clock.now_ms() - begun
-                return Reached(remote, done, self._next(done), f"no answer within {waited} ms")
+                reason = f"no answer within {self._clock.now_ms() - begun} ms"
+                return Reached(remote, done, self._next(done), reason, timed_out=True)
+
+    def _ask(self, node: int) -> None:
+        request = ApiVersions().request
+        self._selector.send(
+            NetworkSend(node, *frame(request, request.versions.max, node, self._client_id))
+        )
 
     def _next(self, done: tuple[Stage, ...]) -> Stage:
-        """The stage after ``done``; the last one when all are done."""
-        wanted = (Stage.NAME, Stage.TCP, *self.stages)
-        return wanted[min(len(done), len(wanted) - 1)]
+        """The stage after ``done``."""
+        return (Stage.NAME, Stage.TCP, *self.stages, Stage.API)[len(done)]
+
+
+def _address(host: str, port: int) -> str:
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 def _stages(

@@ -424,9 +424,11 @@ class NetworkClient:
             assert oldest is not None
             reason = (
                 f"no response to {oldest.request.api_key.name} within "
-                f"{oldest.request.request_timeout_ms} ms (request.timeout.ms)"
+                f"{oldest.request.request_timeout_ms} ms"
             )
-            if oldest.request.api_key is ApiKey.API_VERSIONS:
+            if not oldest.internal:
+                reason += " (request.timeout.ms)"
+            elif oldest.request.api_key is ApiKey.API_VERSIONS:
                 reason += f"; {SILENT_LISTENER}"
             self._selector.close_channel(node_id)
             self._process_disconnection(

@@ -128,12 +128,15 @@ class RowCheck:
     def refuse(
         self, column: str, rows: Mask, reason: Reason, text: str, hint: str | None = None
     ) -> None:
-        """``text`` is a sentence for all ``rows``."""
+        """``text`` is a sentence for all ``rows``; it names the column itself if ``column`` is
+        empty.
+        """
         if self.bad is not None:
             self.bad.add(rows, reason, text)
         elif rows.any():
             row = int(np.argmax(rows))
-            where = f"column '{column}', row {row} of the Arrow batch"
+            where = f"column '{column}', " if column else ""
             topic = f" (topic {self.topic})" if self.topic else ""
             assert isinstance(reason.kind, Kind)
-            raise DataError(f"{where}{topic}: {text}", hint=hint, kind=reason.kind)
+            message = f"{where}row {row} of the Arrow batch{topic}: {text}"
+            raise DataError(message, hint=hint, kind=reason.kind)

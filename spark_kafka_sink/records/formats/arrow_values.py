@@ -56,13 +56,6 @@ def not_utf8(column: pa.Array) -> Mask:
         column.cast(pa.large_string() if large else pa.string())
     except pa.ArrowInvalid:
         # Rare, so row by row.
-        return np.array([one is not None and not _is_utf8(one) for one in column.to_pylist()])
+        rows = (one or b"" for one in column.to_pylist())
+        return np.array([one.decode(errors="replace").encode() != one for one in rows])
     return none
-
-
-def _is_utf8(data: bytes) -> bool:
-    try:
-        data.decode()
-    except UnicodeDecodeError:
-        return False
-    return True

@@ -10,7 +10,7 @@ of rows that a format refuses.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
@@ -18,17 +18,22 @@ import pyarrow.compute as pc
 
 from spark_kafka_sink.base.errors import IllegalStateError
 from spark_kafka_sink.config.named_columns import ColumnFormat
-from spark_kafka_sink.records.bad_rows.bad_rows import BadRows, Mask, Reason
+from spark_kafka_sink.records.bad_rows.bad_rows import BadRows, Mask, Reason, RowCheck
 from spark_kafka_sink.records.column_plan import ColumnPlan, ComposedColumns
 from spark_kafka_sink.records.formats.arrow_values import list_items, validity
 from spark_kafka_sink.records.gather import ends_of
 from spark_kafka_sink.records.json.json_text import json_objects, json_value, plain_binary, text_of
-from spark_kafka_sink.records.payloads import Refusal
+from spark_kafka_sink.records.payloads import Payloads
 from spark_kafka_sink.records.record_columns import without_views
 
 #: Bytes of input that are composed at a time: their text adds to the memory of a task (rule R5).
 _MOST_BYTES = 4 * 1024 * 1024
-_REASONS = {"value": Reason.VALUE_REFUSED, "key": Reason.KEY_REFUSED}
+#: What a refused row lacks.
+_LACKS = {Reason.VALUE_REFUSED: "value", Reason.KEY_REFUSED: "key"}
+_HINT = (
+    "correct the value or filter such rows out before they are written, or write with a schema that"
+    " accepts it"
+)
 
 
 def parts_of(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
@@ -38,89 +43,69 @@ def parts_of(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         yield batch.slice(start, rows)
 
 
-@dataclass(frozen=True, slots=True)
-class Composed:
-    """A batch with a column for each composed field, and its plan. The rows of ``refusals`` can't
-    be written: what ``batch`` has for their key or value means nothing.
+def with_composed(
+    batch: pa.RecordBatch, plan: ColumnPlan, bad: BadRows | None = None
+) -> tuple[pa.RecordBatch, ColumnPlan]:
+    """``batch`` with a column for each field that ``plan`` composes, and the plan of that. Rows
+    that a format refuses are noted in ``bad``, and have JSON of their columns in place of the key
+    or value, for letters; DataError for the first one when that is None.
     """
-
-    batch: pa.RecordBatch
-    plan: ColumnPlan
-    refusals: tuple[Refusal, ...] = ()
-
-    def noted(self, batch: pa.RecordBatch, plan: ColumnPlan, bad: BadRows | None) -> Composed:
-        """The same of ``batch`` and ``plan``, from which it was made, with the refused rows noted
-        in ``bad``: what they have for key or value is JSON of their columns then, for letters.
-        Raises the error of the first refusal when ``bad`` is None.
-        """
-        columns = list(self.batch.columns)
-        for refusal in self.refusals:
-            if bad is None:
-                raise refusal.error()
-            bad.add(refusal.rows, _REASONS[refusal.part], refusal.sentence)
-        for part, of, index in (
-            ("value", plan.value, self.plan.value_column),
-            ("key", plan.key, self.plan.key_column),
-        ):
-            masks = [one.rows for one in self.refusals if one.part == part]
-            if masks and of is not None and index is not None:
-                columns[index] = _with_json(columns[index], batch, of, np.logical_or.reduce(masks))
-        return replace(
-            self, batch=pa.RecordBatch.from_arrays(columns, names=self.batch.schema.names)
-        )
-
-
-def with_composed(batch: pa.RecordBatch, plan: ColumnPlan) -> Composed:
-    """``batch`` with a column for each field that ``plan`` composes."""
-    columns = list(batch.columns)
-    refusals: list[Refusal] = []
+    columns, check = list(batch.columns), RowCheck(bad)
     headers = [(one.name, plain_binary(columns[one.index])) for one in plan.headers]
     if plan.value is not None:
-        columns.append(_composed(batch, plan.value, "value", refusals))
-        headers += _schema_id(plan.value, columns[-1], refusals, "value")
+        columns.append(_composed(batch, plan.value, Reason.VALUE_REFUSED, check, headers))
         plan = replace(plan, value=None, value_column=len(columns) - 1)
     if plan.key is not None:
-        columns.append(_composed(batch, plan.key, "key", refusals))
-        headers += _schema_id(plan.key, columns[-1], refusals, "key")
+        columns.append(_composed(batch, plan.key, Reason.KEY_REFUSED, check, headers))
         plan = replace(plan, key=None, key_column=len(columns) - 1)
     if headers:
         there = None if plan.headers_column is None else columns[plan.headers_column]
         columns.append(_headers(headers, there, batch.num_rows))
         plan = replace(plan, headers=(), headers_column=len(columns) - 1)
     names = [str(index) for index in range(len(columns))]
-    return Composed(pa.RecordBatch.from_arrays(columns, names=names), plan, tuple(refusals))
-
-
-def _schema_id(
-    part: ComposedColumns, payloads: pa.Array, refusals: Sequence[Refusal], what: str
-) -> list[tuple[str, pa.Array]]:
-    """The header beside each payload that is not null, if there is one; none for a refused row,
-    whose payload is JSON in its letter.
-    """
-    if part.header is None:
-        return []
-    name, value = part.header
-    there = payloads.is_valid()
-    for one in refusals:
-        if one.part == what:
-            there = pc.and_(there, pa.array(~one.rows))
-    return [(name, pc.if_else(there, pa.scalar(value, pa.binary()), None))]
+    return pa.RecordBatch.from_arrays(columns, names=names), plan
 
 
 def _composed(
-    batch: pa.RecordBatch, part: ComposedColumns, what: str, refusals: list[Refusal]
+    batch: pa.RecordBatch,
+    part: ComposedColumns,
+    reason: Reason,
+    check: RowCheck,
+    headers: list[tuple[str, pa.Array]],
 ) -> pa.Array:
+    """The payloads. To ``headers`` is added what is beside each that is not null, if there is such
+    a header; none for a refused row.
+    """
     columns = [batch.column(column.index) for column in part.columns]
+    made = _payloads(part, columns, batch.num_rows)
+    refused = [one.rows for one in made.refusals]
+    for one in made.refusals:
+        check.refuse("", one.rows, reason, one.sentence(_LACKS[reason]), _HINT)
+    if part.header is not None:
+        name, value = part.header
+        there = made.array.is_valid()
+        for rows in refused:
+            there = pc.and_not(there, pa.array(rows))
+        headers.append((name, pc.if_else(there, pa.scalar(value, pa.binary()), None)))
+    return (
+        _with_json(made.array, batch, part, np.logical_or.reduce(refused))
+        if refused
+        else made.array
+    )
+
+
+def _payloads(part: ComposedColumns, columns: Sequence[pa.Array], rows: int) -> Payloads:
     if part.encoder is not None:
-        path = "" if part.is_struct else part.columns[0].name
-        payloads = part.encoder.encode(columns, batch.num_rows, path)
-        refusals += [replace(one, part=what) for one in payloads.refusals]
-        return payloads.array
+        return part.encoder.encode(columns, rows, "" if part.is_struct else part.columns[0].name)
     if part.format is ColumnFormat.STRING:
-        return text_of(columns[0])
+        return Payloads(text_of(columns[0]))
+    return Payloads(_json(part, columns, rows))
+
+
+def _json(part: ComposedColumns, columns: Sequence[pa.Array], rows: int) -> pa.Array:
     if part.is_struct:
         return json_value(columns[0])
-    return json_objects([column.name for column in part.columns], columns, batch.num_rows)
+    return json_objects([column.name for column in part.columns], columns, rows)
 
 
 def _with_json(
@@ -132,11 +117,8 @@ def _with_json(
     numbers = rows.nonzero()[0]
     index = pa.array(numbers)
     columns = [without_views(batch.column(one.index)).take(index) for one in part.columns]
-    names = [column.name for column in part.columns]
     try:
-        text = (
-            json_value(columns[0]) if part.is_struct else json_objects(names, columns, len(index))
-        )
+        text = _json(part, columns, len(index))
     except IllegalStateError:
         text = pa.array([b""] * len(index))
     found = np.arange(len(payloads))

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from spark_kafka_sink.base.error_kinds import Kind
 from spark_kafka_sink.base.errors import SchemaError, safe_text
+from spark_kafka_sink.base.json_object import json_object
 from spark_kafka_sink.records.formats.binary.matching import below, misfit, unfit
 from spark_kafka_sink.records.formats.column_type import TYPES, ColumnKind, ColumnType
 from spark_kafka_sink.records.formats.schema_format import SchemaFormat
@@ -27,27 +28,20 @@ if TYPE_CHECKING:
     from spark_kafka_sink.records.payloads import Payloads
 
 _K = ColumnKind
+_NULL: Final = ColumnType(_K.NULL, "void")
 _DIALECT: Final = "http://json-schema.org/draft-07/schema#"
 _CONTAINERS: Final = {_K.STRUCT: "object", _K.MAP: "object", _K.ARRAY: "array"}
-#: References and alternatives within each other, and steps through all of them: those of one
-#: document could go round for ever.
-_DEEPEST: Final = 64
+#: Steps through references and alternatives: those of one document could go round for ever.
 _MOST_STEPS: Final = 200_000
 
 
 class _Place(NamedTuple):
     """Of a column within the payload: ``way`` are the indexes of fields on the way to it, None
-    within an array or a map. ``depth`` is that of its schema.
+    within an array or a map.
     """
 
     path: str = ""
     way: tuple[int, ...] | None = ()
-    depth: int = 0
-
-    @property
-    def deeper(self) -> _Place:
-        """The same, in a part of its schema."""
-        return self._replace(depth=self.depth + 1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +98,8 @@ class JsonSchemaFormat(SchemaFormat):
         check = _Check(_parsed(schema))
         try:
             check.type(check.root, column, _Place())
+        except RecursionError:
+            raise _wrong("it is nested too deeply, or within itself") from None
         except (TypeError, AttributeError) as error:
             raise _wrong(f"a part of it is of another type than JSON Schema's: {error}") from None
         return JsonPlan(prefix, column.names, tuple(check.required), bare)
@@ -140,31 +136,26 @@ class _Check:
 
     def type(self, declared: Any, column: ColumnType, at: _Place) -> None:  # noqa: ANN401 - of JSON
         """SchemaError when ``column`` does not fit."""
-        self._step(at.depth)
+        self._steps += 1
+        if self._steps > _MOST_STEPS:
+            raise _wrong("it has too many alternatives within each other")
         if declared is True:
             return
         if declared is False:
             raise unfit(column, at.path, "and the schema allows nothing")
         if "$ref" in declared:
-            self.type(self._referred(declared["$ref"]), column, at.deeper)
+            self.type(self._referred(declared["$ref"]), column, at)
         elif alternatives := _alternatives(declared):
             self._one_of(alternatives, column, at)
         else:
             self._plain(declared, column, at)
-
-    def _step(self, depth: int) -> None:
-        self._steps += 1
-        if depth > _DEEPEST:
-            raise _wrong(f"it is nested deeper than {_DEEPEST} levels")
-        if self._steps > _MOST_STEPS:
-            raise _wrong("it has too many alternatives within each other")
 
     def _one_of(self, alternatives: Sequence[Any], column: ColumnType, at: _Place) -> None:
         problem: SchemaError | None = None
         for branch in alternatives:
             before = len(self.required)
             try:
-                return self.type(branch, column, at.deeper)
+                return self.type(branch, column, at)
             except SchemaError as error:
                 if error.kind is Kind.UNUSABLE_SCHEMA:
                     raise
@@ -182,9 +173,9 @@ class _Check:
             self._struct(declared, column, at)
         elif column.kind in _CONTAINERS:
             inner = declared.get("items" if wanted == "array" else "additionalProperties", True)
-            child, inside = column.children[-1], _Place(f"{at.path}[]", None, at.depth + 1)
-            if child.nullable and not self._allows_null(inner, at.depth):
-                raise unfit(child, inside.path, "may be null, and the schema allows no null there")
+            child, inside = column.children[-1], _Place(f"{at.path}[]", None)
+            if child.nullable:
+                self._null(inner, child, inside)
             self.type(inner, child, inside)
 
     def _struct(self, declared: Mapping[str, Any], column: ColumnType, at: _Place) -> None:
@@ -192,7 +183,7 @@ class _Check:
         rest = declared.get("additionalProperties", True)
         for index, (name, child) in enumerate(zip(column.names, column.children, strict=True)):
             way = None if at.way is None else (*at.way, index)
-            inside = _Place(below(at.path, name), way, at.depth + 1)
+            inside = _Place(below(at.path, name), way)
             if name not in properties and rest is False:
                 what = "and the schema has no such property, and no other"
                 raise unfit(child, inside.path, what)
@@ -212,16 +203,15 @@ class _Check:
                 " letter",
             )
 
-    def _allows_null(self, declared: Any, depth: int) -> bool:  # noqa: ANN401 - of JSON
-        self._step(depth)
-        if isinstance(declared, bool):
-            return declared
-        if "$ref" in declared:
-            return self._allows_null(self._referred(declared["$ref"]), depth + 1)
-        types, branches = _types(declared), _alternatives(declared)
-        if types or not branches:
-            return "null" in types or not types
-        return any(self._allows_null(one, depth + 1) for one in branches)
+    def _null(self, declared: object, column: ColumnType, at: _Place) -> None:
+        """SchemaError when a null of ``column`` does not fit."""
+        try:
+            self.type(declared, _NULL, at)
+        except SchemaError as error:
+            if error.kind is Kind.UNUSABLE_SCHEMA:
+                raise
+            what = "may be null, and the schema allows no null there"
+            raise unfit(column, at.path, what) from None
 
     def _referred(self, reference: object) -> object:
         found: Any = self.root
@@ -244,11 +234,8 @@ def _types(declared: object) -> list[str]:
 
 
 def _parsed(schema: str) -> dict[str, Any]:
-    try:
-        found = json.loads(schema)
-    except (ValueError, RecursionError):
-        found = None
-    if not isinstance(found, dict):
+    found = json_object(schema)
+    if found is None:
         raise _wrong("it is no JSON object")
     return found
 

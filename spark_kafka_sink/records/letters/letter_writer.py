@@ -35,9 +35,8 @@ from spark_kafka_sink.records.letters.letter_fields import CONNECT, OURS
 from spark_kafka_sink.records.letters.row_limits import RowLimits, outside
 from spark_kafka_sink.records.record_columns import RecordColumns
 from spark_kafka_sink.records.row_pieces import RowPieces
-from spark_kafka_sink.records.varint import pack, sized
+from spark_kafka_sink.records.varint import Int64s, pack, sized
 
-Int64s = npt.NDArray[np.int64]
 #: A header's name, and its value: of all rows, of each finding, or of each row.
 _Header = tuple[str, bytes | Sequence[bytes] | pa.Array]
 

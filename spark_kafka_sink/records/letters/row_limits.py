@@ -12,7 +12,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
 from spark_kafka_sink.config.producer_config import ProducerConfig
 from spark_kafka_sink.records.bad_rows.bad_rows import BadRows, Mask, Reason
@@ -28,9 +27,7 @@ from spark_kafka_sink.records.single_record import (
     MOST_OVERHEAD,
     record_bytes,
 )
-from spark_kafka_sink.records.varint import highest, lowest, unsigned_sizes
-
-Int64s = npt.NDArray[np.int64]
+from spark_kafka_sink.records.varint import Int64s, highest, lowest, unsigned_sizes
 
 
 @dataclass(frozen=True, slots=True)

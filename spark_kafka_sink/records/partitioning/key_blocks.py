@@ -13,11 +13,10 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from spark_kafka_sink.records.gather import data_of, lengths_of, offsets_of
-from spark_kafka_sink.records.varint import highest, lowest
+from spark_kafka_sink.records.varint import Int64s, highest, lowest
 
 UInt32s = npt.NDArray[np.uint32]
 UInt64s = npt.NDArray[np.uint64]
-Int64s = npt.NDArray[np.int64]
 
 _TAIL_MASK = np.array([0, 0xFF, 0xFFFF, 0xFFFFFF], np.uint32)
 #: With fewer keys than this left, a Python loop beats numpy's cost per call.

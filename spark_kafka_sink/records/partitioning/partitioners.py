@@ -31,9 +31,9 @@ from spark_kafka_sink.records.partitioning.topic_view import (
 )
 from spark_kafka_sink.records.record_columns import RecordColumns
 from spark_kafka_sink.records.record_encoder import content_sizes
+from spark_kafka_sink.records.varint import Int64s
 
 Int32s = npt.NDArray[np.int32]
-Int64s = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
 
 #: Raw bytes that the open batch of a partition still takes, or None when no batch is open.

@@ -16,9 +16,9 @@ from spark_kafka_sink.base.error_kinds import Kind
 from spark_kafka_sink.base.errors import DataError
 from spark_kafka_sink.protocol.cluster import Cluster
 from spark_kafka_sink.records.record_columns import RecordColumns
+from spark_kafka_sink.records.varint import Int64s
 
 Int32s = npt.NDArray[np.int32]
-Int64s = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
 
 

@@ -42,7 +42,7 @@ from spark_kafka_sink.records.formats.binary.nodes import (
     Symbols,
     Value,
 )
-from spark_kafka_sink.records.formats.column_type import ColumnKind, ColumnType
+from spark_kafka_sink.records.formats.column_type import TYPES, ColumnKind, ColumnType
 from spark_kafka_sink.records.varint import sized, varint
 
 _K = ColumnKind
@@ -54,10 +54,14 @@ _TEXT: Final = Bytes(Coding.ZIGZAG, is_text=True)
 _DIGITS: Final = 38
 #: Bytes of a fixed that decimals are written to; each row has so many.
 _LONGEST_DECIMAL: Final = 256
+#: Of defaults: bounds, encodings, formats of struct, and errors.
+_INTEGERS: Final = {"int": range(-(1 << 31), 1 << 31), "long": range(-(1 << 63), 1 << 63)}
+_TEXTS: Final = {"string": "utf-8", "bytes": "latin-1"}
+_FLOATS: Final = {"float": "<f", "double": "<d"}
+_NOT_OF_TYPE: Final = (ValueError, OverflowError, struct.error)
 #: Integers are also written as logical types of numbers, as what they are.
 _TIMES: Final = ("", *LOGICAL["int"], *LOGICAL["long"])
-#: What a column of a kind may be written as: the Avro type and its logical type ("": none), the
-#: first is exact.
+#: What a column of a kind may be written as: the Avro type and its logical type ("": none).
 _NODES: Final[Mapping[ColumnKind, Mapping[tuple[str, str], Node]]] = {
     _K.BOOLEAN: {("boolean", ""): Scalar.BOOLEAN},
     _K.INT: {(kind, logical): _LONG for logical in _TIMES for kind in ("int", "long")},
@@ -94,18 +98,13 @@ def match(kind: AvroType, column: ColumnType, path: str) -> Value:
         except SchemaError as error:
             problem = problem or (None if branch.kind == "null" else error)
             continue
-        if _is_exact(branch, column):
+        if column.kind not in _NODES or TYPES[column.kind].avro == (branch.kind, branch.logical):
             return value
         found = found or value
     if found is None:
         single = len(branches) - (null is not None) == 1
         raise problem if single and problem is not None else _unfit(kind, column, path)
     return found
-
-
-def _is_exact(branch: AvroType, column: ColumnType) -> bool:
-    first = next(iter(_NODES.get(column.kind, {})), None)
-    return first is None or first == (branch.kind, branch.logical)
 
 
 def _node(kind: AvroType, column: ColumnType, path: str) -> Node:
@@ -163,7 +162,7 @@ def _default(field: AvroField, path: str) -> bytes:
         )
     try:
         return _encoded(field.type, field.default)
-    except (ValueError, RecursionError):
+    except (*_NOT_OF_TYPE, RecursionError):
         raise misfit(
             f"the default of the schema's field {safe_text(path)} is not of its type",
             "add a column of that name, or correct the schema",
@@ -178,7 +177,7 @@ def _unfit(kind: AvroType, column: ColumnType, path: str) -> SchemaError:
 
 
 def _encoded(kind: AvroType, value: object) -> bytes:
-    """A default of a schema's JSON, encoded. Raises ValueError when it is not of the type."""
+    """A default of a schema's JSON, encoded. Raises one of _NOT_OF_TYPE."""
     match kind.kind, value:
         case "union", _:
             return _of_union(kind.inner, value)
@@ -186,42 +185,25 @@ def _encoded(kind: AvroType, value: object) -> bytes:
             return b""
         case "boolean", bool():
             return bytes([value])
-        case _, int() | float() if not isinstance(value, bool):
-            return _default_number(kind.kind, value)
-        case _, str():
-            return _default_text(kind, value)
+        case ("int" | "long") as name, int() if type(value) is int and value in _INTEGERS[name]:
+            return varint(value)
+        case ("float" | "double") as name, int() | float() if type(value) is not bool:
+            return struct.pack(_FLOATS[name], value)
+        case ("string" | "bytes") as name, str():
+            return sized(value.encode(_TEXTS[name]))
+        case "enum", str():
+            return varint(kind.symbols.index(value))
+        case "fixed", str() if len(value) == kind.size:
+            return value.encode(_TEXTS["bytes"])
         case "array", list():
             return _block([_encoded(kind.inner[0], one) for one in value])
         case "map", dict():
-            pairs = [(sized(k.encode()), v) for k, v in value.items()]
-            return _block([key + _encoded(kind.inner[0], one) for key, one in pairs])
+            inner = kind.inner[0]
+            return _block([sized(k.encode()) + _encoded(inner, v) for k, v in value.items()])
         case "record", dict():
             given = [(one.type, value.get(one.name, one.default)) for one in kind.fields]
-            return b"".join(_encoded(inner, one) for inner, one in given)
+            return b"".join(_encoded(of, one) for of, one in given)
     raise ValueError(kind.kind)
-
-
-def _default_number(kind: str, value: float) -> bytes:
-    bits = {"int": 31, "long": 63}.get(kind)
-    if bits is not None and isinstance(value, int) and -(1 << bits) <= value < 1 << bits:
-        return varint(value)
-    try:
-        return struct.pack({"float": "<f", "double": "<d"}[kind], value)
-    except (KeyError, OverflowError, struct.error):
-        raise ValueError(kind) from None
-
-
-def _default_text(kind: AvroType, value: str) -> bytes:
-    if kind.kind == "string":
-        return sized(value.encode())
-    if kind.kind == "enum":
-        return varint(kind.symbols.index(value))
-    data = value.encode("latin-1")
-    if kind.kind == "fixed" and len(data) == kind.size:
-        return data
-    if kind.kind != "bytes":
-        raise ValueError(kind.kind)
-    return sized(data)
 
 
 def _of_union(branches: Sequence[AvroType], value: object) -> bytes:
@@ -229,7 +211,7 @@ def _of_union(branches: Sequence[AvroType], value: object) -> bytes:
     for index, branch in enumerate(branches):
         try:
             return varint(index) + _encoded(branch, value)
-        except ValueError:
+        except _NOT_OF_TYPE:
             continue
     raise ValueError("union")
 

@@ -31,8 +31,6 @@ LOGICAL: Final = {
 #: Of a field that has no default; null is one.
 NO_DEFAULT: Final = object()
 _DIGITS_OF_A_BIT: Final = math.log10(2)
-#: Nested deeper than any schema that is meant.
-_DEEPEST: Final = 64
 
 
 @dataclass(slots=True, eq=False)
@@ -81,7 +79,9 @@ def parse_schema(text: str) -> AvroType:
             raise _wrong("it is not JSON") from None
         declared = text.strip()  # string, as some write it, for "string"
     try:
-        return _Parser().type(declared, "", 0)
+        return _Parser().type(declared, "")
+    except RecursionError:
+        raise _wrong("it is nested too deeply") from None
     except (KeyError, TypeError, AttributeError) as error:
         what = safe_text(str(error), 100)
         raise _wrong(f"something is missing, or of another type than Avro's: {what}") from None
@@ -95,20 +95,18 @@ class _Parser:
     def __init__(self) -> None:
         self._named: dict[str, AvroType] = {}
 
-    def type(self, declared: Any, space: str, depth: int) -> AvroType:  # noqa: ANN401 - of JSON
-        if depth > _DEEPEST:
-            raise _wrong(f"it is nested deeper than {_DEEPEST} levels")
+    def type(self, declared: Any, space: str) -> AvroType:  # noqa: ANN401 - of JSON
         if isinstance(declared, str):
             return self._by_name(declared, space)
         if isinstance(declared, list):
-            return self._union([self.type(one, space, depth + 1) for one in declared])
+            return self._union([self.type(one, space) for one in declared])
         kind = declared["type"]
         if kind in ("array", "map"):
             inner = declared["items" if kind == "array" else "values"]
-            return AvroType(kind, inner=(self.type(inner, space, depth + 1),))
+            return AvroType(kind, inner=(self.type(inner, space),))
         if kind in ("record", "error", "enum", "fixed"):
-            return self._declaration(kind, declared, space, depth)
-        found = self.type(kind, space, depth + 1)
+            return self._declaration(kind, declared, space)
+        found = self.type(kind, space)
         return _with_logical(found, declared) if kind in _PRIMITIVES else found
 
     def _by_name(self, name: str, space: str) -> AvroType:
@@ -125,9 +123,7 @@ class _Parser:
             raise _wrong("a union is empty, or holds a union, or has a type twice")
         return AvroType("union", inner=tuple(branches))
 
-    def _declaration(
-        self, kind: str, declared: Mapping[str, Any], space: str, depth: int
-    ) -> AvroType:
+    def _declaration(self, kind: str, declared: Mapping[str, Any], space: str) -> AvroType:
         name = _full(declared["name"], declared.get("namespace") or space)
         if name in self._named or _FULL_NAME.fullmatch(name) is None:
             raise _wrong(f"{safe_text(name)} is no name of a type, or declared twice")
@@ -141,7 +137,7 @@ class _Parser:
         else:
             inside = name.rpartition(".")[0]
             for one in declared["fields"]:
-                kind_of = self.type(one["type"], inside, depth + 1)
+                kind_of = self.type(one["type"], inside)
                 aliases = tuple(map(str, one.get("aliases") or ()))
                 default = one.get("default", NO_DEFAULT)
                 found.fields.append(AvroField(str(one["name"]), aliases, kind_of, default))

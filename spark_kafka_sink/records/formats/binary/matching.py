@@ -56,11 +56,7 @@ def columns_of(
 def check_map_key(column: ColumnType, path: str) -> None:
     """SchemaError for a map whose keys are no strings."""
     if column.children[0].kind is not ColumnKind.STRING:
-        raise SchemaError(
-            f"column {safe_text(path)} is of type {safe_text(column.text, 200)}, and a map's keys"
-            " are strings in this format",
-            hint="cast the keys to strings, or make the map an array of structs",
-        )
+        raise unfit(column, path, "and a map's keys are strings in this format")
 
 
 def unfit(column: ColumnType, path: str, what: str) -> SchemaError:

@@ -13,10 +13,9 @@ from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from spark_kafka_sink.base.documentation import page_address
 from spark_kafka_sink.base.error_kinds import Kind
 from spark_kafka_sink.base.errors import ConfigError, SchemaError, safe_text
-from spark_kafka_sink.records.formats.binary.matching import below
+from spark_kafka_sink.records.formats.binary.matching import below, unfit
 from spark_kafka_sink.records.formats.column_type import TYPES, ColumnKind, ColumnType
 
 if TYPE_CHECKING:
@@ -26,6 +25,7 @@ _FILE: Final = "schema.proto"
 _TIMESTAMP: Final = TYPES[ColumnKind.TIMESTAMP].protobuf
 _HOLDERS: Final = (ColumnKind.ARRAY, ColumnKind.MAP)
 _KEYS: Final = (ColumnKind.STRING, ColumnKind.INT, ColumnKind.LONG, ColumnKind.BOOLEAN)
+_NO_FIELD: Final = "which Protobuf has no field for"
 _NAME: Final = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
 
 
@@ -111,7 +111,7 @@ def _message(column: ColumnType, name: str, path: str, indent: str) -> list[str]
             kind = f"Type{number}"
             lines += _message(held, kind, inside, inner)
         if kind is None:
-            raise unwritable(held, inside)
+            raise unfit(held, inside, _NO_FIELD)
         lines.append(f"{inner}{_declared(child, kind, inside)} {field} = {number};")
     return [*lines, f"{indent}}}"]
 
@@ -123,16 +123,6 @@ def _declared(column: ColumnType, kind: str, path: str) -> str:
     if column.kind is ColumnKind.MAP:
         key = column.children[0].kind
         if key not in _KEYS:
-            raise unwritable(column, path)
+            raise unfit(column, path, _NO_FIELD)
         return f"map<{TYPES[key].protobuf}, {kind}>"
     return f"optional {kind}" if column.nullable else kind
-
-
-def unwritable(column: ColumnType, path: str) -> SchemaError:
-    """The error for a type that no field has."""
-    return SchemaError(
-        f"column {safe_text(path)} is of type {safe_text(column.text, 200)}, which Protobuf has no"
-        " field for",
-        hint=f"cast it, for example to a string; types are in {page_address('formats')}",
-        kind=Kind.COLUMNS_AND_SCHEMA,
-    )

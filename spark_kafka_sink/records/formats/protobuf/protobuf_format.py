@@ -28,12 +28,8 @@ from spark_kafka_sink.records.formats.binary.nodes import (
     Timestamp,
     Value,
 )
-from spark_kafka_sink.records.formats.column_type import ColumnKind, ColumnType
-from spark_kafka_sink.records.formats.protobuf.proto_schema import (
-    derived_schema,
-    message_of,
-    unwritable,
-)
+from spark_kafka_sink.records.formats.column_type import TYPES, ColumnKind, ColumnType
+from spark_kafka_sink.records.formats.protobuf.proto_schema import derived_schema, message_of
 from spark_kafka_sink.records.formats.schema_format import SchemaFormat
 from spark_kafka_sink.records.varint import unsigned_varint, varint
 
@@ -41,7 +37,6 @@ if TYPE_CHECKING:
     from google.protobuf.descriptor import Descriptor, FieldDescriptor
 
 _K = ColumnKind
-_TIMESTAMP: Final = "google.protobuf.Timestamp"
 #: FieldDescriptor's numbers of types.
 _DOUBLE, _FLOAT, _INT64, _UINT64, _INT32, _FIXED64, _FIXED32, _BOOL, _STRING = range(1, 10)
 _GROUP, _MESSAGE, _BYTES, _UINT32, _ENUM, _SFIXED32, _SFIXED64, _SINT32, _SINT64 = range(10, 19)
@@ -173,11 +168,9 @@ def _node(field: FieldDescriptor, column: ColumnType, path: str) -> Node:
         return Symbols(tuple(one.name for one in values), numbers, Coding.VARINT)
     if kind == _MESSAGE and column.kind is _K.STRUCT:
         return replace(_match_message(field.message_type, column, path), length=True)
-    if column.kind is _K.TIMESTAMP and kind == _MESSAGE:
-        if field.message_type.full_name == _TIMESTAMP:
-            return Timestamp()
-    elif column.kind in (_K.ARRAY, _K.MAP, _K.DECIMAL, _K.DATE, _K.TIMESTAMP_NTZ, _K.NULL):
-        raise unwritable(column, path)
+    message = "" if kind != _MESSAGE else field.message_type.full_name
+    if column.kind is _K.TIMESTAMP and message == TYPES[_K.TIMESTAMP].protobuf:
+        return Timestamp()
     raise _unfit(field, column, path)
 
 
