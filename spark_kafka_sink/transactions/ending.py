@@ -19,13 +19,13 @@ So both look at the ages of the transactions, and do one thing at a time (m is t
     up to timeout - m/4    wait: a request that is on its way arrives
     up to timeout - 3m/16  look again, and send EndTxn(abort), for m/16 from before a look. So none
                            is sent after timeout - m/8, unless one was aborted
-    up to the time-out     wait. From timeout - m/16 on an operator's command, which aborts nothing,
-                           commits if all are still open, for m/8 from before each look: while
-                           coordinators load, brokers may have aborted some
+    up to the time-out     wait: brokers abort. From timeout - 3m/32 to timeout - m/32 an operator's
+                           command, which aborts nothing, commits if all are still open, for m/32
+                           from before each look. So it sends none after the time-out, either
 
 When B looks again, A has sent nothing for m/8: B sees what A has committed. If that is one, both
 commit the others, at any age. If it is none, B aborts all, and A finds them aborted. An operator's
-command has waited for m/16. Only a request that takes longer to arrive still tears the batch.
+command has waited for m/32. Only a request that takes longer to arrive still tears the batch.
 """
 
 from __future__ import annotations
@@ -100,9 +100,10 @@ def end_decided(
         if todo is _Next.FINISH:
             until_ms = deadline_ms
         elif todo is _Next.COMMIT:
-            until_ms = begun_ms + margin // 8
+            until_ms = begun_ms + margin // (32 if only_lost else 8)
         elif todo is _Next.WAIT:
-            client.clock.wait(Latch(), min(deadline_ms, begun_ms + _WAIT_MS))
+            pause_ms = min(_WAIT_MS, margin // 32)
+            client.clock.wait(Latch(), min(deadline_ms, client.clock.now_ms() + pause_ms))
         elif undo(client, transactions, deadline_ms, begun_ms + margin // 16):
             return CommitOutcomes(lost=tuple(found))
 
@@ -124,14 +125,14 @@ def _next(
         return _Next.UNDO
     if not near_timeout(client, found, lambda t: margin_ms(t) // 2, deadline_ms):
         return _Next.COMMIT
-    left = 16 if only_lost else 4
+    wait_until, last = (3, 1) if only_lost else (8, 6)
     # (One that moves to another coordinator is in no list, and may be young: others commit it.)
-    old = near_timeout(client, found, lambda t: margin_ms(t) // left, deadline_ms, only_listed=True)
-    if old and only_lost:
-        return _Next.COMMIT
-    if not old or near_timeout(client, found, lambda t: margin_ms(t) * 3 // 16, deadline_ms):
+    old = near_timeout(
+        client, found, lambda t: margin_ms(t) * wait_until // 32, deadline_ms, only_listed=True
+    )
+    if not old or near_timeout(client, found, lambda t: margin_ms(t) * last // 32, deadline_ms):
         return _Next.WAIT
-    return _Next.UNDO
+    return _Next.COMMIT if only_lost else _Next.UNDO
 
 
 def commit_all(
