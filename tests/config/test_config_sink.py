@@ -115,6 +115,8 @@ def test_the_public_producer_takes_no_prefix_and_says_so():
     with pytest.raises(ConfigError) as caught:
         ProducerConfig.parse({"kafka.bootstrap.servers": "a:1"})
     assert caught.value.hint == "write bootstrap.servers: no prefix in this place"
+    with pytest.raises(ConfigError, match="is the Spark sink's; a producer has no such option"):
+        ProducerConfig.parse({"bootstrap.servers": "a:1", "reportPath": "/r"})
 
 
 def test_a_value_of_an_unknown_option_is_not_shown():
