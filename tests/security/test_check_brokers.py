@@ -14,11 +14,13 @@ import pytest
 from typer.testing import CliRunner
 
 from spark_kafka_sink.admin.admin_client import AdminClient
+from spark_kafka_sink.admin.transaction_client import TransactionClient
 from spark_kafka_sink.cli.app import app
 from spark_kafka_sink.config.sink_config import SinkConfig
 from spark_kafka_sink.datasource.checks.check_steps import State
 from spark_kafka_sink.local_kafka import KafkaCluster
 from spark_kafka_sink.protocol.topic_requests import NewTopic
+from spark_kafka_sink.transactions.transactional_ids import check_id
 from tests.real_kafka import RealKafka
 from tests.secure_kafka import acl
 from tests.security.check_rows import assert_named, assert_no_red, first_red, row, steps_of
@@ -232,9 +234,15 @@ def test_a_silent_bootstrap_server_is_named(secure_kafka):
 @pytest.mark.cluster
 def test_a_list_without_every_brokers_answer_is_a_failure(kafka3):
     """What the two coordinate may be open. Without a majority they stay in the metadata."""
+    config = SinkConfig.parse({"kafka.bootstrap.servers": kafka3.bootstrap})
+    ids = {check_id(prefix): prefix for prefix in (f"orders{number}" for number in range(60))}
+    with TransactionClient(config.producer) as client:
+        found = client.loop.coordinators(ids, client.deadline(60_000))
+    prefix = next(ids[one] for one, node in found.items() if node.id == 1)
     for number in (2, 3):
         kafka3.node(number).kill()
-    words = ["txn", "list", "orders", "-b", kafka3.bootstrap, "--timeout", "10"]
+    words = ["txn", "list", prefix, "-b", kafka3.bootstrap, "--timeout", "10"]
+    words += ["--log-topic", f"none-{uuid.uuid4().hex[:8]}"]
     done = CliRunner().invoke(app, [*words, "--json"])
     assert done.exit_code == 1, done.output
     found = json.loads(done.stdout)
