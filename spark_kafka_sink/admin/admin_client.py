@@ -9,7 +9,6 @@ The driver calls it once, before a write, and passes the results to the tasks.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import replace
 from typing import Final, Self
 
 from spark_kafka_sink.admin.call import AnyBroker, Call, retry_code
@@ -39,22 +38,12 @@ from spark_kafka_sink.protocol.topic_requests import (
 
 #: How long the names of all topics may take, for the hint of an error.
 _NAMES_MS: Final = 2_000
-#: How long a broker may be silent; a connection, longer after each one that failed.
-_SILENT_MS: Final = 3_000
 #: How much a name must be like a missing one to be proposed (difflib's ratio).
 _ALIKE: Final = 0.8
 
 #: The names of all topics that the principal may DESCRIBE. Its response is as large as the cluster,
 #: so it is for an error of the driver's, never for a task.
 TOPIC_NAMES: Final = MetadataRequest(topics=None, allow_auto_topic_creation=False)
-
-
-def impatient(config: ProducerConfig) -> ProducerConfig:
-    """``config`` for a person who waits: its client soon turns from a broker that is frozen, and so
-    accepts connections, to another one.
-    """
-    within_ms = min(config.socket_connection_setup_timeout_ms, _SILENT_MS)
-    return replace(config, socket_connection_setup_timeout_ms=within_ms)
 
 
 class AdminClient:

@@ -1,8 +1,7 @@
 """One call to a broker: the request, its target, and whether its response is final. Values only.
 
 Owns: :class:`Call`, its targets, the one table from a response's error code to what follows, and
-which items are one request's.
-Never: a connection (``request_loop.py``).
+which items are one request's. Never: a connection (``request_loop.py``).
 """
 
 from __future__ import annotations

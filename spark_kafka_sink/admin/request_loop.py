@@ -135,9 +135,8 @@ class RequestLoop:
         """A client whose own requests, the first of a connection and those for metadata, wait no
         longer than for a connection: a frozen broker accepts connections.
         """
-        config = self.config
-        own_ms = min(config.request_timeout_ms, config.socket_connection_setup_timeout_ms)
-        config = replace(config, request_timeout_ms=own_ms)
+        own_ms = min(self.config.request_timeout_ms, self.config.socket_connection_setup_timeout_ms)
+        config = replace(self.config, request_timeout_ms=own_ms)
         client = self._new_client(config, self.metadata, self.clock)
         self.metadata.attach(client.wakeup, client.connection_failures)
         return client

@@ -15,7 +15,6 @@ from typing import NoReturn
 
 import typer
 
-from spark_kafka_sink.admin.admin_client import impatient
 from spark_kafka_sink.admin.transaction_client import TransactionClient
 from spark_kafka_sink.base.error_kinds import Kind
 from spark_kafka_sink.base.errors import ConfigError, KafkaError, coded, safe_text
@@ -28,6 +27,7 @@ from spark_kafka_sink.config.logins.sasl_settings import names_a_known_module
 from spark_kafka_sink.config.logins.security_rules import inline_secrets
 from spark_kafka_sink.config.producer_config import ProducerConfig
 from spark_kafka_sink.config.sink_config import SinkConfig
+from spark_kafka_sink.network.client.client_factory import impatient
 from spark_kafka_sink.transactions.commit_log.commit_log import CommitLog
 
 #: Exit codes; BLOCKED is of ``txn blockers``.

@@ -103,7 +103,7 @@ def end_decided(
             until_ms = begun_ms + margin // (32 if only_lost else 8)
         elif todo is _Next.WAIT:
             pause_ms = min(_WAIT_MS, margin // 32)
-            client.clock.wait(Latch(), min(deadline_ms, client.clock.now_ms() + pause_ms))
+            client.clock.wait(Latch(), min(deadline_ms, begun_ms + pause_ms))
         elif undo(client, transactions, deadline_ms, begun_ms + margin // 16):
             return CommitOutcomes(lost=tuple(found))
 

@@ -16,7 +16,7 @@ from contextlib import closing
 from dataclasses import replace
 from typing import Final
 
-from spark_kafka_sink.admin.admin_client import AdminClient, impatient
+from spark_kafka_sink.admin.admin_client import AdminClient
 from spark_kafka_sink.admin.transaction_client import TransactionClient
 from spark_kafka_sink.base.clock import Clock
 from spark_kafka_sink.base.error_kinds import Kind
@@ -60,6 +60,7 @@ from spark_kafka_sink.datasource.checks.transaction_steps import (
 )
 from spark_kafka_sink.datasource.report.report_file import check_report_path, lacks
 from spark_kafka_sink.datasource.schemas.payload_schemas import described
+from spark_kafka_sink.network.client.client_factory import impatient
 from spark_kafka_sink.network.client.connection_probe import ConnectionProbe, Stage
 
 _CLASSES, _REPORT_PATH, _CLOCK, _REGISTRY = "classes", "reportPath", "clock", "schema registry"

@@ -10,7 +10,7 @@ from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Final, NamedTuple
 
-from spark_kafka_sink.admin.admin_client import AdminClient, impatient
+from spark_kafka_sink.admin.admin_client import AdminClient
 from spark_kafka_sink.base.error_kinds import Kind
 from spark_kafka_sink.base.errors import (
     AuthenticationError,
@@ -28,6 +28,7 @@ from spark_kafka_sink.datasource.checks.check_steps import (
     skipped,
     yellow,
 )
+from spark_kafka_sink.network.client.client_factory import impatient
 from spark_kafka_sink.network.client.connection_failures import WANTS_SASL
 from spark_kafka_sink.network.client.connection_probe import ConnectionProbe, Reached, Stage
 from spark_kafka_sink.protocol.cluster import Cluster, Node

@@ -9,6 +9,7 @@ from __future__ import annotations
 import socket
 import time
 from dataclasses import replace
+from typing import Final
 
 from spark_kafka_sink.base.clock import Clock
 from spark_kafka_sink.base.security.secret_references import resolve
@@ -26,6 +27,9 @@ from spark_kafka_sink.network.client.host_resolver import (
 from spark_kafka_sink.network.client.kafka_client import MetadataStore
 from spark_kafka_sink.network.client.lookup_threads import LookupThreads
 from spark_kafka_sink.network.client.network_client import NetworkClient
+
+#: How long a broker may be silent; a connection, longer after each one that failed.
+_SILENT_MS: Final = 3_000
 
 
 def new_network_client(
@@ -80,3 +84,11 @@ def with_bootstrap_addresses(config: ProducerConfig) -> ProducerConfig:
         canonical_name=canonical_name,
     )
     return replace(config, bootstrap_servers=servers)
+
+
+def impatient(config: ProducerConfig) -> ProducerConfig:
+    """``config`` for a person who waits: its client soon turns from a broker that is frozen, and so
+    accepts connections, to another one.
+    """
+    within_ms = min(config.socket_connection_setup_timeout_ms, _SILENT_MS)
+    return replace(config, socket_connection_setup_timeout_ms=within_ms)

@@ -105,7 +105,7 @@ class LogWriter:
                 self._await_markers(deadline_ms)
             sequence = 0
             # (Small enough for a topic's max.message.bytes.)
-            for batch in by_size(records.items(), _bytes, PIECE_BYTES):
+            for batch in by_size(records.items(), lambda r: len(r[0] + (r[1] or b"")), PIECE_BYTES):
                 self._produce(batch, sequence, deadline_ms)
                 sequence += len(batch)
         except LogChangedError:
@@ -225,8 +225,3 @@ class LogWriter:
             hint="this one must stop; if no other was started, two queries share a "
             "transactionalIdPrefix, or too many threads write in one block",
         )
-
-
-def _bytes(record: tuple[bytes, bytes | None]) -> int:
-    key, value = record
-    return len(key) + len(value or b"")
