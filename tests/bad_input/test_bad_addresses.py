@@ -50,7 +50,7 @@ def silent(connection: socket.socket) -> None:
     ("serve", "words"),
     [
         (web_server, ("a web server answers there", "kafka.bootstrap.servers")),
-        (slammed_door, ("is it a TLS or SASL listener, or not Kafka?",)),
+        (slammed_door, ("is it stopped or overloaded, a TLS or SASL listener, or not Kafka?",)),
         (silent, ("TLS or SASL listener, or not Kafka?",)),
     ],
 )

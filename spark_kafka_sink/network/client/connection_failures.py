@@ -22,7 +22,7 @@ _log = logging.getLogger(__name__)
 _ADDRESSES_OF_A_NODE = 16
 
 #: The likely cause when a listener accepts the connection and sends no valid response.
-SILENT_LISTENER = "is it a TLS or SASL listener, or not Kafka?"
+SILENT_LISTENER = "is it stopped or overloaded, a TLS or SASL listener, or not Kafka?"
 
 #: The likely cause when it responds to ApiVersions only.
 WANTS_SASL = "does it require SASL? Then set security.protocol to SASL_PLAINTEXT or SASL_SSL"
