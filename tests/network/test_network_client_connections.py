@@ -151,7 +151,8 @@ def test_a_broker_silent_to_api_versions_is_dropped_in_time() -> None:
     assert world.now - start == 701
     (reason,) = world.client.connection_failures().values()
     assert reason == (
-        "no response to API_VERSIONS within 700 ms; is it stopped or overloaded, a TLS or SASL listener, or not Kafka?"
+        "no response to API_VERSIONS within 700 ms; "
+        "is it stopped or overloaded, a TLS or SASL listener, or not Kafka?"
     )
 
 
