@@ -239,8 +239,8 @@ class Observer:
             return
         if self.warned or self.at_work(run):
             return
-        if life.repeats and write.how is Commit.ALREADY_DONE:
-            return  # the version that another thread writes is of the same run
+        if life.kind is Kind.VERSIONS and write.how is Commit.ALREADY_DONE:
+            return  # a version that another thread writes may be of the same run
         dead = [
             r
             for r in self._app.runs
