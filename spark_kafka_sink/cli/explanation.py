@@ -79,9 +79,14 @@ def explanation(code: str) -> str:
 
 def list_of_codes() -> str:
     """Every code with its title, in lines."""
-    titles = {kind.kp_code: entry.title for kind, entry in entries().items()}
-    titles |= {c.kp_code: f"{c.name} ({c.value})" for c in _ANSWERS}
+    titles = _titles()
     return "".join(f"{code}  {titles[code]}\n" for code in sorted(titles))
+
+
+def _titles() -> dict[str, str]:
+    """By code: those of our kinds, and the names of brokers' answers."""
+    titles = {kind.kp_code: entry.title for kind, entry in entries().items()}
+    return titles | {c.kp_code: f"{c.name} ({c.value})" for c in _ANSWERS}
 
 
 def _found(text: str) -> dict[str, str]:
@@ -89,28 +94,28 @@ def _found(text: str) -> dict[str, str]:
     word counts by how few texts have it, and twice in a title. A word that none has counts as the
     one that it looks like.
     """
-    titles = {kind.kp_code: entry.title for kind, entry in entries().items()}
+    titles = _titles()
     texts = {kind.kp_code: " ".join((*e.says, e.advice)) for kind, e in entries().items()}
-    for answer in _ANSWERS:
-        titles[answer.kp_code] = f"{answer.name} ({answer.value})"
-        texts[answer.kp_code] = f"{CODES[answer].meaning} {CODES[answer].hint}"
-    words = {code: _words(titles[code]) + _words(texts[code]) for code in titles}
-    texts_with = Counter(chain.from_iterable(map(set, words.values())))
+    texts |= {c.kp_code: f"{CODES[c].meaning} {CODES[c].hint}" for c in _ANSWERS}
+    in_title = {code: _words(title) for code, title in titles.items()}
+    words = {code: in_title[code] | _words(texts[code]) for code in titles}
+    texts_with = Counter(chain.from_iterable(words.values()))
+    known = sorted(texts_with)
     wanted = chain.from_iterable(
-        difflib.get_close_matches(word, texts_with, n=1, cutoff=0.75) for word in set(_words(text))
+        difflib.get_close_matches(word, known, n=1, cutoff=0.75) for word in _words(text)
     )
     ranks: dict[str, float] = defaultdict(float)
     for word in sorted(set(wanted)):
         for code, has in words.items():
             if word in has:
-                ranks[code] += (2 if word in _words(titles[code]) else 1) / texts_with[word]
+                ranks[code] += (2 if word in in_title[code] else 1) / texts_with[word]
     best = sorted(ranks, key=ranks.__getitem__, reverse=True)[:5]
     return {code: titles[code] for code in best if ranks[code] > ranks[best[0]] / 3}
 
 
-def _words(text: str) -> list[str]:
+def _words(text: str) -> set[str]:
     """The words of ``text`` that tell something."""
-    return re.findall(r"[a-z]{4,}", text.lower())
+    return set(re.findall(r"[a-z]{4,}", text.lower()))
 
 
 def main(arguments: list[str]) -> int:

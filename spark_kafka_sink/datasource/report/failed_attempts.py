@@ -92,16 +92,15 @@ class FailedAttempts:
         """Called in the first task: when a write is stopped, Spark kills every attempt before it
         leaves anything. Where the application's directory is seen, which costs least. Never raises.
         """
-        folder = next((one for one, _ in self._ours() if one == self.local), None)
-        if folder is not None:
+        if self._sees_local():
             with contextlib.suppress(UnusableFileError):
-                write_new_file(folder, _BEGUN, json.dumps(asdict(identity)).encode())
+                write_new_file(self.local, _BEGUN, json.dumps(asdict(identity)).encode())
 
     @property
     def told(self) -> TaskIdentity | None:
         """What the first task has told, before :meth:`take`."""
         with contextlib.suppress(UnusableFileError, TypeError, ValueError):
-            if self.local in (folder for folder, _ in self._ours()):
+            if self._sees_local():
                 return TaskIdentity(**json.loads(read_file(f"{self.local}/{_BEGUN}", "a task")))
         return None
 
@@ -150,6 +149,9 @@ class FailedAttempts:
                     if _FILE.fullmatch(file.name):
                         file.unlink()
                 Path(folder).rmdir()
+
+    def _sees_local(self) -> bool:
+        return any(folder == self.local for folder, _ in self._ours())
 
     def _ours(self) -> Iterator[tuple[str, int]]:
         """Those that are there, and when each last got a file. Another user may have made one, or a

@@ -105,7 +105,8 @@ class LogWriter:
                 self._await_markers(deadline_ms)
             sequence = 0
             # (Small enough for a topic's max.message.bytes.)
-            for batch in by_size(records.items(), lambda r: len(r[0] + (r[1] or b"")), PIECE_BYTES):
+            batches = by_size(records.items(), lambda r: len(r[0]) + len(r[1] or b""), PIECE_BYTES)
+            for batch in batches:
                 self._produce(batch, sequence, deadline_ms)
                 sequence += len(batch)
         except LogChangedError:
