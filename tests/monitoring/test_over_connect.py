@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
 
 from spark_kafka_sink.admin.transaction_client import TransactionClient
 from spark_kafka_sink.config.sink_config import SinkConfig
-from tests.notebooks.connect_server import connect_server
-from tests.programs import ROOT, run_python
+from tests.notebooks.connect_server import told_by
 
 pytestmark = [pytest.mark.long, pytest.mark.spark, pytest.mark.broker, pytest.mark.timeout(600)]
 
@@ -24,12 +22,7 @@ def topic(kafka):
 def told(kafka, topic, tmp_path_factory):
     home = tmp_path_factory.mktemp("connect")
     program = Path(__file__).with_name("connect_session.py")
-    with connect_server(home, "") as address:
-        done = run_python(
-            program, kafka.bootstrap, home, topic,
-            environment={"SPARK_REMOTE": address, "PYTHONPATH": str(ROOT)}, timeout=500,
-        )  # fmt: skip
-    return json.loads(done.stdout.strip().split("\n")[-1])
+    return told_by(program, home, kafka.bootstrap, home, topic)
 
 
 @pytest.mark.parametrize("how", ["all", "tag"])

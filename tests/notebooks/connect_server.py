@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import signal
@@ -11,10 +12,11 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pyspark
 
-from tests.programs import without_spark
+from tests.programs import run_python, without_spark
 
 ROOT = Path(__file__).resolve().parents[2]
 _SERVER = "org.apache.spark.sql.connect.service.SparkConnectServer"
@@ -62,6 +64,14 @@ def connect_server(home: Path, jars: str) -> Iterator[str]:
         except subprocess.TimeoutExpired:
             os.killpg(server.pid, signal.SIGKILL)
             server.wait(30)
+
+
+def told_by(program: Path, home: Path, *arguments: object) -> Any:
+    """The line of JSON that ``program``, a client of a server of its own, prints last."""
+    with connect_server(home, "") as address:
+        environment = {"SPARK_REMOTE": address, "PYTHONPATH": str(ROOT)}
+        done = run_python(program, *arguments, environment=environment, timeout=500)
+    return json.loads(done.stdout.strip().split("\n")[-1])
 
 
 def _port(server: subprocess.Popen[bytes], log: Path) -> int:

@@ -13,7 +13,7 @@ from spark_kafka_sink.protocol.request import ApiKey
 from spark_kafka_sink.transactions.committer import Commit
 from tests.simulation.edge_scene import PLANNED, EdgeScene, UntoldScene
 from tests.simulation.seeded_cluster import NODES
-from tests.simulation.spark_world import PREFIX, TIMEOUT_MS, SparkLife
+from tests.simulation.spark_world import PREFIX, TIMEOUT_MS, Run, SparkLife
 
 
 @pytest.mark.parametrize("version", [1, 2])
@@ -127,6 +127,23 @@ def test_a_version_without_rows_ends_the_orphans_before_it() -> None:
     UntoldScene.of(play)
 
 
+def version_1_is_repeated(scene: EdgeScene, owner: Run, other: Run) -> None:
+    """By ``other``, as ``owner`` is about to decide on version 2, whose transactions stay open."""
+    options = [scene.options(txnAppId="app", txnVersion=number) for number in (1, 2)]
+    scene.job(owner, options[0], 1)
+
+    def repeat() -> None:
+        written = set(scene.open_ids()) & set(scene.data_ids())
+        assert len(written) == 2
+        scene.job(other, options[0], 1)
+        assert written <= set(scene.open_ids())
+
+    repeated = scene.before_send(owner, lambda r: r.api == ApiKey.END_TXN, repeat)
+    scene.job(owner, options[1], 2)
+    assert repeated
+    assert scene.open_ids() == []
+
+
 @pytest.mark.parametrize("version", [1, 2])
 def test_a_dropped_version_leaves_the_owners_next_one(version: int) -> None:
     """Another driver repeats version 1 while its owner commits version 2: had the owner decided
@@ -134,20 +151,7 @@ def test_a_dropped_version_leaves_the_owners_next_one(version: int) -> None:
     """
 
     def play(scene: EdgeScene) -> None:
-        first, second = scene.run("driver 1"), scene.run("driver 2")
-        options = [scene.options(txnAppId="app", txnVersion=number) for number in (1, 2)]
-        scene.job(first, options[0], 1)
-
-        def repeat() -> None:
-            written = set(scene.open_ids()) & set(scene.data_ids())
-            assert len(written) == 2
-            scene.job(second, options[0], 1)
-            assert written <= set(scene.open_ids())
-
-        repeated = scene.before_send(first, lambda r: r.api == ApiKey.END_TXN, repeat)
-        scene.job(first, options[1], 2)
-        assert repeated
-        assert scene.open_ids() == []
+        version_1_is_repeated(scene, scene.run("driver 1"), scene.run("driver 2"))
 
     scene = UntoldScene.of(play, SparkLife(1, tasks=2, transaction_version=version))
     assert scene.batches() == {1, 2}
@@ -161,19 +165,7 @@ def test_a_version_dropped_in_a_thread_leaves_the_next_one(version: int) -> None
 
     def play(scene: EdgeScene) -> None:
         run = scene.run("driver")
-        options = [scene.options(txnAppId="app", txnVersion=number) for number in (1, 2)]
-        scene.job(run, options[0], 1)
-
-        def repeat() -> None:
-            written = set(scene.open_ids()) & set(scene.data_ids())
-            assert len(written) == 2
-            scene.job(run, options[0], 1)
-            assert written <= set(scene.open_ids())
-
-        repeated = scene.before_send(run, lambda r: r.api == ApiKey.END_TXN, repeat)
-        scene.job(run, options[1], 2)
-        assert repeated
-        assert scene.open_ids() == []
+        version_1_is_repeated(scene, run, run)
 
     scene = UntoldScene.of(play, SparkLife(1, tasks=2, transaction_version=version))
     assert scene.batches() == {1, 2}

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from pathlib import Path
 
 import pytest
 
 from tests.datasource.exactly_once.queries import COMMITTED
-from tests.notebooks.connect_server import connect_server
-from tests.programs import ROOT, run_python
+from tests.notebooks.connect_server import told_by
 
 pytestmark = [pytest.mark.long, pytest.mark.spark, pytest.mark.broker, pytest.mark.timeout(600)]
 
@@ -20,12 +18,7 @@ def test_blocks_and_functions_hold_over_connect(kafka, topic, consume, tmp_path)
     The function's process knows neither the query nor its run, and sees a deleted checkpoint.
     """
     program = Path(__file__).with_name("connect_queries.py")
-    with connect_server(tmp_path, "") as address:
-        done = run_python(
-            program, kafka.bootstrap, tmp_path, topic,
-            environment={"SPARK_REMOTE": address, "PYTHONPATH": str(ROOT)}, timeout=500,
-        )  # fmt: skip
-    told = json.loads(done.stdout.strip().split("\n")[-1])
+    told = told_by(program, tmp_path, kafka.bootstrap, tmp_path, topic)
     assert told["function"] == told["block"] == ["", ""]
     assert "wrote another DataFrame in micro-batch 0" in told["twice"][0]
     assert "they have one name" in told["nested"][0]
