@@ -144,9 +144,16 @@ def test_a_letter_fits_the_producer_and_its_topic(options, limits, most):
 
 
 def test_a_letter_whose_key_does_not_fit_is_an_error_of_both():
-    columns = columns_of([b"v"], key=pa.array([b"k" * 5000], pa.binary()))
-    with pytest.raises(RecordTooLargeError, match=r"a sentence.*dead letter queue dlq either"):
-        letters_of(columns, all_bad(columns), writer(**{"max.request.size": 3000}))
+    held = DeadLetters(letter_options("dlq"), config(**{"max.request.size": 3000}), "t", {})
+    batch = batch_of([("t", b"k" * 5000, b"v", -7, None, None)])
+    bad = BadRows(1)
+    from_record_batch(batch, PLAN, NOW, bad)
+    held.note(batch, bad, np.arange(1))
+    with pytest.raises(RecordTooLargeError, match=r"key and headers of row 0") as caught:
+        list(held.letters(columns_again, NOW, last=True))
+    both = held.not_sent(caught.value).message
+    assert "1 partition does not exist (KP0212" in both
+    assert "can't be written to the dead letter queue dlq either: key and headers" in both
 
 
 def test_a_timestamp_that_the_topic_refuses_is_the_time_of_sending():
@@ -303,8 +310,17 @@ def test_the_size_of_a_batch_of_one_is_exact(size, most):
     assert bool(bad.which[0]) == (exact > most)
 
 
+def columns_again(batch):
+    return from_record_batch(batch, PLAN, NOW, BadRows(batch.num_rows))
+
+
 def dead_letters():
     return DeadLetters(letter_options("dlq"), config(), "t", {}, task=7)
+
+
+def records_made(letters):
+    parts = letters.letters(columns_again, NOW, last=True)
+    return [one for part in parts for one in records_of(part)]
 
 
 @given(st.lists(ROWS, min_size=2, max_size=4))
@@ -314,14 +330,15 @@ def test_letters_that_are_held_are_as_those_of_each_batch(batches):
     held, alone, first = dead_letters(), [], 0
     for rows in batches:
         bad = BadRows(len(rows))
-        columns = from_record_batch(batch_of(rows), PLAN, NOW, bad)
-        numbers = np.arange(first, first + len(rows))
+        batch = batch_of(rows)
+        from_record_batch(batch, PLAN, NOW, bad)
         numbers = first + bad.rows
         first += len(rows)
         if bad.found:
-            assert list(held.letters(columns, bad, numbers, NOW)) == []
+            held.note(batch, bad, numbers)
+            assert list(held.letters(columns_again, NOW, last=False)) == []
             made = dead_letters()
-            assert list(made.letters(columns, bad, numbers, NOW)) == []
-            alone += [one for part in made.held(NOW) for one in records_of(part)]
-    assert [one for part in held.held(NOW) for one in records_of(part)] == alone
+            made.note(batch, bad, numbers)
+            alone += records_made(made)
+    assert records_made(held) == alone
     assert held.rows == len(alone)

@@ -19,7 +19,6 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from spark_kafka_sink.base.error_kinds import Kind
 from spark_kafka_sink.base.errors import RecordTooLargeError
 from spark_kafka_sink.config.sink_config import DeadLetterOptions
 from spark_kafka_sink.records.bad_rows.bad_rows import Finding
@@ -73,7 +72,7 @@ class LetterWriter:
         """The letters of ``rows``. ``which`` is the number of each row's finding, ``numbers`` its
         own within the task.
 
-        Raises RecordTooLargeError, with both causes, for a row whose key and headers leave no room.
+        Raises RecordTooLargeError for a row whose key and headers leave no room.
         """
         sizes = _value_sizes(rows)
         headers = self._headers(rows, found, numbers, sizes)
@@ -85,7 +84,11 @@ class LetterWriter:
             room -= lengths_of(rows.key)
         if (room < 0).any():
             row = int(np.argmax(room < 0))
-            raise self._too_large(found[which[row]], int(numbers[row]), int(room[row]))
+            raise RecordTooLargeError(
+                f"key and headers of row {numbers[row]} are {-room[row]} bytes more than "
+                "kafka.max.request.size and that topic's max.message.bytes allow",
+                hint="raise kafka.max.request.size, and max.message.bytes of that topic",
+            )
         kept = np.minimum(sizes, np.minimum(room, self.options.max_value_bytes))
         cut, value = kept < sizes, rows.value
         if cut.any():
@@ -108,7 +111,7 @@ class LetterWriter:
         self, rows: RecordColumns, found: Sequence[Finding], numbers: Int64s, sizes: Int64s
     ) -> list[_Header]:
         """All but the last one; ``sizes`` are those of the values."""
-        topic = self.asked_topics(rows)
+        topic = _asked_topics(rows)
         asked = b"-1" if rows.partition is None else _texts(rows.partition.astype(np.int64))
         reasons = [one.reason for one in found]
         connects: list[_Header] = [
@@ -132,23 +135,13 @@ class LetterWriter:
         made = [(CONNECT + name, value) for name, value in connects if self.options.context_headers]
         return made + [(OURS + name, value) for name, value in ours]
 
-    def _too_large(self, finding: Finding, row: int, room: int) -> RecordTooLargeError:
-        return RecordTooLargeError(
-            f"row {row} of partition {self.task} of the DataFrame can't be sent ({finding.text}), "
-            f"and can't be written to the dead letter queue {self.options.topic} either: its key "
-            f"and headers are {-room} bytes more than kafka.max.request.size and that topic's "
-            "max.message.bytes allow",
-            hint="raise kafka.max.request.size, and max.message.bytes of that topic",
-            kind=Kind.LETTER_NOT_SENT,
-        )
 
-    @staticmethod
-    def asked_topics(rows: RecordColumns) -> bytes | pa.Array:
-        """The topic that rows ask for: of all, or of each; empty where that is null."""
-        if isinstance(rows.topic, str):
-            return rows.topic.encode()
-        names = rows.topic.dictionary.cast(pa.binary())
-        return pc.binary_slice(names, 0, _MOST_OF_A_TOPIC).take(rows.topic.indices)
+def _asked_topics(rows: RecordColumns) -> bytes | pa.Array:
+    """The topic that rows ask for: of all, or of each; empty where that is null."""
+    if isinstance(rows.topic, str):
+        return rows.topic.encode()
+    names = rows.topic.dictionary.cast(pa.binary())
+    return pc.binary_slice(names, 0, _MOST_OF_A_TOPIC).take(rows.topic.indices)
 
 
 def _value_sizes(rows: RecordColumns) -> Int64s:
