@@ -82,10 +82,12 @@ class RateLimits:
 
 @dataclass(frozen=True, slots=True)
 class DeadLetterOptions:
-    """The options of a write with errors.tolerance=all. ``replicas`` -1: as brokers have it."""
+    """The options of a write with errors.tolerance=all, in the order of ``DEAD_LETTER_OPTIONS``.
+    ``replicas`` None: as brokers have it.
+    """
 
     topic: str
-    replicas: int
+    replicas: int | None
     context_headers: bool
     log: bool
     log_messages: bool
@@ -96,19 +98,10 @@ class DeadLetterOptions:
     @classmethod
     def of(cls, options: Mapping[str, Any]) -> DeadLetterOptions | None:
         """From the sink's options, checked; None with errors.tolerance=none."""
-        if options[_TOLERANCE] == "none":
-            return None
-        replicas = options["errors.deadletterqueue.topic.replication.factor"]
-        return cls(
-            options[_LETTERS],
-            -1 if replicas is None else replicas,
-            options["errors.deadletterqueue.context.headers.enable"],
-            options["errors.log.enable"],
-            options["errors.log.include.messages"],
-            options["errors.max.records"],
-            options["errors.max.fraction"],
-            options["errors.deadletterqueue.max.value.bytes"],
-        )
+        from spark_kafka_sink.config.option_table import DEAD_LETTER_OPTIONS
+
+        tolerance, topic, _, *others = (options[one.name] for one in DEAD_LETTER_OPTIONS)
+        return None if tolerance == "none" else cls(topic, *others)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -28,6 +28,7 @@ from spark_kafka_sink.records.gather import (
     integers,
     lengths_of,
     offsets_of,
+    sizes_of,
     valid_of,
 )
 from spark_kafka_sink.records.letters.letter_fields import CONNECT, OURS
@@ -36,8 +37,8 @@ from spark_kafka_sink.records.record_columns import RecordColumns
 from spark_kafka_sink.records.row_pieces import RowPieces
 from spark_kafka_sink.records.varint import Int64s, pack, sized
 
-#: A header's name, and its value: of all rows, of each finding, or of each row.
-_Header = tuple[str, bytes | Sequence[bytes] | pa.Array]
+#: A header's name, and its value: of each finding, or of each row.
+_Header = tuple[str, Sequence[bytes] | pa.Array]
 
 #: Bytes of an asked topic, which may be any text, in a header: no name has as many.
 _MOST_OF_A_TOPIC = 1000
@@ -74,11 +75,12 @@ class LetterWriter:
 
         Raises RecordTooLargeError for a row whose key and headers leave no room.
         """
-        sizes = _value_sizes(rows)
+        sizes = np.full(rows.rows, -1) if rows.value is None else sizes_of(rows.value)
         headers = self._headers(rows, found, numbers, sizes)
         pieces = RowPieces(rows.rows)
         _begin_headers(pieces, rows.headers, len(headers) + 1)
-        _add_headers(pieces, headers, which, len(found))
+        for name, value in headers:
+            _add_header(pieces, sized(name.encode()), value, which)
         room = self.limits.most_content - (pieces.sizes() + _TRUNCATED_BYTES + _LENGTHS)
         if rows.key is not None:
             room -= lengths_of(rows.key)
@@ -111,15 +113,18 @@ class LetterWriter:
         self, rows: RecordColumns, found: Sequence[Finding], numbers: Int64s, sizes: Int64s
     ) -> list[_Header]:
         """All but the last one; ``sizes`` are those of the values."""
-        topic = _asked_topics(rows)
-        asked = b"-1" if rows.partition is None else _texts(rows.partition.astype(np.int64))
+
+        def same(value: object) -> list[bytes]:
+            return [str(value).encode()] * len(found)
+
+        topic = same(rows.topic) if isinstance(rows.topic, str) else _asked_topics(rows.topic)
         reasons = [one.reason for one in found]
         connects: list[_Header] = [
             ("topic", topic),
-            ("partition", asked),
-            ("offset", b"-1"),
-            ("connector.name", self.connector.encode()),
-            ("task.id", b"%d" % self.task),
+            ("partition", same(-1) if rows.partition is None else _texts(rows.partition)),
+            ("offset", same(-1)),
+            ("connector.name", same(self.connector)),
+            ("task.id", same(self.task)),
             ("stage", [one.stage.encode() for one in reasons]),
             ("class.name", [one.module.encode() for one in reasons]),
             ("exception.class.name", [one.exception.encode() for one in reasons]),
@@ -128,7 +133,7 @@ class LetterWriter:
         ours: list[_Header] = [
             ("code", [one.code.encode() for one in reasons]),
             ("topic", topic),
-            ("batch.id", b"%d" % self.batch_id),
+            ("batch.id", same(self.batch_id)),
             ("row", _texts(numbers)),
             ("value.size", _texts(sizes)),
         ]
@@ -136,20 +141,10 @@ class LetterWriter:
         return made + [(OURS + name, value) for name, value in ours]
 
 
-def _asked_topics(rows: RecordColumns) -> bytes | pa.Array:
-    """The topic that rows ask for: of all, or of each; empty where that is null."""
-    if isinstance(rows.topic, str):
-        return rows.topic.encode()
-    names = rows.topic.dictionary.cast(pa.binary())
-    return pc.binary_slice(names, 0, _MOST_OF_A_TOPIC).take(rows.topic.indices)
-
-
-def _value_sizes(rows: RecordColumns) -> Int64s:
-    """The bytes of each value, -1 for a null."""
-    if rows.value is None:
-        return np.full(rows.rows, -1)
-    lengths, valid = lengths_of(rows.value), valid_of(rows.value)
-    return lengths if valid is None else np.where(valid, lengths, -1)
+def _asked_topics(topic: pa.DictionaryArray) -> pa.Array:
+    """The topics that rows ask for, empty where that is null."""
+    names = topic.dictionary.cast(pa.binary())
+    return pc.binary_slice(names, 0, _MOST_OF_A_TOPIC).take(topic.indices)
 
 
 def _begin_headers(pieces: RowPieces, own: pa.Array | None, added: int) -> None:
@@ -163,25 +158,15 @@ def _begin_headers(pieces: RowPieces, own: pa.Array | None, added: int) -> None:
     pieces.add_column(_slices(own, begin, offsets_of(own)[1:]))
 
 
-def _add_headers(
-    pieces: RowPieces, headers: Sequence[_Header], which: Int64s, findings: int
+def _add_header(
+    pieces: RowPieces, name: bytes, value: Sequence[bytes] | pa.Array, which: Int64s
 ) -> None:
-    """Each row's are those of finding ``which``. What does not differ between the rows of a finding
-    is one piece, up to what does.
-    """
-    same = [b""] * findings
-    for name, value in headers:
-        same = [one + sized(name.encode()) for one in same]
-        if isinstance(value, pa.Array):
-            pieces.add_choice(same, which)
-            pieces.add_packed(pack(lengths_of(value)))
-            pieces.add_column(value)
-            same = [b""] * findings
-        else:
-            texts = [value] * findings if isinstance(value, bytes) else value
-            same = [one + sized(text) for one, text in zip(same, texts, strict=True)]
-    if any(same):
-        pieces.add_choice(same, which)
+    if isinstance(value, pa.Array):
+        pieces.add_choice([name], 0)
+        pieces.add_packed(pack(lengths_of(value)))
+        pieces.add_column(value)
+    else:
+        pieces.add_choice([name + sized(text) for text in value], which)
 
 
 def _counts(sections: pa.Array) -> tuple[Int64s, Int64s]:
@@ -203,6 +188,6 @@ def _slices(array: pa.Array, begin: Int64s, end: npt.NDArray[np.integer]) -> pa.
     return between.take(integers(np.arange(0, len(bounds), 2), valid_of(array)))
 
 
-def _texts(values: Int64s) -> pa.Array:
+def _texts(values: npt.NDArray[np.integer]) -> pa.Array:
     """Each number in decimal."""
     return integers(values).cast(pa.string()).cast(pa.binary())

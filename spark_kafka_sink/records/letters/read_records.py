@@ -21,7 +21,7 @@ from spark_kafka_sink.records.log_records import (
     marker_of,
 )
 from spark_kafka_sink.records.record_batch import HEADER_SIZE, parse_header
-from spark_kafka_sink.records.single_record import read_headers
+from spark_kafka_sink.records.single_record import read_bytes, read_headers
 from spark_kafka_sink.records.varint import MAX_VARLONG_BYTES, read_varint
 
 
@@ -68,8 +68,8 @@ def _records(batch: LogBatch) -> Iterator[LogRecord]:
         end = at + size
         time, at = read_varint(data, at + 1, MAX_VARLONG_BYTES)
         delta, at = read_varint(data, at)
-        key, at = _bytes(data, at)
-        value, at = _bytes(data, at)
+        key, at = read_bytes(data, at)
+        value, at = read_bytes(data, at)
         yield LogRecord(
             header.base_offset + delta,
             header.max_timestamp if header.log_append_time else header.base_timestamp + time,
@@ -78,8 +78,3 @@ def _records(batch: LogBatch) -> Iterator[LogRecord]:
             tuple((k.decode(errors="replace"), v) for k, v in read_headers(data[at:end])),
         )
         at = end
-
-
-def _bytes(data: bytes, at: int) -> tuple[bytes | None, int]:
-    size, at = read_varint(data, at)
-    return (None, at) if size < 0 else (data[at : at + size], at + size)
