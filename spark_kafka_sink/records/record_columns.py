@@ -16,8 +16,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from spark_kafka_sink.base.error_kinds import Kind
-from spark_kafka_sink.base.errors import DataError, safe_text
+from spark_kafka_sink.base.errors import safe_text
 from spark_kafka_sink.config.named_columns import OnNullValue
 from spark_kafka_sink.config.option import TopicName
 from spark_kafka_sink.records.bad_rows.bad_rows import BadRows, Mask, Reason, RowCheck
@@ -303,11 +302,7 @@ def _topic(
     if column is None or (column.null_count == len(column) and len(column) == 0):
         return ""  # no rows, or a plan without any topic, which the driver refuses
     if column.null_count:
-        nulls = _nulls(column)
-        if bad is None:
-            row = int(np.argmax(nulls))
-            raise DataError(f"{_NULL_TOPIC} (row {row} of the Arrow batch)", kind=Kind.NULL_TOPIC)
-        bad.add(nulls, Reason.NULL_TOPIC, _NULL_TOPIC)
+        RowCheck(bad).refuse("", _nulls(column), Reason.NULL_TOPIC, _NULL_TOPIC)
         column = column.cast(pa.string()).fill_null("")
     encoded = column.cast(pa.string()).dictionary_encode()
     for index in range(len(encoded.dictionary)):

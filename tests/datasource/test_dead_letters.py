@@ -62,8 +62,8 @@ def log_of(caplog, **options):
 def test_nothing_of_a_row_is_logged_unless_asked(caplog):
     text, letters = log_of(caplog, log=True)
     assert "KP0235" in text
-    assert "5 rows became dead letters in dlq: invalid timestamp (KP0231" in text
-    assert "row 100, 101, 102" in text
+    assert "rows became dead letters in dlq: 5 invalid timestamp (KP0231: row 100 of task 7" in text
+    assert "row 102 of task 7): Invalid timestamp: it lies before" in text
     assert CANARY not in text
     assert CANARY not in letters.said
 

@@ -152,8 +152,8 @@ def test_a_letter_whose_key_does_not_fit_is_an_error_of_both():
     with pytest.raises(RecordTooLargeError, match=r"key and headers of row 0") as caught:
         list(held.letters(columns_again, NOW, last=True))
     both = held.not_sent(caught.value).message
-    assert "1 partition does not exist (KP0212" in both
-    assert "can't be written to the dead letter queue dlq either: key and headers" in both
+    assert "for the dead letter queue dlq: 1 partition does not exist (KP0212" in both
+    assert "their letters can't be sent either: key and headers" in both
 
 
 def test_a_timestamp_that_the_topic_refuses_is_the_time_of_sending():
@@ -196,6 +196,16 @@ def test_connects_headers_are_those_of_connect():
     prefix = b"__connect.errors."
     names = [name.removeprefix(prefix).decode() for name, _ in headers if name.startswith(prefix)]
     assert [*names, "exception.stacktrace"] == CONNECT.split()
+
+
+@pytest.mark.parametrize("others", [0, 1])
+def test_of_a_topic_of_any_length_a_letter_says_the_beginning(others):
+    """Else the text of one row could make its letter too large to be sent."""
+    rows = [("x" * 5000, b"k", b"v", None, None, None), (None, b"k", b"v", None, None, None)]
+    bad = BadRows(1 + others)
+    columns = from_record_batch(batch_of(rows[: 1 + others]), PLAN, NOW, bad)
+    (_, _, headers), *_ = letters_of(columns, bad)
+    assert dict(headers)[b"__kprod.errors.topic"] == b"x" * 1000
 
 
 def test_many_headers_of_a_row_stay_in_front():

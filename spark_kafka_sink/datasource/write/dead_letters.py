@@ -124,13 +124,14 @@ class DeadLetters:
         unsent, which = rows_of(batch, rows), bad.which.take(rows) - 1
         for number, finding in enumerate(bad.found):
             of_it = (which == number).nonzero()[0]
-            first = of_it[:SAMPLES].tolist()
-            samples = tuple(LetterSample(self.task, int(numbers[row])) for row in first)
+            first = of_it[:SAMPLES]
+            samples = tuple(LetterSample(self.task, row) for row in numbers[first].tolist())
             count = LetterCount(finding.reason.code, finding.reason.text, len(of_it), samples)
             self.counts = summed((*self.counts, count))
             if self.options.log:
-                shown = (f" {numbers[row]}{self._shown(unsent, row)}" for row in first)
-                self._warn(finding, len(of_it), ",".join(shown))
+                text = "rows became dead letters in %s: %s: %s%s"
+                values = self.options.topic, count, finding.text, self._shown(unsent, first)
+                warn(_log, Kind.ROWS_TO_DEAD_LETTERS, text, *values)
         check_letters(
             replace(self.options, max_fraction=None),
             self.rows,
@@ -175,38 +176,21 @@ class DeadLetters:
 
     def not_sent(self, error: ApiError) -> KafkaError:
         """The error of letters that can't be sent."""
-        return DeliveryError(
-            f"{self.rows} rows of partition {self.task} of the DataFrame can't be sent "
-            f"({listed(self.counts)}), and can't be written to the dead letter queue "
-            f"{self.options.topic} either: {error.message}",
-            hint=error.hint,
-            kind=Kind.LETTER_NOT_SENT,
-        )
+        text = f"{self.said}; their letters can't be sent either: {error.message}"
+        return DeliveryError(text, hint=error.hint, kind=Kind.LETTER_NOT_SENT)
 
     def _limits_of(self, topic: str | None) -> RowLimits:
         return RowLimits(self.config, self.limits.get(topic or "", TopicLimits()))
 
-    def _warn(self, finding: Finding, rows: int, first: str) -> None:
-        warn(
-            _log,
-            Kind.ROWS_TO_DEAD_LETTERS,
-            "%d rows became dead letters in %s: %s (%s: %s); partition %d of the DataFrame, row%s",
-            rows,
-            self.options.topic,
-            finding.reason.text,
-            finding.reason.code,
-            finding.text,
-            self.task,
-            first,
-        )
-
-    def _shown(self, batch: pa.RecordBatch, row: int) -> str:
-        """With errors.log.include.messages the row itself."""
+    def _shown(self, unsent: pa.RecordBatch, rows: Int64s) -> str:
+        """With errors.log.include.messages the rows themselves."""
         if not self.options.log_messages:
             return ""
-        (values,) = batch.slice(row, 1).to_pylist()
-        shown = (f"{name} {safe_text(repr(one), _SHOWN)}" for name, one in values.items())
-        return f" ({', '.join(shown)})"
+        shown = (
+            ", ".join(f"{name} {safe_text(repr(one), _SHOWN)}" for name, one in row.items())
+            for row in rows_of(unsent, rows).to_pylist()
+        )
+        return "".join(f" ({one})" for one in shown)
 
     # -- topics -----------------------------------------------------------------------------------
 

@@ -115,7 +115,7 @@ class LetterWriter:
         """All but the last one; ``sizes`` are those of the values."""
 
         def same(value: object) -> list[bytes]:
-            return [str(value).encode()] * len(found)
+            return [str(value).encode()[:_MOST_OF_A_TOPIC]] * len(found)
 
         topic = same(rows.topic) if isinstance(rows.topic, str) else _asked_topics(rows.topic)
         reasons = [one.reason for one in found]
