@@ -31,7 +31,7 @@ CANARY = "canary-of-a-row"
 
 
 def noted(rows=5):
-    """A batch of ``rows`` bad rows, and what is noted of them."""
+    """A batch of ``rows`` bad rows, their columns, and what is noted of them."""
     batch = pa.RecordBatch.from_pydict(
         {
             "key": [f"{CANARY}-key"] * rows,
@@ -40,8 +40,7 @@ def noted(rows=5):
         }
     )
     bad = BadRows(rows)
-    from_record_batch(batch, PLAN, 1000, bad)
-    return batch, bad
+    return batch, from_record_batch(batch, PLAN, 1000, bad), bad
 
 
 def letters_of(**options):
@@ -70,7 +69,8 @@ def test_nothing_of_a_row_is_logged_unless_asked(caplog):
 
 def test_messages_are_logged_when_asked(caplog):
     text, _ = log_of(caplog, log=True, log_messages=True)
-    assert f"key '{CANARY}-key', value '{CANARY}-value'" in text
+    keys, values = ([f"{CANARY}-{name}"] * 3 for name in ("key", "value"))
+    assert f"(topic t, key {keys}, value {values})" in text
 
 
 def test_nothing_is_logged_by_default(caplog):

@@ -147,8 +147,8 @@ def test_a_letter_whose_key_does_not_fit_is_an_error_of_both():
     held = DeadLetters(letter_options("dlq"), config(**{"max.request.size": 3000}), "t", {})
     batch = batch_of([("t", b"k" * 5000, b"v", -7, None, None)])
     bad = BadRows(1)
-    from_record_batch(batch, PLAN, NOW, bad)
-    held.note(batch, bad, np.arange(1))
+    columns = from_record_batch(batch, PLAN, NOW, bad)
+    held.note(batch, columns, bad, np.arange(1))
     with pytest.raises(RecordTooLargeError, match=r"key and headers of row 0") as caught:
         list(held.letters(columns_again, NOW, last=True))
     both = held.not_sent(caught.value).message
@@ -341,14 +341,14 @@ def test_letters_that_are_held_are_as_those_of_each_batch(batches):
     for rows in batches:
         bad = BadRows(len(rows))
         batch = batch_of(rows)
-        from_record_batch(batch, PLAN, NOW, bad)
+        columns = from_record_batch(batch, PLAN, NOW, bad)
         numbers = first + bad.rows
         first += len(rows)
         if bad.found:
-            held.note(batch, bad, numbers)
+            held.note(batch, columns, bad, numbers)
             assert list(held.letters(columns_again, NOW, last=False)) == []
             made = dead_letters()
-            made.note(batch, bad, numbers)
+            made.note(batch, columns, bad, numbers)
             alone += records_made(made)
     assert records_made(held) == alone
     assert held.rows == len(alone)

@@ -24,7 +24,6 @@ from spark_kafka_sink.base.errors import (
     DeliveryError,
     ErrorCode,
     KafkaError,
-    safe_text,
     warn,
 )
 from spark_kafka_sink.config.producer_config import ProducerConfig
@@ -39,7 +38,7 @@ from spark_kafka_sink.datasource.write.letter_counts import (
 )
 from spark_kafka_sink.records.bad_rows.bad_rows import BadRows, Finding, Mask, Reason
 from spark_kafka_sink.records.bad_rows.topic_limits import TopicLimits
-from spark_kafka_sink.records.letters.letter_writer import LetterWriter
+from spark_kafka_sink.records.letters.letter_writer import LetterWriter, asked_topics
 from spark_kafka_sink.records.letters.row_limits import RowLimits
 from spark_kafka_sink.records.record_columns import RecordColumns, rows_of
 from spark_kafka_sink.records.varint import Int64s
@@ -58,7 +57,7 @@ ColumnsOf = Callable[[pa.RecordBatch], RecordColumns]
 _HELD_BYTES, _ROW_BYTES = 1 << 20, 1000
 #: Letters that are made at once: their headers are memory besides the rows'.
 _MOST_LETTERS = 8192
-#: Characters of a column in the log, with errors.log.include.messages.
+#: Bytes of a key or value in the log, with errors.log.include.messages.
 _SHOWN = 200
 _OF_CODE = {
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: Reason.NO_TOPIC,
@@ -116,9 +115,11 @@ class DeadLetters:
                 self._check_partitions(columns.partition, name, index == number, bad, producer)
         self._limits_of(self.topic).check(columns, now_ms, bad)
 
-    def note(self, batch: pa.RecordBatch, bad: BadRows, numbers: Int64s) -> None:
-        """Count the ``bad`` rows of ``batch``, and hold them; ``numbers`` are theirs within the
-        task. Raises DataError when there are too many.
+    def note(
+        self, batch: pa.RecordBatch, columns: RecordColumns, bad: BadRows, numbers: Int64s
+    ) -> None:
+        """Count the ``bad`` rows of ``batch``, which are ``columns``, and hold them; ``numbers``
+        are theirs within the task. Raises DataError when there are too many.
         """
         rows = bad.rows
         unsent, which = rows_of(batch, rows), bad.which.take(rows) - 1
@@ -130,8 +131,9 @@ class DeadLetters:
             self.counts = summed((*self.counts, count))
             if self.options.log:
                 text = "rows became dead letters in %s: %s: %s%s"
-                values = self.options.topic, count, finding.text, self._shown(unsent, first)
-                warn(_log, Kind.ROWS_TO_DEAD_LETTERS, text, *values)
+                shown = self._shown(columns.take(rows[first]))
+                topic = self.options.topic
+                warn(_log, Kind.ROWS_TO_DEAD_LETTERS, text, topic, count, finding.text, shown)
         check_letters(
             replace(self.options, max_fraction=None),
             self.rows,
@@ -182,15 +184,13 @@ class DeadLetters:
     def _limits_of(self, topic: str | None) -> RowLimits:
         return RowLimits(self.config, self.limits.get(topic or "", TopicLimits()))
 
-    def _shown(self, unsent: pa.RecordBatch, rows: Int64s) -> str:
-        """With errors.log.include.messages the rows themselves."""
+    def _shown(self, rows: RecordColumns) -> str:
+        """With errors.log.include.messages what ``rows`` have, but for headers."""
         if not self.options.log_messages:
             return ""
-        shown = (
-            ", ".join(f"{name} {safe_text(repr(one), _SHOWN)}" for name, one in row.items())
-            for row in rows_of(unsent, rows).to_pylist()
-        )
-        return "".join(f" ({one})" for one in shown)
+        topic = rows.topic if isinstance(rows.topic, str) else _texts(asked_topics(rows.topic))
+        key, value = (None if one is None else _texts(one) for one in (rows.key, rows.value))
+        return f" (topic {topic}, key {key}, value {value})"
 
     # -- topics -----------------------------------------------------------------------------------
 
@@ -234,3 +234,7 @@ def _topics_of_good_rows(columns: RecordColumns, bad: BadRows) -> tuple[dict[int
     good_ones = index[bad.which == 0] if bad.found else index
     used = np.bincount(good_ones).nonzero()[0].tolist() if len(good_ones) else []
     return {number: topic.dictionary[number].as_py() for number in used}, index
+
+
+def _texts(values: pa.Array) -> list[str | None]:
+    return [one and one[:_SHOWN].decode(errors="replace") for one in values.to_pylist()]

@@ -319,9 +319,10 @@ class WriteTask:
             if bad is not None and self._letters is not None:
                 self._letters.check(columns, bad, producer, self._wall_ms())
                 if bad.found:
-                    columns = columns.filter(bad.which == 0)
-                    self._note(batch, bad, first, self._letters)
+                    numbers = self._first_number + self._numbers(first + bad.rows)
+                    self._letters.note(batch, columns, bad, numbers)
                     self._send_letters(producer, self._letters, last=False)
+                    columns = columns.filter(bad.which == 0)
             if columns.rows:
                 self._send_columns(producer, columns)
         except (DataError, RecordTooLargeError) as error:
@@ -340,12 +341,9 @@ class WriteTask:
         """None with errors.tolerance=none: the first bad row is an error."""
         return None if self._letters is None else BadRows(batch.num_rows)
 
-    def _note(self, batch: pa.RecordBatch, bad: BadRows, first: int, letters: DeadLetters) -> None:
-        """The rows that can't be sent, with their numbers within the task."""
-        numbers = first + bad.rows
-        if self._kept_numbers is not None:
-            numbers = self._kept_numbers.take(numbers)
-        letters.note(batch, bad, numbers + self._first_number)
+    def _numbers(self, rows: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+        """Of ``rows`` that were kept, within the batch."""
+        return rows if self._kept_numbers is None else self._kept_numbers.take(rows)
 
     def _send_letters(self, producer: KafkaProducer, letters: DeadLetters, *, last: bool) -> None:
         def columns_of(rows: pa.RecordBatch) -> RecordColumns:

@@ -117,7 +117,7 @@ class LetterWriter:
         def same(value: object) -> list[bytes]:
             return [str(value).encode()[:_MOST_OF_A_TOPIC]] * len(found)
 
-        topic = same(rows.topic) if isinstance(rows.topic, str) else _asked_topics(rows.topic)
+        topic = same(rows.topic) if isinstance(rows.topic, str) else asked_topics(rows.topic)
         reasons = [one.reason for one in found]
         connects: list[_Header] = [
             ("topic", topic),
@@ -141,7 +141,7 @@ class LetterWriter:
         return made + [(OURS + name, value) for name, value in ours]
 
 
-def _asked_topics(topic: pa.DictionaryArray) -> pa.Array:
+def asked_topics(topic: pa.DictionaryArray) -> pa.Array:
     """The topics that rows ask for, empty where that is null."""
     names = topic.dictionary.cast(pa.binary())
     return pc.binary_slice(names, 0, _MOST_OF_A_TOPIC).take(topic.indices)
