@@ -44,10 +44,9 @@ _Header = tuple[str, Sequence[bytes] | pa.Array]
 _MOST_OF_A_TOPIC = 1000
 #: Bytes of key and value lengths, at most.
 _LENGTHS = 2 * 5
-#: The last header, by whether the value is; and its bytes with a longer length of all headers.
-_NAME = sized(f"{OURS}value.truncated".encode())
-_TRUNCATED = [_NAME + sized(text) for text in (b"false", b"true")]
-_TRUNCATED_BYTES = len(_TRUNCATED[0]) + 1
+#: The last header; and its bytes with a longer length of all headers.
+_TRUNCATED = sized(f"{OURS}value.truncated".encode())
+_TRUNCATED_BYTES = len(_TRUNCATED) + len(sized(b"false")) + 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +95,7 @@ class LetterWriter:
         if cut.any():
             begin = offsets_of(value)[:-1].astype(np.int64)
             value = _slices(value, begin, begin + np.maximum(kept, 0))
-        pieces.add_choice(_TRUNCATED, cut.view(np.uint8))
+        _add_header(pieces, _TRUNCATED, (b"false", b"true"), cut.astype(np.int64))
         times = rows.timestamp
         if times is not None:
             times = np.where(outside(times, self.limits.topic, now_ms), now_ms, times)
@@ -152,10 +151,10 @@ def _begin_headers(pieces: RowPieces, own: pa.Array | None, added: int) -> None:
     counts = np.full(pieces.rows, added, np.int64)
     if own is None:
         pieces.add_packed(pack(counts))
-        return
-    own_counts, begin = _counts(own)
-    pieces.add_packed(pack(counts + own_counts))
-    pieces.add_column(_slices(own, begin, offsets_of(own)[1:]))
+    else:
+        own_counts, begin = _counts(own)
+        pieces.add_packed(pack(counts + own_counts))
+        pieces.add_column(_slices(own, begin, offsets_of(own)[1:]))
 
 
 def _add_header(
