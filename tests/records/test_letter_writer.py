@@ -352,3 +352,27 @@ def test_letters_that_are_held_are_as_those_of_each_batch(batches):
             alone += records_made(made)
     assert records_made(held) == alone
     assert held.rows == len(alone)
+
+
+@pytest.mark.parametrize("topic", ["t", None])
+def test_letters_of_many_held_rows_are_theirs_in_order(topic):
+    """They are made in parts, which are slices of the held rows."""
+    held, count = dead_letters(), 5_000
+    for first in range(0, 4 * count, count):
+        rows = [
+            (topic, b"k%d" % n, b"v" * (n % 7), None, -1, [(f"h{n}", b"%d" % n)] * (n % 2))
+            for n in range(first, first + count)
+        ]
+        bad = BadRows(count)
+        batch = batch_of(rows)
+        held.note(batch, from_record_batch(batch, PLAN, NOW, bad), bad, first + np.arange(count))
+    parts = list(held.letters(columns_again, NOW, last=True))
+    assert [part.rows for part in parts][:2] == [8192, 8192]
+    for number, (key, value, headers) in enumerate(
+        one for part in parts for one in records_of(part)
+    ):
+        assert (key, value) == (b"k%d" % number, b"v" * (number % 7))
+        assert dict(headers)[b"__kprod.errors.row"] == b"%d" % number
+        assert headers[: number % 2] == [(b"h%d" % number, b"%d" % number)] * (number % 2)
+    assert number == 4 * count - 1
+    assert list(held.letters(columns_again, NOW, last=True)) == []
