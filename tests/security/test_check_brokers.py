@@ -24,6 +24,7 @@ from spark_kafka_sink.transactions.transactional_ids import check_id
 from tests.real_kafka import RealKafka
 from tests.secure_kafka import acl
 from tests.security.check_rows import assert_named, assert_no_red, first_red, row, steps_of
+from tests.transactions.operator_stage import Stage
 from tests.waiting import wait_for
 
 
@@ -35,6 +36,14 @@ def topic_of(kafka3, partitions, replicas, least, policy="delete"):
     config = SinkConfig.parse({"kafka.bootstrap.servers": kafka3.bootstrap})
     with AdminClient(config.producer) as admin:
         return topic, [p.replicas for p in admin.create_topic(new).topics[topic]]
+
+
+def log_of(kafka3, node):
+    """A new commit log of one partition, on that node alone."""
+    while True:
+        log, replicas = topic_of(kafka3, 1, 1, 1, "compact")
+        if list(replicas[0]) == [node]:
+            return log
 
 
 def row_when(bootstrap, topic, name, condition):
@@ -239,10 +248,14 @@ def test_a_list_without_every_brokers_answer_is_a_failure(kafka3):
     with TransactionClient(config.producer) as client:
         found = client.loop.coordinators(ids, client.deadline(60_000))
     prefix = next(ids[one] for one, node in found.items() if node.id == 1)
+    log = log_of(kafka3, 1)
+    with TransactionClient(config.producer) as client:
+        stage = Stage(kafka3, client, (log, log))
+        stage.write(stage.state(), prefix)
     for number in (2, 3):
         kafka3.node(number).kill()
     words = ["txn", "list", prefix, "-b", kafka3.bootstrap, "--timeout", "10"]
-    words += ["--log-topic", f"none-{uuid.uuid4().hex[:8]}"]
+    words += ["--log-topic", log]
     done = CliRunner().invoke(app, [*words, "--json"])
     assert done.exit_code == 1, done.output
     found = json.loads(done.stdout)
@@ -251,3 +264,15 @@ def test_a_list_without_every_brokers_answer_is_a_failure(kafka3):
     shown = CliRunner().invoke(app, words).output
     assert "the list lacks its transactions" in shown
     assert "is open" not in shown
+    for command, *more in (["sweep", prefix], ["abort", "--prefix", prefix, "--run", "dead"]):
+        other = ["txn", command, *more, *words[3:], "--yes"]
+        done = CliRunner().invoke(app, [*other, "--json"])
+        assert done.exit_code == 1, done.output
+        found = json.loads(done.stdout)
+        assert (found["changed"], len(found["silent"])) == (False, 2)
+        shown = CliRunner().invoke(app, other).output
+        assert "the list lacks its transactions" in shown
+        assert "nothing to abort on the others" in shown
+    done = CliRunner().invoke(app, ["txn", "reset", prefix, *words[3:], "--yes"])
+    assert done.exit_code == 1, done.output
+    assert "whether transactions of the owner" in done.output
