@@ -81,9 +81,12 @@ class FailedAttempts:
         return found
 
     def begin(self) -> None:
-        """Makes the directories, on the driver before any task."""
+        """Makes the directories, on the driver before any task; empty, also when Spark did not get
+        to the abort of an earlier run of a query.
+        """
         if self.named:
             _remove_forgotten(str(Path(self.named).parent))
+        self.end()
         for folder in filter(None, (self.named, self.local)):
             with contextlib.suppress(OSError):
                 Path(folder).mkdir(mode=0o700)
