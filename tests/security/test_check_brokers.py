@@ -19,8 +19,10 @@ from spark_kafka_sink.cli.app import app
 from spark_kafka_sink.config.sink_config import SinkConfig
 from spark_kafka_sink.datasource.checks.check_steps import State
 from spark_kafka_sink.local_kafka import KafkaCluster
+from spark_kafka_sink.protocol.request import ApiKey
 from spark_kafka_sink.protocol.topic_requests import NewTopic
 from spark_kafka_sink.transactions.transactional_ids import check_id
+from tests.faults.proxy import Action, Proxy, Side
 from tests.real_kafka import RealKafka
 from tests.secure_kafka import acl
 from tests.security.check_rows import assert_named, assert_no_red, first_red, row, steps_of
@@ -238,6 +240,18 @@ def test_a_silent_bootstrap_server_is_named(secure_kafka):
         assert f"{good} speaks Kafka; 1 of 2 bootstrap servers can't be reached" in found.said
         assert f"{address}: no answer within" in found.said
         assert_named(steps_of(address, {}), "ApiVersions", address)
+
+
+def test_a_slow_broker_is_no_dead_one(secure_kafka):
+    """Two answers take longer than the limit of a listener that gives none."""
+    host, port = secure_kafka.kafka.bootstrap.split(":")
+    with Proxy((host, int(port))) as proxy:
+        for api in (ApiKey.API_VERSIONS, ApiKey.METADATA):
+            slow = proxy.add(api, Action.DELAY, Side.RESPONSE, times=100)
+            slow.delay_s = 2.6
+        steps = steps_of(f"127.0.0.1:{proxy.port}", {})
+        assert_no_red(steps)
+        proxy.assert_all_fired()
 
 
 @pytest.mark.cluster
