@@ -266,6 +266,7 @@ def test_a_list_without_every_brokers_answer_is_a_failure(kafka3):
     with TransactionClient(config.producer) as client:
         stage = Stage(kafka3, client, (log, log))
         stage.write(stage.state(), prefix)
+        wait_for(lambda: stage.operator.inspector.keys(prefix), 30, "the key, by its marker")
     for number in (2, 3):
         kafka3.node(number).kill()
     words = ["txn", "list", prefix, "-b", kafka3.bootstrap, "--timeout", "10"]
