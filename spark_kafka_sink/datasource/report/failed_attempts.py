@@ -167,7 +167,7 @@ class FailedAttempts:
 def _add(folder: str, name: str, text: str, check: Callable[[str], None] | None = None) -> None:
     """Writes a file and leaves the directory its time. UnusableFileError."""
     with contextlib.suppress(OSError):
-        made = os.stat(folder)
+        made = Path(folder).stat()
         write_new_file(folder, name, text.encode(), check)
         os.utime(folder, ns=(made.st_atime_ns, made.st_mtime_ns))
 
