@@ -51,7 +51,7 @@ TLS and SASL included: it is what a write takes as its `configFile`, with the sa
 references to secrets ([security](security.md#a-file-for-all-of-it)). `kprod txn` needs DESCRIBE
 and WRITE on the transactional ids that begin with `prefix~`, and DESCRIBE and READ on the commit
 log's topic; to change something also WRITE on it. Jobs with another `commitLogTopic` need
-`--log-topic`, unless the file names it.
+`--log-topic`, unless the file names it. A broker that takes 3 s to begin is passed over.
 
 **What is safe.** `list`, `blockers`, `describe` and all with `--dry-run` change nothing. A
 command that changes something shows what it would do and asks (`--yes` skips that). What
@@ -65,7 +65,8 @@ when a transaction is open. With `--json`, a change needs `--yes` or `--dry-run`
 JSON stay; new ones may be added. Times are milliseconds. `phase` is `DONE` (nothing under way),
 `DECIDED` or `PARTIAL`; an `outcome` is `committed`, `open`, `lost` (the brokers aborted it) or
 `unknown` (they don't remember); `runIs` is `owner` (of a key of the log), `superseded`, or `not
-in the log`: it has not committed anything yet, and was planned after the owner.
+in the log`: it has not committed anything yet, and was planned after the owner; of `silent`
+brokers nothing is known.
 
 `kprod --install-completion` completes names in your shell (bash, zsh, fish, PowerShell; start a
 new one).

@@ -161,7 +161,7 @@ machines mount.
 | [KP0505](errors.md#kp0505) and the unfinished tasks: Spark's exception has the cause, \
 a stream's `kprod_query_failures_total` its code |
 | it was stopped: `query.stop()`, a cancelled job, `interruptAll()`, Ctrl-C in a Connect client \
-| KP0505 and the unfinished tasks |
+| KP0505 and the unfinished tasks; no `queryId` before the first task |
 | Ctrl-C in a classic session; a killed driver \
 | none; transactions stay open until the next start or their time-out |
 

@@ -28,7 +28,7 @@ EXEMPT = (
 )
 #: Why something without a caller here is there all the same.
 ALLOWED = {
-    "Python's": ["__getattr__", "__dir__"],
+    "Python's": ["__getattr__", "__dir__", "__init_subclass__", "__class__"],
     "Spark's": [
         "DefaultSource",
         "onQueryStarted",

@@ -58,11 +58,13 @@ _MOST_DESCRIBED: Final = 500
 _FENCE_TIMEOUT_MS: Final = 60_000
 _WRITE: Final = "WRITE on the transactional id"
 _DESCRIBE: Final = "DESCRIBE on the transactional id"
-#: ListTransactions of all brokers, in rounds: their number, how long one waits for brokers that
-#: don't respond, the age limit of metadata, and how long such a broker is left out when the caller
-#: is not ``patient``.
-_ROUNDS: Final = 3
+#: ListTransactions of all brokers, in rounds: how long each waits for brokers that don't respond
+#: (the last is for slow ones, whose connection it opens again), and the only one when the caller is
+#: not ``patient``; the age limit of metadata, and how long such a broker is left out then.
+_ROUNDS_MS: Final = (1_000, 1_000, 6_000)
 _ROUND_MS: Final = 2_000
+#: Complete ListTransactions by age without an id before it counts as old.
+_MISSED: Final = 3
 _CLUSTER_AGE_MS: Final = 100
 _LEFT_OUT_MS: Final = 60_000
 _API_VERSIONS: Final = ApiVersionsRequest(
@@ -194,17 +196,17 @@ class TransactionClient(AdminClient):
         """
         states = (TransactionState.ONGOING.value, TransactionState.EMPTY.value)
         request = list_transactions(states if idle else states[:1], prefix=prefix)
-        for attempts in range(_ROUNDS if patient else 1):
+        for attempts, round_ms in enumerate(_ROUNDS_MS if patient else (_ROUND_MS,)):
             nodes = self.brokers(deadline_ms, max_age_ms=0 if patient else _CLUSTER_AGE_MS)
             begun = self.clock.now_ms()
             left_out = [] if patient else [n for n in nodes if self._silent.get(n.id, 0) > begun]
             calls = {n: listing(request, n, once=True) for n in nodes if n not in left_out}
-            self.loop.run(calls.values(), min(deadline_ms, begun + _ROUND_MS))
+            self.loop.run(calls.values(), min(deadline_ms, begun + round_ms))
             silent = [n for n, call in calls.items() if not call.done]
             for answered in calls.keys() - silent:
                 self._silent.pop(answered.id, None)
             now = self.clock.now_ms()
-            if now >= begun + _ROUND_MS:  # (a refused connection costs no time)
+            if now >= begun + round_ms:  # (a refused connection costs no time)
                 self._silent |= {n.id: now + _LEFT_OUT_MS for n in silent}
             if not silent or now >= deadline_ms:
                 break
@@ -236,7 +238,7 @@ class TransactionClient(AdminClient):
         aged = list_transactions(open_, prefix=prefix, min_duration_ms=age_ms)
         old: set[str] = set()
         attempts = missed = 0
-        while waiting and missed < _ROUNDS:
+        while waiting and missed < _MISSED:
             if attempts:
                 self.loop.pause(attempts - 1, deadline_ms)
             nodes = dict.fromkeys(self.loop.coordinators(waiting, deadline_ms).values())

@@ -171,8 +171,7 @@ def show_overview(prefix: str, log_topic: str, overview: Overview) -> None:
         show_open(f"Open transactions of '{prefix}'", overview.open)
     elif not overview.silent:
         say(f"No transaction of '{prefix}' is open.")
-    if overview.silent:
-        say(f"No answer from {', '.join(overview.silent)}: the list lacks its transactions.")
+    show_silent(overview.silent)
     if overview.keys is None:
         say(f"There is no commit log: the topic {log_topic} is missing.")
         return
@@ -192,6 +191,12 @@ def show_overview(prefix: str, log_topic: str, overview: Overview) -> None:
     ]
     columns = ("key", "phase", "batch", "last done", "generation", "owner (run)")
     _table(f"Commit log {log_topic}", columns, rows)
+
+
+def show_silent(brokers: Sequence[str]) -> None:
+    """Of those whose open transactions are not known."""
+    if brokers:
+        say(f"No answer from {', '.join(brokers)}: the list lacks its transactions.")
 
 
 def show_open(title: str, transactions: Sequence[OpenTransaction]) -> None:

@@ -10,7 +10,7 @@ import operator
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, fields
 from functools import partial
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple, Self, final
 
 from spark_kafka_sink.base.errors import DataError, IllegalStateError, safe_text
 from spark_kafka_sink.protocol.cluster import TopicPartition
@@ -142,6 +142,22 @@ def _whole_number(value: object, what: str, java_name: str) -> int:
 _NONE_GIVEN: tuple[Header, ...] = ()
 
 
+class _Fields:
+    """A record whose fields can still be assigned: a frozen class makes each a call, which would be
+    a third of what a record costs.
+    """
+
+    __slots__ = ("headers", "key", "partition", "timestamp", "topic", "value")
+
+    topic: str
+    value: object
+    key: object
+    partition: int | None
+    timestamp: int | None
+    headers: Headers | None
+
+
+@final
 @dataclass(frozen=True, slots=True, init=False)
 class ProducerRecord:
     """One record to send (Java's ProducerRecord).
@@ -158,18 +174,19 @@ class ProducerRecord:
     partition: int | None = None
     timestamp: int | None = None
     headers: Headers | Iterable[Header] = field(default=(), repr=False)
+    #: ``headers``, if any were given or read; None: they do not exist yet.
+    made_headers: ClassVar[Headers | None]
 
-    def __init__(
-        self,
+    def __new__(
+        cls,
         topic: str,
         value: object = None,
         key: object = None,
         partition: int | None = None,
         timestamp: int | None = None,
         headers: Headers | Iterable[Header] = _NONE_GIVEN,
-    ) -> None:
-        # Written by hand, because it runs for each record: it takes half the time of a generated
-        # one that calls __post_init__.
+    ) -> Self:
+        # Written by hand, because it runs for each record.
         if type(topic) is not str or not topic:
             _check_topic(topic)
         if timestamp is not None:
@@ -180,30 +197,32 @@ class ProducerRecord:
                 )
         if partition is not None:
             partition = _whole_number(partition, "partition", "Partition number")
-        _set_topic(self, topic)
-        _set_value(self, value)
-        _set_key(self, key)
-        _set_partition(self, partition)
-        _set_timestamp(self, timestamp)
+        record = _Fields()
+        record.topic = topic
+        record.value = value
+        record.key = key
+        record.partition = partition
+        record.timestamp = timestamp
         if headers is _NONE_GIVEN:
-            set_headers(self, None)  # most have none: see _headers_of
+            record.headers = None  # most have none: see _headers_of
         else:
-            set_headers(self, headers if type(headers) is Headers else Headers(headers))
+            record.headers = headers if type(headers) is Headers else Headers(headers)
+        record.__class__ = cls  # type: ignore[assignment]  # of the same slots
+        return record  # type: ignore[return-value]  # it is one now
+
+    def __init_subclass__(cls) -> None:
+        raise TypeError("ProducerRecord can't be subclassed: its class is set once it is made")
+
+    def __reduce__(self) -> tuple[type[ProducerRecord], tuple[object, ...]]:
+        return type(self), tuple(getattr(self, each.name) for each in fields(self))
 
 
-#: A frozen object's fields are set by their slots; by name it takes twice as long.
-_set_topic, _set_value, _set_key, _set_partition, _set_timestamp, set_headers = (
-    vars(ProducerRecord)[each.name].__set__ for each in fields(ProducerRecord)
-)
-
-#: The headers of a record, if any were given or read; None: its :class:`Headers` does not exist.
-headers_or_none: Callable[[ProducerRecord], Headers | None] = vars(ProducerRecord)[
-    "headers"
-].__get__
+ProducerRecord.made_headers = vars(ProducerRecord)["headers"]
+set_headers: Callable[[ProducerRecord, Headers], None] = vars(ProducerRecord)["headers"].__set__
 
 
 def _headers_of(record: ProducerRecord) -> Headers:
-    headers = headers_or_none(record)
+    headers = record.made_headers
     if headers is None:
         headers = Headers()
         set_headers(record, headers)
@@ -211,7 +230,7 @@ def _headers_of(record: ProducerRecord) -> Headers:
 
 
 # Created when first read: a Headers for each record would add a third to its cost.
-ProducerRecord.headers = property(_headers_of, set_headers)  # type: ignore[assignment,misc]
+ProducerRecord.headers = property(_headers_of)  # type: ignore[assignment,misc]
 
 
 class RecordMetadata(NamedTuple):

@@ -69,6 +69,8 @@ class _Next(Enum):
 
     #: Commit, for a while.
     COMMIT = auto()
+    #: Commit, for less: brokers abort in a moment.
+    HURRY = auto()
     #: Commit to the end: one is committed, or its outcome is not known.
     FINISH = auto()
     WAIT = auto()
@@ -100,7 +102,9 @@ def end_decided(
         if todo is _Next.FINISH:
             until_ms = deadline_ms
         elif todo is _Next.COMMIT:
-            until_ms = begun_ms + margin // (32 if only_lost else 8)
+            until_ms = begun_ms + margin // 8
+        elif todo is _Next.HURRY:
+            until_ms = begun_ms + margin // 32
         elif todo is _Next.WAIT:
             pause_ms = min(_WAIT_MS, margin // 32)
             client.clock.wait(Latch(), min(deadline_ms, begun_ms + pause_ms))
@@ -132,7 +136,7 @@ def _next(
     )
     if not old or near_timeout(client, found, lambda t: margin_ms(t) * last // 32, deadline_ms):
         return _Next.WAIT
-    return _Next.COMMIT if only_lost else _Next.UNDO
+    return _Next.HURRY if only_lost else _Next.UNDO
 
 
 def commit_all(

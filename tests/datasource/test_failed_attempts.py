@@ -87,6 +87,34 @@ def test_the_first_task_tells_whose_batch_it_is(tmp_path, monkeypatch):
     assert report.error.code == "KP0505"
 
 
+def test_a_run_without_an_abort_is_not_taken_for_the_next_one(tmp_path, monkeypatch):
+    """Spark interrupts its own abort sometimes, when a query is stopped. The next run has the same
+    options and, from a new checkpoint, the same number.
+    """
+    monkeypatch.setenv("SPARK_LOCAL_DIRS", str(tmp_path / "local"))
+    (tmp_path / "local").mkdir()
+    failed = FailedAttempts.of(f"{tmp_path}/report.jsonl", "token")
+    failed.begin()
+    failed.tell(message(batch_id=7, **OF_A_STREAM).identity)
+    failed.leave(attempt(DeliveryError("of the run before")))
+    failed.begin()
+    assert failed.told is None
+    assert failed.take(7) == []
+
+
+def test_a_batch_is_as_old_as_its_planning(tmp_path, monkeypatch):
+    """Files of its tasks give a directory another time: they came an hour later."""
+    monkeypatch.setenv("SPARK_LOCAL_DIRS", str(tmp_path))
+    failed = FailedAttempts.of(None, "token")
+    failed.begin()
+    (folder,) = tmp_path.iterdir()
+    os.utime(folder, (1_000_000, 1_000_000))
+    failed.tell(message(**OF_A_STREAM).identity)
+    failed.leave(attempt(DeliveryError("no")))
+    assert len(names_in(folder)) == 2
+    assert failed.begun_ms == 1_000_000_000
+
+
 def test_queries_with_equal_options_do_not_share_attempts(tmp_path):
     """A config of the session may name the checkpoints of both."""
     first, second = (

@@ -119,3 +119,8 @@ def test_a_topic_is_in_use_as_long_as_its_records_open_batches():
         assert batch.is_done
     assert metadata._topics["test"] > clock.now_ms()
     producer.close(0)
+
+
+def test_a_subclass_of_a_record_is_refused_by_its_name():
+    with pytest.raises(TypeError, match="ProducerRecord can't be subclassed"):
+        type("Order", (ProducerRecord,), {})

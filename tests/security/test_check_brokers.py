@@ -19,11 +19,14 @@ from spark_kafka_sink.cli.app import app
 from spark_kafka_sink.config.sink_config import SinkConfig
 from spark_kafka_sink.datasource.checks.check_steps import State
 from spark_kafka_sink.local_kafka import KafkaCluster
+from spark_kafka_sink.protocol.request import ApiKey
 from spark_kafka_sink.protocol.topic_requests import NewTopic
 from spark_kafka_sink.transactions.transactional_ids import check_id
+from tests.faults.proxy import Action, Proxy, Side
 from tests.real_kafka import RealKafka
 from tests.secure_kafka import acl
 from tests.security.check_rows import assert_named, assert_no_red, first_red, row, steps_of
+from tests.transactions.operator_stage import Stage
 from tests.waiting import wait_for
 
 
@@ -35,6 +38,14 @@ def topic_of(kafka3, partitions, replicas, least, policy="delete"):
     config = SinkConfig.parse({"kafka.bootstrap.servers": kafka3.bootstrap})
     with AdminClient(config.producer) as admin:
         return topic, [p.replicas for p in admin.create_topic(new).topics[topic]]
+
+
+def log_of(kafka3, node):
+    """A new commit log of one partition, on that node alone."""
+    while True:
+        log, replicas = topic_of(kafka3, 1, 1, 1, "compact")
+        if list(replicas[0]) == [node]:
+            return log
 
 
 def row_when(bootstrap, topic, name, condition):
@@ -231,6 +242,18 @@ def test_a_silent_bootstrap_server_is_named(secure_kafka):
         assert_named(steps_of(address, {}), "ApiVersions", address)
 
 
+def test_a_slow_broker_is_no_dead_one(secure_kafka):
+    """Two answers take longer than the limit of a listener that gives none."""
+    host, port = secure_kafka.kafka.bootstrap.split(":")
+    with Proxy((host, int(port))) as proxy:
+        for api in (ApiKey.API_VERSIONS, ApiKey.METADATA):
+            slow = proxy.add(api, Action.DELAY, Side.RESPONSE, times=100)
+            slow.delay_s = 2.6
+        steps = steps_of(f"127.0.0.1:{proxy.port}", {})
+        assert_no_red(steps)
+        proxy.assert_all_fired()
+
+
 @pytest.mark.cluster
 def test_a_list_without_every_brokers_answer_is_a_failure(kafka3):
     """What the two coordinate may be open. Without a majority they stay in the metadata."""
@@ -239,10 +262,15 @@ def test_a_list_without_every_brokers_answer_is_a_failure(kafka3):
     with TransactionClient(config.producer) as client:
         found = client.loop.coordinators(ids, client.deadline(60_000))
     prefix = next(ids[one] for one, node in found.items() if node.id == 1)
+    log = log_of(kafka3, 1)
+    with TransactionClient(config.producer) as client:
+        stage = Stage(kafka3, client, (log, log))
+        stage.write(stage.state(), prefix)
+        wait_for(lambda: stage.operator.inspector.keys(prefix), 30, "the key, by its marker")
     for number in (2, 3):
         kafka3.node(number).kill()
     words = ["txn", "list", prefix, "-b", kafka3.bootstrap, "--timeout", "10"]
-    words += ["--log-topic", f"none-{uuid.uuid4().hex[:8]}"]
+    words += ["--log-topic", log]
     done = CliRunner().invoke(app, [*words, "--json"])
     assert done.exit_code == 1, done.output
     found = json.loads(done.stdout)
@@ -251,3 +279,15 @@ def test_a_list_without_every_brokers_answer_is_a_failure(kafka3):
     shown = CliRunner().invoke(app, words).output
     assert "the list lacks its transactions" in shown
     assert "is open" not in shown
+    for command, *more in (["sweep", prefix], ["abort", "--prefix", prefix, "--run", "dead"]):
+        other = ["txn", command, *more, *words[3:], "--yes"]
+        done = CliRunner().invoke(app, [*other, "--json"])
+        assert done.exit_code == 1, done.output
+        found = json.loads(done.stdout)
+        assert (found["changed"], len(found["silent"])) == (False, 2)
+        shown = CliRunner().invoke(app, other).output
+        assert "the list lacks its transactions" in shown
+        assert "nothing to abort on the others" in shown
+    done = CliRunner().invoke(app, ["txn", "reset", prefix, *words[3:], "--yes"])
+    assert done.exit_code == 1, done.output
+    assert "whether transactions of the owner" in done.output

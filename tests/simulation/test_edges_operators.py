@@ -62,6 +62,21 @@ def test_a_commit_by_hand_makes_a_dead_drivers_batch_visible(timeout_ms: int, ve
 
 
 @VERSIONS
+def test_a_commit_by_hand_waits_for_slow_brokers(version: int) -> None:
+    """Each of their answers takes longer than a 32nd of the margin, and there is time enough."""
+
+    def play(scene: EdgeScene) -> None:
+        run = scene.run("run-0")
+        plan = scene.plan(run)
+        scene.decides_and_dies(run, 0, plan, scene.write(run, 0, plan))
+        for api in (ApiKey.DESCRIBE_TRANSACTIONS, ApiKey.LIST_TRANSACTIONS):
+            scene.cluster.control.delay(api, 700, times=FOREVER)
+        assert commit_by_hand(scene, scene.run("operator"), TIMEOUT_MS).last_done == 0
+
+    assert EdgeScene.of(play, played(version)).batches() == {0}
+
+
+@VERSIONS
 @pytest.mark.parametrize(
     ("timeout_ms", "age_ms", "away_ms", "told"),
     [

@@ -299,6 +299,22 @@ def test_an_id_that_moved_between_two_lists_is_not_young(
     world.run(main)
 
 
+@pytest.mark.parametrize("slow_ms", [900, 2_100, 2_900])
+def test_a_slow_broker_is_not_silent(
+    world: DriverWorld, cluster: FakeCluster, slow_ms: int
+) -> None:
+    def main() -> None:
+        client = world.client()
+        open_transactions(client, IDS, TP)
+        for api in (ApiKey.API_VERSIONS, ApiKey.METADATA, ApiKey.LIST_TRANSACTIONS):
+            cluster.control.delay(api, slow_ms, times=FOREVER)
+        listed, silent = client.open_transactions("p", world.soon())
+        assert silent == ()
+        assert {one.transactional_id for one in listed} == set(IDS)
+
+    world.run(main)
+
+
 def test_a_warm_client_lists_without_waiting_for_metadata(
     world: DriverWorld, cluster: FakeCluster
 ) -> None:

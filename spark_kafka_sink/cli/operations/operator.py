@@ -21,7 +21,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from spark_kafka_sink.admin.transaction_client import TransactionClient
@@ -51,13 +51,15 @@ _YOUNG: Final = "not open for that long"
 class EndPlan:
     """``transactions`` are to be aborted. ``kept`` are not, by transactional id with the reason.
     Those that turn out to be decided at the second check are kept too, but for ``even_decided``,
-    which were already; and so are the owner's without ``even_owners``.
+    which were already; and so are the owner's without ``even_owners``. ``silent`` are brokers whose
+    open transactions are not known.
     """
 
     transactions: tuple[OpenTransaction, ...]
     kept: Mapping[str, str] = field(default_factory=dict)
     even_decided: frozenset[str] = frozenset()
     even_owners: bool = False
+    silent: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,7 +159,7 @@ class Operator:
         overview = self.inspector.overview(prefix)
         overview.known_keys()  # without a log no decision is known
         found = (t for t in overview.open if t.id.run == run)
-        return self._abort_plan(_ongoing(found), force=force)
+        return replace(self._abort_plan(_ongoing(found), force=force), silent=overview.silent)
 
     @staticmethod
     def _abort_plan(found: tuple[OpenTransaction, ...], *, force: bool) -> EndPlan:
@@ -211,7 +213,7 @@ class Operator:
                 kept[str(t.id)] = _YOUNG
             else:
                 swept.append(t)
-        return EndPlan(tuple(swept), kept, even_owners=force)
+        return EndPlan(tuple(swept), kept, even_owners=force, silent=overview.silent)
 
     def _older(self, age_ms: int, found: Sequence[OpenTransaction]) -> Collection[str]:
         ids = [str(t.id) for t in found]
@@ -394,13 +396,19 @@ class Operator:
                 hint=f"first 'kprod txn {'commit' if state.phase is Phase.DECIDED else 'resolve'} "
                 f"{key}'; or --force",
             )
-        open_ = self.inspector.overview(prefix_of_key(key)).open
-        own = [t for t in open_ if t.id.key == key and t.standing is Standing.OWNER]
+        overview = self.inspector.overview(prefix_of_key(key))
+        own = [t for t in overview.open if t.id.key == key and t.standing is Standing.OWNER]
         if own:
             raise RefusedError(
                 f"{len(own)} transactions of the owner of '{key}', run {state.run_id}, are open "
                 f"(first: {own[0].id}): its query seems to be running",
                 hint="stop it first ('kprod txn sweep' ends what it leaves open), or use --force",
+            )
+        if overview.silent:
+            raise RefusedError(
+                f"{', '.join(overview.silent)} did not answer: whether transactions of the owner "
+                f"of '{key}' are open is not known",
+                hint="try again when they answer, or use --force",
             )
         return report
 

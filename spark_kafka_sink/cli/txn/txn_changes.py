@@ -31,6 +31,7 @@ from spark_kafka_sink.cli.show import (
     show_kept,
     show_open,
     show_report,
+    show_silent,
     state_json,
     summary,
 )
@@ -250,13 +251,22 @@ def _end(operator: Operator, plan: EndPlan, confirmation: Confirmation, command:
         "kept": dict(plan.kept),
         "ended": [],
         "failed": {},
+        "silent": list(plan.silent),
     }
     if not confirmation.as_json:
         show_kept("Kept", plan.kept)
         if plan.transactions:
             show_open("To be aborted", plan.transactions)
+        show_silent(plan.silent)
+    _end_known(operator, plan, confirmation, before)
+    if plan.silent:
+        raise typer.Exit(FAILED)
+
+
+def _end_known(operator: Operator, plan: EndPlan, confirmation: Confirmation, before: Json) -> None:
     if not plan.transactions:
-        confirmation.end(before, None, "There is nothing to abort.")
+        known = "There is nothing to abort" + " on the others" * bool(plan.silent)
+        confirmation.end(before, None, f"{known}.")
         return
     runs = len({t.id.run for t in plan.transactions})
     count = len(plan.transactions)
@@ -274,7 +284,7 @@ def _end(operator: Operator, plan: EndPlan, confirmation: Confirmation, command:
         show_kept("Kept after the second check", aborted.kept)
         show_kept("Not aborted", aborted.failed)
     confirmation.end(before, after, f"Aborted {_many(len(aborted.ended), 'transaction')}.")
-    if aborted.failed or (command == "abort" and aborted.kept):
+    if aborted.failed or (before["command"] == "abort" and aborted.kept):
         raise typer.Exit(FAILED)
 
 

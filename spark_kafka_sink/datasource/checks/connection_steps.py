@@ -151,8 +151,9 @@ def answered(
     ApiVersions, and closes the connection at the next request.
     """
     rows, reached = list(connection(made, probe, producer)), made.best
+    limit_ms = min(timeout_ms, _ANSWER_MS) if reached.failed else timeout_ms  # it may be slow
     try:
-        cluster = _first_response(admin, min(timeout_ms, _ANSWER_MS))
+        cluster = _first_response(admin, limit_ms)
     except AuthenticationError as error:
         last = str(probe.stages[-1]) if probe.stages else Stage.API
         yield from (failed(last, error) if row.name == last else row for row in rows)

@@ -19,7 +19,7 @@ import os
 import re
 import stat
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, replace
 from functools import cache
 from pathlib import Path
@@ -81,9 +81,12 @@ class FailedAttempts:
         return found
 
     def begin(self) -> None:
-        """Makes the directories, on the driver before any task."""
+        """Makes the directories, on the driver before any task; empty, also when Spark did not get
+        to the abort of an earlier run of a query.
+        """
         if self.named:
             _remove_forgotten(str(Path(self.named).parent))
+        self.end()
         for folder in filter(None, (self.named, self.local)):
             with contextlib.suppress(OSError):
                 Path(folder).mkdir(mode=0o700)
@@ -94,7 +97,7 @@ class FailedAttempts:
         """
         if self._sees_local():
             with contextlib.suppress(UnusableFileError):
-                write_new_file(self.local, _BEGUN, json.dumps(asdict(identity)).encode())
+                _add(self.local, _BEGUN, json.dumps(asdict(identity)))
 
     @property
     def told(self) -> TaskIdentity | None:
@@ -117,13 +120,13 @@ class FailedAttempts:
         for folder, _ in self._ours():
             check = allow_lists.check_report_path if folder == self.named else None
             with contextlib.suppress(UnusableFileError, ConfigError):
-                write_new_file(folder, f"{number}.json", small.json().encode(), check)
+                _add(folder, f"{number}.json", small.json(), check)
                 return  # else its disk is full
 
     @property
     def begun_ms(self) -> int | None:
-        """When the batch was planned; None when it is unknown. (The time of a directory is that of
-        its last new file.)
+        """When the batch was planned, which is the time of its directories; None when it is
+        unknown.
         """
         return min((begun_ms for _, begun_ms in self._ours()), default=None)
 
@@ -154,7 +157,7 @@ class FailedAttempts:
         return any(folder == self.local for folder, _ in self._ours())
 
     def _ours(self) -> Iterator[tuple[str, int]]:
-        """Those that are there, and when each last got a file. Another user may have made one, or a
+        """Those that are there, and when each was made. Another user may have made one, or a
         link of its name, in a directory like /tmp.
         """
         for folder in filter(None, (self.named, self.local)):
@@ -162,6 +165,14 @@ class FailedAttempts:
                 seen = os.lstat(folder)
                 if stat.S_ISDIR(seen.st_mode) and seen.st_uid == os.geteuid():
                     yield folder, seen.st_mtime_ns // 1_000_000
+
+
+def _add(folder: str, name: str, text: str, check: Callable[[str], None] | None = None) -> None:
+    """Writes a file and leaves the directory its time. UnusableFileError."""
+    with contextlib.suppress(OSError):
+        made = Path(folder).stat()
+        write_new_file(folder, name, text.encode(), check)
+        os.utime(folder, ns=(made.st_atime_ns, made.st_mtime_ns))
 
 
 @cache

@@ -39,7 +39,6 @@ from spark_kafka_sink.producer.producer_record import (
     Headers,
     ProducerRecord,
     RecordMetadata,
-    headers_or_none,
     set_headers,
     tp_of,
 )
@@ -124,7 +123,7 @@ class RecordFiller:
         partitioner again; or the number of bytes to allocate before calling this again. Raises the
         error of a producer that has failed, IllegalStateError when it is closed.
         """
-        accumulator, filler = self._accumulator, self._filler
+        accumulator = self._accumulator
         claimed: list[ProducerBatch] = []
         wanted, wake = 0, False
         with accumulator.lock:
@@ -132,10 +131,10 @@ class RecordFiller:
                 self._lifecycle.check()
             try:
                 queue = self._by_partition[tp]
-                batch = queue.open
+                batch, future = queue.open, None
                 if sticky is not None and sticky.changed(all_full=batch is None):
                     return PARTITION_CHANGED
-                records, future = None if batch is None else batch.records, None
+                records = None if batch is None else batch.records
                 if batch is not None and type(records) is FutureRecords:
                     future = records.try_append(batch, record)
                 if future is None:
@@ -148,7 +147,7 @@ class RecordFiller:
                     accumulator.appended_records += 1
                     assert type(records) is FutureRecords
                     if batch.raw_size >= records.raw_limit:
-                        wake |= filler.claim(queue, claimed)
+                        wake |= self._filler.claim(queue, claimed)
                     if sticky is not None:
                         assert future is not None
                         size = (
@@ -164,7 +163,7 @@ class RecordFiller:
         if wake:
             self._wakeup()
         if claimed:
-            filler.close_claimed(claimed)
+            self._filler.close_claimed(claimed)
         return wanted if future is None else future
 
     def _make_room(
@@ -263,67 +262,67 @@ class RecordAppender:
         life = self._lifecycle
         if not life.is_open or life.forks != ForkCounter.count or self._manager is not None:
             self._check_usable(record)
+        # What most records need is in line: a call is a hundredth of what a record costs.
+        topic, partition = record.topic, record.partition
+        given_key, given_value, deadline, sticky = record.key, record.value, None, None
         try:
-            future = self._append(record, callback)
+            partitions = self._metadata.cluster.topics.get(topic)
+            if partitions is None or (
+                partition is not None and partition >= partitions.partition_count
+            ):
+                deadline = self._clock.now_ms() + self._max_block_ms
+                partitions = self._await_partitions(record, deadline)
+            key: bytes | None
+            value: bytes | None
+            if (
+                self._plain
+                and type(given_value) is bytes
+                and (given_key is None or type(given_key) is bytes)
+                and record.made_headers is None
+            ):
+                key, value, headers, told = given_key, given_value, EMPTY_SECTION, callback
+                set_headers(record, NO_HEADERS)
+            else:
+                key, value, headers, told = self._serialize(record, callback)
+            if partition is None:
+                if key and self._numbers is not None:
+                    known = self._numbers.get(key)
+                    number = self._partitioner.number(key) if known is None else known
+                    partition = number % partitions.partition_count
+                else:
+                    partition, sticky = self._choose(topic, key, value, partitions)
+            size = len(headers) + (len(key) if key else 0) + (len(value) if value else 0)
+            if size > self._surely_fits:
+                self._check_size(topic, size_upper_bound(key, value, headers))
+            given_ms = record.timestamp
+            timestamp = self._clock.wall_ms() if given_ms is None else given_ms
+            unplaced = (timestamp, key, value, headers, told)
+            placed = self._filler.append(partitions.tps[partition], unplaced, sticky)
+            if type(placed) is not RecordFuture:
+                placed = self._append_waiting(
+                    partitions, partition, sticky, unplaced, placed, deadline
+                )
         except ApiError as error:
-            tp = tp_of(record)
-            if callback is not None:
-                call_back(callback, RecordMetadata.empty(tp), error)
-            self._notify_interceptors(record, error)
-            if self._manager is not None:
-                self._manager.transition_to_abortable_error(error)
-            return RecordFuture.failed(tp, self._clock, error)
+            return self._failed(record, callback, error)
         except Exception as error:
             self._notify_interceptors(record, error)
             raise
         if self._manager is not None:
-            # Raises when the transaction failed meanwhile; the batch notifies callback and
-            # interceptors of the record, so they must not be notified here.
-            self._manager.maybe_add_partition(future.tp)
-        return future
+            # Raises when the transaction failed meanwhile: all hear of the record by its batch.
+            self._manager.maybe_add_partition(placed.tp)
+        return placed
 
-    def _append(self, record: ProducerRecord, callback: Callback | None) -> RecordFuture:
-        # What most records need is in line: a call is a hundredth of what a record costs.
-        topic, partition = record.topic, record.partition
-        given_key, given_value = record.key, record.value
-        deadline, sticky = None, None
-        partitions = self._metadata.cluster.topics.get(topic)
-        if partitions is None or (
-            partition is not None and partition >= partitions.partition_count
-        ):
-            deadline = self._clock.now_ms() + self._max_block_ms
-            partitions = self._await_partitions(record, deadline)
-        key: bytes | None
-        value: bytes | None
-        if (
-            self._plain
-            and type(given_value) is bytes
-            and (given_key is None or type(given_key) is bytes)
-            and headers_or_none(record) is None
-        ):
-            key, value, headers = given_key, given_value, EMPTY_SECTION
-            set_headers(record, NO_HEADERS)
-        else:
-            key, value, headers, callback = self._serialize(record, callback)
-        if partition is None:
-            if key and self._numbers is not None:
-                number = self._numbers.get(key)
-                if number is None:
-                    number = self._partitioner.number(key)
-                partition = number % partitions.partition_count
-            else:
-                partition, sticky = self._choose(topic, key, value, partitions)
-        size = len(headers) + (len(key) if key else 0) + (len(value) if value else 0)
-        if size > self._surely_fits:
-            self._check_size(topic, size_upper_bound(key, value, headers))
-        timestamp = record.timestamp
-        if timestamp is None:
-            timestamp = self._clock.wall_ms()
-        unplaced = (timestamp, key, value, headers, callback)
-        placed = self._filler.append(partitions.tps[partition], unplaced, sticky)
-        if type(placed) is RecordFuture:
-            return placed
-        return self._append_waiting(partitions, partition, sticky, unplaced, placed, deadline)
+    def _failed(
+        self, record: ProducerRecord, callback: Callback | None, error: ApiError
+    ) -> RecordFuture:
+        """The future of a record that was not appended, after all have been told."""
+        tp = tp_of(record)
+        if callback is not None:
+            call_back(callback, RecordMetadata.empty(tp), error)
+        self._notify_interceptors(record, error)
+        if self._manager is not None:
+            self._manager.transition_to_abortable_error(error)
+        return RecordFuture.failed(tp, self._clock, error)
 
     def _check_usable(self, record: ProducerRecord) -> None:
         try:
