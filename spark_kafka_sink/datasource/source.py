@@ -86,7 +86,7 @@ class KprodDataSource(DataSource):
         from spark_kafka_sink.datasource.report.last_report import LAST_REPORT, schema_with_report
         from spark_kafka_sink.datasource.write.schema import CANONICAL_SCHEMA
 
-        if self._reads_letters:
+        if _DEAD_LETTERS in self.options:
             from spark_kafka_sink.datasource.dead_letters.read_dead_letters import LETTER_SCHEMA
 
             return LETTER_SCHEMA
@@ -123,15 +123,11 @@ class KprodDataSource(DataSource):
 
     @without_traceback
     def reader(self, schema: StructType) -> DataSourceReader:  # noqa: ARG002 - Spark's
-        if not self._reads_letters:
+        if _DEAD_LETTERS not in self.options:
             self._refuse_reading()
         from spark_kafka_sink.datasource.dead_letters.read_dead_letters import DeadLetterReader
 
         return DeadLetterReader(self.options)
-
-    @property
-    def _reads_letters(self) -> bool:
-        return _DEAD_LETTERS in self.options
 
     @without_traceback
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: ARG002, N802

@@ -91,6 +91,10 @@ assert (host.driver, host.failed) == (False, None), host
 assert {"topic", "rights"} <= {step.name for step in host.steps}, "one task does every step"
 told = spark_kafka_sink.last_report(spark)
 assert (told.rows, told.outcome, told.query_id) == (5, "acknowledged", None), told
+there, nowhere = ({"kafka.bootstrap.servers": one} for one in (bootstrap, "127.0.0.1:1"))
+assert spark_kafka_sink.read_dead_letters(spark, topic, **there).count() == 10
+unread = spark_kafka_sink.read_dead_letters(spark, topic, **nowhere, **{"kafka.max.block.ms": 200})
+refused("127.0.0.1:1", unread.collect)  # by the server: a client may reach no broker
 
 refused("cannot be written in the",
         lambda: rows.write.format("kprod").options(**options).mode("error").save())
