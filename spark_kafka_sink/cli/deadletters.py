@@ -5,8 +5,9 @@ Owns: the command and its tables. Never: the reading (``datasource/dead_letters/
 
 from __future__ import annotations
 
-from collections import Counter, deque
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from heapq import nlargest
 
 from spark_kafka_sink.base.errors import safe_text
 from spark_kafka_sink.cli.arguments import Where
@@ -14,7 +15,6 @@ from spark_kafka_sink.cli.connection import connected
 from spark_kafka_sink.cli.show import Json, print_json, show_rows
 from spark_kafka_sink.datasource.dead_letters.letter_reader import LetterReader
 from spark_kafka_sink.records.letters.letter_fields import letter_fields
-from spark_kafka_sink.records.log_records import LogRecord
 
 #: Characters of a cell.
 _MOST_SHOWN = 200
@@ -23,18 +23,22 @@ _MOST_SHOWN = 200
 def deadletters(where: Where, topic: str, last: int, *, values: bool, as_json: bool) -> None:
     """Counts by reason, and the ``last`` letters, with ``values`` also key and value."""
     counts: Counter[tuple[object, object]] = Counter()
-    newest: list[tuple[int, LogRecord]] = []
-    with connected(where, as_json=as_json) as to:
-        reader = LetterReader(to.client, topic)
+
+    def letters(reader: LetterReader) -> Iterator[tuple[int, int, int, Json]]:
+        """By time and offset, each counted."""
         for found in reader.partitions():
-            of_partition: deque[tuple[int, LogRecord]] = deque(maxlen=last)
+            partition = found.tp.partition
             for record in reader.read(found):
-                fields = letter_fields(record.headers)
-                counts[fields["code"] or "", fields["reason"] or ""] += 1
-                of_partition.append((found.tp.partition, record))
-            newest += of_partition
-    newest.sort(key=lambda one: one[1].timestamp)
-    shown = [_fields(*one, values=values) for one in newest[max(len(newest) - last, 0) :]]
+                letter: Json = {"partition": partition, "offset": record.offset}
+                letter |= letter_fields(record.headers)
+                counts[letter["code"] or "", letter["reason"] or ""] += 1
+                if values:
+                    letter |= {"key": _text(record.key), "value": _text(record.value)}
+                yield record.timestamp, record.offset, partition, letter
+
+    with connected(where, as_json=as_json) as to:
+        newest = nlargest(last, letters(LetterReader(to.client, topic)))
+    shown = [letter for *_, letter in reversed(newest)]
     names = ("code", "reason", "letters")
     by_reason: list[Json] = [
         dict(zip(names, (*of, count), strict=True)) for of, count in counts.most_common()
@@ -46,12 +50,6 @@ def deadletters(where: Where, topic: str, last: int, *, values: bool, as_json: b
     _show(f"Dead letters in {topic}", by_reason, names)
     if shown:
         _show("The newest", shown, [name for name in shown[0] if name != "reason"])
-
-
-def _fields(partition: int, record: LogRecord, *, values: bool) -> Json:
-    found: Json = {"partition": partition, "offset": record.offset}
-    found |= letter_fields(record.headers)
-    return found | ({"key": _text(record.key), "value": _text(record.value)} if values else {})
 
 
 def _show(title: str, rows: Sequence[Json], names: Sequence[str]) -> None:

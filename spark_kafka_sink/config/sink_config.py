@@ -41,6 +41,8 @@ TXN_CONTEXT = "txnContext"
 
 _TOLERANCE: Final = "errors.tolerance"
 _LETTERS: Final = "errors.deadletterqueue.topic.name"
+#: The other options that name a topic of a write.
+_OTHERS: Final = ("topic", "reportTopic", "progressTopic", "commitLogTopic")
 _LETTERS_IN_STREAMS: Final = "errors.dead.letter.queue.topic.name"
 _OF_ONE_WRITE = ("txnVersion", TXN_CONTEXT)
 _FINGERPRINT_LENGTH = 16
@@ -82,10 +84,12 @@ class RateLimits:
 
 @dataclass(frozen=True, slots=True)
 class DeadLetterOptions:
-    """The options of a write with errors.tolerance=all. ``replicas`` -1: as brokers have it."""
+    """The options of a write with errors.tolerance=all, in the order of ``DEAD_LETTER_OPTIONS``.
+    ``replicas`` None: as brokers have it.
+    """
 
     topic: str
-    replicas: int
+    replicas: int | None
     context_headers: bool
     log: bool
     log_messages: bool
@@ -96,19 +100,10 @@ class DeadLetterOptions:
     @classmethod
     def of(cls, options: Mapping[str, Any]) -> DeadLetterOptions | None:
         """From the sink's options, checked; None with errors.tolerance=none."""
-        if options[_TOLERANCE] == "none":
-            return None
-        replicas = options["errors.deadletterqueue.topic.replication.factor"]
-        return cls(
-            options[_LETTERS],
-            -1 if replicas is None else replicas,
-            options["errors.deadletterqueue.context.headers.enable"],
-            options["errors.log.enable"],
-            options["errors.log.include.messages"],
-            options["errors.max.records"],
-            options["errors.max.fraction"],
-            options["errors.deadletterqueue.max.value.bytes"],
-        )
+        from spark_kafka_sink.config.option_table import DEAD_LETTER_OPTIONS
+
+        tolerance, topic, _, *others = (options[one.name] for one in DEAD_LETTER_OPTIONS)
+        return None if tolerance == "none" else cls(topic, *others)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -326,15 +321,6 @@ def _one_topic(one: str, other: str, hint: str) -> Check:
     )
 
 
-def _letters_elsewhere(other: str) -> Check:
-    return Check(
-        "",
-        f"{_LETTERS} and {other} are the same topic, '{{{other}}}'",
-        "give dead letters a topic of their own",
-        lambda values: values[_TOLERANCE] == "all" and values[_LETTERS] == values[other],
-    )
-
-
 _REPORTS = "reports are records of JSON: use a separate topic for them"
 _PROGRESS = "progress is records of JSON: use a separate topic for it"
 _OF_BOTH = "txnAppId identifies the writer, txnVersion counts its writes"
@@ -387,5 +373,8 @@ CHECKS: Final = (
     Check("", f"{_TOLERANCE}=all needs {_LETTERS}: rows that can't be sent would be lost",
           "name a topic for them, dlq.orders for example",
           lambda values: values[_TOLERANCE] == "all" and values[_LETTERS] is None),
-    *map(_letters_elsewhere, ("topic", "reportTopic", "progressTopic", "commitLogTopic")),
+    Check("", f"{_LETTERS} and {' or '.join(_OTHERS)} are the same topic, '{{{_LETTERS}}}'",
+          "give dead letters a topic of their own",
+          lambda values: values[_TOLERANCE] == "all"
+          and values[_LETTERS] in [values[name] for name in _OTHERS]),
 )  # fmt: skip

@@ -57,8 +57,6 @@ _log = logging.getLogger(__name__)
 _QUERY_NAME = "queryName"
 #: The name of the format.
 FORMAT = "kprod"
-#: An option that only ``read_dead_letters`` sets.
-_DEAD_LETTERS = "deadLetters"
 
 ROWS_ONE_BY_ONE = (
     "this pyspark has no Arrow writer for streams, so rows are converted one by one; pyspark 4.1 "
@@ -86,10 +84,6 @@ class KprodDataSource(DataSource):
         from spark_kafka_sink.datasource.report.last_report import LAST_REPORT, schema_with_report
         from spark_kafka_sink.datasource.write.schema import CANONICAL_SCHEMA
 
-        if self._reads_letters:
-            from spark_kafka_sink.datasource.dead_letters.read_dead_letters import LETTER_SCHEMA
-
-            return LETTER_SCHEMA
         requested = self.options.get(LAST_REPORT)
         return CANONICAL_SCHEMA if requested is None else schema_with_report(requested)
 
@@ -123,15 +117,7 @@ class KprodDataSource(DataSource):
 
     @without_traceback
     def reader(self, schema: StructType) -> DataSourceReader:  # noqa: ARG002 - Spark's
-        if not self._reads_letters:
-            self._refuse_reading()
-        from spark_kafka_sink.datasource.dead_letters.read_dead_letters import DeadLetterReader
-
-        return DeadLetterReader(self.options)
-
-    @property
-    def _reads_letters(self) -> bool:
-        return _DEAD_LETTERS in self.options
+        self._refuse_reading()
 
     @without_traceback
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: ARG002, N802

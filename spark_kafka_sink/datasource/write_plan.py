@@ -54,7 +54,6 @@ from spark_kafka_sink.datasource.write.commit_message import (
     TaskCounts,
     checked_messages,
     finished_messages,
-    letters_of,
 )
 from spark_kafka_sink.datasource.write.letter_counts import check_batch
 from spark_kafka_sink.producer.metrics.produce_report import ProduceReport
@@ -291,12 +290,11 @@ class WritePlan:
                     f"the commit of micro-batch {batch_id} was given a message of micro-batch "
                     f"{message.identity.batch_id} (task {message.identity.partition_id})"
                 )
-        if (limits := self.config.dead_letters) is not None:
-            rows_in = sum(message.counts.rows_in for message in messages)
+        if (limits := self.config.dead_letters) and (letters := report.dead_letters):
             if self.transactions is not None and self.transactions.is_of_block:
                 limits = replace(limits, max_fraction=None)  # of the rows of all writes
-            letters, exactly_once = letters_of(messages), self.config.is_exactly_once
-            check_batch(limits, letters, rows_in, exactly_once=exactly_once)
+            exactly_once = self.config.is_exactly_once
+            check_batch(limits, letters.by_reason, report.rows_in, exactly_once=exactly_once)
         if not self.config.is_exactly_once:
             return Outcome.ACKNOWLEDGED
         from spark_kafka_sink.datasource.exactly_once import transaction_commit

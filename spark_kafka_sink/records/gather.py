@@ -85,6 +85,12 @@ def lengths_of(array: pa.Array) -> npt.NDArray[np.int64]:
     return lengths
 
 
+def sizes_of(array: pa.Array) -> npt.NDArray[np.int64]:
+    """As :func:`lengths_of`, -1 for nulls: how Kafka writes their length."""
+    lengths, valid = lengths_of(array), valid_of(array)
+    return lengths if valid is None else np.where(valid, lengths, -1)
+
+
 def span_of(array: pa.Array) -> int:
     """At least the bytes of all rows, mostly without looking at each."""
     if array.type.id == _VIEW:

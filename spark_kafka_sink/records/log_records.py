@@ -63,7 +63,7 @@ class ControlType(IntEnum):
 @dataclass(frozen=True, slots=True)
 class LogRecord:
     """One record of a log; ``timestamp`` in ms, the broker's for topics with LogAppendTime.
-    ``headers`` are read by ``letters/read_records.py`` only.
+    ``headers`` are read of dead letters only.
     """
 
     offset: int

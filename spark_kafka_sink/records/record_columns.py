@@ -8,17 +8,15 @@ column is what (``column_plan``), partitions of rows (``partitioners``), bytes o
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from spark_kafka_sink.base.error_kinds import Kind
-from spark_kafka_sink.base.errors import DataError, safe_text
+from spark_kafka_sink.base.errors import safe_text
 from spark_kafka_sink.config.named_columns import OnNullValue
 from spark_kafka_sink.config.option import TopicName
 from spark_kafka_sink.records.bad_rows.bad_rows import BadRows, Mask, Reason, RowCheck
@@ -46,8 +44,6 @@ _NULL_TOPIC = (
 )
 _TOPIC_NAME = TopicName()
 _INT32_MAX = 2**31 - 1
-
-Number = TypeVar("Number", np.int32, np.int64)
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,25 +134,6 @@ class RecordColumns:
             first_row=self.first_row,
         )
 
-    @classmethod
-    def joined(cls, parts: Sequence[RecordColumns]) -> RecordColumns:
-        """The rows of all ``parts``. Where only some have timestamps, those of others are -1."""
-        if len(parts) == 1:
-            return parts[0]
-        topics = {part.topic for part in parts if isinstance(part.topic, str)}
-        topic: str | pa.DictionaryArray = parts[0].topic
-        if len(topics) != 1 or not all(isinstance(part.topic, str) for part in parts):
-            topic = pa.concat_arrays([_topics(part) for part in parts]).dictionary_encode()
-        return cls(
-            rows=sum(part.rows for part in parts),
-            topic=topic,
-            partition=_joined_numbers([part.partition for part in parts], parts, np.int32),
-            key=_joined_binaries([part.key for part in parts], parts),
-            value=_joined_binaries([part.value for part in parts], parts),
-            headers=_joined_binaries([part.headers for part in parts], parts, b"\0"),
-            timestamp=_joined_numbers([part.timestamp for part in parts], parts, np.int64),
-        )
-
     def input_bytes(self) -> npt.NDArray[np.int64]:
         """Bytes of key, value and headers of each row."""
         total = np.zeros(self.rows, np.int64)
@@ -193,42 +170,6 @@ def _used_topics(names: pa.Array, indices: pa.Array) -> pa.DictionaryArray:
     # Those before it that are used are its number now.
     numbers = (ends_of(used)[:-1].astype(np.int32)).take(numbers)
     return pa.DictionaryArray.from_arrays(integers(numbers), names.filter(bools(used)))
-
-
-def _topics(part: RecordColumns) -> pa.Array:
-    if isinstance(part.topic, str):
-        return pa.repeat(pa.scalar(part.topic, pa.string()), part.rows)
-    return part.topic.dictionary.take(part.topic.indices)
-
-
-def _joined_numbers(
-    columns: Sequence[npt.NDArray[Number] | None],
-    parts: Sequence[RecordColumns],
-    kind: type[Number],
-) -> npt.NDArray[Number] | None:
-    if all(column is None for column in columns):
-        return None
-    return np.concatenate(
-        [
-            np.full(part.rows, -1, kind) if column is None else column
-            for column, part in zip(columns, parts, strict=True)
-        ]
-    )
-
-
-def _joined_binaries(
-    columns: Sequence[pa.Array | None], parts: Sequence[RecordColumns], none: bytes | None = None
-) -> pa.Array | None:
-    if all(column is None for column in columns):
-        return None
-    return pa.concat_arrays(
-        [
-            pa.repeat(pa.scalar(none, pa.large_binary()), part.rows)
-            if column is None
-            else column.cast(pa.large_binary())
-            for column, part in zip(columns, parts, strict=True)
-        ]
-    )
 
 
 def from_record_batch(
@@ -272,9 +213,14 @@ def rows_with_value(
     if column is None or column.null_count == 0:
         return batch, None
     numbers = (~_nulls(column)).nonzero()[0]
-    there = pa.array(numbers)
-    columns = [without_views(one).take(there) for one in batch.columns]
-    return pa.RecordBatch.from_arrays(columns, names=batch.schema.names), numbers
+    return rows_of(batch, numbers), numbers
+
+
+def rows_of(batch: pa.RecordBatch, numbers: npt.NDArray[np.int64]) -> pa.RecordBatch:
+    """The rows with these numbers, copied."""
+    index = integers(numbers)
+    columns = [without_views(one).take(index) for one in batch.columns]
+    return pa.RecordBatch.from_arrays(columns, names=batch.schema.names)
 
 
 def without_views(column: pa.Array) -> pa.Array:
@@ -356,11 +302,7 @@ def _topic(
     if column is None or (column.null_count == len(column) and len(column) == 0):
         return ""  # no rows, or a plan without any topic, which the driver refuses
     if column.null_count:
-        nulls = _nulls(column)
-        if bad is None:
-            row = int(np.argmax(nulls))
-            raise DataError(f"{_NULL_TOPIC} (row {row} of the Arrow batch)", kind=Kind.NULL_TOPIC)
-        bad.add(nulls, Reason.NULL_TOPIC, _NULL_TOPIC)
+        RowCheck(bad).refuse("", _nulls(column), Reason.NULL_TOPIC, _NULL_TOPIC)
         column = column.cast(pa.string()).fill_null("")
     encoded = column.cast(pa.string()).dictionary_encode()
     for index in range(len(encoded.dictionary)):

@@ -20,6 +20,7 @@ from spark_kafka_sink.records.gather import (
     lengths_of,
     new_gather,
     offsets_of,
+    sizes_of,
     valid_of,
 )
 from spark_kafka_sink.records.varint import Int64s, Packed, pack, unsigned_sizes
@@ -46,11 +47,8 @@ def encode_headers(
     # Entry i of all headers is child number starts[row] + (i - before[row]).
     child = np.arange(total) + np.repeat(starts - before[:-1], counts)
     key_lengths = lengths_of(key).take(child)
-    value_lengths = lengths_of(value).take(child)
-    valid = valid_of(value)
-    written_lengths = (
-        value_lengths if valid is None else np.where(valid.take(child), value_lengths, -1)
-    )
+    written_lengths = sizes_of(value).take(child)
+    value_lengths = np.maximum(written_lengths, 0)
 
     # Slots: for each row its count, then four for each of its headers.
     gather = new_gather(len(column) + 4 * total)

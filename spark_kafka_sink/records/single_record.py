@@ -126,9 +126,13 @@ def read_headers(section: bytes) -> list[tuple[bytes, bytes | None]]:
     count, at = read_varint(section, 0)
     found = []
     for _ in range(count):
-        size, at = read_varint(section, at)
-        key, at = section[at : at + size], at + size
-        size, at = read_varint(section, at)
-        found.append((key, None if size < 0 else section[at : at + size]))
-        at += max(size, 0)
+        key, at = read_bytes(section, at)
+        value, at = read_bytes(section, at)
+        found.append((key or b"", value))
     return found
+
+
+def read_bytes(data: bytes, at: int) -> tuple[bytes | None, int]:
+    """Bytes behind their length, None for -1, and where they end."""
+    size, at = read_varint(data, at)
+    return (None, at) if size < 0 else (data[at : at + size], at + size)

@@ -21,7 +21,24 @@ def test_without_tolerance_there_are_none():
 
 
 def test_defaults_are_connects_but_for_its_headers():
-    assert parsed(ALL) == DeadLetterOptions("dlq", -1, True, False, False, None, None, 65_536)
+    assert parsed(ALL) == DeadLetterOptions("dlq", None, True, False, False, None, None, 65_536)
+
+
+def test_each_option_is_the_field_of_its_name():
+    """Both stand in one order."""
+    given = {
+        "errors.deadletterqueue.topic.replication.factor": "3",
+        "errors.deadletterqueue.context.headers.enable": "false",
+        "errors.log.enable": "true",
+        "errors.max.records": "7",
+        "errors.max.fraction": "0.5",
+        "errors.deadletterqueue.max.value.bytes": "9",
+    }
+    assert parsed(ALL | given) == DeadLetterOptions(
+        topic="dlq", replicas=3, context_headers=False, log=True, log_messages=False,
+        max_records=7, max_fraction=0.5, max_value_bytes=9,
+    )  # fmt: skip
+    assert parsed(ALL | {"errors.log.include.messages": "true"}).log_messages
 
 
 def test_all_without_a_topic_is_an_error():

@@ -31,7 +31,7 @@ CANARY = "canary-of-a-row"
 
 
 def noted(rows=5):
-    """Columns of ``rows`` bad rows, and what is noted of them."""
+    """A batch of ``rows`` bad rows, their columns, and what is noted of them."""
     batch = pa.RecordBatch.from_pydict(
         {
             "key": [f"{CANARY}-key"] * rows,
@@ -40,7 +40,7 @@ def noted(rows=5):
         }
     )
     bad = BadRows(rows)
-    return from_record_batch(batch, PLAN, 1000, bad), bad
+    return batch, from_record_batch(batch, PLAN, 1000, bad), bad
 
 
 def letters_of(**options):
@@ -52,25 +52,25 @@ def totals(rows):
 
 
 def log_of(caplog, **options):
-    columns, bad = noted()
     with caplog.at_level(logging.WARNING):
         letters = letters_of(**options)
-        letters.letters(columns, bad, np.arange(100, 105), 1000)
+        letters.note(*noted(), np.arange(100, 105))
     return caplog.text, letters
 
 
 def test_nothing_of_a_row_is_logged_unless_asked(caplog):
     text, letters = log_of(caplog, log=True)
     assert "KP0235" in text
-    assert "5 rows became dead letters in dlq: invalid timestamp (KP0231" in text
-    assert "row 100, 101, 102" in text
+    assert "rows became dead letters in dlq: 5 invalid timestamp (KP0231: row 100 of task 7" in text
+    assert "row 102 of task 7): Invalid timestamp: it lies before" in text
     assert CANARY not in text
     assert CANARY not in letters.said
 
 
 def test_messages_are_logged_when_asked(caplog):
     text, _ = log_of(caplog, log=True, log_messages=True)
-    assert f"key '{CANARY}-key', value '{CANARY}-value'" in text
+    keys, values = ([f"{CANARY}-{name}"] * 3 for name in ("key", "value"))
+    assert f"(topic t, key {keys}, value {values})" in text
 
 
 def test_nothing_is_logged_by_default(caplog):
@@ -78,17 +78,17 @@ def test_nothing_is_logged_by_default(caplog):
 
 
 def test_a_task_past_the_limit_alone_stops_early():
-    columns, bad = noted()
-    letters = letters_of(max_records=4)
-    with pytest.raises(DataError, match=r"5 rows can't be sent, and errors\.max\.records is 4: 5"):
-        letters.letters(columns, bad, np.arange(5), 1000)
+    letters = letters_of(max_records=4, max_fraction=0.1)
+    letters.note(*noted(4), np.arange(4))
+    told = r"5 of 6 rows can't be sent, and errors\.max\.records is 4, so partition 7 .*: 5 invalid"
+    with pytest.raises(DataError, match=told):
+        letters.note(*noted(1), np.array([5]))
 
 
 def test_an_error_does_not_say_that_letters_were_written():
     """Some are held, and with exactly-once those that were sent are aborted."""
-    columns, bad = noted()
     letters = letters_of()
-    letters.letters(columns, bad, np.arange(5), 1000)
+    letters.note(*noted(), np.arange(5))
     assert "went to" not in letters.said
     assert "5 rows of partition 7 of the DataFrame can't be sent" in letters.said
 
@@ -104,10 +104,9 @@ def test_a_fraction_that_is_reached_is_not_exceeded(percent):
 
 
 def test_counts_keep_the_first_three_rows():
-    columns, bad = noted(2)
     letters = letters_of()
     for first in (10, 20, 30):
-        letters.letters(columns, bad, np.arange(first, first + 2), 1000)
+        letters.note(*noted(2), np.arange(first, first + 2))
     (count,) = letters.counts
     assert count.rows == 6
     assert [(one.task, one.row) for one in count.samples] == [(7, 10), (7, 11), (7, 20)]

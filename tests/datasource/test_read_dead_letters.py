@@ -8,13 +8,11 @@ from pathlib import Path
 
 import pytest
 from confluent_kafka import Producer
-from pyspark.sql.datasource import CaseInsensitiveDict
 from typer.testing import CliRunner
 
 from spark_kafka_sink import read_dead_letters
 from spark_kafka_sink.base.errors import KafkaError
 from spark_kafka_sink.cli.app import app
-from spark_kafka_sink.datasource.dead_letters.read_dead_letters import DeadLetterReader
 
 ROWS = [("k0", "good", 0, None), ("k1", "bad", -7, None), ("k2", "worse", 0, -1)]
 SCHEMA = "key string, value string, partition int, timestamp long"
@@ -110,11 +108,10 @@ def test_kprod_deadletters_escapes_what_others_wrote(kafka):
         assert not set(found.stdout) & set(map(chr, [*range(10), *range(11, 32), 127]))
 
 
-def test_servers_that_do_not_answer_are_one_error_without_frames():
-    given = {"kafka.bootstrap.servers": "127.0.0.1:1", "kafka.max.block.ms": "200"}
-    reader = DeadLetterReader(CaseInsensitiveDict(given | {"deadLetters": "dlq"}))
+def test_servers_that_do_not_answer_are_one_error_without_frames(spark):
+    given = {"kafka.bootstrap.servers": "127.0.0.1:1", "kafka.max.block.ms": 200}
     with pytest.raises(KafkaError, match=r"127\.0\.0\.1:1") as caught:
-        reader.partitions()
+        read_dead_letters(spark, "dlq", **given)
     files = {Path(str(one.path)).name for one in caught.traceback}
     assert files == {Path(__file__).name, "plain_errors.py"}
 

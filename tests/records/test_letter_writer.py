@@ -144,9 +144,16 @@ def test_a_letter_fits_the_producer_and_its_topic(options, limits, most):
 
 
 def test_a_letter_whose_key_does_not_fit_is_an_error_of_both():
-    columns = columns_of([b"v"], key=pa.array([b"k" * 5000], pa.binary()))
-    with pytest.raises(RecordTooLargeError, match=r"a sentence.*dead letter queue dlq either"):
-        letters_of(columns, all_bad(columns), writer(**{"max.request.size": 3000}))
+    held = DeadLetters(letter_options("dlq"), config(**{"max.request.size": 3000}), "t", {})
+    batch = batch_of([("t", b"k" * 5000, b"v", -7, None, None)])
+    bad = BadRows(1)
+    columns = from_record_batch(batch, PLAN, NOW, bad)
+    held.note(batch, columns, bad, np.arange(1))
+    with pytest.raises(RecordTooLargeError, match=r"key and headers of row 0") as caught:
+        list(held.letters(columns_again, NOW, last=True))
+    both = held.not_sent(caught.value).message
+    assert "for the dead letter queue dlq: 1 partition does not exist (KP0212" in both
+    assert "their letters can't be sent either: key and headers" in both
 
 
 def test_a_timestamp_that_the_topic_refuses_is_the_time_of_sending():
@@ -189,6 +196,16 @@ def test_connects_headers_are_those_of_connect():
     prefix = b"__connect.errors."
     names = [name.removeprefix(prefix).decode() for name, _ in headers if name.startswith(prefix)]
     assert [*names, "exception.stacktrace"] == CONNECT.split()
+
+
+@pytest.mark.parametrize("others", [0, 1])
+def test_of_a_topic_of_any_length_a_letter_says_the_beginning(others):
+    """Else the text of one row could make its letter too large to be sent."""
+    rows = [("x" * 5000, b"k", b"v", None, None, None), (None, b"k", b"v", None, None, None)]
+    bad = BadRows(1 + others)
+    columns = from_record_batch(batch_of(rows[: 1 + others]), PLAN, NOW, bad)
+    (_, _, headers), *_ = letters_of(columns, bad)
+    assert dict(headers)[b"__kprod.errors.topic"] == b"x" * 1000
 
 
 def test_many_headers_of_a_row_stay_in_front():
@@ -303,8 +320,17 @@ def test_the_size_of_a_batch_of_one_is_exact(size, most):
     assert bool(bad.which[0]) == (exact > most)
 
 
+def columns_again(batch):
+    return from_record_batch(batch, PLAN, NOW, BadRows(batch.num_rows))
+
+
 def dead_letters():
     return DeadLetters(letter_options("dlq"), config(), "t", {}, task=7)
+
+
+def records_made(letters):
+    parts = letters.letters(columns_again, NOW, last=True)
+    return [one for part in parts for one in records_of(part)]
 
 
 @given(st.lists(ROWS, min_size=2, max_size=4))
@@ -314,14 +340,39 @@ def test_letters_that_are_held_are_as_those_of_each_batch(batches):
     held, alone, first = dead_letters(), [], 0
     for rows in batches:
         bad = BadRows(len(rows))
-        columns = from_record_batch(batch_of(rows), PLAN, NOW, bad)
-        numbers = np.arange(first, first + len(rows))
+        batch = batch_of(rows)
+        columns = from_record_batch(batch, PLAN, NOW, bad)
         numbers = first + bad.rows
         first += len(rows)
         if bad.found:
-            assert list(held.letters(columns, bad, numbers, NOW)) == []
+            held.note(batch, columns, bad, numbers)
+            assert list(held.letters(columns_again, NOW, last=False)) == []
             made = dead_letters()
-            assert list(made.letters(columns, bad, numbers, NOW)) == []
-            alone += [one for part in made.held(NOW) for one in records_of(part)]
-    assert [one for part in held.held(NOW) for one in records_of(part)] == alone
+            made.note(batch, columns, bad, numbers)
+            alone += records_made(made)
+    assert records_made(held) == alone
     assert held.rows == len(alone)
+
+
+@pytest.mark.parametrize("topic", ["t", None])
+def test_letters_of_many_held_rows_are_theirs_in_order(topic):
+    """They are made in parts, which are slices of the held rows."""
+    held, count = dead_letters(), 5_000
+    for first in range(0, 4 * count, count):
+        rows = [
+            (topic, b"k%d" % n, b"v" * (n % 7), None, -1, [(f"h{n}", b"%d" % n)] * (n % 2))
+            for n in range(first, first + count)
+        ]
+        bad = BadRows(count)
+        batch = batch_of(rows)
+        held.note(batch, from_record_batch(batch, PLAN, NOW, bad), bad, first + np.arange(count))
+    parts = list(held.letters(columns_again, NOW, last=True))
+    assert [part.rows for part in parts][:2] == [8192, 8192]
+    for number, (key, value, headers) in enumerate(
+        one for part in parts for one in records_of(part)
+    ):
+        assert (key, value) == (b"k%d" % number, b"v" * (number % 7))
+        assert dict(headers)[b"__kprod.errors.row"] == b"%d" % number
+        assert headers[: number % 2] == [(b"h%d" % number, b"%d" % number)] * (number % 2)
+    assert number == 4 * count - 1
+    assert list(held.letters(columns_again, NOW, last=True)) == []

@@ -106,11 +106,10 @@ def test_a_null_topic_is_sparks_error_with_the_row():
     plan = ColumnPlan(value_column=0, topic_column=1)
     with pytest.raises(DataError) as caught:
         columns(plan, value=["1", "2"], topic=["a", None])
-    assert caught.value.message.startswith(
-        "The Kafka message data sent to the producer contains a null topic. "
-        "Use the `topic` option for setting a default topic."
+    assert caught.value.message == (
+        "row 1 of the Arrow batch: The Kafka message data sent to the producer contains a null"
+        " topic. Use the `topic` option for setting a default topic."
     )
-    assert "row 1" in caught.value.message
 
 
 @pytest.mark.parametrize("kind", [pa.string(), pa.null()], ids=str)

@@ -37,7 +37,7 @@ def create_if_missing(
     if found.error is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
         return found
     # One partition, as Connect's.
-    new = NewTopic(options.topic, 1, options.replicas, {"cleanup.policy": "delete"})
+    new = NewTopic(options.topic, 1, options.replicas or -1, {"cleanup.policy": "delete"})
     try:
         admin.create_topic(new, timeout_ms=timeout_ms, validate_only=validate_only)
     except ApiError as error:

@@ -161,14 +161,6 @@ def _describe(config: SinkConfig, topics: tuple[str, ...], timeout_ms: int) -> T
             cluster = admin.describe_topics(
                 topics, timeout_ms=timeout_ms, missing_topic_timeout_ms=MISSING_TOPIC_TIMEOUT_MS
             )
-            limits = check_topics(
-                admin,
-                config.producer,
-                config.topic,
-                config.report_topic,
-                dead_letters=None if letters is None else letters.topic,
-                timeout_ms=timeout_ms,
-            )
-            return TopicsSeen(cluster, limits)
+            return TopicsSeen(cluster, check_topics(admin, config, topics, timeout_ms))
     except UnresolvedReferenceError as error:
         raise error.seen_by("the driver") from None

@@ -24,6 +24,7 @@ from spark_kafka_sink.base.errors import (
     warn_once,
 )
 from spark_kafka_sink.config.producer_config import ProducerConfig
+from spark_kafka_sink.config.sink_config import SinkConfig
 from spark_kafka_sink.datasource.checks.clock_difference import ClockDifference
 from spark_kafka_sink.datasource.report.write_report import MAX_JSON_BYTES
 from spark_kafka_sink.protocol.metadata import MetadataRequest, TopicMetadata
@@ -78,24 +79,17 @@ class TopicWarning:
 
 
 def check_topics(
-    admin: AdminClient,
-    config: ProducerConfig,
-    topic: str | None,
-    report_topic: str | None,
-    *,
-    dead_letters: str | None = None,
-    timeout_ms: int,
+    admin: AdminClient, config: SinkConfig, topics: Collection[str], timeout_ms: int
 ) -> dict[str, TopicLimits]:
     """What the topics accept, as far as the principal may see configs.
 
     AuthorizationError for a topic that it may not write to; a warning, once in a process, for
-    configs with which rows may fail or cost more than necessary, and for a ``report_topic`` that
+    configs with which rows may fail or cost more than necessary, and for a topic of reports that
     does not accept every report.
 
     A request that fails, or that a broker does not support or allow, is ignored: the tasks raise
     errors then.
     """
-    topics = [one for one in (topic, report_topic, dead_letters) if one is not None]
     if not topics:
         return {}
     limit_ms = min(timeout_ms, CHECK_MS)
@@ -106,9 +100,9 @@ def check_topics(
     for name, settings in configs.items():
         # Reports are batches of one record, to which options of the producer don't apply.
         found: Iterator[TopicWarning] = iter(())
-        if name == topic:
-            found = warnings_of(config, name, settings)
-        elif name == report_topic:
+        if name == config.topic:
+            found = warnings_of(config.producer, name, settings)
+        elif name == config.report_topic:
             found = report_warnings(name, settings)
         warn_once(_log, (one.error.one_line() for one in found))
     return {name: TopicLimits.of(settings) for name, settings in configs.items()}

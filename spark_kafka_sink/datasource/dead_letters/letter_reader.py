@@ -1,24 +1,43 @@
 """Reads a topic of dead letters.
 
-Owns: the offsets of its partitions, and their committed records. Never: what a letter says
-(``records/letters/letter_fields.py``).
+Owns: :class:`LetterReader`: the offsets of its partitions, and their committed records with all of
+their fields. Never: what a letter says (``records/letters/letter_fields.py``); a search that must
+survive any bytes (``records/log_records.py``): here a batch that can't be read is an error.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Final
+from typing import Final, NamedTuple
 
 from spark_kafka_sink.admin.admin_client import AdminClient
 from spark_kafka_sink.admin.partition_reader import PartitionReader
 from spark_kafka_sink.base.errors import ErrorCode
 from spark_kafka_sink.protocol.cluster import TopicPartition
 from spark_kafka_sink.protocol.log_requests import OffsetSpec
-from spark_kafka_sink.records.letters.read_records import CommittedRecords
-from spark_kafka_sink.records.log_records import LogRecord
+from spark_kafka_sink.protocol.request import Buffer
+from spark_kafka_sink.records.compression import Codec
+from spark_kafka_sink.records.log_records import (
+    OFFSET_AND_LENGTH,
+    ControlType,
+    LogBatch,
+    LogRecord,
+    marker_of,
+)
+from spark_kafka_sink.records.record_batch import HEADER_SIZE, parse_header
+from spark_kafka_sink.records.single_record import read_bytes, read_headers
+from spark_kafka_sink.records.varint import MAX_VARLONG_BYTES, read_varint
 
 #: A topic that is missing for so long is misspelt.
 _MISSING_TOPIC_TIMEOUT_MS: Final = 1_000
+
+
+class Letters(NamedTuple):
+    """Those of a partition, from offset ``first`` on up to ``end``."""
+
+    tp: TopicPartition
+    first: int
+    end: int
 
 
 class LetterReader:
@@ -36,26 +55,72 @@ class LetterReader:
         )
         self._tps = [info.tp for info in cluster.topics[topic]]
 
-    def partitions(self) -> list[CommittedRecords]:
-        """All letters that are there now, to be read."""
+    def partitions(self) -> list[Letters]:
+        """All letters that are there now."""
         both = (OffsetSpec.EARLIEST, OffsetSpec.LATEST)
-        return [CommittedRecords(tp, *(self._offset(tp, one) for one in both)) for tp in self._tps]
+        return [Letters(tp, *(self._offset(tp, one) for one in both)) for tp in self._tps]
 
-    def read(self, records: CommittedRecords) -> Iterator[LogRecord]:
-        """All of them, once."""
-        tp, attempts = records.tp, 0
-        while records.next_offset < records.end:
-            before = records.next_offset
-            fetched = self._reader.fetch(tp, before, self._client.deadline())
+    def read(self, letters: Letters) -> Iterator[LogRecord]:
+        """All of them, those of a transaction when its marker comes; without those of one that is
+        open there. Raises CorruptRecordError.
+        """
+        tp, at, end = letters
+        open_ones: dict[int, list[LogRecord]] = {}
+        attempts = 0
+        while at < end:
+            before, deadline = at, self._client.deadline()
+            fetched = self._reader.fetch(tp, at, deadline)
             if fetched.error is ErrorCode.OFFSET_OUT_OF_RANGE:
                 # Retention has deleted them since.
-                records.next_offset = max(self._offset(tp, OffsetSpec.EARLIEST), before + 1)
+                at = max(self._offset(tp, OffsetSpec.EARLIEST), at + 1)
                 continue
-            yield from records.of(fetched)
-            attempts = 0 if records.next_offset > before else attempts + 1
+            for batch in _batches(fetched.records):
+                header = batch.header
+                if header.control:
+                    ended = open_ones.pop(header.producer_id, [])
+                    yield from ended if marker_of(batch) is ControlType.COMMIT else ()
+                else:
+                    found = [one for one in _records(batch) if at <= one.offset < end]
+                    if header.transactional:
+                        open_ones.setdefault(header.producer_id, []).extend(found)
+                    else:
+                        yield from found
+                at = max(at, batch.next_offset)
+            attempts = 0 if at > before else attempts + 1
             if attempts:
                 # A follower that has just become the leader has no high watermark yet.
-                self._client.loop.pause(attempts, self._client.deadline())
+                self._client.loop.pause(attempts, deadline)
 
     def _offset(self, tp: TopicPartition, spec: OffsetSpec) -> int:
         return self._reader.offset(tp, spec, self._client.deadline())
+
+
+def _batches(data: Buffer) -> Iterator[LogBatch]:
+    """The whole ones; the next fetch has what is cut off."""
+    view, at = memoryview(data).cast("B"), 0
+    while len(view) - at >= OFFSET_AND_LENGTH.size:
+        end = at + OFFSET_AND_LENGTH.size + OFFSET_AND_LENGTH.unpack_from(view, at)[1]
+        if end > len(view):
+            return
+        yield LogBatch(parse_header(view[at:end]), view[at + HEADER_SIZE : end])
+        at = end
+
+
+def _records(batch: LogBatch) -> Iterator[LogRecord]:
+    header = batch.header
+    data, at = Codec(header.codec).decompress(batch.section), 0
+    for _ in range(header.record_count):
+        size, at = read_varint(data, at)
+        end = at + size
+        time, at = read_varint(data, at + 1, MAX_VARLONG_BYTES)
+        delta, at = read_varint(data, at)
+        key, at = read_bytes(data, at)
+        value, at = read_bytes(data, at)
+        yield LogRecord(
+            header.base_offset + delta,
+            header.max_timestamp if header.log_append_time else header.base_timestamp + time,
+            key,
+            value,
+            tuple((k.decode(errors="replace"), v) for k, v in read_headers(data[at:end])),
+        )
+        at = end

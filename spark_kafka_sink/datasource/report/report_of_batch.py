@@ -41,8 +41,8 @@ from spark_kafka_sink.datasource.report.write_report import (
 from spark_kafka_sink.datasource.write.commit_message import (
     TaskCommitMessage,
     TaskCounts,
-    letters_of,
 )
+from spark_kafka_sink.datasource.write.letter_counts import summed
 from spark_kafka_sink.datasource.write.task_identity import TaskIdentity
 from spark_kafka_sink.producer.metrics.produce_report import NodeReport, ProduceReport
 from spark_kafka_sink.transactions.transactional_ids import DEFAULT_PREFIX
@@ -382,7 +382,7 @@ def _dead_letters(
     """None with errors.tolerance=none."""
     if config.dead_letters is None:
         return None
-    totals = letters_of(messages)
+    totals = summed(count for message in messages for count in message.letters)
     return DeadLettersReport(config.dead_letters.topic, sum(one.rows for one in totals), totals)
 
 

@@ -16,7 +16,7 @@ from pyspark.sql.datasource import WriterCommitMessage
 
 from spark_kafka_sink.base.error_kinds import Kind
 from spark_kafka_sink.base.errors import CommitError
-from spark_kafka_sink.datasource.write.letter_counts import LetterCount, summed
+from spark_kafka_sink.datasource.write.letter_counts import LetterCount
 from spark_kafka_sink.datasource.write.task_identity import TaskIdentity
 from spark_kafka_sink.producer.metrics.produce_report import ProduceReport
 from spark_kafka_sink.protocol.producer_ids import PreparedTransaction
@@ -105,11 +105,6 @@ def checked_messages(
                 hint="this is a bug in spark-kafka-sink: please report it with this line",
             )
     return finished
-
-
-def letters_of(messages: Sequence[TaskCommitMessage]) -> tuple[LetterCount, ...]:
-    """The dead letters of a batch by reason."""
-    return summed(count for message in messages for count in message.letters)
 
 
 def finished_messages(

@@ -11,11 +11,10 @@ from dataclasses import dataclass
 from typing import Annotated, Final
 
 from spark_kafka_sink.base.error_kinds import Kind
-from spark_kafka_sink.base.errors import CommitError, DataError
+from spark_kafka_sink.base.errors import CommitError, KafkaError
 from spark_kafka_sink.config.sink_config import DeadLetterOptions
 from spark_kafka_sink.datasource.described_fields import Described
 
-_MAX_RECORDS: Final = "errors.max.records"
 #: Rows of a reason that are named.
 SAMPLES: Final = 3
 _NOT_VISIBLE: Final = "neither its rows nor its letters are visible"
@@ -59,18 +58,6 @@ def summed(counts: Iterable[LetterCount]) -> tuple[LetterCount, ...]:
     return tuple(sorted(found.values(), key=lambda count: -count.rows))
 
 
-def check_records(options: DeadLetterOptions, counts: Sequence[LetterCount], task: int) -> None:
-    """DataError for a task that alone has more letters than its batch may have."""
-    rows = sum(count.rows for count in counts)
-    if options.max_records is not None and rows > options.max_records:
-        raise DataError(
-            f"partition {task} of the DataFrame: {rows} rows can't be sent, and {_MAX_RECORDS} is "
-            f"{options.max_records}: {listed(counts)}",
-            hint=f"correct the rows, or raise {_MAX_RECORDS}",
-            kind=Kind.TOO_MANY_BAD_ROWS,
-        )
-
-
 def check_batch(
     options: DeadLetterOptions, counts: Sequence[LetterCount], rows_in: int, *, exactly_once: bool
 ) -> None:
@@ -79,24 +66,31 @@ def check_batch(
     """
     visible = _NOT_VISIBLE if exactly_once else "the rows and letters that were sent stay in Kafka"
     text = f"so the batch fails; {visible}: {listed(counts)}"
-    _check(options, sum(count.rows for count in counts), rows_in, text)
+    check_letters(options, sum(count.rows for count in counts), rows_in, text)
 
 
 def check_block(options: DeadLetterOptions, rows: int, rows_in: int) -> None:
     """The same for all writes of a ``transaction`` block together: ``rows`` are their letters."""
-    _check(options, rows, rows_in, f"so the transaction fails; {_NOT_VISIBLE}")
+    check_letters(options, rows, rows_in, f"so the transaction fails; {_NOT_VISIBLE}")
 
 
-def _check(options: DeadLetterOptions, rows: int, rows_in: int, text: str) -> None:
-    records, fraction = options.max_records, options.max_fraction
-    if records is not None and rows > records:
-        name, limit = _MAX_RECORDS, str(records)
-    elif fraction is not None and rows_in and rows / rows_in > fraction:  # 0.29 * 100 < 29
-        name, limit = "errors.max.fraction", str(fraction)
-    else:
-        return
-    raise CommitError(
-        f"{rows} of {rows_in} rows can't be sent, and {name} is {limit}, {text}",
-        hint=f"correct the rows, or raise {name}",
-        kind=Kind.TOO_MANY_BAD_ROWS,
-    )
+def check_letters(
+    options: DeadLetterOptions,
+    rows: int,
+    rows_in: int,
+    then: str,
+    error: type[KafkaError] = CommitError,
+) -> None:
+    """``error`` when ``rows`` of ``rows_in`` are more letters than there may be; ``then`` says what
+    fails.
+    """
+    for name, limit, found in (
+        ("errors.max.records", options.max_records, rows),
+        ("errors.max.fraction", options.max_fraction, rows / max(rows_in, 1)),
+    ):
+        if limit is not None and found > limit:
+            raise error(
+                f"{rows} of {rows_in} rows can't be sent, and {name} is {limit}, {then}",
+                hint=f"correct the rows, or raise {name}",
+                kind=Kind.TOO_MANY_BAD_ROWS,
+            )

@@ -197,7 +197,7 @@ class WriteTask:
                 self._send(producer, batch)
                 del batch
             if self._letters is not None:
-                self._send_letters(producer, self._letters.held(self._wall_ms()), self._letters)
+                self._send_letters(producer, self._letters, last=True)
             self._step = "acknowledgements"
             all_sent = self._monotonic_ms()
             report = producer.finish_attempt()
@@ -317,7 +317,12 @@ class WriteTask:
             if self._time is not None:
                 self._payload_bytes += columns.payload_bytes()
             if bad is not None and self._letters is not None:
-                columns = self._without_bad(producer, columns, bad, first, self._letters)
+                self._letters.check(columns, bad, producer, self._wall_ms())
+                if bad.found:
+                    numbers = self._first_number + self._numbers(first + bad.rows)
+                    self._letters.note(batch, columns, bad, numbers)
+                    self._send_letters(producer, self._letters, last=False)
+                    columns = columns.filter(bad.which == 0)
             if columns.rows:
                 self._send_columns(producer, columns)
         except (DataError, RecordTooLargeError) as error:
@@ -336,34 +341,19 @@ class WriteTask:
         """None with errors.tolerance=none: the first bad row is an error."""
         return None if self._letters is None else BadRows(batch.num_rows)
 
-    def _without_bad(
-        self,
-        producer: KafkaProducer,
-        columns: RecordColumns,
-        bad: BadRows,
-        first: int,
-        letters: DeadLetters,
-    ) -> RecordColumns:
-        """``columns`` without the rows that can't be sent, whose letters are."""
-        now_ms = self._wall_ms()
-        letters.check(columns, bad, producer, now_ms)
-        if not bad.found:
-            return columns
-        numbers = first + bad.rows
-        if self._kept_numbers is not None:
-            numbers = self._kept_numbers.take(numbers)
-        parts = letters.letters(columns, bad, numbers + self._first_number, now_ms)
-        self._send_letters(producer, parts, letters)
-        return columns.filter(bad.which == 0)
+    def _numbers(self, rows: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+        """Of ``rows`` that were kept, within the batch."""
+        return rows if self._kept_numbers is None else self._kept_numbers.take(rows)
 
-    def _send_letters(
-        self, producer: KafkaProducer, parts: Iterator[RecordColumns], letters: DeadLetters
-    ) -> None:
-        for part in parts:
-            try:
+    def _send_letters(self, producer: KafkaProducer, letters: DeadLetters, *, last: bool) -> None:
+        def columns_of(rows: pa.RecordBatch) -> RecordColumns:
+            return self._columns(rows, self._bad_rows(rows))
+
+        try:
+            for part in letters.letters(columns_of, self._wall_ms(), last=last):
                 self._send_columns(producer, part)
-            except ApiError as error:
-                raise letters.not_sent(error) from error
+        except ApiError as error:
+            raise letters.not_sent(error) from error
 
     def _columns(self, batch: pa.RecordBatch, bad: BadRows | None) -> RecordColumns:
         plan = self._plan
@@ -409,7 +399,7 @@ class WriteTask:
         """Every row is acknowledged, and each dead letter in the topic of these."""
         topic, wanted = "", 0
         if self._letters is not None:
-            topic, wanted = self._letters.topic, self._letters.rows
+            topic, wanted = self._letters.options.topic, self._letters.rows
         sent = sum(rows for tp, (rows, _) in report.by_partition.items() if tp.topic == topic)
         if report.rows != self._rows or sent != wanted:
             raise DeliveryError(

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
-from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -23,9 +22,12 @@ from spark_kafka_sink.base.errors import DataError, ErrorCode
 
 Mask = npt.NDArray[np.bool_]
 
-_PRODUCE: Final = "KAFKA_PRODUCE"
-_METADATA: Final = "network.client.metadata"
-_COMPOSED: Final = "records.formats.composed_columns"
+#: Exception classes, stages and modules.
+_RECORD, _TOPIC = "InvalidRecordException", "InvalidTopicException"
+_UNKNOWN, _FORBIDDEN = "UnknownTopicOrPartitionException", "TopicAuthorizationException"
+_KEY, _VALUE, _PRODUCE = "KEY_CONVERTER", "VALUE_CONVERTER", "KAFKA_PRODUCE"
+_METADATA = "network.client.metadata"
+_COMPOSED = "records.formats.composed_columns", "connect"
 
 
 class Reason(Enum):
@@ -34,34 +36,23 @@ class Reason(Enum):
     """
 
     # fmt: off
-    NULL_KEY = ("null key", Kind.NULL_KEY, "InvalidRecordException", "KEY_CONVERTER")
-    NULL_VALUE = ("null value", Kind.NULL_VALUE, "InvalidRecordException", "VALUE_CONVERTER")
-    NULL_TOPIC = ("null topic", Kind.NULL_TOPIC, "InvalidTopicException", _PRODUCE)
-    TOPIC_NAME = (
-        "invalid topic name", Kind.INVALID_TOPIC_NAME, "InvalidTopicException", _PRODUCE)
-    NO_TOPIC = (
-        "topic does not exist", Kind.TOPIC_NOT_PRESENT, "UnknownTopicOrPartitionException",
-        _PRODUCE, _METADATA)
-    FORBIDDEN_TOPIC = (
-        "no right to write to the topic", ErrorCode.TOPIC_AUTHORIZATION_FAILED,
-        "TopicAuthorizationException", _PRODUCE, _METADATA)
-    PARTITION = (
-        "partition does not exist", Kind.PARTITION_NOT_THERE, "UnknownTopicOrPartitionException",
-        _PRODUCE, "records.partitioning.partitioners")
-    HEADERS = (
-        "invalid headers", Kind.INVALID_HEADERS, "InvalidRecordException", "HEADER_CONVERTER",
-        "records.record_headers")
-    TIMESTAMP = (
-        "invalid timestamp", Kind.INVALID_TIMESTAMP, "InvalidTimestampException", _PRODUCE)
-    TOO_LARGE = (
-        "too large", Kind.RECORD_TOO_LARGE, "RecordTooLargeException", _PRODUCE,
-        "records.record_encoder")
-    VALUE_REFUSED = (
-        "refused by the schema", Kind.REFUSED_BY_SCHEMA, "DataException", "VALUE_CONVERTER",
-        _COMPOSED, "connect")
-    KEY_REFUSED = (
-        "refused by the schema", Kind.REFUSED_BY_SCHEMA, "DataException", "KEY_CONVERTER",
-        _COMPOSED, "connect")
+    NULL_KEY = "null key", Kind.NULL_KEY, _RECORD, _KEY
+    NULL_VALUE = "null value", Kind.NULL_VALUE, _RECORD, _VALUE
+    NULL_TOPIC = "null topic", Kind.NULL_TOPIC, _TOPIC, _PRODUCE
+    TOPIC_NAME = "invalid topic name", Kind.INVALID_TOPIC_NAME, _TOPIC, _PRODUCE
+    NO_TOPIC = "topic does not exist", Kind.TOPIC_NOT_PRESENT, _UNKNOWN, _PRODUCE, _METADATA
+    FORBIDDEN_TOPIC = ("no right to write to the topic", ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+                       _FORBIDDEN, _PRODUCE, _METADATA)
+    PARTITION = ("partition does not exist", Kind.PARTITION_NOT_THERE, _UNKNOWN, _PRODUCE,
+                 "records.partitioning.partitioners")
+    HEADERS = ("invalid headers", Kind.INVALID_HEADERS, _RECORD, "HEADER_CONVERTER",
+               "records.record_headers")
+    TIMESTAMP = "invalid timestamp", Kind.INVALID_TIMESTAMP, "InvalidTimestampException", _PRODUCE
+    TOO_LARGE = ("too large", Kind.RECORD_TOO_LARGE, "RecordTooLargeException", _PRODUCE,
+                 "records.record_encoder")
+    VALUE_REFUSED = ("refused by the schema", Kind.REFUSED_BY_SCHEMA, "DataException", _VALUE,
+                     *_COMPOSED)
+    KEY_REFUSED = "refused by the schema", Kind.REFUSED_BY_SCHEMA, "DataException", _KEY, *_COMPOSED
     # fmt: on
 
     def __init__(

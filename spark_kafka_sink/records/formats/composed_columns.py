@@ -18,10 +18,10 @@ import pyarrow.compute as pc
 
 from spark_kafka_sink.base.errors import IllegalStateError
 from spark_kafka_sink.config.named_columns import ColumnFormat
-from spark_kafka_sink.records.bad_rows.bad_rows import BadRows, Mask, Reason, RowCheck
+from spark_kafka_sink.records.bad_rows.bad_rows import BadRows, Reason, RowCheck
 from spark_kafka_sink.records.column_plan import ColumnPlan, ComposedColumns
 from spark_kafka_sink.records.formats.arrow_values import list_items, validity
-from spark_kafka_sink.records.gather import ends_of
+from spark_kafka_sink.records.gather import bools, ends_of
 from spark_kafka_sink.records.json.json_text import json_objects, json_value, plain_binary, text_of
 from spark_kafka_sink.records.payloads import Payloads
 from spark_kafka_sink.records.record_columns import without_views
@@ -78,20 +78,15 @@ def _composed(
     """
     columns = [batch.column(column.index) for column in part.columns]
     made = _payloads(part, columns, batch.num_rows)
-    refused = [one.rows for one in made.refusals]
+    refused = np.zeros(batch.num_rows, np.bool_)
     for one in made.refusals:
         check.refuse("", one.rows, reason, one.sentence(_LACKS[reason]), _HINT)
+        refused |= one.rows
     if part.header is not None:
         name, value = part.header
-        there = made.array.is_valid()
-        for rows in refused:
-            there = pc.and_not(there, pa.array(rows))
+        there = pc.and_not(made.array.is_valid(), bools(refused))
         headers.append((name, pc.if_else(there, pa.scalar(value, pa.binary()), None)))
-    return (
-        _with_json(made.array, batch, part, np.logical_or.reduce(refused))
-        if refused
-        else made.array
-    )
+    return _with_json(made.array, batch, part, bools(refused)) if made.refusals else made.array
 
 
 def _payloads(part: ComposedColumns, columns: Sequence[pa.Array], rows: int) -> Payloads:
@@ -109,22 +104,18 @@ def _json(part: ComposedColumns, columns: Sequence[pa.Array], rows: int) -> pa.A
 
 
 def _with_json(
-    payloads: pa.Array, batch: pa.RecordBatch, part: ComposedColumns, rows: Mask
+    payloads: pa.Array, batch: pa.RecordBatch, part: ComposedColumns, rows: pa.BooleanArray
 ) -> pa.Array:
     """``payloads``, with JSON of the columns of ``part`` in ``rows``, or nothing where a type has
     none.
     """
-    numbers = rows.nonzero()[0]
-    index = pa.array(numbers)
-    columns = [without_views(batch.column(one.index)).take(index) for one in part.columns]
+    columns = [without_views(batch.column(one.index)).filter(rows) for one in part.columns]
     try:
-        text = _json(part, columns, len(index))
+        text = _json(part, columns, rows.true_count)
     except IllegalStateError:
-        text = pa.array([b""] * len(index))
-    found = np.arange(len(payloads))
-    found[numbers] = len(payloads) + np.arange(len(numbers))
-    both = [payloads.cast(pa.large_binary()), text.cast(pa.large_binary())]
-    return pa.concat_arrays(both).take(pa.array(found))
+        text = pa.array([b""] * rows.true_count)
+    large = pa.large_binary()
+    return pc.replace_with_mask(payloads.cast(large), rows, text.cast(large))
 
 
 _ENTRY = pa.struct([("key", pa.string()), ("value", pa.large_binary())])

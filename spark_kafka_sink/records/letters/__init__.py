@@ -1,3 +1,3 @@
 """Dead letters: rows that are too large or too old (``row_limits``), letters by columns
-(``letter_writer``), read back (``read_records``, ``letter_fields``).
+(``letter_writer``), read back (``letter_fields``).
 """

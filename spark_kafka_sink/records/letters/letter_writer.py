@@ -19,7 +19,6 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from spark_kafka_sink.base.error_kinds import Kind
 from spark_kafka_sink.base.errors import RecordTooLargeError
 from spark_kafka_sink.config.sink_config import DeadLetterOptions
 from spark_kafka_sink.records.bad_rows.bad_rows import Finding
@@ -29,6 +28,7 @@ from spark_kafka_sink.records.gather import (
     integers,
     lengths_of,
     offsets_of,
+    sizes_of,
     valid_of,
 )
 from spark_kafka_sink.records.letters.letter_fields import CONNECT, OURS
@@ -37,17 +37,16 @@ from spark_kafka_sink.records.record_columns import RecordColumns
 from spark_kafka_sink.records.row_pieces import RowPieces
 from spark_kafka_sink.records.varint import Int64s, pack, sized
 
-#: A header's name, and its value: of all rows, of each finding, or of each row.
-_Header = tuple[str, bytes | Sequence[bytes] | pa.Array]
+#: A header's name, and its value: of each finding, or of each row.
+_Header = tuple[str, Sequence[bytes] | pa.Array]
 
 #: Bytes of an asked topic, which may be any text, in a header: no name has as many.
 _MOST_OF_A_TOPIC = 1000
 #: Bytes of key and value lengths, at most.
 _LENGTHS = 2 * 5
-#: The last header, by whether the value is; and its bytes with a longer length of all headers.
-_NAME = sized(f"{OURS}value.truncated".encode())
-_TRUNCATED = [_NAME + sized(text) for text in (b"false", b"true")]
-_TRUNCATED_BYTES = len(_TRUNCATED[0]) + 1
+#: The last header; and its bytes with a longer length of all headers.
+_TRUNCATED = sized(f"{OURS}value.truncated".encode())
+_TRUNCATED_BYTES = len(_TRUNCATED) + len(sized(b"false")) + 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,25 +72,30 @@ class LetterWriter:
         """The letters of ``rows``. ``which`` is the number of each row's finding, ``numbers`` its
         own within the task.
 
-        Raises RecordTooLargeError, with both causes, for a row whose key and headers leave no room.
+        Raises RecordTooLargeError for a row whose key and headers leave no room.
         """
-        sizes = _value_sizes(rows)
+        sizes = np.full(rows.rows, -1) if rows.value is None else sizes_of(rows.value)
         headers = self._headers(rows, found, numbers, sizes)
         pieces = RowPieces(rows.rows)
         _begin_headers(pieces, rows.headers, len(headers) + 1)
-        _add_headers(pieces, headers, which, len(found))
+        for name, value in headers:
+            _add_header(pieces, sized(name.encode()), value, which)
         room = self.limits.most_content - (pieces.sizes() + _TRUNCATED_BYTES + _LENGTHS)
         if rows.key is not None:
             room -= lengths_of(rows.key)
         if (room < 0).any():
             row = int(np.argmax(room < 0))
-            raise self._too_large(found[which[row]], int(numbers[row]), int(room[row]))
+            raise RecordTooLargeError(
+                f"key and headers of row {numbers[row]} are {-room[row]} bytes more than "
+                "kafka.max.request.size and that topic's max.message.bytes allow",
+                hint="raise kafka.max.request.size, and max.message.bytes of that topic",
+            )
         kept = np.minimum(sizes, np.minimum(room, self.options.max_value_bytes))
         cut, value = kept < sizes, rows.value
         if cut.any():
             begin = offsets_of(value)[:-1].astype(np.int64)
             value = _slices(value, begin, begin + np.maximum(kept, 0))
-        pieces.add_choice(_TRUNCATED, cut.view(np.uint8))
+        _add_header(pieces, _TRUNCATED, (b"false", b"true"), cut.astype(np.int64))
         times = rows.timestamp
         if times is not None:
             times = np.where(outside(times, self.limits.topic, now_ms), now_ms, times)
@@ -108,15 +112,18 @@ class LetterWriter:
         self, rows: RecordColumns, found: Sequence[Finding], numbers: Int64s, sizes: Int64s
     ) -> list[_Header]:
         """All but the last one; ``sizes`` are those of the values."""
-        topic = self.asked_topics(rows)
-        asked = b"-1" if rows.partition is None else _texts(rows.partition.astype(np.int64))
+
+        def same(value: object) -> list[bytes]:
+            return [str(value).encode()[:_MOST_OF_A_TOPIC]] * len(found)
+
+        topic = same(rows.topic) if isinstance(rows.topic, str) else asked_topics(rows.topic)
         reasons = [one.reason for one in found]
         connects: list[_Header] = [
             ("topic", topic),
-            ("partition", asked),
-            ("offset", b"-1"),
-            ("connector.name", self.connector.encode()),
-            ("task.id", b"%d" % self.task),
+            ("partition", same(-1) if rows.partition is None else _texts(rows.partition)),
+            ("offset", same(-1)),
+            ("connector.name", same(self.connector)),
+            ("task.id", same(self.task)),
             ("stage", [one.stage.encode() for one in reasons]),
             ("class.name", [one.module.encode() for one in reasons]),
             ("exception.class.name", [one.exception.encode() for one in reasons]),
@@ -125,38 +132,18 @@ class LetterWriter:
         ours: list[_Header] = [
             ("code", [one.code.encode() for one in reasons]),
             ("topic", topic),
-            ("batch.id", b"%d" % self.batch_id),
+            ("batch.id", same(self.batch_id)),
             ("row", _texts(numbers)),
             ("value.size", _texts(sizes)),
         ]
         made = [(CONNECT + name, value) for name, value in connects if self.options.context_headers]
         return made + [(OURS + name, value) for name, value in ours]
 
-    def _too_large(self, finding: Finding, row: int, room: int) -> RecordTooLargeError:
-        return RecordTooLargeError(
-            f"row {row} of partition {self.task} of the DataFrame can't be sent ({finding.text}), "
-            f"and can't be written to the dead letter queue {self.options.topic} either: its key "
-            f"and headers are {-room} bytes more than kafka.max.request.size and that topic's "
-            "max.message.bytes allow",
-            hint="raise kafka.max.request.size, and max.message.bytes of that topic",
-            kind=Kind.LETTER_NOT_SENT,
-        )
 
-    @staticmethod
-    def asked_topics(rows: RecordColumns) -> bytes | pa.Array:
-        """The topic that rows ask for: of all, or of each; empty where that is null."""
-        if isinstance(rows.topic, str):
-            return rows.topic.encode()
-        names = rows.topic.dictionary.cast(pa.binary())
-        return pc.binary_slice(names, 0, _MOST_OF_A_TOPIC).take(rows.topic.indices)
-
-
-def _value_sizes(rows: RecordColumns) -> Int64s:
-    """The bytes of each value, -1 for a null."""
-    if rows.value is None:
-        return np.full(rows.rows, -1)
-    lengths, valid = lengths_of(rows.value), valid_of(rows.value)
-    return lengths if valid is None else np.where(valid, lengths, -1)
+def asked_topics(topic: pa.DictionaryArray) -> pa.Array:
+    """The topics that rows ask for, empty where that is null."""
+    names = topic.dictionary.cast(pa.binary())
+    return pc.binary_slice(names, 0, _MOST_OF_A_TOPIC).take(topic.indices)
 
 
 def _begin_headers(pieces: RowPieces, own: pa.Array | None, added: int) -> None:
@@ -164,31 +151,21 @@ def _begin_headers(pieces: RowPieces, own: pa.Array | None, added: int) -> None:
     counts = np.full(pieces.rows, added, np.int64)
     if own is None:
         pieces.add_packed(pack(counts))
-        return
-    own_counts, begin = _counts(own)
-    pieces.add_packed(pack(counts + own_counts))
-    pieces.add_column(_slices(own, begin, offsets_of(own)[1:]))
+    else:
+        own_counts, begin = _counts(own)
+        pieces.add_packed(pack(counts + own_counts))
+        pieces.add_column(_slices(own, begin, offsets_of(own)[1:]))
 
 
-def _add_headers(
-    pieces: RowPieces, headers: Sequence[_Header], which: Int64s, findings: int
+def _add_header(
+    pieces: RowPieces, name: bytes, value: Sequence[bytes] | pa.Array, which: Int64s
 ) -> None:
-    """Each row's are those of finding ``which``. What does not differ between the rows of a finding
-    is one piece, up to what does.
-    """
-    same = [b""] * findings
-    for name, value in headers:
-        same = [one + sized(name.encode()) for one in same]
-        if isinstance(value, pa.Array):
-            pieces.add_choice(same, which)
-            pieces.add_packed(pack(lengths_of(value)))
-            pieces.add_column(value)
-            same = [b""] * findings
-        else:
-            texts = [value] * findings if isinstance(value, bytes) else value
-            same = [one + sized(text) for one, text in zip(same, texts, strict=True)]
-    if any(same):
-        pieces.add_choice(same, which)
+    if isinstance(value, pa.Array):
+        pieces.add_choice([name], 0)
+        pieces.add_packed(pack(lengths_of(value)))
+        pieces.add_column(value)
+    else:
+        pieces.add_choice([name + sized(text) for text in value], which)
 
 
 def _counts(sections: pa.Array) -> tuple[Int64s, Int64s]:
@@ -210,6 +187,6 @@ def _slices(array: pa.Array, begin: Int64s, end: npt.NDArray[np.integer]) -> pa.
     return between.take(integers(np.arange(0, len(bounds), 2), valid_of(array)))
 
 
-def _texts(values: Int64s) -> pa.Array:
+def _texts(values: npt.NDArray[np.integer]) -> pa.Array:
     """Each number in decimal."""
     return integers(values).cast(pa.string()).cast(pa.binary())

@@ -27,7 +27,7 @@ from spark_kafka_sink.records.single_record import (
     MOST_OVERHEAD,
     record_bytes,
 )
-from spark_kafka_sink.records.varint import Int64s, highest, lowest, unsigned_sizes
+from spark_kafka_sink.records.varint import Int64s, highest, lowest
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,15 +40,18 @@ class RowLimits:
     @property
     def most_content(self) -> int:
         """The bytes of a record's content that fit the producer, and uncompressed the topic."""
-        return min(self._most_of_producer, self.topic.max_bytes) - JAVA_OVERHEAD
-
-    @property
-    def _most_of_producer(self) -> int:
-        return min(self.config.max_request_size, self.config.buffer_memory)
+        config = self.config
+        most = min(config.max_request_size, config.buffer_memory, self.topic.max_bytes)
+        return most - JAVA_OVERHEAD
 
     def check(self, columns: RecordColumns, now_ms: int, bad: BadRows) -> None:
         """Note the rows that are too large, or whose timestamp the topic does not accept."""
-        self._check_sizes(columns, bad)
+        # A bound from each column's longest row: mostly nothing more is needed.
+        parts = (columns.key, columns.value, columns.headers)
+        ends = [offsets_of(part) for part in parts if part is not None]
+        bound = sum(int(highest(one[1:] - one[:-1], initial=0)) for one in ends)
+        if bound + MOST_OVERHEAD > self.most_content:
+            self._check_sizes(columns, content_sizes(columns) + JAVA_OVERHEAD, bad)
         if columns.timestamp is not None:
             bad.add(
                 outside(columns.timestamp, self.topic, now_ms),
@@ -57,46 +60,25 @@ class RowLimits:
                 " message.timestamp.after.max.ms does not allow it",
             )
 
-    def _check_sizes(self, columns: RecordColumns, bad: BadRows) -> None:
-        # A bound from each column's longest row: mostly nothing more is needed.
-        parts = (columns.key, columns.value, columns.headers)
-        ends = [offsets_of(part) for part in parts if part is not None]
-        bound = sum(int(highest(one[1:] - one[:-1], initial=0)) for one in ends)
-        if bound + MOST_OVERHEAD <= self.most_content:
-            return
-        content = content_sizes(columns)
-        most = self._most_of_producer
-        option = "max.request.size" if most == self.config.max_request_size else "buffer.memory"
-        bad.add(
-            content + JAVA_OVERHEAD > most,
-            Reason.TOO_LARGE,
-            f"the message is larger when serialized than {most}, the value of {option}",
-        )
-        bad.add(
-            self._too_large_for_topic(columns, content, bad),
-            Reason.TOO_LARGE,
-            f"the message is larger than {self.topic.max_bytes} bytes, the topic's"
-            " max.message.bytes",
-        )
-
-    def _too_large_for_topic(self, columns: RecordColumns, content: Int64s, bad: BadRows) -> Mask:
-        """Alone in a batch: larger ones are split until each has one record."""
-        body = content + 3  # attributes, and two deltas of 0
-        sizes = HEADER_SIZE + body + unsigned_sizes(2 * body, 2 * int(highest(body, initial=0)))
-        found: Mask = sizes > self.topic.max_bytes
-        codec = Codec.of(self.config)
-        if codec.is_none:
-            return found
-        # Few rows, and each has as many bytes as a whole batch.
-        for row in (found & (bad.which == 0)).nonzero()[0].tolist():
+    def _check_sizes(self, columns: RecordColumns, sizes: Int64s, bad: BadRows) -> None:
+        """``sizes`` are Java's upper bounds."""
+        for option in ("max_request_size", "buffer_memory"):
+            most = getattr(self.config, option)
+            text = f"the message is larger when serialized than {most}, the value of "
+            bad.add(sizes > most, Reason.TOO_LARGE, text + option.replace("_", "."))
+        # Alone in a batch: larger ones are split until each has one record. Few rows, and each has
+        # as many bytes as a whole batch.
+        most, codec = self.topic.max_bytes, Codec.of(self.config)
+        found = (sizes > most) & (bad.which == 0)
+        for row in found.nonzero()[0].tolist():
             key, value, headers = (
                 None if part is None else part[row].as_py()
                 for part in (columns.key, columns.value, columns.headers)
             )
             record = record_bytes(0, 0, key, value, headers or EMPTY_SECTION)
-            size = HEADER_SIZE + len(codec.compress([record]))
-            found[row] = size > self.topic.max_bytes
-        return found
+            found[row] = HEADER_SIZE + len(codec.compress([record])) > most
+        text = f"the message is larger than {most} bytes, the topic's max.message.bytes"
+        bad.add(found, Reason.TOO_LARGE, text)
 
 
 def outside(times: Int64s, topic: TopicLimits, now_ms: int) -> Mask:
