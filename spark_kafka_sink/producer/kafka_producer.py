@@ -26,6 +26,7 @@ from spark_kafka_sink.base.errors import (
     ErrorCode,
     IllegalStateError,
     KafkaError,
+    KafkaTimeoutError,
     RecordTooLargeError,
     warn,
 )
@@ -408,6 +409,11 @@ class KafkaProducer:
         start = self._clock.now_ms()
         try:
             result.await_(self._clock, start + self._config.max_block_ms)
+        except KafkaTimeoutError as error:
+            if result.is_acked:
+                raise
+            tried = self._metadata.addresses_tried()
+            raise KafkaTimeoutError(f"{error.message}; {tried}", hint=error.hint) from None
         finally:
             self._record_duration(measurement, start)
 

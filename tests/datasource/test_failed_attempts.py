@@ -6,6 +6,7 @@ import logging
 import os
 import time
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -113,6 +114,26 @@ def test_a_batch_is_as_old_as_its_planning(tmp_path, monkeypatch):
     failed.leave(attempt(DeliveryError("no")))
     assert len(names_in(folder)) == 2
     assert failed.begun_ms == 1_000_000_000
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["{", "[1]", '{"query_id": 5}', '{"batch_id": "x"}', '{"query_id": null}', "[" * 200_000],
+)
+def test_files_that_no_task_has_left_cost_no_report(tmp_path, monkeypatch, text):
+    """The abort would end without its own failed attempts, and leave the directory."""
+    monkeypatch.setenv("SPARK_LOCAL_DIRS", str(tmp_path / "local"))
+    (tmp_path / "local").mkdir()
+    failed = FailedAttempts.of(f"{tmp_path}/report.jsonl", "token")
+    failed.begin()
+    failed.leave(attempt(DeliveryError("no")))
+    for folder in (failed.local, failed.named):
+        for name in ("begun.json", "9-9.json"):
+            Path(folder, name).write_text(text)
+    assert failed.told is None
+    assert [one.error.message for one in failed.take(7)] == ["no"]
+    assert names_in(tmp_path) == ["local"]
+    assert names_in(tmp_path / "local") == []
 
 
 def test_queries_with_equal_options_do_not_share_attempts(tmp_path):

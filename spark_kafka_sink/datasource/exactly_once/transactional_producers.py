@@ -159,7 +159,7 @@ class TransactionalProducers:
         try:
             if warm is not None:
                 producer.forget_prepared()
-            producer.init_transactions()
+            _initialize(producer)
             if producer.identity_in_doubt:
                 _abandon(producer)
                 return None
@@ -189,6 +189,15 @@ class TransactionalProducers:
 
     def discard(self, producer: KafkaProducer) -> None:
         _abandon(producer)
+
+
+def _initialize(producer: KafkaProducer) -> None:
+    """KafkaTimeoutError with what somebody who reads of a task can do."""
+    try:
+        producer.init_transactions()
+    except KafkaTimeoutError as error:
+        hint = "see whether its brokers run and can be reached: 'kprod check'"
+        raise KafkaTimeoutError(error.message, hint=hint, kind=error.kind) from error
 
 
 def producers_of_task(

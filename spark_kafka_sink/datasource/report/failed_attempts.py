@@ -20,7 +20,7 @@ import re
 import stat
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, astuple, dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import Final
@@ -102,9 +102,12 @@ class FailedAttempts:
     @property
     def told(self) -> TaskIdentity | None:
         """What the first task has told, before :meth:`take`."""
-        with contextlib.suppress(UnusableFileError, TypeError, ValueError):
+        with contextlib.suppress(UnusableFileError, TypeError, ValueError, RecursionError):
             if self._sees_local():
-                return TaskIdentity(**json.loads(read_file(f"{self.local}/{_BEGUN}", "a task")))
+                text = read_file(f"{self.local}/{_BEGUN}", "a task")
+                told = TaskIdentity(**json.loads(text))
+                if _types(told) == _types(TaskIdentity()):
+                    return told
         return None
 
     def leave(self, attempt: WriteReport) -> None:
@@ -137,7 +140,9 @@ class FailedAttempts:
         found: list[WriteReport] = []
         for folder, _ in self._ours():
             for file in Path(folder).glob("*.json"):
-                with contextlib.suppress(UnusableFileError, KeyError, TypeError, ValueError):
+                with contextlib.suppress(
+                    UnusableFileError, KeyError, TypeError, ValueError, RecursionError
+                ):
                     if len(found) < _MOST:
                         text = read_file(str(file), "a failed attempt")
                         found.append(from_json(WriteReport, json.loads(text)))
@@ -173,6 +178,10 @@ def _add(folder: str, name: str, text: str, check: Callable[[str], None] | None 
         made = Path(folder).stat()
         write_new_file(folder, name, text.encode(), check)
         os.utime(folder, ns=(made.st_atime_ns, made.st_mtime_ns))
+
+
+def _types(identity: TaskIdentity) -> list[type]:
+    return [type(value) for value in astuple(identity)]
 
 
 @cache

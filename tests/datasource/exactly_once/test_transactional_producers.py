@@ -337,6 +337,19 @@ def test_a_task_fails_when_every_init_producer_id_times_out(world: ProducerWorld
     world.run(body)
 
 
+def test_a_task_whose_id_gets_no_answer_names_the_broker(world: ProducerWorld):
+    """And says nothing of calls, which are not the user's."""
+    tasks = Tasks(world)
+
+    def body():
+        world.cluster.control.drop(INIT, FOREVER)
+        with pytest.raises(KafkaTimeoutError, match=r"in time; tried 127\.0\.0\.1:") as raised:
+            tasks.run(["a"])
+        assert "kprod check" in str(raised.value.hint)
+
+    world.run(body)
+
+
 def test_a_forbidden_id_fails_the_task_before_anything_is_sent(world: ProducerWorld):
     tasks = Tasks(world)
 
