@@ -255,7 +255,4 @@ def _every_start_ended_well_or_knew_why(app: Application) -> None:
         return
     if life.kind is not Kind.STREAM and life.stranger_at is not None:
         return  # two that share a name may stop each other, as long as they are told
-    if life.repeats:  # so may threads of one driver, see Observer._check_superseded
-        assert all(isinstance(e, SupersededError) for _, _, e in app.errors), app.errors
-        return
     assert not app.errors, f"nothing was wrong, and yet: {app.errors}"

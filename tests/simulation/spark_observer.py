@@ -206,11 +206,7 @@ class Observer:
             self.breaks(f"an operator has committed {decision.number}, and it was aborted: {ends}")
 
     def _check_superseded(self, write: Write) -> None:
-        """Who has to stop for another one finds that one in the log. (Threads that repeat a version
-        and plan the next ones shut each other out of the log, too: loud, and nothing is lost.)
-        """
-        if self._app.life.repeats:
-            return
+        """Who has to stop for another one finds that one in the log."""
         own, state = write.run_id, self.newest()
         if state is None or (state.run_id == own and own not in state.superseded):
             self.breaks(f"{write.run.id}: superseded by nobody: {write.error}")

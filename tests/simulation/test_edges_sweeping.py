@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 
 import pytest
 
@@ -12,7 +13,7 @@ from spark_kafka_sink.datasource.foreach_batch import foreach_batch
 from spark_kafka_sink.protocol.request import ApiKey
 from spark_kafka_sink.transactions.committer import Commit
 from tests.simulation.edge_scene import PLANNED, EdgeScene, UntoldScene
-from tests.simulation.seeded_cluster import NODES
+from tests.simulation.seeded_cluster import NODES, ClusterFaults
 from tests.simulation.spark_world import PREFIX, TIMEOUT_MS, Run, SparkLife
 
 
@@ -169,6 +170,32 @@ def test_a_version_dropped_in_a_thread_leaves_the_next_one(version: int) -> None
 
     scene = UntoldScene.of(play, SparkLife(1, tasks=2, transaction_version=version))
     assert scene.batches() == {1, 2}
+
+
+@pytest.mark.parametrize("version", [1, 2])
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_versions_repeated_in_threads_do_not_fail_the_next_one(seed: int, version: int) -> None:
+    """Each opens the log, and shuts out who is about to write to it: plannings, too, while version
+    2 is decided and not done. Brokers are slow.
+    """
+    repeating, repeats = 6, 6
+
+    def play(scene: EdgeScene) -> None:
+        run = scene.run("driver")
+
+        def write(number: int, times: int = 1) -> None:
+            for _ in range(times):
+                scene.job(run, scene.options(txnAppId="app", txnVersion=number), number)
+
+        write(1)
+        threads = [scene.beside(run.process, lambda: write(1, repeats)) for _ in range(repeating)]
+        threads.append(scene.beside(run.process, lambda: write(2)))
+        scene.scheduler.block(lambda: all(thread.done for thread, _ in threads), NEVER)
+        assert [told for _, told in threads] == [[None]] * len(threads)
+
+    life = SparkLife(seed, tasks=1, transaction_version=version)
+    life = replace(life, cluster=ClusterFaults(work_ms=50, append_ms=30))
+    assert UntoldScene.of(play, life).batches() == {1, 2}
 
 
 @pytest.mark.parametrize("kind", [EdgeScene, UntoldScene])
