@@ -178,8 +178,7 @@ class Committer:
             check(found)
             return found
 
-        # A driver that crashed during a write left it open; opening the log aborts it. (A running
-        # driver opens the log again.)
+        # Opening the log aborts what a driver that crashed left open; a running one opens it again.
         return retry_when_fenced(
             lambda: self._decisions.open(key, self._client.deadline()),
             lambda session: self._confirmed(session, lambda: attempt(session)),

@@ -137,11 +137,9 @@ def retry_when_fenced(
     B's next attempt finds what A left: nothing, or A's decision. It is also retried when it is not
     known whether the write is in the log: opening the log fences a write in flight, then reads.
 
-    Two commits that both may take over would keep fencing each other until both fail. So with a
-    ``clock`` each pauses for a random time of up to twice its attempt's, and one of them succeeds.
-    The writes of one block, in threads, are as many as their user likes, and none of them is to
-    stop: they go on ``for_ms``, and the limit of their pauses doubles each time, so that in the end
-    they are far enough apart.
+    Two that both may take over would keep fencing each other until both fail. So with a ``clock``
+    each pauses for a random time of up to twice its attempt's. Threads are as many as their user
+    likes (writes of a block, versions, plannings): they go on ``for_ms``, with growing pauses.
     """
     unknown: LogOutcomeUnknownError | None = None
     until = 0
