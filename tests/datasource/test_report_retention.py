@@ -111,6 +111,18 @@ def test_a_file_that_another_writer_renames_is_begun_anew(tmp_path):
     assert (former.read_text(), path.read_text()) == ("old\n", "new\n")
 
 
+def test_a_new_file_that_two_begin_has_no_empty_line(tmp_path):
+    """It is empty when one asks for its size, and has the other one's line a moment later."""
+    path = tmp_path / "r.jsonl"
+
+    def written_by_another(_: str) -> None:
+        if path.exists() and path.stat().st_size == 0:
+            path.write_bytes(b"first\n")
+
+    local_files.append_line(str(path), b"second\n", written_by_another)
+    assert path.read_text() == "first\nsecond\n"
+
+
 def test_a_renamed_file_is_in_an_allowed_path_too(tmp_path, monkeypatch, caplog):
     path = tmp_path / "r.jsonl"
     lists = allow_lists.read_lists({allow_lists.REPORT_PATHS: str(path)})

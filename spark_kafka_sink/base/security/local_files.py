@@ -122,11 +122,14 @@ def append_line(
 
 def _is_within_a_line(fd: int, size: int) -> bool:
     """Whether a disk that was full took a part of the last line only: what follows would be lost
-    with it. (The descriptor is open for appending only.)
+    with it. (The descriptor is open for appending only.) ``size`` counts, not the file's now:
+    another writer may have begun it meanwhile.
     """
+    if size == 0:
+        return False
     try:
         with Path(f"/proc/self/fd/{fd}").open("rb") as file:
-            file.seek(max(size - 1, 0))
+            file.seek(size - 1)
             return file.read(1) not in (b"", b"\n")
     except OSError:
         return False
