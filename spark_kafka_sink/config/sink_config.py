@@ -41,8 +41,6 @@ TXN_CONTEXT = "txnContext"
 
 _TOLERANCE: Final = "errors.tolerance"
 _LETTERS: Final = "errors.deadletterqueue.topic.name"
-#: The other options that name a topic of a write.
-_OTHERS: Final = ("topic", "reportTopic", "progressTopic", "commitLogTopic")
 _LETTERS_IN_STREAMS: Final = "errors.dead.letter.queue.topic.name"
 _OF_ONE_WRITE = ("txnVersion", TXN_CONTEXT)
 _FINGERPRINT_LENGTH = 16
@@ -321,6 +319,15 @@ def _one_topic(one: str, other: str, hint: str) -> Check:
     )
 
 
+def _letters_elsewhere(other: str) -> Check:
+    return Check(
+        "",
+        f"{_LETTERS} and {other} are the same topic, '{{{other}}}'",
+        "give dead letters a topic of their own",
+        lambda values: values[_TOLERANCE] == "all" and values[_LETTERS] == values[other],
+    )
+
+
 _REPORTS = "reports are records of JSON: use a separate topic for them"
 _PROGRESS = "progress is records of JSON: use a separate topic for it"
 _OF_BOTH = "txnAppId identifies the writer, txnVersion counts its writes"
@@ -373,8 +380,5 @@ CHECKS: Final = (
     Check("", f"{_TOLERANCE}=all needs {_LETTERS}: rows that can't be sent would be lost",
           "name a topic for them, dlq.orders for example",
           lambda values: values[_TOLERANCE] == "all" and values[_LETTERS] is None),
-    Check("", f"{_LETTERS} and {' or '.join(_OTHERS)} are the same topic, '{{{_LETTERS}}}'",
-          "give dead letters a topic of their own",
-          lambda values: values[_TOLERANCE] == "all"
-          and values[_LETTERS] in [values[name] for name in _OTHERS]),
+    *map(_letters_elsewhere, ("topic", "reportTopic", "progressTopic", "commitLogTopic")),
 )  # fmt: skip

@@ -131,7 +131,7 @@ class DeadLetters:
             self.counts = summed((*self.counts, count))
             if self.options.log:
                 text = "rows became dead letters in %s: %s: %s%s"
-                shown = self._shown(columns.take(rows[first]))
+                shown = self._shown(columns, rows[first])
                 topic = self.options.topic
                 warn(_log, Kind.ROWS_TO_DEAD_LETTERS, text, topic, count, finding.text, shown)
         check_letters(
@@ -184,10 +184,11 @@ class DeadLetters:
     def _limits_of(self, topic: str | None) -> RowLimits:
         return RowLimits(self.config, self.limits.get(topic or "", TopicLimits()))
 
-    def _shown(self, rows: RecordColumns) -> str:
-        """With errors.log.include.messages what ``rows`` have, but for headers."""
+    def _shown(self, columns: RecordColumns, numbers: Int64s) -> str:
+        """With errors.log.include.messages what rows ``numbers`` have, but for headers."""
         if not self.options.log_messages:
             return ""
+        rows = columns.take(numbers)
         topic = rows.topic if isinstance(rows.topic, str) else _texts(asked_topics(rows.topic))
         key, value = (None if one is None else _texts(one) for one in (rows.key, rows.value))
         return f" (topic {topic}, key {key}, value {value})"

@@ -308,7 +308,7 @@ class RecordAppender:
             self._notify_interceptors(record, error)
             raise
         if self._manager is not None:
-            # Raises when the transaction failed meanwhile: all hear of the record by its batch.
+            # Raises when the transaction failed meanwhile; its batch calls all who hear of it.
             self._manager.maybe_add_partition(placed.tp)
         return placed
 
