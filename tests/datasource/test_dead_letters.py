@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import logging
 import time
 from dataclasses import replace
@@ -9,15 +10,18 @@ from dataclasses import replace
 import numpy as np
 import pyarrow as pa
 import pytest
+from recording_producer import OneProducer, RecordingProducer
 
 from spark_kafka_sink.admin.admin_client import AdminClient
-from spark_kafka_sink.base.errors import CommitError, DataError, KafkaTimeoutError
+from spark_kafka_sink.base.errors import CommitError, DataError, DeliveryError, KafkaTimeoutError
 from spark_kafka_sink.config.producer_config import ProducerConfig
 from spark_kafka_sink.config.sink_config import SinkConfig
 from spark_kafka_sink.datasource.checks.dead_letter_checks import create_if_missing
 from spark_kafka_sink.datasource.report.report_of_batch import report_of_attempt
 from spark_kafka_sink.datasource.write.dead_letters import DeadLetters
 from spark_kafka_sink.datasource.write.letter_counts import LetterCount, check_batch
+from spark_kafka_sink.datasource.write.task_identity import TaskIdentity
+from spark_kafka_sink.datasource.write.write_task import WriteTask
 from spark_kafka_sink.protocol.cluster import TopicPartition
 from spark_kafka_sink.records.bad_rows.bad_rows import BadRows
 from spark_kafka_sink.records.column_plan import ColumnPlan
@@ -45,6 +49,26 @@ def noted(rows=5):
 
 def letters_of(**options):
     return DeadLetters(replace(letter_options("dlq"), **options), CONFIG, "t", {}, task=7)
+
+
+def test_letters_of_one_send_are_in_order_by_their_time():
+    """The first row has no timestamp, the second an invalid one: both get the time of sending."""
+    clock, producer = itertools.count(1_000_000), RecordingProducer()
+    rows = pa.RecordBatch.from_pydict(
+        {"key": ["a", "b"], "value": ["a", "b"], "timestamp": [None, -1], "partition": [-7, 0]}
+    )
+    task = WriteTask(
+        replace(PLAN, partition_column=3),
+        OneProducer(producer),
+        TaskIdentity(partition_id=7),
+        dead_letters=letters_of(),
+        wall_ms=lambda: next(clock),
+    )
+    with pytest.raises(DeliveryError, match="0 of 2 dead letters"):
+        task.run(iter([rows]))  # the stand-in does not count by partition
+    (letters,) = producer.sent
+    assert letters.topic == "dlq"
+    assert len(set(letters.timestamp.tolist())) == 1
 
 
 def totals(rows):

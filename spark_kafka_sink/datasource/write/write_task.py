@@ -229,7 +229,8 @@ class WriteTask:
         for batch in batches if count else ():
             kept = self._kept(batch)
             self._rows += kept.num_rows
-            self._payload_bytes += self._columns(kept, self._bad_rows(kept)).payload_bytes()
+            columns = self._columns(kept, self._bad_rows(kept), self._wall_ms())
+            self._payload_bytes += columns.payload_bytes()
         transaction = self._transaction(None)
         if transaction is not None and not count:
             transaction = replace(transaction, payload=None)
@@ -312,12 +313,12 @@ class WriteTask:
         before = self._rows
         self._rows += batch.num_rows
         try:
-            bad = self._bad_rows(batch)
-            columns = self._columns(batch, bad)
+            now_ms, bad = self._wall_ms(), self._bad_rows(batch)
+            columns = self._columns(batch, bad, now_ms)
             if self._time is not None:
                 self._payload_bytes += columns.payload_bytes()
             if bad is not None and self._letters is not None:
-                self._letters.check(columns, bad, producer, self._wall_ms())
+                self._letters.check(columns, bad, producer, now_ms)
                 if bad.found:
                     numbers = self._first_number + self._numbers(first + bad.rows)
                     self._letters.note(batch, columns, bad, numbers)
@@ -346,23 +347,26 @@ class WriteTask:
         return rows if self._kept_numbers is None else self._kept_numbers.take(rows)
 
     def _send_letters(self, producer: KafkaProducer, letters: DeadLetters, *, last: bool) -> None:
+        # One time for all of them: by their time, letters are in the order of their rows.
+        now_ms = self._wall_ms()
+
         def columns_of(rows: pa.RecordBatch) -> RecordColumns:
-            return self._columns(rows, self._bad_rows(rows))
+            return self._columns(rows, self._bad_rows(rows), now_ms)
 
         try:
-            for part in letters.letters(columns_of, self._wall_ms(), last=last):
+            for part in letters.letters(columns_of, now_ms, last=last):
                 self._send_columns(producer, part)
         except ApiError as error:
             raise letters.not_sent(error) from error
 
-    def _columns(self, batch: pa.RecordBatch, bad: BadRows | None) -> RecordColumns:
+    def _columns(self, batch: pa.RecordBatch, bad: BadRows | None, now_ms: int) -> RecordColumns:
         plan = self._plan
         if plan.names_columns:
             # Imported when it is used.
             from spark_kafka_sink.records.formats.composed_columns import with_composed
 
             batch, plan = with_composed(batch, plan, bad)
-        return from_record_batch(batch, plan, self._wall_ms(), bad)
+        return from_record_batch(batch, plan, now_ms, bad)
 
     def _send_columns(self, producer: KafkaProducer, columns: RecordColumns) -> None:
         if self._rate is None:
