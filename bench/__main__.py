@@ -11,10 +11,11 @@ ratios round by round, with its interval; load and steal are said beside them. T
 and put at the head of bench/HISTORY.md.
 
 Parts that run only when they are named: ``against`` runs the package of ``--commit`` and the
-present one in turn, in the engine's settings and as a Spark job of 100 B values; ``partitions``
-runs 100, 1000 and 5000 partitions on one broker and on three; ``jobs`` runs small jobs beside a
-Python sink that does nothing; ``send`` runs a record a call, beside clients that know nothing else;
-``scale`` writes to 10 000 partitions of 200 brokers that are there in name only (``scale.py``).
+present one in turn, in the engine's settings, a record a call and as a Spark job of 100 B values;
+``partitions`` runs 100, 1000 and 5000 partitions on one broker and on three; ``jobs`` runs small
+jobs beside a Python sink that does nothing; ``send`` runs a record a call, beside clients that know
+nothing else; ``scale`` writes to 10 000 partitions of 200 brokers that are there in name only
+(``scale.py``).
 """
 
 from __future__ import annotations
@@ -53,6 +54,7 @@ from bench.engines import (
     child,
     ours,
     package_of,
+    sent,
 )
 from bench.peers import connector_jars
 from bench.rounds import Rounds
@@ -244,12 +246,16 @@ class Bench:
             trees = {"new": ROOT, "old": package_of(commit, Path(directory))}
             for setting in ENGINE_SETTINGS:
                 if self.only in setting.name:
-                    self._engine_against(commit, setting, trees)
+                    self._engine_against(commit, setting, trees, ours)
+            if self.only in SEND_SETTING.name:
+                self._engine_against(commit, SEND_SETTING, trees, sent)
             if self.only in f"Spark, {SPARK_SETTINGS[0].name}":
                 self._spark_against(commit, SPARK_SETTINGS[0], trees)
 
-    def _engine_against(self, commit: str, setting: Setting, trees: dict[str, Path]) -> None:
-        both = (partial(ours, tree=tree) for tree in trees.values())
+    def _engine_against(
+        self, commit: str, setting: Setting, trees: dict[str, Path], run: Callable[..., Run]
+    ) -> None:
+        both = (partial(run, tree=tree) for tree in trees.values())
         self._add_engine(setting.name, commit, *self._runs(self.topics, setting, *both))
 
     def _spark_against(self, commit: str, setting: SparkSetting, trees: dict[str, Path]) -> None:

@@ -16,7 +16,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Self
 
@@ -135,11 +135,11 @@ def confluent(bootstrap: str, topic: str, setting: Setting) -> Run:
     return _python("bench.engine_confluent", bootstrap, topic, setting)
 
 
-def _sending(client: str) -> Callable[[str, str, Setting], Run]:
-    def run(bootstrap: str, topic: str, setting: Setting) -> Run:
-        return _python("bench.engine_send", bootstrap, topic, setting, client=client)
-
-    return run
+def sent(
+    bootstrap: str, topic: str, setting: Setting, *, client: str = "kprod", tree: Path = ROOT
+) -> Run:
+    """A record a call, through ``client``."""
+    return _python("bench.engine_send", bootstrap, topic, setting, tree=tree, client=client)
 
 
 def _python(
@@ -205,7 +205,8 @@ CONFLUENT = Engine("confluent-kafka produce()", confluent)
 JAVA = Engine("Java ProducerPerformance", java)
 #: A record a call, with a callback for each; ours first.
 SENDING = tuple(
-    Engine(name, _sending(name)) for name in ("kprod", "confluent-kafka", "kafka-python")
+    Engine(name, partial(sent, client=name))
+    for name in ("kprod", "confluent-kafka", "kafka-python")
 )
 
 
