@@ -54,6 +54,8 @@ class Aborter:
         session = retry_when_fenced(
             lambda: self._decisions.open(owner.key, self._client.deadline()),
             lambda session: self._mark_run_aborted(owner, number, session),
+            clock=self._client.clock,
+            for_ms=self._client.config.max_block_ms,
         )
         keep = _decided(session.state)
         if any(t.transactional_id in keep for t in transactions):
@@ -102,7 +104,10 @@ class Aborter:
             return session
 
         session = retry_when_fenced(
-            lambda: self._decisions.open(key, self._client.deadline()), mark_runs_aborted
+            lambda: self._decisions.open(key, self._client.deadline()),
+            mark_runs_aborted,
+            clock=self._client.clock,
+            for_ms=self._client.config.max_block_ms,
         )
         keep = _decided(session.state)
         return self._sweep(key, lambda one: one.run in runs, keep, tasks_may_run=True)

@@ -120,8 +120,8 @@ def retry_when_fenced(
     open_: Callable[[], OpenedT],
     attempt: Callable[[OpenedT], T],
     *,
-    clock: Clock | None = None,
-    for_ms: int = 0,
+    clock: Clock,
+    for_ms: int,
 ) -> T:
     """The result of ``attempt``, which checks the owner of a key and writes, with what ``open_``
     has opened. It is retried when another driver opened the key between its check and its write, or
@@ -137,14 +137,14 @@ def retry_when_fenced(
     B's next attempt finds what A left: nothing, or A's decision. It is also retried when it is not
     known whether the write is in the log: opening the log fences a write in flight, then reads.
 
-    Two that both may take over would keep fencing each other until both fail. So with a ``clock``
-    each pauses for a random time of up to twice its attempt's. Threads are as many as their user
-    likes (writes of a block, versions, plannings): they go on ``for_ms``, with growing pauses.
+    Two that both may take over would keep fencing each other until both fail. So each pauses for a
+    random time of up to twice its attempt's. Threads are as many as their user likes (writes of a
+    block, versions, plannings, and aborts beside them): they go on ``for_ms``, with growing pauses.
     """
     unknown: LogOutcomeUnknownError | None = None
     until = 0
     for tries in count(1):
-        begun = 0 if clock is None else clock.now_ms()
+        begun = clock.now_ms()
         until = until or begun + for_ms
         is_last = tries >= _MAX_ATTEMPTS and begun >= until
         try:
@@ -163,10 +163,9 @@ def retry_when_fenced(
             unknown = None
             if is_last:
                 raise
-            if clock is not None:
-                now = clock.now_ms()
-                pause = random() * 2 * (1 + now - begun)  # noqa: S311 - no secret
-                if for_ms:
-                    pause = min(pause * 2 ** min(tries - 1, 10), max(0, until - now))
-                clock.wait(Latch(), now + round(pause))
+            now = clock.now_ms()
+            pause = random() * 2 * (1 + now - begun)  # noqa: S311 - no secret
+            if for_ms:
+                pause = min(pause * 2 ** min(tries - 1, 10), max(0, until - now))
+            clock.wait(Latch(), now + round(pause))
     raise AssertionError
