@@ -161,7 +161,7 @@ def a_write_that_is_not_over_is_not_waited_for() -> AbstractContextManager[Any]:
 
     def read_keys(*given: Any) -> Any:
         place = true(*given)
-        place.settled = True
+        place.end = place.next_offset
         return place
 
     return patch.object(LogReader, "read_keys", read_keys)

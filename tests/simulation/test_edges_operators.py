@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from unittest.mock import patch
 
 import pytest
@@ -14,6 +16,7 @@ from spark_kafka_sink.base.errors import (
     CommitError,
     CommitOutcomeUnknownError,
     ErrorCode,
+    KafkaTimeoutError,
     PartialCommitError,
 )
 from spark_kafka_sink.cli.operations.operator import Operator
@@ -27,19 +30,26 @@ from tests.simulation.edge_scene import EdgeScene
 from tests.simulation.spark_scene import Scene
 from tests.simulation.spark_tasks import Stage, new_client
 from tests.simulation.spark_world import LOG_TOPIC, PREFIX, TIMEOUT_MS, Run, SparkLife
+from tests.simulation.test_edges_log_reading import log_partition
 
 #: Of the command line, when the sink has TIMEOUT_MS: the defaults differ by a factor of 15.
 SHORTER, LONGER = TIMEOUT_MS // 3, 15 * TIMEOUT_MS
 VERSIONS = pytest.mark.parametrize("version", [1, 2])
 
 
-def commit_by_hand(scene: EdgeScene, operator: Run, timeout_ms: int) -> CommitState:
-    """``kprod txn commit``, whose transaction.timeout.ms is ``timeout_ms``."""
+@contextmanager
+def by_hand(scene: EdgeScene, operator: Run, timeout_ms: int = TIMEOUT_MS) -> Iterator[Operator]:
+    """``kprod txn``, whose transaction.timeout.ms is ``timeout_ms``."""
     config = replace(scene.config("cli"), transaction_timeout_ms=timeout_ms)
     process = operator.process
     with TransactionClient(config, clock=scene.scheduler, new_client=new_client(process)) as client:
-        by_hand = Operator(CommitLog(client, LOG_TOPIC), client)
-        return by_hand.commit(by_hand.plan_commit(PREFIX))
+        yield Operator(CommitLog(client, LOG_TOPIC), client)
+
+
+def commit_by_hand(scene: EdgeScene, operator: Run, timeout_ms: int) -> CommitState:
+    """``kprod txn commit``."""
+    with by_hand(scene, operator, timeout_ms) as commands:
+        return commands.commit(commands.plan_commit(PREFIX))
 
 
 def played(version: int = 2, tasks: int = 2) -> SparkLife:
@@ -74,6 +84,80 @@ def test_a_commit_by_hand_waits_for_slow_brokers(version: int) -> None:
         assert commit_by_hand(scene, scene.run("operator"), TIMEOUT_MS).last_done == 0
 
     assert EdgeScene.of(play, played(version)).batches() == {0}
+
+
+@VERSIONS
+def test_commands_wait_for_the_markers_of_a_decision(version: int) -> None:
+    """They are late because a broker is lost. Before them the log seems not to have the key, nor to
+    know its run.
+    """
+
+    def play(scene: EdgeScene) -> None:
+        run, operator = scene.run("run-0"), scene.run("operator")
+        scene.cluster.marker_ms = 3_000
+        plan = scene.plan(run)
+        scene.decides_and_dies(run, 0, plan, scene.write(run, 0, plan))
+        scene.cluster.marker_ms = 2
+        with by_hand(scene, operator) as commands:
+            assert len(commands.plan_sweep(PREFIX).kept) == 2
+        assert commit_by_hand(scene, operator, TIMEOUT_MS).last_done == 0
+
+    assert EdgeScene.of(play, played(version)).batches() == {0}
+
+
+@VERSIONS
+def test_commands_say_that_the_markers_of_a_decision_are_missing(version: int) -> None:
+    """It is not that the key is missing, or that its run is not in the log."""
+
+    def play(scene: EdgeScene) -> None:
+        run, operator = scene.run("run-0"), scene.run("operator")
+        scene.cluster.marker_ms = 40_000
+        plan = scene.plan(run)
+        scene.decides_and_dies(run, 0, plan, scene.write(run, 0, plan))
+        for command in (Operator.plan_commit, Operator.plan_sweep):
+            with (
+                by_hand(scene, operator) as commands,
+                pytest.raises(KafkaTimeoutError, match="has a write of 'orders' that is not ended"),
+            ):
+                command(commands, PREFIX)
+
+    EdgeScene.of(play, played(version))
+
+
+@VERSIONS
+def test_commands_do_not_wait_for_writes_that_begin_meanwhile(version: int) -> None:
+    """Of many queries of one prefix one may always be writing; else they would shut commands out.
+    Here each of two ends its write when the other one has begun the next.
+    """
+    keys = [key for n in range(100) if log_partition(key := f"{PREFIX}~job{n}") == 0][:2]
+
+    def play(scene: EdgeScene) -> None:
+        begun, over = [0, 0], False
+
+        def write(run: Run, mine: int) -> None:
+            with scene.driver_side(run) as driver:
+                log = CommitLog(driver.client, LOG_TOPIC)
+                session = log.open(keys[mine], driver.client.deadline())
+
+                def overlap() -> None:
+                    begun[mine] += 1
+                    before = begun[1 - mine]
+                    scene.scheduler.block(lambda: over or begun[1 - mine] > before, NEVER)
+
+                while not over:
+                    state = session.state.taken_over(run.id, "", 0)
+                    session.write(state, driver.client.deadline(), check=overlap)
+
+        runs = [scene.run(key) for key in keys]
+        writers = [scene.beside(run.process, partial(write, run, n)) for n, run in enumerate(runs)]
+        scene.scheduler.block(lambda: min(begun) > 3, NEVER)
+        with by_hand(scene, scene.run("operator")) as commands:
+            assert commands.inspector.keys(PREFIX).keys() == set(keys)
+        over = True
+        scene.scheduler.block(lambda: all(task.done for task, _ in writers), NEVER)
+        assert [told for _, told in writers] == [[None], [None]]
+
+    EdgeScene.of(play, played(version))
 
 
 @VERSIONS

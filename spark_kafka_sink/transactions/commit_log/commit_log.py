@@ -96,9 +96,8 @@ class CommitLog:
     def read(self, key: str, deadline_ms: int) -> LogRead:
         """The newest state, without fencing, and without waiting for a write in progress."""
         tp, topic_id = self._partition(key, deadline_ms)
-        snapshot = self._settled(
-            lambda: self._read(key, tp, topic_id, deadline_ms), deadline_ms, _MARKERS_MS
-        )
+        read = partial(self._read, key, tp, topic_id, deadline_ms)
+        snapshot = self._settled(read, tp, key, deadline_ms, _MARKERS_MS)
         return LogRead(_decoded(key, snapshot), snapshot.settled)
 
     def open(self, key: str, deadline_ms: int) -> LogSession:
@@ -109,13 +108,8 @@ class CommitLog:
         tp, topic_id = self._partition(key, deadline_ms)
         timeout_ms = lease_ms(client.config.transaction_timeout_ms)
         producer = client.init_producer_id(log_id(key), timeout_ms, deadline_ms)
-        # (A leader that hasn't noticed that it was deposed may never get the markers.)
-        snapshot = self._settled(lambda: self._read(key, tp, topic_id, deadline_ms), deadline_ms)
-        if not snapshot.settled:
-            raise KafkaTimeoutError(
-                f"{tp} of the commit log still has an open transaction of '{key}', which was ended",
-                hint="its leader is cut off from the other brokers, or its replicas don't follow",
-            )
+        read = partial(self._read, key, tp, topic_id, deadline_ms)
+        snapshot = self._settled(read, tp, key, deadline_ms)
         writer = LogWriter(
             client,
             tp,
@@ -139,23 +133,20 @@ class CommitLog:
         return LogSession(key, snapshot, writer, is_newest, timeout_ms, self._piece_bytes)
 
     def states(self, prefix: str, deadline_ms: int) -> dict[str, CommitState] | None:
-        """The states of all keys of exactly this prefix, without fencing; None when the topic is
-        missing: it is not created. Reads the whole log.
+        """The states of all keys of exactly this prefix, without fencing, with all writes that had
+        begun before; None when the topic is missing: it is not created. Reads the whole log.
         """
         known = self._topic in self._client.loop.cluster.topics
         if not known and not self._find_or_create(deadline_ms, create=False):
             return None
         found: dict[str, CommitState] = {}
         for partition in range(self._partitions()):
-            read = partial(
-                self._reader.read_keys,
+            tp, wanted = (
                 TopicPartition(self._topic, partition),
                 KeyFilter(prefix.encode(), prefix=True),
-                LogSnapshot(),
-                deadline_ms,
             )
-            # An operator's command must see a write that has just ended, too.
-            snapshot = self._settled(read, deadline_ms, _MARKERS_MS)
+            read = partial(self._reader.read_keys, tp, wanted, LogSnapshot(), deadline_ms)
+            snapshot = self._settled(read, tp, prefix, deadline_ms)
             for key in {key_of(k).decode(errors="replace") for k in snapshot.records}:
                 state = _decoded(key, snapshot)
                 if state is not None:
@@ -163,20 +154,33 @@ class CommitLog:
         return found
 
     def _settled(
-        self, read: Callable[[], LogSnapshot], deadline_ms: int, wait_ms: int | None = None
+        self,
+        read: Callable[[], LogSnapshot],
+        tp: TopicPartition,
+        name: str,
+        deadline_ms: int,
+        wait_ms: int | None = None,
     ) -> LogSnapshot:
-        """``read`` until no write is in progress, for at most ``wait_ms`` (None: until the
-        deadline). Markers follow an EndTxn in milliseconds.
+        """``read`` until each write has ended that was in progress at first: markers follow an
+        EndTxn in milliseconds, but for a broker that is lost. For at most ``wait_ms``; None: until
+        the deadline, and then KafkaTimeoutError.
         """
         clock = self._client.clock
         until = deadline_ms if wait_ms is None else min(deadline_ms, clock.now_ms() + wait_ms)
         snapshot = read()
-        attempts = 0
-        while not snapshot.settled and clock.now_ms() < until:
+        attempts, end = 0, snapshot.end
+        # (The log may be truncated meanwhile.)
+        while snapshot.next_offset < (end := min(end, snapshot.end)) and clock.now_ms() < until:
             self._client.loop.pause(attempts, until)
             if clock.now_ms() < deadline_ms:
                 snapshot = read()
             attempts += 1
+        if snapshot.next_offset < end and wait_ms is None:
+            raise KafkaTimeoutError(
+                f"{tp}, the commit log, has a write of '{name}' that is not ended yet",
+                hint="try again; if it stays, the partition's leader is cut off from the other "
+                "brokers, or its replicas don't follow",
+            )
         return snapshot
 
     def _read(

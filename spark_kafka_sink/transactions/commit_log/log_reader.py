@@ -44,16 +44,20 @@ class _CutOffError(Exception):
 
 @dataclass(slots=True)
 class LogSnapshot:
-    """The records below ``next_offset``: value by record key. ``settled`` is False when a write is
-    in progress from ``next_offset`` on.
+    """The records below ``next_offset``: value by record key. That is before ``end``, the end that
+    was read, when a write is in progress.
     """
 
     next_offset: int = 0
     records: dict[bytes, bytes] = field(default_factory=dict)
-    settled: bool = True
+    end: int = 0
+
+    @property
+    def settled(self) -> bool:
+        return self.next_offset >= self.end
 
     def copy(self) -> LogSnapshot:
-        return LogSnapshot(self.next_offset, dict(self.records), self.settled)
+        return LogSnapshot(self.next_offset, dict(self.records), self.end)
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,7 +143,7 @@ class LogReader:
             elif batch.records:
                 written = {r.key: r.value for r in batch.records if r.key is not None}
                 begun.setdefault(producer, (first, {}))[1].update(written)
-        snapshot.settled = not begun
+        snapshot.end = end
         snapshot.next_offset = min((offset for offset, _ in begun.values()), default=end)
         return snapshot
 
