@@ -247,7 +247,7 @@ def test_the_step_of_kprod_check_says_what_the_registry_has(registry, theirs, to
     [
         (same(401, {"message": "Unauthorized"}), "KP0221", "answered 401: Unauth", "basic.auth."),
         (same(403, {"message": "denied"}), "KP0221", "answered 403: denied", "the principal needs"),
-        (same(404, {"error_code": 40401}), "KP0222", "-value is not there", "register it there"),
+        (same(404, {"error_code": 40401}), "KP0222", "-value is not there", "register the schema"),
         (same(404, b"<html>"), "KP0221", "answered 404", "schema.registry.url right, with its"),
         (same(500, {"message": "boom"}), "KP0221", "it answered 500: boom", "kafka.max.block.ms"),
         (same(200, b"<html>"), "KP0221", "answered 200", "is schema.registry.url right?"),
