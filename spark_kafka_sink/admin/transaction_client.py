@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from os.path import commonprefix
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeVar
 
 from spark_kafka_sink.admin.admin_client import AdminClient
 from spark_kafka_sink.admin.call import AnyBroker, Call, CoordinatorKey, retry_code
@@ -43,12 +43,14 @@ from spark_kafka_sink.protocol.producer_ids import (
     PreparedTransaction,
     ProducerIdAndEpoch,
 )
+from spark_kafka_sink.protocol.request import Request
 from spark_kafka_sink.protocol.transaction_requests import (
     end_txn,
     init_producer_id,
     list_transactions,
 )
 
+_EndedT = TypeVar("_EndedT", EndTxnResponse, InitProducerIdResponse)
 #: By transactional id. None: no definite response in time.
 EndAnswers = Mapping[str, ErrorCode | None]
 
@@ -126,7 +128,9 @@ class TransactionClient(AdminClient):
 
     def fence(self, transactional_ids: Iterable[str], deadline_ms: int) -> EndAnswers:
         """InitProducerId for each: what it has open is aborted, its writer is fenced."""
-        return self._run({i: _fence_call(i) for i in transactional_ids}, deadline_ms)
+        wanted = {i: init_producer_id(i, _FENCE_TIMEOUT_MS) for i in transactional_ids}
+        calls = {i: _ending(r, "InitProducerId", i) for i, r in wanted.items()}
+        return self._run(calls, deadline_ms)
 
     def _run(self, calls: Mapping[str, Call[Any]], deadline_ms: int) -> EndAnswers:
         self.loop.run(calls.values(), deadline_ms)
@@ -314,18 +318,14 @@ class TransactionClient(AdminClient):
 
 def end_call(transaction: PreparedTransaction, *, committed: bool) -> Call[EndTxnResponse]:
     """EndTxn, whose version follows the transaction's."""
-    where = f"EndTxn of {_named(transaction.transactional_id)}"
-    return Call(
-        end_txn(transaction, committed=committed),
-        CoordinatorKey(transaction.transactional_id),
-        lambda response: retry_code(response.error_code, where, _WRITE, success_only=False),
-    )
+    request = end_txn(transaction, committed=committed)
+    return _ending(request, "EndTxn", transaction.transactional_id)
 
 
-def _fence_call(transactional_id: str) -> Call[InitProducerIdResponse]:
-    where = f"InitProducerId of {_named(transactional_id)}"
+def _ending(request: Request[_EndedT], what: str, transactional_id: str) -> Call[_EndedT]:
+    where = f"{what} of {_named(transactional_id)}"
     return Call(
-        init_producer_id(transactional_id, _FENCE_TIMEOUT_MS),
+        request,
         CoordinatorKey(transactional_id),
         lambda response: retry_code(response.error_code, where, _WRITE, success_only=False),
     )

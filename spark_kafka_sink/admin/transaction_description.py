@@ -10,7 +10,7 @@ from array import array
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from spark_kafka_sink.base.errors import ErrorCode
 
@@ -33,11 +33,8 @@ class TransactionState(Enum):
     UNKNOWN = "Unknown"
 
     @classmethod
-    def parse(cls, name: str) -> TransactionState:
-        return _STATES.get(name, cls.UNKNOWN)
-
-
-_STATES: Final = {state.value: state for state in TransactionState}
+    def _missing_(cls, _: object) -> TransactionState:
+        return cls.UNKNOWN
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +63,7 @@ class TransactionDescription:
         return cls(
             ErrorCode.NONE,
             one.transactional_id,
-            TransactionState.parse(one.transaction_state),
+            TransactionState(one.transaction_state),
             one.transaction_timeout_ms,
             max(-1, one.transaction_start_time_ms),
             one.producer_id,

@@ -132,9 +132,6 @@ class Decision:
     def ids(self) -> tuple[str, ...]:
         return tuple(t.transactional_id for t in self.transactions)
 
-    def plus(self, transactions: Iterable[PreparedTransaction]) -> Decision:
-        return replace(self, transactions=(*self.transactions, *transactions))
-
 
 @dataclass(frozen=True, slots=True)
 class CommitState:

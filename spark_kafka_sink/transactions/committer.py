@@ -17,7 +17,7 @@ import uuid
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import TYPE_CHECKING, TypeVar
 
@@ -327,7 +327,8 @@ class Committer:
         before = session.state
         state = self._taken_over(owner, before)
         decision = _decision(owner, batch, state)
-        decision = decision.plus(self._prepared_by_us(owner, batch, 0))
+        prepared = decision.transactions + self._prepared_by_us(owner, batch, 0)
+        decision = replace(decision, transactions=prepared)
         if not decision.transactions:
             if owner.numbering is Numbering.VERSIONS:
                 return Commit.EMPTY, before  # its rows may come later: it doesn't count as written

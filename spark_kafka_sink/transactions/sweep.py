@@ -120,7 +120,7 @@ def _listed(
             ", ".join(found.silent),
         )
     parsed = (
-        (parse(one.transactional_id), TransactionState.parse(one.transaction_state))
+        (parse(one.transactional_id), TransactionState(one.transaction_state))
         for one in found.transactions
     )
     return {one: state for one, state in parsed if one is not None and one.key == key}

@@ -118,8 +118,8 @@ def a_partition_is_late(fate: random.Random, life: ApplicationLife) -> Applicati
 
 def abort_beside_a_commit(fate: random.Random, life: ApplicationLife) -> ApplicationLife:
     """The user stopped the query. The commit goes on, and waits: before its first request to end
-    anything, so that abort comes between its check and its decision; or right behind that. Or the
-    abort waits, when the log has that the run is aborted, and before anything is ended.
+    anything, so that abort comes between its check and its decision; or right behind that. The
+    abort waits, too: before the log has that the run is aborted, and behind that.
     """
     since = fate.choice(("", "decided"))
     step = fate.randrange(8) if not since else fate.randrange(3)
@@ -128,13 +128,13 @@ def abort_beside_a_commit(fate: random.Random, life: ApplicationLife) -> Applica
     ends = (
         Strike("commit", 1, 0, Blow.FREEZE, fate.choice((1_000, 3_000)), "end"),
         Strike("commit", 0, 0, Blow.FREEZE, fate.choice((3_000, 9_000)), "end"),
+        Strike("commit", 1, 2, Blow.FREEZE, 9_000, "end"),
     )
-    marked = (Strike("commit", 1, 2, Blow.FREEZE, 9_000, "end"),)
     return replace(
         life,
         kind=Kind.STREAM,
         tasks=fate.choice((2, 3)),
-        strikes=(stop, wait, *(() if since else fate.choice((ends, marked)))),
+        strikes=(stop, wait, *(() if since else ends)),
         warm_driver=False,
         fails=0.0,
         empty=0.0,

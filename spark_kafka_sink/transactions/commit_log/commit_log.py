@@ -98,7 +98,7 @@ class CommitLog:
         tp, topic_id = self._partition(key, deadline_ms)
         read = partial(self._read, key, tp, topic_id, deadline_ms)
         snapshot = self._settled(read, tp, key, deadline_ms, _MARKERS_MS)
-        return LogRead(_decoded(key, snapshot), snapshot.settled)
+        return LogRead(_decoded(key, snapshot), snapshot.next_offset >= snapshot.end)
 
     def open(self, key: str, deadline_ms: int) -> LogSession:
         """Fence every earlier writer of ``key`` (InitProducerId, which aborts what a crashed one
@@ -110,14 +110,9 @@ class CommitLog:
         producer = client.init_producer_id(log_id(key), timeout_ms, deadline_ms)
         read = partial(self._read, key, tp, topic_id, deadline_ms)
         snapshot = self._settled(read, tp, key, deadline_ms)
+        version = client.transaction_version(deadline_ms)
         writer = LogWriter(
-            client,
-            tp,
-            log_id(key),
-            producer,
-            client.transaction_version(deadline_ms),
-            timeout_ms=timeout_ms,
-            rights=self._rights,
+            client, tp, log_id(key), producer, version, timeout_ms=timeout_ms, rights=self._rights
         )
 
         def is_newest(first_offset: int, deadline_ms: int) -> bool:
@@ -130,7 +125,7 @@ class CommitLog:
             self._log_cache.forget(topic_id, name)
             return False
 
-        return LogSession(key, snapshot, writer, is_newest, timeout_ms, self._piece_bytes)
+        return LogSession(key, snapshot, writer, is_newest, self._piece_bytes)
 
     def states(self, prefix: str, deadline_ms: int) -> dict[str, CommitState] | None:
         """The states of all keys of exactly this prefix, without fencing, with all writes that had
@@ -314,11 +309,10 @@ class LogSession:
         snapshot: LogSnapshot,
         writer: LogWriter,
         is_newest: Callable[[int, int], bool],
-        lease_ms: int,
         piece_bytes: int,
     ) -> None:
         #: A write that is not ended for so long is aborted.
-        self.lease_ms = lease_ms
+        self.lease_ms = writer.timeout_ms
         self._key = key
         self._is_newest: Callable[[int, int], bool] | None = is_newest
         self.state = _decoded(key, snapshot) or CommitState()

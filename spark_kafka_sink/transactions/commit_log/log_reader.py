@@ -52,10 +52,6 @@ class LogSnapshot:
     records: dict[bytes, bytes] = field(default_factory=dict)
     end: int = 0
 
-    @property
-    def settled(self) -> bool:
-        return self.next_offset >= self.end
-
     def copy(self) -> LogSnapshot:
         return LogSnapshot(self.next_offset, dict(self.records), self.end)
 
