@@ -253,7 +253,10 @@ class Committer:
         self, owner: Owner, batch: Batch, session: LogSession, attempts: _Attempts
     ) -> Commit:
         found = session.state
-        self._check_owner(owner, batch, found)
+        # (A version that is repeated, and wrote nothing, decides nothing.)
+        is_repeated = not batch.transactions and found.done_batch(batch.number) is not None
+        if owner.numbering is not Numbering.VERSIONS or not is_repeated:
+            self._check_owner(owner, batch, found)
         state = self._rolled_forward(owner.key, session)
         is_ours = found.decision is not None and found.run_id == owner.run_id
         if is_ours and state.last_done == batch.number:

@@ -12,6 +12,7 @@ from spark_kafka_sink.base.errors import KafkaError
 from spark_kafka_sink.datasource.foreach_batch import foreach_batch
 from spark_kafka_sink.protocol.request import ApiKey
 from spark_kafka_sink.transactions.committer import Commit
+from tests.fakes.fake_cluster.codec import Request
 from tests.simulation.edge_scene import PLANNED, EdgeScene, UntoldScene
 from tests.simulation.seeded_cluster import NODES, ClusterFaults
 from tests.simulation.spark_world import PREFIX, TIMEOUT_MS, Run, SparkLife
@@ -196,6 +197,37 @@ def test_versions_repeated_in_threads_do_not_fail_the_next_one(seed: int, versio
     life = SparkLife(seed, tasks=1, transaction_version=version)
     life = replace(life, cluster=ClusterFaults(work_ms=50, append_ms=30))
     assert UntoldScene.of(play, life).batches() == {1, 2}
+
+
+@pytest.mark.parametrize("version", [1, 2])
+@pytest.mark.parametrize("how", ["aborted", "superseded"])
+def test_a_repeated_version_needs_no_owner(how: str, version: int) -> None:
+    """Version 1 is done, and its repetition has nothing to decide: that its run is aborted or
+    superseded meanwhile does not fail it, with a hint that its rows are not visible.
+    """
+
+    def play(scene: EdgeScene) -> None:
+        run, other = scene.run("driver"), scene.run("another")
+        options = [scene.options(txnAppId="app", txnVersion=number) for number in (1, 2)]
+        scene.job(run, options[0], 1)
+
+        def meanwhile() -> None:
+            if how == "superseded":
+                scene.job(other, options[1], 2)
+            else:
+                with pytest.raises(KafkaError, match=PLANNED):
+                    scene.job(run, options[1], 2, ends="fail")
+
+        def opens_the_log(request: Request) -> bool:
+            init = request.api == ApiKey.INIT_PRODUCER_ID
+            return init and request.body.transactional_id.endswith("~~log")
+
+        met = scene.before_send(run, opens_the_log, meanwhile)
+        scene.job(run, options[0], 1)
+        assert met
+
+    found = UntoldScene.of(play, SparkLife(1, tasks=2, transaction_version=version)).batches()
+    assert found == ({1, 2} if how == "superseded" else {1})
 
 
 @pytest.mark.parametrize("version", [1, 2])
