@@ -52,6 +52,7 @@ class Aborter:
         it later), so there is a second sweep.
         """
         session = retry_when_fenced(
+            self._client,
             lambda: self._decisions.open(owner.key, self._client.deadline()),
             lambda session: self._mark_run_aborted(owner, number, session),
         )
@@ -102,7 +103,9 @@ class Aborter:
             return session
 
         session = retry_when_fenced(
-            lambda: self._decisions.open(key, self._client.deadline()), mark_runs_aborted
+            self._client,
+            lambda: self._decisions.open(key, self._client.deadline()),
+            mark_runs_aborted,
         )
         keep = _decided(session.state)
         return self._sweep(key, lambda one: one.run in runs, keep, tasks_may_run=True)

@@ -22,9 +22,9 @@ from dataclasses import dataclass
 from enum import Enum
 from itertools import count
 from random import random
-from typing import Final, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
-from spark_kafka_sink.base.clock import Clock, Latch
+from spark_kafka_sink.base.clock import Latch
 from spark_kafka_sink.base.errors import CommitError, KafkaError, SupersededError
 from spark_kafka_sink.transactions.commit_state import (
     CommitState,
@@ -32,6 +32,9 @@ from spark_kafka_sink.transactions.commit_state import (
     LogOutcomeUnknownError,
     Standing,
 )
+
+if TYPE_CHECKING:
+    from spark_kafka_sink.admin.transaction_client import TransactionClient
 
 T = TypeVar("T")
 OpenedT = TypeVar("OpenedT")
@@ -117,11 +120,7 @@ class Owner:
 
 
 def retry_when_fenced(
-    open_: Callable[[], OpenedT],
-    attempt: Callable[[OpenedT], T],
-    *,
-    clock: Clock | None = None,
-    for_ms: int = 0,
+    client: TransactionClient, open_: Callable[[], OpenedT], attempt: Callable[[OpenedT], T]
 ) -> T:
     """The result of ``attempt``, which checks the owner of a key and writes, with what ``open_``
     has opened. It is retried when another driver opened the key between its check and its write, or
@@ -137,15 +136,14 @@ def retry_when_fenced(
     B's next attempt finds what A left: nothing, or A's decision. It is also retried when it is not
     known whether the write is in the log: opening the log fences a write in flight, then reads.
 
-    Two that both may take over would keep fencing each other until both fail. So with a ``clock``
-    each pauses for a random time of up to twice its attempt's. Threads are as many as their user
-    likes (writes of a block, versions, plannings): they go on ``for_ms``, with growing pauses.
+    Two that both may take over would keep fencing each other, and threads are as many as their user
+    likes (writes of a block, versions, plannings). So each goes on for max.block.ms, and pauses for
+    a random time of up to twice its attempt's, which doubles with each.
     """
     unknown: LogOutcomeUnknownError | None = None
-    until = 0
+    clock, until = client.clock, client.deadline()
     for tries in count(1):
-        begun = 0 if clock is None else clock.now_ms()
-        until = until or begun + for_ms
+        begun = clock.now_ms()
         is_last = tries >= _MAX_ATTEMPTS and begun >= until
         try:
             opened = open_()
@@ -163,10 +161,7 @@ def retry_when_fenced(
             unknown = None
             if is_last:
                 raise
-            if clock is not None:
-                now = clock.now_ms()
-                pause = random() * 2 * (1 + now - begun)  # noqa: S311 - no secret
-                if for_ms:
-                    pause = min(pause * 2 ** min(tries - 1, 10), max(0, until - now))
-                clock.wait(Latch(), now + round(pause))
+            now = clock.now_ms()
+            pause = random() * (1 + now - begun) * 2 ** min(tries, 10)  # noqa: S311 - no secret
+            clock.wait(Latch(), now + round(min(pause, max(0, until - now))))
     raise AssertionError

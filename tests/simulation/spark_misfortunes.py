@@ -118,8 +118,8 @@ def a_partition_is_late(fate: random.Random, life: ApplicationLife) -> Applicati
 
 def abort_beside_a_commit(fate: random.Random, life: ApplicationLife) -> ApplicationLife:
     """The user stopped the query. The commit goes on, and waits: before its first request to end
-    anything, so that abort comes between its check and its decision; or right behind that. The abort
-    waits, too: before the log has that the run is aborted, and behind that.
+    anything, so that abort comes between its check and its decision; or right behind that. The
+    abort waits, too: before the log has that the run is aborted, and behind that.
     """
     since = fate.choice(("", "decided"))
     step = fate.randrange(8) if not since else fate.randrange(3)

@@ -227,6 +227,7 @@ class Operator:
         AuthorizationError, and SupersededError when a driver keeps opening the log.
         """
         left, kept, sessions = retry_when_fenced(
+            self._client,
             lambda: self._fenced(plan.transactions),
             lambda fenced: self._with_aborted_runs(plan, *fenced),
         )
