@@ -28,7 +28,7 @@ EXEMPT = (
 )
 #: Why something without a caller here is there all the same.
 ALLOWED = {
-    "Python's": ["__getattr__", "__dir__", "__init_subclass__", "__class__"],
+    "Python's": ["__getattr__", "__dir__", "__init_subclass__", "__class__", "_missing_"],
     "Spark's": [
         "DefaultSource",
         "onQueryStarted",

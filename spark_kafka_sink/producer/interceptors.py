@@ -160,7 +160,7 @@ class Interceptors:
         for method, takes_headers in self._acknowledged:
             try:
                 method(metadata, error, *((headers,) if takes_headers else ()))
-            except Exception as raised:  # noqa: BLE001 - the network thread must not die of it
+            except BaseException as raised:  # noqa: BLE001 - the network thread must not die of it
                 warn(
                     _log,
                     Kind.USER_CODE,

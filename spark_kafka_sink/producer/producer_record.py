@@ -139,9 +139,6 @@ def _whole_number(value: object, what: str, java_name: str) -> int:
     return value
 
 
-_NONE_GIVEN: tuple[Header, ...] = ()
-
-
 class _Fields:
     """A record whose fields can still be assigned: a frozen class makes each a call, which would be
     a third of what a record costs.
@@ -184,7 +181,7 @@ class ProducerRecord:
         key: object = None,
         partition: int | None = None,
         timestamp: int | None = None,
-        headers: Headers | Iterable[Header] = _NONE_GIVEN,
+        headers: Headers | Iterable[Header] | None = None,
     ) -> Self:
         # Written by hand, because it runs for each record.
         if type(topic) is not str or not topic:
@@ -203,10 +200,10 @@ class ProducerRecord:
         record.key = key
         record.partition = partition
         record.timestamp = timestamp
-        if headers is _NONE_GIVEN:
+        if headers is None:
             record.headers = None  # most have none: see _headers_of
         else:
-            record.headers = headers if type(headers) is Headers else Headers(headers)
+            record.headers = Headers(headers)
         record.__class__ = cls  # type: ignore[assignment]  # of the same slots
         return record  # type: ignore[return-value]  # it is one now
 

@@ -16,6 +16,7 @@ from spark_kafka_sink.base.errors import (
     SchemaRegistryError,
 )
 from spark_kafka_sink.config.sink_config import SinkConfig
+from spark_kafka_sink.datasource.checks.check_steps import step_of
 from spark_kafka_sink.datasource.checks.cluster_checks import _registry
 from spark_kafka_sink.datasource.schemas import payload_schemas
 from spark_kafka_sink.datasource.schemas.payload_schemas import with_encoders
@@ -232,13 +233,42 @@ def test_the_step_of_kprod_check_says_what_the_registry_has(registry, theirs, to
                "valueFormat": "avro", "schema.registry.url": registry}  # fmt: skip
     config = SinkConfig.parse(options)
     step = _registry(config, 10_000)
-    assert (step.state, f"{topic}-value is not there" in step.said) == ("warning", True)
+    assert (step.state, f"{topic}-value is not there" in step.said) == ("failed", True)
     number = theirs.register_schema(f"{topic}-value", Schema(record(*FIELDS), "AVRO"))
     assert _registry(config, 10_000).said == f"value: {topic}-value has the schema of id {number}"
     header = {"value.schema.id.serializer": "HeaderSchemaIdSerializer"}
     with pytest.raises(SchemaError, match=f"id {number} has no GUID"):
         _registry(SinkConfig.parse(options | header), 10_000)
     assert _registry(SinkConfig.parse({"kafka.bootstrap.servers": "h:9"}), 1).state == "skipped"
+
+
+@pytest.mark.parametrize(
+    ("answer", "code", "said", "change"),
+    [
+        (same(401, {"message": "Unauthorized"}), "KP0221", "answered 401: Unauth", "basic.auth."),
+        (same(403, {"message": "denied"}), "KP0221", "answered 403: denied", "the principal needs"),
+        (same(404, {"error_code": 40401}), "KP0222", "-value is not there", "register the schema"),
+        (same(404, b"<html>"), "KP0221", "answered 404", "schema.registry.url right, with its"),
+        (same(500, {"message": "boom"}), "KP0221", "it answered 500: boom", "kafka.max.block.ms"),
+        (same(200, b"<html>"), "KP0221", "answered 200", "is schema.registry.url right?"),
+        (same(302, {}, Location="http://127.0.0.1:1/"), "KP0221", "302", "the final address"),
+        (same(200, {"id": 5, "version": 2, "schema": record(*FIELDS), "schemaType": "PROTOBUF"}),
+         "KP0223", "id 5 is PROTOBUF, and valueFormat is avro", "another schema"),
+        (None, "KP0221", "(Connection refused)", "schema.registry.request.timeout.ms"),
+    ],
+)  # fmt: skip
+def test_the_step_of_a_registry_that_fails_has_its_own_row(answer, code, said, change):
+    with FakeRegistry(answer or same(200, {})) as keeper:
+        config = SinkConfig.parse(
+            {"kafka.bootstrap.servers": "h:9", "topic": "orders", "valueColumns": "*",
+             "valueFormat": "avro", "schema.registry.url": keeper.url, "use.latest.version": True}
+        )  # fmt: skip
+        steps = step_of("schema registry", lambda: _registry(config, 3000))
+        found = list(steps) if answer else []
+    (step,) = found or steps
+    assert (step.state, step.code) == ("failed", code)
+    assert said in step.said
+    assert change in step.change
 
 
 HEADER = {"value.schema.id.serializer": "HeaderSchemaIdSerializer", "use.schema.id": 5}

@@ -227,7 +227,8 @@ def test_a_constructor_waits_for_a_lookup_until_max_block_ms() -> None:
         with pytest.raises(ConfigError, match="No resolvable bootstrap urls") as raised:
             KafkaProducer(options)
         assert time.monotonic() - start < AT_ONCE_S
-        wait_for(lambda: asked == ["a.example"], what="the lookup")
+        # (A millisecond may be left for the next one.)
+        wait_for(lambda: asked[:1] == ["a.example"], what="the lookup")
     assert raised.value.kind is Kind.UNRESOLVED_ADDRESS
     assert "a.example: no answer to the lookup of its name within 0.3 s" in str(raised.value)
 

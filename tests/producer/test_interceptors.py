@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import sys
 import traceback
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -178,6 +179,18 @@ def test_one_that_raises_is_logged_and_the_others_go_on(
     assert "onAcknowledgement" in caplog.text
     assert "Failed to close producer interceptor" in caplog.text
     assert "secret" not in caplog.text.lower()
+
+
+def test_sys_exit_in_an_interceptor_does_not_end_the_network_thread(producers: Intercepted):
+    class Leaving(ProducerInterceptor):
+        def on_acknowledgement(self, metadata: RecordMetadata, error: KafkaError | None) -> None:
+            sys.exit("a secret")
+
+    producer, _ = producers(Leaving())
+    future = producer.send(ProducerRecord("test", b"one", partition=0))
+    producer.send_batch(rows("a", "b"), "test")
+    producer.flush()
+    assert future.result(0).offset == 0
 
 
 def test_they_hear_of_a_record_that_never_got_to_a_batch(producers: Intercepted):

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from asyncio import CancelledError
+
 import pytest
 
-from spark_kafka_sink.base.errors import IllegalStateError, KafkaError
-from spark_kafka_sink.producer.producer_record import RecordMetadata
+from spark_kafka_sink.base.errors import ErrorCode, IllegalStateError, KafkaError
+from spark_kafka_sink.producer.producer_record import ProducerRecord, RecordMetadata
 from spark_kafka_sink.producer.send.record_future import RecordFuture
-from tests.producer.answered_producers import TP0, Heard, Producers, hold, to0
+from tests.producer.answered_producers import TP0, Heard, Producers, hold, refuse, to0
+from tests.real_kafka import AT_ONCE_S
 
 
 def test_callbacks_run_once_in_order_on_the_network_thread(
@@ -61,6 +64,47 @@ def test_a_done_callback_gets_the_future_before_or_after_its_end(producers: Prod
     assert seen == [future]
     future.add_done_callback(seen.append)
     assert seen == [future, future]
+
+
+def test_the_future_of_a_done_callback_is_done(producers: Producers):
+    """As in ``concurrent.futures``: its result there must not wait for the callback itself."""
+    producer, client = producers(linger_ms=60_000)
+    seen: list[object] = []
+
+    def ask(future: RecordFuture) -> None:
+        seen.append((future.done(), future.exception(AT_ONCE_S)))
+
+    producer.send(to0()).add_done_callback(ask)
+    producer.flush()
+    client.answer = refuse(ErrorCode.INVALID_RECORD)
+    failing = producer.send(to0())
+    failing.add_done_callback(ask)
+    producer.flush()
+    assert seen == [(True, None), (True, failing.exception(0))]
+
+
+@pytest.mark.parametrize("stop", [SystemExit, KeyboardInterrupt, GeneratorExit, CancelledError])
+@pytest.mark.parametrize("done", [False, True])
+def test_a_callback_can_not_end_the_network_thread(
+    producers: Producers,
+    caplog: pytest.LogCaptureFixture,
+    stop: type[BaseException],
+    done: bool,
+):
+    """sys.exit() in one: no record loses its outcome."""
+    producer, client = producers(linger_ms=60_000)
+
+    def leave(*_: object) -> None:
+        raise stop
+
+    future = producer.send(to0(), None if done else leave)
+    if done:
+        future.add_done_callback(leave)
+    other = producer.send(ProducerRecord("test", b"v", partition=1))
+    producer.flush()
+    assert (future.result(0).offset, other.result(0).offset) == (0, 0)
+    assert f"{stop.__name__} in leave" in caplog.text
+    assert client.values(TP0) == [b"v"]
 
 
 def test_flush_in_a_callback_is_refused(producers: Producers):

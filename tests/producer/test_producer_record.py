@@ -54,7 +54,9 @@ def test_a_record_without_headers_always_has_the_same_empty_ones():
     assert ProducerRecord("test").headers == Headers(), "no record has another's"
 
 
-@pytest.mark.parametrize("headers", [(), GIVEN, Headers(GIVEN)], ids=["none", "list", "Headers"])
+@pytest.mark.parametrize(
+    "headers", [None, (), GIVEN, Headers(GIVEN)], ids=["null", "none", "list", "Headers"]
+)
 def test_a_copy_of_a_record_has_its_headers(headers: object):
     record = ProducerRecord("test", b"v", b"k", 1, 2, headers)  # type: ignore[arg-type]
     for other in (
@@ -64,13 +66,28 @@ def test_a_copy_of_a_record_has_its_headers(headers: object):
         pickle.loads(pickle.dumps(record)),
     ):
         assert other == record
-        assert list(other.headers) == list(headers)  # type: ignore[call-overload]
+        assert list(other.headers) == list(headers or ())  # type: ignore[call-overload]
 
 
-def test_a_record_is_frozen_and_keeps_its_given_headers():
+def test_a_record_that_is_sent_changes_no_headers_of_others():
+    """As Java's constructor does, a record copies the headers that it is given: what a serializer
+    or an interceptor adds to one record is no other's, and the next one can still get some.
+    """
     headers = Headers(GIVEN)
-    record = ProducerRecord("test", headers=headers)
-    assert record.headers is headers
+    producer = new_producer(FakeClock())
+    first, second = (ProducerRecord("test", b"v", headers=headers) for _ in range(2))
+    assert isinstance(first.headers, Headers)
+    first.headers.add("of the first", b"1")
+    producer.send(first)
+    assert second.headers == headers == Headers(GIVEN)
+    for other in (second.headers, headers, dataclasses.replace(first, value=b"w").headers):
+        assert isinstance(other, Headers)
+        assert not other.read_only
+    producer.close(0)
+
+
+def test_a_record_is_frozen():
+    record = ProducerRecord("test", headers=GIVEN)
     with pytest.raises(dataclasses.FrozenInstanceError):
         record.headers = Headers()  # type: ignore[misc]
     assert "headers" not in repr(record)

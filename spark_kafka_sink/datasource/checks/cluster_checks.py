@@ -27,6 +27,7 @@ from spark_kafka_sink.datasource.checks.check_steps import (
     Step,
     not_reached,
     ok,
+    red,
     skipped,
     step_of,
     warned,
@@ -201,8 +202,10 @@ def _registry(config: SinkConfig, timeout_ms: int) -> Step:
     said = "; ".join(f"{part}: {what}" for part, what, _ in found)
     if all(enough for _, _, enough in found):
         return ok(_REGISTRY, said)
-    change = "register the schema there, or set auto.register.schemas=true"
-    return yellow(_REGISTRY, said, change, Kind.SCHEMA_NOT_REGISTERED)
+    change = (
+        "register the schema there (without use.latest.version, auto.register.schemas=true does)"
+    )
+    return red(_REGISTRY, said, change, Kind.SCHEMA_NOT_REGISTERED)
 
 
 def _clock(admin: AdminClient, config: SinkConfig, settings: Settings, timeout_ms: int) -> Step:

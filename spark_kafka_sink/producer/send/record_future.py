@@ -57,9 +57,10 @@ class ProduceRequestResult:
     """
 
     __slots__ = (
+        "_done",
+        "_teller",
         "_waiters",
         "clock",
-        "is_done",
         "is_set",
         "lock",
         "log_append_time_ms",
@@ -77,8 +78,9 @@ class ProduceRequestResult:
         self.offset = -1
         self.log_append_time_ms = -1
         self.record_errors: RecordErrors | None = None
-        self.is_set = False
-        self.is_done = False
+        self.is_set = self._done = False
+        #: The thread that runs the callbacks, once the outcome is set.
+        self._teller = 0
         self.wanted = False
 
     def set(self, offset: int, log_append_time_ms: int, record_errors: RecordErrors | None) -> bool:
@@ -87,6 +89,7 @@ class ProduceRequestResult:
             self.offset = offset
             self.log_append_time_ms = log_append_time_ms
             self.record_errors = record_errors
+            self._teller = threading.get_ident()
             self.is_set = True
             return self.wanted
 
@@ -115,11 +118,11 @@ class ProduceRequestResult:
                 # What :func:`call_back` does, without the call.
                 try:
                     callback(metadata, error)
-                except Exception as raised:  # noqa: BLE001 - the network thread must not die of it
+                # Also SystemExit: the network thread would die of it, and who waits would hang.
+                except BaseException as raised:  # noqa: BLE001
                     _warn_of(metadata, raised)
-            if future.done_callbacks is not None:
-                for function in future.done_callbacks:
-                    _call(function, future)
+            for function in future.done_callbacks or ():
+                _call(function, future, BaseException)
 
     def metadata_of(self, future: RecordFuture) -> RecordMetadata:
         """Where the record of ``future`` was written."""
@@ -140,7 +143,7 @@ class ProduceRequestResult:
     def release_waiters(self) -> None:
         """Wake the waiters: the outcome is set, or the futures were transferred."""
         with self.lock:
-            self.is_done = True
+            self._done = True
             self._waiters.wake_all()
 
     def transfer(
@@ -157,8 +160,13 @@ class ProduceRequestResult:
             for future in futures:
                 future.move(to, future.index - first)
 
+    @property
+    def is_done(self) -> bool:
+        """After :meth:`release_waiters`; in a callback, which that waits for, before it."""
+        return self._done or (self.is_set and self._teller == threading.get_ident())
+
     def wait(self, deadline_ms: int) -> bool:
-        """True after :meth:`release_waiters`, False when the deadline came first."""
+        """True once it :attr:`is_done`, False when the deadline came first."""
         with self.lock:
             if self.is_done:
                 return True
@@ -422,7 +430,7 @@ def call_back(callback: Callback, metadata: RecordMetadata, error: KafkaError | 
         _warn_of(metadata, raised)
 
 
-def _warn_of(metadata: RecordMetadata, raised: Exception) -> None:
+def _warn_of(metadata: RecordMetadata, raised: BaseException) -> None:
     """A callback raised; its text may hold a row: class and place only."""
     warn(
         _log,
@@ -435,10 +443,14 @@ def _warn_of(metadata: RecordMetadata, raised: Exception) -> None:
     )
 
 
-def _call(function: Callable[[RecordFuture], object], future: RecordFuture) -> None:
+def _call(
+    function: Callable[[RecordFuture], object],
+    future: RecordFuture,
+    caught: type[BaseException] = Exception,
+) -> None:
     try:
         function(future)
-    except Exception as raised:  # noqa: BLE001 - the network thread must not die of it
+    except caught as raised:
         warn(
             _log,
             Kind.USER_CODE,
