@@ -138,7 +138,7 @@ def retry_when_fenced(
 
     Two that both may take over would keep fencing each other, and threads are as many as their user
     likes (writes of a block, versions, plannings). So each goes on for max.block.ms, and pauses for
-    a random time of up to twice its attempt's, which doubles with each.
+    a random time that grows: from the second retry on, for up to twice as long as its attempt took.
     """
     unknown: LogOutcomeUnknownError | None = None
     clock, until = client.clock, client.deadline()
@@ -162,6 +162,7 @@ def retry_when_fenced(
             if is_last:
                 raise
             now = clock.now_ms()
-            pause = random() * (1 + now - begun) * 2 ** min(tries, 10)  # noqa: S311 - no secret
+            most = (1 + now - begun) * (2 ** min(tries, 11) - 2)
+            pause = random() * most  # noqa: S311 - no secret
             clock.wait(Latch(), now + round(min(pause, max(0, until - now))))
     raise AssertionError
