@@ -137,8 +137,9 @@ def retry_when_fenced(
     known whether the write is in the log: opening the log fences a write in flight, then reads.
 
     Two that both may take over would keep fencing each other, and threads are as many as their user
-    likes (writes of a block, versions, plannings). So each goes on for max.block.ms, and pauses for
-    a random time that grows: from the second retry on, for up to twice as long as its attempt took.
+    likes (writes of a block, versions, plannings, and aborts beside them). So each goes on for
+    max.block.ms, and pauses for a random time that grows: from the second retry on, for up to twice
+    as long as its attempt took.
     """
     unknown: LogOutcomeUnknownError | None = None
     clock, until = client.clock, client.deadline()

@@ -198,6 +198,35 @@ def test_versions_repeated_in_threads_do_not_fail_the_next_one(seed: int, versio
     assert UntoldScene.of(play, life).batches() == {1, 2}
 
 
+@pytest.mark.parametrize("version", [1, 2])
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_a_failing_version_is_aborted_while_another_is_repeated(seed: int, version: int) -> None:
+    """Threads that repeat version 1 shut the abort of version 2 out of the log, too."""
+    repeating, repeats = 6, 6
+
+    def play(scene: EdgeScene) -> None:
+        run = scene.run("driver")
+
+        def write(number: int, ends: str = "commit", times: int = 1) -> None:
+            for _ in range(times):
+                options = scene.options(txnAppId="app", txnVersion=number)
+                scene.job(run, options, number, ends=ends)
+
+        write(1)
+        threads = [
+            scene.beside(run.process, lambda: write(1, times=repeats)) for _ in range(repeating)
+        ]
+        failing, told = scene.beside(run.process, lambda: write(2, "fail"))
+        scene.scheduler.block(lambda: failing.done, NEVER)
+        assert PLANNED in str(told)
+        assert scene.open_ids() == []
+        scene.scheduler.block(lambda: all(thread.done for thread, _ in threads), NEVER)
+
+    life = SparkLife(seed, tasks=2, transaction_version=version)
+    life = replace(life, cluster=ClusterFaults(work_ms=50, append_ms=30))
+    assert UntoldScene.of(play, life).batches() == {1}
+
+
 @pytest.mark.parametrize("kind", [EdgeScene, UntoldScene])
 def test_a_failing_micro_batch_of_foreach_batch_leaves_none_open(
     kind: type[EdgeScene],
