@@ -25,16 +25,19 @@ def deadletters(where: Where, topic: str, last: int, *, values: bool, as_json: b
     counts: Counter[tuple[object, object]] = Counter()
 
     def letters(reader: LetterReader) -> Iterator[tuple[int, int, int, Json]]:
-        """By time and offset, each counted."""
+        """By time and offset, each counted. Letters have their rows' time, which may be long ago:
+        those of a partition are as new as the newest before them.
+        """
         for found in reader.partitions():
-            partition = found.tp.partition
+            partition, time = found.tp.partition, -1
             for record in reader.read(found):
                 letter: Json = {"partition": partition, "offset": record.offset}
                 letter |= letter_fields(record.headers)
                 counts[letter["code"] or "", letter["reason"] or ""] += 1
                 if values:
                     letter |= {"key": _text(record.key), "value": _text(record.value)}
-                yield record.timestamp, record.offset, partition, letter
+                time = max(time, record.timestamp)
+                yield time, record.offset, partition, letter
 
     with connected(where, as_json=as_json) as to:
         newest = nlargest(last, letters(LetterReader(to.client, topic)))

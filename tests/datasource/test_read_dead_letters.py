@@ -92,6 +92,20 @@ def test_kprod_deadletters_shows_values_when_asked(kafka, letters):
     assert "bad" not in asked.stdout
 
 
+def test_the_newest_letters_of_a_partition_are_its_last(kafka):
+    """Letters have their rows' time, and a job may send rows of last year."""
+    queue = kafka.unique_topic("dlq", partitions=2)
+    producer = Producer({"bootstrap.servers": kafka.bootstrap})
+    for partition, times in ((0, (5000, 1000, 2000)), (1, (4000, 6000))):
+        for time in times:
+            producer.produce(queue, str(time), partition=partition, timestamp=time)
+    assert producer.flush(60) == 0
+    arguments = ["deadletters", queue, "-b", kafka.bootstrap, "-n", "4", "--values", "--json"]
+    found = CliRunner().invoke(app, arguments)
+    last = [one["value"] for one in json.loads(found.stdout)["last"]]
+    assert last == ["5000", "1000", "2000", "6000"]
+
+
 def test_kprod_deadletters_escapes_what_others_wrote(kafka):
     """Any client may write to the topic, also what a terminal or markup would obey."""
     queue, odd = kafka.unique_topic("dlq"), b"\x1b[2J[red]\xff"

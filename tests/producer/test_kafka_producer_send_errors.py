@@ -5,6 +5,8 @@ from __future__ import annotations
 import logging
 import threading
 import time
+from array import array
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -24,7 +26,7 @@ from spark_kafka_sink.base.errors import (
     SerializationError,
 )
 from spark_kafka_sink.producer.kafka_producer import KafkaProducer
-from spark_kafka_sink.producer.producer_record import ProducerRecord, RecordMetadata
+from spark_kafka_sink.producer.producer_record import Headers, ProducerRecord, RecordMetadata
 from spark_kafka_sink.protocol.cluster import Cluster, TopicPartition
 from spark_kafka_sink.protocol.produce import (
     PartitionProduceResponse,
@@ -158,6 +160,41 @@ def test_wrong_types_and_states_are_raised(producers: Producers):
     producer.close(1000)
     with pytest.raises(IllegalStateError, match="closed"):
         producer.send(to0(1))
+
+
+class Returning:
+    """A user's serializer that gives back its argument."""
+
+    def serialize(self, topic: str, data: object, headers: Headers) -> Any:
+        return data
+
+
+@pytest.mark.parametrize("part", ["key", "value"])
+@pytest.mark.parametrize("wrong", ["json.dumps without encode", 17, ["s3cr3t"]])
+def test_a_serializer_that_returns_no_bytes_fails_its_record_only(
+    producers: Producers, part: str, wrong: object
+):
+    """It ended the producer: the text was found out while the record was appended."""
+    producer, client = producers(**{f"{part}_serializer": Returning()})
+    with pytest.raises(SerializationError) as caught:
+        producer.send(to0(**{"value": b"v", part: wrong}))
+    returned = type(wrong).__name__
+    assert caught.value.message == (
+        f"class Returning specified in {part}.serializer returned {returned}, not bytes"
+    )
+    producer.send(to0(b"next")).result(60)
+    assert client.values(TP0) == [b"next"]
+
+
+@pytest.mark.parametrize("made", [bytearray(b"ab"), memoryview(array("H", [0x6161, 0x6161]))])
+def test_a_serializer_may_return_a_buffer(producers: Producers, made: object):
+    """Its bytes are sent as they are now, and counted as bytes."""
+    producer, client = producers(value_serializer=Returning())
+    future = producer.send(to0(made))
+    if isinstance(made, bytearray):
+        made[:] = b"--"
+    assert future.result(60).serialized_value_size in (2, 4)
+    assert client.values(TP0) in ([b"ab"], [b"aaaa"])
 
 
 @pytest.mark.parametrize(

@@ -144,7 +144,7 @@ def serialize(
     if data is None:
         return None
     try:
-        return by.serialize(topic, data, headers)
+        made = by.serialize(topic, data, headers)
     except TypeError as error:
         # Not chained: a serializer of the user's may have put the value into its text.
         what = option.partition(".")[0]
@@ -160,3 +160,10 @@ def serialize(
             f"Can't convert {what} of class str to UTF-8: it holds a surrogate",
             hint='is it a file name? encode("utf-8", "surrogateescape") gives its bytes back',
         ) from None
+    if type(made) is bytes or made is None:
+        return made
+    if isinstance(made, bytes | bytearray | memoryview):
+        return bytes(made)
+    raise SerializationError(
+        f"class {type(by).__name__} specified in {option} returned {type(made).__name__}, not bytes"
+    )
