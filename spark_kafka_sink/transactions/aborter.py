@@ -52,10 +52,9 @@ class Aborter:
         it later), so there is a second sweep.
         """
         session = retry_when_fenced(
+            self._client,
             lambda: self._decisions.open(owner.key, self._client.deadline()),
             lambda session: self._mark_run_aborted(owner, number, session),
-            clock=self._client.clock,
-            for_ms=self._client.config.max_block_ms,
         )
         keep = _decided(session.state)
         if any(t.transactional_id in keep for t in transactions):
@@ -104,10 +103,9 @@ class Aborter:
             return session
 
         session = retry_when_fenced(
+            self._client,
             lambda: self._decisions.open(key, self._client.deadline()),
             mark_runs_aborted,
-            clock=self._client.clock,
-            for_ms=self._client.config.max_block_ms,
         )
         keep = _decided(session.state)
         return self._sweep(key, lambda one: one.run in runs, keep, tasks_may_run=True)

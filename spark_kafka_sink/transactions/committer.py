@@ -180,10 +180,9 @@ class Committer:
 
         # Opening the log aborts what a driver that crashed left open; a running one opens it again.
         return retry_when_fenced(
+            self._client,
             lambda: self._decisions.open(key, self._client.deadline()),
             lambda session: self._confirmed(session, lambda: attempt(session)),
-            clock=self._client.clock,
-            for_ms=self._client.config.max_block_ms,
         )
 
     def _confirmed(self, session: LogSession, attempt: Callable[[], T]) -> T:
@@ -226,15 +225,13 @@ class Committer:
         if owner.numbering is Numbering.ONCE and not batch.transactions:
             return Commit.EMPTY
         attempts = _Attempts()
-        in_threads = batch.is_recorded_only or owner.numbering is Numbering.VERSIONS
         try:
             return retry_when_fenced(
+                self._client,
                 lambda: self._decisions.open(owner.key, self._client.deadline()),
                 lambda session: self._confirmed(
                     session, lambda: self._commit(owner, batch, session, attempts)
                 ),
-                clock=self._client.clock,
-                for_ms=self._client.config.max_block_ms if in_threads else 0,
             )
         except SupersededError:
             # Our decision may have reached the log; if so, the new owner has committed it.

@@ -22,9 +22,9 @@ from dataclasses import dataclass
 from enum import Enum
 from itertools import count
 from random import random
-from typing import Final, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
-from spark_kafka_sink.base.clock import Clock, Latch
+from spark_kafka_sink.base.clock import Latch
 from spark_kafka_sink.base.errors import CommitError, KafkaError, SupersededError
 from spark_kafka_sink.transactions.commit_state import (
     CommitState,
@@ -32,6 +32,9 @@ from spark_kafka_sink.transactions.commit_state import (
     LogOutcomeUnknownError,
     Standing,
 )
+
+if TYPE_CHECKING:
+    from spark_kafka_sink.admin.transaction_client import TransactionClient
 
 T = TypeVar("T")
 OpenedT = TypeVar("OpenedT")
@@ -117,11 +120,7 @@ class Owner:
 
 
 def retry_when_fenced(
-    open_: Callable[[], OpenedT],
-    attempt: Callable[[OpenedT], T],
-    *,
-    clock: Clock,
-    for_ms: int,
+    client: TransactionClient, open_: Callable[[], OpenedT], attempt: Callable[[OpenedT], T]
 ) -> T:
     """The result of ``attempt``, which checks the owner of a key and writes, with what ``open_``
     has opened. It is retried when another driver opened the key between its check and its write, or
@@ -137,15 +136,15 @@ def retry_when_fenced(
     B's next attempt finds what A left: nothing, or A's decision. It is also retried when it is not
     known whether the write is in the log: opening the log fences a write in flight, then reads.
 
-    Two that both may take over would keep fencing each other until both fail. So each pauses for a
-    random time of up to twice its attempt's. Threads are as many as their user likes (writes of a
-    block, versions, plannings, and aborts beside them): they go on ``for_ms``, with growing pauses.
+    Two that both may take over would keep fencing each other, and threads are as many as their user
+    likes (writes of a block, versions, plannings, and aborts beside them). So each goes on for
+    max.block.ms, and pauses for a random time that grows: from the second retry on, for up to twice
+    as long as its attempt took.
     """
     unknown: LogOutcomeUnknownError | None = None
-    until = 0
+    clock, until = client.clock, client.deadline()
     for tries in count(1):
         begun = clock.now_ms()
-        until = until or begun + for_ms
         is_last = tries >= _MAX_ATTEMPTS and begun >= until
         try:
             opened = open_()
@@ -164,8 +163,7 @@ def retry_when_fenced(
             if is_last:
                 raise
             now = clock.now_ms()
-            pause = random() * 2 * (1 + now - begun)  # noqa: S311 - no secret
-            if for_ms:
-                pause = min(pause * 2 ** min(tries - 1, 10), max(0, until - now))
-            clock.wait(Latch(), now + round(pause))
+            most = (1 + now - begun) * (2 ** min(tries, 11) - 2)
+            pause = random() * most  # noqa: S311 - no secret
+            clock.wait(Latch(), now + round(min(pause, max(0, until - now))))
     raise AssertionError

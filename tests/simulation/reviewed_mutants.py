@@ -130,14 +130,14 @@ def s11_invalid_txn_state_stops_the_healthy() -> AbstractContextManager[Any]:
 def s11_an_unclear_write_is_not_looked_up() -> AbstractContextManager[Any]:
     true = ownership.retry_when_fenced
 
-    def retry_when_fenced(open_: Any, attempt: Any, **named: Any) -> Any:
+    def retry_when_fenced(client: Any, open_: Any, attempt: Any) -> Any:
         def once(opened: Any) -> Any:
             try:
                 return attempt(opened)
             except LogOutcomeUnknownError as error:
                 raise KafkaTimeoutError(error.message, hint="") from error
 
-        return true(open_, once, **named)
+        return true(client, open_, once)
 
     return all_of(
         patch.object(committer, "retry_when_fenced", retry_when_fenced),

@@ -6,8 +6,9 @@ from collections.abc import Callable
 
 import pytest
 
+from spark_kafka_sink.admin.transaction_client import TransactionClient
 from spark_kafka_sink.base.clock import NEVER
-from spark_kafka_sink.base.errors import CommitError, KafkaError, SupersededError
+from spark_kafka_sink.base.errors import CommitError, ErrorCode, KafkaError, SupersededError
 from spark_kafka_sink.cli.operations.operator import Operator
 from spark_kafka_sink.config.sink_config import SinkConfig
 from spark_kafka_sink.datasource.exactly_once.transaction_commit import prepared_transactions
@@ -21,7 +22,8 @@ from spark_kafka_sink.transactions.commit_state import CommitState
 from spark_kafka_sink.transactions.committer import Batch, Commit
 from spark_kafka_sink.transactions.offset_commits import GroupOffsets
 from tests.simulation.edge_scene import EdgeScene
-from tests.simulation.spark_scene import of_the_log, owner_of
+from tests.simulation.spark_scene import Written, of_the_log, owner_of
+from tests.simulation.spark_tasks import new_client
 from tests.simulation.spark_world import LOG_TOPIC, PREFIX, TOPIC, Run, SparkLife
 
 
@@ -48,6 +50,44 @@ def test_a_superseded_driver_between_produce_and_end_is_harmless(
 
     scene = EdgeScene.of(play, SparkLife(1, tasks=1, transaction_version=version))
     assert scene.batches() == {0, 1, 2}
+
+
+def _commits(scene: EdgeScene, written: Written) -> None:
+    assert scene.commit(*written) is Commit.COMMITTED
+
+
+def _is_aborted(scene: EdgeScene, written: Written) -> None:
+    scene.abort(*written)
+
+
+def _is_ended_by_hand(scene: EdgeScene, written: Written) -> None:
+    new = new_client(scene.run("operator").process)
+    with TransactionClient(scene.config("cli"), clock=scene.scheduler, new_client=new) as client:
+        operator = Operator(CommitLog(client, LOG_TOPIC), client)
+        plan = operator.plan_abort_run(PREFIX, written.run.id, force=True)
+        assert not operator.end(plan).failed
+
+
+@pytest.mark.parametrize("act", [_commits, _is_aborted, _is_ended_by_hand])
+@pytest.mark.parametrize("version", [1, 2])
+def test_who_is_shut_out_of_the_log_eight_times_goes_on(
+    version: int, act: Callable[[EdgeScene, Written], None]
+) -> None:
+    """Others open it before each of their writes."""
+
+    def play(scene: EdgeScene) -> None:
+        run = scene.run("run-0")
+        scene.batch(run, 0)
+        plan = scene.plan(run)
+        written = Written(run, 1, plan, scene.write(run, 1, plan))
+        shut_out = scene.cluster.control.answer(
+            ApiKey.PRODUCE, ErrorCode.INVALID_PRODUCER_EPOCH, 8, topic=LOG_TOPIC
+        )
+        act(scene, written)
+        assert shut_out.fired == 8
+        assert scene.open_ids() == []
+
+    EdgeScene.of(play, SparkLife(1, tasks=1, transaction_version=version))
 
 
 @pytest.mark.parametrize("version", [1, 2])

@@ -227,10 +227,9 @@ class Operator:
         AuthorizationError, and SupersededError when a driver keeps opening the log.
         """
         left, kept, sessions = retry_when_fenced(
+            self._client,
             lambda: self._fenced(plan.transactions),
             lambda fenced: self._with_aborted_runs(plan, *fenced),
-            clock=self._client.clock,
-            for_ms=self._client.config.max_block_ms,
         )
         now = {str(t.id): t.found for t in self.inspector.described([str(t.id) for t in left], {})}
         open_ = {}
