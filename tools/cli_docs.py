@@ -43,15 +43,16 @@ INTRODUCTION = """\
 
 `kprod check --exactly-once` tries what exactly-once needs of a service that speaks Kafka's
 protocol. Its last line is "exactly-once works here", "does not work here" or "was not tried
-here", with the reason. After SIGKILL the next one names the topic that is left, and deletes it
-when it is a day old.
+here", with the reason. After SIGKILL the next one names the topic left, and deletes it after a
+day.
 
 **Which cluster, and who.** `--bootstrap-servers`, or with `--config` a client's properties file,
 TLS and SASL included: it is what a write takes as its `configFile`, with the same errors and
 references to secrets ([security](security.md#a-file-for-all-of-it)). `kprod txn` needs DESCRIBE
 and WRITE on the transactional ids that begin with `prefix~`, and DESCRIBE and READ on the commit
 log's topic; to change something also WRITE on it. Jobs with another `commitLogTopic` need
-`--log-topic`, unless the file names it. A broker that takes 3 s to begin is passed over.
+`--log-topic`, unless the file names it. A broker whose first answers take 3 s is
+passed over; commands fail when all do.
 
 **What is safe.** `list`, `blockers`, `describe` and all with `--dry-run` change nothing. A
 command that changes something shows what it would do and asks (`--yes` skips that). What

@@ -137,9 +137,8 @@ if report is not None:         # nothing was written yet
     print(report.explain())    # why it failed, or what the tasks waited for most
 ```
 
-The driver keeps the last report of each query, of a hundred at most. A batch that is refused
-before its first task leaves none. Over Connect `last_report(spark)` is the last one of the
-server, whichever session wrote it. It was not run on Databricks, where the driver's Python
+The driver keeps the last report of each query, of a hundred at most. Over Connect
+`last_report(spark)` is the server's last. It was not run on Databricks, where the driver's Python
 processes may be isolated: [KP0704](errors.md#kp0704) says so then, and `reportPath` or
 `reportTopic` is the way.
 
@@ -151,7 +150,7 @@ warning ([KP0703](errors.md#kp0703)).
 The report of a failed batch has `error` (code, text, hint), the attempts that failed, and the
 brokers' last answers. The driver's warning has the same in one line, and `kprod report show PATH`
 as a page. A failed attempt leaves its error in a directory beside `reportPath` (without it, or on a
-full disk, in the application's local directory): on a cluster, set `reportPath` to a path that all
+full disk, in the application's local directory): on a cluster, `reportPath` needs a path that all
 machines mount.
 
 | what ended the batch | its report |
@@ -161,12 +160,13 @@ machines mount.
 | [KP0505](errors.md#kp0505) and the unfinished tasks: Spark's exception has the cause, \
 a stream's `kprod_query_failures_total` its code |
 | it was stopped: `query.stop()`, a cancelled job, `interruptAll()`, Ctrl-C in a Connect client \
-| KP0505 and the unfinished tasks; no `queryId` before the first task |
-| Ctrl-C in a classic session; a killed driver \
+| KP0505 and the unfinished tasks; without the option `checkpointLocation` no \
+`queryId` before the first task |
+| Ctrl-C in a classic session; a killed driver; a refusal, or stop, while Spark plans (nothing was \
+sent); rarely, a stop as it begins to abort \
 | none; transactions stay open until the next start or their time-out |
 
-What a killed driver leaves there (`.kprod-failed-*`) is removed by the first write with that
-`reportPath` after a week.
+What is left there (`.kprod-failed-*`) goes with the first write to that `reportPath` after a week.
 """.splitlines()
 
 _PROGRESS_TOPIC = """\

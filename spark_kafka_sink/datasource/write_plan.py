@@ -32,6 +32,7 @@ from spark_kafka_sink.base.errors import (
 from spark_kafka_sink.base.security.secret_references import UnresolvedReferenceError
 from spark_kafka_sink.base.version import __version__
 from spark_kafka_sink.config.sink_config import SinkConfig
+from spark_kafka_sink.datasource.exactly_once.checkpoint import Checkpoint
 from spark_kafka_sink.datasource.exactly_once.transaction_plan import TransactionPlan
 from spark_kafka_sink.datasource.package_digest import package_digest
 from spark_kafka_sink.datasource.process_logging import configure_logging
@@ -378,8 +379,12 @@ class WritePlan:
         application = report.application_id, report.application_name
         if report.application_id is None:
             application = known_application()
+        query_id, checkpoint = report.query_id, self.config.checkpoint_location
+        if query_id is None and report.batch_id is not None and checkpoint is not None:
+            query_id = Checkpoint(checkpoint).known_query_id() or None
         return replace(
             report,
+            query_id=query_id,
             query_name=name,
             application_id=application[0],
             application_name=application[1],

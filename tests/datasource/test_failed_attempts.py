@@ -295,3 +295,16 @@ def test_an_abort_without_any_attempt_names_the_query():
     report = plan._identified(aborted([]))
     assert (report.query_name, report.error.code) == ("orders", "KP0505")
     assert "error=KP0505" in failure_of(report)
+
+
+@pytest.mark.parametrize(("there", "known"), [('{"id":"q-1"}', "q-1"), ("{}", None), (None, None)])
+def test_an_abort_without_any_attempt_has_the_query_of_the_checkpoint(tmp_path, there, known):
+    """Of a query that is stopped before its first task."""
+    if there is not None:
+        (tmp_path / "metadata").write_text(there)
+    options = {"kafka.bootstrap.servers": "h:9092", "checkpointLocation": str(tmp_path)}
+    plan = WritePlan(SinkConfig.parse(options), ColumnPlan(topic="t", value_column=0), None)
+    assert plan._identified(aborted([])).query_id == known
+    of_a_task = replace(aborted([]), query_id="q")
+    assert plan._identified(of_a_task).query_id == "q"
+    assert plan._identified(replace(aborted([]), batch_id=None)).query_id is None

@@ -74,7 +74,7 @@ class Checkpoint:
         running, has another checkpoint. A file that can't be read is not an error here.
         """
         problem = None
-        found = _if_readable(self._query_id)
+        found = self.known_query_id()
         if query_id and found and found != query_id:
             problem = f"is of query {found}, and query {query_id} is writing"
         elif _if_readable(lambda: self._text(f"offsets/{number + 1}")):
@@ -84,6 +84,10 @@ class Checkpoint:
                 f"{shown(self._location)} {problem}",
                 hint="give the write its query's checkpointLocation, not that of an earlier one",
             )
+
+    def known_query_id(self) -> str:
+        """Spark writes it at a query's first start; empty when it can't be read."""
+        return _if_readable(self._query_id)
 
     def known_digest(self, number: int, query_id: str | None = None) -> str:
         """As :meth:`digest`; empty when the checkpoint can't be read, or fails :meth:`check` for
