@@ -203,7 +203,8 @@ class SchemaRegistry:
                 hint or "the CA of the registry goes to schema.registry.ssl.truststore.location",
             ) from None
         except TimeoutError:
-            raise _PassingError(f"it took more than {timeout_ms} ms ({TIMEOUT})") from None
+            by = f" ({TIMEOUT})" if timeout_ms == self._timeout_ms else ""
+            raise _PassingError(f"it took more than {timeout_ms} ms{by}") from None
         except (OSError, http.client.HTTPException, UnicodeError) as error:
             reason = getattr(error, "strerror", None) or type(error).__name__
             raise _PassingError(f"it can't be reached ({self._safe(str(reason))})") from None
@@ -213,13 +214,16 @@ class SchemaRegistry:
     ) -> Mapping[str, Any] | None:
         if 200 <= status < 300 and fields is not None:
             return fields
-        if status == 404 and may_miss and fields is not None and "error_code" in fields:
+        missing = status == 404 and fields is not None and "error_code" in fields
+        if missing and may_miss:
             return None
         said = "" if fields is None else str(fields.get("message") or "")
         shown = f"answered {status}" + (f": {self._safe(said)}" if said else "")
         if status in _PASSING:
             raise _PassingError(f"it {shown}")
         hint = _ADVICE.get(status, f"is {URL} right?")
+        if missing:
+            hint = "the registry does not have it: is use.schema.id right?"
         if 300 <= status < 400:
             hint = f"redirects are not followed; give the final address in {URL}"
         raise self._error(f"{shown} (to {what})", hint)

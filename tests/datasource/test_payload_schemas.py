@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+import socket
+import time
 import uuid
 
 import pytest
 from confluent_kafka.schema_registry import Schema, SchemaRegistryClient
 from pyspark.sql.types import _parse_datatype_string
+from typer.testing import CliRunner
 
 from spark_kafka_sink.base.errors import (
     ConfigError,
@@ -15,6 +18,7 @@ from spark_kafka_sink.base.errors import (
     SchemaError,
     SchemaRegistryError,
 )
+from spark_kafka_sink.cli.app import app
 from spark_kafka_sink.config.sink_config import SinkConfig
 from spark_kafka_sink.datasource.checks.check_steps import step_of
 from spark_kafka_sink.datasource.checks.cluster_checks import _registry
@@ -269,6 +273,55 @@ def test_the_step_of_a_registry_that_fails_has_its_own_row(answer, code, said, c
     assert (step.state, step.code) == ("failed", code)
     assert said in step.said
     assert change in step.change
+
+
+@pytest.mark.parametrize(
+    ("options", "state", "code", "told"),
+    [
+        ({}, "failed", "KP0222", "orders-value is not there"),
+        ({"auto.register.schemas": True}, "ok", None, "orders-value is not there"),
+        ({"auto.register.schemas": True, "use.latest.version": True}, "failed", "KP0222", "is not"),
+        ({"use.schema.id": 7}, "failed", "KP0221", "is use.schema.id right?"),
+    ],
+)
+def test_the_row_of_a_schema_that_is_not_there_depends_on_options(options, state, code, told):
+    with FakeRegistry(same(404, {"error_code": 40401, "message": "not found"})) as keeper:
+        (step,) = step_of("schema registry", lambda: _registry(row(keeper.url, **options), 3000))
+    assert (step.state, step.code) == (state, code)
+    assert told in f"{step.said} {step.change}"
+
+
+def row(url, **options):
+    given = {"kafka.bootstrap.servers": "h:9", "topic": "orders", "valueColumns": "*",
+             "valueFormat": "avro", "schema.registry.url": url}  # fmt: skip
+    return SinkConfig.parse(given | options)
+
+
+@pytest.mark.parametrize(
+    ("answer", "exit_code", "code"),
+    [
+        (same(200, {"id": 5, "version": 2, "schema": record(*FIELDS)}), 0, None),
+        (same(401, {"message": "Unauthorized"}), 1, "KP0221"),
+        (same(404, {"error_code": 40401}), 1, "KP0222"),
+        (None, 1, "KP0221"),
+    ],
+    ids=["right", "401", "404", "hangs"],
+)
+def test_kprod_check_ends_in_time_with_the_registrys_row(kafka, answer, exit_code, code):
+    """The one that hangs accepts connections, and says nothing."""
+    topic = kafka.unique_topic("registry")
+    with FakeRegistry(answer or same(200, {})) as keeper, socket.create_server(("", 0)) as silent:
+        url = keeper.url if answer else f"http://127.0.0.1:{silent.getsockname()[1]}"
+        options = {"valueColumns": "*", "valueFormat": "avro", "schema.registry.url": url}
+        begun = time.monotonic()
+        run = CliRunner().invoke(
+            app,
+            ["check", "-b", kafka.bootstrap, "-t", topic, "--json", "--timeout", "3"]
+            + [text for name, value in options.items() for text in ("-o", f"{name}={value}")],
+        )
+    assert time.monotonic() - begun < 30
+    (step,) = (s for s in json.loads(run.stdout)["steps"] if s["name"] == "schema registry")
+    assert (run.exit_code, step["code"]) == (exit_code, code), run.output
 
 
 HEADER = {"value.schema.id.serializer": "HeaderSchemaIdSerializer", "use.schema.id": 5}
