@@ -201,10 +201,10 @@ class SparkWorld:
     # -- what came of it --
 
     def _settle(self) -> None:
-        """Let brokers abort what timed out."""
+        """Let brokers take what was on its way, and then abort what timed out."""
         self.heal()
-        for _ in range(8):
-            self.scheduler.now += self.longest_timeout_ms // 2
+        for step_ms in (1_000, *[self.longest_timeout_ms // 2] * 8):
+            self.scheduler.now += step_ms
             for source in self.scheduler.sources:
                 source.happen(self.scheduler.now)
 
