@@ -263,10 +263,7 @@ def test_the_step_of_kprod_check_says_what_the_registry_has(registry, theirs, to
 )  # fmt: skip
 def test_the_step_of_a_registry_that_fails_has_its_own_row(answer, code, said, change):
     with FakeRegistry(answer or same(200, {})) as keeper:
-        config = SinkConfig.parse(
-            {"kafka.bootstrap.servers": "h:9", "topic": "orders", "valueColumns": "*",
-             "valueFormat": "avro", "schema.registry.url": keeper.url, "use.latest.version": True}
-        )  # fmt: skip
+        config = row(keeper.url, **{"use.latest.version": True})
         steps = step_of("schema registry", lambda: _registry(config, 3000))
         found = list(steps) if answer else []
     (step,) = found or steps
@@ -310,7 +307,10 @@ def row(url, **options):
 def test_kprod_check_ends_in_time_with_the_registrys_row(kafka, answer, exit_code, code):
     """The one that hangs accepts connections, and says nothing."""
     topic = kafka.unique_topic("registry")
-    with FakeRegistry(answer or same(200, {})) as keeper, socket.create_server(("", 0)) as silent:
+    with (
+        FakeRegistry(answer or same(200, {})) as keeper,
+        socket.create_server(("127.0.0.1", 0)) as silent,
+    ):
         url = keeper.url if answer else f"http://127.0.0.1:{silent.getsockname()[1]}"
         options = {"valueColumns": "*", "valueFormat": "avro", "schema.registry.url": url}
         begun = time.monotonic()

@@ -6,7 +6,6 @@ from collections.abc import Callable
 
 import pytest
 
-from spark_kafka_sink.admin.transaction_client import TransactionClient
 from spark_kafka_sink.base.clock import NEVER
 from spark_kafka_sink.base.errors import CommitError, ErrorCode, KafkaError, SupersededError
 from spark_kafka_sink.cli.operations.operator import Operator
@@ -23,8 +22,8 @@ from spark_kafka_sink.transactions.committer import Batch, Commit
 from spark_kafka_sink.transactions.offset_commits import GroupOffsets
 from tests.simulation.edge_scene import EdgeScene
 from tests.simulation.spark_scene import Written, of_the_log, owner_of
-from tests.simulation.spark_tasks import new_client
 from tests.simulation.spark_world import LOG_TOPIC, PREFIX, TOPIC, Run, SparkLife
+from tests.simulation.test_edges_operators import by_hand
 
 
 @pytest.mark.parametrize("version", [1, 2])
@@ -61,9 +60,7 @@ def _is_aborted(scene: EdgeScene, written: Written) -> None:
 
 
 def _is_ended_by_hand(scene: EdgeScene, written: Written) -> None:
-    new = new_client(scene.run("operator").process)
-    with TransactionClient(scene.config("cli"), clock=scene.scheduler, new_client=new) as client:
-        operator = Operator(CommitLog(client, LOG_TOPIC), client)
+    with by_hand(scene, scene.run("operator")) as operator:
         plan = operator.plan_abort_run(PREFIX, written.run.id, force=True)
         assert not operator.end(plan).failed
 

@@ -183,9 +183,10 @@ def test_a_broken_protocol_still_breaks_something_that_is_there(mutant):
 )
 def test_a_broken_protocol_is_found_by_random_lives(mutant, misfortune):
     """(Not by one seed: what it means changes with every request that the sink makes. RESULTS.md
-    has all.)
+    has all, also why one needs more.)
     """
-    assert found_by(mutant, seeds_with(misfortune, range(1_000))) is not None
+    lives = 1_000 if mutant is of_blocks.x6_a_commit_does_not_look_again else 500
+    assert found_by(mutant, seeds_with(misfortune, range(lives))) is not None
 
 
 @pytest.mark.parametrize("kind", [Kind.STREAM, Kind.FOREACH_BATCH])

@@ -135,11 +135,9 @@ class CommitLog:
         if not known and not self._find_or_create(deadline_ms, create=False):
             return None
         found: dict[str, CommitState] = {}
+        wanted = KeyFilter(prefix.encode(), prefix=True)
         for partition in range(self._partitions()):
-            tp, wanted = (
-                TopicPartition(self._topic, partition),
-                KeyFilter(prefix.encode(), prefix=True),
-            )
+            tp = TopicPartition(self._topic, partition)
             read = partial(self._reader.read_keys, tp, wanted, LogSnapshot(), deadline_ms)
             snapshot = self._settled(read, tp, prefix, deadline_ms)
             for key in {key_of(k).decode(errors="replace") for k in snapshot.records}:
