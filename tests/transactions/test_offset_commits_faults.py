@@ -32,6 +32,7 @@ from tests.transactions.simulated_driver import DriverWorld
 
 TP = TopicPartition("t", 0)
 ID, GROUP = "p~run~offsets~0", "readers"
+pytestmark = pytest.mark.simulated
 VERSIONS = pytest.mark.parametrize("version", [1, 2])
 
 
@@ -57,13 +58,9 @@ def end(world: DriverWorld, client: TransactionClient, prepared: PreparedTransac
 
 def commit(world: DriverWorld, version: int) -> int | None:
     """Prepare, and commit by another driver: the group's offset afterwards."""
-
-    def main() -> None:
-        prepared = prepare(world, world.client(), version)
-        assert TP not in world.cluster.groups.committed.get(GROUP, {})
-        end(world, world.client(), prepared)
-
-    world.run(main)
+    prepared = prepare(world, world.client(), version)
+    assert TP not in world.cluster.groups.committed.get(GROUP, {})
+    end(world, world.client(), prepared)
     assert world.cluster.groups.open == {}, "nothing is left open"
     found = world.cluster.groups.committed.get(GROUP, {}).get(TP)
     return None if found is None else found.offset
@@ -134,18 +131,15 @@ def test_what_passes_is_asked_again(
 def test_the_groups_coordinator_is_found_again_when_it_moves(
     world: DriverWorld, cluster: FakeCluster, version: int
 ) -> None:
-    def main() -> None:
-        client = world.client()
-        prepare(world, client, version, offset=5)  # both coordinators are remembered
-        cluster.move_coordinator(GROUP, cluster.coordinator_of(GROUP) % 3 + 1)
-        moved = cluster.control.delay(
-            ApiKey.TXN_OFFSET_COMMIT, 1, FOREVER, node=cluster.coordinator_of(GROUP)
-        )
-        prepared = prepare(world, client, version)
-        assert moved.fired == 1
-        end(world, client, prepared)
-
-    world.run(main)
+    client = world.client()
+    prepare(world, client, version, offset=5)  # both coordinators are remembered
+    cluster.move_coordinator(GROUP, cluster.coordinator_of(GROUP) % 3 + 1)
+    moved = cluster.control.delay(
+        ApiKey.TXN_OFFSET_COMMIT, 1, FOREVER, node=cluster.coordinator_of(GROUP)
+    )
+    prepared = prepare(world, client, version)
+    assert moved.fired == 1
+    end(world, client, prepared)
     assert cluster.groups.committed[GROUP][TP].offset == 7
 
 
@@ -155,15 +149,11 @@ def test_the_groups_coordinator_dies_under_the_request(
 ) -> None:
     dead = cluster.coordinator_of(GROUP)
     lost = cluster.control.delay(ApiKey.TXN_OFFSET_COMMIT, 100, FOREVER, node=dead)
-
-    def main() -> None:
-        client = world.client()
-        client.loop.coordinators([ID], world.soon())
-        world.after(60, lambda: cluster.stop_broker(dead))
-        prepared = prepare(world, client, version)
-        end(world, client, prepared)
-
-    world.run(main)
+    client = world.client()
+    client.loop.coordinators([ID], world.soon())
+    world.after(60, lambda: cluster.stop_broker(dead))
+    prepared = prepare(world, client, version)
+    end(world, client, prepared)
     assert lost.fired == 1, "it was on its way"
     assert cluster.down == {dead}
     assert cluster.groups.committed[GROUP][TP].offset == 7
@@ -176,15 +166,11 @@ def test_an_unclear_end_is_raised_at_the_deadline(
     fault = cluster.control.answer(
         ApiKey.TXN_OFFSET_COMMIT, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, FOREVER
     )
-
-    def main() -> None:
-        start = world.scheduler.now
-        told = r"TxnOffsetCommit of group 'readers'.*COORDINATOR_LOAD_IN_PROGRESS"
-        with pytest.raises(KafkaTimeoutError, match=told):
-            prepare(world, world.client(), version, milliseconds=9_000)
-        assert 9_000 <= world.scheduler.now - start < 9_200
-
-    world.run(main)
+    start = world.scheduler.now
+    told = r"TxnOffsetCommit of group 'readers'.*COORDINATOR_LOAD_IN_PROGRESS"
+    with pytest.raises(KafkaTimeoutError, match=told):
+        prepare(world, world.client(), version, milliseconds=9_000)
+    assert 9_000 <= world.scheduler.now - start < 9_200
     assert fault.fired > 5
 
 
@@ -192,14 +178,11 @@ def test_an_unclear_end_is_raised_at_the_deadline(
 def test_a_partition_that_stays_unknown_fails_early(
     world: DriverWorld, cluster: FakeCluster, version: int
 ) -> None:
-    def main() -> None:
-        start = world.scheduler.now
-        told = "TxnOffsetCommit of elsewhere-3, group 'readers'.*does not have this partition"
-        with pytest.raises(InvalidMetadataError, match=told):
-            prepare(world, world.client(), version, tp=TopicPartition("elsewhere", 3))
-        assert 5_000 <= world.scheduler.now - start < 7_000
-
-    world.run(main)
+    start = world.scheduler.now
+    told = "TxnOffsetCommit of elsewhere-3, group 'readers'.*does not have this partition"
+    with pytest.raises(InvalidMetadataError, match=told):
+        prepare(world, world.client(), version, tp=TopicPartition("elsewhere", 3))
+    assert 5_000 <= world.scheduler.now - start < 7_000
 
 
 #: API, answer, the error raised and what it names.
@@ -261,7 +244,7 @@ def test_what_no_asking_mends_is_raised_at_once(
 ) -> None:
     fault = cluster.control.answer(api, code, FOREVER)
     with pytest.raises(kind) as refused:
-        world.run(lambda: prepare(world, world.client(), version))
+        prepare(world, world.client(), version)
     assert words in str(refused.value)
     assert "\n" not in refused.value.message
     assert fault.fired == 1
@@ -278,20 +261,16 @@ def test_groups_and_ids_of_one_name_have_separate_coordinators(
         return True
 
     cluster.control.delay(ApiKey.FIND_COORDINATOR, 1, FOREVER, where=told)
-
-    def main() -> None:
-        kinds = (CoordinatorType.TRANSACTION, CoordinatorType.GROUP)
-        calls: list[Call[object]] = [
-            Call(None, CoordinatorKey(key, kind)) for key in ("a", "b") for kind in kinds
-        ]
-        client = world.client()
-        assert client.loop.run(calls, world.soon())
-        assert sorted(asked) == [(0, ("a", "b")), (1, ("a", "b"))]
-        client.loop.forget_coordinators(["a"])
-        assert client.loop.run([Call(None, call.to) for call in calls], world.soon())
-        assert asked[2:] == [(1, ("a",))], "the group of that name is still known"
-
-    world.run(main)
+    kinds = (CoordinatorType.TRANSACTION, CoordinatorType.GROUP)
+    calls: list[Call[object]] = [
+        Call(None, CoordinatorKey(key, kind)) for key in ("a", "b") for kind in kinds
+    ]
+    client = world.client()
+    assert client.loop.run(calls, world.soon())
+    assert sorted(asked) == [(0, ("a", "b")), (1, ("a", "b"))]
+    client.loop.forget_coordinators(["a"])
+    assert client.loop.run([Call(None, call.to) for call in calls], world.soon())
+    assert asked[2:] == [(1, ("a",))], "the group of that name is still known"
 
 
 @pytest.mark.parametrize("name", ["readers", "a group of Zoë's, 100 %", "x" * 1024])
