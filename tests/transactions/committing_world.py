@@ -56,11 +56,13 @@ class CommittingWorld(ProducerWorld):
     def client(self) -> TransactionClient:
         return TransactionClient(self.config, clock=self.scheduler, new_client=self._new_client)
 
-    def logged(self, key: str) -> CommitState | None:
+    def logged(self, key: str) -> CommitState:
         """What another client reads."""
         with self.client() as client:
             log = CommitLog(client, LOG_TOPIC)
-            return log.read(key, self.scheduler.now_ms() + 30_000).state
+            state = log.read(key, self.scheduler.now_ms() + 30_000).state
+        assert state is not None
+        return state
 
     def log_bytes(self) -> int:
         """Of all values that the log was written with."""

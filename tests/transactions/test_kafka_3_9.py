@@ -2,13 +2,14 @@
 
 What the shared broker is asked elsewhere, each once: rows, the driver's commit, Spark. A producer's
 transactions and the commit log are tested on both (``test_transactions_with_a_real_broker.py``,
-``test_commit_log.py``). A 4.x broker that is set to write version 1 is not yet a 3.9 one: it offers
-newer versions of most requests, lists transactions by pattern, and reports that feature.
+``test_commit_log.py``). What a driver does about transactions that are lost, closed or too old is
+in ``simulation/test_edges_decisions.py``: on a fake cluster, which ``conformance/`` compares with a
+3.9. A 4.x broker that is set to write version 1 is not yet a 3.9 one: it offers newer versions of
+most requests, lists transactions by pattern, and reports that feature.
 """
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator, Sequence
 
 import pyarrow as pa
@@ -19,9 +20,7 @@ from spark_kafka_sink.admin.call import AnyBroker, Call
 from spark_kafka_sink.admin.transaction_client import TransactionClient
 from spark_kafka_sink.admin.transaction_description import TransactionState
 from spark_kafka_sink.base.errors import (
-    CommitError,
     ErrorCode,
-    PartialCommitError,
     SupersededError,
 )
 from spark_kafka_sink.config.producer_config import ProducerConfig
@@ -35,7 +34,6 @@ from spark_kafka_sink.transactions.commit_state import (
     CommitState,
     Done,
     Payload,
-    Phase,
 )
 from spark_kafka_sink.transactions.committer import Batch, Commit, Committer
 from spark_kafka_sink.transactions.ownership import Owner
@@ -248,70 +246,6 @@ def test_what_a_dead_driver_decided_is_rolled_forward(query: Query) -> None:
     stage.client.end(transactions[:1], committed=True, deadline_ms=stage.soon())
     assert query.driver().roll_forward(stage.prefix) == state.finished() == stage.read()
     assert query.shows("a", "b", "c")
-
-
-def time_out(stage: Stage, lost: PreparedTransaction) -> None:
-    deadline = time.monotonic() + 30
-    while stage.states([lost]) != [TransactionState.COMPLETE_ABORT]:
-        assert time.monotonic() < deadline, "the broker does not end it"
-
-
-def test_a_decision_with_a_timed_out_and_no_committed_is_undone(query: Query) -> None:
-    stage = query.stage
-    kept, lost = query.task(0, "kept"), query.task(1, "lost", transaction_timeout_ms=1_500)
-    stage.write(stage.state([kept, lost]))
-    time_out(stage, lost)
-    assert query.driver().roll_forward(stage.prefix) == stage.state() == stage.read()
-    assert stage.still_open() == set()
-    assert query.shows()
-
-
-def test_a_lost_transaction_beside_a_committed_one_is_partial(
-    query: Query,
-) -> None:
-    stage = query.stage
-    kept, lost = query.task(0, "kept"), query.task(1, "lost", transaction_timeout_ms=1_500)
-    stage.write(stage.state([kept, lost]))
-    stage.client.end([kept], committed=True, deadline_ms=stage.soon())
-    time_out(stage, lost)
-    answers = stage.client.end([lost], committed=True, deadline_ms=stage.soon())
-    assert answers == {lost.transactional_id: ErrorCode.PRODUCER_FENCED}
-    for _ in range(2):
-        with pytest.raises(PartialCommitError) as caught:
-            query.driver().roll_forward(stage.prefix)
-        assert caught.value.transactional_ids == (lost.transactional_id,)
-    state = stage.read()
-    assert state is not None
-    assert state.phase is Phase.PARTIAL
-    assert query.shows("kept")
-
-
-def test_a_batch_with_a_closed_transaction_is_not_decided(
-    query: Query,
-) -> None:
-    open_, gone = query.task(0, "a"), query.task(1, "b")
-    fence(query.stage.client, [gone.transactional_id])
-    with pytest.raises(CommitError, match="1 of 2 transactions are not open any more"):
-        query.driver().commit(query.owner(), Batch(0, (open_, gone)))
-    assert query.stage.read() is None
-    assert query.stage.still_open() == set()
-    assert query.shows()
-
-
-def test_a_batch_too_old_by_the_brokers_clock_is_not_decided(
-    query: Query,
-) -> None:
-    stage = query.stage
-    transaction = query.task(0, "a", transaction_timeout_ms=8_000)
-    deadline = time.monotonic() + 30
-    ids = [transaction.transactional_id]
-    while not stage.client.older_than(ids, 4_000, stage.soon()):
-        assert time.monotonic() < deadline, "the broker lists nothing that is older"
-    assert stage.client.older_than(ids, 3_600_000, stage.soon()) == frozenset()
-    with pytest.raises(CommitError, match="open for more than 4000 ms of 8000 ms"):
-        query.driver().commit(query.owner(), Batch(0, (transaction,)))
-    assert stage.still_open() == set()
-    assert query.shows()
 
 
 def test_the_later_driver_wins_and_sweeps_the_earlier_ones(query: Query) -> None:

@@ -74,12 +74,6 @@ def next_batch(world: CommittingWorld, key: str, run: str, number: int, *values:
     return Batch(number, prepared, Payload(len(values), sum(map(len, values)), "t"))
 
 
-def logged(world: CommittingWorld, key: str) -> CommitState:
-    state = world.logged(key)
-    assert state is not None
-    return state
-
-
 def test_a_decided_batch_of_0_1_is_committed_and_orphans_swept(
     world: CommittingWorld,
 ) -> None:
@@ -100,7 +94,7 @@ def test_a_decided_batch_of_0_1_is_committed_and_orphans_swept(
         assert [world.settled(t.transactional_id) for t in decided] == ["CompleteCommit"] * 2
         batch = next_batch(world, "p", "run-2", 8, "80")
         assert driver.commit(owner(state, "p", "run-2"), batch) is Commit.COMMITTED
-    now = logged(world, "p")
+    now = world.logged("p")
     assert (now.generation, now.run_id, now.last_done) == (3, "run-2", 8)
     assert now.superseded[-1] == "run-1"
     assert {world.settled(i) for i in orphans} == {world.swept}
@@ -137,7 +131,7 @@ def test_a_query_that_runs_on_across_the_upgrade_keeps_its_key(world: Committing
             assert state.last_done == number - 1
             batch = next_batch(world, "p", "run-1", number, f"{number}")
             assert driver.commit(owner(state, "p", "run-1"), batch) is Commit.COMMITTED
-    now = logged(world, "p")
+    now = world.logged("p")
     assert (now.generation, now.run_id, now.superseded) == (2, "run-1", ("run-0",))
     assert world.visible() == ["7", "8"]
 
@@ -152,7 +146,7 @@ def test_the_last_batch_of_0_1_is_replayed_without_comparison(
         assert driver.commit(owner(state, "p", "run-2"), again) is Commit.ALREADY_DONE
         with pytest.raises(CommitError, match="is at batch 6 of query query-1"):
             driver.commit(owner(state, "p", "run-2"), Batch(5, (), PAYLOAD))
-    assert logged(world, "p").run_id == "run-1", "a batch that is dropped takes nothing over"
+    assert world.logged("p").run_id == "run-1", "a batch that is dropped takes nothing over"
 
 
 @pytest.mark.parametrize("key", ["p~app", "p~8a7d6f5e"], ids=["a version", "without a name"])
@@ -211,7 +205,7 @@ def test_a_partial_batch_of_0_1_still_waits_for_an_operator(world: CommittingWor
     with world.driver() as driver, pytest.raises(PartialCommitError) as raised:
         driver.plan("p")
     assert raised.value.transactional_ids == (lost,)
-    assert logged(world, "p").phase is Phase.PARTIAL
+    assert world.logged("p").phase is Phase.PARTIAL
 
 
 def test_a_key_with_parts_and_incarnation_goes_on_without_them(world: CommittingWorld) -> None:

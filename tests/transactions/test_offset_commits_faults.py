@@ -26,7 +26,7 @@ from spark_kafka_sink.protocol.request import ApiKey
 from spark_kafka_sink.protocol.transaction_requests import CoordinatorType
 from spark_kafka_sink.transactions import driver_transactions
 from spark_kafka_sink.transactions.offset_commits import GroupOffsets
-from tests.fakes.fake_cluster import FOREVER, FakeCluster
+from tests.fakes.fake_cluster import FOREVER
 from tests.fakes.fake_cluster.codec import Request
 from tests.transactions.simulated_driver import DriverWorld
 
@@ -70,9 +70,9 @@ def commit(world: DriverWorld, version: int) -> int | None:
 @pytest.mark.parametrize("processed", [True, False])
 @pytest.mark.parametrize("kind", ["drop", "cut"])
 def test_offsets_that_were_lost_are_given_again(
-    world: DriverWorld, cluster: FakeCluster, kind: str, processed: bool, version: int
+    world: DriverWorld, kind: str, processed: bool, version: int
 ) -> None:
-    fault = getattr(cluster.control, kind)(ApiKey.TXN_OFFSET_COMMIT, 1, processed=processed)
+    fault = getattr(world.cluster.control, kind)(ApiKey.TXN_OFFSET_COMMIT, 1, processed=processed)
     assert commit(world, version) == 7
     assert fault.fired == 1
 
@@ -80,29 +80,29 @@ def test_offsets_that_were_lost_are_given_again(
 @pytest.mark.parametrize("processed", [True, False])
 @pytest.mark.parametrize("kind", ["drop", "cut"])
 def test_a_group_that_was_lost_on_its_way_is_not_added_again(
-    world: DriverWorld, cluster: FakeCluster, kind: str, processed: bool
+    world: DriverWorld, kind: str, processed: bool
 ) -> None:
     """Arriving behind the commit, it would open a transaction that is never ended."""
-    fault = getattr(cluster.control, kind)(ApiKey.ADD_OFFSETS_TO_TXN, 1, processed=processed)
+    fault = getattr(world.cluster.control, kind)(ApiKey.ADD_OFFSETS_TO_TXN, 1, processed=processed)
     with pytest.raises(KafkaTimeoutError, match="AddOffsetsToTxn of group"):
         commit(world, 1)
     assert fault.fired == 1
-    assert TP not in cluster.groups.committed.get(GROUP, {})
+    assert TP not in world.cluster.groups.committed.get(GROUP, {})
 
 
 @VERSIONS
 @pytest.mark.parametrize("processed", [True, False])
 @pytest.mark.parametrize("kind", ["drop", "cut"])
 def test_a_timed_out_init_producer_id_is_not_repeated(
-    world: DriverWorld, cluster: FakeCluster, kind: str, processed: bool, version: int
+    world: DriverWorld, kind: str, processed: bool, version: int
 ) -> None:
     """It may arrive late, and would abort what the second one has prepared."""
-    fault = getattr(cluster.control, kind)(ApiKey.INIT_PRODUCER_ID, 1, processed=processed)
+    fault = getattr(world.cluster.control, kind)(ApiKey.INIT_PRODUCER_ID, 1, processed=processed)
     with pytest.raises(KafkaTimeoutError, match=f"InitProducerId of transactional id '{ID}'"):
         commit(world, version)
     assert fault.fired == 1
-    assert cluster.groups.open == {}
-    assert TP not in cluster.groups.committed.get(GROUP, {})
+    assert world.cluster.groups.open == {}
+    assert TP not in world.cluster.groups.committed.get(GROUP, {})
 
 
 @VERSIONS
@@ -119,51 +119,45 @@ def test_a_timed_out_init_producer_id_is_not_repeated(
         ErrorCode.UNKNOWN_SERVER_ERROR,
     ],
 )
-def test_what_passes_is_asked_again(
-    world: DriverWorld, cluster: FakeCluster, code: ErrorCode, version: int
-) -> None:
-    fault = cluster.control.answer(ApiKey.TXN_OFFSET_COMMIT, code, 4)
+def test_what_passes_is_asked_again(world: DriverWorld, code: ErrorCode, version: int) -> None:
+    fault = world.cluster.control.answer(ApiKey.TXN_OFFSET_COMMIT, code, 4)
     assert commit(world, version) == 7
     assert fault.fired == 4
 
 
 @VERSIONS
 def test_the_groups_coordinator_is_found_again_when_it_moves(
-    world: DriverWorld, cluster: FakeCluster, version: int
+    world: DriverWorld, version: int
 ) -> None:
     client = world.client()
     prepare(world, client, version, offset=5)  # both coordinators are remembered
-    cluster.move_coordinator(GROUP, cluster.coordinator_of(GROUP) % 3 + 1)
-    moved = cluster.control.delay(
-        ApiKey.TXN_OFFSET_COMMIT, 1, FOREVER, node=cluster.coordinator_of(GROUP)
+    world.cluster.move_coordinator(GROUP, world.cluster.coordinator_of(GROUP) % 3 + 1)
+    moved = world.cluster.control.delay(
+        ApiKey.TXN_OFFSET_COMMIT, 1, FOREVER, node=world.cluster.coordinator_of(GROUP)
     )
     prepared = prepare(world, client, version)
     assert moved.fired == 1
     end(world, client, prepared)
-    assert cluster.groups.committed[GROUP][TP].offset == 7
+    assert world.cluster.groups.committed[GROUP][TP].offset == 7
 
 
 @VERSIONS
-def test_the_groups_coordinator_dies_under_the_request(
-    world: DriverWorld, cluster: FakeCluster, version: int
-) -> None:
-    dead = cluster.coordinator_of(GROUP)
-    lost = cluster.control.delay(ApiKey.TXN_OFFSET_COMMIT, 100, FOREVER, node=dead)
+def test_the_groups_coordinator_dies_under_the_request(world: DriverWorld, version: int) -> None:
+    dead = world.cluster.coordinator_of(GROUP)
+    lost = world.cluster.control.delay(ApiKey.TXN_OFFSET_COMMIT, 100, FOREVER, node=dead)
     client = world.client()
     client.loop.coordinators([ID], world.soon())
-    world.after(60, lambda: cluster.stop_broker(dead))
+    world.after(60, lambda: world.cluster.stop_broker(dead))
     prepared = prepare(world, client, version)
     end(world, client, prepared)
     assert lost.fired == 1, "it was on its way"
-    assert cluster.down == {dead}
-    assert cluster.groups.committed[GROUP][TP].offset == 7
+    assert world.cluster.down == {dead}
+    assert world.cluster.groups.committed[GROUP][TP].offset == 7
 
 
 @VERSIONS
-def test_an_unclear_end_is_raised_at_the_deadline(
-    world: DriverWorld, cluster: FakeCluster, version: int
-) -> None:
-    fault = cluster.control.answer(
+def test_an_unclear_end_is_raised_at_the_deadline(world: DriverWorld, version: int) -> None:
+    fault = world.cluster.control.answer(
         ApiKey.TXN_OFFSET_COMMIT, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, FOREVER
     )
     start = world.scheduler.now
@@ -175,9 +169,7 @@ def test_an_unclear_end_is_raised_at_the_deadline(
 
 
 @VERSIONS
-def test_a_partition_that_stays_unknown_fails_early(
-    world: DriverWorld, cluster: FakeCluster, version: int
-) -> None:
+def test_a_partition_that_stays_unknown_fails_early(world: DriverWorld, version: int) -> None:
     start = world.scheduler.now
     told = "TxnOffsetCommit of elsewhere-3, group 'readers'.*does not have this partition"
     with pytest.raises(InvalidMetadataError, match=told):
@@ -235,14 +227,13 @@ FINAL: list[tuple[ApiKey, ErrorCode, type[KafkaError], str]] = [
 )
 def test_what_no_asking_mends_is_raised_at_once(
     world: DriverWorld,
-    cluster: FakeCluster,
     api: ApiKey,
     code: ErrorCode,
     kind: type[KafkaError],
     words: str,
     version: int,
 ) -> None:
-    fault = cluster.control.answer(api, code, FOREVER)
+    fault = world.cluster.control.answer(api, code, FOREVER)
     with pytest.raises(kind) as refused:
         prepare(world, world.client(), version)
     assert words in str(refused.value)
@@ -250,9 +241,7 @@ def test_what_no_asking_mends_is_raised_at_once(
     assert fault.fired == 1
 
 
-def test_groups_and_ids_of_one_name_have_separate_coordinators(
-    world: DriverWorld, cluster: FakeCluster
-) -> None:
+def test_groups_and_ids_of_one_name_have_separate_coordinators(world: DriverWorld) -> None:
     """And are asked for in requests of their own, many keys in each."""
     asked: list[tuple[int, tuple[str, ...]]] = []
 
@@ -260,7 +249,7 @@ def test_groups_and_ids_of_one_name_have_separate_coordinators(
         asked.append((request.body.key_type, tuple(request.body.coordinator_keys)))
         return True
 
-    cluster.control.delay(ApiKey.FIND_COORDINATOR, 1, FOREVER, where=told)
+    world.cluster.control.delay(ApiKey.FIND_COORDINATOR, 1, FOREVER, where=told)
     kinds = (CoordinatorType.TRANSACTION, CoordinatorType.GROUP)
     calls: list[Call[object]] = [
         Call(None, CoordinatorKey(key, kind)) for key in ("a", "b") for kind in kinds

@@ -57,14 +57,12 @@ def test_all_parts_become_visible_by_one_record_and_none_before(world: Committin
             assert driver.commit(owner(driver), batch) is Commit.PREPARED
         assert world.visible() == []
         state = world.logged(KEY)
-        assert state is not None
         assert (state.phase, state.last_done, state.parts_of) == (Phase.DONE, -1, 0)
         assert len(state.parts_by(0, "block")) == index + 1
     with world.driver() as driver:
         assert driver.commit(owner(driver), end(3)) is Commit.COMMITTED
     assert world.visible() == ["a", "b", "c"]
     state = world.logged(KEY)
-    assert state is not None
     wanted = Done(0, tuple(Payload(1, 1, "t") for _ in range(3)))
     assert (state.done, state.parts, state.last_done) == ((wanted,), (), 0)
 
@@ -174,7 +172,6 @@ def test_a_write_whose_record_got_no_answer_is_recorded_once(world: CommittingWo
         assert driver.commit(mine, batch) is Commit.PREPARED
         assert lost.fired
         state = world.logged(KEY)
-        assert state is not None
         assert len(state.parts) == 1
         assert driver.commit(owner(driver), end(1)) is Commit.COMMITTED
     assert world.visible() == ["a"]
@@ -215,7 +212,6 @@ def test_a_driver_that_dies_between_parts_leaves_no_part(
         for batch in batches:
             later.commit(owner(later, "run-2"), batch)
         state = world.logged(KEY)
-        assert state is not None
         assert state.superseded == ("run",)
         assert {t.transactional_id for p in state.parts for t in p.transactions} == {
             f"{KEY}~run-2~w~{k}" for k in (0, 1)
@@ -240,7 +236,6 @@ def test_dropping_a_batch_takes_over_so_that_one_query_stops(
         dropped = Batch(0, (), Payload(1, 1, "t"))
         assert second.commit(owner(second, "run-2"), dropped) is Commit.ALREADY_DONE
         state = world.logged(KEY)
-        assert state is not None
         assert (state.run_id, state.last_done, state.superseded) == ("run-2", 0, ("run",))
         late = Batch(1, (world.prepared(f"{KEY}~run~w~0", "b"),), Payload(1, 1, "t"))
         with pytest.raises(SupersededError):
@@ -263,7 +258,6 @@ def test_a_batch_that_is_done_drops_its_parts_and_compares_them(world: Committin
         last = end(2, token="replay")
         assert driver.commit(owner(driver, "run-2"), last) is Commit.ALREADY_DONE
         state = world.logged(KEY)
-        assert state is not None
         assert (state.parts, state.last_done) == ((), 0)
     with world.driver() as driver:
         driver.commit(owner(driver, "run-3"), replayed(a))

@@ -143,10 +143,6 @@ def test_a_timeout_above_the_brokers_is_refused(client: TransactionClient) -> No
         client.init_producer_id(name, 900_001, soon(client))
 
 
-def test_the_transaction_version_is_read_from_the_cluster(client: TransactionClient) -> None:
-    assert client.transaction_version(soon(client)) == 2
-
-
 def test_a_deadline_that_is_over_asks_nothing(client: TransactionClient) -> None:
     now = client.clock.now_ms()
     with pytest.raises(KafkaTimeoutError, match="FindCoordinator has no clear answer in time"):
