@@ -1,7 +1,5 @@
 """The listener: Spark's events, joined with the reports of the batches."""
 
-import json
-
 import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
@@ -223,46 +221,3 @@ def test_a_report_of_another_version_is_read_as_far_as_known(world, strange):
     world.reports = [report(0, retries=strange, brokers=strange, error=strange, newField=strange)]
     world.listener.read_reports()
     assert world.value("kprod_rows_total") == 100
-
-
-def test_reports_of_a_file_are_read_from_now_on_and_whole(tmp_path):
-    path = tmp_path / "reports.jsonl"
-    path.write_text(json.dumps(report(0)) + "\n")
-    registry = CollectorRegistry()
-    listener = KprodListener(PrometheusMetrics(registry), reports=path)
-
-    def rows():
-        listener.read_reports()
-        return registry.get_sample_value("kprod_rows_total", {"query": "orders"})
-
-    assert rows() is None  # history
-    line = json.dumps(report(1))
-    with path.open("a") as file:
-        file.write(line + "\n" + line[:40])
-        file.flush()
-        assert rows() == 100
-        file.write(line[40:] + "\n")
-    assert rows() == 200
-    assert rows() == 200
-
-
-def test_reports_of_a_directory_are_read_from_now_on_and_whole(tmp_path):
-    """As ``reportPath`` writes them into a directory; some mounts show half a file."""
-    (tmp_path / "1-history.json").write_text(json.dumps(report(0)) + "\n")
-    registry = CollectorRegistry()
-    listener = KprodListener(PrometheusMetrics(registry), reports=tmp_path)
-
-    def rows():
-        listener.read_reports()
-        return registry.get_sample_value("kprod_rows_total", {"query": "orders"})
-
-    assert rows() is None
-    line = json.dumps(report(1)) + "\n"
-    (tmp_path / ".3.json.tmp").write_text(line)
-    (tmp_path / "2.json").write_text(line)
-    (tmp_path / "3.json").write_text(line[:40])
-    assert rows() == 100
-    (tmp_path / "1-history.json").unlink()
-    (tmp_path / "3.json").write_text(line)
-    assert rows() == 200
-    assert rows() == 200
