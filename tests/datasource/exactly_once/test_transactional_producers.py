@@ -88,11 +88,17 @@ def world(request: pytest.FixtureRequest) -> ProducerWorld:
     return ProducerWorld(transaction_version=request.param)
 
 
-def test_a_jobs_attempt_has_its_own_id_and_closes_its_producer(world: ProducerWorld):
+@pytest.fixture
+def tasks(world: ProducerWorld) -> Tasks:
+    return Tasks(world)
+
+
+def test_a_jobs_attempt_has_its_own_id_and_closes_its_producer(world: ProducerWorld, tasks: Tasks):
+    """Also inside of a query, or beside one: its run is its context's."""
     tasks = Tasks(world, **JOB)
     token = tasks.worker.ids.token
     first = tasks.run(["a"], query_id="", run_id="", batch_id=-1, task_attempt_id=4)
-    again = tasks.run(["a"], query_id="", run_id="", batch_id=-1, task_attempt_id=9)
+    again = tasks.run(["a"], run_id="a-streams", batch_id=7, task_attempt_id=9)
     ids = [f"p~j0b~j0b~g3.{token}~{k}" for k in (0, 1)]
     assert [first.transactional_id, again.transactional_id] == ids
     assert all(network.closed for network in world.networks)
@@ -102,17 +108,7 @@ def test_a_jobs_attempt_has_its_own_id_and_closes_its_producer(world: ProducerWo
     assert world.values() == texts("a")
 
 
-def test_a_jobs_id_ignores_the_local_properties_of_its_thread(world: ProducerWorld):
-    """A batch job inside of a query, or beside one: its run is its context's."""
-    tasks = Tasks(world, **JOB)
-    prepared = tasks.run(["a"], run_id="a-streams", batch_id=7)
-    assert prepared.transactional_id == f"p~j0b~j0b~g3.{tasks.worker.ids.token}~0"
-    world.end(prepared)
-
-
-def test_foreach_batch_reuses_ids_and_keeps_producers_warm(
-    world: ProducerWorld,
-):
+def test_foreach_batch_reuses_ids_and_keeps_producers_warm(world: ProducerWorld):
     tasks = Tasks(world, key="p~name", context=WriteContext("run-f", "q"), number=0,
                   numbering=Numbering.MICRO_BATCHES)  # fmt: skip
     for n in range(3):
@@ -206,10 +202,9 @@ def test_the_first_error_stays_when_the_abort_gets_no_answer(world: ProducerWorl
 
 @pytest.mark.parametrize("processed", [False, True])
 def test_an_id_whose_init_producer_id_timed_out_is_never_used(
-    world: ProducerWorld, processed: bool
+    world: ProducerWorld, tasks: Tasks, processed: bool
 ):
     """It may still be on its way, and would abort the transaction that the next one began."""
-    tasks = Tasks(world)
     lost = world.cluster.control.cut(INIT, processed=processed)
     token = tasks.worker.ids.token
     for batch in range(3):
@@ -222,8 +217,7 @@ def test_an_id_whose_init_producer_id_timed_out_is_never_used(
     assert ("init", f"p~{RUN}~g3.{token}~0") in world.asked
 
 
-def test_a_warm_producer_with_a_timed_out_identity_is_replaced(world: ProducerWorld):
-    tasks = Tasks(world)
+def test_a_warm_producer_with_a_timed_out_identity_is_replaced(world: ProducerWorld, tasks: Tasks):
     world.end(tasks.run(["a"], batch_id=0))
     tasks.done(0)
     world.cluster.control.cut(INIT)  # it is done, and only its answer gets lost
@@ -247,12 +241,11 @@ def test_a_batch_jobs_attempt_takes_another_id_too(world: ProducerWorld):
 @pytest.mark.parametrize("processed", [False, True])
 @pytest.mark.parametrize("world", [1], indirect=True, ids=["version 1"])
 def test_an_attempt_with_a_lost_add_partitions_is_not_prepared(
-    world: ProducerWorld, processed: bool
+    world: ProducerWorld, tasks: Tasks, processed: bool
 ):
     """Behind the commit it would open another transaction, which would look like one that is lost.
     With version 2 there is no such request.
     """
-    tasks = Tasks(world)
     lost = world.cluster.control.cut(ADD_PARTITIONS, processed=processed)
     with pytest.raises(KafkaTimeoutError, match="AddPartitionsToTxn for 'p~") as raised:
         tasks.run(["a"])
@@ -265,8 +258,7 @@ def test_an_attempt_with_a_lost_add_partitions_is_not_prepared(
     assert world.values() == texts("a")
 
 
-def test_a_task_fails_when_every_init_producer_id_times_out(world: ProducerWorld):
-    tasks = Tasks(world)
+def test_a_task_fails_when_every_init_producer_id_times_out(world: ProducerWorld, tasks: Tasks):
     token = tasks.worker.ids.token
     for n in (1, 2, 3):  # the first one of each id: a fault does not count what another met
         world.cluster.control.cut(INIT, nth=n)
@@ -274,17 +266,15 @@ def test_a_task_fails_when_every_init_producer_id_times_out(world: ProducerWorld
         tasks.run(["a"])
 
 
-def test_a_task_whose_id_gets_no_answer_names_the_broker(world: ProducerWorld):
+def test_a_task_whose_id_gets_no_answer_names_the_broker(world: ProducerWorld, tasks: Tasks):
     """And says nothing of calls, which are not the user's."""
-    tasks = Tasks(world)
     world.cluster.control.drop(INIT, FOREVER)
     with pytest.raises(KafkaTimeoutError, match=r"in time; tried 127\.0\.0\.1:") as raised:
         tasks.run(["a"])
     assert "kprod check" in str(raised.value.hint)
 
 
-def test_a_forbidden_id_fails_the_task_before_anything_is_sent(world: ProducerWorld):
-    tasks = Tasks(world)
+def test_a_forbidden_id_fails_the_task_before_anything_is_sent(world: ProducerWorld, tasks: Tasks):
     world.cluster.control.answer(INIT, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, FOREVER)
     with pytest.raises(KafkaError, match="TRANSACTIONAL_ID_AUTHORIZATION_FAILED"):
         tasks.run(["x"])
@@ -292,21 +282,7 @@ def test_a_forbidden_id_fails_the_task_before_anything_is_sent(world: ProducerWo
     assert all(network.closed for network in world.networks)
 
 
-def test_evicting_a_prepared_warm_producer_sends_no_request(world: ProducerWorld):
-    tasks = Tasks(world)
-    prepared = [tasks.run([f"{n}"]) for n in range(4)]
-    assert len(tasks.worker.warm) == 2
-    assert [network.closed for network in world.networks] == [False, False, True, True]
-    tasks.worker.warm.close()
-    world.scheduler.sleep(1_000)
-    assert [what for what, _ in world.asked] == ["init"] * 4
-    for p in prepared:
-        world.end(p)
-    assert len(world.values()) == 4
-
-
-def test_a_warm_producer_is_not_reused_under_another_config(world: ProducerWorld):
-    tasks = Tasks(world)
+def test_a_warm_producer_is_not_reused_under_another_config(world: ProducerWorld, tasks: Tasks):
     world.end(tasks.run(["a"], batch_id=0))
     tasks.done(0)
     world.config = replace(world.config, linger_ms=1)
@@ -318,16 +294,14 @@ def test_a_warm_producer_is_not_reused_under_another_config(world: ProducerWorld
     assert world.values() == texts("a", "b")
 
 
-def test_warm_producers_of_an_earlier_run_are_closed(world: ProducerWorld):
-    tasks = Tasks(world)
+def test_warm_producers_of_an_earlier_run_are_closed(world: ProducerWorld, tasks: Tasks):
     old = tasks.run(["a"], batch_id=0)
     tasks.run(["b"], batch_id=0, run_id="another")
     assert [network.closed for network in world.networks] == [True, False]
     assert world.state_of(old.transactional_id) == "Ongoing", "the driver decides on it"
 
 
-def test_a_child_does_not_use_its_parents_warm_producers(world: ProducerWorld):
-    tasks = Tasks(world)
+def test_a_child_does_not_use_its_parents_warm_producers(world: ProducerWorld, tasks: Tasks):
     pid = 1
     worker = ProcessLocal(lambda: Worker(WorkerIds(), ProducerCache()), pid=lambda: pid)
     tasks.worker = worker()
@@ -341,8 +315,7 @@ def test_a_child_does_not_use_its_parents_warm_producers(world: ProducerWorld):
     assert world.networks[0].closed is False, "the sockets are the parent's"
 
 
-def test_an_idle_producer_with_a_dead_thread_is_replaced(world: ProducerWorld):
-    tasks = Tasks(world)
+def test_an_idle_producer_with_a_dead_thread_is_replaced(world: ProducerWorld, tasks: Tasks):
     world.end(tasks.run(["a"], batch_id=0))
     tasks.done(0)
     (idle,) = tasks.worker.warm._idle.values()
@@ -352,8 +325,7 @@ def test_an_idle_producer_with_a_dead_thread_is_replaced(world: ProducerWorld):
     assert world.values() == texts("a", "b")
 
 
-def test_a_task_aborts_when_its_transaction_has_no_time_left(world: ProducerWorld):
-    tasks = Tasks(world)
+def test_a_task_aborts_when_its_transaction_has_no_time_left(world: ProducerWorld, tasks: Tasks):
 
     class Slow(list):
         def __iter__(self):
