@@ -34,6 +34,7 @@ from spark_kafka_sink.cli.operations.inspection import (
     decided_ids,
     standing_of,
 )
+from spark_kafka_sink.protocol.producer_ids import PreparedTransaction
 from spark_kafka_sink.transactions.commit_log.commit_log import CommitLog, LogSession
 from spark_kafka_sink.transactions.commit_state import CommitState, Phase, Standing
 from spark_kafka_sink.transactions.committer import Committer
@@ -244,7 +245,7 @@ class Operator:
                 open_[str(t.id)] = found
             else:
                 kept[str(t.id)] = "it was ended meanwhile"
-        failed = self._abort(open_)
+        failed = self._abort(open_, plan.even_decided)
         if not failed:
             self._forget_jobs(left, sessions)
         return Aborted(tuple(i for i in open_ if i not in failed), kept, failed)
@@ -290,9 +291,26 @@ class Operator:
                 session.write(state, self._client.deadline())
         return left, kept, sessions
 
-    def _abort(self, open_: Mapping[str, TransactionDescription]) -> dict[str, str]:
-        """The errors, by transactional id."""
-        answers = self._client.abort_exactly(open_, self._client.deadline()) if open_ else {}
+    def _abort(
+        self, open_: Mapping[str, TransactionDescription], decided: Collection[str]
+    ) -> dict[str, str]:
+        """The errors, by transactional id. Those of a decision are prepared: their writers need no
+        fence, which would take their outcome from brokers with version 1.
+        """
+        if not open_:
+            return {}
+        deadline = self._client.deadline()
+        version = self._client.transaction_version(deadline)
+        prepared = [
+            PreparedTransaction(i, d.producer_id, d.producer_epoch, version)
+            for i, d in open_.items()
+            if i in decided
+        ]
+        others = {i: d for i, d in open_.items() if i not in decided}
+        answers = {
+            **self._client.end(prepared, committed=False, deadline_ms=deadline),
+            **self._client.abort_exactly(others, deadline),
+        }
         return {
             one: "no clear answer in time" if code is None else code.name
             for one, code in answers.items()
@@ -378,7 +396,7 @@ class Operator:
             ended = commit_all(self._client, open_, self._client.deadline())
             return (*left, *ended.lost, *ended.unknown, *ended.unclear)
         found = {t.transaction.transactional_id: t.found for t in now.with_outcome(Outcome.RETRY)}
-        return list(self._abort(found))
+        return list(self._abort(found, found))
 
     # -- reset --------------------------------------------------------------------------------
 
