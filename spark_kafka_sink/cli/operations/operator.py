@@ -20,9 +20,10 @@ their driver finds itself superseded when it opens the key.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from typing import Final
+from typing import Final, TypeVar
 
 from spark_kafka_sink.admin.transaction_client import TransactionClient
 from spark_kafka_sink.admin.transaction_description import TransactionDescription, TransactionState
@@ -36,12 +37,14 @@ from spark_kafka_sink.cli.operations.inspection import (
 )
 from spark_kafka_sink.protocol.producer_ids import PreparedTransaction
 from spark_kafka_sink.transactions.commit_log.commit_log import CommitLog, LogSession
-from spark_kafka_sink.transactions.commit_state import CommitState, Phase, Standing
+from spark_kafka_sink.transactions.commit_state import CommitState, LogChangedError, Phase, Standing
 from spark_kafka_sink.transactions.committer import Committer
 from spark_kafka_sink.transactions.ending import commit_all
 from spark_kafka_sink.transactions.outcomes import Outcome
 from spark_kafka_sink.transactions.ownership import retry_when_fenced
 from spark_kafka_sink.transactions.transactional_ids import log_key, parse, prefix_of_key
+
+T = TypeVar("T")
 
 _DECIDED: Final = "its batch is decided"
 _OWNED: Final = "its run is the owner in the commit log"
@@ -321,13 +324,14 @@ class Operator:
         self, left: Sequence[OpenTransaction], sessions: Mapping[str, LogSession]
     ) -> None:
         """Remove the keys of batch jobs without txnAppId: each has one run only, and nothing is
-        left to be decided under it.
+        left to be decided under it. One that its driver has opened meanwhile stays.
         """
         of_one_run = (t.id.key for t in left if t.id.key == log_key(t.id.prefix, t.id.run))
         for key in dict.fromkeys(of_one_run):
             session = sessions.get(key)
             if session is not None and not session.state.decision:
-                session.write(None, self._client.deadline())
+                with suppress(LogChangedError):
+                    session.write(None, self._client.deadline())
 
     # -- resolve ------------------------------------------------------------------------------
 
@@ -367,25 +371,32 @@ class Operator:
 
         Raises RefusedError when the state changed meanwhile, or a transaction can't be ended.
         """
-        session = self._log.open(plan.report.key, self._client.deadline())
-        state = session.state
-        if state.decision != plan.report.state.decision:
-            raise _changed(plan.report.key)
-        left = self._end_rest(plan, self.inspector.report(plan.report.key, state))
-        if left and not plan.force:
-            what = (
-                "turned out to be lost, or can't be committed" if plan.done else "can't be aborted"
-            )
-            raise RefusedError(
-                f"{len(left)} more transactions of the batch {what} (first: {left[0]}); the commit "
-                "log is as it was",
-                hint="check with 'kprod txn describe'; --force continues without their rows"
-                if plan.done
-                else "try again; --force continues without aborting them",
-            )
-        state = state.resolved(done=plan.done)
-        session.write(state, self._client.deadline())
-        return state
+        wanted = plan.report.state.resolved(done=plan.done)
+
+        def attempt(session: LogSession) -> CommitState:
+            if session.state == wanted:
+                return wanted  # by the previous attempt
+            if session.state.decision != plan.report.state.decision:
+                raise _changed(plan.report.key)
+            left = self._end_rest(plan, self.inspector.report(plan.report.key, session.state))
+            if left and not plan.force:
+                what = (
+                    "turned out to be lost, or can't be committed"
+                    if plan.done
+                    else "can't be aborted"
+                )
+                raise RefusedError(
+                    f"{len(left)} more transactions of the batch {what} (first: {left[0]}); the "
+                    "commit log is as it was",
+                    hint="check with 'kprod txn describe'; --force continues without their rows"
+                    if plan.done
+                    else "try again; --force continues without aborting them",
+                )
+            state = session.state.resolved(done=plan.done)
+            session.write(state, self._client.deadline())
+            return state
+
+        return self._alone(plan.report.key, attempt)
 
     def _end_rest(self, plan: Resolution, now: KeyReport) -> Sequence[str]:
         """End what is open of the batch; returns the transactions that contradict ``plan``."""
@@ -434,12 +445,24 @@ class Operator:
     def reset(self, report: KeyReport) -> None:
         """After fencing. RefusedError when the state changed meanwhile."""
         key, state = report.key, report.state
-        session = self._log.open(key, self._client.deadline())
-        if session.state != state:
-            raise _changed(key)
         # (The key of a job without txnAppId has no later run.)
         is_once = key == log_key(prefix_of_key(key), state.run_id)
-        session.write(None if is_once else state.forgotten(), self._client.deadline())
+        wanted = None if is_once else state.forgotten()
+
+        def attempt(session: LogSession) -> None:
+            if session.state == (wanted or CommitState()):
+                return  # by the previous attempt
+            if session.state != state:
+                raise _changed(key)
+            session.write(wanted, self._client.deadline())
+
+        self._alone(key, attempt)
+
+    def _alone(self, key: str, attempt: Callable[[LogSession], T]) -> T:
+        """The result of ``attempt`` with the key open; again when a driver opens it meanwhile."""
+        return retry_when_fenced(
+            self._client, lambda: self._log.open(key, self._client.deadline()), attempt
+        )
 
 
 def _is_owned(run: str, key: str) -> RefusedError:
