@@ -87,6 +87,28 @@ def test_a_commit_by_hand_waits_for_slow_brokers(version: int) -> None:
 
 
 @VERSIONS
+@pytest.mark.parametrize("marker_ms", [3_000, 60_000])
+def test_a_commit_by_hand_waits_until_rows_are_visible(marker_ms: int, version: int) -> None:
+    """The leader of their partition is lost, and another one not elected yet. Or it does not come
+    back: then the command says so.
+    """
+
+    def play(scene: EdgeScene) -> None:
+        run = scene.run("run-0")
+        plan = scene.plan(run)
+        scene.decides_and_dies(run, 0, plan, scene.write(run, 0, plan))
+        scene.cluster.marker_ms = marker_ms
+        if marker_ms < 30_000:
+            assert commit_by_hand(scene, scene.run("operator"), TIMEOUT_MS).last_done == 0
+            assert scene.batches() == {0}
+        else:
+            with pytest.raises(KafkaTimeoutError, match="batch 0 of 'orders' is committed, and 2"):
+                commit_by_hand(scene, scene.run("operator"), TIMEOUT_MS)
+
+    EdgeScene.of(play, played(version))
+
+
+@VERSIONS
 def test_commands_wait_for_the_markers_of_a_decision(version: int) -> None:
     """They are late because a broker is lost. Before them the log seems not to have the key, nor to
     know its run.

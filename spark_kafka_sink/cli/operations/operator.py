@@ -27,17 +27,32 @@ from typing import Final, TypeVar
 
 from spark_kafka_sink.admin.transaction_client import TransactionClient
 from spark_kafka_sink.admin.transaction_description import TransactionDescription, TransactionState
-from spark_kafka_sink.base.errors import ConfigError, ErrorCode, RefusedError, safe_text
+from spark_kafka_sink.base.errors import (
+    ConfigError,
+    ErrorCode,
+    KafkaTimeoutError,
+    RefusedError,
+    named,
+    safe_text,
+)
 from spark_kafka_sink.cli.operations.inspection import (
+    ENDING,
     Inspector,
     KeyReport,
     OpenTransaction,
     decided_ids,
+    described_when_ended,
     standing_of,
 )
 from spark_kafka_sink.protocol.producer_ids import PreparedTransaction
 from spark_kafka_sink.transactions.commit_log.commit_log import CommitLog, LogSession
-from spark_kafka_sink.transactions.commit_state import CommitState, LogChangedError, Phase, Standing
+from spark_kafka_sink.transactions.commit_state import (
+    CommitState,
+    Decision,
+    LogChangedError,
+    Phase,
+    Standing,
+)
 from spark_kafka_sink.transactions.committer import Committer
 from spark_kafka_sink.transactions.ending import commit_all
 from spark_kafka_sink.transactions.outcomes import Outcome
@@ -49,6 +64,8 @@ T = TypeVar("T")
 _DECIDED: Final = "its batch is decided"
 _OWNED: Final = "its run is the owner in the commit log"
 _YOUNG: Final = "not open for that long"
+#: Transactions that an error lists.
+_NAMED: Final = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,9 +141,29 @@ class Operator:
         """Commit every transaction of the decision. None is aborted, unless brokers have aborted
         some and none is committed: then the batch is not done in the state that is returned.
 
-        Raises PartialCommitError, CommitOutcomeUnknownError.
+        Its rows are visible then. Raises PartialCommitError, CommitOutcomeUnknownError, and
+        KafkaTimeoutError when markers are missing.
         """
-        return Committer(self._log, self._client).roll_forward(report.key, only_lost=True)
+        state = Committer(self._log, self._client).roll_forward(report.key, only_lost=True)
+        decision = report.state.decision
+        if decision is not None and state.last_done >= decision.number:
+            self._await_markers(report.key, decision)
+        return state
+
+    def _await_markers(self, key: str, decision: Decision) -> None:
+        """They follow in milliseconds, but for a partition without a leader."""
+        wait_ms = self._client.config.max_block_ms
+        deadline = self._client.deadline(2 * wait_ms)  # for the last look, too
+        found = described_when_ended(self._client, decision.ids, deadline, wait_ms)
+        left = [one for one, description in found.items() if description.state in ENDING]
+        if left:
+            raise KafkaTimeoutError(
+                f"batch {decision.number} of '{key}' is committed, and {len(left)} of its "
+                f"{len(found)} transactions have no markers yet ({named(left, _NAMED)}): their "
+                "rows are not visible",
+                hint="they are as soon as each of their partitions has a leader: see which "
+                "brokers are down; 'kprod txn list' shows the transactions until then",
+            )
 
     # -- abort, sweep -------------------------------------------------------------------------
 
