@@ -10,7 +10,7 @@ most requests, lists transactions by pattern, and reports that feature.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 import pyarrow as pa
 import pytest
@@ -23,7 +23,6 @@ from spark_kafka_sink.base.errors import (
     ErrorCode,
     SupersededError,
 )
-from spark_kafka_sink.config.producer_config import ProducerConfig
 from spark_kafka_sink.local_kafka import KAFKA_3_VERSION
 from spark_kafka_sink.producer.kafka_producer import KafkaProducer
 from spark_kafka_sink.protocol.node_api_versions import NodeApiVersions
@@ -43,39 +42,15 @@ from tests.fakes.kafka_messages import API_VERSIONS
 from tests.real_kafka import RealKafka, consume_topic
 from tests.transactions.kafka_3_9_reader import visible
 from tests.transactions.open_transactions import TIMEOUT_MS, fence
-from tests.transactions.operator_stage import Stage, names, set_stage, topics_of
+from tests.transactions.operator_stage import Stage, names
 
 # The first run on a machine fetches the broker.
 pytestmark = [pytest.mark.broker, pytest.mark.timeout(600)]
 
 
 @pytest.fixture(scope="module")
-def client(kafka_3_9: RealKafka) -> Iterator[TransactionClient]:
-    config = ProducerConfig.parse({"bootstrap.servers": kafka_3_9.bootstrap})
-    with TransactionClient(config) as found:
-        yield found
-
-
-@pytest.fixture(scope="module")
-def topics(kafka_3_9: RealKafka) -> tuple[str, str]:
-    return topics_of(kafka_3_9)
-
-
-@pytest.fixture
-def stage(
-    kafka_3_9: RealKafka, client: TransactionClient, topics: tuple[str, str]
-) -> Iterator[Stage]:
-    with set_stage(kafka_3_9, client, topics) as found:
-        yield found
-
-
-def producer_of(kafka: RealKafka, transactional_id: str, **options: object) -> KafkaProducer:
-    given: dict[str, object] = {
-        "bootstrap.servers": kafka.bootstrap,
-        "transactional.id": transactional_id,
-        "transaction.timeout.ms": 60_000,
-    }
-    return KafkaProducer(given | {name.replace("_", "."): v for name, v in options.items()})
+def operators_kafka(kafka_3_9: RealKafka) -> RealKafka:
+    return kafka_3_9
 
 
 def batch_of(values: Sequence[str]) -> pa.RecordBatch:
@@ -86,8 +61,9 @@ def batch_of(values: Sequence[str]) -> pa.RecordBatch:
 
 
 def test_it_is_a_broker_that_offers_no_transactions_of_version_2(
-    kafka_3_9: RealKafka, client: TransactionClient
+    kafka_3_9: RealKafka, operator_client: TransactionClient
 ) -> None:
+    client = operator_client
     with AdminClient(client.config) as admin:
         answer = admin.loop.send_and_receive(Call(API_VERSIONS, AnyBroker()), admin.deadline())
     versions = NodeApiVersions.of(answer)
@@ -130,37 +106,21 @@ def test_rows_of_every_codec_are_read_back_as_they_were_written(kafka_3_9: RealK
 
 
 def prepared(
-    kafka: RealKafka, topic: str, transactional_id: str, values: Sequence[str], **options: object
+    kafka: RealKafka, topic: str, transactional_id: str, values: Sequence[str]
 ) -> PreparedTransaction:
     """What a task writes and leaves to its driver."""
-    with producer_of(kafka, transactional_id, **options) as producer:
+    given = {
+        "bootstrap.servers": kafka.bootstrap,
+        "transactional.id": transactional_id,
+        "transaction.timeout.ms": 60_000,
+    }
+    with KafkaProducer(given) as producer:
         producer.init_transactions()
         producer.begin_transaction()
         producer.send_batch(batch_of(values), topic)
         found = producer.prepare()
     assert found.transaction_version == 1
     return found
-
-
-def test_a_producer_goes_on_after_its_prepared_transaction_ended(
-    kafka_3_9: RealKafka, stage: Stage
-) -> None:
-    topic = kafka_3_9.unique_topic("txn")
-    identities = []
-    with producer_of(kafka_3_9, topic) as producer:
-        producer.init_transactions()
-        for value in ("a", "b", "c"):
-            producer.begin_transaction()
-            producer.send_batch(batch_of([value]), topic)
-            transaction = producer.prepare()
-            identities.append((transaction.producer_id, transaction.producer_epoch))
-            committed = value != "b"
-            stage.client.end([transaction], committed=committed, deadline_ms=stage.soon())
-            producer.forget_prepared()
-            producer.init_transactions()
-    first_id, first_epoch = identities[0]
-    assert identities == [(first_id, first_epoch + n) for n in range(3)]
-    assert visible(kafka_3_9, topic, ["a", "c"])
 
 
 # --- the driver's commit
@@ -185,11 +145,9 @@ class Query:
         state = self.stage.read() or CommitState()
         return Owner(self.stage.prefix, run, "query-1", state.generation)
 
-    def task(
-        self, k: int, *values: str, run: str = "run-1", **options: object
-    ) -> PreparedTransaction:
+    def task(self, k: int, *values: str, run: str = "run-1") -> PreparedTransaction:
         name = str(TransactionalId(self.stage.prefix, run, "w", k))
-        return prepared(self.kafka, self.topic, name, values, **options)
+        return prepared(self.kafka, self.topic, name, values)
 
     def shows(self, *values: str) -> bool:
         return visible(self.kafka, self.topic, values)
