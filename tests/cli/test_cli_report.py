@@ -47,7 +47,10 @@ def test_the_last_report_is_shown_with_units_and_waits(lines: Path) -> None:
 
 def test_a_batch_is_found_by_its_number(lines: Path) -> None:
     assert json.loads(run("show", str(lines), "--batch", "7", "--json").stdout)["rows"] == 77
-    assert "code=KP0301" in run("show", str(lines), "--batch", "8").stdout
+    failed = run("show", str(lines), "--batch", "8").stdout
+    assert "code=KP0301" in failed
+    assert "More: kprod explain KP0301" in failed
+    assert "Tasks waited most" not in failed
     assert "has no report of batch 3" in run("show", str(lines), "--batch", "3", code=2).stderr
 
 
@@ -126,13 +129,6 @@ def test_a_file_that_is_not_there_is_one_line(tmp_path: Path) -> None:
     errors = run("show", str(tmp_path / "none.jsonl"), code=2).stderr
     assert "can't be read: No such file or directory" in errors
     assert errors.count("\n") == 1
-    assert "has no report" in run("show", str(tmp_path), code=2).stderr
-
-
-def test_a_failed_batch_is_shown_with_what_to_do(lines: Path) -> None:
-    shown = run("show", str(lines), "--batch", "8").stdout
-    assert "More: kprod explain KP0301" in shown
-    assert "Tasks waited most" not in shown
 
 
 def test_times_are_dates_and_counts_are_counts(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 import spark_kafka_sink
+from tests.datasource.exactly_once.queries import run
 from tests.real_kafka import RealKafka
 from tests.transactions.kafka_3_9_reader import visible
 
@@ -32,11 +33,6 @@ def options(kafka_3_9: RealKafka, tmp_path: Path) -> dict[str, str]:
     }
 
 
-def outcomes(tmp_path: Path) -> list[tuple[int | None, str]]:
-    lines = (tmp_path / "report.jsonl").read_text().splitlines()
-    return [(report["batchId"], report["outcome"]) for report in map(json.loads, lines)]
-
-
 def test_a_stream_is_visible_once(
     spark: SparkSession, kafka_3_9: RealKafka, options: dict[str, str], tmp_path: Path
 ) -> None:
@@ -46,17 +42,9 @@ def test_a_stream_is_visible_once(
     for name in ("a", "b"):
         rows = "".join(json.dumps({"value": f"{name}{n}"}) + "\n" for n in range(50))
         (source / f"{name}.json").write_text(rows)
-    frame = (
-        spark.readStream.schema("value string").option("maxFilesPerTrigger", 1).json(str(source))
-    )
-    query = (
-        frame.writeStream.format("kprod")
-        .options(**options)
-        .option("checkpointLocation", str(tmp_path / "checkpoint"))
-        .trigger(availableNow=True)
-        .start()
-    )
-    query.awaitTermination(120)
-    assert query.exception() is None
+    reader = spark.readStream.schema("value string").option("maxFilesPerTrigger", 1)
+    run(reader.json(str(source)), options, tmp_path)
     assert visible(kafka_3_9, options["topic"], [f"{name}{n}" for name in "ab" for n in range(50)])
-    assert outcomes(tmp_path) == [(0, "committed"), (1, "committed")]
+    reports = map(json.loads, (tmp_path / "report.jsonl").read_text().splitlines())
+    outcomes = [(report["batchId"], report["outcome"]) for report in reports]
+    assert outcomes == [(0, "committed"), (1, "committed")]
