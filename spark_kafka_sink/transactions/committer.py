@@ -698,6 +698,7 @@ def _partial(key: str, number: int, of: int, lost: tuple[str, ...]) -> PartialCo
         f"{of} transactions ({named(lost, _NAMED)}), and their rows are missing",
         hint=f"'kprod txn resolve {key} --batch {number} --as done' continues without them, '--as "
         "replay' writes the whole batch again (the others' rows come twice); it happens when a "
-        "driver is away for longer than kafka.transaction.timeout.ms after its decision",
+        "driver is away for longer than kafka.transaction.timeout.ms after its decision, or an "
+        "operator aborts it by force",
         transactional_ids=lost,
     )
