@@ -27,6 +27,7 @@ from spark_kafka_sink.base.errors import (
     CommitOutcomeUnknownError,
     InvalidTxnStateError,
     KafkaError,
+    KafkaTimeoutError,
     PartialCommitError,
     ProducerFencedError,
     SupersededError,
@@ -68,6 +69,7 @@ _NAMED = 5
 _OFFSETS = "offsets"
 #: And of the one with the report of the batch, or of a part.
 _REPORT = "report"
+_LATE = "brokers were slow, or this driver was paused; the batch is to be written again"
 _NOTHING_UNDONE = (
     "nothing was undone: start the query again, and it resolves the batch; 'kprod txn describe' "
     "shows the brokers' state"
@@ -488,6 +490,14 @@ class Committer:
                 f"{error.message}",
                 hint=_NOTHING_UNDONE,
                 transactional_ids=decision.ids,
+            ) from error
+        except KafkaTimeoutError as error:
+            raise KafkaTimeoutError(
+                f"batch {decision.number} of '{owner.key}' was not decided in time, and nothing of "
+                f"it is visible: {error.message}",
+                hint="; ".join(filter(None, [_LATE, error.hint])),
+                code=error.code,
+                kind=error.kind,
             ) from error
         return state
 
