@@ -9,16 +9,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from spark_kafka_sink.records.gather import data_of, offsets_of, valid_of
+from spark_kafka_sink.records.gather import data_of, offsets_of
 from spark_kafka_sink.records.row_pieces import Mask
 from spark_kafka_sink.records.varint import highest
-
-
-def validity(column: pa.Array) -> Mask | None:
-    """True where the column is not null; None when it has no nulls."""
-    if pa.types.is_null(column.type):
-        return np.zeros(len(column), np.bool_)
-    return valid_of(column)
 
 
 def fixed_width(
@@ -27,11 +20,6 @@ def fixed_width(
     """The numbers of a column, 0 for nulls."""
     found = np.frombuffer(column.buffers()[1], dtype, len(column), column.offset * dtype.itemsize)
     return found if valid is None else np.where(valid, found, dtype.type(0))
-
-
-def children(column: pa.Array) -> list[pa.Array]:
-    """The fields of a struct, whatever they hold where it is null."""
-    return [column.field(index) for index in range(column.type.num_fields)]
 
 
 def list_items(column: pa.Array, valid: Mask | None) -> tuple[pa.Array, npt.NDArray[np.int64]]:
