@@ -99,20 +99,19 @@ def with_encoders(plan: ColumnPlan, schema: StructType, config: SinkConfig) -> C
     return replace(plan, key=parts["key"], value=parts["value"])
 
 
-def described(config: SinkConfig, timeout_ms: int) -> Iterator[tuple[str, str, bool]]:
+def described(
+    options: SchemaOptions, topic: str | None, timeout_ms: int
+) -> Iterator[tuple[str, str, bool]]:
     """For ``kprod check``: of each key and value with a schema the part, what the registry has for
     it, and whether that is enough.
     """
-    options = config.schemas
-    if options is None:
-        return
     registry = registry_of(options, timeout_ms)
     for payload in options.payloads:
         if payload.use_id is not None:
             found: RegisteredSchema | None = registry.by_id(payload.use_id)
             what = f"id {payload.use_id}"
         else:
-            what = subject_of(payload, _name(payload, config.topic), config.topic)
+            what = subject_of(payload, _name(payload, topic), topic)
             found = registry.latest(what)
         if found is None:
             may_be_missing = options.auto_register and not options.use_latest
