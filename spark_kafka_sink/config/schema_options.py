@@ -164,13 +164,13 @@ def _check_registry(own: Mapping[str, OptionValue]) -> None:
     registry_urls(own)
 
 
-def registry_tls(values: Mapping[str, OptionValue]) -> dict[str, OptionValue]:
+def registry_tls(values: Mapping[str, object]) -> dict[str, object]:
     """The options of TLS, with the names that they have for brokers."""
     of = f"{REGISTRY}ssl."
     return {n.removeprefix(REGISTRY): value for n, value in values.items() if n.startswith(of)}
 
 
-def registry_urls(values: Mapping[str, OptionValue]) -> tuple[str, ...]:
+def registry_urls(values: Mapping[str, object]) -> tuple[str, ...]:
     """The registry's addresses, without a slash at the end; none yet when they are a reference, and
     checked where that is looked up. ConfigError for one that can't be used or would get a secret in
     the clear, and for TLS that would not count.
