@@ -266,9 +266,10 @@ class Committer:
             return Commit.PREPARED
         else:
             how, state = self._decide_and_end(owner, batch, session, attempts)
-        # Versions that one driver writes are one run: one that is dropped must not end what another
-        # thread is about to decide of the next. (What its tasks wrote is aborted by name.)
-        shared = how is Commit.ALREADY_DONE and owner.numbering is Numbering.VERSIONS
+        # Versions that one driver writes are one run: one that is dropped (its own transactions are
+        # aborted by name), or has no rows, must not end what a thread is about to decide of the
+        # next.
+        shared = how is not Commit.COMMITTED and owner.numbering is Numbering.VERSIONS
         self._sweep(owner, session, state, own_run=not shared)
         return how
 
