@@ -9,9 +9,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from spark_kafka_sink.records.gather import data_of, offsets_of
+from spark_kafka_sink.records.gather import offsets_of
 from spark_kafka_sink.records.row_pieces import Mask
-from spark_kafka_sink.records.varint import highest
 
 
 def fixed_width(
@@ -30,20 +29,3 @@ def list_items(column: pa.Array, valid: Mask | None) -> tuple[pa.Array, npt.NDAr
     first, last = int(offsets[0]), int(offsets[-1])
     # Not .keys and .items of a map, which begin at the first row whatever the slice is.
     return column.values.slice(first, last - first), offsets - first
-
-
-def not_utf8(column: pa.Array) -> Mask:
-    """Which rows of a binary column are not: Spark's strings are bytes."""
-    none = np.zeros(len(column), np.bool_)
-    offsets = offsets_of(column)
-    data = data_of(column)[int(offsets[0]) : int(offsets[-1])]
-    if not len(data) or highest(data) < 0x80:
-        return none
-    large = pa.types.is_large_binary(column.type)
-    try:
-        column.cast(pa.large_string() if large else pa.string())
-    except pa.ArrowInvalid:
-        # Rare, so row by row.
-        rows = (one or b"" for one in column.to_pylist())
-        return np.array([one.decode(errors="replace").encode() != one for one in rows])
-    return none

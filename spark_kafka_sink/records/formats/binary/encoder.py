@@ -18,7 +18,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from spark_kafka_sink.records.formats.arrow_values import fixed_width, list_items, not_utf8
+from spark_kafka_sink.records.formats.arrow_values import fixed_width, list_items
 from spark_kafka_sink.records.formats.binary.nodes import (
     Boolean,
     Bytes,
@@ -34,7 +34,7 @@ from spark_kafka_sink.records.formats.binary.nodes import (
     Value,
 )
 from spark_kafka_sink.records.gather import binary_of, ends_of, lengths_of, valid_of
-from spark_kafka_sink.records.json.json_text import plain_binary
+from spark_kafka_sink.records.json.json_text import not_utf8, plain_binary
 from spark_kafka_sink.records.payloads import Payloads
 from spark_kafka_sink.records.row_pieces import Mask, RowPieces
 from spark_kafka_sink.records.varint import Packed, highest, pack, pack_unsigned
