@@ -59,16 +59,16 @@ _TEXTS: Final = {"string": "utf-8", "bytes": "latin-1"}
 _FLOATS: Final = {"float": "<f", "double": "<d"}
 _NOT_OF_TYPE: Final = (ValueError, OverflowError, struct.error)
 #: Integers are also written as logical types of numbers, as what they are.
-_TIMES: Final = ("", *LOGICAL["int"], *LOGICAL["long"])
+_WHOLE: Final = {
+    (kind, logical): node
+    for kind, node in (("int", _INT), ("long", _LONG))
+    for logical in ("", *LOGICAL["int"], *LOGICAL["long"])
+}
 #: What a column of a kind may be written as: the Avro type and its logical type ("": none).
 _NODES: Final[Mapping[ColumnKind, Mapping[tuple[str, str], Node]]] = {
     _K.BOOLEAN: {("boolean", ""): Boolean()},
-    _K.INT: {(kind, logical): _LONG for logical in _TIMES for kind in ("int", "long")},
-    _K.LONG: {
-        (kind, logical): _LONG if kind == "long" else _INT
-        for logical in _TIMES
-        for kind in ("long", "int")
-    },
+    _K.INT: _WHOLE,
+    _K.LONG: _WHOLE,
     _K.FLOAT: {("float", ""): Number(Coding.FIXED32), ("double", ""): Number(Coding.FIXED64)},
     _K.DOUBLE: {("double", ""): Number(Coding.FIXED64)},
     _K.STRING: {("string", ""): _TEXT, ("string", "uuid"): _TEXT},

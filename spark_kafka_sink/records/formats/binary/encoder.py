@@ -143,9 +143,11 @@ def _number(node: Number, column: pa.Array, valid: Mask | None, out: RowPieces, 
     values = fixed_width(column, np.dtype(f"i{column.type.bit_width // 8}"), valid)
     if node.divisor != 1:
         values = values // node.divisor
-    for limit, wrong in ((node.least, np.less), (node.most, np.greater)):
-        if limit is not None:
-            out.refuse(wrong(values, limit), path, "is a number that the schema's type can't hold")
+    has, said = np.iinfo(values.dtype), "is a number that the schema's type can't hold"
+    if node.least > has.min:
+        out.refuse(values < node.least, path, said)
+    if node.most < has.max:
+        out.refuse(values > node.most, path, said)
     out.add_packed(_coded(values, node.coding), valid)
 
 

@@ -27,14 +27,14 @@ class Boolean:
 @dataclass(frozen=True, slots=True)
 class Number:
     """A column's integers divided by ``divisor`` (micros to millis, rounded down). Those outside of
-    ``least`` and ``most`` are refused; None: a column has no others. Numbers with a fraction are
-    their bits, of as many bits as ``coding`` has.
+    ``least`` and ``most`` are refused. Numbers with a fraction are their bits, of as many bits as
+    ``coding`` has.
     """
 
     coding: Coding = Coding.ZIGZAG
     divisor: int = 1
-    least: int | None = None
-    most: int | None = None
+    least: int = -(1 << 63)
+    most: int = (1 << 63) - 1
 
 
 @dataclass(frozen=True, slots=True)

@@ -40,17 +40,19 @@ _K = ColumnKind
 #: FieldDescriptor's numbers of types.
 _DOUBLE, _FLOAT, _INT64, _UINT64, _INT32, _FIXED64, _FIXED32, _BOOL, _STRING = range(1, 10)
 _GROUP, _MESSAGE, _BYTES, _UINT32, _ENUM, _SFIXED32, _SFIXED64, _SINT32, _SINT64 = range(10, 19)
-_INTEGERS: Final[Mapping[int, tuple[Coding, int, int]]] = {
-    _INT32: (Coding.VARINT, -(1 << 31), (1 << 31) - 1),
-    _INT64: (Coding.VARINT, -(1 << 63), (1 << 63) - 1),
-    _UINT32: (Coding.VARINT, 0, (1 << 32) - 1),
-    _UINT64: (Coding.VARINT, 0, (1 << 63) - 1),
-    _SINT32: (Coding.ZIGZAG, -(1 << 31), (1 << 31) - 1),
-    _SINT64: (Coding.ZIGZAG, -(1 << 63), (1 << 63) - 1),
-    _FIXED32: (Coding.FIXED32, 0, (1 << 32) - 1),
-    _FIXED64: (Coding.FIXED64, 0, (1 << 63) - 1),
-    _SFIXED32: (Coding.FIXED32, -(1 << 31), (1 << 31) - 1),
-    _SFIXED64: (Coding.FIXED64, -(1 << 63), (1 << 63) - 1),
+_32_BITS = -(1 << 31), (1 << 31) - 1
+#: Of columns of integers.
+_INTEGERS: Final[Mapping[int, Node]] = {
+    _INT32: Number(Coding.VARINT, 1, *_32_BITS),
+    _INT64: Number(Coding.VARINT),
+    _UINT32: Number(Coding.VARINT, 1, 0, (1 << 32) - 1),
+    _UINT64: Number(Coding.VARINT, 1, 0),
+    _SINT32: Number(Coding.ZIGZAG, 1, *_32_BITS),
+    _SINT64: Number(Coding.ZIGZAG),
+    _FIXED32: Number(Coding.FIXED32, 1, 0, (1 << 32) - 1),
+    _FIXED64: Number(Coding.FIXED64, 1, 0),
+    _SFIXED32: Number(Coding.FIXED32, 1, *_32_BITS),
+    _SFIXED64: Number(Coding.FIXED64),
 }
 _OTHERS: Final[Mapping[tuple[ColumnKind, int], Node]] = {
     (_K.BOOLEAN, _BOOL): Boolean(),
@@ -60,7 +62,6 @@ _OTHERS: Final[Mapping[tuple[ColumnKind, int], Node]] = {
     (_K.STRING, _STRING): Bytes(Coding.VARINT, is_text=True),
     (_K.BINARY, _BYTES): Bytes(Coding.VARINT),
 }
-_BITS: Final = {_K.INT: 31, _K.LONG: 63}
 #: The wire types of those that are not after their length.
 _FIXED: Final = {
     **dict.fromkeys((_DOUBLE, _FIXED64, _SFIXED64), 1),
@@ -154,14 +155,8 @@ def _tag(field: FieldDescriptor) -> bytes:
 
 def _node(field: FieldDescriptor, column: ColumnType, path: str) -> Node:
     kind = field.type
-    if column.kind in _BITS and kind in _INTEGERS:
-        coding, least, most = _INTEGERS[kind]
-        largest = (1 << _BITS[column.kind]) - 1
-        return Number(
-            coding,
-            least=least if least > -largest - 1 else None,
-            most=most if most < largest else None,
-        )
+    if column.kind in (_K.INT, _K.LONG) and kind in _INTEGERS:
+        return _INTEGERS[kind]
     if (column.kind, kind) in _OTHERS:
         return _OTHERS[column.kind, kind]
     if kind == _ENUM and column.kind is _K.STRING:
