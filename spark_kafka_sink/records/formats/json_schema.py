@@ -55,6 +55,8 @@ class JsonPlan:
     def encode(self, column: pa.Array, path: str) -> Payloads:
         """One payload for each row."""
         del path
+        from pyarrow.compute import and_, struct_field
+
         from spark_kafka_sink.records.json.json_text import json_value
         from spark_kafka_sink.records.row_pieces import RowPieces
 
@@ -63,13 +65,8 @@ class JsonPlan:
         out.add_bytes(self.prefix)
         out.add_column(text)
         for way, name in self.required:
-            parents = [column]
-            for index in way:
-                parents.append(parents[-1].field(index))
-            valid = [one.is_valid().to_numpy(zero_copy_only=False) for one in parents]
-            refused = ~valid.pop()
-            for there in valid:
-                refused &= there
+            owner, field = (struct_field(column, it) for it in (way[:-1], way))
+            refused = and_(owner.is_valid(), field.is_null()).to_numpy(zero_copy_only=False)
             out.refuse(refused, name, "is null, and the schema requires the field")
         return out.payloads(text)
 
@@ -85,7 +82,7 @@ class JsonSchemaFormat(SchemaFormat):
 
     def is_bare(self, schema: str) -> bool:
         given = _parsed(schema).get("type")
-        return given is not None and given != "object" and "object" not in str(given)
+        return given is not None and "object" not in str(given)
 
     def name_of(self, schema: str) -> str:
         title = _parsed(schema).get("title")
