@@ -33,7 +33,7 @@ from spark_kafka_sink.records.formats.binary.nodes import (
     Timestamp,
     Value,
 )
-from spark_kafka_sink.records.gather import binary_of, ends_of, lengths_of, valid_of
+from spark_kafka_sink.records.gather import binary_of, ends_of, lengths_of, sizes_of, valid_of
 from spark_kafka_sink.records.json.json_text import not_utf8, plain_binary
 from spark_kafka_sink.records.payloads import Payloads
 from spark_kafka_sink.records.row_pieces import Mask, RowPieces
@@ -102,7 +102,8 @@ def _node(node: Node, column: pa.Array, valid: Mask | None, out: RowPieces, path
             if isinstance(node.length, Coding):
                 out.add_packed(_coded(lengths_of(data), node.length), valid)
             else:
-                wrong = _where(lengths_of(data) != node.length, valid)
+                sizes = sizes_of(data)
+                wrong = (sizes != node.length) & (sizes >= 0)
                 out.refuse(wrong, path, f"is not {node.length} bytes long, as the fixed is")
             out.add_column(data)
         case Decimal():
@@ -117,10 +118,6 @@ def _node(node: Node, column: pa.Array, valid: Mask | None, out: RowPieces, path
             _items(node, column, valid, out, path)
 
 
-def _where(flags: Mask, valid: Mask | None) -> Mask:
-    return flags if valid is None else flags & valid
-
-
 def _flags(array: pa.Array) -> Mask:
     flags: Mask = pc.fill_null(array, False).to_numpy(zero_copy_only=False)  # noqa: FBT003
     return flags
@@ -130,11 +127,13 @@ def _coded(numbers: npt.NDArray[np.integer], coding: Coding) -> Sequence[Packed]
     if coding is Coding.ZIGZAG:
         # Doubling a number of fewer bits would be out of its type's bounds.
         return pack(numbers.astype(np.int32) if numbers.dtype.itemsize < 4 else numbers)
-    wide = numbers.astype(np.int64)
+    wide = numbers.astype(np.int64, copy=False)
     if coding is Coding.VARINT:
         return pack_unsigned(wide)
-    size = 4 if coding is Coding.FIXED32 else 8
-    return [Packed(wide.view(np.uint64) & np.uint64((1 << 8 * size) - 1), np.uint64(size), size)]
+    words = wide.view(np.uint64)
+    if coding is Coding.FIXED64:
+        return [Packed(words, np.uint64(8), 8)]
+    return [Packed(words & np.uint64(0xFFFFFFFF), np.uint64(4), 4)]
 
 
 def _number(node: Number, column: pa.Array, valid: Mask | None, out: RowPieces, path: str) -> None:
@@ -216,8 +215,8 @@ def _symbol(node: Symbols, column: pa.Array, valid: Mask | None, out: RowPieces,
     text = plain_binary(column)
     symbols = pa.array([one.encode() for one in node.symbols], text.type)
     found = pc.index_in(text, symbols)
-    unknown = _where(~found.is_valid().to_numpy(zero_copy_only=False), valid)
-    out.refuse(unknown, path, "is not one of the enum's symbols")
+    unknown = pc.and_(text.is_valid(), found.is_null())
+    out.refuse(_flags(unknown), path, "is not one of the enum's symbols")
     numbers = np.array(node.numbers, np.int64).take(found.fill_null(0).to_numpy())
     out.add_packed(_coded(numbers, node.coding), valid)
 
