@@ -358,6 +358,8 @@ class WritePlan:
                 )
             # Spark aborts after a failed commit, too, which has published a report.
             if not is_kept(report):
+                with contextlib.suppress(Exception):  # (It reads a file, too.)
+                    report = self._of_its_query(report)
                 publish(report, self.config)
         except Exception:  # noqa: BLE001 - the user needs the original error
             return
@@ -379,16 +381,21 @@ class WritePlan:
         application = report.application_id, report.application_name
         if report.application_id is None:
             application = known_application()
-        query_id, checkpoint = report.query_id, self.config.checkpoint_location
-        if query_id is None and report.batch_id is not None and checkpoint is not None:
-            query_id = Checkpoint(checkpoint).known_query_id() or None
         return replace(
             report,
-            query_id=query_id,
             query_name=name,
             application_id=application[0],
             application_name=application[1],
         )
+
+    def _of_its_query(self, report: WriteReport) -> WriteReport:
+        """With the query id, which the checkpoint has when no task left it. An object store may not
+        respond for minutes: not before the transactions are aborted.
+        """
+        checkpoint = self.config.checkpoint_location
+        if report.query_id is not None or report.batch_id is None or checkpoint is None:
+            return report
+        return replace(report, query_id=Checkpoint(checkpoint).known_query_id() or None)
 
     def _abort_transactions(
         self,

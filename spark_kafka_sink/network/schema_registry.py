@@ -185,7 +185,8 @@ class SchemaRegistry:
                 self._clock.wait(Latch(), self._clock.now_ms() + pause)
         raise NoRegistryAnswerError(
             f"the schema registry at {self} did not answer {what}: {problem}",
-            hint=f"nothing was written; {TIMEOUT} limits a request, kafka.max.block.ms all of them",
+            hint=f"nothing was written; {TIMEOUT} limits a request, kafka.max.block.ms (or "
+            "--timeout of kprod check) all of them",
         )
 
     def _exchange(

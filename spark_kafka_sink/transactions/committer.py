@@ -136,6 +136,10 @@ class _Attempts:
     name: str = field(default_factory=lambda: uuid.uuid4().hex[:8])
     decision: Decision | None = None
 
+    def has_tried(self, decision: Decision) -> bool:
+        """Whether it is the one that they tried last."""
+        return self.decision is not None and set(self.decision.ids) == set(decision.ids)
+
 
 class Committer:
     """Commits and rolls forward, over the connections of ``client``.
@@ -233,29 +237,45 @@ class Committer:
                     session, lambda: self._commit(owner, batch, session, attempts)
                 ),
             )
-        except SupersededError:
-            # Our decision may have reached the log; if so, the new owner has committed it.
-            if attempts.decision is not None and self._is_committed(attempts.decision):
-                return Commit.COMMITTED
+        except (PartialCommitError, CommitOutcomeUnknownError):
             raise
+        except CommitError as error:
+            # Our decision may have reached the log; if so, the new owner, or an operator, ended it.
+            if attempts.decision is None:
+                raise
+            missing = self._not_committed(attempts.decision)
+            if not missing:
+                return Commit.COMMITTED
+            of = len(attempts.decision.transactions)
+            if len(missing) == of:
+                raise
+            raise _partial(owner.key, batch.number, of, missing) from error
 
-    def _is_committed(self, decision: Decision) -> bool:
+    def _not_committed(self, decision: Decision) -> tuple[str, ...]:
         found = self._client.describe(decision.ids, self._client.deadline())
-        return all(
-            outcome_of(t, found[t.transactional_id]) is Outcome.COMMITTED
+        return tuple(
+            t.transactional_id
             for t in decision.transactions
+            if outcome_of(t, found[t.transactional_id]) is not Outcome.COMMITTED
         )
 
     def _commit(
         self, owner: Owner, batch: Batch, session: LogSession, attempts: _Attempts
     ) -> Commit:
+        decision = session.state.decision
+        is_tried = decision is not None and attempts.has_tried(decision)
+        is_ours = is_tried or (decision is not None and session.state.run_id == owner.run_id)
+        if is_tried:
+            # Whoever owns the key: an operator may have aborted the run since, and some of it is
+            # visible.
+            self._rolled_forward(owner.key, session)
         found = session.state
         # (A version that is repeated, and wrote nothing, decides nothing.)
         is_repeated = not batch.transactions and found.done_batch(batch.number) is not None
-        if owner.numbering is not Numbering.VERSIONS or not is_repeated:
+        needs_owner = owner.numbering is not Numbering.VERSIONS or not is_repeated
+        if needs_owner and not (is_tried and found.last_done == batch.number):
             self._check_owner(owner, batch, found)
         state = self._rolled_forward(owner.key, session)
-        is_ours = found.decision is not None and found.run_id == owner.run_id
         if is_ours and state.last_done == batch.number:
             # The previous attempt wrote it, without a definite response.
             how = Commit.COMMITTED
@@ -266,9 +286,10 @@ class Committer:
             return Commit.PREPARED
         else:
             how, state = self._decide_and_end(owner, batch, session, attempts)
-        # Versions that one driver writes are one run: one that is dropped must not end what another
-        # thread is about to decide of the next. (What its tasks wrote is aborted by name.)
-        shared = how is Commit.ALREADY_DONE and owner.numbering is Numbering.VERSIONS
+        # Versions that one driver writes are one run: one that is dropped (its own transactions are
+        # aborted by name), or has no rows, must not end what a thread is about to decide of the
+        # next.
+        shared = how is not Commit.COMMITTED and owner.numbering is Numbering.VERSIONS
         self._sweep(owner, session, state, own_run=not shared)
         return how
 

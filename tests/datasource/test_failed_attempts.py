@@ -304,7 +304,7 @@ def test_an_abort_without_any_attempt_has_the_query_of_the_checkpoint(tmp_path, 
         (tmp_path / "metadata").write_text(there)
     options = {"kafka.bootstrap.servers": "h:9092", "checkpointLocation": str(tmp_path)}
     plan = WritePlan(SinkConfig.parse(options), ColumnPlan(topic="t", value_column=0), None)
-    assert plan._identified(aborted([])).query_id == known
+    assert plan._of_its_query(aborted([])).query_id == known
     of_a_task = replace(aborted([]), query_id="q")
-    assert plan._identified(of_a_task).query_id == "q"
-    assert plan._identified(replace(aborted([]), batch_id=None)).query_id is None
+    assert plan._of_its_query(of_a_task).query_id == "q"
+    assert plan._of_its_query(replace(aborted([]), batch_id=None)).query_id is None

@@ -97,6 +97,8 @@ class ApplicationLife(SparkLife):
     late_sweeps: int = 0
     late_init: int = 0
     late_add: int = 0
+    #: And the request with the driver's own offsets or report, while another start takes over.
+    late_own: int = 0
     #: Down when the driver begins, back when its first batch is done.
     absent_node: int = 0
     marker_ms: int = 2
@@ -185,6 +187,7 @@ class ApplicationLife(SparkLife):
             self.late,
             self.late_init,
             self.late_add,
+            self.late_own,
             self.mute_log,
             self.deposed,
             self.lost_coordinator,

@@ -65,6 +65,9 @@ class Disturbances:
             control.hold(ApiKey.INIT_PRODUCER_ID, life.late_init, nth=1, where=_is_a_tasks)
         if life.late_add:
             control.hold(ApiKey.ADD_PARTITIONS_TO_TXN, life.late_add, nth=1)
+        if life.late_own:
+            for api in (ApiKey.TXN_OFFSET_COMMIT, ApiKey.PRODUCE):
+                control.hold(api, life.late_own, where=self._meets_a_start)
         if life.mute_log:
             own = log_id(app.key)
             control.drop(
@@ -192,6 +195,14 @@ class Disturbances:
         until = app.life.late_end + 400
         app.timeline.after(until, lambda: setattr(fault, "times", fault.fired))
 
+    def _meets_a_start(self, request: Request) -> bool:
+        if self._met or not _is_the_drivers(request):
+            return False
+        self._met = True
+        self._app.fired["= a start while the driver's own transaction is open"] += 1
+        self._app.timeline.after(0, self._app.start_another)
+        return True
+
     def at_a_start(self, run: Start) -> None:
         """Requests of the second one to commit what the first one has decided get lost."""
         app = self._app
@@ -226,9 +237,7 @@ class Disturbances:
         body = request.body
         if not _is_a_tasks(request) or getattr(body, "committed", False):
             return False
-        one = parse(str(body.transactional_id))
-        is_own = one is not None and one.worker in ("report", "offsets")
-        if is_own and request.api == ApiKey.INIT_PRODUCER_ID:
+        if _is_the_drivers(request) and request.api == ApiKey.INIT_PRODUCER_ID:
             return False
         told = {t.transactional_id for w in self._app.writes[-2:] for t in w.transactions}
         from_driver = request.client_id != "spark-kafka-sink"
@@ -343,6 +352,11 @@ class Disturbances:
 
 def _is_a_tasks(request: Request) -> bool:
     return "~~" not in str(request.body.transactional_id)
+
+
+def _is_the_drivers(request: Request) -> bool:
+    one = parse(str(request.body.transactional_id))
+    return one is not None and one.worker in ("report", "offsets")
 
 
 def _is_neighbours(request: Request) -> bool:

@@ -55,6 +55,9 @@ def draw(seed: int) -> ApplicationLife:
     # (Of its own, so that all else is as it was for each seed.)
     long = life.twice and life.batches > 2 and life.kind in (Kind.STREAM, Kind.FOREACH_BATCH)
     life = replace(life, idles=bool(long) and random.Random(f"idle {seed}").random() < 0.5)
+    if misfortune is None and life.kind is not Kind.JOB and (life.offsets or life.report):
+        late_own = random.Random(f"own {seed}").choice((0, 0, 1_000, 4_000))
+        life = replace(life, late_own=late_own)
     if misfortune is None and life.kind is Kind.VERSIONS:
         return versions_are_written_again(random.Random(f"again {seed}"), life)
     return life

@@ -239,7 +239,7 @@ class Observer:
             return
         if self.warned or self.at_work(run):
             return
-        if life.kind is Kind.VERSIONS and write.how is Commit.ALREADY_DONE:
+        if life.kind is Kind.VERSIONS and write.how is not Commit.COMMITTED:
             return  # a version that another thread writes may be of the same run
         dead = [
             r

@@ -87,6 +87,28 @@ def test_a_commit_by_hand_waits_for_slow_brokers(version: int) -> None:
 
 
 @VERSIONS
+@pytest.mark.parametrize("marker_ms", [3_000, 60_000])
+def test_a_commit_by_hand_waits_until_rows_are_visible(marker_ms: int, version: int) -> None:
+    """The leader of their partition is lost, and another one not elected yet. Or it does not come
+    back: then the command says so.
+    """
+
+    def play(scene: EdgeScene) -> None:
+        run = scene.run("run-0")
+        plan = scene.plan(run)
+        scene.decides_and_dies(run, 0, plan, scene.write(run, 0, plan))
+        scene.cluster.marker_ms = marker_ms
+        if marker_ms < 30_000:
+            assert commit_by_hand(scene, scene.run("operator"), TIMEOUT_MS).last_done == 0
+            assert scene.batches() == {0}
+        else:
+            with pytest.raises(KafkaTimeoutError, match="batch 0 of 'orders' is committed, and 2"):
+                commit_by_hand(scene, scene.run("operator"), TIMEOUT_MS)
+
+    EdgeScene.of(play, played(version))
+
+
+@VERSIONS
 def test_commands_wait_for_the_markers_of_a_decision(version: int) -> None:
     """They are late because a broker is lost. Before them the log seems not to have the key, nor to
     know its run.
@@ -333,6 +355,61 @@ def test_a_commit_by_hand_beside_a_driver_that_undoes_tears_nothing(
 
     scene = EdgeScene.of(play, played(version, tasks=6))
     assert {task for _, task, _ in scene.visible()} in (set(), set(range(6)))
+
+
+@VERSIONS
+@pytest.mark.parametrize("resolved", [None, True, False])
+def test_a_batch_torn_by_force_is_not_called_invisible(resolved: bool | None, version: int) -> None:
+    """One of its transactions is committed, and the coordinator of the other one loads, when an
+    operator aborts that one (and resolves the batch). The driver is alive, and goes on.
+    """
+
+    def play(scene: EdgeScene) -> None:
+        run, operator = scene.run("run-0"), scene.run("operator")
+        plan = scene.plan(run)
+        messages = scene.write(run, 0, plan)
+        prepared = messages[1].prepared
+        assert prepared is not None
+        last = prepared.transactional_id
+        scene.cluster.control.answer(
+            ApiKey.END_TXN,
+            ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+            FOREVER,
+            where=lambda r: r.body.transactional_id == last and r.body.committed,
+        )
+        driver, told = scene.beside(run.process, lambda: scene.commit(run, 0, plan, messages))
+        scene.scheduler.block(lambda: bool(scene.visible()), NEVER)
+        run.process.freeze(5_000)
+        scene.cluster.control.clear()
+        with by_hand(scene, operator) as commands:
+            assert commands.end(commands.plan_abort([last], force=True)).ended == (last,)
+            if resolved is not None:
+                with pytest.raises(PartialCommitError):
+                    commands.commit(commands.plan_commit(PREFIX))
+                commands.resolve(commands.plan_resolve(PREFIX, 0, done=resolved))
+        scene.scheduler.block(lambda: driver.done, NEVER)
+        assert len({task for _, task, _ in scene.visible()}) == 1
+        assert isinstance(told[0], PartialCommitError)
+        assert told[0].transactional_ids == (last,)
+
+    EdgeScene.of(play, played(version))
+
+
+@VERSIONS
+def test_a_decision_aborted_by_force_is_written_again(version: int) -> None:
+    """Nothing of it was committed, and its driver is dead."""
+
+    def play(scene: EdgeScene) -> None:
+        run = scene.run("run-0")
+        plan = scene.plan(run)
+        messages = scene.write(run, 0, plan)
+        scene.decides_and_dies(run, 0, plan, messages)
+        ids = [m.prepared.transactional_id for m in messages if m.prepared is not None]
+        with by_hand(scene, scene.run("operator")) as commands:
+            assert set(commands.end(commands.plan_abort(ids, force=True)).ended) == set(ids)
+        assert scene.batch(scene.run("run-1"), 0) is Commit.COMMITTED
+
+    assert EdgeScene.of(play, played(version)).batches() == {0}
 
 
 @VERSIONS

@@ -20,6 +20,7 @@ from spark_kafka_sink.transactions.commit_log.commit_log import CommitLog
 from spark_kafka_sink.transactions.commit_state import CommitState
 from spark_kafka_sink.transactions.committer import Batch, Commit
 from spark_kafka_sink.transactions.offset_commits import GroupOffsets
+from tests.fakes.fake_cluster.control import FOREVER
 from tests.simulation.edge_scene import EdgeScene
 from tests.simulation.spark_scene import Written, of_the_log, owner_of
 from tests.simulation.spark_world import LOG_TOPIC, PREFIX, TOPIC, Run, SparkLife
@@ -82,6 +83,63 @@ def test_who_is_shut_out_of_the_log_eight_times_goes_on(
         )
         act(scene, written)
         assert shut_out.fired == 8
+        assert scene.open_ids() == []
+
+    EdgeScene.of(play, SparkLife(1, tasks=1, transaction_version=version))
+
+
+def _shut_out(scene: EdgeScene) -> object:
+    return scene.cluster.control.answer(
+        ApiKey.PRODUCE, ErrorCode.INVALID_PRODUCER_EPOCH, 8, topic=LOG_TOPIC
+    )
+
+
+def _unanswered(scene: EdgeScene) -> object:
+    return scene.cluster.control.drop(ApiKey.END_TXN, FOREVER, where=of_the_log)
+
+
+@pytest.mark.parametrize("happens", [_shut_out, _unanswered])
+@pytest.mark.parametrize("version", [1, 2])
+def test_a_reset_beside_drivers_goes_on(
+    version: int, happens: Callable[[EdgeScene], object]
+) -> None:
+    """Others open the log before each of its writes; or no answer to one comes."""
+
+    def play(scene: EdgeScene) -> None:
+        scene.batch(scene.run("run-0"), 0)
+        with by_hand(scene, scene.run("operator")) as operator:
+            report = operator.plan_reset(PREFIX)
+            happens(scene)
+            operator.reset(report)
+            assert operator.inspector.keys(PREFIX)[PREFIX] == report.state.forgotten()
+
+    EdgeScene.of(play, SparkLife(1, tasks=1, transaction_version=version))
+
+
+@pytest.mark.parametrize("happens", [_shut_out, _unanswered])
+@pytest.mark.parametrize("version", [1, 2])
+def test_a_resolution_beside_drivers_goes_on(
+    version: int, happens: Callable[[EdgeScene], object]
+) -> None:
+    def play(scene: EdgeScene) -> None:
+        run = scene.run("run-0")
+        plan = scene.plan(run)
+        messages = scene.write(run, 0, plan)
+        scene.decides_and_dies(run, 0, plan, messages)
+        prepared = messages[0].prepared
+        assert prepared is not None
+        with by_hand(scene, scene.run("operator")) as operator:
+            state = operator.inspector.keys(PREFIX)[PREFIX]
+            with scene.driver_side(scene.run("run-1")) as driver:
+                log = CommitLog(driver.client, LOG_TOPIC)
+                session = log.open(PREFIX, driver.client.deadline())
+                lost = state.partly_lost([prepared.transactional_id])
+                session.write(lost, driver.client.deadline())
+            resolution = operator.plan_resolve(PREFIX, 0, done=False)
+            happens(scene)
+            assert operator.resolve(resolution).last_done == -1
+            scene.cluster.control.clear()
+            assert operator.inspector.keys(PREFIX)[PREFIX].decision is None
         assert scene.open_ids() == []
 
     EdgeScene.of(play, SparkLife(1, tasks=1, transaction_version=version))

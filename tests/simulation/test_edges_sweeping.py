@@ -113,35 +113,54 @@ def test_an_abort_of_a_named_job_ends_its_killed_tasks(
     assert scene.batches() == set(range(done_before))
 
 
-def test_a_version_without_rows_ends_the_orphans_before_it() -> None:
-    """Its own sweep was refused, or one of its tasks came behind it."""
+def test_a_version_without_rows_leaves_its_run_alone() -> None:
+    """What was left open in it (its sweep was refused, or a task came behind it) ends with the next
+    version that has rows: another thread may be writing one now.
+    """
 
     def play(scene: EdgeScene) -> None:
         run = scene.run("driver")
-        scene.job(run, scene.options(txnAppId="app", txnVersion=1), 1)
+        options = [scene.options(txnAppId="app", txnVersion=number) for number in range(4)]
+        scene.job(run, options[1], 1)
         (used, *_) = scene.data_ids()
         late = f"{used.rpartition('~')[0]}~9"
         scene.begin_foreign(late)
+        scene.job(run, options[2], 2, rows=0)
         assert scene.open_ids() == [late]
-        scene.job(run, scene.options(txnAppId="app", txnVersion=2), 2, rows=0)
+        scene.job(run, options[3], 3)
         assert scene.open_ids() == []
 
     UntoldScene.of(play)
 
 
-def version_1_is_repeated(scene: EdgeScene, owner: Run, other: Run) -> None:
+def test_a_version_without_rows_ends_superseded_runs() -> None:
+    def play(scene: EdgeScene) -> None:
+        options = [scene.options(txnAppId="app", txnVersion=number) for number in range(4)]
+        scene.job(scene.run("driver 1"), options[1], 1)
+        (used, *_) = scene.data_ids()
+        scene.job(scene.run("driver 2"), options[2], 2)
+        late = f"{used.rpartition('~')[0]}~9"
+        scene.begin_foreign(late)
+        scene.job(scene.run("driver 3"), options[3], 3, rows=0)
+        assert scene.open_ids() == []
+
+    UntoldScene.of(play)
+
+
+def version_1_is_repeated(scene: EdgeScene, owner: Run, other: Run, rows: int = 2) -> None:
     """By ``other``, as ``owner`` is about to decide on version 2, whose transactions stay open."""
-    options = [scene.options(txnAppId="app", txnVersion=number) for number in (1, 2)]
-    scene.job(owner, options[0], 1)
+    options = [scene.options(txnAppId="app", txnVersion=number) for number in range(3)]
+    scene.job(owner, options[0], 0)  # (one run are versions behind the first with rows)
+    scene.job(owner, options[1], 1, rows=rows)
 
     def repeat() -> None:
         written = set(scene.open_ids()) & set(scene.data_ids())
         assert len(written) == 2
-        scene.job(other, options[0], 1)
+        scene.job(other, options[1], 1, rows=rows)
         assert written <= set(scene.open_ids())
 
     repeated = scene.before_send(owner, lambda r: r.api == ApiKey.END_TXN, repeat)
-    scene.job(owner, options[1], 2)
+    scene.job(owner, options[2], 2)
     assert repeated
     assert scene.open_ids() == []
 
@@ -156,21 +175,22 @@ def test_a_dropped_version_leaves_the_owners_next_one(version: int) -> None:
         version_1_is_repeated(scene, scene.run("driver 1"), scene.run("driver 2"))
 
     scene = UntoldScene.of(play, SparkLife(1, tasks=2, transaction_version=version))
-    assert scene.batches() == {1, 2}
+    assert scene.batches() == {0, 1, 2}
 
 
 @pytest.mark.parametrize("version", [1, 2])
-def test_a_version_dropped_in_a_thread_leaves_the_next_one(version: int) -> None:
-    """One driver: a thread repeats version 1 while another one commits version 2. Both are one
-    run.
+@pytest.mark.parametrize("rows", [0, 2])
+def test_a_version_dropped_in_a_thread_leaves_the_next_one(version: int, rows: int) -> None:
+    """One driver: a thread repeats version 1, with or without rows, while another one commits
+    version 2. Both are one run.
     """
 
     def play(scene: EdgeScene) -> None:
         run = scene.run("driver")
-        version_1_is_repeated(scene, run, run)
+        version_1_is_repeated(scene, run, run, rows)
 
     scene = UntoldScene.of(play, SparkLife(1, tasks=2, transaction_version=version))
-    assert scene.batches() == {1, 2}
+    assert scene.batches() == ({0, 1, 2} if rows else {0, 2})
 
 
 @pytest.mark.parametrize("version", [1, 2])

@@ -138,6 +138,28 @@ def test_the_key_of_a_batch_job_that_was_aborted_is_forgotten(stage: Stage) -> N
     assert stage.read() == stage.state()
 
 
+def test_a_job_that_opens_its_key_meanwhile_is_aborted_all_the_same(stage: Stage) -> None:
+    """Its driver, shut out of the log, opens it again. Only its record stays."""
+    (one,) = stage.open(1, run="job-1", name="job-1")
+
+    class Between(CommitLog):
+        def open(self, key: str, deadline_ms: int) -> LogSession:
+            session = super().open(key, deadline_ms)
+            write = session.write
+
+            def then_the_driver_opens(state: CommitState | None, deadline_ms: int) -> None:
+                write(state, deadline_ms)
+                stage.log.open(key, deadline_ms)
+
+            session.write = then_the_driver_opens  # type: ignore[assignment]
+            return session
+
+    operator = Operator(Between(stage.client, stage.log_topic), stage.client)
+    aborted = operator.end(operator.plan_sweep(stage.prefix))
+    assert aborted.ended == (one.transactional_id,)
+    assert stage.still_open() == set()
+
+
 def test_a_state_that_changed_is_neither_resolved_nor_reset(stage: Stage) -> None:
     (lost,) = stage.open(1)
     stage.client.end([lost], committed=False, deadline_ms=stage.soon())

@@ -32,9 +32,9 @@ from spark_kafka_sink.transactions.transactional_ids import (
 
 #: Keys that an error lists; it has the number of all.
 _NAMED: Final = 8
-_ENDING: Final = (TransactionState.PREPARE_COMMIT, TransactionState.PREPARE_ABORT)
+ENDING: Final = (TransactionState.PREPARE_COMMIT, TransactionState.PREPARE_ABORT)
 #: The states in which a consumer waits.
-OPEN: Final = (TransactionState.ONGOING, *_ENDING)
+OPEN: Final = (TransactionState.ONGOING, *ENDING)
 #: How long transactions that are being ended are waited for: markers follow in milliseconds.
 _MARKERS_MS: Final = 1_000
 
@@ -187,14 +187,14 @@ class Inspector:
 
 
 def described_when_ended(
-    client: TransactionClient, ids: Collection[str], deadline_ms: int
+    client: TransactionClient, ids: Collection[str], deadline_ms: int, wait_ms: int = _MARKERS_MS
 ) -> Mapping[str, TransactionDescription]:
     """Each of ``ids``; those whose end has just begun when that is over, but for one that takes
-    long.
+    longer than ``wait_ms``.
     """
     found = dict(client.describe(ids, deadline_ms))
-    until_ms, attempts = min(deadline_ms, client.clock.now_ms() + _MARKERS_MS), 0
-    while (ending := [i for i, one in found.items() if one.state in _ENDING]) and (
+    until_ms, attempts = min(deadline_ms, client.clock.now_ms() + wait_ms), 0
+    while (ending := [i for i, one in found.items() if one.state in ENDING]) and (
         client.clock.now_ms() < until_ms
     ):
         client.loop.pause(attempts, until_ms)

@@ -20,31 +20,52 @@ their driver finds itself superseded when it opens the key.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from typing import Final
+from typing import Final, TypeVar
 
 from spark_kafka_sink.admin.transaction_client import TransactionClient
 from spark_kafka_sink.admin.transaction_description import TransactionDescription, TransactionState
-from spark_kafka_sink.base.errors import ConfigError, ErrorCode, RefusedError, safe_text
+from spark_kafka_sink.base.errors import (
+    ConfigError,
+    ErrorCode,
+    KafkaTimeoutError,
+    RefusedError,
+    named,
+    safe_text,
+)
 from spark_kafka_sink.cli.operations.inspection import (
+    ENDING,
     Inspector,
     KeyReport,
     OpenTransaction,
     decided_ids,
+    described_when_ended,
     standing_of,
 )
+from spark_kafka_sink.protocol.producer_ids import PreparedTransaction
 from spark_kafka_sink.transactions.commit_log.commit_log import CommitLog, LogSession
-from spark_kafka_sink.transactions.commit_state import CommitState, Phase, Standing
+from spark_kafka_sink.transactions.commit_state import (
+    CommitState,
+    Decision,
+    LogChangedError,
+    Phase,
+    Standing,
+)
 from spark_kafka_sink.transactions.committer import Committer
 from spark_kafka_sink.transactions.ending import commit_all
 from spark_kafka_sink.transactions.outcomes import Outcome
 from spark_kafka_sink.transactions.ownership import retry_when_fenced
 from spark_kafka_sink.transactions.transactional_ids import log_key, parse, prefix_of_key
 
+T = TypeVar("T")
+
 _DECIDED: Final = "its batch is decided"
 _OWNED: Final = "its run is the owner in the commit log"
 _YOUNG: Final = "not open for that long"
+#: Transactions that an error lists.
+_NAMED: Final = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,9 +141,29 @@ class Operator:
         """Commit every transaction of the decision. None is aborted, unless brokers have aborted
         some and none is committed: then the batch is not done in the state that is returned.
 
-        Raises PartialCommitError, CommitOutcomeUnknownError.
+        Its rows are visible then. Raises PartialCommitError, CommitOutcomeUnknownError, and
+        KafkaTimeoutError when markers are missing.
         """
-        return Committer(self._log, self._client).roll_forward(report.key, only_lost=True)
+        state = Committer(self._log, self._client).roll_forward(report.key, only_lost=True)
+        decision = report.state.decision
+        if decision is not None and state.last_done >= decision.number:
+            self._await_markers(report.key, decision)
+        return state
+
+    def _await_markers(self, key: str, decision: Decision) -> None:
+        """They follow in milliseconds, but for a partition without a leader."""
+        wait_ms = self._client.config.max_block_ms
+        deadline = self._client.deadline(2 * wait_ms)  # for the last look, too
+        found = described_when_ended(self._client, decision.ids, deadline, wait_ms)
+        left = [one for one, description in found.items() if description.state in ENDING]
+        if left:
+            raise KafkaTimeoutError(
+                f"batch {decision.number} of '{key}' is committed, and {len(left)} of its "
+                f"{len(found)} transactions have no markers yet ({named(left, _NAMED)}): their "
+                "rows are not visible",
+                hint="they are as soon as each of their partitions has a leader: see which "
+                "brokers are down; 'kprod txn list' shows the transactions until then",
+            )
 
     # -- abort, sweep -------------------------------------------------------------------------
 
@@ -244,7 +285,7 @@ class Operator:
                 open_[str(t.id)] = found
             else:
                 kept[str(t.id)] = "it was ended meanwhile"
-        failed = self._abort(open_)
+        failed = self._abort(open_, plan.even_decided)
         if not failed:
             self._forget_jobs(left, sessions)
         return Aborted(tuple(i for i in open_ if i not in failed), kept, failed)
@@ -290,9 +331,26 @@ class Operator:
                 session.write(state, self._client.deadline())
         return left, kept, sessions
 
-    def _abort(self, open_: Mapping[str, TransactionDescription]) -> dict[str, str]:
-        """The errors, by transactional id."""
-        answers = self._client.abort_exactly(open_, self._client.deadline()) if open_ else {}
+    def _abort(
+        self, open_: Mapping[str, TransactionDescription], decided: Collection[str]
+    ) -> dict[str, str]:
+        """The errors, by transactional id. Those of a decision are prepared: their writers need no
+        fence, which would take their outcome from brokers with version 1.
+        """
+        if not open_:
+            return {}
+        deadline = self._client.deadline()
+        version = self._client.transaction_version(deadline)
+        prepared = [
+            PreparedTransaction(i, d.producer_id, d.producer_epoch, version)
+            for i, d in open_.items()
+            if i in decided
+        ]
+        others = {i: d for i, d in open_.items() if i not in decided}
+        answers = {
+            **self._client.end(prepared, committed=False, deadline_ms=deadline),
+            **self._client.abort_exactly(others, deadline),
+        }
         return {
             one: "no clear answer in time" if code is None else code.name
             for one, code in answers.items()
@@ -303,13 +361,14 @@ class Operator:
         self, left: Sequence[OpenTransaction], sessions: Mapping[str, LogSession]
     ) -> None:
         """Remove the keys of batch jobs without txnAppId: each has one run only, and nothing is
-        left to be decided under it.
+        left to be decided under it. One that its driver has opened meanwhile stays.
         """
         of_one_run = (t.id.key for t in left if t.id.key == log_key(t.id.prefix, t.id.run))
         for key in dict.fromkeys(of_one_run):
             session = sessions.get(key)
             if session is not None and not session.state.decision:
-                session.write(None, self._client.deadline())
+                with suppress(LogChangedError):
+                    session.write(None, self._client.deadline())
 
     # -- resolve ------------------------------------------------------------------------------
 
@@ -349,25 +408,32 @@ class Operator:
 
         Raises RefusedError when the state changed meanwhile, or a transaction can't be ended.
         """
-        session = self._log.open(plan.report.key, self._client.deadline())
-        state = session.state
-        if state.decision != plan.report.state.decision:
-            raise _changed(plan.report.key)
-        left = self._end_rest(plan, self.inspector.report(plan.report.key, state))
-        if left and not plan.force:
-            what = (
-                "turned out to be lost, or can't be committed" if plan.done else "can't be aborted"
-            )
-            raise RefusedError(
-                f"{len(left)} more transactions of the batch {what} (first: {left[0]}); the commit "
-                "log is as it was",
-                hint="check with 'kprod txn describe'; --force continues without their rows"
-                if plan.done
-                else "try again; --force continues without aborting them",
-            )
-        state = state.resolved(done=plan.done)
-        session.write(state, self._client.deadline())
-        return state
+        wanted = plan.report.state.resolved(done=plan.done)
+
+        def attempt(session: LogSession) -> CommitState:
+            if session.state == wanted:
+                return wanted  # by the previous attempt
+            if session.state.decision != plan.report.state.decision:
+                raise _changed(plan.report.key)
+            left = self._end_rest(plan, self.inspector.report(plan.report.key, session.state))
+            if left and not plan.force:
+                what = (
+                    "turned out to be lost, or can't be committed"
+                    if plan.done
+                    else "can't be aborted"
+                )
+                raise RefusedError(
+                    f"{len(left)} more transactions of the batch {what} (first: {left[0]}); the "
+                    "commit log is as it was",
+                    hint="check with 'kprod txn describe'; --force continues without their rows"
+                    if plan.done
+                    else "try again; --force continues without aborting them",
+                )
+            state = session.state.resolved(done=plan.done)
+            session.write(state, self._client.deadline())
+            return state
+
+        return self._alone(plan.report.key, attempt)
 
     def _end_rest(self, plan: Resolution, now: KeyReport) -> Sequence[str]:
         """End what is open of the batch; returns the transactions that contradict ``plan``."""
@@ -378,7 +444,7 @@ class Operator:
             ended = commit_all(self._client, open_, self._client.deadline())
             return (*left, *ended.lost, *ended.unknown, *ended.unclear)
         found = {t.transaction.transactional_id: t.found for t in now.with_outcome(Outcome.RETRY)}
-        return list(self._abort(found))
+        return list(self._abort(found, found))
 
     # -- reset --------------------------------------------------------------------------------
 
@@ -416,12 +482,24 @@ class Operator:
     def reset(self, report: KeyReport) -> None:
         """After fencing. RefusedError when the state changed meanwhile."""
         key, state = report.key, report.state
-        session = self._log.open(key, self._client.deadline())
-        if session.state != state:
-            raise _changed(key)
         # (The key of a job without txnAppId has no later run.)
         is_once = key == log_key(prefix_of_key(key), state.run_id)
-        session.write(None if is_once else state.forgotten(), self._client.deadline())
+        wanted = None if is_once else state.forgotten()
+
+        def attempt(session: LogSession) -> None:
+            if session.state == (wanted or CommitState()):
+                return  # by the previous attempt
+            if session.state != state:
+                raise _changed(key)
+            session.write(wanted, self._client.deadline())
+
+        self._alone(key, attempt)
+
+    def _alone(self, key: str, attempt: Callable[[LogSession], T]) -> T:
+        """The result of ``attempt`` with the key open; again when a driver opens it meanwhile."""
+        return retry_when_fenced(
+            self._client, lambda: self._log.open(key, self._client.deadline()), attempt
+        )
 
 
 def _is_owned(run: str, key: str) -> RefusedError:

@@ -132,8 +132,8 @@ def test_rows_and_transactions_must_come_together():
 # --- who commits -------------------------------------------------------------------------------
 
 
-def plan(transactions=None):
-    given = config(transactionalIdPrefix="p")
+def plan(transactions=None, **options):
+    given = config(transactionalIdPrefix="p", **options)
     return WritePlan(given, ColumnPlan(topic="t", value_column=0), None, transactions)
 
 
@@ -187,6 +187,23 @@ def test_an_abort_that_reaches_no_broker_says_so_and_returns(caplog):
     assert caplog.text.count("could not be aborted") == 2
     assert "127.0.0.1:1" in caplog.text
     assert "kafka.transaction.timeout.ms (900000)" in caplog.text
+
+
+def test_an_abort_comes_before_the_checkpoint_is_read(caplog, monkeypatch):
+    """Whose object store may not respond for minutes; it has the query id of the report."""
+    read = []
+
+    class SlowStore:
+        @staticmethod
+        def from_uri(uri):
+            read.append((uri, "could not be aborted" in caplog.text))
+            raise OSError
+
+    monkeypatch.setattr("pyarrow.fs.FileSystem", SlowStore)
+    stopped = plan(checkpointLocation="s3://bucket/orders")
+    with caplog.at_level(logging.WARNING):
+        replace(stopped, driver="abcdef01").abort([None], 7)
+    assert read == [("s3://bucket/orders/metadata", True)]
 
 
 def test_an_abort_of_forged_messages_raises_nothing(caplog):
