@@ -157,8 +157,7 @@ def test_a_connection_to_a_moved_node_is_closed() -> None:
 
 
 def test_a_connection_to_an_unmoved_node_stays_open() -> None:
-    world = NetworkClientHarness(NODES[:2])
-    world.make_ready()
+    world = NetworkClientHarness.ready(NODES[:2])
     world.metadata.wait_ms = 0
     while not world.net.count_sent(ApiKey.METADATA):
         world.poll()

@@ -137,18 +137,6 @@ def test_nothing_is_sent_before_the_broker_has_said_yes():
         assert read_frame(session.peer).endswith(b"body")
 
 
-def test_a_refusal_ends_the_connection_with_its_reason():
-    with LoopbackServer() as server, sasl_driver(plain("wrong")) as driver:
-        session = Session(driver, server, ScriptedBroker("PLAIN"))
-        for _ in range(3):
-            session.exchange()
-        driver.poll_until(lambda: driver.disconnected)
-        state = driver.disconnected[1]
-        assert state.kind is ChannelStateKind.AUTHENTICATION_FAILED
-        assert isinstance(state.error, AuthenticationError)
-        assert "Invalid username or password" in state.detail
-
-
 @pytest.mark.parametrize(
     ("rounds", "words"),
     [(0, "is it a TLS port?"), (1, "the answer to SaslHandshake"), (2, "is the credential right?")],
@@ -266,14 +254,17 @@ def test_authentications_and_renewals_are_counted_as_in_java():
         assert {m.name: v for m, v in metrics.snapshot().items()}["network-io-total"] >= 1
 
 
-def test_refused_authentications_and_renewals_count_separately():
+def test_a_refusal_ends_the_connection_and_is_counted():
     metrics = ProducerMetrics(SystemClock())
     with LoopbackServer() as server, sasl_driver(plain("wrong"), metrics=metrics) as driver:
         session = Session(driver, server, ScriptedBroker("PLAIN"))
         for _ in range(3):
             session.exchange()
         driver.poll_until(lambda: driver.disconnected)
-        assert driver.disconnected[1].kind is ChannelStateKind.AUTHENTICATION_FAILED
+        state = driver.disconnected[1]
+        assert state.kind is ChannelStateKind.AUTHENTICATION_FAILED
+        assert isinstance(state.error, AuthenticationError)
+        assert "Invalid username or password" in state.detail
     found = told(metrics)
     assert found.pop("failed-authentication-rate") > 0
     assert found == {"failed-authentication-total": 1}
