@@ -27,6 +27,7 @@ from spark_kafka_sink.base.errors import (
     CommitOutcomeUnknownError,
     InvalidTxnStateError,
     KafkaError,
+    KafkaTimeoutError,
     PartialCommitError,
     ProducerFencedError,
     SupersededError,
@@ -68,6 +69,7 @@ _NAMED = 5
 _OFFSETS = "offsets"
 #: And of the one with the report of the batch, or of a part.
 _REPORT = "report"
+_LATE = "brokers were slow, or this driver was paused; the batch is to be written again"
 _NOTHING_UNDONE = (
     "nothing was undone: start the query again, and it resolves the batch; 'kprod txn describe' "
     "shows the brokers' state"
@@ -489,6 +491,14 @@ class Committer:
                 hint=_NOTHING_UNDONE,
                 transactional_ids=decision.ids,
             ) from error
+        except KafkaTimeoutError as error:
+            raise KafkaTimeoutError(
+                f"batch {decision.number} of '{owner.key}' was not decided in time, and nothing of "
+                f"it is visible: {error.message}",
+                hint="; ".join(filter(None, [_LATE, error.hint])),
+                code=error.code,
+                kind=error.kind,
+            ) from error
         return state
 
     def _finish(
@@ -698,6 +708,7 @@ def _partial(key: str, number: int, of: int, lost: tuple[str, ...]) -> PartialCo
         f"{of} transactions ({named(lost, _NAMED)}), and their rows are missing",
         hint=f"'kprod txn resolve {key} --batch {number} --as done' continues without them, '--as "
         "replay' writes the whole batch again (the others' rows come twice); it happens when a "
-        "driver is away for longer than kafka.transaction.timeout.ms after its decision",
+        "driver is away for longer than kafka.transaction.timeout.ms after its decision, or an "
+        "operator aborts it by force",
         transactional_ids=lost,
     )
