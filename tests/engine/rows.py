@@ -120,22 +120,10 @@ def in_pieces(rows: Sequence[Row], size: int) -> Iterator[pa.RecordBatch]:
         yield arrow(rows[first : first + size])
 
 
-def values_batch(
-    values: Sequence[bytes] | pa.Array, **more: Sequence[object] | pa.Array
-) -> pa.RecordBatch:
-    """A batch with values, for ``ColumnPlan(topic, value_column=0)``, and ``more`` columns."""
-    kinds = {field.name: field.type for field in SCHEMA} | {"topic": pa.string()}
-    cells = {"value": values} | more
-    return pa.RecordBatch.from_pydict(
-        {
-            name: given if isinstance(given, pa.Array) else pa.array(given, kinds[name])
-            for name, given in cells.items()
-        }
-    )
-
-
-def sliced(batch: pa.RecordBatch, rows: int) -> list[pa.RecordBatch]:
-    return [batch.slice(first, rows) for first in range(0, batch.num_rows, rows)]
+def values_batch(values: Sequence[bytes] | pa.Array) -> pa.RecordBatch:
+    """A batch with values only, for ``ColumnPlan(topic, value_column=0)``."""
+    array = values if isinstance(values, pa.Array) else pa.array(values, pa.binary())
+    return pa.RecordBatch.from_arrays([array], names=["value"])
 
 
 def stored(consumed: Consumed, partition: int = 0) -> list[Row]:

@@ -14,7 +14,7 @@ import pytest
 from spark_kafka_sink.base.errors import DataError
 from spark_kafka_sink.producer.kafka_producer import KafkaProducer
 from spark_kafka_sink.records.record_columns import ColumnPlan
-from tests.engine.rows import attempt, config, send, sliced, values_batch, write
+from tests.engine.rows import attempt, config, send, values_batch, write
 
 # ---- memory --------------------------------------------------------------------------------------
 
@@ -34,10 +34,11 @@ def test_a_megabyte_of_memory_is_enough_for_many_partitions(kafka, consume, part
     topic = kafka.unique_topic("little", partitions)
     rng = random.Random(3)
     rows = [b"%06d" % i + rng.randbytes(200) for i in range(40_000)]
-    batch = values_batch(rows, key=[b"%d" % (i % 977) for i in range(len(rows))])
+    keys = pa.array([b"%d" % (i % 977) for i in range(len(rows))], pa.binary())
+    batch = pa.RecordBatch.from_arrays([pa.array(rows, pa.binary()), keys], names=["value", "key"])
     columns = ColumnPlan(topic, value_column=0, key_column=1)
     options = {"buffer.memory": 1_048_576, "compression.type": codec}
-    write(kafka.bootstrap, columns, sliced(batch, 5000), options)
+    write(kafka.bootstrap, columns, [batch.slice(i, 5000) for i in range(0, 40_000, 5000)], options)
     found = consume(topic)
     assert sorted(found.values) == rows
     for values in found.by_partition().values():
@@ -70,9 +71,11 @@ PLAIN = {"enable.idempotence": "false"}
 def test_every_row_arrives_once_in_order_with(kafka, consume, options):
     topic = kafka.unique_topic("options", 2)
     rows = [b"%06d" % i + bytes(i % 50) for i in range(3000)]
-    batch = values_batch(rows, partition=[i % 2 for i in range(len(rows))])
+    partition = pa.array([i % 2 for i in range(len(rows))], pa.int32())
+    batch = pa.RecordBatch.from_arrays([pa.array(rows, pa.binary()), partition], names=["v", "p"])
     columns = ColumnPlan(topic, value_column=0, partition_column=1)
-    report = write(kafka.bootstrap, columns, sliced(batch, 500), options)
+    pieces = [batch.slice(i, 500) for i in range(0, len(rows), 500)]
+    report = write(kafka.bootstrap, columns, pieces, options)
     assert report.rows == len(rows)
     found = consume(topic)
     assert found.by_partition() == {0: rows[0::2], 1: rows[1::2]}
@@ -90,9 +93,12 @@ def test_keys_go_where_the_java_client_puts_them(kafka, consume):
     rng = random.Random(8)
     letters = string.printable + "äößéñ漢字かなΩЖ🙂🚀\u0000\uffff"
     keys = ["".join(rng.choices(letters, k=rng.randrange(0, 40))) for _ in range(5000)]
-    batch = values_batch([b"%d" % i for i in range(5000)], key=pa.array(keys, pa.string()))
+    batch = pa.RecordBatch.from_arrays(
+        [pa.array([b"%d" % i for i in range(5000)], pa.binary()), pa.array(keys, pa.string())],
+        names=["value", "key"],
+    )
     columns = ColumnPlan(topic, value_column=0, key_column=1)
-    write(kafka.bootstrap, columns, sliced(batch, 2500))
+    write(kafka.bootstrap, columns, [batch.slice(0, 2500), batch.slice(2500)])
     found = consume(topic)
     assert len(found) == 5000
     for key, partition in zip(found.keys, found.partitions, strict=True):
@@ -105,8 +111,9 @@ def test_rows_without_a_key_fill_batches_of_about_batch_size(kafka, consume):
     rng = random.Random(2)
     rows = [b"%06d" % i + rng.randbytes(94) for i in range(60_000)]
     columns = ColumnPlan(topic, value_column=0)
+    batches = [values_batch(rows[i : i + 3000]) for i in range(0, len(rows), 3000)]
     producer = KafkaProducer(config(kafka.bootstrap, {"batch.size": size}))
-    report = attempt(producer, columns, sliced(values_batch(rows), 3000))
+    report = attempt(producer, columns, batches)
     producer.close(10_000)
     found = consume(topic)
     assert sorted(found.values) == rows
@@ -121,17 +128,22 @@ def test_rows_without_a_key_fill_batches_of_about_batch_size(kafka, consume):
 def test_round_robin_takes_turns_and_explicit_partitions_beat_it(kafka, consume):
     topic = kafka.unique_topic("turns", 4)
     given = [3 if i % 10 == 0 else None for i in range(4000)]
-    batch = values_batch([b"%d" % i for i in range(4000)], partition=given)
+    batch = pa.RecordBatch.from_arrays(
+        [pa.array([b"%d" % i for i in range(4000)], pa.binary()), pa.array(given, pa.int32())],
+        names=["value", "partition"],
+    )
     columns = ColumnPlan(topic, value_column=0, partition_column=1)
     options = {"partitioner.class": "org.apache.kafka.clients.producer.RoundRobinPartitioner"}
-    write(kafka.bootstrap, columns, sliced(batch, 400), options)
+    write(kafka.bootstrap, columns, [batch.slice(i, 400) for i in range(0, 4000, 400)], options)
     shares = Counter(consume(topic).partitions)
     assert shares == {0: 900, 1: 900, 2: 900, 3: 1300}
 
 
 def test_a_partition_that_the_topic_lacks_is_named(kafka):
     topic = kafka.unique_topic("lacks", 2)
-    batch = values_batch([b"a", b"b"], partition=[1, 2])
+    batch = pa.RecordBatch.from_arrays(
+        [pa.array([b"a", b"b"], pa.binary()), pa.array([1, 2], pa.int32())], names=["v", "p"]
+    )
     producer = KafkaProducer(config(kafka.bootstrap))
     with pytest.raises(DataError, match=rf"Partition 2 of topic {topic} with partition count 2"):
         send(producer, ColumnPlan(topic, value_column=0, partition_column=1), [batch])
@@ -176,9 +188,13 @@ def test_hundreds_of_topics_by_column(kafka):
     rng = np.random.default_rng(1)
     chosen = rng.integers(0, len(names), count)
     values = [b"%d" % i for i in range(count)]
-    batch = values_batch(values, topic=[names[i] for i in chosen])
+    batch = pa.RecordBatch.from_arrays(
+        [pa.array(values, pa.binary()), pa.array([names[i] for i in chosen], pa.string())],
+        names=["value", "topic"],
+    )
     columns = ColumnPlan(value_column=0, topic_column=1)
-    assert write(kafka.bootstrap, columns, sliced(batch, 3000)).rows == count
+    pieces = [batch.slice(i, 3000) for i in range(0, count, 3000)]
+    assert write(kafka.bootstrap, columns, pieces).rows == count
     wanted: dict[str, list[bytes]] = defaultdict(list)
     for value, topic in zip(values, chosen, strict=True):
         wanted[names[topic]].append(value)
@@ -189,10 +205,16 @@ def test_a_thousand_partitions_and_99_of_100_rows_to_one_of_them(kafka, consume)
     topic = kafka.unique_topic("wide", 1000)
     count = 50_000
     partitions = [7 if i % 100 else (i // 100 * 13) % 1000 for i in range(count)]
-    values = [b"%06d" % i + bytes(100) for i in range(count)]
-    batch = values_batch(values, partition=partitions)
+    batch = pa.RecordBatch.from_arrays(
+        [
+            pa.array([b"%06d" % i + bytes(100) for i in range(count)], pa.binary()),
+            pa.array(partitions, pa.int32()),
+        ],
+        names=["value", "partition"],
+    )
     columns = ColumnPlan(topic, value_column=0, partition_column=1)
-    assert write(kafka.bootstrap, columns, sliced(batch, 5000)).rows == count
+    pieces = [batch.slice(i, 5000) for i in range(0, count, 5000)]
+    assert write(kafka.bootstrap, columns, pieces).rows == count
     found = consume(topic).by_partition()
     assert sum(map(len, found.values())) == count
     wanted: dict[int, list[int]] = defaultdict(list)
@@ -214,9 +236,18 @@ def test_tiny_batches_teach_nothing_about_how_full_ones_compress(kafka, codec):
         attempt(producer, columns, [values_batch([b"%d" % i])])
     rng = random.Random(5)
     rows = [b"%06d " % i + rng.randbytes(60).hex().encode() for i in range(40_000)]
-    report = attempt(producer, columns, sliced(values_batch(rows), 5000))
+    report = attempt(
+        producer, columns, [values_batch(rows[i : i + 5000]) for i in range(0, 40_000, 5000)]
+    )
     producer.close(10_000)
     assert report.bytes / report.batches > size / 2
+
+
+def to_partition(number: int) -> pa.RecordBatch:
+    return pa.RecordBatch.from_arrays(
+        [pa.array([b"x"], pa.binary()), pa.array([number], pa.int32())],
+        names=["value", "partition"],
+    )
 
 
 def test_a_partition_that_was_added_a_moment_ago_is_used(kafka, consume):
@@ -226,13 +257,13 @@ def test_a_partition_that_was_added_a_moment_ago_is_used(kafka, consume):
     topic = kafka.unique_topic("grows", 2)
     columns = ColumnPlan(topic, value_column=0, partition_column=1)
     producer = KafkaProducer(config(kafka.bootstrap))
-    attempt(producer, columns, [values_batch([b"x"], partition=[1])])
+    attempt(producer, columns, [to_partition(1)])
     producer.park()
     admin = AdminClient({"bootstrap.servers": kafka.bootstrap})
     admin.create_partitions([NewPartitions(topic, 4)])[topic].result(60)
     while len(admin.list_topics(topic, 20).topics[topic].partitions) < 4:
         time.sleep(0.02)
-    attempt(producer, columns, [values_batch([b"x"], partition=[3])])
+    attempt(producer, columns, [to_partition(3)])
     producer.close(10_000)
     assert consume(topic).partitions == [1, 3]
 

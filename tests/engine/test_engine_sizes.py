@@ -17,7 +17,6 @@ from tests.engine.rows import (
     config,
     dump_log,
     send,
-    sliced,
     values_batch,
     write,
 )
@@ -118,7 +117,9 @@ def test_batches_too_large_for_the_topic_are_split_in_sequence(kafka, consume, c
         config(kafka.bootstrap, {"batch.size": 262_144, "compression.type": codec})
     )
     attempt(producer, columns, [values_batch(warm)])
-    report = attempt(producer, columns, sliced(values_batch(rows), 5000))
+    report = attempt(
+        producer, columns, [values_batch(rows[i : i + 5000]) for i in range(0, len(rows), 5000)]
+    )
     producer.close(10_000)
     assert report.rows == len(rows)
     assert report.splits > 0
@@ -143,7 +144,7 @@ def test_batches_of_several_partitions_are_split_together(kafka, consume):
     rng = random.Random(12)
     columns = ColumnPlan(topic, value_column=0)
     rows = [b"%06d" % i + rng.randbytes(rng.choice([1, 100, 2000])) for i in range(6000)]
-    batches = sliced(values_batch(rows), 300)
+    batches = [values_batch(rows[i : i + 300]) for i in range(0, len(rows), 300)]
     report = write(kafka.bootstrap, columns, batches, {"batch.size": 60_000})
     assert report.splits > 0
     found = consume(topic)
