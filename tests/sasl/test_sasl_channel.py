@@ -7,6 +7,7 @@ from __future__ import annotations
 import select
 import ssl
 import struct
+from contextlib import contextmanager
 
 import pytest
 import trustme
@@ -94,6 +95,16 @@ class Session:
         for _ in range(rounds):
             self.exchange()
         self.driver.poll_until(lambda: self.driver.selector.is_channel_ready(1))
+
+
+@contextmanager
+def authenticated(login=None, **options):
+    """A session of ``LIFETIME`` that has begun, and the clock that ends it."""
+    clock, broker = Ahead(), ScriptedBroker("PLAIN", lifetime=LIFETIME)
+    with LoopbackServer() as server, sasl_driver(login, clock, **options) as driver:
+        session = Session(driver, server, broker)
+        session.authenticate()
+        yield session, clock
 
 
 def request(correlation_id, body=b"body"):
@@ -201,17 +212,15 @@ def test_a_broker_that_speaks_first_breaks_the_protocol():
 
 
 def test_a_session_is_renewed_right_before_the_next_request():
-    clock, broker = Ahead(), ScriptedBroker("PLAIN", lifetime=LIFETIME)
-    with LoopbackServer() as server, sasl_driver(clock=clock) as driver:
-        session = Session(driver, server, broker)
-        session.authenticate()
+    with authenticated() as (session, clock):
+        driver = session.driver
         clock.offset = 8_000
         driver.selector.send(request(0))
         driver.poll_until(lambda: driver.sends)
         assert read_frame(session.peer).endswith(b"body"), "80 % of its life are over"
         clock.offset = AFTER
         driver.poll(20)
-        assert len(broker.heard) == 3, "an idle connection renews nothing"
+        assert len(session.broker.heard) == 3, "an idle connection renews nothing"
         driver.selector.send(request(1))
         driver.poll(5)
         assert not driver.selector.is_channel_ready(1)
@@ -272,10 +281,8 @@ def test_a_refusal_ends_the_connection_and_is_counted():
 
 def test_pending_answers_arrive_in_order_during_a_renewal():
     """A broker answers what it was asked before, and only then reads the handshake."""
-    clock, broker = Ahead(), ScriptedBroker("PLAIN", lifetime=LIFETIME)
-    with LoopbackServer() as server, sasl_driver(clock=clock) as driver:
-        session = Session(driver, server, broker)
-        session.authenticate()
+    with authenticated() as (session, clock):
+        driver = session.driver
         for correlation_id in range(3):
             driver.selector.send(request(correlation_id))
             driver.poll_until(lambda n=correlation_id: len(driver.sends) == n + 1)
@@ -287,7 +294,7 @@ def test_pending_answers_arrive_in_order_during_a_renewal():
         session.peer.sendall(response(0))
         session.peer.sendall(response(1) + response(2, big)[:1000])
         driver.poll_until(lambda: len(driver.receives) == 2)
-        rest = response(2, big)[1000:] + framed(broker.answer(handshake))
+        rest = response(2, big)[1000:] + framed(session.broker.answer(handshake))
         session.peer.setblocking(False)
         while rest:
             try:
@@ -304,12 +311,10 @@ def test_pending_answers_arrive_in_order_during_a_renewal():
 
 
 def test_a_renewal_waits_for_its_token_and_answers_still_arrive():
-    login, clock = SlowLogin(), Ahead()
+    login = SlowLogin()
     login.ready = True
-    broker = ScriptedBroker("PLAIN", lifetime=LIFETIME)
-    with LoopbackServer() as server, sasl_driver(login, clock) as driver:
-        session = Session(driver, server, broker)
-        session.authenticate()
+    with authenticated(login) as (session, clock):
+        driver = session.driver
         driver.selector.send(request(0))
         driver.poll_until(lambda: driver.sends)
         read_frame(session.peer)
@@ -327,11 +332,10 @@ def test_a_renewal_waits_for_its_token_and_answers_still_arrive():
 
 
 def test_a_renewal_that_waits_is_woken_without_any_other_event():
-    login, clock = SlowLogin(), Ahead()
+    login = SlowLogin()
     login.ready = True
-    with LoopbackServer() as server, sasl_driver(login, clock) as driver:
-        session = Session(driver, server, ScriptedBroker("PLAIN", lifetime=LIFETIME))
-        session.authenticate()
+    with authenticated(login) as (session, clock):
+        driver = session.driver
         login.ready = False
         clock.offset = AFTER
         driver.selector.send(request(0))
@@ -343,11 +347,8 @@ def test_a_renewal_that_waits_is_woken_without_any_other_event():
 
 
 def test_a_held_request_does_not_wake_for_a_writable_socket():
-    clock = Ahead()
-    broker = ScriptedBroker("PLAIN", lifetime=LIFETIME)
-    with LoopbackServer() as server, sasl_driver(clock=clock) as driver:
-        session = Session(driver, server, broker)
-        session.authenticate()
+    with authenticated() as (session, clock):
+        driver = session.driver
         clock.offset = AFTER
         driver.selector.send(request(0))
         session.next_frame()
@@ -357,10 +358,8 @@ def test_a_held_request_does_not_wake_for_a_writable_socket():
 
 
 def test_a_frame_that_is_half_written_is_never_cut_by_a_renewal():
-    clock, broker = Ahead(), ScriptedBroker("PLAIN", lifetime=LIFETIME)
-    with LoopbackServer() as server, sasl_driver(clock=clock) as driver:
-        session = Session(driver, server, broker)
-        session.authenticate()
+    with authenticated() as (session, clock):
+        driver = session.driver
         big = bytes(range(256)) * 80_000  # 20 MB: more than all buffers on the way
         driver.selector.send(request(0, big))
         driver.poll(20)
@@ -413,18 +412,16 @@ def test_a_session_over_tls_is_renewed_with_buffered_frames(tls):
 
 
 def test_a_refused_renewal_fails_the_connection_after_answers():
-    clock, broker = Ahead(), ScriptedBroker("PLAIN", lifetime=LIFETIME)
-    with LoopbackServer() as server, sasl_driver(clock=clock) as driver:
-        session = Session(driver, server, broker)
-        session.authenticate()
+    with authenticated() as (session, clock):
+        driver = session.driver
         driver.selector.send(request(0))
         driver.poll_until(lambda: driver.sends)
         read_frame(session.peer)
-        broker.password = "another one"
+        session.broker.password = "another one"
         clock.offset = AFTER
         driver.selector.send(request(1))
         handshake = session.next_frame()
-        session.peer.sendall(response(0) + framed(broker.answer(handshake)))
+        session.peer.sendall(response(0) + framed(session.broker.answer(handshake)))
         session.exchange()
         driver.poll_until(lambda: driver.disconnected)
         assert [struct.unpack_from(">i", p)[0] for p in driver.payloads()] == [0]
