@@ -65,6 +65,14 @@ _MARKER_OF_FIXTURE = {
 _NEEDS = {"broker", "cluster", "spark"}
 
 
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """A ``simulated`` test is what its ``world`` runs: time passes only when it waits."""
+    if isinstance(item, pytest.Function) and item.get_closest_marker("simulated"):
+        test = item.obj
+        if "world" in item.fixturenames:
+            item.obj = lambda **given: given["world"].run(lambda: test(**given))
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         fixtures = getattr(item, "fixturenames", ())

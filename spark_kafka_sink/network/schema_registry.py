@@ -28,7 +28,13 @@ from spark_kafka_sink.base.errors import (
 )
 from spark_kafka_sink.base.json_object import json_object
 from spark_kafka_sink.base.security.allow_lists import check_url
-from spark_kafka_sink.base.security.password import Password, shown_text, text_of, without_secrets
+from spark_kafka_sink.base.security.password import (
+    Password,
+    as_password,
+    shown_text,
+    text_of,
+    without_secrets,
+)
 from spark_kafka_sink.base.security.secret_references import resolve
 from spark_kafka_sink.config.logins.oauth_settings import ClientCredentials
 from spark_kafka_sink.config.option import OptionValue
@@ -106,7 +112,7 @@ class SchemaRegistry:
         self._values = values
         self._secrets = [one.value for one in values.values() if isinstance(one, Password)]
         self._secrets += text_of(values.get(USER_INFO)).split(":", 1)
-        self._token = text_of(values.get(TOKEN))
+        self._token = as_password(self._text(TOKEN)) if TOKEN in values else None
 
     def __str__(self) -> str:
         return self._shown
@@ -229,24 +235,26 @@ class SchemaRegistry:
 
     def _login(self, timeout_ms: int) -> dict[str, str]:
         """The headers that say who asks."""
-        values = {name: text_of(value) for name, value in self._values.items()}
-        if USER_INFO in values:
-            return {"Authorization": f"Basic {b64encode(values[USER_INFO].encode()).decode()}"}
-        if not self._token and ENDPOINT in values:
-            self._token = self._fetched_token(values, timeout_ms)
-        if not self._token:
+        if USER_INFO in self._values:
+            return {"Authorization": f"Basic {b64encode(self._text(USER_INFO).encode()).decode()}"}
+        if self._token is None and ENDPOINT in self._values:
+            self._token = self._fetched_token(timeout_ms)
+        if self._token is None:
             return {}
-        more = {name: values[option] for option, name in _WITH_TOKEN.items() if values.get(option)}
-        return {"Authorization": f"Bearer {self._token}", **more}
+        more = {name: said for it, name in _WITH_TOKEN.items() if (said := self._text(it))}
+        return {"Authorization": f"Bearer {self._token.value}", **more}
 
-    def _fetched_token(self, values: Mapping[str, str], timeout_ms: int) -> str:
+    def _text(self, option: str) -> str:
+        return text_of(self._values.get(option))
+
+    def _fetched_token(self, timeout_ms: int) -> Password:
         url = shown_text(self._values[ENDPOINT])
-        check_url(values[ENDPOINT], f"{ENDPOINT}={safe_text(f'{url}')}")
+        check_url(text_of(url), f"{ENDPOINT}={safe_text(f'{url}')}")
         client = ClientCredentials(
             url,
-            values["bearer.auth.client.id"],
-            Password(values["bearer.auth.client.secret"]),
-            values.get("bearer.auth.scope") or None,
+            self._text("bearer.auth.client.id"),
+            as_password(self._text("bearer.auth.client.secret")),
+            self._text("bearer.auth.scope") or None,
             None,
             urlencode=False,
             connect_timeout_ms=timeout_ms,
@@ -254,13 +262,13 @@ class SchemaRegistry:
             tls=tuple(sorted(self._tls.items())),
         )
         try:
-            token = request_token(client).token.value
+            token = request_token(client).token
         except AuthenticationError as error:
             what = error.message.partition(": ")[2]
             raise self._error(f"gets no token: {self._safe(what)}", error.hint) from None
         except OSError as error:
             raise _PassingError(f"there is no token for it: {self._safe(str(error))}") from None
-        self._secrets.append(token)
+        self._secrets.append(token.value)
         return token
 
     def _safe(self, text: str) -> str:

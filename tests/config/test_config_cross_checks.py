@@ -49,28 +49,11 @@ def test_a_default_delivery_timeout_is_raised_with_a_warning():
     )
 
 
-def test_linger_and_request_timeout_do_not_overflow():
-    config = parse({"request.timeout.ms": "2147483647"})
-    assert config.delivery_timeout_ms == 2**31 - 1
-
-
 def test_the_wait_for_memory_follows_delivery_timeout_by_default():
     assert parse({"delivery.timeout.ms": "90000"}).buffer_wait_ms == 90_000
     assert parse({"request.timeout.ms": "200000"}).buffer_wait_ms == 200_005
     assert parse({"max.block.ms": "60000"}).buffer_wait_ms == 60_000
     assert parse({"max.block.ms": "0"}).buffer_wait_ms == 0
-
-
-def test_requested_idempotence_forbids_contradicting_options():
-    """KafkaProducerTest#testDeliveryTimeoutAndLingerMsConfig."""
-    asked = {"enable.idempotence": "true"}
-    assert refused(asked | {"retries": "0"}).message == (
-        "Must set retries to non-zero when using the idempotent producer."
-    )
-    assert refused(asked | {"acks": "1"}).message == (
-        "Must set acks to all in order to use the idempotent producer. Otherwise we cannot"
-        " guarantee idempotence."
-    )
 
 
 @pytest.mark.parametrize("options", [{"acks": "0"}, {"acks": "1"}, {"retries": "0"}])
@@ -83,32 +66,100 @@ def test_idempotence_by_default_gives_way_with_a_warning(options):
     assert next(iter(options)) in warning
 
 
-def test_idempotence_switched_off_needs_no_warning():
-    config = parse({"enable.idempotence": "false", "acks": "1"})
-    assert config.enable_idempotence is False
-    assert config.warnings == ()
+IDEMPOTENT = {"enable.idempotence": "true"}
+NOT = {"enable.idempotence": "false"}
+SSL = {"security.protocol": "SSL"}
+TWO_PHASES = {"transaction.two.phase.commit.enable": "true"}
+ACKS = (
+    "Must set acks to all in order to use the idempotent producer. Otherwise we cannot guarantee"
+    " idempotence."
+)
+SIX = (
+    "To use the idempotent producer, max.in.flight.requests.per.connection must be set to at most"
+    " 5. Current value is 6."
+)
+NO_ID = "Cannot set a transactional.id without also enabling idempotence."
+NO_TIMEOUT = (
+    "Cannot set transaction.timeout.ms when transaction.two.phase.commit.enable is set to true."
+    " Transactions will not expire with two-phase commit enabled."
+)
+NO_MECHANISM = (
+    "Invalid value null for configuration sasl.mechanism: When the security.protocol configuration"
+    " enables SASL, mechanism must be non-null and non-empty string."
+)
 
 
-@pytest.mark.parametrize("options", [{}, {"enable.idempotence": "true"}, {"acks": "1"}])
-def test_more_than_five_in_flight_is_an_error_with_idempotence(options):
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (IDEMPOTENT | {"acks": "1"}, ACKS),
+        (
+            IDEMPOTENT | {"retries": "0"},
+            "Must set retries to non-zero when using the idempotent producer.",
+        ),
+        ({IN_FLIGHT: "6"}, SIX),
+        ({IN_FLIGHT: "6"} | IDEMPOTENT, SIX),
+        ({IN_FLIGHT: "6", "acks": "1"}, SIX),
+        ({"transactional.id": "x"} | NOT, NO_ID),
+        ({"transactional.id": "x", "acks": "1"}, NO_ID),
+        (TWO_PHASES | {"transaction.timeout.ms": "5"}, NO_TIMEOUT),
+        ({"security.protocol": "sasl_plaintext", "sasl.mechanism": ""}, NO_MECHANISM),
+        (
+            SSL | {"ssl.truststore.location": "/c", "ssl.truststore.certificates": "${env:CERTS}"},
+            "Both SSL trust store location and separate trust certificates are specified.",
+        ),
+        (
+            SSL | {"ssl.keystore.location": "/k", "ssl.keystore.key": "k"},
+            "Both SSL key store location and separate private key are specified.",
+        ),
+        (
+            SSL | {"ssl.truststore.certificates": "c", "ssl.truststore.password": "p"},
+            "SSL trust store password cannot be specified for PEM format.",
+        ),
+        (
+            SSL | {"ssl.truststore.password": "p"},
+            "SSL trust store is not specified, but trust store password is specified.",
+        ),
+        (
+            SSL | {"ssl.keystore.password": "p"},
+            "SSL key store is not specified, but key store password is specified.",
+        ),
+    ],
+)
+def test_options_that_contradict_each_other_are_javas_error(options, message):
     """KafkaProducerTest#testDeliveryTimeoutAndLingerMsConfig."""
-    assert refused(options | {IN_FLIGHT: "6"}).message == (
-        "To use the idempotent producer, max.in.flight.requests.per.connection must be set to at"
-        " most 5. Current value is 6."
-    )
+    assert refused(options).message == message
 
 
 def test_more_than_five_in_flight_is_fine_without_idempotence():
-    config = parse({IN_FLIGHT: "6", "enable.idempotence": "false"})
-    assert config.max_in_flight_requests_per_connection == 6
+    config = parse({IN_FLIGHT: "6"} | NOT)
+    assert (config.max_in_flight_requests_per_connection, config.warnings) == (6, ())
 
 
-@pytest.mark.parametrize("options", [{"enable.idempotence": "false"}, {"acks": "1"}])
-def test_a_transactional_id_needs_idempotence(options):
-    """KafkaProducerTest#testDeliveryTimeoutAndLingerMsConfig."""
-    assert refused(options | {"transactional.id": "x"}).message == (
-        "Cannot set a transactional.id without also enabling idempotence."
-    )
+@pytest.mark.parametrize(
+    "options",
+    [
+        NOT | {"acks": "1"},
+        SSL | {"ssl.truststore.location": "", "ssl.key.password": ""},
+        SSL | {"ssl.endpoint.identification.algorithm": "HTTPS"},
+        {"enable.metrics.push": "false"},
+        {"metric.reporters": ""},
+        {"metadata.cluster.check.enable": "false"},
+        {"reconnect.backoff.ms": "200", "reconnect.backoff.max.ms": "400"},
+        {"client.dns.lookup": "resolve_canonical_bootstrap_servers_only"},
+    ],
+    ids="+".join,
+)
+def test_what_asks_for_nothing_else_is_no_warning(options):
+    assert parse(options).warnings == ()
+
+
+@pytest.mark.parametrize(
+    "name", ["enable.metrics.push", "metric.reporters", "metadata.cluster.check.enable"]
+)
+def test_what_has_no_effect_is_one_warning(name):
+    (warning,) = parse({name: "true"}).warnings
+    assert warning.startswith(f"[KP0150] Option '{name}' has no effect: ")
 
 
 def test_options_of_the_producer_alone_need_no_prefix():
@@ -132,24 +183,6 @@ def test_two_phase_commit_is_refused_and_not_ignored():
     error = refused({"transaction.two.phase.commit.enable": "true"})
     assert "not supported by this version" in error.message
     assert parse({"transaction.two.phase.commit.enable": "false"}).transactional_id is None
-
-
-def test_two_phase_commit_forbids_a_timeout():
-    """KafkaProducerTest#testDeliveryTimeoutAndLingerMsConfig."""
-    both = {"transaction.two.phase.commit.enable": "true", "transaction.timeout.ms": "5"}
-    assert refused(both).message == (
-        "Cannot set transaction.timeout.ms when transaction.two.phase.commit.enable is set to"
-        " true. Transactions will not expire with two-phase commit enabled."
-    )
-
-
-def test_sasl_without_a_mechanism_is_javas_error():
-    """KafkaProducerTest#testDeliveryTimeoutAndLingerMsConfig."""
-    error = refused({"security.protocol": "sasl_plaintext", "sasl.mechanism": ""})
-    assert error.message == (
-        "Invalid value null for configuration sasl.mechanism: When the security.protocol"
-        " configuration enables SASL, mechanism must be non-null and non-empty string."
-    )
 
 
 @pytest.mark.parametrize(
@@ -244,56 +277,11 @@ def test_a_mechanism_behind_a_reference_is_a_warning_without_tls():
     assert "which is looked up later" in warning
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        (
-            {"ssl.truststore.location": "/c", "ssl.truststore.certificates": "${env:CERTIFICATES}"},
-            "Both SSL trust store location and separate trust certificates are specified.",
-        ),
-        (
-            {"ssl.keystore.location": "/k", "ssl.keystore.key": "k"},
-            "Both SSL key store location and separate private key are specified.",
-        ),
-        (
-            {"ssl.truststore.certificates": "c", "ssl.truststore.password": "p"},
-            "SSL trust store password cannot be specified for PEM format.",
-        ),
-        (
-            {"ssl.truststore.password": "p"},
-            "SSL trust store is not specified, but trust store password is specified.",
-        ),
-        (
-            {"ssl.keystore.password": "p"},
-            "SSL key store is not specified, but key store password is specified.",
-        ),
-    ],
-)
-def test_a_store_given_twice_or_not_at_all_is_javas_error(options, message):
-    assert refused({"security.protocol": "SSL"} | options).message == message
-
-
-def test_a_part_of_a_store_that_is_empty_is_not_given():
-    config = parse(
-        {"security.protocol": "SSL", "ssl.truststore.location": "", "ssl.key.password": ""}
-    )
-    assert config.warnings == ()
-
-
 def test_the_name_check_takes_no_reference():
     """An empty variable would switch it off."""
     name = "ssl.endpoint.identification.algorithm"
     error = refused({"security.protocol": "SSL", name: "${env:EMPTY}"})
     assert name in error.message
-    assert parse({"security.protocol": "SSL", name: "HTTPS"}).warnings == ()
-
-
-@pytest.mark.parametrize(
-    ("name", "value"), [("enable.metrics.push", "false"), ("metric.reporters", "")]
-)
-def test_what_has_no_effect_and_asks_for_nothing_is_no_warning(name, value):
-    assert parse({name: value}).warnings == ()
-    assert len(parse({name: "true"}).warnings) == 1
 
 
 def test_brokers_that_may_have_any_name_are_warned_of():
@@ -312,8 +300,6 @@ def test_a_reconnect_backoff_alone_is_constant():
             " reconnect.backoff.max.ms is not.",
         ),
     )
-    both = parse({"reconnect.backoff.ms": "200", "reconnect.backoff.max.ms": "400"})
-    assert (both.reconnect_backoff_max_ms, both.warnings) == (400, ())
 
 
 def test_a_retry_backoff_above_its_maximum_is_javas_warning():
@@ -359,18 +345,6 @@ def test_what_a_configuration_calls_a_partitioner_can_be_made():
     for name in JAVA_PARTITIONERS:
         config = parse({"partitioner.class": name})
         partitioner(config.partitioner_class, ignore_keys=config.partitioner_ignore_keys)
-
-
-def test_later_features_warn_unless_they_are_the_default():
-    assert parse({"metadata.cluster.check.enable": "false"}).warnings == ()
-    (warning,) = parse({"metadata.cluster.check.enable": "true"}).warnings
-    assert warning.startswith("[KP0150] Option 'metadata.cluster.check.enable' has no effect: ")
-
-
-def test_both_ways_to_look_names_up_are_taken():
-    for lookup in ("use_all_dns_ips", "resolve_canonical_bootstrap_servers_only"):
-        config = parse({"client.dns.lookup": lookup})
-        assert (config.client_dns_lookup, config.warnings) == (lookup, ())
 
 
 def test_the_import_path_of_a_partitioner_is_kept_as_it_is():

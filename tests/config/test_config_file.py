@@ -238,27 +238,6 @@ def test_without_config_file_nothing_is_changed():
 # --- Java's format --------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("text", "pairs"),
-    [
-        ("a=1\nb:2\nc 3\nd = 4 \n", {"a": "1", "b": "2", "c": "3", "d": "4 "}),
-        ("# no\n ! no\n\na=1", {"a": "1"}),
-        ("a=one \\\n    two\\\n\tthree\n", {"a": "one twothree"}),
-        ("a=x\\\\\nb=y", {"a": "x\\", "b": "y"}),
-        ("a\\ b\\=c=d", {"a b=c": "d"}),
-        ("a=\\u00fc\\t\\n\\q", {"a": "ü\t\nq"}),
-        ("a=1\ra=2\r\nb", {"a": "2", "b": ""}),
-        ("a==1", {"a": "=1"}),
-        ("a=\\", {"a": ""}),
-        ("a=1\x85b=2", {"a": "1\x85b=2"}),
-        # a line that goes on is never a comment
-        ('j=M required \\\n  user="u" \\\n  # too\\\n ;', {"j": 'M required user="u" # too;'}),
-    ],
-)  # fmt: skip
-def test_lines_are_read_as_java_reads_them(text, pairs):
-    assert parse_properties(text) == pairs
-
-
 @given(st.text())
 def test_no_text_makes_the_reader_fail(text):
     for name, value in parse_properties(text).items():

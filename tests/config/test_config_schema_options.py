@@ -16,6 +16,9 @@ AVRO = BROKER | {
 }  # fmt: skip
 
 
+OAUTH = {"bearer.auth.client.id": "me", "bearer.auth.client.secret": "it"}
+
+
 def parsed(**options) -> SinkConfig:
     return SinkConfig.parse(AVRO | options)
 
@@ -77,27 +80,12 @@ def test_a_null_value_is_possible_with_a_schema_and_of_a_struct():
         ({"bearer.auth.credentials.source": "STATIC_TOKEN"}, "bearer.auth.token is not set"),
         ({"bearer.auth.client.id": "me"}, "bearer.auth.issuer.endpoint.url"),
         (
-            {
-                "bearer.auth.issuer.endpoint.url": "http://idp/token",
-                "bearer.auth.client.id": "me",
-                "bearer.auth.client.secret": "it",
-            },
+            OAUTH | {"bearer.auth.issuer.endpoint.url": "http://idp/token"},
             "would be sent in the clear to idp",
         ),
+        (OAUTH | {"bearer.auth.issuer.endpoint.url": "idp/token"}, "is not a URL of https"),
         (
-            {
-                "bearer.auth.issuer.endpoint.url": "idp/token",
-                "bearer.auth.client.id": "me",
-                "bearer.auth.client.secret": "it",
-            },
-            "is not a URL of https",
-        ),
-        (
-            {
-                "bearer.auth.issuer.endpoint.url": "https://me:it@r/token",
-                "bearer.auth.client.id": "me",
-                "bearer.auth.client.secret": "it",
-            },
+            OAUTH | {"bearer.auth.issuer.endpoint.url": "https://me:it@r/token"},
             "must not hold a name or password",
         ),
         (

@@ -61,12 +61,6 @@ def test_options_arrive_lower_cased_by_spark():
     assert config.producer.batch_size == 1000
 
 
-def test_options_are_read_in_any_case():
-    config = SinkConfig.parse({"KAFKA.Bootstrap.Servers": "a:1", "Topic": "t"})
-    assert config.producer.bootstrap_servers == (("a", 1),)
-    assert config.topic == "t"
-
-
 def test_two_spellings_of_one_option_are_refused():
     error = refused({"kafka.acks": "all", "Kafka.Acks": "1"})
     assert "'kafka.acks' and 'Kafka.Acks' are the same option" in error.message
@@ -119,10 +113,6 @@ def test_the_public_producer_takes_no_prefix_and_says_so():
         ProducerConfig.parse({"bootstrap.servers": "a:1", "reportPath": "/r"})
 
 
-def test_a_value_of_an_unknown_option_is_not_shown():
-    assert "canary" not in str(refused({"kafka.sasl.pasword": "canary"}))
-
-
 @pytest.mark.parametrize("name", FOREIGN.owners["source"].names)
 def test_an_option_of_a_source_is_said_to_be_one(name):
     assert "belongs to a Kafka source" in refused({name: "1"}).message
@@ -169,12 +159,6 @@ def test_serializers_are_refused_in_sparks_words():
         "Kafka option 'value.serializer' is not supported as value are serialized with"
         " ByteArraySerializer."
     )
-
-
-def test_a_transactional_id_is_refused_with_the_reason():
-    error = refused({"kafka.transactional.id": "x"})
-    assert "share one id" in error.message
-    assert "deliveryGuarantee=exactly-once" in error.hint
 
 
 @pytest.mark.parametrize(
@@ -257,11 +241,6 @@ def test_exactly_once_requires_the_preflight_by_default(streaming):
     assert exactly_once(preflight="off").preflight_for(streaming=streaming) is Preflight.OFF
 
 
-def test_an_unknown_guarantee_lists_the_known_ones():
-    message = refused({"deliveryGuarantee": "twice"}).message
-    assert "at-least-once, none, exactly-once" in message
-
-
 BREAKS_IDEMPOTENCE = pytest.mark.parametrize(
     "options",
     [
@@ -315,15 +294,6 @@ def test_hints_name_options_with_their_prefix():
     assert error.hint.startswith("kafka.delivery.timeout.ms is 1, kafka.linger.ms is 5")
 
 
-def test_a_sink_configuration_travels_by_pickle():
-    sasl = {"sasl.mechanism": "PLAIN", "sasl.username": "u", "sasl.password": "canary"}
-    sasl["security.protocol"] = "SASL_SSL"
-    config = parse({"topic": "t"} | {f"kafka.{name}": value for name, value in sasl.items()})
-    copy = pickle.loads(pickle.dumps(config))
-    assert copy == config
-    assert "canary" not in repr(copy)
-
-
 _KNOWN = [*SINK_OPTIONS, *(f"kafka.{name}" for name in PRODUCER_OPTIONS)]
 
 
@@ -348,7 +318,8 @@ def test_parsing_raises_config_error_and_nothing_else(options, with_servers):
         return
     idempotent = config.delivery_guarantee is DeliveryGuarantee.AT_LEAST_ONCE
     assert config.producer.enable_idempotence is idempotent
-    assert hash(config) == hash(pickle.loads(pickle.dumps(config)))
+    copy = pickle.loads(pickle.dumps(config))
+    assert (copy, hash(copy)) == (config, hash(config))
 
 
 @pytest.mark.parametrize("given", ["onnullvalue", "onNullValue", "ONNULLVALUE"])

@@ -72,13 +72,6 @@ def test_letters_have_a_topic_of_their_own(other):
         parsed(ALL | other)
 
 
-@pytest.mark.parametrize("name", ["errors.retry.timeout", "errors.retry.delay.max.ms"])
-def test_connects_retries_are_refused_with_a_hint(name):
-    with pytest.raises(ConfigError, match=r"delivery\.timeout\.ms") as caught:
-        parsed({name: "1"})
-    assert "errors.deadletterqueue.topic.name" in caught.value.hint
-
-
 @pytest.mark.parametrize(
     ("name", "value"),
     [
@@ -113,9 +106,3 @@ def test_a_config_file_has_them_too(tmp_path):
     )
     found = parsed({"configFile": str(path)})
     assert (found.topic, found.max_records) == ("dlq", 5)
-
-
-def test_a_misspelt_name_is_told_the_right_one():
-    with pytest.raises(ConfigError, match=r"errors\.tolerence") as caught:
-        parsed({"errors.tolerence": "all"})
-    assert "did you mean errors.tolerance" in caught.value.hint

@@ -1,4 +1,4 @@
-"""A standalone Spark cluster on this machine: a master and a worker of Spark's own classes.
+"""A standalone Spark cluster on this machine: a master and workers of Spark's own classes.
 
 Owns: starting them on free ports of the loopback, jobs on them by ``spark-submit``, and their end,
 by their own ids. (``start-master.sh`` and ``start-worker.sh`` run these classes; the pip
@@ -93,29 +93,51 @@ class StandaloneCluster:
 
 
 @contextmanager
-def standalone_cluster(home: Path) -> Iterator[StandaloneCluster]:
-    """A master, and a worker with two cores."""
+def standalone_cluster(
+    home: Path, hosts: tuple[str, ...] = ("127.0.0.1",), cores: int = 2, **given: str
+) -> Iterator[StandaloneCluster]:
+    """A master, and a worker with ``cores`` on each host; ``given`` is their environment.
+
+    ``local-cluster[2,1,1024]`` works with the pip package, too, but all of its executors are on one
+    host, and Spark starts no speculative attempt on a host that runs one already.
+    """
+    deploy = "org.apache.spark.deploy"
     with ExitStack() as stack:
-        common = ("--host", "127.0.0.1", "--port", "0", "--webui-port", "0")
-        name = "org.apache.spark.deploy.master.Master"
-        _, log = stack.enter_context(_process(home / "master", name, *common))
+
+        def started(name: str, main: str, host: str, *more: str) -> tuple[psutil.Process, Path]:
+            place = ("--host", host, "--port", "0", "--webui-port", "0")
+            process = _process(home / name, given or environment(), main, *place, *more)
+            return stack.enter_context(process)
+
+        _, log = started("master", f"{deploy}.master.Master", "127.0.0.1")
         master = _awaited(log, r"Starting Spark master at (spark://\S+)")
-        name, work = "org.apache.spark.deploy.worker.Worker", str(home / "work")
-        more = ("--cores", "2", "--memory", "1200m", "--work-dir", work, master)
-        worker, log = stack.enter_context(_process(home / "worker", name, *common, *more))
-        _awaited(log, r"Successfully registered with master (\S+)")
-        yield StandaloneCluster(master, home, worker)
+        workers = []
+        for host in hosts:
+            more = (
+                "--cores",
+                str(cores),
+                "--memory",
+                "1200m",
+                "--work-dir",
+                str(home / host / "work"),
+            )
+            workers.append(started(host, f"{deploy}.worker.Worker", host, *more, master))
+        for _, log in workers:
+            _awaited(log, r"Successfully registered with master (\S+)")
+        yield StandaloneCluster(master, home, workers[0][0])
 
 
 @contextmanager
-def _process(home: Path, main: str, *arguments: str) -> Iterator[tuple[psutil.Process, Path]]:
+def _process(
+    home: Path, given: dict[str, str], main: str, *arguments: str
+) -> Iterator[tuple[psutil.Process, Path]]:
     """It and its log. ``spark-class`` becomes Java by ``exec``, so the process is Java's."""
     home.mkdir(parents=True)
     log = home / "log"
     with log.open("wb") as output:
         process = subprocess.Popen(
             [str(BIN / "spark-class"), main, *arguments],
-            env=environment() | {"SPARK_DAEMON_MEMORY": "256m"},
+            env=given | {"SPARK_DAEMON_MEMORY": "256m"},
             cwd=home,
             stdout=output,
             stderr=subprocess.STDOUT,

@@ -32,7 +32,7 @@ def rows_of(world):
         with world.client() as client:
             steps.update((one.name, one) for one in steps_with(client, CONFIG, TIMEOUT_MS))
 
-    world.play(body)
+    world.run(body)
     world.cluster.control.check()
     return steps
 
@@ -74,5 +74,5 @@ def test_brokers_before_3_7_need_all_replicas(produce, fewer):
             client.init_producer_id("any", 1_000, client.deadline())  # of its coordinator
             found.append(takes_fewer_replicas(client))
 
-    world.play(body)
+    world.run(body)
     assert found == [fewer]

@@ -15,15 +15,6 @@ PAGE = (Path(__file__).parents[2] / "docs" / "columns.md").read_text(encoding="u
 EXAMPLES = re.findall(r"^```python\n(.*?)^```", PAGE, re.DOTALL | re.MULTILINE)
 
 
-@pytest.fixture
-def write(kafka):
-    def save(frame, topic, **options):
-        writer = frame.write.format("kprod").option("kafka.bootstrap.servers", kafka.bootstrap)
-        writer.option("topic", topic).options(**options).save()
-
-    return save
-
-
 #: Every type that has JSON, with its odd values; ``n`` numbers the rows.
 ROWS = r"""
 SELECT * FROM VALUES
@@ -93,12 +84,6 @@ def test_a_name_is_written_in_the_users_case_as_spark_does(spark, kafka, write, 
     assert consume(topic).values == [frame.selectExpr("to_json(struct(ID))").first()[0].encode()]
 
 
-def test_a_job_without_rows_writes_nothing(spark, kafka, write, consume):
-    topic = kafka.unique_topic("empty", partitions=1)
-    write(spark.range(0), topic, valueColumns="*")
-    assert len(consume(topic)) == 0
-
-
 def test_a_column_that_is_not_there_is_found_on_the_driver(spark, write):
     with pytest.raises(Exception, match="did you mean id") as raised:
         write(spark.range(1), "t", valueColumns="idd")
@@ -135,33 +120,6 @@ def test_the_documented_null_example_skips_and_counts_rows(spark, kafka, consume
     assert sorted(consume(topics["changes"]).values) == [b"new", b"newer"]
     told = json.loads(report.read_text())
     assert (told["rows"], told["skippedRows"]) == (2, 1)
-
-
-def test_a_stream_skips_too(spark, kafka, consume, tmp_path):
-    topic = kafka.unique_topic("skip", partitions=1)
-    rows = spark.readStream.format("rate-micro-batch").options(rowsPerBatch=10, numPartitions=1)
-    values = rows.load().selectExpr("IF(value % 2 = 0, NULL, CAST(value AS STRING)) AS value")
-    writer = values.writeStream.format("kprod").option("kafka.bootstrap.servers", kafka.bootstrap)
-    query = writer.options(
-        topic=topic, onNullValue="skip", checkpointLocation=str(tmp_path / "c")
-    ).start()  # fmt: skip
-    try:
-        while len(query.recentProgress) < 2:
-            assert query.isActive, query.exception()
-            query.awaitTermination(0.1)
-    finally:
-        query.stop()
-    found = [int(value) for value in consume(topic).values]
-    assert found
-    assert all(value % 2 for value in found)
-
-
-def test_a_null_value_can_be_an_error(spark, kafka, write, consume):
-    topic = kafka.unique_topic("null-error", partitions=1)
-    frame = spark.sql("SELECT * FROM VALUES ('a'), (NULL) AS t(value)").coalesce(1)
-    with pytest.raises(Exception, match=r"\[KP0214\] column 'value', row 1 of the Arrow batch"):
-        write(frame, topic, onNullValue="error")
-    assert len(consume(topic)) == 0
 
 
 @pytest.mark.skipif(pyspark.__version__ < "4.1", reason="there a stream with them is refused")

@@ -25,6 +25,7 @@ CONFIG = SinkConfig.parse(
     }
 )
 TIMEOUT_MS = 20_000
+pytestmark = pytest.mark.simulated
 
 
 @pytest.fixture(params=[1, 2], ids=["version 1", "version 2"])
@@ -34,13 +35,8 @@ def world(request):
 
 def tried(world):
     """The rows by name; nothing is open or there afterwards."""
-    steps = {}
-
-    def body():
-        with world.client() as client, closing(trial_steps(client, CONFIG, TIMEOUT_MS)) as trial:
-            steps.update((step.name, step) for step in trial)
-
-    world.play(body)
+    with world.client() as client, closing(trial_steps(client, CONFIG, TIMEOUT_MS)) as trial:
+        steps = {step.name: step for step in trial}
     world.cluster.control.check()
     return steps
 
@@ -168,15 +164,12 @@ def test_an_old_topic_that_can_not_be_deleted_is_named(world):
 
 
 def test_whoever_closes_it_early_cleans_up(world):
-    def body():
-        with world.client() as client:
-            for stop in OF_TRIAL[1:-1]:
-                trial = trial_steps(client, CONFIG, TIMEOUT_MS)
-                while next(trial).name != stop:
-                    pass
-                assert len(trial_topics(world)) == 1
-                trial.close()
-                assert trial_topics(world) == []
-            assert client.open_transactions("kprod~~check", client.deadline()).transactions == ()
-
-    world.play(body)
+    with world.client() as client:
+        for stop in OF_TRIAL[1:-1]:
+            trial = trial_steps(client, CONFIG, TIMEOUT_MS)
+            while next(trial).name != stop:
+                pass
+            assert len(trial_topics(world)) == 1
+            trial.close()
+            assert trial_topics(world) == []
+        assert client.open_transactions("kprod~~check", client.deadline()).transactions == ()

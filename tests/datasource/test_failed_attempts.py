@@ -41,6 +41,15 @@ def failed(tmp_path):
     return made
 
 
+@pytest.fixture
+def local(monkeypatch, tmp_path):
+    """The local directory of executors."""
+    folder = tmp_path / "local"
+    folder.mkdir()
+    monkeypatch.setenv("SPARK_LOCAL_DIRS", str(folder))
+    return folder
+
+
 def attempt(error, number=0, batch_id=7, **fields):
     of_task = message(attempt=number, batch_id=batch_id, **OF_A_STREAM, **fields)
     return report_of_attempt(CONFIG, of_task, error)
@@ -69,9 +78,8 @@ def test_a_job_in_foreach_batch_has_the_number_of_its_tasks(failed):
     assert (report.batch_id, report.query_name) == (0, "orders")
 
 
-def test_the_first_task_tells_whose_batch_it_is(tmp_path, monkeypatch):
+def test_the_first_task_tells_whose_batch_it_is(local):
     """Spark kills the tasks of a write that is stopped, and the driver does not know its id."""
-    monkeypatch.setenv("SPARK_LOCAL_DIRS", str(tmp_path))
     failed = FailedAttempts.of(None, "token")
     failed.tell(message(**OF_A_STREAM).identity)
     assert failed.told is None, "an executor of another machine"
@@ -79,7 +87,7 @@ def test_the_first_task_tells_whose_batch_it_is(tmp_path, monkeypatch):
     failed.tell(message(batch_id=7, app_name="shop", **OF_A_STREAM).identity)
     told = failed.told
     assert failed.take(7) == []
-    assert names_in(tmp_path) == []
+    assert names_in(local) == []
     report = report_of_batch(CONFIG, [], Outcome.ABORTED, batch_id=7, unfinished=[0])
     report = with_failures(report, [], None, told)
     assert (report.application_id, report.application_name) == ("local-1", "shop")
@@ -88,14 +96,10 @@ def test_the_first_task_tells_whose_batch_it_is(tmp_path, monkeypatch):
     assert report.error.code == "KP0505"
 
 
-def test_a_run_without_an_abort_is_not_taken_for_the_next_one(tmp_path, monkeypatch):
+def test_a_run_without_an_abort_is_not_taken_for_the_next_one(local, failed):
     """Spark interrupts its own abort sometimes, when a query is stopped. The next run has the same
     options and, from a new checkpoint, the same number.
     """
-    monkeypatch.setenv("SPARK_LOCAL_DIRS", str(tmp_path / "local"))
-    (tmp_path / "local").mkdir()
-    failed = FailedAttempts.of(f"{tmp_path}/report.jsonl", "token")
-    failed.begin()
     failed.tell(message(batch_id=7, **OF_A_STREAM).identity)
     failed.leave(attempt(DeliveryError("of the run before")))
     failed.begin()
@@ -103,12 +107,11 @@ def test_a_run_without_an_abort_is_not_taken_for_the_next_one(tmp_path, monkeypa
     assert failed.take(7) == []
 
 
-def test_a_batch_is_as_old_as_its_planning(tmp_path, monkeypatch):
+def test_a_batch_is_as_old_as_its_planning(local):
     """Files of its tasks give a directory another time: they came an hour later."""
-    monkeypatch.setenv("SPARK_LOCAL_DIRS", str(tmp_path))
     failed = FailedAttempts.of(None, "token")
     failed.begin()
-    (folder,) = tmp_path.iterdir()
+    (folder,) = local.iterdir()
     os.utime(folder, (1_000_000, 1_000_000))
     failed.tell(message(**OF_A_STREAM).identity)
     failed.leave(attempt(DeliveryError("no")))
@@ -120,12 +123,8 @@ def test_a_batch_is_as_old_as_its_planning(tmp_path, monkeypatch):
     "text",
     ["{", "[1]", '{"query_id": 5}', '{"batch_id": "x"}', '{"query_id": null}', "[" * 200_000],
 )
-def test_files_that_no_task_has_left_cost_no_report(tmp_path, monkeypatch, text):
+def test_files_that_no_task_has_left_cost_no_report(tmp_path, local, failed, text):
     """The abort would end without its own failed attempts, and leave the directory."""
-    monkeypatch.setenv("SPARK_LOCAL_DIRS", str(tmp_path / "local"))
-    (tmp_path / "local").mkdir()
-    failed = FailedAttempts.of(f"{tmp_path}/report.jsonl", "token")
-    failed.begin()
     failed.leave(attempt(DeliveryError("no")))
     for folder in (failed.local, failed.named):
         for name in ("begun.json", "9-9.json"):
@@ -133,7 +132,7 @@ def test_files_that_no_task_has_left_cost_no_report(tmp_path, monkeypatch, text)
     assert failed.told is None
     assert [one.error.message for one in failed.take(7)] == ["no"]
     assert names_in(tmp_path) == ["local"]
-    assert names_in(tmp_path / "local") == []
+    assert names_in(local) == []
 
 
 def test_queries_with_equal_options_do_not_share_attempts(tmp_path):
@@ -216,22 +215,18 @@ def test_after_a_failed_commit_no_task_is_blamed():
     assert with_failures(finished, [], None).error is None
 
 
-def test_a_folder_that_is_not_allowed_is_not_used(limit, monkeypatch, tmp_path):
-    (tmp_path / "local").mkdir()
-    monkeypatch.setenv("SPARK_LOCAL_DIRS", f"{tmp_path}/local")
+def test_a_folder_that_is_not_allowed_is_not_used(limit, local, tmp_path):
     limit(allow_lists.REPORT_PATHS, f"{tmp_path}/report.jsonl")
     found = FailedAttempts.of(f"{tmp_path}/report.jsonl", "token")
-    assert (found.named, found.local) == ("", f"{tmp_path}/local/.kprod-failed-token")
+    assert (found.named, found.local) == ("", f"{local}/.kprod-failed-token")
 
 
 @pytest.mark.parametrize("path", ["nowhere/report.jsonl", "later/", "full/report.jsonl"])
-def test_a_report_path_that_takes_no_file_hides_no_error(monkeypatch, tmp_path, path):
+def test_a_report_path_that_takes_no_file_hides_no_error(local, tmp_path, path):
     """Its directory is missing, made with the first report, or on a disk that is full: the report
     goes to other destinations, too.
     """
-    for name in ("local", "full"):
-        (tmp_path / name).mkdir()
-    monkeypatch.setenv("SPARK_LOCAL_DIRS", f"{tmp_path}/local")
+    (tmp_path / "full").mkdir()
     made = FailedAttempts.of(f"{tmp_path}/{path}", "token")
     made.begin()
     ours = attempt(DeliveryError("no"))
@@ -239,11 +234,11 @@ def test_a_report_path_that_takes_no_file_hides_no_error(monkeypatch, tmp_path, 
     if path.startswith("full"):
         (tmp_path / "full" / ".kprod-failed-token" / ".0-0.json.tmp").write_text("")
         made.leave(ours)
-        assert names_in(tmp_path / "local" / ".kprod-failed-token") == ["0-0.json"]
+        assert names_in(local / ".kprod-failed-token") == ["0-0.json"]
     else:
         made.leave(ours)
     assert [one.error for one in made.take(7)] == [ours.error]
-    assert names_in(tmp_path / "local") == names_in(tmp_path / "full") == []
+    assert names_in(local) == names_in(tmp_path / "full") == []
 
 
 def test_the_error_is_that_of_the_attempt_that_ended_the_batch():

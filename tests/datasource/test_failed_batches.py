@@ -51,20 +51,6 @@ def test_a_failed_job_names_error_attempt_and_application(spark, write, topic, t
     assert json.loads(last_report(spark).json()) == told
 
 
-def test_a_query_that_fails_in_its_first_batch_is_named(source, stream, topic, tmp_path):
-    """Its alert needs the name: nothing of the query has succeeded yet."""
-    rows, add = source
-    add(["v", "x" * 2000])
-    path = tmp_path / "report.jsonl"
-    query = stream(rows, topic, queryName="first", reportPath=str(path), **LARGE)
-    with pytest.raises(Exception, match="KP0213"):
-        query.awaitTermination()
-    (told,) = reports(path)
-    assert (told["queryId"], told["queryName"], told["runId"]) == (query.id, "first", query.runId)
-    assert (told["batchId"], told["error"]["code"]) == (0, "KP0213")
-    assert [one["partition"] for one in told["failedAttempts"]] == [0]
-
-
 def test_a_failure_of_sparks_input_has_a_code_of_its_own(spark, write, topic, tmp_path):
     """Spark may abort before the task sees that its rows have ended. The application is that of an
     earlier report.
@@ -80,8 +66,3 @@ def test_a_failure_of_sparks_input_has_a_code_of_its_own(spark, write, topic, tm
     )  # fmt: skip
     assert told["elapsedMs"] > 0
     assert "Spark's own exception" in told["error"]["hint"]
-
-
-def test_a_batch_that_succeeds_leaves_nothing_behind(spark, write, topic, tmp_path):
-    write(frame(spark, [("v",)], "value string"), topic, reportPath=f"{tmp_path}/report.jsonl")
-    assert names_in(tmp_path) == ["report.jsonl"]

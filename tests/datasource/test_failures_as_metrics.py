@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 
 import pytest
@@ -67,6 +68,10 @@ def test_a_first_batch_that_fails_is_counted(source, stream, topic, monitored, g
         options["transactionalIdPrefix"] = topic
     query = stream(rows, topic, queryName=f"first {guarantee}", **options)
     assert counted(monitored, query) == ONCE
+    (told,) = map(json.loads, monitored.path.read_text().splitlines())
+    of_query = (told["queryId"], told["queryName"], told["runId"], told["batchId"])
+    assert of_query == (query.id, query.name, query.runId, 0)
+    assert [one["partition"] for one in told["failedAttempts"]] == [0]
 
 
 def test_a_foreach_batch_that_fails_is_counted(kafka, source, topic, monitored, tmp_path):

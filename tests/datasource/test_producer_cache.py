@@ -53,24 +53,26 @@ class Cache(ProducerCache):
         CachedProducers(self, config(), None).discard(producer)
 
 
-def test_the_same_config_gets_the_same_producer_back(factory):
-    cache = Cache(factory)
+@pytest.fixture
+def cache(factory):
+    return Cache(factory)
+
+
+def test_the_same_config_gets_the_same_producer_back(cache):
     first = cache.acquire(config(), None)
     cache.release(config(), first)
     assert first.events == ["park"]
     assert cache.acquire(config(), None) is first
-    assert len(factory.made) == 1
+    assert len(cache.factory.made) == 1
 
 
-def test_a_config_with_one_other_option_has_its_own_producer(factory):
-    cache = Cache(factory)
+def test_a_config_with_one_other_option_has_its_own_producer(cache):
     first = cache.acquire(config(), None)
     cache.release(config(), first)
     assert cache.acquire(config(acks=1), None) is not first
 
 
-def test_a_producer_in_use_is_never_given_twice(factory):
-    cache = Cache(factory)
+def test_a_producer_in_use_is_never_given_twice(cache):
     assert cache.acquire(config(), None) is not cache.acquire(config(), None)
 
 
@@ -80,8 +82,7 @@ def test_the_shipped_cluster_reaches_a_new_producer(factory):
     assert factory.made[0][1] is cluster
 
 
-def test_two_are_kept_and_the_longest_idle_goes_first(factory):
-    cache = Cache(factory)
+def test_two_are_kept_and_the_longest_idle_goes_first(cache):
     configs = [config(linger_ms=n) for n in range(3)]
     producers = [cache.acquire(c, None) for c in configs]
     for one, producer in zip(configs, producers, strict=True):
@@ -91,8 +92,7 @@ def test_two_are_kept_and_the_longest_idle_goes_first(factory):
     assert cache.acquire(configs[2], None) is producers[2]
 
 
-def test_being_used_makes_a_producer_young_again(factory):
-    cache = Cache(factory)
+def test_being_used_makes_a_producer_young_again(cache):
     configs = [config(linger_ms=n) for n in range(3)]
     producers = [cache.acquire(c, None) for c in configs]
     cache.release(configs[0], producers[0])
@@ -102,8 +102,7 @@ def test_being_used_makes_a_producer_young_again(factory):
     assert [p.closed_with is not None for p in producers] == [False, True, False]
 
 
-def test_a_producer_that_is_not_reusable_is_closed(factory):
-    cache = Cache(factory)
+def test_a_producer_that_is_not_reusable_is_closed(cache):
     producer = cache.acquire(config(), None)
     producer.reusable = False
     cache.release(config(), producer)
@@ -119,8 +118,7 @@ def test_a_producer_that_can_not_be_parked_is_closed_quietly():
     assert len(cache) == 0
 
 
-def test_a_producer_that_failed_while_it_was_idle_is_replaced(factory):
-    cache = Cache(factory)
+def test_a_producer_that_failed_while_it_was_idle_is_replaced(cache):
     first = cache.acquire(config(), None)
     cache.release(config(), first)
     first.reusable = False
@@ -128,16 +126,14 @@ def test_a_producer_that_failed_while_it_was_idle_is_replaced(factory):
     assert first.closed_with == 0
 
 
-def test_a_failed_attempts_producer_is_closed_without_waiting(factory):
-    cache = Cache(factory)
+def test_a_failed_attempts_producer_is_closed_without_waiting(cache):
     producer = cache.acquire(config(), None)
     cache.discard(producer)
     assert producer.closed_with == 0
     assert len(cache) == 0
 
 
-def test_a_second_producer_of_a_config_closes_the_first(factory):
-    cache = Cache(factory)
+def test_a_second_producer_of_a_config_closes_the_first(cache):
     first, second = cache.acquire(config(), None), cache.acquire(config(), None)
     cache.release(config(), first)
     cache.release(config(), second)
@@ -145,8 +141,7 @@ def test_a_second_producer_of_a_config_closes_the_first(factory):
     assert len(cache) == 1
 
 
-def test_closing_closes_what_is_idle(factory):
-    cache = Cache(factory)
+def test_closing_closes_what_is_idle(cache):
     producer = cache.acquire(config(), None)
     cache.release(config(), producer)
     cache.close()

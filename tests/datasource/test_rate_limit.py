@@ -75,11 +75,6 @@ def test_rows_are_spread_over_their_time_and_the_first_wait_too():
     assert (told.rows, told.counts.rate_wait_ms, told.counts.input_wait_ms) == (50, 500, 0)
 
 
-def test_a_task_has_its_share():
-    _, sent = run(RateLimits(records_per_second=100), [b"x"] * 10, tasks=4)
-    assert sent == [(200, 5, 5), (400, 5, 5)]
-
-
 def test_bytes_are_limited_and_a_huge_row_is_sent_alone():
     _, sent = run(RateLimits(bytes_per_second=1000), [b"x" * 100, b"y" * 5000, b"z" * 100])
     assert sent == [(100, 1, 100), (5100, 1, 5000), (5200, 1, 100)]

@@ -20,7 +20,7 @@ ROWS = [("k0", "good", 0, None), ("k1", "bad", -7, None), ("k2", "worse", 0, -1)
 SCHEMA = "key string, value string, partition int, timestamp long"
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def letters(spark, kafka):
     """A topic with two letters, and one that is aborted."""
     topic, queue = kafka.unique_topic("rows"), f"dlq.{uuid.uuid4().hex}"

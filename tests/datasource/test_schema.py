@@ -63,14 +63,8 @@ def test_every_column_gets_its_index():
 
 
 def test_value_alone_is_enough_with_the_topic_option():
-    assert plan_columns(schema(value=TEXT), "t") == ColumnPlan(topic="t", value_column=0)
-
-
-def test_the_topic_option_is_trimmed():
-    assert plan_columns(schema(value=TEXT), "  t ").topic == "t"
-
-
-def test_the_topic_option_beats_the_columns_type_and_value():
+    """It is trimmed, and counts before a column, whatever that one's type."""
+    assert plan_columns(schema(value=TEXT), "  t ") == ColumnPlan(topic="t", value_column=0)
     plan = plan_columns(schema(topic=IntegerType(), value=TEXT), "t")
     assert (plan.topic, plan.topic_column) == ("t", None)
 
@@ -163,32 +157,24 @@ def test_the_order_of_the_checks_is_sparks():
     plan_columns(schema(**wrong), None)
 
 
-@pytest.mark.parametrize("data_type", [TEXT, BinaryType(), CharType(9), VarcharType(9)])
-def test_strings_of_every_kind_are_text(data_type):
-    assert plan_columns(schema(key=data_type, value=data_type), "t").key_column == 0
+NOT_NULL = StructType([StructField("key", TEXT, False), StructField("value", BinaryType(), False)])
 
 
-def test_a_collated_string_is_text():
-    plan = plan_columns(schema(topic=StringType("UTF8_LCASE"), value=StringType("UNICODE")), None)
-    assert plan.topic_column == 0
-
-
-@pytest.mark.parametrize("data_type", [TimestampType(), TimestampNTZType(), LongType()])
-def test_a_timestamp_column_may_be_of_three_types(data_type):
-    assert plan_columns(schema(value=TEXT, timestamp=data_type), "t").timestamp_column == 1
-
-
-@pytest.mark.parametrize("value", [TEXT, BinaryType()])
-def test_headers_may_be_a_map(value):
-    plan = plan_columns(schema(value=TEXT, headers=MapType(TEXT, value)), "t")
-    assert plan.headers_column == 1
-
-
-def test_nullability_does_not_count():
-    header = StructType(
-        [StructField("key", TEXT, False), StructField("value", BinaryType(), False)]
-    )
-    assert plan_columns(schema(value=TEXT, headers=ArrayType(header, False)), "t").headers_column
+@pytest.mark.parametrize(
+    ("name", "data_type"),
+    [
+        *(("key", one) for one in (TEXT, BinaryType(), CharType(9), VarcharType(9))),
+        *((name, StringType("UTF8_LCASE")) for name in ("key", "topic")),
+        *(("timestamp", one) for one in (TimestampType(), TimestampNTZType(), LongType())),
+        ("headers", MapType(TEXT, TEXT)),
+        ("headers", MapType(TEXT, BinaryType())),
+        ("headers", ArrayType(NOT_NULL, False)),
+    ],
+)
+def test_a_column_may_be_of_several_types(name, data_type):
+    value = data_type if name == "key" else StringType("UNICODE")
+    plan = plan_columns(schema(value=value, **{name: data_type}), None if name == "topic" else "t")
+    assert (plan.value_column, getattr(plan, f"{name}_column")) == (0, 1)
 
 
 def test_a_missing_column_that_differs_by_case_gets_a_hint():

@@ -28,16 +28,12 @@ def data_source(**options):
     return KprodDataSource(CaseInsensitiveDict(options))
 
 
-def test_a_writer_survives_sparks_pickle():
-    writer = data_source(**OFF).writer(SCHEMA, overwrite=False)
+@pytest.mark.parametrize("way", ["writer", "streamWriter"])
+def test_a_writer_survives_sparks_pickle(way):
+    writer = getattr(data_source(**OFF), way)(SCHEMA, overwrite=False)
     copy = pickle.loads(cloud_dumps(writer))
     assert copy.plan == writer.plan
     assert (copy.plan.columns.key_column, copy.plan.columns.value_column) == (0, 1)
-
-
-def test_a_stream_writer_survives_sparks_pickle():
-    writer = data_source(**OFF).streamWriter(SCHEMA, overwrite=False)
-    assert pickle.loads(cloud_dumps(writer)).plan == writer.plan
 
 
 def test_a_batch_without_a_broker_fails_at_planning():
@@ -95,13 +91,6 @@ def test_complete_mode_is_refused_and_foreach_batch_is_named():
         data_source(**OFF).streamWriter(SCHEMA, overwrite=True)
     assert "does not support complete output mode" in raised.value.message
     assert "foreachBatch" in raised.value.hint
-
-
-@pytest.mark.parametrize("name", ["kafka.key.serializer", "kafka.value.serializer"])
-def test_serializers_are_refused_with_the_text_of_sparks_sink(name):
-    with pytest.raises(ConfigError) as raised:
-        data_source(**OFF, **{name: "foo"}).writer(SCHEMA, overwrite=False)
-    assert f"Kafka option '{name.removeprefix('kafka.')}' is not supported" in raised.value.message
 
 
 def test_options_are_checked_before_columns_and_brokers():

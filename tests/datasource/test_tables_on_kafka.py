@@ -8,16 +8,6 @@ import pytest
 from tests.datasource.rows import ROWS, frame, values
 
 
-def test_insert_into_with_options(spark, kafka, topic, table, consume):
-    spark.sql(f"CREATE TABLE {table} (key string, value string) USING kprod")
-    spark.sql(
-        f"INSERT INTO {table} WITH ('kafka.bootstrap.servers' = '{kafka.bootstrap}', "
-        f"'topic' = '{topic}') SELECT 'k', 'v'"
-    )
-    found = consume(topic)
-    assert (found.keys, found.values) == ([b"k"], [b"v"])
-
-
 @pytest.mark.skipif(pyspark.__version__ < "4.1", reason="an INSERT must name every column there")
 def test_a_table_without_columns_has_the_canonical_ones(spark, kafka, topic, table, consume):
     spark.sql(f"CREATE TABLE {table} USING kprod")

@@ -47,16 +47,7 @@ def test_batches_are_sent_in_order_and_the_message_counts_them():
     values = [v for columns in producers.producer.sent for v in columns.value.to_pylist()]
     assert values == [b"a", b"b", b"c"]
     assert (told.rows, told.produced) == (3, producers.producer.finish_attempt())
-
-
-def test_the_message_says_which_attempt_it_is():
-    told = run(OneProducer(RecordingProducer()), [batch("a")])
-    assert told.identity == IDENTITY
-
-
-def test_a_clean_end_releases_the_producer():
-    producers = OneProducer(RecordingProducer())
-    run(producers, [batch("a")])
+    assert (told.identity, told.transaction) == (IDENTITY, None)
     assert (producers.released, producers.discarded) == (1, 0)
 
 
@@ -109,30 +100,41 @@ def test_the_producer_knows_when_its_writer_waits_for_input():
     assert seen == [True, True]
 
 
-def test_a_failed_send_closes_the_producer_and_keeps_its_error():
-    producers = OneProducer(RecordingProducer(fail_at_send=2, error=DeliveryError("t-0: gone")))
-    with pytest.raises(DeliveryError, match=r"^\[KP0500\] t-0: gone\n"):
-        run(producers, [batch("a"), batch("b"), batch("c")])
+def broken_input():
+    yield batch("a")
+    raise OSError("the input broke")
+
+
+BY_TOPIC = ColumnPlan(topic_column=0, value_column=0)
+
+
+@pytest.mark.parametrize(
+    ("producer", "batches", "plan", "error"),
+    [
+        (
+            {"fail_at_send": 2, "error": DeliveryError("t-0: gone")},
+            [batch("a"), batch("b"), batch("c")],
+            PLAN,
+            r"^\[KP0500\] t-0: gone\n",
+        ),
+        ({}, broken_input(), PLAN, "the input broke"),
+        ({"fail_at_send": 1, "error": KeyboardInterrupt("now")}, [batch("a")], PLAN, "now"),
+        (
+            {"lose_rows": 1},
+            [batch("a", "b", "c")],
+            PLAN,
+            "partition 5: 3 rows came in, 2 were acknowledged",
+        ),
+        ({}, [batch("a", None)], BY_TOPIC, "topic"),
+    ],
+    ids=["failed send", "Spark's input", "interrupt", "rows not acknowledged", "bad row"],
+)
+def test_a_failed_attempt_closes_its_producer(producer, batches, plan, error):
+    producers = OneProducer(RecordingProducer(**producer))
+    with pytest.raises(BaseException, match=error):
+        run(producers, batches, plan)
     assert (producers.released, producers.discarded) == (0, 1)
-    assert "finish" not in producers.producer.events
-
-
-def test_an_error_of_sparks_input_closes_the_producer():
-    def batches():
-        yield batch("a")
-        raise OSError("the input broke")
-
-    producers = OneProducer(RecordingProducer())
-    with pytest.raises(OSError, match="the input broke"):
-        run(producers, batches())
-    assert (producers.released, producers.discarded) == (0, 1)
-
-
-def test_an_interrupted_task_leaves_no_half_sent_producer_behind():
-    producers = OneProducer(RecordingProducer(fail_at_send=1, error=KeyboardInterrupt()))
-    with pytest.raises(KeyboardInterrupt):
-        run(producers, [batch("a")])
-    assert producers.discarded == 1
+    assert ("finish" in producers.producer.events) == ("lose_rows" in producer)
 
 
 def test_an_input_error_before_the_first_row_opens_no_connection():
@@ -144,28 +146,6 @@ def test_an_input_error_before_the_first_row_opens_no_connection():
     with pytest.raises(OSError, match="the input broke"):
         run(producers, batches())
     assert producers.acquired == 0
-
-
-def test_rows_that_were_not_acknowledged_fail_the_attempt():
-    producers = OneProducer(RecordingProducer(lose_rows=1))
-    with pytest.raises(DeliveryError, match="partition 5: 3 rows came in, 2 were acknowledged"):
-        run(producers, [batch("a", "b", "c")])
-    assert producers.discarded == 1
-
-
-def test_a_bad_row_fails_the_attempt_and_closes_the_producer():
-    plan = ColumnPlan(topic_column=0, value_column=0)
-    producers = OneProducer(RecordingProducer())
-    with pytest.raises(DataError, match="topic"):
-        run(producers, [batch("a", None)], plan)
-    assert producers.discarded == 1
-
-
-def test_a_bad_rows_error_says_where_in_the_dataframe_it_is():
-    plan = ColumnPlan(topic_column=0, value_column=0)
-    with pytest.raises(DataError) as raised:
-        run(OneProducer(RecordingProducer()), [batch("a", "b"), batch("c", None)], plan)
-    assert raised.value.__notes__ == ["  while sending rows 2 to 3 of partition 5 of the DataFrame"]
 
 
 def test_outside_of_a_task_there_is_no_identity():
@@ -275,11 +255,6 @@ def test_without_a_row_there_is_no_transaction_but_a_generation():
     assert producers.acquired == 0
 
 
-def test_without_exactly_once_a_message_has_no_transaction():
-    told = run(OneProducer(RecordingProducer()), [batch("a")])
-    assert told.transaction is None
-
-
 @pytest.mark.parametrize(
     ("at", "events"),
     [
@@ -298,12 +273,6 @@ def test_a_transaction_without_time_for_the_commit_is_given_up(at, events):
     assert "kafka.transaction.timeout.ms (1000)" in raised.value.message
     assert "open for 701 ms" in raised.value.message
     assert "transaction.max.timeout.ms" in raised.value.hint
-
-
-def test_a_transaction_with_just_enough_time_is_prepared():
-    producers = OneProducer(RecordingProducer(), PREPARED)
-    assert timed(producers, [batch("a"), batch("b")], [10_000, 10_700]).rows == 2
-    assert producers.released == 1
 
 
 def test_the_message_has_the_input_wait_and_the_start():

@@ -7,7 +7,7 @@ from typing import Any
 
 from spark_kafka_sink.protocol.request import ApiKey
 from tests.exactly_once.harness import FaultyCluster, of_attempt, of_data
-from tests.exactly_once.processes import Driver, kill_and_wait, sender_of
+from tests.exactly_once.processes import Driver
 from tests.faults.proxy import Action, Hit, Side
 
 
@@ -17,8 +17,7 @@ def answer_to_end_txn_is_lost(
     """R05: the batch is there all the same; its report."""
     scenario = world.scenario(name, kafka_request_timeout_ms="1500")
     fault = world.fault(ApiKey.END_TXN, action, Side.RESPONSE, match=whose)
-    answer = driver.run("batch", **scenario.batch(tasks=3))
-    assert answer["result"] == "OK", answer
+    driver.succeed("batch", **scenario.batch(tasks=3))
     assert fault.fired == 1
     report = scenario.assert_clean()
     assert report.visible == 400
@@ -30,15 +29,8 @@ def produce_of_a_dead_attempt_is_late(
 ) -> Any:
     """R09: it arrives in the next transaction of its id, and joins none; the report."""
     scenario = world.scenario(name, partitions=1)
-    zombie = world.fault(
-        ApiKey.PRODUCE,
-        Action.HOLD,
-        Side.REQUEST,
-        match=of_attempt(task=1, attempt=0),
-        then=lambda hit: kill_and_wait(sender_of(hit)),
-    )
-    answer = driver.run("batch", **scenario.batch(0, fates={"1": {"0": "ABORT"}}))
-    assert answer["result"] == "OK", answer
+    zombie = world.worker_dies(of_attempt(task=1, attempt=0), Action.HOLD, Side.REQUEST)
+    driver.succeed("batch", **scenario.batch(0, fates={"1": {"0": "ABORT"}}))
     assert zombie.fired == 1
     second = world.fault(ApiKey.END_TXN, Action.HOLD, Side.REQUEST, match=of_data)
     driver.begin("batch", **scenario.batch(1))

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from tests.exactly_once.harness import FaultyCluster, proxied_cluster
+from tests.exactly_once.harness import FaultyCluster, Found, proxied_cluster
 from tests.exactly_once.processes import Driver
 from tests.exactly_once.results import WORLDS, Results
 
@@ -57,11 +57,9 @@ def _world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FaultyCluster]:
 
 
 @pytest.fixture
-def world(_world: FaultyCluster) -> Iterator[FaultyCluster]:
+def world(_world: FaultyCluster, record_property: Found) -> Iterator[FaultyCluster]:
     """The cluster, with no fault left over from before; each fault that was added has fired."""
-    _world.begin()
-    yield _world
-    _world.end()
+    yield from _world.of_a_test(record_property)
 
 
 @pytest.fixture(scope="module")
@@ -82,10 +80,8 @@ def _old_world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FaultyClust
 
 
 @pytest.fixture
-def old_world(_old_world: FaultyCluster) -> Iterator[FaultyCluster]:
-    _old_world.begin()
-    yield _old_world
-    _old_world.end()
+def old_world(_old_world: FaultyCluster, record_property: Found) -> Iterator[FaultyCluster]:
+    yield from _old_world.of_a_test(record_property)
 
 
 @pytest.fixture(scope="module")
@@ -101,10 +97,8 @@ def _ruled_world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FaultyClu
 
 
 @pytest.fixture
-def ruled_world(_ruled_world: FaultyCluster) -> Iterator[FaultyCluster]:
-    _ruled_world.begin()
-    yield _ruled_world
-    _ruled_world.end()
+def ruled_world(_ruled_world: FaultyCluster, record_property: Found) -> Iterator[FaultyCluster]:
+    yield from _ruled_world.of_a_test(record_property)
 
 
 @pytest.fixture(scope="package")

@@ -17,7 +17,7 @@ from spark_kafka_sink.protocol.request import ApiKey
 from tests.exactly_once import checker, records
 from tests.exactly_once.checker import Fault as Wrong
 from tests.exactly_once.checker import Report
-from tests.exactly_once.processes import Driver
+from tests.exactly_once.processes import Driver, kill_and_wait, sender_of
 from tests.exactly_once.stalls import StallWatch
 from tests.exactly_once.truth import Batch, Result, clean_ends, read_truth
 from tests.faults.proxy import Action, Fault, Faults, Hit, Proxy, Side
@@ -37,6 +37,8 @@ CLEAN_S = 5.0 if THOROUGH else 15.0
 ASKED_ONCE = {"kafka_request_timeout_ms": "60000", "kafka_delivery_timeout_ms": "120000"}
 
 T = TypeVar("T")
+#: Pytest's record_property.
+Found = Callable[[str, object], None]
 
 
 def variants(first: T, *others: T) -> list[T]:
@@ -57,6 +59,7 @@ class FaultyCluster:
     bootstrap: str
     faults: Faults
     home: Path
+    found: Found = lambda *_: None
     _expected: list[Fault] = field(default_factory=list)
     _watches: list[StallWatch] = field(default_factory=list)
 
@@ -64,11 +67,12 @@ class FaultyCluster:
     def direct(self) -> str:
         return self.kafka.bootstrap
 
-    def begin(self) -> None:
+    def of_a_test(self, found: Found) -> Iterator[FaultyCluster]:
+        """What its scenarios' checks say is ``found``."""
         self.faults.clear()
         self._expected.clear()
-
-    def end(self) -> None:
+        self.found = found
+        yield self
         self.faults.clear()
         while self._watches:
             self._watches.pop().close()
@@ -94,6 +98,21 @@ class FaultyCluster:
         fault = Fault(api, action, side, nth=nth, times=times, match=match, then=then, **more)
         self._expected.append(fault)
         return self.faults.add(fault)
+
+    def worker_dies(
+        self,
+        match: Callable[[Hit], bool],
+        action: Action = Action.PASS,
+        side: Side = Side.RESPONSE,
+    ) -> Fault:
+        """When its Produce request, or the answer to it, is here."""
+        return self.fault(
+            ApiKey.PRODUCE,
+            action,
+            side,
+            match=match,
+            then=lambda hit: kill_and_wait(sender_of(hit)),
+        )
 
     def assert_fired(self) -> None:
         silent = [fault for fault in self._expected if fault.fired == 0]
@@ -204,6 +223,11 @@ class Scenario:
         names = [path.name for path in (self.checkpoint / "commits").glob("*")]
         return max((int(name) for name in names if name.isdigit()), default=-1)
 
+    def ongoing(self) -> set[str]:
+        """Ids of tasks, whose transactions are open."""
+        found = checker.transactions(self.world.direct, self.prefix)
+        return {i for i, state in found.items() if state == "Ongoing" and "~~" not in i}
+
     def check(self, *, settle_s: float = checker.SETTLE_S) -> Report:
         self.world.assert_fired()
         report = checker.check(
@@ -223,6 +247,7 @@ class Scenario:
             report.stalled_s = worst.seconds
             if worst.seconds > STALL_S:
                 report.add(Wrong.STALLED, str(worst))
+        self.world.found("found", report)
         return report
 
     def assert_clean(self, *, settle_s: float = checker.SETTLE_S) -> Report:

@@ -104,21 +104,17 @@ def misbehaving(
 
 
 def label(
-    run: str,
-    driver: str,
-    batch: int,
-    size: int,
-    fates: dict[str, Any],
-    specs: list[dict[str, Any]],
-    empty: frozenset[int] = frozenset(),
-    bad: int = 0,
+    command: dict[str, Any], driver: str, batch: int
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     """For mapInArrow: the column ``seq`` becomes key, value and headers of the task that runs.
 
-    ``batch`` -1: the micro-batch's. ``fates``: task to {attempt to fate}; "" is every task
-    or attempt. ``empty``: batches that get no row. ``bad``: of so many rows, one of each kind of
-    those that can't be sent.
+    ``batch`` -1: the micro-batch's. Of the command: ``fates``, task to {attempt to fate}, where ""
+    is every task or attempt; ``empty``, batches that get no row; ``bad``, of so many rows one of
+    each kind of those that can't be sent.
     """
+    run, size, bad = command["run"], int(command.get("size", 64)), int(command.get("bad", 0))
+    fates, specs = command.get("fates", {}), command.get("misbehave", [])
+    empty = frozenset(command.get("empty", []))
 
     def rows(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         import pyarrow as pa
@@ -185,17 +181,7 @@ def for_each(command: dict[str, Any], driver: str) -> Callable[[DataFrame, int],
     write = foreach_batch(command["name"], **command["options"])
 
     def function(batch: DataFrame, number: int) -> None:
-        labelled = label(
-            command["run"],
-            driver,
-            number,
-            int(command.get("size", 64)),
-            command.get("fates", {}),
-            command.get("misbehave", []),
-            frozenset(command.get("empty", [])),
-            int(command.get("bad", 0)),
-        )
-        frame = batch.mapInArrow(labelled, columns_of(command))
+        frame = batch.mapInArrow(label(command, driver, number), columns_of(command))
 
         def in_pool() -> None:
             use_session(batch.sparkSession)
@@ -216,17 +202,7 @@ class LoadDriver:
         self.name = name
 
     def labelled(self, rows: DataFrame, command: dict[str, Any], batch: int) -> DataFrame:
-        function = label(
-            command["run"],
-            self.name,
-            batch,
-            int(command.get("size", 64)),
-            command.get("fates", {}),
-            command.get("misbehave", []),
-            frozenset(command.get("empty", [])),
-            int(command.get("bad", 0)),
-        )
-        return rows.mapInArrow(function, columns_of(command))
+        return rows.mapInArrow(label(command, self.name, batch), columns_of(command))
 
     def batch(self, command: dict[str, Any]) -> dict[str, Any]:
         truth = TruthWriter(command["truth"])
@@ -339,7 +315,7 @@ class LoadDriver:
         options = {str(k): str(v) for k, v in command["options"].items()}
         source = KprodDataSource(_options(options))
         pickled = cloudpickle.dumps(source.writer(schema, False))
-        make = label(command["run"], self.name, number, int(command.get("size", 64)), {}, [])
+        make = label(command, self.name, number)
 
         def write(task: int, part: Iterator[int]) -> Iterator[bytes]:
             import pyarrow as pa

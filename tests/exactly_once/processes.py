@@ -29,6 +29,16 @@ ROOT = Path(__file__).parents[2]
 START_S = 240.0
 
 
+def of_the_checkout() -> dict[str, str]:
+    """The environment of our processes."""
+    return without_spark() | {
+        "PYTHONPATH": str(ROOT),
+        "PYSPARK_PYTHON": sys.executable,
+        "PYSPARK_DRIVER_PYTHON": sys.executable,
+        "PATH": os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]]),
+    }
+
+
 class Driver:
     """One process. ``begin`` sends a command and returns; ``answer`` waits for its end.
 
@@ -47,13 +57,7 @@ class Driver:
         self.home = home / self.name
         self.home.mkdir(parents=True)
         self.log = self.home / "driver.log"
-        environment = without_spark()
-        environment |= {
-            "PYTHONPATH": str(ROOT),
-            "PYSPARK_PYTHON": sys.executable,
-            "PYSPARK_DRIVER_PYTHON": sys.executable,
-            "PATH": os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]]),
-        }
+        environment = of_the_checkout()
         command = [
             sys.executable,
             "-m",
@@ -112,6 +116,11 @@ class Driver:
     def run(self, do: str, **command: Any) -> dict[str, Any]:
         self.begin(do, **command)
         return self.answer()
+
+    def succeed(self, do: str, **command: Any) -> dict[str, Any]:
+        answer = self.run(do, **command)
+        assert answer["result"] == "OK", answer
+        return answer
 
     @property
     def alive(self) -> bool:

@@ -9,9 +9,9 @@ import psutil
 import pytest
 
 from spark_kafka_sink.protocol.request import ApiKey
+from tests.datasource.standalone_cluster import StandaloneCluster, standalone_cluster
 from tests.exactly_once.harness import FaultyCluster, of_attempt, of_data
-from tests.exactly_once.processes import Driver, sender_of
-from tests.exactly_once.standalone import StandaloneSpark
+from tests.exactly_once.processes import Driver, of_the_checkout, sender_of
 from tests.faults.proxy import Action, Fault, Hit, Side
 
 pytestmark = [pytest.mark.broker, pytest.mark.spark, pytest.mark.timeout(600)]
@@ -27,8 +27,9 @@ CONFS = {
 
 
 @pytest.fixture(scope="module")
-def _cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StandaloneSpark]:
-    with StandaloneSpark(tmp_path_factory.mktemp("standalone") / "spark") as cluster:
+def _cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StandaloneCluster]:
+    home, hosts = tmp_path_factory.mktemp("standalone"), ("127.0.0.1", "127.0.0.2")
+    with standalone_cluster(home, hosts, cores=1, **of_the_checkout()) as cluster:
         yield cluster
 
 
@@ -46,7 +47,7 @@ def executors(_world, _cluster, _started) -> Driver:
     if not _started or not _started[-1].idle:
         for driver in _started:
             driver.close()
-        _started.append(Driver(_world.home, master=_cluster.url, confs=CONFS))
+        _started.append(Driver(_world.home, master=_cluster.master, confs=CONFS))
     return _started[-1].wait_until_ready()
 
 
@@ -89,9 +90,7 @@ def meet_attempt_0(
 
 
 @pytest.mark.parametrize("bad", [0, 20], ids=["", "bad rows"])
-def test_r02_one_of_two_finished_speculative_attempts_is_visible(
-    world, executors, bad, record_property
-):
+def test_r02_one_of_two_finished_speculative_attempts_is_visible(world, executors, bad):
     """Neither gets its acknowledgement before both have written everything, or their letters."""
     scenario = world.scenario("r02", bad=bad, **PATIENT)
     held = [
@@ -111,10 +110,9 @@ def test_r02_one_of_two_finished_speculative_attempts_is_visible(
     assert report.visible == 400
     assert report.aborted >= (1 if bad else 200), "the loser's rows are in the log"
     assert report.letters == (100 if bad else 0)
-    record_property("found", report)
 
 
-def test_r08_an_attempt_that_was_cut_off_is_refused_afterwards(world, executors, record_property):
+def test_r08_an_attempt_that_was_cut_off_is_refused_afterwards(world, executors):
     """Attempt 0's first Produce is on its way when its executor stands still; attempt 1 runs on
     the other one and is committed. Attempt 0 does not know when it goes on.
     """
@@ -127,8 +125,7 @@ def test_r08_an_attempt_that_was_cut_off_is_refused_afterwards(world, executors,
 
     held = meet_attempt_0(world, Action.HOLD, Side.REQUEST, freeze)
     try:
-        answer = executors.run("batch", **scenario.batch(fates={"1": {"0": "ABORT"}}))
-        assert answer["result"] == "OK", answer
+        executors.succeed("batch", **scenario.batch(fates={"1": {"0": "ABORT"}}))
         assert held.fired == 1
         # The next transaction on those partitions has begun when the old attempt comes back.
         second = world.fault(ApiKey.END_TXN, Action.HOLD, Side.REQUEST, match=of_data)
@@ -144,15 +141,12 @@ def test_r08_an_attempt_that_was_cut_off_is_refused_afterwards(world, executors,
     assert answer["result"] == "OK", answer
     report = scenario.assert_clean()
     assert report.visible == 800
-    record_property("found", report)
 
 
-def test_an_executor_dead_after_the_last_ack_is_not_visible(world, executors, record_property):
+def test_an_executor_dead_after_the_last_ack_is_not_visible(world, executors):
     scenario = world.scenario("lost-executor", **PATIENT)
     fault = meet_attempt_0(world, Action.PASS, Side.RESPONSE, lambda hit: executor_of(hit).kill())
-    answer = executors.run("batch", **scenario.batch(fates={"1": {"0": "ABORT"}}))
-    assert answer["result"] == "OK", answer
+    executors.succeed("batch", **scenario.batch(fates={"1": {"0": "ABORT"}}))
     assert fault.fired == 1
     report = scenario.assert_clean(settle_s=15.0)
     assert report.aborted > 0
-    record_property("found", report)

@@ -10,7 +10,6 @@ import time
 import pytest
 
 from spark_kafka_sink.protocol.request import ApiKey
-from tests.exactly_once.checker import transactions
 from tests.exactly_once.half_written import EAGER, SIZE, half_written
 from tests.exactly_once.harness import CLEAN_S, of_batch, thorough, variants
 from tests.faults.proxy import Action, Side
@@ -29,9 +28,7 @@ def runs(request, where):
 
 
 @WHERE
-def test_a_foreach_batch_failing_at_its_second_leaves_none_open(
-    world, where, runs, record_property
-):
+def test_a_foreach_batch_failing_at_its_second_leaves_none_open(world, where, runs):
     scenario = world.scenario("foreach-fails", **EAGER)
     reached, misbehave = half_written(scenario, 1)
     command = scenario.foreach(where=where, size=SIZE)
@@ -42,18 +39,15 @@ def test_a_foreach_batch_failing_at_its_second_leaves_none_open(
     assert scenario.committed() == 0
     report = scenario.assert_clean(settle_s=CLEAN_S)
     assert report.aborted > 0, "its rows are in the log"
-    answer = runs.run("foreach", **{**command, "until": 3})
-    assert answer["result"] == "OK", answer
+    runs.succeed("foreach", **{**command, "until": 3})
     scenario.assert_clean(settle_s=CLEAN_S)
-    record_property("found", report)
 
 
 @WHERE
-def test_a_foreach_batch_without_its_checkpoint_fails_loudly(world, where, runs, record_property):
+def test_a_foreach_batch_without_its_checkpoint_fails_loudly(world, where, runs):
     scenario = world.scenario("deleted")
     command = scenario.foreach(where=where)
-    answer = runs.run("foreach", **{**command, "until": 3})
-    assert answer["result"] == "OK", answer
+    runs.succeed("foreach", **{**command, "until": 3})
     written = scenario.assert_clean(settle_s=CLEAN_S).visible
     shutil.rmtree(scenario.checkpoint)
     answer = runs.run("foreach", **{**command, "until": scenario.committed() + 2})
@@ -61,7 +55,6 @@ def test_a_foreach_batch_without_its_checkpoint_fails_loudly(world, where, runs,
     assert scenario.run in answer["error"], answer
     report = scenario.assert_clean(settle_s=CLEAN_S)
     assert report.visible == written
-    record_property("found", report)
 
 
 @thorough
@@ -84,13 +77,13 @@ def test_a_foreach_batch_with_a_killed_driver_loses_nothing(
         time.sleep(chance.random() * 0.4 * min(round_, 1))
         assert victim.alive
         victim.kill()
-        left = ongoing(world, scenario)
+        left = scenario.ongoing()
         orphans += len(left)
         following = new_driver() if round_ + 1 < KILLS else driver
         known = scenario.committed()
         answer = following.run("foreach", **scenario.foreach(tasks=2, until=known + 1))
         assert answer["result"] == "OK", (seed, answer)
-        still = left & ongoing(world, scenario)
+        still = left & scenario.ongoing()
         assert not still, f"seed {seed}: open behind the next driver's micro-batches: {still}"
         victim = following
     assert orphans, f"seed {seed}: no kill has left anything open"
@@ -99,10 +92,5 @@ def test_a_foreach_batch_with_a_killed_driver_loses_nothing(
     record_property(
         "found",
         f"seed {seed}: {KILLS} kills left {orphans} transactions open; "
-        f"{scenario.committed() + 1} batches; {report}",
+        f"{scenario.committed() + 1} batches",
     )
-
-
-def ongoing(world, scenario) -> set[str]:
-    found = transactions(world.direct, scenario.prefix)
-    return {i for i, state in found.items() if state == "Ongoing"}

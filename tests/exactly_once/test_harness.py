@@ -9,7 +9,6 @@ import pytest
 from spark_kafka_sink.protocol.request import ApiKey
 from tests.exactly_once.checker import Fault
 from tests.exactly_once.harness import of_attempt, of_batch, thorough
-from tests.exactly_once.processes import kill_and_wait, sender_of
 from tests.faults.proxy import Action, Side
 from tests.waiting import wait_for
 
@@ -18,15 +17,8 @@ pytestmark = [pytest.mark.broker, pytest.mark.spark, pytest.mark.timeout(240)]
 
 def test_a_worker_killed_after_its_last_ack_doubles_rows(world, driver):
     scenario = world.scenario("harness", deliveryGuarantee="at-least-once")
-    world.fault(
-        ApiKey.PRODUCE,
-        Action.CUT,
-        Side.RESPONSE,
-        match=of_attempt(task=1, attempt=0),
-        then=lambda hit: kill_and_wait(sender_of(hit)),
-    )
-    answer = driver.run("batch", **scenario.batch())
-    assert answer["result"] == "OK", answer
+    world.worker_dies(of_attempt(task=1, attempt=0), Action.CUT)
+    driver.succeed("batch", **scenario.batch())
     report = scenario.check()
     assert report.faults == {Fault.DOUBLED, Fault.MIXED}, str(report)
     assert Fault.LOST not in report.faults
@@ -47,8 +39,7 @@ def test_a_driver_killed_before_sparks_commit_doubles_rows(world, driver, new_dr
     victim.kill()
     fault.release()
     assert scenario.committed() == 1
-    answer = driver.run("stream", **scenario.stream(until=4))
-    assert answer["result"] == "OK", answer
+    driver.succeed("stream", **scenario.stream(until=4))
     wait_for(lambda: scenario.committed() >= 4)
     report = scenario.check()
     assert Fault.DOUBLED in report.faults, str(report)

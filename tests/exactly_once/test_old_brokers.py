@@ -22,7 +22,7 @@ pytestmark = [pytest.mark.broker, pytest.mark.spark, pytest.mark.timeout(600)]
 _DATA_ID = rb"x\.r14[^~]+(?:~[0-9a-fg.]+){3}~[0-9]+"
 
 
-def test_r14_transactions_forgotten_before_commit_fail_the_job(old_world, driver, record_property):
+def test_r14_transactions_forgotten_before_commit_fail_the_job(old_world, driver):
     scenario = old_world.scenario(
         "r14", **{"kafka.transaction.timeout.ms": "20000", "kafka.max.block.ms": "120000"}
     )
@@ -51,30 +51,21 @@ def test_r14_transactions_forgotten_before_commit_fail_the_job(old_world, driver
     assert "has no clear answer" in answer["error"], answer
     report = scenario.assert_clean()
     assert report.visible == 0
-    record_property("found", report)
 
 
 @pytest.mark.parametrize("action", variants(Action.CUT, Action.SWALLOW))
-def test_r05_a_lost_answer_to_end_txn_of_version_1_is_resolved(
-    old_world, driver, action, record_property
-):
-    report = answer_to_end_txn_is_lost(old_world, driver, "r05-1", action, of_data)
-    record_property("found", report)
+def test_r05_a_lost_answer_to_end_txn_of_version_1_is_resolved(old_world, driver, action):
+    answer_to_end_txn_is_lost(old_world, driver, "r05-1", action, of_data)
 
 
-def test_r09_a_dead_attempts_produce_of_version_1_joins_nothing(old_world, driver, record_property):
-    report = produce_of_a_dead_attempt_is_late(
-        old_world, driver, "r09-1", within_s=240, settle_s=15.0
-    )
-    record_property("found", report)
+def test_r09_a_dead_attempts_produce_of_version_1_joins_nothing(old_world, driver):
+    produce_of_a_dead_attempt_is_late(old_world, driver, "r09-1", within_s=240, settle_s=15.0)
 
 
-def test_with_version_1_a_stream_goes_on_where_it_stopped(old_world, driver, record_property):
+def test_with_version_1_a_stream_goes_on_where_it_stopped(old_world, driver):
     """The epoch of an id goes up with each of its transactions."""
     scenario = old_world.scenario("stream-1")
     for until in (3, 6):
-        answer = driver.run("stream", **scenario.stream(until=until))
-        assert answer["result"] == "OK", answer
+        driver.succeed("stream", **scenario.stream(until=until))
     report = scenario.assert_clean()
     assert report.visible >= 7 * 400
-    record_property("found", report)

@@ -15,10 +15,9 @@ from tests.waiting import wait_for
 pytestmark = [pytest.mark.broker, pytest.mark.spark, pytest.mark.timeout(600)]
 
 
-def test_a_restarted_query_failing_at_first_leaves_nothing_open(world, driver, record_property):
+def test_a_restarted_query_failing_at_first_leaves_nothing_open(world, driver):
     scenario = world.scenario("restart-fails", **EAGER)
-    answer = driver.run("stream", **scenario.stream(until=1, size=SIZE))
-    assert answer["result"] == "OK", answer
+    driver.succeed("stream", **scenario.stream(until=1, size=SIZE))
     number = scenario.committed() + 1
     reached, misbehave = half_written(scenario, number)
     answer = driver.run("stream", **scenario.stream(size=SIZE, misbehave=misbehave))
@@ -27,18 +26,15 @@ def test_a_restarted_query_failing_at_first_leaves_nothing_open(world, driver, r
     assert reached.fired
     report = scenario.assert_clean(settle_s=CLEAN_S)
     assert report.aborted > 0, "its rows are in the log"
-    answer = driver.run("stream", **scenario.stream(until=number + 1, size=SIZE))
-    assert answer["result"] == "OK", answer
+    driver.succeed("stream", **scenario.stream(until=number + 1, size=SIZE))
     scenario.assert_clean(settle_s=CLEAN_S)
-    record_property("found", report)
 
 
 @thorough
-def test_a_query_survives_another_one_with_its_prefix(world, driver, record_property):
+def test_a_query_survives_another_one_with_its_prefix(world, driver):
     """The newcomer is at a later micro-batch than the healthy one: its own checkpoint says so."""
     newcomer = world.scenario("newcomer")
-    answer = driver.run("stream", **newcomer.stream(until=8, rows=20))
-    assert answer["result"] == "OK", answer
+    driver.succeed("stream", **newcomer.stream(until=8, rows=20))
     ahead = newcomer.committed()
     healthy = world.scenario("healthy")
     newcomer.options["transactionalIdPrefix"] = healthy.prefix
@@ -67,8 +63,7 @@ def test_a_query_survives_another_one_with_its_prefix(world, driver, record_prop
     assert of_healthy["result"] == "OK", of_healthy
     assert of_newcomer["result"] == "FAIL", of_newcomer
     assert healthy.prefix in of_newcomer["error"], of_newcomer
-    report = healthy.assert_clean(settle_s=CLEAN_S)
-    record_property("found", report)
+    healthy.assert_clean(settle_s=CLEAN_S)
 
 
 @thorough
@@ -78,14 +73,12 @@ def test_a_restarted_broker_under_a_warm_driver_is_asked_again(world, driver, re
     """
     scenario = world.scenario("warm", **EAGER)
     command = scenario.foreach(size=SIZE)
-    answer = driver.run("foreach", **command, until=1)
-    assert answer["result"] == "OK", answer
+    driver.succeed("foreach", **command, until=1)
     node = world.kafka.nodes[-1]
     node.stop()
     if len(world.kafka.nodes) > 1:
         without_leader(world, scenario.topic, node.node_id)
-        answer = driver.run("foreach", **command, until=scenario.committed() + 1)
-        assert answer["result"] == "OK", answer
+        driver.succeed("foreach", **command, until=scenario.committed() + 1)
     node.start()
     world.kafka.wait_until_in_sync()
     prefer_all(world)
@@ -104,14 +97,13 @@ def test_a_restarted_broker_under_a_warm_driver_is_asked_again(world, driver, re
         assert answer["result"] == "FAIL", answer
         assert "planned" in answer["error"], answer
         assert reached.fired, answer
-        report = scenario.assert_clean(settle_s=CLEAN_S)
+        scenario.assert_clean(settle_s=CLEAN_S)
         if there:
             break
     assert there, "no transaction of the failed batches was the restarted broker's"
-    answer = driver.run("foreach", **command, until=scenario.committed() + 1)
-    assert answer["result"] == "OK", answer
+    driver.succeed("foreach", **command, until=scenario.committed() + 1)
     scenario.assert_clean(settle_s=CLEAN_S)
-    record_property("found", f"{len(there)} open at the restarted broker; {report}")
+    record_property("found", f"{len(there)} open at the restarted broker")
 
 
 def without_leader(world: FaultyCluster, topic: str, node_id: int) -> None:

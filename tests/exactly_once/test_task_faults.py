@@ -11,55 +11,30 @@ from tests.exactly_once.both_versions import produce_of_a_dead_attempt_is_late
 from tests.exactly_once.checker import Fault as Wrong
 from tests.exactly_once.half_written import EAGER, SIZE
 from tests.exactly_once.harness import CLEAN_S, of_attempt, of_data, variants
-from tests.exactly_once.processes import kill_and_wait, sender_of
 from tests.faults.proxy import Action, Fault, Side
 from tests.waiting import wait_for
 
 pytestmark = [pytest.mark.broker, pytest.mark.spark, pytest.mark.timeout(600)]
 
 
-def test_r01_a_worker_killed_after_its_last_ack_is_not_visible(world, driver, record_property):
-    """Behind the broker's acknowledgement, in front of the commit message."""
-    scenario = world.scenario("r01")
-    fault = world.fault(
-        ApiKey.PRODUCE,
-        Action.PASS,
-        Side.RESPONSE,
-        match=of_attempt(task=1, attempt=0),
-        then=lambda hit: kill_and_wait(sender_of(hit)),
-    )
-    fates = {"1": {"0": "ABORT", "1": "COMMIT"}}
-    answer = driver.run("batch", **scenario.batch(fates=fates))
-    assert answer["result"] == "OK", answer
-    assert fault.fired == 1
-    report = scenario.assert_clean(settle_s=CLEAN_S)
-    assert report.aborted > 0, "the dead attempt's rows are in the log"
-    record_property("found", report)
-
-
-def test_a_worker_killed_after_its_letters_writes_them_once(world, driver, record_property):
-    """Between its dead letters and its last rows."""
-    scenario = world.scenario("letters", bad=20)
+@pytest.mark.parametrize("bad", [0, 20], ids=["", "bad rows"])
+def test_r01_a_worker_killed_after_its_last_ack_is_not_visible(world, driver, bad):
+    """Behind the broker's acknowledgement, in front of the commit message; with bad rows, between
+    its dead letters and its last rows.
+    """
+    scenario = world.scenario("r01", bad=bad)
     of_task = of_attempt(task=1, attempt=0)
-    fault = world.fault(
-        ApiKey.PRODUCE,
-        Action.PASS,
-        Side.RESPONSE,
-        match=lambda hit: of_task(hit) and b"__kprod.errors.code" in hit.request,
-        then=lambda hit: kill_and_wait(sender_of(hit)),
-    )
-    fates = {"1": {"0": "ABORT", "1": "COMMIT"}}
-    answer = driver.run("batch", **scenario.batch(fates=fates))
-    assert answer["result"] == "OK", answer
+    letters = b"__kprod.errors.code" if bad else b""
+    fault = world.worker_dies(lambda hit: of_task(hit) and letters in hit.request)
+    driver.succeed("batch", **scenario.batch(fates={"1": {"0": "ABORT", "1": "COMMIT"}}))
     assert fault.fired == 1
     report = scenario.assert_clean(settle_s=CLEAN_S)
-    assert report.letters == 400 // 20 * 5
-    assert report.aborted > 0, "the dead attempt's letters are in the log"
-    record_property("found", report)
+    assert report.letters == (400 // 20 * 5 if bad else 0)
+    assert report.aborted > 0, "what the dead attempt sent is in the log"
 
 
 @pytest.mark.parametrize("how", variants("raise", "exit"))
-def test_r10_a_failed_job_leaves_nothing_visible_and_none_open(world, driver, how, record_property):
+def test_r10_a_failed_job_leaves_nothing_visible_and_none_open(world, driver, how):
     """Its first attempt has rows in Kafka before it fails. (Spark keeps the last ones back.)"""
     scenario = world.scenario("r10", **EAGER)
     there = scenario.home / "there"
@@ -85,10 +60,9 @@ def test_r10_a_failed_job_leaves_nothing_visible_and_none_open(world, driver, ho
     assert report.aborted > 0, "its rows are in the log"
     marks = {p.name for p in scenario.marks().iterdir()}
     assert marks == {f"{what}-1-{n}" for what in ("wait", how) for n in range(3)}
-    record_property("found", report)
 
 
-def test_r07_a_stage_longer_than_its_transactions_fails_whole(world, driver, record_property):
+def test_r07_a_stage_longer_than_its_transactions_fails_whole(world, driver):
     scenario = world.scenario("r07", **{"kafka.transaction.timeout.ms": "10000"})
     spec = {"task": 1, "after": 0, "how": "sleep", "seconds": 13, "marks": str(scenario.marks())}
     answer = driver.run("batch", **scenario.batch(misbehave=[spec]))
@@ -97,15 +71,13 @@ def test_r07_a_stage_longer_than_its_transactions_fails_whole(world, driver, rec
     assert (scenario.marks() / "sleep-1-0").exists()
     report = scenario.assert_clean()
     assert report.visible == 0
-    record_property("found", report)
 
 
-def test_r09_a_dead_attempts_late_produce_is_refused(world, driver, record_property):
-    report = produce_of_a_dead_attempt_is_late(world, driver, "r09", within_s=200, settle_s=CLEAN_S)
-    record_property("found", report)
+def test_r09_a_dead_attempts_late_produce_is_refused(world, driver):
+    produce_of_a_dead_attempt_is_late(world, driver, "r09", within_s=200, settle_s=CLEAN_S)
 
 
-def test_r11_what_has_no_rows_opens_and_ends_no_transaction(world, driver, record_property):
+def test_r11_what_has_no_rows_opens_and_ends_no_transaction(world, driver):
     scenario = world.scenario("r11", partitions=3)
     # What a request says behind its correlation id: one that is asked again counts once.
     ended: set[bytes] = set()
@@ -119,27 +91,19 @@ def test_r11_what_has_no_rows_opens_and_ends_no_transaction(world, driver, recor
             then=lambda hit: ended.add(hit.request[12:]),
         )
     )
-    first = {**scenario.batch(0, rows=0, tasks=3), "first": 0}
-    assert driver.run("batch", **first)["result"] == "OK"
+    driver.succeed("batch", **scenario.batch(0, rows=0, tasks=3))
     assert not ended
-    assert (
-        driver.run("batch", **{**scenario.batch(1, rows=2, tasks=6), "first": 10})["result"] == "OK"
-    )
+    driver.succeed("batch", **scenario.batch(1, rows=2, tasks=6) | {"first": 10})
     assert len(ended) == 2, "a transaction for each task that had a row"
     many = int(os.environ.get("KPROD_FAULT_TASKS", "40"))
-    assert (
-        driver.run("batch", **{**scenario.batch(2, rows=1, tasks=many), "first": 20})["result"]
-        == "OK"
-    )
+    driver.succeed("batch", **scenario.batch(2, rows=1, tasks=many) | {"first": 20})
     assert len(ended) == 3
     report = scenario.assert_clean(settle_s=CLEAN_S)
     assert report.visible == 3
 
     stream = world.scenario("r11-stream", partitions=2)
-    answer = driver.run("stream", **stream.stream(rows=50, until=5, empty=[0, 2, 3]))
-    assert answer["result"] == "OK", answer
+    driver.succeed("stream", **stream.stream(rows=50, until=5, empty=[0, 2, 3]))
     wait_for(lambda: stream.committed() >= 5)
     report = stream.assert_clean(settle_s=CLEAN_S)
     assert report.visible >= 150
     assert Wrong.LOST not in report.faults
-    record_property("found", report)

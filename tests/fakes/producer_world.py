@@ -54,6 +54,7 @@ class ProducerWorld:
         self.cluster.create_topic("t", 2)
         self.scheduler = Scheduler(random.Random(0), preemption=0.0)
         self.networks: list[SimulatedNetwork] = []
+        self._made: list[KafkaProducer] = []
         self.config = ProducerConfig.parse(
             {"bootstrap.servers": "127.0.0.1:9093", "linger.ms": "0", "max.block.ms": "10000"}
         )
@@ -75,16 +76,27 @@ class ProducerWorld:
         )
         self.networks.append(network)
         self.scheduler.sources.append(network)
-        return KafkaProducer(
+        producer = KafkaProducer(
             config,
             cluster=cluster,
             clock=self.scheduler,
             new_client=lambda c, m, k: new_network_client(c, m, k, selector=network),
             start_thread=self.scheduler.start,
         )
+        self._made.append(producer)
+        return producer
 
     def run(self, body: Callable[[], None]) -> None:
-        self.scheduler.run(body)
+        """``body`` once; then everything that it left open is closed."""
+
+        def whole() -> None:
+            try:
+                body()
+            finally:
+                for producer in self._made:
+                    producer.close(0)
+
+        self.scheduler.run(whole)
 
     def end(self, prepared: PreparedTransaction, *, commit: bool = True) -> None:
         """What the driver does, and time enough for the markers."""

@@ -1,7 +1,5 @@
 """The listener: Spark's events, joined with the reports of the batches."""
 
-import json
-
 import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
@@ -30,6 +28,15 @@ class MonitoredSession:
         new, self.reports = self.reports, []
         return new
 
+    def read(self, reports):
+        self.reports = reports
+        self.listener.read_reports()
+
+    def progress(self, event, reports):
+        """Spark's event, once these reports are there."""
+        self.reports = reports
+        self.listener.onQueryProgress(event)
+
     def value(self, name, query="orders", **labels):
         return self.registry.get_sample_value(name, {"query": query, **labels})
 
@@ -51,15 +58,13 @@ def test_a_progress_and_the_report_of_its_batch_are_joined(world):
 
 
 def test_every_report_of_a_batch_with_several_writes_is_counted(world):
-    world.reports = [report(4), report(4, rows=7)]
-    world.listener.onQueryProgress(progress(4))
+    world.progress(progress(4), [report(4), report(4, rows=7)])
     assert [r["rows"] for r in world.joined[0][1]] == [100, 7]
     assert world.value("kprod_rows_total") == 107
 
 
 def test_values_arrive_in_the_unit_that_the_name_says(world):
-    world.reports = [report(0)]
-    world.listener.onQueryProgress(progress(0))
+    world.progress(progress(0), [report(0)])
     assert world.value("kprod_sent_bytes_total") == 2_000
     assert world.value("kprod_throttle_time_seconds_total") == 0.25
     assert world.value("kprod_queue_time_max_seconds") == 1.5
@@ -74,8 +79,7 @@ def test_values_arrive_in_the_unit_that_the_name_says(world):
 def test_latencies_and_commits_are_histograms(world):
     world.listener.onQueryStarted(started())
     assert world.value("kprod_commit_time_seconds_count") == 0
-    world.reports = [report(0), report(1, commitMs=31_000)]
-    world.listener.read_reports()
+    world.read([report(0), report(1, commitMs=31_000)])
     bucket = "kprod_broker_latency_seconds_bucket"
     of_broker = {le: world.value(bucket, broker="1", le=le) for le in ("0.002", "0.005", "+Inf")}
     assert of_broker == {"0.002": 0, "0.005": 2, "+Inf": 4}
@@ -85,8 +89,7 @@ def test_latencies_and_commits_are_histograms(world):
 
 
 def test_rows_have_the_label_of_their_topic(world):
-    world.reports = [report(0), report(1)]
-    world.listener.read_reports()
+    world.read([report(0), report(1)])
     assert world.value("kprod_topic_rows_total", topic="orders") == 140
     assert world.value("kprod_topic_sent_bytes_total", topic="refunds") == 1_000
 
@@ -94,8 +97,7 @@ def test_rows_have_the_label_of_their_topic(world):
 @pytest.mark.parametrize("strange", [[], [1] * 14, ["x"] * 15, [-1] * 15, [10**12] * 15, None])
 def test_strange_counts_are_no_values(world, strange):
     brokers = [{"id": 1, "requests": 1, "latencies": strange}]
-    world.reports = [report(0, brokers=brokers, topicCounts=strange)]
-    world.listener.read_reports()
+    world.read([report(0, brokers=brokers, topicCounts=strange)])
     assert not world.value("kprod_broker_latency_seconds_count", broker="1")
     assert world.value("kprod_broker_requests_total", broker="1") == 1
 
@@ -110,23 +112,20 @@ def test_counters_with_alerts_are_zero_before_the_first_batch(world):
 
 
 def test_a_query_without_a_name_is_labelled_by_its_id(world):
-    world.reports = [report(0, queryName=None)]
-    world.listener.onQueryProgress(progress(0, name=None))
+    world.progress(progress(0, name=None), [report(0, queryName=None)])
     query_id = world.joined[0][0]["id"]
     assert world.value("kprod_rows_total", query=query_id) == 100
     assert world.value("kprod_query_input_rows_total", query=query_id) == 100
 
 
 def test_a_report_without_the_querys_name_is_counted_under_it(world):
-    world.reports = [report(0, queryName=None)]
-    world.listener.onQueryProgress(progress(0))
+    world.progress(progress(0), [report(0, queryName=None)])
     assert world.value("kprod_rows_total") == 100
 
 
 def test_an_abort_without_finished_tasks_has_its_query(world):
     """Only tasks know the query; the options are those of its other batches."""
-    world.reports = [report(0)]
-    world.listener.onQueryProgress(progress(0))
+    world.progress(progress(0), [report(0)])
     unknown = {"queryId": None, "queryName": None, "runId": None}
     world.reports = [report(1, outcome="aborted", rows=0, **unknown)]
     world.listener.onQueryTerminated(terminated("boom"))
@@ -161,16 +160,14 @@ def test_an_idle_query_is_alive(world):
 def test_a_missing_report_is_counted_once_reports_came_before(world):
     world.listener.onQueryProgress(progress(0))
     assert world.value("kprod_query_batches_without_report_total") is None
-    world.reports = [report(1)]
-    world.listener.onQueryProgress(progress(1))
+    world.progress(progress(1), [report(1)])
     world.listener.onQueryProgress(progress(2))
     world.listener.onQueryProgress(progress(3, rows=0))
     assert world.value("kprod_query_batches_without_report_total") == 1
 
 
 def test_what_a_batch_job_wrote_is_counted_when_asked(world):
-    world.reports = [report(None, queryId=None, queryName=None, runId=None)]
-    world.listener.read_reports()
+    world.read([report(None, queryId=None, queryName=None, runId=None)])
     assert world.value("kprod_rows_total", query="batch") == 100
 
 
@@ -205,8 +202,7 @@ def test_labels_are_bounded_whatever_comes(world):
 def test_a_strange_name_does_not_end_scrapes(world, name, label):
     """Java has such names; one of them would take all metrics of the driver with it."""
     world.listener.onQueryStarted(started(name))
-    world.reports = [report(0, queryName=name)]
-    world.listener.onQueryProgress(progress(0, name=name))
+    world.progress(progress(0, name=name), [report(0, queryName=name)])
     scraped = generate_latest(world.registry).decode()
     assert len(scraped) < 100_000
     rows = [
@@ -220,49 +216,5 @@ def test_a_strange_name_does_not_end_scrapes(world, name, label):
 
 @pytest.mark.parametrize("strange", ["text", None, [1], {"a": {"b": 1}}, True, 10**400])
 def test_a_report_of_another_version_is_read_as_far_as_known(world, strange):
-    world.reports = [report(0, retries=strange, brokers=strange, error=strange, newField=strange)]
-    world.listener.read_reports()
+    world.read([report(0, retries=strange, brokers=strange, error=strange, newField=strange)])
     assert world.value("kprod_rows_total") == 100
-
-
-def test_reports_of_a_file_are_read_from_now_on_and_whole(tmp_path):
-    path = tmp_path / "reports.jsonl"
-    path.write_text(json.dumps(report(0)) + "\n")
-    registry = CollectorRegistry()
-    listener = KprodListener(PrometheusMetrics(registry), reports=path)
-
-    def rows():
-        listener.read_reports()
-        return registry.get_sample_value("kprod_rows_total", {"query": "orders"})
-
-    assert rows() is None  # history
-    line = json.dumps(report(1))
-    with path.open("a") as file:
-        file.write(line + "\n" + line[:40])
-        file.flush()
-        assert rows() == 100
-        file.write(line[40:] + "\n")
-    assert rows() == 200
-    assert rows() == 200
-
-
-def test_reports_of_a_directory_are_read_from_now_on_and_whole(tmp_path):
-    """As ``reportPath`` writes them into a directory; some mounts show half a file."""
-    (tmp_path / "1-history.json").write_text(json.dumps(report(0)) + "\n")
-    registry = CollectorRegistry()
-    listener = KprodListener(PrometheusMetrics(registry), reports=tmp_path)
-
-    def rows():
-        listener.read_reports()
-        return registry.get_sample_value("kprod_rows_total", {"query": "orders"})
-
-    assert rows() is None
-    line = json.dumps(report(1)) + "\n"
-    (tmp_path / ".3.json.tmp").write_text(line)
-    (tmp_path / "2.json").write_text(line)
-    (tmp_path / "3.json").write_text(line[:40])
-    assert rows() == 100
-    (tmp_path / "1-history.json").unlink()
-    (tmp_path / "3.json").write_text(line)
-    assert rows() == 200
-    assert rows() == 200

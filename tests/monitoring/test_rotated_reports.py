@@ -75,6 +75,22 @@ def test_a_file_that_is_away_for_a_while_goes_on(path):
     assert numbers(read()) == [2]
 
 
+def test_a_line_is_read_when_it_is_whole(path):
+    """And what was there before is history."""
+    add(path, 0)
+    read = NewReports(path)
+    assert read() == []
+    text = json.dumps(line(2))
+    add(path, 1)
+    with path.open("a") as file:
+        file.write(text[:40])
+        file.flush()
+        assert numbers(read()) == [1]
+        file.write(text[40:] + "\n")
+    assert numbers(read()) == [2]
+    assert read() == []
+
+
 @pytest.mark.parametrize("after", [[9], [9, 10, 11], [9, 10, 11, 12, 13, 14]])
 def test_a_file_that_was_truncated_is_read_from_its_begin(path, after):
     """As logrotate does with `copytruncate`: it may be as long as before, or longer."""
@@ -153,6 +169,22 @@ def test_a_directory_that_is_pruned_goes_on(tmp_path):
         if number >= 3:
             (tmp_path / f"{number - 3}.json").unlink()
         assert numbers(read()) == [number]
+
+
+def test_a_file_of_a_directory_is_read_when_it_is_whole(tmp_path):
+    """Some mounts show half a file. And what was there before is history."""
+    add(tmp_path / "1-history.json", 0)
+    read = NewReports(tmp_path)
+    assert read() == []
+    text = json.dumps(line(3)) + "\n"
+    (tmp_path / ".3.json.tmp").write_text(text)
+    add(tmp_path / "2.json", 2)
+    (tmp_path / "3.json").write_text(text[:40])
+    assert numbers(read()) == [2]
+    (tmp_path / "1-history.json").unlink()
+    (tmp_path / "3.json").write_text(text)
+    assert numbers(read()) == [3]
+    assert read() == []
 
 
 def test_an_unchanged_directory_is_not_listed(tmp_path, monkeypatch):

@@ -5,8 +5,7 @@ on a fake cluster with the topic ``t`` of two partitions.
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any
 
 from spark_kafka_sink.admin.transaction_client import TransactionClient
 from spark_kafka_sink.base.clock import Clock
@@ -23,37 +22,21 @@ from spark_kafka_sink.transactions.exactly_once import ExactlyOnceDriver
 from tests.fakes.producer_world import ProducerWorld, columns
 from tests.fakes.simulated_network import SimulatedNetwork
 
-T = TypeVar("T")
-
 LOG_TOPIC = "commits"
 
 
 class CommittingWorld(ProducerWorld):
-    """Only what :meth:`play` runs lets time pass."""
+    """Only what :meth:`run` runs lets time pass."""
 
     def __init__(self, *, transaction_version: int = 2, **given: Any) -> None:
         super().__init__(transaction_version=transaction_version, **given)
         #: What a swept id is then: version 1 fences it by a new identity.
         self.swept = "CompleteAbort" if transaction_version == 2 else "Empty"
         self.cluster.create_topic(LOG_TOPIC, 1)
-        self._open: list[KafkaProducer] = []
-
-    def play(self, body: Callable[[], None]) -> None:
-        """``body`` once; then everything that it left open is closed."""
-
-        def whole() -> None:
-            try:
-                body()
-            finally:
-                for producer in self._open:
-                    producer.close(0)
-
-        self.run(whole)
 
     def open(self, id_: str, *values: str) -> KafkaProducer:
         """A task's transaction that is open, with ``values`` acknowledged."""
         producer = self.producer(id_)
-        self._open.append(producer)
         producer.init_transactions()
         producer.begin_transaction()
         producer.start_attempt()
@@ -73,11 +56,13 @@ class CommittingWorld(ProducerWorld):
     def client(self) -> TransactionClient:
         return TransactionClient(self.config, clock=self.scheduler, new_client=self._new_client)
 
-    def logged(self, key: str) -> CommitState | None:
+    def logged(self, key: str) -> CommitState:
         """What another client reads."""
         with self.client() as client:
             log = CommitLog(client, LOG_TOPIC)
-            return log.read(key, self.scheduler.now_ms() + 30_000).state
+            state = log.read(key, self.scheduler.now_ms() + 30_000).state
+        assert state is not None
+        return state
 
     def log_bytes(self) -> int:
         """Of all values that the log was written with."""

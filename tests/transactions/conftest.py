@@ -29,20 +29,27 @@ def world(cluster: FakeCluster) -> DriverWorld:
 
 
 @pytest.fixture(scope="module")
-def operator_client(kafka: RealKafka) -> Iterator[TransactionClient]:
-    config = ProducerConfig.parse({"bootstrap.servers": kafka.bootstrap})
+def operators_kafka(kafka: RealKafka) -> RealKafka:
+    return kafka
+
+
+@pytest.fixture(scope="module")
+def operator_client(operators_kafka: RealKafka) -> Iterator[TransactionClient]:
+    config = ProducerConfig.parse({"bootstrap.servers": operators_kafka.bootstrap})
     with TransactionClient(config) as found:
         yield found
 
 
 @pytest.fixture(scope="module")
-def operator_topics(kafka: RealKafka) -> tuple[str, str]:
-    return topics_of(kafka)
+def operator_topics(operators_kafka: RealKafka) -> tuple[str, str]:
+    return topics_of(operators_kafka)
 
 
 @pytest.fixture
 def stage(
-    kafka: RealKafka, operator_client: TransactionClient, operator_topics: tuple[str, str]
+    operators_kafka: RealKafka,
+    operator_client: TransactionClient,
+    operator_topics: tuple[str, str],
 ) -> Iterator[Stage]:
-    with set_stage(kafka, operator_client, operator_topics) as found:
+    with set_stage(operators_kafka, operator_client, operator_topics) as found:
         yield found

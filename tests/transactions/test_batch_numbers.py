@@ -246,4 +246,4 @@ def test_a_version_overtaken_while_it_wrote_is_an_error() -> None:
 
         assert world.visible() == ["six"]
 
-    world.play(play)
+    world.run(play)

@@ -113,22 +113,6 @@ def test_a_state_is_written_read_replaced_and_removed(drivers: Drivers) -> None:
     ]
 
 
-def test_the_transaction_version_is_read_from_the_cluster(drivers: Drivers) -> None:
-    drivers.new()
-    version = drivers.clients[0].transaction_version(soon())
-    assert version == drivers.kafka.transaction_version
-
-
-def test_keys_of_one_partition_do_not_meet(drivers: Drivers) -> None:
-    first, second = "p", "p~b"
-    log = drivers.new()
-    log.open(first, soon()).write(state(1), soon())
-    log.open(second, soon()).write(state(2), soon())
-    assert log.read(first, soon()).state == state(1)
-    assert log.read(second, soon()).state == state(2)
-    assert log.read("p.b", soon()).state is None
-
-
 def test_the_earlier_of_two_sessions_is_superseded(drivers: Drivers) -> None:
     key = new_key()
     earlier = drivers.new().open(key, soon())
@@ -141,16 +125,6 @@ def test_the_earlier_of_two_sessions_is_superseded(drivers: Drivers) -> None:
         earlier.write(state(2), soon())
     later.write(state(3), soon())
     assert drivers.new().read(key, soon()).state == state(3)
-
-
-def test_a_session_that_was_never_used_is_superseded_too(drivers: Drivers) -> None:
-    key = new_key()
-    earlier = drivers.new().open(key, soon())
-    later = drivers.new().open(key, soon())
-    with pytest.raises(SupersededError):
-        earlier.write(state(1), soon())
-    later.write(state(2), soon())
-    assert drivers.new().read(key, soon()).state == state(2)
 
 
 def test_a_long_state_is_cut_and_put_together(drivers: Drivers) -> None:
@@ -170,17 +144,6 @@ def test_a_long_state_is_cut_and_put_together(drivers: Drivers) -> None:
     last = dict(zip(told.keys, told.values, strict=True))
     assert {k for k, v in last.items() if v is not None} == {key.encode()}
     assert set(last) == {f"{key}{part}".encode() for part in ("", "#1", "#2")}
-
-
-def test_what_a_dead_writer_left_open_is_ended_by_the_next_open(drivers: Drivers) -> None:
-    key = new_key()
-    drivers.new().open(key, soon()).write(state(1), soon())
-    dead = DyingWriter(drivers, key)
-    later = drivers.new().open(key, soon())
-    assert later.state == state(1)
-    assert dead.commits_in_vain()
-    later.write(state(2), soon())
-    assert drivers.new().read(key, soon()).state == state(2)
 
 
 def test_an_open_write_is_reported_and_delays_no_other_key(drivers: Drivers) -> None:

@@ -34,6 +34,7 @@ KEY, TOPIC = "orders", "commits"
 TP = TopicPartition(TOPIC, 0)
 ID = "orders~~log"
 _GONE = ErrorCode.COORDINATOR_NOT_AVAILABLE
+pytestmark = pytest.mark.simulated
 
 
 @pytest.fixture(params=[1, 2], ids=["version 1", "version 2"])
@@ -82,296 +83,209 @@ def asked(cluster: FakeCluster, api: ApiKey) -> Callable[[], int]:
 
 @pytest.mark.parametrize("kind", ["drop", "cut"])
 def test_a_record_whose_acknowledgement_is_lost_is_written_once(
-    world: DriverWorld, cluster: FakeCluster, kind: str
+    world: DriverWorld, kind: str
 ) -> None:
-    def main() -> None:
-        found = session(world, request_timeout_ms="1000")
-        getattr(cluster.control, kind)(ApiKey.PRODUCE, 2)
-        found.write(state(2), world.soon())
-        assert read(world) == state(2)
-        assert records(cluster) == 2
-
-    world.run(main)
+    found = session(world, request_timeout_ms="1000")
+    getattr(world.cluster.control, kind)(ApiKey.PRODUCE, 2)
+    found.write(state(2), world.soon())
+    assert read(world) == state(2)
+    assert records(world.cluster) == 2
 
 
 @pytest.mark.parametrize("processed", [True, False])
 @pytest.mark.parametrize("kind", ["drop", "cut"])
 def test_an_end_whose_answer_is_lost_is_asked_for_again(
-    world: DriverWorld, cluster: FakeCluster, kind: str, processed: bool
+    world: DriverWorld, kind: str, processed: bool
 ) -> None:
-    def main() -> None:
-        found = session(world, request_timeout_ms="1000")
-        getattr(cluster.control, kind)(ApiKey.END_TXN, 2, processed=processed)
-        found.write(state(2), world.soon())
-        found.write(state(3), world.soon())
-        assert read(world) == state(3)
-
-    world.run(main)
+    found = session(world, request_timeout_ms="1000")
+    getattr(world.cluster.control, kind)(ApiKey.END_TXN, 2, processed=processed)
+    found.write(state(2), world.soon())
+    found.write(state(3), world.soon())
+    assert read(world) == state(3)
 
 
 @pytest.mark.parametrize("processed", [True, False])
-def test_an_unclear_end_is_an_unknown_outcome(
-    world: DriverWorld, cluster: FakeCluster, processed: bool
-) -> None:
-    def main() -> None:
-        found = session(world, request_timeout_ms="1000")
-        cluster.control.cut(ApiKey.END_TXN, FOREVER, processed=processed)
-        with pytest.raises(CommitOutcomeUnknownError, match="is not known") as unknown:
-            found.write(state(2), world.soon(5_000))
-        assert unknown.value.transactional_ids == (ID,)
-        cluster.control.clear()
-        assert read(world) == state(2 if processed else 1)
-
-    world.run(main)
+def test_an_unclear_end_is_an_unknown_outcome(world: DriverWorld, processed: bool) -> None:
+    found = session(world, request_timeout_ms="1000")
+    world.cluster.control.cut(ApiKey.END_TXN, FOREVER, processed=processed)
+    with pytest.raises(CommitOutcomeUnknownError, match="is not known") as unknown:
+        found.write(state(2), world.soon(5_000))
+    assert unknown.value.transactional_ids == (ID,)
+    world.cluster.control.clear()
+    assert read(world) == state(2 if processed else 1)
 
 
 @pytest.mark.parametrize("kind", ["drop", "cut"])
-def test_a_record_that_is_never_acknowledged_is_not_written(
-    world: DriverWorld, cluster: FakeCluster, kind: str
-) -> None:
-    def main() -> None:
-        found = session(world, request_timeout_ms="1000")
-        fault = getattr(cluster.control, kind)(ApiKey.PRODUCE, FOREVER)
-        with pytest.raises(KafkaTimeoutError, match="Produce of the commit log's 'orders~~log'"):
-            found.write(state(2), world.soon(5_000))
-        assert fault.fired > 1
-        cluster.control.clear()
-        assert read(world) == state(1)  # it was appended, and aborted by this open
-
-    world.run(main)
+def test_a_record_that_is_never_acknowledged_is_not_written(world: DriverWorld, kind: str) -> None:
+    found = session(world, request_timeout_ms="1000")
+    fault = getattr(world.cluster.control, kind)(ApiKey.PRODUCE, FOREVER)
+    with pytest.raises(KafkaTimeoutError, match="Produce of the commit log's 'orders~~log'"):
+        found.write(state(2), world.soon(5_000))
+    assert fault.fired > 1
+    world.cluster.control.clear()
+    assert read(world) == state(1)  # it was appended, and aborted by this open
 
 
-def test_an_end_that_never_left_leaves_nothing_unknown(
-    world: DriverWorld, cluster: FakeCluster
-) -> None:
-    def main() -> None:
-        ends = asked(cluster, ApiKey.END_TXN)
-        client = world.client()
-        found = CommitLog(client, TOPIC).open(KEY, world.soon())
-        found.write(state(1), world.soon())
-        before = ends()
-        cluster.control.answer(ApiKey.FIND_COORDINATOR, _GONE, FOREVER)
-        client.loop.forget_coordinators([ID])
-        with pytest.raises(KafkaTimeoutError, match="COORDINATOR_NOT_AVAILABLE"):
-            found.write(state(2), world.soon(2_000))
-        assert ends() == before == 1
-        cluster.control.clear()
-        assert read(world) == state(1)
-
-    world.run(main)
+def test_an_end_that_never_left_leaves_nothing_unknown(world: DriverWorld) -> None:
+    ends = asked(world.cluster, ApiKey.END_TXN)
+    client = world.client()
+    found = CommitLog(client, TOPIC).open(KEY, world.soon())
+    found.write(state(1), world.soon())
+    before = ends()
+    world.cluster.control.answer(ApiKey.FIND_COORDINATOR, _GONE, FOREVER)
+    client.loop.forget_coordinators([ID])
+    with pytest.raises(KafkaTimeoutError, match="COORDINATOR_NOT_AVAILABLE"):
+        found.write(state(2), world.soon(2_000))
+    assert ends() == before == 1
+    world.cluster.control.clear()
+    assert read(world) == state(1)
 
 
-def test_a_refusal_after_an_unclear_end_leaves_it_unknown(
-    world: DriverWorld, cluster: FakeCluster
-) -> None:
+def test_a_refusal_after_an_unclear_end_leaves_it_unknown(world: DriverWorld) -> None:
     """The right to find the coordinator is taken away in the middle: that answers nothing."""
-
-    def main() -> None:
-        found = session(world)
-        cluster.control.cut(ApiKey.END_TXN, 1)
-        cluster.control.answer(
-            ApiKey.FIND_COORDINATOR, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, FOREVER
-        )
-        with pytest.raises(CommitOutcomeUnknownError) as unknown:
-            found.write(state(2), world.soon())
-        assert isinstance(unknown.value.__cause__, AuthorizationError)
-        cluster.control.clear()
-        assert read(world) == state(2)
-
-    world.run(main)
+    found = session(world)
+    world.cluster.control.cut(ApiKey.END_TXN, 1)
+    world.cluster.control.answer(
+        ApiKey.FIND_COORDINATOR, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, FOREVER
+    )
+    with pytest.raises(CommitOutcomeUnknownError) as unknown:
+        found.write(state(2), world.soon())
+    assert isinstance(unknown.value.__cause__, AuthorizationError)
+    world.cluster.control.clear()
+    assert read(world) == state(2)
 
 
-def test_a_refused_end_is_clear(world: DriverWorld, cluster: FakeCluster) -> None:
-    def main() -> None:
-        found = session(world)
-        cluster.control.answer(ApiKey.END_TXN, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
-        with pytest.raises(AuthorizationError, match="WRITE on the transactional id"):
-            found.write(state(2), world.soon())
-        assert read(world) == state(1)
-
-    world.run(main)
+def test_a_refused_end_is_clear(world: DriverWorld) -> None:
+    found = session(world)
+    world.cluster.control.answer(ApiKey.END_TXN, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+    with pytest.raises(AuthorizationError, match="WRITE on the transactional id"):
+        found.write(state(2), world.soon())
+    assert read(world) == state(1)
 
 
 @pytest.mark.parametrize("code", [ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_PRODUCER_EPOCH])
-def test_a_fence_before_the_end_was_asked_for_is_clear(
-    world: DriverWorld, cluster: FakeCluster, code: ErrorCode
-) -> None:
-    def main() -> None:
-        found = session(world)
-        cluster.control.answer(ApiKey.END_TXN, code)
-        with pytest.raises(SupersededError, match=code.name):
-            found.write(state(2), world.soon())
-        assert read(world) == state(1)
-
-    world.run(main)
+def test_a_fence_before_the_end_was_asked_for_is_clear(world: DriverWorld, code: ErrorCode) -> None:
+    found = session(world)
+    world.cluster.control.answer(ApiKey.END_TXN, code)
+    with pytest.raises(SupersededError, match=code.name):
+        found.write(state(2), world.soon())
+    assert read(world) == state(1)
 
 
-def test_a_fence_after_an_unclear_end_is_not(world: DriverWorld, cluster: FakeCluster) -> None:
+def test_a_fence_after_an_unclear_end_is_not(world: DriverWorld) -> None:
     """Written or aborted by the next one: from here it is unknown."""
-
-    def main() -> None:
-        found = session(world, request_timeout_ms="1000")
-        cluster.control.cut(ApiKey.END_TXN, 1)
-        cluster.control.answer(ApiKey.END_TXN, ErrorCode.PRODUCER_FENCED, nth=2)
-        with pytest.raises(CommitOutcomeUnknownError) as unknown:
-            found.write(state(2), world.soon())
-        assert "PRODUCER_FENCED" in str(unknown.value.__cause__)
-        assert read(world) == state(2)
-
-    world.run(main)
+    found = session(world, request_timeout_ms="1000")
+    world.cluster.control.cut(ApiKey.END_TXN, 1)
+    world.cluster.control.answer(ApiKey.END_TXN, ErrorCode.PRODUCER_FENCED, nth=2)
+    with pytest.raises(CommitOutcomeUnknownError) as unknown:
+        found.write(state(2), world.soon())
+    assert "PRODUCER_FENCED" in str(unknown.value.__cause__)
+    assert read(world) == state(2)
 
 
-def test_a_timed_out_write_is_void_and_the_key_is_opened_again(
-    world: DriverWorld, cluster: FakeCluster
-) -> None:
-    def main() -> None:
-        found = session(world)
-        cluster.control.answer(ApiKey.END_TXN, ErrorCode.INVALID_TXN_STATE)
-        with pytest.raises(SupersededError, match="INVALID_TXN_STATE"):
-            found.write(state(2), world.soon())
-        assert read(world) == state(1)
-
-    world.run(main)
+def test_a_timed_out_write_is_void_and_the_key_is_opened_again(world: DriverWorld) -> None:
+    found = session(world)
+    world.cluster.control.answer(ApiKey.END_TXN, ErrorCode.INVALID_TXN_STATE)
+    with pytest.raises(SupersededError, match="INVALID_TXN_STATE"):
+        found.write(state(2), world.soon())
+    assert read(world) == state(1)
 
 
-def test_concurrent_transactions_for_ever_end_with_the_deadline(
-    world: DriverWorld, cluster: FakeCluster
-) -> None:
-    cluster.control.answer(ApiKey.INIT_PRODUCER_ID, ErrorCode.CONCURRENT_TRANSACTIONS, FOREVER)
-
-    def main() -> None:
-        start = world.scheduler.now
-        last = r"the last response, from broker 127\.0\.0\.1:\d+ \(id \d\), was CONCURRENT"
-        with pytest.raises(KafkaTimeoutError, match=last):
-            log(world).open(KEY, world.soon(3_000))
-        assert 3_000 <= world.scheduler.now - start < 3_200
-
-    world.run(main)
+def test_concurrent_transactions_for_ever_end_with_the_deadline(world: DriverWorld) -> None:
+    world.cluster.control.answer(
+        ApiKey.INIT_PRODUCER_ID, ErrorCode.CONCURRENT_TRANSACTIONS, FOREVER
+    )
+    start = world.scheduler.now
+    last = r"the last response, from broker 127\.0\.0\.1:\d+ \(id \d\), was CONCURRENT"
+    with pytest.raises(KafkaTimeoutError, match=last):
+        log(world).open(KEY, world.soon(3_000))
+    assert 3_000 <= world.scheduler.now - start < 3_200
 
 
 @pytest.mark.parametrize("how", ["read", "states", "open"])
 def test_a_log_that_is_silent_is_read_until_the_callers_deadline(
-    world: DriverWorld, cluster: FakeCluster, how: str
+    world: DriverWorld, how: str
 ) -> None:
     """Not for max.block.ms, which is a minute here."""
-
-    def main() -> None:
-        session(world)
-        reads = cluster.control.drop(ApiKey.LIST_OFFSETS, FOREVER)
-        start = world.scheduler.now
-        with pytest.raises(KafkaTimeoutError, match="ListOffsets of the commit log"):
-            getattr(log(world), how)(KEY, world.soon(3_000))
-        assert 3_000 <= world.scheduler.now - start < 3_200
-        assert reads.fired
-
-    world.run(main)
+    session(world)
+    reads = world.cluster.control.drop(ApiKey.LIST_OFFSETS, FOREVER)
+    start = world.scheduler.now
+    with pytest.raises(KafkaTimeoutError, match="ListOffsets of the commit log"):
+        getattr(log(world), how)(KEY, world.soon(3_000))
+    assert 3_000 <= world.scheduler.now - start < 3_200
+    assert reads.fired
 
 
-def test_the_first_write_checks_newer_records_until_its_deadline(
-    world: DriverWorld, cluster: FakeCluster
-) -> None:
+def test_the_first_write_checks_newer_records_until_its_deadline(world: DriverWorld) -> None:
     """What is ended before it may take longer than the log had to be opened."""
-
-    def main() -> None:
-        found = log(world).open(KEY, world.soon(1_000))
-        theirs = CommitState(1, "run", "query", 7)
-        log(world).open("others", world.soon()).write(theirs, world.soon())
-        world.scheduler.sleep(1_500)
-        reads = asked(cluster, ApiKey.FETCH)
-        found.write(state(1), world.soon())
-        assert reads()
-        assert read(world) == state(1)
-
-    world.run(main)
+    found = log(world).open(KEY, world.soon(1_000))
+    theirs = CommitState(1, "run", "query", 7)
+    log(world).open("others", world.soon()).write(theirs, world.soon())
+    world.scheduler.sleep(1_500)
+    reads = asked(world.cluster, ApiKey.FETCH)
+    found.write(state(1), world.soon())
+    assert reads()
+    assert read(world) == state(1)
 
 
-def test_a_second_write_waits_for_the_first_ones_markers(
-    cluster: FakeCluster,
-) -> None:
+def test_a_second_write_waits_for_the_first_ones_markers(world: DriverWorld) -> None:
     """Milliseconds, not retry.backoff.ms: a micro-batch writes twice."""
-    cluster.marker_ms = 10
-    world = DriverWorld(cluster)
+    world.cluster.marker_ms = 10
+    found = session(world)
+    start = world.scheduler.now
+    for number in (2, 3, 4):
+        found.write(state(number), world.soon())
+    assert world.scheduler.now - start < 3 * 45
+    assert read(world) == state(4)
 
-    def main() -> None:
+
+def test_no_identity_is_used_for_two_transactions(world: DriverWorld) -> None:
+    for _ in range(2):
         found = session(world)
-        start = world.scheduler.now
-        for number in (2, 3, 4):
+        for number in (2, 3):
             found.write(state(number), world.soon())
-        assert world.scheduler.now - start < 3 * 45
-        assert read(world) == state(4)
-
-    world.run(main)
-
-
-def test_no_identity_is_used_for_two_transactions(world: DriverWorld, cluster: FakeCluster) -> None:
-    def main() -> None:
-        for _ in range(2):
-            found = session(world)
-            for number in (2, 3):
-                found.write(state(number), world.soon())
-
-    world.run(main)
     used = [
         (batch.producer_id, batch.producer_epoch)
-        for batch in cluster.logs[TP].batches
+        for batch in world.cluster.logs[TP].batches
         if not batch.control
     ]
     assert len(used) == len(set(used)) == 6
 
 
-def test_leader_and_coordinator_may_move_at_any_time(
-    world: DriverWorld, cluster: FakeCluster
-) -> None:
-    def main() -> None:
-        found = session(world)
-        for number in range(2, 8):
-            cluster.move_coordinator(ID, number % 3 + 1)
-            cluster.move_leader(TP, (number + 1) % 3 + 1)
-            found.write(state(number), world.soon())
-            assert log(world).read(KEY, world.soon()).state == state(number)
-
-    world.run(main)
+def test_leader_and_coordinator_may_move_at_any_time(world: DriverWorld) -> None:
+    found = session(world)
+    for number in range(2, 8):
+        world.cluster.move_coordinator(ID, number % 3 + 1)
+        world.cluster.move_leader(TP, (number + 1) % 3 + 1)
+        found.write(state(number), world.soon())
+        assert log(world).read(KEY, world.soon()).state == state(number)
 
 
-def test_a_log_that_was_cut_off_is_read_from_its_beginning(
-    world: DriverWorld, cluster: FakeCluster
-) -> None:
+def test_a_log_that_was_cut_off_is_read_from_its_beginning(world: DriverWorld) -> None:
     """By an answer OFFSET_OUT_OF_RANGE, as a cleaned or truncated log gives it."""
-
-    def main() -> None:
-        kept = log(world)
-        found = session(world)
-        assert kept.read(KEY, world.soon()).state == state(1)
-        found.write(state(2), world.soon())
-        cluster.control.answer(ApiKey.FETCH, ErrorCode.OFFSET_OUT_OF_RANGE)
-        assert kept.read(KEY, world.soon()).state == state(2)
-
-    world.run(main)
+    kept = log(world)
+    found = session(world)
+    assert kept.read(KEY, world.soon()).state == state(1)
+    found.write(state(2), world.soon())
+    world.cluster.control.answer(ApiKey.FETCH, ErrorCode.OFFSET_OUT_OF_RANGE)
+    assert kept.read(KEY, world.soon()).state == state(2)
 
 
-def test_malformed_bytes_affect_only_the_key_they_name(
-    world: DriverWorld, cluster: FakeCluster
-) -> None:
+def test_malformed_bytes_affect_only_the_key_they_name(world: DriverWorld) -> None:
     """In another client's transaction, behind what the log says of the key."""
-
-    def main() -> None:
-        session(world)
-        theirs = CommitState(1, "run", "query", 7)
-        other = log(world).open("others", world.soon())
-        other.write(theirs, world.soon())
-        covered = record_header(
-            attributes=0x10, last=0, timestamp=0, producer=(4711, 0, 0), count=1
-        )
-        body = covered + b"\x7f" + KEY.encode() * 3
-        junk = struct.pack(">qiibI", 0, 9 + len(body), -1, 2, crc32c(body)) + body
-        cluster.logs[TP].append(read_batch(junk))
-        cluster.logs[TP].end_transaction(4711, 0, commit=True, coordinator_epoch=0, timestamp=0)
-        with pytest.raises(CommitError, match="the commit log, can't be read"):
-            log(world).read(KEY, world.soon())
-        assert log(world).read("others", world.soon()) == (theirs, True)
-        other.write(None, world.soon())
-
-    world.run(main)
+    session(world)
+    theirs = CommitState(1, "run", "query", 7)
+    other = log(world).open("others", world.soon())
+    other.write(theirs, world.soon())
+    covered = record_header(attributes=0x10, last=0, timestamp=0, producer=(4711, 0, 0), count=1)
+    body = covered + b"\x7f" + KEY.encode() * 3
+    junk = struct.pack(">qiibI", 0, 9 + len(body), -1, 2, crc32c(body)) + body
+    world.cluster.logs[TP].append(read_batch(junk))
+    world.cluster.logs[TP].end_transaction(4711, 0, commit=True, coordinator_epoch=0, timestamp=0)
+    with pytest.raises(CommitError, match="the commit log, can't be read"):
+        log(world).read(KEY, world.soon())
+    assert log(world).read("others", world.soon()) == (theirs, True)
+    other.write(None, world.soon())
 
 
 @pytest.mark.parametrize(
@@ -383,27 +297,22 @@ def test_malformed_bytes_affect_only_the_key_they_name(
     ],
 )
 def test_missing_rights_name_the_topic_and_what_is_needed(
-    world: DriverWorld, cluster: FakeCluster, api: ApiKey, code: ErrorCode
+    world: DriverWorld, api: ApiKey, code: ErrorCode
 ) -> None:
-    def main() -> None:
-        if api is ApiKey.FETCH:
-            session(world)
-        cluster.control.answer(api, code, FOREVER)
-        with pytest.raises(AuthorizationError) as refused:
-            session(world)
-        assert "commit log" in refused.value.message
-        assert "READ and WRITE on the topic 'commits' (commitLogTopic)" in str(refused.value)
-
-    world.run(main)
+    if api is ApiKey.FETCH:
+        session(world)
+    world.cluster.control.answer(api, code, FOREVER)
+    with pytest.raises(AuthorizationError) as refused:
+        session(world)
+    assert "commit log" in refused.value.message
+    assert "READ and WRITE on the topic 'commits' (commitLogTopic)" in str(refused.value)
 
 
-def test_a_missing_topic_without_the_right_to_create_it(cluster: FakeCluster) -> None:
-    cluster.delete_topic(TOPIC)
-    world = DriverWorld(cluster)
-    cluster.control.answer(ApiKey.CREATE_TOPICS, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+def test_a_missing_topic_without_the_right_to_create_it(world: DriverWorld) -> None:
+    world.cluster.delete_topic(TOPIC)
+    world.cluster.control.answer(ApiKey.CREATE_TOPICS, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
     with pytest.raises(AuthorizationError, match="and CREATE while it is missing"):
-        world.run(lambda: log(world).read(KEY, world.soon()).state)
-    cluster.control.check()
+        log(world).read(KEY, world.soon())
 
 
 def test_whatever_happens_a_write_is_what_it_is_said_to_be() -> None:

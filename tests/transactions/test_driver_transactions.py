@@ -21,6 +21,7 @@ KEY = "p"
 REPORTS = "reports"
 #: Requests of one commit with one task's transaction, and some.
 MOST_REQUESTS = 60
+pytestmark = pytest.mark.simulated
 
 
 @pytest.fixture(params=[1, 2], ids=["version 1", "version 2"])
@@ -93,19 +94,16 @@ def commit_until_killed(world: CommittingWorld, mine: Owner, first: Batch, reque
 
 
 def test_each_batch_has_its_report_and_a_replay_has_none(world: CommittingWorld) -> None:
-    def body() -> None:
-        with world.driver() as driver:
-            for number, value in enumerate("abc"):
-                mine = owner(driver, "run")
-                written = batch(world, "run", f"report {value}".encode(), number, value)
-                assert driver.commit(mine, written) is Commit.COMMITTED
+    with world.driver() as driver:
+        for number, value in enumerate("abc"):
             mine = owner(driver, "run")
-            again = batch(world, "run", b"report again", 2, "c")
-            assert driver.commit(mine, again) is Commit.ALREADY_DONE
-        assert world.visible() == ["a", "b", "c"]
-        assert reports(world) == [b"report a", b"report b", b"report c"]
-
-    world.play(body)
+            written = batch(world, "run", f"report {value}".encode(), number, value)
+            assert driver.commit(mine, written) is Commit.COMMITTED
+        mine = owner(driver, "run")
+        again = batch(world, "run", b"report again", 2, "c")
+        assert driver.commit(mine, again) is Commit.ALREADY_DONE
+    assert world.visible() == ["a", "b", "c"]
+    assert reports(world) == [b"report a", b"report b", b"report c"]
 
 
 @pytest.mark.parametrize("version", [1, 2])
@@ -132,7 +130,7 @@ def test_a_commit_killed_at_any_request_leaves_one_report(
             (told,) = reports(world)
             whose.append(told)
 
-        world.play(body)
+        world.run(body)
         return over[0]
 
     lives = next(n for n in range(MOST_REQUESTS) if life(n))
@@ -142,25 +140,19 @@ def test_a_commit_killed_at_any_request_leaves_one_report(
 
 
 def test_a_batch_that_is_not_decided_has_no_report(world: CommittingWorld) -> None:
-    def body() -> None:
-        with world.driver() as driver:
-            mine = owner(driver, "run")
-            written = batch(world, "run", b"first")
-            commit_until_killed(world, mine, written, requests=12)
-            driver.abort(mine, 0, written.transactions, tasks_may_run=False)
-        assert world.visible() == []
-        assert reports(world) == []
-
-    world.play(body)
+    with world.driver() as driver:
+        mine = owner(driver, "run")
+        written = batch(world, "run", b"first")
+        commit_until_killed(world, mine, written, requests=12)
+        driver.abort(mine, 0, written.transactions, tasks_may_run=False)
+    assert world.visible() == []
+    assert reports(world) == []
 
 
 def test_a_record_by_itself_is_visible_at_once(world: CommittingWorld) -> None:
-    def body() -> None:
-        with world.driver() as driver:
-            write_record(driver.client, TopicRecord(REPORTS, b"failed"), driver.client.deadline())
-        assert reports(world) == [b"failed"]
-
-    world.play(body)
+    with world.driver() as driver:
+        write_record(driver.client, TopicRecord(REPORTS, b"failed"), driver.client.deadline())
+    assert reports(world) == [b"failed"]
 
 
 @pytest.mark.broker

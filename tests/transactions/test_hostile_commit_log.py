@@ -31,6 +31,7 @@ from tests.transactions.simulated_driver import DriverWorld
 
 KEY, TOPIC = "orders", "commits"
 TP = TopicPartition(TOPIC, 0)
+pytestmark = pytest.mark.simulated
 
 
 @pytest.fixture
@@ -60,19 +61,15 @@ class SlowFilter(KeyFilter):
 
 def test_a_log_is_read_until_the_deadline_however_long_it_is(world: DriverWorld) -> None:
     """One Fetch returns all of it, so the clock is looked at between its batches."""
-
-    def main() -> None:
-        states(world, 20)
-        slow = SlowFilter(KEY.encode(), work=lambda: world.scheduler.sleep(700))
-        reader = LogReader(world.client(), "READ")
-        start = world.scheduler.now
-        with pytest.raises(KafkaTimeoutError, match=r"of its \d+ offsets, \d+ were read"):
-            reader.read_keys(TP, slow, LogSnapshot(), world.soon(5_000))
-        assert 5_000 <= world.scheduler.now - start < 6_000
-        whole = reader.read_keys(TP, slow, LogSnapshot(), world.soon(60_000))
-        assert whole.records == {}
-
-    world.run(main)
+    states(world, 20)
+    slow = SlowFilter(KEY.encode(), work=lambda: world.scheduler.sleep(700))
+    reader = LogReader(world.client(), "READ")
+    start = world.scheduler.now
+    with pytest.raises(KafkaTimeoutError, match=r"of its \d+ offsets, \d+ were read"):
+        reader.read_keys(TP, slow, LogSnapshot(), world.soon(5_000))
+    assert 5_000 <= world.scheduler.now - start < 6_000
+    whole = reader.read_keys(TP, slow, LogSnapshot(), world.soon(60_000))
+    assert whole.records == {}
 
 
 def test_what_we_write_is_far_below_what_is_read_of_a_batch(
@@ -83,14 +80,10 @@ def test_what_we_write_is_far_below_what_is_read_of_a_batch(
     monkeypatch.setattr(log_records, "MOST_RECORDS", log_records.MOST_RECORDS // 8)
     long = CommitState(1, "run", "q", 0, superseded=tuple(f"{i:0200}" for i in range(18_000)))
     assert len(long.encode()) > 6 * PIECE_BYTES
-
-    def main() -> None:
-        session = CommitLog(world.client(), TOPIC).open(KEY, world.soon())
-        for state in (long, CommitState(1, "run", "query", 7), long):
-            session.write(state, world.soon())
-            assert CommitLog(world.client(), TOPIC).read(KEY, world.soon()).state == state
-
-    world.run(main)
+    session = CommitLog(world.client(), TOPIC).open(KEY, world.soon())
+    for state in (long, CommitState(1, "run", "query", 7), long):
+        session.write(state, world.soon())
+        assert CommitLog(world.client(), TOPIC).read(KEY, world.soon()).state == state
 
 
 def test_a_batch_of_the_shortest_tombstones_is_read() -> None:

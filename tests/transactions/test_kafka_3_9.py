@@ -2,14 +2,15 @@
 
 What the shared broker is asked elsewhere, each once: rows, the driver's commit, Spark. A producer's
 transactions and the commit log are tested on both (``test_transactions_with_a_real_broker.py``,
-``test_commit_log.py``). A 4.x broker that is set to write version 1 is not yet a 3.9 one: it offers
-newer versions of most requests, lists transactions by pattern, and reports that feature.
+``test_commit_log.py``). What a driver does about transactions that are lost, closed or too old is
+in ``simulation/test_edges_decisions.py``: on a fake cluster, which ``conformance/`` compares with a
+3.9. A 4.x broker that is set to write version 1 is not yet a 3.9 one: it offers newer versions of
+most requests, lists transactions by pattern, and reports that feature.
 """
 
 from __future__ import annotations
 
-import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 import pyarrow as pa
 import pytest
@@ -19,12 +20,9 @@ from spark_kafka_sink.admin.call import AnyBroker, Call
 from spark_kafka_sink.admin.transaction_client import TransactionClient
 from spark_kafka_sink.admin.transaction_description import TransactionState
 from spark_kafka_sink.base.errors import (
-    CommitError,
     ErrorCode,
-    PartialCommitError,
     SupersededError,
 )
-from spark_kafka_sink.config.producer_config import ProducerConfig
 from spark_kafka_sink.local_kafka import KAFKA_3_VERSION
 from spark_kafka_sink.producer.kafka_producer import KafkaProducer
 from spark_kafka_sink.protocol.node_api_versions import NodeApiVersions
@@ -35,7 +33,6 @@ from spark_kafka_sink.transactions.commit_state import (
     CommitState,
     Done,
     Payload,
-    Phase,
 )
 from spark_kafka_sink.transactions.committer import Batch, Commit, Committer
 from spark_kafka_sink.transactions.ownership import Owner
@@ -45,39 +42,15 @@ from tests.fakes.kafka_messages import API_VERSIONS
 from tests.real_kafka import RealKafka, consume_topic
 from tests.transactions.kafka_3_9_reader import visible
 from tests.transactions.open_transactions import TIMEOUT_MS, fence
-from tests.transactions.operator_stage import Stage, names, set_stage, topics_of
+from tests.transactions.operator_stage import Stage, names
 
 # The first run on a machine fetches the broker.
 pytestmark = [pytest.mark.broker, pytest.mark.timeout(600)]
 
 
 @pytest.fixture(scope="module")
-def client(kafka_3_9: RealKafka) -> Iterator[TransactionClient]:
-    config = ProducerConfig.parse({"bootstrap.servers": kafka_3_9.bootstrap})
-    with TransactionClient(config) as found:
-        yield found
-
-
-@pytest.fixture(scope="module")
-def topics(kafka_3_9: RealKafka) -> tuple[str, str]:
-    return topics_of(kafka_3_9)
-
-
-@pytest.fixture
-def stage(
-    kafka_3_9: RealKafka, client: TransactionClient, topics: tuple[str, str]
-) -> Iterator[Stage]:
-    with set_stage(kafka_3_9, client, topics) as found:
-        yield found
-
-
-def producer_of(kafka: RealKafka, transactional_id: str, **options: object) -> KafkaProducer:
-    given: dict[str, object] = {
-        "bootstrap.servers": kafka.bootstrap,
-        "transactional.id": transactional_id,
-        "transaction.timeout.ms": 60_000,
-    }
-    return KafkaProducer(given | {name.replace("_", "."): v for name, v in options.items()})
+def operators_kafka(kafka_3_9: RealKafka) -> RealKafka:
+    return kafka_3_9
 
 
 def batch_of(values: Sequence[str]) -> pa.RecordBatch:
@@ -88,8 +61,9 @@ def batch_of(values: Sequence[str]) -> pa.RecordBatch:
 
 
 def test_it_is_a_broker_that_offers_no_transactions_of_version_2(
-    kafka_3_9: RealKafka, client: TransactionClient
+    kafka_3_9: RealKafka, operator_client: TransactionClient
 ) -> None:
+    client = operator_client
     with AdminClient(client.config) as admin:
         answer = admin.loop.send_and_receive(Call(API_VERSIONS, AnyBroker()), admin.deadline())
     versions = NodeApiVersions.of(answer)
@@ -132,37 +106,21 @@ def test_rows_of_every_codec_are_read_back_as_they_were_written(kafka_3_9: RealK
 
 
 def prepared(
-    kafka: RealKafka, topic: str, transactional_id: str, values: Sequence[str], **options: object
+    kafka: RealKafka, topic: str, transactional_id: str, values: Sequence[str]
 ) -> PreparedTransaction:
     """What a task writes and leaves to its driver."""
-    with producer_of(kafka, transactional_id, **options) as producer:
+    given = {
+        "bootstrap.servers": kafka.bootstrap,
+        "transactional.id": transactional_id,
+        "transaction.timeout.ms": 60_000,
+    }
+    with KafkaProducer(given) as producer:
         producer.init_transactions()
         producer.begin_transaction()
         producer.send_batch(batch_of(values), topic)
         found = producer.prepare()
     assert found.transaction_version == 1
     return found
-
-
-def test_a_producer_goes_on_after_its_prepared_transaction_ended(
-    kafka_3_9: RealKafka, stage: Stage
-) -> None:
-    topic = kafka_3_9.unique_topic("txn")
-    identities = []
-    with producer_of(kafka_3_9, topic) as producer:
-        producer.init_transactions()
-        for value in ("a", "b", "c"):
-            producer.begin_transaction()
-            producer.send_batch(batch_of([value]), topic)
-            transaction = producer.prepare()
-            identities.append((transaction.producer_id, transaction.producer_epoch))
-            committed = value != "b"
-            stage.client.end([transaction], committed=committed, deadline_ms=stage.soon())
-            producer.forget_prepared()
-            producer.init_transactions()
-    first_id, first_epoch = identities[0]
-    assert identities == [(first_id, first_epoch + n) for n in range(3)]
-    assert visible(kafka_3_9, topic, ["a", "c"])
 
 
 # --- the driver's commit
@@ -187,11 +145,9 @@ class Query:
         state = self.stage.read() or CommitState()
         return Owner(self.stage.prefix, run, "query-1", state.generation)
 
-    def task(
-        self, k: int, *values: str, run: str = "run-1", **options: object
-    ) -> PreparedTransaction:
+    def task(self, k: int, *values: str, run: str = "run-1") -> PreparedTransaction:
         name = str(TransactionalId(self.stage.prefix, run, "w", k))
-        return prepared(self.kafka, self.topic, name, values, **options)
+        return prepared(self.kafka, self.topic, name, values)
 
     def shows(self, *values: str) -> bool:
         return visible(self.kafka, self.topic, values)
@@ -248,70 +204,6 @@ def test_what_a_dead_driver_decided_is_rolled_forward(query: Query) -> None:
     stage.client.end(transactions[:1], committed=True, deadline_ms=stage.soon())
     assert query.driver().roll_forward(stage.prefix) == state.finished() == stage.read()
     assert query.shows("a", "b", "c")
-
-
-def time_out(stage: Stage, lost: PreparedTransaction) -> None:
-    deadline = time.monotonic() + 30
-    while stage.states([lost]) != [TransactionState.COMPLETE_ABORT]:
-        assert time.monotonic() < deadline, "the broker does not end it"
-
-
-def test_a_decision_with_a_timed_out_and_no_committed_is_undone(query: Query) -> None:
-    stage = query.stage
-    kept, lost = query.task(0, "kept"), query.task(1, "lost", transaction_timeout_ms=1_500)
-    stage.write(stage.state([kept, lost]))
-    time_out(stage, lost)
-    assert query.driver().roll_forward(stage.prefix) == stage.state() == stage.read()
-    assert stage.still_open() == set()
-    assert query.shows()
-
-
-def test_a_lost_transaction_beside_a_committed_one_is_partial(
-    query: Query,
-) -> None:
-    stage = query.stage
-    kept, lost = query.task(0, "kept"), query.task(1, "lost", transaction_timeout_ms=1_500)
-    stage.write(stage.state([kept, lost]))
-    stage.client.end([kept], committed=True, deadline_ms=stage.soon())
-    time_out(stage, lost)
-    answers = stage.client.end([lost], committed=True, deadline_ms=stage.soon())
-    assert answers == {lost.transactional_id: ErrorCode.PRODUCER_FENCED}
-    for _ in range(2):
-        with pytest.raises(PartialCommitError) as caught:
-            query.driver().roll_forward(stage.prefix)
-        assert caught.value.transactional_ids == (lost.transactional_id,)
-    state = stage.read()
-    assert state is not None
-    assert state.phase is Phase.PARTIAL
-    assert query.shows("kept")
-
-
-def test_a_batch_with_a_closed_transaction_is_not_decided(
-    query: Query,
-) -> None:
-    open_, gone = query.task(0, "a"), query.task(1, "b")
-    fence(query.stage.client, [gone.transactional_id])
-    with pytest.raises(CommitError, match="1 of 2 transactions are not open any more"):
-        query.driver().commit(query.owner(), Batch(0, (open_, gone)))
-    assert query.stage.read() is None
-    assert query.stage.still_open() == set()
-    assert query.shows()
-
-
-def test_a_batch_too_old_by_the_brokers_clock_is_not_decided(
-    query: Query,
-) -> None:
-    stage = query.stage
-    transaction = query.task(0, "a", transaction_timeout_ms=8_000)
-    deadline = time.monotonic() + 30
-    ids = [transaction.transactional_id]
-    while not stage.client.older_than(ids, 4_000, stage.soon()):
-        assert time.monotonic() < deadline, "the broker lists nothing that is older"
-    assert stage.client.older_than(ids, 3_600_000, stage.soon()) == frozenset()
-    with pytest.raises(CommitError, match="open for more than 4000 ms of 8000 ms"):
-        query.driver().commit(query.owner(), Batch(0, (transaction,)))
-    assert stage.still_open() == set()
-    assert query.shows()
 
 
 def test_the_later_driver_wins_and_sweeps_the_earlier_ones(query: Query) -> None:

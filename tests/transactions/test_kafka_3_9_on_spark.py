@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 import spark_kafka_sink
-from tests.real_kafka import RealKafka, consume_topic
+from tests.real_kafka import RealKafka
 from tests.transactions.kafka_3_9_reader import visible
 
 if TYPE_CHECKING:
@@ -35,17 +35,6 @@ def options(kafka_3_9: RealKafka, tmp_path: Path) -> dict[str, str]:
 def outcomes(tmp_path: Path) -> list[tuple[int | None, str]]:
     lines = (tmp_path / "report.jsonl").read_text().splitlines()
     return [(report["batchId"], report["outcome"]) for report in map(json.loads, lines)]
-
-
-def test_a_batch_job_is_visible_once(
-    spark: SparkSession, kafka_3_9: RealKafka, options: dict[str, str], tmp_path: Path
-) -> None:
-    spark_kafka_sink.register(spark)
-    frame = spark.range(0, 1000, 1, 2).selectExpr("cast(id AS string) AS value")
-    frame.write.format("kprod").mode("append").options(**options).save()
-    assert visible(kafka_3_9, options["topic"], [str(i) for i in range(1000)])
-    assert len(consume_topic(kafka_3_9.bootstrap, options["topic"])) == 1000
-    assert [outcome for _, outcome in outcomes(tmp_path)] == ["committed"]
 
 
 def test_a_stream_is_visible_once(

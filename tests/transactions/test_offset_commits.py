@@ -131,17 +131,6 @@ def test_leader_epoch_and_metadata_are_kept(group: Group) -> None:
     assert group.stored() == offsets
 
 
-def test_initializing_the_id_aborts_what_was_not_ended(group: Group) -> None:
-    abandoned = group.prepare(group.at(5))
-    prepared = group.prepare(group.at(4))
-    assert group.end(abandoned, committed=True) in (
-        [ErrorCode.PRODUCER_FENCED],
-        [ErrorCode.INVALID_PRODUCER_EPOCH],
-    )
-    group.end(prepared, committed=True)
-    assert group.stored() == group.at(4)
-
-
 def test_the_consumers_of_a_group_do_not_stop_its_offsets(group: Group) -> None:
     """A group that is read with, by consumers of each protocol, takes offsets without a member."""
     from confluent_kafka import Consumer

@@ -26,12 +26,13 @@ from spark_kafka_sink.protocol.request import ApiKey
 from spark_kafka_sink.protocol.transaction_requests import CoordinatorType
 from spark_kafka_sink.transactions import driver_transactions
 from spark_kafka_sink.transactions.offset_commits import GroupOffsets
-from tests.fakes.fake_cluster import FOREVER, FakeCluster
+from tests.fakes.fake_cluster import FOREVER
 from tests.fakes.fake_cluster.codec import Request
 from tests.transactions.simulated_driver import DriverWorld
 
 TP = TopicPartition("t", 0)
 ID, GROUP = "p~run~offsets~0", "readers"
+pytestmark = pytest.mark.simulated
 VERSIONS = pytest.mark.parametrize("version", [1, 2])
 
 
@@ -57,13 +58,9 @@ def end(world: DriverWorld, client: TransactionClient, prepared: PreparedTransac
 
 def commit(world: DriverWorld, version: int) -> int | None:
     """Prepare, and commit by another driver: the group's offset afterwards."""
-
-    def main() -> None:
-        prepared = prepare(world, world.client(), version)
-        assert TP not in world.cluster.groups.committed.get(GROUP, {})
-        end(world, world.client(), prepared)
-
-    world.run(main)
+    prepared = prepare(world, world.client(), version)
+    assert TP not in world.cluster.groups.committed.get(GROUP, {})
+    end(world, world.client(), prepared)
     assert world.cluster.groups.open == {}, "nothing is left open"
     found = world.cluster.groups.committed.get(GROUP, {}).get(TP)
     return None if found is None else found.offset
@@ -73,9 +70,9 @@ def commit(world: DriverWorld, version: int) -> int | None:
 @pytest.mark.parametrize("processed", [True, False])
 @pytest.mark.parametrize("kind", ["drop", "cut"])
 def test_offsets_that_were_lost_are_given_again(
-    world: DriverWorld, cluster: FakeCluster, kind: str, processed: bool, version: int
+    world: DriverWorld, kind: str, processed: bool, version: int
 ) -> None:
-    fault = getattr(cluster.control, kind)(ApiKey.TXN_OFFSET_COMMIT, 1, processed=processed)
+    fault = getattr(world.cluster.control, kind)(ApiKey.TXN_OFFSET_COMMIT, 1, processed=processed)
     assert commit(world, version) == 7
     assert fault.fired == 1
 
@@ -83,29 +80,29 @@ def test_offsets_that_were_lost_are_given_again(
 @pytest.mark.parametrize("processed", [True, False])
 @pytest.mark.parametrize("kind", ["drop", "cut"])
 def test_a_group_that_was_lost_on_its_way_is_not_added_again(
-    world: DriverWorld, cluster: FakeCluster, kind: str, processed: bool
+    world: DriverWorld, kind: str, processed: bool
 ) -> None:
     """Arriving behind the commit, it would open a transaction that is never ended."""
-    fault = getattr(cluster.control, kind)(ApiKey.ADD_OFFSETS_TO_TXN, 1, processed=processed)
+    fault = getattr(world.cluster.control, kind)(ApiKey.ADD_OFFSETS_TO_TXN, 1, processed=processed)
     with pytest.raises(KafkaTimeoutError, match="AddOffsetsToTxn of group"):
         commit(world, 1)
     assert fault.fired == 1
-    assert TP not in cluster.groups.committed.get(GROUP, {})
+    assert TP not in world.cluster.groups.committed.get(GROUP, {})
 
 
 @VERSIONS
 @pytest.mark.parametrize("processed", [True, False])
 @pytest.mark.parametrize("kind", ["drop", "cut"])
 def test_a_timed_out_init_producer_id_is_not_repeated(
-    world: DriverWorld, cluster: FakeCluster, kind: str, processed: bool, version: int
+    world: DriverWorld, kind: str, processed: bool, version: int
 ) -> None:
     """It may arrive late, and would abort what the second one has prepared."""
-    fault = getattr(cluster.control, kind)(ApiKey.INIT_PRODUCER_ID, 1, processed=processed)
+    fault = getattr(world.cluster.control, kind)(ApiKey.INIT_PRODUCER_ID, 1, processed=processed)
     with pytest.raises(KafkaTimeoutError, match=f"InitProducerId of transactional id '{ID}'"):
         commit(world, version)
     assert fault.fired == 1
-    assert cluster.groups.open == {}
-    assert TP not in cluster.groups.committed.get(GROUP, {})
+    assert world.cluster.groups.open == {}
+    assert TP not in world.cluster.groups.committed.get(GROUP, {})
 
 
 @VERSIONS
@@ -122,84 +119,62 @@ def test_a_timed_out_init_producer_id_is_not_repeated(
         ErrorCode.UNKNOWN_SERVER_ERROR,
     ],
 )
-def test_what_passes_is_asked_again(
-    world: DriverWorld, cluster: FakeCluster, code: ErrorCode, version: int
-) -> None:
-    fault = cluster.control.answer(ApiKey.TXN_OFFSET_COMMIT, code, 4)
+def test_what_passes_is_asked_again(world: DriverWorld, code: ErrorCode, version: int) -> None:
+    fault = world.cluster.control.answer(ApiKey.TXN_OFFSET_COMMIT, code, 4)
     assert commit(world, version) == 7
     assert fault.fired == 4
 
 
 @VERSIONS
 def test_the_groups_coordinator_is_found_again_when_it_moves(
-    world: DriverWorld, cluster: FakeCluster, version: int
+    world: DriverWorld, version: int
 ) -> None:
-    def main() -> None:
-        client = world.client()
-        prepare(world, client, version, offset=5)  # both coordinators are remembered
-        cluster.move_coordinator(GROUP, cluster.coordinator_of(GROUP) % 3 + 1)
-        moved = cluster.control.delay(
-            ApiKey.TXN_OFFSET_COMMIT, 1, FOREVER, node=cluster.coordinator_of(GROUP)
-        )
-        prepared = prepare(world, client, version)
-        assert moved.fired == 1
-        end(world, client, prepared)
-
-    world.run(main)
-    assert cluster.groups.committed[GROUP][TP].offset == 7
+    client = world.client()
+    prepare(world, client, version, offset=5)  # both coordinators are remembered
+    world.cluster.move_coordinator(GROUP, world.cluster.coordinator_of(GROUP) % 3 + 1)
+    moved = world.cluster.control.delay(
+        ApiKey.TXN_OFFSET_COMMIT, 1, FOREVER, node=world.cluster.coordinator_of(GROUP)
+    )
+    prepared = prepare(world, client, version)
+    assert moved.fired == 1
+    end(world, client, prepared)
+    assert world.cluster.groups.committed[GROUP][TP].offset == 7
 
 
 @VERSIONS
-def test_the_groups_coordinator_dies_under_the_request(
-    world: DriverWorld, cluster: FakeCluster, version: int
-) -> None:
-    dead = cluster.coordinator_of(GROUP)
-    lost = cluster.control.delay(ApiKey.TXN_OFFSET_COMMIT, 100, FOREVER, node=dead)
-
-    def main() -> None:
-        client = world.client()
-        client.loop.coordinators([ID], world.soon())
-        world.after(60, lambda: cluster.stop_broker(dead))
-        prepared = prepare(world, client, version)
-        end(world, client, prepared)
-
-    world.run(main)
+def test_the_groups_coordinator_dies_under_the_request(world: DriverWorld, version: int) -> None:
+    dead = world.cluster.coordinator_of(GROUP)
+    lost = world.cluster.control.delay(ApiKey.TXN_OFFSET_COMMIT, 100, FOREVER, node=dead)
+    client = world.client()
+    client.loop.coordinators([ID], world.soon())
+    world.after(60, lambda: world.cluster.stop_broker(dead))
+    prepared = prepare(world, client, version)
+    end(world, client, prepared)
     assert lost.fired == 1, "it was on its way"
-    assert cluster.down == {dead}
-    assert cluster.groups.committed[GROUP][TP].offset == 7
+    assert world.cluster.down == {dead}
+    assert world.cluster.groups.committed[GROUP][TP].offset == 7
 
 
 @VERSIONS
-def test_an_unclear_end_is_raised_at_the_deadline(
-    world: DriverWorld, cluster: FakeCluster, version: int
-) -> None:
-    fault = cluster.control.answer(
+def test_an_unclear_end_is_raised_at_the_deadline(world: DriverWorld, version: int) -> None:
+    fault = world.cluster.control.answer(
         ApiKey.TXN_OFFSET_COMMIT, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, FOREVER
     )
-
-    def main() -> None:
-        start = world.scheduler.now
-        told = r"TxnOffsetCommit of group 'readers'.*COORDINATOR_LOAD_IN_PROGRESS"
-        with pytest.raises(KafkaTimeoutError, match=told):
-            prepare(world, world.client(), version, milliseconds=9_000)
-        assert 9_000 <= world.scheduler.now - start < 9_200
-
-    world.run(main)
+    start = world.scheduler.now
+    told = r"TxnOffsetCommit of group 'readers'.*COORDINATOR_LOAD_IN_PROGRESS"
+    with pytest.raises(KafkaTimeoutError, match=told):
+        prepare(world, world.client(), version, milliseconds=9_000)
+    assert 9_000 <= world.scheduler.now - start < 9_200
     assert fault.fired > 5
 
 
 @VERSIONS
-def test_a_partition_that_stays_unknown_fails_early(
-    world: DriverWorld, cluster: FakeCluster, version: int
-) -> None:
-    def main() -> None:
-        start = world.scheduler.now
-        told = "TxnOffsetCommit of elsewhere-3, group 'readers'.*does not have this partition"
-        with pytest.raises(InvalidMetadataError, match=told):
-            prepare(world, world.client(), version, tp=TopicPartition("elsewhere", 3))
-        assert 5_000 <= world.scheduler.now - start < 7_000
-
-    world.run(main)
+def test_a_partition_that_stays_unknown_fails_early(world: DriverWorld, version: int) -> None:
+    start = world.scheduler.now
+    told = "TxnOffsetCommit of elsewhere-3, group 'readers'.*does not have this partition"
+    with pytest.raises(InvalidMetadataError, match=told):
+        prepare(world, world.client(), version, tp=TopicPartition("elsewhere", 3))
+    assert 5_000 <= world.scheduler.now - start < 7_000
 
 
 #: API, answer, the error raised and what it names.
@@ -252,24 +227,21 @@ FINAL: list[tuple[ApiKey, ErrorCode, type[KafkaError], str]] = [
 )
 def test_what_no_asking_mends_is_raised_at_once(
     world: DriverWorld,
-    cluster: FakeCluster,
     api: ApiKey,
     code: ErrorCode,
     kind: type[KafkaError],
     words: str,
     version: int,
 ) -> None:
-    fault = cluster.control.answer(api, code, FOREVER)
+    fault = world.cluster.control.answer(api, code, FOREVER)
     with pytest.raises(kind) as refused:
-        world.run(lambda: prepare(world, world.client(), version))
+        prepare(world, world.client(), version)
     assert words in str(refused.value)
     assert "\n" not in refused.value.message
     assert fault.fired == 1
 
 
-def test_groups_and_ids_of_one_name_have_separate_coordinators(
-    world: DriverWorld, cluster: FakeCluster
-) -> None:
+def test_groups_and_ids_of_one_name_have_separate_coordinators(world: DriverWorld) -> None:
     """And are asked for in requests of their own, many keys in each."""
     asked: list[tuple[int, tuple[str, ...]]] = []
 
@@ -277,21 +249,17 @@ def test_groups_and_ids_of_one_name_have_separate_coordinators(
         asked.append((request.body.key_type, tuple(request.body.coordinator_keys)))
         return True
 
-    cluster.control.delay(ApiKey.FIND_COORDINATOR, 1, FOREVER, where=told)
-
-    def main() -> None:
-        kinds = (CoordinatorType.TRANSACTION, CoordinatorType.GROUP)
-        calls: list[Call[object]] = [
-            Call(None, CoordinatorKey(key, kind)) for key in ("a", "b") for kind in kinds
-        ]
-        client = world.client()
-        assert client.loop.run(calls, world.soon())
-        assert sorted(asked) == [(0, ("a", "b")), (1, ("a", "b"))]
-        client.loop.forget_coordinators(["a"])
-        assert client.loop.run([Call(None, call.to) for call in calls], world.soon())
-        assert asked[2:] == [(1, ("a",))], "the group of that name is still known"
-
-    world.run(main)
+    world.cluster.control.delay(ApiKey.FIND_COORDINATOR, 1, FOREVER, where=told)
+    kinds = (CoordinatorType.TRANSACTION, CoordinatorType.GROUP)
+    calls: list[Call[object]] = [
+        Call(None, CoordinatorKey(key, kind)) for key in ("a", "b") for kind in kinds
+    ]
+    client = world.client()
+    assert client.loop.run(calls, world.soon())
+    assert sorted(asked) == [(0, ("a", "b")), (1, ("a", "b"))]
+    client.loop.forget_coordinators(["a"])
+    assert client.loop.run([Call(None, call.to) for call in calls], world.soon())
+    assert asked[2:] == [(1, ("a",))], "the group of that name is still known"
 
 
 @pytest.mark.parametrize("name", ["readers", "a group of Zoë's, 100 %", "x" * 1024])

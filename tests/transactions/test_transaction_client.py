@@ -76,38 +76,6 @@ def test_an_unknown_id_and_an_old_epoch_are_answers(
     fence(client, [transaction.transactional_id])
 
 
-def test_an_abort_of_exactly_what_was_found_shuts_its_writer_out(
-    client: TransactionClient, tp: TopicPartition
-) -> None:
-    ids = data_ids(5)
-    transactions = open_transactions(client, ids, tp)
-    found = client.describe(ids, soon(client))
-    assert client.abort_exactly(found, soon(client)) == dict.fromkeys(ids, ErrorCode.NONE)
-    answers = client.end(transactions, committed=True, deadline_ms=soon(client))
-    assert set(answers.values()) == {ErrorCode.PRODUCER_FENCED}
-    now = client.describe(ids, soon(client))
-    aborted = {TransactionState.PREPARE_ABORT, TransactionState.COMPLETE_ABORT}  # markers follow
-    assert {d.state for d in now.values()} <= aborted
-
-
-def test_a_late_abort_does_not_affect_the_ids_next_owner(
-    client: TransactionClient, tp: TopicPartition
-) -> None:
-    """Of an id that was Ongoing, and of one that was Empty."""
-    ongoing, empty = data_ids(2)
-    open_transactions(client, [ongoing], tp)
-    client.init_producer_id(empty, 60_000, soon(client))
-    found = client.describe([ongoing, empty], soon(client))
-    again = open_transactions(client, [ongoing, empty], tp)
-    answers = client.abort_exactly(found, soon(client))
-    assert set(answers.values()) == {ErrorCode.PRODUCER_FENCED}
-    now = client.describe([ongoing, empty], soon(client))
-    assert {d.state for d in now.values()} == {TransactionState.ONGOING}
-    assert client.end(again, committed=True, deadline_ms=soon(client)) == dict.fromkeys(
-        (ongoing, empty), ErrorCode.NONE
-    )
-
-
 def test_open_transactions_are_those_of_exactly_the_prefix(
     client: TransactionClient, tp: TopicPartition
 ) -> None:
@@ -130,21 +98,10 @@ def test_open_transactions_are_those_of_exactly_the_prefix(
     )
 
 
-def test_an_identity_is_given_and_the_next_one_is_newer(client: TransactionClient) -> None:
-    (name,) = data_ids(1)
-    first = client.init_producer_id(name, 60_000, soon(client))
-    second = client.init_producer_id(name, 60_000, soon(client))
-    assert second == (first.producer_id, first.epoch + 1)
-
-
 def test_a_timeout_above_the_brokers_is_refused(client: TransactionClient) -> None:
     (name,) = data_ids(1)
     with pytest.raises(ConfigError, match=r"kafka\.transaction\.timeout\.ms is 900001"):
         client.init_producer_id(name, 900_001, soon(client))
-
-
-def test_the_transaction_version_is_read_from_the_cluster(client: TransactionClient) -> None:
-    assert client.transaction_version(soon(client)) == 2
 
 
 def test_a_deadline_that_is_over_asks_nothing(client: TransactionClient) -> None:

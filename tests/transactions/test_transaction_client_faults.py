@@ -32,6 +32,7 @@ from tests.transactions.simulated_driver import DriverWorld, data_ids
 TP = TopicPartition("t", 0)
 IDS = data_ids(30)
 OK = dict.fromkeys(IDS, ErrorCode.NONE)
+pytestmark = pytest.mark.simulated
 
 
 def commit(
@@ -55,83 +56,68 @@ def states(cluster: FakeCluster) -> set[str]:
 @pytest.mark.parametrize("processed", [True, False])
 @pytest.mark.parametrize("kind", ["drop", "cut"])
 def test_ends_whose_answers_are_lost_are_asked_for_again(
-    world: DriverWorld, cluster: FakeCluster, kind: str, processed: bool
+    world: DriverWorld, kind: str, processed: bool
 ) -> None:
-    fault = getattr(cluster.control, kind)(ApiKey.END_TXN, 4, processed=processed)
-    assert world.run(lambda: commit(world)) == OK
+    fault = getattr(world.cluster.control, kind)(ApiKey.END_TXN, 4, processed=processed)
+    assert commit(world) == OK
     assert fault.fired == 4
-    assert states(cluster) <= {"CompleteCommit", "PrepareCommit"}
+    assert states(world.cluster) <= {"CompleteCommit", "PrepareCommit"}
 
 
-def test_coordinators_that_move_are_found_again(world: DriverWorld, cluster: FakeCluster) -> None:
-    finds = cluster.control.delay(ApiKey.FIND_COORDINATOR, 1, FOREVER)
-
-    def main() -> None:
-        client = world.client()
-        transactions = open_transactions(client, IDS, TP)
-        before = finds.fired
-        for i in IDS:
-            cluster.move_coordinator(i, cluster.coordinator_of(i) % 3 + 1)
-        deadline = world.soon()
-        assert client.end(transactions, committed=True, deadline_ms=deadline) == OK
-        # Found anew in a few requests, not one by one.
-        assert before < finds.fired <= before + 12
-        for i in IDS:
-            cluster.move_coordinator(i, cluster.coordinator_of(i) % 3 + 1)
-        found = client.describe(IDS, deadline)
-        assert {d.producer_id for d in found.values()} == {t.producer_id for t in transactions}
-
-    world.run(main)
+def test_coordinators_that_move_are_found_again(world: DriverWorld) -> None:
+    finds = world.cluster.control.delay(ApiKey.FIND_COORDINATOR, 1, FOREVER)
+    client = world.client()
+    transactions = open_transactions(client, IDS, TP)
+    before = finds.fired
+    for i in IDS:
+        world.cluster.move_coordinator(i, world.cluster.coordinator_of(i) % 3 + 1)
+    deadline = world.soon()
+    assert client.end(transactions, committed=True, deadline_ms=deadline) == OK
+    # Found anew in a few requests, not one by one.
+    assert before < finds.fired <= before + 12
+    for i in IDS:
+        world.cluster.move_coordinator(i, world.cluster.coordinator_of(i) % 3 + 1)
+    found = client.describe(IDS, deadline)
+    assert {d.producer_id for d in found.values()} == {t.producer_id for t in transactions}
 
 
-def test_the_ends_of_a_broker_that_dies_go_to_others(
-    world: DriverWorld, cluster: FakeCluster
-) -> None:
-    cluster.work_ms = lambda: 5
-    dead = cluster.coordinator_of(IDS[0])
-    theirs = [i for i in IDS if cluster.coordinator_of(i) == dead]
+def test_the_ends_of_a_broker_that_dies_go_to_others(world: DriverWorld) -> None:
+    world.cluster.work_ms = lambda: 5
+    dead = world.cluster.coordinator_of(IDS[0])
+    theirs = [i for i in IDS if world.cluster.coordinator_of(i) == dead]
     assert len(theirs) > 3
-    lost = cluster.control.delay(ApiKey.END_TXN, 1, FOREVER, node=dead)
+    lost = world.cluster.control.delay(ApiKey.END_TXN, 1, FOREVER, node=dead)
 
     def die(_: object) -> None:
-        world.after(40, lambda: cluster.stop_broker(dead))
+        world.after(40, lambda: world.cluster.stop_broker(dead))
 
-    assert world.run(lambda: commit(world, die)) == OK
+    assert commit(world, die) == OK
     assert 0 < lost.fired < len(theirs)  # it was killed in the middle
-    assert cluster.down == {dead}
+    assert world.cluster.down == {dead}
 
 
-def test_an_unclear_end_is_raised_at_the_deadline(world: DriverWorld, cluster: FakeCluster) -> None:
+def test_an_unclear_end_is_raised_at_the_deadline(world: DriverWorld) -> None:
     stuck = IDS[7]
-    fault = cluster.control.answer(
+    fault = world.cluster.control.answer(
         ApiKey.END_TXN,
         ErrorCode.CONCURRENT_TRANSACTIONS,
         FOREVER,
         where=lambda request: request.body.transactional_id == stuck,
     )
-
-    def main() -> None:
-        start = world.scheduler.now
-        assert commit(world, milliseconds=5_000) == {**OK, stuck: None}
-        assert 5_000 <= world.scheduler.now - start < 5_200
-        assert 10 < fault.fired < 25  # soon at first, then once in a second
-
-    world.run(main)
+    start = world.scheduler.now
+    assert commit(world, milliseconds=5_000) == {**OK, stuck: None}
+    assert 5_000 <= world.scheduler.now - start < 5_200
+    assert 10 < fault.fired < 25  # soon at first, then once in a second
 
 
-def test_a_transaction_that_is_being_ended_is_waited_for_briefly(cluster: FakeCluster) -> None:
-    cluster.marker_ms = 12
-    world = DriverWorld(cluster)
-
-    def main() -> None:
-        client = world.client()
-        transactions = open_transactions(client, IDS[:1], TP)
-        start = world.scheduler.now
-        for _ in range(2):  # the second one waits for the marker
-            client.end(transactions, committed=True, deadline_ms=world.soon())
-        assert world.scheduler.now - start < 40
-
-    world.run(main)
+def test_a_transaction_that_is_being_ended_is_waited_for_briefly(world: DriverWorld) -> None:
+    world.cluster.marker_ms = 12
+    client = world.client()
+    transactions = open_transactions(client, IDS[:1], TP)
+    start = world.scheduler.now
+    for _ in range(2):  # the second one waits for the marker
+        client.end(transactions, committed=True, deadline_ms=world.soon())
+    assert world.scheduler.now - start < 40
 
 
 @pytest.mark.parametrize(
@@ -145,16 +131,13 @@ def test_a_transaction_that_is_being_ended_is_waited_for_briefly(cluster: FakeCl
     ],
 )
 def test_what_passes_is_asked_again(
-    world: DriverWorld, cluster: FakeCluster, api: ApiKey, code: ErrorCode, times: int
+    world: DriverWorld, api: ApiKey, code: ErrorCode, times: int
 ) -> None:
-    def main() -> None:
-        transactions = open_transactions(world.client(), IDS, TP)
-        fault = cluster.control.answer(api, code, times)
-        client = world.client()
-        assert client.end(transactions, committed=True, deadline_ms=world.soon()) == OK
-        assert fault.fired == times
-
-    world.run(main)
+    transactions = open_transactions(world.client(), IDS, TP)
+    fault = world.cluster.control.answer(api, code, times)
+    client = world.client()
+    assert client.end(transactions, committed=True, deadline_ms=world.soon()) == OK
+    assert fault.fired == times
 
 
 CALLS: dict[ApiKey, Callable[[TransactionClient, int], object]] = {
@@ -169,13 +152,13 @@ RIGHTS = {ApiKey.INIT_PRODUCER_ID: "WRITE", ApiKey.END_TXN: "WRITE"}
 
 
 @pytest.mark.parametrize("api", CALLS)
-def test_missing_rights_are_named(world: DriverWorld, cluster: FakeCluster, api: ApiKey) -> None:
-    cluster.control.answer(api, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+def test_missing_rights_are_named(world: DriverWorld, api: ApiKey) -> None:
+    world.cluster.control.answer(api, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
     with pytest.raises(AuthorizationError) as refused:
-        world.run(lambda: CALLS[api](world.client(), world.soon()))
+        CALLS[api](world.client(), world.soon())
     assert "'p~r~1'" in refused.value.message
     assert f"needs {RIGHTS.get(api, 'DESCRIBE')} on the transactional id" in str(refused.value)
-    cluster.control.check()
+    world.cluster.control.check()
 
 
 def test_brokers_before_3_0_are_asked_one_coordinator_at_a_time() -> None:
@@ -211,136 +194,105 @@ def test_brokers_without_such_transactions_are_an_error() -> None:
         world.run(lambda: world.client().describe(["p~r~1"], world.soon()))
 
 
-def test_many_coordinators_are_found_by_few_requests(
-    world: DriverWorld, cluster: FakeCluster
-) -> None:
-    finds = cluster.control.delay(ApiKey.FIND_COORDINATOR, 1, FOREVER)
+def test_many_coordinators_are_found_by_few_requests(world: DriverWorld) -> None:
+    finds = world.cluster.control.delay(ApiKey.FIND_COORDINATOR, 1, FOREVER)
     ids = data_ids(2500)
-    found = world.run(lambda: dict(world.client().loop.coordinators(ids, world.soon())))
-    assert {i: node.id for i, node in found.items()} == {i: cluster.coordinator_of(i) for i in ids}
+    found = dict(world.client().loop.coordinators(ids, world.soon()))
+    assert {i: node.id for i, node in found.items()} == {
+        i: world.cluster.coordinator_of(i) for i in ids
+    }
     assert finds.fired == 3
 
 
-def test_a_list_starts_again_when_a_broker_dies(world: DriverWorld, cluster: FakeCluster) -> None:
+def test_a_list_starts_again_when_a_broker_dies(world: DriverWorld) -> None:
     """What it coordinated is coordinated by the others then, who may have answered before."""
     dead = 2
-    cut = cluster.control.cut(ApiKey.LIST_TRANSACTIONS, node=dead, processed=False)
-
-    def main() -> None:
-        client = world.client()
-        open_transactions(client, IDS, TP)
-        slow = cluster.control.delay(ApiKey.LIST_TRANSACTIONS, 50, 3)
-        listed, _ = client.open_transactions("p", world.soon())
-        assert {one.transactional_id for one in listed} == set(IDS)
-        assert cut.fired
-        assert slow.fired == 3
-        cluster.stop_broker(dead)
-        listed, _ = client.open_transactions("p", world.soon())
-        assert {one.transactional_id for one in listed} == set(IDS)
-
-    world.run(main)
+    cut = world.cluster.control.cut(ApiKey.LIST_TRANSACTIONS, node=dead, processed=False)
+    client = world.client()
+    open_transactions(client, IDS, TP)
+    slow = world.cluster.control.delay(ApiKey.LIST_TRANSACTIONS, 50, 3)
+    listed, _ = client.open_transactions("p", world.soon())
+    assert {one.transactional_id for one in listed} == set(IDS)
+    assert cut.fired
+    assert slow.fired == 3
+    world.cluster.stop_broker(dead)
+    listed, _ = client.open_transactions("p", world.soon())
+    assert {one.transactional_id for one in listed} == set(IDS)
 
 
 def asks_for_old_ones(request: Request) -> bool:
     return request.body.duration_filter >= 0
 
 
-def test_an_id_without_an_age_is_old_when_a_list_got_lost(
-    world: DriverWorld, cluster: FakeCluster
-) -> None:
-    def main() -> None:
-        client = world.client({"request.timeout.ms": "2000"})
-        open_transactions(client, IDS, TP)
-        world.scheduler.sleep(10_000)
-        lost = cluster.control.drop(ApiKey.LIST_TRANSACTIONS, node=2, where=asks_for_old_ones)
-        assert client.older_than(IDS, 5_000, world.soon()) == frozenset(IDS)
-        assert lost.fired
-        assert client.older_than(IDS, 3_600_000, world.soon()) == frozenset()
-
-    world.run(main)
+def test_an_id_without_an_age_is_old_when_a_list_got_lost(world: DriverWorld) -> None:
+    client = world.client({"request.timeout.ms": "2000"})
+    open_transactions(client, IDS, TP)
+    world.scheduler.sleep(10_000)
+    lost = world.cluster.control.drop(ApiKey.LIST_TRANSACTIONS, node=2, where=asks_for_old_ones)
+    assert client.older_than(IDS, 5_000, world.soon()) == frozenset(IDS)
+    assert lost.fired
+    assert client.older_than(IDS, 3_600_000, world.soon()) == frozenset()
 
 
 def test_an_id_in_no_list_is_not_listed_as_old(world: DriverWorld) -> None:
     """A decision is undone for a listed age only: an id that moves is in no list for a moment."""
-
-    def main() -> None:
-        client = world.client()
-        open_transactions(client, IDS, TP)
-        world.scheduler.sleep(10_000)
-        ids = [*IDS, "p-in-no-list"]
-        assert client.older_than(ids, 5_000, world.soon()) == frozenset(ids)
-        assert client.older_than(ids, 5_000, world.soon(), only_listed=True) == frozenset(IDS)
-
-    world.run(main)
+    client = world.client()
+    open_transactions(client, IDS, TP)
+    world.scheduler.sleep(10_000)
+    ids = [*IDS, "p-in-no-list"]
+    assert client.older_than(ids, 5_000, world.soon()) == frozenset(ids)
+    assert client.older_than(ids, 5_000, world.soon(), only_listed=True) == frozenset(IDS)
 
 
-def test_an_id_that_moved_between_two_lists_is_not_young(
-    world: DriverWorld, cluster: FakeCluster
-) -> None:
+def test_an_id_that_moved_between_two_lists_is_not_young(world: DriverWorld) -> None:
     """To a broker that has listed already which of its own are old."""
 
     def moves(request: Request) -> Any:
         for moving in IDS:
-            cluster.move_coordinator(moving, 1)
+            world.cluster.move_coordinator(moving, 1)
         return api_list_transactions.refuse(
-            cluster, request, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+            world.cluster, request, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
         )
 
-    def main() -> None:
-        client = world.client()
-        open_transactions(client, IDS, TP)
-        world.scheduler.sleep(10_000)
-        loads = cluster.control.answer(
-            ApiKey.LIST_TRANSACTIONS, moves, node=3, where=asks_for_old_ones
-        )
-        assert client.older_than(IDS, 5_000, world.soon()) == frozenset(IDS)
-        assert loads.fired
-
-    world.run(main)
+    client = world.client()
+    open_transactions(client, IDS, TP)
+    world.scheduler.sleep(10_000)
+    loads = world.cluster.control.answer(
+        ApiKey.LIST_TRANSACTIONS, moves, node=3, where=asks_for_old_ones
+    )
+    assert client.older_than(IDS, 5_000, world.soon()) == frozenset(IDS)
+    assert loads.fired
 
 
 @pytest.mark.parametrize("slow_ms", [900, 2_100, 2_900])
-def test_a_slow_broker_is_not_silent(
-    world: DriverWorld, cluster: FakeCluster, slow_ms: int
-) -> None:
-    def main() -> None:
-        client = world.client()
-        open_transactions(client, IDS, TP)
-        for api in (ApiKey.API_VERSIONS, ApiKey.METADATA, ApiKey.LIST_TRANSACTIONS):
-            cluster.control.delay(api, slow_ms, times=FOREVER)
-        listed, silent = client.open_transactions("p", world.soon())
-        assert silent == ()
-        assert {one.transactional_id for one in listed} == set(IDS)
-
-    world.run(main)
+def test_a_slow_broker_is_not_silent(world: DriverWorld, slow_ms: int) -> None:
+    client = world.client()
+    open_transactions(client, IDS, TP)
+    for api in (ApiKey.API_VERSIONS, ApiKey.METADATA, ApiKey.LIST_TRANSACTIONS):
+        world.cluster.control.delay(api, slow_ms, times=FOREVER)
+    listed, silent = client.open_transactions("p", world.soon())
+    assert silent == ()
+    assert {one.transactional_id for one in listed} == set(IDS)
 
 
-def test_a_warm_client_lists_without_waiting_for_metadata(
-    world: DriverWorld, cluster: FakeCluster
-) -> None:
+def test_a_warm_client_lists_without_waiting_for_metadata(world: DriverWorld) -> None:
     """Every commit of a stream looks for orphans. Answers that are like the one before make a
     producer's metadata wait longer and longer, up to retry.backoff.max.ms; here somebody waits.
     """
-
-    def main() -> None:
-        client = world.client()
+    client = world.client()
+    client.open_transactions("p", world.soon(), patient=False)
+    for _ in range(20):
+        world.scheduler.sleep(250)
+        begun = world.clock.now_ms()
         client.open_transactions("p", world.soon(), patient=False)
-        for _ in range(20):
-            world.scheduler.sleep(250)
-            begun = world.clock.now_ms()
-            client.open_transactions("p", world.soon(), patient=False)
-            assert world.clock.now_ms() - begun < 50
-
-    world.run(main)
+        assert world.clock.now_ms() - begun < 50
 
 
-def test_an_unanswered_request_names_the_addresses(
-    world: DriverWorld, cluster: FakeCluster
-) -> None:
+def test_an_unanswered_request_names_the_addresses(world: DriverWorld) -> None:
     for node in (1, 2, 3):
-        cluster.stop_broker(node)
+        world.cluster.stop_broker(node)
     with pytest.raises(KafkaTimeoutError, match=r"\(FindCoordinator got no answer\)") as e:
-        world.run(lambda: world.client().describe(["p~r~1"], world.soon(3_000)))
+        world.client().describe(["p~r~1"], world.soon(3_000))
     assert e.value.message.startswith("no broker answered within 3000 ms; tried 127.0.0.1:")
     assert "127.0.0.1:9093: Connection refused" in e.value.message
 

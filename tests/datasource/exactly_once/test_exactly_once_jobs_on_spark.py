@@ -28,12 +28,6 @@ def test_a_failed_job_shows_nothing_and_can_be_written_again(spark, options, top
     assert len(consume(topic)) > 10, "rows of the failed job are in the log, aborted"
 
 
-def test_a_job_of_no_rows_is_fine(spark, options, topic, consume, reports):
-    save(numbers(spark, 0, 0), options)
-    assert reports()[0]["outcome"] == "no rows"
-    assert len(consume(topic)) == 0
-
-
 def test_a_version_that_is_done_writes_nothing(spark, options, topic, consume, reports):
     app = {"txnAppId": "nightly"}
     save(numbers(spark, 0, 10), options, txnVersion=1, **app)

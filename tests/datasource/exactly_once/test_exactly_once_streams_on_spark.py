@@ -14,20 +14,6 @@ from spark_kafka_sink.datasource.source import KprodDataSource
 from tests.datasource.exactly_once.queries import lose_commit, run, shows
 
 
-def test_a_restarted_stream_goes_on_with_each_row_visible_once(
-    source, options, topic, consume, tmp_path, reports
-):
-    frame, add = source
-    for n in range(3):
-        add([f"{n}{x}" for x in "abc"])
-    run(frame, options, tmp_path)
-    add(["3a", "3b"])
-    run(frame, options, tmp_path)
-    expected = [f"{n}{x}" for n in range(3) for x in "abc"] + ["3a", "3b"]
-    shows(consume, topic, expected)
-    assert [(r["batchId"], r["outcome"]) for r in reports()] == [(n, "committed") for n in range(4)]
-
-
 def test_a_batch_whose_spark_record_is_lost_is_dropped_on_replay(
     source, options, topic, consume, tmp_path, reports
 ):

@@ -79,42 +79,32 @@ def test_what_was_prepared_is_what_is_ended():
 
 
 @pytest.mark.parametrize(
-    ("id_", "why"),
+    ("of", "owner", "id_", "why"),
     [
-        ("p.q~run-2~0123456789ab~0", "its key is not 'p'"),
-        ("P~run-2~0123456789ab~0", "its key is not 'p'"),
-        ("p~run-1~0123456789ab~0", "its run is not run-2"),
-        ("p~app~run-2~0123456789ab~0", "its key is not 'p'"),
-        ("p~run-2~0", "its key is not 'p'"),
-        ("p~run-2~0123456789ab~00", "not the transactional id of a task"),
-        ("p~~log", "not the transactional id of a task"),
-        ("p~run-2~~0", "not the transactional id of a task"),
-        ("p~a~app~run-2~0123456789ab~0", "not the transactional id of a task"),
-        ("their-payments", "not the transactional id of a task"),
-        ("", "not the transactional id of a task"),
-        ("p~run-2~0123456789ab~0\n", "not the transactional id of a task"),
+        (of_stream, STREAMS, "p.q~run-2~0123456789ab~0", "its key is not 'p'"),
+        (of_stream, STREAMS, "P~run-2~0123456789ab~0", "its key is not 'p'"),
+        (of_stream, STREAMS, "p~run-1~0123456789ab~0", "its run is not run-2"),
+        (of_stream, STREAMS, "p~app~run-2~0123456789ab~0", "its key is not 'p'"),
+        (of_stream, STREAMS, "p~run-2~0", "its key is not 'p'"),
+        *(
+            (of_stream, STREAMS, id_, "not the transactional id of a task")
+            for id_ in (
+                "p~run-2~0123456789ab~00", "p~~log", "p~run-2~~0", "p~a~app~run-2~0123456789ab~0",
+                "their-payments", "", "p~run-2~0123456789ab~0\n",
+            )
+        ),
+        (of_job, JOBS, "p~app~other~0123456789ab~17", "its run is not j0b"),
+        (of_job, JOBS, "p~j0b~0123456789ab~17", "its key is not 'p~app'"),
+        (of_job, JOBS, "p~app.b~j0b~0123456789ab~17", "its key is not 'p~app'"),
+        (of_job, JOBS, "q~app~j0b~0123456789ab~17", "its key is not 'p~app'"),
+        (of_job, JOBS, "p~app~17", "its run is not j0b"),
     ],
-)
-def test_an_id_that_is_not_of_this_run_is_refused(id_, why):
+)  # fmt: skip
+def test_an_id_that_is_not_its_own_is_refused(of, owner, id_, why):
     with pytest.raises(CommitError) as raised:
-        prepared_transactions([of_stream(id_)], STREAMS)
+        prepared_transactions([of(id_)], owner)
     assert why in raised.value.message
     assert "\n" not in raised.value.message
-
-
-@pytest.mark.parametrize(
-    ("id_", "why"),
-    [
-        ("p~app~other~0123456789ab~17", "its run is not j0b"),
-        ("p~j0b~0123456789ab~17", "its key is not 'p~app'"),
-        ("p~app.b~j0b~0123456789ab~17", "its key is not 'p~app'"),
-        ("q~app~j0b~0123456789ab~17", "its key is not 'p~app'"),
-        ("p~app~17", "its run is not j0b"),
-    ],
-)
-def test_an_id_that_is_not_of_this_job_is_refused(id_, why):
-    with pytest.raises(CommitError, match=why):
-        prepared_transactions([of_job(id_)], JOBS)
 
 
 def test_one_transaction_of_two_tasks_is_refused():

@@ -89,25 +89,6 @@ def test_a_second_write_that_fails_makes_the_first_one_invisible(
         shows(consume, to, ["a", "b"])
 
 
-def test_a_block_that_raises_after_its_writes_shows_nothing(spark, options, topic, second, consume):
-    """Outside of any query, too."""
-
-    def whole(fails):
-        with transaction("by-hand", 0, **options) as t:
-            t.write(numbers(spark, 0, 10))
-            t.write(numbers(spark, 10, 20), topic=second)
-            if fails:
-                raise KeyError("theirs")
-
-    with pytest.raises(KeyError, match="theirs"):
-        whole(fails=True)
-    for to in (topic, second):
-        shows(consume, to, [])
-    whole(fails=False)
-    for to, expected in ((topic, range(10)), (second, range(10, 20))):
-        shows(consume, to, expected)
-
-
 def test_the_topic_of_a_block_may_be_compacted(spark, kafka, options, consume):
     """The write that ends the block has no rows, and asks for keys as every other."""
     topic = kafka.unique_topic("compacted", configs={"cleanup.policy": "compact"})

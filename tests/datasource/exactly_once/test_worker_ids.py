@@ -30,13 +30,6 @@ def ids_of(
     return [take(worker, batch_id, last_done, **changes).number for _ in range(count)]
 
 
-def test_tasks_of_a_batch_have_own_ids_and_the_next_reuses_them():
-    worker = WorkerIds()
-    assert ids_of(worker, 0, -1, 3) == [0, 1, 2]
-    assert ids_of(worker, 1, 0, 2) == [0, 1]
-    assert ids_of(worker, 2, 1, 4) == [0, 1, 2, 3]
-
-
 def test_an_id_is_reused_only_after_its_batch_is_done():
     worker = WorkerIds()
     assert ids_of(worker, 7, 6) == [0]
@@ -127,17 +120,6 @@ def test_a_real_fork_takes_another_token():
     os.close(writing)
     with os.fdopen(reading) as told:
         assert told.read() not in ("", mine)
-
-
-def test_a_long_stream_has_as_many_ids_as_its_largest_batch():
-    worker = WorkerIds()
-    largest = 0
-    for batch in range(1_000):
-        tasks = 1 + batch * 7 % 5
-        largest = max(largest, tasks)
-        taken = [take(worker, batch, batch - 1) for _ in range(tasks)]
-        assert len({str(i) for i in taken}) == tasks
-        assert all(i.number < largest for i in taken)
 
 
 @given(st.lists(st.tuples(st.booleans(), st.integers(0, 3)), max_size=60))

@@ -70,9 +70,10 @@ def message_of(text: str, name: str | None) -> tuple[Descriptor, tuple[int, ...]
     named = [it for it in messages if name in (None, it[0].full_name)]
     named += [it for it in messages if it[0].name == name]
     if not named:
+        there = ", ".join(one.name for one, way in messages if len(way) == 1) or "none"
         raise SchemaError(
             f"the Protobuf schema has no message {safe_text(name or '')}".rstrip(),
-            hint=f"it has {safe_text(', '.join(one.name for one, _ in messages) or 'none', 300)}",
+            hint=f"it has {safe_text(there, 300)}",
             kind=Kind.UNUSABLE_SCHEMA,
         )
     return named[0]
