@@ -75,12 +75,12 @@ def encoder(count: int, rounds: int) -> None:
     )
     column = ColumnType(K.STRUCT, "struct", nullable=False, children=kinds, names=tuple(KINDS))
     schema = AvroFormat().derive(column, "bench.order")
-    plan = AvroFormat().plan(schema, wire_prefix(7), column, bare=False)
+    plan = AvroFormat().plan(schema, wire_prefix(7), column)
     rows = batch(count)
     parsed = fastavro.parse_schema(json.loads(schema))
 
     def ours() -> int:
-        parts = (plan.encode(part.columns, part.num_rows, "") for part in parts_of(rows))
+        parts = (plan.encode(part.to_struct_array(), "") for part in parts_of(rows))
         return sum(len(one.array) for one in parts)
 
     def theirs() -> int:

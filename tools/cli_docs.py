@@ -57,8 +57,8 @@ passed over; commands fail when all do.
 **What is safe.** `list`, `blockers`, `describe` and all with `--dry-run` change nothing. A
 command that changes something shows what it would do and asks (`--yes` skips that). What
 contradicts a decision, or a run that owns its key, is refused without `--force`. Each change
-first fences the drivers that could decide otherwise, and looks again: a driver that is committing
-at that very moment fails with `CommitError`, and nothing of its batch is visible.
+first fences the drivers that could decide otherwise, and looks again: a driver that is about to
+commit what is aborted fails with `CommitError`, and nothing of its batch is visible.
 
 **For scripts.** `--json` writes one object to standard output; errors are one line on standard
 error. Exit codes: 0 done, 1 refused or failed, 2 wrong usage or a wrong setting; 3 of `blockers`,

@@ -13,8 +13,8 @@ from pathlib import Path
 
 from spark_kafka_sink.base.errors import SchemaError
 from spark_kafka_sink.records.formats.avro.avro_format import AvroFormat
-from spark_kafka_sink.records.formats.column_type import TYPES, ColumnType
 from spark_kafka_sink.records.formats.column_type import ColumnKind as K
+from spark_kafka_sink.records.formats.column_type import ColumnType
 from spark_kafka_sink.records.formats.protobuf.protobuf_format import ProtobufFormat
 from tools.tables import row
 
@@ -64,15 +64,14 @@ def _lines() -> Iterator[str]:
               "also written as", "JSON")  # fmt: skip
     yield row(*["---"] * 6)
     for kind, spark in _SPARK.items():
-        names = TYPES[kind]
         column = ColumnType(kind, spark, precision=10, scale=2)
         yield row(
             spark,
-            _avro_name({"type": names.avro[0], "logicalType": names.avro[1]}),
-            _but(names.avro[1] or names.avro[0], _avro(column)) if kind is not K.NULL else "",
-            "an error: cast it" if names.protobuf is None else names.protobuf,
-            _but(names.protobuf or "", _protobuf(column)),
-            "left out" if kind is K.NULL else ", ".join(map(str, names.json.values())),
+            _avro_name({"type": kind.avro[0], "logicalType": kind.avro[1]}),
+            _but(kind.avro[1] or kind.avro[0], _avro(column)) if kind is not K.NULL else "",
+            "an error: cast it" if kind.protobuf is None else kind.protobuf,
+            _but(kind.protobuf or "", _protobuf(column)),
+            "left out" if kind is K.NULL else ", ".join(map(str, kind.json.values())),
         )
     for nested in _NESTED:
         yield row(*nested)
@@ -103,7 +102,7 @@ def _avro(column: ColumnType) -> list[str]:
     accepted = []
     for declared in _AVRO:
         try:
-            AvroFormat().plan(json.dumps(["null", declared]), b"", column, bare=True)
+            AvroFormat().plan(json.dumps(["null", declared]), b"", column)
         except SchemaError:
             continue
         accepted.append(_avro_name(declared))
@@ -117,7 +116,7 @@ def _protobuf(column: ColumnType) -> list[str]:
         used = 'import "google/protobuf/timestamp.proto";' if "." in kind else ""
         text = f'syntax = "proto3"; {used} message M {{ {kind} a = 1; }} enum E {{ X = 0; }}'
         try:
-            ProtobufFormat(None).plan(text, b"", record, bare=False)
+            ProtobufFormat(None).plan(text, b"", record)
         except SchemaError:
             continue
         accepted.append("enum" if kind == "E" else kind)

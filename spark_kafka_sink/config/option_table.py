@@ -315,17 +315,9 @@ REGISTRY_OPTIONS: Final = (
     Option(f"{REGISTRY}{_ALGORITHM}", _T.STRING, "https", OneOfAnyCase(("https",))),
 )  # fmt: skip
 
-SCHEMA_OPTIONS: Final = (
-    *_of("value"),
-    *_of("key"),
-    *REGISTRY_OPTIONS,
-)
-#: Of the registry's client, which other clients' files have too.
-REGISTRY_NAMES: Final = frozenset(one.name for one in REGISTRY_OPTIONS) | {
-    f"{part}.{name}"
-    for part in ("key", "value")
-    for name in ("subject.name.strategy", "schema.id.serializer")
-}
+SCHEMA_OPTIONS: Final = (*_of("value"), *_of("key"), *REGISTRY_OPTIONS)
+#: Confluent's, which other clients' files have too: ours are without dots.
+REGISTRY_NAMES: Final = frozenset(one.name for one in SCHEMA_OPTIONS if "." in one.name)
 
 COMMIT_LOG_TOPIC = "__kprod_commits"
 

@@ -16,7 +16,7 @@ from typing import Any, Final
 from spark_kafka_sink.base.error_kinds import Kind
 from spark_kafka_sink.base.errors import ConfigError
 from spark_kafka_sink.base.security.addresses import http_address
-from spark_kafka_sink.base.security.password import Password, Text, shown_text, text_of
+from spark_kafka_sink.base.security.password import Password, shown_text, text_of
 from spark_kafka_sink.base.security.secret_references import has_references
 from spark_kafka_sink.config.logins.security_rules import (
     NOT_HIDDEN_BY_SPARK,
@@ -30,12 +30,7 @@ from spark_kafka_sink.config.named_columns import (
     NamedColumns,
     SubjectStrategy,
 )
-from spark_kafka_sink.config.option import (
-    Check,
-    OptionValue,
-    check_references,
-    refuse,
-)
+from spark_kafka_sink.config.option import Check, OptionValue, check_references, refuse
 from spark_kafka_sink.config.option_table import (
     ENDPOINT,
     IN_HEADER,
@@ -86,6 +81,7 @@ def schema_options(
     _refuse_without_effect(own, parts)
     if not parts:
         return None
+    refuse([_one_of("use.schema.id", f"{parts[0]}Schema")], own, own)
     payloads = tuple(
         PayloadOptions(
             part,
@@ -120,33 +116,11 @@ def _refuse_without_effect(own: Mapping[str, OptionValue], parts: list[str]) -> 
             f" {of or 'value'}Columns, or remove {one.name}",
             kind=Kind.NO_EFFECT,
         )
-    if "use.schema.id" in own and f"{parts[0]}Schema" in own:
-        raise ConfigError(
-            f"use.schema.id and {parts[0]}Schema are both set, and one of them would not count",
-            hint="remove one of them",
-            kind=Kind.NO_EFFECT,
-        )
-
-
-def _registry_urls(given: Text, gets: str) -> tuple[str, ...]:
-    """The addresses, without a slash at the end. ConfigError for one that can't be used, or would
-    get what it ``gets`` in the clear.
-    """
-    urls = tuple(one.strip().rstrip("/") for one in text_of(given).split(","))
-    hint = "it looks like https://host:8081; local_kafka has a registry for tests"
-    for url in urls:
-        shown = Password(url, f"{given}") if isinstance(given, Password) else url
-        parts = http_address(URL, shown, hint, USER_INFO, gets=gets, kind=Kind.INVALID_VALUE)
-        if parts.query or parts.fragment:
-            raise ConfigError(
-                f"{URL} is not an address of a registry", hint=hint, kind=Kind.INVALID_VALUE
-            )
-    return urls
 
 
 def _one_of(*ways: str) -> Check:
     said = f"{' and '.join(ways)} are set, and only one of them would count"
-    return Check(" ".join(ways), said, "keep one of them")
+    return Check(" ".join(ways), said, "keep one of them", kind=Kind.NO_EFFECT)
 
 
 def _source(source: str, needs: str) -> Check:
@@ -155,6 +129,8 @@ def _source(source: str, needs: str) -> Check:
                  lambda values: values[option] == source, unless=needs)  # fmt: skip
 
 
+#: Of authentication.
+_WAYS: Final = (USER_INFO, TOKEN, ENDPOINT)
 _TOGETHER: Final = (
     f"{ENDPOINT} needs bearer.auth.client.id and bearer.auth.client.secret, and they need it"
 )
@@ -162,8 +138,8 @@ _CHECKS: Final = (
     Check("", f"{URL} is not set, and records of this format carry the id that a registry gives to"
           " their schema", f"set {URL}=https://host:8081; valueFormat=json needs none",
           lambda values: not values.get(URL)),
-    _one_of(USER_INFO, TOKEN, ENDPOINT),
-    *(_one_of(*two) for two in combinations((USER_INFO, TOKEN, ENDPOINT), 2)),
+    _one_of(*_WAYS),
+    *(_one_of(*two) for two in combinations(_WAYS, 2)),
     _source("STATIC_TOKEN", TOKEN),
     _source("OAUTHBEARER", ENDPOINT),
     *(Check(one, _TOGETHER, f"{other} is missing", unless=other)
@@ -184,16 +160,20 @@ def _check_registry(own: Mapping[str, OptionValue]) -> None:
     )
     for name in shown:
         refuse_inline(own.get(name), name, "it into a configFile")
-    # As the brokers' stores.
-    stores = {n.removeprefix(REGISTRY): value for n, value in own.items() if n.startswith(REGISTRY)}
-    check_rules(STORE_RULES, stores, lambda name: REGISTRY + name)
+    check_rules(STORE_RULES, registry_tls(own), lambda name: REGISTRY + name)
     registry_urls(own)
 
 
+def registry_tls(values: Mapping[str, object]) -> dict[str, object]:
+    """The options of TLS, with the names that they have for brokers."""
+    of = f"{REGISTRY}ssl."
+    return {n.removeprefix(REGISTRY): value for n, value in values.items() if n.startswith(of)}
+
+
 def registry_urls(values: Mapping[str, object]) -> tuple[str, ...]:
-    """The registry's addresses; none yet when they are a reference, and checked where that is
-    looked up. ConfigError for one that can't be used or would get a secret in the clear, and for
-    TLS that would not count.
+    """The registry's addresses, without a slash at the end; none yet when they are a reference, and
+    checked where that is looked up. ConfigError for one that can't be used or would get a secret in
+    the clear, and for TLS that would not count.
     """
     endpoint = values.get(ENDPOINT)
     if endpoint is not None and not has_references(endpoint):
@@ -202,12 +182,20 @@ def registry_urls(values: Mapping[str, object]) -> tuple[str, ...]:
     address = values.get(URL)
     if has_references(address):
         return ()
-    way = next((name for name in (USER_INFO, TOKEN, ENDPOINT) if values.get(name)), "")
-    urls = _registry_urls(shown_text(address), way)
-    tls = next((name for name in values if name.startswith(f"{REGISTRY}ssl.")), None)
+    given = shown_text(address)
+    urls = tuple(one.strip().rstrip("/") for one in text_of(given).split(","))
+    hint = "it looks like https://host:8081; local_kafka has a registry for tests"
+    gets = next((name for name in _WAYS if values.get(name)), "")
+    for url in urls:
+        shown = Password(url, f"{given}") if isinstance(given, Password) else url
+        parts = http_address(URL, shown, hint, USER_INFO, gets=gets, kind=Kind.INVALID_VALUE)
+        if parts.query or parts.fragment:
+            what = f"{URL} is not an address of a registry"
+            raise ConfigError(what, hint=hint, kind=Kind.INVALID_VALUE)
+    tls = next(iter(registry_tls(values)), None)
     if tls and ENDPOINT not in values and all(one.lower().startswith("http:") for one in urls):
         raise ConfigError(
-            f"{tls} would have no effect, because {URL} is http",
+            f"{REGISTRY}{tls} would have no effect, because {URL} is http",
             hint="use https, or remove it",
             kind=Kind.NO_EFFECT,
         )

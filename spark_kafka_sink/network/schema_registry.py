@@ -9,10 +9,10 @@ long as they drip, and takes neither stores nor references as the connections to
 
 from __future__ import annotations
 
-import base64
 import http.client
 import json
 import ssl
+from base64 import b64encode
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
@@ -31,6 +31,7 @@ from spark_kafka_sink.base.security.allow_lists import check_url
 from spark_kafka_sink.base.security.password import (
     Password,
     as_password,
+    shown_text,
     text_of,
     without_secrets,
 )
@@ -45,7 +46,7 @@ from spark_kafka_sink.config.option_table import (
     URL,
     USER_INFO,
 )
-from spark_kafka_sink.config.schema_options import registry_urls
+from spark_kafka_sink.config.schema_options import registry_tls, registry_urls
 from spark_kafka_sink.network.auth.token_endpoint import request_token
 from spark_kafka_sink.network.http.http_exchange import AnswerTooLongError, HttpRequest, exchange
 from spark_kafka_sink.network.tls.ssl_failures import explain
@@ -59,6 +60,11 @@ _PASSING: Final = frozenset({408, 425, 429, 500, 502, 503, 504})
 _MEDIA_TYPE: Final = "application/vnd.schemaregistry.v1+json"
 _MOST_SHOWN: Final = 500
 _NORMALIZE: Final = "?normalize=true"
+#: What Confluent's cloud wants to know beside a token: the header of each option.
+_WITH_TOKEN: Final = {
+    "bearer.auth.logical.cluster": "target-sr-cluster",
+    "bearer.auth.identity.pool.id": "Confluent-Identity-Pool-Id",
+}
 _ADVICE: Final = {
     401: f"set {USER_INFO} or bearer.auth.*",
     403: "the principal needs the right to the subject",
@@ -102,15 +108,11 @@ class SchemaRegistry:
         self._shown = safe_text(f"{values[URL]}")
         for url in self._urls:
             check_url(url, f"{URL}={self}")
-        self._tls = {
-            name.removeprefix("schema.registry."): value
-            for name, value in values.items()
-            if name.startswith("schema.registry.ssl.")
-        }
+        self._tls = registry_tls(values)
         self._values = values
         self._secrets = [one.value for one in values.values() if isinstance(one, Password)]
         self._secrets += text_of(values.get(USER_INFO)).split(":", 1)
-        self._token: Password | None = None
+        self._token = as_password(self._text(TOKEN)) if TOKEN in values else None
 
     def __str__(self) -> str:
         return self._shown
@@ -192,7 +194,9 @@ class SchemaRegistry:
     def _exchange(
         self, method: str, url: str, body: bytes | None, timeout_ms: int
     ) -> tuple[int, bytes]:
-        headers = self._headers(body is not None, timeout_ms)
+        headers = {"Accept": f"{_MEDIA_TYPE}, application/json", **self._login(timeout_ms)}
+        if body is not None:
+            headers["Content-Type"] = _MEDIA_TYPE
         times = (timeout_ms, timeout_ms)
         request = HttpRequest(method, url, headers, body, self._tls, *times, LONGEST_ANSWER)
         try:
@@ -229,37 +233,28 @@ class SchemaRegistry:
             hint = f"redirects are not followed; give the final address in {URL}"
         raise self._error(f"{shown} (to {what})", hint)
 
-    def _headers(self, has_body: bool, timeout_ms: int) -> dict[str, str]:
-        headers = {"Accept": f"{_MEDIA_TYPE}, application/json"}
-        if has_body:
-            headers["Content-Type"] = _MEDIA_TYPE
+    def _login(self, timeout_ms: int) -> dict[str, str]:
+        """The headers that say who asks."""
         if USER_INFO in self._values:
-            plain = text_of(self._values[USER_INFO]).encode()
-            headers["Authorization"] = f"Basic {base64.b64encode(plain).decode()}"
-            return headers
-        token = self._bearer_token(timeout_ms)
-        if token is not None:
-            headers["Authorization"] = f"Bearer {token.value}"
-            for option, name in (
-                ("bearer.auth.logical.cluster", "target-sr-cluster"),
-                ("bearer.auth.identity.pool.id", "Confluent-Identity-Pool-Id"),
-            ):
-                if self._values.get(option):
-                    headers[name] = text_of(self._values[option])
-        return headers
+            return {"Authorization": f"Basic {b64encode(self._text(USER_INFO).encode()).decode()}"}
+        if self._token is None and ENDPOINT in self._values:
+            self._token = self._fetched_token(timeout_ms)
+        if self._token is None:
+            return {}
+        more = {name: said for it, name in _WITH_TOKEN.items() if (said := self._text(it))}
+        return {"Authorization": f"Bearer {self._token.value}", **more}
 
-    def _bearer_token(self, timeout_ms: int) -> Password | None:
-        if TOKEN in self._values:
-            return as_password(text_of(self._values[TOKEN]))
-        if ENDPOINT not in self._values or self._token is not None:
-            return self._token
-        url = self._values[ENDPOINT]
+    def _text(self, option: str) -> str:
+        return text_of(self._values.get(option))
+
+    def _fetched_token(self, timeout_ms: int) -> Password:
+        url = shown_text(self._values[ENDPOINT])
         check_url(text_of(url), f"{ENDPOINT}={safe_text(f'{url}')}")
         client = ClientCredentials(
-            url if isinstance(url, Password) else text_of(url),
-            text_of(self._values["bearer.auth.client.id"]),
-            as_password(text_of(self._values["bearer.auth.client.secret"])),
-            text_of(self._values.get("bearer.auth.scope")) or None,
+            url,
+            self._text("bearer.auth.client.id"),
+            as_password(self._text("bearer.auth.client.secret")),
+            self._text("bearer.auth.scope") or None,
             None,
             urlencode=False,
             connect_timeout_ms=timeout_ms,
@@ -267,14 +262,14 @@ class SchemaRegistry:
             tls=tuple(sorted(self._tls.items())),
         )
         try:
-            self._token = request_token(client).token
+            token = request_token(client).token
         except AuthenticationError as error:
             what = error.message.partition(": ")[2]
             raise self._error(f"gets no token: {self._safe(what)}", error.hint) from None
         except OSError as error:
             raise _PassingError(f"there is no token for it: {self._safe(str(error))}") from None
-        self._secrets.append(self._token.value)
-        return self._token
+        self._secrets.append(token.value)
+        return token
 
     def _safe(self, text: str) -> str:
         return safe_text(without_secrets(text, self._secrets), _MOST_SHOWN)

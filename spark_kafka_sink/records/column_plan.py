@@ -6,7 +6,6 @@ start cold again and again, and loading what only tasks need would cost each of 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
@@ -27,24 +26,26 @@ class NamedColumn:
 
 
 class PayloadEncoder(Protocol):
-    """How columns become payloads of a format with a schema (``records/formats/``). Picklable."""
+    """How a column becomes payloads of a format with a schema (``records/formats/``). Picklable."""
 
-    def encode(self, columns: Sequence[pa.Array], rows: int, path: str) -> Payloads:
-        """A payload for each row. ``path`` names a column that is a payload by itself."""
+    def encode(self, column: pa.Array, path: str) -> Payloads:
+        """A payload for each row, null where ``column`` is; ``path`` names it for refusals."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class ComposedColumns:
     """Columns that together are a record's key or value. ``is_struct``: the only one is a struct
-    whose fields they are; a null of it is a null payload. ``encoder``: of a format with a schema.
-    ``header``: name and value of what each record has beside a payload that is not null.
+    whose fields they are; a null of it is a null payload. ``encoder``: of a format with a schema,
+    for the only one if ``is_bare``, else for a struct of all. ``header``: name and value of what
+    each record has beside a payload that is not null.
     """
 
     columns: tuple[NamedColumn, ...]
     format: ColumnFormat = ColumnFormat.JSON
     is_struct: bool = False
     encoder: PayloadEncoder | None = None
+    is_bare: bool = False
     header: tuple[str, bytes] | None = None
 
 

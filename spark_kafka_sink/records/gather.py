@@ -64,6 +64,8 @@ def valid_of(array: pa.Array) -> npt.NDArray[np.bool_] | None:
     """True where the array is not null; None when it has no nulls."""
     if array.null_count == 0:
         return None
+    if pa.types.is_null(array.type):
+        return np.zeros(len(array), np.bool_)
     bits = np.frombuffer(array.buffers()[0], np.uint8)
     first = array.offset // 8
     flags = np.unpackbits(

@@ -148,8 +148,7 @@ class RowPieces:
         offsets = ends_of(self.sizes())
         return offsets, gather_of(self._pieces, self.rows).join(int(offsets[-1]))
 
-    def payloads(self, nulls_of: pa.Array | None = None) -> Payloads:
+    def payloads(self, nulls_of: pa.Array) -> Payloads:
         """All rows; null where ``nulls_of`` is."""
         offsets, data = self.joined() if self.rows else (np.zeros(1, np.int64), pa.py_buffer(b""))
-        valid = None if nulls_of is None else valid_of(nulls_of)
-        return Payloads(binary_of(offsets, data, valid), tuple(self.refusals))
+        return Payloads(binary_of(offsets, data, valid_of(nulls_of)), tuple(self.refusals))

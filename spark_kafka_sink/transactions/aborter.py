@@ -61,10 +61,12 @@ class Aborter:
             warn(
                 _log,
                 Kind.DECIDED_NOT_ABORTED,
-                "kprod: batch %d of '%s' is decided, so it is not aborted; the next start of "
-                "the query ends it",
+                "kprod: batch %d of '%s' is decided, so it is not aborted; %s",
                 number,
                 owner.key,
+                "a part of it is lost: 'kprod txn resolve' ends it"
+                if session.state.lost
+                else "the next start of the query ends it",
             )
             return ()
         ended = abort_all(self._client, transactions, self._client.deadline())

@@ -27,6 +27,7 @@ from spark_kafka_sink.base.errors import (
     CommitOutcomeUnknownError,
     InvalidTxnStateError,
     KafkaError,
+    KafkaTimeoutError,
     PartialCommitError,
     ProducerFencedError,
     SupersededError,
@@ -35,6 +36,7 @@ from spark_kafka_sink.base.errors import (
 )
 from spark_kafka_sink.protocol.producer_ids import PreparedTransaction
 from spark_kafka_sink.transactions.commit_state import (
+    KEPT_DONE,
     NOTHING_DONE,
     CommitState,
     Decision,
@@ -68,6 +70,7 @@ _NAMED = 5
 _OFFSETS = "offsets"
 #: And of the one with the report of the batch, or of a part.
 _REPORT = "report"
+_LATE = "brokers were slow, or this driver was paused; the batch is to be written again"
 _NOTHING_UNDONE = (
     "nothing was undone: start the query again, and it resolves the batch; 'kprod txn describe' "
     "shows the brokers' state"
@@ -425,7 +428,9 @@ class Committer:
         """True when a batch of that number is committed, so that this one is dropped. Raises
         CommitError when it can't be the same batch.
         """
-        check_number(owner.key, owner.numbering, owner.query_id, batch.number, state)
+        # (Versions were checked when they were planned.)
+        if owner.numbering is not Numbering.VERSIONS:
+            check_number(owner.key, owner.numbering, owner.query_id, batch.number, state)
         if batch.number > state.last_done:
             return False
         if batch.transactions and state.done_batch(batch.number) is None:
@@ -488,6 +493,14 @@ class Committer:
                 f"{error.message}",
                 hint=_NOTHING_UNDONE,
                 transactional_ids=decision.ids,
+            ) from error
+        except KafkaTimeoutError as error:
+            raise KafkaTimeoutError(
+                f"batch {decision.number} of '{owner.key}' was not decided in time, and nothing of "
+                f"it is visible: {error.message}",
+                hint="; ".join(filter(None, [_LATE, error.hint])),
+                code=error.code,
+                kind=error.kind,
             ) from error
         return state
 
@@ -576,13 +589,17 @@ def check_number(
     if state.last_done == NOTHING_DONE or numbering is Numbering.ONCE:
         return  # nothing was committed under this key
     if numbering is Numbering.VERSIONS:
-        oldest = min((one.number for one in state.done), default=state.last_done)
-        if oldest < number < state.last_done and state.done_batch(number) is None:
+        # Of a log that is not full every version is known. (Not those of before a reset, or of
+        # version 0.1: an error is better than rows that are dropped.)
+        kept = [one.number for one in state.done]
+        oldest = NOTHING_DONE if 0 < len(kept) < KEPT_DONE else min(kept, default=state.last_done)
+        if oldest < number < state.last_done and number not in kept:
             raise CommitError(
-                f"version {number} of '{key}' was never written, and version {state.last_done} is "
-                "done already",
+                f"the commit log of '{key}' does not have version {number} as written, and version "
+                f"{state.last_done} is done already",
                 hint="versions of one txnAppId must be written in ascending order: use a separate "
-                "txnAppId for backfills",
+                "txnAppId for backfills; if it was written before 'kprod txn reset', or by version "
+                "0.1, there is nothing to do",
             )
         return
     other = query_id and state.query_id and query_id != state.query_id
@@ -698,6 +715,7 @@ def _partial(key: str, number: int, of: int, lost: tuple[str, ...]) -> PartialCo
         f"{of} transactions ({named(lost, _NAMED)}), and their rows are missing",
         hint=f"'kprod txn resolve {key} --batch {number} --as done' continues without them, '--as "
         "replay' writes the whole batch again (the others' rows come twice); it happens when a "
-        "driver is away for longer than kafka.transaction.timeout.ms after its decision",
+        "driver is away for longer than kafka.transaction.timeout.ms after its decision, or an "
+        "operator aborts it by force",
         transactional_ids=lost,
     )

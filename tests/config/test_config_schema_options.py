@@ -70,7 +70,7 @@ def test_a_null_value_is_possible_with_a_schema_and_of_a_struct():
         ({"schema.registry.url": "https://r,ftp://r"}, "is not a URL of https"),
         ({"valueFormat": "json"}, "would have no effect"),
         ({"keySchema": '"string"'}, "keySchema would have no effect"),
-        ({"use.schema.id": "7", "valueSchema": "x"}, "are both set"),
+        ({"use.schema.id": "7", "valueSchema": "x"}, "only one of them would count"),
         ({"basic.auth.user.info": "me:it"}, "given inline, and Spark would show it"),
         ({"basic.auth.credentials.source": "SASL_INHERIT"}, "must be one of: USER_INFO"),
         (

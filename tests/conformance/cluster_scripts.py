@@ -20,7 +20,7 @@ from tests.conformance.script import (
     Script,
     error_name,
 )
-from tests.fakes.fake_cluster.codec import Answer, read, response_entity
+from tests.fakes.fake_cluster.codec import read, response_entity
 
 
 def who_is_where(s: Script) -> None:
@@ -45,11 +45,11 @@ def who_is_where(s: Script) -> None:
     twice = s.metadata([topic, topic], 12).topics
     s.step("a topic twice", [t.name for t in twice])
 
-    def software(r: Answer, name: str) -> Any:
-        return r.ApiVersionsRequest(client_software_name=name, client_software_version="1")
+    def versions(version: int, software: str) -> Any:
+        return s.ask(VERSIONS, version, client_software_name=software, client_software_version="1")
 
     for version in (0, 3, 4):
-        found = s.ask(VERSIONS, version, lambda r: software(r, "s"))
+        found = versions(version, "s")
         ours = {PRODUCE, METADATA, FIND, VERSIONS, CREATE, INIT, END, LIST_OFFSETS}
         ranges = {int(k.api_key): (k.min_version, k.max_version) for k in found.api_keys}
         # (Minima are compared; a maximum is what kio and this cluster have.)
@@ -57,7 +57,7 @@ def who_is_where(s: Script) -> None:
         s.step(f"exact versions v{version}", [ranges[k] for k in (CREATE, END, PRODUCE, METADATA)])
         finalized = {f.name: f.max_version_level for f in getattr(found, "finalized_features", ())}
         s.step(f"transaction.version v{version}", finalized.get("transaction.version"))
-    refused = s.ask(VERSIONS, 3, lambda r: software(r, "not legal!"))
+    refused = versions(3, "not legal!")
     s.step("an illegal software name", (error_name(refused), len(refused.api_keys)))
     head = struct.pack(">hhih", VERSIONS, 99, 77, 1) + b"s"
     answer = s.world.exchange(1, head + b"\0\0", answered=True)
@@ -83,17 +83,7 @@ def who_is_where(s: Script) -> None:
     s.step("find coordinator of an empty id", (error_name(found), int(found.node_id)))
 
     def create(name: str, partitions: int, replication: int, *, validate: bool = False) -> None:
-        def make(r: Answer) -> Any:
-            asked = r.CreatableTopic(
-                name=name,
-                num_partitions=partitions,
-                replication_factor=replication,
-                assignments=(),
-                configs=(),
-            )
-            return r.CreateTopicsRequest(topics=[asked], timeout=9000, validate_only=validate)
-
-        t = s.ask(CREATE, 7, make).topics[0]
+        t = s.create(name, partitions, replication, {}, validate=validate)
         told = (error_name(t), t.num_partitions, t.replication_factor)
         s.step(f"create {name[:9]!r}, {partitions} x {replication}", told)
 
@@ -112,27 +102,22 @@ def three_nodes(s: Script) -> None:
     leader = int(s.metadata([topic], 9).topics[0].partitions[0].leader_id)
     for version in (9, 12):
         # (The hint's node id differs from world to world; it is the leader in both.)
-        found = _produce_at(s, leader % 3 + 1, topic, version)
+        found = s.produce_at(leader % 3 + 1, topic, version, batch())
         hint = getattr(found, "current_leader", None)
         told = None if hint is None else int(hint.leader_id) == leader
         s.step(f"a follower, version {version}", (error_name(found), found.base_offset, told))
-    s.step("the leader", error_name(_produce_at(s, leader, topic, 12)))
+    s.step("the leader", error_name(s.produce_at(leader, topic, 12, batch())))
 
     node = s.coordinator("some")
 
-    def init(r: Answer) -> Any:
-        return r.InitProducerIdRequest(transactional_id="some", transaction_timeout=1000)
-
-    def end(r: Answer) -> Any:
-        return r.EndTxnRequest(
-            transactional_id="some", producer_id=1, producer_epoch=0, committed=True
-        )
-
+    some: dict[str, Any] = {"transactional_id": "some"}
+    init = some | {"transaction_timeout": 1000}
+    end = some | {"producer_id": 1, "producer_epoch": 0, "committed": True}
     wrong = node % 3 + 1
-    s.step("init at the wrong node", error_name(s.ask(INIT, 5, init, node=wrong)))
-    s.step("end at the wrong node", error_name(s.ask(END, 5, end, node=wrong)))
+    s.step("init at the wrong node", error_name(s.ask(INIT, 5, node=wrong, **init)))
+    s.step("end at the wrong node", error_name(s.ask(END, 5, node=wrong, **end)))
     s.step("describe at the wrong node", error_name(s.described("some", wrong)))
-    right = s.settled(lambda: s.ask(INIT, 5, init, node=node), error_name)
+    right = s.settled(lambda: s.ask(INIT, 5, node=node, **init), error_name)
     s.step("init at the right node", (error_name(right), right.producer_epoch))
 
     # Whatever is wrong with the transaction, who doesn't lead says just that, and opens nothing.
@@ -145,7 +130,7 @@ def three_nodes(s: Script) -> None:
     for version in (11, 12):
         for name, who in wrongs.items():
             data = batch(1, who, 0, attributes=TRANSACTIONAL)
-            found = _produce_at(s, leader % 3 + 1, topic, version, data=data, tid="some")
+            found = s.produce_at(leader % 3 + 1, topic, version, data, tid="some")
             knows = int(found.current_leader.leader_id) == leader
             step = f"a transaction at a follower, {name}, version {version}"
             s.step(step, (error_name(found), knows))
@@ -154,7 +139,7 @@ def three_nodes(s: Script) -> None:
     # (A step for each: the leader asks the coordinator, and says what that says.)
     for name, who in reversed(wrongs.items()):
         data = batch(1, who, 0, attributes=TRANSACTIONAL)
-        once = partial(_produce_at, s, leader, topic, 12, data=data, tid="some")
+        once = partial(s.produce_at, leader, topic, 12, data, tid="some")
         s.step(f"the same at the leader, {name}", error_name(s.settled(once, error_name)))
 
 
@@ -166,15 +151,15 @@ def too_few_replicas(s: Script, stop: Callable[[int], None]) -> None:
         return s.metadata([topic], 9, node=node).topics[0].partitions[0]
 
     leader = int(partition(1).leader_id)
-    s.step("all are there", error_name(_produce_at(s, leader, topic, 12)))
+    s.step("all are there", error_name(s.produce_at(leader, topic, 12, batch())))
     stop(leader % 3 + 1)
     # The metadata tells one before the other.
     while len((now := partition(leader)).isr_nodes) > 2 or not now.offline_replicas:
         s.world.pause()
     s.step("who is in sync", len(partition(leader).isr_nodes))
     s.step("who is offline", len(partition(leader).offline_replicas))
-    s.step("too few for acks=all", error_name(_produce_at(s, leader, topic, 12)))
-    found = _produce_at(s, leader, topic, 12, acks=1)
+    s.step("too few for acks=all", error_name(s.produce_at(leader, topic, 12, batch())))
+    found = s.produce_at(leader, topic, 12, batch(), acks=1)
     s.step("enough for acks=1", (error_name(found), found.base_offset))
 
 
@@ -194,7 +179,7 @@ def markers_wait(s: Script, version: int, stop: Callable[[int], None]) -> None:
 
     def write(name: str, sequence: int) -> None:
         data = batch(1, own, sequence, attributes=TRANSACTIONAL)
-        found = _produce_at(s, leader, topic, 10 + version, data=data, tid=tid)
+        found = s.produce_at(leader, topic, 10 + version, data, tid=tid)
         s.step(name, error_name(found))
 
     if version == 1:
@@ -259,22 +244,3 @@ def a_coordinator_goes(s: Script, stop: Callable[[int], None]) -> None:
     s.state("after", tid)
     s.end("and it ends there", tid, own, commit=True, version=4)
     s.state("it is committed", tid, until="CompleteCommit")
-
-
-def _produce_at(
-    s: Script,
-    node: int,
-    topic: str,
-    version: int,
-    acks: int = -1,
-    *,
-    data: bytes | None = None,
-    tid: str | None = None,
-) -> Any:
-    def make(r: Answer) -> Any:
-        piece = r.PartitionProduceData(index=0, records=batch() if data is None else data)
-        topics = [r.TopicProduceData(name=topic, partition_data=[piece])]
-        return r.ProduceRequest(transactional_id=tid, acks=acks, timeout=9000, topic_data=topics)
-
-    answer = s.ask(PRODUCE, version, make, node=node)
-    return answer.responses[0].partition_responses[0]

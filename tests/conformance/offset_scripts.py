@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from spark_kafka_sink.base.errors import ErrorCode
 from tests.conformance.script import PASSING, Script, error_name
-from tests.fakes.fake_cluster.codec import Answer
 
 OFFSET_FETCH, LIST_GROUPS, ADD_OFFSETS, OFFSET_COMMIT = 9, 16, 25, 28
 _UNSTABLE_OFFSET_COMMIT = 88
@@ -28,12 +27,21 @@ _YOUNG = PASSING | {"NOT_COORDINATOR"}
 def add_offsets(
     s: Script, name: str, tid: str, own: tuple[int, int], group: str, *, version: int = 4
 ) -> None:
-    def make(r: Answer) -> Any:
-        return r.AddOffsetsToTxnRequest(
-            transactional_id=tid, producer_id=own[0], producer_epoch=own[1], group_id=group
-        )
+    fields: dict[str, Any] = {
+        "transactional_id": tid,
+        "producer_id": own[0],
+        "producer_epoch": own[1],
+        "group_id": group,
+    }
+    s.step(name, error_name(s.settled(lambda: s.ask(ADD_OFFSETS, version, **fields), error_name)))
 
-    s.step(name, error_name(s.settled(lambda: s.ask(ADD_OFFSETS, version, make), error_name)))
+
+def _by_topic(partitions: Iterable[tuple[tuple[str, int], Any]]) -> dict[str, list[Any]]:
+    """What is given of each partition."""
+    topics: dict[str, list[Any]] = {}
+    for (topic, _), one in partitions:
+        topics.setdefault(topic, []).append(one)
+    return topics
 
 
 def commit_offsets(
@@ -46,33 +54,34 @@ def commit_offsets(
     *,
     version: int,
 ) -> None:
-    def make(r: Answer) -> Any:
-        topics: dict[str, list[Any]] = {}
-        for (topic, partition), offset in offsets.items():
-            one = r.TxnOffsetCommitRequestPartition(
-                partition_index=partition,
-                committed_offset=offset,
-                committed_leader_epoch=3,
-                committed_metadata=f"at {offset}",
-            )
-            topics.setdefault(topic, []).append(one)
-        return r.TxnOffsetCommitRequest(
+    topics = _by_topic(
+        (
+            tp,
+            {
+                "partition_index": tp[1],
+                "committed_offset": offset,
+                "committed_leader_epoch": 3,
+                "committed_metadata": f"at {offset}",
+            },
+        )
+        for tp, offset in offsets.items()
+    )
+
+    def once() -> dict[tuple[str, int], str]:
+        answer = s.ask(
+            OFFSET_COMMIT,
+            version,
             transactional_id=tid,
             group_id=group,
             producer_id=own[0],
             producer_epoch=own[1],
             generation_id=-1,
             member_id="",
-            topics=[
-                r.TxnOffsetCommitRequestTopic(name=topic, partitions=tuple(partitions))
-                for topic, partitions in topics.items()
-            ],
+            topics=[{"name": topic, "partitions": found} for topic, found in topics.items()],
         )
-
-    def once() -> dict[tuple[str, int], str]:
         return {
             (topic.name, p.partition_index): error_name(p)
-            for topic in s.ask(OFFSET_COMMIT, version, make).topics
+            for topic in answer.topics
             for p in topic.partitions
         }
 
@@ -83,20 +92,10 @@ def commit_offsets(
 
 
 def _fetched(s: Script, group: str, wanted: Offsets, *, stable: bool) -> Any:
-    def make(r: Answer) -> Any:
-        topics: dict[str, list[int]] = {}
-        for topic, partition in wanted:
-            topics.setdefault(topic, []).append(partition)
-        asked = r.OffsetFetchRequestGroup(
-            group_id=group,
-            topics=tuple(
-                r.OffsetFetchRequestTopics(name=topic, partition_indexes=tuple(partitions))
-                for topic, partitions in topics.items()
-            ),
-        )
-        return r.OffsetFetchRequest(groups=[asked], require_stable=stable)
-
-    return s.ask(OFFSET_FETCH, 8, make).groups[0]
+    topics = _by_topic((tp, tp[1]) for tp in wanted)
+    asked = [{"name": topic, "partition_indexes": numbers} for topic, numbers in topics.items()]
+    groups = [{"group_id": group, "topics": asked}]
+    return s.ask(OFFSET_FETCH, 8, groups=groups, require_stable=stable).groups[0]
 
 
 def stored(s: Script, name: str, group: str, wanted: Offsets, *, stable: bool = False) -> None:
@@ -120,11 +119,7 @@ def stored(s: Script, name: str, group: str, wanted: Offsets, *, stable: bool = 
 
 def listed(s: Script, name: str, group: str, *states: str) -> None:
     """The answer about one group, of those that are in ``states``."""
-
-    def make(r: Answer) -> Any:
-        return r.ListGroupsRequest(states_filter=states)
-
-    found = s.settled(lambda: s.ask(LIST_GROUPS, 4, make), error_name)
+    found = s.settled(lambda: s.ask(LIST_GROUPS, 4, states_filter=states), error_name)
     told = [(g.protocol_type, g.group_state) for g in found.groups if g.group_id == group]
     s.step(name, (error_name(found), told))
 

@@ -8,7 +8,7 @@ kio. Producer ids are numbered by their first appearance, because brokers give w
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from collections.abc import Set as AbstractSet
 from typing import Any
 
@@ -45,14 +45,14 @@ class Script:
         self,
         api: int,
         version: int,
-        make: Callable[[Answer], Any],
         *,
         node: int = 1,
         answered: bool = True,
+        **fields: Any,
     ) -> Any:
-        """The answer's entity; None for a closed connection."""
+        """The answer's entity; None for a closed connection. Structs of the request are dicts."""
         self._correlation += 1
-        body = make(Answer(NAMES[api], version, "request"))
+        body = Answer(NAMES[api], version, "request")(**fields)
         head = struct.pack(">hhih", api, version, self._correlation, 1) + b"s"
         frame = head + (b"\0" if type(body).__flexible__ else b"") + write(body)
         answer = self.world.exchange(node, frame, answered=answered)
@@ -83,21 +83,8 @@ class Script:
     # -- the calls --
 
     def topic(self, name: str, partitions: int = 1, replication: int = 1, **configs: str) -> str:
-        def make(r: Answer) -> Any:
-            topic = r.CreatableTopic(
-                name=name,
-                num_partitions=partitions,
-                replication_factor=replication,
-                assignments=(),
-                configs=[
-                    r.CreatableTopicConfig(name=k.replace("_", "."), value=v)
-                    for k, v in configs.items()
-                ],
-            )
-            return r.CreateTopicsRequest(topics=[topic], timeout=10_000)
-
-        answer = self.ask(CREATE, 7, make)
-        assert int(answer.topics[0].error_code) == 0, answer
+        answer = self.create(name, partitions, replication, configs)
+        assert int(answer.error_code) == 0, answer
         while True:  # until every leader is known
             found = self.metadata([name], 9)
             parts = found.topics[0].partitions
@@ -110,21 +97,61 @@ class Script:
                 self.world.pause()
         return name
 
-    def metadata(self, names: Iterable[str] | None, version: int, *, node: int = 1) -> Any:
-        def make(r: Answer) -> Any:
-            topics = (
-                None
-                if names is None
-                else [r.MetadataRequestTopic(name=n, topic_id=None) for n in names]
-            )
-            return r.MetadataRequest(
-                topics=topics,
-                allow_auto_topic_creation=False,
-                include_cluster_authorized_operations=False,
-                include_topic_authorized_operations=False,
-            )
+    def create(
+        self,
+        name: str,
+        partitions: int,
+        replication: int,
+        configs: Mapping[str, str],
+        *,
+        validate: bool = False,
+    ) -> Any:
+        """What CreateTopics says of one topic."""
+        topic = {
+            "name": name,
+            "num_partitions": partitions,
+            "replication_factor": replication,
+            "assignments": (),
+            "configs": [{"name": k.replace("_", "."), "value": v} for k, v in configs.items()],
+        }
+        answer = self.ask(CREATE, 7, topics=[topic], timeout=10_000, validate_only=validate)
+        return answer.topics[0]
 
-        return self.ask(METADATA, version, make, node=node)
+    def metadata(self, names: Iterable[str] | None, version: int, *, node: int = 1) -> Any:
+        return self.ask(
+            METADATA,
+            version,
+            node=node,
+            topics=None if names is None else [{"name": n, "topic_id": None} for n in names],
+            allow_auto_topic_creation=False,
+            include_cluster_authorized_operations=False,
+            include_topic_authorized_operations=False,
+        )
+
+    def produce_at(
+        self,
+        node: int,
+        topic: str,
+        version: int,
+        data: bytes,
+        *,
+        partition: int = 0,
+        acks: int = -1,
+        tid: str | None = None,
+    ) -> Any:
+        """What Produce says of one partition; None without an answer."""
+        piece = {"index": partition, "records": data}
+        answer = self.ask(
+            PRODUCE,
+            version,
+            node=node,
+            answered=acks != 0,
+            transactional_id=tid,
+            acks=acks,
+            timeout=10_000,
+            topic_data=[{"name": topic, "partition_data": [piece]}],
+        )
+        return None if answer is None else answer.responses[0].partition_responses[0]
 
     def produce(
         self,
@@ -141,16 +168,10 @@ class Script:
     ) -> Any:
         """One step: error, base offset, log start, the guilty records, and any leader hint."""
 
-        def make(r: Answer) -> Any:
-            piece = r.PartitionProduceData(index=partition, records=data)
-            topics = [r.TopicProduceData(name=topic, partition_data=[piece])]
-            return r.ProduceRequest(
-                transactional_id=tid, acks=acks, timeout=10_000, topic_data=topics
-            )
-
         def once() -> Any:
-            answer = self.ask(PRODUCE, version, make, node=node, answered=acks != 0)
-            return None if answer is None else answer.responses[0].partition_responses[0]
+            return self.produce_at(
+                node, topic, version, data, partition=partition, acks=acks, tid=tid
+            )
 
         found = self.settled(once, lambda p: "" if p is None or not settle else error_name(p))
         if found is None:
@@ -166,20 +187,13 @@ class Script:
 
     def found(self, key: str, kind: int = 1, version: int = 4, node: int = 1) -> Any:
         """FindCoordinator's answer for ``key``; ``kind`` 1 is a transactional id, 0 a group."""
-
-        def make(r: Answer) -> Any:
-            return r.FindCoordinatorRequest(key=key, key_type=kind, coordinator_keys=(key,))
-
-        answer = self.ask(FIND, version, make, node=node)
+        answer = self.ask(FIND, version, node=node, key=key, key_type=kind, coordinator_keys=(key,))
         return answer.coordinators[0] if version >= 4 else answer
 
     def described(self, tid: str, node: int) -> Any:
         """The answer of DescribeTransactions for ``tid``."""
-
-        def make(r: Answer) -> Any:
-            return r.DescribeTransactionsRequest(transactional_ids=(tid,))
-
-        return self.ask(TRANSACTIONS, 0, make, node=node).transaction_states[0]
+        answer = self.ask(TRANSACTIONS, 0, node=node, transactional_ids=(tid,))
+        return answer.transaction_states[0]
 
     def coordinator(self, tid: str) -> int:
         """The node id; asking has a young cluster make the place for transactions."""
@@ -203,13 +217,11 @@ class Script:
             return self.ask(
                 INIT,
                 version,
-                lambda r: r.InitProducerIdRequest(
-                    transactional_id=tid,
-                    transaction_timeout=timeout,
-                    producer_id=own[0],
-                    producer_epoch=own[1],
-                ),
                 node=self.home,
+                transactional_id=tid,
+                transaction_timeout=timeout,
+                producer_id=own[0],
+                producer_epoch=own[1],
             )
 
         found = self.settled(once, error_name) if settle else once()
@@ -228,22 +240,15 @@ class Script:
         settle: bool = True,
     ) -> None:
         def once() -> Any:
-            def make(r: Answer) -> Any:
-                topics = [
-                    r.AddPartitionsToTxnTopic(name=t, partitions=tuple(p))
-                    for t, p in partitions.items()
-                ]
-                fields: dict[str, Any] = {}
-                for prefix in ("v3_and_below_", ""):
-                    fields |= {
-                        f"{prefix}transactional_id": tid,
-                        f"{prefix}producer_id": own[0],
-                        f"{prefix}producer_epoch": own[1],
-                        f"{prefix}topics": topics,
-                    }
-                return r.AddPartitionsToTxnRequest(**fields)
-
-            answer = self.ask(ADD, version, make, node=self.home)
+            answer = self.ask(
+                ADD,
+                version,
+                node=self.home,
+                v3_and_below_transactional_id=tid,
+                v3_and_below_producer_id=own[0],
+                v3_and_below_producer_epoch=own[1],
+                v3_and_below_topics=[{"name": t, "partitions": p} for t, p in partitions.items()],
+            )
             topics = answer.results_by_topic_v3_and_below
             return {
                 (t.name, p.partition_index): ErrorCode(int(p.partition_error_code)).name
@@ -270,13 +275,11 @@ class Script:
             return self.ask(
                 END,
                 version,
-                lambda r: r.EndTxnRequest(
-                    transactional_id=tid,
-                    producer_id=own[0],
-                    producer_epoch=own[1],
-                    committed=commit,
-                ),
                 node=self.home,
+                transactional_id=tid,
+                producer_id=own[0],
+                producer_epoch=own[1],
+                committed=commit,
             )
 
         found = self.settled(once, error_name) if settle else once()
@@ -309,18 +312,17 @@ class Script:
     def _list(
         self, topic: str, timestamp: int, isolation: int, partition: int = 0, node: int = 1
     ) -> Any:
-        def make(r: Answer) -> Any:
-            piece = r.ListOffsetsPartition(
-                partition_index=partition, current_leader_epoch=-1, timestamp=timestamp
-            )
-            return r.ListOffsetsRequest(
-                replica_id=-1,
-                isolation_level=isolation,
-                topics=[r.ListOffsetsTopic(name=topic, partitions=[piece])],
-                timeout=1000,
-            )
-
-        return self.ask(LIST_OFFSETS, 7, make, node=node).topics[0].partitions[0]
+        piece = {"partition_index": partition, "current_leader_epoch": -1, "timestamp": timestamp}
+        answer = self.ask(
+            LIST_OFFSETS,
+            7,
+            node=node,
+            replica_id=-1,
+            isolation_level=isolation,
+            topics=[{"name": topic, "partitions": [piece]}],
+            timeout=1000,
+        )
+        return answer.topics[0].partitions[0]
 
     def offsets(self, name: str, topic: str, timestamp: int, isolation: int = 0) -> None:
         found = self._list(topic, timestamp, isolation)
@@ -356,38 +358,31 @@ class Script:
         self.step(name, (*told, batches, sorted(aborted)))
 
     def _fetch(self, topic: str, offset: int, isolation: int) -> Any:
-        def make(r: Answer) -> Any:
-            piece = r.FetchPartition(partition=0, fetch_offset=offset, partition_max_bytes=10**6)
-            return r.FetchRequest(
-                replica_id=-1,
-                max_wait=0,
-                min_bytes=0,
-                max_bytes=10**6,
-                isolation_level=isolation,
-                topics=[r.FetchTopic(topic=topic, partitions=[piece])],
-                forgotten_topics_data=(),
-            )
-
-        return self.ask(FETCH, 11, make).responses[0].partitions[0]
+        piece = {"partition": 0, "fetch_offset": offset, "partition_max_bytes": 10**6}
+        answer = self.ask(
+            FETCH,
+            11,
+            replica_id=-1,
+            max_wait=0,
+            min_bytes=0,
+            max_bytes=10**6,
+            isolation_level=isolation,
+            topics=[{"topic": topic, "partitions": [piece]}],
+            forgotten_topics_data=(),
+        )
+        return answer.responses[0].partitions[0]
 
     def listed(self, name: str, prefix: str, version: int, **filters: Any) -> None:
         """ListTransactions: the ids of that beginning, and their states."""
-
-        def make(r: Answer) -> Any:
-            return r.ListTransactionsRequest(**({"state_filters": ()} | filters))
-
-        found = self.settled(lambda: self.ask(LIST, version, make, node=self.home), error_name)
+        asked: dict[str, Any] = {"state_filters": ()} | filters
+        found = self.settled(lambda: self.ask(LIST, version, node=self.home, **asked), error_name)
         told = [(t.transactional_id, t.transaction_state) for t in found.transaction_states]
         ours = sorted((i, state) for i, state in told if i.startswith(prefix))
         self.step(name, (error_name(found), ours, sorted(found.unknown_state_filters)))
 
     def producers(self, name: str, topic: str, partition: int = 0) -> None:
-        def make(r: Answer) -> Any:
-            return r.DescribeProducersRequest(
-                topics=[r.TopicRequest(name=topic, partition_indexes=(partition,))]
-            )
-
-        found = self.ask(PRODUCERS, 0, make).topics[0].partitions[0]
+        asked = [{"name": topic, "partition_indexes": (partition,)}]
+        found = self.ask(PRODUCERS, 0, topics=asked).topics[0].partitions[0]
         producers = sorted(
             (
                 self.producer(p.producer_id),

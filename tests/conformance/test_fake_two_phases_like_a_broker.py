@@ -11,7 +11,6 @@ import pytest
 from tests.conformance.script import INIT, VERSIONS, Script, compare, error_name
 from tests.conformance.worlds import FakeWorld, RealWorld
 from tests.fakes.fake_cluster import FakeCluster
-from tests.fakes.fake_cluster.codec import Answer
 from tests.real_kafka import local_broker
 
 pytestmark = pytest.mark.broker
@@ -41,17 +40,15 @@ def init(
     own: tuple[int, int] = (-1, -1),
     **flags: bool,
 ) -> tuple[int, int]:
-    def make(r: Answer) -> Any:
-        return r.InitProducerIdRequest(
-            transactional_id=tid,
-            transaction_timeout=timeout,
-            producer_id=own[0],
-            producer_epoch=own[1],
-            **flags,
-        )
-
+    fields: dict[str, Any] = {
+        "transactional_id": tid,
+        "transaction_timeout": timeout,
+        "producer_id": own[0],
+        "producer_epoch": own[1],
+    }
     found = s.settled(
-        lambda: s.ask(INIT, 6, make), lambda found: "" if found is None else error_name(found)
+        lambda: s.ask(INIT, 6, **fields, **flags),
+        lambda found: "" if found is None else error_name(found),
     )
     if found is None:
         s.step(name, "closed")
@@ -65,10 +62,8 @@ def two_phases(s: Script) -> None:
     topic, tid = s.topic("two-phases"), "two-phases"
     s.coordinator(tid)
 
-    def software(r: Answer) -> Any:
-        return r.ApiVersionsRequest(client_software_name="s", client_software_version="1")
-
-    offered = {int(k.api_key): k.max_version for k in s.ask(VERSIONS, 3, software).api_keys}
+    answer = s.ask(VERSIONS, 3, client_software_name="s", client_software_version="1")
+    offered = {int(k.api_key): k.max_version for k in answer.api_keys}
     s.step("offered", offered[INIT])
     init(s, "version 6 without any of it", tid)
     s.state("of its own time-out", tid)

@@ -160,7 +160,7 @@ def test_a_column_topic_with_the_topic_s_name_is_refused(planned):
 
 def test_a_primitive_schema_takes_one_column(planned, topic):
     plan = planned("id bigint", valueSchema='"long"', valueColumns="id", **AUTO)
-    assert plan.value.encoder.bare
+    assert plan.value.is_bare
     with pytest.raises(SchemaError, match="several columns are a record"):
         planned("id bigint, n int", valueSchema='"long"', **AUTO)
 

@@ -112,30 +112,6 @@ def _size(data: bytes | None) -> int:
     return -1 if data is None else len(data)
 
 
-# Its snappy needs a package that nothing else here does; zstd comes with Spark Connect.
-@pytest.mark.parametrize("codec", ["none", "gzip", "lz4", "zstd"])
-def test_kafka_python_reads_every_codec(kafka, codec):
-    """A reader with its own decoder of records, headers and timestamps (and its own CRC)."""
-    from kafka import KafkaConsumer, TopicPartition
-
-    rows = [row for row in edge_rows() if len(row.value or b"") < 70_000]
-    topic = kafka.unique_topic(codec)
-    write(kafka.bootstrap, plan(topic), in_pieces(rows, 50), {"compression.type": codec})
-    consumer = KafkaConsumer(
-        bootstrap_servers=kafka.bootstrap, auto_offset_reset="earliest", consumer_timeout_ms=20_000
-    )
-    try:
-        consumer.assign([TopicPartition(topic, 0)])
-        for row, found in zip(rows, consumer, strict=False):
-            assert (found.value, found.key) == (row.value, row.key)
-            assert list(found.headers) == (row.headers or [])
-            assert row.time is None or found.timestamp == row.time
-            last = found.offset
-        assert last == len(rows) - 1
-    finally:
-        consumer.close()
-
-
 def arrow_variants() -> dict[str, pa.Array]:
     """The same 3000 values, some null and some empty, in every shape that Arrow has for them."""
     text = [

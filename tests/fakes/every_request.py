@@ -17,7 +17,7 @@ from spark_kafka_sink.protocol.group_requests import (
     OffsetAndMetadata,
     txn_offset_commit,
 )
-from spark_kafka_sink.protocol.log_requests import OffsetSpec
+from spark_kafka_sink.protocol.log_requests import OffsetSpec, fetch, list_offsets
 from spark_kafka_sink.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
 from spark_kafka_sink.protocol.messages.api_versions import ApiVersionsRequest
 from spark_kafka_sink.protocol.messages.delete_topics import DeleteTopicsRequest
@@ -67,6 +67,9 @@ REQUESTS: dict[str, Any] = {
     "describe configs": configs_request(
         ((ConfigResourceType.TOPIC, "a"), (ConfigResourceType.BROKER, "1")), ("retention.ms",)
     ),
+    "describe configs of topics": describe_configs(
+        ConfigResourceType.TOPIC, ("a", "b", "a"), ("retention.ms",)
+    ),
     "describe all configs": describe_configs(ConfigResourceType.TOPIC, ["a"]),
     "describe producers": producers_request(TPS),
     "describe quorum": QUORUM,
@@ -77,17 +80,23 @@ REQUESTS: dict[str, Any] = {
     "fetch committed": fetch_request(
         (TPS[0], 9), max_bytes=70_000, max_wait_ms=500, read_committed=True
     ),
+    "fetch one": fetch(TPS[1], 7, max_bytes=1024),
+    "fetch one committed": fetch(TPS[1], 7, read_committed=True),
     "find": find_coordinator(["orders"]),
     "find group": find_coordinator(["readers"], CoordinatorType.GROUP),
     "find many": find_coordinator(["orders", "clicks"]),
     "init": init_producer_id("orders", 60_000),
     "init idempotent": init_producer_id(None, 60_000),
+    "init keeping a transaction": init_producer_id("orders", 60_000, WHO, keep_prepared_txn=True),
     "init with two phases": init_producer_id("orders", 60_000, WHO, enable_2pc=True),
     "list groups": LIST_GROUPS,
     "list offsets": offsets_request(TPS, OffsetSpec.EARLIEST),
+    "list offsets of one": list_offsets(TPS[2], OffsetSpec.LATEST),
+    "list first offsets of one": list_offsets(TPS[2], OffsetSpec.EARLIEST),
     "list transactions": list_transactions((TransactionState.ONGOING.value,), prefix="a.b_"),
     "list transactions by age": list_transactions((), (1, 2), min_duration_ms=1000),
     "metadata": MetadataRequest(("a", "b"), False, True),
+    "metadata creating topics": MetadataRequest(("a",)),
     "metadata of brokers": MetadataRequest(()),
     "offset fetch": offset_fetch("readers", TPS),
     "sasl authenticate": SaslAuthenticateRequest(auth_bytes=b"token"),

@@ -126,6 +126,7 @@ class SenderWorld:
         with_id: bool = True,
         cluster: Cluster | None = None,
         seeded: bool = True,
+        established: bool = False,
         transactional_id: str | None = None,
         **options: object,
     ) -> None:
@@ -190,6 +191,8 @@ class SenderWorld:
         if idempotent and with_id:
             self.prepare_id()
             self.round()
+        if established:
+            self.establish()
 
     def __enter__(self) -> Self:
         return self
@@ -205,10 +208,12 @@ class SenderWorld:
         body = init_response(error, PRODUCER_ID if ok else -1, 0 if ok else -1)
         self.client.prepare(InitProducerIdRequest, body)
 
-    def append(self, tp: TopicPartition = TP0, records: int = 1) -> ProducerBatch:
-        """One full batch, which may go at once."""
+    def append(
+        self, tp: TopicPartition = TP0, records: int = 1, *, full: bool = True
+    ) -> ProducerBatch:
+        """One batch. A full one may go at once, an open one lingers."""
         data = records_of(records)
-        piece = EncodedSlice(tp, memoryview(data), records, 0, 0, 1000, 1000, last=True)
+        piece = EncodedSlice(tp, memoryview(data), records, 0, 0, 1000, 1000, last=full)
         before = {batch.generation for batch in self.accumulator.incomplete.all()}
         self.pool.allocate(len(data) + 61, NEVER)
         result = self.filler.append(EncodedSlices.of([piece]), self.clock.now_ms())

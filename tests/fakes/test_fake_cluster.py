@@ -264,7 +264,7 @@ def test_a_moving_coordinator_is_missing_and_then_loads():
     def told() -> list[Any]:
         found = []
         for node in (old, new):
-            answer = s.ask(66, 1, lambda r: r.ListTransactionsRequest(state_filters=()), node=node)
+            answer = s.ask(66, 1, node=node, state_filters=())
             found.append((ErrorCode(int(answer.error_code)).name, len(answer.transaction_states)))
             s.home = node
             s.state("describe", "id")

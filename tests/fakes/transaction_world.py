@@ -29,10 +29,9 @@ from spark_kafka_sink.protocol.messages.init_producer_id import (
 from spark_kafka_sink.protocol.node_api_versions import NodeApiVersions
 from spark_kafka_sink.protocol.produce import PartitionProduceResponse, ProduceRequest
 from spark_kafka_sink.protocol.request import ApiKey, VersionRange
-from spark_kafka_sink.records.encoded_slice import EncodedSlice, EncodedSlices
 from tests.fakes.clock import FakeClock
 from tests.fakes.kafka_messages import add_response, end_response, find_response, init_response
-from tests.fakes.sender_world import NODE2, PRODUCER_ID, TP0, SenderWorld, records_of
+from tests.fakes.sender_world import NODE2, PRODUCER_ID, TP0, SenderWorld
 
 TRANSACTIONAL_ID = "orders"
 #: In both versions of the transaction protocol.
@@ -97,11 +96,24 @@ class TransactionWorld(SenderWorld):
 
     manager: TransactionManager
 
-    def __init__(self, version: int = 2, *, init: int = 5, **options: object) -> None:
+    def __init__(
+        self,
+        version: int = 2,
+        *,
+        init: int = 5,
+        begun: bool = False,
+        written: bool = False,
+        **options: object,
+    ) -> None:
+        """``begun``: in a transaction; ``written``: and one record of it is acknowledged."""
         super().__init__(with_id=False, transactional_id=TRANSACTIONAL_ID, **options)  # type: ignore[arg-type]
         self.version = version
         self.epoch = -1
         self.set_version(version, init=init)
+        if begun or written:
+            self.begin()
+        if written:
+            self.write()
 
     def set_version(self, version: int, *, features_epoch: int = 1, init: int = 5) -> None:
         for node_id in (1, 2):
@@ -174,17 +186,6 @@ class TransactionWorld(SenderWorld):
         self.manager.ensure_in_transaction()
         batch = self.append(tp, records)
         self.manager.maybe_add_partition(tp)
-        return batch
-
-    def linger(self, tp: TopicPartition = TP0) -> ProducerBatch:
-        """A record in an open batch, which linger.ms holds back."""
-        before = {batch.generation for batch in self.accumulator.incomplete.all()}
-        data = records_of(1)
-        piece = EncodedSlice(tp, memoryview(data), 1, 0, 0, 1000, 1000, last=False)
-        self.pool.allocate(len(data) + 61, NEVER)
-        assert self.filler.append(EncodedSlices.of([piece]), self.clock.now_ms()).refused == ()
-        after = self.accumulator.incomplete.all()
-        (batch,) = [batch for batch in after if batch.generation not in before]
         return batch
 
     def write(self, tp: TopicPartition = TP0, offset: int = 0) -> ProducerBatch:

@@ -24,8 +24,8 @@ def encoded(case: Case, values: list, *, slack: int = 0) -> list[bytes]:
     """Each value as a payload by itself; of a slice, when ``slack`` rows are around it."""
     around = [values[0]] * slack if values else []
     column = pa.array([*around, *values, *around], case.arrow).slice(len(around), len(values))
-    plan = AvroFormat().plan(json.dumps(case.schema), PREFIX, case.column, bare=True)
-    payloads = plan.encode([column], len(values), "c")
+    plan = AvroFormat().plan(json.dumps(case.schema), PREFIX, case.column)
+    payloads = plan.encode(column, "c")
     assert not payloads.refusals
     return payloads.array.to_pylist()
 
@@ -101,8 +101,8 @@ def test_a_decimal_of_another_size_is_exact_or_refused(example):
     if is_fixed:
         kind |= {"type": "fixed", "name": "f", "size": (10**precision).bit_length() // 8 + 1}
     column = ColumnType(ColumnKind.DECIMAL, "decimal", False, precision=p, scale=s)
-    plan = AvroFormat().plan(json.dumps(kind), b"", column, bare=True)
-    made = plan.encode([pa.array(values, pa.decimal128(p, s))], len(values), "c")
+    plan = AvroFormat().plan(json.dumps(kind), b"", column)
+    made = plan.encode(pa.array(values, pa.decimal128(p, s)), "c")
     refused = [any(one.rows[row] for one in made.refusals) for row in range(len(values))]
     reader = fastavro.parse_schema(kind)
     for value, payload, is_refused in zip(values, made.array.to_pylist(), refused, strict=True):

@@ -35,9 +35,9 @@ FORMATS = {"avro": AvroFormat(), "json": JsonSchemaFormat(), "protobuf": Protobu
 def use(format_, schema, column=COLUMNS):
     """As planning does."""
     FORMATS[format_].name_of(schema)
-    bare = FORMATS[format_].is_bare(schema)
+    FORMATS[format_].is_bare(schema)
     FORMATS[format_].indexes(schema)
-    return FORMATS[format_].plan(schema, b"", column, bare=bare)
+    return FORMATS[format_].plan(schema, b"", column)
 
 
 ANY_JSON = st.recursive(

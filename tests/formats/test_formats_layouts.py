@@ -23,10 +23,14 @@ def of(kind, *children, names=(), precision=38, scale=10):
     return ColumnType(kind, kind.name, True, children, names, precision=precision, scale=scale)
 
 
+def together(**columns):
+    return pa.StructArray.from_arrays(list(columns.values()), list(columns))
+
+
 def payloads(format_, kind, column):
     record = ColumnType(K.STRUCT, "struct", False, (kind,), ("a",))
     schema = format_.derive(record, "r")
-    made = format_.plan(schema, b"", record, bare=False).encode([column], len(column), "")
+    made = format_.plan(schema, b"", record).encode(together(a=column), "")
     assert not made.refusals
     return made.array.to_pylist()
 

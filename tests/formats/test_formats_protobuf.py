@@ -152,14 +152,14 @@ def struct_of(names):
 
 def check(names, given_rows, slack):
     form = ProtobufFormat("shop.Order")
-    plan = form.plan(SCHEMA, PREFIX + form.indexes(SCHEMA), struct_of(names), bare=False)
+    plan = form.plan(SCHEMA, PREFIX + form.indexes(SCHEMA), struct_of(names))
     around = given_rows[:1] * slack
     table = [*around, *given_rows, *around]
     columns = [
         pa.array([row[name] for row in table], FIELDS[name][1]).slice(slack, len(given_rows))
         for name in names
     ]
-    payloads = plan.encode(columns, len(given_rows), "")
+    payloads = plan.encode(pa.StructArray.from_arrays(columns, names), "")
     assert not payloads.refusals
     for row, payload in zip(given_rows, payloads.array.to_pylist(), strict=True):
         assert payload[:7] == PREFIX + b"\x02\x04"  # one index, the third message
@@ -192,13 +192,13 @@ def test_a_derived_schema_has_a_message_of_the_columns():
     form = ProtobufFormat(None)
     schema = form.derive(column, "shop.order")
     assert form.name_of(schema) == "shop.order"
-    plan = form.plan(schema, PREFIX + form.indexes(schema), column, bare=False)
+    plan = form.plan(schema, PREFIX + form.indexes(schema), column)
     part = {"d": 1.5, "tags": ["a"]}
     columns = [
         pa.array([1]), pa.array([part], PART[1]), pa.array([[part, part]], pa.list_(PART[1])),
         pa.array([[("a", 1)]], pa.map_(pa.string(), pa.int32())),
     ]  # fmt: skip
-    payload = plan.encode(columns, 1, "").array[0].as_py()
+    payload = plan.encode(pa.StructArray.from_arrays(columns, column.names), "").array[0].as_py()
     assert payload[:6] == PREFIX + b"\0"
     read = message_factory.GetMessageClass(message_of(schema, None)[0]).FromString(payload[6:])
     assert json_format.MessageToDict(read) == {
@@ -209,8 +209,8 @@ def test_a_derived_schema_has_a_message_of_the_columns():
 def test_a_message_within_another_has_the_indexes_on_the_way():
     column = ColumnType(_K.STRUCT, "struct", False, (plain(_K.STRING),), ("a",))
     form = ProtobufFormat("shop.Unused.Within")
-    plan = form.plan(SCHEMA, PREFIX + form.indexes(SCHEMA), column, bare=False)
-    payload = plan.encode([pa.array(["x"])], 1, "").array[0].as_py()
+    plan = form.plan(SCHEMA, PREFIX + form.indexes(SCHEMA), column)
+    payload = plan.encode(pa.array([{"a": "x"}]), "").array[0].as_py()
     assert payload == PREFIX + b"\x04\0\0" + b"\x0a\x01x"
 
 
@@ -225,8 +225,8 @@ def test_a_message_within_another_has_the_indexes_on_the_way():
     ],
 )
 def test_values_that_a_field_does_not_take_are_refused(name, values, says):
-    plan = ProtobufFormat("Order").plan(SCHEMA, PREFIX, struct_of([name]), bare=False)
-    refusals = plan.encode([values], 3, "").refusals
+    plan = ProtobufFormat("Order").plan(SCHEMA, PREFIX, struct_of([name]))
+    refusals = plan.encode(pa.StructArray.from_arrays([values], [name]), "").refusals
     assert refusals[0].column.startswith(name)
     assert all(says in one.reason for one in refusals)
     assert [any(rows) for rows in zip(*(one.rows for one in refusals), strict=True)][1]
@@ -244,7 +244,14 @@ def test_values_that_a_field_does_not_take_are_refused(name, values, says):
 def test_columns_that_don_t_fit_are_an_error_at_planning(names, kinds, says):
     column = ColumnType(_K.STRUCT, "struct", False, tuple(map(plain, kinds)), names)
     with pytest.raises(SchemaError, match=says):
-        ProtobufFormat("Order").plan(SCHEMA, PREFIX, column, bare=False)
+        ProtobufFormat("Order").plan(SCHEMA, PREFIX, column)
+
+
+@pytest.mark.parametrize("order", ["message B {{ {0} }} {0}", "{0} message B {{ {0} }}"])
+def test_a_full_name_of_a_message_is_not_that_of_one_within(order):
+    schema = 'syntax = "proto3"; ' + order.format("message A { int64 a = 1; }")
+    assert ProtobufFormat("A").name_of(schema) == "A"
+    assert ProtobufFormat("B.A").name_of(schema) == "B.A"
 
 
 def test_a_text_that_protoc_does_not_accept_is_an_error():
@@ -254,9 +261,9 @@ def test_a_text_that_protoc_does_not_accept_is_an_error():
 
 def test_two_fields_of_a_oneof_are_refused_where_a_row_has_both():
     """The reader keeps the last one only."""
-    plan = ProtobufFormat("Order").plan(SCHEMA, PREFIX, struct_of(["left", "right"]), bare=False)
+    plan = ProtobufFormat("Order").plan(SCHEMA, PREFIX, struct_of(["left", "right"]))
     columns = [pa.array(["a", None, "c", None]), pa.array([None, 2, 3, None])]
-    made = plan.encode(columns, 4, "")
+    made = plan.encode(pa.StructArray.from_arrays(columns, ["left", "right"]), "")
     (refusal,) = made.refusals
     assert refusal.rows.tolist() == [False, False, True, False]
     read = [MESSAGE.FromString(one[5:]) for one in made.array.to_pylist()]
@@ -270,8 +277,8 @@ def test_two_fields_of_a_oneof_are_refused_within_lists():
     column = ColumnType(
         _K.STRUCT, "struct", False, (ColumnType(_K.ARRAY, "array", True, (kind,)),), ("parts",)
     )
-    plan = ProtobufFormat(None).plan(schema, PREFIX, column, bare=False)
+    plan = ProtobufFormat(None).plan(schema, PREFIX, column)
     arrow = pa.list_(pa.struct([("a", pa.int64()), ("b", pa.int64())]))
     values = pa.array([[{"a": 1, "b": None}], None, [{"b": 1, "a": None}, {"a": 2, "b": 2}]], arrow)
-    (refusal,) = plan.encode([values], 3, "").refusals
+    (refusal,) = plan.encode(pa.StructArray.from_arrays([values], ["parts"]), "").refusals
     assert (refusal.rows.tolist(), refusal.column) == ([False, False, True], "parts[]")

@@ -23,9 +23,13 @@ def struct(*, nullable=True, **kinds):
     return ColumnType(K.STRUCT, "struct", False, children, tuple(kinds))
 
 
+def together(**columns):
+    return pa.StructArray.from_arrays(list(columns.values()), list(columns))
+
+
 def avro(kind, column_kind):
     schema = {"type": "record", "name": "r", "fields": [{"name": "a", "type": kind}]}
-    return AvroFormat().plan(json.dumps(schema), PREFIX, struct(a=column_kind), bare=False)
+    return AvroFormat().plan(json.dumps(schema), PREFIX, struct(a=column_kind))
 
 
 MONEY = pa.decimal128(10, 2)
@@ -53,14 +57,15 @@ def decimal(precision, scale):
     ],
 )  # fmt: skip
 def test_avro_refuses_rows_by_a_mask_with_the_reason(kind, column_kind, values, says):
-    refusals = avro(kind, column_kind).encode([values], 3, "").refusals
+    refusals = avro(kind, column_kind).encode(together(a=values), "").refusals
     (one,) = [refusal for refusal in refusals if says in refusal.reason]
     assert (one.column, one.rows[1]) == ("a", True)
     assert not one.rows[0]
 
 
 def test_a_decimal_takes_the_scale_of_the_schema():
-    payloads = avro(decimal(12, 4), K.DECIMAL).encode([pa.array([Decimal("1.50")], MONEY)], 1, "")
+    column = together(a=pa.array([Decimal("1.50")], MONEY))
+    payloads = avro(decimal(12, 4), K.DECIMAL).encode(column, "")
     assert payloads.array[0].as_py() == PREFIX + b"\x04" + (15000).to_bytes(2, "big")
 
 
@@ -90,15 +95,15 @@ JSON = JsonSchemaFormat()
 
 def test_json_has_the_prefix_and_the_schema_of_its_columns():
     column = struct(a=K.LONG, b=K.STRING)
-    plan = JSON.plan(JSON.derive(column, "order"), PREFIX, column, bare=False)
-    payloads = plan.encode([pa.array([1, None]), pa.array([None, "x"])], 2, "")
+    plan = JSON.plan(JSON.derive(column, "order"), PREFIX, column)
+    payloads = plan.encode(together(a=pa.array([1, None]), b=pa.array([None, "x"])), "")
     assert payloads.array.to_pylist() == [PREFIX + b'{"a":1}', PREFIX + b'{"b":"x"}']
 
 
 def test_json_refuses_rows_without_a_property_that_is_required():
     schema = {"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a"]}
-    plan = JSON.plan(json.dumps(schema), PREFIX, struct(a=K.LONG), bare=False)
-    (refusal,) = plan.encode([pa.array([1, None])], 2, "").refusals
+    plan = JSON.plan(json.dumps(schema), PREFIX, struct(a=K.LONG))
+    (refusal,) = plan.encode(together(a=pa.array([1, None])), "").refusals
     assert (refusal.column, refusal.rows.tolist()) == ("a", [False, True])
 
 
@@ -115,7 +120,7 @@ def test_json_refuses_rows_without_a_property_that_is_required():
 )
 def test_columns_that_a_json_schema_excludes_are_errors(schema, says):
     with pytest.raises(SchemaError, match=says):
-        JSON.plan(json.dumps(schema), PREFIX, struct(a=K.LONG), bare=False)
+        JSON.plan(json.dumps(schema), PREFIX, struct(a=K.LONG))
 
 
 def test_a_json_schema_may_have_references_and_alternatives():
@@ -123,7 +128,7 @@ def test_a_json_schema_may_have_references_and_alternatives():
         "definitions": {"n": {"oneOf": [{"type": "null"}, {"type": "number"}]}},
         "properties": {"a": {"$ref": "#/definitions/n"}},
     }
-    assert JSON.plan(json.dumps(schema), PREFIX, struct(a=K.LONG), bare=False)
+    assert JSON.plan(json.dumps(schema), PREFIX, struct(a=K.LONG))
 
 
 @pytest.mark.parametrize(
@@ -147,7 +152,7 @@ def test_a_null_in_an_array_must_be_allowed_by_a_json_schema(items, allowed):
         K.STRUCT, "struct", False, (ColumnType(K.ARRAY, "array", True, (item,)),), ("a",)
     )
     if allowed:
-        assert JSON.plan(json.dumps(schema), PREFIX, column, bare=False)
+        assert JSON.plan(json.dumps(schema), PREFIX, column)
     else:
         with pytest.raises(SchemaError, match="may be null, and the schema allows no null"):
-            JSON.plan(json.dumps(schema), PREFIX, column, bare=False)
+            JSON.plan(json.dumps(schema), PREFIX, column)

@@ -81,7 +81,7 @@ CASES = {
 def encoded(name, rows):
     (format_, schema), kind, values = CASES[name]
     column = ColumnType(K.STRUCT, "struct", False, (of(K.LONG), kind), ("id", "a"))
-    encoder = format_.plan(schema, PREFIX, column, bare=False)
+    encoder = format_.plan(schema, PREFIX, column)
     batch = pa.RecordBatch.from_arrays(
         [pa.array(np.arange(len(values)), pa.int64()), values], ["id", "a"]
     ).take(pa.array(rows, pa.int64()))
@@ -116,7 +116,7 @@ def test_a_refused_value_has_no_header_of_a_schema():
     """Its letter's value is JSON: a reader must not look for the schema of its bytes."""
     (format_, schema), kind, values = CASES["a null"]
     column = ColumnType(K.STRUCT, "struct", False, (of(K.LONG), kind), ("id", "a"))
-    encoder = format_.plan(schema, b"", column, bare=False)
+    encoder = format_.plan(schema, b"", column)
     batch = pa.RecordBatch.from_arrays([pa.array(range(4), pa.int64()), values], ["id", "a"])
     columns = (NamedColumn("id", 0), NamedColumn("a", 1))
     value = ComposedColumns(columns, encoder=encoder, header=("__value_schema_id", b"7"))
@@ -134,7 +134,7 @@ def test_a_refused_value_has_no_header_of_a_schema():
 def test_a_refusal_says_whether_the_key_or_the_value_is_missing():
     (format_, schema), kind, values = CASES["a null"]
     column = ColumnType(K.STRUCT, "struct", False, (of(K.LONG), kind), ("id", "a"))
-    encoder = format_.plan(schema, PREFIX, column, bare=False)
+    encoder = format_.plan(schema, PREFIX, column)
     batch = pa.RecordBatch.from_arrays([pa.array(range(4), pa.int64()), values], ["id", "a"])
     part = ComposedColumns((NamedColumn("id", 0), NamedColumn("a", 1)), encoder=encoder)
     for plan, lacks in ((ColumnPlan(value=part), "value"), (ColumnPlan(key=part), "key")):

@@ -11,9 +11,7 @@ import struct
 import subprocess
 import sys
 import textwrap
-import threading
 import zipfile
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -42,6 +40,7 @@ from spark_kafka_sink.local_kafka.server_properties import (
     template_directory,
     write_properties,
 )
+from tests.network.loopback import serving
 from tests.waiting import wait_for
 
 COORDINATES = RELEASES[KAFKA_VERSION]
@@ -128,28 +127,6 @@ def test_ports_are_outside_the_kernels_ephemeral_range():
 # --- the probe -----------------------------------------------------------------------------------
 
 
-@contextmanager
-def answering(answer: bytes):
-    """A server that reads one request per connection, sends ``answer`` and hangs up."""
-    with socket.create_server(("127.0.0.1", 0)) as server:
-
-        def serve() -> None:
-            while True:
-                try:
-                    connection, _ = server.accept()
-                except OSError:
-                    return
-                with connection:
-                    connection.recv(1000)
-                    connection.sendall(answer)
-
-        thread = threading.Thread(target=serve, daemon=True)
-        thread.start()
-        yield server.getsockname()[1]
-        server.shutdown(socket.SHUT_RDWR)
-        thread.join()
-
-
 def frame(body: bytes, correlation_id: int = 1) -> bytes:
     return struct.pack(">ii", len(body) + 4, correlation_id) + body
 
@@ -168,8 +145,8 @@ def frame(body: bytes, correlation_id: int = 1) -> bytes:
     ],
 )
 def test_only_a_whole_answer_without_an_error_means_ready(answer, ready):
-    with answering(answer) as port:
-        assert probe.answers_api_versions("127.0.0.1", port) is ready
+    with serving(lambda connection, _: connection.sendall(answer)) as address:
+        assert probe.answers_api_versions(*address) is ready
 
 
 def test_the_probe_reads_brokers_and_partitions_from_metadata():
@@ -183,8 +160,9 @@ def test_the_probe_reads_brokers_and_partitions_from_metadata():
         struct.pack(">hii", 0, 0, 3) + struct.pack(">3i", 2, 3, 1) + struct.pack(">2i", 1, 3)
     )
     topics = struct.pack(">ih", 1, 0) + text(b"t") + b"\0" + struct.pack(">i", 1) + partition
-    with answering(frame(brokers + struct.pack(">i", 1) + topics)) as port:
-        state = probe.cluster_state("127.0.0.1", port)
+    answer = frame(brokers + struct.pack(">i", 1) + topics)
+    with serving(lambda connection, _: connection.sendall(answer)) as address:
+        state = probe.cluster_state(*address)
     assert state is not None
     assert state.brokers == {1, 3}
     assert state.under_replicated == (probe.PartitionState("t", 0, 3, (3, 1), (3,)),)

@@ -58,7 +58,7 @@ class FakeRegistry:
                 self._server.socket, server_side=True, do_handshake_on_connect=False
             )
         self._server.daemon_threads = True
-        self._thread = threading.Thread(target=self._server.serve_forever)
+        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.02,))
         self._thread.start()
         return self
 
@@ -68,10 +68,12 @@ class FakeRegistry:
         self._server.server_close()
 
     @property
+    def port(self) -> int:
+        return self._server.server_port
+
+    @property
     def url(self) -> str:
-        return (
-            f"{'http' if self.tls is None else 'https'}://127.0.0.1:{self._server.server_port}/api"
-        )
+        return f"{'http' if self.tls is None else 'https'}://127.0.0.1:{self.port}/api"
 
 
 def same(status: int, body: object, **headers: str) -> Callable[[str, str, object], Answer]:

@@ -5,13 +5,15 @@ from __future__ import annotations
 import socket
 import struct
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
 from typing import Any, Self
 
 from spark_kafka_sink.base.clock import Clock, SystemClock
 from spark_kafka_sink.network.channel.channel_builder import ChannelBuilder
 from spark_kafka_sink.network.channel.selectable import ChannelState, NetworkReceive, NetworkSend
 from spark_kafka_sink.network.channel.selector import Selector
+from spark_kafka_sink.network.transport_layer import PlaintextTransportLayer
 
 #: Seconds after which a test that waits for an event has failed.
 PATIENCE = 60.0
@@ -145,3 +147,60 @@ class Driver:
 
     def payloads(self) -> list[bytes]:
         return [bytes(r.payload) for r in self.receives]
+
+
+@contextmanager
+def connected(*, buffers: int = -1, **options: Any) -> Iterator[tuple[Driver, socket.socket]]:
+    """A driver with a connection to node 1, and the other end of it."""
+    with LoopbackServer() as server, Driver(**options) as driver:
+        driver.connect(1, server.address, buffers=buffers)
+        yield driver, server.accept()
+
+
+class Pieces(PlaintextTransportLayer):
+    """A transport that gives one of its pieces for each read; nothing between two if it pauses."""
+
+    def __init__(self, pieces: Iterable[bytes], *, pauses: bool = False) -> None:
+        self._pieces = iter(pieces)
+        self._left = b""
+        self._pauses, self._paused = pauses, False
+        self.over = False
+
+    def read_into(self, target: memoryview) -> int:
+        self._paused = self._pauses and not self._paused
+        if self._paused:
+            return 0
+        self._left = self._left or next(self._pieces, b"")
+        self.over = not self._left
+        count = min(len(target), len(self._left))
+        target[:count] = self._left[:count]
+        self._left = self._left[count:]
+        return count
+
+
+@contextmanager
+def serving(
+    handle: Callable[[socket.socket, threading.Event], object],
+) -> Iterator[tuple[str, int]]:
+    """A raw server: ``handle`` has each connection, one after the other, with its request read, and
+    an event that is set at the end.
+    """
+    over = threading.Event()
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+
+        def serve() -> None:
+            with suppress(OSError):
+                while True:
+                    connection, _ = listening.accept()
+                    with connection, suppress(OSError):
+                        connection.recv(65536)
+                        handle(connection, over)
+
+        thread = threading.Thread(target=serve, daemon=True)
+        thread.start()
+        try:
+            yield listening.getsockname()
+        finally:
+            over.set()
+            listening.shutdown(socket.SHUT_RDWR)
+    thread.join(PATIENCE)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 from dataclasses import replace
+from typing import Any, Self
 
 from spark_kafka_sink.config.producer_config import ProducerConfig
 from spark_kafka_sink.network.client.client_request import ClientResponse
@@ -52,6 +53,13 @@ class NetworkClientHarness:
             random=lambda: 0.5,
         )
         self.responses: list[ClientResponse] = []
+
+    @classmethod
+    def ready(cls, *given: Any, **config: Any) -> Self:
+        """One whose node takes requests."""
+        world = cls(*given, **config)
+        world.make_ready()
+        return world
 
     @property
     def now(self) -> int:

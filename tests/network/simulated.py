@@ -20,6 +20,7 @@ from spark_kafka_sink.protocol.metadata import MetadataRequest, MetadataResponse
 from spark_kafka_sink.protocol.request import ApiKey, Buffers, VersionRange
 from spark_kafka_sink.protocol.wire import WireReader
 from tests.fakes.clock import FakeClock
+from tests.protocol import metadata_bytes
 
 
 @dataclass(frozen=True)
@@ -80,25 +81,9 @@ def api_versions_body(
     return body + struct.pack(">iB", 0, 0)
 
 
-def metadata_body_v4(brokers: Sequence[Node], *, throttle_ms: int = 0) -> bytes:
-    def string(text: str) -> bytes:
-        return struct.pack(">h", len(text)) + text.encode()
-
-    body = struct.pack(">ii", throttle_ms, len(brokers))
-    for node in brokers:
-        body += struct.pack(">i", node.id) + string(node.host) + struct.pack(">ih", node.port, -1)
-    return body + string("cluster") + struct.pack(">ii", -1, 0)
-
-
-def metadata_body_v13(brokers: Sequence[Node], *, error: int = 0) -> bytes:
-    def string(text: str) -> bytes:
-        return bytes([len(text) + 1]) + text.encode()
-
-    body = struct.pack(">iB", 0, len(brokers) + 1)
-    for node in brokers:
-        body += struct.pack(">i", node.id) + string(node.host)
-        body += struct.pack(">iBB", node.port, 0, 0)
-    return body + string("cluster") + struct.pack(">iBhB", -1, 1, error, 0)
+def metadata_body(version: int, brokers: Sequence[Node], *, error: int = 0) -> bytes:
+    told = [metadata_bytes.broker(version, n.id, n.host.encode(), n.port) for n in brokers]
+    return metadata_bytes.answer(version, told, error=error)
 
 
 #: What a simulated broker offers: Metadata is held down to a version that is easy to write.

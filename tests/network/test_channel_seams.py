@@ -16,7 +16,15 @@ from spark_kafka_sink.network.frame_reader import FrameReader
 from spark_kafka_sink.network.tls.ssl_transport_layer import SslTransportLayer
 from spark_kafka_sink.network.transport_layer import PlaintextTransportLayer, TransportLayer
 from spark_kafka_sink.protocol.request import Buffer
-from tests.network.loopback import Driver, LoopbackServer, framed, read_exactly, read_frame, send_of
+from tests.network.loopback import (
+    Driver,
+    LoopbackServer,
+    connected,
+    framed,
+    read_exactly,
+    read_frame,
+    send_of,
+)
 
 
 class Builder(ChannelBuilder):
@@ -165,9 +173,7 @@ class Password:
 
 
 def test_a_handshake_may_take_many_events_before_it_is_ready() -> None:
-    with LoopbackServer() as server, Driver(builder=Builder(GreetingTransport)) as driver:
-        driver.connect(1, server.address)
-        peer = server.accept()
+    with connected(builder=Builder(GreetingTransport)) as (driver, peer):
         assert not driver.selector.is_channel_ready(1)
         driver.poll(20)
         assert read_exactly(peer, 5) == b"hello"
@@ -184,9 +190,8 @@ def test_a_handshake_may_take_many_events_before_it_is_ready() -> None:
 
 
 def test_a_connection_lost_in_the_handshake_has_its_own_state() -> None:
-    with LoopbackServer() as server, Driver(builder=Builder(GreetingTransport)) as driver:
-        driver.connect(1, server.address)
-        server.accept().close()
+    with connected(builder=Builder(GreetingTransport)) as (driver, peer):
+        peer.close()
         driver.poll_until(lambda: driver.disconnected)
         assert driver.disconnected[1].kind is ChannelStateKind.AUTHENTICATE
 
@@ -212,9 +217,8 @@ def test_authentication_follows_the_handshake_and_may_fail() -> None:
 
 
 def test_buffered_bytes_are_read_without_a_new_event() -> None:
-    with LoopbackServer() as server, Driver(builder=Builder(ReadAheadTransport)) as driver:
-        driver.connect(1, server.address)
-        server.accept().sendall(framed(b"1111") + framed(b"2222") + framed(b"3333"))
+    with connected(builder=Builder(ReadAheadTransport)) as (driver, peer):
+        peer.sendall(framed(b"1111") + framed(b"2222") + framed(b"3333"))
         driver.poll_until(lambda: driver.receives)
         driver.poll(60_000)
         driver.poll(60_000)
@@ -222,18 +226,15 @@ def test_buffered_bytes_are_read_without_a_new_event() -> None:
 
 
 def test_a_send_is_complete_only_when_nothing_is_pending_below() -> None:
-    with LoopbackServer() as server, Driver(builder=Builder(LazyTransport)) as driver:
-        driver.connect(1, server.address)
+    with connected(builder=Builder(LazyTransport)) as (driver, peer):
         driver.selector.send(send_of(1, b"one", b"two"))
         driver.poll_until(lambda: driver.sends)
-        assert read_frame(server.accept()) == b"onetwo"
+        assert read_frame(peer) == b"onetwo"
 
 
 def test_bytes_to_write_after_a_read_go_out_without_a_send() -> None:
     """Else the socket is writable for ever, and every poll ends at once, until the next send."""
-    with LoopbackServer() as server, Driver(builder=Builder(AnsweringTransport)) as driver:
-        driver.connect(1, server.address)
-        peer = server.accept()
+    with connected(builder=Builder(AnsweringTransport)) as (driver, peer):
         peer.settimeout(5)
         peer.sendall(framed(b"update"))
         driver.poll_until(lambda: driver.receives)

@@ -24,7 +24,7 @@ from tests.waiting import wait_for
 
 _LOG = logging.getLogger("spark_kafka_sink")
 #: At once; each takes its time-out, and next to no work.
-_AT_ONCE = 33
+_AT_ONCE = 25
 _TIME_OUTS = {"max.block.ms": "3000", "delivery.timeout.ms": "3000", "request.timeout.ms": "2500"}
 
 
@@ -65,8 +65,6 @@ _FIRST = ApiKey.API_VERSIONS
 _SPOKEN = [(0, 3, 8), (3, 4, 8), (18, 0, 4), (22, 0, 1)]
 CASES = [
     Case(_FIRST, "length -1", raw(b"\xff" * 4), "a frame of -1 bytes was announced"),
-    Case(_FIRST, "length 0", raw(bytes(4)), "a frame of 0 bytes"),
-    Case(_FIRST, "length 3", raw(b"\0\0\0\3abc"), "a frame of 3 bytes"),
     Case(
         _FIRST,
         "length 2^31-1",
@@ -103,18 +101,11 @@ CASES = [
     Case(
         _FIRST, "bytes behind it", lambda body, n: framed(n, body + bytes(9)), "bytes are left over"
     ),
-    Case(_FIRST, "cut short", lambda body, n: framed(n, body[:-3]), "it ends too early"),
     Case(
         _FIRST,
         "error 999",
         instead(struct.pack(">h", 999) + api_versions([])[2:]),
         "UNKNOWN_SERVER_ERROR",
-    ),
-    Case(
-        ApiKey.METADATA,
-        "2^31 brokers",
-        instead(m.int32(0) + m.int32(2**31 - 1) + bytes(10)),
-        "more items than",
     ),
     Case(
         ApiKey.METADATA,
@@ -140,21 +131,9 @@ CASES = [
         metadata(throttle_ms=2**31 - 1),
         "it was never sent",
     ),
-    Case(
-        ApiKey.METADATA,
-        "error -1",
-        metadata(topics=[m.topic(8, TOPIC, error=-1)]),
-        "UNKNOWN_SERVER_ERROR",
-    ),
     Case(ApiKey.INIT_PRODUCER_ID, "no id", instead(identity(-1)), "malformed"),
     Case(
         ApiKey.INIT_PRODUCER_ID, "error 999", instead(identity(error=999)), "UNKNOWN_SERVER_ERROR"
-    ),
-    Case(
-        ApiKey.INIT_PRODUCER_ID,
-        "cut short",
-        instead(identity()[:-1]),
-        "malformed",
     ),
     Case(
         ApiKey.PRODUCE,
@@ -162,7 +141,6 @@ CASES = [
         instead(produced(times=0)),
         "malformed",
     ),
-    Case(ApiKey.PRODUCE, "another partition", instead(produced(1)), "malformed"),
     Case(ApiKey.PRODUCE, "error 999", instead(produced(error=999)), "UNKNOWN_SERVER_ERROR"),
     Case(
         ApiKey.PRODUCE, "never the leader", instead(produced(error=6)), "was NOT_LEADER_OR_FOLLOWER"

@@ -66,8 +66,7 @@ def test_correlation_ids_stay_below_the_range_of_sasl() -> None:
 
 
 def test_a_request_without_answer_completes_when_it_is_written() -> None:
-    world = NetworkClientHarness()
-    world.make_ready()
+    world = NetworkClientHarness.ready()
     world.net.sends_complete = False
     world.ask(expect_response=False)
     assert world.poll() == []
@@ -80,8 +79,7 @@ def test_a_request_without_answer_completes_when_it_is_written() -> None:
 
 
 def test_a_disconnection_fails_requests_in_order() -> None:
-    world = NetworkClientHarness()
-    world.make_ready()
+    world = NetworkClientHarness.ready()
     frames = [world.ask_and_write() for _ in range(2)]
     world.net.drop(1)
     responses = world.poll()
@@ -93,36 +91,15 @@ def test_a_disconnection_fails_requests_in_order() -> None:
 
 
 def test_an_expired_idle_connection_is_no_failure() -> None:
-    world = NetworkClientHarness()
-    world.make_ready()
+    world = NetworkClientHarness.ready()
     world.net.drop(1, ChannelStateKind.EXPIRED, None)
     world.poll()
     assert world.metadata.requested == 0
     assert world.client.connection_failures() == {}
 
 
-def test_a_wrong_correlation_id_poisons_the_connection() -> None:
-    world = NetworkClientHarness()
-    world.make_ready()
-    first = world.ask_and_write()
-    world.ask_and_write()
-    world.net.answer(first, OK, correlation_id=first.correlation_id + 1)
-    responses = world.poll()
-    assert len(responses) == 2
-    for response in responses:
-        assert isinstance(response.error, RemoteProtocolError)
-        assert "node 1 at 10.0.0.1:9092" in response.error.message
-        assert not response.disconnected
-    assert world.net.closed == [1]
-    # And then life goes on, with backoff.
-    assert world.client.poll_delay_ms(NODE, world.now) == 50
-    world.clock.advance(50)
-    world.make_ready()
-
-
 def test_an_unrequested_answer_poisons_the_connection() -> None:
-    world = NetworkClientHarness()
-    world.make_ready()
+    world = NetworkClientHarness.ready()
     world.net.deliver(1, b"\0\0\0\0\0")
     assert world.poll() == []
     assert world.net.closed == [1]
@@ -132,8 +109,7 @@ def test_an_unrequested_answer_poisons_the_connection() -> None:
 
 
 def test_an_answer_to_a_silent_request_poisons_the_connection() -> None:
-    world = NetworkClientHarness()
-    world.make_ready()
+    world = NetworkClientHarness.ready()
     world.net.sends_complete = False
     frame = world.ask(expect_response=False)
     world.net.answer(frame, OK)
@@ -154,8 +130,7 @@ def test_garbage_instead_of_api_versions_never_hangs(garbage: bytes) -> None:
 
 
 def test_a_raising_callback_does_not_stop_the_others() -> None:
-    world = NetworkClientHarness()
-    world.make_ready()
+    world = NetworkClientHarness.ready()
 
     def fail(response: ClientResponse) -> None:
         raise ValueError("mine")
@@ -173,16 +148,14 @@ def test_a_raising_callback_does_not_stop_the_others() -> None:
 
 
 def test_a_poll_without_work_may_sleep_without_a_limit() -> None:
-    world = NetworkClientHarness()
-    world.make_ready()
+    world = NetworkClientHarness.ready()
     with pytest.raises(AssertionError, match="asleep for good"):
         world.poll(NEVER)
     assert world.net.timeouts[-1] == NEVER
 
 
 def test_a_poll_sleeps_until_the_first_request_may_time_out() -> None:
-    world = NetworkClientHarness(request_timeout_ms=1000)
-    world.make_ready()
+    world = NetworkClientHarness.ready(request_timeout_ms=1000)
     world.ask_and_write()
     world.clock.advance(400)
     world.poll(NEVER)
@@ -190,8 +163,7 @@ def test_a_poll_sleeps_until_the_first_request_may_time_out() -> None:
 
 
 def test_a_poll_sleeps_no_longer_than_metadata_allows() -> None:
-    world = NetworkClientHarness()
-    world.make_ready()
+    world = NetworkClientHarness.ready()
     world.metadata.wait_ms = 123
     world.poll(NEVER)
     assert world.net.timeouts[-1] == 123
@@ -201,8 +173,7 @@ def test_a_poll_sleeps_no_longer_than_metadata_allows() -> None:
 
 
 def test_a_closed_client_refuses_to_poll_or_send() -> None:
-    world = NetworkClientHarness()
-    world.make_ready()
+    world = NetworkClientHarness.ready()
     request = world.client.new_client_request(1, Ask(), world.now)
     world.client.close()
     world.client.close()

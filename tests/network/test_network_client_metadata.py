@@ -12,8 +12,7 @@ from spark_kafka_sink.protocol.request import ApiKey
 from tests.network.network_client_harness import NODE, NODES, NetworkClientHarness
 from tests.network.simulated import (
     Ask,
-    metadata_body_v4,
-    metadata_body_v13,
+    metadata_body,
 )
 
 
@@ -52,10 +51,8 @@ def test_a_broker_can_ask_for_a_rebootstrap() -> None:
     while not world.net.count_sent(ApiKey.METADATA):
         world.poll(10)
     world.poll()
-    world.net.answer(
-        world.net.sent[-1],
-        metadata_body_v13((), error=ErrorCode.REBOOTSTRAP_REQUIRED.value),
-    )
+    required = metadata_body(13, (), error=ErrorCode.REBOOTSTRAP_REQUIRED.value)
+    world.net.answer(world.net.sent[-1], required)
     world.poll()
     assert world.metadata.rebootstraps == 1
     assert world.net.closed == [1]
@@ -122,7 +119,7 @@ def test_metadata_is_requested_from_one_node_and_stored() -> None:
     assert world.net.count_sent(ApiKey.METADATA) == 1
     frame = world.net.last_sent(ApiKey.METADATA)
     assert frame.version == 4
-    world.net.answer(frame, metadata_body_v4(NODES[1:]))
+    world.net.answer(frame, metadata_body(4, NODES[1:]))
     assert world.poll() == []
     ((token, response),) = world.metadata.updates
     assert token == 7
@@ -142,7 +139,7 @@ def test_a_connection_to_a_moved_node_is_closed() -> None:
         world.poll()
     world.poll()
     moved = (NODES[0], Node(2, "10.0.0.3", 9092), Node(3, "10.0.0.2", 9092))
-    world.net.answer(world.net.last_sent(ApiKey.METADATA), metadata_body_v4(moved))
+    world.net.answer(world.net.last_sent(ApiKey.METADATA), metadata_body(4, moved))
     world.poll()
     assert sorted(world.net.closed) == [2, 3]
     (lost,) = world.responses
@@ -157,14 +154,13 @@ def test_a_connection_to_a_moved_node_is_closed() -> None:
 
 
 def test_a_connection_to_an_unmoved_node_stays_open() -> None:
-    world = NetworkClientHarness(NODES[:2])
-    world.make_ready()
+    world = NetworkClientHarness.ready(NODES[:2])
     world.metadata.wait_ms = 0
     while not world.net.count_sent(ApiKey.METADATA):
         world.poll()
     world.poll()
     told = (NODE, Node(2, "elsewhere", 9092), NODES[2])  # 2 was never connected to
-    world.net.answer(world.net.last_sent(ApiKey.METADATA), metadata_body_v4(told))
+    world.net.answer(world.net.last_sent(ApiKey.METADATA), metadata_body(4, told))
     world.poll()
     assert world.net.closed == []
 
@@ -174,7 +170,7 @@ def test_an_answer_without_brokers_is_a_failed_update() -> None:
     while not world.net.count_sent(ApiKey.METADATA):
         world.poll(10)
     world.poll()
-    world.net.answer(world.net.sent[-1], metadata_body_v4(()))
+    world.net.answer(world.net.sent[-1], metadata_body(4, ()))
     world.poll()
     assert world.metadata.failures == [None]
     assert world.metadata.updates == []

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import re
 import socket
-import socketserver
 import ssl
 import threading
 import time
-from contextlib import suppress
 
 import pytest
 import trustme
@@ -18,6 +16,7 @@ from spark_kafka_sink.base.security.allow_lists import URLS, NotAllowedError
 from spark_kafka_sink.base.security.password import Password
 from spark_kafka_sink.network.schema_registry import LONGEST_ANSWER, SchemaRegistry
 from tests.network.fake_registry import FakeRegistry, same
+from tests.network.loopback import serving
 from tests.real_kafka import AT_ONCE_S
 
 SCHEMA = {"schema": '"string"', "id": 3}
@@ -116,7 +115,7 @@ def test_an_answer_that_is_no_schema_is_an_error(body):
 AUTHORITY, STRANGER = trustme.CA(), trustme.CA()
 
 
-def serving(name="127.0.0.1", authority=AUTHORITY, clients_of=None):
+def certified(name="127.0.0.1", authority=AUTHORITY, clients_of=None):
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     authority.issue_cert(name).configure_cert(context)
     if clients_of is not None:
@@ -131,7 +130,7 @@ def trusted(authority=AUTHORITY):
 
 
 def test_a_registry_over_tls_must_prove_itself():
-    with FakeRegistry(same(200, SCHEMA), tls=serving()) as registry:
+    with FakeRegistry(same(200, SCHEMA), tls=certified()) as registry:
         login = {"basic.auth.user.info": Password("me:it")}
         assert client(registry.url, **trusted(), **login).by_id(3).id == 3
         for options in ({}, trusted(STRANGER)):
@@ -142,7 +141,7 @@ def test_a_registry_over_tls_must_prove_itself():
 
 def test_a_registry_with_another_ones_certificate_is_refused():
     with (
-        FakeRegistry(same(200, SCHEMA), tls=serving("elsewhere.example")) as registry,
+        FakeRegistry(same(200, SCHEMA), tls=certified("elsewhere.example")) as registry,
         pytest.raises(SchemaRegistryError, match="does not name this address"),
     ):
         client(registry.url, **trusted()).by_id(3)
@@ -156,7 +155,7 @@ def test_a_registry_that_wants_a_certificate_gets_ours():
         "schema.registry.ssl.keystore.key": Password(mine.private_key_pem.bytes().decode()),
         "schema.registry.ssl.keystore.certificate.chain": Password(chain),
     }
-    with FakeRegistry(same(200, SCHEMA), tls=serving(clients_of=AUTHORITY)) as registry:
+    with FakeRegistry(same(200, SCHEMA), tls=certified(clients_of=AUTHORITY)) as registry:
         assert client(registry.url, **trusted(), **own).by_id(3).id == 3
         with pytest.raises(NoRegistryAnswerError):
             client(registry.url, **trusted()).by_id(3)
@@ -170,29 +169,17 @@ def test_https_to_a_registry_that_speaks_http_is_an_error():
 
 def test_an_answer_that_drips_is_bounded():
     """Each byte comes in time, and all of them would take for ever."""
-    gate = threading.Event()
 
-    class Dripping(socketserver.StreamRequestHandler):
-        def handle(self) -> None:
-            self.wfile.write(b"HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\n")
-            with suppress(OSError):
-                while not gate.wait(0.02):
-                    self.wfile.write(b" ")
+    def drip(connection, over):
+        connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\n")
+        while not over.wait(0.02):
+            connection.sendall(b" ")
 
-    with socketserver.ThreadingTCPServer(("127.0.0.1", 0), Dripping) as server:
-        server.daemon_threads = True
-        thread = threading.Thread(target=server.serve_forever, args=(0.02,))
-        thread.start()
+    with serving(drip) as (host, port):
         start = time.monotonic()
-        url = f"http://127.0.0.1:{server.server_address[1]}"
-        try:
-            with pytest.raises(NoRegistryAnswerError, match="took more than 200 ms"):
-                client(url, **{"schema.registry.request.timeout.ms": 200}).by_id(3)
-            assert time.monotonic() - start < AT_ONCE_S
-        finally:
-            gate.set()
-            server.shutdown()
-            thread.join()
+        with pytest.raises(NoRegistryAnswerError, match="took more than 200 ms"):
+            client(f"http://{host}:{port}", **{"schema.registry.request.timeout.ms": 200}).by_id(3)
+        assert time.monotonic() - start < AT_ONCE_S
 
 
 @pytest.mark.parametrize("found", ["3", 0, -1, 2**31, True, None, 3.5])

@@ -24,6 +24,7 @@ from tests.network.loopback import (
     Background,
     Driver,
     LoopbackServer,
+    connected,
     framed,
     read_exactly,
     read_frame,
@@ -46,9 +47,7 @@ def reset_and_await(driver: Driver, node_id: int, peer: socket.socket) -> None:
 
 
 def test_a_frame_goes_out_and_another_comes_back() -> None:
-    with LoopbackServer() as server, Driver() as driver:
-        driver.connect(1, server.address)
-        peer = server.accept()
+    with connected() as (driver, peer):
         assert driver.selector.is_channel_ready(1)
         driver.selector.send(send_of(1, b"ab", memoryview(b"cd")))
         driver.poll()
@@ -73,15 +72,13 @@ def test_the_socket_has_no_delay_keep_alive_and_its_buffers() -> None:
 
 def test_only_one_send_at_a_time_for_each_channel() -> None:
     """SelectorTest#testCantSendWithInProgress."""
-    with LoopbackServer() as server, Driver() as driver:
-        driver.connect(1, server.address)
+    with connected() as (driver, peer):
         driver.selector.send(send_of(1, b"one"))
         with pytest.raises(IllegalStateError, match="another one is in progress"):
             driver.selector.send(send_of(1, b"two"))
         driver.poll()
         driver.selector.send(send_of(1, b"three"))
         driver.poll()
-        peer = server.accept()
         assert [read_frame(peer), read_frame(peer)] == [b"one", b"three"]
 
 
@@ -92,9 +89,7 @@ def test_a_send_of_ten_times_the_buffers_arrives_whole() -> None:
     pieces[3:3] = [b"", b""]
     pieces.append(b"")
     received: list[bytes] = []
-    with LoopbackServer() as server, Driver() as driver:
-        driver.connect(1, server.address, buffers=64 * 1024)
-        peer = server.accept()
+    with connected(buffers=64 * 1024) as (driver, peer):
         assert sum(map(len, pieces)) > 10 * 64 * 1024
         with Background(lambda: received.append(read_frame(peer))):
             driver.selector.send(send_of(1, *map(memoryview, pieces)))
@@ -105,21 +100,17 @@ def test_a_send_of_ten_times_the_buffers_arrives_whole() -> None:
 def test_a_send_of_more_buffers_than_one_system_call_takes() -> None:
     pieces = [bytes([i % 256]) * (i % 7) for i in range(3 * IOV_MAX + 5)]
     received: list[bytes] = []
-    with LoopbackServer() as server, Driver() as driver:
-        driver.connect(1, server.address)
-        peer = server.accept()
-        with Background(lambda: received.append(read_frame(peer))):
-            driver.selector.send(send_of(1, *pieces))
-            driver.poll_until(lambda: driver.sends)
+    with connected() as (driver, peer), Background(lambda: received.append(read_frame(peer))):
+        driver.selector.send(send_of(1, *pieces))
+        driver.poll_until(lambda: driver.sends)
     assert received == [b"".join(pieces)]
 
 
 def test_a_run_of_empty_buffers_does_not_end_a_send() -> None:
-    with LoopbackServer() as server, Driver() as driver:
-        driver.connect(1, server.address)
+    with connected() as (driver, peer):
         driver.selector.send(send_of(1, b"a", *[b""] * (2 * IOV_MAX), b"z"))
         driver.poll_until(lambda: driver.sends)
-        assert read_frame(server.accept()) == b"az"
+        assert read_frame(peer) == b"az"
 
 
 def test_empty_buffers_complete_and_a_wrong_size_is_an_error() -> None:
@@ -136,9 +127,7 @@ def test_empty_buffers_complete_and_a_wrong_size_is_an_error() -> None:
 
 def test_a_large_answer_arrives_whole() -> None:
     answer = random.Random(1).randbytes(3_000_000)
-    with LoopbackServer() as server, Driver() as driver:
-        driver.connect(1, server.address, buffers=64 * 1024)
-        peer = server.accept()
+    with connected(buffers=64 * 1024) as (driver, peer):
         with Background(lambda: peer.sendall(framed(b"first") + framed(answer))):
             driver.poll_until(lambda: len(driver.receives) == 2)
         assert driver.payloads()[1] == answer
@@ -147,9 +136,8 @@ def test_a_large_answer_arrives_whole() -> None:
 def test_one_answer_of_a_channel_in_each_poll_in_order() -> None:
     """SelectorTest#testCantSendWithInProgress. Driver.poll checks that there is at most one."""
     answers = [b"%04d" % i for i in range(50)]
-    with LoopbackServer() as server, Driver() as driver:
-        driver.connect(1, server.address)
-        server.accept().sendall(b"".join(map(framed, answers)))
+    with connected() as (driver, peer):
+        peer.sendall(b"".join(map(framed, answers)))
         driver.poll_until(lambda: len(driver.receives) == 50)
         assert driver.payloads() == answers
 
@@ -167,9 +155,7 @@ def test_two_channels_are_served_in_the_same_poll() -> None:
 
 
 def test_an_answer_that_comes_byte_by_byte() -> None:
-    with LoopbackServer() as server, Driver() as driver:
-        driver.connect(1, server.address)
-        peer = server.accept()
+    with connected() as (driver, peer):
         for byte in framed(b"slow loris"):
             assert driver.receives == []
             peer.sendall(bytes([byte]))
@@ -180,9 +166,7 @@ def test_an_answer_that_comes_byte_by_byte() -> None:
 
 def test_a_poll_ends_in_time_though_bytes_keep_trickling_in() -> None:
     stop = threading.Event()
-    with LoopbackServer() as server, Driver() as driver:
-        driver.connect(1, server.address)
-        peer = server.accept()
+    with connected() as (driver, peer):
 
         def trickle() -> None:
             peer.sendall((100_000).to_bytes(4, "big"))
@@ -238,9 +222,7 @@ def test_answers_before_the_peer_closed_are_delivered_first() -> None:
 
 def test_answers_before_a_failed_write_are_delivered_first() -> None:
     """123: they may be acknowledgements of what would be sent again otherwise."""
-    with LoopbackServer() as server, Driver() as driver:
-        driver.connect(1, server.address, buffers=64 * 1024)
-        peer = server.accept()
+    with connected(buffers=64 * 1024) as (driver, peer):
         driver.selector.send(send_of(1, bytes(4_000_000)))
         driver.poll(0)
         assert driver.sends == []
@@ -253,9 +235,7 @@ def test_answers_before_a_failed_write_are_delivered_first() -> None:
 
 def test_a_send_to_a_closing_connection_ends_it() -> None:
     """SelectorTest#testServerDisconnect."""
-    with LoopbackServer() as server, Driver() as driver:
-        driver.connect(1, server.address, buffers=64 * 1024)
-        peer = server.accept()
+    with connected(buffers=64 * 1024) as (driver, peer):
         driver.selector.send(send_of(1, bytes(4_000_000)))
         driver.poll(0)
         peer.sendall(framed(b"1111") + framed(b"2222") + framed(b"3333"))
@@ -363,9 +343,8 @@ def test_a_peer_that_never_reads_blocks_its_own_channel_only() -> None:
 def test_the_first_violation_ends_the_connection_with_its_reason(
     bytes_: bytes, hint: str | None
 ) -> None:
-    with LoopbackServer() as server, Driver() as driver:
-        driver.connect(1, server.address)
-        server.accept().sendall(bytes_)
+    with connected() as (driver, peer):
+        peer.sendall(bytes_)
         driver.poll_until(lambda: driver.disconnected)
         state = driver.disconnected[1]
         assert state.kind is ChannelStateKind.PROTOCOL_ERROR
@@ -374,9 +353,8 @@ def test_the_first_violation_ends_the_connection_with_its_reason(
 
 
 def test_frames_before_a_violation_are_handed_out() -> None:
-    with LoopbackServer() as server, Driver() as driver:
-        driver.connect(1, server.address)
-        server.accept().sendall(framed(b"good") + b"\xff\xff\xff\xff")
+    with connected() as (driver, peer):
+        peer.sendall(framed(b"good") + b"\xff\xff\xff\xff")
         driver.poll_until(lambda: driver.disconnected)
         assert driver.payloads() == [b"good"]
         assert driver.disconnected[1].kind is ChannelStateKind.PROTOCOL_ERROR
@@ -472,9 +450,7 @@ def test_a_frame_is_read_exactly_once_from_each_side_under_load() -> None:
     """Pipelined requests and answers with small socket buffers, both directions at once."""
     rng = random.Random(3)
     requests = [rng.randbytes(rng.choice([10, 5_000, 200_000])) for _ in range(60)]
-    with LoopbackServer() as server, Driver() as driver:
-        driver.connect(1, server.address, buffers=64 * 1024)
-        peer = server.accept()
+    with connected(buffers=64 * 1024) as (driver, peer):
 
         def echo() -> None:
             for _ in requests:

@@ -14,13 +14,20 @@ from hypothesis import strategies as st
 from spark_kafka_sink.base.errors import AuthenticationError
 from spark_kafka_sink.base.security.password import Password
 from spark_kafka_sink.network.tls.ssl_transport_layer import SslTransportLayer
-from tests.network.tls_peer import CA, CLIENT, Server, read_all, shake, shake_and_read, trusting
+from tests.network.tls_peer import (
+    CA,
+    CLIENT,
+    Server,
+    read_all,
+    shake,
+    shake_and_read,
+    shaken,
+    trusting,
+)
 
 
 def test_bytes_arrive_as_they_are_in_both_directions(sockets):
-    client = SslTransportLayer(sockets[0], trusting(), "broker.example", "broker:1")
-    server = Server(sockets[1])
-    shake(client, server)
+    client, server = shaken(sockets)
     assert not client.has_bytes_buffered
     pieces = [os.urandom(n) for n in (1, 61, 16_383, 2, 70_000, 16_384, 0, 5)]
     sent, whole = 0, b"".join(pieces)
@@ -39,9 +46,7 @@ def test_bytes_arrive_as_they_are_in_both_directions(sockets):
 
 
 def test_many_small_buffers_share_records(sockets):
-    client = SslTransportLayer(sockets[0], trusting(), "broker.example", "broker:1")
-    server = Server(sockets[1])
-    shake(client, server)
+    client, server = shaken(sockets)
     assert client.write([b"0123456789"] * 500) == 5_000
     encrypted = sockets[1].recv(1 << 20, socket.MSG_PEEK)
     assert len(encrypted) < 5_000 + 100
@@ -50,9 +55,7 @@ def test_many_small_buffers_share_records(sockets):
 
 
 def test_a_full_socket_takes_what_it_can_and_the_rest_waits(sockets):
-    client = SslTransportLayer(sockets[0], trusting(), "broker.example", "broker:1")
-    server = Server(sockets[1])
-    shake(client, server)
+    client, server = shaken(sockets)
     block = os.urandom(1 << 20)
     taken = client.write([block])
     assert 0 < taken < len(block)
@@ -86,9 +89,7 @@ def server_bytes(size: int) -> bytes:
 
 
 def test_decrypted_bytes_are_reported_as_buffered(sockets):
-    client = SslTransportLayer(sockets[0], trusting(), "broker.example", "broker:1")
-    server = Server(sockets[1])
-    shake(client, server)
+    client, server = shaken(sockets)
     server.to_send = b"x" * 100
     server.pump()
     assert client.read_into(memoryview(bytearray(10))) == 10
@@ -143,9 +144,7 @@ def test_a_broker_gone_before_our_answer_is_a_disconnection(sockets):
 
 
 def test_a_close_is_seen_with_and_without_close_notify(sockets):
-    client = SslTransportLayer(sockets[0], trusting(), "broker.example", "broker:1")
-    server = Server(sockets[1])
-    shake(client, server)
+    client, server = shaken(sockets)
     server.to_send = b"last words"
     server.pump()
     sockets[1].close()
@@ -169,9 +168,7 @@ def test_a_session_broken_after_first_bytes_is_a_disconnection(sockets, breaks):
     """A damaged record says nothing of who we are: the next connection may be whole (as in Java,
     where only what comes before the first bytes is a refusal).
     """
-    client = SslTransportLayer(sockets[0], trusting(), "broker.example", "broker:1")
-    server = Server(sockets[1])
-    shake(client, server)
+    client, server = shaken(sockets)
     server.to_send = b"answer"
     assert read_all(client, server, 6) == b"answer"
     sockets[1].sendall(breaks)
@@ -180,9 +177,7 @@ def test_a_session_broken_after_first_bytes_is_a_disconnection(sockets, breaks):
 
 
 def test_close_says_goodbye_to_the_broker(sockets):
-    client = SslTransportLayer(sockets[0], trusting(), "broker.example", "broker:1")
-    server = Server(sockets[1])
-    shake(client, server)
+    client, server = shaken(sockets)
     client.close()
     server.incoming.write(sockets[1].recv(1 << 16))
     assert server.session.read(1) == b"", "without close_notify it is an SSLWantReadError"

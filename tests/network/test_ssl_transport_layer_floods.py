@@ -20,7 +20,7 @@ from tests.network.tls_messages import (
     key_updates,
     server_random,
 )
-from tests.network.tls_peer import Server, shake, trusting
+from tests.network.tls_peer import Server, shake, shaken, trusting
 
 TLS_1_2, TLS_1_3 = ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3
 
@@ -149,9 +149,7 @@ def test_key_updates_beside_answers_change_nothing(wide, tmp_path):
 
 
 def test_unsent_bytes_of_ours_are_no_flood(wide):
-    client = SslTransportLayer(wide[0], trusting(), "broker.example", "broker:1")
-    server = Server(wide[1])
-    shake(client, server)
+    client, server = shaken(wide)
     while client.write([os.urandom(1 << 20)]):
         pass
     server.to_send = b"an answer"

@@ -95,6 +95,14 @@ def shake(client: SslTransportLayer, server: Server, most: int = 1 << 20) -> Non
     raise AssertionError("no handshake")
 
 
+def shaken(sockets: tuple[socket.socket, socket.socket]) -> tuple[SslTransportLayer, Server]:
+    """A client and its server, behind their handshake."""
+    client = SslTransportLayer(sockets[0], trusting(), "broker.example", "broker:1")
+    server = Server(sockets[1])
+    shake(client, server)
+    return client, server
+
+
 def shake_and_read(client: SslTransportLayer, server: Server) -> None:
     """TLS 1.3 reports a refused client certificate at the first read."""
     for _ in range(20):

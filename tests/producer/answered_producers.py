@@ -25,6 +25,7 @@ from spark_kafka_sink.protocol.produce import (
 from spark_kafka_sink.records.record_columns import RecordColumns
 from tests.fakes.accumulator_world import cluster_of
 from tests.fakes.answering_client import HOLD, AnsweringClient
+from tests.fakes.clock import FakeClock
 
 PARTITIONS = 4
 CLUSTER = cluster_of([1, 2, 1, 2])
@@ -39,15 +40,42 @@ class Producers:
         self.defaults: dict[str, object] = {"linger_ms": 0}
 
     def __call__(
-        self, cluster: Cluster = CLUSTER, **options: object
+        self,
+        cluster: Cluster = CLUSTER,
+        answer: Callable[[object], object] | None = None,
+        **options: object,
     ) -> tuple[KafkaProducer, AnsweringClient]:
         given: dict[str, object] = {"bootstrap.servers": "127.0.0.1:9092"}
         for name, value in (self.defaults | options).items():
             given[name.replace("_", ".")] = value
         client = AnsweringClient(cluster)
+        if answer is not None:
+            client.answer = answer
         producer = KafkaProducer(given, cluster=cluster, client=client)
         self.made.append(producer)
         return producer, client
+
+
+class NoThread:
+    """A network thread that never runs."""
+
+    def is_alive(self) -> bool:
+        return False
+
+    def join(self, timeout: float | None = None) -> None:
+        pass
+
+
+def without_thread(cluster: Cluster = CLUSTER, **options: object) -> KafkaProducer:
+    """A producer whose network thread never runs, on a clock that jumps."""
+    given = {name.replace("_", "."): value for name, value in options.items()}
+    return KafkaProducer(
+        {"bootstrap.servers": "127.0.0.1:9092"} | given,
+        cluster=cluster,
+        client=AnsweringClient(cluster),
+        clock=FakeClock(),
+        start_thread=lambda run, name: NoThread(),
+    )
 
 
 def refuse(code: ErrorCode, *record_errors: RecordError) -> Callable[[object], object]:

@@ -42,17 +42,6 @@ def test_the_next_drain_starts_after_the_partition_drained_last():
     assert [b.tp for b in world.drain(1, max_size=1)] == [TP1]
 
 
-def test_the_next_drain_starts_after_the_last_one():
-    world = World()
-    world.fill(TP1)
-    world.drain(1)
-    world.fill(TP0)
-    assert [b.tp for b in world.drain(1)] == [TP0]
-    world.fill(TP0)
-    world.fill(TP1)
-    assert [b.tp for b in world.drain(1)] == [TP1, TP0]
-
-
 def test_what_did_not_fit_goes_first_in_the_next_drain():
     """Before a partition that had nothing then, though that one comes earlier."""
     world, cluster = World(), cluster_of([1, 1, 1])

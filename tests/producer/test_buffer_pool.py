@@ -153,22 +153,6 @@ def test_waiters_are_served_first_in_first_out():
     assert order == ["big", "small"]
 
 
-def test_memory_that_is_free_does_not_overtake_the_line():
-    """BufferPool#allocate: who comes later gets in line although its few bytes are free."""
-    clock = FakeClock(threads=9)
-    pool = BufferPool(100, clock)
-    pool.allocate(95, NEVER)
-    big = Call(lambda: pool.allocate(50, NEVER))
-    clock.await_waiters(1)
-    small = Call(lambda: pool.allocate(1, NEVER))
-    clock.await_waiters(2)
-    assert pool.waiters == 2
-    pool.deallocate(95)
-    assert big.result() is None
-    assert small.result() is None
-    assert pool.available == 49
-
-
 def test_who_comes_while_another_gets_in_line_is_behind_it():
     """BufferPool#allocate: 10 bytes are free, but somebody waits for 50 already."""
     pool = BufferPool(100, FakeClock())

@@ -28,8 +28,7 @@ def test_a_warm_producer_keeps_its_id_and_its_sequences(producers: Producers):
 
 
 def test_an_attempt_can_not_begin_or_park_with_unacked_rows(producers: Producers):
-    producer, client = producers()
-    client.answer = hold
+    producer, client = producers(answer=hold)
     producer.send_columns(rows_of(numbered(0, 10), 0))
     assert not producer.reusable
     with pytest.raises(IllegalStateError):

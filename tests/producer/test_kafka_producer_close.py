@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import threading
 from collections.abc import Callable
 
@@ -17,8 +16,7 @@ from tests.producer.answered_producers import TP0, Heard, Producers, hold, numbe
 
 def test_close_now_fails_what_has_no_outcome(producers: Producers):
     """RecordAccumulatorTest#testAbortIncompleteBatches."""
-    producer, client = producers(linger_ms=60_000, batch_size=500)
-    client.answer = hold
+    producer, client = producers(linger_ms=60_000, batch_size=500, answer=hold)
     heard = Heard()
     futures = [producer.send(to0(b"x" * 50), heard) for _ in range(100)]
     client.await_produced(1)
@@ -33,8 +31,7 @@ def test_sends_that_race_with_close_end_every_one(producers: Producers):
     never without an outcome.
     """
     for _ in range(20):
-        producer, client = producers(batch_size=500)
-        client.answer = hold
+        producer, client = producers(batch_size=500, answer=hold)
         futures: list[RecordFuture] = []
 
         def send(producer: KafkaProducer = producer, into: list[RecordFuture] = futures) -> None:
@@ -63,8 +60,7 @@ def test_close_may_wait_for_ever(producers: Producers):
 
 
 def test_a_failing_network_thread_ends_every_future(producers: Producers):
-    producer, client = producers()
-    client.answer = hold
+    producer, client = producers(answer=hold)
     future = producer.send(to0())
 
     def broken() -> None:
@@ -92,8 +88,7 @@ def interrupt_the_writer(client: AnsweringClient, when: Callable[[], bool]) -> N
 def test_an_interrupted_wait_for_memory_changes_nothing(
     producers: Producers,
 ):
-    producer, client = producers(buffer_memory=2000)
-    client.answer = hold
+    producer, client = producers(buffer_memory=2000, answer=hold)
     interrupt_the_writer(client, lambda: producer._accumulator.pool.waiters > 0)
 
     def send_without_end() -> None:
@@ -110,8 +105,7 @@ def test_an_interrupted_wait_for_memory_changes_nothing(
 
 
 def test_an_interrupted_send_of_columns_only_allows_close(producers: Producers):
-    producer, client = producers(buffer_memory=10_000, batch_size=1000)
-    client.answer = hold
+    producer, client = producers(buffer_memory=10_000, batch_size=1000, answer=hold)
     interrupt_the_writer(client, lambda: producer._accumulator.pool.waiters > 0)
 
     def send_without_end() -> None:
@@ -148,37 +142,3 @@ def test_close_sends_the_rest(producers: Producers):
     assert client.closed
     with pytest.raises(IllegalStateError, match="closed"):
         producer.send_columns(rows_of([b"x"], 0))
-
-
-def test_close_with_no_time_drops_everything(producers: Producers):
-    producer, client = producers()
-    client.answer = hold
-    producer.send_columns(rows_of(numbered(0, 100), 0))
-    producer.close(0)
-    assert client.closed
-    assert not producer._accumulator.incomplete
-    assert producer._accumulator.pool.available == producer._config.buffer_memory
-
-
-def test_a_forked_child_is_refused(producers: Producers):
-    """Its network thread stayed in the parent, and the sockets belong to both."""
-    producer, client = producers()
-    reading, writing = os.pipe()
-    child = os.fork()
-    if child == 0:
-        told = b"nothing"
-        try:
-            producer.send_columns(rows_of([b"x"], 0))
-        except IllegalStateError as error:
-            told = error.message.encode()
-        finally:
-            producer.close()
-            os.write(writing, told)
-            os._exit(0)
-    os.close(writing)
-    with os.fdopen(reading, "rb") as pipe:
-        assert b"was made in process" in pipe.read()
-    os.waitpid(child, 0)
-    assert not client.closed
-    producer.send_columns(rows_of([b"x"], 0))
-    assert producer.finish_attempt().rows == 1

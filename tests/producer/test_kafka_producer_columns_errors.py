@@ -28,8 +28,7 @@ def send_without_end(producer: KafkaProducer) -> None:
 
 
 def test_the_first_failure_names_partition_cause_and_age(producers: Producers):
-    producer, client = producers()
-    client.answer = refuse(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+    producer, _ = producers(answer=refuse(ErrorCode.TOPIC_AUTHORIZATION_FAILED))
     producer.send_columns(rows_of(numbered(0, 10), 2))
     with pytest.raises(DeliveryError) as caught:
         producer.finish_attempt()
@@ -70,8 +69,7 @@ def test_a_failure_reaches_a_writer_that_waits_for_memory(
 
 def test_a_failure_ends_a_flush_although_others_are_in_flight(producers: Producers):
     """Without idempotence the sender goes on; the writer must not wait for the other answers."""
-    producer, client = producers(enable_idempotence="false")
-    client.answer = hold
+    producer, client = producers(enable_idempotence="false", answer=hold)
     for partition in range(PARTITIONS):
         producer.send_columns(rows_of(numbered(0, 200), partition))
     client.await_produced(2)  # one for each leader: what is not sent yet fails with the first
@@ -98,8 +96,7 @@ def test_a_failure_ends_a_flush_although_others_are_in_flight(producers: Produce
 
 
 def test_rows_without_acknowledgement_fail_at_delivery_timeout(producers: Producers):
-    producer, client = producers(delivery_timeout_ms=300, request_timeout_ms=200)
-    client.answer = hold
+    producer, _ = producers(delivery_timeout_ms=300, request_timeout_ms=200, answer=hold)
     producer.send_columns(rows_of(numbered(0, 10), 0))
     with pytest.raises(DeliveryError, match="Expiring 10 record"):
         producer.flush()
@@ -134,8 +131,7 @@ def test_a_record_beyond_max_request_size_has_javas_message(producers: Producers
 
 def test_a_record_beyond_both_limits_is_refused_at_once(producers: Producers):
     """It must not wait for all of the memory first, which others still hold."""
-    producer, client = producers(max_request_size=5000, buffer_memory=6000)
-    client.answer = hold
+    producer, _ = producers(max_request_size=5000, buffer_memory=6000, answer=hold)
     producer.send_columns(rows_of(numbered(0, 100), 0))
     with pytest.raises(RecordTooLargeError, match=r"max\.request\.size"):
         producer.send_columns(rows_of([b"y" * 7000], 0))
@@ -174,8 +170,7 @@ def test_an_unknown_topic_ends_at_max_block_ms(producers: Producers):
 
 
 def test_an_exception_in_the_network_thread_reaches_every_waiter(producers: Producers):
-    producer, client = producers()
-    client.answer = hold
+    producer, client = producers(answer=hold)
     producer.send_columns(rows_of(numbered(0, 10), 0))
 
     def broken() -> None:

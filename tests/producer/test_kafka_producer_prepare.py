@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import pytest
 
@@ -38,10 +38,15 @@ def as_the_writer(test: Callable[..., None]) -> Callable[..., None]:
     return run
 
 
-def begun(world: ProducerWorld, name: str = "id", **options: object) -> KafkaProducer:
+def begun(
+    world: ProducerWorld, name: str = "id", rows: Sequence[str] = (), **options: object
+) -> KafkaProducer:
+    """In a transaction, with these rows."""
     producer = world.producer(name, **options)
     producer.init_transactions()
     producer.begin_transaction()
+    if rows:
+        producer.send_columns(columns(*rows))
     return producer
 
 
@@ -49,8 +54,7 @@ def begun(world: ProducerWorld, name: str = "id", **options: object) -> KafkaPro
 def test_prepare_sends_everything_and_returns_what_ends_it(
     world: ProducerWorld,
 ) -> None:
-    producer = begun(world)
-    producer.send_columns(columns("a", "b"))
+    producer = begun(world, rows=["a", "b"])
     prepared = producer.prepare()
     assert prepared.transactional_id == "id"
     assert (prepared.producer_id, prepared.producer_epoch) == producer.producer_id_and_epoch
@@ -67,8 +71,7 @@ def test_prepare_sends_everything_and_returns_what_ends_it(
 def test_closing_a_prepared_producer_asks_no_coordinator(
     world: ProducerWorld, timeout_ms: int | None
 ) -> None:
-    producer = begun(world)
-    producer.send_columns(columns("a"))
+    producer = begun(world, rows=["a"])
     prepared = producer.prepare()
     producer.park()
     asked = list(world.asked)
@@ -121,8 +124,7 @@ def test_an_exception_in_the_with_block_sends_and_aborts(
 
 @as_the_writer
 def test_abandoning_a_prepared_producer_keeps_its_transaction(world: ProducerWorld) -> None:
-    producer = begun(world)
-    producer.send_columns(columns("a"))
+    producer = begun(world, rows=["a"])
     producer.prepare()
     producer.abandon(5_000)
     assert world.asked == [("init", "id")]
@@ -132,8 +134,7 @@ def test_abandoning_a_prepared_producer_keeps_its_transaction(world: ProducerWor
 def test_a_prepared_producer_can_not_send_end_or_prepare(
     world: ProducerWorld,
 ) -> None:
-    producer = begun(world)
-    producer.send_columns(columns("a"))
+    producer = begun(world, rows=["a"])
     producer.prepare()
     for call in (
         lambda: producer.send_columns(columns("b")),
@@ -177,8 +178,7 @@ def test_initializing_an_id_aborts_an_undecided_transaction(
     world: ProducerWorld,
 ) -> None:
     """The loser of a speculative pair: its message was thrown away, its id comes to use again."""
-    producer = begun(world)
-    producer.send_columns(columns("loser"))
+    producer = begun(world, rows=["loser"])
     producer.prepare()
     producer.forget_prepared()
     producer.init_transactions()
@@ -211,8 +211,7 @@ def test_a_transaction_without_a_row_is_not_prepared(world: ProducerWorld) -> No
 @as_the_writer
 def test_a_transaction_with_a_refused_batch_is_not_prepared(world: ProducerWorld) -> None:
     fault = world.cluster.control.answer(PRODUCE, ErrorCode.INVALID_RECORD)
-    producer = begun(world)
-    producer.send_columns(columns("a"))
+    producer = begun(world, rows=["a"])
     with pytest.raises(KafkaError, match="INVALID_RECORD"):
         producer.prepare()
     assert fault.fired
@@ -287,8 +286,7 @@ def test_abandoning_with_an_unresolved_batch_fences_it(world: ProducerWorld) -> 
 
 @as_the_writer
 def test_abandoning_takes_no_longer_than_it_may(world: ProducerWorld) -> None:
-    producer = begun(world)
-    producer.send_columns(columns("a"))
+    producer = begun(world, rows=["a"])
     producer.flush()
     fault = world.cluster.control.drop(END, FOREVER, processed=False)
     fence = world.cluster.control.drop(INIT, FOREVER, processed=False)
@@ -313,8 +311,7 @@ def test_a_forked_child_leaves_its_parents_transaction_alone() -> None:
     world = ProducerWorld()
 
     def body() -> None:
-        producer = begun(world)
-        producer.send_columns(columns("a"))
+        producer = begun(world, rows=["a"])
         producer.flush()
         child = os.fork()
         if child == 0:
@@ -333,8 +330,7 @@ def test_rows_that_were_not_acknowledged_are_not_prepared() -> None:
     world = ProducerWorld()
 
     def body() -> None:
-        producer = begun(world)
-        producer.send_columns(columns("a"))
+        producer = begun(world, rows=["a"])
         producer._rows_before -= 1  # a bug that loses a row
         with pytest.raises(DeliveryError, match="2 rows were appended, but 1"):
             producer.prepare()

@@ -213,8 +213,7 @@ def test_partitions_for_lists_the_topics_partitions(producers: Producers):
 
 
 def test_a_future_waits_no_longer_than_asked(producers: Producers):
-    producer, client = producers()
-    client.answer = hold
+    producer, client = producers(answer=hold)
     future = producer.send(to0())
     with pytest.raises(KafkaTimeoutError, match=r"not completed within 0\.05 s"):
         future.result(0.05)
@@ -226,8 +225,7 @@ def test_futures_follow_their_records_into_the_halves_of_a_split(producers: Prod
     """RecordAccumulatorTest#testSplitAndReenqueue,
     RecordAccumulatorTest#testSplitBatchOffAccumulator. Somebody waits for each of them already.
     """
-    producer, client = producers(linger_ms=60_000)
-    client.answer = hold
+    producer, client = producers(linger_ms=60_000, answer=hold)
     heard = Heard()
     futures = [producer.send(to0(b"%d" % n, timestamp=n), heard) for n in range(10)]
     offsets: dict[int, int] = {}

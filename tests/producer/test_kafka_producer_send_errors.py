@@ -25,7 +25,6 @@ from spark_kafka_sink.base.errors import (
     RecordTooLargeError,
     SerializationError,
 )
-from spark_kafka_sink.producer.kafka_producer import KafkaProducer
 from spark_kafka_sink.producer.producer_record import Headers, ProducerRecord, RecordMetadata
 from spark_kafka_sink.protocol.cluster import Cluster, TopicPartition
 from spark_kafka_sink.protocol.produce import (
@@ -34,9 +33,16 @@ from spark_kafka_sink.protocol.produce import (
     ProduceResponse,
     RecordError,
 )
-from tests.fakes.answering_client import AnsweringClient
 from tests.fakes.clock import FakeClock
-from tests.producer.answered_producers import CLUSTER, TP0, Heard, Producers, hold, refuse, to0
+from tests.producer.answered_producers import (
+    TP0,
+    Heard,
+    Producers,
+    hold,
+    refuse,
+    to0,
+    without_thread,
+)
 
 TP1 = TopicPartition("test", 1)
 
@@ -91,8 +97,7 @@ def test_a_record_too_large_is_its_futures_error(producers: Producers):
 
 def test_the_wait_for_memory_is_limited_and_fails_the_future(producers: Producers):
     """KafkaProducer#doSend. Metadata and memory share max.block.ms."""
-    producer, client = producers(buffer_memory=2000, max_block_ms=200)
-    client.answer = hold
+    producer, client = producers(buffer_memory=2000, max_block_ms=200, answer=hold)
     errors = []
     start = time.monotonic()
     while not errors:
@@ -110,24 +115,9 @@ def test_metadata_and_memory_share_one_budget(producers: Producers):
     """KafkaProducer#doSend. What the wait for the topic took is not left for the wait for
     memory.
     """
-    clock = FakeClock()
-    client = AnsweringClient(CLUSTER)
-
-    class NoThread:
-        def is_alive(self) -> bool:
-            return False
-
-        def join(self, timeout: float | None = None) -> None:
-            pass
-
-    given = {"bootstrap.servers": "127.0.0.1:9092", "max.block.ms": 1000, "buffer.memory": 10_000}
-    producer = KafkaProducer(
-        given,
-        cluster=CLUSTER,
-        client=client,
-        clock=clock,
-        start_thread=lambda run, name: NoThread(),
-    )
+    producer = without_thread(max_block_ms=1000, buffer_memory=10_000)
+    clock = producer._clock
+    assert isinstance(clock, FakeClock)
     producer._accumulator.pool.allocate(10_000, 0)
     metadata = producer._metadata
     waited = metadata.await_topics
@@ -263,8 +253,7 @@ def test_an_idempotent_producer_continues_under_a_new_id(
     producers: Producers,
 ):
     """As Java's. What was not sent before the refusal came goes out, each record of it once."""
-    producer, client = producers(linger_ms=60_000, batch_size=2000)
-    client.answer = hold
+    producer, client = producers(linger_ms=60_000, batch_size=2000, answer=hold)
     heard = Heard()
     futures = [producer.send(to0(b"x" * 100), heard) for _ in range(100)]
     client.await_produced(1)
@@ -351,8 +340,7 @@ def test_one_topic_that_refuses_costs_the_others_nothing(producers: Producers):
 
 def test_a_failed_batch_of_columns_ends_an_idempotent_producer(producers: Producers):
     """Rule R2: rows have no futures, and their attempt is lost as a whole."""
-    producer, client = producers()
-    client.answer = refuse(ErrorCode.INVALID_RECORD)
+    producer, _ = producers(answer=refuse(ErrorCode.INVALID_RECORD))
     producer.send_batch(pa.record_batch({"value": ["1"], "partition": [0]}), topic="test")
     with pytest.raises(DeliveryError, match="INVALID_RECORD"):
         producer.flush()

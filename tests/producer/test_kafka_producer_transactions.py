@@ -30,29 +30,6 @@ def new_producer(kafka: RealKafka, name: str, **options: object) -> KafkaProduce
     return KafkaProducer(given | {key.replace("_", "."): v for key, v in options.items()})
 
 
-def test_what_is_committed_is_read_and_what_is_aborted_is_not(
-    kafka: RealKafka, consume: Callable[..., Consumed]
-):
-    topic = kafka.unique_topic("txn", partitions=3)
-    with new_producer(kafka, topic) as producer:
-        producer.init_transactions()
-        producer.begin_transaction()
-        kept = [producer.send(ProducerRecord(topic, b"kept-%d" % n, b"%d" % n)) for n in range(300)]
-        producer.commit_transaction()
-        assert all(future.done() and future.exception() is None for future in kept)
-        producer.begin_transaction()
-        for n in range(300):
-            producer.send(ProducerRecord(topic, b"dropped-%d" % n, b"%d" % n))
-        producer.flush()
-        producer.abort_transaction()
-        producer.begin_transaction()
-        producer.send_batch(pa.record_batch({"value": ["columns"] * 100}), topic)
-        producer.commit_transaction()
-    values = consume(topic, isolation=COMMITTED).values
-    assert sorted(values) == sorted([b"kept-%d" % n for n in range(300)] + [b"columns"] * 100)
-    assert len(consume(topic)) == 700
-
-
 def test_nothing_is_sent_before_init_and_begin(kafka: RealKafka):
     """TransactionManagerTest#testFailIfNotReadyForSendNoOngoingTransaction."""
     topic = kafka.unique_topic("txn-order")
@@ -117,23 +94,6 @@ def test_a_row_that_cannot_be_sent_forbids_the_commit(
         producer.send_batch(pa.record_batch({"value": ["good"]}), topic)
         producer.commit_transaction()
     assert consume(topic, isolation=COMMITTED).values == [b"good"]
-
-
-def test_close_aborts_what_is_open(kafka: RealKafka, consume: Callable[..., Consumed]):
-    """SenderTest#testIncompleteTransactionAbortOnShutdown."""
-    topic = kafka.unique_topic("txn-close")
-    producer = new_producer(kafka, topic)
-    producer.init_transactions()
-    producer.begin_transaction()
-    future = producer.send(ProducerRecord(topic, b"v"))
-    producer.close(10_000)
-    assert future.done()
-    with new_producer(kafka, f"{topic}-2") as other:
-        other.init_transactions()
-        other.begin_transaction()
-        other.send(ProducerRecord(topic, b"other"))
-        other.commit_transaction()
-    assert consume(topic, isolation=COMMITTED).values == [b"other"]
 
 
 def test_a_partition_joins_the_transaction_at_its_first_append(kafka: RealKafka):

@@ -10,38 +10,16 @@ import pytest
 
 from spark_kafka_sink.base.errors import DataError, IllegalStateError
 from spark_kafka_sink.network.client.metadata import Metadata
-from spark_kafka_sink.producer.kafka_producer import KafkaProducer
 from spark_kafka_sink.producer.producer_record import Headers, ProducerRecord
 from spark_kafka_sink.protocol.cluster import TopicPartition
 from spark_kafka_sink.records.single_record import size_upper_bound
 from tests.fakes.accumulator_world import cluster_of
-from tests.fakes.answering_client import AnsweringClient
 from tests.fakes.clock import FakeClock
+from tests.producer.answered_producers import without_thread
 
 CLUSTER = cluster_of([1])
 TP = TopicPartition("test", 0)
 GIVEN = [("h", b"1"), ("h", None)]
-
-
-class NoThread:
-    """A network thread that never runs."""
-
-    def is_alive(self) -> bool:
-        return False
-
-    def join(self, timeout: float | None = None) -> None:
-        pass
-
-
-def new_producer(clock: FakeClock, **options: object) -> KafkaProducer:
-    given = {name.replace("_", "."): value for name, value in options.items()}
-    return KafkaProducer(
-        {"bootstrap.servers": "127.0.0.1:9092"} | given,
-        cluster=CLUSTER,
-        client=AnsweringClient(CLUSTER),
-        clock=clock,
-        start_thread=lambda run, name: NoThread(),
-    )
 
 
 def test_a_record_without_headers_always_has_the_same_empty_ones():
@@ -74,7 +52,7 @@ def test_a_record_that_is_sent_changes_no_headers_of_others():
     or an interceptor adds to one record is no other's, and the next one can still get some.
     """
     headers = Headers(GIVEN)
-    producer = new_producer(FakeClock())
+    producer = without_thread(CLUSTER)
     first, second = (ProducerRecord("test", b"v", headers=headers) for _ in range(2))
     assert isinstance(first.headers, Headers)
     first.headers.add("of the first", b"1")
@@ -95,7 +73,7 @@ def test_a_record_is_frozen():
 
 @pytest.mark.parametrize("looked_at", [True, False])
 def test_a_record_sent_without_headers_can_not_get_any(looked_at: bool):
-    producer = new_producer(FakeClock())
+    producer = without_thread(CLUSTER)
     record = ProducerRecord("test", b"v")
     if looked_at:
         assert not record.headers.read_only
@@ -115,7 +93,7 @@ def test_a_record_may_be_as_large_as_its_limit(option: str, headers: object):
     section = b"\4" + b"\2h\2" + b"1" + b"\2h\1" if headers else b"\0"
     limit = 2000
     value = b"x" * (limit - size_upper_bound(b"key", b"x" * 1000, section) + 1000)
-    producer = new_producer(FakeClock(), **{option: limit})
+    producer = without_thread(CLUSTER, **{option: limit})
     fits = ProducerRecord("test", value, b"key", headers=headers)  # type: ignore[arg-type]
     assert not producer.send(fits).done()
     above = ProducerRecord("test", value + b"x", b"key", headers=headers)  # type: ignore[arg-type]
@@ -125,8 +103,9 @@ def test_a_record_may_be_as_large_as_its_limit(option: str, headers: object):
 
 def test_a_topic_is_in_use_as_long_as_its_records_open_batches():
     """ProducerMetadata.add: else metadata.max.idle.ms would drop it."""
-    clock = FakeClock()
-    producer = new_producer(clock, metadata_max_idle_ms=5000, linger_ms=0)
+    producer = without_thread(CLUSTER, metadata_max_idle_ms=5000, linger_ms=0)
+    clock = producer._clock
+    assert isinstance(clock, FakeClock)
     metadata: Metadata = producer._metadata
     for _ in range(20):
         clock.advance(1500)

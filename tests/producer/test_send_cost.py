@@ -6,26 +6,14 @@ import sys
 from collections import Counter, defaultdict
 from types import FrameType
 
-from spark_kafka_sink.producer.kafka_producer import KafkaProducer
 from spark_kafka_sink.producer.producer_record import ProducerRecord, RecordMetadata
 from spark_kafka_sink.producer.send.record_future import ProduceRequestResult, RecordFuture
 from tests.fakes.accumulator_world import cluster_of
-from tests.fakes.answering_client import AnsweringClient
-from tests.fakes.clock import FakeClock
+from tests.producer.answered_producers import without_thread
 
 ROWS = 1_000
 #: Calls of Python functions for a record: as measured, and one more for what its batch takes.
 SENT, TOLD = 11, 2
-
-
-class NoThread:
-    """A network thread that never runs, so that the same calls are counted every time."""
-
-    def is_alive(self) -> bool:
-        return False
-
-    def join(self, timeout: float | None = None) -> None:
-        pass
 
 
 class Calls:
@@ -48,14 +36,8 @@ class Calls:
 
 
 def test_a_record_takes_no_more_calls_than_it_did():
-    cluster = cluster_of([1, 2] * 6)
-    producer = KafkaProducer(
-        {"bootstrap.servers": "127.0.0.1:9092"},
-        cluster=cluster,
-        client=AnsweringClient(cluster),
-        clock=FakeClock(),
-        start_thread=lambda run, name: NoThread(),
-    )
+    # Without the network thread the same calls are counted every time.
+    producer = without_thread(cluster_of([1, 2] * 6))
     told = 0
 
     def callback(metadata: RecordMetadata, error: object) -> None:

@@ -118,8 +118,7 @@ def test_unknown_leaders_ask_for_metadata_and_the_batch_follows() -> None:
 
 def test_an_idle_producer_polls_without_timer_and_metadata() -> None:
     """Rule R4."""
-    with SenderWorld() as world:
-        world.establish()
+    with SenderWorld(established=True) as world:
         world.round(2)
         assert world.client.poll_timeouts[-1] == NEVER
         world.clock.advance(10 * world.config.metadata_max_age_ms)

@@ -108,36 +108,34 @@ def test_a_refused_batch_fails_the_attempt_with_its_own_error(
         assert caught.value.__cause__ is error_of(refused)
 
 
-def test_what_the_broker_says_of_a_record_is_in_the_error() -> None:
-    """SenderTest#testRecordErrorPropagatedToApplication."""
-    with SenderWorld() as world:
-        batch = world.append(records=3)
-        errors = (RecordError(1, "Compacted topic cannot accept message without key"),)
-        world.refuse(ErrorCode.INVALID_RECORD, record_errors=errors)
-        world.round(2)
-        assert "record 1 of the batch: Compacted topic cannot" in error_of(batch).message
-        assert batch.record_errors == errors
-
-
-def test_a_refused_record_precedes_the_brokers_message() -> None:
-    """A real broker sends both, and its message for the batch hides the record behind its length.
-
-    With INVALID_TIMESTAMP it has no message for the record.
+@pytest.mark.parametrize(
+    ("code", "errors", "whole", "words"),
+    [
+        (ErrorCode.INVALID_RECORD, ((1, "no key"),), None, "record 1 of the batch: no key"),
+        (
+            ErrorCode.INVALID_RECORD,
+            ((1, "no key"), (2, "no key")),
+            "One or more records have been rejected due to 2 record errors in total " + "x" * 200,
+            "record 1 of the batch (and 1 more): no key",
+        ),
+        (ErrorCode.INVALID_TIMESTAMP, ((2, None),), "late", "record 2 of the batch: late"),
+    ],
+    ids=["one record", "two and the batch", "without its own words"],
+)
+def test_a_refused_record_precedes_the_brokers_message(
+    code: ErrorCode, errors: tuple[tuple[int, str | None], ...], whole: str | None, words: str
+) -> None:
+    """SenderTest#testRecordErrorPropagatedToApplication. A real broker sends both, and its message
+    for the batch hides the record behind its length. With INVALID_TIMESTAMP it has no message for
+    the record.
     """
-    whole = "One or more records have been rejected due to 2 record errors in total " + "x" * 200
     with SenderWorld() as world:
         batch = world.append(records=3)
-        errors = (RecordError(1, "no key"), RecordError(2, "no key"))
-        world.refuse(ErrorCode.INVALID_RECORD, record_errors=errors, error_message=whole)
+        told = tuple(RecordError(*one) for one in errors)
+        world.refuse(code, record_errors=told, error_message=whole)
         world.round(2)
-        assert "record 1 of the batch (and 1 more): no key" in error_of(batch).message
-    with SenderWorld() as world:
-        batch = world.append(records=3)
-        world.refuse(
-            ErrorCode.INVALID_TIMESTAMP, record_errors=(RecordError(2, None),), error_message="late"
-        )
-        world.round(2)
-        assert "record 2 of the batch: late" in error_of(batch).message
+        assert words in error_of(batch).message
+        assert batch.record_errors == told
 
 
 def test_a_request_without_a_common_version_fails_its_batches() -> None:

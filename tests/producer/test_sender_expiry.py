@@ -27,8 +27,7 @@ def test_past_delivery_timeout_a_batch_is_not_split_nor_retried(code: ErrorCode)
 
 
 def test_a_batch_in_doubt_expires_too() -> None:
-    with SenderWorld() as world:
-        world.establish()
+    with SenderWorld(established=True) as world:
         old = world.append()
         world.round(1)
         world.clock.advance(60_000)
@@ -102,8 +101,7 @@ def test_with_idempotence_an_expired_batch_fails_the_attempt() -> None:
     """In place of SenderTest#testExpiryOfUnsentBatchesShouldNotCauseUnresolvedSequences,
     SenderTest#testUnresolvedSequencesAreNotFatal.
     """
-    with SenderWorld() as world:
-        world.establish()
+    with SenderWorld(established=True) as world:
         old = world.append()
         world.refuse(ErrorCode.NOT_ENOUGH_REPLICAS)
         world.round(2)

@@ -160,8 +160,7 @@ def test_a_too_large_batch_goes_as_two_at_its_own_sequences() -> None:
     """SenderTest#testIdempotentSplitBatchAndSend: attempts are not consumed; what was behind goes
     again after the halves.
     """
-    with SenderWorld(retries=1) as world:
-        world.establish()
+    with SenderWorld(retries=1, established=True) as world:
         whole, later = world.append(records=2), world.append()
         world.round(2)
         world.refuse(ErrorCode.MESSAGE_TOO_LARGE)

@@ -109,8 +109,7 @@ def test_a_new_topics_first_batch_is_resent_alone() -> None:
 
 
 def test_a_partition_idle_for_a_minute_sends_one_batch_alone() -> None:
-    with SenderWorld() as world:
-        world.establish()
+    with SenderWorld(established=True) as world:
         world.clock.advance(61_000)
         world.append()
         world.append()
@@ -123,8 +122,7 @@ def test_a_partition_idle_for_a_minute_sends_one_batch_alone() -> None:
 
 def test_five_are_in_flight_and_a_sixth_waits() -> None:
     """SenderTest#testIdempotenceWithMultipleInflights."""
-    with SenderWorld() as world:
-        world.establish()
+    with SenderWorld(established=True) as world:
         batches = [world.append() for _ in range(6)]
         world.round(7)
         assert world.sequences == [1, 2, 3, 4, 5]
@@ -137,8 +135,7 @@ def test_five_are_in_flight_and_a_sixth_waits() -> None:
 
 def test_batches_after_a_refused_one_are_resent_before_new_ones() -> None:
     """SenderTest#testIdempotenceWithMultipleInflightsRetriedInOrder."""
-    with SenderWorld() as world:
-        world.establish()
+    with SenderWorld(established=True) as world:
         batches = [world.append() for _ in range(3)]
         world.round(3)
         world.refuse(ErrorCode.NOT_ENOUGH_REPLICAS)
@@ -159,8 +156,7 @@ def test_batches_after_a_refused_one_are_resent_before_new_ones() -> None:
 
 def test_a_later_ack_settles_an_earlier_batch_awaiting_its_retry() -> None:
     """SenderTest#testCorrectHandlingOfOutOfOrderResponsesWhenSecondSucceeds."""
-    with SenderWorld() as world:
-        world.establish()
+    with SenderWorld(established=True) as world:
         first, second = world.append(records=5), world.append()
         world.round(2)
         world.refuse(ErrorCode.REQUEST_TIMED_OUT)
@@ -242,8 +238,7 @@ def test_out_of_order_before_any_ack_fails_the_attempt() -> None:
 
 def test_out_of_order_on_the_first_is_settled_by_those_after_it() -> None:
     """Hazard H3: the answers that a real broker gave to four resent batches after a restart."""
-    with SenderWorld() as world:
-        world.establish()
+    with SenderWorld(established=True) as world:
         batches = [world.append(records=10) for _ in range(4)]
         world.round(4)
         for _ in batches:
@@ -265,8 +260,7 @@ def test_out_of_order_on_the_first_is_settled_by_those_after_it() -> None:
 
 
 def test_the_attempt_fails_when_none_after_it_is_accepted() -> None:
-    with SenderWorld() as world:
-        world.establish()
+    with SenderWorld(established=True) as world:
         first, second = world.append(), world.append()
         world.round(2)
         for _ in range(3):
@@ -280,8 +274,7 @@ def test_the_attempt_fails_when_none_after_it_is_accepted() -> None:
 
 def test_unknown_producer_id_fails_the_attempt() -> None:
     """SenderTest#testIdempotentUnknownProducerHandlingWhenRetentionLimitReached, with rule R2."""
-    with SenderWorld() as world:
-        world.establish()
+    with SenderWorld(established=True) as world:
         batch = world.append()
         world.refuse(ErrorCode.UNKNOWN_PRODUCER_ID)
         world.round(2)

@@ -16,9 +16,8 @@ def test_a_commit_sends_what_lingers_and_the_end_goes_last(version: int) -> None
     """SenderTest#testRecordsFlushedImmediatelyOnTransactionCompletion,
     SenderTest#testAwaitPendingRecordsBeforeCommittingTransaction.
     """
-    with TransactionWorld(version, linger_ms=60_000) as world:
-        world.begin_and_write()
-        batch = world.linger()
+    with TransactionWorld(version, linger_ms=60_000, written=True) as world:
+        batch = world.append(full=False)
         world.manager.maybe_add_partition(TP0)
         world.round(3)
         assert not batch.is_done
@@ -32,8 +31,7 @@ def test_a_commit_sends_what_lingers_and_the_end_goes_last(version: int) -> None
 
 
 def test_nothing_leaves_once_the_end_is_on_its_way() -> None:
-    with TransactionWorld() as world:
-        world.begin_and_write()
+    with TransactionWorld(written=True) as world:
         world.manager.begin_commit()
         world.round(1)
         assert world.asked[-1] == "end"
@@ -44,8 +42,7 @@ def test_nothing_leaves_once_the_end_is_on_its_way() -> None:
 
 def test_dropped_batches_say_that_their_transaction_was_aborted() -> None:
     """SenderTest#testTransactionAbortedExceptionOnAbortWithoutError."""
-    with TransactionWorld() as world:
-        world.begin()
+    with TransactionWorld(begun=True) as world:
         batch = world.send()
         world.await_(world.manager.begin_abort())
         assert isinstance(batch.error, TransactionAbortedError)
@@ -53,29 +50,10 @@ def test_dropped_batches_say_that_their_transaction_was_aborted() -> None:
         assert world.asked == []
 
 
-def test_an_abort_lets_a_retry_come_to_its_end() -> None:
-    """TransactionManagerTest#testAbortResendsProduceRequestIfRetried: its records may be in the
-    log.
-    """
-    with TransactionWorld(2) as world:
-        world.begin_and_write()
-        batch = world.send()
-        world.lose()
-        world.round(2)
-        world.client.requests.clear()
-        abort = world.manager.begin_abort()
-        world.acknowledge(offset=1)
-        world.end()
-        world.await_(abort)
-        assert world.asked == ["produce", "end"]
-        assert batch.error is None
-
-
 @BOTH
 def test_closing_sends_the_rest_then_aborts_an_open_transaction(version: int) -> None:
     """SenderTest#testIncompleteTransactionAbortOnShutdown."""
-    with TransactionWorld(version) as world:
-        world.begin_and_write()
+    with TransactionWorld(version, written=True) as world:
         batch = world.send()
         world.sender.initiate_close()
         world.acknowledge(offset=1)
@@ -89,8 +67,7 @@ def test_closing_sends_the_rest_then_aborts_an_open_transaction(version: int) ->
 
 def test_closing_waits_for_a_commit_that_has_begun() -> None:
     """SenderTest#testTransactionalRequestsSentOnShutdown: the end is not turned round."""
-    with TransactionWorld() as world:
-        world.begin_and_write()
+    with TransactionWorld(written=True) as world:
         commit = world.manager.begin_commit()
         world.sender.initiate_close()
         world.end()
@@ -102,8 +79,7 @@ def test_closing_waits_for_a_commit_that_has_begun() -> None:
 
 def test_closing_in_an_abortable_error_aborts() -> None:
     """SenderTest#testIncompleteTransactionAbortOnShutdown."""
-    with TransactionWorld() as world:
-        world.begin_and_write()
+    with TransactionWorld(written=True) as world:
         world.manager.transition_to_abortable_error(KafkaError("too large"))
         world.sender.initiate_close()
         world.end()
@@ -114,8 +90,7 @@ def test_closing_in_an_abortable_error_aborts() -> None:
 @pytest.mark.parametrize("state", ["in transaction", "abortable", "committing", "aborting"])
 def test_a_forced_close_fails_everything_and_hangs_in_no_state(state: str) -> None:
     """SenderTest#testForceShutdownWithIncompleteTransaction."""
-    world = TransactionWorld()
-    world.begin_and_write()
+    world = TransactionWorld(written=True)
     batch = world.send()
     result = None
     if state == "abortable":
@@ -138,8 +113,7 @@ def test_a_forced_close_fails_everything_and_hangs_in_no_state(state: str) -> No
 @BOTH
 def test_a_close_with_an_empty_transaction_open_ends_at_once(version: int) -> None:
     """Nothing is to be sent to a broker; it slept until close()'s time-out all the same."""
-    with TransactionWorld(version) as world:
-        world.begin()
+    with TransactionWorld(version, begun=True) as world:
         world.client.poll_timeouts.clear()
         world.sender.initiate_close()
         world.sender.run()
@@ -149,8 +123,7 @@ def test_a_close_with_an_empty_transaction_open_ends_at_once(version: int) -> No
 
 def test_a_close_without_a_coordinator_ends_when_forced() -> None:
     """SenderTest#testIncompleteTransactionAbortOnShutdown."""
-    world = TransactionWorld()
-    world.begin_and_write()
+    world = TransactionWorld(written=True)
     world.client.unready = {1: NEVER, 2: NEVER}
     world.sender.initiate_close()
     rounds = 0
@@ -189,8 +162,7 @@ def test_an_idle_transactional_producer_runs_no_timer() -> None:
 @BOTH
 def test_a_commit_after_close_began_is_carried_out(version: int) -> None:
     """SenderTest#testSenderShutdownWithPendingTransactions: what was sent before is committed."""
-    with TransactionWorld(version) as world:
-        world.begin_and_write()
+    with TransactionWorld(version, written=True) as world:
         batch = world.send()
         world.sender.initiate_close()
         commit = world.manager.begin_commit()

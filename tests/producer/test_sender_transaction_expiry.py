@@ -37,8 +37,7 @@ def test_an_expired_unsent_batch_makes_the_transaction_abortable(version: int) -
     TransactionManagerTest#testTransitionToAbortableErrorOnBatchExpiry,
     TransactionManagerTest#testDropCommitOnBatchExpiry: no sequence was used, nothing is unresolved.
     """
-    with TransactionWorld(version, **SHORT) as world:
-        world.begin_and_write()
+    with TransactionWorld(version, written=True, **SHORT) as world:
         world.client.unready = {1: NEVER}
         batch = world.send()
         commit = world.manager.begin_commit()
@@ -58,8 +57,7 @@ def test_a_send_that_fails_behind_a_sent_commit_does_not_undo_it(version: int, l
     """Another thread's send was waiting, and its record is not in the transaction. An abort could
     not be distinguished from the commit: the first may be in effect.
     """
-    with TransactionWorld(version) as world:
-        world.begin_and_write()
+    with TransactionWorld(version, written=True) as world:
         commit = world.manager.begin_commit()
         if lost:
             world.cut(EndTxnRequest)
@@ -82,8 +80,7 @@ def test_close_does_not_commit_a_transaction_that_lost_a_batch(version: int) -> 
     commit for it, the producer is closed: the abort clears the error that would have stopped it.
     Seed 4834 of the simulation: 25 of 26 rows were committed.
     """
-    with TransactionWorld(version, **SHORT) as world:
-        world.begin_and_write()
+    with TransactionWorld(version, written=True, **SHORT) as world:
         world.client.unready = {1: NEVER}
         batch = world.send()
         commit = world.manager.begin_commit()
@@ -104,8 +101,7 @@ def test_a_batch_that_was_never_sent_is_no_lost_one() -> None:
     """TransactionManagerTest#testTransitionToAbortableErrorOnBatchExpiry: whatever the coordinator
     can do.
     """
-    with TransactionWorld(1, init=2, **SHORT) as world:
-        world.begin_and_write()
+    with TransactionWorld(1, init=2, written=True, **SHORT) as world:
         world.client.unready = {1: NEVER}
         batch = world.send()
         world.round(2, ms=600)
@@ -135,8 +131,7 @@ def test_an_expired_batch_in_flight_delays_the_end() -> None:
 
 def test_a_batch_with_exhausted_retries_may_still_arrive() -> None:
     """So the abort fences, as it does for one that expired."""
-    with TransactionWorld(1, retries=1) as world:
-        world.begin_and_write()
+    with TransactionWorld(1, retries=1, written=True) as world:
         batch = world.send()
         for _ in range(2):
             world.lose()
@@ -191,8 +186,7 @@ def test_a_late_ack_resolves_an_expired_batch() -> None:
 
 def test_a_later_acknowledgement_resolves_an_expired_batch_too() -> None:
     """SenderTest#testExpiryOfFirstBatchShouldNotCauseUnresolvedSequencesIfFutureBatchesSucceed."""
-    with TransactionWorld(1, **SHORT) as world:
-        world.begin_and_write()
+    with TransactionWorld(1, written=True, **SHORT) as world:
         world.send()
         world.round(1)
         world.clock.advance(700)
@@ -212,8 +206,7 @@ def test_a_late_refusal_settles_a_batch_sent_once_only() -> None:
     its way.
     """
     for retried in (False, True):
-        with TransactionWorld(1, **SHORT) as world:
-            world.begin_and_write()
+        with TransactionWorld(1, written=True, **SHORT) as world:
             world.send()
             world.round(1)
             if retried:
@@ -230,8 +223,7 @@ def test_a_late_refusal_settles_a_batch_sent_once_only() -> None:
 
 def test_version_1_fences_itself_after_unanswered_partitions() -> None:
     """The coordinator may have opened the transaction; EndTxn would be refused if it has not."""
-    with TransactionWorld(1) as world:
-        world.begin()
+    with TransactionWorld(1, begun=True) as world:
         world.send()
         world.cut(AddPartitionsToTxnRequest)
         world.round(2)

@@ -31,8 +31,7 @@ def test_a_failed_batch_forbids_the_commit_and_allows_the_abort(version: int) ->
     """TransactionManagerTest#testDisallowCommitOnProduceFailure,
     TransactionManagerTest#testAllowAbortOnProduceFailure.
     """
-    with TransactionWorld(version) as world:
-        world.begin_and_write()
+    with TransactionWorld(version, written=True) as world:
         batch = world.send()
         world.refuse(ErrorCode.MESSAGE_TOO_LARGE)
         world.round(3)
@@ -67,8 +66,7 @@ def test_the_transaction_fails_before_the_batch_is_reported() -> None:
     """A writer's flush ends with its last batch. It asks for prepare() at once: were the
     transaction still whole, it would be committed without that batch.
     """
-    with TransactionWorld(2, **SHORT) as world:
-        world.begin_and_write()
+    with TransactionWorld(2, written=True, **SHORT) as world:
         seen: list[State] = []
         world.filler._listener = StateAtTheEnd(world, seen)
         world.client.unready = {1: NEVER}
@@ -101,8 +99,7 @@ def test_answers_end_the_transaction_or_the_producer_by_a_table(
     TransactionManagerTest#testInvalidProducerEpochFromProduce,
     SenderTest#testClusterAuthorizationExceptionInProduceRequest.
     """
-    with TransactionWorld() as world:
-        world.begin_and_write()
+    with TransactionWorld(written=True) as world:
         batch = world.send()
         world.refuse(code)
         world.round(2)
@@ -115,8 +112,7 @@ def test_behind_a_hole_nothing_is_renumbered_and_nothing_follows() -> None:
     """SenderTest#testIdempotenceWithMultipleInflightsWhereFirstFailsFatallyAndSequenceOfFutureBatchesIsAdjusted,
     SenderTest#testBumpEpochWhenOutOfOrderSequenceReceived: in their place.
     """
-    with TransactionWorld() as world:
-        world.begin_and_write()
+    with TransactionWorld(written=True) as world:
         batches = [world.send() for _ in range(3)]
         world.round(3)
         world.refuse(ErrorCode.INVALID_RECORD)
@@ -139,8 +135,7 @@ def test_behind_a_hole_nothing_is_renumbered_and_nothing_follows() -> None:
 
 def test_behind_a_hole_an_acknowledgement_is_an_acknowledgement() -> None:
     """The failed batch was in the log all the same; the transaction is aborted as a whole."""
-    with TransactionWorld() as world:
-        world.begin_and_write()
+    with TransactionWorld(written=True) as world:
         first, second = world.send(), world.send()
         world.round(2)
         world.refuse(ErrorCode.INVALID_RECORD)
@@ -153,8 +148,7 @@ def test_behind_a_hole_an_acknowledgement_is_an_acknowledgement() -> None:
 
 def test_what_is_in_doubt_fails_with_the_transaction() -> None:
     """Nothing can prove it any more, and the abort must not wait for a proof."""
-    with TransactionWorld() as world:
-        world.begin_and_write()
+    with TransactionWorld(written=True) as world:
         doubted, refused = world.send(), world.send()
         world.round(2)
         world.refuse(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER)
@@ -168,8 +162,7 @@ def test_what_is_in_doubt_fails_with_the_transaction() -> None:
 
 
 def test_other_partitions_go_on_when_one_has_failed() -> None:
-    with TransactionWorld() as world:
-        world.begin()
+    with TransactionWorld(begun=True) as world:
         world.write(TP0)
         world.write(TP2)
         bad, good = world.send(TP0), world.send(TP2)
@@ -183,8 +176,7 @@ def test_other_partitions_go_on_when_one_has_failed() -> None:
 
 def test_a_split_in_a_transaction_keeps_it_alive() -> None:
     """SenderTest#testTransactionalSplitBatchAndSend."""
-    with TransactionWorld() as world:
-        world.begin_and_write()
+    with TransactionWorld(written=True) as world:
         world.send(records=4)
         world.refuse(ErrorCode.MESSAGE_TOO_LARGE)
         world.round(2)
@@ -198,8 +190,7 @@ def test_a_split_in_a_transaction_keeps_it_alive() -> None:
 
 def test_concurrent_transactions_of_a_produce_are_waited_out() -> None:
     """Version 2: the leader adds the partition while the transaction before is being ended."""
-    with TransactionWorld(2) as world:
-        world.begin()
+    with TransactionWorld(2, begun=True) as world:
         batch = world.send()
         world.refuse(ErrorCode.CONCURRENT_TRANSACTIONS)
         world.round(2)
@@ -210,8 +201,7 @@ def test_concurrent_transactions_of_a_produce_are_waited_out() -> None:
 
 
 def test_every_request_of_a_transaction_names_it() -> None:
-    with TransactionWorld(1) as world:
-        world.begin()
+    with TransactionWorld(1, begun=True) as world:
         world.write(TP0)
         world.write(TP1)
         assert {r.transactional_id for r in world.client.sent(ProduceRequest)} == {"orders"}
@@ -221,8 +211,7 @@ def test_every_request_of_a_transaction_names_it() -> None:
 
 def test_after_a_fatal_error_nothing_is_sent() -> None:
     """SenderTest#testCancelInFlightRequestAfterFatalError."""
-    world = TransactionWorld()
-    world.begin_and_write()
+    world = TransactionWorld(written=True)
     in_flight, queued = world.send(TP0), world.send(TP2)
     world.client.unready = {2: NEVER}
     world.round(1)
@@ -243,8 +232,7 @@ def test_a_transaction_after_an_abort_begins_at_sequence_0(version: int) -> None
     """SenderTest#testAbortTransactionAndReuseSequenceNumberOnError: its epoch is another, so no
     number of the aborted one is in the way. Of a second partition, too.
     """
-    with TransactionWorld(version) as world:
-        world.begin_and_write()
+    with TransactionWorld(version, written=True) as world:
         world.write(TP1)
         world.send()
         world.refuse(ErrorCode.MESSAGE_TOO_LARGE)

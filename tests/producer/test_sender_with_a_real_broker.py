@@ -5,7 +5,6 @@ What counts is in the log: every row once, and in order within its partition.
 
 from __future__ import annotations
 
-import time
 import uuid
 from collections.abc import Callable
 
@@ -74,28 +73,6 @@ def test_a_topic_written_right_after_its_creation_has_every_row(
         assert report.rows == count
         assert report.batches >= 3 * partitions
         check(consume(topic), count, partitions)
-
-
-@pytest.mark.parametrize("acks", [0, 1])
-def test_without_idempotence_rows_arrive_and_are_counted(
-    kafka: RealKafka, consume: Callable[..., Consumed], acks: int
-) -> None:
-    topic = kafka.unique_topic("acks", 2)
-    with KafkaProducer(config(kafka.bootstrap, acks=1)) as producer:
-        # With acks=0 a broker that does not lead yet drops the batch, and nobody hears of it.
-        producer.send_columns(rows(topic, 0, 1_000, 2))
-        producer.flush()
-    with KafkaProducer(config(kafka.bootstrap, acks=acks)) as producer:
-        producer.start_attempt()
-        producer.send_columns(rows(topic, 1_000, 1_000, 2))
-        report = producer.finish_attempt()
-        assert report.rows == 1_000
-        assert bool(report.offsets) is (acks == 1)
-    found = consume(topic)
-    deadline = time.monotonic() + 60
-    while acks == 0 and len(found) < 2_000 and time.monotonic() < deadline:
-        found = consume(topic)  # nobody told us when the broker had worked on the request
-    check(found, 2_000, 2)
 
 
 def test_a_missing_topic_ends_in_a_clear_error_within_max_block(kafka: RealKafka) -> None:

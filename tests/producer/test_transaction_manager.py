@@ -101,16 +101,6 @@ def test_any_other_refusal_of_an_id_is_fatal(code: ErrorCode) -> None:
     assert "InitProducerId on broker b" in lifecycle.fatal.message
 
 
-def test_the_first_fatal_error_is_kept() -> None:
-    lifecycle = Lifecycle()
-    manager = new_manager(lifecycle=lifecycle)
-    first = KafkaError("first")
-    manager.transition_to_fatal_error(first)
-    manager.transition_to_fatal_error(KafkaError("second"))
-    assert manager.last_error is lifecycle.fatal is first
-    assert not manager.reusable
-
-
 def test_sequences_count_records_and_are_each_partitions_own() -> None:
     manager = ready()
     leave(manager, TP, 10)

@@ -12,8 +12,7 @@ from tests.fakes.transaction_world import TransactionWorld
 
 def test_partitions_that_are_asked_for_are_not_asked_for_twice() -> None:
     """TransactionManagerTest#testMaybeAddPartitionToTransaction."""
-    with TransactionWorld(1) as world:
-        world.begin()
+    with TransactionWorld(1, begun=True) as world:
         world.send()
         world.round()
         world.send()
@@ -27,8 +26,7 @@ def test_partitions_that_are_asked_for_are_not_asked_for_twice() -> None:
 
 def test_data_goes_on_while_partitions_are_added() -> None:
     """Unlike Java's sender, which sends nothing else while a transactional request is out."""
-    with TransactionWorld(1) as world:
-        world.begin_and_write()
+    with TransactionWorld(1, written=True) as world:
         world.send(TP2)
         world.round()
         batch = world.send(TP0)
@@ -43,8 +41,7 @@ def test_data_goes_on_while_partitions_are_added() -> None:
 
 def test_the_sender_is_woken_for_a_new_partition_only() -> None:
     """It may have found the batch before its partition was in, and sleep."""
-    with TransactionWorld() as world:
-        world.begin()
+    with TransactionWorld(begun=True) as world:
         before = world.client.wakeups
         world.send()
         assert world.client.wakeups == before + 1
@@ -58,8 +55,7 @@ def test_the_first_partitions_are_retried_soon_later_ones_not() -> None:
     """TransactionManagerTest#testAddPartitionToTransactionOverridesRetryBackoffForConcurrentTransactions,
     TransactionManagerTest#testAddPartitionToTransactionRetainsRetryBackoffWhenPartitionsAlreadyAdded.
     """
-    with TransactionWorld(1) as world:
-        world.begin()
+    with TransactionWorld(1, begun=True) as world:
         world.send()
         world.add(error=ErrorCode.CONCURRENT_TRANSACTIONS)
         world.round(2)
@@ -85,8 +81,7 @@ def test_the_first_partitions_are_retried_soon_later_ones_not() -> None:
 
 def test_a_throttled_coordinator_causes_no_busy_loop() -> None:
     """SenderTest#testDoNotPollWhenNoRequestSent."""
-    with TransactionWorld(1) as world:
-        world.begin()
+    with TransactionWorld(1, begun=True) as world:
         world.send()
         until = world.clock.now_ms() + 500
         world.client.unready = {2: until}
@@ -105,8 +100,7 @@ def test_partitions_that_an_abort_came_before_are_not_added() -> None:
     behind the identity's request. An AddPartitionsToTxn without any, and an EndTxn of what was
     never opened, would be refused (found by a simulated life).
     """
-    with TransactionWorld(1) as world:
-        world.begin_and_write()
+    with TransactionWorld(1, written=True) as world:
         world.commit()
         world.manager.begin_transaction()
         world.init(ErrorCode.CONCURRENT_TRANSACTIONS)
@@ -124,8 +118,7 @@ def test_refused_partitions_fail_the_transaction() -> None:
     """TransactionManagerTest#testTopicAuthorizationFailureInAddPartitions,
     TransactionManagerTest#shouldNotSendAbortTxnRequestWhenOnlyAddPartitionsRequestFailed.
     """
-    with TransactionWorld(1) as world:
-        world.begin()
+    with TransactionWorld(1, begun=True) as world:
         one, two = world.send(TP0), world.send(TP1)
         world.add(
             errors={

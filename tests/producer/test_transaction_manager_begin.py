@@ -62,8 +62,7 @@ def test_version_1_asks_in_order_and_one_request_at_a_time() -> None:
 
 def test_version_1_takes_its_next_identity_at_the_next_begin() -> None:
     """TransactionManagerTest#testBasicTransaction: one (producer id, epoch) is one transaction."""
-    with TransactionWorld(1) as world:
-        world.begin_and_write()
+    with TransactionWorld(1, written=True) as world:
         world.commit()
         world.client.requests.clear()
         assert world.state is State.READY
@@ -90,8 +89,7 @@ def test_version_2_adds_no_partitions_and_uses_the_ends_epoch() -> None:
     """TransactionManagerTest#testTransactionManagerEnablesV2,
     TransactionManager.EndTxnHandler#handleResponse.
     """
-    with TransactionWorld(2) as world:
-        world.begin()
+    with TransactionWorld(2, begun=True) as world:
         batch = world.send()
         world.acknowledge()
         world.round(2)
@@ -112,8 +110,7 @@ def test_version_2_adds_no_partitions_and_uses_the_ends_epoch() -> None:
 def test_an_epoch_at_its_end_brings_a_new_producer_id() -> None:
     """TransactionManager.EndTxnHandler#handleResponse."""
 
-    with TransactionWorld(2) as world:
-        world.begin_and_write()
+    with TransactionWorld(2, written=True) as world:
         world.client.prepare(EndTxnRequest, end_response(ErrorCode.NONE, 815, 0))
         world.await_(world.manager.begin_commit())
         assert world.manager.producer_id_and_epoch == (815, 0)
@@ -124,8 +121,7 @@ def test_an_epoch_at_its_end_brings_a_new_producer_id() -> None:
 
 def test_a_changed_cluster_version_spares_an_open_transaction() -> None:
     """TransactionManager#maybeUpdateTransactionV2Enabled."""
-    with TransactionWorld(1) as world:
-        world.begin_and_write()
+    with TransactionWorld(1, written=True) as world:
         world.set_version(2, features_epoch=2)
         world.commit()
         assert world.client.sent(EndTxnRequest)[0].versions == (0, 4)
@@ -146,8 +142,7 @@ def test_a_changed_cluster_version_spares_an_open_transaction() -> None:
 
 def test_an_abort_before_the_first_identity_needs_no_request() -> None:
     """Version 1: the InitProducerId that begin asked for is answered after the abort."""
-    with TransactionWorld(1) as world:
-        world.begin_and_write()
+    with TransactionWorld(1, written=True) as world:
         world.commit()
         world.manager.begin_transaction()
         world.round(2)

@@ -15,8 +15,7 @@ from tests.fakes.transaction_world import BACKOFF, BOTH, TransactionWorld
 @BOTH
 def test_a_transaction_without_partitions_ends_without_a_request(version: int) -> None:
     """TransactionManager#nextRequest."""
-    with TransactionWorld(version) as world:
-        world.begin()
+    with TransactionWorld(version, begun=True) as world:
         world.await_(world.manager.begin_commit())
         world.manager.begin_transaction()
         world.await_(world.manager.begin_abort())
@@ -31,8 +30,7 @@ def test_the_end_waits_for_every_batch_and_new_partitions(version: int) -> None:
     TransactionManagerTest#testFlushPendingPartitionsOnCommit,
     TransactionManagerTest#testCommitTransactionWithUnsentProduceRequest.
     """
-    with TransactionWorld(version) as world:
-        world.begin_and_write()
+    with TransactionWorld(version, written=True) as world:
         batch = world.send(TP1)
         commit = world.manager.begin_commit()
         if version == 1:
@@ -48,8 +46,7 @@ def test_the_end_waits_for_every_batch_and_new_partitions(version: int) -> None:
 
 def test_an_abort_drops_what_was_never_sent() -> None:
     """SenderTest#testTransactionAbortedExceptionOnAbortWithoutError."""
-    with TransactionWorld() as world:
-        world.begin_and_write()
+    with TransactionWorld(written=True) as world:
         batches = [world.send(tp) for tp in (TP0, TP1, TP2)]
         abort = world.manager.begin_abort()
         world.end()
@@ -64,8 +61,7 @@ def test_an_abort_repeats_pending_partitions_and_retries_first() -> None:
     """TransactionManagerTest#testAbortResendsAddPartitionErrorIfRetried,
     TransactionManagerTest#testAbortResendsProduceRequestIfRetried.
     """
-    with TransactionWorld(1) as world:
-        world.begin_and_write()
+    with TransactionWorld(1, written=True) as world:
         retried = world.send(TP0)
         world.refuse(ErrorCode.NOT_ENOUGH_REPLICAS)
         world.round(2)
@@ -89,8 +85,7 @@ def test_an_abort_repeats_pending_partitions_and_retries_first() -> None:
 
 def test_after_an_abortable_error_sent_batches_finish() -> None:
     """TransactionManagerTest#testRecoveryFromAbortableErrorTransactionStarted."""
-    with TransactionWorld(1) as world:
-        world.begin_and_write()
+    with TransactionWorld(1, written=True) as world:
         sent = world.send(TP0)
         world.round()
         dropped = world.send(TP2)
@@ -142,8 +137,7 @@ def test_a_transaction_is_ongoing_until_its_end_is_answered(version: int, *, com
 
 def test_only_an_abortable_error_leaves_a_transaction_ongoing():
     """TransactionManagerTest#testHasOngoingTransactionAbortableError and FatalError."""
-    with TransactionWorld() as world:
-        world.begin_and_write()
+    with TransactionWorld(written=True) as world:
         world.manager.transition_to_abortable_error(KafkaError("too large"))
         assert world.manager.has_ongoing_transaction
         world.abort()

@@ -27,8 +27,7 @@ from tests.fakes.transaction_world import (
 
 @BOTH
 def test_a_prepared_transaction_is_nobodys_here(version: int) -> None:
-    with TransactionWorld(version) as world:
-        world.begin_and_write()
+    with TransactionWorld(version, written=True) as world:
         prepared = world.manager.prepare()
         assert prepared == PreparedTransaction(TRANSACTIONAL_ID, PRODUCER_ID, 0, version)
         assert pickle.loads(pickle.dumps(prepared)) == prepared
@@ -55,8 +54,7 @@ def test_a_prepared_transaction_is_nobodys_here(version: int) -> None:
 
 def test_a_forced_close_or_failure_keeps_a_prepared_transaction() -> None:
     for end in ("force", "fatal"):
-        with TransactionWorld() as world:
-            world.begin_and_write()
+        with TransactionWorld(written=True) as world:
             world.manager.prepare()
             world.client.requests.clear()
             if end == "force":
@@ -68,35 +66,9 @@ def test_a_forced_close_or_failure_keeps_a_prepared_transaction() -> None:
             assert world.asked == []
 
 
-def test_only_what_is_acknowledged_can_be_prepared() -> None:
-    with TransactionWorld(1) as world:
-        world.begin()
-        with pytest.raises(IllegalStateError, match="nothing was written"):
-            world.manager.prepare()
-        world.send()
-        with pytest.raises(IllegalStateError, match="flush"):
-            world.manager.prepare()
-        world.add()
-        world.round(2)
-        with pytest.raises(IllegalStateError, match="flush"):
-            world.manager.prepare()
-        world.acknowledge()
-        world.round(1)
-        world.manager.prepare()
-
-
-def test_a_transaction_that_failed_cannot_be_prepared() -> None:
-    with TransactionWorld() as world:
-        world.begin_and_write()
-        world.manager.transition_to_abortable_error(KafkaError("row 7 is too large"))
-        with pytest.raises(KafkaError, match="row 7"):
-            world.manager.prepare()
-
-
 @BOTH
 def test_an_id_whose_prepared_transaction_ended_is_initialized(version: int) -> None:
-    with TransactionWorld(version) as world:
-        world.begin_and_write()
+    with TransactionWorld(version, written=True) as world:
         world.commit()
         world.manager.begin_transaction()
         if version == 1:

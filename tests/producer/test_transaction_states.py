@@ -69,8 +69,7 @@ def test_an_illegal_transition_on_the_network_thread_is_fatal() -> None:
     """TransactionManagerTest#testBackgroundInvalidStateTransitionIsFatal: there nothing could mend
     it.
     """
-    world = TransactionWorld()
-    world.begin()
+    world = TransactionWorld(begun=True)
     broken = IllegalStateError("a bug")
 
     def fail() -> None:
@@ -96,8 +95,7 @@ def test_a_record_failing_after_the_producer_changes_nothing() -> None:
 
 
 def test_the_first_error_is_the_one_that_is_raised() -> None:
-    with TransactionWorld() as world:
-        world.begin()
+    with TransactionWorld(begun=True) as world:
         world.manager.transition_to_abortable_error(KafkaError("first"))
         world.manager.transition_to_abortable_error(KafkaError("second"))
         with pytest.raises(KafkaError, match="first"):
@@ -109,8 +107,7 @@ def test_the_first_error_is_the_one_that_is_raised() -> None:
 
 
 def test_what_a_transaction_failed_with_keeps_its_own_hint() -> None:
-    with TransactionWorld() as world:
-        world.begin()
+    with TransactionWorld(begun=True) as world:
         world.manager.transition_to_abortable_error(KafkaError("too early", hint="set the clock"))
         with pytest.raises(KafkaError, match="too early") as caught:
             world.manager.begin_commit()
@@ -137,8 +134,7 @@ def test_a_timed_out_commit_may_only_be_called_again(version: int) -> None:
     """TransactionManagerTest#testRetryCommitTransactionAfterTimeout,
     TransactionManagerTest#testRetryAbortTransactionAfterCommitTimeout.
     """
-    with TransactionWorld(version) as world:
-        world.begin_and_write()
+    with TransactionWorld(version, written=True) as world:
         commit = world.manager.begin_commit()
         world.round(2)
         with pytest.raises(KafkaTimeoutError, match="not complete in time"):
@@ -164,8 +160,7 @@ def test_an_abort_that_timed_out_is_called_again() -> None:
     """TransactionManagerTest#testRetryAbortTransactionAfterTimeout,
     TransactionManagerTest#testRetryCommitTransactionAfterAbortTimeout.
     """
-    with TransactionWorld() as world:
-        world.begin_and_write()
+    with TransactionWorld(written=True) as world:
         abort = world.manager.begin_abort()
         with pytest.raises(KafkaTimeoutError):
             abort.await_(world.clock, world.clock.now_ms())

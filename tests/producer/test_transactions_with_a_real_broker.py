@@ -5,8 +5,6 @@ Transactions of version 2 on the shared broker, of version 1 on a Kafka 3.9.
 
 from __future__ import annotations
 
-import subprocess
-import sys
 import time
 import uuid
 
@@ -14,14 +12,17 @@ import pytest
 
 from spark_kafka_sink.admin.admin_client import AdminClient
 from spark_kafka_sink.admin.call import AnyBroker, Call
-from spark_kafka_sink.base.errors import ErrorCode, KafkaError, ProducerFencedError
+from spark_kafka_sink.base.errors import ErrorCode, KafkaError
 from spark_kafka_sink.config.producer_config import ProducerConfig
+from spark_kafka_sink.producer.kafka_producer import KafkaProducer
+from spark_kafka_sink.producer.producer_record import ProducerRecord
+from spark_kafka_sink.producer.transaction.transaction_manager import TransactionManager
 from spark_kafka_sink.producer.transaction.transaction_states import State
 from spark_kafka_sink.protocol.cluster import Node
 from spark_kafka_sink.protocol.messages.end_txn import EndTxnResponse
 from spark_kafka_sink.protocol.producer_ids import PreparedTransaction
 from spark_kafka_sink.protocol.transaction_requests import end_txn, find_coordinator
-from tests.producer.transactional_driver import TransactionalDriver, code_of
+from tests.programs import run_python
 from tests.real_kafka import RealKafka, consume_topic
 
 pytestmark = pytest.mark.broker
@@ -37,6 +38,37 @@ def broker(request: pytest.FixtureRequest) -> RealKafka:
 
 def new_id() -> str:
     return f"txn-{uuid.uuid4().hex[:8]}"
+
+
+def new_producer(kafka: RealKafka, name: str | None = None, **options: object) -> KafkaProducer:
+    given = {"bootstrap.servers": kafka.bootstrap, "transactional.id": name or new_id()}
+    return KafkaProducer(given | {key.replace("_", "."): v for key, v in options.items()})
+
+
+def begun(producer: KafkaProducer) -> KafkaProducer:
+    producer.init_transactions()
+    producer.begin_transaction()
+    return producer
+
+
+def write(producer: KafkaProducer, topic: str, partition: int, rows: list[bytes]) -> None:
+    for row in rows:
+        producer.send(ProducerRecord(topic, row, partition=partition))
+
+
+def manager_of(producer: KafkaProducer) -> TransactionManager:
+    assert producer._transaction_manager is not None
+    return producer._transaction_manager
+
+
+def code_of(error: BaseException | None) -> ErrorCode | None:
+    """The broker's code behind an error of a call."""
+    while error is not None:
+        code = getattr(error, "code", None)
+        if isinstance(error, KafkaError) and isinstance(code, ErrorCode):
+            return code
+        error = error.__cause__
+    return None
 
 
 def committed(kafka: RealKafka, topic: str) -> list[bytes | None]:
@@ -94,21 +126,21 @@ def values(*names: str) -> list[bytes]:
 
 def test_what_is_committed_is_seen_and_what_is_aborted_never_is(broker: RealKafka) -> None:
     topic = broker.unique_topic("txn")
-    with TransactionalDriver(broker.bootstrap, new_id()) as producer:
-        producer.init().begin()
-        assert producer.manager._identity.transaction.version == broker.transaction_version
-        producer.send(topic, 0, values("a", "b"))
+    with new_producer(broker) as producer:
+        begun(producer)
+        assert manager_of(producer)._identity.transaction.version == broker.transaction_version
+        write(producer, topic, 0, values("a", "b"))
         producer.flush()
         assert committed(broker, topic) == []
-        producer.commit()
-        producer.begin()
-        producer.send(topic, 0, values("dropped"))
+        producer.commit_transaction()
+        producer.begin_transaction()
+        write(producer, topic, 0, values("dropped"))
         producer.flush()
-        producer.abort()
-        producer.begin()
-        producer.send(topic, 0, values("c"))
-        producer.send(topic, 0, values("d"))
-        producer.commit()
+        producer.abort_transaction()
+        producer.begin_transaction()
+        write(producer, topic, 0, values("c"))
+        write(producer, topic, 0, values("d"))
+        producer.commit_transaction()
     await_committed(broker, topic, values("a", "b", "c", "d"))
     everything = consume_topic(broker.bootstrap, topic).values
     assert everything == values("a", "b", "dropped", "c", "d")
@@ -118,15 +150,15 @@ def test_many_transactions_follow_each_other_at_once(broker: RealKafka) -> None:
     """Each meets the end of the one before: CONCURRENT_TRANSACTIONS is waited out in ms."""
     topic = broker.unique_topic("txn", 3)
     identities = set()
-    with TransactionalDriver(broker.bootstrap, new_id()) as producer:
-        producer.init()
+    with new_producer(broker) as producer:
+        producer.init_transactions()
         for i in range(30):
-            producer.begin()
+            producer.begin_transaction()
             for partition in range(3):
-                producer.send(topic, partition, values(f"{i}"))
+                write(producer, topic, partition, values(f"{i}"))
             producer.flush()
-            identities.add(producer.manager.producer_id_and_epoch)
-            producer.commit() if i % 3 else producer.abort()
+            identities.add(producer.producer_id_and_epoch)
+            producer.commit_transaction() if i % 3 else producer.abort_transaction()
     assert len(identities) == 30, "two transactions under one epoch"
     expected = [f"{i}".encode() for i in range(30) if i % 3]
     deadline = time.monotonic() + 30
@@ -141,53 +173,52 @@ def test_the_younger_of_two_producers_fences_the_older(broker: RealKafka) -> Non
     """TransactionManagerTest#testProducerFencedExceptionInInitProducerId, on a broker."""
     topic, name = broker.unique_topic("txn"), new_id()
     with (
-        TransactionalDriver(broker.bootstrap, name) as older,
-        TransactionalDriver(broker.bootstrap, name) as younger,
+        new_producer(broker, name) as older,
+        new_producer(broker, name) as younger,
     ):
-        older.init().begin()
-        older.send(topic, 0, values("lost"))
+        begun(older)
+        write(older, topic, 0, values("lost"))
         older.flush()
-        younger.init()  # aborts what the older one has open
+        younger.init_transactions()  # aborts what the older one has open
         with pytest.raises(KafkaError) as raised:
-            older.commit()
+            older.commit_transaction()
         assert code_of(raised.value) in (ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_TXN_STATE)
-        assert older.manager.state is State.FATAL_ERROR
-        younger.begin()
-        younger.send(topic, 0, values("kept"))
-        younger.commit()
+        assert manager_of(older).state is State.FATAL_ERROR
+        younger.begin_transaction()
+        write(younger, topic, 0, values("kept"))
+        younger.commit_transaction()
     await_committed(broker, topic, values("kept"))
 
 
 def test_a_fenced_producers_data_is_refused(broker: RealKafka) -> None:
     topic, name = broker.unique_topic("txn"), new_id()
     with (
-        TransactionalDriver(broker.bootstrap, name) as older,
-        TransactionalDriver(broker.bootstrap, name) as younger,
+        new_producer(broker, name) as older,
+        new_producer(broker, name) as younger,
     ):
-        older.init().begin()
-        older.send(topic, 0, values("lost"))
+        begun(older)
+        write(older, topic, 0, values("lost"))
         older.flush()
-        younger.init().begin()
-        younger.send(topic, 0, values("kept"))
+        begun(younger)
+        write(younger, topic, 0, values("kept"))
         younger.flush()
-        older.send(topic, 0, values("late"))
+        write(older, topic, 0, values("late"))
+        older.flush()
         with pytest.raises(KafkaError):
-            older.flush()
-        with pytest.raises(KafkaError):
-            older.abort()
-        assert older.manager.state is State.FATAL_ERROR
-        with pytest.raises(ProducerFencedError):
-            older.begin()
-        younger.commit()
+            older.abort_transaction()
+        assert manager_of(older).state is State.FATAL_ERROR
+        with pytest.raises(KafkaError, match="took over") as raised:
+            older.begin_transaction()
+        assert code_of(raised.value) is ErrorCode.PRODUCER_FENCED
+        younger.commit_transaction()
     await_committed(broker, topic, values("kept"))
 
 
 def test_closing_aborts_an_open_transaction(broker: RealKafka) -> None:
     """SenderTest#testIncompleteTransactionAbortOnShutdown, on a broker."""
     topic = broker.unique_topic("txn")
-    producer = TransactionalDriver(broker.bootstrap, new_id()).init()
-    producer.begin()
-    producer.send(topic, 0, values("dropped"))
+    producer = begun(new_producer(broker))
+    write(producer, topic, 0, values("dropped"))
     producer.flush()
     producer.close()
     await_no_open_transaction(broker, topic)
@@ -195,13 +226,10 @@ def test_closing_aborts_an_open_transaction(broker: RealKafka) -> None:
 
 
 @pytest.mark.parametrize("commit", [True, False], ids=["commit", "abort"])
-def test_a_prepared_transaction_outlives_its_producer_process(
-    broker: RealKafka, commit: bool
-) -> None:
+def test_a_prepared_transaction_outlives_its_producer(broker: RealKafka, commit: bool) -> None:
     topic = broker.unique_topic("txn")
-    producer = TransactionalDriver(broker.bootstrap, new_id()).init()
-    producer.begin()
-    producer.send(topic, 0, values("a", "b"))
+    producer = begun(new_producer(broker))
+    write(producer, topic, 0, values("a", "b"))
     prepared = producer.prepare()
     producer.close()
     assert committed(broker, topic) == []
@@ -217,23 +245,19 @@ def test_a_prepared_transaction_outlives_its_process(broker: RealKafka) -> None:
     topic, name = broker.unique_topic("txn"), new_id()
     script = (
         "import os, sys\n"
-        "from tests.producer.transactional_driver import TransactionalDriver\n"
-        "producer = TransactionalDriver(sys.argv[1], sys.argv[2]).init()\n"
-        "producer.begin()\n"
-        "producer.send(sys.argv[3], 0, [b'a', b'b'])\n"
+        "from spark_kafka_sink import KafkaProducer, ProducerRecord\n"
+        "names = 'bootstrap.servers', 'transactional.id'\n"
+        "producer = KafkaProducer(dict(zip(names, sys.argv[1:3])))\n"
+        "producer.init_transactions()\n"
+        "producer.begin_transaction()\n"
+        "for value in (b'a', b'b'):\n"
+        "    producer.send(ProducerRecord(sys.argv[3], value, partition=0))\n"
         "p = producer.prepare()\n"
         "print(p.producer_id, p.producer_epoch, p.transaction_version, flush=True)\n"
-        "os._exit(9)\n"
+        "os._exit(0)\n"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", script, broker.bootstrap, name, topic],
-        capture_output=True,
-        text=True,
-        timeout=150,
-        check=False,
-    )
-    assert done.returncode == 9, done.stderr
-    prepared = PreparedTransaction(name, *(int(word) for word in done.stdout.split()))
+    told = run_python("-c", script, broker.bootstrap, name, topic).stdout.split()
+    prepared = PreparedTransaction(name, *map(int, told))
     assert committed(broker, topic) == []
     assert end(broker, prepared, commit=True).error_code is ErrorCode.NONE
     await_committed(broker, topic, values("a", "b"))
@@ -241,23 +265,23 @@ def test_a_prepared_transaction_outlives_its_process(broker: RealKafka) -> None:
 
 def test_a_timed_out_transaction_is_an_error_at_its_commit(broker: RealKafka) -> None:
     topic = broker.unique_topic("txn")
-    with TransactionalDriver(broker.bootstrap, new_id(), transaction_timeout_ms=1_500) as producer:
-        producer.init().begin()
-        producer.send(topic, 0, values("late"))
+    with new_producer(broker, transaction_timeout_ms=1_500) as producer:
+        begun(producer)
+        write(producer, topic, 0, values("late"))
         producer.flush()
         await_no_open_transaction(broker, topic)
         with pytest.raises(KafkaError) as raised:
-            producer.commit()
+            producer.commit_transaction()
         assert code_of(raised.value) in (ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_TXN_STATE)
     assert committed(broker, topic) == []
 
 
 def test_a_timeout_above_the_brokers_maximum_is_refused_by_name(broker: RealKafka) -> None:
     with (
-        TransactionalDriver(broker.bootstrap, new_id(), transaction_timeout_ms=900_001) as producer,
+        new_producer(broker, transaction_timeout_ms=900_001) as producer,
         pytest.raises(KafkaError, match=r"transaction\.max\.timeout\.ms"),
     ):
-        producer.init()
+        producer.init_transactions()
 
 
 def test_a_dead_coordinator_is_replaced_within_a_transaction(kafka3: RealKafka) -> None:
@@ -265,22 +289,22 @@ def test_a_dead_coordinator_is_replaced_within_a_transaction(kafka3: RealKafka) 
     hold the transaction's state.
     """
     topic = kafka3.unique_topic("txn", 3)
-    with TransactionalDriver(kafka3.bootstrap, new_id(), request_timeout_ms=5_000) as producer:
-        producer.init().begin()
+    with new_producer(kafka3, request_timeout_ms=5_000) as producer:
+        begun(producer)
         for partition in range(3):
-            producer.send(topic, partition, values("a"))
+            write(producer, topic, partition, values("a"))
         producer.flush()
-        node = producer.manager.requests.coordinator
+        node = manager_of(producer).requests.coordinator
         assert node is not None
         kafka3.node(node.id).kill()
         for partition in range(3):
-            producer.send(topic, partition, values("b"))
-        producer.commit()
-        moved = producer.manager.requests.coordinator
+            write(producer, topic, partition, values("b"))
+        producer.commit_transaction()
+        moved = manager_of(producer).requests.coordinator
         assert moved is not None
         assert moved.id != node.id, "the coordinator never moved: nothing was tested"
-        producer.begin()
-        producer.send(topic, 0, values("dropped"))
-        producer.abort()
+        producer.begin_transaction()
+        write(producer, topic, 0, values("dropped"))
+        producer.abort_transaction()
     found = consume_topic(kafka3.bootstrap, topic, isolation="read_committed").by_partition()
     assert found == {p: values("a", "b") for p in range(3)}

@@ -139,8 +139,7 @@ def test_a_coordinator_that_cannot_be_reached_is_looked_up_again() -> None:
 
 
 def test_one_look_up_of_the_coordinator_is_enough() -> None:
-    with TransactionWorld() as world:
-        world.begin()
+    with TransactionWorld(begun=True) as world:
         world.manager.requests.lookup_coordinator()
         world.manager.requests.lookup_coordinator()
         assert world.manager.requests.coordinator is None
@@ -153,8 +152,7 @@ def test_the_coordinator_is_looked_for_in_an_abortable_error_too() -> None:
     """TransactionManagerTest#testFindCoordinatorAllowedInAbortableErrorState: the abort will want
     it.
     """
-    with TransactionWorld() as world:
-        world.begin_and_write()
+    with TransactionWorld(written=True) as world:
         world.manager.transition_to_abortable_error(KafkaError("too large"))
         world.manager.requests.lookup_coordinator()
         world.client.requests.clear()

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import datetime as dt
 import uuid
 from typing import Any
 
-from kio.schema.errors import ErrorCode as KioErrorCode
-from kio_oracle import Module, in_every_version, write
+from kio_oracle import in_every_version, response
 
 from spark_kafka_sink.admin.admin_client import TOPIC_NAMES
+from spark_kafka_sink.base.errors import ErrorCode
 from spark_kafka_sink.protocol.messages.api_versions import ApiVersionsRequest
 from spark_kafka_sink.protocol.messages.delete_topics import DeleteTopicsRequest
 from spark_kafka_sink.protocol.metadata import MetadataRequest
@@ -41,145 +40,91 @@ ALL = in_every_version(
 TOPIC_ID = uuid.UUID(int=0x0123456789ABCDEF)
 
 
-def milliseconds(count: int) -> dt.timedelta:
-    return dt.timedelta(milliseconds=count)
-
-
 # --- answers as kio writes them, with all that a version can say
 
 
 def api_versions(version: int, **fields: Any) -> bytes:
-    kio = Module("api_versions", version, "response")
     keys = fields.pop("keys", [(0, 0, 12), (3, 0, 13), (18, 0, 4), (71, 0, 0), (9999, 2, 1)])
     features = fields.pop("features", [("transaction.version", 2), ("metadata.version", 29)])
-    finalized = tuple(
-        kio.FinalizedFeatureKey(name=name, max_version_level=level, min_version_level=0)
-        for name, level in features
-        if kio.has("FinalizedFeatureKey")
-    )
-    supported = tuple(
-        kio.SupportedFeatureKey(name="transaction.version", min_version=0, max_version=2)
-        for _ in range(kio.has("SupportedFeatureKey"))
-    )
     plain = {
-        "error_code": KioErrorCode.none,
-        "api_keys": tuple(
-            kio.ApiVersion(api_key=k, min_version=low, max_version=high) for k, low, high in keys
-        ),
-        "throttle_time": milliseconds(7),
-        "supported_features": supported,
+        "api_keys": [{"api_key": k, "min_version": a, "max_version": b} for k, a, b in keys],
+        "supported_features": [{"name": "transaction.version", "min_version": 0, "max_version": 2}],
         "finalized_features_epoch": 41,
-        "finalized_features": finalized,
+        "finalized_features": [
+            {"name": name, "max_version_level": level, "min_version_level": 0}
+            for name, level in features
+        ],
         "zk_migration_ready": True,
     }
-    return write(kio.ApiVersionsResponse(**(plain | fields)))
+    return response("api_versions", version, **(plain | fields))
 
 
-def metadata(version: int, **fields: Any) -> bytes:
-    kio = Module("metadata", version, "response")
-
-    def partition(index: int, **more: Any) -> Any:
-        plain: dict[str, Any] = {
-            "error_code": KioErrorCode.none,
-            "partition_index": index,
-            "leader_id": 1,
-            "leader_epoch": 5 + index,
-            "replica_nodes": (1, 2, 3),
-            "isr_nodes": (1, 2),
-            "offline_replicas": (3,),
-        }
-        return kio.MetadataResponsePartition(**(plain | more))
-
-    def topic(name: str, partitions: tuple[Any, ...], **more: Any) -> Any:
-        plain: dict[str, Any] = {
-            "error_code": KioErrorCode.none,
-            "name": name,
-            "topic_id": TOPIC_ID,
-            "partitions": partitions,
-        }
-        return kio.MetadataResponseTopic(**(plain | more))
-
-    brokers = fields.pop("brokers", [(1, "b1.example", 9092, "r1"), (2, "::1", 65535, None)])
-    topics = fields.pop(
-        "topics",
-        lambda topic, partition: (
-            topic(
-                "orders",
-                (
-                    partition(0),
-                    partition(1, leader_id=-1, error_code=KioErrorCode.leader_not_available),
-                ),
-            ),
-            topic(
-                "nope",
-                (),
-                topic_id=None,
-                error_code=KioErrorCode.unknown_topic_or_partition,
-                is_internal=True,
-            ),
-        ),
-    )
-    plain: dict[str, Any] = {
-        "throttle_time": milliseconds(11),
-        "brokers": tuple(
-            kio.MetadataResponseBroker(node_id=i, host=host, port=port, rack=rack)
-            for i, host, port, rack in brokers
-        ),
-        "cluster_id": "cluster",
-        "controller_id": 2,
-        "topics": topics(topic, partition),
-        "cluster_authorized_operations": 0,
-        "error_code": KioErrorCode.none,
+def partition(index: int, **more: Any) -> dict[str, Any]:
+    plain = {
+        "error_code": 0,
+        "partition_index": index,
+        "leader_id": 1,
+        "leader_epoch": 5 + index,
+        "replica_nodes": [1, 2, 3],
+        "isr_nodes": [1, 2],
+        "offline_replicas": [3],
     }
-    return write(kio.MetadataResponse(**(plain | fields)))
+    return plain | more
+
+
+def topic(name: str, *partitions: dict[str, Any], **more: Any) -> dict[str, Any]:
+    return {"error_code": 0, "name": name, "topic_id": TOPIC_ID, "partitions": [*partitions]} | more
+
+
+def metadata(version: int, *topics: dict[str, Any], error: ErrorCode = ErrorCode.NONE) -> bytes:
+    brokers = [(1, "b1.example", 9092, "r1"), (2, "::1", 65535, None)]
+    unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    without_leader = {"leader_id": -1, "error_code": ErrorCode.LEADER_NOT_AVAILABLE}
+    plain: tuple[dict[str, Any], ...] = (
+        topic("orders", partition(0), partition(1, **without_leader)),
+        topic("nope", topic_id=None, error_code=unknown, is_internal=True),
+    )
+    return response(
+        "metadata",
+        version,
+        brokers=[{"node_id": i, "host": h, "port": p, "rack": rack} for i, h, p, rack in brokers],
+        cluster_id="cluster",
+        controller_id=2,
+        topics=[*(topics or plain)],
+        cluster_authorized_operations=0,
+        error_code=error,
+    )
 
 
 def init_answer(version: int, **fields: Any) -> bytes:
-    kio = Module("init_producer_id", version, "response")
-    plain: dict[str, Any] = {
-        "throttle_time": milliseconds(3),
-        "error_code": KioErrorCode.none,
-        "producer_id": 4711,
-        "producer_epoch": 2,
-    }
-    return write(kio.InitProducerIdResponse(**(plain | fields)))
+    plain = {"producer_id": 4711, "producer_epoch": 2}
+    return response("init_producer_id", version, **(plain | fields))
 
 
 def created_topics(version: int, names: tuple[str, ...] = ("orders", "clicks")) -> bytes:
-    kio = Module("create_topics", version, "response")
-    results = []
-    for name in names:
-        configs = tuple(
-            kio.CreatableTopicConfigs(
-                name=key, value=value, read_only=False, config_source=5, is_sensitive=False
-            )
-            for key, value in (("a", "b"), ("c", None))
-            if kio.has("CreatableTopicConfigs")
-        )
-        failed = name == "clicks"
-        results.append(
-            kio.CreatableTopicResult(
-                name=name,
-                topic_id=TOPIC_ID,
-                error_code=KioErrorCode.topic_already_exists if failed else KioErrorCode.none,
-                error_message="it is there" if failed else None,
-                topic_config_error_code=29,
-                num_partitions=3,
-                replication_factor=1,
-                configs=configs,
-            )
-        )
-    return write(kio.CreateTopicsResponse(throttle_time=milliseconds(2), topics=tuple(results)))
+    plain = {"read_only": False, "config_source": 5, "is_sensitive": False}
+    topics = [
+        {
+            "name": name,
+            "topic_id": TOPIC_ID,
+            "error_code": ErrorCode.TOPIC_ALREADY_EXISTS if name == "clicks" else ErrorCode.NONE,
+            "error_message": "it is there" if name == "clicks" else None,
+            "topic_config_error_code": 29,
+            "num_partitions": 3,
+            "replication_factor": 1,
+            "configs": [{"name": k, "value": v, **plain} for k, v in (("a", "b"), ("c", None))],
+        }
+        for name in names
+    ]
+    return response("create_topics", version, topics=topics)
 
 
 def deleted_topics(version: int, names: tuple[str, ...] = ("orders", "clicks")) -> bytes:
-    kio = Module("delete_topics", version, "response")
-    text = {"error_message": "the broker's words"} if version == 5 else {}
-    results = tuple(
-        kio.DeletableTopicResult(name=name, error_code=KioErrorCode.topic_deletion_disabled, **text)
-        for name in names
-    )
-    return write(kio.DeleteTopicsResponse(throttle_time=milliseconds(2), responses=results))
+    plain = {
+        "error_code": ErrorCode.TOPIC_DELETION_DISABLED,
+        "error_message": "the broker's words",
+    }
+    return response("delete_topics", version, responses=[{"name": name, **plain} for name in names])
 
 
 ANSWERS = {

@@ -31,15 +31,20 @@ def refused(decode: Callable[[], object]) -> bool:
     return parses_or_refuses(decode) is None
 
 
-def allocated(decode: Callable[[], object]) -> int:
-    """Bytes at the peak of ``decode``, refused or not."""
-    parses_or_refuses(decode)  # caches and lazy imports are not the answer's doing
+def peak(work: Callable[[], object]) -> int:
+    """The most bytes that were Python's at once."""
     tracemalloc.start()
     try:
-        parses_or_refuses(decode)
+        work()
         return tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
+
+
+def allocated(decode: Callable[[], object]) -> int:
+    """Bytes at the peak of ``decode``, refused or not."""
+    parses_or_refuses(decode)  # caches and lazy imports are not the answer's doing
+    return peak(lambda: parses_or_refuses(decode))
 
 
 def best_seconds(call: Callable[[], object], rounds: int = 5) -> float:

@@ -71,6 +71,7 @@ def answer(
     topics: Iterable[bytes] = (),
     *,
     throttle_ms: int = 0,
+    error: int = 0,
 ) -> bytes:
     found = list(topics)
     out = int32(throttle_ms) + count(version, len(brokers)) + b"".join(brokers)
@@ -79,5 +80,5 @@ def answer(
     if 8 <= version <= 10:
         out += int32(0)
     if version >= 13:
-        out += b"\0\0"
+        out += struct.pack(">h", error)
     return out + tags(version)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import datetime as dt
 import importlib
 import itertools
 import pkgutil
@@ -21,17 +20,16 @@ import test_transaction_admin_messages as admin
 import test_transaction_messages as transactions
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from kio.schema.errors import ErrorCode as KioErrorCode
-from kio_oracle import Module, write
+from kio_oracle import response
 
 from spark_kafka_sink import protocol
-from spark_kafka_sink.base.errors import RemoteProtocolError
+from spark_kafka_sink.base.errors import ErrorCode, RemoteProtocolError
 from spark_kafka_sink.network.frame_reader import FrameReader
-from spark_kafka_sink.network.transport_layer import PlaintextTransportLayer
 from spark_kafka_sink.protocol.answers import decode
 from spark_kafka_sink.protocol.frames import parse_response_header, response_header_version
 from spark_kafka_sink.protocol.messages.sasl_authenticate import SaslAuthenticateRequest
 from spark_kafka_sink.protocol.messages.sasl_handshake import SaslHandshakeRequest
+from tests.network.loopback import Pieces
 
 
 @dataclass(frozen=True)
@@ -57,24 +55,14 @@ class Answer:
 
 
 def handshake(version: int) -> bytes:
-    kio = Module("sasl_handshake", version, "response")
-    return write(
-        kio.SaslHandshakeResponse(
-            error_code=KioErrorCode.unsupported_sasl_mechanism, mechanisms=("PLAIN", "OAUTHBEARER")
-        )
-    )
+    refused = ErrorCode.UNSUPPORTED_SASL_MECHANISM
+    mechanisms = ["PLAIN", "OAUTHBEARER"]
+    return response("sasl_handshake", version, error_code=refused, mechanisms=mechanisms)
 
 
 def authenticated(version: int) -> bytes:
-    kio = Module("sasl_authenticate", version, "response")
-    return write(
-        kio.SaslAuthenticateResponse(
-            error_code=KioErrorCode.none,
-            error_message="no",
-            auth_bytes=b"v=" + bytes(range(150)),
-            session_lifetime=dt.timedelta(hours=1),
-        )
-    )
+    token = {"error_message": "no", "auth_bytes": b"v=" + bytes(range(150))}
+    return response("sasl_authenticate", version, session_lifetime=3_600_000, **token)
 
 
 SASL = [
@@ -97,34 +85,9 @@ ANSWERS = (
         Answer(producing.THREE, version, producing.rich_response(version))
         for version in producing.VERSIONS
     ]
-    + [
-        Answer(
-            groups.offset_fetch("mine", groups.TPS),
-            8,
-            groups.offsets("mine", KioErrorCode.none, 0, 3),
-        )
-    ]
+    + [Answer(groups.offset_fetch("mine", groups.TPS), 8, groups.offsets())]
     + [Answer(quorums.ASKED, 1, quorums.body(quorums.quorum(quorums.voter(2, quorums.NOW_MS))))]
 )
-
-
-class Pieces(PlaintextTransportLayer):
-    """A transport that hands out one piece for each read, and nothing between two."""
-
-    def __init__(self, pieces: Iterator[bytes]) -> None:
-        self._pieces = pieces
-        self._left = b""
-        self._paused = False
-
-    def read_into(self, target: memoryview) -> int:
-        self._paused = not self._paused
-        if self._paused:
-            return 0
-        self._left = self._left or next(self._pieces, b"")
-        count = min(len(target), len(self._left))
-        target[:count] = self._left[:count]
-        self._left = self._left[count:]
-        return count
 
 
 def cut(stream: bytes, places: Sequence[int]) -> Iterator[bytes]:
@@ -134,7 +97,7 @@ def cut(stream: bytes, places: Sequence[int]) -> Iterator[bytes]:
 
 def read(answers: Sequence[Answer], pieces: Iterator[bytes]) -> list[tuple[int, object]]:
     """What the answers, which come one after the other, say."""
-    transport, reader = Pieces(pieces), FrameReader()
+    transport, reader = Pieces(pieces, pauses=True), FrameReader()
     found = []
     for answer in answers:
         frame = None

@@ -11,15 +11,11 @@ import test_fetch_messages as fetching
 import test_produce_codec as producing
 import test_transaction_admin_messages as admin
 import test_transaction_messages as transactions
-from hostile import allocated, best_seconds, parses_or_refuses, refused, work
+from hostile import parses_or_refuses, refused
 from kio_oracle import decode
 
 from spark_kafka_sink.base.errors import RemoteProtocolError, UnsupportedVersionError
 from tests.protocol import control_answers as control
-from tests.protocol.control_answers import (
-    METADATA,
-    metadata,
-)
 
 #: Of each API, and of each version of it, a request and an answer to it.
 ANSWERS = [
@@ -71,25 +67,3 @@ def test_an_answer_in_another_version_parses_or_is_refused(
     for other, answered, told in ANSWERS:
         if other == request_ and answered != version:
             parses_or_refuses(lambda told=told: decode(request_, version, told))
-
-
-def thousand_partitions(version: int, count: int = 1000) -> bytes:
-    return metadata(version, topics=lambda t, p: (t("orders", tuple(p(i) for i in range(count))),))
-
-
-@pytest.mark.timing
-def test_metadata_of_a_thousand_partitions_takes_milliseconds() -> None:
-    data = thousand_partitions(12)
-    # About 3 ms here; the bound only catches an accident.
-    assert best_seconds(lambda: decode(METADATA, 12, data)) < 0.05
-
-
-def test_metadata_of_a_thousand_partitions_takes_little_memory() -> None:
-    data = thousand_partitions(12)
-    assert allocated(lambda: decode(METADATA, 12, data)) <= len(data) + 64 * 1024
-
-
-def test_metadata_takes_linear_time() -> None:
-    short, long = thousand_partitions(12), thousand_partitions(12, 16_000)
-    once = work(lambda: decode(METADATA, 12, short))
-    assert work(lambda: decode(METADATA, 12, long)) <= 16 * once

@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from kio.schema.request_header.v1.header import RequestHeader as HeaderV1
 from kio.schema.request_header.v2.header import RequestHeader as HeaderV2
 from kio.serial import entity_reader
-from kio_oracle import Module
 
 from spark_kafka_sink.base.errors import IllegalStateError, RemoteProtocolError
 from spark_kafka_sink.protocol.cluster import TopicPartition
@@ -32,6 +31,7 @@ from spark_kafka_sink.protocol.metadata import MetadataRequest
 from spark_kafka_sink.protocol.produce import PartitionProduceData, ProduceRequest
 from spark_kafka_sink.protocol.request import ApiKey, Buffers, VersionRange
 from spark_kafka_sink.protocol.wire import WireReader
+from tests.fakes.fake_cluster.codec import top_entity
 from tests.fakes.kafka_messages import API_VERSIONS
 
 
@@ -40,7 +40,7 @@ def kio_versions() -> list[tuple[ApiKey, int]]:
     for api_key in ApiKey:
         for version in range(14):
             try:
-                Module(api_key.name.lower(), version, "request")
+                top_entity(api_key.name.lower(), version, "request")
             except ModuleNotFoundError:
                 continue
             found.append((api_key, version))
@@ -49,11 +49,8 @@ def kio_versions() -> list[tuple[ApiKey, int]]:
 
 @pytest.mark.parametrize(("api_key", "version"), kio_versions())
 def test_the_table_of_flexible_versions_is_kafkas(api_key: ApiKey, version: int) -> None:
-    module = Module(api_key.name.lower(), version, "request")
-    name = "".join(part.capitalize() for part in api_key.name.split("_"))
-    entity = getattr(module._module, f"{name}Request")
-    response = Module(api_key.name.lower(), version, "response")
-    answer = getattr(response._module, f"{name}Response")
+    entity = top_entity(api_key.name.lower(), version, "request")
+    answer = top_entity(api_key.name.lower(), version, "response")
     assert is_flexible(api_key, version) is entity.__flexible__
     assert request_header_version(api_key, version) == entity.__header_schema__.__version__
     assert response_header_version(api_key, version) == answer.__header_schema__.__version__

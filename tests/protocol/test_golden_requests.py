@@ -1,6 +1,7 @@
 """The bytes of each control request in each version, as they were recorded.
 
-kio reads them in the tests beside; this shows that a request is still filled in the same way.
+That any request is what kio writes: ``test_generated_messages.py``. This shows that each is still
+filled in the same way.
 """
 
 from __future__ import annotations

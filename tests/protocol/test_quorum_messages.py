@@ -2,17 +2,11 @@
 
 from __future__ import annotations
 
-import io
-
 import pytest
-from kio.schema.describe_quorum.v1 import response as kio
-from kio.schema.describe_quorum.v1.request import DescribeQuorumRequest as KioRequest
-from kio.schema.errors import ErrorCode as KioErrorCode
-from kio.serial import entity_reader, entity_writer
+from kio_oracle import decode, response
 
 from spark_kafka_sink.base.errors import ErrorCode, RemoteProtocolError
 from spark_kafka_sink.datasource.checks.clock_difference import QUORUM, error_in, leader_time_ms
-from spark_kafka_sink.protocol.answers import decode
 
 ASKED = QUORUM
 NOW_MS = 1_795_363_200_000
@@ -20,45 +14,29 @@ UNKNOWN = -1
 
 
 def voter(replica, caught_up):
-    return kio.ReplicaState(
-        replica_id=replica,
-        log_end_offset=7,
-        last_fetch_timestamp=UNKNOWN,
-        last_caught_up_timestamp=caught_up,
-    )
+    times = {"last_fetch_timestamp": UNKNOWN, "last_caught_up_timestamp": caught_up}
+    return {"replica_id": replica, "log_end_offset": 7, **times}
 
 
-def body(*topics, error=KioErrorCode.none) -> bytes:
-    buffer = io.BytesIO()
-    message = kio.DescribeQuorumResponse(error_code=error, topics=topics)
-    entity_writer(kio.DescribeQuorumResponse)(buffer, message)
-    return buffer.getvalue()
+def body(*topics, error=ErrorCode.NONE) -> bytes:
+    return response("describe_quorum", 1, error_code=error, topics=[*topics])
 
 
-def answer(*topics, error=KioErrorCode.none):
-    return decode(ASKED, 1, memoryview(body(*topics, error=error)))
+def answer(*topics, error=ErrorCode.NONE):
+    return decode(ASKED, 1, body(*topics, error=error))
 
 
-def quorum(*voters, leader=2, name="__cluster_metadata", error=KioErrorCode.none):
-    partition = kio.PartitionData(
-        partition_index=0,
-        error_code=error,
-        leader_id=leader,
-        leader_epoch=3,
-        high_watermark=7,
-        current_voters=voters,
-        observers=(),
-    )
-    return kio.TopicData(topic_name=name, partitions=(partition,))
-
-
-def test_the_log_of_the_metadata_is_asked_for() -> None:
-    (body,) = ASKED.encode(1)
-    found, _ = entity_reader(KioRequest)(memoryview(body), 0)
-    (topic,) = found.topics
-    assert (topic.topic_name, [p.partition_index for p in topic.partitions]) == (
-        *("__cluster_metadata", [0]),
-    )
+def quorum(*voters, leader=2, name="__cluster_metadata", error=ErrorCode.NONE):
+    partition = {
+        "partition_index": 0,
+        "error_code": error,
+        "leader_id": leader,
+        "leader_epoch": 3,
+        "high_watermark": 7,
+        "current_voters": [*voters],
+        "observers": [],
+    }
+    return {"topic_name": name, "partitions": [partition]}
 
 
 def test_the_time_is_the_leaders_alone() -> None:
@@ -76,12 +54,12 @@ def test_a_missing_or_silent_leader_has_no_time() -> None:
 
 def test_an_error_of_the_whole_answer_names_no_partition() -> None:
     code = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
-    found = answer(error=KioErrorCode(code.value))
+    found = answer(error=code)
     assert (error_in(found), len(found.topics)) == (code, 0)
 
 
 def test_an_error_of_the_partition_is_the_answers() -> None:
-    found = answer(quorum(error=KioErrorCode.not_leader_or_follower))
+    found = answer(quorum(error=ErrorCode.NOT_LEADER_OR_FOLLOWER))
     assert error_in(found) is ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 

@@ -1,10 +1,9 @@
-"""DescribeTransactions, ListTransactions, DescribeProducers: how requests are filled in, by kio's
-reader, and which answers to them make no sense.
+"""DescribeTransactions, ListTransactions, DescribeProducers: which answers to them make no sense.
+(The bytes of their requests: ``test_golden_requests.py``.)
 """
 
 from __future__ import annotations
 
-import datetime as dt
 import pickle
 import re
 from array import array
@@ -15,18 +14,16 @@ import pytest
 from hostile import refused
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from kio.schema.errors import ErrorCode as KioErrorCode
-from kio_oracle import THROTTLE, Module, decode, read_request, write
+from kio_oracle import THROTTLE_MS, decode, in_every_version, response
 
 from spark_kafka_sink.admin.call import AnyBroker, Call
 from spark_kafka_sink.admin.transaction_client import listed
 from spark_kafka_sink.admin.transaction_description import TransactionDescription, TransactionState
-from spark_kafka_sink.base.errors import ErrorCode, InvalidTopicError, UnsupportedVersionError
+from spark_kafka_sink.base.errors import ErrorCode
 from spark_kafka_sink.protocol.cluster import TopicPartition
 from spark_kafka_sink.protocol.log_requests import describe_producers, described
 from spark_kafka_sink.protocol.messages.describe_transactions import DescribeTransactionsRequest
 from spark_kafka_sink.protocol.messages.list_transactions import ListTransactionsRequest
-from spark_kafka_sink.protocol.request import VersionRange
 from spark_kafka_sink.protocol.transaction_requests import list_transactions
 from tests.fakes.kafka_messages import producers_request
 
@@ -35,100 +32,66 @@ LIST = list_transactions(prefix="q~")
 PARTITIONS = (TopicPartition("a", 0), TopicPartition("b", 7), TopicPartition("a", 3))
 PRODUCERS = producers_request(PARTITIONS)
 
-ALL: list[tuple[Any, int]] = [(DESCRIBE, 0), (LIST, 0), (LIST, 1), (LIST, 2), (PRODUCERS, 0)]
+ALL = in_every_version(DESCRIBE, LIST, PRODUCERS)
 START_MS = 1_700_000_000_123
-START = dt.datetime.fromtimestamp(START_MS / 1000, dt.UTC)
 
 
 # --- answers as kio writes them
 
 
 def describe_transactions(ids: Sequence[str] = DESCRIBE.transactional_ids, **fields: Any) -> bytes:
-    kio = Module("describe_transactions", 0, "response")
     topics = fields.pop("topics", (("a", (0, 3)), ("b", (7,))))
     plain: dict[str, Any] = {
-        "error_code": KioErrorCode.none,
+        "error_code": 0,
         "transaction_state": "Ongoing",
-        "transaction_timeout": dt.timedelta(milliseconds=60_000),
-        "transaction_start_time": START,
+        "transaction_timeout": 60_000,
+        "transaction_start_time": START_MS,
         "producer_id": 4711,
         "producer_epoch": 3,
+        "topics": [{"topic": topic, "partitions": partitions} for topic, partitions in topics],
     }
-    return write(
-        kio.DescribeTransactionsResponse(
-            throttle_time=THROTTLE,
-            transaction_states=tuple(
-                kio.TransactionState(
-                    transactional_id=transactional_id,
-                    topics=tuple(
-                        kio.TopicData(topic=topic, partitions=partitions)
-                        for topic, partitions in topics
-                    ),
-                    **(plain | fields),
-                )
-                for transactional_id in ids
-            ),
-        )
-    )
+    plain |= fields
+    states = [{"transactional_id": transactional_id, **plain} for transactional_id in ids]
+    return response("describe_transactions", 0, transaction_states=states)
 
 
 def listed_transactions(
     version: int,
     found: tuple[tuple[str, int, str], ...] = (("q~run~a", 7, "Ongoing"), ("q~b", 8, "Empty")),
-    code: KioErrorCode = KioErrorCode.none,
     unknown: tuple[str, ...] = (),
 ) -> bytes:
-    kio = Module("list_transactions", version, "response")
-    return write(
-        kio.ListTransactionsResponse(
-            throttle_time=THROTTLE,
-            error_code=code,
-            unknown_state_filters=unknown,
-            transaction_states=tuple(
-                kio.TransactionState(
-                    transactional_id=transactional_id, producer_id=pid, transaction_state=state
-                )
-                for transactional_id, pid, state in found
-            ),
-        )
-    )
+    states = [
+        {"transactional_id": transactional_id, "producer_id": pid, "transaction_state": state}
+        for transactional_id, pid, state in found
+    ]
+    fields = {"unknown_state_filters": unknown, "transaction_states": states}
+    return response("list_transactions", version, **fields)
 
 
 DESCRIBED = [("a", [3, 0]), ("b", [7])]
 
 
 def described_producers(
-    topics: list[tuple[str, list[int]]] = DESCRIBED, code: KioErrorCode = KioErrorCode.none
+    topics: list[tuple[str, list[int]]] = DESCRIBED, code: ErrorCode = ErrorCode.NONE
 ) -> bytes:
-    kio = Module("describe_producers", 0, "response")
-    producer = kio.ProducerState(
-        producer_id=4711,
-        producer_epoch=3,
-        last_sequence=41,
-        last_timestamp=START_MS,
-        coordinator_epoch=-1,
-        current_txn_start_offset=1000,
-    )
-    return write(
-        kio.DescribeProducersResponse(
-            throttle_time=THROTTLE,
-            topics=tuple(
-                kio.TopicResponse(
-                    name=topic,
-                    partitions=tuple(
-                        kio.PartitionResponse(
-                            partition_index=index,
-                            error_code=code,
-                            error_message="the broker's words" if code else None,
-                            active_producers=(producer, producer),
-                        )
-                        for index in partitions
-                    ),
-                )
-                for topic, partitions in topics
-            ),
-        )
-    )
+    producer = {
+        "producer_id": 4711,
+        "producer_epoch": 3,
+        "last_sequence": 41,
+        "last_timestamp": START_MS,
+        "coordinator_epoch": -1,
+        "current_txn_start_offset": 1000,
+    }
+    plain = {
+        "error_code": code,
+        "error_message": "the broker's words" if code else None,
+        "active_producers": [producer, producer],
+    }
+    told = [
+        {"name": topic, "partitions": [{"partition_index": n, **plain} for n in numbers]}
+        for topic, numbers in topics
+    ]
+    return response("describe_producers", 0, topics=told)
 
 
 def answer(request: Any, version: int) -> bytes:
@@ -143,54 +106,19 @@ def first(data: bytes) -> TransactionDescription:
     return TransactionDescription.of(decode(DESCRIBE, 0, data).transaction_states[0])
 
 
-# --- requests
-
-
-@pytest.mark.parametrize("version", range(3))
-def test_a_list_is_filtered_by_state_and_producer(version: int) -> None:
-    states = (TransactionState.ONGOING.value, TransactionState.PREPARE_COMMIT.value)
-    read = read_request(list_transactions(states, (4711, 12)), version)
-    assert read.state_filters == ("Ongoing", "PrepareCommit")
-    assert read.producer_id_filters == (4711, 12)
-    assert version < 1 or read.duration_filter == -1
-    assert version < 2 or read.transactional_id_pattern is None
-
-
-def test_a_duration_needs_version_1() -> None:
-    request = list_transactions(min_duration_ms=0)
-    assert request.versions == VersionRange(1, 2)
-    assert read_request(request, 1).duration_filter == 0
-    with pytest.raises(UnsupportedVersionError, match="versions 1 to 2 are"):
-        request.encode(0)
-
-
 @given(st.text("aZ9._-~\\Q^$*+?()[]{}|é \n", min_size=1, max_size=12), st.text(max_size=8))
 @settings(max_examples=200, deadline=None)
 def test_the_pattern_of_a_prefix_matches_what_begins_with_it(prefix: str, rest: str) -> None:
-    pattern = read_request(list_transactions(prefix=prefix), 2).transactional_id_pattern
+    pattern = list_transactions(prefix=prefix).transactional_id_pattern
+    assert pattern is not None
     assert re.fullmatch(pattern, prefix + rest)
     assert bool(re.fullmatch(pattern, rest)) is rest.startswith(prefix)
 
 
-def test_the_dot_of_a_prefix_is_a_dot() -> None:
-    pattern = read_request(list_transactions(prefix="a.b~"), 2).transactional_id_pattern
-    assert not re.fullmatch(pattern, "aXb~1")
-
-
-def test_producers_are_asked_for_by_topic() -> None:
-    found = {topic.name: topic.partition_indexes for topic in read_request(PRODUCERS, 0).topics}
-    assert found == {"a": (0, 3), "b": (7,)}
-    with pytest.raises(InvalidTopicError):
-        describe_producers(TopicPartition("x" * 40_000, 0)).encode(0)
-
-
-# --- answers
-
-
 def test_a_transaction_is_described() -> None:
-    response = decode(DESCRIBE, 0, describe_transactions())
-    assert response.throttle_time_ms == 9
-    found = TransactionDescription.of(response.transaction_states[1])
+    answered = decode(DESCRIBE, 0, describe_transactions())
+    assert answered.throttle_time_ms == THROTTLE_MS
+    found = TransactionDescription.of(answered.transaction_states[1])
     assert found == TransactionDescription(
         ErrorCode.NONE,
         "q~run~b",
@@ -215,15 +143,13 @@ def test_a_state_from_the_future_is_unknown() -> None:
 
 
 def test_a_transaction_that_was_never_opened_has_no_start() -> None:
-    data = describe_transactions(transaction_state="Empty", topics=())
-    never = data.replace(START_MS.to_bytes(8, "big"), b"\xff" * 8)
-    assert never != data
-    found = first(never)
+    data = describe_transactions(transaction_state="Empty", topics=(), transaction_start_time=-1)
+    found = first(data)
     assert (found.state, found.start_ms, len(found.partitions)) == (TransactionState.EMPTY, -1, 0)
 
 
 def test_with_an_error_nothing_is_known_of_a_transaction() -> None:
-    data = describe_transactions(error_code=KioErrorCode.transactional_id_not_found)
+    data = describe_transactions(error_code=ErrorCode.TRANSACTIONAL_ID_NOT_FOUND)
     unknown = TransactionDescription(ErrorCode.TRANSACTIONAL_ID_NOT_FOUND, "q~run~a")
     assert first(data) == unknown
 
@@ -248,17 +174,6 @@ def test_a_description_that_makes_no_sense_is_refused(fields: dict[str, Any]) ->
 
 
 @pytest.mark.parametrize("version", range(3))
-def test_transactions_are_listed(version: int) -> None:
-    response = decode(LIST, version, listed_transactions(version, unknown=("Odd",)))
-    assert response.error_code is ErrorCode.NONE
-    assert [
-        (one.transactional_id, one.producer_id, one.transaction_state)
-        for one in response.transaction_states
-    ] == [("q~run~a", 7, "Ongoing"), ("q~b", 8, "Empty")]
-    assert response.throttle_time_ms == 9
-
-
-@pytest.mark.parametrize("version", range(3))
 def test_only_the_prefix_is_listed_whatever_the_broker_filters(version: int) -> None:
     others = tuple((name, 7, "Ongoing") for name in ("a.b~1", "aXb~2", "a.b.c~3", "A.b~4", "a.b~"))
     request = list_transactions(prefix="a.b~")
@@ -268,7 +183,7 @@ def test_only_the_prefix_is_listed_whatever_the_broker_filters(version: int) -> 
 
 
 def test_a_partition_has_its_error_and_the_brokers_words() -> None:
-    data = described_producers([("b", [7])], KioErrorCode.not_leader_or_follower)
+    data = described_producers([("b", [7])], ErrorCode.NOT_LEADER_OR_FOLLOWER)
     found = described(decode(describe_producers(TopicPartition("b", 7)), 0, data))
     assert found.error_code is ErrorCode.NOT_LEADER_OR_FOLLOWER
     assert found.error_message == "the broker's words"

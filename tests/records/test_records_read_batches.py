@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import struct
-import tracemalloc
 import zlib
 from collections.abc import Callable
 from dataclasses import replace
@@ -26,6 +25,7 @@ from spark_kafka_sink.records.log_records import (
     read_batches,
 )
 from spark_kafka_sink.records.varint import varint
+from tests.protocol.hostile import peak
 from tests.records.log_bytes import BASE, CODECS, batch, data, fetched, marker, raw_batch
 
 MIB = 1024 * 1024
@@ -261,7 +261,7 @@ def test_headers_are_stepped_over() -> None:
     content = record(0, b"k", b"mine", headers)
     log = section(CompressionType.ZSTD, content, 1)
     assert len(log) < 1000
-    assert _peak(lambda: read(log)) < 24 * MIB
+    assert peak(lambda: read(log)) < 24 * MIB
     (found,) = read(log)
     assert [r.value for r in found.records] == [b"mine"]
 
@@ -270,7 +270,7 @@ def test_a_marker_is_read_without_the_rest_of_its_batch() -> None:
     """A hundred of them were 60 kB and seconds."""
     content = record(0, b"\0\0\0\1", bytes(16 * MIB))
     log = section(CompressionType.ZSTD, content, 1, control=True)
-    assert _peak(lambda: read(log)) < 4 * MIB
+    assert peak(lambda: read(log)) < 4 * MIB
     assert read(log)[0].unreadable is not None
 
 
@@ -342,18 +342,8 @@ def test_a_bomb_needs_the_memory_of_a_piece(
     codec: int, bomb: Callable[[], bytes], most: int
 ) -> None:
     log = raw_batch(codec, bomb(), 1)
-    assert _peak(lambda: read(log)) < most
+    assert peak(lambda: read(log)) < most
     assert read(log)[0].next_offset == 1
-
-
-def _peak(work: Callable[[], object]) -> int:
-    """The most bytes that were Python's at once."""
-    tracemalloc.start()
-    try:
-        work()
-        return tracemalloc.get_traced_memory()[1]
-    finally:
-        tracemalloc.stop()
 
 
 # --- any log

@@ -6,10 +6,8 @@ import base64
 import datetime as dt
 import json
 import sys
-import threading
 import traceback
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import parse_qsl, urlsplit
 
 import botocore.auth
@@ -30,6 +28,7 @@ from spark_kafka_sink.network.auth.aws_msk_iam import (
     msk_token,
 )
 from spark_kafka_sink.network.auth.sasl_mechanism import SaslError
+from tests.network.fake_registry import FakeRegistry
 
 HOST = "b-1.demo.abc123.c2.kafka.eu-west-1.amazonaws.com"
 WALL_MS = 1_700_000_000_123
@@ -155,26 +154,12 @@ def sts(status, answer):
     """A server that answers as AWS's STS does; and what it was asked, form by form."""
     asked = []
 
-    class Handler(BaseHTTPRequestHandler):
-        def do_POST(self):
-            body = self.rfile.read(int(self.headers["Content-Length"])).decode()
-            asked.append(dict(parse_qsl(body)))
-            self.send_response(status)
-            self.send_header("Content-Length", str(len(answer)))
-            self.end_headers()
-            self.wfile.write(answer.encode())
+    def answered(_method, _path, form):
+        asked.append(dict(parse_qsl(form.decode())))
+        return status, {}, answer.encode()
 
-        def log_message(self, *args): ...
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True)
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{server.server_address[1]}", asked
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join(60)
+    with FakeRegistry(answered) as server:
+        yield f"http://127.0.0.1:{server.port}", asked
 
 
 def test_a_role_is_taken_and_kept_until_shortly_before_its_end(no_aws, monkeypatch):

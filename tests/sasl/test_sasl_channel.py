@@ -7,6 +7,7 @@ from __future__ import annotations
 import select
 import ssl
 import struct
+from contextlib import contextmanager
 
 import pytest
 import trustme
@@ -96,6 +97,16 @@ class Session:
         self.driver.poll_until(lambda: self.driver.selector.is_channel_ready(1))
 
 
+@contextmanager
+def authenticated(login=None, **options):
+    """A session of ``LIFETIME`` that has begun, and the clock that ends it."""
+    clock, broker = Ahead(), ScriptedBroker("PLAIN", lifetime=LIFETIME)
+    with LoopbackServer() as server, sasl_driver(login, clock, **options) as driver:
+        session = Session(driver, server, broker)
+        session.authenticate()
+        yield session, clock
+
+
 def request(correlation_id, body=b"body"):
     """A send that looks like one of NetworkClient's."""
     return send_of(1, struct.pack(">hhi", 0, 9, correlation_id) + body)
@@ -135,18 +146,6 @@ def test_nothing_is_sent_before_the_broker_has_said_yes():
         session.peer.sendall(framed(answer))
         driver.poll_until(lambda: driver.sends)
         assert read_frame(session.peer).endswith(b"body")
-
-
-def test_a_refusal_ends_the_connection_with_its_reason():
-    with LoopbackServer() as server, sasl_driver(plain("wrong")) as driver:
-        session = Session(driver, server, ScriptedBroker("PLAIN"))
-        for _ in range(3):
-            session.exchange()
-        driver.poll_until(lambda: driver.disconnected)
-        state = driver.disconnected[1]
-        assert state.kind is ChannelStateKind.AUTHENTICATION_FAILED
-        assert isinstance(state.error, AuthenticationError)
-        assert "Invalid username or password" in state.detail
 
 
 @pytest.mark.parametrize(
@@ -213,17 +212,15 @@ def test_a_broker_that_speaks_first_breaks_the_protocol():
 
 
 def test_a_session_is_renewed_right_before_the_next_request():
-    clock, broker = Ahead(), ScriptedBroker("PLAIN", lifetime=LIFETIME)
-    with LoopbackServer() as server, sasl_driver(clock=clock) as driver:
-        session = Session(driver, server, broker)
-        session.authenticate()
+    with authenticated() as (session, clock):
+        driver = session.driver
         clock.offset = 8_000
         driver.selector.send(request(0))
         driver.poll_until(lambda: driver.sends)
         assert read_frame(session.peer).endswith(b"body"), "80 % of its life are over"
         clock.offset = AFTER
         driver.poll(20)
-        assert len(broker.heard) == 3, "an idle connection renews nothing"
+        assert len(session.broker.heard) == 3, "an idle connection renews nothing"
         driver.selector.send(request(1))
         driver.poll(5)
         assert not driver.selector.is_channel_ready(1)
@@ -266,14 +263,17 @@ def test_authentications_and_renewals_are_counted_as_in_java():
         assert {m.name: v for m, v in metrics.snapshot().items()}["network-io-total"] >= 1
 
 
-def test_refused_authentications_and_renewals_count_separately():
+def test_a_refusal_ends_the_connection_and_is_counted():
     metrics = ProducerMetrics(SystemClock())
     with LoopbackServer() as server, sasl_driver(plain("wrong"), metrics=metrics) as driver:
         session = Session(driver, server, ScriptedBroker("PLAIN"))
         for _ in range(3):
             session.exchange()
         driver.poll_until(lambda: driver.disconnected)
-        assert driver.disconnected[1].kind is ChannelStateKind.AUTHENTICATION_FAILED
+        state = driver.disconnected[1]
+        assert state.kind is ChannelStateKind.AUTHENTICATION_FAILED
+        assert isinstance(state.error, AuthenticationError)
+        assert "Invalid username or password" in state.detail
     found = told(metrics)
     assert found.pop("failed-authentication-rate") > 0
     assert found == {"failed-authentication-total": 1}
@@ -281,10 +281,8 @@ def test_refused_authentications_and_renewals_count_separately():
 
 def test_pending_answers_arrive_in_order_during_a_renewal():
     """A broker answers what it was asked before, and only then reads the handshake."""
-    clock, broker = Ahead(), ScriptedBroker("PLAIN", lifetime=LIFETIME)
-    with LoopbackServer() as server, sasl_driver(clock=clock) as driver:
-        session = Session(driver, server, broker)
-        session.authenticate()
+    with authenticated() as (session, clock):
+        driver = session.driver
         for correlation_id in range(3):
             driver.selector.send(request(correlation_id))
             driver.poll_until(lambda n=correlation_id: len(driver.sends) == n + 1)
@@ -296,7 +294,7 @@ def test_pending_answers_arrive_in_order_during_a_renewal():
         session.peer.sendall(response(0))
         session.peer.sendall(response(1) + response(2, big)[:1000])
         driver.poll_until(lambda: len(driver.receives) == 2)
-        rest = response(2, big)[1000:] + framed(broker.answer(handshake))
+        rest = response(2, big)[1000:] + framed(session.broker.answer(handshake))
         session.peer.setblocking(False)
         while rest:
             try:
@@ -313,12 +311,10 @@ def test_pending_answers_arrive_in_order_during_a_renewal():
 
 
 def test_a_renewal_waits_for_its_token_and_answers_still_arrive():
-    login, clock = SlowLogin(), Ahead()
+    login = SlowLogin()
     login.ready = True
-    broker = ScriptedBroker("PLAIN", lifetime=LIFETIME)
-    with LoopbackServer() as server, sasl_driver(login, clock) as driver:
-        session = Session(driver, server, broker)
-        session.authenticate()
+    with authenticated(login) as (session, clock):
+        driver = session.driver
         driver.selector.send(request(0))
         driver.poll_until(lambda: driver.sends)
         read_frame(session.peer)
@@ -336,11 +332,10 @@ def test_a_renewal_waits_for_its_token_and_answers_still_arrive():
 
 
 def test_a_renewal_that_waits_is_woken_without_any_other_event():
-    login, clock = SlowLogin(), Ahead()
+    login = SlowLogin()
     login.ready = True
-    with LoopbackServer() as server, sasl_driver(login, clock) as driver:
-        session = Session(driver, server, ScriptedBroker("PLAIN", lifetime=LIFETIME))
-        session.authenticate()
+    with authenticated(login) as (session, clock):
+        driver = session.driver
         login.ready = False
         clock.offset = AFTER
         driver.selector.send(request(0))
@@ -352,11 +347,8 @@ def test_a_renewal_that_waits_is_woken_without_any_other_event():
 
 
 def test_a_held_request_does_not_wake_for_a_writable_socket():
-    clock = Ahead()
-    broker = ScriptedBroker("PLAIN", lifetime=LIFETIME)
-    with LoopbackServer() as server, sasl_driver(clock=clock) as driver:
-        session = Session(driver, server, broker)
-        session.authenticate()
+    with authenticated() as (session, clock):
+        driver = session.driver
         clock.offset = AFTER
         driver.selector.send(request(0))
         session.next_frame()
@@ -366,10 +358,8 @@ def test_a_held_request_does_not_wake_for_a_writable_socket():
 
 
 def test_a_frame_that_is_half_written_is_never_cut_by_a_renewal():
-    clock, broker = Ahead(), ScriptedBroker("PLAIN", lifetime=LIFETIME)
-    with LoopbackServer() as server, sasl_driver(clock=clock) as driver:
-        session = Session(driver, server, broker)
-        session.authenticate()
+    with authenticated() as (session, clock):
+        driver = session.driver
         big = bytes(range(256)) * 80_000  # 20 MB: more than all buffers on the way
         driver.selector.send(request(0, big))
         driver.poll(20)
@@ -422,18 +412,16 @@ def test_a_session_over_tls_is_renewed_with_buffered_frames(tls):
 
 
 def test_a_refused_renewal_fails_the_connection_after_answers():
-    clock, broker = Ahead(), ScriptedBroker("PLAIN", lifetime=LIFETIME)
-    with LoopbackServer() as server, sasl_driver(clock=clock) as driver:
-        session = Session(driver, server, broker)
-        session.authenticate()
+    with authenticated() as (session, clock):
+        driver = session.driver
         driver.selector.send(request(0))
         driver.poll_until(lambda: driver.sends)
         read_frame(session.peer)
-        broker.password = "another one"
+        session.broker.password = "another one"
         clock.offset = AFTER
         driver.selector.send(request(1))
         handshake = session.next_frame()
-        session.peer.sendall(response(0) + framed(broker.answer(handshake)))
+        session.peer.sendall(response(0) + framed(session.broker.answer(handshake)))
         session.exchange()
         driver.poll_until(lambda: driver.disconnected)
         assert [struct.unpack_from(">i", p)[0] for p in driver.payloads()] == [0]

@@ -16,6 +16,7 @@ from spark_kafka_sink.base.security.password import Password
 from spark_kafka_sink.network.auth.sasl_mechanism import SaslError
 from spark_kafka_sink.network.auth.sasl_scram import MAX_ITERATIONS, ScramLogin, ScramMechanism
 from spark_kafka_sink.network.auth.saslprep import saslprep
+from tests.protocol.hostile import allocated, work
 
 BOTH = pytest.mark.parametrize("name", ["SCRAM-SHA-256", "SCRAM-SHA-512"])
 
@@ -85,6 +86,13 @@ def test_no_two_exchanges_share_a_nonce():
 FIRST = "r=rOprNGfwEbeRWgbNEkqOx,s=W22ZaJ0SNY7soEsUEjb6gQ==,i=4096"
 
 
+def bounded(answered, data):
+    """A hostile server costs no more than its bytes."""
+    answered()
+    assert allocated(answered) <= 4 * len(data) + 64 * 1024
+    assert work(answered) <= 4 * len(data) + 2500  # most of it pytest's
+
+
 @pytest.mark.parametrize(
     ("message", "words"),
     [
@@ -98,6 +106,7 @@ FIRST = "r=rOprNGfwEbeRWgbNEkqOx,s=W22ZaJ0SNY7soEsUEjb6gQ==,i=4096"
         (FIRST.replace("i=4096", "i=4_096"), "iteration"),
         (FIRST.replace("i=4096", "i=\u0664\u0660\u0669\u0666"), "iteration"),
         (FIRST.replace("s=W22", "s=W2 2"), "not base64"),
+        ("," * 100_000, "longer than any|not one of SCRAM's"),
         (FIRST.replace("s=W22ZaJ0SNY7soEsUEjb6gQ==", "s="), "salt is empty"),
         ("m=must," + FIRST, "extension"),
         ("", "not one of SCRAM's"),
@@ -106,11 +115,17 @@ FIRST = "r=rOprNGfwEbeRWgbNEkqOx,s=W22ZaJ0SNY7soEsUEjb6gQ==,i=4096"
     ],
 )
 def test_a_first_answer_that_breaks_a_rule_ends_the_exchange(message, words):
-    scram = client()
-    with pytest.raises(SaslError, match=words) as raised:
-        scram.answer(message.encode())
-    assert "pencil" not in str(raised.value)
-    assert not scram.complete
+    data = message.encode()
+
+    def answered():
+        scram = client()
+        with pytest.raises(SaslError, match=words) as raised:
+            scram.answer(data)
+        assert "pencil" not in str(raised.value)
+        assert not scram.complete
+
+    # What it wants computed is refused before it is: a hash a function, 2^31 of them.
+    bounded(answered, data)
 
 
 @pytest.mark.parametrize(
@@ -119,6 +134,7 @@ def test_a_first_answer_that_breaks_a_rule_ends_the_exchange(message, words):
         (b"v=" + base64.b64encode(bytes(32)), "signature is wrong"),
         (b"v=", "signature is wrong"),
         (b"v=6rriTRBi23WpRR/wtup+mMhUZUn/dB5nLTJRsjl95G", "not base64"),
+        (b"v=" + b"A" * 100_000, "longer than any|signature is wrong"),
         (b"e=invalid-proof", r"refuses the proof \(invalid-proof\)"),
         (b"e=p4ssw0rd here", r"refuses the proof \(other-error\)"),
         (b"\xff", "not UTF-8"),
@@ -126,11 +142,14 @@ def test_a_first_answer_that_breaks_a_rule_ends_the_exchange(message, words):
     ],
 )
 def test_a_broker_that_does_not_prove_itself_is_not_believed(message, words):
-    scram = client()
-    assert scram.answer(FIRST.encode()) is not None
-    with pytest.raises(SaslError, match=words):
-        scram.answer(message)
-    assert not scram.complete
+    def answered():
+        scram = client()
+        assert scram.answer(FIRST.encode()) is not None
+        with pytest.raises(SaslError, match=words):
+            scram.answer(message)
+        assert not scram.complete
+
+    bounded(answered, message)
 
 
 def test_nothing_may_come_after_the_end():

@@ -20,6 +20,7 @@ from spark_kafka_sink.network.auth.token_endpoint import request_token
 from spark_kafka_sink.network.auth.token_sources import token_fetcher
 from spark_kafka_sink.network.http import http_exchange
 from spark_kafka_sink.network.http.http_proxy import Proxy, proxy_for
+from tests.network.loopback import serving
 from tests.sasl.identity_provider import IdentityProvider
 from tests.sasl.oauth_defaults import settings_of
 
@@ -33,26 +34,8 @@ def client(url: str, **more: object) -> ClientCredentials:
 
 @contextlib.contextmanager
 def server(handle):
-    """A raw server on the loopback: ``handle`` has each connection, with its request read."""
-    over = threading.Event()
-    with socket.create_server(("127.0.0.1", 0)) as listening:
-
-        def serve() -> None:
-            with contextlib.suppress(OSError):
-                while True:
-                    connection, _ = listening.accept()
-                    with connection, contextlib.suppress(OSError):
-                        connection.recv(65536)
-                        handle(connection, over)
-
-        thread = threading.Thread(target=serve, daemon=True)
-        thread.start()
-        try:
-            yield f"http://127.0.0.1:{listening.getsockname()[1]}/token"
-        finally:
-            over.set()
-            listening.shutdown(socket.SHUT_RDWR)
-    thread.join(60)
+    with serving(handle) as (host, port):
+        yield f"http://{host}:{port}/token"
 
 
 def drip(connection: socket.socket, over: threading.Event) -> None:
@@ -243,7 +226,7 @@ def test_https_uses_the_environments_proxy_and_is_verified(environment, tmp_path
     with IdentityProvider(
         client_id="id", client_secret=SECRET, key_file=tmp_path / "key.pem"
     ) as idp:
-        address = idp.server.server_address
+        address = ("127.0.0.1", idp.http.port)
         given = client(f"https://idp.example:{address[1]}/token", tls=tls, read_timeout_ms=10_000)
         with proxy(address) as (where, asked):
             environment.setenv("HTTPS_PROXY", f"http://alice:p%40w@{where}")

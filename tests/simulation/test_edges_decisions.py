@@ -14,6 +14,7 @@ from spark_kafka_sink.base.errors import (
     CommitOutcomeUnknownError,
     ErrorCode,
     KafkaError,
+    KafkaTimeoutError,
     PartialCommitError,
 )
 from spark_kafka_sink.config.producer_config import ProducerConfig
@@ -86,6 +87,26 @@ def test_a_frozen_driver_decides_nothing_that_is_too_old(
 
     scene = EdgeScene.of(play, SparkLife(1, tasks=2, transaction_version=version))
     assert tasks_seen(scene) == BOTH_TASKS
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_a_frozen_driver_says_that_nothing_is_visible(version: int) -> None:
+    """It was stopped between its check and its decision, for longer than it may take."""
+
+    def play(scene: EdgeScene) -> None:
+        run = scene.run("run-0")
+        plan = scene.plan(run)
+        messages = scene.write(run, 0, plan, tasks=2)
+        frozen = scene.before_send(run, looks, lambda: scene.scheduler.sleep(20_000))
+        with pytest.raises(
+            KafkaTimeoutError,
+            match="batch 0 of 'orders' was not decided in time, and nothing of it",
+        ):
+            scene.commit(run, 0, plan, messages)
+        assert frozen
+        assert scene.visible() == set()
+
+    EdgeScene.of(play, SparkLife(1, tasks=2, transaction_version=version))
 
 
 @pytest.mark.parametrize("version", [1, 2])

@@ -359,7 +359,9 @@ def test_a_commit_by_hand_beside_a_driver_that_undoes_tears_nothing(
 
 @VERSIONS
 @pytest.mark.parametrize("resolved", [None, True, False])
-def test_a_batch_torn_by_force_is_not_called_invisible(resolved: bool | None, version: int) -> None:
+def test_a_batch_torn_by_force_is_not_called_invisible(
+    resolved: bool | None, version: int, caplog: pytest.LogCaptureFixture
+) -> None:
     """One of its transactions is committed, and the coordinator of the other one loads, when an
     operator aborts that one (and resolves the batch). The driver is alive, and goes on.
     """
@@ -391,6 +393,9 @@ def test_a_batch_torn_by_force_is_not_called_invisible(resolved: bool | None, ve
         assert len({task for _, task, _ in scene.visible()}) == 1
         assert isinstance(told[0], PartialCommitError)
         assert told[0].transactional_ids == (last,)
+        scene.stop(run, 0, plan, messages)
+        says = "a part of it is lost: 'kprod txn resolve' ends it"
+        assert (says in caplog.text) == (resolved is None)
 
     EdgeScene.of(play, played(version))
 

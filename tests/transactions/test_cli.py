@@ -444,6 +444,16 @@ def test_reset_leaves_nothing_of_a_job_without_txn_app_id(stage: Stage) -> None:
     assert stage.read(key) is None
 
 
+def test_reset_names_the_command_that_ends_a_dead_owners_rest(stage: Stage) -> None:
+    stage.open(2)
+    stage.write(stage.state())
+    command = f"txn sweep {stage.prefix} --force"
+    assert f"'kprod {command}' ends what it leaves open" in stage.refused("reset", stage.prefix)
+    stage.run(*command.split()[1:], "--yes")
+    assert stage.still_open() == set()
+    stage.run("reset", stage.prefix, "--yes")
+
+
 def test_reset_refuses_what_is_under_way_or_alive_unless_forced(stage: Stage) -> None:
     (one,) = stage.open(1)
     stage.write(stage.state([one]))

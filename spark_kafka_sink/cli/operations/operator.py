@@ -469,7 +469,8 @@ class Operator:
             raise RefusedError(
                 f"{len(own)} transactions of the owner of '{key}', run {state.run_id}, are open "
                 f"(first: {own[0].id}): its query seems to be running",
-                hint="stop it first ('kprod txn sweep' ends what it leaves open), or use --force",
+                hint=f"stop it first ('kprod txn sweep {prefix_of_key(key)} --force' ends what it "
+                "leaves open), or use --force",
             )
         if overview.silent:
             raise RefusedError(

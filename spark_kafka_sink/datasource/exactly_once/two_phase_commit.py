@@ -38,7 +38,7 @@ def allows_two_phase_commit(client: TransactionClient, key: str) -> bool:
         return False
     _log_once(
         f"kprod '{key}': twoPhaseCommit=auto is on: transactions never time out, and those that a "
-        "crashed driver leaves open are ended by the next start, or by 'kprod txn sweep'"
+        "crashed driver leaves open are ended by the next start, or by 'kprod txn sweep --force'"
     )
     return True
 

@@ -5,18 +5,18 @@ Owns: :func:`column_type`. Never: a format.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from spark_kafka_sink.base.error_kinds import Kind
 from spark_kafka_sink.base.errors import SchemaError, safe_text
-from spark_kafka_sink.records.formats.column_type import TYPES, ColumnKind, ColumnType
+from spark_kafka_sink.records.formats.binary.matching import below
+from spark_kafka_sink.records.formats.column_type import ColumnKind, ColumnType
 
 if TYPE_CHECKING:
     from pyspark.sql.types import DataType
 
 #: By the name of Spark's class, so that a type that an older pyspark lacks is no error.
-_KINDS = {f"{name}Type": kind for kind, row in TYPES.items() for name in row.spark.split()}
+_KINDS = {f"{name}Type": kind for kind in ColumnKind for name in kind.spark.split()}
 _HINTS = {
     "VariantType": "write it as text: to_json(column)",
     "DayTimeIntervalType": "cast it to a number: extract(SECOND FROM column) or the like",
@@ -25,32 +25,34 @@ _HINTS = {
 
 def column_type(data_type: DataType, path: str, *, nullable: bool = True) -> ColumnType:
     """The type of the column ``path``. SchemaError for one that no format writes."""
-    from pyspark.sql import types
-
-    text = data_type.simpleString()
-    if isinstance(data_type, types.StructType):
-        children = tuple(
-            column_type(f.dataType, f"{path}.{f.name}", nullable=f.nullable)
-            for f in data_type.fields
-        )
-        names = tuple(data_type.names)
-        return ColumnType(ColumnKind.STRUCT, text, nullable, children, names)
-    if isinstance(data_type, types.ArrayType):
-        item = column_type(data_type.elementType, f"{path}[]", nullable=data_type.containsNull)
-        return ColumnType(ColumnKind.ARRAY, text, nullable, (item,))
-    if isinstance(data_type, types.MapType):
-        key = column_type(data_type.keyType, f"{path} (a key)", nullable=False)
-        value = column_type(data_type.valueType, f"{path}[]", nullable=data_type.valueContainsNull)
-        return ColumnType(ColumnKind.MAP, text, nullable, (key, value))
-    kind = _KINDS.get(type(data_type).__name__)
-    if kind is None:
+    text, name = data_type.simpleString(), type(data_type).__name__
+    if name not in _KINDS:
         raise SchemaError(
             f"column {safe_text(path)} is of type {safe_text(text, 200)}, which kprod can't write"
             " with a schema",
-            hint=_HINTS.get(type(data_type).__name__, "cast it to a string, or drop it"),
+            hint=_HINTS.get(name, "cast it to a string, or drop it"),
             kind=Kind.COLUMN_TYPE,
         )
-    found = ColumnType(kind, text, nullable)
-    if isinstance(data_type, types.DecimalType):
-        found = replace(found, precision=data_type.precision, scale=data_type.scale)
-    return found
+    return ColumnType(
+        _KINDS[name],
+        text,
+        nullable,
+        tuple(column_type(of, way, nullable=null) for way, of, null in _inner(data_type, path)),
+        names=tuple(getattr(data_type, "names", ())),
+        precision=getattr(data_type, "precision", 0),
+        scale=getattr(data_type, "scale", 0),
+    )
+
+
+def _inner(data_type: DataType, path: str) -> list[tuple[str, DataType, bool]]:
+    """The types within ``data_type``: the path to each, and whether it may be null."""
+    from pyspark.sql.types import ArrayType, MapType, StructType
+
+    if isinstance(data_type, StructType):
+        return [(below(path, one.name), one.dataType, one.nullable) for one in data_type.fields]
+    if isinstance(data_type, ArrayType):
+        return [(f"{path}[]", data_type.elementType, data_type.containsNull)]
+    if isinstance(data_type, MapType):
+        value = f"{path}[]", data_type.valueType, data_type.valueContainsNull
+        return [(f"{path} (a key)", data_type.keyType, False), value]
+    return []

@@ -30,7 +30,8 @@ from spark_kafka_sink.config.sink_config import SinkConfig
 from spark_kafka_sink.datasource.schemas.column_types import column_type
 from spark_kafka_sink.network.schema_registry import RegisteredSchema, SchemaRegistry
 from spark_kafka_sink.records.column_plan import ColumnPlan, ComposedColumns
-from spark_kafka_sink.records.formats.column_type import ColumnKind, ColumnType
+from spark_kafka_sink.records.formats.binary.matching import misfit
+from spark_kafka_sink.records.formats.column_type import ColumnType
 from spark_kafka_sink.records.formats.schema_format import SchemaFormat, header_value, wire_prefix
 
 if TYPE_CHECKING:
@@ -98,20 +99,19 @@ def with_encoders(plan: ColumnPlan, schema: StructType, config: SinkConfig) -> C
     return replace(plan, key=parts["key"], value=parts["value"])
 
 
-def described(config: SinkConfig, timeout_ms: int) -> Iterator[tuple[str, str, bool]]:
+def described(
+    options: SchemaOptions, topic: str | None, timeout_ms: int
+) -> Iterator[tuple[str, str, bool]]:
     """For ``kprod check``: of each key and value with a schema the part, what the registry has for
     it, and whether that is enough.
     """
-    options = config.schemas
-    if options is None:
-        return
     registry = registry_of(options, timeout_ms)
     for payload in options.payloads:
         if payload.use_id is not None:
             found: RegisteredSchema | None = registry.by_id(payload.use_id)
             what = f"id {payload.use_id}"
         else:
-            what = subject_of(payload, _name(payload, config.topic), config.topic)
+            what = subject_of(payload, _name(payload, topic), topic)
             found = registry.latest(what)
         if found is None:
             may_be_missing = options.auto_register and not options.use_latest
@@ -136,7 +136,6 @@ class _PayloadPlan:
         #: One column, which may be a payload by itself.
         self._one = len(part.columns) == 1 and not part.is_struct
         self._columns = _columns(part, schema)
-        self._is_struct = part.is_struct
         if self._topic is None and payload.strategy is not SubjectStrategy.RECORD:
             raise ConfigError(
                 f"{payload.part}.subject.name.strategy is {payload.strategy}, and the topic is a"
@@ -154,10 +153,16 @@ class _PayloadPlan:
             assert registered.guid is not None
             name = f"__{self._payload.part}_schema_id"
             prefix, header = b"", (name, header_value(registered.guid) + indexes)
-        bare = self._is_struct or (self._one and self._format.is_bare(registered.text))
+        bare = self._format.is_bare(registered.text)
+        if bare and not (self._one or part.is_struct):
+            raise misfit(
+                "several columns are a record, and the schema has none",
+                "name one column, or a schema of a record",
+            )
         column = self._columns.children[0] if bare and self._one else self._columns
-        encoder = self._format.plan(registered.text, prefix, column, bare=bare)
-        return replace(part, encoder=encoder, header=header)
+        encoder = self._format.plan(registered.text, prefix, column)
+        is_bare = bare or part.is_struct
+        return replace(part, encoder=encoder, is_bare=is_bare, header=header)
 
     def _registered(self) -> RegisteredSchema:
         payload = self._payload
@@ -229,20 +234,14 @@ class _PayloadPlan:
 
 def _columns(part: ComposedColumns, schema: StructType) -> ColumnType:
     """As a struct; of a struct whose fields they are, itself."""
-    types = [
-        column_type(
-            schema.fields[one.index].dataType,
-            one.name,
-            nullable=schema.fields[one.index].nullable,
-        )
-        for one in part.columns
-    ]
-    if part.is_struct:
-        return types[0]
-    names = tuple(one.name for one in part.columns)
-    return ColumnType(
-        ColumnKind.STRUCT, "struct", nullable=False, children=tuple(types), names=names
-    )
+    from pyspark.sql.types import StructType
+
+    columns = StructType()
+    for one in part.columns:
+        field = schema.fields[one.index]
+        columns.add(one.name, field.dataType, field.nullable)
+    whole = column_type(columns, "", nullable=False)
+    return whole.children[0] if part.is_struct else whole
 
 
 def _latest(registry: Registry, subject: str) -> RegisteredSchema:

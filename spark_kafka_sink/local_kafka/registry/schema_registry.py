@@ -9,7 +9,6 @@ from __future__ import annotations
 import shutil
 import subprocess
 import tarfile
-import tempfile
 import time
 from pathlib import Path
 from typing import Final, Self
@@ -42,17 +41,13 @@ def prepare_registry(java: Java) -> Path:
     """
     name = f"apicurio-{REGISTRY_VERSION}"
     with cache_lock(name) as directory:
-        unpacked = directory / f"{name}-unpacked"
-        if not (unpacked / _RUNNER).exists():
-            archive = fetch(java, directory, name, (_APP,), name) / "jars" / _APP.file
-            shutil.rmtree(unpacked, ignore_errors=True)
-            work = Path(tempfile.mkdtemp(prefix=f"partial-{name}-", dir=directory))
-            try:
-                with tarfile.open(archive) as files:
-                    files.extractall(work, filter="data")
-                work.rename(unpacked)
-            finally:
-                shutil.rmtree(work, ignore_errors=True)
+        home = fetch(java, directory, name, (_APP,), name)
+        unpacked, partial = home / "unpacked", home / "partial"
+        if not unpacked.exists():
+            shutil.rmtree(partial, ignore_errors=True)  # of a process that was killed
+            with tarfile.open(home / "jars" / _APP.file) as files:
+                files.extractall(partial, filter="data")
+            partial.rename(unpacked)
         return unpacked
 
 

@@ -9,16 +9,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from spark_kafka_sink.records.gather import data_of, offsets_of, valid_of
+from spark_kafka_sink.records.gather import offsets_of
 from spark_kafka_sink.records.row_pieces import Mask
-from spark_kafka_sink.records.varint import highest
-
-
-def validity(column: pa.Array) -> Mask | None:
-    """True where the column is not null; None when it has no nulls."""
-    if pa.types.is_null(column.type):
-        return np.zeros(len(column), np.bool_)
-    return valid_of(column)
 
 
 def fixed_width(
@@ -29,11 +21,6 @@ def fixed_width(
     return found if valid is None else np.where(valid, found, dtype.type(0))
 
 
-def children(column: pa.Array) -> list[pa.Array]:
-    """The fields of a struct, whatever they hold where it is null."""
-    return [column.field(index) for index in range(column.type.num_fields)]
-
-
 def list_items(column: pa.Array, valid: Mask | None) -> tuple[pa.Array, npt.NDArray[np.int64]]:
     """The items of a list's or a map's rows, and the offsets of the rows in them."""
     if valid is not None and (np.diff(offsets_of(column))[~valid] != 0).any():
@@ -42,20 +29,3 @@ def list_items(column: pa.Array, valid: Mask | None) -> tuple[pa.Array, npt.NDAr
     first, last = int(offsets[0]), int(offsets[-1])
     # Not .keys and .items of a map, which begin at the first row whatever the slice is.
     return column.values.slice(first, last - first), offsets - first
-
-
-def not_utf8(column: pa.Array) -> Mask:
-    """Which rows of a binary column are not: Spark's strings are bytes."""
-    none = np.zeros(len(column), np.bool_)
-    offsets = offsets_of(column)
-    data = data_of(column)[int(offsets[0]) : int(offsets[-1])]
-    if not len(data) or highest(data) < 0x80:
-        return none
-    large = pa.types.is_large_binary(column.type)
-    try:
-        column.cast(pa.large_string() if large else pa.string())
-    except pa.ArrowInvalid:
-        # Rare, so row by row.
-        rows = (one or b"" for one in column.to_pylist())
-        return np.array([one.decode(errors="replace").encode() != one for one in rows])
-    return none

@@ -20,8 +20,8 @@ from spark_kafka_sink.base.errors import IllegalStateError
 from spark_kafka_sink.config.named_columns import ColumnFormat
 from spark_kafka_sink.records.bad_rows.bad_rows import BadRows, Reason, RowCheck
 from spark_kafka_sink.records.column_plan import ColumnPlan, ComposedColumns
-from spark_kafka_sink.records.formats.arrow_values import list_items, validity
-from spark_kafka_sink.records.gather import bools, ends_of
+from spark_kafka_sink.records.formats.arrow_values import list_items
+from spark_kafka_sink.records.gather import bools, ends_of, valid_of
 from spark_kafka_sink.records.json.json_text import json_objects, json_value, plain_binary, text_of
 from spark_kafka_sink.records.payloads import Payloads
 from spark_kafka_sink.records.record_columns import without_views
@@ -91,7 +91,10 @@ def _composed(
 
 def _payloads(part: ComposedColumns, columns: Sequence[pa.Array], rows: int) -> Payloads:
     if part.encoder is not None:
-        return part.encoder.encode(columns, rows, "" if part.is_struct else part.columns[0].name)
+        names = [column.name for column in part.columns]
+        if part.is_bare:
+            return part.encoder.encode(columns[0], "" if part.is_struct else names[0])
+        return part.encoder.encode(pa.StructArray.from_arrays(columns, names), "")
     if part.format is ColumnFormat.STRING:
         return Payloads(text_of(columns[0]))
     return Payloads(_json(part, columns, rows))
@@ -135,7 +138,7 @@ def _headers(named: Sequence[tuple[str, pa.Array]], before: pa.Array | None, row
     )
     counts = there.sum(axis=1)
     if before is not None:
-        items, offsets = list_items(before, validity(before))
+        items, offsets = list_items(before, valid_of(before))
         row = np.concatenate([np.repeat(np.arange(rows), np.diff(offsets)), row])
         order = pa.array(row.argsort(kind="stable"))
         entries = pa.concat_arrays([items.cast(_ENTRY), entries]).take(order)

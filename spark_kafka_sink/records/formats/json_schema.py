@@ -19,7 +19,7 @@ from spark_kafka_sink.base.error_kinds import Kind
 from spark_kafka_sink.base.errors import SchemaError, safe_text
 from spark_kafka_sink.base.json_object import json_object
 from spark_kafka_sink.records.formats.binary.matching import below, misfit, unfit
-from spark_kafka_sink.records.formats.column_type import TYPES, ColumnKind, ColumnType
+from spark_kafka_sink.records.formats.column_type import ColumnKind, ColumnType
 from spark_kafka_sink.records.formats.schema_format import SchemaFormat
 
 if TYPE_CHECKING:
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
 _K = ColumnKind
 _NULL: Final = ColumnType(_K.NULL, "void")
 _DIALECT: Final = "http://json-schema.org/draft-07/schema#"
-_CONTAINERS: Final = {_K.STRUCT: "object", _K.MAP: "object", _K.ARRAY: "array"}
 #: Steps through references and alternatives: those of one document could go round for ever.
 _MOST_STEPS: Final = 200_000
 
@@ -46,35 +45,30 @@ class _Place(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class JsonPlan:
-    """``prefix`` and JSON; ``names`` are those of the columns, which are fields unless ``bare``.
-    ``required`` are fields whose nulls are refused: the way to each, and its name.
+    """``prefix`` and JSON. ``required`` are fields whose nulls are refused: the way to each, and
+    its name.
     """
 
     prefix: bytes
-    names: tuple[str, ...]
     required: tuple[tuple[tuple[int, ...], str], ...]
-    bare: bool
 
-    def encode(self, columns: Sequence[pa.Array], rows: int, path: str) -> Payloads:
+    def encode(self, column: pa.Array, path: str) -> Payloads:
         """One payload for each row."""
         del path
-        from spark_kafka_sink.records.json.json_text import json_objects, json_value
+        from pyarrow.compute import and_, struct_field
+
+        from spark_kafka_sink.records.json.json_text import json_value
         from spark_kafka_sink.records.row_pieces import RowPieces
 
-        text = json_value(columns[0]) if self.bare else json_objects(self.names, columns, rows)
-        out = RowPieces(rows)
+        text = json_value(column)
+        out = RowPieces(len(column))
         out.add_bytes(self.prefix)
         out.add_column(text)
         for way, name in self.required:
-            parents = [columns[0]] if self.bare else []
-            for index in way:
-                parents.append(parents[-1].field(index) if parents else columns[index])
-            valid = [one.is_valid().to_numpy(zero_copy_only=False) for one in parents]
-            refused = ~valid.pop()
-            for there in valid:
-                refused &= there
+            owner, field = (struct_field(column, it) for it in (way[:-1], way))
+            refused = and_(owner.is_valid(), field.is_null()).to_numpy(zero_copy_only=False)
             out.refuse(refused, name, "is null, and the schema requires the field")
-        return out.payloads(text if self.bare else None)
+        return out.payloads(text)
 
 
 class JsonSchemaFormat(SchemaFormat):
@@ -88,13 +82,13 @@ class JsonSchemaFormat(SchemaFormat):
 
     def is_bare(self, schema: str) -> bool:
         given = _parsed(schema).get("type")
-        return given is not None and given != "object" and "object" not in str(given)
+        return given is not None and "object" not in str(given)
 
     def name_of(self, schema: str) -> str:
         title = _parsed(schema).get("title")
         return title if isinstance(title, str) else ""
 
-    def plan(self, schema: str, prefix: bytes, column: ColumnType, *, bare: bool) -> JsonPlan:
+    def plan(self, schema: str, prefix: bytes, column: ColumnType) -> JsonPlan:
         check = _Check(_parsed(schema))
         try:
             check.type(check.root, column, _Place())
@@ -102,7 +96,7 @@ class JsonSchemaFormat(SchemaFormat):
             raise _wrong("it is nested too deeply, or within itself") from None
         except (TypeError, AttributeError) as error:
             raise _wrong(f"a part of it is of another type than JSON Schema's: {error}") from None
-        return JsonPlan(prefix, column.names, tuple(check.required), bare)
+        return JsonPlan(prefix, tuple(check.required))
 
 
 def _derived(column: ColumnType) -> dict[str, object]:
@@ -116,7 +110,7 @@ def _derived(column: ColumnType) -> dict[str, object]:
         return {"type": "array", "items": _or_null(column.children[0])}
     if column.kind is _K.MAP:
         return {"type": "object", "additionalProperties": _or_null(column.children[1])}
-    return dict(TYPES[column.kind].json)
+    return dict(column.kind.json)
 
 
 def _or_null(column: ColumnType) -> dict[str, object]:
@@ -166,12 +160,12 @@ class _Check:
 
     def _plain(self, declared: Mapping[str, Any], column: ColumnType, at: _Place) -> None:
         types = _types(declared)
-        wanted = _CONTAINERS.get(column.kind) or TYPES[column.kind].json["type"]
+        wanted = column.kind.json["type"]
         if types and wanted not in types and not (wanted == "integer" and "number" in types):
             raise unfit(column, at.path, f"and the schema has {safe_text(' or '.join(types))}")
         if column.kind is _K.STRUCT:
             self._struct(declared, column, at)
-        elif column.kind in _CONTAINERS:
+        elif column.children:
             inner = declared.get("items" if wanted == "array" else "additionalProperties", True)
             child, inside = column.children[-1], _Place(f"{at.path}[]", None)
             if child.nullable:

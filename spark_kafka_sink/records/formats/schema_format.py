@@ -50,9 +50,6 @@ class SchemaFormat(Protocol):
         del schema
         return b""
 
-    def plan(self, schema: str, prefix: bytes, column: ColumnType, *, bare: bool) -> PayloadEncoder:
-        """How ``column`` is written, ``prefix`` in front. ``bare``: a task has it as one column,
-        whose null is a null payload; else its fields as one column each. SchemaError when the
-        columns don't fit.
-        """
+    def plan(self, schema: str, prefix: bytes, column: ColumnType) -> PayloadEncoder:
+        """How ``column`` is written, ``prefix`` in front. SchemaError when it does not fit."""
         ...

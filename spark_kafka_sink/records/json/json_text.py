@@ -25,7 +25,8 @@ from spark_kafka_sink.records.gather import binary_of, data_of, offsets_of, vali
 from spark_kafka_sink.records.json.base64_text import base64_column
 from spark_kafka_sink.records.json.json_numbers import json_floats
 from spark_kafka_sink.records.json.json_times import json_dates, json_timestamps
-from spark_kafka_sink.records.row_pieces import RowPieces
+from spark_kafka_sink.records.row_pieces import Mask, RowPieces
+from spark_kafka_sink.records.varint import highest
 
 _ESCAPES: Final = {
     byte: b"\\u%04X" % byte for byte in range(0x20)
@@ -75,6 +76,23 @@ def plain_binary(column: pa.Array) -> pa.Array:
     if types.is_string(column.type) or types.is_fixed_size_binary(column.type):
         return column.cast(pa.binary())
     return column.cast(pa.large_binary())  # views may hold more than 2 GiB together
+
+
+def not_utf8(column: pa.Array) -> Mask:
+    """Which rows of a binary column are not: Spark's strings are bytes."""
+    none = np.zeros(len(column), np.bool_)
+    offsets = offsets_of(column)
+    data = data_of(column)[int(offsets[0]) : int(offsets[-1])]
+    if not len(data) or highest(data) < 0x80:
+        return none
+    large = pa.types.is_large_binary(column.type)
+    try:
+        column.cast(pa.large_string() if large else pa.string())
+    except pa.ArrowInvalid:
+        # Rare, so row by row.
+        rows = (one or b"" for one in column.to_pylist())
+        return np.array([one.decode(errors="replace").encode() != one for one in rows])
+    return none
 
 
 def text_of(column: pa.Array) -> pa.Array:
@@ -236,8 +254,7 @@ def _escaped(column: pa.Array) -> pa.Array:
     """The text between the quotes of a JSON string: UTF-8 with Jackson's escapes."""
     offsets = offsets_of(column)
     data = data_of(column)[int(offsets[0]) : int(offsets[-1])]
-    if (data >= 0x80).any():
-        column = _as_utf8(column)
+    column = _as_utf8(column)
     escaped = data[_IS_ESCAPED.take(data)]
     for byte in sorted(set(np.unique(escaped).tolist()), key=lambda byte: byte != _BACKSLASH):
         column = pc.replace_substring(column, bytes([byte]), _ESCAPES[byte])
@@ -246,14 +263,10 @@ def _escaped(column: pa.Array) -> pa.Array:
 
 def _as_utf8(column: pa.Array) -> pa.Array:
     """``column``, and as Java reads them the rows that are not UTF-8: Spark's strings are bytes."""
-    large = pa.types.is_large_binary(column.type)
-    try:
-        column.cast(pa.large_string() if large else pa.string())
-    except pa.ArrowInvalid:
-        # Rare, so row by row.
-        rows = [None if row is None else _as_java_reads(row) for row in column.to_pylist()]
-        return pa.array(rows, pa.large_binary())
-    return column
+    if not not_utf8(column).any():
+        return column
+    rows = [None if row is None else _as_java_reads(row) for row in column.to_pylist()]
+    return pa.array(rows, pa.large_binary())
 
 
 def _as_java_reads(data: bytes) -> bytes:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import cache
 from types import ModuleType
-from typing import Any, ClassVar
+from typing import Any, ClassVar, get_args
 
 import kio.schema.describe_transactions.v0.response as _describe_transactions
 from kio.schema.errors import ErrorCode as KioErrorCode
@@ -71,7 +71,7 @@ def peek(frame: bytes) -> tuple[int, int, int]:
 
 def read_request(frame: bytes) -> Request:
     api, version, correlation_id = peek(frame)
-    entity = _top_entity(NAMES[api], version, "request")
+    entity = top_entity(NAMES[api], version, "request")
     try:
         header, used = entity_reader(entity.__header_schema__)(frame, 0)
         body, size = entity_reader(entity)(frame, used)
@@ -107,16 +107,21 @@ def ms(value: timedelta) -> int:
 
 
 class Answer:
-    """One kio module. ``answer.Entity(field=...)``: fields this version has not are left out.
+    """A response of one version: ``answer(field=...)``; one of its structs: ``answer.Name(...)``.
 
-    Error codes may be any int; times are milliseconds, -1 for none.
+    A struct may be given as a dict. Fields this version has not are left out. Error codes may be
+    any int; times are milliseconds, -1 for none.
     """
 
     def __init__(self, name: str, version: int, kind: str = "response") -> None:
         self._module = _module(name, version, kind)
+        self._whole = top_entity(name, version, kind)
+
+    def __call__(self, **given: Any) -> Any:
+        return _builder(self._whole)(**given)
 
     def __getattr__(self, name: str) -> Any:
-        return _builder(self._module, name)
+        return _builder(getattr(self._module, name))
 
 
 @cache
@@ -127,28 +132,45 @@ def _module(name: str, version: int, kind: str) -> ModuleType:
 
 
 @cache
-def _top_entity(name: str, version: int, kind: str) -> Any:
+def top_entity(name: str, version: int, kind: str) -> Any:
     pascal = "".join(part.capitalize() for part in name.split("_"))
     return getattr(_module(name, version, kind), pascal + kind.capitalize())
 
 
 def response_entity(api: int, version: int) -> Any:
-    return _top_entity(NAMES[api], version, "response")
+    return top_entity(NAMES[api], version, "response")
 
 
 @cache
-def _builder(module: Any, name: str) -> Any:
-    entity = getattr(module, name)
-    kinds = {f.name: f.metadata.get("kafka_type") for f in dataclasses.fields(entity)}
+def _builder(entity: Any) -> Any:
+    fields = {f.name: f for f in dataclasses.fields(entity)}
+    kinds = {name: f.metadata.get("kafka_type") for name, f in fields.items()}
+    structs = {name: _struct_in(f.type) for name, f in fields.items()}
 
     def build(**given: Any) -> Any:
-        known = {key: _converted(kinds[key], v) for key, v in given.items() if key in kinds}
-        return entity(**known)
+        return entity(
+            **{
+                key: _converted(kinds[key], structs[key], value)
+                for key, value in given.items()
+                if key in kinds
+            }
+        )
 
     return build
 
 
-def _converted(kind: str | None, value: Any) -> Any:
+def _struct_in(hint: Any) -> Any:
+    """The kind of struct that a field of this type holds, one or many; None for plain values."""
+    if dataclasses.is_dataclass(hint):
+        return hint
+    return next((found for one in get_args(hint) if (found := _struct_in(one))), None)
+
+
+def _converted(kind: str | None, struct: Any, value: Any) -> Any:
+    if isinstance(value, dict):
+        return _builder(struct)(**value)
+    if isinstance(value, list):
+        return tuple(_converted(kind, struct, one) for one in value)
     if kind == "error_code":
         return KioErrorCode(int(value))
     if kind in ("timedelta_i32", "timedelta_i64") and isinstance(value, int):
@@ -157,8 +179,6 @@ def _converted(kind: str | None, value: Any) -> Any:
         return None if value < 0 else _EPOCH + timedelta(milliseconds=value)
     if isinstance(value, uuid.UUID) and value.int == 0:
         return None
-    if isinstance(value, list):
-        return tuple(value)
     return value
 
 

@@ -10,19 +10,13 @@ field can be removed, or added, without breaking readers.
 from __future__ import annotations
 
 import json
-import re
-from typing import Final
 
-from spark_kafka_sink.base.errors import SchemaError, safe_text
 from spark_kafka_sink.records.formats.avro.avro_match import match
-from spark_kafka_sink.records.formats.avro.avro_schema import AvroType, parse_schema
+from spark_kafka_sink.records.formats.avro.avro_schema import NAME, AvroType, parse_schema
 from spark_kafka_sink.records.formats.binary.binary_plan import BinaryPlan
-from spark_kafka_sink.records.formats.binary.matching import below, check_map_key, misfit
-from spark_kafka_sink.records.formats.binary.nodes import Value
-from spark_kafka_sink.records.formats.column_type import TYPES, ColumnKind, ColumnType
+from spark_kafka_sink.records.formats.binary.matching import below, check_map_key, check_name
+from spark_kafka_sink.records.formats.column_type import ColumnKind, ColumnType
 from spark_kafka_sink.records.formats.schema_format import SchemaFormat
-
-_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
 class AvroFormat(SchemaFormat):
@@ -40,16 +34,8 @@ class AvroFormat(SchemaFormat):
         record = _record_of(parse_schema(schema))
         return "" if record is None else record.name
 
-    def plan(self, schema: str, prefix: bytes, column: ColumnType, *, bare: bool) -> BinaryPlan:
-        kind = parse_schema(schema)
-        if not bare and _record_of(kind) is None:
-            raise misfit(
-                "several columns are a record, and the schema has none",
-                "name one column, or a schema of a record",
-            )
-        value = match(kind, column, "")
-        # The null of a bare value is a null payload, whose bytes don't count.
-        return BinaryPlan(prefix, Value(value.node, value.branch, b"" if bare else None), bare)
+    def plan(self, schema: str, prefix: bytes, column: ColumnType) -> BinaryPlan:
+        return BinaryPlan(prefix, match(parse_schema(schema), column, ""))
 
 
 def _record_of(kind: AvroType) -> AvroType | None:
@@ -67,7 +53,7 @@ def _type(column: ColumnType, name: str, path: str, used: set[str]) -> object:
     if column.kind is ColumnKind.MAP:
         check_map_key(column, path)
         return {"type": "map", "values": _nullable(column.children[1], name, f"{path}[]", used)}
-    kind, logical = TYPES[column.kind].avro
+    kind, logical = column.kind.avro
     if column.kind is ColumnKind.DECIMAL:
         digits = {"precision": column.precision, "scale": column.scale}
         return {"type": kind, "logicalType": logical, **digits}
@@ -87,12 +73,8 @@ def _record(column: ColumnType, name: str, path: str, used: set[str]) -> object:
     fields = []
     for field_name, child in zip(column.names, column.children, strict=True):
         inside = below(path, field_name)
-        if _NAME.fullmatch(field_name) is None:
-            raise SchemaError(
-                f"column {safe_text(inside)} has a name that Avro does not allow for a field",
-                hint="rename it to letters, digits and underscores, or name a schema whose"
-                " field has this name as an alias",
-            )
+        hint = ", or name a schema whose field has this name as an alias"
+        check_name(NAME, field_name, inside, "Avro", hint)
         kind = _nullable(child, f"{name}_{field_name}", inside, used)
         default = {"default": None} if child.nullable or kind == "null" else {}
         fields.append({"name": field_name, "type": kind, **default})

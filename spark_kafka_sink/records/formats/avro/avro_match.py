@@ -28,21 +28,20 @@ from spark_kafka_sink.records.formats.binary.matching import (
     unfit,
 )
 from spark_kafka_sink.records.formats.binary.nodes import (
+    Boolean,
     Bytes,
     Coding,
     Decimal,
     Field,
-    Fixed,
     Items,
     Layout,
     Node,
     Number,
     Record,
-    Scalar,
     Symbols,
     Value,
 )
-from spark_kafka_sink.records.formats.column_type import TYPES, ColumnKind, ColumnType
+from spark_kafka_sink.records.formats.column_type import ColumnKind, ColumnType
 from spark_kafka_sink.records.varint import sized, varint
 
 _K = ColumnKind
@@ -60,18 +59,18 @@ _TEXTS: Final = {"string": "utf-8", "bytes": "latin-1"}
 _FLOATS: Final = {"float": "<f", "double": "<d"}
 _NOT_OF_TYPE: Final = (ValueError, OverflowError, struct.error)
 #: Integers are also written as logical types of numbers, as what they are.
-_TIMES: Final = ("", *LOGICAL["int"], *LOGICAL["long"])
+_WHOLE: Final = {
+    (kind, logical): node
+    for kind, node in (("int", _INT), ("long", _LONG))
+    for logical in ("", *LOGICAL["int"], *LOGICAL["long"])
+}
 #: What a column of a kind may be written as: the Avro type and its logical type ("": none).
 _NODES: Final[Mapping[ColumnKind, Mapping[tuple[str, str], Node]]] = {
-    _K.BOOLEAN: {("boolean", ""): Scalar.BOOLEAN},
-    _K.INT: {(kind, logical): _LONG for logical in _TIMES for kind in ("int", "long")},
-    _K.LONG: {
-        (kind, logical): _LONG if kind == "long" else _INT
-        for logical in _TIMES
-        for kind in ("long", "int")
-    },
-    _K.FLOAT: {("float", ""): Scalar.FLOAT, ("double", ""): Scalar.DOUBLE},
-    _K.DOUBLE: {("double", ""): Scalar.DOUBLE},
+    _K.BOOLEAN: {("boolean", ""): Boolean()},
+    _K.INT: _WHOLE,
+    _K.LONG: _WHOLE,
+    _K.FLOAT: {("float", ""): Number(Coding.FIXED32), ("double", ""): Number(Coding.FIXED64)},
+    _K.DOUBLE: {("double", ""): Number(Coding.FIXED64)},
     _K.STRING: {("string", ""): _TEXT, ("string", "uuid"): _TEXT},
     _K.BINARY: {("bytes", ""): Bytes(Coding.ZIGZAG)},
     _K.DATE: {("int", "date"): _LONG},
@@ -89,7 +88,7 @@ def match(kind: AvroType, column: ColumnType, path: str) -> Value:
     prefixes = [varint(i) if kind.kind == "union" else b"" for i in range(len(branches))]
     null = next((p for p, one in zip(prefixes, branches, strict=True) if one.kind == "null"), None)
     if column.kind is _K.NULL and null is not None:
-        return Value(Scalar.NULL, null=null)
+        return Value(Record(()), null=null)
     found: Value | None = None
     problem: SchemaError | None = None
     for prefix, branch in zip(prefixes, branches, strict=True):
@@ -98,7 +97,7 @@ def match(kind: AvroType, column: ColumnType, path: str) -> Value:
         except SchemaError as error:
             problem = problem or (None if branch.kind == "null" else error)
             continue
-        if column.kind not in _NODES or TYPES[column.kind].avro == (branch.kind, branch.logical):
+        if column.kind not in _NODES or column.kind.avro == (branch.kind, branch.logical):
             return value
         found = found or value
     if found is None:
@@ -121,7 +120,7 @@ def _node(kind: AvroType, column: ColumnType, path: str) -> Node:
         case _K.STRING, "enum":
             return Symbols(kind.symbols, tuple(range(len(kind.symbols))), Coding.ZIGZAG)
         case _K.BINARY, "fixed" if kind.logical != "decimal":
-            return Fixed(kind.size)
+            return Bytes(kind.size)
         case _K.DECIMAL, _ if kind.logical == "decimal":
             return _decimal(kind, column, path)
     node = _NODES.get(column.kind, {}).get((kind.kind, kind.logical))

@@ -19,8 +19,8 @@ from spark_kafka_sink.base.errors import SchemaError, safe_text
 _PRIMITIVES: Final = frozenset(
     {"null", "boolean", "int", "long", "float", "double", "bytes", "string"}
 )
-_NAME: Final = re.compile(r"[A-Za-z_]\w*", re.ASCII)
-_FULL_NAME: Final = re.compile(rf"{_NAME.pattern}(\.{_NAME.pattern})*", re.ASCII)
+NAME: Final = re.compile(r"[A-Za-z_]\w*", re.ASCII)
+_FULL_NAME: Final = re.compile(rf"{NAME.pattern}(\.{NAME.pattern})*", re.ASCII)
 LOGICAL: Final = {
     "int": ("date", "time-millis"),
     "long": ("time-micros", *(f"{local}timestamp-{unit}" for local in ("", "local-")
@@ -169,7 +169,7 @@ def _full(name: str, space: str) -> str:
 
 def _check_names(names: Sequence[str], owner: str) -> None:
     """Of fields or symbols."""
-    if len(set(names)) < len(names) or not all(map(_NAME.fullmatch, names)):
+    if len(set(names)) < len(names) or not all(map(NAME.fullmatch, names)):
         raise _wrong(f"{owner} has a field or symbol twice, or one that is no name")
 
 

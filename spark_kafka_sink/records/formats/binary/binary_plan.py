@@ -5,7 +5,6 @@ Owns: :class:`BinaryPlan`, of Avro and Protobuf. Never: Arrow, until a task enco
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -19,16 +18,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class BinaryPlan:
-    """``prefix``, then ``value``. ``bare``: a task has it as one column; else ``value`` is a record
-    whose fields are columns.
-    """
+    """``prefix``, then ``value``."""
 
     prefix: bytes
     value: Value
-    bare: bool
 
-    def encode(self, columns: Sequence[pa.Array], rows: int, path: str) -> Payloads:
+    def encode(self, column: pa.Array, path: str) -> Payloads:
         """One payload for each row."""
         from spark_kafka_sink.records.formats.binary.encoder import payloads_of
 
-        return payloads_of(self.prefix, self.value, columns, rows, path if self.bare else None)
+        return payloads_of(self.prefix, self.value, column, path)

@@ -11,36 +11,30 @@ from __future__ import annotations
 
 import decimal
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from spark_kafka_sink.records.formats.arrow_values import (
-    children,
-    fixed_width,
-    list_items,
-    not_utf8,
-    validity,
-)
+from spark_kafka_sink.records.formats.arrow_values import fixed_width, list_items
 from spark_kafka_sink.records.formats.binary.nodes import (
+    Boolean,
     Bytes,
     Coding,
     Decimal,
-    Fixed,
     Items,
     Layout,
     Node,
     Number,
     Record,
-    Scalar,
     Symbols,
     Timestamp,
     Value,
 )
-from spark_kafka_sink.records.gather import binary_of, ends_of, lengths_of
-from spark_kafka_sink.records.json.json_text import plain_binary
+from spark_kafka_sink.records.gather import binary_of, ends_of, lengths_of, sizes_of, valid_of
+from spark_kafka_sink.records.json.json_text import not_utf8, plain_binary
 from spark_kafka_sink.records.payloads import Payloads
 from spark_kafka_sink.records.row_pieces import Mask, RowPieces
 from spark_kafka_sink.records.varint import Packed, highest, pack, pack_unsigned
@@ -50,28 +44,20 @@ _PER_SECOND = 1_000_000
 _YEAR_1, _YEAR_10000 = -62_135_596_800 * _PER_SECOND, 253_402_300_800 * _PER_SECOND
 
 
-def payloads_of(
-    prefix: bytes, value: Value, columns: Sequence[pa.Array], rows: int, path: str | None
-) -> Payloads:
-    """One for each row; ``path`` names a column that is a payload by itself, None: ``columns`` are
-    the fields of a record.
-    """
-    out = RowPieces(rows)
+def payloads_of(prefix: bytes, value: Value, column: pa.Array, path: str) -> Payloads:
+    """One for each row, null where ``column`` is; ``path`` names it for refusals."""
+    out = RowPieces(len(column))
     out.add_bytes(prefix)
-    if path is not None:
-        _encode(value, columns[0], out, path)
-        return out.payloads(columns[0])
-    out.add_bytes(value.branch)
-    assert isinstance(value.node, Record)
-    _record(value.node, columns, out, "")
-    return out.payloads()
+    # The null of a whole payload is a null payload, whose bytes don't count.
+    _encode(replace(value, null=b""), column, out, path)
+    return out.payloads(column)
 
 
 def _encode(value: Value, column: pa.Array, out: RowPieces, path: str) -> None:
     """Adds each row of ``column`` to ``out``; ``path`` names it for refusals."""
     if isinstance(column, pa.DictionaryArray):
         column = column.dictionary_decode()
-    valid = validity(column)
+    valid = valid_of(column)
     if valid is None:
         out.add_bytes(value.branch)
     elif value.null is None:
@@ -87,16 +73,16 @@ def _encode(value: Value, column: pa.Array, out: RowPieces, path: str) -> None:
         _node(value.node, column, valid, out, path)
 
 
-def _record(record: Record, columns: Sequence[pa.Array], out: RowPieces, path: str) -> None:
-    """Adds the fields of each row."""
+def _record(record: Record, column: pa.Array, out: RowPieces, path: str) -> None:
+    """Adds the fields of each row of a struct, whatever they hold where it is null."""
     for field in record.fields:
         if isinstance(field.value, bytes):
             out.add_bytes(field.value)
         else:
             below = f"{path}.{field.name}" if path else field.name
-            _encode(field.value, columns[field.index], out, below)
+            _encode(field.value, column.field(field.index), out, below)
     for choice in record.choices:
-        there = [columns[index].is_valid().to_numpy(zero_copy_only=False) for index in choice]
+        there = [column.field(at).is_valid().to_numpy(zero_copy_only=False) for at in choice]
         several = np.sum(there, axis=0) > 1
         out.refuse(several, path or "of the payload", "has more than one field of a oneof")
 
@@ -104,20 +90,21 @@ def _record(record: Record, columns: Sequence[pa.Array], out: RowPieces, path: s
 def _node(node: Node, column: pa.Array, valid: Mask | None, out: RowPieces, path: str) -> None:
     """The values where ``valid`` (None: all)."""
     match node:
-        case Scalar():
-            _scalar(node, column, valid, out)
+        case Boolean():
+            word = _flags(column).astype(np.uint64)
+            out.add_packed([Packed(word, np.uint64(1), 1)], valid)
         case Number():
             _number(node, column, valid, out, path)
         case Bytes():
             data = plain_binary(column)
             if node.is_text:
                 out.refuse(not_utf8(data), path, "is not UTF-8")
-            out.add_packed(_coded(lengths_of(data), node.length), valid)
-            out.add_column(data)
-        case Fixed():
-            data = plain_binary(column)
-            wrong = _where(lengths_of(data) != node.size, valid)
-            out.refuse(wrong, path, f"is not {node.size} bytes long, as the fixed is")
+            if isinstance(node.length, Coding):
+                out.add_packed(_coded(lengths_of(data), node.length), valid)
+            else:
+                sizes = sizes_of(data)
+                wrong = (sizes != node.length) & (sizes >= 0)
+                out.refuse(wrong, path, f"is not {node.length} bytes long, as the fixed is")
             out.add_column(data)
         case Decimal():
             _decimal(node, column, valid, out, path)
@@ -131,10 +118,6 @@ def _node(node: Node, column: pa.Array, valid: Mask | None, out: RowPieces, path
             _items(node, column, valid, out, path)
 
 
-def _where(flags: Mask, valid: Mask | None) -> Mask:
-    return flags if valid is None else flags & valid
-
-
 def _flags(array: pa.Array) -> Mask:
     flags: Mask = pc.fill_null(array, False).to_numpy(zero_copy_only=False)  # noqa: FBT003
     return flags
@@ -144,33 +127,26 @@ def _coded(numbers: npt.NDArray[np.integer], coding: Coding) -> Sequence[Packed]
     if coding is Coding.ZIGZAG:
         # Doubling a number of fewer bits would be out of its type's bounds.
         return pack(numbers.astype(np.int32) if numbers.dtype.itemsize < 4 else numbers)
-    wide = numbers.astype(np.int64)
+    wide = numbers.astype(np.int64, copy=False)
     if coding is Coding.VARINT:
         return pack_unsigned(wide)
-    size = 4 if coding is Coding.FIXED32 else 8
-    return [Packed(wide.view(np.uint64) & np.uint64((1 << 8 * size) - 1), np.uint64(size), size)]
-
-
-def _scalar(node: Scalar, column: pa.Array, valid: Mask | None, out: RowPieces) -> None:
-    if node is Scalar.BOOLEAN:
-        words, size = _flags(column).astype(np.uint64), 1
-    elif node is Scalar.FLOAT:
-        words, size = fixed_width(column, np.dtype(np.uint32), valid).astype(np.uint64), 4
-    elif node is Scalar.DOUBLE:
-        wide = column.cast(pa.float64()) if pa.types.is_float32(column.type) else column
-        words, size = fixed_width(wide, np.dtype(np.uint64), valid).view(np.uint64), 8
-    else:
-        return
-    out.add_packed([Packed(words, np.uint64(size), size)], valid)
+    words = wide.view(np.uint64)
+    if coding is Coding.FIXED64:
+        return [Packed(words, np.uint64(8), 8)]
+    return [Packed(words & np.uint64(0xFFFFFFFF), np.uint64(4), 4)]
 
 
 def _number(node: Number, column: pa.Array, valid: Mask | None, out: RowPieces, path: str) -> None:
+    if pa.types.is_float32(column.type) and node.coding is Coding.FIXED64:
+        column = column.cast(pa.float64())
     values = fixed_width(column, np.dtype(f"i{column.type.bit_width // 8}"), valid)
     if node.divisor != 1:
         values = values // node.divisor
-    for limit, wrong in ((node.least, np.less), (node.most, np.greater)):
-        if limit is not None:
-            out.refuse(wrong(values, limit), path, "is a number that the schema's type can't hold")
+    has, said = np.iinfo(values.dtype), "is a number that the schema's type can't hold"
+    if node.least > has.min:
+        out.refuse(values < node.least, path, said)
+    if node.most < has.max:
+        out.refuse(values > node.most, path, said)
     out.add_packed(_coded(values, node.coding), valid)
 
 
@@ -211,8 +187,7 @@ def _rescaled(node: Decimal, column: pa.Array, out: RowPieces, path: str) -> pa.
     """With the schema's scale; rows that it can't hold are refused, and 0."""
     whole_digits = node.precision - node.scale
     if column.type.precision - column.type.scale > whole_digits:
-        limit = pa.scalar(decimal.Decimal(10) ** whole_digits)
-        large = pc.fill_null(pc.greater_equal(pc.abs(column), limit), False)  # noqa: FBT003
+        large = pc.greater_equal(pc.abs(column), pa.scalar(decimal.Decimal(10) ** whole_digits))
         digits = f"decimal({node.precision},{node.scale})"
         out.refuse(_flags(large), path, f"has more digits than {digits}")
         column = pc.if_else(large, pa.scalar(0, column.type), column)
@@ -240,8 +215,8 @@ def _symbol(node: Symbols, column: pa.Array, valid: Mask | None, out: RowPieces,
     text = plain_binary(column)
     symbols = pa.array([one.encode() for one in node.symbols], text.type)
     found = pc.index_in(text, symbols)
-    unknown = _where(~found.is_valid().to_numpy(zero_copy_only=False), valid)
-    out.refuse(unknown, path, "is not one of the enum's symbols")
+    unknown = pc.and_(text.is_valid(), found.is_null())
+    out.refuse(_flags(unknown), path, "is not one of the enum's symbols")
     numbers = np.array(node.numbers, np.int64).take(found.fill_null(0).to_numpy())
     out.add_packed(_coded(numbers, node.coding), valid)
 
@@ -277,13 +252,12 @@ def _add_joined(
 
 def _struct(node: Record, column: pa.Array, valid: Mask | None, out: RowPieces, path: str) -> None:
     if valid is None and not node.length:
-        _record(node, children(column), out, path)
+        _record(node, column, out, path)
         return
     # The fields of a null may hold anything: only the others are encoded.
     rows = np.arange(len(column)) if valid is None else valid.nonzero()[0]
     inner = RowPieces(len(rows))
-    fields = children(column if valid is None else column.take(pa.array(rows)))
-    _record(node, fields, inner, path)
+    _record(node, column if valid is None else column.take(pa.array(rows)), inner, path)
     out.refuse_of(inner.refusals, rows)
     _add_joined(inner, out, valid, length=node.length)
 

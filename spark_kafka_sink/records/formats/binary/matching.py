@@ -6,6 +6,7 @@ errors. Never: a type of a format.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 from spark_kafka_sink.base.documentation import page_address
@@ -57,6 +58,17 @@ def check_map_key(column: ColumnType, path: str) -> None:
     """SchemaError for a map whose keys are no strings."""
     if column.children[0].kind is not ColumnKind.STRING:
         raise unfit(column, path, "and a map's keys are strings in this format")
+
+
+def check_name(
+    allowed: re.Pattern[str], name: str, path: str, format_: str, else_: str = ""
+) -> None:
+    """SchemaError for a column whose name can't be a field's in a schema made of columns."""
+    if allowed.fullmatch(name) is None:
+        raise SchemaError(
+            f"column {safe_text(path)} has a name that {format_} does not allow for a field",
+            hint=f"rename it to letters, digits and underscores{else_}",
+        )
 
 
 def unfit(column: ColumnType, path: str, what: str) -> SchemaError:

@@ -19,40 +19,32 @@ class Coding(Enum):
     FIXED64 = auto()
 
 
-class Scalar(Enum):
-    """Values that need nothing but their column."""
-
-    NULL = auto()
-    BOOLEAN = auto()
-    FLOAT = auto()
-    DOUBLE = auto()
+@dataclass(frozen=True, slots=True)
+class Boolean:
+    """A byte."""
 
 
 @dataclass(frozen=True, slots=True)
 class Number:
     """A column's integers divided by ``divisor`` (micros to millis, rounded down). Those outside of
-    ``least`` and ``most`` are refused; None: a column has no others.
+    ``least`` and ``most`` are refused. Numbers with a fraction are their bits, of as many bits as
+    ``coding`` has.
     """
 
     coding: Coding = Coding.ZIGZAG
     divisor: int = 1
-    least: int | None = None
-    most: int | None = None
+    least: int = -(1 << 63)
+    most: int = (1 << 63) - 1
 
 
 @dataclass(frozen=True, slots=True)
 class Bytes:
-    """Bytes after their number. ``is_text``: those that are not UTF-8 are refused."""
+    """Bytes after their number, or those of one size only (``length`` is an int, a fixed).
+    ``is_text``: those that are not UTF-8 are refused.
+    """
 
-    length: Coding
+    length: Coding | int
     is_text: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Fixed:
-    """Bytes of this size."""
-
-    size: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +113,7 @@ class Items:
     lead: bytes = b""
 
 
-Node = Scalar | Number | Bytes | Fixed | Decimal | Symbols | Timestamp | Record | Items
+Node = Boolean | Number | Bytes | Decimal | Symbols | Timestamp | Record | Items
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 import tempfile
+from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from importlib.resources import files
 from pathlib import Path
@@ -15,14 +16,14 @@ from typing import TYPE_CHECKING, Final
 
 from spark_kafka_sink.base.error_kinds import Kind
 from spark_kafka_sink.base.errors import ConfigError, SchemaError, safe_text
-from spark_kafka_sink.records.formats.binary.matching import below, unfit
-from spark_kafka_sink.records.formats.column_type import TYPES, ColumnKind, ColumnType
+from spark_kafka_sink.records.formats.binary.matching import below, check_name, unfit
+from spark_kafka_sink.records.formats.column_type import ColumnKind, ColumnType
 
 if TYPE_CHECKING:
     from google.protobuf.descriptor import Descriptor, FileDescriptor
 
 _FILE: Final = "schema.proto"
-_TIMESTAMP: Final = TYPES[ColumnKind.TIMESTAMP].protobuf
+_TIMESTAMP: Final = ColumnKind.TIMESTAMP.protobuf
 _HOLDERS: Final = (ColumnKind.ARRAY, ColumnKind.MAP)
 _KEYS: Final = (ColumnKind.STRING, ColumnKind.INT, ColumnKind.LONG, ColumnKind.BOOLEAN)
 _NO_FIELD: Final = "which Protobuf has no field for"
@@ -64,25 +65,27 @@ def file_descriptor(text: str) -> FileDescriptor:
 
 def message_of(text: str, name: str | None) -> tuple[Descriptor, tuple[int, ...]]:
     """The message of this name (None: the first), and the indexes on the way to it."""
-    file = file_descriptor(text)
     # In upb's order, which is the file's.
-    messages = list(file.message_types_by_name.values())
-    if not messages:
-        raise SchemaError("the Protobuf schema has no message", kind=Kind.UNUSABLE_SCHEMA)
-    if name is None:
-        return messages[0], (0,)
-    stack: list[tuple[Descriptor, tuple[int, ...]]]
-    stack = [(one, (at,)) for at, one in enumerate(messages)]
-    while stack:
-        message, path = stack.pop()
-        if name in (message.full_name, message.name):
-            return message, path
-        stack += [(one, (*path, at)) for at, one in enumerate(message.nested_types)]
-    raise SchemaError(
-        f"the Protobuf schema has no message {safe_text(name)}",
-        hint=f"it has {safe_text(', '.join(one.name for one in messages), 300)}",
-        kind=Kind.UNUSABLE_SCHEMA,
-    )
+    messages = list(_messages(file_descriptor(text).message_types_by_name.values(), ()))
+    named = [it for it in messages if name in (None, it[0].full_name)]
+    named += [it for it in messages if it[0].name == name]
+    if not named:
+        there = ", ".join(one.name for one, way in messages if len(way) == 1) or "none"
+        raise SchemaError(
+            f"the Protobuf schema has no message {safe_text(name or '')}".rstrip(),
+            hint=f"it has {safe_text(there, 300)}",
+            kind=Kind.UNUSABLE_SCHEMA,
+        )
+    return named[0]
+
+
+def _messages(
+    messages: Iterable[Descriptor], way: tuple[int, ...]
+) -> Iterator[tuple[Descriptor, tuple[int, ...]]]:
+    """Each, and those within it, with the indexes on the way to it."""
+    for at, one in enumerate(messages):
+        yield one, (*way, at)
+        yield from _messages(one.nested_types, (*way, at))
 
 
 def derived_schema(column: ColumnType, name: str) -> str:
@@ -100,13 +103,9 @@ def _message(column: ColumnType, name: str, path: str, indent: str) -> list[str]
     inner = indent + "  "
     for number, (field, child) in enumerate(zip(column.names, column.children, strict=True), 1):
         inside = below(path, field)
-        if _NAME.fullmatch(field) is None:
-            raise SchemaError(
-                f"column {safe_text(inside)} has a name that Protobuf does not allow for a field",
-                hint="rename it to letters, digits and underscores",
-            )
+        check_name(_NAME, field, inside, "Protobuf")
         held = child.children[-1] if child.kind in _HOLDERS else child
-        kind = TYPES[held.kind].protobuf if held.kind in TYPES else None
+        kind = held.kind.protobuf
         if held.kind is ColumnKind.STRUCT:
             kind = f"Type{number}"
             lines += _message(held, kind, inside, inner)
@@ -124,5 +123,5 @@ def _declared(column: ColumnType, kind: str, path: str) -> str:
         key = column.children[0].kind
         if key not in _KEYS:
             raise unfit(column, path, _NO_FIELD)
-        return f"map<{TYPES[key].protobuf}, {kind}>"
+        return f"map<{key.protobuf}, {kind}>"
     return f"optional {kind}" if column.nullable else kind

@@ -15,6 +15,7 @@ from spark_kafka_sink.base.errors import SchemaError, safe_text
 from spark_kafka_sink.records.formats.binary.binary_plan import BinaryPlan
 from spark_kafka_sink.records.formats.binary.matching import below, columns_of, misfit, unfit
 from spark_kafka_sink.records.formats.binary.nodes import (
+    Boolean,
     Bytes,
     Coding,
     Field,
@@ -23,12 +24,11 @@ from spark_kafka_sink.records.formats.binary.nodes import (
     Node,
     Number,
     Record,
-    Scalar,
     Symbols,
     Timestamp,
     Value,
 )
-from spark_kafka_sink.records.formats.column_type import TYPES, ColumnKind, ColumnType
+from spark_kafka_sink.records.formats.column_type import ColumnKind, ColumnType
 from spark_kafka_sink.records.formats.protobuf.proto_schema import derived_schema, message_of
 from spark_kafka_sink.records.formats.schema_format import SchemaFormat
 from spark_kafka_sink.records.varint import unsigned_varint, varint
@@ -40,27 +40,28 @@ _K = ColumnKind
 #: FieldDescriptor's numbers of types.
 _DOUBLE, _FLOAT, _INT64, _UINT64, _INT32, _FIXED64, _FIXED32, _BOOL, _STRING = range(1, 10)
 _GROUP, _MESSAGE, _BYTES, _UINT32, _ENUM, _SFIXED32, _SFIXED64, _SINT32, _SINT64 = range(10, 19)
-_INTEGERS: Final[Mapping[int, tuple[Coding, int, int]]] = {
-    _INT32: (Coding.VARINT, -(1 << 31), (1 << 31) - 1),
-    _INT64: (Coding.VARINT, -(1 << 63), (1 << 63) - 1),
-    _UINT32: (Coding.VARINT, 0, (1 << 32) - 1),
-    _UINT64: (Coding.VARINT, 0, (1 << 63) - 1),
-    _SINT32: (Coding.ZIGZAG, -(1 << 31), (1 << 31) - 1),
-    _SINT64: (Coding.ZIGZAG, -(1 << 63), (1 << 63) - 1),
-    _FIXED32: (Coding.FIXED32, 0, (1 << 32) - 1),
-    _FIXED64: (Coding.FIXED64, 0, (1 << 63) - 1),
-    _SFIXED32: (Coding.FIXED32, -(1 << 31), (1 << 31) - 1),
-    _SFIXED64: (Coding.FIXED64, -(1 << 63), (1 << 63) - 1),
+_32_BITS = -(1 << 31), (1 << 31) - 1
+#: Of columns of integers.
+_INTEGERS: Final[Mapping[int, Node]] = {
+    _INT32: Number(Coding.VARINT, 1, *_32_BITS),
+    _INT64: Number(Coding.VARINT),
+    _UINT32: Number(Coding.VARINT, 1, 0, (1 << 32) - 1),
+    _UINT64: Number(Coding.VARINT, 1, 0),
+    _SINT32: Number(Coding.ZIGZAG, 1, *_32_BITS),
+    _SINT64: Number(Coding.ZIGZAG),
+    _FIXED32: Number(Coding.FIXED32, 1, 0, (1 << 32) - 1),
+    _FIXED64: Number(Coding.FIXED64, 1, 0),
+    _SFIXED32: Number(Coding.FIXED32, 1, *_32_BITS),
+    _SFIXED64: Number(Coding.FIXED64),
 }
 _OTHERS: Final[Mapping[tuple[ColumnKind, int], Node]] = {
-    (_K.BOOLEAN, _BOOL): Scalar.BOOLEAN,
-    (_K.FLOAT, _FLOAT): Scalar.FLOAT,
-    (_K.FLOAT, _DOUBLE): Scalar.DOUBLE,
-    (_K.DOUBLE, _DOUBLE): Scalar.DOUBLE,
+    (_K.BOOLEAN, _BOOL): Boolean(),
+    (_K.FLOAT, _FLOAT): Number(Coding.FIXED32),
+    (_K.FLOAT, _DOUBLE): Number(Coding.FIXED64),
+    (_K.DOUBLE, _DOUBLE): Number(Coding.FIXED64),
     (_K.STRING, _STRING): Bytes(Coding.VARINT, is_text=True),
     (_K.BINARY, _BYTES): Bytes(Coding.VARINT),
 }
-_BITS: Final = {_K.INT: 31, _K.LONG: 63}
 #: The wire types of those that are not after their length.
 _FIXED: Final = {
     **dict.fromkeys((_DOUBLE, _FIXED64, _SFIXED64), 1),
@@ -88,14 +89,14 @@ class ProtobufFormat(SchemaFormat):
         path = message_of(schema, self._name)[1]
         return b"\x00" if path == (0,) else b"".join(map(varint, (len(path), *path)))
 
-    def plan(self, schema: str, prefix: bytes, column: ColumnType, *, bare: bool) -> BinaryPlan:
+    def plan(self, schema: str, prefix: bytes, column: ColumnType) -> BinaryPlan:
         if column.kind is not ColumnKind.STRUCT:
             raise misfit(
                 "a payload of Protobuf is a message, and the column is no struct",
                 "name columns, or a struct with .*",
             )
         record = _match_message(message_of(schema, self._name)[0], column, "")
-        return BinaryPlan(prefix, Value(record, null=b"" if bare else None), bare)
+        return BinaryPlan(prefix, Value(record))
 
 
 def _match_message(message: Descriptor, column: ColumnType, path: str) -> Record:
@@ -126,23 +127,25 @@ def _field(field: FieldDescriptor, column: ColumnType, path: str) -> Value:
         null = None if field.is_required else b""
         return Value(_node(field, column, path), _tag(field), null)
     entry = field.message_type
-    if entry is not None and entry.GetOptions().map_entry:
-        if column.kind is not _K.MAP:
-            raise _unfit(field, column, path)
-        node: Node = _map_entry(entry, column, path)
-    elif column.kind is _K.ARRAY:
-        node = _node(field, column.children[0], f"{path}[]")
-    else:
+    is_map = entry is not None and entry.GetOptions().map_entry
+    if column.kind is not (_K.MAP if is_map else _K.ARRAY):
         raise _unfit(field, column, path)
+    node = (
+        _map_entry(entry, column, path) if is_map else _node(field, column.children[0], f"{path}[]")
+    )
     layout = Layout.PACKED if field.is_packed else Layout.EACH
     return Value(Items(Value(node), layout, _tag(field)), null=b"")
 
 
-def _map_entry(entry: Descriptor, column: ColumnType, path: str) -> Record:
+def _map_entry(entry: Descriptor, column: ColumnType, path: str) -> Node:
     inside = zip(entry.fields, column.children, (f"{path} (a key)", f"{path}[]"), strict=True)
-    values = [Value(_node(one, child, where), _tag(one)) for one, child, where in inside]
-    fields = (Field("key", 0, values[0]), Field("value", 1, values[1]))
-    return Record(fields, length=True)
+    return Record(
+        tuple(
+            Field(one.name, at, Value(_node(one, child, where), _tag(one)))
+            for at, (one, child, where) in enumerate(inside)
+        ),
+        length=True,
+    )
 
 
 def _tag(field: FieldDescriptor) -> bytes:
@@ -152,14 +155,8 @@ def _tag(field: FieldDescriptor) -> bytes:
 
 def _node(field: FieldDescriptor, column: ColumnType, path: str) -> Node:
     kind = field.type
-    if column.kind in _BITS and kind in _INTEGERS:
-        coding, least, most = _INTEGERS[kind]
-        largest = (1 << _BITS[column.kind]) - 1
-        return Number(
-            coding,
-            least=least if least > -largest - 1 else None,
-            most=most if most < largest else None,
-        )
+    if column.kind in (_K.INT, _K.LONG) and kind in _INTEGERS:
+        return _INTEGERS[kind]
     if (column.kind, kind) in _OTHERS:
         return _OTHERS[column.kind, kind]
     if kind == _ENUM and column.kind is _K.STRING:
@@ -169,7 +166,7 @@ def _node(field: FieldDescriptor, column: ColumnType, path: str) -> Node:
     if kind == _MESSAGE and column.kind is _K.STRUCT:
         return replace(_match_message(field.message_type, column, path), length=True)
     message = "" if kind != _MESSAGE else field.message_type.full_name
-    if column.kind is _K.TIMESTAMP and message == TYPES[_K.TIMESTAMP].protobuf:
+    if column.kind is _K.TIMESTAMP and message == _K.TIMESTAMP.protobuf:
         return Timestamp()
     raise _unfit(field, column, path)
 
