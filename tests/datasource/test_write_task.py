@@ -125,7 +125,7 @@ BY_TOPIC = ColumnPlan(topic_column=0, value_column=0)
             PLAN,
             "partition 5: 3 rows came in, 2 were acknowledged",
         ),
-        ({}, [batch("a", None)], BY_TOPIC, "topic"),
+        ({}, [batch("a", "b"), batch("c", None)], BY_TOPIC, "topic"),
     ],
     ids=["failed send", "Spark's input", "interrupt", "rows not acknowledged", "bad row"],
 )
