@@ -36,7 +36,6 @@ from spark_kafka_sink.base.errors import (
 )
 from spark_kafka_sink.protocol.producer_ids import PreparedTransaction
 from spark_kafka_sink.transactions.commit_state import (
-    KEPT_DONE,
     NOTHING_DONE,
     CommitState,
     Decision,
@@ -428,9 +427,7 @@ class Committer:
         """True when a batch of that number is committed, so that this one is dropped. Raises
         CommitError when it can't be the same batch.
         """
-        # (Versions were checked when they were planned.)
-        if owner.numbering is not Numbering.VERSIONS:
-            check_number(owner.key, owner.numbering, owner.query_id, batch.number, state)
+        check_number(owner.key, owner.numbering, owner.query_id, batch.number, state)
         if batch.number > state.last_done:
             return False
         if batch.transactions and state.done_batch(batch.number) is None:
@@ -589,17 +586,13 @@ def check_number(
     if state.last_done == NOTHING_DONE or numbering is Numbering.ONCE:
         return  # nothing was committed under this key
     if numbering is Numbering.VERSIONS:
-        # Of a log that is not full every version is known. (Not those of before a reset, or of
-        # version 0.1: an error is better than rows that are dropped.)
-        kept = [one.number for one in state.done]
-        oldest = NOTHING_DONE if 0 < len(kept) < KEPT_DONE else min(kept, default=state.last_done)
-        if oldest < number < state.last_done and number not in kept:
+        oldest = min((one.number for one in state.done), default=state.last_done)
+        if oldest < number < state.last_done and state.done_batch(number) is None:
             raise CommitError(
-                f"the commit log of '{key}' does not have version {number} as written, and version "
-                f"{state.last_done} is done already",
+                f"version {number} of '{key}' was never written, and version {state.last_done} is "
+                "done already",
                 hint="versions of one txnAppId must be written in ascending order: use a separate "
-                "txnAppId for backfills; if it was written before 'kprod txn reset', or by version "
-                "0.1, there is nothing to do",
+                "txnAppId for backfills",
             )
         return
     other = query_id and state.query_id and query_id != state.query_id
