@@ -78,7 +78,7 @@ def x4_undo_ignores_what_is_committed() -> AbstractContextManager[Any]:
 
 
 def x5_whoevers_decision_was_ended_counts_as_ours() -> AbstractContextManager[Any]:
-    return with_text(Committer, "_commit", " and found.run_id == owner.run_id", "")
+    return with_text(Committer, "_commit", " and session.state.run_id == owner.run_id", "")
 
 
 def x6_a_commit_does_not_look_again() -> AbstractContextManager[Any]:
