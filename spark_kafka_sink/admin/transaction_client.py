@@ -11,7 +11,7 @@ which errors). Missing rights and unsupported versions are raised; every other r
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from os.path import commonprefix
 from typing import Any, Final, NamedTuple, TypeVar
 
@@ -108,7 +108,11 @@ class TransactionClient(AdminClient):
         return self._run(calls, deadline_ms)
 
     def abort_exactly(
-        self, found: Mapping[str, TransactionDescription], deadline_ms: int
+        self,
+        found: Mapping[str, TransactionDescription],
+        deadline_ms: int,
+        *,
+        prepared: Collection[str] = (),
     ) -> EndAnswers:
         """Abort what :meth:`describe` has found open, under exactly the identity that it reported,
         and fence its writer. Later transactions of the id are not affected, however late a request
@@ -117,14 +121,19 @@ class TransactionClient(AdminClient):
         Version 2: EndTxn(abort), which bumps the epoch, also of an id that is Empty. Version 1:
         InitProducerId, because EndTxn leaves the epoch as it is; if that arrives late, it aborts
         what the id has open by then, so the id must not be used again. (With the identity, KIP-360,
-        a coordinator that has just aborted the transaction for it would refuse it.)
+        a coordinator that has just aborted the transaction for it would refuse it.) The writers of
+        ``prepared`` need no fence, which would take their outcome: EndTxn(abort).
         """
-        if self.transaction_version(deadline_ms) >= 2:
-            open_ = [
-                PreparedTransaction(i, d.producer_id, d.producer_epoch, 2) for i, d in found.items()
-            ]
-            return self.end(open_, committed=False, deadline_ms=deadline_ms)
-        return self.fence(found, deadline_ms)
+        version = self.transaction_version(deadline_ms)
+        ended = {
+            i: PreparedTransaction(i, d.producer_id, d.producer_epoch, version)
+            for i, d in found.items()
+            if version >= 2 or i in prepared
+        }
+        return {
+            **self.end(tuple(ended.values()), committed=False, deadline_ms=deadline_ms),
+            **self.fence([i for i in found if i not in ended], deadline_ms),
+        }
 
     def fence(self, transactional_ids: Iterable[str], deadline_ms: int) -> EndAnswers:
         """InitProducerId for each: what it has open is aborted, its writer is fenced."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from typing import Any
@@ -104,7 +104,7 @@ def s7_brokers_are_as_they_were_minutes_ago() -> AbstractContextManager[Any]:
 def s8_a_sweep_fences_whoever_has_the_id() -> AbstractContextManager[Any]:
     """InitProducerId, which hits the next transaction when it is late, and leaves ids Empty."""
 
-    def abort_exactly(self: TransactionClient, found: Mapping[str, Any], deadline_ms: int) -> Any:
+    def abort_exactly(self: Any, found: Any, deadline_ms: int, **_: Any) -> Any:
         return self.fence(found, deadline_ms)
 
     return patch.object(TransactionClient, "abort_exactly", abort_exactly)
@@ -114,8 +114,8 @@ def s9_what_was_swept_is_swept_again() -> AbstractContextManager[Any]:
     """A sweep leaves ids Empty, so that each commit finds them, and fences them once more."""
     true = TransactionClient.abort_exactly
 
-    def abort_exactly(self: TransactionClient, found: Mapping[str, Any], deadline_ms: int) -> Any:
-        answers = true(self, found, deadline_ms)
+    def abort_exactly(self: Any, found: Any, deadline_ms: int, **named: Any) -> Any:
+        answers = true(self, found, deadline_ms, **named)
         for i in found:
             self.init_producer_id(i, 60_000, deadline_ms)
         return answers

@@ -44,7 +44,6 @@ from spark_kafka_sink.cli.operations.inspection import (
     described_when_ended,
     standing_of,
 )
-from spark_kafka_sink.protocol.producer_ids import PreparedTransaction
 from spark_kafka_sink.transactions.commit_log.commit_log import CommitLog, LogSession
 from spark_kafka_sink.transactions.commit_state import (
     CommitState,
@@ -334,23 +333,11 @@ class Operator:
     def _abort(
         self, open_: Mapping[str, TransactionDescription], decided: Collection[str]
     ) -> dict[str, str]:
-        """The errors, by transactional id. Those of a decision are prepared: their writers need no
-        fence, which would take their outcome from brokers with version 1.
-        """
+        """The errors, by transactional id. Those of a decision are prepared."""
         if not open_:
             return {}
         deadline = self._client.deadline()
-        version = self._client.transaction_version(deadline)
-        prepared = [
-            PreparedTransaction(i, d.producer_id, d.producer_epoch, version)
-            for i, d in open_.items()
-            if i in decided
-        ]
-        others = {i: d for i, d in open_.items() if i not in decided}
-        answers = {
-            **self._client.end(prepared, committed=False, deadline_ms=deadline),
-            **self._client.abort_exactly(others, deadline),
-        }
+        answers = self._client.abort_exactly(open_, deadline, prepared=decided)
         return {
             one: "no clear answer in time" if code is None else code.name
             for one, code in answers.items()
