@@ -41,10 +41,6 @@ _NAMES_MS: Final = 2_000
 #: How much a name must be like a missing one to be proposed (difflib's ratio).
 _ALIKE: Final = 0.8
 
-#: The names of all topics that the principal may DESCRIBE. Its response is as large as the cluster,
-#: so it is for an error of the driver's, never for a task.
-TOPIC_NAMES: Final = MetadataRequest(topics=None, allow_auto_topic_creation=False)
-
 
 class AdminClient:
     """Sends one call at a time, on the caller's thread. A context manager.
@@ -125,26 +121,27 @@ class AdminClient:
         """Configs by topic; empty when the principal may not describe them, or brokers are old."""
 
         def handle_response(response: DescribeConfigsResponse) -> ErrorCode | None:
-            for found in response.results:
-                code = found.error_code
-                if code.info.error_type is not AuthorizationError:
-                    again = retry_code(code, f"DescribeConfigs of topic {found.resource_name}")
-                    if again is not None:
-                        return again
-            return None
+            retried = (
+                retry_code(found.error_code, f"DescribeConfigs of topic {found.resource_name}")
+                for found in response.results
+                if found.error_code.info.error_type is not AuthorizationError
+            )
+            return next(filter(None, retried), None)
 
         request = describe_configs(ConfigResourceType.TOPIC, topics, names)
+        call = Call(request, AnyBroker(), handle_response)
         try:
-            response = self.loop.send_and_receive(
-                Call(request, AnyBroker(), handle_response), deadline_ms
-            )
+            response = self.loop.send_and_receive(call, deadline_ms)
         except UnsupportedVersionError:
             return {topic: {} for topic in topics}
         return {found.resource_name: config_values(found) for found in response.results}
 
     def topic_names(self, deadline_ms: int) -> tuple[str, ...]:
-        """The names of all topics that the principal may DESCRIBE, in the broker's order."""
-        response = self.loop.send_and_receive(Call(TOPIC_NAMES, AnyBroker()), deadline_ms)
+        """The names of all topics that the principal may DESCRIBE, in the broker's order. The
+        response is as large as the cluster: it is for an error of the driver's, never for a task.
+        """
+        request = MetadataRequest(topics=None, allow_auto_topic_creation=False)
+        response = self.loop.send_and_receive(Call(request, AnyBroker()), deadline_ms)
         return tuple(topic.name for topic in response.topics if topic.name is not None)
 
     def create_topic(

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Collection, Sequence
+from functools import partial
 
 from spark_kafka_sink.admin.transaction_client import TransactionClient
 from spark_kafka_sink.base.clock import Latch
@@ -17,7 +18,7 @@ from spark_kafka_sink.protocol.producer_ids import PreparedTransaction
 from spark_kafka_sink.transactions.commit_log.commit_log import CommitLog, LogSession
 from spark_kafka_sink.transactions.commit_state import CommitState, Standing
 from spark_kafka_sink.transactions.ending import abort_all
-from spark_kafka_sink.transactions.ownership import Numbering, Owner, retry_when_fenced
+from spark_kafka_sink.transactions.ownership import Numbering, Owner, when_open
 from spark_kafka_sink.transactions.sweep import is_superseded, open_runs, sweep
 from spark_kafka_sink.transactions.transactional_ids import TransactionalId
 
@@ -51,11 +52,8 @@ class Aborter:
         ``tasks_may_run``: a task without a commit message may still write for a moment (Spark kills
         it later), so there is a second sweep.
         """
-        session = retry_when_fenced(
-            self._client,
-            lambda: self._decisions.open(owner.key, self._client.deadline()),
-            lambda session: self._mark_run_aborted(owner, number, session),
-        )
+        mark = partial(self._mark_run_aborted, owner, number)
+        session = when_open(self._client, self._decisions, owner.key, mark)
         keep = _decided(session.state)
         if any(t.transactional_id in keep for t in transactions):
             warn(
@@ -104,11 +102,7 @@ class Aborter:
                 session.write(state, self._client.deadline())
             return session
 
-        session = retry_when_fenced(
-            self._client,
-            lambda: self._decisions.open(key, self._client.deadline()),
-            mark_runs_aborted,
-        )
+        session = when_open(self._client, self._decisions, key, mark_runs_aborted)
         keep = _decided(session.state)
         return self._sweep(key, lambda one: one.run in runs, keep, tasks_may_run=True)
 

@@ -472,14 +472,12 @@ def _transactions(key: str, stems: Mapping[str, Any]) -> tuple[PreparedTransacti
     for t in found:
         # (Version 0.1 named a job's ids by its prefix and its uuid, whatever its key was.)
         parsed = parse(t.transactional_id)
-        old = parsed is not None and not parsed.worker
-        if parsed is None or not (
-            parsed.key == key or (old and parsed.prefix == prefix_of_key(key))
+        if parsed is None or (
+            parsed.key != key and (parsed.worker or parsed.prefix != prefix_of_key(key))
         ):
             raise CommitError(
                 f"the commit log's record of '{key}' names the transaction "
-                f"'{safe_text(t.transactional_id, 120)}' of another key; it is left "
-                "alone",
+                f"'{safe_text(t.transactional_id, 120)}' of another key; it is left alone",
                 hint="another client has written to the topic of commitLogTopic; 'kprod txn reset "
                 f"{key} --force' forgets the key",
             )

@@ -51,7 +51,7 @@ from spark_kafka_sink.transactions.ending import abort_all, end_decided, near_ti
 from spark_kafka_sink.transactions.lease import margin_ms
 from spark_kafka_sink.transactions.offset_commits import GroupOffsets
 from spark_kafka_sink.transactions.outcomes import Outcome, is_prepared, outcome_of
-from spark_kafka_sink.transactions.ownership import Numbering, Owner, retry_when_fenced
+from spark_kafka_sink.transactions.ownership import Numbering, Owner, when_open
 from spark_kafka_sink.transactions.sweep import is_superseded, sweep
 from spark_kafka_sink.transactions.transactional_ids import TransactionalId, parse
 
@@ -139,7 +139,6 @@ class _Attempts:
     decision: Decision | None = None
 
     def has_tried(self, decision: Decision) -> bool:
-        """Whether it is the one that they tried last."""
         return self.decision is not None and set(self.decision.ids) == set(decision.ids)
 
 
@@ -169,39 +168,40 @@ class Committer:
         Raises PartialCommitError for a batch that lost rows and is not resolved yet, and
         CommitOutcomeUnknownError when its transactions can't be committed now.
         """
-        state, settled = self._decisions.read(key, self._client.deadline())
-        if settled and (state is None or state.phase is Phase.DONE):
+        found, settled = self._decisions.read(key, self._client.deadline())
+        state = found or CommitState()
+        if settled and state.phase is Phase.DONE:
             try:
-                check(state or CommitState())
-                return state or CommitState()
+                check(state)
+                return state
             except SupersededError:
                 raise
             except CommitError:
                 pass  # it counts only when it is confirmed, which needs a session
 
         def attempt(session: LogSession) -> CommitState:
-            found = self._rolled_forward(key, session, only_lost=only_lost)
-            check(found)
-            return found
+            state = self._rolled_forward(key, session, only_lost=only_lost)
+            check(state)
+            return state
 
         # Opening the log aborts what a driver that crashed left open; a running one opens it again.
-        return retry_when_fenced(
-            self._client,
-            lambda: self._decisions.open(key, self._client.deadline()),
-            lambda session: self._confirmed(session, lambda: attempt(session)),
-        )
+        return self._when_open(key, attempt)
 
-    def _confirmed(self, session: LogSession, attempt: Callable[[], T]) -> T:
+    def _when_open(self, key: str, attempt: Callable[[LogSession], T]) -> T:
         """What ``attempt`` refuses counts only when the log was read from its leader. (That another
         run has taken over is true wherever it was read, and a write would fence that run.)
         """
-        try:
-            return attempt()
-        except (SupersededError, CommitOutcomeUnknownError):
-            raise
-        except CommitError:
-            session.confirm(self._client.deadline())
-            raise
+
+        def confirmed(session: LogSession) -> T:
+            try:
+                return attempt(session)
+            except (SupersededError, CommitOutcomeUnknownError):
+                raise
+            except CommitError:
+                session.confirm(self._client.deadline())
+                raise
+
+        return when_open(self._client, self._decisions, key, confirmed)
 
     def _rolled_forward(
         self, key: str, session: LogSession, *, only_lost: bool = False
@@ -210,7 +210,7 @@ class Committer:
         if decision is None:
             return state
         if state.lost:
-            raise _partial(key, decision.number, len(decision.transactions), state.lost)
+            raise _partial(key, decision, state.lost)
         with _decided(key, decision):
             _log.info("kprod %s: batch %d was decided; committing it now", key, decision.number)
             state = self._finish(key, session, state, only_lost=only_lost)
@@ -232,34 +232,26 @@ class Committer:
             return Commit.EMPTY
         attempts = _Attempts()
         try:
-            return retry_when_fenced(
-                self._client,
-                lambda: self._decisions.open(owner.key, self._client.deadline()),
-                lambda session: self._confirmed(
-                    session, lambda: self._commit(owner, batch, session, attempts)
-                ),
+            return self._when_open(
+                owner.key, lambda session: self._commit(owner, batch, session, attempts)
             )
         except (PartialCommitError, CommitOutcomeUnknownError):
             raise
         except CommitError as error:
             # Our decision may have reached the log; if so, the new owner, or an operator, ended it.
-            if attempts.decision is None:
+            if (tried := attempts.decision) is None:
                 raise
-            missing = self._not_committed(attempts.decision)
+            found = self._client.describe(tried.ids, self._client.deadline())
+            missing = tuple(
+                t.transactional_id
+                for t in tried.transactions
+                if outcome_of(t, found[t.transactional_id]) is not Outcome.COMMITTED
+            )
             if not missing:
                 return Commit.COMMITTED
-            of = len(attempts.decision.transactions)
-            if len(missing) == of:
+            if len(missing) == len(tried.ids):
                 raise
-            raise _partial(owner.key, batch.number, of, missing) from error
-
-    def _not_committed(self, decision: Decision) -> tuple[str, ...]:
-        found = self._client.describe(decision.ids, self._client.deadline())
-        return tuple(
-            t.transactional_id
-            for t in decision.transactions
-            if outcome_of(t, found[t.transactional_id]) is not Outcome.COMMITTED
-        )
+            raise _partial(owner.key, tried, missing) from error
 
     def _commit(
         self, owner: Owner, batch: Batch, session: LogSession, attempts: _Attempts
@@ -268,8 +260,7 @@ class Committer:
         is_tried = decision is not None and attempts.has_tried(decision)
         is_ours = is_tried or (decision is not None and session.state.run_id == owner.run_id)
         if is_tried:
-            # Whoever owns the key: an operator may have aborted the run since, and some of it is
-            # visible.
+            # Also when an operator has aborted the run since: some of it may be visible.
             self._rolled_forward(owner.key, session)
         found = session.state
         # (A version that is repeated, and wrote nothing, decides nothing.)
@@ -339,8 +330,7 @@ class Committer:
         if any(part.name == attempts.name for part in parts):
             return  # by the previous attempt
         prepared = batch.transactions + self._prepared_by_us(owner, batch, batch.block.number)
-        letters = batch.block.letters
-        part = Part(prepared, batch.payload or Payload(), attempts.name, letters)
+        part = Part(prepared, batch.payload or Payload(), attempts.name, batch.block.letters)
         session.write(state.with_part(batch.number, token, part), self._client.deadline())
 
     def _decide_and_end(
@@ -529,7 +519,7 @@ class Committer:
             return _undone(key, state)
         if ended.lost:
             session.write(state.partly_lost(ended.lost), self._client.deadline())
-            raise _partial(key, decision.number, len(decision.transactions), ended.lost)
+            raise _partial(key, decision, ended.lost)
         doubtful = ended.unknown + ended.unclear
         if doubtful:
             if ended.unknown:
@@ -619,12 +609,10 @@ def check_payload(key: str, batch: Batch, state: CommitState) -> None:
         if batch.digest != done.digest:
             raise _other_rows(key, batch.number, f"input {done.digest}", f"input {batch.digest}")
         return
-    if batch.block is None:
-        found = [] if batch.payload is None else [batch.payload]
-    else:
-        found = [part.payload for part in state.parts_by(batch.number, batch.block.token)]
-        if batch.is_recorded_only and batch.payload is not None:
-            found.append(batch.payload)
+    parts = () if batch.block is None else state.parts_by(batch.number, batch.block.token)
+    found = [part.payload for part in parts]
+    if batch.payload is not None and (batch.block is None or batch.is_recorded_only):
+        found.append(batch.payload)
     if not found or not done.payloads:
         return
     if batch.block is not None and len(found) < (batch.block.writes or 0):
@@ -702,7 +690,8 @@ def _decided(key: str, decision: Decision) -> Iterator[None]:
         ) from error
 
 
-def _partial(key: str, number: int, of: int, lost: tuple[str, ...]) -> PartialCommitError:
+def _partial(key: str, decision: Decision, lost: tuple[str, ...]) -> PartialCommitError:
+    number, of = decision.number, len(decision.ids)
     return PartialCommitError(
         f"batch {number} of '{key}' is committed in part: the broker aborted {len(lost)} of its "
         f"{of} transactions ({named(lost, _NAMED)}), and their rows are missing",

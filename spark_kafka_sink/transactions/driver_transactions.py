@@ -154,9 +154,8 @@ def produce_call(
         duplicate = code is ErrorCode.DUPLICATE_SEQUENCE_NUMBER
         return retry_code(ErrorCode.NONE if duplicate else code)
 
-    data = PartitionProduceData(tp, batch, sum(map(len, batch)))
+    data = (PartitionProduceData(tp, batch, sum(map(len, batch))),)
     latest = _LATEST_PRODUCE if version >= 2 else _LAST_PRODUCE_OF_VERSION_1
-    timeout_ms = client.config.request_timeout_ms
     id_ = None if within is None else within.transactional_id
-    request = ProduceRequest(-1, timeout_ms, (data,), id_, max_version=latest)
+    request = ProduceRequest(-1, client.config.request_timeout_ms, data, id_, max_version=latest)
     return Call(request, Leader(tp), handle_response)

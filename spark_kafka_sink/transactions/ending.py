@@ -10,22 +10,15 @@ about to time out, and undoes it. Without a rule that both keep, the batch is to
     B starts: all are open, and about to time out. It sends EndTxn(abort)
     the coordinators are back: one takes A's request first, another one B's
 
-So both look at the ages of the transactions, and do one thing at a time (m is the margin of
-``lease.py``)::
-
-    up to timeout - m/2    send EndTxn(commit); for m/8 from before a look, then look again. (What
-                           was checked for the decision needs no look for its lease.) So none is
-                           sent after timeout - 3m/8
-    up to timeout - m/4    wait: a request that is on its way arrives
-    up to timeout - 3m/16  look again, and send EndTxn(abort), for m/16 from before a look. So none
-                           is sent after timeout - m/8, unless one was aborted
-    up to the time-out     wait: brokers abort. From timeout - 3m/32 to timeout - m/32 an operator's
-                           command, which aborts nothing, commits if all are still open, for m/32
-                           from before each look. So it sends none after the time-out, either
+So both look at the ages of the transactions, and do one thing at a time, as "Times" of
+docs/design/commit-protocol.md has it (m is the margin of ``lease.py``): none sends EndTxn(commit)
+after timeout - 3m/8, then each waits until a request that is on its way has arrived, and none sends
+EndTxn(abort) before timeout - m/4, nor after timeout - m/8, unless one was aborted.
 
 When B looks again, A has sent nothing for m/8: B sees what A has committed. If that is one, both
 commit the others, at any age. If it is none, B aborts all, and A finds them aborted. An operator's
-command has waited for m/32. Only a request that takes longer to arrive still tears the batch.
+command, which aborts nothing, commits from timeout - 3m/32, and has waited for m/32. Only a request
+that takes longer to arrive still tears the batch.
 """
 
 from __future__ import annotations

@@ -106,15 +106,13 @@ def check_rights(client: TransactionClient, prefix: str, deadline_ms: int) -> No
         ) from error
 
 
-_shared_drivers: ProcessLocal[dict[tuple[ProducerConfig, str], ExactlyOnceDriver]] = ProcessLocal(
-    dict
-)
+_shared: ProcessLocal[dict[tuple[ProducerConfig, str], ExactlyOnceDriver]] = ProcessLocal(dict)
 
 
 @contextmanager
 def shared_driver(config: ProducerConfig, log_topic: str) -> Iterator[ExactlyOnceDriver]:
     """The driver that this process keeps for these options; closed after an error."""
-    kept = _shared_drivers()
+    kept = _shared()
     driver = kept.pop((config, log_topic), None) or ExactlyOnceDriver(config, log_topic)
     try:
         yield driver

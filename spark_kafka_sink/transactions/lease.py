@@ -6,12 +6,8 @@ A batch is decided while its transactions are open, and they must stay open unti
 Brokers abort one when it is ``timeout`` old, so none may be older than ``timeout - margin``. And a
 decision must not be made long after its check, whatever happens to the driver in between (a
 SIGSTOP, a migrating VM, an unavailable coordinator): it is written in a transaction of the log,
-whose timeout is the lease::
-
-    Produce DECIDED       the lease begins, by the brokers' clock
-    check the ages        all are younger than timeout - margin
-    EndTxn                within the lease, and a late scan of the coordinator, or never
-    EndTxn of the data    what is left of the margin
+whose timeout is the lease. It begins before the check, and the log's EndTxn comes within it, and a
+late scan of the coordinator, or never.
 """
 
 from __future__ import annotations

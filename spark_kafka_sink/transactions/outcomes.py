@@ -6,20 +6,7 @@ Owns: the outcome by DescribeTransactions. Never: a broker, a retry
 INVALID_PRODUCER_EPOCH, INVALID_TXN_STATE, INVALID_PRODUCER_ID_MAPPING and PRODUCER_FENCED all mean
 "not committable now", for a transaction that the broker aborted as for one that was committed long
 ago (Flink took them for the latter, and lost data: FLINK-23839). The coordinator's state
-distinguishes them. Let E be the epoch that the transaction was written with:
-
-======================  ==============================================================
-stored                  means
-======================  ==============================================================
-E, Ongoing              nothing happened yet: retry
-E, PrepareCommit        the first EndTxn was accepted (version 1): retry until complete
-E, CompleteCommit       committed (version 1)
-E+1, PrepareCommit      accepted (version 2 bumps the epoch with it): retry
-E+1, CompleteCommit     committed (version 2). Version 1: it is another transaction
-E.. E+2, *Abort         the broker aborted it: it timed out, or was swept. With version 1 that
-                        bumps the epoch, and 4.0.0 bumped it twice
-anything else           the id was initialized again, and the earlier outcome is not known
-======================  ==============================================================
+distinguishes them; ``_COMMITS`` has what each means.
 """
 
 from __future__ import annotations
@@ -45,14 +32,18 @@ class Outcome(Enum):
 
 
 _S = TransactionState
+#: The broker aborted it: it timed out, or was swept. With version 1 that bumps the epoch, and 4.0.0
+#: bumped it twice.
 _ABORTED: Final = frozenset({_S.PREPARE_ABORT, _S.COMPLETE_ABORT, _S.PREPARE_EPOCH_FENCE})
-#: By (stored epoch minus ours, transaction version, state).
+#: By (stored epoch minus ours, transaction version, state). For all others the id was initialized
+#: again, and the earlier outcome is not known.
 _COMMITS: Final = {
     (0, 1, _S.ONGOING): Outcome.RETRY,
     (0, 2, _S.ONGOING): Outcome.RETRY,
-    (0, 1, _S.PREPARE_COMMIT): Outcome.RETRY,
+    (0, 1, _S.PREPARE_COMMIT): Outcome.RETRY,  # the first EndTxn was accepted
     (0, 2, _S.PREPARE_COMMIT): Outcome.RETRY,
     (0, 1, _S.COMPLETE_COMMIT): Outcome.COMMITTED,
+    # Version 2 bumps the epoch with it. (With version 1 it is another transaction.)
     (1, 2, _S.PREPARE_COMMIT): Outcome.RETRY,
     (1, 2, _S.COMPLETE_COMMIT): Outcome.COMMITTED,
 }

@@ -35,6 +35,7 @@ from spark_kafka_sink.transactions.commit_state import (
 
 if TYPE_CHECKING:
     from spark_kafka_sink.admin.transaction_client import TransactionClient
+    from spark_kafka_sink.transactions.commit_log.commit_log import CommitLog, LogSession
 
 T = TypeVar("T")
 OpenedT = TypeVar("OpenedT")
@@ -117,6 +118,13 @@ class Owner:
             "query), or an operator ended this run's transactions ('kprod txn abort' or 'sweep'; "
             "then start it again)",
         )
+
+
+def when_open(
+    client: TransactionClient, log: CommitLog, key: str, attempt: Callable[[LogSession], T]
+) -> T:
+    """The result of ``attempt`` with ``key`` open, as in :func:`retry_when_fenced`."""
+    return retry_when_fenced(client, lambda: log.open(key, client.deadline()), attempt)
 
 
 def retry_when_fenced(

@@ -13,7 +13,7 @@ from spark_kafka_sink.base.errors import ErrorCode
 from spark_kafka_sink.datasource.exactly_once.transaction_plan import TransactionPlan
 from spark_kafka_sink.datasource.exactly_once.transactional_producers import WorkerIds
 from spark_kafka_sink.producer.kafka_producer import KafkaProducer
-from spark_kafka_sink.transactions import aborter, committer, ending, outcomes
+from spark_kafka_sink.transactions import aborter, committer, ending, outcomes, ownership
 from spark_kafka_sink.transactions.aborter import Aborter
 from spark_kafka_sink.transactions.commit_log.log_reader import LogReader
 from spark_kafka_sink.transactions.commit_state import CommitState
@@ -56,10 +56,7 @@ def one_duel() -> AbstractContextManager[Any]:
     def once(client: Any, open_: Callable[[], Any], attempt: Callable[[Any], Any]) -> Any:
         return attempt(open_())
 
-    return all_of(
-        patch.object(committer, "retry_when_fenced", once),
-        patch.object(aborter, "retry_when_fenced", once),
-    )
+    return patch.object(ownership, "retry_when_fenced", once)
 
 
 def strangers_are_not_superseded() -> AbstractContextManager[Any]:

@@ -17,7 +17,7 @@ from spark_kafka_sink.datasource.exactly_once import (
 )
 from spark_kafka_sink.datasource.exactly_once.transactional_producers import TransactionalProducers
 from spark_kafka_sink.protocol.log_requests import FetchedPartition
-from spark_kafka_sink.transactions import aborter, committer, ending, ownership
+from spark_kafka_sink.transactions import committer, ending, ownership
 from spark_kafka_sink.transactions.aborter import Aborter
 from spark_kafka_sink.transactions.commit_log import commit_log, log_writer
 from spark_kafka_sink.transactions.commit_log.log_reader import LogReader
@@ -139,10 +139,7 @@ def s11_an_unclear_write_is_not_looked_up() -> AbstractContextManager[Any]:
 
         return true(client, open_, once)
 
-    return all_of(
-        patch.object(committer, "retry_when_fenced", retry_when_fenced),
-        patch.object(aborter, "retry_when_fenced", retry_when_fenced),
-    )
+    return patch.object(ownership, "retry_when_fenced", retry_when_fenced)
 
 
 def s12_readers_wait_for_strangers() -> AbstractContextManager[Any]:

@@ -20,10 +20,10 @@ their driver finds itself superseded when it opens the key.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from typing import Final, TypeVar
+from typing import Final
 
 from spark_kafka_sink.admin.transaction_client import TransactionClient
 from spark_kafka_sink.admin.transaction_description import TransactionDescription, TransactionState
@@ -55,10 +55,8 @@ from spark_kafka_sink.transactions.commit_state import (
 from spark_kafka_sink.transactions.committer import Committer
 from spark_kafka_sink.transactions.ending import commit_all
 from spark_kafka_sink.transactions.outcomes import Outcome
-from spark_kafka_sink.transactions.ownership import retry_when_fenced
+from spark_kafka_sink.transactions.ownership import retry_when_fenced, when_open
 from spark_kafka_sink.transactions.transactional_ids import log_key, parse, prefix_of_key
-
-T = TypeVar("T")
 
 _DECIDED: Final = "its batch is decided"
 _OWNED: Final = "its run is the owner in the commit log"
@@ -420,7 +418,7 @@ class Operator:
             session.write(state, self._client.deadline())
             return state
 
-        return self._alone(plan.report.key, attempt)
+        return when_open(self._client, self._log, plan.report.key, attempt)
 
     def _end_rest(self, plan: Resolution, now: KeyReport) -> Sequence[str]:
         """End what is open of the batch; returns the transactions that contradict ``plan``."""
@@ -481,13 +479,7 @@ class Operator:
                 raise _changed(key)
             session.write(wanted, self._client.deadline())
 
-        self._alone(key, attempt)
-
-    def _alone(self, key: str, attempt: Callable[[LogSession], T]) -> T:
-        """The result of ``attempt`` with the key open; again when a driver opens it meanwhile."""
-        return retry_when_fenced(
-            self._client, lambda: self._log.open(key, self._client.deadline()), attempt
-        )
+        when_open(self._client, self._log, key, attempt)
 
 
 def _is_owned(run: str, key: str) -> RefusedError:

@@ -20,7 +20,7 @@ newer one of that key follows, which has a higher offset and will be read.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from spark_kafka_sink.admin.partition_reader import PartitionReader
@@ -52,9 +52,6 @@ class LogSnapshot:
     records: dict[bytes, bytes] = field(default_factory=dict)
     end: int = 0
 
-    def copy(self) -> LogSnapshot:
-        return LogSnapshot(self.next_offset, dict(self.records), self.end)
-
 
 @dataclass(frozen=True, slots=True)
 class KeyFilter:
@@ -80,14 +77,14 @@ class LogCache:
 
     def get(self, topic_id: bytes | None, key: bytes) -> LogSnapshot:
         found = None if topic_id is None else self._snapshots.get((topic_id, key))
-        return LogSnapshot() if found is None else found.copy()
+        return LogSnapshot() if found is None else replace(found, records=dict(found.records))
 
     def put(self, topic_id: bytes | None, key: bytes, snapshot: LogSnapshot) -> None:
         """Cache a copy; without the topic's id (brokers before 2.8) nothing is cached."""
         if topic_id is None:
             return
         self.forget(topic_id, key)
-        self._snapshots[topic_id, key] = snapshot.copy()
+        self._snapshots[topic_id, key] = replace(snapshot, records=dict(snapshot.records))
         while len(self._snapshots) > _MOST_SNAPSHOTS:
             del self._snapshots[next(iter(self._snapshots))]
 

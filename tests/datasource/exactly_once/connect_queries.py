@@ -9,23 +9,40 @@ from __future__ import annotations
 import json
 import shutil
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
 
 from spark_kafka_sink import foreach_batch, register, transaction
 
 Function = Callable[[DataFrame, int], None]
 
+#: How long a function's Python may take to come up, in seconds.
+START_S = 240
+
+
+def start(frame: DataFrame, checkpoint: Path, function: Function) -> StreamingQuery:
+    """Spark gives the function's Python 10 s to connect, before there is a query, and no setting
+    changes that: a machine that has more to do is asked again.
+    """
+    writer = frame.writeStream.foreachBatch(function).trigger(availableNow=True)
+    writer = writer.option("checkpointLocation", str(checkpoint))
+    deadline = time.monotonic() + START_S
+    while True:
+        try:
+            return writer.start()
+        except PySparkException as error:
+            late = "connect back" in str(error)
+            if not late or time.monotonic() >= deadline:
+                raise
+
 
 def run(frame: DataFrame, checkpoint: Path, function: Function) -> str:
-    query = (
-        frame.writeStream.foreachBatch(function)
-        .option("checkpointLocation", str(checkpoint))
-        .trigger(availableNow=True)
-        .start()
-    )
+    query = start(frame, checkpoint, function)
     try:
         query.awaitTermination()
     except Exception as error:
