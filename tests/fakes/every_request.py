@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from spark_kafka_sink.admin.admin_client import TOPIC_NAMES
 from spark_kafka_sink.admin.transaction_description import TransactionState
 from spark_kafka_sink.cli.operations.held_partitions import offset_fetch
 from spark_kafka_sink.datasource.checks.clock_difference import QUORUM
@@ -22,6 +21,7 @@ from spark_kafka_sink.protocol.messages.add_offsets_to_txn import AddOffsetsToTx
 from spark_kafka_sink.protocol.messages.api_versions import ApiVersionsRequest
 from spark_kafka_sink.protocol.messages.delete_topics import DeleteTopicsRequest
 from spark_kafka_sink.protocol.messages.describe_transactions import DescribeTransactionsRequest
+from spark_kafka_sink.protocol.messages.metadata import MetadataRequest as MetadataMessage
 from spark_kafka_sink.protocol.messages.sasl_authenticate import SaslAuthenticateRequest
 from spark_kafka_sink.protocol.messages.sasl_handshake import SaslHandshakeRequest
 from spark_kafka_sink.protocol.metadata import MetadataRequest
@@ -50,6 +50,7 @@ from tests.fakes.kafka_messages import (
 TPS = (TopicPartition("a", 0), TopicPartition("b", 7), TopicPartition("a", 3))
 OFFSETS = {TPS[0]: OffsetAndMetadata(2**62), TPS[1]: OffsetAndMetadata(7, 12, "batch 5")}
 WHO = ProducerIdAndEpoch(4711, 3)
+TOPIC_NAMES = MetadataMessage(topics=None, allow_auto_topic_creation=False)
 
 REQUESTS: dict[str, Any] = {
     "add offsets": AddOffsetsToTxnRequest(

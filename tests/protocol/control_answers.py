@@ -10,18 +10,17 @@ from kio_oracle import in_every_version, response
 from spark_kafka_sink.base.errors import ErrorCode
 from spark_kafka_sink.protocol.messages.api_versions import ApiVersionsRequest
 from spark_kafka_sink.protocol.messages.delete_topics import DeleteTopicsRequest
-from spark_kafka_sink.protocol.messages.metadata import MetadataRequest as MetadataMessage
 from spark_kafka_sink.protocol.metadata import MetadataRequest
 from spark_kafka_sink.protocol.request import ApiKey
 from spark_kafka_sink.protocol.topic_requests import NewTopic, create_topics
 from spark_kafka_sink.protocol.transaction_requests import init_producer_id
+from tests.fakes.every_request import TOPIC_NAMES
 from tests.fakes.kafka_messages import init_request
 
 API_VERSIONS = ApiVersionsRequest(
     client_software_name="spark-kafka-sink", client_software_version="0.1.0"
 )
 METADATA = MetadataRequest(("orders", "nope", "t"))
-TOPIC_NAMES = MetadataMessage(topics=None, allow_auto_topic_creation=False)
 INIT_PRODUCER_ID = init_request(None, 60_000)
 INIT_2PC = init_producer_id("job-7", 60_000, enable_2pc=True)
 CREATE_TOPICS = create_topics(
