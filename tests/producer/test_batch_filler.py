@@ -6,11 +6,9 @@ import threading
 
 import pytest
 
-from spark_kafka_sink.base.clock import NEVER, SystemClock
 from spark_kafka_sink.base.errors import KafkaError
 from spark_kafka_sink.producer.accumulator.producer_batch import BatchState
-from spark_kafka_sink.protocol.cluster import TopicPartition
-from tests.fakes.accumulator_world import HEADER, TP0, TP1, World, cluster_of
+from tests.fakes.accumulator_world import HEADER, TP0, TP1, World
 
 
 def test_the_room_of_a_partition_is_that_of_its_open_batch():
@@ -154,44 +152,3 @@ def test_an_interrupted_compression_gives_no_memory_away():
     world.filler.codec = codec
     world.complete(*world.drain(1))
     assert world.memory_in_use == 0
-
-
-def test_five_writers_and_a_sender_lose_nothing():
-    """RecordAccumulatorTest#testStressfulSituation: 5 threads on a small pool; every record is
-    drained, in order.
-    """
-    world = World(clock=SystemClock(), buffer_memory=10_240, batch_size=1024)  # type: ignore[arg-type]
-    accumulator = world.accumulator
-    cluster = cluster_of([1] * 5)
-    per_writer = 2_000
-
-    def write(partition: int) -> None:
-        tp = TopicPartition("test", partition)
-        for number in range(per_writer):
-            data = memoryview(number.to_bytes(4, "big") * 5)
-            accumulator.pool.allocate(20 + HEADER, NEVER)
-            taken = 0
-            while True:
-                piece = world.slice(tp, 20, data=data)
-                if world.position(tp).room < 20:
-                    piece = world.slice(tp, 20, data=data, generation=0, first_offset_delta=0)
-                result = world.append_slices(piece)
-                taken += result.taken
-                if not result.refused:
-                    break
-            accumulator.pool.adjust(20 + HEADER, taken)
-
-    writers = [threading.Thread(target=write, args=(p,), daemon=True) for p in range(5)]
-    for writer in writers:
-        writer.start()
-    seen: dict[int, bytes] = dict.fromkeys(range(5), b"")
-    flush = None
-    while accumulator.incomplete or any(w.is_alive() for w in writers):
-        if flush is None and not any(w.is_alive() for w in writers):
-            flush = accumulator.begin_flush()
-        for batch in world.drain(1, cluster=cluster):
-            seen[batch.tp.partition] += b"".join(batch.buffers[1:])
-            world.complete(batch)
-    assert world.memory_in_use == 0
-    expected = b"".join(n.to_bytes(4, "big") * 5 for n in range(per_writer))
-    assert all(data == expected for data in seen.values())

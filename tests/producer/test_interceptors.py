@@ -18,7 +18,6 @@ from spark_kafka_sink.base.errors import (
     KafkaError,
     SerializationError,
 )
-from spark_kafka_sink.config.producer_config import ProducerConfig
 from spark_kafka_sink.producer.interceptors import Interceptors, ProducerInterceptor
 from spark_kafka_sink.producer.kafka_producer import KafkaProducer
 from spark_kafka_sink.producer.lifecycle import NetworkThread
@@ -216,26 +215,6 @@ def test_they_hear_of_a_batch_that_a_broker_refused(producers: Intercepted):
     ((metadata, error),) = seeing.acknowledged
     assert metadata == RecordMetadata("test", 0)
     assert "INVALID_RECORD" in str(error)
-
-
-def test_the_option_of_the_sink_names_them_by_import_path():
-    config = ProducerConfig.parse(
-        {
-            "bootstrap.servers": "127.0.0.1:9092",
-            "interceptor.classes": f"{path(Seeing)}, {__name__}.Upper",
-        }
-    )
-    client = AnsweringClient(CLUSTER)
-    producer = KafkaProducer(config, cluster=CLUSTER, client=client)
-    producer.start_attempt()
-    producer.send_columns(RecordColumns(rows=1, topic="test", value=pa.array([b"v"])))
-    producer.finish_attempt()
-    producer.close(1000)
-    assert Seeing.last.rows == 1
-    assert [batch.records[0].value for batches in client.logs.values() for batch in batches] == [
-        b"V"
-    ]
-    assert Seeing.last.closed == 1
 
 
 def test_a_wrong_path_is_an_error_on_the_driver():

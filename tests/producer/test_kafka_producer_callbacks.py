@@ -27,15 +27,6 @@ def test_callbacks_run_once_in_order_on_the_network_thread(
     assert heard.threads == {producer._thread}
 
 
-def test_flush_returns_after_the_callbacks(producers: Producers):
-    producer, _ = producers()
-    heard = Heard()
-    for round_ in range(1, 50):
-        producer.send(to0(), heard)
-        producer.flush()
-        assert len(heard.calls) == round_
-
-
 def test_a_callback_that_raises_is_logged_without_what_it_says(
     producers: Producers, caplog: pytest.LogCaptureFixture
 ):

@@ -147,13 +147,6 @@ def test_batches_of_mixed_compressibility_rarely_exceed_the_size(producers: Prod
     assert sum(size > 16_384 for size in sizes) < len(sizes) / 10
 
 
-def test_an_open_batch_is_sent_when_the_writer_waits_for_input(producers: Producers):
-    producer, client = producers(linger_ms=1)
-    producer.send_columns(rows_of([b"x"], 0))
-    with producer.waiting_for_input():
-        client.await_produced(1)
-
-
 def test_linger_begins_later_where_the_writer_says_so(producers: Producers):
     """Not before the 300 ms are over, and not only when the batch has been open for a second."""
     producer, client = producers(linger_ms=1)
@@ -175,12 +168,6 @@ def test_the_sender_is_woken_for_a_wait_only_with_an_open_batch(producers: Produ
     before = len(woken)
     with producer.waiting_for_input():
         assert len(woken) == before + 1
-
-
-def test_an_open_batch_is_sent_after_a_second_in_any_case(producers: Producers):
-    producer, client = producers()
-    producer.send_columns(rows_of([b"x"], 0))
-    client.await_produced(1)
 
 
 def test_a_batch_needs_the_columns_of_the_sink(producers: Producers):

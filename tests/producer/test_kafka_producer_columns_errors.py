@@ -16,7 +16,15 @@ from spark_kafka_sink.base.errors import (
 )
 from spark_kafka_sink.producer.kafka_producer import KafkaProducer
 from tests.fakes.answering_client import HOLD
-from tests.producer.answered_producers import PARTITIONS, Producers, hold, numbered, refuse, rows_of
+from tests.producer.answered_producers import (
+    PARTITIONS,
+    Producers,
+    hold,
+    numbered,
+    refuse,
+    rows_of,
+    to0,
+)
 
 pytestmark = pytest.mark.usefixtures("small_batches")
 
@@ -37,7 +45,12 @@ def test_the_first_failure_names_partition_cause_and_age(producers: Producers):
     assert "TOPIC_AUTHORIZATION_FAILED" in text
     assert "WRITE on the topic" in text  # the hint
     assert not producer.reusable
-    for call in (producer.flush, producer.start_attempt, producer.park):
+    for call in (
+        producer.flush,
+        producer.start_attempt,
+        producer.park,
+        lambda: producer.send(to0()),
+    ):
         with pytest.raises(DeliveryError):
             call()
     with pytest.raises(DeliveryError):

@@ -123,14 +123,6 @@ def test_an_exception_in_the_with_block_sends_and_aborts(
 
 
 @as_the_writer
-def test_abandoning_a_prepared_producer_keeps_its_transaction(world: ProducerWorld) -> None:
-    producer = begun(world, rows=["a"])
-    producer.prepare()
-    producer.abandon(5_000)
-    assert world.asked == [("init", "id")]
-
-
-@as_the_writer
 def test_a_prepared_producer_can_not_send_end_or_prepare(
     world: ProducerWorld,
 ) -> None:

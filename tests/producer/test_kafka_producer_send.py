@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 
 import numpy as np
 import pyarrow as pa
@@ -95,29 +94,6 @@ def test_records_go_to_the_partition_of_their_key_as_columns_do(producers: Produ
         single = [key for key, value in records if value == b"one"]
         assert single == [key for key, value in records if value == b"col"]
         assert single
-
-
-def test_an_open_batch_lingers_from_its_creation(producers: Producers):
-    """RecordAccumulatorTest#testLinger. For send() linger.ms is Java's: it does not wait for
-    input.
-    """
-    producer, client = producers(linger_ms=200)
-    start = time.monotonic()
-    producer.send(to0())
-    client.await_produced(1)
-    assert time.monotonic() - start >= 0.19  # the clock counts whole milliseconds
-
-
-def test_a_full_batch_goes_before_linger_is_over(producers: Producers):
-    """RecordAccumulatorTest#testFull."""
-    producer, client = producers(linger_ms=60_000, batch_size=1000)
-    for _ in range(20):
-        producer.send(to0(b"x" * 100))
-    client.await_produced(1)
-    producer.flush()
-    sizes = client.batch_sizes[TP0]
-    assert len(sizes) == 3
-    assert all(size <= 1000 for size in sizes)
 
 
 def test_a_record_larger_than_a_batch_has_its_own(producers: Producers):

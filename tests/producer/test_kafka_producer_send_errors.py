@@ -9,7 +9,6 @@ from array import array
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 import pytest
 
 from spark_kafka_sink.base.errors import (
@@ -28,9 +27,7 @@ from spark_kafka_sink.base.errors import (
 from spark_kafka_sink.producer.producer_record import Headers, ProducerRecord, RecordMetadata
 from spark_kafka_sink.protocol.cluster import Cluster, TopicPartition
 from spark_kafka_sink.protocol.produce import (
-    PartitionProduceResponse,
     ProduceRequest,
-    ProduceResponse,
     RecordError,
 )
 from tests.fakes.clock import FakeClock
@@ -234,21 +231,6 @@ def test_a_topic_that_no_request_can_carry_harms_no_other(producers: Producers, 
 # ---- of a batch ----------------------------------------------------------------------------------
 
 
-def test_without_idempotence_only_a_refused_batchs_records_fail(
-    producers: Producers,
-):
-    producer, client = producers(enable_idempotence="false")
-    client.answer = refuse(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
-    heard = Heard()
-    future = producer.send(to0(), heard)
-    with pytest.raises(KafkaError, match="TOPIC_AUTHORIZATION_FAILED"):
-        future.result(60)
-    assert heard.calls[0][0] == RecordMetadata("test", 0)
-    client.release()
-    assert producer.send(to0()).result(60).offset == 0
-    producer.flush()
-
-
 def test_an_idempotent_producer_continues_under_a_new_id(
     producers: Producers,
 ):
@@ -308,45 +290,6 @@ def test_a_new_id_begins_when_other_partitions_are_answered(producers: Producers
 
 def is_for(request: object, partition: int) -> bool:
     return isinstance(request, ProduceRequest) and request.data[0].tp.partition == partition
-
-
-def test_one_topic_that_refuses_costs_the_others_nothing(producers: Producers):
-    producer, client = producers(linger_ms=0)
-    other = ProducerRecord("test", b"1", partition=1)
-    producer.send(other).result(10)
-
-    def refuse_partition_0(request: object) -> object:
-        if not isinstance(request, ProduceRequest):
-            return None
-        answers = [
-            PartitionProduceResponse(
-                item.tp,
-                ErrorCode.TOPIC_AUTHORIZATION_FAILED if item.tp == TP0 else ErrorCode.NONE,
-                -1 if item.tp == TP0 else 1,
-            )
-            for item in request.data
-        ]
-        return ProduceResponse(tuple(answers))
-
-    client.answer = refuse_partition_0
-    denied = producer.send(to0())
-    with pytest.raises(KafkaError, match="TOPIC_AUTHORIZATION_FAILED"):
-        denied.result(10)
-    client.release()
-    producer.send(other).result(10)
-    producer.send(to0()).result(10)
-    producer.flush()
-
-
-def test_a_failed_batch_of_columns_ends_an_idempotent_producer(producers: Producers):
-    """Rule R2: rows have no futures, and their attempt is lost as a whole."""
-    producer, _ = producers(answer=refuse(ErrorCode.INVALID_RECORD))
-    producer.send_batch(pa.record_batch({"value": ["1"], "partition": [0]}), topic="test")
-    with pytest.raises(DeliveryError, match="INVALID_RECORD"):
-        producer.flush()
-    with pytest.raises(DeliveryError):
-        producer.send(to0())
-    producer.close(1000)
 
 
 def test_record_errors_fail_each_record_with_its_own(producers: Producers):

@@ -14,7 +14,6 @@ from spark_kafka_sink.network.client.metadata_updater import MetadataUpdater
 from spark_kafka_sink.protocol.cluster import (
     Cluster,
     Node,
-    Nodes,
     PartitionInfo,
     PartitionInfos,
     TopicPartition,
@@ -149,28 +148,6 @@ def test_a_missing_listener_is_warned_of_once(caplog: pytest.LogCaptureFixture) 
     assert len(warnings) == 2
     assert "t-0" in warnings[0]
     assert "t-1" in warnings[1]
-
-
-def test_a_broker_may_request_a_rebootstrap() -> None:
-    """NetworkClientTest#testRebootstrap, error 129 (KIP-1102)."""
-    world = UpdaterWorld(SEED)
-    required = ErrorCode.REBOOTSTRAP_REQUIRED
-    world.respond(MetadataResponse(Nodes.of(()), None, -1, (), error=required))
-    assert world.updater.time_to_rebootstrap(world.now) == 0
-    world.updater.rebootstrap(world.now)
-    assert [n.id for n in world.metadata.nodes()] == [-1, -2]
-    assert world.updater.time_to_rebootstrap(world.now) > 0
-
-
-def test_unavailable_metadata_returns_to_bootstrap_servers() -> None:
-    """NetworkClientTest#testRebootstrap, metadata.recovery.rebootstrap.trigger.ms (KIP-1102)."""
-    world = UpdaterWorld(SEED)
-    world.metadata.request_update()
-    assert world.updater.maybe_update(world.now) == NEVER
-    world.clock.advance(10_000)
-    assert world.updater.time_to_rebootstrap(world.now) > 0
-    world.clock.advance(1)
-    assert world.updater.time_to_rebootstrap(world.now) == 0
 
 
 def test_a_reply_without_nodes_does_not_reset_the_trigger() -> None:

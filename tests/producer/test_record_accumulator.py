@@ -26,16 +26,6 @@ def test_memory_goes_back_once_whatever_happens():
     assert not world.accumulator.incomplete
 
 
-def test_compression_recounts_the_pool():
-    world = World(compression_type="gzip")
-    world.append(TP0, 5000, last=True)
-    (batch,) = world.drain(1)
-    assert batch.size_in_bytes < 200
-    assert world.memory_in_use == batch.size_in_bytes
-    world.complete(batch)
-    assert world.memory_in_use == 0
-
-
 def test_the_raw_limit_follows_the_seen_compression_in_bounds():
     """Full means estimated compressed bytes; raw bytes are what lies in memory."""
     plain, gzip = World(), World(compression_type="gzip")

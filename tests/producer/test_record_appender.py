@@ -259,37 +259,6 @@ def test_a_closed_accumulator_takes_no_record():
         Records(world)()
 
 
-def test_aborted_batches_end_every_future():
-    """RecordAccumulatorTest#testAbortIncompleteBatches."""
-    world = World(batch_size=1000)
-    records = Records(world)
-    futures = [records(value=b"x" * 100) for _ in range(20)]
-    world.drain()
-    error = IllegalStateError("over")
-    world.accumulator.abort_incomplete_batches(error)
-    assert [future.exception(0) for future in futures] == [error] * 20
-    assert world.memory_in_use == 0
-
-
-def test_the_futures_of_a_split_batch_end_with_their_own_piece():
-    """RecordAccumulatorTest#testSplitAndReenqueue: the first of each piece, too."""
-    world = World(linger_ms=0)
-    records = Records(world)
-    futures = [records(value=b"%d" % n) for n in range(7)]
-    (batch,) = world.drain()
-    world.returns.split_and_reenqueue(batch)
-    assert not any(future.done() for future in futures)
-    offsets = {}
-    for base in (1000, 2000):
-        (piece,) = world.drain()
-        assert [f.index for f in futures_of(piece)] == list(range(piece.record_count))
-        piece.complete(base, -1)
-        world.accumulator.deallocate(piece)
-        offsets |= {id(f): base + f.index for f in futures_of(piece)}
-    assert [future.result(0).offset for future in futures] == [offsets[id(f)] for f in futures]
-    assert world.memory_in_use == 0
-
-
 @pytest.mark.parametrize("codec", ["none", "gzip"])
 def test_a_batch_filled_by_a_record_is_ready_and_one_buffer(codec):
     world = World(batch_size=500, linger_ms=10_000, compression_type=codec)

@@ -30,14 +30,19 @@ def test_a_batch_is_sent_and_acknowledged_with_its_offset() -> None:
     """SenderTest#testSimple."""
     with SenderWorld() as world:
         batch = world.append(records=3)
-        world.acknowledge(offset=42)
+        size = batch.size_in_bytes
+        world.acknowledge(offset=42, after_ms=30)
         world.round(2)
+        world.round(1, ms=30)
         assert acknowledged(batch)
         assert batch.base_offset == 42
         assert world.memory_in_use == 0
         sent = world.produced[0]
         assert (sent.producer_id, sent.epoch, sent.sequence) == (PRODUCER_ID, 0, 0)
-        assert world.recorder.report().offsets == {TP0: (42, 44)}
+        report = world.recorder.report()
+        assert report.offsets == {TP0: (42, 44)}
+        assert (report.rows, report.bytes, report.batches, report.requests) == (3, size, 1, 1)
+        assert report.nodes[1].max_latency_ms == 30
 
 
 def test_one_request_carries_all_partitions_of_a_node() -> None:
@@ -76,18 +81,6 @@ def test_zstd_needs_produce_version_7() -> None:
         world.acknowledge()
         world.round(2)
         assert world.client.produced[0].versions == (7, 12)
-
-
-def test_the_report_counts_requests_latency_and_bytes() -> None:
-    with SenderWorld() as world:
-        batch = world.append(records=3)
-        size = batch.size_in_bytes
-        world.acknowledge(offset=0, after_ms=30)
-        world.round(2)
-        world.round(1, ms=30)
-        report = world.recorder.report()
-        assert (report.rows, report.bytes, report.batches, report.requests) == (3, size, 1, 1)
-        assert report.nodes[1].max_latency_ms == 30
 
 
 def test_a_throttled_node_does_not_make_the_loop_spin() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from spark_kafka_sink.base.clock import NEVER
-from spark_kafka_sink.base.errors import KafkaError, TransactionAbortedError
+from spark_kafka_sink.base.errors import KafkaError
 from spark_kafka_sink.protocol.messages.end_txn import EndTxnRequest
 from tests.fakes.sender_world import TP0
 from tests.fakes.transaction_world import BOTH, TransactionWorld
@@ -38,16 +38,6 @@ def test_nothing_leaves_once_the_end_is_on_its_way() -> None:
         world.append()  # by a caller that does not ask
         world.round(3)
         assert world.asked[-1] == "end"
-
-
-def test_dropped_batches_say_that_their_transaction_was_aborted() -> None:
-    """SenderTest#testTransactionAbortedExceptionOnAbortWithoutError."""
-    with TransactionWorld(begun=True) as world:
-        batch = world.send()
-        world.await_(world.manager.begin_abort())
-        assert isinstance(batch.error, TransactionAbortedError)
-        assert "Failing batch since transaction was aborted" in batch.error.message
-        assert world.asked == []
 
 
 @BOTH

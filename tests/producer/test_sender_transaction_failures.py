@@ -21,7 +21,6 @@ from spark_kafka_sink.base.errors import (
 from spark_kafka_sink.producer.accumulator.producer_batch import ProducerBatch
 from spark_kafka_sink.producer.transaction.transaction_states import State
 from spark_kafka_sink.protocol.messages.end_txn import EndTxnRequest
-from spark_kafka_sink.protocol.produce import ProduceRequest
 from tests.fakes.sender_world import TP0, TP1, TP2
 from tests.fakes.transaction_world import BACKOFF, BOTH, SHORT, TransactionWorld
 
@@ -198,15 +197,6 @@ def test_concurrent_transactions_of_a_produce_are_waited_out() -> None:
         world.round(2, ms=BACKOFF)
         assert batch.error is None
         assert world.asked == ["produce", "produce"]
-
-
-def test_every_request_of_a_transaction_names_it() -> None:
-    with TransactionWorld(1, begun=True) as world:
-        world.write(TP0)
-        world.write(TP1)
-        assert {r.transactional_id for r in world.client.sent(ProduceRequest)} == {"orders"}
-        transactional = 1 << 4
-        assert all(batch.data[22] & transactional for batch in world.produced)
 
 
 def test_after_a_fatal_error_nothing_is_sent() -> None:

@@ -12,7 +12,6 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from spark_kafka_sink.base.errors import KafkaTimeoutError
 from spark_kafka_sink.config.producer_config import ProducerConfig
 from spark_kafka_sink.producer.kafka_producer import KafkaProducer
 from spark_kafka_sink.records.record_columns import RecordColumns
@@ -73,15 +72,3 @@ def test_a_topic_written_right_after_its_creation_has_every_row(
         assert report.rows == count
         assert report.batches >= 3 * partitions
         check(consume(topic), count, partitions)
-
-
-def test_a_missing_topic_ends_in_a_clear_error_within_max_block(kafka: RealKafka) -> None:
-    """KafkaProducerTest#testMetadataTimeoutWithMissingTopic, with a topic name that a broker
-    refuses to create.
-    """
-    with (
-        KafkaProducer(config(kafka.bootstrap, max_block_ms=60_000)) as producer,
-        pytest.raises(Exception, match="topic bad/name") as raised,
-    ):
-        producer.send_columns(rows("bad/name", 0, 1, 1))
-    assert not isinstance(raised.value, KafkaTimeoutError), "it waited for nothing"

@@ -53,6 +53,7 @@ def test_an_abort_drops_what_was_never_sent() -> None:
         world.await_(abort)
         for batch in batches:
             assert isinstance(batch.error, TransactionAbortedError)
+            assert "Failing batch since transaction was aborted" in batch.error.message
         assert world.memory_in_use == 0
         assert world.asked == ["produce", "end"]
 

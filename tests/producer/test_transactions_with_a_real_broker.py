@@ -22,7 +22,6 @@ from spark_kafka_sink.protocol.cluster import Node
 from spark_kafka_sink.protocol.messages.end_txn import EndTxnResponse
 from spark_kafka_sink.protocol.producer_ids import PreparedTransaction
 from spark_kafka_sink.protocol.transaction_requests import end_txn, find_coordinator
-from tests.programs import run_python
 from tests.real_kafka import RealKafka, consume_topic
 
 pytestmark = pytest.mark.broker
@@ -169,27 +168,6 @@ def test_many_transactions_follow_each_other_at_once(broker: RealKafka) -> None:
         assert time.monotonic() < deadline, found
 
 
-def test_the_younger_of_two_producers_fences_the_older(broker: RealKafka) -> None:
-    """TransactionManagerTest#testProducerFencedExceptionInInitProducerId, on a broker."""
-    topic, name = broker.unique_topic("txn"), new_id()
-    with (
-        new_producer(broker, name) as older,
-        new_producer(broker, name) as younger,
-    ):
-        begun(older)
-        write(older, topic, 0, values("lost"))
-        older.flush()
-        younger.init_transactions()  # aborts what the older one has open
-        with pytest.raises(KafkaError) as raised:
-            older.commit_transaction()
-        assert code_of(raised.value) in (ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_TXN_STATE)
-        assert manager_of(older).state is State.FATAL_ERROR
-        younger.begin_transaction()
-        write(younger, topic, 0, values("kept"))
-        younger.commit_transaction()
-    await_committed(broker, topic, values("kept"))
-
-
 def test_a_fenced_producers_data_is_refused(broker: RealKafka) -> None:
     topic, name = broker.unique_topic("txn"), new_id()
     with (
@@ -239,28 +217,6 @@ def test_a_prepared_transaction_outlives_its_producer(broker: RealKafka, commit:
     # Asked once more, the same answer; the other way, a refusal.
     assert end(broker, prepared, commit=commit).error_code is ErrorCode.NONE
     assert end(broker, prepared, commit=not commit).error_code is ErrorCode.INVALID_TXN_STATE
-
-
-def test_a_prepared_transaction_outlives_its_process(broker: RealKafka) -> None:
-    topic, name = broker.unique_topic("txn"), new_id()
-    script = (
-        "import os, sys\n"
-        "from spark_kafka_sink import KafkaProducer, ProducerRecord\n"
-        "names = 'bootstrap.servers', 'transactional.id'\n"
-        "producer = KafkaProducer(dict(zip(names, sys.argv[1:3])))\n"
-        "producer.init_transactions()\n"
-        "producer.begin_transaction()\n"
-        "for value in (b'a', b'b'):\n"
-        "    producer.send(ProducerRecord(sys.argv[3], value, partition=0))\n"
-        "p = producer.prepare()\n"
-        "print(p.producer_id, p.producer_epoch, p.transaction_version, flush=True)\n"
-        "os._exit(0)\n"
-    )
-    told = run_python("-c", script, broker.bootstrap, name, topic).stdout.split()
-    prepared = PreparedTransaction(name, *map(int, told))
-    assert committed(broker, topic) == []
-    assert end(broker, prepared, commit=True).error_code is ErrorCode.NONE
-    await_committed(broker, topic, values("a", "b"))
 
 
 def test_a_timed_out_transaction_is_an_error_at_its_commit(broker: RealKafka) -> None:
