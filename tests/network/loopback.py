@@ -179,6 +179,14 @@ class Pieces(PlaintextTransportLayer):
 
 
 @contextmanager
+def closed_port() -> Iterator[int]:
+    """A port without a listener, which no other process gets meanwhile."""
+    with socket.socket() as held:
+        held.bind(("127.0.0.1", 0))
+        yield held.getsockname()[1]
+
+
+@contextmanager
 def serving(
     handle: Callable[[socket.socket, threading.Event], object],
 ) -> Iterator[tuple[str, int]]:

@@ -98,15 +98,6 @@ def test_reconnect_backoff_doubles_to_its_maximum_and_resets() -> None:
     assert states.connection_delay(1, 0) == 100
 
 
-@pytest.mark.parametrize(("random", "wait"), [(0.0, 80), (0.9999999, 119)])
-def test_reconnect_backoff_is_spread_by_a_fifth(random: float, wait: int) -> None:
-    """ClusterConnectionStatesTest#testExponentialReconnectBackoff."""
-    states = new_states(random=random)
-    attempt(states)
-    fail(states)
-    assert states.connection_delay(1, 0) == wait
-
-
 def test_the_setup_timeout_doubles_and_a_connection_resets_it() -> None:
     """ClusterConnectionStatesTest#testExponentialReconnectBackoff."""
     states = new_states()

@@ -13,7 +13,7 @@ from spark_kafka_sink.base.errors import (
     IllegalStateError,
 )
 from spark_kafka_sink.network.channel.selectable import ChannelStateKind
-from spark_kafka_sink.protocol.request import ApiKey, VersionRange
+from spark_kafka_sink.protocol.request import ApiKey
 from tests.network.network_client_harness import NODE, NODES, NetworkClientHarness
 from tests.network.simulated import (
     api_versions_body,
@@ -64,15 +64,6 @@ def test_a_second_request_may_follow_an_unanswered_first() -> None:
     world.net.sends_complete = True
     world.poll()
     assert world.client.can_send_request(NODE.id, world.now)
-
-
-def test_api_versions_is_asked_in_the_highest_version_first() -> None:
-    """NetworkClientTest#testApiVersionsRequest."""
-    world = NetworkClientHarness.ready()
-    assert [(f.api_key, f.version) for f in world.net.sent] == [(ApiKey.API_VERSIONS, 4)]
-    versions = world.client.api_versions(1)
-    assert versions is not None
-    assert versions.api_versions[ApiKey.PRODUCE] == VersionRange(0, 12)
 
 
 @pytest.mark.parametrize(
@@ -200,17 +191,6 @@ def test_a_throttled_node_is_left_alone_until_the_time_is_over() -> None:
     assert world.client.poll_delay_ms(NODE, world.now) == 100
     assert world.client.can_send_request(NODE.id, world.clock.advance(100))
     assert world.client.poll_delay_ms(NODE, world.now) == NEVER
-
-
-def test_a_throttle_time_never_shrinks_and_is_counted() -> None:
-    """NetworkClientTest#testConnectionThrottling."""
-    world = NetworkClientHarness.ready()
-    first, second = world.ask_and_write(), world.ask_and_write()
-    world.net.answer(first, struct.pack(">i", 500))
-    world.net.answer(second, struct.pack(">i", 10))
-    world.poll()
-    world.poll()
-    assert world.client.poll_delay_ms(NODE, world.now) == 500
 
 
 def test_a_throttled_only_node_does_not_bring_a_rebootstrap() -> None:
