@@ -78,41 +78,6 @@ def test_columns_encode_to_the_golden_batch():
     assert batch.hex() == GOLDEN
 
 
-def test_the_golden_batch_reads_back():
-    """Known bytes."""
-    batch = parse_batch(bytes.fromhex(GOLDEN))
-    assert batch.header.transactional
-    assert (batch.header.producer_id, batch.header.producer_epoch) == (1000, 3)
-    assert (batch.header.base_sequence, batch.header.last_offset_delta) == (7, 2)
-    assert batch.header.max_timestamp == BASE + 1000
-    assert [(r.timestamp - BASE, r.key, r.value, r.headers) for r in batch.records] == [
-        (0, b"k", b"v", ()),
-        (-5, None, b"v2", (("h", None), ("e", b""))),
-        (1000, b"k", None, ()),
-    ]
-
-
-def test_saramas_golden_batch_has_its_length_and_checksum():
-    """Sarama's batch (record_test.go)."""
-    records = bytes.fromhex("28000a00080102030406050607020608090a040b0c")
-    header = write_header(
-        [records],
-        codec=NONE,
-        record_count=1,
-        base_timestamp=1_479_847_795_000,
-        max_timestamp=0,
-        producer_id=0,
-        producer_epoch=0,
-        base_sequence=0,
-        partition_leader_epoch=0,
-    )
-    assert struct.unpack_from(">i", header, 8) == (70,)
-    assert header[17:21] == bytes([84, 121, 97, 253])
-    (record,) = parse_batch(header + records).records
-    assert record.headers == (("\x08\x09\x0a", b"\x0b\x0c"),)
-    assert (record.key, record.value) == (bytes([1, 2, 3, 4]), bytes([5, 6, 7]))
-
-
 @pytest.mark.parametrize(
     ("data", "value"),
     [
@@ -131,16 +96,6 @@ def test_the_checksum_is_crc32c_over_any_cut(data, value):
             chunks, codec=Codec(), record_count=1, base_timestamp=0, max_timestamp=0
         )
         assert header[17:21] == crc32c(header[21:] + data).to_bytes(4, "big")
-
-
-def test_the_checksum_of_large_buffers_is_the_same():
-    data = bytes(range(256)) * 1000
-    pieces = [data[i : i + 1000] for i in range(0, len(data), 1000)]
-    whole, cut = (
-        write_header(chunks, codec=Codec(), record_count=1, base_timestamp=0, max_timestamp=0)
-        for chunks in ([data], pieces)
-    )
-    assert whole == cut
 
 
 ROWS = st.lists(

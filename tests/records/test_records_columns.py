@@ -52,6 +52,11 @@ def test_a_string_or_binary_of_any_layout_gives_the_same_bytes(kind):
     assert columns(VALUE, value=whole).value.to_pylist() == expected * 2
 
 
+def test_a_binary_of_one_size_is_its_bytes():
+    column = pa.array([b"abc", None, b"xyz"], pa.binary(3))
+    assert columns(VALUE, value=column.slice(1)).value.to_pylist() == [None, b"xyz"]
+
+
 @pytest.mark.parametrize("kind", [pa.string(), pa.binary(), pa.large_string()], ids=str)
 def test_a_dictionary_is_written_out(kind):
     values = ["a", None, "b", "a"]

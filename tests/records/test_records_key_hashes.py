@@ -24,7 +24,6 @@ from spark_kafka_sink.records.partitioning.murmur3 import (
     murmur3_of,
     murmur3_of_integer,
     murmur3_of_integers,
-    murmur3_of_longs,
 )
 
 
@@ -85,33 +84,6 @@ def test_bytes_under_a_null_count_as_no_key(column, one, oracle):
     assert column(array).tolist() == [one(b""), one(b"ab")]
 
 
-@pytest.mark.parametrize(
-    ("key", "number"),
-    [  # the appendix of Iceberg's specification, unsigned
-        (b"iceberg", 1210000089),
-        (b"\x00\x01\x02\x03", -188683207 % 2**32),
-        (bytes.fromhex("f79c3e09677c4bbda4793f349cb785e7"), 1488055340),  # a uuid
-    ],
-)
-def test_icebergs_vectors_of_bytes_hold(key, number):
-    assert murmur3(pa.array([key])).tolist() == [number]
-
-
-@pytest.mark.parametrize(
-    ("value", "number"),
-    [
-        (34, 2017239379),
-        (17486, -653330422 % 2**32),  # the date 2017-11-16
-        (81_068_000_000, -662762989 % 2**32),  # the time 22:31:08
-        (1_510_871_468_000_000, -2047944441 % 2**32),  # the timestamp 2017-11-16T22:31:08
-    ],
-)
-def test_icebergs_vectors_of_integers_hold(value, number):
-    assert murmur3_of_longs(np.array([value])).tolist() == [number]
-    key = value.to_bytes(8, "big")
-    assert murmur3_of_integers(pa.array([key])).tolist() == [number] == [murmur3_of_integer(key)]
-
-
 @settings(max_examples=100, deadline=None)
 @given(st.lists(st.sampled_from([4, 8]).flatmap(lambda n: st.binary(min_size=n, max_size=n))))
 def test_an_integer_of_any_width_hashes_as_the_long_of_its_value(keys):
@@ -119,28 +91,3 @@ def test_an_integer_of_any_width_hashes_as_the_long_of_its_value(keys):
     expected = [mmh3.hash(n.to_bytes(8, "little", signed=True), 0, signed=False) for n in longs]
     assert murmur3_of_integers(pa.array(keys, pa.binary())).tolist() == expected
     assert [murmur3_of_integer(key) for key in keys] == expected
-
-
-def test_the_number_without_a_positive_one_stays_as_it_is():
-    key = bytes.fromhex("618647f697")  # found by trying; librdkafka's -h is the same bits
-    assert fnv1a(pa.array([key])).tolist() == [1 << 31] == [fnv1a_of(key)]
-
-
-@pytest.mark.parametrize(
-    ("key", "number"),
-    [  # rdfnv1a.c
-        (b"kafka", 0xD33C4E1),
-        (b"giberish123456789", 0x77A58295),
-        (b"1234", 0x23BDD03),
-        (b"234", 0x2DEA3CD2),
-        (b"34", 0x740FA83E),
-        (b"4", 0x310CA263),
-        (b"PreAmbleWillBeRemoved,ThePrePartThatIs", 0x65CBD69C),
-        (b"reAmbleWillBeRemoved,ThePrePartThatIs", 0x6E49C79A),
-        (b"eAmbleWillBeRemoved,ThePrePartThatIs", 0x69EED356),
-        (b"AmbleWillBeRemoved,ThePrePartThatIs", 0x6ABCC023),
-        (b"", 0x7EE3623B),
-    ],
-)
-def test_the_vectors_of_librdkafka_hold(key, number):
-    assert fnv1a(pa.array([key])).tolist() == [number]
