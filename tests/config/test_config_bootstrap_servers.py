@@ -65,12 +65,6 @@ def test_the_bad_item_is_named_among_good_ones():
     assert refused("a:1,b,c:3").message.endswith(": b")
 
 
-@pytest.mark.parametrize("scheme", ["SSL", "SASL_SSL", "sasl_plaintext"])
-def test_a_secure_scheme_is_not_silently_spoken_in_the_open(scheme):
-    error = refused(f"{scheme}://a:9093")
-    assert "security.protocol is PLAINTEXT" in error.message
-
-
 def test_a_repeated_address_is_taken_once_with_javas_warning():
     config = ProducerConfig.parse({"bootstrap.servers": "a:1,b:2,a:1"})
     assert config.bootstrap_servers == (("a", 1), ("b", 2))

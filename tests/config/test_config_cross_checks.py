@@ -179,12 +179,6 @@ def test_options_of_the_producer_alone_need_no_prefix():
     assert config.warnings == ()
 
 
-def test_two_phase_commit_is_refused_and_not_ignored():
-    error = refused({"transaction.two.phase.commit.enable": "true"})
-    assert "not supported by this version" in error.message
-    assert parse({"transaction.two.phase.commit.enable": "false"}).transactional_id is None
-
-
 @pytest.mark.parametrize(
     ("given", "protocol", "message", "wanted"),
     [
@@ -275,18 +269,6 @@ def test_a_mechanism_behind_a_reference_is_a_warning_without_tls():
     options = {"security.protocol": "SASL_PLAINTEXT", "sasl.jaas.config": "${env:JAAS}"}
     (warning,) = parse(options).warnings
     assert "which is looked up later" in warning
-
-
-def test_the_name_check_takes_no_reference():
-    """An empty variable would switch it off."""
-    name = "ssl.endpoint.identification.algorithm"
-    error = refused({"security.protocol": "SSL", name: "${env:EMPTY}"})
-    assert name in error.message
-
-
-def test_brokers_that_may_have_any_name_are_warned_of():
-    config = parse({"security.protocol": "SSL", "ssl.endpoint.identification.algorithm": ""})
-    assert "ssl.endpoint.identification.algorithm is empty" in config.warnings[0]
 
 
 def test_a_reconnect_backoff_alone_is_constant():

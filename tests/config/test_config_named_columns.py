@@ -73,19 +73,10 @@ def test_what_is_no_list_of_names_is_an_error(option, text, says):
     assert f"for configuration {option}: {says}" in raised.value.message
 
 
-@pytest.mark.parametrize(
-    ("options", "says"),
-    [
-        ({"valueFormat": "json"}, "valueFormat would have no effect, because valueColumns"),
-        ({"keyFormat": "string"}, "keyFormat would have no effect, because keyColumns"),
-        ({"valueColumns": "a,b", "valueFormat": "string"}, "valueFormat=string takes one column"),
-        ({"valueColumns": "*", "valueFormat": "string"}, "valueFormat=string takes one column"),
-        ({"keyColumns": "a,b", "keyFormat": "string"}, "keyFormat=string takes one column"),
-    ],
-)
-def test_options_that_contradict_each_other_are_an_error(options, says):
-    with pytest.raises(ConfigError, match=says):
-        named(**options)
+def test_a_string_is_of_one_column_and_not_of_all():
+    """Other contradictions: ``bad_input/wrong_configurations.jsonl``."""
+    with pytest.raises(ConfigError, match="valueFormat=string takes one column"):
+        named(valueColumns="*", valueFormat="string")
 
 
 def test_a_null_value_is_a_tombstone_by_default():
@@ -93,11 +84,6 @@ def test_a_null_value_is_a_tombstone_by_default():
     assert named(onNullValue="Skip").on_null_value is OnNullValue.SKIP
     string = named(onNullValue="error", valueColumns="a", valueFormat="string")
     assert string.on_null_value is OnNullValue.ERROR
-
-
-def test_a_rule_for_null_values_means_nothing_with_json():
-    with pytest.raises(ConfigError, match="onNullValue would have no effect, because valueColumns"):
-        named(onNullValue="skip", valueColumns="a")
 
 
 def test_a_format_that_is_misspelt_names_the_nearest():

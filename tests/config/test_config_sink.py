@@ -180,14 +180,6 @@ def test_what_has_no_meaning_here_is_one_warning_each():
     assert config == parse()
 
 
-@pytest.mark.parametrize(
-    "topic", ["", " ", ".", "..", "a b", "a/b", "\u00e4", "x" * 250, "__consumer_offsets"]
-)
-def test_an_illegal_topic_is_refused_on_the_driver(topic):
-    message = refused({"topic": topic}).message
-    assert "for configuration topic: Topic name is invalid" in message
-
-
 # --- guarantees --------------------------------------------------------------------------------
 
 
@@ -207,12 +199,6 @@ def test_exactly_once_has_a_default_timeout_of_a_quarter_hour():
     assert short.startswith("[KP0154] kafka.transaction.timeout.ms is 59999 ms: a stage that takes")
 
 
-def test_a_transactions_time_without_exactly_once_is_one_warning():
-    (warning,) = parse({"kafka.transaction.timeout.ms": "60000"}).warnings
-    assert "kafka.transaction.timeout.ms" in warning
-    assert "deliveryGuarantee=exactly-once" in warning
-
-
 def test_the_options_of_exactly_once_are_read():
     config = exactly_once(
         transactionalIdPrefix="shop.orders",
@@ -228,20 +214,13 @@ def test_the_options_of_exactly_once_are_read():
     assert exactly_once(txnAppId="a", txnVersion="0").txn_version == 0
 
 
-@pytest.mark.parametrize("name", ["transactionalIdPrefix", "txnAppId", "commitLogTopic"])
-@pytest.mark.parametrize("guarantee", [{}, {"deliveryGuarantee": "none"}, {"kafka.acks": "1"}])
-def test_options_of_exactly_once_need_that_guarantee(name, guarantee):
-    error = refused({name: "x"} | guarantee)
-    assert error.message.startswith(f"{name} needs deliveryGuarantee=exactly-once")
-
-
 @pytest.mark.parametrize("streaming", [True, False])
 def test_exactly_once_requires_the_preflight_by_default(streaming):
     assert exactly_once().preflight_for(streaming=streaming) is Preflight.REQUIRED
     assert exactly_once(preflight="off").preflight_for(streaming=streaming) is Preflight.OFF
 
 
-BREAKS_IDEMPOTENCE = pytest.mark.parametrize(
+@pytest.mark.parametrize(
     "options",
     [
         {"kafka.acks": "0"},
@@ -250,19 +229,6 @@ BREAKS_IDEMPOTENCE = pytest.mark.parametrize(
         {"kafka.enable.idempotence": "false"},
     ],
 )
-
-
-@BREAKS_IDEMPOTENCE
-def test_options_against_idempotence_mean_none_with_one_warning(options):
-    config = parse(options)
-    assert config.delivery_guarantee is DeliveryGuarantee.NONE
-    assert config.producer.enable_idempotence is False
-    (warning,) = config.warnings
-    assert warning.startswith("[KP0152] deliveryGuarantee is none because ")
-    assert next(iter(options)) in warning
-
-
-@BREAKS_IDEMPOTENCE
 def test_options_against_idempotence_contradict_a_guarantee(options):
     error = refused(options | {"deliveryGuarantee": "at-least-once"})
     assert error.message.startswith("deliveryGuarantee=at-least-once needs an idempotent producer")
@@ -281,11 +247,6 @@ def test_none_allows_six_requests_in_flight():
         {"deliveryGuarantee": "none", "kafka.max.in.flight.requests.per.connection": "6"}
     )
     assert config.producer.max_in_flight_requests_per_connection == 6
-
-
-def test_none_and_idempotence_contradict_each_other():
-    error = refused({"deliveryGuarantee": "none", "kafka.enable.idempotence": "true"})
-    assert "contradict" in error.message
 
 
 def test_hints_name_options_with_their_prefix():

@@ -218,6 +218,7 @@ def test_each_is_an_error_and_the_right_name_comes_first(tmp_path, capsys):
         error = wrong.error(tmp_path)
         text = f"{error.message} {error.hint}"
         assert "\n" not in error.message, wrong
+        assert error.hint, wrong
         for name in wrong.names:
             assert name in text, (wrong, text)
         found = PROPOSED.search(error.hint or "")
