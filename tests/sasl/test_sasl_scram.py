@@ -37,16 +37,6 @@ def test_the_example_of_rfc_7677_comes_out_byte_for_byte():
     assert scram.complete
 
 
-def test_the_example_of_rfc_5802_comes_out_with_its_sha_1():
-    scram = client(nonce="fyko+d2lbbFgONRv9qkxdawL")
-    scram._hash = "sha1"  # Kafka has no SCRAM-SHA-1; the arithmetic is the same
-    nonce = b"fyko+d2lbbFgONRv9qkxdawL3rfcNHYJY1ZVvWVs7j"
-    assert scram.answer(b"r=" + nonce + b",s=QSXCR+Q6sek8bf92,i=4096") == (
-        b"c=biws,r=" + nonce + b",p=v0X8v3Bz2T0CJGbJQyF0X+HI4Ts="
-    )
-    assert scram.answer(b"v=rmF9pqV8S7suAoZWja4dJRkFsKQ=") is None
-
-
 @BOTH
 @pytest.mark.parametrize(
     ("user", "password"),
@@ -64,18 +54,6 @@ def test_scramps_server_lets_us_in_and_is_believed(name, user, password):
     assert scram.answer(server.get_server_final().encode()) is None
     assert scram.complete
     assert seen == [user]
-
-
-@BOTH
-def test_a_wrong_password_is_refused_by_scramps_server(name):
-    scramp = ScrampMechanism(name)
-    info = scramp.make_auth_info("right", iteration_count=4096)
-    server = scramp.make_server(lambda who: info)
-    scram = client(name, password="wrong")
-    server.set_client_first(scram.first().decode())
-    final = scram.answer(server.get_server_first().encode())
-    with pytest.raises(Exception, match="proof"):
-        server.set_client_final(final.decode())
 
 
 def test_no_two_exchanges_share_a_nonce():
