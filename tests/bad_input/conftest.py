@@ -173,11 +173,3 @@ def peer(serve: Callable[[socket.socket], None]) -> Iterator[int]:
             assert not thread.is_alive()
             for connection in open_ones:
                 connection.close()
-
-
-@contextmanager
-def refused_port() -> Iterator[int]:
-    """A port without a listener, which no other process gets meanwhile."""
-    with socket.socket() as held:
-        held.bind(("127.0.0.1", 0))
-        yield held.getsockname()[1]

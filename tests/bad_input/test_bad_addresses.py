@@ -10,7 +10,8 @@ from collections.abc import Callable
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from tests.bad_input.conftest import SLACK_S, Fails, Write, peer, refused_port
+from tests.bad_input.conftest import SLACK_S, Fails, Write, peer
+from tests.network.loopback import closed_port
 from tests.real_kafka import Consumed, RealKafka
 
 Consume = Callable[..., Consumed]
@@ -28,20 +29,6 @@ def web_server(connection: socket.socket) -> None:
         connection.close()
 
 
-def tls_server(connection: socket.socket) -> None:
-    """Answers plaintext as TLS servers do: a fatal alert."""
-    with contextlib.suppress(OSError):
-        connection.recv(4096)
-        connection.sendall(b"\x15\x03\x03\x00\x02\x02\x46")
-        connection.close()
-
-
-def slammed_door(connection: socket.socket) -> None:
-    with contextlib.suppress(OSError):
-        connection.recv(4096)
-        connection.close()
-
-
 def silent(connection: socket.socket) -> None:
     """Takes the connection and never says anything; the test closes it."""
 
@@ -50,7 +37,6 @@ def silent(connection: socket.socket) -> None:
     ("serve", "words"),
     [
         (web_server, ("a web server answers there", "kafka.bootstrap.servers")),
-        (slammed_door, ("is it stopped or overloaded, a TLS or SASL listener, or not Kafka?",)),
         (silent, ("TLS or SASL listener, or not Kafka?",)),
     ],
 )
@@ -67,52 +53,12 @@ def test_what_is_no_broker_is_named_with_a_guess(
     assert failure.seconds < 1 + SLACK_S
 
 
-def test_a_tls_port_is_recognized_without_waiting(one_row: DataFrame, fails: Fails) -> None:
-    with peer(tls_server) as port:
-        failure = fails(one_row, "t", bootstrap=f"127.0.0.1:{port}")
-    assert failure.on_the_driver
-    failure.says(f"127.0.0.1:{port}", "the port speaks TLS", "kafka.security.protocol to SSL")
-    assert failure.seconds < SLACK_S, "max.block.ms is a minute"
-
-
-def test_every_address_has_its_own_reason(one_row: DataFrame, gives_up: Fails) -> None:
-    nobody = "no-such-host.invalid:9092"
-    with refused_port() as refused, peer(silent) as mute:
-        servers = f"127.0.0.1:{refused},{nobody},127.0.0.1:{mute}"
-        failure = gives_up(one_row, "t", bootstrap=servers)
-    assert failure.on_the_driver
-    # Who is asked first is by chance, and a silent one holds up the others until request.timeout.ms
-    # is over: what is certain is that each address is told.
-    failure.says("no broker answered", f"127.0.0.1:{refused}: ", f"{nobody}: ", f"127.0.0.1:{mute}")
-    assert failure.seconds < 1 + SLACK_S
-
-
-def test_a_refused_port_is_said_to_refuse(one_row: DataFrame, gives_up: Fails) -> None:
-    with refused_port() as port:
-        failure = gives_up(one_row, "t", bootstrap=f"127.0.0.1:{port}")
-    assert failure.on_the_driver
-    failure.says("no broker answered", f"tried 127.0.0.1:{port}: Connection refused")
-    assert failure.seconds < 1 + SLACK_S
-
-
-def test_a_host_without_an_address_is_said_to_have_none(
-    one_row: DataFrame, gives_up: Fails
-) -> None:
-    failure = gives_up(one_row, "t", bootstrap="no-such-host.invalid:9092")
-    assert failure.on_the_driver
-    failure.says(
-        "No resolvable bootstrap urls given in bootstrap.servers",
-        "no-such-host.invalid: Name or service not known",
-    )
-    assert failure.seconds < 1 + SLACK_S
-
-
 @pytest.mark.parametrize("preflight", ["required", "off"])
 def test_one_good_address_of_three_is_enough(
     one_row: DataFrame, write: Write, kafka: RealKafka, consume: Consume, preflight: str
 ) -> None:
     topic = kafka.unique_topic("one-of-three")
-    with refused_port() as refused, peer(web_server) as web:
+    with closed_port() as refused, peer(web_server) as web:
         servers = f"127.0.0.1:{refused},127.0.0.1:{web},{kafka.bootstrap}"
         write(one_row, topic, bootstrap=servers, preflight=preflight)
     assert consume(topic).values == [b"v"]
@@ -131,7 +77,7 @@ def test_a_silent_address_costs_a_request_timeout_at_most(
 
 
 def test_without_the_preflight_a_task_says_the_same(one_row: DataFrame, gives_up: Fails) -> None:
-    with refused_port() as port:
+    with closed_port() as port:
         failure = gives_up(one_row, "t", bootstrap=f"127.0.0.1:{port}", preflight="off")
     assert failure.jobs == 1
     failure.says("Topic t not present", f"tried 127.0.0.1:{port}: Connection refused")
