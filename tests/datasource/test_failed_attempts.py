@@ -192,13 +192,6 @@ def test_what_a_killed_driver_left_is_removed_after_a_week(tmp_path):
         assert len(names_in(tmp_path / name)) == 2
 
 
-def test_files_that_are_no_reports_are_passed_over(failed, tmp_path):
-    (tmp_path / ".kprod-failed-token" / "half.json").write_text('{"rows":')
-    (tmp_path / ".kprod-failed-token" / "list.json").write_text("[]")
-    failed.leave(attempt(DeliveryError("no")))
-    assert len(failed.take(7)) == 1
-
-
 def test_a_file_that_is_no_attempt_keeps_no_transaction_open(failed, caplog, tmp_path):
     """Whatever is in the directory, the abort goes on."""
     strange = replace(attempt(DeliveryError("no")), error=None, slowest_task=None)

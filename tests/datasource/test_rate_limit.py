@@ -246,7 +246,3 @@ def test_options_of_the_rate():
     assert parse() == RateLimits()
     assert parse(maxrecordspersecond="10", tasksatonce="2") == RateLimits(10, None, 2)
     assert parse(maxBytesPerSecond="10").limits == ("maxBytesPerSecond=10",)
-    with pytest.raises(ConfigError, match="tasksAtOnce would have no effect"):
-        parse(tasksAtOnce="2")
-    with pytest.raises(ConfigError, match="Value must be at least 1"):
-        parse(maxRecordsPerSecond="0")

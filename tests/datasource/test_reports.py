@@ -16,11 +16,11 @@ from pathlib import Path
 import jsonschema
 import pytest
 
-from spark_kafka_sink.base.errors import CommitError, ConfigError
+from spark_kafka_sink.base.errors import CommitError
 from spark_kafka_sink.config.sink_config import SinkConfig
 from spark_kafka_sink.datasource.process_logging import configure_logging
 from spark_kafka_sink.datasource.report import destinations
-from spark_kafka_sink.datasource.report.destinations import listener, publish
+from spark_kafka_sink.datasource.report.destinations import publish
 from spark_kafka_sink.datasource.report.log_line import LOGGED_PARTITIONS, line_of
 from spark_kafka_sink.datasource.report.report_of_batch import NAMED, report_of_batch
 from spark_kafka_sink.datasource.report.write_report import (
@@ -402,22 +402,7 @@ def test_a_failing_listener_stops_no_other_listener(caplog, monkeypatch, error):
     assert "canary4711" not in caplog.text
 
 
-@pytest.mark.parametrize(
-    ("path", "problem"),
-    [("no_such_module:f", "can't be imported"), ("os:sep", "os:sep can't be called")],
-)
-def test_a_listener_that_is_none_is_an_error_before_any_task(path, problem):
-    with pytest.raises(ConfigError, match=problem):
-        listener(path)
-
-
 # --- a topic --------------------------------------------------------------------------------------
-
-
-def test_reports_go_to_no_topic_of_rows_or_decisions():
-    for wrong in ("t", "__kprod_commits"):
-        with pytest.raises(ConfigError, match="are the same topic"):
-            config(reportTopic=wrong)
 
 
 def test_a_topic_gets_what_a_file_gets(tmp_path):

@@ -15,7 +15,7 @@ import pytest
 from recording_producer import OneProducer, RecordingProducer
 
 from spark_kafka_sink.base.clock import NEVER
-from spark_kafka_sink.base.errors import ConfigError, DataError, DeliveryError, IllegalStateError
+from spark_kafka_sink.base.errors import DataError, DeliveryError, IllegalStateError
 from spark_kafka_sink.config.named_columns import OnNullValue
 from spark_kafka_sink.datasource.write.commit_message import TaskTransaction
 from spark_kafka_sink.datasource.write.task_identity import TaskIdentity
@@ -342,11 +342,6 @@ def test_progress_reaches_all_listeners_even_if_one_raises(caplog, monkeypatch):
     with caplog.at_level(logging.WARNING, "spark_kafka_sink"):
         assert task.run(arriving()).rows == 2
     assert "a task's progress can't be delivered: ZeroDivisionError in <lambda>" in caplog.text
-
-
-def test_a_progress_listener_that_is_no_function_is_an_error():
-    with pytest.raises(ConfigError, match="progressListeners: os:sep can't be called"):
-        progress_listener("os:sep")
 
 
 def test_a_task_that_is_over_says_nothing_more():
