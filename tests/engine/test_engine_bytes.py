@@ -112,42 +112,6 @@ def _size(data: bytes | None) -> int:
     return -1 if data is None else len(data)
 
 
-def arrow_variants() -> dict[str, pa.Array]:
-    """The same 3000 values, some null and some empty, in every shape that Arrow has for them."""
-    text = [
-        None if i % 7 == 0 else "" if i % 11 == 0 else f"value {i} " * (i % 40) for i in range(3000)
-    ]
-    plain = pa.array(text, pa.string())
-    padded = pa.array(["before", None, *text, "after"], pa.string())
-    return {
-        "string": plain,
-        "binary": plain.cast(pa.binary()),
-        "large string": plain.cast(pa.large_string()),
-        "large binary": plain.cast(pa.large_binary()),
-        "string view": plain.cast(pa.string_view()),
-        "binary view": plain.cast(pa.binary_view()),
-        "dictionary": plain.dictionary_encode(),
-        "sliced": padded.slice(2, 3000),
-        "sliced large": padded.cast(pa.large_string()).slice(2, 3000),
-        "sliced view": padded.cast(pa.string_view()).slice(2, 3000),
-        "sliced dictionary": padded.dictionary_encode().slice(2, 3000),
-        "fixed": pa.array([b"%08d" % i for i in range(3000)], pa.binary(8)),
-    }
-
-
-@pytest.mark.parametrize("name", list(arrow_variants()))
-def test_every_arrow_form_of_a_column_is_sent_as_it_is(kafka, consume, name):
-    column = arrow_variants()[name]
-    topic = kafka.unique_topic("arrow")
-    batch = pa.RecordBatch.from_arrays([column, column], names=["value", "key"])
-    columns = ColumnPlan(topic, value_column=0, key_column=1)
-    write(kafka.bootstrap, columns, [batch.slice(0, 1), batch.slice(1, 1499), batch.slice(1500)])
-    wanted = [v.encode() if isinstance(v, str) else v for v in column.to_pylist()]
-    found = consume(topic)
-    assert found.values == wanted
-    assert found.keys == wanted
-
-
 def test_rows_around_the_chunk_limit_and_a_batch_of_many_chunks(kafka, consume):
     """4 MiB of input is a chunk: rows just below, at and above it, and a 64 MB Arrow batch."""
     sizes = [CHUNK_BYTES + near for near in (-2, -1, 0, 1, 2)] + [1, CHUNK_BYTES, 1, 1]

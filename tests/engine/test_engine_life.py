@@ -22,7 +22,7 @@ import pytest
 from spark_kafka_sink.base.errors import IllegalStateError
 from spark_kafka_sink.producer.kafka_producer import KafkaProducer
 from spark_kafka_sink.records.record_columns import ColumnPlan
-from tests.engine.rows import attempt, check_sequences, config, dump_log, send, values_batch
+from tests.engine.rows import attempt, config, send, values_batch
 from tests.programs import run_python
 from tests.real_kafka import AT_ONCE_S
 
@@ -328,26 +328,6 @@ def test_an_interrupt_at_any_call_leaves_nothing_locked(kafka):
 
 
 # ---- warm reuse ----------------------------------------------------------------------------------
-
-
-@pytest.mark.long
-def test_fifty_attempts_keep_the_producer_id_and_sequences(own_kafka, consume):
-    topic = own_kafka.unique_topic("warm")
-    producer = KafkaProducer(config(own_kafka.bootstrap, {"batch.size": 2000}))
-    identities = set()
-    rows: list[bytes] = []
-    for number in range(50):
-        part = [b"%d-%d" % (number, i) for i in range(number * 7)]
-        rows += part
-        assert attempt(producer, values_of(topic), [values_batch(part)]).rows == len(part)
-        identities.add(producer.producer_id_and_epoch)
-        assert producer.reusable
-        producer.park()
-    producer.close(10_000)
-    identities.discard((-1, -1))  # the first attempt had no rows
-    assert len(identities) == 1
-    assert consume(topic, bootstrap=own_kafka.bootstrap).values == rows
-    check_sequences(dump_log(own_kafka.cluster, [topic])[topic])
 
 
 def test_topics_whose_metadata_expired_are_asked_for_again(kafka, consume):

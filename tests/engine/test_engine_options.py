@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import random
-import string
 import time
-from collections import Counter, defaultdict
+from collections import defaultdict
 
 import numpy as np
 import pyarrow as pa
 import pytest
 
-from spark_kafka_sink.base.errors import DataError
 from spark_kafka_sink.producer.kafka_producer import KafkaProducer
 from spark_kafka_sink.records.record_columns import ColumnPlan
 from tests.engine.rows import attempt, config, send, values_batch, write
@@ -82,72 +80,6 @@ def test_every_row_arrives_once_in_order_with(kafka, consume, options):
 
 
 # ---- partitions ----------------------------------------------------------------------------------
-
-
-def test_keys_go_where_the_java_client_puts_them(kafka, consume):
-    """Held against kafka-python's partitioner, which ports Java's, on any unicode there is."""
-    from kafka.partitioner.default import murmur2
-
-    partitions = 13
-    topic = kafka.unique_topic("keyed", partitions)
-    rng = random.Random(8)
-    letters = string.printable + "äößéñ漢字かなΩЖ🙂🚀\u0000\uffff"
-    keys = ["".join(rng.choices(letters, k=rng.randrange(0, 40))) for _ in range(5000)]
-    batch = pa.RecordBatch.from_arrays(
-        [pa.array([b"%d" % i for i in range(5000)], pa.binary()), pa.array(keys, pa.string())],
-        names=["value", "key"],
-    )
-    columns = ColumnPlan(topic, value_column=0, key_column=1)
-    write(kafka.bootstrap, columns, [batch.slice(0, 2500), batch.slice(2500)])
-    found = consume(topic)
-    assert len(found) == 5000
-    for key, partition in zip(found.keys, found.partitions, strict=True):
-        assert partition == (murmur2(key) & 0x7FFFFFFF) % partitions
-
-
-def test_rows_without_a_key_fill_batches_of_about_batch_size(kafka, consume):
-    partitions, size = 6, 16_384
-    topic = kafka.unique_topic("sticky", partitions)
-    rng = random.Random(2)
-    rows = [b"%06d" % i + rng.randbytes(94) for i in range(60_000)]
-    columns = ColumnPlan(topic, value_column=0)
-    batches = [values_batch(rows[i : i + 3000]) for i in range(0, len(rows), 3000)]
-    producer = KafkaProducer(config(kafka.bootstrap, {"batch.size": size}))
-    report = attempt(producer, columns, batches)
-    producer.close(10_000)
-    found = consume(topic)
-    assert sorted(found.values) == rows
-    shares = Counter(found.partitions)
-    # About 400 pieces on 6 partitions: 67 each, give or take 7.5 (one in a million is 5 sigma).
-    assert len(shares) == partitions
-    assert min(shares.values()) > 60_000 / partitions * 0.5
-    assert max(shares.values()) < 60_000 / partitions * 1.5
-    assert report.bytes / report.batches > size * 0.8
-
-
-def test_round_robin_takes_turns_and_explicit_partitions_beat_it(kafka, consume):
-    topic = kafka.unique_topic("turns", 4)
-    given = [3 if i % 10 == 0 else None for i in range(4000)]
-    batch = pa.RecordBatch.from_arrays(
-        [pa.array([b"%d" % i for i in range(4000)], pa.binary()), pa.array(given, pa.int32())],
-        names=["value", "partition"],
-    )
-    columns = ColumnPlan(topic, value_column=0, partition_column=1)
-    options = {"partitioner.class": "org.apache.kafka.clients.producer.RoundRobinPartitioner"}
-    write(kafka.bootstrap, columns, [batch.slice(i, 400) for i in range(0, 4000, 400)], options)
-    shares = Counter(consume(topic).partitions)
-    assert shares == {0: 900, 1: 900, 2: 900, 3: 1300}
-
-
-def test_a_partition_that_the_topic_lacks_is_named(kafka):
-    topic = kafka.unique_topic("lacks", 2)
-    batch = pa.RecordBatch.from_arrays(
-        [pa.array([b"a", b"b"], pa.binary()), pa.array([1, 2], pa.int32())], names=["v", "p"]
-    )
-    producer = KafkaProducer(config(kafka.bootstrap))
-    with pytest.raises(DataError, match=rf"Partition 2 of topic {topic} with partition count 2"):
-        send(producer, ColumnPlan(topic, value_column=0, partition_column=1), [batch])
-    producer.close(10_000)
 
 
 def create_topics(bootstrap: str, names: list[str]) -> None:

@@ -1,4 +1,4 @@
-"""Any rows, by any codec, in one batch or many: what three readers that share no code find.
+"""Any rows, by any codec, in one batch or many: what two readers that share no code find.
 
 Hypothesis makes up the examples; all of them are written before anybody reads, because a reader
 costs more to start than an example to write.
@@ -27,10 +27,6 @@ from tests.java_programs import run_java
 EXAMPLES = 120
 #: Each codec has a partition of its own.
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
-#: Its snappy needs a package that nothing else here does.
-NOT_IN_KAFKA_PYTHON = "snappy"
-
-
 #: A broker refuses what lies in its future.
 LATEST = 1_790_000_000_000
 
@@ -164,28 +160,6 @@ def test_librdkafka_reads_whatever_was_written(consume, written):
     found = consume(written.topic)
     for partition, wanted in written.rows.items():
         check(wanted, stored(found, partition))
-
-
-def test_kafka_python_reads_whatever_was_written(kafka, written):
-    from kafka import KafkaConsumer, TopicPartition
-
-    consumer = KafkaConsumer(bootstrap_servers=kafka.bootstrap, auto_offset_reset="earliest")
-    try:
-        for partition, wanted in written.rows.items():
-            if CODECS[partition] == NOT_IN_KAFKA_PYTHON:
-                continue
-            consumer.assign([TopicPartition(written.topic, partition)])
-            found: list[Row] = []
-            deadline = now_ms() + 60_000
-            while len(found) < len(wanted) and now_ms() < deadline:
-                for records in consumer.poll(timeout_ms=1000).values():
-                    found += [
-                        Row(r.value, r.key, list(r.headers), r.timestamp, partition)
-                        for r in records
-                    ]
-            check(wanted, found)
-    finally:
-        consumer.close()
 
 
 # ---- Kafka's own log tool ------------------------------------------------------------------------

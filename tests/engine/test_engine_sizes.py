@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from spark_kafka_sink.base.errors import DeliveryError, RecordTooLargeError
+from spark_kafka_sink.base.errors import DeliveryError
 from spark_kafka_sink.producer.kafka_producer import KafkaProducer
 from spark_kafka_sink.records.record_columns import ColumnPlan
 from tests.engine.rows import (
@@ -16,7 +16,6 @@ from tests.engine.rows import (
     check_sequences,
     config,
     dump_log,
-    send,
     values_batch,
     write,
 )
@@ -74,34 +73,6 @@ def _read_huge(bootstrap: str, topic: str) -> list[bytes | None]:
 
 def _same(one: list[bytes | None], other: list[bytes]) -> bool:
     return len(one) == len(other) and all(a == b for a, b in zip(one, other, strict=True))
-
-
-def test_a_row_above_max_request_size_is_refused_as_in_java(kafka, consume):
-    topic = kafka.unique_topic("above")
-    producer = KafkaProducer(config(kafka.bootstrap))
-    began = time.monotonic()
-    with pytest.raises(RecordTooLargeError) as caught:
-        send(producer, ColumnPlan(topic, value_column=0), [values_batch([b"x", bytes(1_048_577)])])
-    producer.close(60_000)
-    assert time.monotonic() - began < AT_ONCE_S
-    text = str(caught.value)
-    assert re.search(
-        r"Row 1 .*topic above-\w+.*: The message is \d+ bytes when serialized which is larger than "
-        r"1048576, which is the value of the max\.request\.size configuration\.",
-        text,
-    )
-    assert "kafka.max.request.size" in text
-    assert len(consume(topic)) == 0
-
-
-def test_a_row_above_buffer_memory_is_refused_as_in_java(kafka):
-    topic = kafka.unique_topic("above")
-    producer = KafkaProducer(config(kafka.bootstrap, {"buffer.memory": 500_000}))
-    began = time.monotonic()
-    with pytest.raises(RecordTooLargeError, match=r"total memory buffer you have configured"):
-        send(producer, ColumnPlan(topic, value_column=0), [values_batch([b"x", bytes(600_000)])])
-    producer.close(60_000)
-    assert time.monotonic() - began < AT_ONCE_S
 
 
 @pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])
