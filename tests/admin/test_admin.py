@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import re
-import socket
 import threading
 import time
 import uuid
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import pytest
@@ -29,6 +26,7 @@ from spark_kafka_sink.config.producer_config import ProducerConfig
 from spark_kafka_sink.protocol.cluster import Cluster
 from spark_kafka_sink.protocol.topic_requests import NewTopic
 from tests.fakes.kafka_messages import init_request
+from tests.network.loopback import closed_port, serving
 from tests.real_kafka import AT_ONCE_S, RealKafka
 
 
@@ -49,39 +47,6 @@ def create_topic(config: ProducerConfig, *given: Any, **named: Any) -> Cluster:
 
 def new_name(kind: str) -> str:
     return f"{kind}-{uuid.uuid4().hex[:12]}"
-
-
-@contextmanager
-def closed_port() -> Iterator[int]:
-    """A port without a listener, which no other process gets meanwhile."""
-    with socket.socket() as held:
-        held.bind(("127.0.0.1", 0))
-        yield held.getsockname()[1]
-
-
-@contextmanager
-def listener(serve: Callable[[socket.socket], None]) -> Iterator[int]:
-    """A port where ``serve`` gets every connection, one after another."""
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        done = threading.Event()
-
-        def accept() -> None:
-            while not done.is_set():
-                connection, _ = server.accept()
-                with connection:
-                    if not done.is_set():
-                        serve(connection)
-
-        thread = threading.Thread(target=accept, daemon=True)
-        thread.start()
-        port = server.getsockname()[1]
-        try:
-            yield port
-        finally:
-            done.set()
-            socket.create_connection(("127.0.0.1", port)).close()
-            thread.join(60)
-            assert not thread.is_alive()
 
 
 def missing(kafka: RealKafka, names: list[str], after_ms: int, **options: Any) -> KafkaTimeoutError:
@@ -246,37 +211,33 @@ def test_an_unresolvable_host_is_named_beside_a_refused_one() -> None:
     ids=["HTTP", "garbage", "closed"],
 )
 def test_what_is_no_broker_is_guessed_at(answer: bytes, guess: str) -> None:
-    def serve(connection: socket.socket) -> None:
-        connection.recv(4096)
-        if answer:
-            connection.sendall(answer)
-
-    with listener(serve) as port, pytest.raises(KafkaTimeoutError) as caught:
-        describe_topics(config(f"127.0.0.1:{port}"), ["t"], timeout_ms=1_500)
+    with (
+        serving(lambda connection, _: connection.sendall(answer)) as (host, port),
+        pytest.raises(KafkaTimeoutError) as caught,
+    ):
+        describe_topics(config(f"{host}:{port}"), ["t"], timeout_ms=1_500)
     assert guess in caught.value.message
 
 
 def test_a_tls_listener_is_recognized_without_waiting() -> None:
-    def serve(connection: socket.socket) -> None:
-        connection.recv(4096)
-        connection.sendall(b"\x15\x03\x03\x00\x02\x02\x46")
-
+    alert = b"\x15\x03\x03\x00\x02\x02\x46"
     start = time.monotonic()
-    with listener(serve) as port, pytest.raises(AuthenticationError, match=str(port)) as caught:
-        describe_topics(config(f"127.0.0.1:{port}"), ["t"], timeout_ms=60_000)
+    with (
+        serving(lambda connection, _: connection.sendall(alert)) as (host, port),
+        pytest.raises(AuthenticationError, match=str(port)) as caught,
+    ):
+        describe_topics(config(f"{host}:{port}"), ["t"], timeout_ms=60_000)
     assert time.monotonic() - start < AT_ONCE_S
     assert "SASL_SSL" in str(caught.value.hint)
 
 
 def test_a_listener_that_never_answers_does_not_hang_us() -> None:
-    quiet = threading.Event()
-    with listener(lambda _: quiet.wait(60) and None) as port:
+    with serving(lambda _, over: over.wait(60)) as (host, port):
         start = time.monotonic()
         with pytest.raises(KafkaTimeoutError) as caught:
-            describe_topics(config(f"127.0.0.1:{port}"), ["t"], timeout_ms=500)
+            describe_topics(config(f"{host}:{port}"), ["t"], timeout_ms=500)
         assert time.monotonic() - start < AT_ONCE_S
-        quiet.set()
-    assert f"127.0.0.1:{port}" in caught.value.message
+    assert f"{host}:{port}" in caught.value.message
 
 
 # --- create

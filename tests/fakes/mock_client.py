@@ -130,7 +130,6 @@ class MockClient(ConnectedClient):
         self._metadata = metadata
         self._prepared: deque[tuple[type, Prepared]] = deque()
         self._prepared_metadata: deque[MetadataResponse | None] = deque()
-        self._metadata_token: int | None = None
         self.requests: list[ClientRequest] = []
         self.metadata_requests: list[MetadataRequest] = []
         self.poll_timeouts: list[int] = []

@@ -52,15 +52,6 @@ def test_a_query_that_fails_in_its_first_micro_batch(scrapes):
     assert scrapes.firing() == {"KprodQueryFailed", "KprodQueryGone"}
 
 
-@pytest.mark.parametrize("code", ["KP0501", "other"])
-def test_failures_are_zero_from_the_start_on(scrapes, code):
-    driver = Driver(scrapes)
-    driver.listener.onQueryStarted(started())
-    value = driver.registry.get_sample_value
-    assert value("kprod_query_failures_total", {"query": "orders", "code": code}) == 0
-    assert value("kprod_writes_total", {"query": "orders", "outcome": "aborted"}) == 0
-
-
 @pytest.mark.parametrize("same_process", [True, False])
 def test_a_crash_loop(scrapes, same_process):
     """Each life has the same counts, and ends before or after a scrape."""

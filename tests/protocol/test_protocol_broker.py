@@ -55,10 +55,6 @@ def connection(kafka: RealKafka) -> Iterator[BlockingConnection]:
         yield opened
 
 
-def test_the_golden_batch_has_the_checksum_that_was_written_down() -> None:
-    assert crc32c(GOLDEN[21:]).to_bytes(4, "big") == GOLDEN[17:21]
-
-
 @pytest.mark.parametrize("version", range(4, 14))
 def test_metadata(connection: BlockingConnection, kafka: RealKafka, version: int) -> None:
     topic = kafka.unique_topic("metadata", partitions=3)

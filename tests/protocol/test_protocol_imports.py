@@ -33,13 +33,3 @@ def test_a_request_and_its_answer_load_their_own_message_only() -> None:
         "assert names == {'metadata'}, names"
     )
     assert run(code) == []
-
-
-def test_produce_and_its_answer_need_no_kio() -> None:
-    loaded = run(
-        "from spark_kafka_sink.protocol.produce import ProduceRequest\n"
-        "ProduceRequest(-1, 1, ()).encode(12)\n"
-        "from spark_kafka_sink.protocol.answers import decode\n"
-        "decode(ProduceRequest(-1, 1, ()), 12, memoryview(bytes(6)))"
-    )
-    assert loaded == []

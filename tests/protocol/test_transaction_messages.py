@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from hostile import refused
-from kio_oracle import THROTTLE_MS, decode, in_every_version, response
+from kio_oracle import decode, in_every_version, response
 
 from spark_kafka_sink.base.errors import ErrorCode
 from spark_kafka_sink.protocol.cluster import TopicPartition
@@ -161,15 +161,6 @@ def test_an_answer_about_other_ids_is_refused(keys: tuple[str, ...]) -> None:
 def test_an_answer_about_other_partitions_is_refused(version: int, errors: Any) -> None:
     assert refused(lambda: decode(ADD, version, added_partitions(version, errors)))
     assert refused(lambda: decode(OFFSETS_1, version, committed_offsets(version, errors)))
-
-
-@pytest.mark.parametrize("version", range(6))
-def test_the_end_brings_the_next_identity_from_version_5_on(version: int) -> None:
-    request = END_2 if version == 5 else END_1
-    found = decode(request, version, end_txn(version))
-    assert found.throttle_time_ms == THROTTLE_MS
-    expected = (4711, 4) if version == 5 else (-1, -1)
-    assert (found.producer_id, found.producer_epoch) == expected
 
 
 def test_an_end_with_an_error_needs_no_identity() -> None:

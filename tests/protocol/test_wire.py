@@ -37,21 +37,6 @@ def test_varints_too_long_or_cut_are_refused(data: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("flexible", "data", "text"),
-    [
-        (True, b"\x00", None),
-        (True, b"\x01", ""),
-        (True, b"\x03\xc3\xa9", "é"),
-        (False, b"\xff\xff", None),
-        (False, b"\x00\x00", ""),
-        (False, b"\x00\x02\xc3\xa9", "é"),
-    ],
-)
-def test_strings_are_classic_or_compact(flexible: bool, data: bytes, text: str | None) -> None:
-    assert read(data, WireReader.nullable_string, flexible=flexible) == text
-
-
-@pytest.mark.parametrize(
     ("data", "why"),
     [
         (b"\xff\xfe", "a string's length is negative"),
