@@ -188,7 +188,8 @@ class Observer:
             return
         if self._app.life.mistaken or state is None or state.decision is not None:
             return
-        if type(write.error) is CommitError and state.last_done == write.number:
+        # (One that another start has done meanwhile may have been too old before.)
+        if type(write.error) is CommitError and write.is_replay:
             self.breaks(f"{write.run.id}: batch {write.number} is done, and refused: {write.error}")
 
     def check_operators_commit(self, decision: Decision, *, alone: bool) -> None:
@@ -315,6 +316,10 @@ class Observer:
         decision = None if state is None else state.decision
         decided = -1 if decision is None else decision.number
         return state is not None and number <= max(state.last_done, decided)
+
+    def is_done(self, number: int) -> bool:
+        state = self.newest()
+        return state is not None and state.last_done == number
 
     def newest(self) -> CommitState | None:
         """What is written last under the key, unless it is aborted."""
