@@ -206,6 +206,13 @@ class Observer:
         if None in ends or (lost and not late):
             self.breaks(f"an operator has committed {decision.number}, and it was aborted: {ends}")
 
+    def check_said(self, decision: Decision, *, committed: bool) -> None:
+        """An operator's command says what is true, whoever has ended the batch."""
+        ends = [self.ends.get(_key_of(t)) for t in decision.transactions]
+        wrong = [end for end in ends if end is not None and end.committed is not committed]
+        if wrong:
+            self.breaks(f"an operator is told {committed=} of {decision.number}: {ends}")
+
     def _check_superseded(self, write: Write) -> None:
         """Who has to stop for another one finds that one in the log."""
         own, state = write.run_id, self.newest()
