@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import shlex
 from dataclasses import dataclass
+from math import isnan
 from pathlib import Path
 from typing import Annotated, Final
 
@@ -41,7 +42,8 @@ LogTopic = Annotated[
     ),
 ]
 Timeout = Annotated[
-    float, typer.Option("--timeout", metavar="SECONDS", min=0.1, help="For each step.")
+    float,
+    typer.Option("--timeout", metavar="SECONDS", min=0.1, max=86_400, help="For each step."),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="One JSON object on standard output.")]
 Watch = Annotated[bool, typer.Option("--watch", help="Repeat until Ctrl-C.")]
@@ -57,6 +59,10 @@ class Where:
     config_file: Path | None
     log_topic: str | None
     timeout_s: float
+
+    def __post_init__(self) -> None:
+        if isnan(self.timeout_s):
+            raise typer.BadParameter("--timeout is a number of seconds")
 
     def again(self) -> str:
         """The options by which another command finds the same cluster and log."""

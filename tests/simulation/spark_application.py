@@ -339,6 +339,7 @@ class Application(SparkWorld):
         run, sink = write.run, self.sink
         if write.broken and self.fate.random() < 0.5:
             raise KafkaError("a column is missing")
+        write.is_replay = self.observer.is_done(write.number)
         write.planned = self._call(
             run,
             "plan",
@@ -353,6 +354,7 @@ class Application(SparkWorld):
         if not self.healed and self.fate.random() < self.life.rights:
             self.disturbances.take_rights()
         begun, at_work = self.scheduler.now, self.observer.at_work(run)
+        write.is_replay = self.observer.is_done(write.number)
         try:
             how = self._call(
                 run,

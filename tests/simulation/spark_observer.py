@@ -188,7 +188,8 @@ class Observer:
             return
         if self._app.life.mistaken or state is None or state.decision is not None:
             return
-        if type(write.error) is CommitError and state.last_done == write.number:
+        # (One that another start has done meanwhile may have been too old before.)
+        if type(write.error) is CommitError and write.is_replay:
             self.breaks(f"{write.run.id}: batch {write.number} is done, and refused: {write.error}")
 
     def check_operators_commit(self, decision: Decision, *, alone: bool) -> None:
@@ -204,6 +205,13 @@ class Observer:
         ]
         if None in ends or (lost and not late):
             self.breaks(f"an operator has committed {decision.number}, and it was aborted: {ends}")
+
+    def check_said(self, decision: Decision, *, committed: bool) -> None:
+        """An operator's command says what is true, whoever has ended the batch."""
+        ends = [self.ends.get(_key_of(t)) for t in decision.transactions]
+        wrong = [end for end in ends if end is not None and end.committed is not committed]
+        if wrong:
+            self.breaks(f"an operator is told {committed=} of {decision.number}: {ends}")
 
     def _check_superseded(self, write: Write) -> None:
         """Who has to stop for another one finds that one in the log."""
@@ -315,6 +323,10 @@ class Observer:
         decision = None if state is None else state.decision
         decided = -1 if decision is None else decision.number
         return state is not None and number <= max(state.last_done, decided)
+
+    def is_done(self, number: int) -> bool:
+        state = self.newest()
+        return state is not None and state.last_done == number
 
     def newest(self) -> CommitState | None:
         """What is written last under the key, unless it is aborted."""

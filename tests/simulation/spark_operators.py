@@ -110,8 +110,9 @@ class Operators:
         decided = [key for key, state in keys.items() if state.decision is not None]
         for key in decided or [self._app.key]:
             report = operator.plan_commit(key)
-            operator.commit(report)
+            _, committed = operator.commit(report)
             if report.state.decision is not None:
+                self._app.observer.check_said(report.state.decision, committed=committed)
                 self._app.fired["= operators: decisions ended"] += 1
                 alone = alone and len(self._app.runs) == starts  # (One may be over already.)
                 self._app.observer.check_operators_commit(report.state.decision, alone=alone)

@@ -56,6 +56,8 @@ class Write:
     outcome: Outcome = Outcome.UNDER_WAY
     how: Commit | None = None
     error: KafkaError | None = None
+    #: Its batch was done when its planning, or its commit, began.
+    is_replay: bool = False
 
     @property
     def run_id(self) -> str:

@@ -49,7 +49,7 @@ def by_hand(scene: EdgeScene, operator: Run, timeout_ms: int = TIMEOUT_MS) -> It
 def commit_by_hand(scene: EdgeScene, operator: Run, timeout_ms: int) -> CommitState:
     """``kprod txn commit``."""
     with by_hand(scene, operator, timeout_ms) as commands:
-        return commands.commit(commands.plan_commit(PREFIX))
+        return commands.commit(commands.plan_commit(PREFIX)).state
 
 
 def played(version: int = 2, tasks: int = 2) -> SparkLife:
@@ -104,6 +104,22 @@ def test_a_commit_by_hand_waits_until_rows_are_visible(marker_ms: int, version: 
         else:
             with pytest.raises(KafkaTimeoutError, match="batch 0 of 'orders' is committed, and 2"):
                 commit_by_hand(scene, scene.run("operator"), TIMEOUT_MS)
+
+    EdgeScene.of(play, played(version))
+
+
+@VERSIONS
+def test_a_commit_by_hand_notices_markers_that_are_dropped(version: int) -> None:
+    """Their coordinator says that the transactions are complete."""
+
+    def play(scene: EdgeScene) -> None:
+        run = scene.run("run-0")
+        plan = scene.plan(run)
+        scene.decides_and_dies(run, 0, plan, scene.write(run, 0, plan))
+        scene.cluster.markerless = {tp for tp in scene.cluster.logs if tp.topic != LOG_TOPIC}
+        with pytest.raises(KafkaTimeoutError, match="batch 0 of 'orders' is committed, and its"):
+            commit_by_hand(scene, scene.run("operator"), TIMEOUT_MS)
+        assert scene.batches() == set()
 
     EdgeScene.of(play, played(version))
 

@@ -160,6 +160,46 @@ def test_a_job_that_opens_its_key_meanwhile_is_aborted_all_the_same(stage: Stage
     assert stage.still_open() == set()
 
 
+@pytest.mark.parametrize("how", ["done", "forgotten", "removed", "next batch"])
+def test_a_batch_that_others_end_meanwhile_is_committed(stage: Stage, how: str) -> None:
+    """Its driver was alive, and has gone on; or its key is gone."""
+    transactions = stage.open(2)
+    stage.write(stage.state(transactions))
+    report = stage.operator.plan_commit(stage.prefix)
+    stage.client.end(transactions, committed=True, deadline_ms=stage.soon())
+    done = stage.state(last_done=8, done=(Done(8),))
+    if how == "next batch":
+        stage.open(2)
+    stage.write({"forgotten": done.forgotten(), "removed": None}.get(how, done))
+    assert stage.operator.commit(report).committed
+
+
+@pytest.mark.parametrize("done", [True, False])
+def test_a_torn_batch_that_is_resolved_meanwhile_is_not_committed(stage: Stage, done: bool) -> None:
+    """Whatever the log says of it: a part of its rows is visible."""
+    kept, lost = stage.open(2)
+    stage.write(stage.state((kept, lost)))
+    report = stage.operator.plan_commit(stage.prefix)
+    for one in (kept, lost):
+        stage.client.end([one], committed=one is kept, deadline_ms=stage.soon())
+    stage.write(stage.state((kept, lost)).partly_lost([lost.transactional_id]).resolved(done=done))
+    with pytest.raises(RefusedError, match="of its 2 transactions: 1 committed, 1 lost"):
+        stage.operator.commit(report)
+
+
+def test_an_abort_says_which_run_it_has_stopped(stage: Stage) -> None:
+    """Though all of its transactions were ended meanwhile."""
+    transactions = stage.open(2)
+    stage.write(stage.state(transactions))
+    plan = stage.operator.plan_abort(names(transactions), force=True)
+    stage.client.end(transactions, committed=True, deadline_ms=stage.soon())
+    aborted = stage.operator.end(plan)
+    assert (aborted.ended, aborted.runs) == ((), ("run-1",))
+    state = stage.read()
+    assert state is not None
+    assert state.standing("run-1") is Standing.SUPERSEDED
+
+
 def test_a_state_that_changed_is_neither_resolved_nor_reset(stage: Stage) -> None:
     (lost,) = stage.open(1)
     stage.client.end([lost], committed=False, deadline_ms=stage.soon())

@@ -41,6 +41,7 @@ def written(version: int, epoch: int = E) -> PreparedTransaction:
         (1, E + 1, S.EMPTY, Is.UNKNOWN),
         (1, E + 1, S.ONGOING, Is.UNKNOWN),
         (2, E, S.ONGOING, Is.RETRY),
+        (2, E, S.PREPARE_COMMIT, Is.RETRY),
         (2, E + 1, S.PREPARE_COMMIT, Is.RETRY),
         (2, E + 1, S.COMPLETE_COMMIT, Is.COMMITTED),
         (2, E + 1, S.PREPARE_ABORT, Is.LOST),

@@ -62,8 +62,9 @@ class Blocker:
 
     ``starts`` are partitions and the offsets of its first record; in those of ``held`` it is the
     oldest, and so the one that holds the last stable offset. ``transactional_id`` is None when no
-    coordinator lists it. ``standing`` is its run's, None for another client's; ``age_ms`` is by
-    this machine's clock, None when it is not known.
+    coordinator lists it as open; ``committed`` is its id when it is committed all the same: the
+    partition had no leader then, and brokers dropped the marker. ``standing`` is its run's, None
+    for another client's; ``age_ms`` is by this machine's clock, None when it is not known.
     """
 
     topic: str
@@ -76,6 +77,7 @@ class Blocker:
     standing: Standing | None
     decided: DecidedBy | None
     age_ms: int | None
+    committed: str | None = None
 
     @property
     def whose(self) -> Whose:
@@ -92,6 +94,8 @@ class Blocker:
         """A description of its owner."""
         if self.whose is Whose.DECIDED and self.decided is not None:
             return f"batch {self.decided.number} of {self.decided.key}, which is decided"
+        if self.committed is not None:
+            return f"{self.committed}, committed without its marker"
         return _OWNERS[self.whose]
 
     @property
@@ -100,12 +104,14 @@ class Blocker:
         name = self.transactional_id
         if name is None:
             partition, offset = min(self.starts.items())
-            return (
-                "the principal may not DESCRIBE its id, or it hangs. Then Kafka's own tool ends "
-                "it, for each partition: kafka-transactions.sh "
+            tool = (
+                "Kafka's own tool ends it, for each partition: kafka-transactions.sh "
                 f"--bootstrap-server ... abort --topic {self.topic} --partition {partition} "
                 f"--start-offset {offset}"
             )
+            if self.committed is not None:
+                return f"an abort loses its rows: copy them first (read_uncommitted). Then {tool}"
+            return f"the principal may not DESCRIBE its id, or it hangs. Then {tool}"
         if self.found is not None and self.found.state is not TransactionState.ONGOING:
             return "its coordinator is ending it: check again in a moment"
         if self.decided is not None:
@@ -161,7 +167,7 @@ def blockers(
     except AuthorizationError as error:  # whose hint is that of a write
         hint = "the principal needs READ on the topic"
         raise AuthorizationError(error.message, hint=hint, code=error.code) from error
-    open_, ids = _open_producers(client, [p.tp for p in cluster.topics[topic]], deadline_ms)
+    open_, ids = _producers_with_ids(client, [p.tp for p in cluster.topics[topic]], deadline_ms)
     if not open_:
         return ()
     stable = {tp: min(p.current_txn_start_offset for p in open_[tp]) for tp in open_}
@@ -175,6 +181,8 @@ def blockers(
             if one.current_txn_start_offset == stable[tp]:
                 first[identity].append(tp.partition)
     seen = _seen(client, log, tuple(ids.values()), deadline_ms)
+    unlisted = {identity for identity in by_producer if identity[0] not in ids}
+    committed = _committed(client, unlisted, deadline_ms)
     found = [
         _blocker(
             client,
@@ -183,6 +191,7 @@ def blockers(
             starts,
             [held[partition] for partition in sorted(first[identity])],
             seen.get(ids.get(identity[0])),
+            committed.get(identity),
         )
         for identity, starts in by_producer.items()
         if identity[0] not in ids or seen[ids[identity[0]]].found.state in OPEN
@@ -191,7 +200,7 @@ def blockers(
     return tuple(sorted(found, key=lambda b: (order.index(b.whose), not b.held, -(b.age_ms or 0))))
 
 
-def _open_producers(
+def _producers_with_ids(
     client: TransactionClient, partitions: Sequence[TopicPartition], deadline_ms: int
 ) -> tuple[Mapping[TopicPartition, Sequence[ProducerState]], Mapping[int, str]]:
     """The producers with an open transaction, of each partition that has one, and the transactional
@@ -203,14 +212,14 @@ def _open_producers(
         leader: producer 7 is open       coordinator: EndTxn, markers are written, complete
         coordinators: 7 is not open      leader, again: 7 is not open
     """
-    found = _producers(client, partitions, deadline_ms)
+    found = open_producers(client, partitions, deadline_ms)
     producer_ids = {one.producer_id for producers in found.values() for one in producers}
     if not producer_ids:
         return {}, {}
-    listed_ = every_open(client, deadline_ms, producer_ids=producer_ids)
+    listed_ = every_listed(client, OPEN, deadline_ms, producer_ids=producer_ids)
     ids = {one.producer_id: one.transactional_id for one in listed_}
     doubtful = [tp for tp, ps in found.items() if any(p.producer_id not in ids for p in ps)]
-    again = _producers(client, doubtful, deadline_ms) if doubtful else {}
+    again = open_producers(client, doubtful, deadline_ms) if doubtful else {}
     left = {
         tp: [p for p in producers if p.producer_id in ids or _is_there(p, again.get(tp, ()))]
         for tp, producers in found.items()
@@ -255,6 +264,7 @@ def _blocker(
     starts: Mapping[int, int],
     held: Sequence[HeldPartition],
     seen: _Seen | None,
+    committed: str | None,
 ) -> Blocker:
     return Blocker(
         topic,
@@ -266,24 +276,50 @@ def _blocker(
         None if seen is None else seen.standing,
         None if seen is None else seen.decided,
         None if seen is None else seen.found.age_ms(client.clock.wall_ms()),
+        committed,
     )
 
 
-def every_open(
-    client: TransactionClient, deadline_ms: int, *, producer_ids: Collection[int] = ()
-) -> tuple[ListedTransaction, ...]:
-    """Open transactions of every client that the principal may DESCRIBE, from every broker; with
-    ``producer_ids`` only theirs. KafkaTimeoutError when a broker does not respond, because its open
-    transactions are not known.
+def _committed(
+    client: TransactionClient, identities: Collection[tuple[int, int]], deadline_ms: int
+) -> Mapping[tuple[int, int], str]:
+    """The transactional ids of those whose transaction is committed. (Version 2 raises the epoch
+    with that.)
     """
-    request = list_transactions([state.value for state in OPEN], sorted(producer_ids))
+    if not identities:
+        return {}
+    done = TransactionState.COMPLETE_COMMIT
+    producer_ids = {producer_id for producer_id, _ in identities}
+    listed_ = every_listed(client, (done,), deadline_ms, producer_ids=producer_ids)
+    found = client.describe([one.transactional_id for one in listed_], deadline_ms)
+    return {
+        (one.producer_id, epoch): name
+        for name, one in found.items()
+        if one.state is done
+        for epoch in (one.producer_epoch, one.producer_epoch - 1)
+        if (one.producer_id, epoch) in identities
+    }
+
+
+def every_listed(
+    client: TransactionClient,
+    states: Collection[TransactionState],
+    deadline_ms: int,
+    *,
+    producer_ids: Collection[int] = (),
+) -> tuple[ListedTransaction, ...]:
+    """Transactions in ``states`` of every client that the principal may DESCRIBE, from every
+    broker; with ``producer_ids`` only theirs. KafkaTimeoutError when a broker does not respond,
+    because its transactions are not known.
+    """
+    request = list_transactions([state.value for state in states], sorted(producer_ids))
     calls = [listing(request, node) for node in client.brokers(deadline_ms)]
     if not client.loop.run(calls, deadline_ms):
         raise client.loop.timeout("ListTransactions", calls)
     return tuple(listed(calls).values())
 
 
-def _producers(
+def open_producers(
     client: TransactionClient, partitions: Sequence[TopicPartition], deadline_ms: int
 ) -> Mapping[TopicPartition, Sequence[ProducerState]]:
     """The producers with an open transaction, of each partition that has one."""

@@ -19,15 +19,16 @@ their driver finds itself superseded when it opens the key.
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from typing import Final
+from typing import Final, NamedTuple
 
 from spark_kafka_sink.admin.transaction_client import TransactionClient
 from spark_kafka_sink.admin.transaction_description import TransactionDescription, TransactionState
 from spark_kafka_sink.base.errors import (
+    AuthorizationError,
     ConfigError,
     ErrorCode,
     KafkaTimeoutError,
@@ -35,6 +36,7 @@ from spark_kafka_sink.base.errors import (
     named,
     safe_text,
 )
+from spark_kafka_sink.cli.operations.blockers import open_producers
 from spark_kafka_sink.cli.operations.inspection import (
     ENDING,
     Inspector,
@@ -44,17 +46,19 @@ from spark_kafka_sink.cli.operations.inspection import (
     described_when_ended,
     standing_of,
 )
+from spark_kafka_sink.protocol.cluster import TopicPartition
 from spark_kafka_sink.transactions.commit_log.commit_log import CommitLog, LogSession
 from spark_kafka_sink.transactions.commit_state import (
     CommitState,
     Decision,
+    Done,
     LogChangedError,
     Phase,
     Standing,
 )
 from spark_kafka_sink.transactions.committer import Committer
 from spark_kafka_sink.transactions.ending import commit_all
-from spark_kafka_sink.transactions.outcomes import Outcome
+from spark_kafka_sink.transactions.outcomes import Outcome, outcome_of
 from spark_kafka_sink.transactions.ownership import retry_when_fenced, when_open
 from spark_kafka_sink.transactions.transactional_ids import log_key, parse, prefix_of_key
 
@@ -63,6 +67,10 @@ _OWNED: Final = "its run is the owner in the commit log"
 _YOUNG: Final = "not open for that long"
 #: Transactions that an error lists.
 _NAMED: Final = 5
+_LOST_MARKERS: Final = (
+    "brokers write no marker to a partition that has no leader when its transaction is committed: "
+    "see which brokers are down; then 'kprod txn blockers TOPIC' shows what hangs"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,12 +91,13 @@ class EndPlan:
 @dataclass(frozen=True, slots=True)
 class Aborted:
     """By transactional id: ``ended``, ``kept`` (with the reason), ``failed`` (with the error; they
-    may still be open).
+    may still be open). ``runs`` commit nothing any more.
     """
 
     ended: tuple[str, ...] = ()
     kept: Mapping[str, str] = field(default_factory=dict)
     failed: Mapping[str, str] = field(default_factory=dict)
+    runs: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +114,13 @@ class Resolution:
         return tuple(
             t.transaction.transactional_id for t in self.report.with_outcome(Outcome.RETRY)
         )
+
+
+class Committed(NamedTuple):
+    """The key's state after a commit by hand, and whether the batch is committed, or undone."""
+
+    state: CommitState
+    committed: bool
 
 
 class Operator:
@@ -134,21 +150,35 @@ class Operator:
             )
         return report
 
-    def commit(self, report: KeyReport) -> CommitState:
+    def commit(self, report: KeyReport) -> Committed:
         """Commit every transaction of the decision. None is aborted, unless brokers have aborted
-        some and none is committed: then the batch is not done in the state that is returned.
+        some and none is committed: then the batch is undone.
 
-        Its rows are visible then. Raises PartialCommitError, CommitOutcomeUnknownError, and
-        KafkaTimeoutError when markers are missing.
+        When it is committed its rows are visible. By its transactions, not by the log: its driver,
+        or another command, may have ended it since ``report``. Raises PartialCommitError,
+        CommitOutcomeUnknownError, RefusedError when others have ended it and not all of it is
+        committed, and KafkaTimeoutError when markers are missing.
         """
         state = Committer(self._log, self._client).roll_forward(report.key, only_lost=True)
         decision = report.state.decision
-        if decision is not None and state.last_done >= decision.number:
-            self._await_markers(report.key, decision)
-        return state
+        if decision is None:
+            return Committed(state, committed=True)
+        outcomes = self._outcomes(report.key, decision)
+        if set(outcomes) == {Outcome.LOST}:
+            return Committed(state, committed=False)
+        if set(outcomes) == {Outcome.COMMITTED}:
+            self._check_visible(report, decision)
+        elif Outcome.LOST in outcomes or not _is_done(decision, state):
+            found = ", ".join(f"{count} {how.value}" for how, count in outcomes.items())
+            raise RefusedError(
+                f"batch {decision.number} of '{report.key}' was ended meanwhile, by its driver or "
+                f"another command; of its {len(decision.ids)} transactions: {found}",
+                hint="check its topic before anything is written again",
+            )
+        return Committed(state, committed=True)
 
-    def _await_markers(self, key: str, decision: Decision) -> None:
-        """They follow in milliseconds, but for a partition without a leader."""
+    def _outcomes(self, key: str, decision: Decision) -> Mapping[Outcome, int]:
+        """How many of the decision have which, when the markers of all have followed."""
         wait_ms = self._client.config.max_block_ms
         deadline = self._client.deadline(2 * wait_ms)  # for the last look, too
         found = described_when_ended(self._client, decision.ids, deadline, wait_ms)
@@ -158,9 +188,51 @@ class Operator:
                 f"batch {decision.number} of '{key}' is committed, and {len(left)} of its "
                 f"{len(found)} transactions have no markers yet ({named(left, _NAMED)}): their "
                 "rows are not visible",
-                hint="they are as soon as each of their partitions has a leader: see which "
-                "brokers are down; 'kprod txn list' shows the transactions until then",
+                hint="see which brokers are down; 'kprod txn list' shows the transactions until "
+                "then, and 'kprod txn blockers TOPIC' whether they hang",
             )
+        return Counter(outcome_of(t, found[t.transactional_id]) for t in decision.transactions)
+
+    def _check_visible(self, report: KeyReport, decision: Decision) -> None:
+        """Ask the partitions' leaders for the markers, as far as the principal may READ them: a
+        coordinator drops those of a partition that has no leader, and says CompleteCommit.
+        """
+        client = self._client
+        written: dict[TopicPartition, set[tuple[int, int]]] = defaultdict(set)
+        for one in report.transactions:
+            identity = (one.transaction.producer_id, one.transaction.producer_epoch)
+            for topic, partitions in one.found.partitions:
+                for partition in partitions:
+                    written[TopicPartition(topic, partition)].add(identity)
+        deadline, attempts = client.deadline(), 0
+        left = list(written)
+        what = f"batch {decision.number} of '{report.key}' is committed, and"
+        while left:
+            try:
+                open_ = open_producers(client, left, client.deadline())
+            except AuthorizationError:
+                return
+            except KafkaTimeoutError as error:
+                raise KafkaTimeoutError(
+                    f"{what} whether its rows are visible is not known: {error.message}",
+                    hint=_LOST_MARKERS,
+                ) from error
+            left = [
+                tp
+                for tp, producers in open_.items()
+                if any((p.producer_id, p.producer_epoch) in written[tp] for p in producers)
+            ]
+            if not left:
+                return
+            if client.clock.now_ms() >= deadline:
+                names = named([str(tp) for tp in left], _NAMED)
+                raise KafkaTimeoutError(
+                    f"{what} its rows in {len(left)} partitions ({names}) are not visible: brokers "
+                    "have written no markers there",
+                    hint=_LOST_MARKERS,
+                )
+            client.loop.pause(attempts, deadline)
+            attempts += 1
 
     # -- abort, sweep -------------------------------------------------------------------------
 
@@ -207,8 +279,8 @@ class Operator:
                     f"batch {t.decided.number} of '{t.decided.key}' is decided, and '{t.id}' "
                     "belongs to it; none was aborted",
                     hint=f"'kprod txn commit {t.decided.key}' ends it as decided. With --force it "
-                    "is aborted: the batch is PARTIAL if anything of it is committed already, else "
-                    "the next start writes it again",
+                    "is aborted: the batch is PARTIAL if anything of it is committed, or its "
+                    "driver runs and commits the rest; else the next start writes it again",
                 )
         owned = next((t for t in found if t.standing is Standing.OWNER), None)
         if owned is not None and not force:
@@ -285,7 +357,8 @@ class Operator:
         failed = self._abort(open_, plan.even_decided)
         if not failed:
             self._forget_jobs(left, sessions)
-        return Aborted(tuple(i for i in open_ if i not in failed), kept, failed)
+        runs = tuple(dict.fromkeys(t.id.run for t in left))
+        return Aborted(tuple(i for i in open_ if i not in failed), kept, failed, runs)
 
     def _fenced(
         self, transactions: Sequence[OpenTransaction]
@@ -530,6 +603,15 @@ def _gone(report: KeyReport) -> Sequence[str]:
 
 def _last_done(state: CommitState) -> str:
     return f"batch {state.last_done} is done" if state.last_done >= 0 else "nothing is done yet"
+
+
+def _is_done(decision: Decision, state: CommitState) -> bool:
+    """It was finished, and not resolved as done; later batches may have used its ids since."""
+    done = state.done_batch(decision.number)
+    if done is None:
+        return False
+    by_digest = done.digest != "" and done.digest == decision.digest
+    return by_digest or done == Done(decision.number, decision.payloads, decision.digest)
 
 
 def _changed(key: str) -> RefusedError:

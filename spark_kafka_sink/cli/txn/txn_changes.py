@@ -126,11 +126,11 @@ def commit(where: Where, confirmation: Confirmation, key: str) -> None:
             warning = f" {len(unknown)} are unknown to their coordinators: this will fail."
         what = f"batch {decision.number} of '{key}', {len(decision.ids)} transactions."
         if confirmation.given(before, f"commit {what}{warning}"):
-            state = operator.commit(report)
-            committed = state.last_done >= decision.number
+            state, committed = operator.commit(report)
             after = {**_after(key, state), "committed": committed}
             if committed:
-                confirmation.end(before, after, f"'{key}' is {phase_of(state)}.")
+                shown = f"Batch {decision.number} is committed. '{key}' is {phase_of(state)}."
+                confirmation.end(before, after, shown)
                 return
             confirmation.end(
                 before,
@@ -153,7 +153,7 @@ def abort_run(
 ) -> None:
     """All that is open of a run."""
     with operator_of(
-        where, lambda: check_part("PREFIX", prefix), as_json=confirmation.as_json
+        where, lambda: _check_run(prefix, run), as_json=confirmation.as_json
     ) as operator:
         _end(operator, operator.plan_abort_run(prefix, run, force=force), confirmation, "abort")
 
@@ -169,7 +169,7 @@ def sweep(
 ) -> None:
     """Orphans."""
     with operator_of(
-        where, lambda: check_part("PREFIX", prefix), as_json=confirmation.as_json
+        where, lambda: _check_run(prefix, run), as_json=confirmation.as_json
     ) as operator:
         plan = operator.plan_sweep(prefix, run=run, older_than_ms=older_than_ms, force=force)
         _end(operator, plan, confirmation, "sweep")
@@ -229,6 +229,12 @@ def _check_another(name: str) -> None:
         )
 
 
+def _check_run(prefix: str, run: str | None) -> None:
+    check_part("PREFIX", prefix)
+    if run is not None:
+        check_part("RUN", run)
+
+
 def _check_ids(ids: Sequence[str]) -> None:
     """ConfigError for what can't be of a task of ours."""
     for one in ids:
@@ -275,7 +281,7 @@ def _end_known(operator: Operator, plan: EndPlan, confirmation: Confirmation, be
         return
     aborted = operator.end(plan)
     after: Json = {
-        "changed": bool(aborted.ended),
+        "changed": bool(aborted.ended or aborted.runs),
         "kept": {**plan.kept, **aborted.kept},
         "ended": list(aborted.ended),
         "failed": dict(aborted.failed),
@@ -283,7 +289,10 @@ def _end_known(operator: Operator, plan: EndPlan, confirmation: Confirmation, be
     if not confirmation.as_json:
         show_kept("Kept after the second check", aborted.kept)
         show_kept("Not aborted", aborted.failed)
-    confirmation.end(before, after, f"Aborted {_many(len(aborted.ended), 'transaction')}.")
+    said = f"Aborted {_many(len(aborted.ended), 'transaction')}."
+    if aborted.runs:
+        said += f" What commits nothing any more: run {named(aborted.runs, _MOST_NAMED)}."
+    confirmation.end(before, after, said)
     if aborted.failed or (before["command"] == "abort" and aborted.kept):
         raise typer.Exit(FAILED)
 

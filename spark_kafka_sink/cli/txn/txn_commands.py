@@ -201,8 +201,8 @@ def commit(
 
     Aborts none, unless brokers have aborted some of them and none is committed: then the batch is
     undone, and written again by its query. If some are committed, it becomes PARTIAL. The exit code
-    is 0 only when all of its rows are visible, or when no batch is decided. It needs no options of
-    the query, and may be run beside it.
+    is 0 only when all of its rows are visible, which needs READ on their topics to be known, or
+    when no batch is decided. It may run beside the query.
     """
     from spark_kafka_sink.cli.txn import txn_changes
 
@@ -236,9 +236,9 @@ def abort(
         typer.Option(
             "--force",
             help="Also of the run that owns its key, whose query fails if it is running; and what "
-            "a decision names. If anything of that batch is committed already, it is PARTIAL: the "
-            "aborted rows are lost until 'resolve --as replay'. If nothing is, the next start "
-            "writes all of it again.",
+            "a decision names. If anything of that batch is committed, or its driver runs and "
+            "commits the rest, it is PARTIAL: the aborted rows are lost until 'resolve --as "
+            "replay'. Else the next start writes it again.",
         ),
     ] = False,
     yes: _Yes = False,

@@ -19,7 +19,7 @@ from spark_kafka_sink.cli.connection import (
     operator_and_log,
     operator_of,
 )
-from spark_kafka_sink.cli.operations.blockers import Blocker, every_open
+from spark_kafka_sink.cli.operations.blockers import Blocker, every_listed
 from spark_kafka_sink.cli.operations.blockers import blockers as find_blockers
 from spark_kafka_sink.cli.operations.inspection import (
     OPEN,
@@ -88,7 +88,7 @@ def list_all(where: Where, *, watch: bool, as_json: bool) -> None:
 
 def _list_all(to: Connected, *, as_json: bool) -> None:
     deadline = to.client.deadline()
-    ids = [one.transactional_id for one in every_open(to.client, deadline)]
+    ids = [one.transactional_id for one in every_listed(to.client, OPEN, deadline)]
     described = described_when_ended(to.client, ids, deadline) if ids else {}
     now_ms = to.client.clock.wall_ms()
     open_ = (t for t in described.values() if t.state in OPEN)

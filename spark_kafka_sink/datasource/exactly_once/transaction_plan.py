@@ -165,8 +165,12 @@ class TransactionPlan:
 
 
 def check_run(key: str, run: str, state: CommitState) -> None:
-    """Raises SupersededError for a run that can't commit any more."""
+    """Raises SupersededError for a run that can't commit any more, CommitError for an aborted one
+    whose place no other has taken.
+    """
     if state.standing(run) is Standing.SUPERSEDED:
+        if state.newest_run == run:
+            Owner(key, run, "", generation=0).check(state)  # no other has: it was aborted
         raise SupersededError(
             f"another run has taken over '{key}': run {run} must stop, before its batch is written",
             hint="a query runs twice with one checkpoint, or two queries share a "

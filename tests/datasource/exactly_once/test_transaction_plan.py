@@ -127,6 +127,15 @@ def test_an_unknown_or_owning_run_may_write_a_superseded_may_not():
         check_run("p", "old-run", STATE)
 
 
+def test_an_aborted_run_is_told_so_unless_another_took_its_place():
+    aborted = STATE.with_aborted_run(STATE.run_id)
+    with pytest.raises(CommitError, match="was aborted, and commits nothing any more") as told:
+        check_run("p", STATE.run_id, aborted)
+    assert type(told.value) is CommitError
+    with pytest.raises(SupersededError, match="another run has taken over 'p'"):
+        check_run("p", STATE.run_id, aborted.taken_over("run-9", "query", 1))
+
+
 def test_a_jobs_owner_is_who_was_planned():
     plan = replace(NAMED_JOB, context=WriteContext("j0b", "query-1"))
     assert plan.owner == Owner("p~app", "j0b", "query-1", 3, Numbering.VERSIONS)

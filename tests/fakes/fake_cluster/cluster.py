@@ -65,6 +65,9 @@ class FakeCluster:
         self.random = Random(0) if random is None else random
         self.transaction_version = transaction_version
         self.marker_ms = marker_ms
+        #: Partitions whose markers coordinators drop, as Kafka 4.3.1 does for one without a leader
+        #: (``test_dropped_markers.py``).
+        self.markerless: set[TopicPartition] = set()
         self.abort_scan_ms = abort_scan_ms
         self.auto_create_topics = auto_create_topics
         self.default_replication = default_replication or min(3, nodes)
@@ -390,7 +393,7 @@ class FakeCluster:
             return
         for tp in sorted(transaction.partitions):
             log = self.logs.get(tp)
-            if log is not None:
+            if log is not None and tp not in self.markerless:
                 if log.leader < 0 or len(log.isr) < log.needed_isr:
                     continue
                 try:
