@@ -46,7 +46,9 @@ from spark_kafka_sink.cli.operations.inspection import (
     described_when_ended,
     standing_of,
 )
+from spark_kafka_sink.config.option import INTERNAL_TOPICS
 from spark_kafka_sink.protocol.cluster import TopicPartition
+from spark_kafka_sink.protocol.producer_ids import PreparedTransaction
 from spark_kafka_sink.transactions.commit_log.commit_log import CommitLog, LogSession
 from spark_kafka_sink.transactions.commit_state import (
     CommitState,
@@ -198,20 +200,19 @@ class Operator:
         coordinator drops those of a partition that has no leader, and says CompleteCommit.
         """
         client = self._client
-        written: dict[TopicPartition, set[tuple[int, int]]] = defaultdict(set)
+        written: dict[TopicPartition, set[PreparedTransaction]] = defaultdict(set)
         for one in report.transactions:
-            identity = (one.transaction.producer_id, one.transaction.producer_epoch)
             for topic, partitions in one.found.partitions:
-                for partition in partitions:
-                    written[TopicPartition(topic, partition)].add(identity)
+                for partition in () if topic in INTERNAL_TOPICS else partitions:
+                    written[TopicPartition(topic, partition)].add(one.transaction)
         deadline, attempts = client.deadline(), 0
-        left = list(written)
         what = f"batch {decision.number} of '{report.key}' is committed, and"
-        while left:
+        left: Collection[TopicPartition] = written
+        while True:
             try:
-                open_ = open_producers(client, left, client.deadline())
-            except AuthorizationError:
-                return
+                open_ = self._open_producers(left)
+                # (Version 1: what is open under its epoch may be its worker's next transaction.)
+                found = client.describe(decision.ids, client.deadline()) if open_ else {}
             except KafkaTimeoutError as error:
                 raise KafkaTimeoutError(
                     f"{what} whether its rows are visible is not known: {error.message}",
@@ -219,8 +220,12 @@ class Operator:
                 ) from error
             left = [
                 tp
-                for tp, producers in open_.items()
-                if any((p.producer_id, p.producer_epoch) in written[tp] for p in producers)
+                for tp, identities in open_.items()
+                if any(
+                    (t.producer_id, t.producer_epoch) in identities
+                    and outcome_of(t, found[t.transactional_id]) is Outcome.COMMITTED
+                    for t in written[tp]
+                )
             ]
             if not left:
                 return
@@ -233,6 +238,19 @@ class Operator:
                 )
             client.loop.pause(attempts, deadline)
             attempts += 1
+
+    def _open_producers(
+        self, partitions: Collection[TopicPartition]
+    ) -> Mapping[TopicPartition, Collection[tuple[int, int]]]:
+        """Producer ids and epochs; without the topics that the principal may not READ."""
+        found: dict[TopicPartition, Collection[tuple[int, int]]] = {}
+        for topic in dict.fromkeys(tp.topic for tp in partitions):
+            of_topic = [tp for tp in partitions if tp.topic == topic]
+            with suppress(AuthorizationError):
+                open_ = open_producers(self._client, of_topic, self._client.deadline())
+                for tp, producers in open_.items():
+                    found[tp] = {(p.producer_id, p.producer_epoch) for p in producers}
+        return found
 
     # -- abort, sweep -------------------------------------------------------------------------
 

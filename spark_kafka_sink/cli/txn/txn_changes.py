@@ -291,7 +291,7 @@ def _end_known(operator: Operator, plan: EndPlan, confirmation: Confirmation, be
         show_kept("Not aborted", aborted.failed)
     said = f"Aborted {_many(len(aborted.ended), 'transaction')}."
     if aborted.runs:
-        said += f" What commits nothing any more: run {named(aborted.runs, _MOST_NAMED)}."
+        said += f" Runs that commit nothing any more: {named(aborted.runs, _MOST_NAMED)}."
     confirmation.end(before, after, said)
     if aborted.failed or (before["command"] == "abort" and aborted.kept):
         raise typer.Exit(FAILED)
