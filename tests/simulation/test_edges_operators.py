@@ -105,7 +105,7 @@ def test_a_commit_by_hand_waits_until_rows_are_visible(marker_ms: int, version: 
             assert scene.batches() == {0}
         else:
             with pytest.raises(
-                KafkaTimeoutError, match="batch 0 of 'orders' is committed, and [2i]"
+                KafkaTimeoutError, match=r"batch 0 of 'orders' is committed, and [2i]"
             ):
                 commit_by_hand(scene, scene.run("operator"), TIMEOUT_MS)
 
