@@ -256,19 +256,13 @@ class SimulatedNetwork:
     # ---- one poll ----
 
     def _has_news(self) -> bool:
-        if self._woken:
-            return True
-        # (Asked at every turn.)
-        for channel in self._channels.values():
-            if channel.told:
-                may_write = channel.send is not None and channel.writable
-                if may_write or (channel.arrived and channel.has_frame()):
-                    return True
-            elif channel.up:
-                return True
-            if channel.ended is not None:
-                return True
-        return False
+        return self._woken or any(
+            (channel.up and not channel.told)
+            or (channel.ended is not None)
+            or (channel.send is not None and channel.writable and channel.told)
+            or channel.has_frame()
+            for channel in self._channels.values()
+        )
 
     def _collect(self) -> None:
         for node_id, channel in list(self._channels.items()):
@@ -314,9 +308,9 @@ class SimulatedNetwork:
         while self._events and self._events[0][0] <= now:
             heapq.heappop(self._events)[2]()
         self._brokers.advance(now)
-        for channel in self._wires[:]:
+        for channel in list(self._wires):
             broker = channel.broker
-            if broker is None or not (broker.pending or channel.cut or broker.closed):
+            if broker is None or not (channel.cut or broker.closed or broker.pending):
                 continue  # most are idle, and this is asked at every turn
             for frame in broker.due(now):
                 if channel.cut:

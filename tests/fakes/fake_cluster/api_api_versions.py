@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from spark_kafka_sink.base.errors import ErrorCode
@@ -22,36 +21,25 @@ def handle(cluster: FakeCluster, node: int, request: Request) -> Any:
         told = (body.client_software_name, body.client_software_version)
         if not all(_SOFTWARE.fullmatch(text) for text in told):
             return refuse(cluster, request, ErrorCode.INVALID_REQUEST)
-    return _answer(cluster, request.version, ErrorCode.NONE, cluster.ranges)
+    return _answer(cluster, request.answer, ErrorCode.NONE, cluster.ranges)
 
 
 def refuse(cluster: FakeCluster, request: Request, error: ErrorCode) -> Any:
-    return _answer(cluster, request.version, error, {})
+    return _answer(cluster, request.answer, error, {})
 
 
 def unsupported(cluster: FakeCluster, frame: bytes) -> bytes:
     """To a version from the future: version 0, with the versions that we have of this API."""
     correlation_id = peek(frame)[2]
-    body = _answer(cluster, 0, ErrorCode.UNSUPPORTED_VERSION, {KEY: VERSIONS})
+    answer = Answer("api_versions", 0)
+    body = _answer(cluster, answer, ErrorCode.UNSUPPORTED_VERSION, {KEY: VERSIONS})
     return correlation_id.to_bytes(4, "big", signed=True) + write(body)
 
 
 def _answer(
-    cluster: FakeCluster, version: int, error: ErrorCode, ranges: dict[int, tuple[int, int]]
+    cluster: FakeCluster, answer: Answer, error: ErrorCode, ranges: dict[int, tuple[int, int]]
 ) -> Any:
-    throttle_ms = 0 if error else cluster.throttle_ms()
-    return _body(version, error, tuple(ranges.items()), cluster.transaction_version, throttle_ms)
-
-
-@lru_cache(256)
-def _body(
-    version: int,
-    error: ErrorCode,
-    ranges: tuple[tuple[int, tuple[int, int]], ...],
-    level: int,
-    throttle_ms: int,
-) -> Any:
-    answer = Answer("api_versions", version)
+    level = cluster.transaction_version
     features = [("metadata.version", 7, 29, 29), ("transaction.version", 0, 2, level)]
     shown = features if error is ErrorCode.NONE else []
     return answer.ApiVersionsResponse(
@@ -59,9 +47,9 @@ def _body(
         # (Produce is told from 0 for librdkafka's sake, KAFKA-18659.)
         api_keys=[
             answer.ApiVersion(api_key=k, min_version=0 if k == 0 else lo, max_version=hi)
-            for k, (lo, hi) in sorted(ranges)
+            for k, (lo, hi) in sorted(ranges.items())
         ],
-        throttle_time=throttle_ms,
+        throttle_time=0 if error else cluster.throttle_ms(),
         supported_features=[
             # (Version 3 can't say 0 as a minimum.)
             answer.SupportedFeatureKey(name=n, min_version=max(1, lo), max_version=hi)

@@ -9,7 +9,7 @@ import struct
 import uuid
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from functools import cache, lru_cache
+from functools import cache
 from types import ModuleType
 from typing import Any, ClassVar, get_args
 
@@ -86,17 +86,13 @@ def write_answer(request: Request, body: Any) -> bytes:
     head = struct.pack(">i", request.correlation_id)
     if request.api != 18 and type(body).__flexible__:
         head += b"\0"
-    return head + (_written(body) if request.api == 18 else write(body))
+    return head + write(body)
 
 
 def write(entity: Any) -> bytes:
     buffer = io.BytesIO()
     entity_writer(type(entity))(buffer, entity)
     return buffer.getvalue()
-
-
-#: ApiVersions has a struct for each API, and every connection begins with it.
-_written = lru_cache(256)(write)
 
 
 def read(entity: type, data: bytes) -> Any:
