@@ -33,7 +33,7 @@ LIMIT = 1000
 
 
 class InTurn(random.Random):
-    """Each partition once before one comes again: by lot, two pieces in one look like a longer one."""
+    """Each partition once before one comes again: two pieces in one look like a longer one."""
 
     def __init__(self):
         super().__init__()
