@@ -196,8 +196,6 @@ class AdminClient:
             raise code.error(f"topic {topic.name}", created.error_message)
         return False
 
-    # -- waiting ----------------------------------------------------------------------------------
-
     def _await_topics(
         self,
         topics: Collection[str],

@@ -44,6 +44,7 @@ from spark_kafka_sink.protocol.producer_ids import (
     ProducerIdAndEpoch,
 )
 from spark_kafka_sink.protocol.request import Request
+from spark_kafka_sink.protocol.topic_requests import leaderless, leaders
 from spark_kafka_sink.protocol.transaction_requests import (
     end_txn,
     init_producer_id,
@@ -96,8 +97,6 @@ class TransactionClient(AdminClient):
         #: Until when a broker that did not respond is left out, by its id.
         self._silent: dict[int, int] = {}
 
-    # -- ending -----------------------------------------------------------------------------------
-
     def end(
         self, transactions: Sequence[PreparedTransaction], *, committed: bool, deadline_ms: int
     ) -> EndAnswers:
@@ -144,8 +143,6 @@ class TransactionClient(AdminClient):
     def _run(self, calls: Mapping[str, Call[Any]], deadline_ms: int) -> EndAnswers:
         self.loop.run(calls.values(), deadline_ms)
         return {i: None if c.response is None else c.response.error_code for i, c in calls.items()}
-
-    # -- describing -------------------------------------------------------------------------------
 
     def describe(
         self, transactional_ids: Iterable[str], deadline_ms: int
@@ -278,6 +275,21 @@ class TransactionClient(AdminClient):
             missed += complete
         return frozenset(old if only_listed else old | waiting.keys())
 
+    def leaderless(
+        self, found: Iterable[TransactionDescription], deadline_ms: int
+    ) -> Sequence[str]:
+        """The partitions of these open transactions that have no leader, by a broker's metadata.
+        Kafka 4 drops the markers for them when such a transaction is ended.
+        """
+        written: dict[str, set[int]] = defaultdict(set)
+        for description in found:
+            for topic, partitions in description.partitions:
+                written[topic].update(partitions)
+        if not written:
+            return ()
+        call = Call(leaders(written), AnyBroker())
+        return leaderless(self.loop.send_and_receive(call, deadline_ms), written)
+
     def transaction_version(self, deadline_ms: int) -> int:
         """2 when the cluster has transaction.version 2 (KIP-890), else 1; requested once."""
         if self._version is None:
@@ -285,8 +297,6 @@ class TransactionClient(AdminClient):
             versions = NodeApiVersions.of(self.loop.send_and_receive(call, deadline_ms))
             self._version = 2 if versions.transaction_version >= 2 else 1
         return self._version
-
-    # -- initializing -----------------------------------------------------------------------------
 
     def init_producer_id(
         self,

@@ -1,6 +1,6 @@
-"""Topics and configs: CreateTopics and DescribeConfigs.
+"""Topics and configs: CreateTopics, DescribeConfigs, and Metadata for the leaders of partitions.
 
-Owns: how both requests are filled, the versions of CreateTopics that know a broker's defaults, and
+Owns: how these requests are filled, the versions of CreateTopics that know a broker's defaults, and
 the values of a response. Never: who sends them, and to which broker (``admin/admin_client.py``).
 """
 
@@ -20,6 +20,11 @@ from spark_kafka_sink.protocol.messages.describe_configs import (
     DescribeConfigsRequest,
     DescribeConfigsResource,
     DescribeConfigsResult,
+)
+from spark_kafka_sink.protocol.messages.metadata import (
+    MetadataRequest,
+    MetadataRequestTopic,
+    MetadataResponse,
 )
 from spark_kafka_sink.protocol.request import VersionRange
 
@@ -61,6 +66,27 @@ def describe_configs(
             )
             for name in dict.fromkeys(resources)
         ]
+    )
+
+
+def leaders(topics: Iterable[str]) -> MetadataRequest:
+    """The leaders of these topics' partitions. A missing topic is not created."""
+    return MetadataRequest(
+        topics=[MetadataRequestTopic(name=name) for name in topics], allow_auto_topic_creation=False
+    )
+
+
+def leaderless(
+    response: MetadataResponse, partitions: Mapping[str, Collection[int]]
+) -> tuple[str, ...]:
+    """Those of ``partitions`` that have no leader. A missing topic has no partitions, and neither
+    has one that the principal may not DESCRIBE.
+    """
+    return tuple(
+        f"{topic.name}-{one.partition_index}"
+        for topic in response.topics
+        for one in topic.partitions
+        if one.leader_id < 0 and one.partition_index in partitions.get(topic.name or "", ())
     )
 
 

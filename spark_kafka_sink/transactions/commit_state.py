@@ -60,6 +60,10 @@ class LogChangedError(SupersededError):
     """
 
 
+class NoLeaderError(CommitError):
+    """A partition of the batch has no leader; it may have one when the key is opened next."""
+
+
 class Phase(Enum):
     """The phase of a key's newest batch."""
 

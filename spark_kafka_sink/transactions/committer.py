@@ -42,6 +42,7 @@ from spark_kafka_sink.transactions.commit_state import (
     Done,
     LogChangedError,
     LogOutcomeUnknownError,
+    NoLeaderError,
     Part,
     Payload,
     Phase,
@@ -153,8 +154,6 @@ class Committer:
         self._decisions = log
         self._client = client
 
-    # -- planning -----------------------------------------------------------------------------
-
     def roll_forward(
         self,
         key: str,
@@ -218,8 +217,6 @@ class Committer:
             # log, still at DECIDED, names transactions that can't be described any more.
             session.write(state, self._client.deadline())
         return state
-
-    # -- commit -------------------------------------------------------------------------------
 
     def commit(self, owner: Owner, batch: Batch) -> Commit:
         """Make ``batch`` visible as a whole, or raise.
@@ -442,6 +439,13 @@ class Committer:
         ]
         late = frozenset() if gone else near_timeout(self._client, found, margin_ms, deadline)
         if not gone and not late:
+            if left := self._client.leaderless(found.values(), deadline):
+                raise NoLeaderError(
+                    f"batch {decision.number} of '{owner.key}' can't be committed: {len(left)} of "
+                    f"its partitions have no leader ({named(left, _NAMED)}), and rows that are "
+                    "committed now may stay invisible there; nothing of it is visible",
+                    hint="see which brokers are down, then write the batch again",
+                )
             return
         abort_all(self._client, decision.transactions, self._client.deadline())
         first = next(i for i in ids if i in gone or i in late)
@@ -529,7 +533,7 @@ class Committer:
                 f"batch {decision.number} of '{key}' is decided, but the outcome of "
                 f"{len(doubtful)} of its {len(decision.transactions)} transactions is not known "
                 f"({named(doubtful, _NAMED)})",
-                hint=_NOTHING_UNDONE
+                hint=f"brokers did not answer, or a partition has no leader; {_NOTHING_UNDONE}"
                 if ended.unclear
                 else "their transactional ids have expired (transactional.id.expiration.ms), so "
                 "no restart can resolve the batch; check the topic, then continue with "

@@ -30,6 +30,7 @@ from spark_kafka_sink.transactions.commit_state import (
     CommitState,
     LogChangedError,
     LogOutcomeUnknownError,
+    NoLeaderError,
     Standing,
 )
 
@@ -166,7 +167,7 @@ def retry_when_fenced(
             unknown = error
             if is_last:
                 raise
-        except LogChangedError:
+        except (LogChangedError, NoLeaderError):
             unknown = None
             if is_last:
                 raise

@@ -20,7 +20,7 @@ from spark_kafka_sink.cli.operations.operator import Operator
 from spark_kafka_sink.protocol.cluster import TopicPartition
 from spark_kafka_sink.protocol.producer_ids import PreparedTransaction
 from spark_kafka_sink.transactions.commit_log.commit_log import CommitLog, LogSession
-from spark_kafka_sink.transactions.commit_state import CommitState, Decision
+from spark_kafka_sink.transactions.commit_state import CommitState, Decision, Payload
 from spark_kafka_sink.transactions.transactional_ids import TransactionalId, log_key
 from tests.real_kafka import RealKafka
 from tests.transactions.open_transactions import TIMEOUT_MS, fence, open_transactions
@@ -75,7 +75,7 @@ class Stage:
         """Batch 7 is done by run-1; with ``transactions`` batch 8 is decided."""
         state = CommitState(generation=2, run_id="run-1", query_id="query", last_done=7)
         if transactions:
-            state = state.decided(Decision(8, tuple(transactions)))
+            state = state.decided(Decision(8, tuple(transactions), (Payload(),)))
         return replace(state, **fields)
 
     def write(self, state: CommitState | None, key: str | None = None) -> LogSession:

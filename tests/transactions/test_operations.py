@@ -13,7 +13,13 @@ from spark_kafka_sink.base.errors import CommitError, RefusedError, SupersededEr
 from spark_kafka_sink.cli.operations.operator import Operator
 from spark_kafka_sink.protocol.producer_ids import PreparedTransaction
 from spark_kafka_sink.transactions.commit_log.commit_log import CommitLog, LogSession
-from spark_kafka_sink.transactions.commit_state import CommitState, Decision, Done, Standing
+from spark_kafka_sink.transactions.commit_state import (
+    CommitState,
+    Decision,
+    Done,
+    Payload,
+    Standing,
+)
 from spark_kafka_sink.transactions.committer import Batch, Committer
 from spark_kafka_sink.transactions.ownership import Owner
 from tests.transactions.operator_stage import Stage, names
@@ -160,16 +166,18 @@ def test_a_job_that_opens_its_key_meanwhile_is_aborted_all_the_same(stage: Stage
     assert stage.still_open() == set()
 
 
-@pytest.mark.parametrize("how", ["done", "forgotten", "removed", "next batch"])
+@pytest.mark.parametrize("how", ["done", "forgotten", "removed", "next", "next aborted"])
 def test_a_batch_that_others_end_meanwhile_is_committed(stage: Stage, how: str) -> None:
-    """Its driver was alive, and has gone on; or its key is gone."""
+    """Its driver was alive, and has gone on, with the same ids; or its key is gone."""
     transactions = stage.open(2)
     stage.write(stage.state(transactions))
     report = stage.operator.plan_commit(stage.prefix)
     stage.client.end(transactions, committed=True, deadline_ms=stage.soon())
-    done = stage.state(last_done=8, done=(Done(8),))
-    if how == "next batch":
-        stage.open(2)
+    done = stage.state(last_done=8, done=(Done(8, (Payload(),)),))
+    if how.startswith("next"):
+        following = stage.open(2)
+    if how == "next aborted":
+        stage.client.end(following, committed=False, deadline_ms=stage.soon())
     stage.write({"forgotten": done.forgotten(), "removed": None}.get(how, done))
     assert stage.operator.commit(report).committed
 

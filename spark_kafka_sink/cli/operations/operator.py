@@ -20,11 +20,12 @@ their driver finds itself superseded when it opens the key.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Final, NamedTuple
 
+from spark_kafka_sink.admin.call import AnyBroker, Call
 from spark_kafka_sink.admin.transaction_client import TransactionClient
 from spark_kafka_sink.admin.transaction_description import TransactionDescription, TransactionState
 from spark_kafka_sink.base.errors import (
@@ -48,12 +49,12 @@ from spark_kafka_sink.cli.operations.inspection import (
 )
 from spark_kafka_sink.config.option import INTERNAL_TOPICS
 from spark_kafka_sink.protocol.cluster import TopicPartition
+from spark_kafka_sink.protocol.messages.metadata import MetadataRequest
 from spark_kafka_sink.protocol.producer_ids import PreparedTransaction
 from spark_kafka_sink.transactions.commit_log.commit_log import CommitLog, LogSession
 from spark_kafka_sink.transactions.commit_state import (
     CommitState,
     Decision,
-    Done,
     LogChangedError,
     Phase,
     Standing,
@@ -166,11 +167,13 @@ class Operator:
         if decision is None:
             return Committed(state, committed=True)
         outcomes = self._outcomes(report.key, decision)
-        if set(outcomes) == {Outcome.LOST}:
-            return Committed(state, committed=False)
         if set(outcomes) == {Outcome.COMMITTED}:
             self._check_visible(report, decision)
-        elif Outcome.LOST in outcomes or not _is_done(decision, state):
+        elif _is_done(decision, state):
+            pass  # version 1: the ids may have another transaction by now, which may be aborted
+        elif set(outcomes) == {Outcome.LOST}:
+            return Committed(state, committed=False)
+        else:
             found = ", ".join(f"{count} {how.value}" for how, count in outcomes.items())
             raise RefusedError(
                 f"batch {decision.number} of '{report.key}' was ended meanwhile, by its driver or "
@@ -205,6 +208,10 @@ class Operator:
             for topic, partitions in one.found.partitions:
                 for partition in () if topic in INTERNAL_TOPICS else partitions:
                     written[TopicPartition(topic, partition)].add(one.transaction)
+        # Of a transaction that was complete already coordinators have forgotten the partitions.
+        complete = {one.transaction for one in report.transactions if not one.found.partitions}
+        for tp in self._every_partition() if complete else ():
+            written[tp] |= complete
         deadline, attempts = client.deadline(), 0
         what = f"batch {decision.number} of '{report.key}' is committed, and"
         left: Collection[TopicPartition] = written
@@ -238,6 +245,15 @@ class Operator:
                 )
             client.loop.pause(attempts, deadline)
             attempts += 1
+
+    def _every_partition(self) -> Iterator[TopicPartition]:
+        """Of all topics that the principal may DESCRIBE."""
+        request = MetadataRequest(topics=None, allow_auto_topic_creation=False)
+        call = Call(request, AnyBroker())
+        for topic in self._client.loop.send_and_receive(call, self._client.deadline()).topics:
+            if topic.name is not None and topic.name not in INTERNAL_TOPICS:
+                for one in topic.partitions:
+                    yield TopicPartition(topic.name, one.partition_index)
 
     def _open_producers(
         self, partitions: Collection[TopicPartition]
@@ -624,12 +640,13 @@ def _last_done(state: CommitState) -> str:
 
 
 def _is_done(decision: Decision, state: CommitState) -> bool:
-    """It was finished, and not resolved as done; later batches may have used its ids since."""
+    """It was finished, and not resolved as done, which keeps neither digest nor payloads."""
     done = state.done_batch(decision.number)
     if done is None:
         return False
     by_digest = done.digest != "" and done.digest == decision.digest
-    return by_digest or done == Done(decision.number, decision.payloads, decision.digest)
+    whole = (decision.payloads, decision.digest)
+    return by_digest or (done.payloads != () and (done.payloads, done.digest) == whole)
 
 
 def _changed(key: str) -> RefusedError:

@@ -185,8 +185,6 @@ class CommitLog:
         self._log_cache.put(topic_id, name, snapshot)
         return snapshot
 
-    # -- the topic --------------------------------------------------------------------------------
-
     def _partition(self, key: str, deadline_ms: int) -> tuple[TopicPartition, bytes | None]:
         """The partition of ``key``, in an existing and compacted topic; and the topic's id."""
         loop = self._client.loop

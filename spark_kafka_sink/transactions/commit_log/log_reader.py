@@ -173,9 +173,9 @@ class LogReader:
                         raise CommitError(
                             f"offset {found.offset} of {tp}, the commit log, can't be read: "
                             f"{found.reason}",
-                            hint="no other client may write to the topic of commitLogTopic; "
-                            "kafka-delete-records removes the records before an offset, and their "
-                            "decisions",
+                            hint="no other client may write to the topic of commitLogTopic; with "
+                            "cleanup.policy=compact,delete for a moment kafka-delete-records.sh "
+                            "removes the records before an offset, and their decisions",
                         )
                     yield batch
                 if first < end and self._client.clock.now_ms() >= deadline_ms:

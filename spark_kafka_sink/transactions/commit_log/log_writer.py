@@ -124,8 +124,6 @@ class LogWriter:
         self._end(deadline_ms)
         return records
 
-    # -- steps ------------------------------------------------------------------------------------
-
     def _add_partition(self, deadline_ms: int) -> None:
         where = f"AddPartitionsToTxn of '{self.id}'"
         call = add_partition_call(
@@ -200,8 +198,6 @@ class LogWriter:
         soon = min(deadline_ms, self.client.clock.now_ms() + _ABORT_MS)
         with suppress(KafkaError):
             self.client.end([self._transaction()], committed=False, deadline_ms=soon)
-
-    # -- responses --------------------------------------------------------------------------------
 
     def _run(self, call: Call[ResponseT], what: str, deadline_ms: int) -> ResponseT:
         try:

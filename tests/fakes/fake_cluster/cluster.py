@@ -65,8 +65,9 @@ class FakeCluster:
         self.random = Random(0) if random is None else random
         self.transaction_version = transaction_version
         self.marker_ms = marker_ms
-        #: Partitions whose markers coordinators drop, as Kafka 4.3.1 does for one without a leader
-        #: (``test_dropped_markers.py``).
+        #: Kafka 4.3.1 drops markers for a partition without a leader (``test_dropped_markers.py``),
+        #: and for these.
+        self.drops_markers = False
         self.markerless: set[TopicPartition] = set()
         self.abort_scan_ms = abort_scan_ms
         self.auto_create_topics = auto_create_topics
@@ -393,7 +394,10 @@ class FakeCluster:
             return
         for tp in sorted(transaction.partitions):
             log = self.logs.get(tp)
-            if log is not None and tp not in self.markerless:
+            dropped = tp in self.markerless or (
+                self.drops_markers and log is not None and log.leader < 0
+            )
+            if log is not None and not dropped:
                 if log.leader < 0 or len(log.isr) < log.needed_isr:
                     continue
                 try:

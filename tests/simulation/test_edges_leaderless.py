@@ -1,0 +1,137 @@
+"""A partition without a leader: Kafka 4.3.1 drops the markers of what is ended meanwhile."""
+
+from __future__ import annotations
+
+import pytest
+
+from spark_kafka_sink.base.errors import (
+    CommitError,
+    CommitOutcomeUnknownError,
+    KafkaTimeoutError,
+)
+from spark_kafka_sink.protocol.cluster import TopicPartition
+from spark_kafka_sink.transactions.committer import Commit
+from tests.simulation.edge_scene import EdgeScene
+from tests.simulation.spark_world import PREFIX, TIMEOUT_MS, TOPIC, SparkLife
+from tests.simulation.test_edges_operators import by_hand
+
+VERSIONS = pytest.mark.parametrize("version", [1, 2])
+AWAY_MS = 4_000
+
+
+def lose_leader(scene: EdgeScene, back_ms: int | None) -> None:
+    """Of a partition with rows; for ``back_ms``."""
+    cluster = scene.cluster
+    cluster.drops_markers = True
+    tp = next(
+        tp
+        for tp, log in cluster.logs.items()
+        if tp.topic == TOPIC and log.batches and log.leader >= 0
+    )
+    leader = cluster.logs[tp].leader
+    cluster.move_leader(tp, -1)
+    if back_ms is not None:
+        give_back(scene, tp, leader, back_ms)
+
+
+def give_back(scene: EdgeScene, tp: TopicPartition, leader: int, in_ms: int) -> None:
+    cluster = scene.cluster
+    cluster.at(cluster.now + in_ms, lambda: cluster.move_leader(tp, leader))
+
+
+@VERSIONS
+def test_a_commit_waits_for_a_leader(version: int) -> None:
+    def play(scene: EdgeScene) -> None:
+        run = scene.run("run-0")
+        plan = scene.plan(run)
+        messages = scene.write(run, 0, plan)
+        lose_leader(scene, AWAY_MS)
+        begun = scene.scheduler.now_ms()
+        assert scene.commit(run, 0, plan, messages) is Commit.COMMITTED
+        assert scene.scheduler.now_ms() - begun >= AWAY_MS
+
+    scene = EdgeScene.of(play, SparkLife(1, tasks=2, transaction_version=version))
+    assert {(batch, task) for batch, task, _ in scene.visible()} == {(0, 0), (0, 1)}
+
+
+@VERSIONS
+def test_a_commit_without_a_leader_decides_nothing(version: int) -> None:
+    """It is said, and the next start writes the batch again."""
+
+    def play(scene: EdgeScene) -> None:
+        run = scene.run("run-0")
+        plan = scene.plan(run)
+        messages = scene.write(run, 0, plan)
+        lose_leader(scene, 2 * TIMEOUT_MS)
+        with pytest.raises(CommitError, match="1 of its partitions have no leader"):
+            scene.commit(run, 0, plan, messages)
+        assert scene.batches() == set()
+        scene.scheduler.sleep(2 * TIMEOUT_MS)
+        scene.batch(scene.run("run-1"), 0)
+
+    scene = EdgeScene.of(play, SparkLife(1, tasks=2, transaction_version=version))
+    assert {(batch, task) for batch, task, _ in scene.visible()} == {(0, 0), (0, 1)}
+
+
+@VERSIONS
+def test_the_next_start_waits_for_a_leader(version: int) -> None:
+    def play(scene: EdgeScene) -> None:
+        run = scene.run("run-0")
+        plan = scene.plan(run)
+        scene.decides_and_dies(run, 0, plan, scene.write(run, 0, plan))
+        lose_leader(scene, AWAY_MS)
+        begun = scene.scheduler.now_ms()
+        scene.plan(scene.run("run-1"))
+        assert scene.scheduler.now_ms() - begun >= AWAY_MS
+
+    scene = EdgeScene.of(play, SparkLife(1, tasks=2, transaction_version=version))
+    assert {(batch, task) for batch, task, _ in scene.visible()} == {(0, 0), (0, 1)}
+
+
+@VERSIONS
+def test_a_decision_whose_leader_stays_away_is_undone_or_told(version: int) -> None:
+    """Never committed in part, or without its markers."""
+
+    def play(scene: EdgeScene) -> None:
+        run = scene.run("run-0")
+        plan = scene.plan(run)
+        scene.decides_and_dies(run, 0, plan, scene.write(run, 0, plan))
+        lose_leader(scene, 3 * TIMEOUT_MS)
+        with pytest.raises(CommitOutcomeUnknownError):
+            scene.plan(scene.run("run-1"))
+        assert scene.open_ids()
+        assert scene.batches() == set()
+        scene.scheduler.sleep(3 * TIMEOUT_MS)
+        scene.batch(scene.run("run-2"), 0)
+
+    scene = EdgeScene.of(play, SparkLife(1, tasks=2, transaction_version=version))
+    assert {(batch, task) for batch, task, _ in scene.visible()} == {(0, 0), (0, 1)}
+
+
+@VERSIONS
+@pytest.mark.parametrize("lost", [True, False])
+def test_a_commit_by_hand_looks_for_markers_that_a_driver_lost(lost: bool, version: int) -> None:
+    """It had ended all of them: coordinators do not know the partitions any more."""
+
+    def play(scene: EdgeScene) -> None:
+        run = scene.run("run-0")
+        plan = scene.plan(run)
+        scene.decides_and_dies(run, 0, plan, scene.write(run, 0, plan))
+        tp = next(tp for tp, log in scene.cluster.logs.items() if tp.topic == TOPIC and log.batches)
+        scene.cluster.markerless = {tp} if lost else set()
+        with by_hand(scene, scene.run("operator")) as operator:
+            decision = operator.plan_commit(PREFIX).state.decision
+            assert decision is not None
+            with scene.driver_side(run) as driver:
+                client = driver.client
+                client.end(decision.transactions, committed=True, deadline_ms=client.deadline())
+            scene.scheduler.sleep(1_000)
+            report = operator.plan_commit(PREFIX)
+            assert not any(one.found.partitions for one in report.transactions)
+            if lost:
+                with pytest.raises(KafkaTimeoutError, match="its rows in 1 partitions"):
+                    operator.commit(report)
+            else:
+                assert operator.commit(report).committed
+
+    EdgeScene.of(play, SparkLife(1, tasks=2, transaction_version=version))
