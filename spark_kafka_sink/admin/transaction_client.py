@@ -276,18 +276,18 @@ class TransactionClient(AdminClient):
         return frozenset(old if only_listed else old | waiting.keys())
 
     def leaderless(
-        self, found: Iterable[TransactionDescription], deadline_ms: int
+        self, found: Mapping[str, TransactionDescription], deadline_ms: int
     ) -> Sequence[str]:
-        """The partitions of these open transactions that have no leader, by a broker's metadata.
-        Kafka 4 drops the markers for them when such a transaction is ended.
+        """The partitions of these open transactions that have no leader: Kafka 4 drops the markers
+        for them. By the metadata of a coordinator, which has just answered; another may be frozen.
         """
         written: dict[str, set[int]] = defaultdict(set)
-        for description in found:
+        for description in found.values():
             for topic, partitions in description.partitions:
                 written[topic].update(partitions)
         if not written:
             return ()
-        call = Call(leaders(written), AnyBroker())
+        call = Call(leaders(written), CoordinatorKey(next(iter(found))))
         return leaderless(self.loop.send_and_receive(call, deadline_ms), written)
 
     def transaction_version(self, deadline_ms: int) -> int:

@@ -439,7 +439,7 @@ class Committer:
         ]
         late = frozenset() if gone else near_timeout(self._client, found, margin_ms, deadline)
         if not gone and not late:
-            if left := self._client.leaderless(found.values(), deadline):
+            if left := self._client.leaderless(found, deadline):
                 raise NoLeaderError(
                     f"batch {decision.number} of '{owner.key}' can't be committed: {len(left)} of "
                     f"its partitions have no leader ({named(left, _NAMED)}), and rows that are "

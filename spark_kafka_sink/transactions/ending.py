@@ -122,7 +122,7 @@ def _next(
         return _Next.UNDO
     if not near_timeout(client, found, lambda t: margin_ms(t) // 2, deadline_ms):
         # (Brokers drop markers for a partition without a leader. It may get one in time.)
-        return _Next.WAIT if client.leaderless(found.values(), deadline_ms) else _Next.COMMIT
+        return _Next.WAIT if client.leaderless(found, deadline_ms) else _Next.COMMIT
     wait_until, last = (3, 1) if only_lost else (8, 6)
     # (One that moves to another coordinator is in no list, and may be young: others commit it.)
     old = near_timeout(
