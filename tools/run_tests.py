@@ -4,9 +4,9 @@
 
 What needs Spark waits most of its time for a JVM to start or for a job to end, what needs a broker
 for that; so each of the two has a process of its own. Notebooks start Sparks of their own: they are
-beside the brokers' tests, so that all processes end at about the same time. The first one's output
-is shown as it comes, the others' follow it, and the last line adds all up, as pytest itself would
-say it.
+beside the brokers' tests, so that all processes end at about the same time. What another program
+gives a time that no setting changes runs when these have ended. The first one's output is shown as
+it comes, the others' follow it, and the last line adds all up, as pytest itself would say it.
 
 What needs neither comes in a random order (pytest-randomly: modules, then the classes and tests of
 each), which ``--randomly-seed`` repeats. The others keep the order of their files: they share
@@ -25,20 +25,23 @@ from collections import Counter
 from contextlib import ExitStack
 
 _REST = "(long or faults or cluster)"
+_QUIET = "(timing or alone)"
 #: By ring: the marker expressions of its processes. tests/README.md says what belongs where.
 RINGS = {
     "default": [
-        f"spark and not {_REST} and not timing",
-        f"broker and not spark and not {_REST} and not timing",
-        f"not broker and not spark and not {_REST} and not timing",
+        f"spark and not {_REST} and not {_QUIET}",
+        f"broker and not spark and not {_REST} and not {_QUIET}",
+        f"not broker and not spark and not {_REST} and not {_QUIET}",
     ],
     "long": [
-        "(long or cluster) and spark and not faults and not notebook and not timing",
-        "faults and spark and not timing",
-        f"(notebook or {_REST} and not spark) and not timing",
+        f"(long or cluster) and spark and not faults and not notebook and not {_QUIET}",
+        f"faults and spark and not {_QUIET}",
+        f"(notebook or {_REST} and not spark) and not {_QUIET}",
     ],
     "timing": ["timing"],
 }
+#: By ring: what runs when its processes have ended.
+ALONE = {"long": "alone"}
 #: pytest's words for outcomes, in the order of its own summary.
 WORDS = ("failed", "passed", "skipped", "deselected", "xfailed", "xpassed", "warnings", "errors")
 
@@ -67,6 +70,7 @@ def main() -> int:
     arguments = [one for one in given if not one.startswith("--randomly-seed=")]
     base = [sys.executable, "-m", "pytest", *arguments]
     commands = [[*base, *order(each, given), "-m", each] for each in RINGS[ring]]
+    last = [[*base, "-m", ALONE[ring]]] if ring in ALONE else []
     with ExitStack() as stack:
         written, processes = [], []
         for command in commands[1:]:
@@ -92,6 +96,12 @@ def main() -> int:
             for process in processes:
                 if process.poll() is None:
                     process.terminate()
+        for command in last:
+            written.append(stack.enter_context(tempfile.TemporaryFile("w+")))
+            alone = subprocess.run(
+                command, stdout=written[-1], stderr=subprocess.STDOUT, check=False
+            )
+            codes.append(alone.returncode)
         for file in written:
             file.seek(0)
             outputs.append(file.read())

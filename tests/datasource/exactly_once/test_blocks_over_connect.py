@@ -10,7 +10,7 @@ import pytest
 from tests.datasource.exactly_once.queries import COMMITTED
 from tests.notebooks.connect_server import told_by
 
-pytestmark = [pytest.mark.long, pytest.mark.spark, pytest.mark.broker, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.alone, pytest.mark.spark, pytest.mark.broker, pytest.mark.timeout(600)]
 
 
 def test_blocks_and_functions_hold_over_connect(kafka, topic, consume, tmp_path):
