@@ -14,7 +14,6 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
-from urllib.parse import unquote
 
 from spark_kafka_sink.base.error_kinds import Kind
 from spark_kafka_sink.base.errors import SchemaError, safe_text
@@ -218,7 +217,7 @@ class _Check:
         if not isinstance(reference, str) or reference.partition("/")[0] != "#":
             raise _wrong("it refers to another document, or to a name instead of a path")
         for part in reference.split("/")[1:]:
-            name = unquote(part).replace("~1", "/").replace("~0", "~")
+            name = part.replace("~1", "/").replace("~0", "~")
             found = found.get(name) if isinstance(found, dict) else None
         if found is None:
             raise _wrong(f"{safe_text(reference)} is not in it")
