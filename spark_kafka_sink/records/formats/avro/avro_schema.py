@@ -57,6 +57,8 @@ class AvroType:
     size: int = 0
     precision: int = 0
     scale: int = 0
+    #: Why columns don't fit it, by their ids: of one match.
+    problems: dict[int, SchemaError] = field(default_factory=dict)
 
     @property
     def text(self) -> str:
