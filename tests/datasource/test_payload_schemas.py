@@ -153,6 +153,23 @@ def test_a_given_schema_may_be_a_file_under_its_records_name(planned, theirs, to
     assert theirs.get_latest_version(f"{topic}-shop.{name}")
 
 
+@pytest.mark.parametrize("comment", ["// of orders\n", "/* of orders */ "])
+def test_a_given_schema_may_begin_with_a_comment(planned, comment):
+    text = f'{comment}syntax = "proto3"; message M {{ int64 id = 1; }}'
+    assert planned("id bigint", valueFormat="protobuf", valueSchema=text, **AUTO).value.encoder
+
+
+@pytest.mark.parametrize("format_", ["avro", "json-schema"])
+@pytest.mark.parametrize("kind", ["struct<a:int>", "map<string,int>"])
+def test_a_key_column_with_fields_is_a_field_of_a_record(planned, theirs, topic, format_, kind):
+    options = AUTO | {"keyColumns": "k", "keyFormat": format_, "valueColumns": "id"}
+    key = planned(f"id bigint, k {kind}", **options).key
+    schema = json.loads(theirs.get_latest_version(f"{topic}-key").schema.schema_str)
+    is_bare = schema["type"] == "map"
+    assert key.is_bare is is_bare
+    assert is_bare or '"k"' in json.dumps(schema)
+
+
 def test_a_column_topic_with_the_topic_s_name_is_refused(planned):
     with pytest.raises(ConfigError, match="the topic is a column"):
         planned(COLUMNS + ", topic string", topic=None, valueColumns="id")
@@ -195,6 +212,12 @@ def test_a_schema_evolves_as_its_subject_allows(planned, theirs, topic, level, c
 def test_what_has_no_schema_is_an_error_at_planning(planned, column, says):
     with pytest.raises(SchemaError, match=says):
         planned(column, **AUTO)
+
+
+@pytest.mark.parametrize("kind", ["struct<a:string>", "array<string>", "double"])
+def test_a_map_s_keys_in_json_are_those_of_the_format_json(planned, kind):
+    with pytest.raises(SchemaError, match=r"column s\.m \(a key of the map\) is of type"):
+        planned(f"s struct<m:map<{kind},int>>", valueFormat="json-schema", **AUTO)
 
 
 def test_a_registry_that_gives_another_schema_is_not_believed(planned):

@@ -96,9 +96,19 @@ ID = of(K.STRUCT, LONG, names=("id",))
 IDS = of(K.STRUCT, of(K.ARRAY, LONG), names=("ids",))
 
 
+def doubled(count):
+    """A default of ``2**count`` bytes: each level has the one below twice."""
+    made = record(field("int", "i", default=0), name="r0")
+    for level in range(count):
+        fields = field(made, "a", default={}), field(f"r{level}", "b", default={})
+        made = record(*fields, name=f"r{level + 1}")
+    return made
+
+
 @pytest.mark.parametrize(
     ("schema", "says"),
     [
+        (record(field("long"), field(doubled(40), "d", default={})), "default of .* d .*endless"),
         (record(field("long"), field("r", "self", default={})), "default of .* self"),
         (record(field("long"), field(["null", "r"], "self", default=None)), None),
         (record(field({"type": "fixed", "name": "f", "size": 2, "logicalType": "decimal",
@@ -121,6 +131,22 @@ def test_an_avro_schema_is_used_or_refused_at_once(schema, says):
     else:
         with pytest.raises(SchemaError, match=says):
             use("avro", json.dumps(schema), ID)
+    assert time.monotonic() - start < AT_ONCE_S
+
+
+def test_branches_that_hold_each_other_are_refused_at_once():
+    """None fits, and each is tried within each: ``12**8`` ways."""
+    names = [f"r{i}" for i in range(12)]
+    declared = record(field([*names[:1]], "x"), field("long", "more"), name="r0")
+    inner = [record(field(["null", *names[: i + 1]], "x"), field("long", "more"), name=names[i])
+             for i in range(1, 12)]  # fmt: skip
+    declared["fields"][0]["type"] = [names[0], *inner]
+    columns = of(K.STRING)
+    for _ in range(8):
+        columns = of(K.STRUCT, columns, names=("x",))
+    start = time.monotonic()
+    with pytest.raises(SchemaError, match="column x is of type"):
+        use("avro", json.dumps(declared), columns)
     assert time.monotonic() - start < AT_ONCE_S
 
 

@@ -214,6 +214,12 @@ def test_a_message_within_another_has_the_indexes_on_the_way():
     assert payload == PREFIX + b"\x04\0\0" + b"\x0a\x01x"
 
 
+def test_maps_do_not_count_among_the_messages_within_one():
+    """Java's reader finds messages in the text, which has none for a map."""
+    schema = "message M { map<string, bool> m = 1; message A { map<int32, int32> b = 1; } }"
+    assert ProtobufFormat("M.A").indexes(f'syntax = "proto3"; {schema}') == b"\x04\0\0"
+
+
 @pytest.mark.parametrize(
     ("name", "values", "says"),
     [

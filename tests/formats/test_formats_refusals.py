@@ -90,6 +90,15 @@ def test_an_avro_schema_that_no_reader_accepts_is_an_error(schema):
         AvroFormat().name_of(schema)
 
 
+@pytest.mark.parametrize("space", ["", "my-company.shop"])
+def test_an_avro_schema_may_have_any_namespace(space):
+    """As Java's Avro: a hyphen, or none within one."""
+    inner = {"type": "record", "name": "r", "namespace": space, "fields": []}
+    fields = [{"name": "a", "type": {"type": inner}}]
+    schema = {"type": "record", "name": "shop.r", "fields": fields}
+    assert AvroFormat().name_of(json.dumps(schema)) == "shop.r"
+
+
 JSON = JsonSchemaFormat()
 
 
@@ -114,6 +123,7 @@ def test_json_refuses_rows_without_a_property_that_is_required():
         ({"type": "object", "additionalProperties": False}, "no such property"),
         ({"type": "object", "required": ["b"]}, "requires b"),
         ({"$ref": "https://elsewhere"}, "refers to another document"),
+        ({"properties": {"a": {"$ref": "#name"}}}, "refers to another document"),
         ({"$ref": "#"}, "nested too deep"),
         ({"type": "string"}, "has string"),
     ],
@@ -123,12 +133,38 @@ def test_columns_that_a_json_schema_excludes_are_errors(schema, says):
         JSON.plan(json.dumps(schema), PREFIX, struct(a=K.LONG))
 
 
-def test_a_json_schema_may_have_references_and_alternatives():
+@pytest.mark.parametrize("name", ["n", "a/b ~"])
+def test_a_json_schema_may_have_references_and_alternatives(name):
     schema = {
-        "definitions": {"n": {"oneOf": [{"type": "null"}, {"type": "number"}]}},
-        "properties": {"a": {"$ref": "#/definitions/n"}},
+        "definitions": {name: {"oneOf": [{"type": "null"}, {"type": "number"}]}},
+        "properties": {"a": {"$ref": f"#/definitions/{'n' if name == 'n' else 'a~1b ~0'}"}},
     }
     assert JSON.plan(json.dumps(schema), PREFIX, struct(a=K.LONG))
+
+
+def test_what_is_beside_alternatives_of_a_json_schema_counts():
+    schema = {
+        "properties": {"id": {"type": "integer"}, "a": {"type": "integer"}, "b": {}},
+        "required": ["id"],
+        "oneOf": [{"required": ["a"]}, {"required": ["b"]}],
+    }
+    with pytest.raises(SchemaError, match="column a is of type STRING, and the schema has integer"):
+        JSON.plan(json.dumps(schema), PREFIX, struct(id=K.LONG, a=K.STRING, b=K.STRING))
+    plan = JSON.plan(json.dumps(schema), PREFIX, struct(id=K.LONG, a=K.LONG, b=K.STRING))
+    columns = together(id=pa.array([1, None]), a=pa.array([None, 1]), b=pa.array(["x", None]))
+    # Which alternative a row is of is not checked.
+    (refusal,) = plan.encode(columns, "").refusals
+    assert (refusal.column, refusal.rows.tolist()) == ("id", [False, True])
+
+
+@pytest.mark.parametrize("kind", [K.MAP, K.STRUCT])
+def test_a_json_schema_may_have_patterns_of_names(kind):
+    schema = {"patternProperties": {"^a": {"type": "integer"}}, "additionalProperties": False}
+    column = struct(a=K.LONG)
+    if kind is K.MAP:
+        children = (ColumnType(K.STRING, "string"), ColumnType(K.LONG, "bigint"))
+        column = ColumnType(kind, "map", False, children)
+    assert JSON.plan(json.dumps(schema), PREFIX, column)
 
 
 @pytest.mark.parametrize(

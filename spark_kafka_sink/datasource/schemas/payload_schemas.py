@@ -180,9 +180,12 @@ class _PayloadPlan:
         return self._kept(key, lambda r: self._looked_up(r, subject, text))
 
     def _derived(self) -> str:
-        bare = self._payload.part == "key" and self._one and self._format.has_bare
-        column = self._columns.children[0] if bare else self._columns
-        return self._format.derive(column, _name(self._payload, self._topic))
+        name = _name(self._payload, self._topic)
+        if self._payload.part == "key" and self._one and self._format.has_bare:
+            bare = self._format.derive(self._columns.children[0], name)
+            if self._format.is_bare(bare):
+                return bare
+        return self._format.derive(self._columns, name)
 
     def _looked_up(self, registry: Registry, subject: str, text: str) -> RegisteredSchema:
         options, kind = self._options, self._format.schema_type
@@ -279,7 +282,7 @@ def given_schema(payload: PayloadOptions) -> str:
     text = payload.schema or ""
     option = f"{payload.part}Schema"
     path = text.removeprefix("file:").removeprefix("//") if text.startswith("file:") else text
-    if not path.startswith("/"):
+    if not path.startswith("/") or text.startswith(("//", "/*")):  # a comment of Protobuf
         return text
     what = f"{option}={safe_text(path)}"
     try:

@@ -39,7 +39,7 @@ def composed_columns(
     is_struct: bool = False,
 ) -> ComposedColumns | None:
     """The columns that ``option`` names, or with ``is_struct`` the one whose fields it names; None
-    when it names none. Raises SchemaError. Types for a format with a schema are checked with that.
+    when it names none. Raises SchemaError. Types of Avro and Protobuf are checked with the schema.
     """
     if not names:
         return None
@@ -49,12 +49,12 @@ def composed_columns(
     _refuse_same_column(schema, columns, option)
     if is_struct:
         _check_type(schema, columns[0], option, _struct_problem, "name it without .*", " as .*")
-    if format_ not in (ColumnFormat.JSON, ColumnFormat.STRING):
+    if format_ in (ColumnFormat.AVRO, ColumnFormat.PROTOBUF):
         return ComposedColumns(columns, format_, is_struct)
     problem, hint = (
-        (_json_problem, "cast it to a string, or write the column with to_json(struct(...))")
-        if format_ is ColumnFormat.JSON
-        else (_string_problem, "cast it to a string the way that readers expect")
+        (_string_problem, "cast it to a string the way that readers expect")
+        if format_ is ColumnFormat.STRING
+        else (_json_problem, "cast it to a string, or write the column with to_json(struct(...))")
     )
     for column in columns:
         _check_type(schema, column, option, problem, hint, f" as {format_}")

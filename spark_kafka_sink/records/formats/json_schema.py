@@ -139,24 +139,29 @@ class _Check:
             raise unfit(column, at.path, "and the schema allows nothing")
         if "$ref" in declared:
             self.type(self._referred(declared["$ref"]), column, at)
-        elif alternatives := _alternatives(declared):
+            return
+        alternatives = [*(declared.get("oneOf") or ()), *(declared.get("anyOf") or ())]
+        if alternatives:
             self._one_of(alternatives, column, at)
-        else:
-            self._plain(declared, column, at)
+        self._plain(declared, column, at)
 
     def _one_of(self, alternatives: Sequence[Any], column: ColumnType, at: _Place) -> None:
         problem: SchemaError | None = None
+        before, fitting = len(self.required), []
         for branch in alternatives:
-            before = len(self.required)
             try:
-                return self.type(branch, column, at)
+                self.type(branch, column, at)
+                fitting.append(self.required[before:])
             except SchemaError as error:
                 if error.kind is Kind.UNUSABLE_SCHEMA:
                     raise
-                del self.required[before:]
                 if _types(branch) != ["null"]:
                     problem = error
-        raise problem or unfit(column, at.path, "and the schema has no type for it")
+            del self.required[before:]
+        if not fitting:
+            raise problem or unfit(column, at.path, "and the schema has no type for it")
+        # Which of them a row is of is not looked at, so what all of them require.
+        self.required += [one for one in fitting[0] if all(one in other for other in fitting)]
 
     def _plain(self, declared: Mapping[str, Any], column: ColumnType, at: _Place) -> None:
         types = _types(declared)
@@ -166,7 +171,7 @@ class _Check:
         if column.kind is _K.STRUCT:
             self._struct(declared, column, at)
         elif column.children:
-            inner = declared.get("items" if wanted == "array" else "additionalProperties", True)
+            inner = declared.get("items", True) if wanted == "array" else _rest(declared)
             child, inside = column.children[-1], _Place(f"{at.path}[]", None)
             if child.nullable:
                 self._null(inner, child, inside)
@@ -174,7 +179,7 @@ class _Check:
 
     def _struct(self, declared: Mapping[str, Any], column: ColumnType, at: _Place) -> None:
         properties, required = declared.get("properties") or {}, declared.get("required") or []
-        rest = declared.get("additionalProperties", True)
+        rest = _rest(declared)
         for index, (name, child) in enumerate(zip(column.names, column.children, strict=True)):
             way = None if at.way is None else (*at.way, index)
             inside = _Place(below(at.path, name), way)
@@ -209,17 +214,19 @@ class _Check:
 
     def _referred(self, reference: object) -> object:
         found: Any = self.root
-        if not isinstance(reference, str) or not reference.startswith("#"):
-            raise _wrong("it refers to another document")
-        for part in reference.lstrip("#").split("/")[1:]:
-            found = found.get(part) if isinstance(found, dict) else None
+        if not isinstance(reference, str) or reference.partition("/")[0] != "#":
+            raise _wrong("it refers to another document, or to a name instead of a path")
+        for part in reference.split("/")[1:]:
+            name = part.replace("~1", "/").replace("~0", "~")
+            found = found.get(name) if isinstance(found, dict) else None
         if found is None:
             raise _wrong(f"{safe_text(reference)} is not in it")
         return found
 
 
-def _alternatives(declared: Mapping[str, Any]) -> list[Any]:
-    return [*(declared.get("oneOf") or ()), *(declared.get("anyOf") or ())]
+def _rest(declared: Mapping[str, Any]) -> Any:  # noqa: ANN401 - of JSON
+    """The schema of properties without a name in it; patterns are not looked at."""
+    return "patternProperties" in declared or declared.get("additionalProperties", True)
 
 
 def _types(declared: object) -> list[str]:

@@ -10,7 +10,7 @@ A field is found by its name, then by its aliases. One that no column is for tak
 from __future__ import annotations
 
 import struct
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from spark_kafka_sink.base.errors import SchemaError, safe_text
@@ -58,6 +58,8 @@ _INTEGERS: Final = {"int": range(-(1 << 31), 1 << 31), "long": range(-(1 << 63),
 _TEXTS: Final = {"string": "utf-8", "bytes": "latin-1"}
 _FLOATS: Final = {"float": "<f", "double": "<d"}
 _NOT_OF_TYPE: Final = (ValueError, OverflowError, struct.error)
+#: Values in a default: types that hold each other could double them at each level.
+_MOST_VALUES: Final = 10_000
 #: Integers are also written as logical types of numbers, as what they are.
 _WHOLE: Final = {
     (kind, logical): node
@@ -93,8 +95,11 @@ def match(kind: AvroType, column: ColumnType, path: str) -> Value:
     problem: SchemaError | None = None
     for prefix, branch in zip(prefixes, branches, strict=True):
         try:
+            if id(column) in branch.problems:  # else branches within each other were endless
+                raise branch.problems[id(column)]
             value = Value(_node(branch, column, path), prefix, null)
         except SchemaError as error:
+            branch.problems[id(column)] = error
             problem = problem or (None if branch.kind == "null" else error)
             continue
         if column.kind not in _NODES or column.kind.avro == (branch.kind, branch.logical):
@@ -160,10 +165,10 @@ def _default(field: AvroField, path: str) -> bytes:
             "add a column of that name, or give the field a default in the schema",
         )
     try:
-        return _encoded(field.type, field.default)
-    except (*_NOT_OF_TYPE, RecursionError):
+        return _encoded(field.type, field.default, iter(range(_MOST_VALUES)))
+    except (*_NOT_OF_TYPE, RecursionError, StopIteration):
         raise misfit(
-            f"the default of the schema's field {safe_text(path)} is not of its type",
+            f"the default of the schema's field {safe_text(path)} is not of its type, or endless",
             "add a column of that name, or correct the schema",
         ) from None
 
@@ -175,11 +180,14 @@ def _unfit(kind: AvroType, column: ColumnType, path: str) -> SchemaError:
 # -- defaults
 
 
-def _encoded(kind: AvroType, value: object) -> bytes:
-    """A default of a schema's JSON, encoded. Raises one of _NOT_OF_TYPE."""
+def _encoded(kind: AvroType, value: object, more: Iterator[int]) -> bytes:
+    """A default of a schema's JSON, encoded. Raises one of _NOT_OF_TYPE, and StopIteration when it
+    has ``more`` values than there may be.
+    """
+    next(more)
     match kind.kind, value:
         case "union", _:
-            return _of_union(kind.inner, value)
+            return _of_union(kind.inner, value, more)
         case "null", None:
             return b""
         case "boolean", bool():
@@ -195,21 +203,21 @@ def _encoded(kind: AvroType, value: object) -> bytes:
         case "fixed", str() if len(value) == kind.size:
             return value.encode(_TEXTS["bytes"])
         case "array", list():
-            return _block([_encoded(kind.inner[0], one) for one in value])
+            return _block([_encoded(kind.inner[0], one, more) for one in value])
         case "map", dict():
             inner = kind.inner[0]
-            return _block([sized(k.encode()) + _encoded(inner, v) for k, v in value.items()])
+            return _block([sized(k.encode()) + _encoded(inner, v, more) for k, v in value.items()])
         case "record", dict():
             given = [(one.type, value.get(one.name, one.default)) for one in kind.fields]
-            return b"".join(_encoded(of, one) for of, one in given)
+            return b"".join([_encoded(of, one, more) for of, one in given])
     raise ValueError(kind.kind)
 
 
-def _of_union(branches: Sequence[AvroType], value: object) -> bytes:
+def _of_union(branches: Sequence[AvroType], value: object, more: Iterator[int]) -> bytes:
     """As the first branch that it fits."""
     for index, branch in enumerate(branches):
         try:
-            return varint(index) + _encoded(branch, value)
+            return varint(index) + _encoded(branch, value, more)
         except _NOT_OF_TYPE:
             continue
     raise ValueError("union")

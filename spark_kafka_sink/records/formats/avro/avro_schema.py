@@ -20,7 +20,6 @@ _PRIMITIVES: Final = frozenset(
     {"null", "boolean", "int", "long", "float", "double", "bytes", "string"}
 )
 NAME: Final = re.compile(r"[A-Za-z_]\w*", re.ASCII)
-_FULL_NAME: Final = re.compile(rf"{NAME.pattern}(\.{NAME.pattern})*", re.ASCII)
 LOGICAL: Final = {
     "int": ("date", "time-millis"),
     "long": ("time-micros", *(f"{local}timestamp-{unit}" for local in ("", "local-")
@@ -58,6 +57,8 @@ class AvroType:
     size: int = 0
     precision: int = 0
     scale: int = 0
+    #: Why columns don't fit it, by their ids: of one match.
+    problems: dict[int, SchemaError] = field(default_factory=dict)
 
     @property
     def text(self) -> str:
@@ -75,7 +76,7 @@ def parse_schema(text: str) -> AvroType:
     try:
         declared = json.loads(text)
     except (ValueError, RecursionError):
-        if _FULL_NAME.fullmatch(text.strip()) is None:
+        if text.strip() not in _PRIMITIVES:
             raise _wrong("it is not JSON") from None
         declared = text.strip()  # string, as some write it, for "string"
     try:
@@ -107,7 +108,7 @@ class _Parser:
         if kind in ("record", "error", "enum", "fixed"):
             return self._declaration(kind, declared, space)
         found = self.type(kind, space)
-        return _with_logical(found, declared) if kind in _PRIMITIVES else found
+        return _with_logical(found, declared) if found.kind == kind else found
 
     def _by_name(self, name: str, space: str) -> AvroType:
         if name in _PRIMITIVES:
@@ -124,8 +125,8 @@ class _Parser:
         return AvroType("union", inner=tuple(branches))
 
     def _declaration(self, kind: str, declared: Mapping[str, Any], space: str) -> AvroType:
-        name = _full(declared["name"], declared.get("namespace") or space)
-        if name in self._named or _FULL_NAME.fullmatch(name) is None:
+        name = _full(declared["name"], declared.get("namespace", space))
+        if name in self._named or NAME.fullmatch(name.rpartition(".")[2]) is None:
             raise _wrong(f"{safe_text(name)} is no name of a type, or declared twice")
         found = self._named[name] = AvroType("record" if kind == "error" else kind, name)
         if kind == "enum":

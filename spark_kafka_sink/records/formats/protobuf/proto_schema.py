@@ -82,8 +82,8 @@ def message_of(text: str, name: str | None) -> tuple[Descriptor, tuple[int, ...]
 def _messages(
     messages: Iterable[Descriptor], way: tuple[int, ...]
 ) -> Iterator[tuple[Descriptor, tuple[int, ...]]]:
-    """Each, and those within it, with the indexes on the way to it."""
-    for at, one in enumerate(messages):
+    """Each, and those within it, with the indexes on the way to it. Entries of maps are none."""
+    for at, one in enumerate(it for it in messages if not it.GetOptions().map_entry):
         yield one, (*way, at)
         yield from _messages(one.nested_types, (*way, at))
 
