@@ -196,7 +196,12 @@ class CommitState:
         """Batch ``number``, if it is among the kept ones."""
         return next((one for one in self.done if one.number == number), None)
 
-    # -- ownership --------------------------------------------------------------------------------
+    def has_done(self, decision: Decision) -> bool:
+        """It was finished, and not resolved as done, which keeps neither digest nor payloads."""
+        done = self.done_batch(decision.number)
+        if done is None or done.digest != decision.digest:
+            return False
+        return done.digest != "" or (done.payloads != () and done.payloads == decision.payloads)
 
     def taken_over(self, run_id: str, query_id: str, now_ms: int) -> CommitState:
         """With ``run_id`` as the owner; unchanged when it is already. An empty query id keeps the
@@ -235,8 +240,6 @@ class CommitState:
     def _superseding(self, run_id: str) -> CommitState:
         kept = (run for run in self.superseded if run != run_id)
         return replace(self, superseded=(*kept, *filter(None, [run_id]))[-KEPT_RUNS:])
-
-    # -- the phases of a batch --------------------------------------------------------------------
 
     def with_part(self, number: int, token: str, part: Part) -> CommitState:
         """One more write of the block ``token`` of batch ``number`` is prepared. Parts of another
@@ -306,8 +309,6 @@ class CommitState:
     def _require(self, phase: Phase) -> None:
         if self.phase is not phase:
             raise IllegalStateError(f"the commit log is {self.phase.value}, not {phase.value}")
-
-    # -- serialization ------------------------------------------------------------------------
 
     def encode(self) -> bytes:
         """All but the parts: JSON in UTF-8, for any consumer. A transactional id is stored as stem

@@ -260,10 +260,12 @@ class Committer:
             # Also when an operator has aborted the run since: some of it may be visible.
             self._rolled_forward(owner.key, session)
         found = session.state
+        if attempts.decision is not None and found.has_done(attempts.decision):
+            return Commit.COMMITTED  # by the previous attempt, or by others who found its decision
         # (A version that is repeated, and wrote nothing, decides nothing.)
         is_repeated = not batch.transactions and found.done_batch(batch.number) is not None
         needs_owner = owner.numbering is not Numbering.VERSIONS or not is_repeated
-        if needs_owner and not (is_tried and found.last_done == batch.number):
+        if needs_owner:
             self._check_owner(owner, batch, found)
         state = self._rolled_forward(owner.key, session)
         if is_ours and state.last_done == batch.number:
@@ -527,8 +529,8 @@ class Committer:
         doubtful = ended.unknown + ended.unclear
         if doubtful:
             if ended.unknown:
-                # A deposed leader may have a decision that is done, with ids that were used since.
-                session.confirm(self._client.deadline())
+                # It may be done (another thread, a deposed leader), with ids that were used since.
+                session.write(state, self._client.deadline())
             raise CommitOutcomeUnknownError(
                 f"batch {decision.number} of '{key}' is decided, but the outcome of "
                 f"{len(doubtful)} of its {len(decision.transactions)} transactions is not known "

@@ -34,10 +34,8 @@ _KEPT: Final = 4
 
 
 class ExactlyOnceDriver:
-    """A context manager over one :class:`TransactionClient`. One thread at a time.
-
-    ``config`` is the tasks' producer config; its transaction.timeout.ms is what the brokers must
-    allow. ``log_topic`` keeps the decisions.
+    """Over one :class:`TransactionClient`, one thread at a time. ``config`` is the tasks', whose
+    transaction.timeout.ms the brokers must allow; ``log_topic`` keeps the decisions.
     """
 
     def __init__(
@@ -53,7 +51,6 @@ class ExactlyOnceDriver:
         log = CommitLog(self.client, log_topic)
         aborter = Aborter(log, self.client)
         self._committer = Committer(log, self.client)
-        #: See :class:`Committer` and :class:`Aborter`.
         self.commit = self._committer.commit
         self.abort = aborter.abort
         self.abort_unknown = aborter.abort_unknown

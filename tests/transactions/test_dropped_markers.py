@@ -7,7 +7,9 @@ transaction then hangs in that partition.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 
 import pytest
 from confluent_kafka.admin import AdminClient as ConfluentAdmin
@@ -19,12 +21,17 @@ from spark_kafka_sink.cli.operations.blockers import blockers
 from spark_kafka_sink.config.producer_config import ProducerConfig
 from spark_kafka_sink.producer.kafka_producer import KafkaProducer
 from spark_kafka_sink.producer.producer_record import ProducerRecord
+from spark_kafka_sink.protocol.producer_ids import PreparedTransaction
+from spark_kafka_sink.transactions.commit_log.commit_log import CommitLog
+from spark_kafka_sink.transactions.commit_state import Payload
+from spark_kafka_sink.transactions.committer import Batch, Commit, Committer
+from spark_kafka_sink.transactions.ownership import Owner
 from spark_kafka_sink.transactions.transactional_ids import TransactionalId
-from tests.real_kafka import RealKafka
+from tests.real_kafka import Consumed, RealKafka
 from tests.transactions.operator_stage import Stage, set_stage
 from tests.waiting import wait_for
 
-pytestmark = pytest.mark.long
+pytestmark = [pytest.mark.long, pytest.mark.timeout(600)]
 
 NODE = 2
 
@@ -41,19 +48,23 @@ def stage(kafka3: RealKafka) -> Iterator[Stage]:
         yield found
 
 
-def test_a_commit_without_markers_is_told_and_no_abort_advised(
-    kafka3: RealKafka, stage: Stage
-) -> None:
+def prepared(kafka3: RealKafka, stage: Stage) -> PreparedTransaction:
+    """With a row, on the node that will be lost; its coordinator is on another."""
     ids = (str(TransactionalId(stage.prefix, "run-1", "w", n)) for n in range(100))
     name = next(i for i in ids if stage.client.loop.coordinators([i], stage.soon())[i].id != NODE)
-    options = {"bootstrap.servers": kafka3.bootstrap, "transactional.id": name}
+    options = {
+        "bootstrap.servers": kafka3.bootstrap,
+        "transactional.id": name,
+        "transaction.timeout.ms": "600000",
+    }
     with KafkaProducer(options) as producer:
         producer.init_transactions()
         producer.begin_transaction()
         producer.send(ProducerRecord(stage.topic, b"row"))
-        prepared = producer.prepare()
-    stage.write(stage.state([prepared]))
-    report = stage.operator.plan_commit(stage.prefix)
+        return producer.prepare()
+
+
+def lose_leader(kafka3: RealKafka, stage: Stage) -> None:
     kafka3.node(NODE).freeze()
 
     def is_leaderless() -> bool:
@@ -62,6 +73,17 @@ def test_a_commit_without_markers_is_told_and_no_abort_advised(
         return cluster.topics[stage.topic][0].leader < 0
 
     wait_for(is_leaderless, 120, "a partition without a leader", pause=0.5)
+
+
+def test_a_commit_without_markers_is_told_and_no_abort_advised(
+    kafka3: RealKafka, stage: Stage
+) -> None:
+    transaction = prepared(kafka3, stage)
+    stage.write(stage.state([transaction]))
+    report = stage.operator.plan_commit(stage.prefix)
+    lose_leader(kafka3, stage)
+    deadline = stage.client.deadline(60_000)
+    stage.client.end([transaction], committed=True, deadline_ms=deadline)
     with pytest.raises(KafkaTimeoutError, match="whether its rows are visible is not known"):
         stage.operator.commit(report)
     kafka3.node(NODE).thaw()
@@ -69,5 +91,30 @@ def test_a_commit_without_markers_is_told_and_no_abort_advised(
     (left,) = wait_for(
         lambda: blockers(stage.client, stage.log, stage.topic, deadline), 60, "what hangs"
     )
-    assert left.owner == f"{name}, committed without its marker"
+    assert left.owner == f"{transaction.transactional_id}, committed without its marker"
     assert "an abort loses its rows" in left.advice
+    # A command that comes later finds it, too: coordinators have forgotten the partitions.
+    stage.write(stage.state([transaction]))
+    report = stage.operator.plan_commit(stage.prefix)
+    assert [one.found.partitions for one in report.transactions] == [()]
+    with pytest.raises(KafkaTimeoutError, match="its rows in 1 partitions"):
+        stage.operator.commit(report)
+
+
+def test_a_commit_waits_until_its_partition_has_a_leader(
+    kafka3: RealKafka, stage: Stage, consume: Callable[..., Consumed]
+) -> None:
+    transaction = prepared(kafka3, stage)
+    stage.write(stage.state())
+    lose_leader(kafka3, stage)
+    batch = Batch(8, (transaction,), Payload(1, 3, stage.topic))
+    config = replace(stage.client.config, max_block_ms=180_000)
+    owner = Owner(stage.prefix, "run-1", "query", 2)
+    with TransactionClient(config) as client, ThreadPoolExecutor(1) as pool:
+        committer = Committer(CommitLog(client, stage.log_topic), client)
+        commit = pool.submit(committer.commit, owner, batch)
+        with pytest.raises(TimeoutError):
+            commit.result(5)
+        kafka3.node(NODE).thaw()
+        assert commit.result(180) is Commit.COMMITTED
+    assert consume(stage.topic, isolation="read_committed").values == [b"row"]

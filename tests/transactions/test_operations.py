@@ -6,12 +6,14 @@ Between the plan and the change a driver goes on; each test makes that happen.
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from spark_kafka_sink.base.errors import CommitError, RefusedError, SupersededError
 from spark_kafka_sink.cli.operations.operator import Operator
 from spark_kafka_sink.protocol.producer_ids import PreparedTransaction
+from spark_kafka_sink.transactions import committer
 from spark_kafka_sink.transactions.commit_log.commit_log import CommitLog, LogSession
 from spark_kafka_sink.transactions.commit_state import (
     CommitState,
@@ -20,7 +22,7 @@ from spark_kafka_sink.transactions.commit_state import (
     Payload,
     Standing,
 )
-from spark_kafka_sink.transactions.committer import Batch, Committer
+from spark_kafka_sink.transactions.committer import Batch, Commit, Committer
 from spark_kafka_sink.transactions.ownership import Owner
 from tests.transactions.operator_stage import Stage, names
 
@@ -193,6 +195,33 @@ def test_a_torn_batch_that_is_resolved_meanwhile_is_not_committed(stage: Stage, 
     stage.write(stage.state((kept, lost)).partly_lost([lost.transactional_id]).resolved(done=done))
     with pytest.raises(RefusedError, match="of its 2 transactions: 1 committed, 1 lost"):
         stage.operator.commit(report)
+
+
+@pytest.mark.parametrize("ended", ["committed", "aborted", "open"])
+def test_a_decision_that_others_finish_meanwhile_is_committed(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch, ended: str
+) -> None:
+    """A thread plans the next version, and with it ends this one; then it uses the same ids."""
+    transactions = stage.open(2)
+    stage.write(stage.state())
+    end_decided = committer.end_decided
+
+    def others_first(*given: Any, **options: Any) -> Any:
+        decided = stage.read()
+        assert decided is not None
+        stage.client.end(transactions, committed=True, deadline_ms=stage.soon())
+        done = decided.finished()
+        stage.write(done.with_aborted_run("run-1") if ended == "aborted" else done)
+        following = stage.open(2)
+        if ended != "open":
+            how = ended == "committed"
+            stage.client.end(following, committed=how, deadline_ms=stage.soon())
+        return end_decided(*given, **options)
+
+    monkeypatch.setattr(committer, "end_decided", others_first)
+    owner = Owner(stage.prefix, "run-1", "query", 2)
+    batch = Batch(8, tuple(transactions), Payload(2, 2, stage.topic))
+    assert Committer(stage.log, stage.client).commit(owner, batch) is Commit.COMMITTED
 
 
 def test_an_abort_says_which_run_it_has_stopped(stage: Stage) -> None:

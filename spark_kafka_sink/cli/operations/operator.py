@@ -169,7 +169,7 @@ class Operator:
         outcomes = self._outcomes(report.key, decision)
         if set(outcomes) == {Outcome.COMMITTED}:
             self._check_visible(report, decision)
-        elif _is_done(decision, state):
+        elif state.has_done(decision):
             pass  # version 1: the ids may have another transaction by now, which may be aborted
         elif set(outcomes) == {Outcome.LOST}:
             return Committed(state, committed=False)
@@ -637,16 +637,6 @@ def _gone(report: KeyReport) -> Sequence[str]:
 
 def _last_done(state: CommitState) -> str:
     return f"batch {state.last_done} is done" if state.last_done >= 0 else "nothing is done yet"
-
-
-def _is_done(decision: Decision, state: CommitState) -> bool:
-    """It was finished, and not resolved as done, which keeps neither digest nor payloads."""
-    done = state.done_batch(decision.number)
-    if done is None:
-        return False
-    by_digest = done.digest != "" and done.digest == decision.digest
-    whole = (decision.payloads, decision.digest)
-    return by_digest or (done.payloads != () and (done.payloads, done.digest) == whole)
 
 
 def _changed(key: str) -> RefusedError:
