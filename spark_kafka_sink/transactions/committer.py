@@ -134,10 +134,13 @@ class Commit(Enum):
 
 @dataclass(slots=True)
 class _Attempts:
-    """What the attempts of one commit share: its name, and the decision that they tried last."""
+    """What the attempts of one commit share: its name, the decision that they tried last, and the
+    one that is known to be in the log.
+    """
 
     name: str = field(default_factory=lambda: uuid.uuid4().hex[:8])
     decision: Decision | None = None
+    decided: Decision | None = None
 
     def has_tried(self, decision: Decision) -> bool:
         return self.decision is not None and set(self.decision.ids) == set(decision.ids)
@@ -258,10 +261,13 @@ class Committer:
         is_ours = is_tried or (decision is not None and session.state.run_id == owner.run_id)
         if is_tried:
             # Also when an operator has aborted the run since: some of it may be visible.
+            attempts.decided = decision
             self._rolled_forward(owner.key, session)
         found = session.state
-        if attempts.decision is not None and found.has_done(attempts.decision):
-            return Commit.COMMITTED  # by the previous attempt, or by others who found its decision
+        if attempts.decided is not None and found.has_done(attempts.decided):
+            own_run = owner.numbering is not Numbering.VERSIONS  # (see below)
+            self._sweep(owner, session, found, own_run=own_run)
+            return Commit.COMMITTED
         # (A version that is repeated, and wrote nothing, decides nothing.)
         is_repeated = not batch.transactions and found.done_batch(batch.number) is not None
         needs_owner = owner.numbering is not Numbering.VERSIONS or not is_repeated
@@ -350,6 +356,7 @@ class Committer:
         attempts.decision = decision
         checked_ms = self._client.clock.now_ms()
         state = self._decide(owner, session, state.decided(decision))
+        attempts.decided = decision
         with _decided(owner.key, decision):
             state = self._finish(owner.key, session, state, checked_ms=checked_ms)
             if state.last_done != decision.number:
@@ -441,7 +448,8 @@ class Committer:
         ]
         late = frozenset() if gone else near_timeout(self._client, found, margin_ms, deadline)
         if not gone and not late:
-            if left := self._client.leaderless(found, deadline):
+            if away := self._client.leaderless(found, deadline):
+                left = sorted({str(tp) for partitions in away.values() for tp in partitions})
                 raise NoLeaderError(
                     f"batch {decision.number} of '{owner.key}' can't be committed: {len(left)} of "
                     f"its partitions have no leader ({named(left, _NAMED)}), and rows that are "

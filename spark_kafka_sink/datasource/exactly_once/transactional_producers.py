@@ -188,6 +188,11 @@ class TransactionalProducers:
             self._warm.keep(self._config, producer)
 
     def discard(self, producer: KafkaProducer) -> None:
+        """Abort, and never use its id again: Kafka 4.3.1 drops an abort's marker for a partition
+        without a leader, and the marker of the id's next commit would commit these rows, too.
+        """
+        assert self._id is not None
+        self._ids.retire(self._id)
         _abandon(producer)
 
 
