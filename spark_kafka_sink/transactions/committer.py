@@ -141,6 +141,8 @@ class _Attempts:
     name: str = field(default_factory=lambda: uuid.uuid4().hex[:8])
     decision: Decision | None = None
     decided: Decision | None = None
+    #: The driver's own transactions of an attempt that waits for a leader.
+    prepared: tuple[PreparedTransaction, ...] = ()
 
     def has_tried(self, decision: Decision) -> bool:
         return self.decision is not None and set(self.decision.ids) == set(decision.ids)
@@ -345,8 +347,9 @@ class Committer:
         before = session.state
         state = self._taken_over(owner, before)
         decision = _decision(owner, batch, state)
-        prepared = decision.transactions + self._prepared_by_us(owner, batch, 0)
-        decision = replace(decision, transactions=prepared)
+        own = attempts.prepared or self._prepared_by_us(owner, batch, 0)
+        attempts.prepared = ()
+        decision = replace(decision, transactions=decision.transactions + own)
         if not decision.transactions:
             if owner.numbering is Numbering.VERSIONS:
                 return Commit.EMPTY, before  # its rows may come later: it doesn't count as written
@@ -355,7 +358,11 @@ class Committer:
             return Commit.EMPTY, state
         attempts.decision = decision
         checked_ms = self._client.clock.now_ms()
-        state = self._decide(owner, session, state.decided(decision))
+        try:
+            state = self._decide(owner, session, state.decided(decision))
+        except NoLeaderError:
+            attempts.prepared = own
+            raise
         attempts.decided = decision
         with _decided(owner.key, decision):
             state = self._finish(owner.key, session, state, checked_ms=checked_ms)
