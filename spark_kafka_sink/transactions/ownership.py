@@ -43,6 +43,8 @@ OpenedT = TypeVar("OpenedT")
 
 #: How often a write is tried, at least, when others keep opening the log.
 _MAX_ATTEMPTS: Final = 5
+#: The longest pause while a partition has no leader.
+_LEADER_MS: Final = 500
 
 
 class Numbering(Enum):
@@ -148,7 +150,7 @@ def retry_when_fenced(
     Two that both may take over would keep fencing each other, and threads are as many as their user
     likes (writes of a block, versions, plannings, and aborts beside them). So each goes on for
     max.block.ms, and pauses for a random time that grows: from the second retry on, for up to twice
-    as long as its attempt took.
+    as long as its attempt took. One whose partitions lack a leader goes on for as long.
     """
     unknown: LogOutcomeUnknownError | None = None
     clock, until = client.clock, client.deadline()
@@ -167,12 +169,14 @@ def retry_when_fenced(
             unknown = error
             if is_last:
                 raise
-        except (LogChangedError, NoLeaderError):
+        except (LogChangedError, NoLeaderError) as error:
             unknown = None
             if is_last:
                 raise
             now = clock.now_ms()
             most = (1 + now - begun) * (2 ** min(tries, 11) - 2)
             pause = random() * most  # noqa: S311 - no secret
+            if isinstance(error, NoLeaderError):
+                pause = min(pause, _LEADER_MS)
             clock.wait(Latch(), now + round(min(pause, max(0, until - now))))
     raise AssertionError

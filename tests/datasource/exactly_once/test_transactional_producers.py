@@ -175,7 +175,7 @@ def test_a_partition_without_rows_takes_no_id_and_no_connection(world: ProducerW
     assert tasks.run(["a"]).transactional_id.endswith("~0")
 
 
-def test_a_failed_attempt_aborts_and_its_id_counts_as_used(world: ProducerWorld):
+def test_a_failed_attempt_aborts_and_its_id_is_not_used_again(world: ProducerWorld):
     tasks = Tasks(world)
     with pytest.raises(OSError, match="the input broke"):
         tasks.run(["x", "y"], fails=True)
@@ -187,6 +187,8 @@ def test_a_failed_attempt_aborts_and_its_id_counts_as_used(world: ProducerWorld)
     world.end(retried)
     assert world.values() == texts("x", "y")
     assert len(world.values(committed=False)) >= 2
+    tasks.done(0)
+    assert tasks.run(["z"], batch_id=1).transactional_id.endswith("~1")
 
 
 def test_the_first_error_stays_when_the_abort_gets_no_answer(world: ProducerWorld):
