@@ -41,7 +41,7 @@ _S = TransactionState
 class Swept(NamedTuple):
     """``ended`` are transactional ids whose transaction was aborted. ``retired`` are those that
     must not be used again (version 1: a request without a response may arrive late, and would abort
-    what they have open by then).
+    what they have open by then; left open without a leader: the marker of their abort may be lost).
     """
 
     ended: tuple[str, ...] = ()
@@ -102,7 +102,8 @@ def sweep(
         )
     done = [i for i, code in answers.items() if code is ErrorCode.NONE]
     ended = tuple(i for i in done if found[i].state is _S.ONGOING)
-    return Swept(ended, () if version >= 2 else tuple(found))
+    away = ErrorCode.LEADER_NOT_AVAILABLE
+    return Swept(ended, tuple(i for i in found if version < 2 or answers[i] is away))
 
 
 def _listed(

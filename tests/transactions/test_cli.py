@@ -17,7 +17,7 @@ from spark_kafka_sink.producer.producer_record import ProducerRecord
 from spark_kafka_sink.protocol.cluster import TopicPartition
 from spark_kafka_sink.protocol.producer_ids import PreparedTransaction
 from spark_kafka_sink.protocol.transaction_description import TransactionState
-from spark_kafka_sink.transactions.commit_state import CommitState, Done, Phase
+from spark_kafka_sink.transactions.commit_state import CommitState, Done, Payload, Phase
 from spark_kafka_sink.transactions.transactional_ids import TransactionalId
 from tests.real_kafka import Consumed, RealKafka
 from tests.transactions.open_transactions import fence, open_transactions
@@ -147,7 +147,7 @@ def test_commit_makes_a_decided_batch_visible(
     assert (done["changed"], done["after"]["phase"], done["after"]["lastDone"]) == (True, "DONE", 8)
     assert done["committed"]
     assert stage.still_open() == set()
-    assert stage.read() == stage.state(last_done=8, done=(Done(8),))
+    assert stage.read() == stage.state(last_done=8, done=(Done(8, (Payload(),)),))
     assert consume(topic, isolation="read_committed").values == [b"row"]
     again = stage.json("commit", stage.prefix, "--yes")
     assert again["changed"] is False

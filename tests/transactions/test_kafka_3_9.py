@@ -234,5 +234,6 @@ def test_an_operator_sees_and_ends_what_is_open(stage: Stage) -> None:
     assert all(0 <= t["ageMs"] < 60_000 for t in listed)
     stage.run("commit", stage.prefix, "--yes")
     stage.run("sweep", stage.prefix, "--yes")
-    assert stage.read() == stage.state(last_done=8, superseded=("run-0",), done=(Done(8),))
+    done = (Done(8, (Payload(),)),)
+    assert stage.read() == stage.state(last_done=8, superseded=("run-0",), done=done)
     assert stage.still_open() == set()
