@@ -18,11 +18,10 @@ from typing import Any, Final, NamedTuple, TypeVar
 from spark_kafka_sink.admin.admin_client import AdminClient
 from spark_kafka_sink.admin.call import AnyBroker, Call, CoordinatorKey, retry_code
 from spark_kafka_sink.admin.request_loop import NewClient
-from spark_kafka_sink.admin.transaction_description import TransactionDescription, TransactionState
 from spark_kafka_sink.base.clock import Clock
 from spark_kafka_sink.base.errors import ConfigError, ErrorCode, UnsupportedVersionError
 from spark_kafka_sink.config.producer_config import ProducerConfig
-from spark_kafka_sink.protocol.cluster import Node
+from spark_kafka_sink.protocol.cluster import Node, TopicPartition
 from spark_kafka_sink.protocol.messages.api_versions import ApiVersionsRequest
 from spark_kafka_sink.protocol.messages.describe_transactions import (
     DescribeTransactionsRequest,
@@ -45,6 +44,10 @@ from spark_kafka_sink.protocol.producer_ids import (
 )
 from spark_kafka_sink.protocol.request import Request
 from spark_kafka_sink.protocol.topic_requests import leaderless, leaders
+from spark_kafka_sink.protocol.transaction_description import (
+    TransactionDescription,
+    TransactionState,
+)
 from spark_kafka_sink.protocol.transaction_requests import (
     end_txn,
     init_producer_id,
@@ -121,17 +124,20 @@ class TransactionClient(AdminClient):
         InitProducerId, because EndTxn leaves the epoch as it is; if that arrives late, it aborts
         what the id has open by then, so the id must not be used again. (With the identity, KIP-360,
         a coordinator that has just aborted the transaction for it would refuse it.) The writers of
-        ``prepared`` need no fence, which would take their outcome: EndTxn(abort).
+        ``prepared`` need no fence, which would take their outcome: EndTxn(abort). Those that are
+        :meth:`leaderless` are left open.
         """
         version = self.transaction_version(deadline_ms)
+        kept = self.leaderless(found, deadline_ms)
         ended = {
             i: PreparedTransaction(i, d.producer_id, d.producer_epoch, version)
             for i, d in found.items()
-            if version >= 2 or i in prepared
+            if (version >= 2 or i in prepared) and i not in kept
         }
         return {
+            **dict.fromkeys(kept, ErrorCode.LEADER_NOT_AVAILABLE),
             **self.end(tuple(ended.values()), committed=False, deadline_ms=deadline_ms),
-            **self.fence([i for i in found if i not in ended], deadline_ms),
+            **self.fence([i for i in found if i not in ended and i not in kept], deadline_ms),
         }
 
     def fence(self, transactional_ids: Iterable[str], deadline_ms: int) -> EndAnswers:
@@ -277,18 +283,25 @@ class TransactionClient(AdminClient):
 
     def leaderless(
         self, found: Mapping[str, TransactionDescription], deadline_ms: int
-    ) -> Sequence[str]:
-        """The partitions of these open transactions that have no leader: Kafka 4 drops the markers
-        for them. By the metadata of a coordinator, which has just answered; another may be frozen.
+    ) -> Mapping[str, Sequence[TopicPartition]]:
+        """The open transactions with partitions that have no leader, and these: Kafka 4 drops the
+        markers for them, of a commit and of an abort. By the metadata of a coordinator, which has
+        just answered; another broker may be frozen.
         """
-        written: dict[str, set[int]] = defaultdict(set)
+        written: defaultdict[str, set[int]] = defaultdict(set)
         for description in found.values():
             for topic, partitions in description.partitions:
                 written[topic].update(partitions)
         if not written:
-            return ()
+            return {}
         call = Call(leaders(written), CoordinatorKey(next(iter(found))))
-        return leaderless(self.loop.send_and_receive(call, deadline_ms), written)
+        lost = leaderless(self.loop.send_and_receive(call, deadline_ms), written)
+        by_id = {
+            i: [tp for t, ps in d.partitions for p in ps if (tp := TopicPartition(t, p)) in lost]
+            for i, d in found.items()
+            if lost
+        }
+        return {i: partitions for i, partitions in by_id.items() if partitions}
 
     def transaction_version(self, deadline_ms: int) -> int:
         """2 when the cluster has transaction.version 2 (KIP-890), else 1; requested once."""

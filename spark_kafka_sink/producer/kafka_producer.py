@@ -376,15 +376,19 @@ class KafkaProducer:
         """Close after a failure: fail unsent records, abort an open transaction, stop the thread.
 
         Waits at most ``timeout_ms``; after that transaction.timeout.ms aborts the transaction. No
-        request is sent when no transaction is open, or when it is prepared. Never raises.
+        request is sent when no transaction is open, or when it is prepared; nor when a partition of
+        it has no leader, whose marker Kafka 4.3.1 would drop: then what follows there is invisible.
+        Never raises.
         """
         manager = self._transaction_manager
+        leader_for = self._metadata.cluster.leader_for
         if (
             not self._lifecycle.closed
             and not self._lifecycle.is_forked
             and manager is not None
             and manager.has_ongoing_transaction
             and not manager.is_completing
+            and all(leader_for(tp) is not None for tp in manager.partitions)
         ):
             manager.transition_to_abortable_error(IllegalStateError("the transaction is abandoned"))
             self.close(timeout_ms)

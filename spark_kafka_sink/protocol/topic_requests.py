@@ -6,11 +6,13 @@ the values of a response. Never: who sends them, and to which broker (``admin/ad
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
 
 from spark_kafka_sink.base.errors import ErrorCode
+from spark_kafka_sink.protocol.cluster import TopicPartition
 from spark_kafka_sink.protocol.messages.create_topics import (
     CreatableTopic,
     CreatableTopicConfig,
@@ -77,17 +79,17 @@ def leaders(topics: Iterable[str]) -> MetadataRequest:
 
 
 def leaderless(
-    response: MetadataResponse, partitions: Mapping[str, Collection[int]]
-) -> tuple[str, ...]:
+    response: MetadataResponse, partitions: defaultdict[str, set[int]]
+) -> set[TopicPartition]:
     """Those of ``partitions`` that have no leader. A missing topic has no partitions, and neither
     has one that the principal may not DESCRIBE.
     """
-    return tuple(
-        f"{topic.name}-{one.partition_index}"
+    return {
+        TopicPartition(topic.name, one.partition_index)
         for topic in response.topics
         for one in topic.partitions
-        if one.leader_id < 0 and one.partition_index in partitions.get(topic.name or "", ())
-    )
+        if one.leader_id < 0 and topic.name and one.partition_index in partitions[topic.name]
+    }
 
 
 def config_values(result: DescribeConfigsResult) -> dict[str, str | None]:

@@ -134,10 +134,15 @@ class Commit(Enum):
 
 @dataclass(slots=True)
 class _Attempts:
-    """What the attempts of one commit share: its name, and the decision that they tried last."""
+    """What the attempts of one commit share: its name, the decision that they tried last, and the
+    one that is known to be in the log.
+    """
 
     name: str = field(default_factory=lambda: uuid.uuid4().hex[:8])
     decision: Decision | None = None
+    decided: Decision | None = None
+    #: The driver's own transactions of an attempt that waits for a leader.
+    prepared: tuple[PreparedTransaction, ...] = ()
 
     def has_tried(self, decision: Decision) -> bool:
         return self.decision is not None and set(self.decision.ids) == set(decision.ids)
@@ -258,10 +263,13 @@ class Committer:
         is_ours = is_tried or (decision is not None and session.state.run_id == owner.run_id)
         if is_tried:
             # Also when an operator has aborted the run since: some of it may be visible.
+            attempts.decided = decision
             self._rolled_forward(owner.key, session)
         found = session.state
-        if attempts.decision is not None and found.has_done(attempts.decision):
-            return Commit.COMMITTED  # by the previous attempt, or by others who found its decision
+        if attempts.decided is not None and found.has_done(attempts.decided):
+            own_run = owner.numbering is not Numbering.VERSIONS  # (see below)
+            self._sweep(owner, session, found, own_run=own_run)
+            return Commit.COMMITTED
         # (A version that is repeated, and wrote nothing, decides nothing.)
         is_repeated = not batch.transactions and found.done_batch(batch.number) is not None
         needs_owner = owner.numbering is not Numbering.VERSIONS or not is_repeated
@@ -339,8 +347,9 @@ class Committer:
         before = session.state
         state = self._taken_over(owner, before)
         decision = _decision(owner, batch, state)
-        prepared = decision.transactions + self._prepared_by_us(owner, batch, 0)
-        decision = replace(decision, transactions=prepared)
+        own = attempts.prepared or self._prepared_by_us(owner, batch, 0)
+        attempts.prepared = ()
+        decision = replace(decision, transactions=decision.transactions + own)
         if not decision.transactions:
             if owner.numbering is Numbering.VERSIONS:
                 return Commit.EMPTY, before  # its rows may come later: it doesn't count as written
@@ -349,7 +358,12 @@ class Committer:
             return Commit.EMPTY, state
         attempts.decision = decision
         checked_ms = self._client.clock.now_ms()
-        state = self._decide(owner, session, state.decided(decision))
+        try:
+            state = self._decide(owner, session, state.decided(decision))
+        except NoLeaderError:
+            attempts.prepared = own
+            raise
+        attempts.decided = decision
         with _decided(owner.key, decision):
             state = self._finish(owner.key, session, state, checked_ms=checked_ms)
             if state.last_done != decision.number:
@@ -441,7 +455,8 @@ class Committer:
         ]
         late = frozenset() if gone else near_timeout(self._client, found, margin_ms, deadline)
         if not gone and not late:
-            if left := self._client.leaderless(found, deadline):
+            if away := self._client.leaderless(found, deadline):
+                left = sorted({str(tp) for partitions in away.values() for tp in partitions})
                 raise NoLeaderError(
                     f"batch {decision.number} of '{owner.key}' can't be committed: {len(left)} of "
                     f"its partitions have no leader ({named(left, _NAMED)}), and rows that are "

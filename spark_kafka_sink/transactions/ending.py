@@ -24,16 +24,20 @@ that takes longer to arrive still tears the batch.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from enum import Enum, auto
+from functools import partial
 from typing import TYPE_CHECKING
 
-from spark_kafka_sink.admin.transaction_description import TransactionDescription
 from spark_kafka_sink.base.clock import NEVER, Latch
 from spark_kafka_sink.base.errors import ErrorCode, KafkaTimeoutError
 from spark_kafka_sink.protocol.producer_ids import PreparedTransaction
+from spark_kafka_sink.protocol.transaction_description import (
+    TransactionDescription,
+    TransactionState,
+)
 from spark_kafka_sink.transactions.lease import NEVER_TIMES_OUT_MS, margin_ms
 from spark_kafka_sink.transactions.outcomes import Outcome, is_prepared, outcome_of
 
@@ -116,13 +120,18 @@ def _next(
     """Each is judged by its own time-out: the process that looks may have other options than the
     one that wrote them.
     """
+    open_ = {i: d for i, d in found.items() if d.state is TransactionState.ONGOING}
+    # Brokers drop markers for a partition without a leader. It may get one in time.
+    away = client.leaderless(open_, deadline_ms)
+    half = partial(
+        near_timeout, client, margin_of=lambda t: margin_ms(t) // 2, deadline_ms=deadline_ms
+    )
     if not _lost_or_open(transactions, found):
-        return _Next.FINISH
+        return _Next.WAIT if away and not half(open_) else _Next.FINISH
     if not all(is_prepared(t, found[t.transactional_id]) for t in transactions):
         return _Next.UNDO
-    if not near_timeout(client, found, lambda t: margin_ms(t) // 2, deadline_ms):
-        # (Brokers drop markers for a partition without a leader. It may get one in time.)
-        return _Next.WAIT if client.leaderless(found, deadline_ms) else _Next.COMMIT
+    if not half(found):
+        return _Next.WAIT if away else _Next.COMMIT
     wait_until, last = (3, 1) if only_lost else (8, 6)
     # (One that moves to another coordinator is in no list, and may be young: others commit it.)
     old = near_timeout(
@@ -130,7 +139,9 @@ def _next(
     )
     if not old or near_timeout(client, found, lambda t: margin_ms(t) * last // 32, deadline_ms):
         return _Next.WAIT
-    return _Next.HURRY if only_lost else _Next.UNDO
+    if only_lost:
+        return _Next.WAIT if away else _Next.HURRY
+    return _Next.UNDO
 
 
 def commit_all(
@@ -173,10 +184,17 @@ def abort_all(
     client: TransactionClient, transactions: Sequence[PreparedTransaction], deadline_ms: int
 ) -> bool:
     """Abort each as far as it is open; a broker refuses to abort what is committed. True: each got
-    a definite response.
+    a definite response. One without a leader somewhere is left open, if that is known in time.
     """
-    answers = client.end(transactions, committed=False, deadline_ms=deadline_ms)
-    return None not in answers.values()
+    kept: Collection[str] = ()
+    with suppress(KafkaTimeoutError):
+        soon = min(deadline_ms, client.clock.now_ms() + _WAIT_MS)
+        kept = client.leaderless(
+            client.describe([t.transactional_id for t in transactions], soon), soon
+        )
+    ended = [t for t in transactions if t.transactional_id not in kept]
+    answers = client.end(ended, committed=False, deadline_ms=deadline_ms)
+    return not kept and None not in answers.values()
 
 
 def undo(

@@ -257,6 +257,22 @@ def test_abandoning_an_open_transaction_aborts_and_sends_nothing(
 
 
 @as_the_writer
+def test_abandoning_without_a_leader_ends_nothing(world: ProducerWorld) -> None:
+    """Its marker would be dropped. The driver ends it, or it times out."""
+    producer = begun(world)
+    producer.send_columns(columns("a"))
+    producer.flush()
+    (tp,) = (tp for tp, log in world.cluster.logs.items() if log.batches)
+    world.cluster.move_leader(tp, -1)
+    producer.send_columns(columns("b"))
+    world.scheduler.sleep(2_000)
+    producer.abandon(5_000)
+    world.scheduler.sleep(100)
+    assert world.asked == [("init", "id")]
+    assert world.state_of("id") == "Ongoing"
+
+
+@as_the_writer
 def test_abandoning_with_an_unresolved_batch_fences_it(world: ProducerWorld) -> None:
     """Version 1's EndTxn leaves the epoch as it is: a late copy would open the next one."""
     producer = begun(world, delivery_timeout_ms=2_000, request_timeout_ms=1_000, linger_ms=0)

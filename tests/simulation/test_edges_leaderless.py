@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 import pytest
 
 from spark_kafka_sink.base.errors import (
@@ -10,6 +12,7 @@ from spark_kafka_sink.base.errors import (
     KafkaTimeoutError,
 )
 from spark_kafka_sink.protocol.cluster import TopicPartition
+from spark_kafka_sink.protocol.transaction_description import TransactionDescription
 from spark_kafka_sink.transactions.committer import Commit
 from tests.simulation.edge_scene import EdgeScene
 from tests.simulation.spark_world import PREFIX, TIMEOUT_MS, TOPIC, SparkLife
@@ -19,24 +22,18 @@ VERSIONS = pytest.mark.parametrize("version", [1, 2])
 AWAY_MS = 4_000
 
 
-def lose_leader(scene: EdgeScene, back_ms: int | None) -> None:
-    """Of a partition with rows; for ``back_ms``."""
+def lose_leader(scene: EdgeScene, back_ms: int, of: TransactionDescription | None = None) -> None:
+    """Of a partition with rows, or of the first one of a transaction; for ``back_ms``."""
     cluster = scene.cluster
     cluster.drops_markers = True
-    tp = next(
-        tp
-        for tp, log in cluster.logs.items()
-        if tp.topic == TOPIC and log.batches and log.leader >= 0
-    )
+    if of is not None:
+        topic, partitions = of.partitions[0]
+        tp = TopicPartition(topic, partitions[0])
+    else:
+        tp = next(tp for tp, log in cluster.logs.items() if tp.topic == TOPIC and log.batches)
     leader = cluster.logs[tp].leader
     cluster.move_leader(tp, -1)
-    if back_ms is not None:
-        give_back(scene, tp, leader, back_ms)
-
-
-def give_back(scene: EdgeScene, tp: TopicPartition, leader: int, in_ms: int) -> None:
-    cluster = scene.cluster
-    cluster.at(cluster.now + in_ms, lambda: cluster.move_leader(tp, leader))
+    cluster.at(cluster.now + back_ms, lambda: cluster.move_leader(tp, leader))
 
 
 @VERSIONS
@@ -135,3 +132,72 @@ def test_a_commit_by_hand_looks_for_markers_that_a_driver_lost(lost: bool, versi
                 assert operator.commit(report).committed
 
     EdgeScene.of(play, SparkLife(1, tasks=2, transaction_version=version))
+
+
+@VERSIONS
+def test_a_commit_by_hand_near_the_time_out_waits_for_a_leader(version: int) -> None:
+    """The leader does not come back in time: brokers abort all, and the batch is written again."""
+
+    def play(scene: EdgeScene) -> None:
+        run = scene.run("run-0")
+        plan = scene.plan(run)
+        scene.decides_and_dies(run, 0, plan, scene.write(run, 0, plan))
+        lose_leader(scene, 3 * TIMEOUT_MS)
+        undone = False
+        for attempt in range(12):
+            with (
+                suppress(CommitOutcomeUnknownError),
+                by_hand(scene, scene.run(f"operator-{attempt}")) as operator,
+            ):
+                undone = not operator.commit(operator.plan_commit(PREFIX)).committed
+            if undone:
+                break
+        assert undone
+        assert scene.batches() == set()
+
+    EdgeScene.of(play, SparkLife(1, tasks=2, transaction_version=version))
+
+
+@VERSIONS
+def test_the_rest_of_a_decision_waits_for_its_leader(version: int) -> None:
+    """Its driver died behind the first EndTxn."""
+
+    def play(scene: EdgeScene) -> None:
+        run = scene.run("run-0")
+        plan = scene.plan(run)
+        scene.decides_and_dies(run, 0, plan, scene.write(run, 0, plan))
+        with scene.driver_side(run) as driver, by_hand(scene, scene.run("operator")) as operator:
+            decision = operator.plan_commit(PREFIX).state.decision
+            assert decision is not None
+            deadline = driver.client.deadline()
+            first, second = decision.transactions
+            driver.client.end([first], committed=True, deadline_ms=deadline)
+            scene.scheduler.sleep(500)
+            found = driver.client.describe([second.transactional_id], deadline)
+        lose_leader(scene, AWAY_MS, of=found[second.transactional_id])
+        begun = scene.scheduler.now_ms()
+        scene.plan(scene.run("run-1"))
+        assert scene.scheduler.now_ms() - begun >= AWAY_MS
+
+    scene = EdgeScene.of(play, SparkLife(1, tasks=2, transaction_version=version))
+    assert {(batch, task) for batch, task, _ in scene.visible()} == {(0, 0), (0, 1)}
+
+
+@VERSIONS
+def test_an_abort_leaves_open_what_has_no_leader(version: int) -> None:
+    """Its marker would be dropped, and nothing behind it be visible. The next start ends it."""
+
+    def play(scene: EdgeScene) -> None:
+        run = scene.run("run-0")
+        plan = scene.plan(run)
+        messages = scene.write(run, 0, plan)
+        lose_leader(scene, TIMEOUT_MS // 2)
+        with pytest.raises(CommitError, match="1 of its partitions have no leader"):
+            scene.commit(run, 0, plan, messages)
+        scene.abort(run, 0, plan, messages)
+        assert scene.open_ids()
+        scene.scheduler.sleep(TIMEOUT_MS // 2)
+        scene.batch(scene.run("run-1"), 0)
+
+    scene = EdgeScene.of(play, SparkLife(1, tasks=2, transaction_version=version))
+    assert {(batch, task) for batch, task, _ in scene.visible()} == {(0, 0), (0, 1)}

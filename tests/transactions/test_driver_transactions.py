@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from spark_kafka_sink.admin.transaction_client import TransactionClient
 from spark_kafka_sink.base.errors import ApiError
 from spark_kafka_sink.config.producer_config import ProducerConfig
 from spark_kafka_sink.protocol.cluster import TopicPartition
@@ -104,6 +105,33 @@ def test_each_batch_has_its_report_and_a_replay_has_none(world: CommittingWorld)
         assert driver.commit(mine, again) is Commit.ALREADY_DONE
     assert world.visible() == ["a", "b", "c"]
     assert reports(world) == [b"report a", b"report b", b"report c"]
+
+
+def test_a_commit_that_waits_for_a_leader_has_one_report(
+    world: CommittingWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An abort of the first one would lose its marker: the second one's would commit both."""
+    cluster, tp = world.cluster, TopicPartition(REPORTS, 0)
+    cluster.drops_markers = True
+    looked: list[int] = []
+    leaderless = TransactionClient.leaderless
+
+    def lost_before(client: TransactionClient, *given: Any) -> Any:
+        looked.append(cluster.now)
+        if len(looked) == 1:
+            leader = cluster.logs[tp].leader
+            cluster.move_leader(tp, -1)
+            cluster.at(cluster.now + 4_000, lambda: cluster.move_leader(tp, leader))
+        return leaderless(client, *given)
+
+    monkeypatch.setattr(TransactionClient, "leaderless", lost_before)
+    with world.driver() as driver:
+        mine = owner(driver, "run")
+        written = batch(world, "run", b"report a")
+        assert driver.commit(mine, written) is Commit.COMMITTED
+    assert looked[-1] - looked[0] >= 4_000
+    assert world.visible() == ["a"]
+    assert reports(world) == [b"report a"]
 
 
 @pytest.mark.parametrize("version", [1, 2])

@@ -20,14 +20,13 @@ their driver finds itself superseded when it opens the key.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Final, NamedTuple
 
 from spark_kafka_sink.admin.call import AnyBroker, Call
 from spark_kafka_sink.admin.transaction_client import TransactionClient
-from spark_kafka_sink.admin.transaction_description import TransactionDescription, TransactionState
 from spark_kafka_sink.base.errors import (
     AuthorizationError,
     ConfigError,
@@ -49,8 +48,12 @@ from spark_kafka_sink.cli.operations.inspection import (
 )
 from spark_kafka_sink.config.option import INTERNAL_TOPICS
 from spark_kafka_sink.protocol.cluster import TopicPartition
-from spark_kafka_sink.protocol.messages.metadata import MetadataRequest
+from spark_kafka_sink.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from spark_kafka_sink.protocol.producer_ids import PreparedTransaction
+from spark_kafka_sink.protocol.transaction_description import (
+    TransactionDescription,
+    TransactionState,
+)
 from spark_kafka_sink.transactions.commit_log.commit_log import CommitLog, LogSession
 from spark_kafka_sink.transactions.commit_state import (
     CommitState,
@@ -210,11 +213,15 @@ class Operator:
                     written[TopicPartition(topic, partition)].add(one.transaction)
         # Of a transaction that was complete already coordinators have forgotten the partitions.
         complete = {one.transaction for one in report.transactions if not one.found.partitions}
-        for tp in self._every_partition() if complete else ():
-            written[tp] |= complete
+        of_rows = {one.topic for one in decision.payloads} if complete else set()
+        every = bool(complete) and not (of_rows and all(of_rows))
+        there = self._partitions(None if every else of_rows | {tp.topic for tp in written})
+        for tp in there:
+            if every or tp.topic in of_rows:
+                written[tp] |= complete
         deadline, attempts = client.deadline(), 0
         what = f"batch {decision.number} of '{report.key}' is committed, and"
-        left: Collection[TopicPartition] = written
+        left: Collection[TopicPartition] = written.keys() & there  # a topic may be deleted
         while True:
             try:
                 open_ = self._open_producers(left)
@@ -246,14 +253,18 @@ class Operator:
             client.loop.pause(attempts, deadline)
             attempts += 1
 
-    def _every_partition(self) -> Iterator[TopicPartition]:
-        """Of all topics that the principal may DESCRIBE."""
-        request = MetadataRequest(topics=None, allow_auto_topic_creation=False)
+    def _partitions(self, topics: Collection[str] | None) -> set[TopicPartition]:
+        """Of these topics, or of all, as far as the principal may DESCRIBE them."""
+        wanted = None if topics is None else [MetadataRequestTopic(name=name) for name in topics]
+        request = MetadataRequest(topics=wanted, allow_auto_topic_creation=False)
         call = Call(request, AnyBroker())
-        for topic in self._client.loop.send_and_receive(call, self._client.deadline()).topics:
-            if topic.name is not None and topic.name not in INTERNAL_TOPICS:
-                for one in topic.partitions:
-                    yield TopicPartition(topic.name, one.partition_index)
+        found = self._client.loop.send_and_receive(call, self._client.deadline()).topics
+        return {
+            TopicPartition(topic.name, one.partition_index)
+            for topic in found
+            for one in topic.partitions
+            if topic.name is not None and topic.name not in INTERNAL_TOPICS
+        }
 
     def _open_producers(
         self, partitions: Collection[TopicPartition]

@@ -11,13 +11,13 @@ abort the prepared transaction of another. So an id belongs to a worker process:
 again after a fork; it follows the driver's (``driver_identity``), and the log's generation when the
 batch was planned (``transactional_ids``). k is the smallest one whose last use has surely ended:
 the batch of that use is done in the driver's plan (``last_done``), and the driver has not retired
-the id (``transactions/sweep.py``). A use counts from the moment when the id is acquired, even if
-its attempt failed.
+the id (``transactions/sweep.py``). A use counts from the moment when the id is acquired. The id of
+an attempt that failed is never used again.
 
 A micro-batch that gives a worker three tasks, with lastDone 6 when it is planned::
 
     task A of batch 7   k=0 (last used in 6: done)      prepared, kept warm
-    task B of batch 7   k=1 (0 is used in 7)            fails, is fenced; counts as used in 7
+    task B of batch 7   k=1 (0 is used in 7)            fails: never used again
     task C of batch 7   k=2                             prepared
     batch 8, planned with lastDone 7: A' takes k=0, warm: forget_prepared, InitProducerId, begin
 
@@ -188,6 +188,11 @@ class TransactionalProducers:
             self._warm.keep(self._config, producer)
 
     def discard(self, producer: KafkaProducer) -> None:
+        """Abort, and never use its id again: Kafka 4.3.1 drops an abort's marker for a partition
+        without a leader, and the marker of the id's next commit would commit these rows, too.
+        """
+        assert self._id is not None
+        self._ids.retire(self._id)
         _abandon(producer)
 
 

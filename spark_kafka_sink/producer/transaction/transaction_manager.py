@@ -139,6 +139,11 @@ class TransactionManager:
         return self._identity.state in ONGOING
 
     @property
+    def partitions(self) -> frozenset[TopicPartition]:
+        """Those of the transaction, as far as they were added to it."""
+        return frozenset(self._identity.transaction.partitions)
+
+    @property
     def producer_id_and_epoch(self) -> ProducerIdAndEpoch:
         return self._identity.producer
 

@@ -172,7 +172,7 @@ class CommitLog:
             raise KafkaTimeoutError(
                 f"{tp}, the commit log, has a write of '{name}' that is not ended yet",
                 hint="try again; if it stays, the partition's leader is cut off from the other "
-                "brokers, or its replicas don't follow",
+                f"brokers, or has lost a marker: see 'kprod txn blockers {tp.topic}'",
             )
         return snapshot
 
