@@ -167,6 +167,14 @@ def test_a_json_schema_may_have_patterns_of_names(kind):
     assert JSON.plan(json.dumps(schema), PREFIX, column)
 
 
+def test_items_by_position_are_an_error_that_says_so():
+    schema = {"properties": {"a": {"type": "array", "items": [{"type": "integer"}]}}}
+    kind = ColumnType(K.ARRAY, "array", True, struct(i=K.LONG).children)
+    column = ColumnType(K.STRUCT, "struct", False, (kind,), ("a",))
+    with pytest.raises(SchemaError, match="items of a is a list, a schema for each position"):
+        JSON.plan(json.dumps(schema), PREFIX, column)
+
+
 @pytest.mark.parametrize(
     ("items", "allowed"),
     [

@@ -353,3 +353,10 @@ def test_blocks_are_found_between_and_behind_others():
     )
     assert found.private_key == KEY
     assert found.certificates == CHAIN * 2
+
+
+def test_a_schema_s_file_may_begin_with_a_byte_order_mark(tmp_path):
+    file = tmp_path / "order.avsc"
+    file.write_bytes(b'\xef\xbb\xbf"long"')
+    payload = PayloadOptions("value", ColumnFormat.AVRO, str(file), None, SubjectStrategy.TOPIC)
+    assert given_schema(payload) == '"long"'

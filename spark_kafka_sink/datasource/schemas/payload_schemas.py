@@ -286,7 +286,8 @@ def given_schema(payload: PayloadOptions) -> str:
         return text
     what = f"{option}={safe_text(path)}"
     try:
-        return decoded(read_file(path, option, check=lambda it: check_file(it, what)))
+        text = decoded(read_file(path, option, check=lambda it: check_file(it, what)))
+        return text.removeprefix("\ufeff")  # Windows' editors begin a file so
     except UnusableFileError as error:
         raise ConfigError(
             f"{option}: {safe_text(path)} can't be read: {error}",

@@ -172,6 +172,8 @@ class _Check:
             self._struct(declared, column, at)
         elif column.children:
             inner = declared.get("items", True) if wanted == "array" else _rest(declared)
+            if isinstance(inner, list):
+                raise _wrong(f"items of {safe_text(at.path)} is a list, a schema for each position")
             child, inside = column.children[-1], _Place(f"{at.path}[]", None)
             if child.nullable:
                 self._null(inner, child, inside)

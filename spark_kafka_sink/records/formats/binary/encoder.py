@@ -58,6 +58,9 @@ def _encode(value: Value, column: pa.Array, out: RowPieces, path: str) -> None:
     if isinstance(column, pa.DictionaryArray):
         column = column.dictionary_decode()
     valid = valid_of(column)
+    # Most columns have none, and what has no mask is faster.
+    if value.zeros and not (there := ~_zeros(value, column)).all():
+        valid = there if valid is None else there & valid
     if valid is None:
         out.add_bytes(value.branch)
     elif value.null is None:
@@ -116,6 +119,15 @@ def _node(node: Node, column: pa.Array, valid: Mask | None, out: RowPieces, path
             _struct(node, column, valid, out, path)
         case Items():
             _items(node, column, valid, out, path)
+
+
+def _zeros(value: Value, column: pa.Array) -> Mask:
+    if pa.types.is_floating(column.type):
+        # The bits, since -0.0 is written.
+        column = column.view(f"int{column.type.bit_width}")
+    elif isinstance(value.node, Bytes | Symbols):
+        column = plain_binary(column)
+    return _flags(pc.is_in(column, pa.array(value.zeros, column.type)))
 
 
 def _flags(array: pa.Array) -> Mask:

@@ -119,9 +119,11 @@ Node = Boolean | Number | Bytes | Decimal | Symbols | Timestamp | Record | Items
 @dataclass(frozen=True, slots=True)
 class Value:
     """``node`` after ``branch``: the branch of a union, or the tag of a field. ``null`` is what a
-    null is written as; None: it is refused.
+    null is written as; None: it is refused. ``zeros`` are left out: the defaults of a field of
+    Protobuf that has no presence.
     """
 
     node: Node
     branch: bytes = b""
     null: bytes | None = None
+    zeros: tuple[object, ...] = ()

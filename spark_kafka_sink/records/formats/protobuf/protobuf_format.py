@@ -125,7 +125,7 @@ def _match_message(message: Descriptor, column: ColumnType, path: str) -> Record
 def _field(field: FieldDescriptor, column: ColumnType, path: str) -> Value:
     if not field.is_repeated:
         null = None if field.is_required else b""
-        return Value(_node(field, column, path), _tag(field), null)
+        return Value(_node(field, column, path), _tag(field), null, _zeros(field))
     entry = field.message_type
     is_map = entry is not None and entry.GetOptions().map_entry
     if column.kind is not (_K.MAP if is_map else _K.ARRAY):
@@ -146,6 +146,15 @@ def _map_entry(entry: Descriptor, column: ColumnType, path: str) -> Node:
         ),
         length=True,
     )
+
+
+def _zeros(field: FieldDescriptor) -> tuple[object, ...]:
+    """What other producers leave out, too: a key has the same bytes."""
+    if field.has_presence:
+        return ()
+    if field.type == _ENUM:
+        return tuple(one.name.encode() for one in field.enum_type.values if one.number == 0)
+    return (b"" if field.type == _STRING else field.default_value,)
 
 
 def _tag(field: FieldDescriptor) -> bytes:
