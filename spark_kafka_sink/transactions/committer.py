@@ -266,7 +266,9 @@ class Committer:
             attempts.decided = decision
             self._rolled_forward(owner.key, session)
         found = session.state
-        if attempts.decided is not None and found.has_done(attempts.decided):
+        # By a thread of this driver. (Another run may have undone it, and written the batch itself.)
+        by_us = found.newest_run == owner.run_id
+        if by_us and attempts.decided is not None and found.has_done(attempts.decided):
             own_run = owner.numbering is not Numbering.VERSIONS  # (see below)
             self._sweep(owner, session, found, own_run=own_run)
             return Commit.COMMITTED
