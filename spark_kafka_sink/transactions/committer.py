@@ -266,7 +266,7 @@ class Committer:
             attempts.decided = decision
             self._rolled_forward(owner.key, session)
         found = session.state
-        # By a thread of this driver. (Another run may have undone it, and written the batch itself.)
+        # By a thread of this driver. (Another run may have undone it, and written the batch.)
         by_us = found.newest_run == owner.run_id
         if by_us and attempts.decided is not None and found.has_done(attempts.decided):
             own_run = owner.numbering is not Numbering.VERSIONS  # (see below)
