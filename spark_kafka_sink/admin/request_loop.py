@@ -150,6 +150,8 @@ class RequestLoop:
         """The current metadata; before the first response, the bootstrap servers."""
         return self.metadata.cluster
 
+    # -- running calls ----------------------------------------------------------------------------
+
     def run(self, calls: Iterable[Call[ResponseT]], deadline_ms: int) -> bool:
         """Run until every call is done or over, or until ``deadline_ms`` of the clock.
 
@@ -244,6 +246,8 @@ class RequestLoop:
             kind=code,
         )
 
+    # -- coordinators -----------------------------------------------------------------------------
+
     def coordinators(
         self, transactional_ids: Collection[str], deadline_ms: int
     ) -> Mapping[str, Node]:
@@ -328,6 +332,8 @@ class _Dispatcher:
                 self._lost(call, now, f"broker {node} can't be reached")
         return wait
 
+    # -- routing ----------------------------------------------------------------------------------
+
     def _route(self, call: Call[object], now: int) -> None:
         to = call.to
         metadata = self._loop.metadata
@@ -395,6 +401,8 @@ class _Dispatcher:
         call.done = done
         self.open -= 1
 
+    # -- sending ----------------------------------------------------------------------------------
+
     def _any_broker(self, now: int) -> tuple[Node | None, int]:
         """The least loaded one if it is ready, and how long to poll (ms)."""
         node = self._client.least_loaded_node(now)
@@ -444,6 +452,8 @@ class _Dispatcher:
             now,
         )
 
+    # -- responses --------------------------------------------------------------------------------
+
     def _handle_response(self, call: Call[object], node: Node, response: ClientResponse) -> None:
         now = response.received_ms
         if isinstance(response.error, UnsupportedVersionError):
@@ -465,6 +475,8 @@ class _Dispatcher:
             self._reroute(call, now, status, code)
         else:
             self._schedule_retry(call, now, status, code)
+
+    # -- coordinators -----------------------------------------------------------------------------
 
     def _find_coordinators(self, now: int) -> int:
         node, wait = self._any_broker(now)

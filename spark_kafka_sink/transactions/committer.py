@@ -464,6 +464,7 @@ class Committer:
                     f"its partitions have no leader ({named(left, _NAMED)}), and rows that are "
                     "committed now may stay invisible there; nothing of it is visible",
                     hint="see which brokers are down, then write the batch again",
+                    kind=Kind.NO_LEADER,
                 )
             return
         abort_all(self._client, decision.transactions, self._client.deadline())
