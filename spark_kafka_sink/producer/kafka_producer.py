@@ -12,7 +12,8 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
 from types import TracebackType
 from typing import Self
 
@@ -42,7 +43,7 @@ from spark_kafka_sink.producer.transaction.transaction_manager import Transactio
 from spark_kafka_sink.producer.transaction.transaction_states import State
 from spark_kafka_sink.producer.transaction.txn_requests import TransactionalResult
 from spark_kafka_sink.producer.wiring import NewClient, ProducerOptions, ProducerParts
-from spark_kafka_sink.protocol.cluster import Cluster, PartitionInfo
+from spark_kafka_sink.protocol.cluster import Cluster, PartitionInfo, TopicPartition
 from spark_kafka_sink.protocol.producer_ids import PreparedTransaction
 from spark_kafka_sink.records.arrow_schema import ArrowBatch, ArrowBatchReader
 from spark_kafka_sink.records.batch_joiner import BatchJoiner
@@ -62,6 +63,8 @@ _TAKES_A_RECORD = (
 )
 #: How long close() waits for the network thread after a forced close, in ms.
 _FORCED_CLOSE_MS = 5_000
+#: How long abandon() waits for new metadata, in ms.
+_LEADERS_MS = 1_000
 
 
 class KafkaProducer:
@@ -380,20 +383,26 @@ class KafkaProducer:
         it has no leader, whose marker Kafka 4.3.1 would drop: then what follows there is invisible.
         Never raises.
         """
-        manager = self._transaction_manager
-        leader_for = self._metadata.cluster.leader_for
+        manager, until = self._transaction_manager, self._clock.now_ms() + timeout_ms
         if (
             not self._lifecycle.closed
             and not self._lifecycle.is_forked
             and manager is not None
             and manager.has_ongoing_transaction
             and not manager.is_completing
-            and all(leader_for(tp) is not None for tp in manager.partitions)
+            and self._have_leaders(manager.partitions, min(timeout_ms, _LEADERS_MS))
         ):
             manager.transition_to_abortable_error(IllegalStateError("the transaction is abandoned"))
-            self.close(timeout_ms)
+            self.close(max(0, until - self._clock.now_ms()))
         else:
             self.close(0)
+
+    def _have_leaders(self, partitions: Collection[TopicPartition], timeout_ms: int) -> bool:
+        """By new metadata, if they come in time."""
+        with suppress(KafkaError):
+            self._metadata.refresh(self._clock.now_ms() + timeout_ms)
+        leader_for = self._metadata.cluster.leader_for
+        return all(leader_for(tp) is not None for tp in partitions)
 
     def _transactional(self, operation: str) -> TransactionManager:
         self._lifecycle.check()
