@@ -73,6 +73,10 @@ _OWNED: Final = "its run is the owner in the commit log"
 _YOUNG: Final = "not open for that long"
 #: Transactions that an error lists.
 _NAMED: Final = 5
+_LEFT_OPEN: Final = {
+    ErrorCode.LEADER_NOT_AVAILABLE: "a partition of it has no leader, and brokers would drop the "
+    "marker there: try again when it has one"
+}
 _LOST_MARKERS: Final = (
     "brokers write no marker to a partition that has no leader when its transaction is committed: "
     "see which brokers are down; then 'kprod txn blockers TOPIC' shows what hangs"
@@ -455,7 +459,7 @@ class Operator:
         deadline = self._client.deadline()
         answers = self._client.abort_exactly(open_, deadline, prepared=decided)
         return {
-            one: "no clear answer in time" if code is None else code.name
+            one: "no clear answer in time" if code is None else _LEFT_OPEN.get(code, code.name)
             for one, code in answers.items()
             if code is not ErrorCode.NONE
         }
