@@ -201,7 +201,7 @@ def commit(
 
     Aborts none, unless brokers have aborted some of them and none is committed: then the batch is
     undone, and written again by its query. If some are committed, it becomes PARTIAL. The exit code
-    is 0 only when all of its rows are visible, which needs READ on their topics to be known, or
+    is 0 only when all of its rows are visible (dead letters aside; with READ on their topics), or
     when no batch is decided. It may run beside the query.
     """
     from spark_kafka_sink.cli.txn import txn_changes
