@@ -188,7 +188,8 @@ def abort_all(
     """
     kept: Collection[str] = ()
     with suppress(KafkaTimeoutError):
-        soon = min(deadline_ms, client.clock.now_ms() + _WAIT_MS)
+        # (A broker that is lost was leader and coordinator: another one is found in seconds.)
+        soon = (client.clock.now_ms() + deadline_ms) // 2
         kept = client.leaderless(
             client.describe([t.transactional_id for t in transactions], soon), soon
         )
