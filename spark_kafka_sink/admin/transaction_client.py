@@ -18,6 +18,10 @@ from typing import Any, Final, NamedTuple, TypeVar
 from spark_kafka_sink.admin.admin_client import AdminClient
 from spark_kafka_sink.admin.call import AnyBroker, Call, CoordinatorKey, retry_code
 from spark_kafka_sink.admin.request_loop import NewClient
+from spark_kafka_sink.admin.transaction_description import (
+    TransactionDescription,
+    TransactionState,
+)
 from spark_kafka_sink.base.clock import Clock
 from spark_kafka_sink.base.errors import ConfigError, ErrorCode, UnsupportedVersionError
 from spark_kafka_sink.config.producer_config import ProducerConfig
@@ -36,6 +40,7 @@ from spark_kafka_sink.protocol.messages.list_transactions import (
 from spark_kafka_sink.protocol.messages.list_transactions import (
     TransactionState as ListedTransaction,
 )
+from spark_kafka_sink.protocol.metadata import MetadataRequest
 from spark_kafka_sink.protocol.node_api_versions import NodeApiVersions
 from spark_kafka_sink.protocol.producer_ids import (
     NO_PRODUCER_ID,
@@ -43,11 +48,6 @@ from spark_kafka_sink.protocol.producer_ids import (
     ProducerIdAndEpoch,
 )
 from spark_kafka_sink.protocol.request import Request
-from spark_kafka_sink.protocol.topic_requests import leaderless, leaders
-from spark_kafka_sink.protocol.transaction_description import (
-    TransactionDescription,
-    TransactionState,
-)
 from spark_kafka_sink.protocol.transaction_requests import (
     end_txn,
     init_producer_id,
@@ -129,15 +129,16 @@ class TransactionClient(AdminClient):
         """
         version = self.transaction_version(deadline_ms)
         kept = self.leaderless(found, deadline_ms)
+        found = {i: d for i, d in found.items() if i not in kept}
         ended = {
             i: PreparedTransaction(i, d.producer_id, d.producer_epoch, version)
             for i, d in found.items()
-            if (version >= 2 or i in prepared) and i not in kept
+            if version >= 2 or i in prepared
         }
         return {
             **dict.fromkeys(kept, ErrorCode.LEADER_NOT_AVAILABLE),
             **self.end(tuple(ended.values()), committed=False, deadline_ms=deadline_ms),
-            **self.fence([i for i in found if i not in ended and i not in kept], deadline_ms),
+            **self.fence([i for i in found if i not in ended], deadline_ms),
         }
 
     def fence(self, transactional_ids: Iterable[str], deadline_ms: int) -> EndAnswers:
@@ -294,8 +295,14 @@ class TransactionClient(AdminClient):
                 written[topic].update(partitions)
         if not written:
             return {}
-        call = Call(leaders(written), CoordinatorKey(next(iter(found))))
-        lost = leaderless(self.loop.send_and_receive(call, deadline_ms), written)
+        request = MetadataRequest(tuple(written), allow_auto_topic_creation=False)
+        call = Call(request, CoordinatorKey(next(iter(found))))
+        lost = {
+            one.tp
+            for topic in self.loop.send_and_receive(call, deadline_ms).topics
+            for one in topic.partitions
+            if one.leader < 0 and one.tp.partition in written[topic.name]
+        }
         by_id = {
             i: [tp for t, ps in d.partitions for p in ps if (tp := TopicPartition(t, p)) in lost]
             for i, d in found.items()

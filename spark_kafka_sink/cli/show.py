@@ -15,6 +15,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from rich.console import Console
 from rich.table import Table
 
+from spark_kafka_sink.admin.transaction_description import TransactionDescription
 from spark_kafka_sink.base.errors import safe_text
 from spark_kafka_sink.cli.operations.blockers import Blocker
 from spark_kafka_sink.cli.operations.inspection import (
@@ -24,7 +25,6 @@ from spark_kafka_sink.cli.operations.inspection import (
     OpenTransaction,
     Overview,
 )
-from spark_kafka_sink.protocol.transaction_description import TransactionDescription
 from spark_kafka_sink.transactions.commit_state import NOTHING_DONE, CommitState, Phase, Standing
 from spark_kafka_sink.transactions.outcomes import Outcome
 from spark_kafka_sink.transactions.transactional_ids import parse

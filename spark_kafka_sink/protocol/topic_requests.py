@@ -1,18 +1,16 @@
-"""Topics and configs: CreateTopics, DescribeConfigs, and Metadata for the leaders of partitions.
+"""Topics and configs: CreateTopics and DescribeConfigs.
 
-Owns: how these requests are filled, the versions of CreateTopics that know a broker's defaults, and
+Owns: how both requests are filled, the versions of CreateTopics that know a broker's defaults, and
 the values of a response. Never: who sends them, and to which broker (``admin/admin_client.py``).
 """
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
 
 from spark_kafka_sink.base.errors import ErrorCode
-from spark_kafka_sink.protocol.cluster import TopicPartition
 from spark_kafka_sink.protocol.messages.create_topics import (
     CreatableTopic,
     CreatableTopicConfig,
@@ -22,11 +20,6 @@ from spark_kafka_sink.protocol.messages.describe_configs import (
     DescribeConfigsRequest,
     DescribeConfigsResource,
     DescribeConfigsResult,
-)
-from spark_kafka_sink.protocol.messages.metadata import (
-    MetadataRequest,
-    MetadataRequestTopic,
-    MetadataResponse,
 )
 from spark_kafka_sink.protocol.request import VersionRange
 
@@ -69,27 +62,6 @@ def describe_configs(
             for name in dict.fromkeys(resources)
         ]
     )
-
-
-def leaders(topics: Iterable[str]) -> MetadataRequest:
-    """The leaders of these topics' partitions. A missing topic is not created."""
-    return MetadataRequest(
-        topics=[MetadataRequestTopic(name=name) for name in topics], allow_auto_topic_creation=False
-    )
-
-
-def leaderless(
-    response: MetadataResponse, partitions: defaultdict[str, set[int]]
-) -> set[TopicPartition]:
-    """Those of ``partitions`` that have no leader. A missing topic has no partitions, and neither
-    has one that the principal may not DESCRIBE.
-    """
-    return {
-        TopicPartition(topic.name, one.partition_index)
-        for topic in response.topics
-        for one in topic.partitions
-        if one.leader_id < 0 and topic.name and one.partition_index in partitions[topic.name]
-    }
 
 
 def config_values(result: DescribeConfigsResult) -> dict[str, str | None]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from spark_kafka_sink.admin.transaction_description import TransactionState
 from spark_kafka_sink.cli.operations.held_partitions import offset_fetch
 from spark_kafka_sink.datasource.checks.clock_difference import QUORUM
 from spark_kafka_sink.protocol.cluster import TopicPartition
@@ -31,7 +32,6 @@ from spark_kafka_sink.protocol.topic_requests import (
     create_topics,
     describe_configs,
 )
-from spark_kafka_sink.protocol.transaction_description import TransactionState
 from spark_kafka_sink.protocol.transaction_requests import (
     CoordinatorType,
     add_partitions_to_txn,

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 from unittest import mock
 
+from spark_kafka_sink.admin.transaction_description import TransactionDescription
 from spark_kafka_sink.base.errors import RemoteProtocolError
 from spark_kafka_sink.cli.operations.held_partitions import committed_offsets, offset_fetch
 from spark_kafka_sink.datasource.checks.clock_difference import QUORUM, error_in, leader_time_ms
@@ -36,7 +37,6 @@ from spark_kafka_sink.protocol.produce import PartitionProduceData, ProduceReque
 from spark_kafka_sink.protocol.producer_ids import PreparedTransaction
 from spark_kafka_sink.protocol.request import ApiKey
 from spark_kafka_sink.protocol.topic_requests import NewTopic, create_topics
-from spark_kafka_sink.protocol.transaction_description import TransactionDescription
 from spark_kafka_sink.transactions.driver_transactions import add_partition_call
 from spark_kafka_sink.transactions.offset_commits import OffsetAndMetadata, txn_offset_commit
 from tests.fakes import every_request

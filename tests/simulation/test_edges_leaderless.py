@@ -6,13 +6,13 @@ from contextlib import suppress
 
 import pytest
 
+from spark_kafka_sink.admin.transaction_description import TransactionDescription
 from spark_kafka_sink.base.errors import (
     CommitError,
     CommitOutcomeUnknownError,
     KafkaTimeoutError,
 )
 from spark_kafka_sink.protocol.cluster import TopicPartition
-from spark_kafka_sink.protocol.transaction_description import TransactionDescription
 from spark_kafka_sink.transactions.committer import Commit
 from tests.simulation.edge_scene import EdgeScene
 from tests.simulation.spark_world import PREFIX, TIMEOUT_MS, TOPIC, SparkLife

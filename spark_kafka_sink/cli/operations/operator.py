@@ -27,6 +27,10 @@ from typing import Final, NamedTuple
 
 from spark_kafka_sink.admin.call import AnyBroker, Call
 from spark_kafka_sink.admin.transaction_client import TransactionClient
+from spark_kafka_sink.admin.transaction_description import (
+    TransactionDescription,
+    TransactionState,
+)
 from spark_kafka_sink.base.errors import (
     AuthorizationError,
     ConfigError,
@@ -48,12 +52,8 @@ from spark_kafka_sink.cli.operations.inspection import (
 )
 from spark_kafka_sink.config.option import INTERNAL_TOPICS
 from spark_kafka_sink.protocol.cluster import TopicPartition
-from spark_kafka_sink.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
+from spark_kafka_sink.protocol.metadata import MetadataRequest
 from spark_kafka_sink.protocol.producer_ids import PreparedTransaction
-from spark_kafka_sink.protocol.transaction_description import (
-    TransactionDescription,
-    TransactionState,
-)
 from spark_kafka_sink.transactions.commit_log.commit_log import CommitLog, LogSession
 from spark_kafka_sink.transactions.commit_state import (
     CommitState,
@@ -259,16 +259,12 @@ class Operator:
 
     def _partitions(self, topics: Collection[str] | None) -> set[TopicPartition]:
         """Of these topics, or of all, as far as the principal may DESCRIBE them."""
-        wanted = None if topics is None else [MetadataRequestTopic(name=name) for name in topics]
-        request = MetadataRequest(topics=wanted, allow_auto_topic_creation=False)
-        call = Call(request, AnyBroker())
-        found = self._client.loop.send_and_receive(call, self._client.deadline()).topics
-        return {
-            TopicPartition(topic.name, one.partition_index)
-            for topic in found
-            for one in topic.partitions
-            if topic.name is not None and topic.name not in INTERNAL_TOPICS
-        }
+        client = self._client
+        names = client.topic_names(client.deadline()) if topics is None else topics
+        request = MetadataRequest(tuple(names), allow_auto_topic_creation=False)
+        answer = client.loop.send_and_receive(Call(request, AnyBroker()), client.deadline())
+        found = (topic for topic in answer.topics if topic.name not in INTERNAL_TOPICS)
+        return {one.tp for topic in found for one in topic.partitions}
 
     def _open_producers(
         self, partitions: Collection[TopicPartition]
