@@ -6,7 +6,8 @@ What needs Spark waits most of its time for a JVM to start or for a job to end, 
 for that; so each of the two has a process of its own. Notebooks start Sparks of their own: they are
 beside the brokers' tests, so that all processes end at about the same time. What another program
 gives a time that no setting changes runs when these have ended. The first one's output is shown as
-it comes, the others' follow it, and the last line adds all up, as pytest itself would say it.
+it comes, the others' follow it, then each failed test once more (who reads a part of a long output
+reads its end), and the last line adds all up, as pytest itself would say it.
 
 What needs neither comes in a random order (pytest-randomly: modules, then the classes and tests of
 each), which ``--randomly-seed`` repeats. The others keep the order of their files: they share
@@ -106,6 +107,9 @@ def main() -> int:
             file.seek(0)
             outputs.append(file.read())
             print(outputs[-1])
+    for line in "\n".join(outputs).splitlines():
+        if line.startswith(("FAILED ", "ERROR ", "this order again: ")):
+            print(line)
     total: Counter[str] = sum(map(outcomes, outputs), Counter())
     del total["deselected"]
     words = [f"{total[word]} {word}" for word in WORDS if total[word]]

@@ -158,39 +158,37 @@ def test_without_a_topic_it_is_an_error_at_once():
         RunningWrites(SPARK, {"kafka.bootstrap.servers": "h:1", "topic": "t"})
 
 
-def test_the_listener_exports_what_runs_and_zero_after(world, monkeypatch):
+@pytest.fixture
+def values(world, monkeypatch):
+    """A listener's metrics: their values, by name and labels."""
     monkeypatch.setattr(kprod_listener, "_LOOK_S", 0.05)
     registry = CollectorRegistry()
     listener = KprodListener(PrometheusMetrics(registry), reports=lambda: (), running=world.running)
-
-    def value(name, **labels):
-        return registry.get_sample_value(name, {"query": "orders", **labels})
-
-    world.send("w1", rows=10, megabytes=1.5, rate_wait_ms=7_000)
-    wait_for(lambda: value("kprod_task_rows"), 60, "rows")
-    assert value("kprod_task_sent_bytes") == 1_500_000
-    assert value("kprod_task_wait_time_seconds", wait="rate") == 7
-    assert value("kprod_task_workers") == 1
-    world.now += 100
-    wait_for(lambda: value("kprod_task_rows") == 0, 60, "nothing")
-    assert value("kprod_task_wait_time_seconds", wait="rate") == 0
+    # Its thread sets one value after the other.
+    yield lambda name, **labels: registry.get_sample_value(name, {"query": "orders", **labels})
     listener.close()
 
 
-def test_progress_that_can_not_be_read_is_no_progress(world, kafka, monkeypatch):
+def test_the_listener_exports_what_runs_and_zero_after(world, values):
+    world.send("w1", rows=10, megabytes=1.5, rate_wait_ms=7_000)
+    wait_for(lambda: values("kprod_task_rows") == 10, 60, "rows")
+    wait_for(lambda: values("kprod_task_sent_bytes") == 1_500_000, 60, "bytes")
+    wait_for(lambda: values("kprod_task_wait_time_seconds", wait="rate") == 7, 60, "waits")
+    wait_for(lambda: values("kprod_task_workers") == 1, 60, "workers")
+    world.now += 100
+    wait_for(lambda: values("kprod_task_rows") == 0, 60, "nothing")
+    wait_for(lambda: values("kprod_task_wait_time_seconds", wait="rate") == 0, 60, "no waits")
+
+
+def test_progress_that_can_not_be_read_is_no_progress(world, values, kafka, monkeypatch):
     """A rate of before an outage would keep KprodNoProgress from firing in it."""
-    monkeypatch.setattr(kprod_listener, "_LOOK_S", 0.05)
     monkeypatch.setattr(running_writes, "_READ_MS", 2_000)
-    registry = CollectorRegistry()
-    listener = KprodListener(PrometheusMetrics(registry), reports=lambda: (), running=world.running)
     world.send("w1", rows=10)
-    labels = {"query": "orders"}
-    wait_for(lambda: registry.get_sample_value("kprod_task_rows", labels), 60, "rows")
+    wait_for(lambda: values("kprod_task_rows"), 60, "rows")
     admin = AdminClient({"bootstrap.servers": kafka.bootstrap})
     (gone,) = admin.delete_topics([world.topic]).values()
     gone.result()
-    wait_for(lambda: registry.get_sample_value("kprod_task_rows", labels) == 0, 60, "zero")
-    listener.close()
+    wait_for(lambda: values("kprod_task_rows") == 0, 60, "zero")
 
 
 # --- a bar ----------------------------------------------------------------------------------------
