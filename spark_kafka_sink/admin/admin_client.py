@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 from typing import Final, Self
 
-from spark_kafka_sink.admin.call import AnyBroker, Call, retry_code
+from spark_kafka_sink.admin.call import AnyBroker, Call
 from spark_kafka_sink.admin.request_loop import NewClient, RequestLoop
 from spark_kafka_sink.base.clock import NEVER, Clock
 from spark_kafka_sink.base.error_kinds import Kind
@@ -120,16 +120,14 @@ class AdminClient:
     ) -> Mapping[str, Mapping[str, str | None]]:
         """Configs by topic; empty when the principal may not describe them, or brokers are old."""
 
-        def handle_response(response: DescribeConfigsResponse) -> ErrorCode | None:
-            retried = (
-                retry_code(found.error_code, f"DescribeConfigs of topic {found.resource_name}")
-                for found in response.results
-                if found.error_code.info.error_type is not AuthorizationError
-            )
-            return next(filter(None, retried), None)
+        def error_in(response: DescribeConfigsResponse) -> ErrorCode:
+            codes = (found.error_code for found in response.results)
+            errors = (c for c in codes if c.info.error_type is not AuthorizationError)
+            return next(filter(None, errors), ErrorCode.NONE)
 
         request = describe_configs(ConfigResourceType.TOPIC, topics, names)
-        call = Call(request, AnyBroker(), handle_response)
+        what = f"DescribeConfigs of topic {', '.join(topics)}"
+        call = Call(request, AnyBroker(), what, error_in)
         try:
             response = self.loop.send_and_receive(call, deadline_ms)
         except UnsupportedVersionError:
@@ -141,7 +139,8 @@ class AdminClient:
         response is as large as the cluster: it is for an error of the driver's, never for a task.
         """
         request = MetadataRequest(topics=None, allow_auto_topic_creation=False)
-        response = self.loop.send_and_receive(Call(request, AnyBroker()), deadline_ms)
+        call = Call(request, AnyBroker(), "Metadata of all topics")
+        response = self.loop.send_and_receive(call, deadline_ms)
         return tuple(topic.name for topic in response.topics if topic.name is not None)
 
     def create_topic(
@@ -174,7 +173,7 @@ class AdminClient:
         to = cluster.nodes.get(cluster.controller) or AnyBroker()
         left_ms = max(1, deadline_ms - self.clock.now_ms())
         request = create_topics([topic], left_ms, validate_only=validate_only)
-        call = Call(request, to, once=True)
+        call = Call(request, to, f"CreateTopics of {topic.name}", once=True)
         try:
             self.loop.run([call], deadline_ms)
         except UnsupportedVersionError as error:
@@ -186,7 +185,7 @@ class AdminClient:
             ) from error
         if call.response is None:
             if self.clock.now_ms() >= deadline_ms:
-                raise self.loop.timeout("CREATE_TOPICS", [call])
+                raise self.loop.timeout([call])
             return False
         (created,) = call.response.topics
         code = created.error_code

@@ -74,19 +74,21 @@ Target = CoordinatorKey | Leader | AnyBroker | Node
 
 @dataclass(slots=True, eq=False)
 class Call(Generic[ResponseT]):
-    """One request until it is :attr:`done`, with its :attr:`response`.
+    """One request until it is :attr:`done`, with its :attr:`response`; ``what`` names it in errors.
 
-    ``handle_response`` is called with each response and returns the error code to retry for (see
-    :func:`retry_decision`), or None when the response is final; an exception ends all calls.
-    ``request`` None only locates ``to``. With ``once`` the call ends, not done, at the first lost
-    connection: its caller chooses the next target. ``last_status`` is why it isn't done, and
-    ``last_code`` the error code, if that is why; ``sent`` the number of requests sent, and
-    ``answered`` the number of responses.
+    ``error_in`` returns the error code of a response, which :func:`retry_code` judges, as the
+    other arguments say; what one of them raises ends all calls. ``request`` None only locates
+    ``to``. With ``once`` the call ends, not done, at the first lost connection: its caller chooses
+    the next target. ``last_status`` is why it isn't done, and ``last_code`` the error code, if that
+    is why; ``sent`` the number of requests sent, and ``answered`` the number of responses.
     """
 
     request: Request[ResponseT] | None
     to: Target
-    handle_response: Callable[[ResponseT], ErrorCode | None] = lambda _: None
+    what: str
+    error_in: Callable[[ResponseT], ErrorCode] = lambda _: ErrorCode.NONE
+    right: str = ""
+    success_only: bool = True
     once: bool = False
     response: ResponseT | None = None
     done: bool = False
@@ -96,12 +98,16 @@ class Call(Generic[ResponseT]):
     last_status: str = "no answer"
     last_code: ErrorCode | None = None
 
+    def retry_code(self, response: ResponseT) -> ErrorCode | None:
+        """The error code to retry for, None when the response is final."""
+        code = self.error_in(response)
+        return retry_code(code, self.what, self.right, success_only=self.success_only)
+
 
 def retry_code(
     code: ErrorCode, where: str, right: str = "", *, success_only: bool = True
 ) -> ErrorCode | None:
-    """For :attr:`Call.handle_response`: ``code`` when the call must be retried, None when it is
-    final.
+    """``code`` when a call must be retried, None when it is final.
 
     Raises :func:`refusal` for errors that no retry can resolve; with ``success_only`` for every
     other final code, too.

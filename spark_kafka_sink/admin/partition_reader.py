@@ -7,7 +7,7 @@ means, which of its records are committed.
 from __future__ import annotations
 
 from spark_kafka_sink.admin.admin_client import AdminClient
-from spark_kafka_sink.admin.call import Call, Leader, retry_code
+from spark_kafka_sink.admin.call import Call, Leader
 from spark_kafka_sink.base.errors import ErrorCode
 from spark_kafka_sink.protocol.cluster import TopicPartition
 from spark_kafka_sink.protocol.log_requests import (
@@ -32,26 +32,23 @@ class PartitionReader:
 
     def offset(self, tp: TopicPartition, spec: OffsetSpec, deadline_ms: int) -> int:
         """The partition's first offset, or the one behind its last."""
-        named = f"ListOffsets of {self._what}{tp}"
         call = Call(
             list_offsets(tp, spec),
             Leader(tp),
-            lambda response: retry_code(listed_offset(response).error_code, named, self._rights),
+            f"ListOffsets of {self._what}{tp}",
+            lambda response: listed_offset(response).error_code,
+            self._rights,
         )
-        return listed_offset(self._client.loop.send_and_receive(call, deadline_ms, named)).offset
+        return listed_offset(self._client.loop.send_and_receive(call, deadline_ms)).offset
 
     def fetch(self, tp: TopicPartition, offset: int, deadline_ms: int) -> FetchedPartition:
         """Batches from ``offset`` on, of any transaction; or OFFSET_OUT_OF_RANGE."""
-        named = f"Fetch of {self._what}{tp}"
-
         request = fetch(tp, offset)
 
-        def handle_response(response: FetchResponse) -> ErrorCode | None:
+        def error_in(response: FetchResponse) -> ErrorCode:
             code = FetchedPartition.of(request, response).error
-            if code is ErrorCode.OFFSET_OUT_OF_RANGE:
-                return None
-            return retry_code(code, named, self._rights)
+            return ErrorCode.NONE if code is ErrorCode.OFFSET_OUT_OF_RANGE else code
 
-        call = Call(request, Leader(tp), handle_response)
-        response = self._client.loop.send_and_receive(call, deadline_ms, named)
-        return FetchedPartition.of(request, response)
+        what = f"Fetch of {self._what}{tp}"
+        call = Call(request, Leader(tp), what, error_in, self._rights)
+        return FetchedPartition.of(request, self._client.loop.send_and_receive(call, deadline_ms))

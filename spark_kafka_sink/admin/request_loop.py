@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import heapq
 from collections import deque
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from itertools import count, islice
@@ -155,7 +155,7 @@ class RequestLoop:
     def run(self, calls: Iterable[Call[ResponseT]], deadline_ms: int) -> bool:
         """Run until every call is done or over, or until ``deadline_ms`` of the clock.
 
-        True when all are done. Raises what a ``handle_response`` raised, AuthenticationError,
+        True when all are done. Raises what :meth:`Call.retry_code` raised, AuthenticationError,
         UnsupportedVersionError, and AuthorizationError when the principal may not find a
         coordinator; other calls may be done by then, or be in flight.
         """
@@ -180,13 +180,10 @@ class RequestLoop:
         dispatcher.ended = True
         return all(call.done for call in dispatcher.calls)
 
-    def send_and_receive(
-        self, call: Call[ResponseT], deadline_ms: int, what: str = ""
-    ) -> ResponseT:
+    def send_and_receive(self, call: Call[ResponseT], deadline_ms: int) -> ResponseT:
         """The response of one call; raises as :meth:`run`, and :meth:`timeout`."""
-        assert call.request is not None
         if not self.run([call], deadline_ms):
-            raise self.timeout(what or call.request.api_key.name, [call])
+            raise self.timeout([call])
         return cast("ResponseT", call.response)
 
     def poll_until(self, check: Callable[[int], int | None], deadline_ms: int) -> bool:
@@ -229,21 +226,19 @@ class RequestLoop:
             raise
         self._interrupted = False
 
-    def timeout(self, what: str, calls: Iterable[Call[ResponseT]]) -> KafkaTimeoutError:
+    def timeout(self, calls: Sequence[Call[ResponseT]]) -> KafkaTimeoutError:
         """The error for calls that are not done at their deadline, or whose response had an error
-        to retry for; when no broker was ever reached, the one that lists each address with the
-        reason.
+        to retry for: of the first one; when no broker was ever reached, the one that lists each
+        address with the reason.
         """
+        call = next((c for c in calls if not c.done or c.last_code is not None), calls[0])
         if self._ran_ms > 0 and not (self.reached or self.metadata.answers):
-            return self.metadata.no_broker_answered(self._ran_ms, f"{what} got no answer")
-        call = next((call for call in calls if not call.done or call.last_code is not None), None)
-        status, code = ("no answer", None) if call is None else (call.last_status, call.last_code)
-        answered = call is not None and call.answered
-        hint = None if answered else self.metadata.addresses_tried()
+            return self.metadata.no_broker_answered(self._ran_ms, f"{call.what} got no answer")
+        hint = None if call.answered else self.metadata.addresses_tried()
         return KafkaTimeoutError(
-            f"{what} has no clear answer in time ({status})",
-            hint=hint if code is None else code.info.hint,
-            kind=code,
+            f"{call.what} has no clear answer in time ({call.last_status})",
+            hint=hint if call.last_code is None else call.last_code.info.hint,
+            kind=call.last_code,
         )
 
     # -- coordinators -----------------------------------------------------------------------------
@@ -252,9 +247,11 @@ class RequestLoop:
         self, transactional_ids: Collection[str], deadline_ms: int
     ) -> Mapping[str, Node]:
         """The coordinator of each id; KafkaTimeoutError when one is not found in time."""
-        calls: list[Call[object]] = [Call(None, CoordinatorKey(i)) for i in transactional_ids]
+        calls: list[Call[object]] = [
+            Call(None, CoordinatorKey(i), "FindCoordinator") for i in transactional_ids
+        ]
         if not self.run(calls, deadline_ms):
-            raise self.timeout("FindCoordinator", calls)
+            raise self.timeout(calls)
         return {i: self.found[CoordinatorKey(i)] for i in transactional_ids}
 
     def forget_coordinators(self, transactional_ids: Iterable[str]) -> None:
@@ -465,7 +462,7 @@ class _Dispatcher:
             self._lost(call, now, _no_response(node, response))
             return
         call.answered += 1
-        code = call.handle_response(response.body)
+        code = call.retry_code(response.body)
         if code is None:
             call.response = response.body
             self._end(call, done=True)

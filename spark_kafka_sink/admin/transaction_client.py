@@ -62,8 +62,6 @@ EndAnswers = Mapping[str, ErrorCode | None]
 _MOST_DESCRIBED: Final = 500
 #: Transaction timeout of an id that is only fenced, not written to. Below every broker's limit.
 _FENCE_TIMEOUT_MS: Final = 60_000
-_WRITE: Final = "WRITE on the transactional id"
-_DESCRIBE: Final = "DESCRIBE on the transactional id"
 #: ListTransactions of all brokers, in rounds: how long each waits for brokers that don't respond
 #: (the last is for slow ones, whose connection it opens again), and the only one when the caller is
 #: not ``patient``; the age limit of metadata, and how long such a broker is left out then.
@@ -165,11 +163,26 @@ class TransactionClient(AdminClient):
             for i, node in self.loop.coordinators(waiting, deadline_ms).items():
                 by_node[node].append(i)
             calls = [
-                self._describing(tuple(ids[first : first + _MOST_DESCRIBED]), node, found)
+                Call(
+                    DescribeTransactionsRequest(transactional_ids=ids[n : n + _MOST_DESCRIBED]),
+                    node,
+                    "DescribeTransactions",
+                    right="DESCRIBE on the transactional id",
+                    once=True,
+                )
                 for node, ids in by_node.items()
-                for first in range(0, len(ids), _MOST_DESCRIBED)
+                for n in range(0, len(ids), _MOST_DESCRIBED)
             ]
             self.loop.run(calls, deadline_ms)
+            for call in calls:
+                for one in call.response.transaction_states if call.response else ():
+                    where = f"{call.what} of {_named(one.transactional_id)}"
+                    again = retry_code(one.error_code, where, call.right, success_only=False)
+                    if again is None:
+                        found[one.transactional_id] = TransactionDescription.of(one)
+                    else:
+                        call.last_code = again
+                        call.last_status = f"the last response, from {call.to}, was {again.name}"
             waiting = {i: None for i in waiting if i not in found}
             if not waiting:
                 return found
@@ -178,27 +191,8 @@ class TransactionClient(AdminClient):
             self.loop.forget_coordinators(waiting)
             self.loop.pause(attempts, deadline_ms)
             if self.clock.now_ms() >= deadline_ms:
-                raise self.loop.timeout("DescribeTransactions", refused or calls)
+                raise self.loop.timeout(refused or calls)
             attempts += 1
-
-    @staticmethod
-    def _describing(
-        ids: tuple[str, ...], node: Node, found: dict[str, TransactionDescription]
-    ) -> Call[DescribeTransactionsResponse]:
-        def handle_response(response: DescribeTransactionsResponse) -> None:
-            for one in response.transaction_states:
-                i = one.transactional_id
-                where = f"DescribeTransactions of {_named(i)}"
-                again = retry_code(one.error_code, where, _DESCRIBE, success_only=False)
-                if again is None:
-                    found[i] = TransactionDescription.of(one)
-                else:
-                    call.last_code = again
-                    call.last_status = f"the last response, from broker {node}, was {again.name}"
-
-        request = DescribeTransactionsRequest(transactional_ids=ids)
-        call = Call(request, node, handle_response, once=True)
-        return call
 
     def open_transactions(
         self, prefix: str, deadline_ms: int, *, idle: bool = False, patient: bool = True
@@ -271,7 +265,7 @@ class TransactionClient(AdminClient):
             whole = [three for three in requested if all(c.done and c.sent == 1 for c in three)]
             complete = len(whole) == len(requested)
             if not complete and self.clock.now_ms() >= deadline_ms:
-                raise self.loop.timeout("ListTransactions", calls)
+                raise self.loop.timeout(calls)
             old |= waiting.keys() & listed(aged_call for _, aged_call, _ in requested).keys()
             young = {
                 i for before, _, after in whole for i in listed([before]).keys() & listed([after])
@@ -296,7 +290,7 @@ class TransactionClient(AdminClient):
         if not written:
             return {}
         request = MetadataRequest(tuple(written), allow_auto_topic_creation=False)
-        call = Call(request, CoordinatorKey(next(iter(found))))
+        call = Call(request, CoordinatorKey(next(iter(found))), "Metadata of the partitions")
         lost = {
             one.tp
             for topic in self.loop.send_and_receive(call, deadline_ms).topics
@@ -313,7 +307,7 @@ class TransactionClient(AdminClient):
     def transaction_version(self, deadline_ms: int) -> int:
         """2 when the cluster has transaction.version 2 (KIP-890), else 1; requested once."""
         if self._version is None:
-            call = Call(_API_VERSIONS, AnyBroker())
+            call = Call(_API_VERSIONS, AnyBroker(), "ApiVersions")
             versions = NodeApiVersions.of(self.loop.send_and_receive(call, deadline_ms))
             self._version = 2 if versions.transaction_version >= 2 else 1
         return self._version
@@ -338,20 +332,20 @@ class TransactionClient(AdminClient):
         ConfigError when it is above the broker's transaction.max.timeout.ms. KafkaTimeoutError
         without a definite response in time.
         """
-        where = f"InitProducerId of {_named(transactional_id)}"
 
-        def handle_response(response: InitProducerIdResponse) -> ErrorCode | None:
+        def error_in(response: InitProducerIdResponse) -> ErrorCode:
             if response.error_code is ErrorCode.INVALID_TRANSACTION_TIMEOUT:
                 raise ConfigError(
                     f"kafka.transaction.timeout.ms is {timeout_ms}: above the broker's "
                     "transaction.max.timeout.ms",
                     hint="lower the option, or raise the broker's setting (900000 by default)",
                 )
-            return retry_code(response.error_code, where, _WRITE)
+            return response.error_code
 
         request = init_producer_id(transactional_id, timeout_ms, ours, enable_2pc=two_phase_commit)
-        call = Call(request, CoordinatorKey(transactional_id), handle_response, once=once)
-        response = self.loop.send_and_receive(call, deadline_ms, where)
+        what = f"InitProducerId of {_named(transactional_id)}"
+        call = Call(request, CoordinatorKey(transactional_id), what, error_in, once=once)
+        response = self.loop.send_and_receive(call, deadline_ms)
         return ProducerIdAndEpoch(response.producer_id, response.producer_epoch)
 
 
@@ -362,11 +356,12 @@ def end_call(transaction: PreparedTransaction, *, committed: bool) -> Call[EndTx
 
 
 def _ending(request: Request[_EndedT], what: str, transactional_id: str) -> Call[_EndedT]:
-    where = f"{what} of {_named(transactional_id)}"
     return Call(
         request,
         CoordinatorKey(transactional_id),
-        lambda response: retry_code(response.error_code, where, _WRITE, success_only=False),
+        f"{what} of {_named(transactional_id)}",
+        lambda response: response.error_code,
+        success_only=False,
     )
 
 
@@ -374,13 +369,12 @@ def listing(
     request: ListTransactionsRequest, node: Node, *, once: bool = False
 ) -> Call[ListTransactionsResponse]:
     """The call to one broker."""
-    where = f"ListTransactions of broker {node}"
     return Call(
         request,
         node,
-        lambda response: retry_code(
-            response.error_code, where, "DESCRIBE on the transactional ids"
-        ),
+        f"ListTransactions of broker {node}",
+        lambda response: response.error_code,
+        "DESCRIBE on the transactional ids",
         once=once,
     )
 

@@ -259,9 +259,7 @@ class Committer:
         self, owner: Owner, batch: Batch, session: LogSession, attempts: _Attempts
     ) -> Commit:
         decision = session.state.decision
-        is_tried = decision is not None and attempts.has_tried(decision)
-        is_ours = is_tried or (decision is not None and session.state.run_id == owner.run_id)
-        if is_tried:
+        if decision is not None and attempts.has_tried(decision):
             # Also when an operator has aborted the run since: some of it may be visible.
             attempts.decided = decision
             self._rolled_forward(owner.key, session)
@@ -278,10 +276,7 @@ class Committer:
         if needs_owner:
             self._check_owner(owner, batch, found)
         state = self._rolled_forward(owner.key, session)
-        if is_ours and state.last_done == batch.number:
-            # The previous attempt wrote it, without a definite response.
-            how = Commit.COMMITTED
-        elif self._done_before(owner, batch, state):
+        if self._done_before(owner, batch, state):
             how, state = Commit.ALREADY_DONE, self._drop(owner, batch, session, attempts)
         elif batch.is_recorded_only:
             self._record(owner, batch, session, attempts)

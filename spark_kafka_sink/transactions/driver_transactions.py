@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
-from spark_kafka_sink.admin.call import Call, CoordinatorKey, Leader, retry_code
+from spark_kafka_sink.admin.call import Call, CoordinatorKey, Leader
 from spark_kafka_sink.base.errors import ErrorCode
 from spark_kafka_sink.protocol.cluster import TopicPartition
 from spark_kafka_sink.protocol.messages.add_partitions_to_txn import AddPartitionsToTxnResponse
@@ -22,7 +22,7 @@ from spark_kafka_sink.protocol.producer_ids import (
 from spark_kafka_sink.protocol.transaction_requests import add_partitions_to_txn
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from spark_kafka_sink.admin.transaction_client import TransactionClient
     from spark_kafka_sink.transactions.offset_commits import GroupOffsets
@@ -46,26 +46,17 @@ class TopicRecord:
         return TopicPartition(self.topic, 0)
 
     @property
-    def added(self) -> str:
-        return f"AddPartitionsToTxn of {self.tp}"
+    def right(self) -> str:
+        return f"WRITE on the topic '{self.topic}' ({self.option})"
 
-    @property
-    def written(self) -> str:
-        return f"Produce to {self.tp}"
-
-    def add_call(self, to: PreparedTransaction, where: str) -> Call[AddPartitionsToTxnResponse]:
-        return add_partition_call(to, self.tp, self._retry_code(where), once=True)
+    def add_call(self, to: PreparedTransaction) -> Call[AddPartitionsToTxnResponse]:
+        return add_partition_call(to, self.tp, self.right, once=True)
 
     def calls(
         self, client: TransactionClient, to: PreparedTransaction | None
     ) -> list[Call[ProduceResponse]]:
         """``to`` None: without a transaction."""
-        values = [(self.key, self.value)]
-        return [produce_call(client, self.tp, values, self._retry_code(self.written), to)]
-
-    def _retry_code(self, where: str) -> Callable[[ErrorCode], ErrorCode | None]:
-        right = f"WRITE on the topic '{self.topic}' ({self.option})"
-        return lambda code: retry_code(code, where, right)
+        return [produce_call(client, self.tp, [(self.key, self.value)], self.right, to)]
 
 
 def prepare(
@@ -96,36 +87,31 @@ def prepare(
     )
     transaction = PreparedTransaction(transactional_id, *producer, version)
     if version < 2:
-        where = f"{content.added}, transactional id '{transactional_id}'"
-        call: Call[Any] = content.add_call(transaction, where)
-        client.loop.send_and_receive(call, deadline_ms, where)
+        added: Call[Any] = content.add_call(transaction)
+        client.loop.send_and_receive(added, deadline_ms)
     calls: Sequence[Call[Any]] = content.calls(client, transaction)
     if not client.loop.run(calls, deadline_ms):
-        raise client.loop.timeout(content.written, calls)
+        raise client.loop.timeout(calls)
     return transaction
 
 
 def write_record(client: TransactionClient, record: TopicRecord, deadline_ms: int) -> None:
     """Write ``record`` without a transaction, at least once."""
     (call,) = record.calls(client, None)
-    client.loop.send_and_receive(call, deadline_ms, record.written)
+    client.loop.send_and_receive(call, deadline_ms)
 
 
 def add_partition_call(
-    to: PreparedTransaction,
-    tp: TopicPartition,
-    retry_code: Callable[[ErrorCode], ErrorCode | None],
-    *,
-    once: bool = False,
+    to: PreparedTransaction, tp: TopicPartition, right: str, *, once: bool = False
 ) -> Call[AddPartitionsToTxnResponse]:
     """AddPartitionsToTxn, which version 1 needs."""
     one = to.transactional_id
     return Call(
         add_partitions_to_txn(one, ProducerIdAndEpoch(to.producer_id, to.producer_epoch), [tp]),
         CoordinatorKey(one),
-        lambda response: retry_code(
-            response.results_by_topic[0].results_by_partition[0].partition_error_code
-        ),
+        f"AddPartitionsToTxn of {tp}, transactional id '{one}'",
+        lambda response: response.results_by_topic[0].results_by_partition[0].partition_error_code,
+        right,
         once=once,
     )
 
@@ -134,7 +120,7 @@ def produce_call(
     client: TransactionClient,
     tp: TopicPartition,
     records: Sequence[tuple[bytes | None, bytes | None]],
-    retry_code: Callable[[ErrorCode], ErrorCode | None],
+    right: str,
     within: PreparedTransaction | None,
     sequence: int = 0,
 ) -> Call[ProduceResponse]:
@@ -148,14 +134,13 @@ def produce_call(
         version = within.transaction_version
     batch = batch_of(records, client.clock.wall_ms(), producer, sequence)
 
-    def handle_response(response: ProduceResponse) -> ErrorCode | None:
+    def error_in(response: ProduceResponse) -> ErrorCode:
         code = response.partitions[0].error
         # A duplicate: an earlier request without a response had arrived.
-        duplicate = code is ErrorCode.DUPLICATE_SEQUENCE_NUMBER
-        return retry_code(ErrorCode.NONE if duplicate else code)
+        return ErrorCode.NONE if code is ErrorCode.DUPLICATE_SEQUENCE_NUMBER else code
 
     data = (PartitionProduceData(tp, batch, sum(map(len, batch))),)
     latest = _LATEST_PRODUCE if version >= 2 else _LAST_PRODUCE_OF_VERSION_1
     id_ = None if within is None else within.transactional_id
     request = ProduceRequest(-1, client.config.request_timeout_ms, data, id_, max_version=latest)
-    return Call(request, Leader(tp), handle_response)
+    return Call(request, Leader(tp), f"Produce to {tp}", error_in, right)

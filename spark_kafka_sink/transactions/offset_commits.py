@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 _MOST_BYTES: Final = 512 * 1024
 #: Bytes of one offset there, without the names of group and topic and the metadata.
 _BYTES_OF_AN_OFFSET: Final = 80
+_READ: Final = "READ on the topic whose offsets are committed"
 #: How long the group's coordinator may not have a partition of a new topic, in ms.
 _MISSING_TIMEOUT_MS: Final = 5_000
 
@@ -54,15 +55,7 @@ class GroupOffsets:
     group_id: str
     offsets: Mapping[TopicPartition, OffsetAndMetadata]
 
-    @property
-    def added(self) -> str:
-        return f"AddOffsetsToTxn of group '{self.group_id}'"
-
-    @property
-    def written(self) -> str:
-        return f"TxnOffsetCommit of group '{self.group_id}'"
-
-    def add_call(self, to: PreparedTransaction, where: str) -> Call[AddOffsetsToTxnResponse]:
+    def add_call(self, to: PreparedTransaction) -> Call[AddOffsetsToTxnResponse]:
         one = to.transactional_id
         return Call(
             AddOffsetsToTxnRequest(
@@ -72,7 +65,8 @@ class GroupOffsets:
                 group_id=self.group_id,
             ),
             CoordinatorKey(one),
-            lambda response: _retry_code(response.error_code, where, one),
+            f"AddOffsetsToTxn of group '{self.group_id}', transactional id '{one}'",
+            lambda response: response.error_code,
             once=True,
         )
 
@@ -80,12 +74,13 @@ class GroupOffsets:
         self, client: TransactionClient, to: PreparedTransaction
     ) -> list[Call[TxnOffsetCommitResponse]]:
         """InvalidMetadataError for a partition that the cluster does not have."""
-        one = to.transactional_id
+        what = f"TxnOffsetCommit of group '{self.group_id}'"
         return [
             Call(
                 txn_offset_commit(to, self.group_id, dict(part)),
                 CoordinatorKey(self.group_id, CoordinatorType.GROUP),
-                _handle_offsets(client, one, self.group_id),
+                what,
+                _error_in_offsets(client, what),
             )
             for part in by_size(self.offsets.items(), self._bytes, _MOST_BYTES)
         ]
@@ -95,13 +90,13 @@ class GroupOffsets:
         return _BYTES_OF_AN_OFFSET + sum(len(text.encode()) for text in texts)
 
 
-def _handle_offsets(
-    client: TransactionClient, transactional_id: str, group_id: str
-) -> Callable[[TxnOffsetCommitResponse], ErrorCode | None]:
-    """Retries the whole request until every offset is committed."""
+def _error_in_offsets(
+    client: TransactionClient, what: str
+) -> Callable[[TxnOffsetCommitResponse], ErrorCode]:
+    """The whole request is retried until every offset is committed."""
     unknown_until: int | None = None
 
-    def handle_response(response: TxnOffsetCommitResponse) -> ErrorCode | None:
+    def error_in(response: TxnOffsetCommitResponse) -> ErrorCode:
         nonlocal unknown_until
         again: ErrorCode | None = None
         errors = (
@@ -110,7 +105,7 @@ def _handle_offsets(
             for one in topic.partitions
         )
         for tp, code in errors:
-            where = f"TxnOffsetCommit of {tp}, group '{group_id}'"
+            where = f"{what}, of {tp}"
             if code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
                 now = client.clock.now_ms()
                 unknown_until = unknown_until or now + _MISSING_TIMEOUT_MS
@@ -120,18 +115,8 @@ def _handle_offsets(
                         "the cluster that is written to does not have this partition, so it "
                         "can't keep an offset of it",
                     )
-            again = _retry_code(code, where, transactional_id) or again
-        return again
+            of_topic = code is ErrorCode.TOPIC_AUTHORIZATION_FAILED
+            again = retry_code(code, where, _READ if of_topic else "") or again
+        return again or ErrorCode.NONE
 
-    return handle_response
-
-
-def _retry_code(code: ErrorCode, where: str, transactional_id: str) -> ErrorCode | None:
-    rights = {
-        ErrorCode.GROUP_AUTHORIZATION_FAILED: "READ on the group",
-        ErrorCode.TOPIC_AUTHORIZATION_FAILED: "READ on the topic whose offsets are committed",
-        ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: (
-            f"WRITE on the transactional id '{transactional_id}'"
-        ),
-    }
-    return retry_code(code, where, rights.get(code, ""))
+    return error_in

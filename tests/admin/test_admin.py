@@ -292,7 +292,7 @@ def test_any_request_can_be_asked(kafka: RealKafka) -> None:
         # Right after its start a broker may still be fetching its ids.
         deadline = time.monotonic() + 60
         while True:
-            call = Call(init_request(None, 60_000), node)
+            call = Call(init_request(None, 60_000), node, "it")
             response = admin.loop.send_and_receive(call, admin.deadline())
             if not response.error_code.retriable or time.monotonic() > deadline:
                 break
@@ -304,10 +304,10 @@ def test_a_call_without_an_answer_is_bounded() -> None:
     with (
         closed_port() as port,
         AdminClient(config(f"127.0.0.1:{port}")) as admin,
-        pytest.raises(KafkaTimeoutError, match="INIT_PRODUCER_ID got no answer") as caught,
+        pytest.raises(KafkaTimeoutError, match="InitProducerId got no answer") as caught,
     ):
         admin.loop.send_and_receive(
-            Call(init_request(None, 60_000), AnyBroker()), admin.deadline(300)
+            Call(init_request(None, 60_000), AnyBroker(), "InitProducerId"), admin.deadline(300)
         )
     assert caught.value.kind is Kind.NO_BROKER
     assert re.match(

@@ -109,12 +109,12 @@ def end(kafka: RealKafka, prepared: PreparedTransaction, *, commit: bool) -> End
     config = ProducerConfig.parse({"bootstrap.servers": kafka.bootstrap})
     find = find_coordinator([prepared.transactional_id])
     with AdminClient(config) as admin:
-        answer = admin.loop.send_and_receive(Call(find, AnyBroker()), admin.deadline())
+        answer = admin.loop.send_and_receive(Call(find, AnyBroker(), "it"), admin.deadline())
         found = answer.coordinators[0]
         node = Node(found.node_id, found.host, found.port)
         request = end_txn(prepared, committed=commit)
         while True:
-            answer = admin.loop.send_and_receive(Call(request, node), admin.deadline())
+            answer = admin.loop.send_and_receive(Call(request, node, "it"), admin.deadline())
             if answer.error_code is not ErrorCode.CONCURRENT_TRANSACTIONS:
                 return answer
 

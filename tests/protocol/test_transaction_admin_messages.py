@@ -180,7 +180,7 @@ def test_a_description_that_makes_no_sense_is_refused(fields: dict[str, Any]) ->
 def test_only_the_prefix_is_listed_whatever_the_broker_filters(version: int) -> None:
     others = tuple((name, 7, "Ongoing") for name in ("a.b~1", "aXb~2", "a.b.c~3", "A.b~4", "a.b~"))
     request = list_transactions(prefix="a.b~")
-    call = Call(request, AnyBroker())
+    call = Call(request, AnyBroker(), "it")
     call.response = decode(request, version, listed_transactions(version, others))
     assert list(listed([call], "a.b~")) == ["a.b~1", "a.b~"]
 

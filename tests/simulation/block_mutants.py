@@ -198,6 +198,6 @@ def a_batch_is_known_by_its_rows_alone() -> AbstractContextManager[Any]:
 
 def offsets_are_committed_without_the_rows() -> AbstractContextManager[Any]:
     """And a report, too: what the driver prepares is not part of the decision."""
-    given = "replace(decision, transactions=prepared)"
-    broken = "replace(decision, transactions=decision.transactions or prepared)"
+    given = "replace(decision, transactions=decision.transactions + own)"
+    broken = "replace(decision, transactions=decision.transactions or own)"
     return with_text(Committer, "_decide_and_end", given, broken)

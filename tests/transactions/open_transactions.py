@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from spark_kafka_sink.admin.call import Call, CoordinatorKey, RetryDecision, retry_decision
+from spark_kafka_sink.admin.call import Call, CoordinatorKey
 from spark_kafka_sink.admin.transaction_client import TransactionClient
 from spark_kafka_sink.base.errors import ErrorCode
 from spark_kafka_sink.protocol.cluster import TopicPartition
@@ -29,30 +29,25 @@ def open_transactions(
     identities: dict[str, tuple[int, int]] = {}
 
     def initialise(i: str) -> Call[InitProducerIdResponse]:
-        def handle_response(response: InitProducerIdResponse) -> ErrorCode | None:
+        def error_in(response: InitProducerIdResponse) -> ErrorCode:
             identities[i] = (response.producer_id, response.producer_epoch)
-            return _again(response.error_code)
+            return response.error_code
 
-        return Call(init_request(i, 60_000), CoordinatorKey(i), handle_response)
+        return Call(init_request(i, 60_000), CoordinatorKey(i), "it", error_in)
 
     def add(i: str) -> Call[AddPartitionsToTxnResponse]:
-        def handle_response(response: AddPartitionsToTxnResponse) -> ErrorCode | None:
-            return _again(response.results_by_topic[0].results_by_partition[0].partition_error_code)
-
         return Call(
             add_partitions_to_txn(i, ProducerIdAndEpoch(*identities[i]), [tp]),
             CoordinatorKey(i),
-            handle_response,
+            "it",
+            lambda response: (
+                response.results_by_topic[0].results_by_partition[0].partition_error_code
+            ),
         )
 
     assert client.loop.run([initialise(i) for i in ids], deadline)
     assert client.loop.run([add(i) for i in ids], deadline)
     return [PreparedTransaction(i, *identities[i], 1) for i in ids]
-
-
-def _again(code: ErrorCode) -> ErrorCode | None:
-    assert code is ErrorCode.NONE or retry_decision(code) is not RetryDecision.FINAL, code.name
-    return None if code is ErrorCode.NONE else code
 
 
 def fence(client: TransactionClient, ids: Sequence[str]) -> dict[str, ErrorCode | None]:

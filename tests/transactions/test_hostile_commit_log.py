@@ -13,10 +13,10 @@ from pyspark.sql import SparkSession
 from spark_kafka_sink.admin.call import Call, Leader
 from spark_kafka_sink.admin.transaction_client import TransactionClient
 from spark_kafka_sink.base.clock import SystemClock
-from spark_kafka_sink.base.errors import ErrorCode, KafkaTimeoutError
+from spark_kafka_sink.base.errors import KafkaTimeoutError
 from spark_kafka_sink.config.producer_config import ProducerConfig
 from spark_kafka_sink.protocol.cluster import TopicPartition
-from spark_kafka_sink.protocol.produce import PartitionProduceData, ProduceRequest, ProduceResponse
+from spark_kafka_sink.protocol.produce import PartitionProduceData, ProduceRequest
 from spark_kafka_sink.records import log_records
 from spark_kafka_sink.records.compression import Codec, CompressionType
 from spark_kafka_sink.records.varint import varint
@@ -112,16 +112,12 @@ def hostile(key: bytes) -> bytes:
 
 def produce(kafka: RealKafka, tp: TopicPartition, data: bytes) -> None:
     config = ProducerConfig.parse({"bootstrap.servers": kafka.bootstrap})
-
-    def handle_response(response: ProduceResponse) -> ErrorCode | None:
-        assert response.partitions[0].error is ErrorCode.NONE
-        return None
-
     request = ProduceRequest(-1, 30_000, (PartitionProduceData(tp, [data], len(data)),), None)
     client = TransactionClient(config)
     try:
         deadline = SystemClock().now_ms() + 60_000
-        client.loop.send_and_receive(Call(request, Leader(tp), handle_response), deadline, "it")
+        call = Call(request, Leader(tp), "it", lambda response: response.partitions[0].error)
+        client.loop.send_and_receive(call, deadline)
     finally:
         client.close()
 

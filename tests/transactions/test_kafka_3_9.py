@@ -65,7 +65,9 @@ def test_it_is_a_broker_that_offers_no_transactions_of_version_2(
 ) -> None:
     client = operator_client
     with AdminClient(client.config) as admin:
-        answer = admin.loop.send_and_receive(Call(API_VERSIONS, AnyBroker()), admin.deadline())
+        answer = admin.loop.send_and_receive(
+            Call(API_VERSIONS, AnyBroker(), "it"), admin.deadline()
+        )
     versions = NodeApiVersions.of(answer)
     offered = versions.api_versions
     assert offered[ApiKey.PRODUCE].max == 11, "12 is the first of version 2"

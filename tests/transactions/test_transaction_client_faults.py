@@ -148,7 +148,7 @@ CALLS: dict[ApiKey, Callable[[TransactionClient, int], object]] = {
     ),
     ApiKey.DESCRIBE_TRANSACTIONS: lambda c, d: c.describe(["p~r~1"], d),
 }
-RIGHTS = {ApiKey.INIT_PRODUCER_ID: "WRITE", ApiKey.END_TXN: "WRITE"}
+RIGHTS = {ApiKey.INIT_PRODUCER_ID: "the ACL WRITE", ApiKey.END_TXN: "the ACL WRITE"}
 
 
 @pytest.mark.parametrize("api", CALLS)

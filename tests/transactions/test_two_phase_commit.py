@@ -52,20 +52,20 @@ def soon(client: TransactionClient) -> int:
 
 def initialise(client: TransactionClient, request: InitProducerIdRequest) -> InitProducerIdResponse:
     """The first answer that does not pass by itself."""
-    found: list[InitProducerIdResponse] = []
-
-    def handle_response(response: InitProducerIdResponse) -> ErrorCode | None:
-        found.append(response)
-        return (
-            None
+    assert request.transactional_id is not None
+    call = Call(
+        request,
+        CoordinatorKey(request.transactional_id),
+        "it",
+        lambda response: (
+            ErrorCode.NONE
             if retry_decision(response.error_code) is RetryDecision.FINAL
             else response.error_code
-        )
-
-    assert request.transactional_id is not None
-    call = Call(request, CoordinatorKey(request.transactional_id), handle_response)
+        ),
+    )
     assert client.loop.run([call], soon(client)), call.last_status
-    return found[-1]
+    assert call.response is not None
+    return call.response
 
 
 def test_it_takes_a_right_of_its_own(ready: KafkaCluster) -> None:

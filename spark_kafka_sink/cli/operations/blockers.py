@@ -12,13 +12,13 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
-from spark_kafka_sink.admin.call import Call, Leader, retry_code
+from spark_kafka_sink.admin.call import Call, Leader
 from spark_kafka_sink.admin.transaction_client import TransactionClient, listed, listing
 from spark_kafka_sink.admin.transaction_description import (
     TransactionDescription,
     TransactionState,
 )
-from spark_kafka_sink.base.errors import AuthorizationError, ErrorCode
+from spark_kafka_sink.base.errors import AuthorizationError
 from spark_kafka_sink.cli.operations.held_partitions import HeldPartition, held_partitions
 from spark_kafka_sink.cli.operations.inspection import (
     OPEN,
@@ -30,7 +30,6 @@ from spark_kafka_sink.cli.operations.inspection import (
 from spark_kafka_sink.protocol.cluster import TopicPartition
 from spark_kafka_sink.protocol.log_requests import describe_producers, described
 from spark_kafka_sink.protocol.messages.describe_producers import (
-    DescribeProducersResponse,
     ProducerState,
 )
 from spark_kafka_sink.protocol.messages.list_transactions import (
@@ -318,7 +317,7 @@ def every_listed(
     request = list_transactions([state.value for state in states], sorted(producer_ids))
     calls = [listing(request, node) for node in client.brokers(deadline_ms)]
     if not client.loop.run(calls, deadline_ms):
-        raise client.loop.timeout("ListTransactions", calls)
+        raise client.loop.timeout(calls)
     return tuple(listed(calls).values())
 
 
@@ -326,22 +325,21 @@ def open_producers(
     client: TransactionClient, partitions: Sequence[TopicPartition], deadline_ms: int
 ) -> Mapping[TopicPartition, Sequence[ProducerState]]:
     """The producers with an open transaction, of each partition that has one."""
-    found: dict[TopicPartition, Sequence[ProducerState]] = {}
-
-    def describing(tp: TopicPartition) -> Call[DescribeProducersResponse]:
-        def handle_response(response: DescribeProducersResponse) -> ErrorCode | None:
-            answer = described(response)
-            again = retry_code(
-                answer.error_code, f"DescribeProducers of {tp}", f"READ on {tp.topic}"
-            )
-            open_ = [p for p in answer.active_producers if p.current_txn_start_offset >= 0]
-            if open_:
-                found[tp] = open_
-            return again
-
-        return Call(describe_producers(tp), Leader(tp), handle_response)
-
-    calls = [describing(tp) for tp in partitions]
+    calls = [
+        Call(
+            describe_producers(tp),
+            Leader(tp),
+            f"DescribeProducers of {tp}",
+            lambda response: described(response).error_code,
+            f"READ on {tp.topic}",
+        )
+        for tp in partitions
+    ]
     if not client.loop.run(calls, deadline_ms):
-        raise client.loop.timeout("DescribeProducers", calls)
-    return found
+        raise client.loop.timeout(calls)
+    found = {
+        tp: [p for p in described(answer).active_producers if p.current_txn_start_offset >= 0]
+        for tp, call in zip(partitions, calls, strict=True)
+        if (answer := call.response) is not None
+    }
+    return {tp: producers for tp, producers in found.items() if producers}

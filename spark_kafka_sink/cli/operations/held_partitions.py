@@ -8,17 +8,15 @@ No API of Kafka has the host of a transaction's client.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from spark_kafka_sink.admin.call import Call, CoordinatorKey, Leader, retry_code
+from spark_kafka_sink.admin.call import Call, CoordinatorKey, Leader, RetryDecision, retry_decision
 from spark_kafka_sink.admin.transaction_client import TransactionClient
-from spark_kafka_sink.base.errors import ErrorCode, KafkaError, UnsupportedVersionError
+from spark_kafka_sink.base.errors import ErrorCode, UnsupportedVersionError
 from spark_kafka_sink.protocol.cluster import TopicPartition
 from spark_kafka_sink.protocol.group_requests import LIST_GROUPS
 from spark_kafka_sink.protocol.log_requests import list_offsets, listed_offset
-from spark_kafka_sink.protocol.messages.list_groups import ListGroupsResponse
-from spark_kafka_sink.protocol.messages.list_offsets import ListOffsetsResponse
 from spark_kafka_sink.protocol.messages.offset_fetch import (
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
@@ -72,20 +70,22 @@ def _ends(
     client: TransactionClient, partitions: tuple[TopicPartition, ...], deadline_ms: int
 ) -> Mapping[TopicPartition, int]:
     """The high watermarks."""
-    ends: dict[TopicPartition, int] = {}
-
-    def handler(tp: TopicPartition) -> Callable[[ListOffsetsResponse], ErrorCode | None]:
-        def handle_response(response: ListOffsetsResponse) -> ErrorCode | None:
-            found = listed_offset(response)
-            ends[tp] = found.offset
-            return retry_code(found.error_code, f"ListOffsets of {tp}", f"DESCRIBE on {tp.topic}")
-
-        return handle_response
-
-    calls = [Call(list_offsets(tp), Leader(tp), handler(tp)) for tp in partitions]
+    calls = [
+        Call(
+            list_offsets(tp),
+            Leader(tp),
+            f"ListOffsets of {tp}",
+            lambda response: listed_offset(response).error_code,
+            f"DESCRIBE on {tp.topic}",
+        )
+        for tp in partitions
+    ]
     if not client.loop.run(calls, deadline_ms):
-        raise client.loop.timeout("ListOffsets", calls)
-    return ends
+        raise client.loop.timeout(calls)
+    answers = (call.response for call in calls if call.response is not None)
+    return {
+        tp: listed_offset(answer).offset for tp, answer in zip(partitions, answers, strict=True)
+    }
 
 
 def _committed(
@@ -98,7 +98,8 @@ def _committed(
             group: Call(
                 offset_fetch(group, partitions),
                 CoordinatorKey(group, CoordinatorType.GROUP),
-                _retry_group,
+                f"OffsetFetch of group {group}",
+                lambda response: _unless_final(response.groups[0].error_code),
             )
             for group in groups
         }
@@ -136,7 +137,10 @@ def committed_offsets(response: OffsetFetchResponse) -> Mapping[TopicPartition, 
 
 def _groups(client: TransactionClient, deadline_ms: int) -> tuple[str, ...]:
     nodes = client.brokers(deadline_ms)
-    calls = [Call(LIST_GROUPS, node, _retry_list) for node in nodes]
+    calls = [
+        Call(LIST_GROUPS, node, "ListGroups", lambda response: _unless_final(response.error_code))
+        for node in nodes
+    ]
     client.loop.run(calls, deadline_ms)
     answered = (call.response for call in calls if call.response is not None)
     return tuple(
@@ -150,17 +154,6 @@ def _groups(client: TransactionClient, deadline_ms: int) -> tuple[str, ...]:
     )
 
 
-def _retry_list(response: ListGroupsResponse) -> ErrorCode | None:
-    return _unless_final(response.error_code)
-
-
-def _retry_group(response: OffsetFetchResponse) -> ErrorCode | None:
-    return _unless_final(response.groups[0].error_code)
-
-
-def _unless_final(code: ErrorCode) -> ErrorCode | None:
+def _unless_final(code: ErrorCode) -> ErrorCode:
     """A group that may not be described, or is gone by now, has no offsets here."""
-    try:
-        return retry_code(code, "", success_only=False)
-    except KafkaError:
-        return None
+    return ErrorCode.NONE if retry_decision(code) is RetryDecision.FINAL else code

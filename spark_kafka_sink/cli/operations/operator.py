@@ -262,7 +262,8 @@ class Operator:
         client = self._client
         names = client.topic_names(client.deadline()) if topics is None else topics
         request = MetadataRequest(tuple(names), allow_auto_topic_creation=False)
-        answer = client.loop.send_and_receive(Call(request, AnyBroker()), client.deadline())
+        call = Call(request, AnyBroker(), "Metadata")
+        answer = client.loop.send_and_receive(call, client.deadline())
         found = (topic for topic in answer.topics if topic.name not in INTERNAL_TOPICS)
         return {one.tp for topic in found for one in topic.partitions}
 

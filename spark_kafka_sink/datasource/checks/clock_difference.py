@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from spark_kafka_sink.admin.admin_client import AdminClient
-from spark_kafka_sink.admin.call import AnyBroker, Call, retry_code
+from spark_kafka_sink.admin.call import AnyBroker, Call
 from spark_kafka_sink.base.errors import ErrorCode
 from spark_kafka_sink.protocol.messages.describe_quorum import (
     DescribeQuorumRequest,
@@ -49,14 +49,10 @@ def clock_difference(client: AdminClient, deadline_ms: int) -> ClockDifference |
     before 3.3 and of clusters with ZooKeeper.
     """
     clock, asked_ms, begun_ms = client.clock, 0, 0
-
-    def handle_response(response: DescribeQuorumResponse) -> ErrorCode | None:
-        return retry_code(error_in(response), "DescribeQuorum", "DESCRIBE on the cluster")
-
     for _ in range(_ROUNDS):  # the first one may have to connect
         asked_ms, begun_ms = clock.now_ms(), clock.wall_ms()
-        call = Call(QUORUM, AnyBroker(), handle_response)
-        found = client.loop.send_and_receive(call, deadline_ms, "DescribeQuorum")
+        call = Call(QUORUM, AnyBroker(), "DescribeQuorum", error_in, "DESCRIBE on the cluster")
+        found = client.loop.send_and_receive(call, deadline_ms)
     half_ms = (clock.now_ms() - asked_ms) // 2
     leader, leader_ms = found.topics[0].partitions[0].leader_id, leader_time_ms(found)
     if leader_ms is None:

@@ -27,7 +27,7 @@ from functools import partial
 from typing import Final
 
 from spark_kafka_sink.admin.admin_client import AdminClient
-from spark_kafka_sink.admin.call import AnyBroker, Call, Leader, retry_code
+from spark_kafka_sink.admin.call import AnyBroker, Call, Leader
 from spark_kafka_sink.admin.transaction_client import TransactionClient
 from spark_kafka_sink.admin.transaction_description import TransactionState
 from spark_kafka_sink.base.error_kinds import Kind
@@ -61,8 +61,6 @@ from spark_kafka_sink.protocol.messages.delete_topics import (
     DeleteTopicsRequest,
     DeleteTopicsResponse,
 )
-from spark_kafka_sink.protocol.messages.describe_producers import DescribeProducersResponse
-from spark_kafka_sink.protocol.messages.fetch import FetchResponse
 from spark_kafka_sink.protocol.producer_ids import PreparedTransaction
 from spark_kafka_sink.protocol.topic_requests import NewTopic
 from spark_kafka_sink.records.log_records import ControlType, read_batches
@@ -329,27 +327,27 @@ class _Trial:
             attempts += 1
 
     def _read(self, *, read_committed: bool) -> FetchedPartition:
-        where = f"Fetch of {self._tp}"
-
         request = fetch(self._tp, 0, read_committed=read_committed)
-
-        def handle_response(response: FetchResponse) -> ErrorCode | None:
-            code = FetchedPartition.of(request, response).error
-            return retry_code(code, where, "READ on the topic")
-
-        call = Call(request, Leader(self._tp), handle_response)
-        response = self._client.loop.send_and_receive(call, self._soon(), where)
+        call = Call(
+            request,
+            Leader(self._tp),
+            f"Fetch of {self._tp}",
+            lambda response: FetchedPartition.of(request, response).error,
+            "READ on the topic",
+        )
+        response = self._client.loop.send_and_receive(call, self._soon())
         return FetchedPartition.of(request, response)
 
     def _is_described(self) -> bool:
         """Whether the partition's leader reports the open transaction."""
-
-        def handle_response(response: DescribeProducersResponse) -> ErrorCode | None:
-            return retry_code(described(response).error_code, "DescribeProducers")
-
-        call = Call(describe_producers(self._tp), Leader(self._tp), handle_response)
+        call = Call(
+            describe_producers(self._tp),
+            Leader(self._tp),
+            "DescribeProducers",
+            lambda response: described(response).error_code,
+        )
         try:
-            found = self._client.loop.send_and_receive(call, self._soon(), "DescribeProducers")
+            found = self._client.loop.send_and_receive(call, self._soon())
         except KafkaError:
             return False
         return any(
@@ -381,19 +379,16 @@ def delete_topics(client: AdminClient, topics: Sequence[str], deadline_ms: int) 
     error for the first one that it refuses.
     """
 
-    def handle_response(response: DeleteTopicsResponse) -> ErrorCode | None:
-        for topic in response.responses:
-            code = topic.error_code
-            if code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
-                again = retry_code(code, f"DeleteTopics of {topic.name}", "DELETE on the topic")
-                if again is not None:
-                    return again
-        return None
+    def error_in(response: DeleteTopicsResponse) -> ErrorCode:
+        codes = (topic.error_code for topic in response.responses)
+        gone = (ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        return next((code for code in codes if code not in gone), ErrorCode.NONE)
 
     remaining = max(1, deadline_ms - client.clock.now_ms())
     request = DeleteTopicsRequest(topic_names=topics, timeout_ms=remaining)
-    call = Call(request, AnyBroker(), handle_response)
-    client.loop.send_and_receive(call, deadline_ms, f"DeleteTopics of {', '.join(topics)}")
+    what = f"DeleteTopics of {', '.join(topics)}"
+    call = Call(request, AnyBroker(), what, error_in, "DELETE on the topic")
+    client.loop.send_and_receive(call, deadline_ms)
 
 
 def _if_permitted(name: str, check: Callable[[], Step]) -> Step:

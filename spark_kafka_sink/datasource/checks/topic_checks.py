@@ -151,7 +151,8 @@ def topics_in_full(
         allow_auto_topic_creation=False,
         include_topic_authorized_operations=True,
     )
-    answer = admin.loop.send_and_receive(Call(request, AnyBroker()), admin.deadline(timeout_ms))
+    call = Call(request, AnyBroker(), "Metadata")
+    answer = admin.loop.send_and_receive(call, admin.deadline(timeout_ms))
     return {topic.name: topic for topic in answer.topics}
 
 

@@ -165,7 +165,8 @@ def _broker_config(admin: AdminClient, name: str, timeout_ms: int) -> str | None
     node = admin.brokers(deadline_ms)[0]
     request = describe_configs(ConfigResourceType.BROKER, [str(node.id)], [name])
     try:
-        response = admin.loop.send_and_receive(Call(request, node), deadline_ms)
+        call = Call(request, node, f"DescribeConfigs of broker {node}")
+        response = admin.loop.send_and_receive(call, deadline_ms)
     except UnsupportedVersionError:
         return None
     return config_values(response.results[0]).get(name)

@@ -11,11 +11,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from spark_kafka_sink.admin.call import Call, CoordinatorKey, retry_code
-from spark_kafka_sink.base.errors import ConfigError, ErrorCode, safe_text
+from spark_kafka_sink.admin.call import Call, CoordinatorKey
+from spark_kafka_sink.base.errors import ConfigError, safe_text
 from spark_kafka_sink.base.process_local import ProcessLocal
 from spark_kafka_sink.protocol.group_requests import LIST_GROUPS
-from spark_kafka_sink.protocol.messages.list_groups import ListGroupsResponse
 from spark_kafka_sink.protocol.transaction_requests import CoordinatorType
 
 if TYPE_CHECKING:
@@ -53,14 +52,14 @@ def refuse_members(client: TransactionClient, group_id: str) -> None:
     key = (client.config.bootstrap_servers, group_id)
     if _checked().get(key, 0) > client.clock.now_ms():
         return
-    where = f"ListGroups for offsetsGroup '{safe_text(group_id)}'"
-
-    def handle_response(response: ListGroupsResponse) -> ErrorCode | None:
-        return retry_code(response.error_code, where, "READ on the group")
-
-    to = CoordinatorKey(group_id, CoordinatorType.GROUP)
-    call = Call(LIST_GROUPS, to, handle_response)
-    groups = client.loop.send_and_receive(call, client.deadline(), where).groups
+    call = Call(
+        LIST_GROUPS,
+        CoordinatorKey(group_id, CoordinatorType.GROUP),
+        f"ListGroups for offsetsGroup '{safe_text(group_id)}'",
+        lambda response: response.error_code,
+        "READ on the group",
+    )
+    groups = client.loop.send_and_receive(call, client.deadline()).groups
     found = next((one for one in groups if one.group_id == group_id), None)
     if found is not None:
         of_type = f"{safe_text(found.group_type)} " if found.group_type else ""

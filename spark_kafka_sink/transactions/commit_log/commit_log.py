@@ -40,7 +40,6 @@ from spark_kafka_sink.transactions.commit_log.log_parts import (
 )
 from spark_kafka_sink.transactions.commit_log.log_reader import (
     KeyFilter,
-    LogCache,
     LogReader,
     LogSnapshot,
     apply,
@@ -60,6 +59,8 @@ _CONFIGS: Final = {
     "segment.ms": str(60 * 60 * 1000),
     "min.cleanable.dirty.ratio": "0.1",
 }
+#: Snapshots that are kept.
+_MOST_SNAPSHOTS: Final = 1000
 #: How long a read waits for the markers of a write that has just ended.
 _MARKERS_MS: Final = 500
 
@@ -85,7 +86,10 @@ class CommitLog:
     ) -> None:
         self._client = client
         self._topic = topic
-        self._log_cache = LogCache()
+        #: By the topic's id and key, the most recently used last.
+        self._snapshots: dict[tuple[bytes, bytes], LogSnapshot] = {}
+        #: Ids of topics whose configs were checked.
+        self._checked: set[bytes] = set()
         self._piece_bytes = piece_bytes
         self._rights = (
             f"DESCRIBE, READ and WRITE on the topic '{topic}' (commitLogTopic), and CREATE while "
@@ -122,7 +126,7 @@ class CommitLog:
                 tp, name, end, first_offset, deadline_ms
             ):
                 return True
-            self._log_cache.forget(topic_id, name)
+            self._snapshots.clear()  # what a deposed leader has returned
             return False
 
         return LogSession(key, snapshot, writer, is_newest, self._piece_bytes)
@@ -180,9 +184,13 @@ class CommitLog:
         self, key: str, tp: TopicPartition, topic_id: bytes | None, deadline_ms: int
     ) -> LogSnapshot:
         name = key.encode()
-        before = self._log_cache.get(topic_id, name)
+        if topic_id is None:  # brokers before 2.8
+            return self._reader.read_keys(tp, KeyFilter(name), LogSnapshot(), deadline_ms)
+        before = self._snapshots.pop((topic_id, name), LogSnapshot())
         snapshot = self._reader.read_keys(tp, KeyFilter(name), before, deadline_ms)
-        self._log_cache.put(topic_id, name, snapshot)
+        self._snapshots[topic_id, name] = snapshot
+        if len(self._snapshots) > _MOST_SNAPSHOTS:
+            del self._snapshots[next(iter(self._snapshots))]
         return snapshot
 
     def _partition(self, key: str, deadline_ms: int) -> tuple[TopicPartition, bytes | None]:
@@ -218,10 +226,10 @@ class CommitLog:
         except AuthorizationError as error:
             raise self._unauthorized(error) from error
         topic_id = client.loop.cluster.topic_ids.get(topic)
-        if topic_id is None or topic_id not in self._log_cache.checked:
+        if topic_id is None or topic_id not in self._checked:
             self._check(deadline_ms)
             if topic_id is not None:
-                self._log_cache.checked.add(topic_id)
+                self._checked.add(topic_id)
         return True
 
     def check_creation(self, deadline_ms: int) -> None:
@@ -312,7 +320,7 @@ class LogSession:
         self._key = key
         self._is_newest: Callable[[int, int], bool] | None = is_newest
         self.state = _decoded(key, snapshot) or CommitState()
-        self._records = snapshot.records
+        self._records = dict(snapshot.records)
         self._writer = writer
         self._piece_bytes = piece_bytes
 

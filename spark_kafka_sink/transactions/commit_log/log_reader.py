@@ -1,6 +1,6 @@
 """Reads keys of the commit log, up to the end of their partition.
 
-Owns: :class:`LogCache` (the offset up to which each key was read, and its records),
+Owns: :class:`LogSnapshot` (the offset up to which keys were read, and their records),
 :class:`LogReader`. Never: what a record means (``log_parts.py``), a write.
 
 **The end** is the high watermark by ListOffsets, not by Fetch: a leader that was just elected may
@@ -20,7 +20,7 @@ newer one of that key follows, which has a higher offset and will be read.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Final
 
 from spark_kafka_sink.admin.partition_reader import PartitionReader
@@ -32,8 +32,6 @@ from spark_kafka_sink.records.log_records import ControlType, ReadBatch, read_ba
 from spark_kafka_sink.transactions.commit_log.log_parts import key_of
 from spark_kafka_sink.transactions.transactional_ids import SEPARATOR
 
-#: Cached snapshots, the most recently used.
-_MOST_SNAPSHOTS: Final = 1000
 #: Bytes of a batch's records. Ours have at most half of that (``log_parts.PIECE_BYTES``).
 _MOST_KEPT: Final = 2 * 1024 * 1024
 
@@ -42,14 +40,14 @@ class _CutOffError(Exception):
     """The log does not have the requested offset."""
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class LogSnapshot:
     """The records below ``next_offset``: value by record key. That is before ``end``, the end that
     was read, when a write is in progress.
     """
 
     next_offset: int = 0
-    records: dict[bytes, bytes] = field(default_factory=dict)
+    records: Mapping[bytes, bytes] = field(default_factory=dict)
     end: int = 0
 
 
@@ -65,33 +63,6 @@ class KeyFilter:
     def takes(self, record_key: bytes) -> bool:
         key = key_of(record_key)
         return key == self.key or (self.prefix and key.startswith(self.key + SEPARATOR.encode()))
-
-
-class LogCache:
-    """The snapshots of one log."""
-
-    def __init__(self) -> None:
-        self._snapshots: dict[tuple[bytes, bytes], LogSnapshot] = {}
-        #: Ids of topics whose configs were checked.
-        self.checked: set[bytes] = set()
-
-    def get(self, topic_id: bytes | None, key: bytes) -> LogSnapshot:
-        found = None if topic_id is None else self._snapshots.get((topic_id, key))
-        return LogSnapshot() if found is None else replace(found, records=dict(found.records))
-
-    def put(self, topic_id: bytes | None, key: bytes, snapshot: LogSnapshot) -> None:
-        """Cache a copy; without the topic's id (brokers before 2.8) nothing is cached."""
-        if topic_id is None:
-            return
-        self.forget(topic_id, key)
-        self._snapshots[topic_id, key] = replace(snapshot, records=dict(snapshot.records))
-        while len(self._snapshots) > _MOST_SNAPSHOTS:
-            del self._snapshots[next(iter(self._snapshots))]
-
-    def forget(self, topic_id: bytes | None, key: bytes) -> None:
-        """The key is read from the beginning again."""
-        if topic_id is not None:
-            self._snapshots.pop((topic_id, key), None)
 
 
 class LogReader:
@@ -127,18 +98,17 @@ class LogReader:
         end: int,
         deadline_ms: int,
     ) -> LogSnapshot:
+        records = dict(snapshot.records)
         begun: dict[int, tuple[int, dict[bytes, bytes | None]]] = {}
         for batch in self._batches(tp, wanted, snapshot.next_offset, end, deadline_ms):
             producer, first = batch.producer_id, batch.base_offset
             if batch.marker is not None:
                 _, written = begun.pop(producer, (first, {}))
-                apply(snapshot.records, written if batch.marker is ControlType.COMMIT else {})
+                apply(records, written if batch.marker is ControlType.COMMIT else {})
             elif batch.records:
                 written = {r.key: r.value for r in batch.records if r.key is not None}
                 begun.setdefault(producer, (first, {}))[1].update(written)
-        snapshot.end = end
-        snapshot.next_offset = min((offset for offset, _ in begun.values()), default=end)
-        return snapshot
+        return LogSnapshot(min((offset for offset, _ in begun.values()), default=end), records, end)
 
     def has_records(
         self, tp: TopicPartition, key: bytes, first: int, end: int, deadline_ms: int

@@ -23,7 +23,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final, TypeVar
 
-from spark_kafka_sink.admin.call import Call, RetryDecision, by_size, retry_code, retry_decision
+from spark_kafka_sink.admin.call import Call, RetryDecision, by_size, retry_decision
 from spark_kafka_sink.admin.transaction_client import TransactionClient, end_call
 from spark_kafka_sink.admin.transaction_description import TransactionState
 from spark_kafka_sink.base.errors import (
@@ -125,11 +125,7 @@ class LogWriter:
         return records
 
     def _add_partition(self, deadline_ms: int) -> None:
-        where = f"AddPartitionsToTxn of '{self.id}'"
-        call = add_partition_call(
-            self._transaction(), self.tp, lambda code: self._retry_code(code, where)
-        )
-        self._run(call, "AddPartitionsToTxn", deadline_ms)
+        self._run(add_partition_call(self._transaction(), self.tp, self.rights), deadline_ms)
 
     def _await_markers(self, deadline_ms: int) -> None:
         """A leader that gets a new transaction before the markers of the previous one waits for
@@ -149,38 +145,30 @@ class LogWriter:
         self, records: list[tuple[bytes, bytes | None]], sequence: int, deadline_ms: int
     ) -> None:
         call = produce_call(
-            self.client,
-            self.tp,
-            records,
-            lambda code: self._retry_code(code, f"Produce to the commit log {self.tp}"),
-            self._transaction(),
-            sequence,
+            self.client, self.tp, records, self.rights, self._transaction(), sequence
         )
-        response = self._run(call, "Produce", deadline_ms)
+        response = self._run(call, deadline_ms)
         if sequence == 0:
             self._first_offset = response.partitions[0].base_offset
 
     def _end(self, deadline_ms: int) -> None:
-        call = end_call(self._transaction(), committed=True)
-        handle_response, definite = call.handle_response, 0
+        definite = 0
 
-        def handle(response: EndTxnResponse) -> ErrorCode | None:
+        def error_in(response: EndTxnResponse) -> ErrorCode:
             nonlocal definite
             code = response.error_code
             definite += code is _NOTHING_HAPPENED or retry_decision(code) is RetryDecision.FINAL
-            return handle_response(response)
+            return code
 
-        call.handle_response = handle
-        where = f"EndTxn of '{self.id}'"
+        call = end_call(self._transaction(), committed=True)
+        call.error_in, call.success_only = error_in, True
         try:
-            response = self.client.loop.send_and_receive(call, deadline_ms, where)
-            if response.error_code is not ErrorCode.NONE:
-                raise response.error_code.error(where)
+            response = self.client.loop.send_and_receive(call, deadline_ms)
         except KafkaError as error:
             if call.sent > definite:
                 raise LogOutcomeUnknownError(
                     f"whether the commit log {self.tp} has the decision is not known: "
-                    f"{where} got no clear answer in time",
+                    f"{call.what} got no clear answer in time",
                     hint="nothing was undone: the next start of the query resolves it",
                     transactional_ids=(self.id,),
                 ) from error
@@ -199,19 +187,14 @@ class LogWriter:
         with suppress(KafkaError):
             self.client.end([self._transaction()], committed=False, deadline_ms=soon)
 
-    def _run(self, call: Call[ResponseT], what: str, deadline_ms: int) -> ResponseT:
+    def _run(self, call: Call[ResponseT], deadline_ms: int) -> ResponseT:
+        call.what += f", the commit log of '{self.id}'"
         try:
-            return self.client.loop.send_and_receive(
-                call, deadline_ms, f"{what} of the commit log's '{self.id}'"
-            )
-        finally:
-            self._unanswered += call.sent - call.answered
-
-    def _retry_code(self, code: ErrorCode, where: str) -> ErrorCode | None:
-        try:
-            return retry_code(code, where, self.rights)
+            return self.client.loop.send_and_receive(call, deadline_ms)
         except _FENCED as error:
             raise self._superseded(error) from error
+        finally:
+            self._unanswered += call.sent - call.answered
 
     def _transaction(self) -> PreparedTransaction:
         return PreparedTransaction(self.id, *self.producer, self.version)

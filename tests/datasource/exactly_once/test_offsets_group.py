@@ -62,7 +62,7 @@ def member(request: pytest.FixtureRequest, kafka: RealKafka, group: str) -> Iter
 
             def joined() -> bool:
                 consumer.poll(0.2)
-                call = Call(LIST_GROUPS, CoordinatorKey(group, CoordinatorType.GROUP))
+                call = Call(LIST_GROUPS, CoordinatorKey(group, CoordinatorType.GROUP), "it")
                 groups = client.loop.send_and_receive(call, client.deadline()).groups
                 return any(one.group_id == group for one in groups)
 
