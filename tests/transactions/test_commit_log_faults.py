@@ -119,7 +119,7 @@ def test_an_unclear_end_is_an_unknown_outcome(world: DriverWorld, processed: boo
 def test_a_record_that_is_never_acknowledged_is_not_written(world: DriverWorld, kind: str) -> None:
     found = session(world, request_timeout_ms="1000")
     fault = getattr(world.cluster.control, kind)(ApiKey.PRODUCE, FOREVER)
-    with pytest.raises(KafkaTimeoutError, match="Produce to .*, the commit log of 'orders~~log'"):
+    with pytest.raises(KafkaTimeoutError, match="the commit log of 'orders~~log'"):
         found.write(state(2), world.soon(5_000))
     assert fault.fired > 1
     world.cluster.control.clear()
