@@ -49,11 +49,11 @@ REQUESTS = [
     *every_request.REQUESTS.values(),
 ]
 _TP, _X = TopicPartition("t", 0), PreparedTransaction("x", 1, 0, 1)
-_ADD = add_partition_call(_X, _TP, lambda code: code)
+_ADD = add_partition_call(_X, _TP, "a right")
 _FETCH = fetch(_TP, 0, read_committed=True)
 #: About one thing, so that some answers are taken; and what their callers make of these.
 OF_ONE: list[tuple[Any, Callable[[Any], object]]] = [
-    (_ADD.request, _ADD.handle_response),
+    (_ADD.request, _ADD.error_in),
     (_FETCH, lambda answer: FetchedPartition.of(_FETCH, answer)),
     (list_offsets(_TP), listed_offset),
     (describe_producers(_TP), described),
