@@ -201,3 +201,28 @@ def test_an_abort_leaves_open_what_has_no_leader(version: int) -> None:
 
     scene = EdgeScene.of(play, SparkLife(1, tasks=2, transaction_version=version))
     assert {(batch, task) for batch, task, _ in scene.visible()} == {(0, 0), (0, 1)}
+
+
+@VERSIONS
+def test_an_abort_looks_for_leaders_while_coordinators_load(version: int) -> None:
+    """A broker that is lost was coordinator and leader: the next coordinator takes seconds."""
+
+    def play(scene: EdgeScene) -> None:
+        run = scene.run("run-0")
+        plan = scene.plan(run)
+        messages = scene.write(run, 0, plan)
+        lose_leader(scene, TIMEOUT_MS // 2)
+        for message in messages:
+            assert message.prepared is not None
+            one = message.prepared.transactional_id
+            node = scene.cluster.coordinator_of(one)
+            scene.cluster.move_coordinator(one, node, loading_ms=AWAY_MS)
+        begun = scene.scheduler.now_ms()
+        scene.abort(run, 0, plan, messages)
+        assert scene.scheduler.now_ms() - begun >= AWAY_MS
+        assert scene.open_ids()
+        scene.scheduler.sleep(TIMEOUT_MS // 2)
+        scene.batch(scene.run("run-1"), 0)
+
+    scene = EdgeScene.of(play, SparkLife(1, tasks=2, transaction_version=version))
+    assert {(batch, task) for batch, task, _ in scene.visible()} == {(0, 0), (0, 1)}
