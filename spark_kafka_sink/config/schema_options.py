@@ -94,6 +94,13 @@ def schema_options(
         )
         for part in parts
     )
+    fixed = [
+        f"{one.part}Schema" if one.use_id is None else "use.schema.id"
+        for one in payloads
+        if one.schema is not None or one.use_id is not None
+    ]
+    if options["use.latest.version"] and len(fixed) == len(payloads):
+        refuse([_one_of("use.latest.version", fixed[0])], own, own)
     _check_registry(own)
     return SchemaOptions(
         payloads,
@@ -184,7 +191,10 @@ def registry_urls(values: Mapping[str, object]) -> tuple[str, ...]:
         return ()
     given = shown_text(address)
     urls = tuple(one.strip().rstrip("/") for one in text_of(given).split(","))
-    hint = "it looks like https://host:8081; local_kafka has a registry for tests"
+    hint = (
+        "it looks like https://host:8081, and so does each one of a list; local_kafka has a"
+        " registry for tests"
+    )
     gets = next((name for name in _WAYS if values.get(name)), "")
     for url in urls:
         shown = Password(url, f"{given}") if isinstance(given, Password) else url

@@ -37,11 +37,6 @@ def url_parts(text: str) -> SplitResult | None:
     return parts if all("!" <= c <= "~" for c in text) else None
 
 
-def is_of_http(parts: SplitResult) -> bool:
-    """Whether a request can be sent there."""
-    return parts.scheme in ("http", "https") and bool(parts.hostname)
-
-
 def is_in_the_clear(parts: SplitResult) -> bool:
     """Whether what is sent there can be read on a network."""
     return parts.scheme == "http" and not is_loopback(parts.hostname or "")
@@ -61,8 +56,10 @@ def http_address(
     and password.
     """
     parts = url_parts(text_of(given))
-    if parts is None or not is_of_http(parts):
-        what = "is not a URL of https"
+    if parts is None:
+        what = "is not a URL: its port, or a character of it (a space, one not of ASCII), is wrong"
+    elif parts.scheme not in ("http", "https") or not parts.hostname:
+        what = "is not a URL of https: it does not begin with https:// and a host"
     elif "@" in parts.netloc:
         what, hint = "must not hold a name or password", f"they go to {credentials}; {REPLACE_IT}"
     elif gets and is_in_the_clear(parts):
