@@ -243,16 +243,12 @@ class RequestLoop:
 
     # -- coordinators -----------------------------------------------------------------------------
 
-    def coordinators(
-        self, transactional_ids: Collection[str], deadline_ms: int
-    ) -> Mapping[str, Node]:
-        """The coordinator of each id; KafkaTimeoutError when one is not found in time."""
-        calls: list[Call[object]] = [
-            Call(None, CoordinatorKey(i), "FindCoordinator") for i in transactional_ids
-        ]
+    def coordinators(self, ids: Collection[str], deadline_ms: int) -> Mapping[str, Node]:
+        """Of each transactional id; KafkaTimeoutError when one is not found in time."""
+        calls: list[Call[object]] = [Call(None, CoordinatorKey(i), "FindCoordinator") for i in ids]
         if not self.run(calls, deadline_ms):
             raise self.timeout(calls)
-        return {i: self.found[CoordinatorKey(i)] for i in transactional_ids}
+        return {i: self.found[CoordinatorKey(i)] for i in ids}
 
     def forget_coordinators(self, transactional_ids: Iterable[str]) -> None:
         """Drop them from the cache."""

@@ -306,6 +306,10 @@ class CommitState:
         """These ids of the owner must not be used again."""
         return replace(self, retired=tuple(dict.fromkeys((*self.retired, *ids)))[-KEPT_RETIRED:])
 
+    def with_fresh_ids(self) -> CommitState:
+        """No id that has been planned is used again: they contain the generation."""
+        return replace(self, generation=self.generation + 1, retired=())
+
     def _require(self, phase: Phase) -> None:
         if self.phase is not phase:
             raise IllegalStateError(f"the commit log is {self.phase.value}, not {phase.value}")

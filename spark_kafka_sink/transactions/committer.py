@@ -15,7 +15,7 @@ from __future__ import annotations
 import logging
 import uuid
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from enum import Enum
@@ -53,8 +53,8 @@ from spark_kafka_sink.transactions.lease import margin_ms
 from spark_kafka_sink.transactions.offset_commits import GroupOffsets
 from spark_kafka_sink.transactions.outcomes import Outcome, is_prepared, outcome_of
 from spark_kafka_sink.transactions.ownership import Numbering, Owner, when_open
-from spark_kafka_sink.transactions.sweep import is_superseded, sweep
-from spark_kafka_sink.transactions.transactional_ids import TransactionalId, parse
+from spark_kafka_sink.transactions.sweep import Swept, is_superseded, sweep, warn_unseen
+from spark_kafka_sink.transactions.transactional_ids import TransactionalId, log_id, parse
 
 if TYPE_CHECKING:
     from spark_kafka_sink.admin.transaction_client import TransactionClient
@@ -143,9 +143,6 @@ class _Attempts:
     decided: Decision | None = None
     #: The driver's own transactions of an attempt that waits for a leader.
     prepared: tuple[PreparedTransaction, ...] = ()
-
-    def has_tried(self, decision: Decision) -> bool:
-        return self.decision is not None and set(self.decision.ids) == set(decision.ids)
 
 
 class Committer:
@@ -258,8 +255,8 @@ class Committer:
     def _commit(
         self, owner: Owner, batch: Batch, session: LogSession, attempts: _Attempts
     ) -> Commit:
-        decision = session.state.decision
-        if decision is not None and attempts.has_tried(decision):
+        decision, tried = session.state.decision, attempts.decision
+        if decision is not None and tried is not None and set(decision.ids) == set(tried.ids):
             # Also when an operator has aborted the run since: some of it may be visible.
             attempts.decided = decision
             self._rolled_forward(owner.key, session)
@@ -272,8 +269,7 @@ class Committer:
             return Commit.COMMITTED
         # (A version that is repeated, and wrote nothing, decides nothing.)
         is_repeated = not batch.transactions and found.done_batch(batch.number) is not None
-        needs_owner = owner.numbering is not Numbering.VERSIONS or not is_repeated
-        if needs_owner:
+        if owner.numbering is not Numbering.VERSIONS or not is_repeated:
             self._check_owner(owner, batch, found)
         state = self._rolled_forward(owner.key, session)
         if self._done_before(owner, batch, state):
@@ -307,8 +303,10 @@ class Committer:
         self, owner: Owner, batch: Batch, session: LogSession, attempts: _Attempts
     ) -> CommitState:
         """The batch is done: abort what its tasks wrote all the same. Returns the log's state."""
-        abort_all(self._client, batch.transactions, self._client.deadline())
         before = session.state
+        if not abort_all(self._client, batch.transactions, self._client.deadline()):
+            before = before.with_fresh_ids()
+            session.write(before, self._client.deadline())
         if owner.numbering is not Numbering.MICRO_BATCHES:
             # Not a state in which we have taken over: it is not written, so the runs that it lists
             # as superseded may decide.
@@ -442,9 +440,13 @@ class Committer:
         return True
 
     def _check_prepared(self, owner: Owner, decision: Decision, deadline: int) -> None:
-        """Raises CommitError, and aborts all, unless each is prepared and far from its timeout."""
-        ids = decision.ids
-        found = self._client.describe(ids, deadline)
+        """Raises CommitError, and aborts all, unless each is prepared and far from its timeout.
+        Their partitions have leaders, and so has that of the decision itself: without its marker
+        the next start would write the batch again.
+        """
+        ids, log = decision.ids, log_id(owner.key)
+        found = dict(self._client.describe((*ids, log), deadline))
+        of_log = found.pop(log)
         gone = [
             t.transactional_id
             for t in decision.transactions
@@ -452,7 +454,7 @@ class Committer:
         ]
         late = frozenset() if gone else near_timeout(self._client, found, margin_ms, deadline)
         if not gone and not late:
-            if away := self._client.leaderless(found, deadline):
+            if away := self._client.leaderless({**found, log: of_log}, deadline):
                 left = sorted({str(tp) for partitions in away.values() for tp in partitions})
                 raise NoLeaderError(
                     f"batch {decision.number} of '{owner.key}' can't be committed: {len(left)} of "
@@ -561,8 +563,15 @@ class Committer:
         self, owner: Owner, session: LogSession, state: CommitState, *, own_run: bool
     ) -> None:
         """Sweep after a batch is done, by the log's ``state``. Orphans that are not swept now are
-        swept later, or time out, so errors are only logged.
+        swept later, or time out, so errors are only logged. But their ids must not be used again:
+        InitProducerId aborts what is open, and does not ask whether its partitions have leaders::
+
+            two attempts of one task prepare; the driver commits one of them
+            the other's coordinator, which leads its partition, is lost: the sweep does not see it
+            the next batch takes its id: InitProducerId at the next coordinator, a dropped marker
+            that transaction's commit shows the loser's rows, too
         """
+        swept = Swept(whole=False)
         try:
             swept = sweep(
                 self._client,
@@ -570,20 +579,17 @@ class Committer:
                 lambda one: own_run if one.run == owner.run_id else is_superseded(one, state),
                 self._client.deadline(),
             )
-            retired = [i for i in swept.retired if (p := parse(i)) and p.run == owner.run_id]
-            if retired and owner.numbering is not Numbering.ONCE:
-                session.write(state.with_retired(retired), self._client.deadline())
         except KafkaError as error:
-            warn(
-                _log,
-                Kind.ORPHANS_UNSEEN,
-                "kprod '%s': orphaned transactions could not be searched: %s",
-                owner.key,
-                error.message,
-            )
-            return
+            warn_unseen(owner.key, f"orphaned transactions could not be searched: {error.message}")
         if swept.ended:
             _log.info("kprod '%s': ended %d orphaned transactions", owner.key, len(swept.ended))
+        retired = [i for i in swept.retired if (p := parse(i)) and p.run == owner.run_id]
+        after = state.with_retired(retired) if swept.whole else state.with_fresh_ids()
+        if after != state and owner.numbering is not Numbering.ONCE:
+            try:
+                session.write(after, self._client.deadline())
+            except KafkaError as error:
+                warn_unseen(owner.key, f"orphaned ids could not be recorded: {error.message}")
 
 
 def check_number(
@@ -638,11 +644,8 @@ def check_payload(key: str, batch: Batch, state: CommitState) -> None:
         return  # some of its writes were not counted
     missing, more = Counter(done.payloads), Counter(found)
     if not more <= missing or (not batch.is_recorded_only and more != missing):
-        raise _other_rows(key, batch.number, _texts(done.payloads), _texts(found))
-
-
-def _texts(payloads: Iterable[Payload]) -> str:
-    return named([str(one) for one in payloads], _NAMED)
+        before, now = named(done.payloads, _NAMED), named(found, _NAMED)
+        raise _other_rows(key, batch.number, before, now)
 
 
 def _other_rows(key: str, number: int, written: str, now: str) -> CommitError:

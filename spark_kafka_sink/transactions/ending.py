@@ -24,7 +24,7 @@ that takes longer to arrive still tears the batch.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from enum import Enum, auto
@@ -183,19 +183,17 @@ def commit_all(
 def abort_all(
     client: TransactionClient, transactions: Sequence[PreparedTransaction], deadline_ms: int
 ) -> bool:
-    """Abort each as far as it is open; a broker refuses to abort what is committed. True: each got
-    a definite response. One without a leader somewhere is left open, if that is known in time.
+    """Abort each as far as it is open. True: each got a definite response. What can't be described
+    in time, or has no leader somewhere, is left open: a sweep looks at it again, or it times out.
     """
-    kept: Collection[str] = ()
-    with suppress(KafkaTimeoutError):
-        # (A broker that is lost was leader and coordinator: another one is found in seconds.)
-        soon = (client.clock.now_ms() + deadline_ms) // 2
-        kept = client.leaderless(
-            client.describe([t.transactional_id for t in transactions], soon), soon
-        )
-    ended = [t for t in transactions if t.transactional_id not in kept]
-    answers = client.end(ended, committed=False, deadline_ms=deadline_ms)
-    return not kept and None not in answers.values()
+    try:
+        found = client.describe([t.transactional_id for t in transactions], deadline_ms)
+        prepared = [t for t in transactions if is_prepared(t, found[t.transactional_id])]
+        open_ = {t.transactional_id: found[t.transactional_id] for t in prepared}
+        answers = client.abort_exactly(open_, deadline_ms, prepared=open_)
+    except KafkaTimeoutError:
+        return False
+    return not {None, ErrorCode.LEADER_NOT_AVAILABLE} & set(answers.values())
 
 
 def undo(

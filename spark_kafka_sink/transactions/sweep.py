@@ -41,11 +41,13 @@ _S = TransactionState
 class Swept(NamedTuple):
     """``ended`` are transactional ids whose transaction was aborted. ``retired`` are those that
     must not be used again (version 1: a request without a response may arrive late, and would abort
-    what they have open by then; left open without a leader: the marker of their abort may be lost).
+    what they have open by then; left open: the marker of a later abort may be lost). Not ``whole``:
+    there may be others.
     """
 
     ended: tuple[str, ...] = ()
     retired: tuple[str, ...] = ()
+    whole: bool = True
 
 
 def open_runs(
@@ -56,7 +58,7 @@ def open_runs(
     """
     return {
         one.run
-        for one, state in _listed(client, key, deadline_ms, patient=True).items()
+        for one, state in _listed(client, key, deadline_ms, patient=True)[0].items()
         if state is _S.ONGOING and mine(one)
     }
 
@@ -75,13 +77,14 @@ def sweep(
     """
     version = client.transaction_version(deadline_ms)
     endable = (_S.ONGOING, _S.EMPTY) if version >= 2 else (_S.ONGOING,)
+    open_, whole = _listed(client, key, deadline_ms, patient=patient)
     ids = [
         str(one)
-        for one, state in _listed(client, key, deadline_ms, patient=patient).items()
+        for one, state in open_.items()
         if state in endable and str(one) not in keep and is_orphan(one)
     ]
     if not ids:
-        return Swept()
+        return Swept(whole=whole)
     described = client.describe(ids, deadline_ms)
     found = {
         i: d
@@ -91,40 +94,40 @@ def sweep(
     answers = client.abort_exactly(found, deadline_ms)
     unclear = [i for i, code in answers.items() if code is None and found[i].state is _S.ONGOING]
     if unclear:
-        warn(
-            _log,
-            Kind.ORPHANS_UNSEEN,
-            "kprod '%s': no clear answer in time to the abort of %d orphaned transactions "
-            "(first: %s); those that are still open are aborted by a later commit, or time out",
-            key,
-            len(unclear),
-            unclear[0],
-        )
+        first = f"{len(unclear)} orphaned transactions (first: {unclear[0]})"
+        warn_unseen(key, f"no clear answer in time to the abort of {first}")
     done = [i for i, code in answers.items() if code is ErrorCode.NONE]
     ended = tuple(i for i in done if found[i].state is _S.ONGOING)
-    away = ErrorCode.LEADER_NOT_AVAILABLE
-    return Swept(ended, tuple(i for i in found if version < 2 or answers[i] is away))
+    left_open = (ErrorCode.LEADER_NOT_AVAILABLE, None)
+    retired = tuple(i for i in found if version < 2 or answers[i] in left_open)
+    return Swept(ended, retired, whole)
 
 
 def _listed(
     client: TransactionClient, key: str, deadline_ms: int, *, patient: bool
-) -> dict[TransactionalId, TransactionState]:
-    """Ongoing and Empty ids of exactly this key."""
+) -> tuple[dict[TransactionalId, TransactionState], bool]:
+    """Ongoing and Empty ids of exactly this key, and whether all brokers responded."""
     found = client.open_transactions(key + SEPARATOR, deadline_ms, idle=True, patient=patient)
     if found.silent:
-        warn(
-            _log,
-            Kind.ORPHANS_UNSEEN,
-            "kprod '%s': orphaned transactions could not be searched on %s, which did not "
-            "respond; those that are open there are aborted by a later commit, or time out",
-            key,
-            ", ".join(found.silent),
-        )
+        silent = f"{', '.join(found.silent)}, which did not respond"
+        warn_unseen(key, f"orphaned transactions could not be searched on {silent}")
     parsed = (
         (parse(one.transactional_id), TransactionState(one.transaction_state))
         for one in found.transactions
     )
-    return {one: state for one, state in parsed if one is not None and one.key == key}
+    ours = {one: state for one, state in parsed if one is not None and one.key == key}
+    return ours, not found.silent
+
+
+def warn_unseen(key: str, what: str) -> None:
+    """``what`` was not possible."""
+    warn(
+        _log,
+        Kind.ORPHANS_UNSEEN,
+        "kprod '%s': %s; those that are still open are aborted by a later commit, or time out",
+        key,
+        what,
+    )
 
 
 def is_superseded(one: TransactionalId, state: CommitState) -> bool:

@@ -7,13 +7,16 @@ from contextlib import suppress
 import pytest
 
 from spark_kafka_sink.admin.transaction_description import TransactionDescription
+from spark_kafka_sink.base.clock import NEVER
 from spark_kafka_sink.base.errors import (
     CommitError,
     CommitOutcomeUnknownError,
     KafkaTimeoutError,
 )
 from spark_kafka_sink.protocol.cluster import TopicPartition
+from spark_kafka_sink.protocol.request import ApiKey
 from spark_kafka_sink.transactions.committer import Commit
+from tests.fakes.fake_cluster.control import FOREVER
 from tests.simulation.edge_scene import EdgeScene
 from tests.simulation.spark_world import PREFIX, TIMEOUT_MS, TOPIC, SparkLife
 from tests.simulation.test_edges_operators import by_hand
@@ -226,3 +229,73 @@ def test_an_abort_looks_for_leaders_while_coordinators_load(version: int) -> Non
 
     scene = EdgeScene.of(play, SparkLife(1, tasks=2, transaction_version=version))
     assert {(batch, task) for batch, task, _ in scene.visible()} == {(0, 0), (0, 1)}
+
+
+@VERSIONS
+def test_an_abort_ends_nothing_that_it_can_not_look_at(version: int) -> None:
+    """The coordinator hangs, and has led a partition."""
+
+    def play(scene: EdgeScene) -> None:
+        run = scene.run("run-0")
+        plan = scene.plan(run)
+        messages = scene.write(run, 0, plan)
+        lose_leader(scene, 2 * TIMEOUT_MS)
+        fault = scene.cluster.control.drop(ApiKey.DESCRIBE_TRANSACTIONS, FOREVER, processed=False)
+        with pytest.raises(KafkaTimeoutError, match="DescribeTransactions"):
+            scene.abort(run, 0, plan, messages)
+        assert fault.fired
+        scene.cluster.control.clear()
+        assert len(scene.open_ids()) == 2
+        scene.scheduler.sleep(2 * TIMEOUT_MS)
+        scene.batch(scene.run("run-1"), 0)
+
+    scene = EdgeScene.of(play, SparkLife(1, tasks=2, transaction_version=version))
+    assert {(batch, task) for batch, task, _ in scene.visible()} == {(0, 0), (0, 1)}
+
+
+@VERSIONS
+@pytest.mark.parametrize("unseen", ["hangs", "unclear"])
+def test_an_id_that_may_be_open_is_not_taken_by_the_next_batch(unseen: str, version: int) -> None:
+    """The loser of a speculative pair, whose coordinator is lost before the sweep and has led its
+    partition: InitProducerId would abort it without a marker, and the id's next commit show it.
+    """
+
+    def play(scene: EdgeScene) -> None:
+        run = scene.run("run-0")
+        scene.batch(run, 0)  # (The first take-over changes the generation, and the ids with it.)
+        plan = scene.plan(run)
+        winner, loser = (scene.launch(run, 1, 0, attempt, plan) for attempt in (0, 1))
+        scene.scheduler.block(lambda: winner.over and loser.over, NEVER)
+        assert winner.message is not None
+        assert loser.message is not None
+        assert loser.message.prepared is not None
+        hit = loser.message.prepared.transactional_id
+        control = scene.cluster.control
+        if unseen == "hangs":
+            fault = control.drop(
+                ApiKey.LIST_TRANSACTIONS,
+                FOREVER,
+                processed=False,
+                where=lambda r: "Empty" in r.body.state_filters,
+            )
+        else:
+            ends = ApiKey.END_TXN if version >= 2 else ApiKey.INIT_PRODUCER_ID
+            fault = control.drop(
+                ends, FOREVER, processed=False, where=lambda r: r.body.transactional_id == hit
+            )
+        assert scene.commit(run, 1, plan, [winner.message]) is Commit.COMMITTED
+        assert fault.fired
+        control.clear()
+        assert scene.open_ids() == [hit]
+        plan = scene.plan(run)
+        attempts = scene.attempts(run, 2, plan, 2)
+        messages = [a.message for a in attempts if a.message is not None]
+        assert hit not in {m.prepared.transactional_id for m in messages if m.prepared}
+        assert scene.open_ids().count(hit) == 1
+        assert scene.commit(run, 2, plan, messages) is Commit.COMMITTED
+        scene.scheduler.sleep(60_000)  # brokers that hang are left out for so long
+        scene.batch(run, 3)
+        assert scene.open_ids() == []
+
+    scene = EdgeScene.of(play, SparkLife(1, tasks=2, transaction_version=version))
+    assert scene.batches() == {0, 1, 2, 3}
