@@ -176,7 +176,7 @@ class TransactionClient(AdminClient):
             self.loop.run(calls, deadline_ms)
             for call in calls:
                 for one in call.response.transaction_states if call.response else ():
-                    where = f"{call.what} of {_named(one.transactional_id)}"
+                    where = f"{call.what} of transactional id '{one.transactional_id}'"
                     again = retry_code(one.error_code, where, call.right, success_only=False)
                     if again is None:
                         found[one.transactional_id] = TransactionDescription.of(one)
@@ -343,7 +343,7 @@ class TransactionClient(AdminClient):
             return response.error_code
 
         request = init_producer_id(transactional_id, timeout_ms, ours, enable_2pc=two_phase_commit)
-        what = f"InitProducerId of {_named(transactional_id)}"
+        what = f"InitProducerId of transactional id '{transactional_id}'"
         call = Call(request, CoordinatorKey(transactional_id), what, error_in, once=once)
         response = self.loop.send_and_receive(call, deadline_ms)
         return ProducerIdAndEpoch(response.producer_id, response.producer_epoch)
@@ -359,7 +359,7 @@ def _ending(request: Request[_EndedT], what: str, transactional_id: str) -> Call
     return Call(
         request,
         CoordinatorKey(transactional_id),
-        f"{what} of {_named(transactional_id)}",
+        f"{what} of transactional id '{transactional_id}'",
         lambda response: response.error_code,
         success_only=False,
     )
@@ -392,7 +392,3 @@ def listed(
         for one in answer.transaction_states
         if one.transactional_id.startswith(prefix)
     }
-
-
-def _named(transactional_id: str) -> str:
-    return f"transactional id '{transactional_id}'"

@@ -379,9 +379,9 @@ class KafkaProducer:
         """Close after a failure: fail unsent records, abort an open transaction, stop the thread.
 
         Waits at most ``timeout_ms``; after that transaction.timeout.ms aborts the transaction. No
-        request is sent when no transaction is open, or when it is prepared; nor when a partition of
-        it has no leader, whose marker Kafka 4.3.1 would drop: then what follows there is invisible.
-        Never raises.
+        EndTxn is sent when no transaction is open, or when it is prepared; nor when a partition of
+        it has no leader, or that is not known: Kafka 4.3.1 would drop its marker, and what follows
+        there be invisible. Never raises.
         """
         manager, until = self._transaction_manager, self._clock.now_ms() + timeout_ms
         if (
@@ -398,9 +398,12 @@ class KafkaProducer:
             self.close(0)
 
     def _have_leaders(self, partitions: Collection[TopicPartition], timeout_ms: int) -> bool:
-        """By new metadata, if they come in time."""
+        """By new metadata; without them that is not known, so it is False."""
+        begun = self._clock.now_ms()
         with suppress(KafkaError):
-            self._metadata.refresh(self._clock.now_ms() + timeout_ms)
+            self._metadata.refresh(begun + timeout_ms)
+        if self._metadata.last_success_ms < begun:
+            return False
         leader_for = self._metadata.cluster.leader_for
         return all(leader_for(tp) is not None for tp in partitions)
 

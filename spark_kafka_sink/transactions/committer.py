@@ -441,12 +441,12 @@ class Committer:
 
     def _check_prepared(self, owner: Owner, decision: Decision, deadline: int) -> None:
         """Raises CommitError, and aborts all, unless each is prepared and far from its timeout.
-        Their partitions have leaders, and so has that of the decision itself: without its marker
-        the next start would write the batch again.
+        Their partitions have leaders, and so has the decision's own: without its marker the next
+        start would write the batch again. (And without that of an abort it could not read the log.)
         """
         ids, log = decision.ids, log_id(owner.key)
         found = dict(self._client.describe((*ids, log), deadline))
-        of_log = found.pop(log)
+        own = {log: found.pop(log)}
         gone = [
             t.transactional_id
             for t in decision.transactions
@@ -454,7 +454,11 @@ class Committer:
         ]
         late = frozenset() if gone else near_timeout(self._client, found, margin_ms, deadline)
         if not gone and not late:
-            if away := self._client.leaderless({**found, log: of_log}, deadline):
+            away = self._client.leaderless(found | own, deadline)
+            while log in away and self._client.clock.now_ms() < deadline:
+                self._client.loop.pause(6, deadline)  # about 0.1 s
+                away = self._client.leaderless(found | own, deadline)
+            if away:
                 left = sorted({str(tp) for partitions in away.values() for tp in partitions})
                 raise NoLeaderError(
                     f"batch {decision.number} of '{owner.key}' can't be committed: {len(left)} of "

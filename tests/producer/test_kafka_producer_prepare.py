@@ -20,6 +20,7 @@ from spark_kafka_sink.producer.producer_record import ProducerRecord
 from tests.fakes.fake_cluster import FOREVER
 from tests.fakes.producer_world import END, INIT, ProducerWorld, columns, texts
 
+METADATA = 3
 PRODUCE = 0
 
 
@@ -272,6 +273,20 @@ def test_abandoning_without_a_leader_ends_nothing(world: ProducerWorld, waits: b
         world.scheduler.sleep(2_000)
     producer.abandon(5_000)
     world.scheduler.sleep(100)
+    assert world.asked == [("init", "id")]
+    assert world.state_of("id") == "Ongoing"
+
+
+@as_the_writer
+def test_abandoning_without_new_metadata_ends_nothing(world: ProducerWorld) -> None:
+    """Those that it has may be from before a leader was lost."""
+    producer = begun(world)
+    producer.send_columns(columns("a"))
+    producer.flush()
+    fault = world.cluster.control.drop(METADATA, FOREVER, processed=False)
+    producer.abandon(5_000)
+    world.scheduler.sleep(100)
+    assert fault.fired
     assert world.asked == [("init", "id")]
     assert world.state_of("id") == "Ongoing"
 

@@ -12,13 +12,16 @@ from spark_kafka_sink.base.errors import (
     CommitError,
     CommitOutcomeUnknownError,
     KafkaTimeoutError,
+    RefusedError,
 )
 from spark_kafka_sink.protocol.cluster import TopicPartition
 from spark_kafka_sink.protocol.request import ApiKey
+from spark_kafka_sink.transactions.commit_log.commit_log import CommitLog
 from spark_kafka_sink.transactions.committer import Commit
+from tests.fakes.fake_cluster.codec import Request
 from tests.fakes.fake_cluster.control import FOREVER
 from tests.simulation.edge_scene import EdgeScene
-from tests.simulation.spark_world import PREFIX, TIMEOUT_MS, TOPIC, SparkLife
+from tests.simulation.spark_world import LOG_TOPIC, PREFIX, TIMEOUT_MS, TOPIC, SparkLife
 from tests.simulation.test_edges_operators import by_hand
 
 VERSIONS = pytest.mark.parametrize("version", [1, 2])
@@ -299,3 +302,62 @@ def test_an_id_that_may_be_open_is_not_taken_by_the_next_batch(unseen: str, vers
 
     scene = EdgeScene.of(play, SparkLife(1, tasks=2, transaction_version=version))
     assert scene.batches() == {0, 1, 2, 3}
+
+
+@VERSIONS
+def test_a_decision_waits_for_the_leader_of_its_log(version: int) -> None:
+    """Without its marker it would count as aborted, and the next start write the batch again."""
+
+    def play(scene: EdgeScene) -> None:
+        cluster, run = scene.cluster, scene.run("run-0")
+        scene.batch(run, 0)
+        tp = next(tp for tp, log in cluster.logs.items() if tp.topic == LOG_TOPIC and log.batches)
+        plan = scene.plan(run)
+        messages = scene.write(run, 1, plan)
+        ids = {m.prepared.transactional_id for m in messages if m.prepared}
+        cluster.drops_markers, leader, lost = True, cluster.logs[tp].leader, list[int]()
+
+        def loses(request: Request) -> bool:
+            if not lost and ids & set(request.body.transactional_ids):
+                lost.append(cluster.now)
+                cluster.move_leader(tp, -1)
+                cluster.at(cluster.now + AWAY_MS, lambda: cluster.move_leader(tp, leader))
+            return False
+
+        cluster.control.delay(ApiKey.DESCRIBE_TRANSACTIONS, 1, FOREVER, where=loses)
+        assert scene.commit(run, 1, plan, messages) is Commit.COMMITTED
+        assert scene.scheduler.now_ms() - lost[0] >= AWAY_MS
+        assert scene.plan(scene.run("run-1")).state.last_done == 1
+
+    scene = EdgeScene.of(play, SparkLife(1, tasks=2, transaction_version=version))
+    assert scene.batches() == {0, 1}
+
+
+@VERSIONS
+def test_a_batch_is_not_resolved_as_done_without_a_leader(version: int) -> None:
+    """Of three transactions one is committed, one is lost, and one has no leader."""
+
+    def play(scene: EdgeScene) -> None:
+        run = scene.run("run-0")
+        plan = scene.plan(run)
+        scene.decides_and_dies(run, 0, plan, scene.write(run, 0, plan))
+        with scene.driver_side(run) as driver, by_hand(scene, scene.run("operator")) as operator:
+            decision = operator.plan_commit(PREFIX).state.decision
+            assert decision is not None
+            client, (kept, lost, last) = driver.client, decision.transactions
+            client.end([kept], committed=True, deadline_ms=client.deadline())
+            client.end([lost], committed=False, deadline_ms=client.deadline())
+            scene.scheduler.sleep(500)
+            found = client.describe([last.transactional_id], client.deadline())
+            session = CommitLog(client, LOG_TOPIC).open(PREFIX, client.deadline())
+            state = session.state.partly_lost([lost.transactional_id])
+            session.write(state, client.deadline())
+            lose_leader(scene, AWAY_MS, of=found[last.transactional_id])
+            with pytest.raises(RefusedError, match="can't be committed"):
+                operator.resolve(operator.plan_resolve(PREFIX, 0, done=True))
+            assert scene.open_ids() == [last.transactional_id]
+            scene.scheduler.sleep(AWAY_MS)
+            operator.resolve(operator.plan_resolve(PREFIX, 0, done=True))
+
+    scene = EdgeScene.of(play, SparkLife(1, tasks=3, transaction_version=version))
+    assert len({(batch, task) for batch, task, _ in scene.visible()}) == 2

@@ -541,14 +541,20 @@ class Operator:
 
     def _end_rest(self, plan: Resolution, now: KeyReport) -> Sequence[str]:
         """End what is open of the batch; returns the transactions that contradict ``plan``."""
-        open_ = [t.transaction for t in now.with_outcome(Outcome.RETRY)]
-        if plan.done:
-            agreed = _gone(plan.report)
-            left = [i for i in _gone(now) if i not in agreed]
-            ended = commit_all(self._client, open_, self._client.deadline())
-            return (*left, *ended.lost, *ended.unknown, *ended.unclear)
-        found = {t.transaction.transactional_id: t.found for t in now.with_outcome(Outcome.RETRY)}
-        return list(self._abort(found, found))
+        open_ = {t.transaction.transactional_id: t for t in now.with_outcome(Outcome.RETRY)}
+        found = {i: t.found for i, t in open_.items()}
+        if not plan.done:
+            return list(self._abort(found, found))
+        agreed = _gone(plan.report)
+        left = [i for i in _gone(now) if i not in agreed]
+        # (Brokers would drop the markers of these.)
+        away = self._client.leaderless(found, self._client.deadline())
+        ended = commit_all(
+            self._client,
+            [t.transaction for i, t in open_.items() if i not in away],
+            self._client.deadline(),
+        )
+        return (*left, *away, *ended.lost, *ended.unknown, *ended.unclear)
 
     # -- reset --------------------------------------------------------------------------------
 
