@@ -442,7 +442,7 @@ class Committer:
     def _check_prepared(self, owner: Owner, decision: Decision, deadline: int) -> None:
         """Raises CommitError, and aborts all, unless each is prepared and far from its timeout.
         Their partitions have leaders, and so has the decision's own: without its marker the next
-        start would write the batch again. (And without that of an abort it could not read the log.)
+        start would write the batch again, and without an abort's it could not read the log.
         """
         ids, log = decision.ids, log_id(owner.key)
         found = dict(self._client.describe((*ids, log), deadline))

@@ -283,9 +283,9 @@ def test_settings_that_may_lose_decisions_are_warned_of(
     safe = {"min.insync.replicas": "2"}
     config = ProducerConfig.parse({"bootstrap.servers": kafka3.bootstrap})
 
-    def told_of(topic: str, configs: dict[str, str]) -> list[str]:
+    def told_of(topic: str, configs: dict[str, str], replicas: int = 3) -> list[str]:
         with TransactionClient(config) as client:
-            client.create_topic(NewTopic(topic, 1, 3, configs))
+            client.create_topic(NewTopic(topic, 1, replicas, configs))
         caplog.clear()
         with TransactionClient(config) as client:
             CommitLog(client, topic).read(new_key(), soon())
@@ -294,7 +294,9 @@ def test_settings_that_may_lose_decisions_are_warned_of(
     topic = f"commits-{uuid.uuid4().hex[:8]}"
     unclean, replicas = told_of(topic, compact | risky)
     assert f"'{topic}' has unclean.leader.election.enable=true" in unclean
-    assert f"'{topic}' has 3 replicas and min.insync.replicas=1" in replicas
+    assert f"'{topic}' has replication.factor 3 and min.insync.replicas=1" in replicas
+    (single,) = told_of(f"{topic}-single", compact, replicas=1)
+    assert "has replication.factor 1 and min.insync.replicas=1" in single
     assert told_of(f"{topic}-safe", compact | safe) == []
 
 

@@ -262,8 +262,8 @@ class CommitLog:
             create(plain, timeout_ms=self._left_ms(deadline_ms))
 
     def _check(self, deadline_ms: int) -> None:
-        """A topic with cleanup.policy=delete loses decisions, and so does an unclean leader
-        election. Without the right to read the configs nothing is checked.
+        """A topic that deletes loses decisions, and so does an unclean leader election; without the
+        right to read the configs nothing is checked.
         """
         names = ("cleanup.policy", "min.insync.replicas", "unclean.leader.election.enable")
         found = self._client.topic_configs((self._topic,), names, deadline_ms)[self._topic]
@@ -274,10 +274,11 @@ class CommitLog:
                 "unclean.leader.election.enable=true: an unclean election loses decisions, and "
                 "batches may come twice or be lost; set it to false"
             )
-        if replicas > 1 and found.get("min.insync.replicas") == "1":
+        in_sync = found.get("min.insync.replicas")
+        if len(self._client.loop.cluster.nodes) > 1 and (replicas == 1 or in_sync == "1"):
             at_risk.append(
-                f"{replicas} replicas and min.insync.replicas=1: a decision may be lost with one "
-                "broker; set it to 2"
+                f"replication.factor {replicas} and min.insync.replicas={in_sync}: a decision may "
+                "be lost with one broker; have 3 replicas, and set it to 2"
             )
         for risk in at_risk:
             warn(_log, Kind.COMMIT_LOG_AT_RISK, "commitLogTopic '%s' has %s", self._topic, risk)
