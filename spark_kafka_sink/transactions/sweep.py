@@ -41,7 +41,7 @@ _S = TransactionState
 class Swept(NamedTuple):
     """``ended`` are transactional ids whose transaction was aborted. ``retired`` are those that
     must not be used again (version 1: a request without a response may arrive late, and would abort
-    what they have open; left open: a later abort's marker may be lost), and others if not ``whole``.
+    what they have open; left open: a later abort may lose its marker), or others, if not ``whole``.
     """
 
     ended: tuple[str, ...] = ()
