@@ -35,7 +35,7 @@ def test_planning_fails_when_the_batch_before_can_not_be_done(version: int) -> N
         assert scene.commit(run, 1, plan, messages) is Commit.COMMITTED
         tried = silent.fired
         assert tried
-        with pytest.raises(CommitOutcomeUnknownError, match="Produce of the commit log's"):
+        with pytest.raises(CommitOutcomeUnknownError, match="the commit log of 'orders~~log'"):
             scene.plan(run)
         assert silent.fired > tried
         scene.cluster.control.clear()
