@@ -81,7 +81,10 @@ def schema_options(
     _refuse_without_effect(own, parts)
     if not parts:
         return None
-    refuse([_one_of("use.schema.id", f"{parts[0]}Schema")], own, own)
+    ways = ["use.schema.id", f"{parts[0]}Schema"]
+    if options["use.latest.version"] and len(parts) == 1:
+        ways.append("use.latest.version")
+    refuse([_one_of(*two) for two in combinations(ways, 2)], own, own)
     payloads = tuple(
         PayloadOptions(
             part,
@@ -94,13 +97,6 @@ def schema_options(
         )
         for part in parts
     )
-    fixed = [
-        f"{one.part}Schema" if one.use_id is None else "use.schema.id"
-        for one in payloads
-        if one.schema is not None or one.use_id is not None
-    ]
-    if options["use.latest.version"] and len(fixed) == len(payloads):
-        refuse([_one_of("use.latest.version", fixed[0])], own, own)
     _check_registry(own)
     return SchemaOptions(
         payloads,
@@ -191,22 +187,15 @@ def registry_urls(values: Mapping[str, object]) -> tuple[str, ...]:
         return ()
     given = shown_text(address)
     urls = tuple(one.strip().rstrip("/") for one in text_of(given).split(","))
-    hint = (
-        "it looks like https://host:8081, and so does each one of a list; local_kafka has a"
-        " registry for tests"
-    )
+    hint = "it looks like https://host:8081, as does each of a list; local_kafka has one for tests"
     gets = next((name for name in _WAYS if values.get(name)), "")
     for url in urls:
         shown = Password(url, f"{given}") if isinstance(given, Password) else url
         parts = http_address(URL, shown, hint, USER_INFO, gets=gets, kind=Kind.INVALID_VALUE)
         if parts.query or parts.fragment:
-            what = f"{URL} is not an address of a registry"
-            raise ConfigError(what, hint=hint, kind=Kind.INVALID_VALUE)
+            raise ConfigError(f"{URL} is no registry's address", hint=hint, kind=Kind.INVALID_VALUE)
     tls = next(iter(registry_tls(values)), None)
     if tls and ENDPOINT not in values and all(one.lower().startswith("http:") for one in urls):
-        raise ConfigError(
-            f"{REGISTRY}{tls} would have no effect, because {URL} is http",
-            hint="use https, or remove it",
-            kind=Kind.NO_EFFECT,
-        )
+        what = f"{REGISTRY}{tls} would have no effect, because {URL} is http"
+        raise ConfigError(what, hint="use https, or remove it", kind=Kind.NO_EFFECT)
     return urls

@@ -66,7 +66,7 @@ def test_a_null_value_is_possible_with_a_schema_and_of_a_struct():
         ({"schema.registry.url": "mock://test"}, "is not a URL of https"),
         ({"schema.registry.url": "r:8081"}, "is not a URL of https"),
         ({"schema.registry.url": "https://me:it@r"}, "must not hold a name or password"),
-        ({"schema.registry.url": "https://r?x=1"}, "not an address"),
+        ({"schema.registry.url": "https://r?x=1"}, "is no registry's address"),
         ({"schema.registry.url": "https://r,ftp://r"}, "is not a URL of https"),
         ({"schema.registry.url": "https://r,s:8081"}, "does not begin with https:// and a host"),
         ({"schema.registry.url": "https://"}, "does not begin with https:// and a host"),
