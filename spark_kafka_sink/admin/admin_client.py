@@ -102,10 +102,7 @@ class AdminClient:
         return self._await_topics(topics, timeout_ms, lambda _: True, missing_topic_timeout_ms)
 
     def brokers(self, deadline_ms: int, *, max_age_ms: int = NEVER) -> tuple[Node, ...]:
-        """All brokers, from metadata that is at most ``max_age_ms`` old.
-
-        Metadata is not requested twice within retry.backoff.ms, so newer ones may take that long.
-        """
+        """All brokers, of metadata not older than this; newer ones may take retry.backoff.ms."""
         metadata = self.loop.metadata
         now = self.clock.now_ms()
         known = min(metadata.cluster.nodes) >= 0  # else they are the bootstrap servers

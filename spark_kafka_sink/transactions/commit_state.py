@@ -306,8 +306,10 @@ class CommitState:
         """These ids of the owner must not be used again."""
         return replace(self, retired=tuple(dict.fromkeys((*self.retired, *ids)))[-KEPT_RETIRED:])
 
-    def with_fresh_ids(self) -> CommitState:
-        """No id that has been planned is used again: they contain the generation."""
+    def with_fresh_ids(self, run_id: str) -> CommitState:
+        """No id that the owner has planned is used again: they contain the generation."""
+        if run_id != self.run_id:
+            return self  # its ids have that of before its take-over
         return replace(self, generation=self.generation + 1, retired=())
 
     def _require(self, phase: Phase) -> None:

@@ -305,7 +305,7 @@ class Committer:
         """The batch is done: abort what its tasks wrote all the same. Returns the log's state."""
         before = session.state
         if not abort_all(self._client, batch.transactions, self._client.deadline()):
-            before = before.with_fresh_ids()
+            before = before.with_fresh_ids(owner.run_id)
             session.write(before, self._client.deadline())
         if owner.numbering is not Numbering.MICRO_BATCHES:
             # Not a state in which we have taken over: it is not written, so the runs that it lists
@@ -588,7 +588,7 @@ class Committer:
         if swept.ended:
             _log.info("kprod '%s': ended %d orphaned transactions", owner.key, len(swept.ended))
         retired = [i for i in swept.retired if (p := parse(i)) and p.run == owner.run_id]
-        after = state.with_retired(retired) if swept.whole else state.with_fresh_ids()
+        after = state.with_retired(retired) if swept.whole else state.with_fresh_ids(owner.run_id)
         if after != state and owner.numbering is not Numbering.ONCE:
             try:
                 session.write(after, self._client.deadline())

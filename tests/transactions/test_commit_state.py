@@ -344,3 +344,12 @@ def test_two_thousand_transactions_take_less_than_100_kilobytes():
     state = CommitState(3, "r" * 36, "q" * 36, 41).decided(Decision(42, prepared))
     assert len(state.encode()) < 100_000
     assert CommitState.decode("orders", state.encode()) == state
+
+
+def test_only_the_owners_ids_are_made_fresh():
+    """A run that has not taken over yet would be taken for superseded by the next commit."""
+    state = replace(CommitState(), generation=7, run_id="run-1", retired=("p~run-1~g7.w~0",))
+    assert state.with_fresh_ids("run-2") == state
+    fresh = state.with_fresh_ids("run-1")
+    assert (fresh.generation, fresh.run_id, fresh.retired) == (8, "run-1", ())
+    assert CommitState().with_fresh_ids("run-1") == CommitState()

@@ -176,7 +176,8 @@ class CommitLog:
             raise KafkaTimeoutError(
                 f"{tp}, the commit log, has a write of '{name}' that is not ended yet",
                 hint="try again; if it stays, the partition's leader is cut off from the other "
-                f"brokers, or has lost a marker: see 'kprod txn blockers {tp.topic}'",
+                f"brokers, or has lost a marker: see 'kprod txn blockers {tp.topic}', and whether "
+                "the last batch's rows are visible before you abort it: then it would come twice",
             )
         return snapshot
 
