@@ -261,9 +261,12 @@ def of_log(hit: Hit) -> bool:
     return b"~~log" in hit.request
 
 
+_OF_A_TASK = re.compile(rb"~g[0-9]+\.[^~]+~[0-9]+")
+
+
 def of_data(hit: Hit) -> bool:
-    """It is about a task's transaction."""
-    return b"~~" not in hit.request
+    """It is about a task's transaction. (DescribeTransactions has the decision's beside them.)"""
+    return b"~~" not in hit.request or _OF_A_TASK.search(hit.request) is not None
 
 
 def of_attempt(task: int, attempt: int) -> Callable[[Hit], bool]:
