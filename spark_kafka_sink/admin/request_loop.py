@@ -181,10 +181,14 @@ class RequestLoop:
         return all(call.done for call in dispatcher.calls)
 
     def send_and_receive(self, call: Call[ResponseT], deadline_ms: int) -> ResponseT:
-        """The response of one call; raises as :meth:`run`, and :meth:`timeout`."""
-        if not self.run([call], deadline_ms):
-            raise self.timeout([call])
-        return cast("ResponseT", call.response)
+        """The response of one call; raises as :meth:`receive_all`."""
+        return self.receive_all([call], deadline_ms)[0]
+
+    def receive_all(self, calls: Sequence[Call[ResponseT]], deadline_ms: int) -> list[ResponseT]:
+        """The responses, in the order of the calls; raises as :meth:`run`, and :meth:`timeout`."""
+        if not self.run(calls, deadline_ms):
+            raise self.timeout(calls)
+        return [cast("ResponseT", call.response) for call in calls]
 
     def poll_until(self, check: Callable[[int], int | None], deadline_ms: int) -> bool:
         """Poll until ``check(now)`` returns None (True), or until the deadline (False). Otherwise
@@ -227,9 +231,8 @@ class RequestLoop:
         self._interrupted = False
 
     def timeout(self, calls: Sequence[Call[ResponseT]]) -> KafkaTimeoutError:
-        """The error for calls that are not done at their deadline, or whose response had an error
-        to retry for: of the first one; when no broker was ever reached, the one that lists each
-        address with the reason.
+        """The error of the first call that is not done at its deadline, or whose response had an
+        error to retry for; when no broker was ever reached, that with each address and its reason.
         """
         call = next((c for c in calls if not c.done or c.last_code is not None), calls[0])
         if self._ran_ms > 0 and not (self.reached or self.metadata.answers):
@@ -246,8 +249,7 @@ class RequestLoop:
     def coordinators(self, ids: Collection[str], deadline_ms: int) -> Mapping[str, Node]:
         """Of each transactional id; KafkaTimeoutError when one is not found in time."""
         calls: list[Call[object]] = [Call(None, CoordinatorKey(i), "FindCoordinator") for i in ids]
-        if not self.run(calls, deadline_ms):
-            raise self.timeout(calls)
+        self.receive_all(calls, deadline_ms)
         return {i: self.found[CoordinatorKey(i)] for i in ids}
 
     def forget_coordinators(self, transactional_ids: Iterable[str]) -> None:

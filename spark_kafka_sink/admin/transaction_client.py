@@ -180,9 +180,9 @@ class TransactionClient(AdminClient):
                     again = retry_code(one.error_code, where, call.right, success_only=False)
                     if again is None:
                         found[one.transactional_id] = TransactionDescription.of(one)
-                    else:
-                        call.last_code = again
-                        call.last_status = f"the last response, from {call.to}, was {again.name}"
+                        continue
+                    call.last_code = again
+                    call.last_status = f"the last response, from broker {call.to}, was {again.name}"
             waiting = {i: None for i in waiting if i not in found}
             if not waiting:
                 return found

@@ -399,13 +399,11 @@ class KafkaProducer:
 
     def _have_leaders(self, partitions: Collection[TopicPartition], timeout_ms: int) -> bool:
         """By new metadata; without them that is not known, so it is False."""
-        begun = self._clock.now_ms()
         with suppress(KafkaError):
-            self._metadata.refresh(begun + timeout_ms)
-        if self._metadata.last_success_ms < begun:
-            return False
-        leader_for = self._metadata.cluster.leader_for
-        return all(leader_for(tp) is not None for tp in partitions)
+            if self._metadata.refresh(self._clock.now_ms() + timeout_ms):
+                leader_for = self._metadata.cluster.leader_for
+                return all(leader_for(tp) is not None for tp in partitions)
+        return False
 
     def _transactional(self, operation: str) -> TransactionManager:
         self._lifecycle.check()

@@ -303,23 +303,20 @@ class Committer:
         self, owner: Owner, batch: Batch, session: LogSession, attempts: _Attempts
     ) -> CommitState:
         """The batch is done: abort what its tasks wrote all the same. Returns the log's state."""
-        before = session.state
+        state = session.state
         if not abort_all(self._client, batch.transactions, self._client.deadline()):
-            before = before.with_fresh_ids(owner.run_id)
-            session.write(before, self._client.deadline())
-        if owner.numbering is not Numbering.MICRO_BATCHES:
-            # Not a state in which we have taken over: it is not written, so the runs that it lists
-            # as superseded may decide.
-            return before
-        # The query id may be unknown. Two queries with one name and equal payloads would keep
-        # dropping each other's batches; taking over stops the other one.
-        state = self._taken_over(owner, before)
-        if batch.block is not None and batch.block.writes is None and batch.payload is not None:
-            part = Part((), batch.payload, attempts.name)
-            state = state.with_part(batch.number, batch.block.token, part)
-        elif not batch.is_recorded_only:
-            state = state.without_parts()
-        if state != before:
+            state = state.with_fresh_ids(owner.run_id)
+        # Others don't take over: the runs that such a state lists as superseded may decide.
+        if owner.numbering is Numbering.MICRO_BATCHES:
+            # The query id may be unknown. Two queries with one name and equal payloads would keep
+            # dropping each other's batches; taking over stops the other one.
+            state = self._taken_over(owner, state)
+            if batch.block is not None and batch.block.writes is None and batch.payload is not None:
+                part = Part((), batch.payload, attempts.name)
+                state = state.with_part(batch.number, batch.block.token, part)
+            elif not batch.is_recorded_only:
+                state = state.without_parts()
+        if state != session.state:
             session.write(state, self._client.deadline())
         return state
 

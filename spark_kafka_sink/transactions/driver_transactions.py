@@ -90,8 +90,7 @@ def prepare(
         added: Call[Any] = content.add_call(transaction)
         client.loop.send_and_receive(added, deadline_ms)
     calls: Sequence[Call[Any]] = content.calls(client, transaction)
-    if not client.loop.run(calls, deadline_ms):
-        raise client.loop.timeout(calls)
+    client.loop.receive_all(calls, deadline_ms)
     return transaction
 
 

@@ -119,7 +119,7 @@ def _listed(
 
 
 def warn_unseen(key: str, what: str) -> None:
-    """``what`` was not possible."""
+    """``what`` is why some may still be open."""
     warn(
         _log,
         Kind.ORPHANS_UNSEEN,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import suppress
 
 import pytest
@@ -14,6 +15,8 @@ from spark_kafka_sink.base.errors import (
     KafkaTimeoutError,
     RefusedError,
 )
+from spark_kafka_sink.datasource.exactly_once.transaction_plan import TransactionPlan
+from spark_kafka_sink.datasource.write.commit_message import TaskCommitMessage
 from spark_kafka_sink.protocol.cluster import TopicPartition
 from spark_kafka_sink.protocol.request import ApiKey
 from spark_kafka_sink.transactions.commit_log.commit_log import CommitLog
@@ -21,7 +24,7 @@ from spark_kafka_sink.transactions.committer import Commit
 from tests.fakes.fake_cluster.codec import Request
 from tests.fakes.fake_cluster.control import FOREVER
 from tests.simulation.edge_scene import EdgeScene
-from tests.simulation.spark_world import LOG_TOPIC, PREFIX, TIMEOUT_MS, TOPIC, SparkLife
+from tests.simulation.spark_world import LOG_TOPIC, PREFIX, TIMEOUT_MS, TOPIC, Run, SparkLife
 from tests.simulation.test_edges_operators import by_hand
 
 VERSIONS = pytest.mark.parametrize("version", [1, 2])
@@ -42,19 +45,29 @@ def lose_leader(scene: EdgeScene, back_ms: int, of: TransactionDescription | Non
     cluster.at(cluster.now + back_ms, lambda: cluster.move_leader(tp, leader))
 
 
+def first_batch(scene: EdgeScene) -> tuple[Run, TransactionPlan, list[TaskCommitMessage]]:
+    """Planned and written."""
+    run = scene.run("run-0")
+    plan = scene.plan(run)
+    return run, plan, scene.write(run, 0, plan)
+
+
+def both_tasks_are_visible(play: Callable[[EdgeScene], None], version: int) -> None:
+    """Of batch 0, each once, when all is over."""
+    scene = EdgeScene.of(play, SparkLife(1, tasks=2, transaction_version=version))
+    assert {(batch, task) for batch, task, _ in scene.visible()} == {(0, 0), (0, 1)}
+
+
 @VERSIONS
 def test_a_commit_waits_for_a_leader(version: int) -> None:
     def play(scene: EdgeScene) -> None:
-        run = scene.run("run-0")
-        plan = scene.plan(run)
-        messages = scene.write(run, 0, plan)
+        run, plan, messages = first_batch(scene)
         lose_leader(scene, AWAY_MS)
         begun = scene.scheduler.now_ms()
         assert scene.commit(run, 0, plan, messages) is Commit.COMMITTED
         assert AWAY_MS <= scene.scheduler.now_ms() - begun < AWAY_MS + 2_000
 
-    scene = EdgeScene.of(play, SparkLife(1, tasks=2, transaction_version=version))
-    assert {(batch, task) for batch, task, _ in scene.visible()} == {(0, 0), (0, 1)}
+    both_tasks_are_visible(play, version)
 
 
 @VERSIONS
@@ -62,9 +75,7 @@ def test_a_commit_without_a_leader_decides_nothing(version: int) -> None:
     """It is said, and the next start writes the batch again."""
 
     def play(scene: EdgeScene) -> None:
-        run = scene.run("run-0")
-        plan = scene.plan(run)
-        messages = scene.write(run, 0, plan)
+        run, plan, messages = first_batch(scene)
         lose_leader(scene, 2 * TIMEOUT_MS)
         with pytest.raises(CommitError, match="1 of its partitions have no leader"):
             scene.commit(run, 0, plan, messages)
@@ -72,23 +83,20 @@ def test_a_commit_without_a_leader_decides_nothing(version: int) -> None:
         scene.scheduler.sleep(2 * TIMEOUT_MS)
         scene.batch(scene.run("run-1"), 0)
 
-    scene = EdgeScene.of(play, SparkLife(1, tasks=2, transaction_version=version))
-    assert {(batch, task) for batch, task, _ in scene.visible()} == {(0, 0), (0, 1)}
+    both_tasks_are_visible(play, version)
 
 
 @VERSIONS
 def test_the_next_start_waits_for_a_leader(version: int) -> None:
     def play(scene: EdgeScene) -> None:
-        run = scene.run("run-0")
-        plan = scene.plan(run)
-        scene.decides_and_dies(run, 0, plan, scene.write(run, 0, plan))
+        run, plan, messages = first_batch(scene)
+        scene.decides_and_dies(run, 0, plan, messages)
         lose_leader(scene, AWAY_MS)
         begun = scene.scheduler.now_ms()
         scene.plan(scene.run("run-1"))
         assert scene.scheduler.now_ms() - begun >= AWAY_MS
 
-    scene = EdgeScene.of(play, SparkLife(1, tasks=2, transaction_version=version))
-    assert {(batch, task) for batch, task, _ in scene.visible()} == {(0, 0), (0, 1)}
+    both_tasks_are_visible(play, version)
 
 
 @VERSIONS
@@ -96,9 +104,8 @@ def test_a_decision_whose_leader_stays_away_is_undone_or_told(version: int) -> N
     """Never committed in part, or without its markers."""
 
     def play(scene: EdgeScene) -> None:
-        run = scene.run("run-0")
-        plan = scene.plan(run)
-        scene.decides_and_dies(run, 0, plan, scene.write(run, 0, plan))
+        run, plan, messages = first_batch(scene)
+        scene.decides_and_dies(run, 0, plan, messages)
         lose_leader(scene, 3 * TIMEOUT_MS)
         with pytest.raises(CommitOutcomeUnknownError):
             scene.plan(scene.run("run-1"))
@@ -107,8 +114,7 @@ def test_a_decision_whose_leader_stays_away_is_undone_or_told(version: int) -> N
         scene.scheduler.sleep(3 * TIMEOUT_MS)
         scene.batch(scene.run("run-2"), 0)
 
-    scene = EdgeScene.of(play, SparkLife(1, tasks=2, transaction_version=version))
-    assert {(batch, task) for batch, task, _ in scene.visible()} == {(0, 0), (0, 1)}
+    both_tasks_are_visible(play, version)
 
 
 @VERSIONS
@@ -117,9 +123,8 @@ def test_a_commit_by_hand_looks_for_markers_that_a_driver_lost(lost: bool, versi
     """It had ended all of them: coordinators do not know the partitions any more."""
 
     def play(scene: EdgeScene) -> None:
-        run = scene.run("run-0")
-        plan = scene.plan(run)
-        scene.decides_and_dies(run, 0, plan, scene.write(run, 0, plan))
+        run, plan, messages = first_batch(scene)
+        scene.decides_and_dies(run, 0, plan, messages)
         tp = next(tp for tp, log in scene.cluster.logs.items() if tp.topic == TOPIC and log.batches)
         scene.cluster.markerless = {tp} if lost else set()
         with by_hand(scene, scene.run("operator")) as operator:
@@ -145,9 +150,8 @@ def test_a_commit_by_hand_near_the_time_out_waits_for_a_leader(version: int) -> 
     """The leader does not come back in time: brokers abort all, and the batch is written again."""
 
     def play(scene: EdgeScene) -> None:
-        run = scene.run("run-0")
-        plan = scene.plan(run)
-        scene.decides_and_dies(run, 0, plan, scene.write(run, 0, plan))
+        run, plan, messages = first_batch(scene)
+        scene.decides_and_dies(run, 0, plan, messages)
         lose_leader(scene, 3 * TIMEOUT_MS)
         undone = False
         for attempt in range(12):
@@ -169,9 +173,8 @@ def test_the_rest_of_a_decision_waits_for_its_leader(version: int) -> None:
     """Its driver died behind the first EndTxn."""
 
     def play(scene: EdgeScene) -> None:
-        run = scene.run("run-0")
-        plan = scene.plan(run)
-        scene.decides_and_dies(run, 0, plan, scene.write(run, 0, plan))
+        run, plan, messages = first_batch(scene)
+        scene.decides_and_dies(run, 0, plan, messages)
         with scene.driver_side(run) as driver, by_hand(scene, scene.run("operator")) as operator:
             decision = operator.plan_commit(PREFIX).state.decision
             assert decision is not None
@@ -185,8 +188,7 @@ def test_the_rest_of_a_decision_waits_for_its_leader(version: int) -> None:
         scene.plan(scene.run("run-1"))
         assert scene.scheduler.now_ms() - begun >= AWAY_MS
 
-    scene = EdgeScene.of(play, SparkLife(1, tasks=2, transaction_version=version))
-    assert {(batch, task) for batch, task, _ in scene.visible()} == {(0, 0), (0, 1)}
+    both_tasks_are_visible(play, version)
 
 
 @VERSIONS
@@ -194,9 +196,7 @@ def test_an_abort_leaves_open_what_has_no_leader(version: int) -> None:
     """Its marker would be dropped, and nothing behind it be visible. The next start ends it."""
 
     def play(scene: EdgeScene) -> None:
-        run = scene.run("run-0")
-        plan = scene.plan(run)
-        messages = scene.write(run, 0, plan)
+        run, plan, messages = first_batch(scene)
         lose_leader(scene, TIMEOUT_MS // 2)
         with pytest.raises(CommitError, match="1 of its partitions have no leader"):
             scene.commit(run, 0, plan, messages)
@@ -205,8 +205,7 @@ def test_an_abort_leaves_open_what_has_no_leader(version: int) -> None:
         scene.scheduler.sleep(TIMEOUT_MS // 2)
         scene.batch(scene.run("run-1"), 0)
 
-    scene = EdgeScene.of(play, SparkLife(1, tasks=2, transaction_version=version))
-    assert {(batch, task) for batch, task, _ in scene.visible()} == {(0, 0), (0, 1)}
+    both_tasks_are_visible(play, version)
 
 
 @VERSIONS
@@ -214,9 +213,7 @@ def test_an_abort_looks_for_leaders_while_coordinators_load(version: int) -> Non
     """A broker that is lost was coordinator and leader: the next coordinator takes seconds."""
 
     def play(scene: EdgeScene) -> None:
-        run = scene.run("run-0")
-        plan = scene.plan(run)
-        messages = scene.write(run, 0, plan)
+        run, plan, messages = first_batch(scene)
         lose_leader(scene, TIMEOUT_MS // 2)
         for message in messages:
             assert message.prepared is not None
@@ -230,8 +227,7 @@ def test_an_abort_looks_for_leaders_while_coordinators_load(version: int) -> Non
         scene.scheduler.sleep(TIMEOUT_MS // 2)
         scene.batch(scene.run("run-1"), 0)
 
-    scene = EdgeScene.of(play, SparkLife(1, tasks=2, transaction_version=version))
-    assert {(batch, task) for batch, task, _ in scene.visible()} == {(0, 0), (0, 1)}
+    both_tasks_are_visible(play, version)
 
 
 @VERSIONS
@@ -239,9 +235,7 @@ def test_an_abort_ends_nothing_that_it_can_not_look_at(version: int) -> None:
     """The coordinator hangs, and has led a partition."""
 
     def play(scene: EdgeScene) -> None:
-        run = scene.run("run-0")
-        plan = scene.plan(run)
-        messages = scene.write(run, 0, plan)
+        run, plan, messages = first_batch(scene)
         lose_leader(scene, 2 * TIMEOUT_MS)
         fault = scene.cluster.control.drop(ApiKey.DESCRIBE_TRANSACTIONS, FOREVER, processed=False)
         with pytest.raises(KafkaTimeoutError, match="DescribeTransactions"):
@@ -252,8 +246,7 @@ def test_an_abort_ends_nothing_that_it_can_not_look_at(version: int) -> None:
         scene.scheduler.sleep(2 * TIMEOUT_MS)
         scene.batch(scene.run("run-1"), 0)
 
-    scene = EdgeScene.of(play, SparkLife(1, tasks=2, transaction_version=version))
-    assert {(batch, task) for batch, task, _ in scene.visible()} == {(0, 0), (0, 1)}
+    both_tasks_are_visible(play, version)
 
 
 @VERSIONS
@@ -338,9 +331,8 @@ def test_a_batch_is_not_resolved_as_done_without_a_leader(version: int) -> None:
     """Of three transactions one is committed, one is lost, and one has no leader."""
 
     def play(scene: EdgeScene) -> None:
-        run = scene.run("run-0")
-        plan = scene.plan(run)
-        scene.decides_and_dies(run, 0, plan, scene.write(run, 0, plan))
+        run, plan, messages = first_batch(scene)
+        scene.decides_and_dies(run, 0, plan, messages)
         with scene.driver_side(run) as driver, by_hand(scene, scene.run("operator")) as operator:
             decision = operator.plan_commit(PREFIX).state.decision
             assert decision is not None

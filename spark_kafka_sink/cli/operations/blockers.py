@@ -29,9 +29,7 @@ from spark_kafka_sink.cli.operations.inspection import (
 )
 from spark_kafka_sink.protocol.cluster import TopicPartition
 from spark_kafka_sink.protocol.log_requests import describe_producers, described
-from spark_kafka_sink.protocol.messages.describe_producers import (
-    ProducerState,
-)
+from spark_kafka_sink.protocol.messages.describe_producers import ProducerState
 from spark_kafka_sink.protocol.messages.list_transactions import (
     TransactionState as ListedTransaction,
 )
@@ -316,8 +314,7 @@ def every_listed(
     """
     request = list_transactions([state.value for state in states], sorted(producer_ids))
     calls = [listing(request, node) for node in client.brokers(deadline_ms)]
-    if not client.loop.run(calls, deadline_ms):
-        raise client.loop.timeout(calls)
+    client.loop.receive_all(calls, deadline_ms)
     return tuple(listed(calls).values())
 
 
@@ -335,11 +332,9 @@ def open_producers(
         )
         for tp in partitions
     ]
-    if not client.loop.run(calls, deadline_ms):
-        raise client.loop.timeout(calls)
+    answers = client.loop.receive_all(calls, deadline_ms)
     found = {
         tp: [p for p in described(answer).active_producers if p.current_txn_start_offset >= 0]
-        for tp, call in zip(partitions, calls, strict=True)
-        if (answer := call.response) is not None
+        for tp, answer in zip(partitions, answers, strict=True)
     }
     return {tp: producers for tp, producers in found.items() if producers}

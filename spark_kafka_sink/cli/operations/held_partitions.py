@@ -80,9 +80,7 @@ def _ends(
         )
         for tp in partitions
     ]
-    if not client.loop.run(calls, deadline_ms):
-        raise client.loop.timeout(calls)
-    answers = (call.response for call in calls if call.response is not None)
+    answers = client.loop.receive_all(calls, deadline_ms)
     return {
         tp: listed_offset(answer).offset for tp, answer in zip(partitions, answers, strict=True)
     }

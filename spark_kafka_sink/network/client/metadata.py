@@ -205,9 +205,9 @@ class Metadata:
                 now = self._clock.now_ms()
                 self._on_wait(now - start, now)
 
-    def refresh(self, deadline: int) -> Cluster:
-        """The cluster of a response to a request sent from now on, or, at ``deadline``, as known
-        then. Raises the error that closed this metadata, or a fatal error of the request.
+    def refresh(self, deadline: int) -> bool:
+        """Wait for the response to a request sent from now on; False: none came by ``deadline``.
+        Raises the error that closed this metadata, or a fatal error of the request.
         """
         with self._lock:
             self.parked = False
@@ -220,14 +220,14 @@ class Metadata:
             while True:
                 with self._lock:
                     if self._answered_version >= wanted:
-                        return self.cluster
+                        return True
                     if self._closed is not None:
                         raise self._closed
                     if self._failure is not None and self._failures > failures:
                         raise self._failure
                     latch = self._updated.enlist()
                 if not self._clock.wait(latch, deadline):
-                    return self.cluster
+                    return False
         finally:
             with self._lock:
                 self._waiting -= 1

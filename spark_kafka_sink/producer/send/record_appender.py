@@ -424,7 +424,8 @@ class RecordAppender:
                     f"Partition {wanted} of topic {safe_text(topic)} with partition count"
                     f" {len(partitions)} is not present in metadata after {self._max_block_ms} ms.",
                 )
-            partitions = metadata.refresh(deadline).topics.get(topic, partitions)
+            metadata.refresh(deadline)
+            partitions = metadata.cluster.topics.get(topic, partitions)
         return partitions
 
     def _check_size(self, topic: str, size: int) -> None:
