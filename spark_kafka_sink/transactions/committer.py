@@ -71,6 +71,7 @@ _OFFSETS = "offsets"
 #: And of the one with the report of the batch, or of a part.
 _REPORT = "report"
 _LATE = "brokers were slow, or this driver was paused; the batch is to be written again"
+_RECORDED = "are ended, which could not be recorded in the commit log"
 _NOTHING_UNDONE = (
     "nothing was undone: start the query again, and it resolves the batch; 'kprod txn describe' "
     "shows the brokers' state"
@@ -215,6 +216,7 @@ class Committer:
         with _decided(key, decision):
             _log.info("kprod %s: batch %d was decided; committing it now", key, decision.number)
             state = self._finish(key, session, state, only_lost=only_lost)
+        with _decided(key, decision, _RECORDED):
             # Not `_write_done`, which may fail: the next batch would reuse these ids, while the
             # log, still at DECIDED, names transactions that can't be described any more.
             session.write(state, self._client.deadline())
@@ -358,9 +360,9 @@ class Committer:
         attempts.decided = decision
         with _decided(owner.key, decision):
             state = self._finish(owner.key, session, state, checked_ms=checked_ms)
-            if state.last_done != decision.number:
-                session.write(state, self._client.deadline())
         if state.last_done != decision.number:
+            with _decided(owner.key, decision, _RECORDED):
+                session.write(state, self._client.deadline())
             raise CommitError(
                 f"batch {decision.number} of '{owner.key}' was decided, and brokers had aborted "
                 "its transactions before they were committed; nothing of it is visible",
@@ -696,7 +698,9 @@ def _undone(key: str, state: CommitState) -> CommitState:
 
 
 @contextmanager
-def _decided(key: str, decision: Decision) -> Iterator[None]:
+def _decided(
+    key: str, decision: Decision, failed: str = "could not all be ended"
+) -> Iterator[None]:
     """An error in here comes after the commit point: its type must keep the caller from writing
     the rows again.
     """
@@ -707,7 +711,7 @@ def _decided(key: str, decision: Decision) -> Iterator[None]:
     except KafkaError as error:
         raise CommitOutcomeUnknownError(
             f"batch {decision.number} of '{key}' is decided, but its {len(decision.ids)} "
-            f"transactions ({named(decision.ids, _NAMED)}) could not all be ended: {error.message}",
+            f"transactions ({named(decision.ids, _NAMED)}) {failed}: {error.message}",
             hint=f"{error.hint}; {_NOTHING_UNDONE}" if error.hint else _NOTHING_UNDONE,
             transactional_ids=decision.ids,
         ) from error

@@ -99,7 +99,7 @@ def _list_all(to: Connected, *, as_json: bool) -> None:
         show_all(found, now_ms)
         say("'kprod txn list PREFIX' also shows what the commit log says of a prefix.")
     else:
-        say("No transaction is open.")
+        say("No transaction is open of those that this principal may DESCRIBE.")
 
 
 def blockers(where: Where, topic: str, *, older_than_ms: int, watch: bool, as_json: bool) -> None:
