@@ -308,7 +308,7 @@ class CommitState:
 
     def with_fresh_ids(self, run_id: str) -> CommitState:
         """No id that the owner has planned is used again: they contain the generation."""
-        if run_id != self.run_id:
+        if run_id != self.run_id or not self.generation:
             return self  # its ids have that of before its take-over
         return replace(self, generation=self.generation + 1, retired=())
 

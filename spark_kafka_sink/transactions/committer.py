@@ -16,7 +16,7 @@ import logging
 import uuid
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import TYPE_CHECKING, TypeVar
@@ -216,9 +216,9 @@ class Committer:
         with _decided(key, decision):
             _log.info("kprod %s: batch %d was decided; committing it now", key, decision.number)
             state = self._finish(key, session, state, only_lost=only_lost)
+            # Nothing was swept: what other attempts left open keeps its ids for itself.
+            state = state.with_fresh_ids(state.run_id)
         with _decided(key, decision, _RECORDED):
-            # Not `_write_done`, which may fail: the next batch would reuse these ids, while the
-            # log, still at DECIDED, names transactions that can't be described any more.
             session.write(state, self._client.deadline())
         return state
 
@@ -266,8 +266,8 @@ class Committer:
         # By a thread of this driver. (Another run may have undone it, and written the batch.)
         by_us = found.newest_run == owner.run_id
         if by_us and attempts.decided is not None and found.has_done(attempts.decided):
-            own_run = owner.numbering is not Numbering.VERSIONS  # (see below)
-            self._sweep(owner, session, found, own_run=own_run)
+            # (Nothing to record: who rolled it forward has given the run other ids.)
+            self._sweep(owner, found, own_run=owner.numbering is not Numbering.VERSIONS)
             return Commit.COMMITTED
         # (A version that is repeated, and wrote nothing, decides nothing.)
         is_repeated = not batch.transactions and found.done_batch(batch.number) is not None
@@ -275,7 +275,7 @@ class Committer:
             self._check_owner(owner, batch, found)
         state = self._rolled_forward(owner.key, session)
         if self._done_before(owner, batch, state):
-            how, state = Commit.ALREADY_DONE, self._drop(owner, batch, session, attempts)
+            how, state = Commit.ALREADY_DONE, self._dropped(owner, batch, state, attempts)
         elif batch.is_recorded_only:
             self._record(owner, batch, session, attempts)
             return Commit.PREPARED
@@ -285,7 +285,11 @@ class Committer:
         # aborted by name), or has no rows, must not end what a thread is about to decide of the
         # next.
         shared = how is not Commit.COMMITTED and owner.numbering is Numbering.VERSIONS
-        self._sweep(owner, session, state, own_run=not shared)
+        state = self._sweep(owner, state, own_run=not shared)
+        if how is Commit.COMMITTED:
+            self._write_done(owner, session, state)
+        elif state != session.state:
+            session.write(state, self._client.deadline())
         return how
 
     def _check_owner(self, owner: Owner, batch: Batch, found: CommitState) -> None:
@@ -301,11 +305,10 @@ class Committer:
                 batch.number,
             )
 
-    def _drop(
-        self, owner: Owner, batch: Batch, session: LogSession, attempts: _Attempts
+    def _dropped(
+        self, owner: Owner, batch: Batch, state: CommitState, attempts: _Attempts
     ) -> CommitState:
-        """The batch is done: abort what its tasks wrote all the same. Returns the log's state."""
-        state = session.state
+        """The batch is done: abort what its tasks wrote all the same, and return the next state."""
         if not abort_all(self._client, batch.transactions, self._client.deadline()):
             state = state.with_fresh_ids(owner.run_id)
         # Others don't take over: the runs that such a state lists as superseded may decide.
@@ -318,8 +321,6 @@ class Committer:
                 state = state.with_part(batch.number, batch.block.token, part)
             elif not batch.is_recorded_only:
                 state = state.without_parts()
-        if state != session.state:
-            session.write(state, self._client.deadline())
         return state
 
     def _record(self, owner: Owner, batch: Batch, session: LogSession, attempts: _Attempts) -> None:
@@ -337,7 +338,7 @@ class Committer:
     def _decide_and_end(
         self, owner: Owner, batch: Batch, session: LogSession, attempts: _Attempts
     ) -> tuple[Commit, CommitState]:
-        """Decide the batch, and end its transactions. Returns the log's state, too."""
+        """Decide the batch, and end its transactions. Returns the log's next state, too."""
         before = session.state
         state = self._taken_over(owner, before)
         decision = _decision(owner, batch, state)
@@ -347,9 +348,9 @@ class Committer:
         if not decision.transactions:
             if owner.numbering is Numbering.VERSIONS:
                 return Commit.EMPTY, before  # its rows may come later: it doesn't count as written
-            state = state.skipped_to(Done(batch.number, decision.payloads, decision.digest))
-            session.write(state, self._client.deadline())
-            return Commit.EMPTY, state
+            return Commit.EMPTY, state.skipped_to(
+                Done(batch.number, decision.payloads, decision.digest)
+            )
         attempts.decision = decision
         checked_ms = self._client.clock.now_ms()
         try:
@@ -369,7 +370,6 @@ class Committer:
                 hint="this driver was paused for longer than kafka.transaction.timeout.ms allows; "
                 "write the batch again",
             )
-        self._write_done(owner.key, session, None if owner.numbering is Numbering.ONCE else state)
         return Commit.COMMITTED, state
 
     def _taken_over(self, owner: Owner, state: CommitState) -> CommitState:
@@ -404,19 +404,20 @@ class Committer:
                 "('kprod txn abort' or 'sweep')",
             ) from error
 
-    def _write_done(self, key: str, session: LogSession, state: CommitState | None) -> None:
+    def _write_done(self, owner: Owner, session: LogSession, state: CommitState) -> None:
         """Record that every transaction is committed. A failure here must not fail the commit: a
         repeated job would duplicate its rows. The next planning commits the batch again, which
         changes nothing, and records it, or fails before a task starts.
         """
+        done = None if owner.numbering is Numbering.ONCE else state
         try:
-            session.write(state, self._client.deadline())
+            session.write(done, self._client.deadline())
         except KafkaError as error:
             warn(
                 _log,
                 Kind.DONE_NOT_NOTED,
                 "kprod '%s': the batch is committed, but could not be recorded as done: %s",
-                key,
+                owner.key,
                 error.message,
             )
 
@@ -456,7 +457,8 @@ class Committer:
             away = self._client.leaderless(found | own, deadline)
             while log in away and self._client.clock.now_ms() < deadline:
                 self._client.loop.pause(6, deadline)  # about 0.1 s
-                away = self._client.leaderless(found | own, deadline)
+                with suppress(KafkaTimeoutError):  # then it is what was seen last
+                    away = self._client.leaderless(found | own, deadline)
             if away:
                 left = sorted({str(tp) for partitions in away.values() for tp in partitions})
                 raise NoLeaderError(
@@ -553,7 +555,8 @@ class Committer:
                 f"batch {decision.number} of '{key}' is decided, but the outcome of "
                 f"{len(doubtful)} of its {len(decision.transactions)} transactions is not known "
                 f"({named(doubtful, _NAMED)})",
-                hint=f"brokers did not answer, or a partition has no leader; {_NOTHING_UNDONE}"
+                hint="brokers or a partition's leader were away, or this driver was paused; "
+                f"{_NOTHING_UNDONE}"
                 if ended.unclear
                 else "their transactional ids have expired (transactional.id.expiration.ms), so "
                 "no restart can resolve the batch; check the topic, then continue with "
@@ -562,17 +565,19 @@ class Committer:
             )
         return state.finished()
 
-    def _sweep(
-        self, owner: Owner, session: LogSession, state: CommitState, *, own_run: bool
-    ) -> None:
-        """Sweep after a batch is done, by the log's ``state``. Orphans that are not swept now are
-        swept later, or time out, so errors are only logged. But their ids must not be used again:
-        InitProducerId aborts what is open, and does not ask whether its partitions have leaders::
+    def _sweep(self, owner: Owner, state: CommitState, *, own_run: bool) -> CommitState:
+        """Sweep when a batch is committed, by the log's next ``state``, and return that without the
+        ids that may be open. Orphans that are not swept now are swept later, or time out, so errors
+        are only logged. But their ids must not be used again: InitProducerId aborts what is open,
+        and does not ask whether its partitions have leaders::
 
             two attempts of one task prepare; the driver commits one of them
             the other's coordinator, which leads its partition, is lost: the sweep does not see it
             the next batch takes its id: InitProducerId at the next coordinator, a dropped marker
             that transaction's commit shows the loser's rows, too
+
+        So both are one write, and before it the batch is DECIDED: who rolls that forward has seen
+        no sweep, and gives the run other ids.
         """
         swept = Swept(whole=False)
         try:
@@ -587,12 +592,7 @@ class Committer:
         if swept.ended:
             _log.info("kprod '%s': ended %d orphaned transactions", owner.key, len(swept.ended))
         retired = [i for i in swept.retired if (p := parse(i)) and p.run == owner.run_id]
-        after = state.with_retired(retired) if swept.whole else state.with_fresh_ids(owner.run_id)
-        if after != state and owner.numbering is not Numbering.ONCE:
-            try:
-                session.write(after, self._client.deadline())
-            except KafkaError as error:
-                warn_unseen(owner.key, f"orphaned ids could not be recorded: {error.message}")
+        return state.with_retired(retired) if swept.whole else state.with_fresh_ids(owner.run_id)
 
 
 def check_number(
@@ -698,9 +698,7 @@ def _undone(key: str, state: CommitState) -> CommitState:
 
 
 @contextmanager
-def _decided(
-    key: str, decision: Decision, failed: str = "could not all be ended"
-) -> Iterator[None]:
+def _decided(key: str, decision: Decision, but: str = "could not all be ended") -> Iterator[None]:
     """An error in here comes after the commit point: its type must keep the caller from writing
     the rows again.
     """
@@ -711,7 +709,7 @@ def _decided(
     except KafkaError as error:
         raise CommitOutcomeUnknownError(
             f"batch {decision.number} of '{key}' is decided, but its {len(decision.ids)} "
-            f"transactions ({named(decision.ids, _NAMED)}) {failed}: {error.message}",
+            f"transactions ({named(decision.ids, _NAMED)}) {but}: {error.message}",
             hint=f"{error.hint}; {_NOTHING_UNDONE}" if error.hint else _NOTHING_UNDONE,
             transactional_ids=decision.ids,
         ) from error

@@ -12,6 +12,7 @@ from spark_kafka_sink.base.clock import NEVER
 from spark_kafka_sink.base.errors import (
     CommitError,
     CommitOutcomeUnknownError,
+    ErrorCode,
     KafkaTimeoutError,
     RefusedError,
 )
@@ -25,7 +26,7 @@ from tests.fakes.fake_cluster.codec import Request
 from tests.fakes.fake_cluster.control import FOREVER
 from tests.simulation.edge_scene import EdgeScene
 from tests.simulation.spark_world import LOG_TOPIC, PREFIX, TIMEOUT_MS, TOPIC, Run, SparkLife
-from tests.simulation.test_edges_operators import by_hand
+from tests.simulation.test_edges_operators import by_hand, commit_by_hand
 
 VERSIONS = pytest.mark.parametrize("version", [1, 2])
 AWAY_MS = 4_000
@@ -295,6 +296,49 @@ def test_an_id_that_may_be_open_is_not_taken_by_the_next_batch(unseen: str, vers
 
     scene = EdgeScene.of(play, SparkLife(1, tasks=2, transaction_version=version))
     assert scene.batches() == {0, 1, 2, 3}
+
+
+@VERSIONS
+@pytest.mark.parametrize("by", ["nobody", "operator"])
+def test_ids_that_can_not_be_recorded_are_not_taken_either(by: str, version: int) -> None:
+    """The same, and what the sweep did not see can't be recorded: brokers refuse the record, or an
+    operator has committed the batch.
+    """
+
+    def play(scene: EdgeScene) -> None:
+        run = scene.run("run-0")
+        scene.batch(run, 0)
+        plan = scene.plan(run)
+        winner, loser = (scene.launch(run, 1, 0, attempt, plan) for attempt in (0, 1))
+        scene.scheduler.block(lambda: winner.over and loser.over, NEVER)
+        assert winner.message is not None
+        message, control = winner.message, scene.cluster.control
+        silent = control.drop(
+            ApiKey.LIST_TRANSACTIONS,
+            FOREVER,
+            processed=False,
+            where=lambda r: "Empty" in r.body.state_filters,
+        )
+        commit, told = scene.beside(run.process, lambda: scene.commit(run, 1, plan, [message]))
+        scene.scheduler.block(lambda: silent.fired > 0, NEVER)
+        if by == "operator":
+            commit_by_hand(scene, scene.run("operator"), TIMEOUT_MS)
+        else:
+            refused = ErrorCode.NOT_ENOUGH_REPLICAS
+            fault = control.answer(ApiKey.PRODUCE, refused, FOREVER, topic=LOG_TOPIC)
+        scene.scheduler.block(lambda: commit.done, NEVER)
+        assert told == [Commit.COMMITTED]
+        assert by == "operator" or fault.fired
+        control.clear()
+        (hit,) = scene.open_ids()
+        plan = scene.plan(run)
+        messages = scene.write(run, 2, plan)
+        assert hit not in {m.prepared.transactional_id for m in messages if m.prepared}
+        assert scene.open_ids().count(hit) == 1
+        assert scene.commit(run, 2, plan, messages) is Commit.COMMITTED
+
+    scene = EdgeScene.of(play, SparkLife(1, tasks=1, transaction_version=version))
+    assert scene.batches() == {0, 1, 2}
 
 
 @VERSIONS

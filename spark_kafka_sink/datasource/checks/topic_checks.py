@@ -83,19 +83,20 @@ def check_topics(
 ) -> dict[str, TopicLimits]:
     """What the topics accept, as far as the principal may see configs.
 
-    AuthorizationError for a topic that it may not write to; a warning, once in a process, for
-    configs with which rows may fail or cost more than necessary, and for a topic of reports that
-    does not accept every report.
+    AuthorizationError for a topic that it may not write to, and with exactly-once for the commit
+    log, if there is one; a warning, once in a process, for configs with which rows may fail or cost
+    more than necessary, and for a topic of reports that does not accept every report.
 
     A request that fails, or that a broker does not support or allow, is ignored: the tasks raise
     errors then.
     """
-    if not topics:
-        return {}
+    written = {*topics, *([config.commit_log_topic] if config.is_exactly_once else ())}
     limit_ms = min(timeout_ms, CHECK_MS)
-    rights = _if_possible(lambda: topic_rights(admin, topics, limit_ms))
+    rights = _if_possible(lambda: topic_rights(admin, written, limit_ms)) if written else {}
     for name, operations in rights.items():
         check_write(name, operations)
+    if not topics:
+        return {}
     configs = _if_possible(lambda: topic_settings(admin, topics, limit_ms))
     for name, settings in configs.items():
         # Reports are batches of one record, to which options of the producer don't apply.
