@@ -69,7 +69,7 @@ def letters_of(columns, bad, made=None, first=0):
 
 def all_bad(columns, reason=Reason.TIMESTAMP):
     bad = BadRows(columns.rows)
-    bad.add(np.ones(columns.rows, np.bool_), reason, "a sentence")
+    bad.refuse(np.ones(columns.rows, np.bool_), reason, "a sentence")
     return bad
 
 

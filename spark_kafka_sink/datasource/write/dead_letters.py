@@ -110,7 +110,7 @@ class DeadLetters:
         for number, name in names.items():
             finding = self._topics.get(name)
             if finding is not None:
-                bad.add(index == number, finding.reason, finding.text)
+                bad.refuse(index == number, finding.reason, finding.text)
             elif columns.partition is not None:
                 self._check_partitions(columns.partition, name, index == number, bad, producer)
         self._limits_of(self.topic).check(columns, now_ms, bad)
@@ -222,7 +222,7 @@ class DeadLetters:
             count = producer.partition_count(topic, fresh=True)
             beyond = rows & (asked >= count)
         text = f"the partition is not present in metadata: the topic has {count} partitions"
-        bad.add(beyond, Reason.PARTITION, text)
+        bad.refuse(beyond, Reason.PARTITION, text)
 
 
 def _topics_of_good_rows(columns: RecordColumns, bad: BadRows) -> tuple[dict[int, str], Int64s]:

@@ -53,7 +53,7 @@ class RowLimits:
         if bound + MOST_OVERHEAD > self.most_content:
             self._check_sizes(columns, content_sizes(columns) + JAVA_OVERHEAD, bad)
         if columns.timestamp is not None:
-            bad.add(
+            bad.refuse(
                 outside(columns.timestamp, self.topic, now_ms),
                 Reason.TIMESTAMP,
                 "Invalid timestamp: the topic's message.timestamp.before.max.ms or"
@@ -65,7 +65,7 @@ class RowLimits:
         for option in ("max_request_size", "buffer_memory"):
             most = getattr(self.config, option)
             text = f"the message is larger when serialized than {most}, the value of "
-            bad.add(sizes > most, Reason.TOO_LARGE, text + option.replace("_", "."))
+            bad.refuse(sizes > most, Reason.TOO_LARGE, text + option.replace("_", "."))
         # Alone in a batch: larger ones are split until each has one record. Few rows, and each has
         # as many bytes as a whole batch.
         most, codec = self.topic.max_bytes, Codec.of(self.config)
@@ -78,7 +78,7 @@ class RowLimits:
             record = record_bytes(0, 0, key, value, headers or EMPTY_SECTION)
             found[row] = HEADER_SIZE + len(codec.compress([record])) > most
         text = f"the message is larger than {most} bytes, the topic's max.message.bytes"
-        bad.add(found, Reason.TOO_LARGE, text)
+        bad.refuse(found, Reason.TOO_LARGE, text)
 
 
 def outside(times: Int64s, topic: TopicLimits, now_ms: int) -> Mask:
