@@ -66,7 +66,6 @@ class LetterReader:
         """
         tp, at, end = letters
         open_ones: dict[int, list[LogRecord]] = {}
-        attempts = 0
         while at < end:
             before, deadline = at, self._client.deadline()
             fetched = self._reader.fetch(tp, at, deadline)
@@ -86,10 +85,9 @@ class LetterReader:
                     else:
                         yield from found
                 at = max(at, batch.next_offset)
-            attempts = 0 if at > before else attempts + 1
-            if attempts:
+            if at == before:
                 # A follower that has just become the leader has no high watermark yet.
-                self._client.loop.pause(attempts, deadline)
+                self._client.loop.pause(1, deadline)
 
     def _offset(self, tp: TopicPartition, spec: OffsetSpec) -> int:
         return self._reader.offset(tp, spec, self._client.deadline())

@@ -401,7 +401,7 @@ class WriteTask:
         """Every row is acknowledged, and each dead letter in the topic of these."""
         topic, wanted = "", 0
         if self._letters is not None:
-            topic, wanted = self._letters.options.topic, self._letters.rows
+            topic, wanted = self._letters.writer.options.topic, self._letters.rows
         sent = sum(rows for tp, (rows, _) in report.by_partition.items() if tp.topic == topic)
         if report.rows != self._rows or sent != wanted:
             raise DeliveryError(
