@@ -28,9 +28,9 @@ def deadletters(where: Where, topic: str, last: int, *, values: bool, as_json: b
         """By time and offset, each counted. Letters have their rows' time, which may be long ago:
         those of a partition are as new as the newest before them.
         """
-        for found in reader.partitions():
-            partition, time = found.tp.partition, -1
-            for record in reader.read(found):
+        for tp, end in reader.partitions():
+            partition, time = tp.partition, -1
+            for record in reader.read(tp, end):
                 letter: Json = {"partition": partition, "offset": record.offset}
                 letter |= letter_fields(record.headers)
                 counts[letter["code"] or "", letter["reason"] or ""] += 1

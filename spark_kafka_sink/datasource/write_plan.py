@@ -56,12 +56,7 @@ from spark_kafka_sink.datasource.write.commit_message import (
     checked_messages,
     finished_messages,
 )
-from spark_kafka_sink.datasource.write.letter_counts import (
-    NOT_VISIBLE,
-    SENT_STAY,
-    check_letters,
-    listed,
-)
+from spark_kafka_sink.datasource.write.letter_counts import STAYS, check_letters, listed
 from spark_kafka_sink.producer.metrics.produce_report import ProduceReport
 from spark_kafka_sink.protocol.cluster import Cluster
 from spark_kafka_sink.records.bad_rows.topic_limits import TopicLimits
@@ -298,8 +293,8 @@ class WritePlan:
         if (limits := self.config.dead_letters) and (letters := report.dead_letters):
             if self.transactions is not None and self.transactions.is_of_block:
                 limits = replace(limits, max_fraction=None)  # of the rows of all writes
-            visible = NOT_VISIBLE if self.config.is_exactly_once else SENT_STAY
-            then = f"so the batch fails; {visible}: {listed(letters.by_reason)}"
+            stays = STAYS[self.config.is_exactly_once]
+            then = f"so the batch fails; {stays}: {listed(letters.by_reason)}"
             check_letters(limits, letters.total, report.rows_in, then)
         if not self.config.is_exactly_once:
             return Outcome.ACKNOWLEDGED

@@ -42,6 +42,19 @@ _NULL_TOPIC = (
     "The Kafka message data sent to the producer contains a null topic."
     " Use the `topic` option for setting a default topic."
 )
+_NULL_KEY = (
+    "a null key, and the topic is compacted (cleanup.policy): brokers refuse a record without one",
+    "key",
+    (
+        "give each row a key, or filter rows without one; preflight=off writes without this look at"
+        " the topic"
+    ),
+)
+_NULL_VALUE = (
+    "a null value, and onNullValue is error",
+    "value",
+    "onNullValue=tombstone writes it, onNullValue=skip leaves the row out and counts it",
+)
 _TOPIC_NAME = TopicName()
 _INT32_MAX = 2**31 - 1
 
@@ -189,9 +202,9 @@ def from_record_batch(
     topic = _topic(_column(batch, plan.topic_column), plan.topic, bad)
     bad.topic = topic if isinstance(topic, str) else "of the row"
     if plan.keys_required:
-        _refuse_null_key(_column(batch, plan.key_column), bad)
+        _refuse_nulls(_column(batch, plan.key_column), bad, Reason.NULL_KEY, *_NULL_KEY)
     if plan.on_null_value is OnNullValue.ERROR:
-        _refuse_null_value(_column(batch, plan.value_column), bad)
+        _refuse_nulls(_column(batch, plan.value_column), bad, Reason.NULL_VALUE, *_NULL_VALUE)
     return RecordColumns(
         rows=batch.num_rows,
         topic=topic,
@@ -231,28 +244,11 @@ def without_views(column: pa.Array) -> pa.Array:
     return column.cast(pa.large_binary()) if pa.types.is_binary_view(column.type) else column
 
 
-def _refuse_null_key(column: pa.Array | None, bad: BadRows) -> None:
-    if column is not None and column.null_count and len(column):
-        bad.refuse(
-            _nulls(column),
-            Reason.NULL_KEY,
-            "a null key, and the topic is compacted (cleanup.policy): brokers refuse a record"
-            " without one",
-            "key",
-            "give each row a key, or filter rows without one; preflight=off writes without this"
-            " look at the topic",
-        )
-
-
-def _refuse_null_value(column: pa.Array | None, bad: BadRows) -> None:
+def _refuse_nulls(
+    column: pa.Array | None, bad: BadRows, reason: Reason, text: str, name: str, hint: str
+) -> None:
     if column is not None and column.null_count:
-        bad.refuse(
-            _nulls(column),
-            Reason.NULL_VALUE,
-            "a null value, and onNullValue is error",
-            "value",
-            "onNullValue=tombstone writes it, onNullValue=skip leaves the row out and counts it",
-        )
+        bad.refuse(_nulls(column), reason, text, name, hint)
 
 
 def _nulls(column: pa.Array) -> Mask:

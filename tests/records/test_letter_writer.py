@@ -255,7 +255,7 @@ def test_masks_are_the_errors_of_single_rows(rows, cut):
     columns = from_record_batch(batch, PLAN, NOW, bad)
     alone = [error_of(row) for row in rows]
     assert [which > 0 for which in bad.which.tolist()] == [code is not None for code in alone]
-    codes = [bad.found[which - 1].reason.code for which in bad.which.tolist() if which]
+    codes = [bad.found[which - 1].reason.kind.kp_code for which in bad.which.tolist() if which]
     assert codes == [code for code in alone if code is not None]
     good = columns.filter(bad.which == 0)
     wanted = [row for row, code in zip(rows, alone, strict=True) if code is None]

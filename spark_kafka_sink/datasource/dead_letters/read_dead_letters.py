@@ -58,6 +58,6 @@ class DeadLetterReader(DataSourceReader):
 
     def read(self, partition: InputPartition) -> Iterator[Row]:
         with AdminClient(self._config) as client:
-            for one in LetterReader(client, self._topic).read(partition.value):
+            for one in LetterReader(client, self._topic).read(*partition.value):
                 letter = {"key": one.key, "value": one.value, "headers": list(one.headers)}
                 yield Row(**letter, **letter_fields(one.headers))

@@ -17,14 +17,7 @@ import numpy as np
 import pyarrow as pa
 
 from spark_kafka_sink.base.error_kinds import Kind
-from spark_kafka_sink.base.errors import (
-    ApiError,
-    DataError,
-    DeliveryError,
-    ErrorCode,
-    KafkaError,
-    warn,
-)
+from spark_kafka_sink.base.errors import ApiError, DataError, DeliveryError, ErrorCode, warn
 from spark_kafka_sink.datasource.write.letter_counts import (
     SAMPLES,
     LetterCount,
@@ -122,7 +115,8 @@ class DeadLetters:
             of_it = (which == number).nonzero()[0]
             first = of_it[:SAMPLES]
             samples = tuple(LetterSample(task, row) for row in numbers[first].tolist())
-            count = LetterCount(finding.reason.code, finding.reason.text, len(of_it), samples)
+            reason = finding.reason
+            count = LetterCount(reason.kind.kp_code, reason.text, len(of_it), samples)
             self.counts = summed((*self.counts, count))
             if options.log:
                 text = "rows became dead letters in %s: %s: %s%s"
@@ -158,7 +152,7 @@ class DeadLetters:
             f" were for the dead letter queue {self.writer.options.topic}: {listed(self.counts)}"
         )
 
-    def not_sent(self, error: ApiError) -> KafkaError:
+    def not_sent(self, error: ApiError) -> DeliveryError:
         """The error of letters that can't be sent."""
         text = f"{self.said}; their letters can't be sent either: {error.message}"
         return DeliveryError(text, hint=error.hint, kind=Kind.LETTER_NOT_SENT)
@@ -177,12 +171,11 @@ class DeadLetters:
 def _topics_of_good_rows(columns: RecordColumns, bad: BadRows) -> tuple[dict[int, str], Int64s]:
     """Names by their number, and the number of each row's."""
     topic = columns.topic
+    index = np.zeros(columns.rows, np.int64) if isinstance(topic, str) else topic.indices.to_numpy()
+    good = index[bad.which == 0] if bad.found else index
     if isinstance(topic, str):
-        good = not bad.found or not bad.which.all()
-        return {0: topic} if good else {}, np.zeros(columns.rows, np.int64)
-    index = topic.indices.to_numpy()
-    good_ones = index[bad.which == 0] if bad.found else index
-    used = np.bincount(good_ones).nonzero()[0].tolist() if len(good_ones) else []
+        return {0: topic} if len(good) else {}, index
+    used = np.bincount(good).nonzero()[0].tolist()
     return {number: topic.dictionary[number].as_py() for number in used}, index
 
 

@@ -17,9 +17,11 @@ from spark_kafka_sink.datasource.described_fields import Described
 
 #: Rows of a reason that are named.
 SAMPLES: Final = 3
-#: What became of a batch that fails.
-NOT_VISIBLE: Final = "neither its rows nor its letters are visible"
-SENT_STAY: Final = "the rows and letters that were sent stay in Kafka"
+#: What stays of a batch that fails, without exactly-once and with it.
+STAYS: Final = (
+    "the rows and letters that were sent stay in Kafka",
+    "neither its rows nor its letters are visible",
+)
 
 
 @dataclass(frozen=True, slots=True)

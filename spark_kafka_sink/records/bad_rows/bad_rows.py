@@ -29,10 +29,22 @@ _METADATA = "network.client.metadata"
 _COMPOSED = "records.formats.composed_columns", "connect"
 
 
-class Reason(Enum):
-    """Why a row can't be sent: in words, its code, the exception class and the stage by which
-    Connect's dashboards group, and the module that finds it.
+@dataclass(eq=False)
+class _Facts:
+    """The exception class, of ``org.apache.kafka.{of}.errors``, and the stage are those by which
+    Connect's dashboards group; ``module`` finds the row.
     """
+
+    text: str
+    kind: Kind | ErrorCode
+    exception: str
+    stage: str
+    module: str = "records.record_columns"
+    of: str = "common"
+
+
+class Reason(_Facts, Enum):
+    """Why a row can't be sent."""
 
     # fmt: off
     NULL_KEY = "null key", Kind.NULL_KEY, _RECORD, _KEY
@@ -54,25 +66,9 @@ class Reason(Enum):
     KEY_REFUSED = "refused by the schema", Kind.REFUSED_BY_SCHEMA, "DataException", _KEY, *_COMPOSED
     # fmt: on
 
-    def __init__(
-        self,
-        text: str,
-        kind: Kind | ErrorCode,
-        exception: str,
-        stage: str,
-        module: str = "records.record_columns",
-        of: str = "common",
-    ) -> None:
-        self.text = text
-        self.kind = kind
-        self.code = kind.kp_code
-        self.exception = f"org.apache.kafka.{of}.errors.{exception}"
-        self.stage = stage
-        self.module = f"spark_kafka_sink.{module}"
-
 
 #: The reason of each code, for readers of letters.
-TEXT_OF_CODE = {reason.code: reason.text for reason in Reason}
+TEXT_OF_CODE = {reason.kind.kp_code: reason.text for reason in Reason}
 
 
 @dataclass(frozen=True, slots=True)

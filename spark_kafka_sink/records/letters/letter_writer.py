@@ -12,7 +12,7 @@ stays in front: the last one counts.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TypeAlias
 
 import numpy as np
@@ -23,14 +23,7 @@ import pyarrow.compute as pc
 from spark_kafka_sink.base.errors import RecordTooLargeError
 from spark_kafka_sink.config.sink_config import DeadLetterOptions
 from spark_kafka_sink.records.bad_rows.bad_rows import Finding
-from spark_kafka_sink.records.gather import (
-    binary_of,
-    integers,
-    lengths_of,
-    offsets_of,
-    sizes_of,
-    valid_of,
-)
+from spark_kafka_sink.records.gather import binary_of, integers, lengths_of, offsets_of, sizes_of
 from spark_kafka_sink.records.letters.letter_fields import CONNECT, OURS
 from spark_kafka_sink.records.letters.row_limits import RowLimits, outside
 from spark_kafka_sink.records.record_columns import RecordColumns
@@ -42,11 +35,9 @@ _Value: TypeAlias = str | int | list[str] | pa.Array
 
 #: Bytes of a topic or a name, which may be any text, in a header: no topic has as many.
 _MOST_OF_A_TOPIC = 1000
-#: Bytes of key and value lengths, at most.
-_LENGTHS = 2 * 5
-#: The last header; and its bytes with a longer length of all headers.
+#: The last header; its bytes with a longer length of all headers, and lengths of key and value.
 _TRUNCATED = sized(f"{OURS}value.truncated".encode())
-_TRUNCATED_BYTES = len(_TRUNCATED) + len(sized(b"false")) + 1
+_REST = len(_TRUNCATED) + len(sized(b"false")) + 1 + 2 * 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,12 +66,12 @@ class LetterWriter:
         Raises RecordTooLargeError for a row whose key and headers leave no room.
         """
         sizes = np.full(rows.rows, -1) if rows.value is None else sizes_of(rows.value)
-        headers = self._headers(rows, found, numbers, sizes)
+        named = self._headers(rows, found, numbers, sizes)
         pieces = RowPieces(rows.rows)
-        _begin_headers(pieces, rows.headers, len(headers) + 1)
-        for name, value in headers:
-            _add_header(pieces, sized(name.encode()), value, which)
-        room = self.limits.most_content - (pieces.sizes() + _TRUNCATED_BYTES + _LENGTHS)
+        _begin_headers(pieces, rows.headers, len(named) + 1)
+        for name, text in named:
+            _add_header(pieces, sized(name.encode()), text, which)
+        room = self.limits.most_content - (pieces.sizes() + _REST)
         if rows.key is not None:
             room -= lengths_of(rows.key)
         if (room < 0).any():
@@ -99,14 +90,8 @@ class LetterWriter:
         times = rows.timestamp
         if times is not None:
             times = np.where(outside(times, self.limits.topic, now_ms), now_ms, times)
-        return replace(
-            rows,
-            topic=self.options.topic,
-            partition=None,
-            value=value,
-            headers=binary_of(*pieces.joined()),
-            timestamp=times,
-        )
+        headers = binary_of(*pieces.joined())
+        return RecordColumns(rows.rows, self.options.topic, None, rows.key, value, headers, times)
 
     def _headers(
         self, rows: RecordColumns, found: Sequence[Finding], numbers: Int64s, sizes: Int64s
@@ -114,6 +99,7 @@ class LetterWriter:
         """All but the last one; ``sizes`` are those of the values."""
         topic = rows.topic if isinstance(rows.topic, str) else asked_topics(rows.topic)
         reasons = [one.reason for one in found]
+        exceptions = [f"org.apache.kafka.{one.of}.errors.{one.exception}" for one in reasons]
         made: list[tuple[str, _Value]] = [
             (f"{CONNECT}topic", topic),
             (f"{CONNECT}partition", -1 if rows.partition is None else _texts(rows.partition)),
@@ -121,17 +107,16 @@ class LetterWriter:
             (f"{CONNECT}connector.name", self.connector),
             (f"{CONNECT}task.id", self.task),
             (f"{CONNECT}stage", [one.stage for one in reasons]),
-            (f"{CONNECT}class.name", [one.module for one in reasons]),
-            (f"{CONNECT}exception.class.name", [one.exception for one in reasons]),
+            (f"{CONNECT}class.name", [f"spark_kafka_sink.{one.module}" for one in reasons]),
+            (f"{CONNECT}exception.class.name", exceptions),
             (f"{CONNECT}exception.message", [one.text for one in found]),
-            (f"{OURS}code", [one.code for one in reasons]),
+            (f"{OURS}code", [one.kind.kp_code for one in reasons]),
             (f"{OURS}topic", topic),
             (f"{OURS}batch.id", self.batch_id),
             (f"{OURS}row", _texts(numbers)),
             (f"{OURS}value.size", _texts(sizes)),
         ]
-        context = self.options.context_headers
-        return [one for one in made if context or one[0].startswith(OURS)]
+        return [one for one in made if self.options.context_headers or one[0].startswith(OURS)]
 
 
 def asked_topics(topic: pa.DictionaryArray) -> pa.Array:
@@ -166,7 +151,8 @@ def _slices(array: pa.Array, begin: Int64s, end: npt.NDArray[np.integer]) -> pa.
     """Bytes ``begin[i]`` to ``end[i]`` of the data of ``array``, in order; nulls stay."""
     bounds = np.stack((begin, end), axis=1).reshape(-1)
     between = binary_of(bounds, array.buffers()[2])
-    return between.take(integers(np.arange(0, len(bounds), 2), valid_of(array)))
+    slices = between.take(integers(np.arange(0, len(bounds), 2)))
+    return pc.if_else(array.is_valid(), slices, None)
 
 
 def _texts(values: npt.NDArray[np.integer]) -> pa.Array:
