@@ -41,20 +41,21 @@ class LetterReader:
 
     def partitions(self) -> list[tuple[TopicPartition, int]]:
         """Each, and the offset behind its last letter now."""
-        return [(tp, self._offset(tp, OffsetSpec.LATEST)) for tp in self._tps]
+        offset = self._reader.offset
+        return [(tp, offset(tp, OffsetSpec.LATEST, self._client.deadline())) for tp in self._tps]
 
     def read(self, tp: TopicPartition, end: int) -> Iterator[LogRecord]:
         """All letters before ``end``, those of a transaction when its marker comes; without those
         of one that is open there. Raises CorruptRecordError.
         """
-        at = self._offset(tp, OffsetSpec.EARLIEST)
         open_ones: dict[int, list[LogRecord]] = {}
+        at = 0
         while at < end:
             before, deadline = at, self._client.deadline()
             fetched = self._reader.fetch(tp, at, deadline)
             if fetched.error is ErrorCode.OFFSET_OUT_OF_RANGE:
-                # Retention has deleted them since.
-                at = max(self._offset(tp, OffsetSpec.EARLIEST), at + 1)
+                # Retention has deleted the first ones.
+                at = max(self._reader.offset(tp, OffsetSpec.EARLIEST, deadline), at + 1)
                 continue
             for batch in _batches(fetched.records):
                 header = batch.header
@@ -71,9 +72,6 @@ class LetterReader:
             if at == before:
                 # A follower that has just become the leader has no high watermark yet.
                 self._client.loop.pause(1, deadline)
-
-    def _offset(self, tp: TopicPartition, spec: OffsetSpec) -> int:
-        return self._reader.offset(tp, spec, self._client.deadline())
 
 
 def _batches(data: Buffer) -> Iterator[LogBatch]:

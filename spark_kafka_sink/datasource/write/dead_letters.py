@@ -95,12 +95,14 @@ class DeadLetters:
             if (finding := self._topics.get(name)) is not None:
                 bad.refuse(index == number, finding.reason, finding.text)
             elif (asked := columns.partition) is not None:
-                rows, count = index == number, len(producer.partitions_for(name))
-                if name not in self._refreshed and (rows & (asked >= count)).any():
+                count = len(producer.partitions_for(name))
+                beyond = (index == number) & (asked >= count)
+                if beyond.any() and name not in self._refreshed:
                     self._refreshed.add(name)
                     count = len(producer.partitions_for(name, fresh=True))
+                    beyond &= asked >= count
                 text = f"the partition is not present in metadata: the topic has {count} partitions"
-                bad.refuse(rows & (asked >= count), Reason.PARTITION, text)
+                bad.refuse(beyond, Reason.PARTITION, text)
         self.limits.check(columns, now_ms, bad)
 
     def note(

@@ -23,11 +23,7 @@ def letter_fields(headers: Iterable[tuple[str, bytes | None]]) -> dict[str, str 
     """
     from spark_kafka_sink.records.bad_rows.bad_rows import TEXT_OF_CODE
 
-    found = {
-        name: value.decode(errors="replace")
-        for name, value in headers
-        if value is not None and name.startswith((CONNECT, OURS))
-    }
+    found = {name: value.decode(errors="replace") for name, value in headers if value is not None}
     code = found.get(f"{OURS}code")
     return {
         "code": code,
