@@ -11,13 +11,24 @@ from spark_kafka_sink.local_kafka.installation import prepare
 _SOURCES = Path(__file__).parent / "java"
 
 
-def run_java(name: str, arguments: Sequence[str], stdin: str = "", timeout: float = 120) -> str:
+def run_java(
+    name: str,
+    arguments: Sequence[str],
+    stdin: str = "",
+    timeout: float = 120,
+    class_path: str | None = None,
+) -> str:
     """What ``tests/java/<name>.java`` prints; the JDK compiles it as it starts."""
-    return java(str(_SOURCES / f"{name}.java"), *arguments, stdin=stdin, timeout=timeout)
+    source = str(_SOURCES / f"{name}.java")
+    return java(source, *arguments, stdin=stdin, timeout=timeout, class_path=class_path)
 
 
-def java(*arguments: str, stdin: str = "", timeout: float = 120) -> str:
-    """What Java prints: a source, or a class of Kafka's jars, and its arguments."""
+def java(
+    *arguments: str, stdin: str = "", timeout: float = 120, class_path: str | None = None
+) -> str:
+    """What Java prints: a source, or a class of Kafka's jars (or of ``class_path``), and its
+    arguments.
+    """
     installation = prepare()
     answer = subprocess.run(
         [
@@ -29,7 +40,7 @@ def java(*arguments: str, stdin: str = "", timeout: float = 120) -> str:
             "-Dfile.encoding=UTF-8",
             "-Dsun.stdout.encoding=UTF-8",
             "-cp",
-            installation.distribution.class_path,
+            class_path or installation.distribution.class_path,
             *arguments,
         ],
         input=stdin,

@@ -7,6 +7,7 @@ from decimal import Decimal
 
 import pyarrow as pa
 import pytest
+from jsonschema.validators import validator_for
 
 from spark_kafka_sink.base.errors import SchemaError
 from spark_kafka_sink.records.formats.avro.avro_format import AvroFormat
@@ -140,6 +141,30 @@ def test_a_json_schema_may_have_references_and_alternatives(name):
         "properties": {"a": {"$ref": f"#/definitions/{'n' if name == 'n' else 'a~1b ~0'}"}},
     }
     assert JSON.plan(json.dumps(schema), PREFIX, struct(a=K.LONG))
+
+
+@pytest.mark.parametrize(
+    ("dialect", "refused"),
+    [
+        ("http://json-schema.org/draft-07/schema#", [False, False, True]),
+        ("https://json-schema.org/draft/2019-09/schema", [False, True, True]),
+        ("https://json-schema.org/draft/2020-12/schema", [False, True, True]),
+    ],
+)
+def test_what_is_beside_a_reference_counts_since_2019(dialect, refused):
+    schema = {
+        "$schema": dialect,
+        "$defs": {"base": {"required": ["a"]}},
+        "$ref": "#/$defs/base",
+        "required": ["b"],
+    }
+    plan = JSON.plan(json.dumps(schema), PREFIX, struct(a=K.LONG, b=K.LONG))
+    columns = together(a=pa.array([1, 1, None]), b=pa.array([1, None, 1]))
+    found = plan.encode(columns, "").refusals
+    assert [any(rows) for rows in zip(*(one.rows for one in found), strict=True)] == refused
+    theirs = validator_for(schema)(schema)
+    values = [{"a": 1, "b": 1}, {"a": 1}, {"b": 1}]
+    assert [not theirs.is_valid(value) for value in values] == refused
 
 
 def test_what_is_beside_alternatives_of_a_json_schema_counts():

@@ -127,6 +127,8 @@ class _Check:
         self.root = root
         self.required: list[tuple[tuple[int, ...], str]] = []
         self._steps = 0
+        # Draft 7 and older ignore what is beside a reference.
+        self._beside_references = "/draft/20" in str(root.get("$schema"))
 
     def type(self, declared: Any, column: ColumnType, at: _Place) -> None:  # noqa: ANN401 - of JSON
         """SchemaError when ``column`` does not fit."""
@@ -139,7 +141,8 @@ class _Check:
             raise unfit(column, at.path, "and the schema allows nothing")
         if "$ref" in declared:
             self.type(self._referred(declared["$ref"]), column, at)
-            return
+            if not self._beside_references:
+                return
         alternatives = [*(declared.get("oneOf") or ()), *(declared.get("anyOf") or ())]
         if alternatives:
             self._one_of(alternatives, column, at)
