@@ -86,18 +86,22 @@ def worker(bootstrap: str, name: str, rows: int) -> None:
         more: dict[str, object] = {}
         if tolerant:
             from spark_kafka_sink.datasource.write.dead_letters import DeadLetters
+            from spark_kafka_sink.records.bad_rows.topic_limits import TopicLimits
+            from spark_kafka_sink.records.letters.letter_writer import LetterWriter
+            from spark_kafka_sink.records.letters.row_limits import RowLimits
 
-            options = config.dead_letters
+            options, limits = config.dead_letters, RowLimits(config.producer, TopicLimits())
             assert options is not None
-            more["dead_letters"] = DeadLetters(options, config.producer, topic, {})
+            letters = LetterWriter(options, limits, "kprod", 0, -1)
+            more["dead_letters"] = DeadLetters(letters, topic, limits, lambda _: {})
         task = new_task(plan, producers, identity, **more)
         some = itertools.islice(itertools.cycle(batches), rows // ARROW_ROWS)
         cpu, start = time.process_time(), time.perf_counter()
         message = task.run(some)
         seconds, cpu = time.perf_counter() - start, time.process_time() - cpu
         assert message.produced.rows == rows
-        letters = sum(one.rows for one in getattr(message, "letters", ()))
-        assert letters == rows * bad_rows // 1000
+        bad = sum(one.rows for one in getattr(message, "letters", ()))
+        assert bad == rows * bad_rows // 1000
         print(json.dumps({"cpu": cpu, "seconds": seconds}), flush=True)
 
 

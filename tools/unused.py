@@ -45,7 +45,6 @@ ALLOWED = {
     "http.client's and io's": ["default_port", "readable", "readinto"],
     "the producer's public methods (docs/python-producer.md)": [
         "send_batches",
-        "partitions_for",
         "commit_transaction",
         "abort_transaction",
         "add_done_callback",

@@ -28,9 +28,9 @@ def deadletters(where: Where, topic: str, last: int, *, values: bool, as_json: b
         """By time and offset, each counted. Letters have their rows' time, which may be long ago:
         those of a partition are as new as the newest before them.
         """
-        for found in reader.partitions():
-            partition, time = found.tp.partition, -1
-            for record in reader.read(found):
+        for tp, end in reader.partitions():
+            partition, time = tp.partition, -1
+            for record in reader.read(tp, end):
                 letter: Json = {"partition": partition, "offset": record.offset}
                 letter |= letter_fields(record.headers)
                 counts[letter["code"] or "", letter["reason"] or ""] += 1
@@ -42,25 +42,22 @@ def deadletters(where: Where, topic: str, last: int, *, values: bool, as_json: b
     with connected(where, as_json=as_json) as to:
         newest = nlargest(last, letters(LetterReader(to.client, topic)))
     shown = [letter for *_, letter in reversed(newest)]
-    names = ("code", "reason", "letters")
     by_reason: list[Json] = [
-        dict(zip(names, (*of, count), strict=True)) for of, count in counts.most_common()
+        {"code": code, "reason": reason, "letters": count}
+        for (code, reason), count in counts.most_common()
     ]
     if as_json:
         print_json({"command": "deadletters", "topic": topic, "total": counts.total(),
                     "byReason": by_reason, "last": shown})  # fmt: skip
         return
-    _show(f"Dead letters in {topic}", by_reason, names)
+    _show(f"Dead letters in {topic}", ("code", "reason", "letters"), by_reason)
     if shown:
-        _show("The newest", shown, [name for name in shown[0] if name != "reason"])
+        _show("The newest", [name for name in shown[0] if name != "reason"], shown)
 
 
-def _show(title: str, rows: Sequence[Json], names: Sequence[str]) -> None:
-    show_rows(title, names, [[_cell(row[name]) for name in names] for row in rows])
-
-
-def _cell(value: object) -> str:
-    return "" if value is None else safe_text(str(value), _MOST_SHOWN)
+def _show(title: str, names: Sequence[str], rows: Sequence[Json]) -> None:
+    cells = [["" if row[name] is None else str(row[name]) for name in names] for row in rows]
+    show_rows(title, names, [[safe_text(cell, _MOST_SHOWN) for cell in row] for row in cells])
 
 
 def _text(data: bytes | None) -> str | None:

@@ -176,9 +176,15 @@ class SinkConfig:
                 hint="set option kafka.bootstrap.servers",
                 kind=Kind.MISSING_BOOTSTRAP,
             )
+        if _LETTERS_IN_STREAMS in own:
+            own.setdefault(_LETTERS, own[_LETTERS_IN_STREAMS])
         options = {n: own.get(n, option.default_value) for n, option in SINK_OPTIONS.items()}
-        if options[_LETTERS] is None:
-            options[_LETTERS] = options[_LETTERS_IN_STREAMS]
+        if options[_TOLERANCE] == "none":
+            own = {name: value for name, value in own.items() if not name.startswith("errors.")}
+            if idle := [o.spelled for n, o in given.own.items() if n not in {*own, _TOLERANCE}]:
+                text = f"{', '.join(idle)}: without effect, because {_TOLERANCE} is none"
+                hint = f"set {_TOLERANCE}=all, or remove them"
+                reader.warnings.append(coded(Kind.WITHOUT_EFFECT, text, hint))
         asked = DeliveryGuarantee(str(options["deliveryGuarantee"]))
         guarantee = _guarantee(reader, asked, is_given="deliveryGuarantee" in own)
         refuse(CHECKS, own, options | {"deliveryGuarantee": guarantee})
@@ -194,7 +200,7 @@ class SinkConfig:
             "schemas": schema_options(own, options, named),
             "rate_limits": RateLimits(*(values[name] for name in limits)),
             "dead_letters": DeadLetterOptions.of(options),
-            "warnings": producer.warnings + _without_tolerance(given, options),
+            "warnings": producer.warnings,
             "fingerprint": _fingerprint(given),
         }
         return cls(**{one.name: values[one.name] for one in fields(cls)})
@@ -262,15 +268,6 @@ def _guarantee(
     return DeliveryGuarantee.NONE
 
 
-def _without_tolerance(given: GivenOptions, options: Mapping[str, Any]) -> tuple[str, ...]:
-    """The warning for options of dead letters with errors.tolerance=none."""
-    idle = [o.spelled for n, o in given.own.items() if n.startswith("errors.") and n != _TOLERANCE]
-    if options[_TOLERANCE] != "none" or not idle:
-        return ()
-    text = f"{', '.join(idle)}: without effect, because {_TOLERANCE} is none"
-    return (coded(Kind.WITHOUT_EFFECT, text, f"set {_TOLERANCE}=all, or remove them"),)
-
-
 _EXACTLY_ONCE: Final = "exactly-once"
 
 
@@ -316,15 +313,6 @@ def _one_topic(one: str, other: str, hint: str) -> Check:
         f"{one} and {other} are the same topic, '{{{one}}}'",
         hint,
         lambda values: values[one] == values[other],
-    )
-
-
-def _letters_elsewhere(other: str) -> Check:
-    return Check(
-        "",
-        f"{_LETTERS} and {other} are the same topic, '{{{other}}}'",
-        "give dead letters a topic of their own",
-        lambda values: values[_TOLERANCE] == "all" and values[_LETTERS] == values[other],
     )
 
 
@@ -380,5 +368,6 @@ CHECKS: Final = (
     Check("", f"{_TOLERANCE}=all needs {_LETTERS}: rows that can't be sent would be lost",
           "name a topic for them, dlq.orders for example",
           lambda values: values[_TOLERANCE] == "all" and values[_LETTERS] is None),
-    *map(_letters_elsewhere, ("topic", "reportTopic", "progressTopic", "commitLogTopic")),
+    *(_one_topic(_LETTERS, other, "give dead letters a topic of their own")
+      for other in ("topic", "reportTopic", "progressTopic", "commitLogTopic")),
 )  # fmt: skip

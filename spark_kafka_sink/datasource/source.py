@@ -86,10 +86,6 @@ class KprodDataSource(DataSource):
         from spark_kafka_sink.datasource.report.last_report import LAST_REPORT, schema_with_report
         from spark_kafka_sink.datasource.write.schema import CANONICAL_SCHEMA
 
-        if _DEAD_LETTERS in self.options:
-            from spark_kafka_sink.datasource.dead_letters.read_dead_letters import LETTER_SCHEMA
-
-            return LETTER_SCHEMA
         requested = self.options.get(LAST_REPORT)
         return CANONICAL_SCHEMA if requested is None else schema_with_report(requested)
 

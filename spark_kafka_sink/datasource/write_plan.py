@@ -56,7 +56,7 @@ from spark_kafka_sink.datasource.write.commit_message import (
     checked_messages,
     finished_messages,
 )
-from spark_kafka_sink.datasource.write.letter_counts import check_batch
+from spark_kafka_sink.datasource.write.letter_counts import STAYS, check_letters, listed
 from spark_kafka_sink.producer.metrics.produce_report import ProduceReport
 from spark_kafka_sink.protocol.cluster import Cluster
 from spark_kafka_sink.records.bad_rows.topic_limits import TopicLimits
@@ -211,21 +211,20 @@ class WritePlan:
             return None
         from spark_kafka_sink.datasource.checks.topic_checks import forbidden_topics
         from spark_kafka_sink.datasource.write.dead_letters import DeadLetters
+        from spark_kafka_sink.records.letters.letter_writer import LetterWriter
+        from spark_kafka_sink.records.letters.row_limits import RowLimits
 
         number = identity.batch_id
         if number < 0 and plan is not None and plan.numbering is Numbering.MICRO_BATCHES:
             number = -1 if plan.number is None else plan.number  # of foreach_batch
         name = config.transactional_id_prefix or config.txn_app_id or identity.query_name
-        return DeadLetters(
-            options,
-            config.producer,
-            self.columns.topic,
-            self.limits,
-            connector=name or "kprod",
-            task=identity.partition_id,
-            batch_id=number,
-            forbidden=partial(forbidden_topics, config.producer),
+        of_rows, of_letters = (
+            RowLimits(config.producer, self.limits.get(topic or "", TopicLimits()))
+            for topic in (self.columns.topic, options.topic)
         )
+        writer = LetterWriter(options, of_letters, name or "kprod", identity.partition_id, number)
+        forbidden = partial(forbidden_topics, config.producer)
+        return DeadLetters(writer, self.columns.topic, of_rows, forbidden)
 
     def _producers(self, identity: TaskIdentity) -> ProducerSource:
         if self.transactions is not None:
@@ -294,8 +293,9 @@ class WritePlan:
         if (limits := self.config.dead_letters) and (letters := report.dead_letters):
             if self.transactions is not None and self.transactions.is_of_block:
                 limits = replace(limits, max_fraction=None)  # of the rows of all writes
-            exactly_once = self.config.is_exactly_once
-            check_batch(limits, letters.by_reason, report.rows_in, exactly_once=exactly_once)
+            stays = STAYS[self.config.is_exactly_once]
+            then = f"so the batch fails; {stays}: {listed(letters.by_reason)}"
+            check_letters(limits, letters.total, report.rows_in, then)
         if not self.config.is_exactly_once:
             return Outcome.ACKNOWLEDGED
         from spark_kafka_sink.datasource.exactly_once import transaction_commit

@@ -269,22 +269,17 @@ class KafkaProducer:
         now = self._clock.now_ms()
         self._metrics.record(measurement, now - start, now)
 
-    def partitions_for(self, topic: str) -> tuple[PartitionInfo, ...]:
-        """The partitions of ``topic``; fetches them when unknown, blocking for max.block.ms.
+    def partitions_for(self, topic: str, *, fresh: bool = False) -> tuple[PartitionInfo, ...]:
+        """The partitions of ``topic``; fetches them when unknown, or to be ``fresh``, blocking for
+        max.block.ms.
 
         Raises KafkaTimeoutError, InvalidTopicError, AuthorizationError.
         """
         self._lifecycle.check()
         deadline = self._clock.now_ms() + self._config.max_block_ms
-        return tuple(self._metadata.await_topics([topic], deadline).topics[topic])
-
-    def partition_count(self, topic: str, *, fresh: bool = False) -> int:
-        """As many as :meth:`partitions_for` returns; ``fresh``: brokers are asked again."""
-        self._lifecycle.check()
-        deadline = self._clock.now_ms() + self._config.max_block_ms
         if fresh:
             self._metadata.refresh(deadline)
-        return len(self._metadata.await_topics([topic], deadline).topics[topic])
+        return tuple(self._metadata.await_topics([topic], deadline).topics[topic])
 
     def unavailable_topics(self, topics: Sequence[str]) -> dict[str, ErrorCode]:
         """Those of ``topics`` that do not exist, or that brokers refuse to show, with their answer.

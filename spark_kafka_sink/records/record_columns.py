@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 from spark_kafka_sink.base.errors import safe_text
 from spark_kafka_sink.config.named_columns import OnNullValue
 from spark_kafka_sink.config.option import TopicName
-from spark_kafka_sink.records.bad_rows.bad_rows import BadRows, Mask, Reason, RowCheck
+from spark_kafka_sink.records.bad_rows.bad_rows import BadRows, Mask, Reason
 from spark_kafka_sink.records.column_plan import ColumnPlan as ColumnPlan  # noqa: PLC0414 - for callers
 from spark_kafka_sink.records.gather import (
     bools,
@@ -41,6 +41,19 @@ CHUNK_ROWS = 32768
 _NULL_TOPIC = (
     "The Kafka message data sent to the producer contains a null topic."
     " Use the `topic` option for setting a default topic."
+)
+_NULL_KEY = (
+    "a null key, and the topic is compacted (cleanup.policy): brokers refuse a record without one",
+    "key",
+    (
+        "give each row a key, or filter rows without one; preflight=off writes without this look at"
+        " the topic"
+    ),
+)
+_NULL_VALUE = (
+    "a null value, and onNullValue is error",
+    "value",
+    "onNullValue=tombstone writes it, onNullValue=skip leaves the row out and counts it",
 )
 _TOPIC_NAME = TopicName()
 _INT32_MAX = 2**31 - 1
@@ -185,20 +198,21 @@ def from_record_batch(
     that can't be sent is negative.
     """
     assert not plan.names_columns, "the caller composes them"
+    bad = bad or BadRows(None)
     topic = _topic(_column(batch, plan.topic_column), plan.topic, bad)
-    check = RowCheck(bad, topic if isinstance(topic, str) else "of the row")
+    bad.topic = topic if isinstance(topic, str) else "of the row"
     if plan.keys_required:
-        _refuse_null_key(_column(batch, plan.key_column), check)
+        _refuse_nulls(_column(batch, plan.key_column), bad, Reason.NULL_KEY, *_NULL_KEY)
     if plan.on_null_value is OnNullValue.ERROR:
-        _refuse_null_value(_column(batch, plan.value_column), check)
+        _refuse_nulls(_column(batch, plan.value_column), bad, Reason.NULL_VALUE, *_NULL_VALUE)
     return RecordColumns(
         rows=batch.num_rows,
         topic=topic,
-        partition=_partition(_column(batch, plan.partition_column), check),
+        partition=_partition(_column(batch, plan.partition_column), bad),
         key=_binary(_column(batch, plan.key_column)),
         value=_binary(_column(batch, plan.value_column)),
-        headers=_headers(_column(batch, plan.headers_column), check),
-        timestamp=_timestamp(_column(batch, plan.timestamp_column), now_ms, check),
+        headers=_headers(_column(batch, plan.headers_column), bad),
+        timestamp=_timestamp(_column(batch, plan.timestamp_column), now_ms, bad),
     )
 
 
@@ -230,28 +244,11 @@ def without_views(column: pa.Array) -> pa.Array:
     return column.cast(pa.large_binary()) if pa.types.is_binary_view(column.type) else column
 
 
-def _refuse_null_key(column: pa.Array | None, check: RowCheck) -> None:
-    if column is not None and column.null_count and len(column):
-        check.refuse(
-            "key",
-            _nulls(column),
-            Reason.NULL_KEY,
-            "a null key, and the topic is compacted (cleanup.policy): brokers refuse a record"
-            " without one",
-            "give each row a key, or filter rows without one; preflight=off writes without this"
-            " look at the topic",
-        )
-
-
-def _refuse_null_value(column: pa.Array | None, check: RowCheck) -> None:
+def _refuse_nulls(
+    column: pa.Array | None, bad: BadRows, reason: Reason, text: str, name: str, hint: str
+) -> None:
     if column is not None and column.null_count:
-        check.refuse(
-            "value",
-            _nulls(column),
-            Reason.NULL_VALUE,
-            "a null value, and onNullValue is error",
-            "onNullValue=tombstone writes it, onNullValue=skip leaves the row out and counts it",
-        )
+        bad.refuse(_nulls(column), reason, text, name, hint)
 
 
 def _nulls(column: pa.Array) -> Mask:
@@ -294,15 +291,13 @@ def _binary(column: pa.Array | None) -> pa.Array | None:
         return column.cast(pa.large_binary())  # views may hold more than 2 GiB together
 
 
-def _topic(
-    column: pa.Array | None, option: str | None, bad: BadRows | None
-) -> str | pa.DictionaryArray:
+def _topic(column: pa.Array | None, option: str | None, bad: BadRows) -> str | pa.DictionaryArray:
     if option is not None:
         return option
     if column is None or (column.null_count == len(column) and len(column) == 0):
         return ""  # no rows, or a plan without any topic, which the driver refuses
     if column.null_count:
-        RowCheck(bad).refuse("", _nulls(column), Reason.NULL_TOPIC, _NULL_TOPIC)
+        bad.refuse(_nulls(column), Reason.NULL_TOPIC, _NULL_TOPIC)
         column = column.cast(pa.string()).fill_null("")
     encoded = column.cast(pa.string()).dictionary_encode()
     for index in range(len(encoded.dictionary)):
@@ -317,7 +312,7 @@ def _only_name(encoded: pa.DictionaryArray) -> str | pa.DictionaryArray:
         return encoded
 
 
-def _check_topic_name(encoded: pa.DictionaryArray, index: int, bad: BadRows | None) -> None:
+def _check_topic_name(encoded: pa.DictionaryArray, index: int, bad: BadRows) -> None:
     """Refuse the rows of a wrong name: a broker's refusal would name no row, and cost a wait."""
     try:
         name = str(encoded.dictionary[index].as_py())
@@ -326,12 +321,11 @@ def _check_topic_name(encoded: pa.DictionaryArray, index: int, bad: BadRows | No
         # Spark's strings are bytes: a cast from binary checks nothing.
         name, broken = "", "Topic name is invalid: it is not UTF-8"
     if broken is not None:
-        rows = encoded.indices.to_numpy() == index
-        check = RowCheck(bad, safe_text(name, 60))
-        check.refuse("topic", rows, Reason.TOPIC_NAME, broken, _TOPIC_NAME.describe())
+        rows, bad.topic = encoded.indices.to_numpy() == index, safe_text(name, 60)
+        bad.refuse(rows, Reason.TOPIC_NAME, broken, "topic", _TOPIC_NAME.describe())
 
 
-def _partition(column: pa.Array | None, check: RowCheck) -> npt.NDArray[np.int32] | None:
+def _partition(column: pa.Array | None, bad: BadRows) -> npt.NDArray[np.int32] | None:
     if column is None or column.null_count == len(column):
         return None
     valid = valid_of(column)
@@ -339,12 +333,12 @@ def _partition(column: pa.Array | None, check: RowCheck) -> npt.NDArray[np.int32
     partition = numbers.cast(pa.int32()).to_numpy()
     negative = partition < 0
     # An error is about its first row, a letter's message about all of them.
-    what = "it is negative" if check.bad is not None else f"{int(partition[np.argmax(negative)])}"
-    check.refuse(
-        "partition",
+    what = f"{int(partition[np.argmax(negative)])}" if bad.raises else "it is negative"
+    bad.refuse(
         negative,
         Reason.PARTITION,
         f"Invalid partition: {what}. Partition number should always be non-negative or null.",
+        "partition",
         "null lets the partitioner decide",
     )
     return partition if valid is None else np.where(valid, partition, np.int32(-1))
@@ -354,36 +348,33 @@ def _partition(column: pa.Array | None, check: RowCheck) -> npt.NDArray[np.int32
 _UNITS = {"ms": 1, "us": 1_000, "ns": 1_000_000}
 
 
-def _timestamp(
-    column: pa.Array | None, now_ms: int, check: RowCheck
-) -> npt.NDArray[np.int64] | None:
+def _timestamp(column: pa.Array | None, now_ms: int, bad: BadRows) -> npt.NDArray[np.int64] | None:
     if column is None or len(column) == 0 or pa.types.is_null(column.type):
         return None
     valid = valid_of(column)
     filled = pa.types.is_timestamp(column.type)
     raw = column.view(pa.int64()) if filled else column.cast(pa.int64())
     ticks = (raw.fill_null(0) if raw.null_count else raw).to_numpy()
-    check.refuse(
-        "timestamp",
+    bad.refuse(
         ticks < 0,
         Reason.TIMESTAMP,
         "Invalid timestamp: it lies before 1970-01-01. Timestamp should always be non-negative or"
         " null.",
+        "timestamp",
         "null lets the producer take the time of sending",
     )
     unit = column.type.unit if filled else "ms"
     if unit == "s":
         late = ticks > (2**63 - 1) // 1000
-        check.refuse(
-            "timestamp", late, Reason.TIMESTAMP, "does not fit into 64 bits of milliseconds"
-        )
+        text = "does not fit into 64 bits of milliseconds"
+        bad.refuse(late, Reason.TIMESTAMP, text, "timestamp")
         millis = np.where(late, -1, ticks) * 1000
     else:
         millis = ticks if unit == "ms" else ticks // _UNITS[unit]
     return millis if valid is None else np.where(valid, millis, np.int64(now_ms))
 
 
-def _headers(column: pa.Array | None, check: RowCheck) -> pa.Array | None:
+def _headers(column: pa.Array | None, bad: BadRows) -> pa.Array | None:
     if column is None or column.null_count == len(column):
         return None
     if pa.types.is_map(column.type):
@@ -392,7 +383,7 @@ def _headers(column: pa.Array | None, check: RowCheck) -> pa.Array | None:
     else:
         element = column.values
         key, value = element.field("key"), element.field("value")
-    unsendable = check_headers(column, key, element, check)
+    unsendable = check_headers(column, key, element, bad)
     return encode_headers(column, _whole_binary(key), _whole_binary(value), unsendable)
 
 

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from spark_kafka_sink.records.bad_rows.bad_rows import Mask, Reason, RowCheck
+from spark_kafka_sink.records.bad_rows.bad_rows import BadRows, Mask, Reason
 from spark_kafka_sink.records.gather import (
     binary_of,
     ends_of,
@@ -67,7 +67,7 @@ def encode_headers(
 
 
 def check_headers(
-    column: pa.Array, key: pa.Array, element: pa.Array | None, check: RowCheck
+    column: pa.Array, key: pa.Array, element: pa.Array | None, bad: BadRows
 ) -> Mask | None:
     """Refuse the rows with a null header or a header with a null key; which children these are,
     None: none.
@@ -87,7 +87,7 @@ def check_headers(
         seen = ends_of(null)
         rows = seen.take(starts + counts) > seen.take(starts)
         if rows.any():
-            check.refuse("headers", rows, Reason.HEADERS, f"{what} can't be sent", hint)
+            bad.refuse(rows, Reason.HEADERS, f"{what} can't be sent", "headers", hint)
             unsendable = null if unsendable is None else unsendable | null
     return unsendable
 

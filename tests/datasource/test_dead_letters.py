@@ -18,8 +18,7 @@ from spark_kafka_sink.config.producer_config import ProducerConfig
 from spark_kafka_sink.config.sink_config import SinkConfig
 from spark_kafka_sink.datasource.checks.dead_letter_checks import create_if_missing
 from spark_kafka_sink.datasource.report.report_of_batch import report_of_attempt
-from spark_kafka_sink.datasource.write.dead_letters import DeadLetters
-from spark_kafka_sink.datasource.write.letter_counts import LetterCount, check_batch
+from spark_kafka_sink.datasource.write.letter_counts import LetterCount, check_letters
 from spark_kafka_sink.datasource.write.task_identity import TaskIdentity
 from spark_kafka_sink.datasource.write.write_task import WriteTask
 from spark_kafka_sink.protocol.cluster import TopicPartition
@@ -27,7 +26,7 @@ from spark_kafka_sink.records.bad_rows.bad_rows import BadRows
 from spark_kafka_sink.records.column_plan import ColumnPlan
 from spark_kafka_sink.records.record_columns import from_record_batch
 from tests.datasource.commit_messages import message
-from tests.fakes.dead_letter_options import letter_options
+from tests.fakes.dead_letter_options import dead_letters, letter_options
 
 CONFIG = ProducerConfig.parse({"bootstrap.servers": "b:1"})
 PLAN = ColumnPlan(topic="t", key_column=0, value_column=1, timestamp_column=2)
@@ -48,7 +47,7 @@ def noted(rows=5):
 
 
 def letters_of(**options):
-    return DeadLetters(replace(letter_options("dlq"), **options), CONFIG, "t", {}, task=7)
+    return dead_letters("dlq", CONFIG, **options)
 
 
 def test_letters_of_one_send_are_in_order_by_their_time():
@@ -69,10 +68,6 @@ def test_letters_of_one_send_are_in_order_by_their_time():
     (letters,) = producer.sent
     assert letters.topic == "dlq"
     assert len(set(letters.timestamp.tolist())) == 1
-
-
-def totals(rows):
-    return [LetterCount("KP0231", "invalid timestamp", rows)]
 
 
 def log_of(caplog, **options):
@@ -121,10 +116,10 @@ def test_an_error_does_not_say_that_letters_were_written():
 def test_a_fraction_that_is_reached_is_not_exceeded(percent):
     """0.29 * 100 is less than 29."""
     options = replace(letter_options("dlq"), max_fraction=float(f"{percent}e-2"))
-    check_batch(options, totals(percent), 100, exactly_once=True)
+    check_letters(options, percent, 100, "so the batch fails")
     if percent < 100:
         with pytest.raises(CommitError, match=f"{percent + 1} of 100 rows can't be sent"):
-            check_batch(options, totals(percent + 1), 100, exactly_once=True)
+            check_letters(options, percent + 1, 100, "so the batch fails")
 
 
 def test_counts_keep_the_first_three_rows():

@@ -1,8 +1,16 @@
-"""The options errors.* with their defaults."""
+"""The options errors.* with their defaults, and a task's dead letters with these."""
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import Any
+
+from spark_kafka_sink.config.producer_config import ProducerConfig
 from spark_kafka_sink.config.sink_config import DeadLetterOptions, SinkConfig
+from spark_kafka_sink.datasource.write.dead_letters import DeadLetters
+from spark_kafka_sink.records.bad_rows.topic_limits import TopicLimits
+from spark_kafka_sink.records.letters.letter_writer import LetterWriter
+from spark_kafka_sink.records.letters.row_limits import RowLimits
 
 
 def letter_options(topic: str) -> DeadLetterOptions:
@@ -11,3 +19,19 @@ def letter_options(topic: str) -> DeadLetterOptions:
     found = SinkConfig.parse({"kafka.bootstrap.servers": "b:1", **given}).dead_letters
     assert found is not None
     return found
+
+
+def dead_letters(
+    queue: str,
+    config: ProducerConfig,
+    topic: str | None = "t",
+    *,
+    task: int = 7,
+    batch_id: int = -1,
+    **options: Any,
+) -> DeadLetters:
+    """Of a task; its topics have no limits, and none is known to be forbidden."""
+    limits = RowLimits(config, TopicLimits())
+    wanted = replace(letter_options(queue), **options)
+    writer = LetterWriter(wanted, limits, "kprod", task, batch_id)
+    return DeadLetters(writer, topic, limits, lambda _: {})

@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 from spark_kafka_sink.base.errors import DataError, RecordTooLargeError
 from spark_kafka_sink.config.named_columns import OnNullValue
 from spark_kafka_sink.config.producer_config import ProducerConfig
-from spark_kafka_sink.datasource.write.dead_letters import DeadLetters
 from spark_kafka_sink.records.bad_rows.bad_rows import BadRows, Reason
 from spark_kafka_sink.records.bad_rows.topic_limits import TopicLimits
 from spark_kafka_sink.records.column_plan import ColumnPlan
@@ -22,7 +21,7 @@ from spark_kafka_sink.records.letters.letter_writer import LetterWriter
 from spark_kafka_sink.records.letters.row_limits import RowLimits
 from spark_kafka_sink.records.record_columns import RecordColumns, from_record_batch
 from spark_kafka_sink.records.single_record import headers_section, read_headers
-from tests.fakes.dead_letter_options import letter_options
+from tests.fakes.dead_letter_options import dead_letters, letter_options
 
 NOW = 1_700_000_000_000
 NAMES = ["topic", "key", "value", "partition", "timestamp", "headers"]
@@ -69,7 +68,7 @@ def letters_of(columns, bad, made=None, first=0):
 
 def all_bad(columns, reason=Reason.TIMESTAMP):
     bad = BadRows(columns.rows)
-    bad.add(np.ones(columns.rows, np.bool_), reason, "a sentence")
+    bad.refuse(np.ones(columns.rows, np.bool_), reason, "a sentence")
     return bad
 
 
@@ -147,7 +146,7 @@ def test_a_letter_fits_the_producer_and_its_topic(options, limits, most):
 
 
 def test_a_letter_whose_key_does_not_fit_is_an_error_of_both():
-    held = DeadLetters(letter_options("dlq"), config(**{"max.request.size": 3000}), "t", {})
+    held = dead_letters("dlq", config(**{"max.request.size": 3000}))
     batch = batch_of([("t", b"k" * 5000, b"v", -7, None, None)])
     bad = BadRows(1)
     columns = from_record_batch(batch, PLAN, NOW, bad)
@@ -256,7 +255,7 @@ def test_masks_are_the_errors_of_single_rows(rows, cut):
     columns = from_record_batch(batch, PLAN, NOW, bad)
     alone = [error_of(row) for row in rows]
     assert [which > 0 for which in bad.which.tolist()] == [code is not None for code in alone]
-    codes = [bad.found[which - 1].reason.code for which in bad.which.tolist() if which]
+    codes = [bad.found[which - 1].reason.kind.kp_code for which in bad.which.tolist() if which]
     assert codes == [code for code in alone if code is not None]
     good = columns.filter(bad.which == 0)
     wanted = [row for row, code in zip(rows, alone, strict=True) if code is None]
@@ -311,10 +310,6 @@ def columns_again(batch):
     return from_record_batch(batch, PLAN, NOW, BadRows(batch.num_rows))
 
 
-def dead_letters():
-    return DeadLetters(letter_options("dlq"), config(), "t", {}, task=7)
-
-
 def records_made(letters):
     parts = letters.letters(columns_again, NOW, last=True)
     return [one for part in parts for one in records_of(part)]
@@ -324,7 +319,7 @@ def records_made(letters):
 @settings(max_examples=60, deadline=None)
 def test_letters_that_are_held_are_as_those_of_each_batch(batches):
     """Few letters of a batch wait for more: what they say is the same."""
-    held, alone, first = dead_letters(), [], 0
+    held, alone, first = dead_letters("dlq", config()), [], 0
     for rows in batches:
         bad = BadRows(len(rows))
         batch = batch_of(rows)
@@ -334,7 +329,7 @@ def test_letters_that_are_held_are_as_those_of_each_batch(batches):
         if bad.found:
             held.note(batch, columns, bad, numbers)
             assert list(held.letters(columns_again, NOW, last=False)) == []
-            made = dead_letters()
+            made = dead_letters("dlq", config())
             made.note(batch, columns, bad, numbers)
             alone += records_made(made)
     assert records_made(held) == alone
@@ -344,7 +339,7 @@ def test_letters_that_are_held_are_as_those_of_each_batch(batches):
 @pytest.mark.parametrize("topic", ["t", None])
 def test_letters_of_many_held_rows_are_theirs_in_order(topic):
     """They are made in parts, which are slices of the held rows."""
-    held, count = dead_letters(), 5_000
+    held, count = dead_letters("dlq", config()), 5_000
     for first in range(0, 4 * count, count):
         rows = [
             (topic, b"k%d" % n, b"v" * (n % 7), None, -1, [(f"h{n}", b"%d" % n)] * (n % 2))

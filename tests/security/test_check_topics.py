@@ -158,8 +158,9 @@ def test_a_queue_that_can_not_be_created_has_its_own_advice(secure_kafka):
     found = row(steps_of(secure_kafka.kafka.bootstrap, options), "dead letter queue")
     assert found.state is State.FAILED
     assert found.change == (
-        "set errors.deadletterqueue.topic.replication.factor to what the cluster has, or create it "
-        "yourself, with one partition"
+        "the principal needs CREATE on it, and the cluster as many brokers as "
+        "errors.deadletterqueue.topic.replication.factor says; or create it yourself, with one "
+        "partition"
     )
 
 

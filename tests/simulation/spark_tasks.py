@@ -16,13 +16,12 @@ from spark_kafka_sink.datasource.exactly_once.transactional_producers import (
     producers_of_task,
 )
 from spark_kafka_sink.datasource.write.commit_message import TaskCommitMessage
-from spark_kafka_sink.datasource.write.dead_letters import DeadLetters
 from spark_kafka_sink.datasource.write.task_identity import TaskIdentity
 from spark_kafka_sink.datasource.write.write_task import WriteTask
 from spark_kafka_sink.network.client.client_factory import new_network_client
 from spark_kafka_sink.producer.kafka_producer import KafkaProducer
 from spark_kafka_sink.records.column_plan import ColumnPlan
-from tests.fakes.dead_letter_options import letter_options
+from tests.fakes.dead_letter_options import dead_letters as letters_of_task
 from tests.simulation.processes import Process
 from tests.simulation.scheduler import Scheduler
 
@@ -162,12 +161,10 @@ def write_rows(
     )
     letters = None
     if dead_letters is not None:
-        options = letter_options(dead_letters)
-        letters = DeadLetters(
-            options,
+        letters = letters_of_task(
+            dead_letters,
             config,
             columns.topic,
-            {},
             task=identity.partition_id,
             batch_id=plan.number or 0,
         )

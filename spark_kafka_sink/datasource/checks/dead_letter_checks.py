@@ -11,7 +11,7 @@ from typing import Final
 
 from spark_kafka_sink.admin.admin_client import AdminClient
 from spark_kafka_sink.base.error_kinds import Kind
-from spark_kafka_sink.base.errors import ApiError, AuthorizationError, ConfigError, ErrorCode
+from spark_kafka_sink.base.errors import ApiError, ConfigError, ErrorCode
 from spark_kafka_sink.config.sink_config import DeadLetterOptions
 from spark_kafka_sink.datasource.checks.replicas import check_replicas
 from spark_kafka_sink.datasource.checks.topic_checks import (
@@ -24,7 +24,11 @@ from spark_kafka_sink.protocol.topic_requests import NewTopic
 from spark_kafka_sink.records.bad_rows.topic_limits import LARGEST, TopicLimits
 
 _TOPIC: Final = "errors.deadletterqueue.topic.name"
-_REPLICAS: Final = "errors.deadletterqueue.topic.replication.factor"
+_CREATION: Final = (
+    "the principal needs CREATE on it, and the cluster as many brokers as"
+    " errors.deadletterqueue.topic.replication.factor says; or create it yourself, with one"
+    " partition"
+)
 
 
 def create_if_missing(
@@ -41,13 +45,8 @@ def create_if_missing(
     try:
         admin.create_topic(new, timeout_ms=timeout_ms, validate_only=validate_only)
     except ApiError as error:
-        hint = "create it yourself, with one partition"
-        if isinstance(error, AuthorizationError):
-            hint = f"the principal needs CREATE on it, or {hint}"
-        elif error.code is ErrorCode.INVALID_REPLICATION_FACTOR:
-            hint = f"set {_REPLICAS} to what the cluster has, or {hint}"
         what = f"the dead letter queue ({_TOPIC}) can't be created: {error.message}"
-        raise type(error)(what, hint=hint, code=error.code) from error
+        raise type(error)(what, hint=_CREATION, code=error.code) from error
     return None
 
 

@@ -153,11 +153,10 @@ def _describe(config: SinkConfig, topics: tuple[str, ...], timeout_ms: int) -> T
     from spark_kafka_sink.datasource.checks.dead_letter_checks import create_if_missing
     from spark_kafka_sink.datasource.checks.topic_checks import check_topics
 
-    letters = config.dead_letters
     try:
         with AdminClient(config.producer) as admin:
-            if letters is not None:
-                create_if_missing(admin, letters, timeout_ms)
+            if config.dead_letters is not None:
+                create_if_missing(admin, config.dead_letters, timeout_ms)
             cluster = admin.describe_topics(
                 topics, timeout_ms=timeout_ms, missing_topic_timeout_ms=MISSING_TOPIC_TIMEOUT_MS
             )

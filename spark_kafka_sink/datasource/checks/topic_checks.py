@@ -125,21 +125,21 @@ def topic_rights(
     return {name: topic.authorized_operations for name, topic in found.items()}
 
 
-def forbidden_topics(config: ProducerConfig, topics: Collection[str]) -> dict[str, str]:
+def forbidden_topics(config: ProducerConfig, topics: Collection[str]) -> dict[str, ErrorCode]:
     """Those that the principal may not write to, and the brokers' answer, as far as they say so.
     For a task: a producer's metadata don't have its rights.
     """
-    found: dict[str, str] = {}
+    found: dict[str, ErrorCode] = {}
 
     def rights() -> Mapping[str, int | None]:
         with AdminClient(config) as admin:
             return topic_rights(admin, topics, min(config.max_block_ms, CHECK_MS))
 
-    for topic, operations in _if_possible(rights).items():
+    for topic, operations in _if_possible(rights).items() if topics else ():
         try:
             check_write(topic, operations)
         except AuthorizationError as error:
-            found[topic] = error.code.text
+            found[topic] = error.code
     return found
 
 

@@ -75,7 +75,7 @@ def topic_steps(
         yield from (skipped(name, reason) for name in OF_TOPIC)
         return None
     try:
-        cluster = _existing(admin, topic, timeout_ms)
+        cluster = existing(admin, topic, timeout_ms)
     except KafkaError as error:
         yield _absent(admin, _TOPIC, topic, error, timeout_ms)
         return None
@@ -110,7 +110,7 @@ def progress_topic_step(admin: AdminClient, config: SinkConfig, timeout_ms: int)
     if topic is None:
         return skipped(_PROGRESS_TOPIC, "no task sends its progress")
     try:
-        _existing(admin, topic, timeout_ms)
+        existing(admin, topic, timeout_ms)
         found = topics_in_full(admin, (topic,), timeout_ms)[topic]
         check_write(topic, found.authorized_operations)
     except KafkaError as error:
@@ -136,7 +136,8 @@ def settings_if_there(admin: AdminClient, topic: str | None, timeout_ms: int) ->
     return _settings(admin, topic, timeout_ms)[0]
 
 
-def _existing(admin: AdminClient, topic: str, timeout_ms: int) -> Cluster:
+def existing(admin: AdminClient, topic: str, timeout_ms: int | None = None) -> Cluster:
+    """The cluster with the topic; KafkaTimeoutError, soon, when there is none."""
     return admin.describe_topics(
         (topic,),
         timeout_ms=timeout_ms,
@@ -290,7 +291,7 @@ def _of_configs(config: SinkConfig, topic: str, found: Mapping[str, str | None])
 
 def _report_topic(admin: AdminClient, config: SinkConfig, topic: str, timeout_ms: int) -> Step:
     try:
-        _existing(admin, topic, timeout_ms)
+        existing(admin, topic, timeout_ms)
     except KafkaError as error:
         return _absent(admin, _REPORT_TOPIC, topic, error, timeout_ms)
     described = topics_in_full(admin, (topic,), timeout_ms)[topic]

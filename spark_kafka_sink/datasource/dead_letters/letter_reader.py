@@ -8,11 +8,11 @@ survive any bytes (``records/log_records.py``): here a batch that can't be read 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Final, NamedTuple
 
 from spark_kafka_sink.admin.admin_client import AdminClient
 from spark_kafka_sink.admin.partition_reader import PartitionReader
 from spark_kafka_sink.base.errors import ErrorCode
+from spark_kafka_sink.datasource.checks.topic_steps import existing
 from spark_kafka_sink.protocol.cluster import TopicPartition
 from spark_kafka_sink.protocol.log_requests import OffsetSpec
 from spark_kafka_sink.protocol.request import Buffer
@@ -28,17 +28,6 @@ from spark_kafka_sink.records.record_batch import HEADER_SIZE, parse_header
 from spark_kafka_sink.records.single_record import read_bytes, read_headers
 from spark_kafka_sink.records.varint import MAX_VARLONG_BYTES, read_varint
 
-#: A topic that is missing for so long is misspelt.
-_MISSING_TOPIC_TIMEOUT_MS: Final = 1_000
-
-
-class Letters(NamedTuple):
-    """Those of a partition, from offset ``first`` on up to ``end``."""
-
-    tp: TopicPartition
-    first: int
-    end: int
-
 
 class LetterReader:
     """Over the connections of ``client``; each request is bounded by its max.block.ms. Raises
@@ -48,31 +37,25 @@ class LetterReader:
     def __init__(self, client: AdminClient, topic: str) -> None:
         self._client = client
         self._reader = PartitionReader(client, "", "READ on the topic")
-        cluster = client.describe_topics(
-            (topic,),
-            missing_topic_timeout_ms=_MISSING_TOPIC_TIMEOUT_MS,
-            allow_auto_topic_creation=False,
-        )
-        self._tps = [info.tp for info in cluster.topics[topic]]
+        self._tps = [info.tp for info in existing(client, topic).topics[topic]]
 
-    def partitions(self) -> list[Letters]:
-        """All letters that are there now."""
-        both = (OffsetSpec.EARLIEST, OffsetSpec.LATEST)
-        return [Letters(tp, *(self._offset(tp, one) for one in both)) for tp in self._tps]
+    def partitions(self) -> list[tuple[TopicPartition, int]]:
+        """Each, and the offset behind its last letter now."""
+        offset = self._reader.offset
+        return [(tp, offset(tp, OffsetSpec.LATEST, self._client.deadline())) for tp in self._tps]
 
-    def read(self, letters: Letters) -> Iterator[LogRecord]:
-        """All of them, those of a transaction when its marker comes; without those of one that is
-        open there. Raises CorruptRecordError.
+    def read(self, tp: TopicPartition, end: int) -> Iterator[LogRecord]:
+        """All letters before ``end``, those of a transaction when its marker comes; without those
+        of one that is open there. Raises CorruptRecordError.
         """
-        tp, at, end = letters
         open_ones: dict[int, list[LogRecord]] = {}
-        attempts = 0
+        at = 0
         while at < end:
             before, deadline = at, self._client.deadline()
             fetched = self._reader.fetch(tp, at, deadline)
             if fetched.error is ErrorCode.OFFSET_OUT_OF_RANGE:
-                # Retention has deleted them since.
-                at = max(self._offset(tp, OffsetSpec.EARLIEST), at + 1)
+                # Retention has deleted the first ones.
+                at = max(self._reader.offset(tp, OffsetSpec.EARLIEST, deadline), at + 1)
                 continue
             for batch in _batches(fetched.records):
                 header = batch.header
@@ -86,13 +69,9 @@ class LetterReader:
                     else:
                         yield from found
                 at = max(at, batch.next_offset)
-            attempts = 0 if at > before else attempts + 1
-            if attempts:
+            if at == before:
                 # A follower that has just become the leader has no high watermark yet.
-                self._client.loop.pause(attempts, deadline)
-
-    def _offset(self, tp: TopicPartition, spec: OffsetSpec) -> int:
-        return self._reader.offset(tp, spec, self._client.deadline())
+                self._client.loop.pause(1, deadline)
 
 
 def _batches(data: Buffer) -> Iterator[LogBatch]:
@@ -108,9 +87,9 @@ def _batches(data: Buffer) -> Iterator[LogBatch]:
 
 def _records(batch: LogBatch) -> Iterator[LogRecord]:
     header = batch.header
-    data, at = Codec(header.codec).decompress(batch.section), 0
+    data, end = Codec(header.codec).decompress(batch.section), 0
     for _ in range(header.record_count):
-        size, at = read_varint(data, at)
+        size, at = read_varint(data, end)
         end = at + size
         time, at = read_varint(data, at + 1, MAX_VARLONG_BYTES)
         delta, at = read_varint(data, at)
@@ -123,4 +102,3 @@ def _records(batch: LogBatch) -> Iterator[LogRecord]:
             value,
             tuple((k.decode(errors="replace"), v) for k, v in read_headers(data[at:end])),
         )
-        at = end

@@ -7,36 +7,26 @@ Owns: its columns, and the reader behind ``format("kprod")`` with the option tha
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import islice
 from typing import TYPE_CHECKING, Final
 
-import pyarrow as pa
+from pyspark.sql import Row
 from pyspark.sql.datasource import DataSourceReader, InputPartition
-from pyspark.sql.pandas.types import from_arrow_schema
 
 from spark_kafka_sink.admin.admin_client import AdminClient
-from spark_kafka_sink.config.producer_config import ProducerConfig
 from spark_kafka_sink.config.sink_config import SinkConfig
 from spark_kafka_sink.datasource.dead_letters.letter_reader import LetterReader
 from spark_kafka_sink.datasource.plain_errors import without_traceback
 from spark_kafka_sink.records.letters.letter_fields import letter_fields
-from spark_kafka_sink.records.log_records import LogRecord
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 #: The option that :func:`read_dead_letters` sets.
 DEAD_LETTERS: Final = "deadLetters"
-_HEADER: Final = pa.struct([("key", pa.string()), ("value", pa.binary())])
-_ARROW: Final = pa.schema(
-    [
-        *(("key", pa.binary()), ("value", pa.binary()), ("headers", pa.list_(_HEADER))),
-        *((name, pa.string()) for name in ("topic", "reason", "code", "message")),
-        *(("row", pa.int64()), ("batch", pa.int64())),
-    ]
+_SCHEMA: Final = (
+    "key binary, value binary, headers array<struct<key string, value binary>>, topic string,"
+    " reason string, code string, message string, row long, batch long"
 )
-LETTER_SCHEMA: Final = from_arrow_schema(_ARROW)
-_ROWS_OF_A_BATCH: Final = 4096
 
 
 def read_dead_letters(spark: SparkSession, topic: str, **options: str | float | bool) -> DataFrame:
@@ -49,30 +39,25 @@ def read_dead_letters(spark: SparkSession, topic: str, **options: str | float | 
     task, and ``batch`` the micro-batch (-1: none). ``options`` are those of a write that concern
     the connection. Executors read; each action reads the topic again.
     """
-    return spark.read.format("kprod").options(**options).option(DEAD_LETTERS, topic).load()
+    reader = spark.read.format("kprod").schema(_SCHEMA).options(**options)
+    return reader.option(DEAD_LETTERS, topic).load()
 
 
 class DeadLetterReader(DataSourceReader):
     """Reads each partition of the topic in a task."""
 
     def __init__(self, options: Mapping[str, str]) -> None:
-        given = {name: value for name, value in options.items() if name != DEAD_LETTERS.lower()}
-        self._topic = options[DEAD_LETTERS]
-        self._config: ProducerConfig = SinkConfig.parse(given).producer
+        given = dict(options)
+        self._topic = given.pop(DEAD_LETTERS.lower())
+        self._config = SinkConfig.parse(given).producer
 
     @without_traceback
     def partitions(self) -> Sequence[InputPartition]:
         with AdminClient(self._config) as client:
             return [InputPartition(one) for one in LetterReader(client, self._topic).partitions()]
 
-    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+    def read(self, partition: InputPartition) -> Iterator[Row]:
         with AdminClient(self._config) as client:
-            records = LetterReader(client, self._topic).read(partition.value)
-            while some := list(islice(records, _ROWS_OF_A_BATCH)):
-                yield pa.RecordBatch.from_pylist([*map(_row, some)], schema=_ARROW)
-
-
-def _row(record: LogRecord) -> dict[str, object]:
-    headers = [{"key": key, "value": value} for key, value in record.headers]
-    of_record = {"key": record.key, "value": record.value, "headers": headers}
-    return {**of_record, **letter_fields(record.headers)}
+            for one in LetterReader(client, self._topic).read(*partition.value):
+                letter = {"key": one.key, "value": one.value, "headers": list(one.headers)}
+                yield Row(**letter, **letter_fields(one.headers))

@@ -24,7 +24,7 @@ from spark_kafka_sink.datasource.exactly_once.checkpoint import Checkpoint
 from spark_kafka_sink.datasource.exactly_once.transaction_plan import TransactionPlan
 from spark_kafka_sink.datasource.exactly_once.transactional_producers import is_of_driver
 from spark_kafka_sink.datasource.write.commit_message import TaskCommitMessage, TaskTransaction
-from spark_kafka_sink.datasource.write.letter_counts import check_block
+from spark_kafka_sink.datasource.write.letter_counts import STAYS, check_letters
 from spark_kafka_sink.datasource.write.write_context import WriteContext
 from spark_kafka_sink.protocol.cluster import TopicPartition
 from spark_kafka_sink.protocol.group_requests import OffsetAndMetadata
@@ -232,7 +232,8 @@ def _block(
     if options is None:
         return block
     if context.writes is not None:
-        return replace(block, check_letters=partial(check_block, options))
+        then = f"so the transaction fails; {STAYS[True]}"
+        return replace(block, check_letters=partial(check_letters, options, then=then))
     letters = sum(count.rows for message in messages for count in message.letters)
     return replace(block, letters=(letters, sum(message.counts.rows_in for message in messages)))
 

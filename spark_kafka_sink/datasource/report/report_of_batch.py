@@ -67,10 +67,12 @@ def report_of_batch(
     """
     now = time.time_ns() // 1_000_000 if wall_ms is None else wall_ms
     produced = ProduceReport.merge(m.produced for m in messages)
-    letters = _dead_letters(config, messages)
-    if letters is not None:
+    letters = None
+    if (queue := config.dead_letters) is not None:
+        counts = summed(count for message in messages for count in message.letters)
+        letters = DeadLettersReport(queue.topic, sum(one.rows for one in counts), counts)
         # Those of a failed attempt may be noted, and not sent.
-        sent = (n for tp, (n, _) in produced.by_partition.items() if tp.topic == letters.topic)
+        sent = (n for tp, (n, _) in produced.by_partition.items() if tp.topic == queue.topic)
         produced = replace(produced, rows=produced.rows - sum(sent))
     values: dict[str, Any] = {
         **_of_equal_names(produced),
@@ -374,16 +376,6 @@ def _ratio(count: int, of: int, digits: int) -> float:
 
 def _per_second(count: int, elapsed_ms: int) -> float:
     return round(count * 1000 / elapsed_ms, 1) if elapsed_ms else 0.0
-
-
-def _dead_letters(
-    config: SinkConfig, messages: Sequence[TaskCommitMessage]
-) -> DeadLettersReport | None:
-    """None with errors.tolerance=none."""
-    if config.dead_letters is None:
-        return None
-    totals = summed(count for message in messages for count in message.letters)
-    return DeadLettersReport(config.dead_letters.topic, sum(one.rows for one in totals), totals)
 
 
 def _brokers(nodes: Mapping[int, NodeReport]) -> tuple[BrokerReport, ...]:

@@ -6,7 +6,7 @@ rows these are.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Annotated, Final
 
@@ -17,7 +17,11 @@ from spark_kafka_sink.datasource.described_fields import Described
 
 #: Rows of a reason that are named.
 SAMPLES: Final = 3
-_NOT_VISIBLE: Final = "neither its rows nor its letters are visible"
+#: What stays of a batch that fails, without exactly-once and with it.
+STAYS: Final = (
+    "the rows and letters that were sent stay in Kafka",
+    "neither its rows nor its letters are visible",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,22 +62,6 @@ def summed(counts: Iterable[LetterCount]) -> tuple[LetterCount, ...]:
     return tuple(sorted(found.values(), key=lambda count: -count.rows))
 
 
-def check_batch(
-    options: DeadLetterOptions, counts: Sequence[LetterCount], rows_in: int, *, exactly_once: bool
-) -> None:
-    """CommitError for a batch with more letters than it may have; ``rows_in`` are the rows that
-    came in.
-    """
-    visible = _NOT_VISIBLE if exactly_once else "the rows and letters that were sent stay in Kafka"
-    text = f"so the batch fails; {visible}: {listed(counts)}"
-    check_letters(options, sum(count.rows for count in counts), rows_in, text)
-
-
-def check_block(options: DeadLetterOptions, rows: int, rows_in: int) -> None:
-    """The same for all writes of a ``transaction`` block together: ``rows`` are their letters."""
-    check_letters(options, rows, rows_in, f"so the transaction fails; {_NOT_VISIBLE}")
-
-
 def check_letters(
     options: DeadLetterOptions,
     rows: int,
@@ -81,8 +69,8 @@ def check_letters(
     then: str,
     error: type[KafkaError] = CommitError,
 ) -> None:
-    """``error`` when ``rows`` of ``rows_in`` are more letters than there may be; ``then`` says what
-    fails.
+    """``error`` when ``rows`` of the ``rows_in`` that came in are more letters than there may be;
+    ``then`` says what fails.
     """
     for name, limit, found in (
         ("errors.max.records", options.max_records, rows),

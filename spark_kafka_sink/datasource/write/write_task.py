@@ -317,7 +317,7 @@ class WriteTask:
             columns = self._columns(batch, bad, now_ms)
             if self._time is not None:
                 self._payload_bytes += columns.payload_bytes()
-            if bad is not None and self._letters is not None:
+            if self._letters is not None:
                 self._letters.check(columns, bad, producer, now_ms)
                 if bad.found:
                     numbers = self._first_number + self._numbers(first + bad.rows)
@@ -338,9 +338,9 @@ class WriteTask:
             )
             raise
 
-    def _bad_rows(self, batch: pa.RecordBatch) -> BadRows | None:
-        """None with errors.tolerance=none: the first bad row is an error."""
-        return None if self._letters is None else BadRows(batch.num_rows)
+    def _bad_rows(self, batch: pa.RecordBatch) -> BadRows:
+        """With errors.tolerance=none the first bad row is an error."""
+        return BadRows(None if self._letters is None else batch.num_rows)
 
     def _numbers(self, rows: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
         """Of ``rows`` that were kept, within the batch."""
@@ -349,17 +349,15 @@ class WriteTask:
     def _send_letters(self, producer: KafkaProducer, letters: DeadLetters, *, last: bool) -> None:
         # One time for all of them: by their time, letters are in the order of their rows.
         now_ms = self._wall_ms()
-
-        def columns_of(rows: pa.RecordBatch) -> RecordColumns:
-            return self._columns(rows, self._bad_rows(rows), now_ms)
-
         try:
-            for part in letters.letters(columns_of, now_ms, last=last):
+            for part in letters.letters(
+                lambda rows: self._columns(rows, self._bad_rows(rows), now_ms), now_ms, last=last
+            ):
                 self._send_columns(producer, part)
         except ApiError as error:
             raise letters.not_sent(error) from error
 
-    def _columns(self, batch: pa.RecordBatch, bad: BadRows | None, now_ms: int) -> RecordColumns:
+    def _columns(self, batch: pa.RecordBatch, bad: BadRows, now_ms: int) -> RecordColumns:
         plan = self._plan
         if plan.names_columns:
             # Imported when it is used.
@@ -403,7 +401,7 @@ class WriteTask:
         """Every row is acknowledged, and each dead letter in the topic of these."""
         topic, wanted = "", 0
         if self._letters is not None:
-            topic, wanted = self._letters.options.topic, self._letters.rows
+            topic, wanted = self._letters.writer.options.topic, self._letters.rows
         sent = sum(rows for tp, (rows, _) in report.by_partition.items() if tp.topic == topic)
         if report.rows != self._rows or sent != wanted:
             raise DeliveryError(

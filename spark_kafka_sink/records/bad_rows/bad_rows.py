@@ -1,12 +1,11 @@
 """Rows that can't be sent: why, and which rows of a batch they are.
 
 Owns: :class:`Reason`, the one table of reasons (code, exception class and stage of Kafka Connect),
-and :class:`BadRows`, which collects masks in place of raising. Never: a check (``record_columns``,
+and :class:`BadRows`, which collects masks, or raises. Never: a check (``record_columns``,
 ``letters/row_limits``), what becomes of the rows (``letters/letter_writer``).
 
-A check has one form: it calls :meth:`RowCheck.refuse` with a mask. Without :class:`BadRows` the
-first row of the mask is an error, as ever; with it the rows are noted, and the first reason of a
-row counts.
+A check has one form: it calls :meth:`BadRows.refuse` with a mask. The rows are noted, and the first
+reason of a row counts; or, with errors.tolerance=none, the first row of the mask is an error.
 """
 
 from __future__ import annotations
@@ -30,10 +29,22 @@ _METADATA = "network.client.metadata"
 _COMPOSED = "records.formats.composed_columns", "connect"
 
 
-class Reason(Enum):
-    """Why a row can't be sent: in words, its code, the exception class and the stage by which
-    Connect's dashboards group, and the module that finds it.
+@dataclass(eq=False)
+class _Facts:
+    """The exception class, of ``org.apache.kafka.{of}.errors``, and the stage are those by which
+    Connect's dashboards group; ``module`` finds the row.
     """
+
+    text: str
+    kind: Kind | ErrorCode
+    exception: str
+    stage: str
+    module: str = "records.record_columns"
+    of: str = "common"
+
+
+class Reason(_Facts, Enum):
+    """Why a row can't be sent."""
 
     # fmt: off
     NULL_KEY = "null key", Kind.NULL_KEY, _RECORD, _KEY
@@ -55,25 +66,9 @@ class Reason(Enum):
     KEY_REFUSED = "refused by the schema", Kind.REFUSED_BY_SCHEMA, "DataException", _KEY, *_COMPOSED
     # fmt: on
 
-    def __init__(
-        self,
-        text: str,
-        kind: Kind | ErrorCode,
-        exception: str,
-        stage: str,
-        module: str = "records.record_columns",
-        of: str = "common",
-    ) -> None:
-        self.text = text
-        self.kind = kind
-        self.code = kind.kp_code
-        self.exception = f"org.apache.kafka.{of}.errors.{exception}"
-        self.stage = stage
-        self.module = f"spark_kafka_sink.{module}"
-
 
 #: The reason of each code, for readers of letters.
-TEXT_OF_CODE = {reason.code: reason.text for reason in Reason}
+TEXT_OF_CODE = {reason.kind.kp_code: reason.text for reason in Reason}
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,49 +80,38 @@ class Finding:
 
 
 class BadRows:
-    """The rows of a batch that can't be sent. ``which`` has for each row 0, or the number of its
-    finding, counted from 1.
+    """The rows of a batch that can't be sent. ``which`` has for each of ``rows`` rows 0, or the
+    number of its finding, counted from 1. With None no row is noted: the first one is an error, in
+    which ``topic`` is named.
     """
 
-    __slots__ = ("found", "which")
+    __slots__ = ("found", "raises", "topic", "which")
 
-    def __init__(self, rows: int) -> None:
-        self.which = np.zeros(rows, np.int64)
+    def __init__(self, rows: int | None) -> None:
+        self.raises = rows is None
+        self.which = np.zeros(rows or 0, np.int64)
         self.found: list[Finding] = []
+        self.topic = ""
 
     @property
     def rows(self) -> npt.NDArray[np.int64]:
         """Their numbers in the batch."""
         return (self.which > 0).nonzero()[0]
 
-    def add(self, rows: Mask, reason: Reason, text: str) -> None:
-        """Note the rows that have no finding yet."""
-        if rows.any() and (new := rows & (self.which == 0)).any():
-            self.found.append(Finding(reason, text))
-            self.which[new] = len(self.found)
-
-
-@dataclass(frozen=True, slots=True)
-class RowCheck:
-    """Notes the rows of a batch that can't be sent in ``bad``, or raises for the first one when
-    that is None. ``topic`` is named in messages.
-    """
-
-    bad: BadRows | None
-    topic: str = ""
-
     def refuse(
-        self, column: str, rows: Mask, reason: Reason, text: str, hint: str | None = None
+        self, rows: Mask, reason: Reason, text: str, column: str = "", hint: str | None = None
     ) -> None:
-        """``text`` is a sentence for all ``rows``; it names the column itself if ``column`` is
-        empty.
+        """Note ``rows`` that have no finding yet. ``text`` is a sentence for all of them; it names
+        the column itself if ``column`` is empty.
         """
-        if self.bad is not None:
-            self.bad.add(rows, reason, text)
-        elif rows.any():
-            row = int(np.argmax(rows))
+        if not rows.any():
+            return
+        if self.raises:
             where = f"column '{column}', " if column else ""
             topic = f" (topic {self.topic})" if self.topic else ""
             assert isinstance(reason.kind, Kind)
-            message = f"{where}row {row} of the Arrow batch{topic}: {text}"
+            message = f"{where}row {int(np.argmax(rows))} of the Arrow batch{topic}: {text}"
             raise DataError(message, hint=hint, kind=reason.kind)
+        if (new := rows & (self.which == 0)).any():
+            self.found.append(Finding(reason, text))
+            self.which[new] = len(self.found)

@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 
 from spark_kafka_sink.base.errors import IllegalStateError
 from spark_kafka_sink.config.named_columns import ColumnFormat
-from spark_kafka_sink.records.bad_rows.bad_rows import BadRows, Reason, RowCheck
+from spark_kafka_sink.records.bad_rows.bad_rows import BadRows, Reason
 from spark_kafka_sink.records.column_plan import ColumnPlan, ComposedColumns
 from spark_kafka_sink.records.formats.arrow_values import list_items
 from spark_kafka_sink.records.gather import bools, ends_of, valid_of
@@ -50,13 +50,13 @@ def with_composed(
     that a format refuses are noted in ``bad``, and have JSON of their columns in place of the key
     or value, for letters; DataError for the first one when that is None.
     """
-    columns, check = list(batch.columns), RowCheck(bad)
+    columns, bad = list(batch.columns), bad or BadRows(None)
     headers = [(one.name, plain_binary(columns[one.index])) for one in plan.headers]
     if plan.value is not None:
-        columns.append(_composed(batch, plan.value, Reason.VALUE_REFUSED, check, headers))
+        columns.append(_composed(batch, plan.value, Reason.VALUE_REFUSED, bad, headers))
         plan = replace(plan, value=None, value_column=len(columns) - 1)
     if plan.key is not None:
-        columns.append(_composed(batch, plan.key, Reason.KEY_REFUSED, check, headers))
+        columns.append(_composed(batch, plan.key, Reason.KEY_REFUSED, bad, headers))
         plan = replace(plan, key=None, key_column=len(columns) - 1)
     if headers:
         there = None if plan.headers_column is None else columns[plan.headers_column]
@@ -70,7 +70,7 @@ def _composed(
     batch: pa.RecordBatch,
     part: ComposedColumns,
     reason: Reason,
-    check: RowCheck,
+    bad: BadRows,
     headers: list[tuple[str, pa.Array]],
 ) -> pa.Array:
     """The payloads. To ``headers`` is added what is beside each that is not null, if there is such
@@ -80,7 +80,7 @@ def _composed(
     made = _payloads(part, columns, batch.num_rows)
     refused = np.zeros(batch.num_rows, np.bool_)
     for one in made.refusals:
-        check.refuse("", one.rows, reason, one.sentence(_LACKS[reason]), _HINT)
+        bad.refuse(one.rows, reason, one.sentence(_LACKS[reason]), hint=_HINT)
         refused |= one.rows
     if part.header is not None:
         name, value = part.header

@@ -6,11 +6,14 @@ Owns: :func:`letter_fields`, and the names of the headers. Never: their writing
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from typing import Final
 
 CONNECT: Final = "__connect.errors."
 OURS: Final = "__kprod.errors."
+#: A DataFrame has 64 bits for it.
+_NUMBER: Final = re.compile("-?[0-9]{1,18}")
 
 
 def letter_fields(headers: Iterable[tuple[str, bytes | None]]) -> dict[str, str | int | None]:
@@ -20,11 +23,7 @@ def letter_fields(headers: Iterable[tuple[str, bytes | None]]) -> dict[str, str 
     """
     from spark_kafka_sink.records.bad_rows.bad_rows import TEXT_OF_CODE
 
-    found = {
-        name: value.decode(errors="replace")
-        for name, value in headers
-        if value is not None and name.startswith((CONNECT, OURS))
-    }
+    found = {name: value.decode(errors="replace") for name, value in headers if value is not None}
     code = found.get(f"{OURS}code")
     return {
         "code": code,
@@ -37,9 +36,5 @@ def letter_fields(headers: Iterable[tuple[str, bytes | None]]) -> dict[str, str 
 
 
 def _number(text: str | None) -> int | None:
-    """None when it is none of 64 bits: any client may write to the topic."""
-    try:
-        number = int(text or "")
-    except ValueError:
-        return None
-    return number if -(2**63) <= number < 2**63 else None
+    """None when it is none: any client may write to the topic."""
+    return int(text) if text is not None and _NUMBER.fullmatch(text) else None

@@ -12,7 +12,8 @@ stays in front: the last one counts.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -22,31 +23,21 @@ import pyarrow.compute as pc
 from spark_kafka_sink.base.errors import RecordTooLargeError
 from spark_kafka_sink.config.sink_config import DeadLetterOptions
 from spark_kafka_sink.records.bad_rows.bad_rows import Finding
-from spark_kafka_sink.records.gather import (
-    binary_of,
-    data_of,
-    integers,
-    lengths_of,
-    offsets_of,
-    sizes_of,
-    valid_of,
-)
+from spark_kafka_sink.records.gather import binary_of, integers, lengths_of, offsets_of, sizes_of
 from spark_kafka_sink.records.letters.letter_fields import CONNECT, OURS
 from spark_kafka_sink.records.letters.row_limits import RowLimits, outside
 from spark_kafka_sink.records.record_columns import RecordColumns
 from spark_kafka_sink.records.row_pieces import RowPieces
-from spark_kafka_sink.records.varint import Int64s, pack, sized
+from spark_kafka_sink.records.varint import Int64s, pack, read_varint, sized
 
-#: A header's name, and its value: of each finding, or of each row.
-_Header = tuple[str, Sequence[bytes] | pa.Array]
+#: A header's value: the same in all letters, of each finding, or of each row.
+_Value: TypeAlias = str | int | list[str] | pa.Array
 
-#: Bytes of an asked topic, which may be any text, in a header: no name has as many.
+#: Bytes of a topic or a name, which may be any text, in a header: no topic has as many.
 _MOST_OF_A_TOPIC = 1000
-#: Bytes of key and value lengths, at most.
-_LENGTHS = 2 * 5
-#: The last header; and its bytes with a longer length of all headers.
+#: The last header; its bytes with a longer length of all headers, and lengths of key and value.
 _TRUNCATED = sized(f"{OURS}value.truncated".encode())
-_TRUNCATED_BYTES = len(_TRUNCATED) + len(sized(b"false")) + 1
+_REST = len(_TRUNCATED) + len(sized(b"false")) + 1 + 2 * 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,9 +48,9 @@ class LetterWriter:
 
     options: DeadLetterOptions
     limits: RowLimits
-    connector: str = "kprod"
-    task: int = 0
-    batch_id: int = -1
+    connector: str
+    task: int
+    batch_id: int
 
     def letters(
         self,
@@ -75,12 +66,12 @@ class LetterWriter:
         Raises RecordTooLargeError for a row whose key and headers leave no room.
         """
         sizes = np.full(rows.rows, -1) if rows.value is None else sizes_of(rows.value)
-        headers = self._headers(rows, found, numbers, sizes)
+        named = self._headers(rows, found, numbers, sizes)
         pieces = RowPieces(rows.rows)
-        _begin_headers(pieces, rows.headers, len(headers) + 1)
-        for name, value in headers:
-            _add_header(pieces, sized(name.encode()), value, which)
-        room = self.limits.most_content - (pieces.sizes() + _TRUNCATED_BYTES + _LENGTHS)
+        _begin_headers(pieces, rows.headers, len(named) + 1)
+        for name, text in named:
+            _add_header(pieces, sized(name.encode()), text, which)
+        room = self.limits.most_content - (pieces.sizes() + _REST)
         if rows.key is not None:
             room -= lengths_of(rows.key)
         if (room < 0).any():
@@ -95,49 +86,37 @@ class LetterWriter:
         if cut.any():
             begin = offsets_of(value)[:-1].astype(np.int64)
             value = _slices(value, begin, begin + np.maximum(kept, 0))
-        _add_header(pieces, _TRUNCATED, (b"false", b"true"), cut.astype(np.int64))
+        _add_header(pieces, _TRUNCATED, ["false", "true"], cut.astype(np.int64))
         times = rows.timestamp
         if times is not None:
             times = np.where(outside(times, self.limits.topic, now_ms), now_ms, times)
-        return replace(
-            rows,
-            topic=self.options.topic,
-            partition=None,
-            value=value,
-            headers=binary_of(*pieces.joined()),
-            timestamp=times,
-        )
+        headers = binary_of(*pieces.joined())
+        return RecordColumns(rows.rows, self.options.topic, None, rows.key, value, headers, times)
 
     def _headers(
         self, rows: RecordColumns, found: Sequence[Finding], numbers: Int64s, sizes: Int64s
-    ) -> list[_Header]:
+    ) -> list[tuple[str, _Value]]:
         """All but the last one; ``sizes`` are those of the values."""
-
-        def same(value: object) -> list[bytes]:
-            return [str(value).encode()[:_MOST_OF_A_TOPIC]] * len(found)
-
-        topic = same(rows.topic) if isinstance(rows.topic, str) else asked_topics(rows.topic)
+        topic = rows.topic if isinstance(rows.topic, str) else asked_topics(rows.topic)
         reasons = [one.reason for one in found]
-        connects: list[_Header] = [
-            ("topic", topic),
-            ("partition", same(-1) if rows.partition is None else _texts(rows.partition)),
-            ("offset", same(-1)),
-            ("connector.name", same(self.connector)),
-            ("task.id", same(self.task)),
-            ("stage", [one.stage.encode() for one in reasons]),
-            ("class.name", [one.module.encode() for one in reasons]),
-            ("exception.class.name", [one.exception.encode() for one in reasons]),
-            ("exception.message", [one.text.encode() for one in found]),
+        exceptions = [f"org.apache.kafka.{one.of}.errors.{one.exception}" for one in reasons]
+        made: list[tuple[str, _Value]] = [
+            (f"{CONNECT}topic", topic),
+            (f"{CONNECT}partition", -1 if rows.partition is None else _texts(rows.partition)),
+            (f"{CONNECT}offset", -1),
+            (f"{CONNECT}connector.name", self.connector),
+            (f"{CONNECT}task.id", self.task),
+            (f"{CONNECT}stage", [one.stage for one in reasons]),
+            (f"{CONNECT}class.name", [f"spark_kafka_sink.{one.module}" for one in reasons]),
+            (f"{CONNECT}exception.class.name", exceptions),
+            (f"{CONNECT}exception.message", [one.text for one in found]),
+            (f"{OURS}code", [one.kind.kp_code for one in reasons]),
+            (f"{OURS}topic", topic),
+            (f"{OURS}batch.id", self.batch_id),
+            (f"{OURS}row", _texts(numbers)),
+            (f"{OURS}value.size", _texts(sizes)),
         ]
-        ours: list[_Header] = [
-            ("code", [one.code.encode() for one in reasons]),
-            ("topic", topic),
-            ("batch.id", same(self.batch_id)),
-            ("row", _texts(numbers)),
-            ("value.size", _texts(sizes)),
-        ]
-        made = [(CONNECT + name, value) for name, value in connects if self.options.context_headers]
-        return made + [(OURS + name, value) for name, value in ours]
+        return [one for one in made if self.options.context_headers or one[0].startswith(OURS)]
 
 
 def asked_topics(topic: pa.DictionaryArray) -> pa.Array:
@@ -152,39 +131,28 @@ def _begin_headers(pieces: RowPieces, own: pa.Array | None, added: int) -> None:
     if own is None:
         pieces.add_packed(pack(counts))
     else:
-        own_counts, begin = _counts(own)
-        pieces.add_packed(pack(counts + own_counts))
-        pieces.add_column(_slices(own, begin, offsets_of(own)[1:]))
+        count, begin = np.array([read_varint(one, 0) for one in own.to_pylist()]).T
+        pieces.add_packed(pack(counts + count))
+        pieces.add_column(_slices(own, offsets_of(own)[:-1] + begin, offsets_of(own)[1:]))
 
 
-def _add_header(
-    pieces: RowPieces, name: bytes, value: Sequence[bytes] | pa.Array, which: Int64s
-) -> None:
+def _add_header(pieces: RowPieces, name: bytes, value: _Value, which: Int64s) -> None:
     if isinstance(value, pa.Array):
         pieces.add_choice([name], 0)
         pieces.add_packed(pack(lengths_of(value)))
         pieces.add_column(value)
+    elif isinstance(value, list):
+        pieces.add_choice([name + sized(text.encode()) for text in value], which)
     else:
-        pieces.add_choice([name + sized(text) for text in value], which)
-
-
-def _counts(sections: pa.Array) -> tuple[Int64s, Int64s]:
-    """How many headers each section has, and where in the data its first one begins."""
-    data, at = data_of(sections), offsets_of(sections)[:-1].astype(np.int64)
-    counts, shift = np.zeros(len(at), np.int64), 0
-    more = np.ones(len(at), np.bool_)
-    while more.any():
-        byte = np.where(more, data.take(at, mode="clip"), 0).astype(np.int64)
-        counts |= (byte & 0x7F) << shift
-        at, shift, more = at + more, shift + 7, more & (byte > 0x7F)
-    return counts >> 1, at
+        pieces.add_choice([name + sized(str(value).encode()[:_MOST_OF_A_TOPIC])], 0)
 
 
 def _slices(array: pa.Array, begin: Int64s, end: npt.NDArray[np.integer]) -> pa.Array:
     """Bytes ``begin[i]`` to ``end[i]`` of the data of ``array``, in order; nulls stay."""
     bounds = np.stack((begin, end), axis=1).reshape(-1)
     between = binary_of(bounds, array.buffers()[2])
-    return between.take(integers(np.arange(0, len(bounds), 2), valid_of(array)))
+    slices = between.take(integers(np.arange(0, len(bounds), 2)))
+    return pc.if_else(array.is_valid(), slices, None)
 
 
 def _texts(values: npt.NDArray[np.integer]) -> pa.Array:

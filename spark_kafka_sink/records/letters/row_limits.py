@@ -51,34 +51,29 @@ class RowLimits:
         ends = [offsets_of(part) for part in parts if part is not None]
         bound = sum(int(highest(one[1:] - one[:-1], initial=0)) for one in ends)
         if bound + MOST_OVERHEAD > self.most_content:
-            self._check_sizes(columns, content_sizes(columns) + JAVA_OVERHEAD, bad)
+            # Java's upper bounds.
+            sizes = content_sizes(columns) + JAVA_OVERHEAD
+            for option in ("max_request_size", "buffer_memory"):
+                most = getattr(self.config, option)
+                text = f"the message is larger when serialized than {most}, the value of "
+                bad.refuse(sizes > most, Reason.TOO_LARGE, text + option.replace("_", "."))
+            # Alone in a batch: larger ones are split until each has one record. Few rows, and each
+            # has as many bytes as a whole batch.
+            most, codec = self.topic.max_bytes, Codec.of(self.config)
+            found = (sizes > most) & (bad.which == 0)
+            for row in found.nonzero()[0].tolist():
+                key, value, headers = (None if p is None else p[row].as_py() for p in parts)
+                record = record_bytes(0, 0, key, value, headers or EMPTY_SECTION)
+                found[row] = HEADER_SIZE + len(codec.compress([record])) > most
+            text = f"the message is larger than {most} bytes, the topic's max.message.bytes"
+            bad.refuse(found, Reason.TOO_LARGE, text)
         if columns.timestamp is not None:
-            bad.add(
+            bad.refuse(
                 outside(columns.timestamp, self.topic, now_ms),
                 Reason.TIMESTAMP,
                 "Invalid timestamp: the topic's message.timestamp.before.max.ms or"
                 " message.timestamp.after.max.ms does not allow it",
             )
-
-    def _check_sizes(self, columns: RecordColumns, sizes: Int64s, bad: BadRows) -> None:
-        """``sizes`` are Java's upper bounds."""
-        for option in ("max_request_size", "buffer_memory"):
-            most = getattr(self.config, option)
-            text = f"the message is larger when serialized than {most}, the value of "
-            bad.add(sizes > most, Reason.TOO_LARGE, text + option.replace("_", "."))
-        # Alone in a batch: larger ones are split until each has one record. Few rows, and each has
-        # as many bytes as a whole batch.
-        most, codec = self.topic.max_bytes, Codec.of(self.config)
-        found = (sizes > most) & (bad.which == 0)
-        for row in found.nonzero()[0].tolist():
-            key, value, headers = (
-                None if part is None else part[row].as_py()
-                for part in (columns.key, columns.value, columns.headers)
-            )
-            record = record_bytes(0, 0, key, value, headers or EMPTY_SECTION)
-            found[row] = HEADER_SIZE + len(codec.compress([record])) > most
-        text = f"the message is larger than {most} bytes, the topic's max.message.bytes"
-        bad.add(found, Reason.TOO_LARGE, text)
 
 
 def outside(times: Int64s, topic: TopicLimits, now_ms: int) -> Mask:
