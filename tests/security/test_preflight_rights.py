@@ -72,6 +72,16 @@ def test_the_right_to_write_alone_is_enough(secure_kafka, look, caplog):
     assert warnings(caplog) == []
 
 
+def test_a_commit_log_without_the_right_to_write_fails_before_tasks(secure_kafka, look):
+    topic, log = (secure_kafka.kafka.unique_topic(name) for name in ("preflight", "commits"))
+    once = {"deliveryGuarantee": "exactly-once", "transactionalIdPrefix": "p"}
+    with acl(secure_kafka, "bob", ("TOPIC", topic, "WRITE"), ("TOPIC", log, "READ")):
+        look(topic)
+        look(topic, commitLogTopic=f"{log}-missing", **once)  # that the plan creates
+        with pytest.raises(AuthorizationError, match=f"topic {log}: .*not authorised to write"):
+            look(topic, commitLogTopic=log, **once)
+
+
 def test_unfitting_settings_are_reported_once_a_process(secure_kafka, look, caplog):
     topic = secure_kafka.kafka.unique_topic("preflight", 1, SMALL)
     rights = (("TOPIC", topic, "WRITE"), ("TOPIC", topic, "DESCRIBE_CONFIGS"))

@@ -61,6 +61,8 @@ def test_a_right_that_is_missing_is_named(secure_kafka: SecureKafka, tmp_path: P
         refused = kprod(file, "blockers", log)
         assert "TOPIC_AUTHORIZATION_FAILED" in refused.stderr
         assert "(the principal needs READ on the topic; " in refused.stderr
+        letters = CliRunner().invoke(app, ["deadletters", log, "-c", str(file)])
+        assert "(the principal needs READ on the topic; " in letters.stderr
         refused = kprod(file, *arguments)
         assert refused.exit_code == 1
         assert f"READ and WRITE on the topic '{log}'" in refused.stderr

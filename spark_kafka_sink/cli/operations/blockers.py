@@ -18,7 +18,6 @@ from spark_kafka_sink.admin.transaction_description import (
     TransactionDescription,
     TransactionState,
 )
-from spark_kafka_sink.base.errors import AuthorizationError
 from spark_kafka_sink.cli.operations.held_partitions import HeldPartition, held_partitions
 from spark_kafka_sink.cli.operations.inspection import (
     OPEN,
@@ -27,6 +26,7 @@ from spark_kafka_sink.cli.operations.inspection import (
     described_when_ended,
     standing_of,
 )
+from spark_kafka_sink.datasource.checks.topic_steps import readable
 from spark_kafka_sink.protocol.cluster import TopicPartition
 from spark_kafka_sink.protocol.log_requests import describe_producers, described
 from spark_kafka_sink.protocol.messages.describe_producers import ProducerState
@@ -156,17 +156,7 @@ def blockers(
     Raises AuthorizationError without READ on the topic, KafkaTimeoutError, and what a missing topic
     raises.
     """
-    timeout_ms = max(0, deadline_ms - client.clock.now_ms())
-    try:
-        cluster = client.describe_topics(
-            (topic,),
-            timeout_ms=timeout_ms,
-            missing_topic_timeout_ms=1_000,
-            allow_auto_topic_creation=False,
-        )
-    except AuthorizationError as error:  # whose hint is that of a write
-        hint = "the principal needs READ on the topic"
-        raise AuthorizationError(error.message, hint=hint, code=error.code) from error
+    cluster = readable(client, topic, max(0, deadline_ms - client.clock.now_ms()))
     open_, ids = _producers_with_ids(client, [p.tp for p in cluster.topics[topic]], deadline_ms)
     if not open_:
         return ()

@@ -100,7 +100,8 @@ class PreflightCheck:
         queue = None if config.dead_letters is None else config.dead_letters.topic
         named = (config.topic, config.report_topic, queue)
         topics = tuple(topic for topic in named if topic is not None)
-        key = (config.producer, topics)
+        log = (config.commit_log_topic,) if config.is_exactly_once else ()
+        key = (config.producer, topics + log)
         kept = self._kept(key, required=mode is Preflight.REQUIRED)
         if kept is not None:
             return kept.seen

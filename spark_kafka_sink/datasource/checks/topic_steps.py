@@ -12,7 +12,13 @@ from typing import Final
 from spark_kafka_sink.admin.admin_client import AdminClient
 from spark_kafka_sink.admin.call import Call
 from spark_kafka_sink.base.error_kinds import Kind
-from spark_kafka_sink.base.errors import ErrorCode, KafkaError, UnsupportedVersionError, named
+from spark_kafka_sink.base.errors import (
+    AuthorizationError,
+    ErrorCode,
+    KafkaError,
+    UnsupportedVersionError,
+    named,
+)
 from spark_kafka_sink.config.sink_config import SinkConfig
 from spark_kafka_sink.datasource.checks.check_steps import (
     Step,
@@ -144,6 +150,15 @@ def existing(admin: AdminClient, topic: str, timeout_ms: int | None = None) -> C
         missing_topic_timeout_ms=_MISSING_TOPIC_TIMEOUT_MS,
         allow_auto_topic_creation=False,
     )
+
+
+def readable(admin: AdminClient, topic: str, timeout_ms: int | None = None) -> Cluster:
+    """The same for a topic that is to be read."""
+    try:
+        return existing(admin, topic, timeout_ms)
+    except AuthorizationError as error:  # whose hint is that of a write
+        hint = "the principal needs READ on the topic"
+        raise AuthorizationError(error.message, hint=hint, code=error.code) from error
 
 
 def _absent(admin: AdminClient, name: str, topic: str, error: KafkaError, timeout_ms: int) -> Step:
