@@ -26,7 +26,7 @@ from spark_kafka_sink.cli.operations.inspection import (
     described_when_ended,
     standing_of,
 )
-from spark_kafka_sink.datasource.checks.topic_steps import readable
+from spark_kafka_sink.datasource.checks.topic_steps import existing_to_read
 from spark_kafka_sink.protocol.cluster import TopicPartition
 from spark_kafka_sink.protocol.log_requests import describe_producers, described
 from spark_kafka_sink.protocol.messages.describe_producers import ProducerState
@@ -156,7 +156,7 @@ def blockers(
     Raises AuthorizationError without READ on the topic, KafkaTimeoutError, and what a missing topic
     raises.
     """
-    cluster = readable(client, topic, max(0, deadline_ms - client.clock.now_ms()))
+    cluster = existing_to_read(client, topic, max(0, deadline_ms - client.clock.now_ms()))
     open_, ids = _producers_with_ids(client, [p.tp for p in cluster.topics[topic]], deadline_ms)
     if not open_:
         return ()

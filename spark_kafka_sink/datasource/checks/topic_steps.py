@@ -152,7 +152,7 @@ def existing(admin: AdminClient, topic: str, timeout_ms: int | None = None) -> C
     )
 
 
-def readable(admin: AdminClient, topic: str, timeout_ms: int | None = None) -> Cluster:
+def existing_to_read(admin: AdminClient, topic: str, timeout_ms: int | None = None) -> Cluster:
     """The same for a topic that is to be read."""
     try:
         return existing(admin, topic, timeout_ms)

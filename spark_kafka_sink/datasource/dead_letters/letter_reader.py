@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from spark_kafka_sink.admin.admin_client import AdminClient
 from spark_kafka_sink.admin.partition_reader import PartitionReader
 from spark_kafka_sink.base.errors import ErrorCode
-from spark_kafka_sink.datasource.checks.topic_steps import readable
+from spark_kafka_sink.datasource.checks.topic_steps import existing_to_read
 from spark_kafka_sink.protocol.cluster import TopicPartition
 from spark_kafka_sink.protocol.log_requests import OffsetSpec
 from spark_kafka_sink.protocol.request import Buffer
@@ -37,7 +37,7 @@ class LetterReader:
     def __init__(self, client: AdminClient, topic: str) -> None:
         self._client = client
         self._reader = PartitionReader(client, "", "READ on the topic")
-        self._tps = [info.tp for info in readable(client, topic).topics[topic]]
+        self._tps = [info.tp for info in existing_to_read(client, topic).topics[topic]]
 
     def partitions(self) -> list[tuple[TopicPartition, int]]:
         """Each, and the offset behind its last letter now."""
