@@ -150,8 +150,6 @@ class RequestLoop:
         """The current metadata; before the first response, the bootstrap servers."""
         return self.metadata.cluster
 
-    # -- running calls ----------------------------------------------------------------------------
-
     def run(self, calls: Iterable[Call[ResponseT]], deadline_ms: int) -> bool:
         """Run until every call is done or over, or until ``deadline_ms`` of the clock.
 
@@ -244,8 +242,6 @@ class RequestLoop:
             kind=call.last_code,
         )
 
-    # -- coordinators -----------------------------------------------------------------------------
-
     def coordinators(self, ids: Collection[str], deadline_ms: int) -> Mapping[str, Node]:
         """Of each transactional id; KafkaTimeoutError when one is not found in time."""
         calls: list[Call[object]] = [Call(None, CoordinatorKey(i), "FindCoordinator") for i in ids]
@@ -327,8 +323,6 @@ class _Dispatcher:
                 self._lost(call, now, f"broker {node} can't be reached")
         return wait
 
-    # -- routing ----------------------------------------------------------------------------------
-
     def _route(self, call: Call[object], now: int) -> None:
         to = call.to
         metadata = self._loop.metadata
@@ -396,8 +390,6 @@ class _Dispatcher:
         call.done = done
         self.open -= 1
 
-    # -- sending ----------------------------------------------------------------------------------
-
     def _any_broker(self, now: int) -> tuple[Node | None, int]:
         """The least loaded one if it is ready, and how long to poll (ms)."""
         node = self._client.least_loaded_node(now)
@@ -447,8 +439,6 @@ class _Dispatcher:
             now,
         )
 
-    # -- responses --------------------------------------------------------------------------------
-
     def _handle_response(self, call: Call[object], node: Node, response: ClientResponse) -> None:
         now = response.received_ms
         if isinstance(response.error, UnsupportedVersionError):
@@ -470,8 +460,6 @@ class _Dispatcher:
             self._reroute(call, now, status, code)
         else:
             self._schedule_retry(call, now, status, code)
-
-    # -- coordinators -----------------------------------------------------------------------------
 
     def _find_coordinators(self, now: int) -> int:
         node, wait = self._any_broker(now)

@@ -146,8 +146,9 @@ class CommitState:
     ``last_done`` is the newest of all, NOTHING_DONE before the first. ``decision`` is the one in
     progress, or None; ``lost`` its transactional ids that the broker aborted. ``parts`` are the
     writes of the block ``parts_token`` of batch ``parts_of`` that wait for their decision.
-    ``retired`` are ids of the owner that its workers must not use again (``sweep.py``). ``other``
-    are fields of a newer version, kept unchanged: name and JSON.
+    ``retired`` are ids of the owner that its workers must not use again (``sweep.py``);
+    ``renewals`` counts how often that were all of this generation, which the ids contain.
+    ``other`` are fields of a newer version, kept unchanged: name and JSON.
     """
 
     generation: int = 0
@@ -162,6 +163,7 @@ class CommitState:
     parts_token: str = ""
     parts: tuple[Part, ...] = ()
     retired: tuple[str, ...] = ()
+    renewals: int = 0
     other: tuple[tuple[str, str], ...] = ()
 
     @property
@@ -219,6 +221,7 @@ class CommitState:
             run_id=run_id,
             query_id=query_id,
             retired=(),
+            renewals=0,
         ).without_parts()
 
     def with_aborted_run(self, run_id: str) -> CommitState:
@@ -298,19 +301,16 @@ class CommitState:
         """By an operator: the batch counts as done, or is to be written again as a whole."""
         if self.decision is None:
             raise IllegalStateError("there is no batch to resolve: the last one is done")
-        if not done:
-            return self.undone()
-        return replace(self._with_done(Done(self.decision.number)), decision=None, lost=())
+        state = self._with_done(Done(self.decision.number)) if done else self
+        return state.undone().with_fresh_ids()
 
     def with_retired(self, ids: Iterable[str]) -> CommitState:
         """These ids of the owner must not be used again."""
         return replace(self, retired=tuple(dict.fromkeys((*self.retired, *ids)))[-KEPT_RETIRED:])
 
-    def with_fresh_ids(self, run_id: str) -> CommitState:
-        """No id that the owner has planned is used again: they contain the generation."""
-        if run_id != self.run_id or not self.generation:
-            return self  # its ids have that of before its take-over
-        return replace(self, generation=self.generation + 1, retired=())
+    def with_fresh_ids(self) -> CommitState:
+        """No id that was planned until now is used again."""
+        return replace(self, renewals=self.renewals + 1, retired=())
 
     def _require(self, phase: Phase) -> None:
         if self.phase is not phase:
@@ -345,6 +345,8 @@ class CommitState:
             fields["partsToken"] = self.parts_token
         if self.retired:
             fields["burnt"] = list(self.retired)  # the name in the format
+        if self.renewals:
+            fields["renewals"] = self.renewals
         return _json(fields)
 
     def encode_parts(self) -> list[bytes]:
@@ -409,6 +411,7 @@ class CommitState:
                 parts_token=block[1],
                 parts=_parts(key, *block, parts),
                 retired=tuple(_text(one, _LONGEST_ID) for one in fields.get("burnt", ())),
+                renewals=_int64(fields.get("renewals", 0)),
                 other=tuple(
                     (name, json.dumps(fields[name])) for name in sorted(fields.keys() - _KNOWN)
                 ),
@@ -426,6 +429,7 @@ _KNOWN: Final = frozenset(
     {
         "format", "generation", "runId", "queryId", "lastDone", "done", "digests", "superseded",
         "batch", "payloads", "transactions", "lost", "partsOf", "partsToken", "burnt",
+        "renewals",
         # Of version 0.1:
         "incarnation", "parts",
     }

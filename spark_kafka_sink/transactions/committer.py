@@ -54,7 +54,7 @@ from spark_kafka_sink.transactions.offset_commits import GroupOffsets
 from spark_kafka_sink.transactions.outcomes import Outcome, is_prepared, outcome_of
 from spark_kafka_sink.transactions.ownership import Numbering, Owner, when_open
 from spark_kafka_sink.transactions.sweep import Swept, is_superseded, sweep, warn_unseen
-from spark_kafka_sink.transactions.transactional_ids import TransactionalId, log_id, parse
+from spark_kafka_sink.transactions.transactional_ids import TransactionalId, log_id, parse, renewed
 
 if TYPE_CHECKING:
     from spark_kafka_sink.admin.transaction_client import TransactionClient
@@ -217,7 +217,7 @@ class Committer:
             _log.info("kprod %s: batch %d was decided; committing it now", key, decision.number)
             state = self._finish(key, session, state, only_lost=only_lost)
             # Nothing was swept: what other attempts left open keeps its ids for itself.
-            state = state.with_fresh_ids(state.run_id)
+            state = state.with_fresh_ids()
         with _decided(key, decision, _RECORDED):
             session.write(state, self._client.deadline())
         return state
@@ -281,14 +281,18 @@ class Committer:
             return Commit.PREPARED
         else:
             how, state = self._decide_and_end(owner, batch, session, attempts)
-        # Versions that one driver writes are one run: one that is dropped (its own transactions are
-        # aborted by name), or has no rows, must not end what a thread is about to decide of the
-        # next.
+        # A version that is dropped (its own transactions are aborted by name), or has no rows, must
+        # not end what a thread of its run is about to decide of the next.
         shared = how is not Commit.COMMITTED and owner.numbering is Numbering.VERSIONS
+        is_once = owner.numbering is Numbering.ONCE
+        if is_once:
+            self._write_done(owner.key, session, None)  # no later batch takes its ids
+        elif how is not Commit.COMMITTED and state != session.state:
+            session.write(state, self._client.deadline())  # a take-over, before its sweep
         state = self._sweep(owner, state, own_run=not shared)
-        if how is Commit.COMMITTED:
-            self._write_done(owner, session, state)
-        elif state != session.state:
+        if how is Commit.COMMITTED and not is_once:
+            self._write_done(owner.key, session, state)
+        elif not is_once and state != session.state:
             session.write(state, self._client.deadline())
         return how
 
@@ -310,7 +314,7 @@ class Committer:
     ) -> CommitState:
         """The batch is done: abort what its tasks wrote all the same, and return the next state."""
         if not abort_all(self._client, batch.transactions, self._client.deadline()):
-            state = state.with_fresh_ids(owner.run_id)
+            state = state.with_fresh_ids()
         # Others don't take over: the runs that such a state lists as superseded may decide.
         if owner.numbering is Numbering.MICRO_BATCHES:
             # The query id may be unknown. Two queries with one name and equal payloads would keep
@@ -331,7 +335,8 @@ class Committer:
         parts = state.parts_by(batch.number, token)
         if any(part.name == attempts.name for part in parts):
             return  # by the previous attempt
-        prepared = batch.transactions + self._prepared_by_us(owner, batch, batch.block.number)
+        renewals, number = session.state.renewals, batch.block.number
+        prepared = batch.transactions + self._prepared_by_us(owner, batch, number, renewals)
         part = Part(prepared, batch.payload or Payload(), attempts.name, batch.block.letters)
         session.write(state.with_part(batch.number, token, part), self._client.deadline())
 
@@ -342,7 +347,7 @@ class Committer:
         before = session.state
         state = self._taken_over(owner, before)
         decision = _decision(owner, batch, state)
-        own = attempts.prepared or self._prepared_by_us(owner, batch, 0)
+        own = attempts.prepared or self._prepared_by_us(owner, batch, 0, before.renewals)
         attempts.prepared = ()
         decision = replace(decision, transactions=decision.transactions + own)
         if not decision.transactions:
@@ -363,7 +368,7 @@ class Committer:
             state = self._finish(owner.key, session, state, checked_ms=checked_ms)
         if state.last_done != decision.number:
             with _decided(owner.key, decision, _RECORDED):
-                session.write(state, self._client.deadline())
+                session.write(state.with_fresh_ids(), self._client.deadline())
             raise CommitError(
                 f"batch {decision.number} of '{owner.key}' was decided, and brokers had aborted "
                 "its transactions before they were committed; nothing of it is visible",
@@ -376,17 +381,16 @@ class Committer:
         return state.taken_over(owner.run_id, owner.query_id, self._client.clock.wall_ms())
 
     def _prepared_by_us(
-        self, owner: Owner, batch: Batch, number: int
+        self, owner: Owner, batch: Batch, number: int, renewals: int
     ) -> tuple[PreparedTransaction, ...]:
-        """The driver's own transactions of ``batch``, which share its decision; ``number`` is that
-        of its ids.
-        """
+        """The driver's own transactions of ``batch``, which share its decision."""
+        own, planned = (owner.key, owner.run_id), owner.generation
         deadline = self._client.deadline()
         try:
             return tuple(
                 prepare(
                     self._client,
-                    str(TransactionalId(owner.key, owner.run_id, name, number, owner.generation)),
+                    str(TransactionalId(*own, renewed(name, renewals), number, planned)),
                     content,
                     deadline,
                     two_phase_commit=batch.two_phase_commit,
@@ -404,20 +408,21 @@ class Committer:
                 "('kprod txn abort' or 'sweep')",
             ) from error
 
-    def _write_done(self, owner: Owner, session: LogSession, state: CommitState) -> None:
+    def _write_done(self, key: str, session: LogSession, state: CommitState | None) -> None:
         """Record that every transaction is committed. A failure here must not fail the commit: a
         repeated job would duplicate its rows. The next planning commits the batch again, which
         changes nothing, and records it, or fails before a task starts.
         """
-        done = None if owner.numbering is Numbering.ONCE else state
         try:
-            session.write(done, self._client.deadline())
+            session.write(state, self._client.deadline())
+        except LogChangedError:
+            _log.info("kprod '%s': who has opened the key records the batch as done", key)
         except KafkaError as error:
             warn(
                 _log,
                 Kind.DONE_NOT_NOTED,
                 "kprod '%s': the batch is committed, but could not be recorded as done: %s",
-                owner.key,
+                key,
                 error.message,
             )
 
@@ -566,18 +571,16 @@ class Committer:
         return state.finished()
 
     def _sweep(self, owner: Owner, state: CommitState, *, own_run: bool) -> CommitState:
-        """Sweep when a batch is committed, by the log's next ``state``, and return that without the
-        ids that may be open. Orphans that are not swept now are swept later, or time out, so errors
-        are only logged. But their ids must not be used again: InitProducerId aborts what is open,
-        and does not ask whether its partitions have leaders::
+        """Sweep by the log's next ``state``, and return that without the ids that may be open: they
+        are swept later, or time out, so errors are only logged. But they must not be used again:
+        InitProducerId aborts what is open, and does not ask whether its partitions have leaders::
 
             two attempts of one task prepare; the driver commits one of them
             the other's coordinator, which leads its partition, is lost: the sweep does not see it
             the next batch takes its id: InitProducerId at the next coordinator, a dropped marker
             that transaction's commit shows the loser's rows, too
 
-        So both are one write, and before it the batch is DECIDED: who rolls that forward has seen
-        no sweep, and gives the run other ids.
+        So DONE is written with them: who rolls DECIDED forward has seen no sweep, and renews all.
         """
         swept = Swept(whole=False)
         try:
@@ -592,7 +595,7 @@ class Committer:
         if swept.ended:
             _log.info("kprod '%s': ended %d orphaned transactions", owner.key, len(swept.ended))
         retired = [i for i in swept.retired if (p := parse(i)) and p.run == owner.run_id]
-        return state.with_retired(retired) if swept.whole else state.with_fresh_ids(owner.run_id)
+        return state.with_retired(retired) if swept.whole else state.with_fresh_ids()
 
 
 def check_number(

@@ -9,7 +9,6 @@ import pytest
 from spark_kafka_sink.base.clock import NEVER
 from spark_kafka_sink.base.errors import (
     CommitError,
-    CommitOutcomeUnknownError,
     ErrorCode,
     KafkaError,
     SupersededError,
@@ -396,24 +395,6 @@ def test_a_start_beside_another_roll_forward_does_not_fail(version: int) -> None
 
     scene = EdgeScene.of(play, SparkLife(1, tasks=1, transaction_version=version))
     assert scene.batches() == {0}
-
-
-def test_a_roll_forward_that_can_not_be_recorded_has_ended_all() -> None:
-    """The right to write the commit log was taken away: the rows are visible, and it says so."""
-
-    def play(scene: EdgeScene) -> None:
-        run = scene.run("run-0")
-        plan = scene.plan(run)
-        scene.decides_and_dies(run, 0, plan, scene.write(run, 0, plan))
-        refused = ErrorCode.TOPIC_AUTHORIZATION_FAILED
-        fault = scene.cluster.control.answer(ApiKey.PRODUCE, refused, 1, topic=LOG_TOPIC)
-        with pytest.raises(CommitOutcomeUnknownError, match="are ended, which could not be rec"):
-            scene.plan(scene.run("run-1"))
-        assert fault.fired
-        assert scene.batches() == {0}
-        assert scene.plan(scene.run("run-2")).state.last_done == 0
-
-    EdgeScene.of(play)
 
 
 @pytest.mark.parametrize("version", [1, 2])

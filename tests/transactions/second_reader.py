@@ -14,6 +14,7 @@ DROPPED = {"incarnation", "parts"}
 STATE_FIELDS = {
     "format", "generation", "runId", "queryId", "lastDone", "done", "superseded", "digests",
     "batch", "payloads", "transactions", "lost", "partsOf", "partsToken", "burnt",
+    "renewals",
 }  # fmt: skip
 
 
@@ -54,6 +55,7 @@ class ReadState:
     block: tuple[int, str] | None
     parts: tuple[tuple[str, ReadPayload, tuple[ReadTransaction, ...]], ...]
     not_used_again: tuple[str, ...]
+    renewals: int
     unknown: dict[str, object]
 
     @property
@@ -107,6 +109,7 @@ def read_state(key: str, records: Mapping[bytes, bytes]) -> ReadState | None:
         block=block,
         parts=tuple(parts),
         not_used_again=tuple(map(str, _array(fields.get("burnt", [])))),
+        renewals=_integer(fields.get("renewals", 0)),
         unknown={n: v for n, v in fields.items() if n not in STATE_FIELDS | DROPPED},
     )
 

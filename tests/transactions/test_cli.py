@@ -147,7 +147,7 @@ def test_commit_makes_a_decided_batch_visible(
     assert (done["changed"], done["after"]["phase"], done["after"]["lastDone"]) == (True, "DONE", 8)
     assert done["committed"]
     assert stage.still_open() == set()
-    assert stage.read() == stage.state(generation=3, last_done=8, done=(Done(8, (Payload(),)),))
+    assert stage.read() == stage.state(renewals=1, last_done=8, done=(Done(8, (Payload(),)),))
     assert consume(topic, isolation="read_committed").values == [b"row"]
     again = stage.json("commit", stage.prefix, "--yes")
     assert again["changed"] is False
@@ -208,7 +208,7 @@ def test_commit_says_that_a_batch_is_undone_and_fails(stage: Stage) -> None:
             assert f"Batch 8 of '{stage.prefix}' is undone" in text
             assert "a job must be run again" in text
         assert set(stage.states([open_, lost])) <= ABORTED
-        assert stage.read() == stage.state(generation=3)
+        assert stage.read() == stage.state(renewals=1)
 
 
 def test_list_leaves_out_what_has_just_ended(stage: Stage) -> None:

@@ -64,6 +64,7 @@ STATES = st.builds(
     parts_of=st.just(3),
     parts_token=st.just("block"),
     retired=st.lists(TEXT, max_size=2).map(tuple),
+    renewals=st.integers(0, 2),
     other=st.sampled_from(((), (("later", '{"a": 1}'),))),
 )
 DECIDED = CommitState(
@@ -172,8 +173,8 @@ def test_a_batch_that_lost_transactions_waits_for_an_operator():
         state.finished()
     with pytest.raises(IllegalStateError):
         state.decided(decision)
-    assert state.resolved(done=True) == CommitState(last_done=7, done=(Done(7),))
-    assert state.resolved(done=False) == CommitState(last_done=6)
+    assert state.resolved(done=True) == CommitState(last_done=7, done=(Done(7),), renewals=1)
+    assert state.resolved(done=False) == CommitState(last_done=6, renewals=1)
 
 
 def test_a_decision_with_another_keys_transaction_is_refused():
@@ -346,10 +347,9 @@ def test_two_thousand_transactions_take_less_than_100_kilobytes():
     assert CommitState.decode("orders", state.encode()) == state
 
 
-def test_only_the_owners_ids_are_made_fresh():
-    """A run that has not taken over yet would be taken for superseded by the next commit."""
-    state = replace(CommitState(), generation=7, run_id="run-1", retired=("p~run-1~g7.w~0",))
-    assert state.with_fresh_ids("run-2") == state
-    fresh = state.with_fresh_ids("run-1")
-    assert (fresh.generation, fresh.run_id, fresh.retired) == (8, "run-1", ())
-    assert CommitState().with_fresh_ids("run-1") == CommitState()
+def test_fresh_ids_change_no_owner_and_are_new_again_with_the_next():
+    state = CommitState(generation=7, run_id="run-1", retired=("a~run-1~g7.w~0",))
+    fresh = state.with_fresh_ids().with_fresh_ids()
+    assert (fresh.generation, fresh.run_id, fresh.retired, fresh.renewals) == (7, "run-1", (), 2)
+    assert CommitState.decode("a", fresh.encode(), {}).renewals == 2
+    assert fresh.taken_over("run-2", "", 0).renewals == 0

@@ -204,7 +204,7 @@ def test_what_a_dead_driver_decided_is_rolled_forward(query: Query) -> None:
     state = stage.state(transactions, run_id="run-1", query_id="query-1")
     stage.write(state)
     stage.client.end(transactions[:1], committed=True, deadline_ms=stage.soon())
-    done = state.finished().with_fresh_ids(state.run_id)
+    done = state.finished().with_fresh_ids()
     assert query.driver().roll_forward(stage.prefix) == done == stage.read()
     assert query.shows("a", "b", "c")
 
@@ -238,5 +238,5 @@ def test_an_operator_sees_and_ends_what_is_open(stage: Stage) -> None:
     stage.run("commit", stage.prefix, "--yes")
     stage.run("sweep", stage.prefix, "--yes")
     done = (Done(8, (Payload(),)),)
-    assert stage.read() == stage.state(generation=3, last_done=8, superseded=("run-0",), done=done)
+    assert stage.read() == stage.state(renewals=1, last_done=8, superseded=("run-0",), done=done)
     assert stage.still_open() == set()

@@ -59,7 +59,7 @@ from spark_kafka_sink.protocol.cluster import Cluster
 from spark_kafka_sink.protocol.producer_ids import PreparedTransaction
 from spark_kafka_sink.transactions.commit_state import NOTHING_DONE
 from spark_kafka_sink.transactions.ownership import Numbering
-from spark_kafka_sink.transactions.transactional_ids import TransactionalId
+from spark_kafka_sink.transactions.transactional_ids import TransactionalId, renewed
 
 if TYPE_CHECKING:
     from spark_kafka_sink.producer.kafka_producer import KafkaProducer
@@ -91,8 +91,9 @@ class WorkerIds:
         self, plan: TransactionPlan, run: str, batch_id: int, last_done: int
     ) -> TransactionalId:
         """The id for the next task of ``batch_id``; it counts as used in that batch."""
-        worker = f"{plan.driver}{_OF_DRIVER}{self.token}" if plan.driver else self.token
         retired, generation = plan.state.retired, plan.state.generation
+        worker = f"{plan.driver}{_OF_DRIVER}{self.token}" if plan.driver else self.token
+        worker = renewed(worker, plan.state.renewals)
         with self._lock:
             used = self._used.setdefault((plan.key, run, generation), [])
             for k, last_use in enumerate([*used, last_done]):

@@ -1,0 +1,103 @@
+"""Who rolls a decision forward, or takes over with an empty batch, harms no other run."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from spark_kafka_sink.base.clock import NEVER
+from spark_kafka_sink.base.errors import CommitOutcomeUnknownError, ErrorCode, SupersededError
+from spark_kafka_sink.protocol.request import ApiKey
+from spark_kafka_sink.transactions.committer import Batch, Commit
+from spark_kafka_sink.transactions.ownership import Numbering
+from tests.simulation.edge_scene import EdgeScene
+from tests.simulation.spark_scene import of_the_log, owner_of
+from tests.simulation.spark_world import LOG_TOPIC, TIMEOUT_MS, SparkLife
+from tests.simulation.test_edges_operators import commit_by_hand
+
+
+def test_a_roll_forward_that_can_not_be_recorded_has_ended_all() -> None:
+    """The right to write the commit log was taken away: the rows are visible, and it says so."""
+
+    def play(scene: EdgeScene) -> None:
+        run = scene.run("run-0")
+        plan = scene.plan(run)
+        scene.decides_and_dies(run, 0, plan, scene.write(run, 0, plan))
+        refused = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        fault = scene.cluster.control.answer(ApiKey.PRODUCE, refused, 1, topic=LOG_TOPIC)
+        with pytest.raises(CommitOutcomeUnknownError, match="are ended, which could not be rec"):
+            scene.plan(scene.run("run-1"))
+        assert fault.fired
+        assert scene.batches() == {0}
+        assert scene.plan(scene.run("run-2")).state.last_done == 0
+
+    EdgeScene.of(play)
+
+
+@pytest.mark.parametrize("by", ["operator", "plan", "itself"])
+def test_a_restart_planned_before_a_roll_forward_goes_on(by: str) -> None:
+    """It gives the dead driver's run other ids, and takes nothing over. ``itself``: the earlier
+    driver does not know whether its decision is written, and rolls it forward.
+    """
+
+    def play(scene: EdgeScene) -> None:
+        old, new = scene.run("run-0"), scene.run("run-1")
+        scene.batch(old, 0)
+        plan = scene.plan(old)
+        messages = scene.write(old, 1, plan)
+        restart = scene.plan(new)
+        written = scene.write(new, 1, restart)
+        if by == "itself":
+            lost = scene.cluster.control.drop(ApiKey.END_TXN, where=of_the_log)
+            assert scene.commit(old, 1, plan, messages) is Commit.COMMITTED
+            assert lost.fired
+        else:
+            scene.decides_and_dies(old, 1, plan, messages)
+            if by == "operator":
+                commit_by_hand(scene, scene.run("operator"), TIMEOUT_MS)
+            else:
+                scene.plan(scene.run("run-2"))
+        assert scene.commit(new, 1, restart, written) is Commit.ALREADY_DONE
+        assert scene.batch(new, 2) is Commit.COMMITTED
+        assert scene.open_ids() == []
+
+    scene = EdgeScene.of(play, SparkLife(1, tasks=1))
+    assert scene.batches() == {0, 1, 2}
+
+
+@pytest.mark.parametrize("version", [1, 2])
+@pytest.mark.parametrize("numbering", [Numbering.STREAM, Numbering.MICRO_BATCHES])
+def test_a_take_over_is_written_before_its_sweep(numbering: Numbering, version: int) -> None:
+    """An empty batch, or one that is dropped, takes over; the owner, which is about to decide, must
+    find that in the log before its transactions are ended.
+    """
+
+    def play(scene: EdgeScene) -> None:
+        old, new = scene.run("run-0"), scene.run("run-1")
+        scene.batch(old, 0)
+        plan, restart = scene.plan(old), scene.plan(new)
+        messages = scene.write(old, 1, plan)
+        owner = replace(owner_of(new.id, restart), numbering=numbering)
+        batch = Batch(int(numbering is Numbering.STREAM), (), None)
+        sweeps = scene.cluster.control.hold(
+            ApiKey.LIST_TRANSACTIONS,
+            1_000,
+            where=lambda r: "Empty" in r.body.state_filters,
+        )
+
+        def takes_over() -> Commit:
+            with scene.driver_side(new) as driver:
+                return driver.commit(owner, batch)
+
+        late, told = scene.beside(new.process, takes_over)
+        scene.scheduler.block(lambda: sweeps.fired > 0, NEVER)
+        with pytest.raises(SupersededError):
+            scene.commit(old, 1, plan, messages)
+        scene.scheduler.block(lambda: late.done, NEVER)
+        how = Commit.EMPTY if numbering is Numbering.STREAM else Commit.ALREADY_DONE
+        assert told == [how]
+        assert scene.open_ids() == []
+
+    scene = EdgeScene.of(play, SparkLife(1, tasks=2, transaction_version=version))
+    assert scene.batches() == {0}
