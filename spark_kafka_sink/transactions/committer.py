@@ -274,7 +274,7 @@ class Committer:
         if owner.numbering is not Numbering.VERSIONS or not is_repeated:
             self._check_owner(owner, batch, found)
         state = self._rolled_forward(owner.key, session)
-        if self._done_before(owner, batch, state):
+        if self._done_before(owner, batch, state, attempts.name):
             how, state = Commit.ALREADY_DONE, self._dropped(owner, batch, state, attempts)
         elif batch.is_recorded_only:
             self._record(owner, batch, session, attempts)
@@ -426,7 +426,7 @@ class Committer:
                 error.message,
             )
 
-    def _done_before(self, owner: Owner, batch: Batch, state: CommitState) -> bool:
+    def _done_before(self, owner: Owner, batch: Batch, state: CommitState, name: str) -> bool:
         """True when a batch of that number is committed, so that this one is dropped. Raises
         CommitError when it can't be the same batch.
         """
@@ -441,7 +441,7 @@ class Committer:
                 hint="two jobs with one txnAppId ran at the same time: write its versions in "
                 "ascending order, one after the other",
             )
-        check_payload(owner.key, batch, state)
+        check_payload(owner.key, batch, state, name)
         return True
 
     def _check_prepared(self, owner: Owner, decision: Decision, deadline: int) -> None:
@@ -629,9 +629,10 @@ def check_number(
         )
 
 
-def check_payload(key: str, batch: Batch, state: CommitState) -> None:
+def check_payload(key: str, batch: Batch, state: CommitState, name: str = "") -> None:
     """Raises CommitError when ``batch``, which is about to be dropped, is not the one that was
-    written with its number: it has another digest or, where one of the two is unknown, other rows.
+    written with its number: it has another digest or, where one is unknown, other rows. An earlier
+    attempt of the commit may have recorded its part ``name``.
     """
     done = state.done_batch(batch.number)
     if done is None:
@@ -641,7 +642,7 @@ def check_payload(key: str, batch: Batch, state: CommitState) -> None:
             raise _other_rows(key, batch.number, f"input {done.digest}", f"input {batch.digest}")
         return
     parts = () if batch.block is None else state.parts_by(batch.number, batch.block.token)
-    found = [part.payload for part in parts]
+    found = [part.payload for part in parts if not name or part.name != name]
     if batch.payload is not None and (batch.block is None or batch.is_recorded_only):
         found.append(batch.payload)
     if not found or not done.payloads:

@@ -192,6 +192,15 @@ def test_a_write_that_a_done_block_had_not_is_not_dropped(noted: tuple[Payload, 
         replays(block(*noted), found[-1])
 
 
+def test_a_write_that_an_earlier_attempt_recorded_counts_once() -> None:
+    """Seed 2520: what the sweep had left could not be recorded, and the commit was tried again."""
+    state = block(OTHER).with_part(6, "block", Part((), WRITTEN, "attempts"))
+    again = Batch(6, (), WRITTEN, block=Block("block"))
+    check_payload("p", again, state, "attempts")
+    with pytest.raises(CommitError, match="other rows under a done number"):
+        check_payload("p", again, state, "others")
+
+
 def test_a_done_block_that_has_fewer_writes_now_is_not_dropped() -> None:
     with pytest.raises(CommitError, match=r"done with .* bytes to t, .* with 3 rows"):
         replays(block(WRITTEN), Payload(), writes=1)

@@ -393,7 +393,7 @@ def test_resolve_ends_a_partial_batch_and_its_open_transactions(
     done = stage.json("resolve", stage.prefix, "--batch", "8", "--as", how, "--yes")
     assert (done["after"]["phase"], done["after"]["lastDone"]) == ("DONE", last_done)
     recorded = (Done(8),) if how == "done" else ()
-    assert stage.read() == stage.state(last_done=last_done, done=recorded)
+    assert stage.read() == stage.state(renewals=1, last_done=last_done, done=recorded)
     (after,) = stage.states([open_])
     complete = {TransactionState.PREPARE_COMMIT, TransactionState.COMPLETE_COMMIT}
     assert (after in complete) if how == "done" else (after in ABORTED)
@@ -421,7 +421,7 @@ def test_resolve_with_force_ends_a_batch_of_unknown_outcome(stage: Stage) -> Non
     assert "the outcome of 1 transactions is not known" in told
     assert "--force" in told
     stage.run(*resolve, "--force", "--yes")
-    assert stage.read() == stage.state(last_done=8, done=(Done(8),))
+    assert stage.read() == stage.state(renewals=1, last_done=8, done=(Done(8),))
 
 
 # -- reset ----------------------------------------------------------------------------------------
