@@ -3,11 +3,12 @@
     python tools/run_tests.py {default,long,timing} [PYTEST ARGUMENTS]
 
 What needs Spark waits most of its time for a JVM to start or for a job to end, what needs a broker
-for that; so each of the two has a process of its own. Notebooks start Sparks of their own: they are
-beside the brokers' tests, so that all processes end at about the same time. What another program
-gives a time that no setting changes runs when these have ended. The first one's output is shown as
-it comes, the others' follow it, then each failed test once more (who reads a part of a long output
-reads its end), and the last line adds all up, as pytest itself would say it.
+for that; so each of the two has a process of its own, and the rest, which is mostly CPU, has two.
+Notebooks start Sparks of their own: they are beside the brokers' tests, so that all processes end
+at about the same time. What another program gives a time that no setting changes runs when these
+have ended. The first one's output is shown as it comes, the others' follow it, then each failed
+test once more (who reads a part of a long output reads its end), and the last line adds all up, as
+pytest itself would say it.
 
 What needs neither comes in a random order (pytest-randomly: modules, then the classes and tests of
 each), which ``--randomly-seed`` repeats. The others keep the order of their files: they share
@@ -27,19 +28,24 @@ from contextlib import ExitStack
 
 _REST = "(long or faults or cluster)"
 _QUIET = "(timing or alone)"
-#: By ring: the marker expressions of its processes. tests/README.md says what belongs where.
-RINGS = {
+_ALONE = f"not broker and not spark and not {_REST} and not {_QUIET}"
+#: More than half of the CPU time of what needs neither Spark nor a broker.
+_HALF = ("tests/simulation", "tests/protocol", "tests/records")
+#: By ring: the marker expressions of its processes, and folders. tests/README.md says what belongs
+#: where.
+RINGS: dict[str, list[tuple[str, ...]]] = {
     "default": [
-        f"spark and not {_REST} and not {_QUIET}",
-        f"broker and not spark and not {_REST} and not {_QUIET}",
-        f"not broker and not spark and not {_REST} and not {_QUIET}",
+        (f"spark and not {_REST} and not {_QUIET}",),
+        (f"broker and not spark and not {_REST} and not {_QUIET}",),
+        (_ALONE, *_HALF),
+        (_ALONE, *(f"--ignore={folder}" for folder in _HALF)),
     ],
     "long": [
-        f"(long or cluster) and spark and not faults and not notebook and not {_QUIET}",
-        f"faults and spark and not {_QUIET}",
-        f"(notebook or {_REST} and not spark) and not {_QUIET}",
+        (f"(long or cluster) and spark and not faults and not notebook and not {_QUIET}",),
+        (f"faults and spark and not {_QUIET}",),
+        (f"(notebook or {_REST} and not spark) and not {_QUIET}",),
     ],
-    "timing": ["timing"],
+    "timing": [("timing",)],
 }
 #: By ring: what runs when its processes have ended.
 ALONE = {"long": "alone"}
@@ -70,7 +76,7 @@ def main() -> int:
     begun = time.monotonic()
     arguments = [one for one in given if not one.startswith("--randomly-seed=")]
     base = [sys.executable, "-m", "pytest", *arguments]
-    commands = [[*base, *order(each, given), "-m", each] for each in RINGS[ring]]
+    commands = [[*base, *order(m, given), "-m", m, *where] for m, *where in RINGS[ring]]
     last = [[*base, "-m", ALONE[ring]]] if ring in ALONE else []
     with ExitStack() as stack:
         written, processes = [], []

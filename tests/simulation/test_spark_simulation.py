@@ -54,7 +54,7 @@ SHORT = ApplicationLife(7, batches=1, tasks=2, rows=3)
     ("version", "blow"),
     [
         (2, Blow.KILL),
-        (1, Blow.CUT),
+        pytest.param(1, Blow.CUT, marks=pytest.mark.long),
         pytest.param(1, Blow.KILL, marks=pytest.mark.long),
         pytest.param(2, Blow.CUT, marks=pytest.mark.long),
     ],
@@ -70,7 +70,12 @@ def test_killed_at_any_step_each_committed_row_is_visible_once(version, blow):
     assert met["worker"] > 10
 
 
-@pytest.mark.timeout(600)
+def test_a_few_lives_show_each_committed_row_once():
+    for seed in SEEDS[:8]:
+        live(seed)
+
+
+@pytest.mark.long
 def test_whatever_happens_each_committed_row_is_visible_once():
     happened: Counter[str] = Counter()
     for seed in SEEDS:
