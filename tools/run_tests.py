@@ -28,7 +28,7 @@ from contextlib import ExitStack
 
 _REST = "(long or faults or cluster)"
 _QUIET = "(timing or alone)"
-_ALONE = f"not broker and not spark and not {_REST} and not {_QUIET}"
+_PLAIN = f"not broker and not spark and not {_REST} and not {_QUIET}"
 #: More than half of the CPU time of what needs neither Spark nor a broker.
 _HALF = ("tests/simulation", "tests/protocol", "tests/records")
 #: By ring: the marker expressions of its processes, and folders. tests/README.md says what belongs
@@ -37,8 +37,8 @@ RINGS: dict[str, list[tuple[str, ...]]] = {
     "default": [
         (f"spark and not {_REST} and not {_QUIET}",),
         (f"broker and not spark and not {_REST} and not {_QUIET}",),
-        (_ALONE, *_HALF),
-        (_ALONE, *(f"--ignore={folder}" for folder in _HALF)),
+        (_PLAIN, *_HALF),
+        (_PLAIN, *(f"--ignore={folder}" for folder in _HALF)),
     ],
     "long": [
         (f"(long or cluster) and spark and not faults and not notebook and not {_QUIET}",),
