@@ -428,8 +428,7 @@ class CommitState:
 _KNOWN: Final = frozenset(
     {
         "format", "generation", "runId", "queryId", "lastDone", "done", "digests", "superseded",
-        "batch", "payloads", "transactions", "lost", "partsOf", "partsToken", "burnt",
-        "renewals",
+        "batch", "payloads", "transactions", "lost", "partsOf", "partsToken", "burnt", "renewals",
         # Of version 0.1:
         "incarnation", "parts",
     }

@@ -66,10 +66,8 @@ _log = logging.getLogger(__name__)
 
 #: Ids that an error lists; it has the number of all.
 _NAMED = 5
-#: The worker part in the id of the driver's own transaction with offsets.
-_OFFSETS = "offsets"
-#: And of the one with the report of the batch, or of a part.
-_REPORT = "report"
+#: The worker parts in the ids of the driver's own transactions.
+_OFFSETS, _REPORT = "offsets", "report"
 _LATE = "brokers were slow, or this driver was paused; the batch is to be written again"
 _RECORDED = "are ended, which could not be recorded in the commit log"
 _NOTHING_UNDONE = (
@@ -292,7 +290,7 @@ class Committer:
         state = self._sweep(owner, state, own_run=not shared)
         if how is Commit.COMMITTED and not is_once:
             self._write_done(owner.key, session, state)
-        elif not is_once and state != session.state:
+        elif not (is_once or shared) and state != session.state:
             session.write(state, self._client.deadline())
         return how
 
@@ -313,7 +311,9 @@ class Committer:
         self, owner: Owner, batch: Batch, state: CommitState, attempts: _Attempts
     ) -> CommitState:
         """The batch is done: abort what its tasks wrote all the same, and return the next state."""
-        if not abort_all(self._client, batch.transactions, self._client.deadline()):
+        ended = abort_all(self._client, batch.transactions, self._client.deadline())
+        # (What attempts of a version have open is not swept, as its run's next one may be written.)
+        if not ended or (owner.numbering is Numbering.VERSIONS and batch.transactions):
             state = state.with_fresh_ids()
         # Others don't take over: the runs that such a state lists as superseded may decide.
         if owner.numbering is Numbering.MICRO_BATCHES:

@@ -8,12 +8,18 @@ import pytest
 
 from spark_kafka_sink.base.clock import NEVER
 from spark_kafka_sink.base.errors import CommitOutcomeUnknownError, ErrorCode, SupersededError
+from spark_kafka_sink.datasource.exactly_once.transaction_commit import (
+    payload_of,
+    prepared_transactions,
+)
+from spark_kafka_sink.datasource.exactly_once.transaction_plan import TransactionPlan
+from spark_kafka_sink.datasource.write.commit_message import TaskCommitMessage
 from spark_kafka_sink.protocol.request import ApiKey
 from spark_kafka_sink.transactions.committer import Batch, Commit
 from spark_kafka_sink.transactions.ownership import Numbering
 from tests.simulation.edge_scene import EdgeScene
 from tests.simulation.spark_scene import of_the_log, owner_of
-from tests.simulation.spark_world import LOG_TOPIC, TIMEOUT_MS, SparkLife
+from tests.simulation.spark_world import LOG_TOPIC, TIMEOUT_MS, TOPIC, SparkLife
 from tests.simulation.test_edges_operators import commit_by_hand
 
 
@@ -101,3 +107,65 @@ def test_a_take_over_is_written_before_its_sweep(numbering: Numbering, version: 
 
     scene = EdgeScene.of(play, SparkLife(1, tasks=2, transaction_version=version))
     assert scene.batches() == {0}
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_an_empty_version_whose_sweep_missed_a_broker_is_no_error(version: int) -> None:
+    """Another thread has committed the next one meanwhile. Its sweep looks at superseded runs only,
+    whose ids nobody takes: there is nothing to record.
+    """
+
+    def play(scene: EdgeScene) -> None:
+        run = scene.run("driver")
+
+        def job(number: int, rows: int) -> None:
+            options = scene.options(txnAppId="app", txnVersion=number)
+            scene.job(run, options, number, rows=rows)
+
+        job(0, 3)
+        silent = scene.cluster.control.drop(
+            ApiKey.LIST_TRANSACTIONS,
+            3,
+            processed=False,
+            where=lambda r: "Empty" in r.body.state_filters,
+        )
+        empty, told = scene.beside(run.process, lambda: job(1, 0))
+        scene.scheduler.block(lambda: silent.fired > 0, NEVER)
+        job(2, 3)
+        scene.scheduler.block(lambda: empty.done, NEVER)
+        assert told == [None]
+        job(3, 3)
+
+    scene = EdgeScene.of(play, SparkLife(1, tasks=1, transaction_version=version))
+    assert scene.batches() == {0, 2, 3}
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_an_attempt_of_a_dropped_version_keeps_its_id(version: int) -> None:
+    """Its run's next version may be written by a thread, so the drop does not sweep the run."""
+
+    def play(scene: EdgeScene) -> None:
+        run = scene.run("run-0")
+
+        def commit(number: int, plan: TransactionPlan, messages: list[TaskCommitMessage]) -> Commit:
+            owner = replace(owner_of(run.id, plan), numbering=Numbering.VERSIONS)
+            prepared, payload = prepared_transactions(messages, owner), payload_of(messages, TOPIC)
+            with scene.driver_side(run) as driver:
+                return driver.commit(owner, Batch(number, prepared, payload))
+
+        plan = scene.plan(run)
+        assert commit(0, plan, scene.write(run, 0, plan)) is Commit.COMMITTED
+        plan, again = scene.plan(run), scene.plan(run)
+        assert commit(1, plan, scene.write(run, 1, plan)) is Commit.COMMITTED
+        dropped, loser = (scene.launch(run, 1, 0, attempt, again) for attempt in (2, 3))
+        scene.scheduler.block(lambda: dropped.over and loser.over, NEVER)
+        assert dropped.message is not None
+        assert commit(1, again, [dropped.message]) is Commit.ALREADY_DONE
+        (left,) = scene.open_ids()
+        plan = scene.plan(run)
+        messages = scene.write(run, 2, plan)
+        assert left not in {m.prepared.transactional_id for m in messages if m.prepared}
+        assert commit(2, plan, messages) is Commit.COMMITTED
+
+    scene = EdgeScene.of(play, SparkLife(1, tasks=1, transaction_version=version, new_worker=0.0))
+    assert scene.batches() == {0, 1, 2}
