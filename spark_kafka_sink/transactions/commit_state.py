@@ -39,7 +39,7 @@ FORMAT: Final = 2
 #: The newest run ids that are kept as superseded, and the newest batches that are kept as done.
 KEPT_RUNS: Final = 32
 KEPT_DONE: Final = 32
-#: The newest ids that are kept as never to be used again.
+#: The ids that are kept as never to be used again, at most.
 KEPT_RETIRED: Final = 1000
 #: ``last_done`` of a key without a batch.
 NOTHING_DONE: Final = -1
@@ -305,8 +305,9 @@ class CommitState:
         return state.undone().with_fresh_ids()
 
     def with_retired(self, ids: Iterable[str]) -> CommitState:
-        """These ids of the owner must not be used again."""
-        return replace(self, retired=tuple(dict.fromkeys((*self.retired, *ids)))[-KEPT_RETIRED:])
+        """These ids of the owner must not be used again; if they become too many, none."""
+        all_ = tuple(dict.fromkeys((*self.retired, *ids)))
+        return replace(self, retired=all_) if len(all_) <= KEPT_RETIRED else self.with_fresh_ids()
 
     def with_fresh_ids(self) -> CommitState:
         """No id that was planned until now is used again."""

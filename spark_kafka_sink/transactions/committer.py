@@ -409,14 +409,15 @@ class Committer:
             ) from error
 
     def _write_done(self, key: str, session: LogSession, state: CommitState | None) -> None:
-        """Record that every transaction is committed. A failure here must not fail the commit: a
-        repeated job would duplicate its rows. The next planning commits the batch again, which
-        changes nothing, and records it, or fails before a task starts.
+        """Record that all are committed. A failure must not fail the commit: a repeated job would
+        duplicate its rows. The next planning commits again, which changes nothing, and records it.
         """
         try:
             session.write(state, self._client.deadline())
         except LogChangedError:
-            _log.info("kprod '%s': who has opened the key records the batch as done", key)
+            _log.info(
+                "kprod '%s': who opened the key, or the next planning, records it as done", key
+            )
         except KafkaError as error:
             warn(
                 _log,

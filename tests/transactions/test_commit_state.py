@@ -14,6 +14,7 @@ from spark_kafka_sink.protocol.producer_ids import PreparedTransaction
 from spark_kafka_sink.transactions.commit_state import (
     FORMAT,
     KEPT_DONE,
+    KEPT_RETIRED,
     KEPT_RUNS,
     CommitState,
     Decision,
@@ -345,6 +346,14 @@ def test_two_thousand_transactions_take_less_than_100_kilobytes():
     state = CommitState(3, "r" * 36, "q" * 36, 41).decided(Decision(42, prepared))
     assert len(state.encode()) < 100_000
     assert CommitState.decode("orders", state.encode()) == state
+
+
+def test_more_retired_ids_than_are_kept_are_all_renewed():
+    state = CommitState(generation=7, run_id="run-1")
+    some = state.with_retired(f"a~run-1~g7.w~{n}" for n in range(KEPT_RETIRED))
+    assert (len(some.retired), some.renewals) == (KEPT_RETIRED, 0)
+    more = some.with_retired(["a~run-1~g7.w~0", "a~run-1~g7.w~9999"])
+    assert (more.retired, more.renewals) == ((), 1)
 
 
 def test_fresh_ids_change_no_owner_and_are_new_again_with_the_next():
