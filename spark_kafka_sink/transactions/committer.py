@@ -415,9 +415,7 @@ class Committer:
         try:
             session.write(state, self._client.deadline())
         except LogChangedError:
-            _log.info(
-                "kprod '%s': who opened the key, or the next planning, records it as done", key
-            )
+            _log.info("kprod '%s': the next one that opens the key records it as done", key)
         except KafkaError as error:
             warn(
                 _log,
