@@ -173,6 +173,11 @@ def test_a_number_that_another_client_wrote_harms_no_reader(text):
     assert (fields["row"], fields["batch"]) == (None, None)
 
 
+@pytest.mark.parametrize("number", [2**63 - 1, -(2**63), 1_700_000_000_000_000_000])
+def test_a_number_of_64_bits_is_read(number):
+    assert letter_fields([("__kprod.errors.batch.id", b"%d" % number)])["batch"] == number
+
+
 def test_of_two_headers_of_a_name_the_last_one_counts():
     """As Connect, which adds its own behind those of a letter that is sent again."""
     before = [("__connect.errors.topic", b"first"), ("a", b"1"), ("__kprod.errors.code", b"KP0")]

@@ -13,7 +13,7 @@ from typing import Final
 CONNECT: Final = "__connect.errors."
 OURS: Final = "__kprod.errors."
 #: A DataFrame has 64 bits for it.
-_NUMBER: Final = re.compile("-?[0-9]{1,18}")
+_NUMBER: Final = re.compile("-?[0-9]{1,19}")
 
 
 def letter_fields(headers: Iterable[tuple[str, bytes | None]]) -> dict[str, str | int | None]:
@@ -37,4 +37,5 @@ def letter_fields(headers: Iterable[tuple[str, bytes | None]]) -> dict[str, str 
 
 def _number(text: str | None) -> int | None:
     """None when it is none: any client may write to the topic."""
-    return int(text) if text is not None and _NUMBER.fullmatch(text) else None
+    number = int(text) if text is not None and _NUMBER.fullmatch(text) else None
+    return number if number is None or -(1 << 63) <= number < 1 << 63 else None

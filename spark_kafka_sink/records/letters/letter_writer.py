@@ -28,7 +28,7 @@ from spark_kafka_sink.records.letters.letter_fields import CONNECT, OURS
 from spark_kafka_sink.records.letters.row_limits import RowLimits, outside
 from spark_kafka_sink.records.record_columns import RecordColumns
 from spark_kafka_sink.records.row_pieces import RowPieces
-from spark_kafka_sink.records.varint import Int64s, pack, read_varint, sized
+from spark_kafka_sink.records.varint import MAX_VARINT_BYTES, Int64s, pack, read_varint, sized
 
 #: A header's value: the same in all letters, of each finding, or of each row.
 _Value: TypeAlias = str | int | list[str] | pa.Array
@@ -131,7 +131,8 @@ def _begin_headers(pieces: RowPieces, own: pa.Array | None, added: int) -> None:
     if own is None:
         pieces.add_packed(pack(counts))
     else:
-        count, begin = np.array([read_varint(one, 0) for one in own.to_pylist()]).T
+        lengths = pc.binary_slice(own, 0, MAX_VARINT_BYTES).to_pylist()
+        count, begin = np.array([read_varint(one, 0) for one in lengths]).T
         pieces.add_packed(pack(counts + count))
         pieces.add_column(_slices(own, offsets_of(own)[:-1] + begin, offsets_of(own)[1:]))
 
@@ -151,8 +152,8 @@ def _slices(array: pa.Array, begin: Int64s, end: npt.NDArray[np.integer]) -> pa.
     """Bytes ``begin[i]`` to ``end[i]`` of the data of ``array``, in order; nulls stay."""
     bounds = np.stack((begin, end), axis=1).reshape(-1)
     between = binary_of(bounds, array.buffers()[2])
-    slices = between.take(integers(np.arange(0, len(bounds), 2)))
-    return pc.if_else(array.is_valid(), slices, None)
+    valid = array.is_valid().to_numpy(zero_copy_only=False)
+    return between.take(integers(np.arange(0, len(bounds), 2), valid))
 
 
 def _texts(values: npt.NDArray[np.integer]) -> pa.Array:
