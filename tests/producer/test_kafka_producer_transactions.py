@@ -148,7 +148,7 @@ def test_many_threads_write_one_transaction(kafka: RealKafka, consume: Callable[
         for thread in threads:
             thread.join(30)
         producer.commit_transaction()
-        # A commit is answered before its markers are in each partition; the next one waits for them.
+        # A commit is answered before all its markers are written; the next one waits for them.
         producer.begin_transaction()
         producer.send(ProducerRecord(topic, b"next"))
         producer.flush()
