@@ -271,6 +271,11 @@ def of_the_log(request: Request) -> bool:
     return bool(request.body.transactional_id == log_id(PREFIX))
 
 
+def of_a_sweep(request: Request) -> bool:
+    """A ListTransactions that looks for idle ids, too."""
+    return "Empty" in request.body.state_filters
+
+
 def _plan(state: CommitState) -> TransactionPlan:
     """What planning ships (``transaction_plan.plan_transactions``)."""
     return TransactionPlan(

@@ -25,6 +25,7 @@ from spark_kafka_sink.transactions.committer import Commit
 from tests.fakes.fake_cluster.codec import Request
 from tests.fakes.fake_cluster.control import FOREVER
 from tests.simulation.edge_scene import EdgeScene
+from tests.simulation.spark_scene import of_a_sweep
 from tests.simulation.spark_world import LOG_TOPIC, PREFIX, TIMEOUT_MS, TOPIC, Run, SparkLife
 from tests.simulation.test_edges_operators import by_hand, commit_by_hand
 
@@ -51,6 +52,17 @@ def first_batch(scene: EdgeScene) -> tuple[Run, TransactionPlan, list[TaskCommit
     run = scene.run("run-0")
     plan = scene.plan(run)
     return run, plan, scene.write(run, 0, plan)
+
+
+def speculative_pair(
+    scene: EdgeScene, run: Run, plan: TransactionPlan
+) -> tuple[TaskCommitMessage, TaskCommitMessage]:
+    """Two attempts of the first task of batch 1, which have both prepared."""
+    first, second = (scene.launch(run, 1, 0, attempt, plan) for attempt in (0, 1))
+    scene.scheduler.block(lambda: first.over and second.over, NEVER)
+    assert first.message is not None
+    assert second.message is not None
+    return first.message, second.message
 
 
 def both_tasks_are_visible(play: Callable[[EdgeScene], None], version: int) -> None:
@@ -261,26 +273,23 @@ def test_an_id_that_may_be_open_is_not_taken_by_the_next_batch(unseen: str, vers
         run = scene.run("run-0")
         scene.batch(run, 0)  # (The first take-over changes the generation, and the ids with it.)
         plan = scene.plan(run)
-        winner, loser = (scene.launch(run, 1, 0, attempt, plan) for attempt in (0, 1))
-        scene.scheduler.block(lambda: winner.over and loser.over, NEVER)
-        assert winner.message is not None
-        assert loser.message is not None
-        assert loser.message.prepared is not None
-        hit = loser.message.prepared.transactional_id
+        winner, loser = speculative_pair(scene, run, plan)
+        assert loser.prepared is not None
+        hit = loser.prepared.transactional_id
         control = scene.cluster.control
         if unseen == "hangs":
             fault = control.drop(
                 ApiKey.LIST_TRANSACTIONS,
                 FOREVER,
                 processed=False,
-                where=lambda r: "Empty" in r.body.state_filters,
+                where=of_a_sweep,
             )
         else:
             ends = ApiKey.END_TXN if version >= 2 else ApiKey.INIT_PRODUCER_ID
             fault = control.drop(
                 ends, FOREVER, processed=False, where=lambda r: r.body.transactional_id == hit
             )
-        assert scene.commit(run, 1, plan, [winner.message]) is Commit.COMMITTED
+        assert scene.commit(run, 1, plan, [winner]) is Commit.COMMITTED
         assert fault.fired
         control.clear()
         assert scene.open_ids() == [hit]
@@ -309,17 +318,15 @@ def test_ids_that_can_not_be_recorded_are_not_taken_either(by: str, version: int
         run = scene.run("run-0")
         scene.batch(run, 0)
         plan = scene.plan(run)
-        winner, loser = (scene.launch(run, 1, 0, attempt, plan) for attempt in (0, 1))
-        scene.scheduler.block(lambda: winner.over and loser.over, NEVER)
-        assert winner.message is not None
-        message, control = winner.message, scene.cluster.control
+        winner, _ = speculative_pair(scene, run, plan)
+        control = scene.cluster.control
         silent = control.drop(
             ApiKey.LIST_TRANSACTIONS,
             FOREVER,
             processed=False,
-            where=lambda r: "Empty" in r.body.state_filters,
+            where=of_a_sweep,
         )
-        commit, told = scene.beside(run.process, lambda: scene.commit(run, 1, plan, [message]))
+        commit, told = scene.beside(run.process, lambda: scene.commit(run, 1, plan, [winner]))
         scene.scheduler.block(lambda: silent.fired > 0, NEVER)
         if by == "operator":
             commit_by_hand(scene, scene.run("operator"), TIMEOUT_MS)

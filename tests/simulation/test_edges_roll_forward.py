@@ -18,7 +18,7 @@ from spark_kafka_sink.protocol.request import ApiKey
 from spark_kafka_sink.transactions.committer import Batch, Commit
 from spark_kafka_sink.transactions.ownership import Numbering
 from tests.simulation.edge_scene import EdgeScene
-from tests.simulation.spark_scene import of_the_log, owner_of
+from tests.simulation.spark_scene import of_a_sweep, of_the_log, owner_of
 from tests.simulation.spark_world import LOG_TOPIC, TIMEOUT_MS, TOPIC, SparkLife
 from tests.simulation.test_edges_operators import commit_by_hand
 
@@ -89,7 +89,7 @@ def test_a_take_over_is_written_before_its_sweep(numbering: Numbering, version: 
         sweeps = scene.cluster.control.hold(
             ApiKey.LIST_TRANSACTIONS,
             1_000,
-            where=lambda r: "Empty" in r.body.state_filters,
+            where=of_a_sweep,
         )
 
         def takes_over() -> Commit:
@@ -127,7 +127,7 @@ def test_an_empty_version_whose_sweep_missed_a_broker_is_no_error(version: int) 
             ApiKey.LIST_TRANSACTIONS,
             3,
             processed=False,
-            where=lambda r: "Empty" in r.body.state_filters,
+            where=of_a_sweep,
         )
         empty, told = scene.beside(run.process, lambda: job(1, 0))
         scene.scheduler.block(lambda: silent.fired > 0, NEVER)

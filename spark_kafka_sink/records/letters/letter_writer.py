@@ -152,8 +152,7 @@ def _slices(array: pa.Array, begin: Int64s, end: npt.NDArray[np.integer]) -> pa.
     """Bytes ``begin[i]`` to ``end[i]`` of the data of ``array``, in order; nulls stay."""
     bounds = np.stack((begin, end), axis=1).reshape(-1)
     between = binary_of(bounds, array.buffers()[2])
-    valid = array.is_valid().to_numpy(zero_copy_only=False) if array.null_count else None
-    return between.take(integers(np.arange(0, len(bounds), 2), valid))
+    return between.take(pc.if_else(array.is_valid(), integers(np.arange(0, len(bounds), 2)), None))
 
 
 def _texts(values: npt.NDArray[np.integer]) -> pa.Array:
