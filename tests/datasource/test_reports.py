@@ -8,6 +8,7 @@ import logging
 import stat
 import sys
 import time
+import timeit
 from asyncio import CancelledError
 from dataclasses import replace
 from importlib import resources
@@ -445,4 +446,6 @@ def test_a_report_of_10_000_partitions_takes_little_cpu(tmp_path, monkeypatch):
     assert len(files) == 5
     assert len(json.loads(files[0].read_text())["partitions"]) == 10_000
     assert files[0].stat().st_size <= MAX_JSON_BYTES
-    assert min(seconds) < 0.1
+    text = files[0].read_text()
+    reads = timeit.repeat(lambda: json.loads(text), number=1, repeat=5, timer=time.process_time)
+    assert min(seconds) < 15 * min(reads)

@@ -104,12 +104,18 @@ VIOLATIONS: dict[str, Callable[[NetworkClientHarness], None]] = {
 }
 
 
-@pytest.mark.parametrize("violation", VIOLATIONS)
-def test_a_violation_closes_the_connection_and_a_new_one_follows(violation: str) -> None:
+def violated(violation: str) -> NetworkClientHarness:
     world = NetworkClientHarness.ready()
     for _ in range(2):
         world.ask_and_write()
     VIOLATIONS[violation](world)
+    return world
+
+
+@pytest.mark.parametrize("violation", VIOLATIONS)
+def test_a_violation_closes_the_connection_and_a_new_one_follows(violation: str) -> None:
+    violated(violation).poll()  # what the first one imports and caches is not its bytes' doing
+    world = violated(violation)
     received = sum(len(receive.payload) for receive in world.net._next_receives)
     price = 0
 

@@ -46,16 +46,21 @@ class LetterReader:
 
     def read(self, tp: TopicPartition, end: int) -> Iterator[LogRecord]:
         """All letters before ``end``, those of a transaction when its marker comes; without those
-        of one that is open there. Raises CorruptRecordError.
+        of one that is open there. Raises CorruptRecordError, and KafkaTimeoutError when nothing
+        comes for max.block.ms: the log was cut before ``end``.
         """
         open_ones: dict[int, list[LogRecord]] = {}
-        at = 0
+        at, before = 0, -1
         while at < end:
-            before, deadline = at, self._client.deadline()
+            if at > before:
+                before, deadline, tries = at, self._client.deadline(), 0
+            else:
+                # A follower that has just become the leader has no high watermark yet.
+                self._client.loop.pause(tries := tries + 1, deadline)
             fetched = self._reader.fetch(tp, at, deadline)
             if fetched.error is ErrorCode.OFFSET_OUT_OF_RANGE:
                 # Retention has deleted the first ones.
-                at = max(self._reader.offset(tp, OffsetSpec.EARLIEST, deadline), at + 1)
+                at = max(self._reader.offset(tp, OffsetSpec.EARLIEST, deadline), at)
                 continue
             for batch in _batches(fetched.records):
                 header = batch.header
@@ -69,9 +74,6 @@ class LetterReader:
                     else:
                         yield from found
                 at = max(at, batch.next_offset)
-            if at == before:
-                # A follower that has just become the leader has no high watermark yet.
-                self._client.loop.pause(1, deadline)
 
 
 def _batches(data: Buffer) -> Iterator[LogBatch]:
