@@ -14,15 +14,23 @@ the batch of that use is done in the driver's plan (``last_done``), and the driv
 the id (``transactions/sweep.py``). A use counts from the moment when the id is acquired. The id of
 an attempt that failed is never used again.
 
+**An id is used again only when its coordinator says that its last transaction was committed**, or
+that nothing was ever open under it. InitProducerId would abort one that is open (the loser of a
+speculative pair that no sweep has seen: it was prepared behind the sweep, or its coordinator was
+moving) without a look whether its partitions have leaders, and so may the coordinator have done for
+its age. Kafka 4.3.1 drops the marker of a partition without one, and the marker of the id's next
+commit would commit these rows, too.
+
 A micro-batch that gives a worker three tasks, with lastDone 6 when it is planned::
 
     task A of batch 7   k=0 (last used in 6: done)      prepared, kept warm
     task B of batch 7   k=1 (0 is used in 7)            fails: never used again
     task C of batch 7   k=2                             prepared
-    batch 8, planned with lastDone 7: A' takes k=0, warm: forget_prepared, InitProducerId, begin
+    batch 8, planned with lastDone 7: A' takes k=0, warm: forget_prepared, DescribeTransactions
+             (CompleteCommit), InitProducerId, begin
 
 InitProducerId, even where the identity could be kept: it waits for the markers of the previous
-transaction, and aborts an undecided one (the loser of a speculative pair).
+transaction.
 
 **An id whose InitProducerId timed out is never used.** The producer retries, as it must; but the
 first request may still be in flight, and would abort the transaction that follows the second one::
@@ -40,7 +48,7 @@ import os
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from spark_kafka_sink.base.errors import KafkaTimeoutError
 from spark_kafka_sink.base.process_local import ProcessLocal
@@ -56,7 +64,7 @@ from spark_kafka_sink.datasource.write.producer_cache import (
 )
 from spark_kafka_sink.datasource.write.task_identity import TaskIdentity
 from spark_kafka_sink.protocol.cluster import Cluster
-from spark_kafka_sink.protocol.producer_ids import PreparedTransaction
+from spark_kafka_sink.protocol.producer_ids import PreparedTransaction, TransactionState
 from spark_kafka_sink.transactions.commit_state import NOTHING_DONE
 from spark_kafka_sink.transactions.ownership import Numbering
 from spark_kafka_sink.transactions.transactional_ids import TransactionalId, renewed
@@ -64,11 +72,22 @@ from spark_kafka_sink.transactions.transactional_ids import TransactionalId, ren
 if TYPE_CHECKING:
     from spark_kafka_sink.producer.kafka_producer import KafkaProducer
 
+T = TypeVar("T")
+
 #: How long a failed attempt may take to abort its transaction, in ms. A sweep ends what is left.
 ABANDON_MS = 5_000
 
-#: Ids that a task tries, at most.
+#: Ids whose InitProducerId a task tries, at most.
 _MOST_IDS = 3
+#: An id whose last transaction is in one of these can be used again.
+_COMMITTED = frozenset(
+    {
+        TransactionState.EMPTY,
+        TransactionState.PREPARE_COMMIT,
+        TransactionState.COMPLETE_COMMIT,
+        TransactionState.DEAD,
+    }
+)
 _NEVER = 2**63
 #: Separates the driver's token and the worker's.
 _OF_DRIVER = "."
@@ -89,8 +108,10 @@ class WorkerIds:
 
     def acquire(
         self, plan: TransactionPlan, run: str, batch_id: int, last_done: int
-    ) -> TransactionalId:
-        """The id for the next task of ``batch_id``; it counts as used in that batch."""
+    ) -> tuple[TransactionalId, bool]:
+        """The id for the next task of ``batch_id``, which counts as used in that batch; and whether
+        this process has used it before.
+        """
         retired, generation = plan.state.retired, plan.state.generation
         worker = f"{plan.driver}{_OF_DRIVER}{self.token}" if plan.driver else self.token
         worker = renewed(worker, plan.state.renewals)
@@ -100,11 +121,12 @@ class WorkerIds:
                 found = TransactionalId(plan.key, run, worker, k, generation)
                 if last_use <= last_done and str(found) not in retired:
                     break
-            if k == len(used):
-                used.append(batch_id)
-            else:
+            is_used = k < len(used)
+            if is_used:
                 used[k] = batch_id
-        return found
+            else:
+                used.append(batch_id)
+        return found, is_used
 
     def retire(self, id_: TransactionalId) -> None:
         """The id is not used again."""
@@ -120,7 +142,7 @@ class TransactionalProducers:
 
     def __init__(
         self,
-        next_id: Callable[[], TransactionalId],
+        next_id: Callable[[], tuple[TransactionalId, bool]],
         config: ProducerConfig,
         cluster: Cluster | None,
         factory: ProducerFactory,
@@ -140,35 +162,36 @@ class TransactionalProducers:
 
         KafkaTimeoutError when InitProducerId times out for every id that may be tried.
         """
-        for _ in range(_MOST_IDS):
-            self._id = self._next_id()
-            producer = self._begun(self._id)
-            if producer is not None:
-                return producer
+        doubts = 0
+        while doubts < _MOST_IDS:
+            self._id, is_used = self._next_id()
+            producer = self._of(self._id)
+            try:
+                if not is_used or _answer(producer.describe_last_transaction) in _COMMITTED:
+                    _answer(producer.init_transactions)
+                    if not producer.identity_in_doubt:
+                        producer.begin_transaction()
+                        return producer
+                    doubts += 1
+            except BaseException:
+                _abandon(producer)
+                raise
             self._ids.retire(self._id)
+            _abandon(producer)
         raise KafkaTimeoutError(
             f"InitProducerId for '{self._id}' timed out and was retried; the first request may "
             "still reach the broker and abort this transaction",
             hint="this attempt has written nothing, and the next one has another transactional.id",
         )
 
-    def _begun(self, id_: TransactionalId) -> KafkaProducer | None:
-        """A producer in a transaction; None when its identity is in doubt."""
+    def _of(self, id_: TransactionalId) -> KafkaProducer:
+        """A producer of this id, warm where there is one."""
         self._config = replace(self._config, transactional_id=str(id_))
         warm = None if self._warm is None else self._warm.take(self._config)
-        producer = warm or self._factory(self._config, self._cluster)
-        try:
-            if warm is not None:
-                producer.forget_prepared()
-            _initialize(producer)
-            if producer.identity_in_doubt:
-                _abandon(producer)
-                return None
-            producer.begin_transaction()
-        except BaseException:
-            _abandon(producer)
-            raise
-        return producer
+        if warm is None:
+            return self._factory(self._config, self._cluster)
+        warm.forget_prepared()
+        return warm
 
     def prepare(self, producer: KafkaProducer) -> PreparedTransaction:
         """KafkaTimeoutError when an AddPartitionsToTxn timed out: if it arrives after the commit,
@@ -197,10 +220,10 @@ class TransactionalProducers:
         _abandon(producer)
 
 
-def _initialize(producer: KafkaProducer) -> None:
+def _answer(call: Callable[[], T]) -> T:
     """KafkaTimeoutError with what somebody who reads of a task can do."""
     try:
-        producer.init_transactions()
+        return call()
     except KafkaTimeoutError as error:
         hint = "see whether its brokers run and can be reached: 'kprod check'"
         raise KafkaTimeoutError(error.message, hint=hint, kind=error.kind) from error
@@ -225,7 +248,7 @@ def producers_of_task(
     if plan.numbering is Numbering.ONCE:
         last_done = NOTHING_DONE
 
-    def next_id() -> TransactionalId:
+    def next_id() -> tuple[TransactionalId, bool]:
         return worker.ids.acquire(plan, run, number, last_done)
 
     # The ids of other jobs are never used again.
