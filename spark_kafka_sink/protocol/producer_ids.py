@@ -56,3 +56,8 @@ class TransactionState(Enum):
     @classmethod
     def _missing_(cls, _: object) -> TransactionState:
         return cls.UNKNOWN
+
+    @property
+    def is_committed(self) -> bool:
+        """The id's last transaction was, or is being. Then InitProducerId aborts nothing."""
+        return self in (TransactionState.PREPARE_COMMIT, TransactionState.COMPLETE_COMMIT)

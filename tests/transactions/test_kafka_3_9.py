@@ -237,5 +237,5 @@ def test_an_operator_sees_and_ends_what_is_open(stage: Stage) -> None:
     stage.run("commit", stage.prefix, "--yes")
     stage.run("sweep", stage.prefix, "--yes")
     done = (Done(8, (Payload(),)),)
-    assert stage.read() == stage.state(renewals=1, last_done=8, superseded=("run-0",), done=done)
+    assert stage.read() == stage.state(last_done=8, superseded=("run-0",), done=done)
     assert stage.still_open() == set()

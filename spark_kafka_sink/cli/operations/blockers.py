@@ -109,7 +109,10 @@ class Blocker:
             )
             if self.committed is not None:
                 return f"an abort loses its rows: copy them first (read_uncommitted). Then {tool}"
-            return f"the principal may not DESCRIBE its id, or it hangs. Then {tool}"
+            return (
+                "the principal may not DESCRIBE its id, or its coordinator is moving, as when a "
+                f"broker restarts; if neither is so, and it is still here in a minute: {tool}"
+            )
         if self.found is not None and self.found.state is not TransactionState.ONGOING:
             return "its coordinator is ending it: check again in a moment"
         if self.decided is not None:

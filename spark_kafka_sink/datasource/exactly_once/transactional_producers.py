@@ -10,16 +10,19 @@ abort the prepared transaction of another. So an id belongs to a worker process:
 ``{key}~{run}~g{generation}.{driver}.{token}~{k}``. The token is generated once per process, and
 again after a fork; it follows the driver's (``driver_identity``), and the log's generation when the
 batch was planned (``transactional_ids``). k is the smallest one whose last use has surely ended:
-the batch of that use is done in the driver's plan (``last_done``), and the driver has not retired
-the id (``transactions/sweep.py``). A use counts from the moment when the id is acquired. The id of
-an attempt that failed is never used again.
+the batch of that use is done in the driver's plan (``last_done``). A use counts from the moment
+when the id is acquired. The id of an attempt that failed is never used again.
 
-**An id is used again only when its coordinator says that its last transaction was committed**, or
-that nothing was ever open under it. InitProducerId would abort one that is open (the loser of a
-speculative pair that no sweep has seen: it was prepared behind the sweep, or its coordinator was
-moving) without a look whether its partitions have leaders, and so may the coordinator have done for
-its age. Kafka 4.3.1 drops the marker of a partition without one, and the marker of the id's next
-commit would commit these rows, too.
+**And only when its coordinator says that its last transaction was committed.** InitProducerId would
+abort one that is open (the loser of a speculative pair that no sweep has ended: its partition had
+no leader, its coordinator was moving, it was prepared behind the sweep) without a look for leaders,
+and so may the coordinator have done for its age. Kafka 4.3.1 drops the marker of a partition
+without leader, and the marker of the id's next commit would commit these rows, too::
+
+    two attempts of one task prepare; the driver commits one of them
+    the other's coordinator, which leads its partition, is lost: the sweep does not see it
+    the next batch takes its id: InitProducerId at the next coordinator, a dropped marker
+    that transaction's commit shows the loser's rows, too
 
 A micro-batch that gives a worker three tasks, with lastDone 6 when it is planned::
 
@@ -64,10 +67,10 @@ from spark_kafka_sink.datasource.write.producer_cache import (
 )
 from spark_kafka_sink.datasource.write.task_identity import TaskIdentity
 from spark_kafka_sink.protocol.cluster import Cluster
-from spark_kafka_sink.protocol.producer_ids import PreparedTransaction, TransactionState
+from spark_kafka_sink.protocol.producer_ids import PreparedTransaction
 from spark_kafka_sink.transactions.commit_state import NOTHING_DONE
 from spark_kafka_sink.transactions.ownership import Numbering
-from spark_kafka_sink.transactions.transactional_ids import TransactionalId, renewed
+from spark_kafka_sink.transactions.transactional_ids import TransactionalId
 
 if TYPE_CHECKING:
     from spark_kafka_sink.producer.kafka_producer import KafkaProducer
@@ -79,15 +82,6 @@ ABANDON_MS = 5_000
 
 #: Ids whose InitProducerId a task tries, at most.
 _MOST_IDS = 3
-#: An id whose last transaction is in one of these can be used again.
-_COMMITTED = frozenset(
-    {
-        TransactionState.EMPTY,
-        TransactionState.PREPARE_COMMIT,
-        TransactionState.COMPLETE_COMMIT,
-        TransactionState.DEAD,
-    }
-)
 _NEVER = 2**63
 #: Separates the driver's token and the worker's.
 _OF_DRIVER = "."
@@ -112,21 +106,18 @@ class WorkerIds:
         """The id for the next task of ``batch_id``, which counts as used in that batch; and whether
         this process has used it before.
         """
-        retired, generation = plan.state.retired, plan.state.generation
+        generation = plan.state.generation
         worker = f"{plan.driver}{_OF_DRIVER}{self.token}" if plan.driver else self.token
-        worker = renewed(worker, plan.state.renewals)
         with self._lock:
             used = self._used.setdefault((plan.key, run, generation), [])
-            for k, last_use in enumerate([*used, last_done]):
-                found = TransactionalId(plan.key, run, worker, k, generation)
-                if last_use <= last_done and str(found) not in retired:
-                    break
+            free = (k for k, last_use in enumerate(used) if last_use <= last_done)
+            k = next(free, len(used))
             is_used = k < len(used)
             if is_used:
                 used[k] = batch_id
             else:
                 used.append(batch_id)
-        return found, is_used
+        return TransactionalId(plan.key, run, worker, k, generation), is_used
 
     def retire(self, id_: TransactionalId) -> None:
         """The id is not used again."""
@@ -167,7 +158,7 @@ class TransactionalProducers:
             self._id, is_used = self._next_id()
             producer = self._of(self._id)
             try:
-                if not is_used or _answer(producer.describe_last_transaction) in _COMMITTED:
+                if not is_used or _answer(producer.describe_last_transaction).is_committed:
                     _answer(producer.init_transactions)
                     if not producer.identity_in_doubt:
                         producer.begin_transaction()

@@ -340,7 +340,7 @@ class TxnRequestQueue:
             return found.error_code, found.error_message
         if isinstance(body, DescribeTransactionsResponse):
             [one] = body.transaction_states
-            if one.error_code is ErrorCode.TRANSACTIONAL_ID_NOT_FOUND:
+            if one.error_code is ErrorCode.TRANSACTIONAL_ID_NOT_FOUND:  # expired
                 self.last_state = TransactionState.DEAD
                 return ErrorCode.NONE, None
             self.last_state = TransactionState(one.transaction_state)

@@ -79,18 +79,6 @@ def test_an_id_has_its_generation_and_is_counted_within_it():
     assert parse(str(second)) == second
 
 
-def test_an_id_that_the_driver_has_burnt_is_never_taken_again():
-    worker = WorkerIds()
-    taken = [str(take(worker, 0, -1)) for _ in range(3)]
-    retired = CommitState(generation=3, retired=(taken[0], taken[2]))
-    assert ids_of(worker, 1, 0, 2, state=retired) == [1, 3]
-    assert ids_of(worker, 2, 1, 2, state=retired) == [1, 3]
-    assert ids_of(worker, 3, 2, 2, state=CommitState(generation=3, retired=("p~other~w~0",))) == [
-        0,
-        1,
-    ]
-
-
 def test_an_id_that_is_given_up_is_never_taken_again():
     worker = WorkerIds()
     lost = take(worker, 0, -1)
