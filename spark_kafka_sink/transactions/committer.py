@@ -242,7 +242,15 @@ class Committer:
             # Our decision may have reached the log; if so, the new owner, or an operator, ended it.
             if (tried := attempts.decision) is None:
                 raise
-            found = self._client.describe(tried.ids, self._client.deadline())
+            try:
+                found = self._client.describe(tried.ids, self._client.deadline())
+            except KafkaError as unclear:
+                raise CommitOutcomeUnknownError(
+                    f"batch {tried.number} of '{owner.key}' may be decided: {error.message}, and "
+                    f"its {len(tried.ids)} transactions can't be looked at: {unclear.message}",
+                    hint=_NOTHING_UNDONE,
+                    transactional_ids=tried.ids,
+                ) from error
             missing = tuple(
                 t.transactional_id
                 for t in tried.transactions
