@@ -12,20 +12,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from spark_kafka_sink.base.error_kinds import Kind
 from spark_kafka_sink.base.errors import SchemaError, safe_text
 from spark_kafka_sink.base.json_object import json_object
-from spark_kafka_sink.records.formats.binary.matching import below, misfit, unfit
+from spark_kafka_sink.records.formats.binary.matching import below, misfit, unfit, unusable
+from spark_kafka_sink.records.formats.binary.nodes import JsonText, PayloadEncoder, Value
 from spark_kafka_sink.records.formats.column_type import ColumnKind, ColumnType
 from spark_kafka_sink.records.formats.schema_format import SchemaFormat
-
-if TYPE_CHECKING:
-    import pyarrow as pa
-
-    from spark_kafka_sink.records.payloads import Payloads
 
 _K = ColumnKind
 _NULL: Final = ColumnType(_K.NULL, "void")
@@ -41,34 +36,6 @@ class _Place(NamedTuple):
 
     path: str = ""
     way: tuple[int, ...] | None = ()
-
-
-@dataclass(frozen=True, slots=True)
-class JsonPlan:
-    """``prefix`` and JSON. ``required`` are fields whose nulls are refused: the way to each, and
-    its name.
-    """
-
-    prefix: bytes
-    required: tuple[tuple[tuple[int, ...], str], ...]
-
-    def encode(self, column: pa.Array, path: str) -> Payloads:
-        """One payload for each row."""
-        del path
-        from pyarrow.compute import and_, struct_field
-
-        from spark_kafka_sink.records.json.json_text import json_value
-        from spark_kafka_sink.records.row_pieces import RowPieces
-
-        text = json_value(column)
-        out = RowPieces(len(column))
-        out.add_bytes(self.prefix)
-        out.add_column(text)
-        for way, name in self.required:
-            owner, field = (struct_field(column, it) for it in (way[:-1], way))
-            refused = and_(owner.is_valid(), field.is_null()).to_numpy(zero_copy_only=False)
-            out.refuse(refused, name, "is null, and the schema requires the field")
-        return out.payloads(text)
 
 
 class JsonSchemaFormat(SchemaFormat):
@@ -88,7 +55,7 @@ class JsonSchemaFormat(SchemaFormat):
         title = _parsed(schema).get("title")
         return title if isinstance(title, str) else ""
 
-    def plan(self, schema: str, prefix: bytes, column: ColumnType) -> JsonPlan:
+    def plan(self, schema: str, prefix: bytes, column: ColumnType) -> PayloadEncoder:
         check = _Check(_parsed(schema))
         try:
             check.type(check.root, column, _Place())
@@ -96,7 +63,7 @@ class JsonSchemaFormat(SchemaFormat):
             raise _wrong("it is nested too deeply, or within itself") from None
         except (TypeError, AttributeError) as error:
             raise _wrong(f"a part of it is of another type than JSON Schema's: {error}") from None
-        return JsonPlan(prefix, tuple(check.required))
+        return PayloadEncoder(prefix, Value(JsonText(tuple(check.required))))
 
 
 def _derived(column: ColumnType) -> dict[str, object]:
@@ -247,4 +214,4 @@ def _parsed(schema: str) -> dict[str, Any]:
 
 
 def _wrong(problem: str) -> SchemaError:
-    return SchemaError(f"the JSON schema can't be used: {problem}", kind=Kind.UNUSABLE_SCHEMA)
+    return unusable(f"the JSON schema can't be used: {problem}")

@@ -1,8 +1,7 @@
 """The seam of formats with a schema: what each is asked for.
 
 Owns: :class:`SchemaFormat` (on the driver, without Arrow), and the bytes before a payload. What it
-plans is a ``PayloadEncoder`` of ``records/column_plan.py``, which travels to the tasks. Never: a
-registry.
+plans is a ``PayloadEncoder`` (``binary/nodes.py``), which travels to the tasks. Never: a registry.
 """
 
 from __future__ import annotations
@@ -10,7 +9,7 @@ from __future__ import annotations
 from typing import ClassVar, Protocol
 from uuid import UUID
 
-from spark_kafka_sink.records.column_plan import PayloadEncoder
+from spark_kafka_sink.records.formats.binary.nodes import PayloadEncoder
 from spark_kafka_sink.records.formats.column_type import ColumnType
 
 
@@ -38,8 +37,7 @@ class SchemaFormat(Protocol):
 
     def is_bare(self, schema: str) -> bool:
         """Whether payloads of ``schema`` are single values, without fields."""
-        del schema
-        return False
+        return not self.name_of(schema)
 
     def name_of(self, schema: str) -> str:
         """The full name of its record, empty without one. SchemaError when it can't be read."""

@@ -25,6 +25,7 @@ from spark_kafka_sink.records.formats.binary.nodes import (
     Coding,
     Decimal,
     Items,
+    JsonText,
     Layout,
     Node,
     Number,
@@ -34,10 +35,10 @@ from spark_kafka_sink.records.formats.binary.nodes import (
     Value,
 )
 from spark_kafka_sink.records.gather import binary_of, ends_of, lengths_of, sizes_of, valid_of
-from spark_kafka_sink.records.json.json_text import not_utf8, plain_binary
+from spark_kafka_sink.records.json.json_text import json_value, not_utf8, plain_binary
 from spark_kafka_sink.records.payloads import Payloads
 from spark_kafka_sink.records.row_pieces import Mask, RowPieces
-from spark_kafka_sink.records.varint import Packed, highest, pack, pack_unsigned
+from spark_kafka_sink.records.varint import Packed, highest, pack, pack_unsigned, unsigned_sizes
 
 _1, _3, _64 = np.uint64(1), np.uint64(3), np.uint64(64)
 _PER_SECOND = 1_000_000
@@ -119,6 +120,8 @@ def _node(node: Node, column: pa.Array, valid: Mask | None, out: RowPieces, path
             _struct(node, column, valid, out, path)
         case Items():
             _items(node, column, valid, out, path)
+        case JsonText():
+            _json_text(node, column, out)
 
 
 def _zeros(value: Value, column: pa.Array) -> Mask:
@@ -215,12 +218,7 @@ def _rescaled(node: Decimal, column: pa.Array, out: RowPieces, path: str) -> pa.
 def _signed_size(values: npt.NDArray[np.int64]) -> npt.NDArray[np.uint64]:
     """The bytes of each in two's complement, at least one."""
     magnitude = values ^ (values >> 63)
-    size = np.ones(len(values), np.uint64)
-    largest = int(highest(magnitude, initial=0))
-    for bits in range(7, 63, 8):
-        if largest >> bits:
-            size += magnitude >= 1 << bits
-    return size
+    return unsigned_sizes(magnitude, int(highest(magnitude, initial=0)), 8).view(np.uint64)
 
 
 def _symbol(node: Symbols, column: pa.Array, valid: Mask | None, out: RowPieces, path: str) -> None:
@@ -246,6 +244,14 @@ def _timestamp(column: pa.Array, valid: Mask | None, out: RowPieces, path: str) 
         inner.add_bytes(start, there)
         inner.add_packed(pack_unsigned(numbers), there)
     _add_joined(inner, out, valid, length=True)
+
+
+def _json_text(node: JsonText, column: pa.Array, out: RowPieces) -> None:
+    out.add_column(json_value(column))
+    for way, name in node.required:
+        owner, field = (pc.struct_field(column, it) for it in (way[:-1], way))
+        refused = pc.and_(owner.is_valid(), field.is_null()).to_numpy(zero_copy_only=False)
+        out.refuse(refused, name, "is null, and the schema requires the field")
 
 
 def _add_joined(

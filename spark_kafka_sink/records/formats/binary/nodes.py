@@ -1,12 +1,19 @@
-"""How columns are written in a binary format: made when columns are matched with a schema.
+"""How columns are written in a format: made when they are matched with a schema, on the driver.
 
-Owns: the nodes. Never: Arrow (``encoder`` follows them), a schema.
+Owns: the nodes, and :class:`PayloadEncoder`, what travels to the tasks. Never: Arrow, until a task
+encodes (``encoder`` follows the nodes); a schema.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum, auto
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from spark_kafka_sink.records.payloads import Payloads
 
 
 class Coding(Enum):
@@ -113,7 +120,16 @@ class Items:
     lead: bytes = b""
 
 
-Node = Boolean | Number | Bytes | Decimal | Symbols | Timestamp | Record | Items
+@dataclass(frozen=True, slots=True)
+class JsonText:
+    """What ``valueFormat=json`` writes. ``required`` are fields whose nulls are refused: the way to
+    each, and its name.
+    """
+
+    required: tuple[tuple[tuple[int, ...], str], ...]
+
+
+Node = Boolean | Number | Bytes | Decimal | Symbols | Timestamp | Record | Items | JsonText
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,3 +143,17 @@ class Value:
     branch: bytes = b""
     null: bytes | None = None
     zeros: tuple[object, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class PayloadEncoder:
+    """How a key or value is written: ``prefix``, then ``value``. Picklable."""
+
+    prefix: bytes
+    value: Value
+
+    def encode(self, column: pa.Array, path: str) -> Payloads:
+        """A payload for each row, null where ``column`` is; ``path`` names it for refusals."""
+        from spark_kafka_sink.records.formats.binary.encoder import payloads_of
+
+        return payloads_of(self.prefix, self.value, column, path)
