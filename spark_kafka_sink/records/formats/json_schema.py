@@ -67,22 +67,17 @@ class JsonSchemaFormat(SchemaFormat):
 
 
 def _derived(column: ColumnType) -> dict[str, object]:
+    made = dict(column.kind.json)
     if column.kind is _K.STRUCT:
         fields = dict(zip(column.names, column.children, strict=True))
-        required = [name for name, child in fields.items() if not child.nullable]
-        properties = {name: _derived(child) for name, child in fields.items()}
-        needed = {"required": required} if required else {}
-        return {"type": "object", "properties": properties, **needed}
-    if column.kind is _K.ARRAY:
-        return {"type": "array", "items": _or_null(column.children[0])}
-    if column.kind is _K.MAP:
-        return {"type": "object", "additionalProperties": _or_null(column.children[1])}
-    return dict(column.kind.json)
-
-
-def _or_null(column: ColumnType) -> dict[str, object]:
-    made = _derived(column)
-    return {"oneOf": [{"type": "null"}, made]} if column.nullable else made
+        made["properties"] = {name: _derived(child) for name, child in fields.items()}
+        if required := [name for name, child in fields.items() if not child.nullable]:
+            made["required"] = required
+    elif column.children:
+        item = _derived(column.children[-1])
+        inner = {"oneOf": [{"type": "null"}, item]} if column.children[-1].nullable else item
+        made["items" if column.kind is _K.ARRAY else "additionalProperties"] = inner
+    return made
 
 
 class _Check:
