@@ -14,7 +14,6 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
-from spark_kafka_sink.base.error_kinds import Kind
 from spark_kafka_sink.base.errors import SchemaError, safe_text
 from spark_kafka_sink.base.json_object import json_object
 from spark_kafka_sink.records.formats.binary.matching import below, misfit, unfit, unusable
@@ -61,6 +60,8 @@ class JsonSchemaFormat(SchemaFormat):
             check.type(check.root, column, _Place())
         except RecursionError:
             raise _wrong("it is nested too deeply, or within itself") from None
+        except _UnusableError as error:
+            raise _wrong(str(error)) from None
         except (TypeError, AttributeError) as error:
             raise _wrong(f"a part of it is of another type than JSON Schema's: {error}") from None
         return PayloadEncoder(prefix, Value(JsonText(tuple(check.required))))
@@ -80,9 +81,13 @@ def _derived(column: ColumnType) -> dict[str, object]:
     return made
 
 
+class _UnusableError(Exception):
+    """Of the schema, whatever the columns are."""
+
+
 class _Check:
-    """Columns against one schema. A part of it that is of another type raises TypeError or
-    AttributeError.
+    """Columns against one schema. SchemaError is raised when they don't fit, _UnusableError,
+    TypeError and AttributeError (of a part that is of another type) for the schema itself.
     """
 
     def __init__(self, root: Mapping[str, Any]) -> None:
@@ -96,7 +101,7 @@ class _Check:
         """SchemaError when ``column`` does not fit."""
         self._steps += 1
         if self._steps > _MOST_STEPS:
-            raise _wrong("it has too many alternatives within each other")
+            raise _UnusableError("it has too many alternatives within each other")
         if declared is True:
             return
         if declared is False:
@@ -118,8 +123,6 @@ class _Check:
                 self.type(branch, column, at)
                 fitting.append(self.required[before:])
             except SchemaError as error:
-                if error.kind is Kind.UNUSABLE_SCHEMA:
-                    raise
                 if _types(branch) != ["null"]:
                     problem = error
             del self.required[before:]
@@ -138,10 +141,16 @@ class _Check:
         elif column.children:
             inner = declared.get("items", True) if wanted == "array" else _rest(declared)
             if isinstance(inner, list):
-                raise _wrong(f"items of {safe_text(at.path)} is a list, a schema for each position")
+                raise _UnusableError(
+                    f"items of {safe_text(at.path)} is a list, a schema for each position"
+                )
             child, inside = column.children[-1], _Place(f"{at.path}[]", None)
             if child.nullable:
-                self._null(inner, child, inside)
+                try:
+                    self.type(inner, _NULL, inside)
+                except SchemaError:
+                    what = "may be null, and the schema allows no null there"
+                    raise unfit(child, inside.path, what) from None
             self.type(inner, child, inside)
 
     def _struct(self, declared: Mapping[str, Any], column: ColumnType, at: _Place) -> None:
@@ -151,43 +160,31 @@ class _Check:
             way = None if at.way is None else (*at.way, index)
             inside = _Place(below(at.path, name), way)
             if name not in properties and rest is False:
-                what = "and the schema has no such property, and no other"
-                raise unfit(child, inside.path, what)
+                raise unfit(child, inside.path, "and the schema has no such property, and no other")
             self.type(properties.get(name, rest), child, inside)
             if name in required and child.nullable:
                 if way is None:
-                    what = "may be null in an array, and the schema requires it"
-                    raise unfit(child, inside.path, what)
+                    said = "may be null in an array, and the schema requires it"
+                    raise unfit(child, inside.path, said)
                 self.required.append((way, inside.path))
-        missing = [name for name in required if name not in column.names]
-        if missing:
-            where = f" of {safe_text(at.path)}" if at.path else ""
+        missing = next((str(name) for name in required if name not in column.names), None)
+        if missing is not None:
+            where = safe_text(missing) + (f" of {safe_text(at.path)}" if at.path else "")
             raise misfit(
-                f"the schema requires {safe_text(str(missing[0]))}{where}, and there is no column"
-                " for it",
+                f"the schema requires {where}, and there is no column for it",
                 "add a column of that name: names of JSON are those of the columns, letter by"
                 " letter",
             )
 
-    def _null(self, declared: object, column: ColumnType, at: _Place) -> None:
-        """SchemaError when a null of ``column`` does not fit."""
-        try:
-            self.type(declared, _NULL, at)
-        except SchemaError as error:
-            if error.kind is Kind.UNUSABLE_SCHEMA:
-                raise
-            what = "may be null, and the schema allows no null there"
-            raise unfit(column, at.path, what) from None
-
     def _referred(self, reference: object) -> object:
         found: Any = self.root
         if not isinstance(reference, str) or reference.partition("/")[0] != "#":
-            raise _wrong("it refers to another document, or to a name instead of a path")
+            raise _UnusableError("it refers to another document, or to a name instead of a path")
         for part in reference.split("/")[1:]:
             name = part.replace("~1", "/").replace("~0", "~")
             found = found.get(name) if isinstance(found, dict) else None
         if found is None:
-            raise _wrong(f"{safe_text(reference)} is not in it")
+            raise _UnusableError(f"{safe_text(reference)} is not in it")
         return found
 
 
