@@ -40,7 +40,7 @@ from spark_kafka_sink.records.payloads import Payloads
 from spark_kafka_sink.records.row_pieces import Mask, RowPieces
 from spark_kafka_sink.records.varint import Packed, highest, pack, pack_unsigned, unsigned_sizes
 
-_1, _3, _64 = np.uint64(1), np.uint64(3), np.uint64(64)
+_1, _3, _8, _64 = map(np.uint64, (1, 3, 8, 64))
 _PER_SECOND = 1_000_000
 _YEAR_1, _YEAR_10000 = -62_135_596_800 * _PER_SECOND, 253_402_300_800 * _PER_SECOND
 
@@ -174,28 +174,21 @@ def _decimal(
     low, high = words[::2], words[1::2]
     if valid is not None:
         low, high = low * valid, high * valid
-    small = not (high != low >> 63).any()
-    size = _signed_size(low)
-    if not small:
-        size = np.where(high == low >> 63, size, np.uint64(8) + _signed_size(high))
+    size: npt.NDArray[np.uint64] | np.uint64
     if node.size is None:
+        size, wide = _signed_size(low), high != low >> 63
+        if wide.any():
+            size = np.where(wide, _8 + _signed_size(high), size)
         out.add_packed([Packed(size << _1, _1, 1)], valid)
+        most = int(highest(size))
     else:
-        size = np.full(len(column), node.size, np.uint64)
-    most = int(highest(size))
-    if small and most <= 8:
+        size, most = np.uint64(node.size), node.size
+    for at in range((most - 1) // 8, -1, -1):
+        word, before = (low, high)[at] if at < 2 else high >> 63, np.uint64(8 * at)
+        count = size if most <= 8 else np.clip(size, before, before + _8) - before
         # The number's own bytes to the top of the word, and from there to the front.
-        shifted = low.view(np.uint64) << (_64 - (size << _3))
-        out.add_packed([Packed(shifted.byteswap(), size, most)], valid)
-        return
-    sign = np.repeat((high >> 63).astype(np.uint8)[:, None], max(most - 16, 0), axis=1)
-    number = np.stack([high, low], axis=1).astype(">i8").view(np.uint8).reshape(-1, 16)
-    everything = np.concatenate([sign, number], axis=1)
-    width = everything.shape[1]
-    taken = np.arange(width) >= width - size[:, None].astype(np.int64)
-    if valid is not None:
-        taken &= valid[:, None]
-    out.add_column(binary_of(ends_of(taken.sum(axis=1)), pa.py_buffer(everything[taken])))
+        shifted = word.view(np.uint64) << (_64 - (count << _3))
+        out.add_packed([Packed(shifted.byteswap(), count, min(most - 8 * at, 8))], valid)
 
 
 def _rescaled(node: Decimal, column: pa.Array, out: RowPieces, path: str) -> pa.Array:
