@@ -101,9 +101,7 @@ class SchemaRegistry:
         values = resolve(options)
         self._clock = SystemClock()
         self._deadline_ms = self._clock.now_ms() + limit_ms
-        timeout = options.get(TIMEOUT, SINK_OPTIONS[TIMEOUT].default)
-        assert isinstance(timeout, int)
-        self._timeout_ms = timeout
+        self._timeout_ms = int(text_of(options.get(TIMEOUT, SINK_OPTIONS[TIMEOUT].default)))
         self._urls = registry_urls(values)
         self._shown = safe_text(f"{values[URL]}")
         for url in self._urls:

@@ -19,26 +19,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from spark_kafka_sink.records.formats.arrow_values import fixed_width, list_items
-from spark_kafka_sink.records.formats.binary.nodes import (
-    Boolean,
-    Bytes,
-    Coding,
-    Decimal,
-    Items,
-    JsonText,
-    Layout,
-    Node,
-    Number,
-    Record,
-    Symbols,
-    Timestamp,
-    Value,
-)
+from spark_kafka_sink.records.formats.binary import nodes
+from spark_kafka_sink.records.formats.binary.nodes import Coding, Layout, Value
 from spark_kafka_sink.records.gather import binary_of, ends_of, lengths_of, sizes_of, valid_of
 from spark_kafka_sink.records.json.json_text import json_value, not_utf8, plain_binary
 from spark_kafka_sink.records.payloads import Payloads
 from spark_kafka_sink.records.row_pieces import Mask, RowPieces
 from spark_kafka_sink.records.varint import Packed, highest, pack, pack_unsigned, unsigned_sizes
+
+#: True for the rows that are written; None: all are.
+Valid = Mask | None
 
 _1, _3, _8, _64 = map(np.uint64, (1, 3, 8, 64))
 _PER_SECOND = 1_000_000
@@ -69,7 +59,7 @@ def _encode(value: Value, column: pa.Array, out: RowPieces, path: str) -> None:
         out.add_bytes(value.branch, valid)
     elif len(value.branch) == len(value.null) == 1:
         branch = np.where(valid, np.uint64(value.branch[0]), np.uint64(value.null[0]))
-        out.add_packed([Packed(branch, np.uint64(1), 1)])
+        out.add_packed([Packed(branch, _1, 1)])
     else:
         out.add_bytes(value.null, ~valid)
         out.add_bytes(value.branch, valid)
@@ -77,7 +67,7 @@ def _encode(value: Value, column: pa.Array, out: RowPieces, path: str) -> None:
         _node(value.node, column, valid, out, path)
 
 
-def _record(record: Record, column: pa.Array, out: RowPieces, path: str) -> None:
+def _record(record: nodes.Record, column: pa.Array, out: RowPieces, path: str) -> None:
     """Adds the fields of each row of a struct, whatever they hold where it is null."""
     for field in record.fields:
         if isinstance(field.value, bytes):
@@ -91,15 +81,15 @@ def _record(record: Record, column: pa.Array, out: RowPieces, path: str) -> None
         out.refuse(several, path or "of the payload", "has more than one field of a oneof")
 
 
-def _node(node: Node, column: pa.Array, valid: Mask | None, out: RowPieces, path: str) -> None:
+def _node(node: nodes.Node, column: pa.Array, valid: Valid, out: RowPieces, path: str) -> None:
     """The values where ``valid`` (None: all)."""
     match node:
-        case Boolean():
+        case nodes.Boolean():
             word = _flags(column).astype(np.uint64)
-            out.add_packed([Packed(word, np.uint64(1), 1)], valid)
-        case Number():
+            out.add_packed([Packed(word, _1, 1)], valid)
+        case nodes.Number():
             _number(node, column, valid, out, path)
-        case Bytes():
+        case nodes.Bytes():
             data = plain_binary(column)
             if node.is_text:
                 out.refuse(not_utf8(data), path, "is not UTF-8")
@@ -110,17 +100,17 @@ def _node(node: Node, column: pa.Array, valid: Mask | None, out: RowPieces, path
                 wrong = (sizes != node.length) & (sizes >= 0)
                 out.refuse(wrong, path, f"is not {node.length} bytes long, as the fixed is")
             out.add_column(data)
-        case Decimal():
+        case nodes.Decimal():
             _decimal(node, column, valid, out, path)
-        case Symbols():
-            _symbol(node, column, valid, out, path)
-        case Timestamp():
+        case nodes.Symbols():
+            _enum(node, column, valid, out, path)
+        case nodes.Timestamp():
             _timestamp(column, valid, out, path)
-        case Record():
+        case nodes.Record():
             _struct(node, column, valid, out, path)
-        case Items():
+        case nodes.Items():
             _items(node, column, valid, out, path)
-        case JsonText():
+        case nodes.JsonText():
             _json_text(node, column, out)
 
 
@@ -128,7 +118,7 @@ def _zeros(value: Value, column: pa.Array) -> Mask:
     if pa.types.is_floating(column.type):
         # The bits, since -0.0 is written.
         column = column.view(f"int{column.type.bit_width}")
-    elif isinstance(value.node, Bytes | Symbols):
+    elif isinstance(value.node, nodes.Bytes | nodes.Symbols):
         column = plain_binary(column)
     return _flags(pc.is_in(column, pa.array(value.zeros, column.type)))
 
@@ -151,7 +141,7 @@ def _coded(numbers: npt.NDArray[np.integer], coding: Coding) -> Sequence[Packed]
     return [Packed(words & np.uint64(0xFFFFFFFF), np.uint64(4), 4)]
 
 
-def _number(node: Number, column: pa.Array, valid: Mask | None, out: RowPieces, path: str) -> None:
+def _number(node: nodes.Number, column: pa.Array, valid: Valid, out: RowPieces, path: str) -> None:
     if pa.types.is_float32(column.type) and node.coding is Coding.FIXED64:
         column = column.cast(pa.float64())
     values = fixed_width(column, np.dtype(f"i{column.type.bit_width // 8}"), valid)
@@ -166,7 +156,7 @@ def _number(node: Number, column: pa.Array, valid: Mask | None, out: RowPieces, 
 
 
 def _decimal(
-    node: Decimal, column: pa.Array, valid: Mask | None, out: RowPieces, path: str
+    node: nodes.Decimal, column: pa.Array, valid: Valid, out: RowPieces, path: str
 ) -> None:
     if node.checked:
         column = _rescaled(node, column, out, path)
@@ -191,7 +181,7 @@ def _decimal(
         out.add_packed([Packed(shifted.byteswap(), count, min(most - 8 * at, 8))], valid)
 
 
-def _rescaled(node: Decimal, column: pa.Array, out: RowPieces, path: str) -> pa.Array:
+def _rescaled(node: nodes.Decimal, column: pa.Array, out: RowPieces, path: str) -> pa.Array:
     """With the schema's scale; rows that it can't hold are refused, and 0."""
     whole_digits = node.precision - node.scale
     if column.type.precision - column.type.scale > whole_digits:
@@ -214,7 +204,7 @@ def _signed_size(values: npt.NDArray[np.int64]) -> npt.NDArray[np.uint64]:
     return unsigned_sizes(magnitude, int(highest(magnitude, initial=0)), 8).view(np.uint64)
 
 
-def _symbol(node: Symbols, column: pa.Array, valid: Mask | None, out: RowPieces, path: str) -> None:
+def _enum(node: nodes.Symbols, column: pa.Array, valid: Valid, out: RowPieces, path: str) -> None:
     text = plain_binary(column)
     symbols = pa.array([one.encode() for one in node.symbols], text.type)
     found = pc.index_in(text, symbols)
@@ -224,7 +214,7 @@ def _symbol(node: Symbols, column: pa.Array, valid: Mask | None, out: RowPieces,
     out.add_packed(_coded(numbers, node.coding), valid)
 
 
-def _timestamp(column: pa.Array, valid: Mask | None, out: RowPieces, path: str) -> None:
+def _timestamp(column: pa.Array, valid: Valid, out: RowPieces, path: str) -> None:
     """Nanoseconds are never negative."""
     micros = fixed_width(column, np.dtype(np.int64), valid).astype(np.int64)
     outside = (micros < _YEAR_1) | (micros >= _YEAR_10000)
@@ -239,7 +229,7 @@ def _timestamp(column: pa.Array, valid: Mask | None, out: RowPieces, path: str) 
     _add_joined(inner, out, valid, length=True)
 
 
-def _json_text(node: JsonText, column: pa.Array, out: RowPieces) -> None:
+def _json_text(node: nodes.JsonText, column: pa.Array, out: RowPieces) -> None:
     out.add_column(json_value(column))
     for way, name in node.required:
         owner, field = (pc.struct_field(column, it) for it in (way[:-1], way))
@@ -247,9 +237,7 @@ def _json_text(node: JsonText, column: pa.Array, out: RowPieces) -> None:
         out.refuse(refused, name, "is null, and the schema requires the field")
 
 
-def _add_joined(
-    inner: RowPieces, out: RowPieces, valid: Mask | None, *, length: bool = False
-) -> None:
+def _add_joined(inner: RowPieces, out: RowPieces, valid: Valid, *, length: bool = False) -> None:
     """The rows of ``inner``, those of ``out`` where ``valid``, maybe after their length."""
     offsets, data = inner.joined()
     lengths = np.diff(offsets)
@@ -261,7 +249,7 @@ def _add_joined(
     out.add_column(binary_of(ends_of(lengths), data))
 
 
-def _struct(node: Record, column: pa.Array, valid: Mask | None, out: RowPieces, path: str) -> None:
+def _struct(node: nodes.Record, column: pa.Array, valid: Valid, out: RowPieces, path: str) -> None:
     if valid is None and not node.length:
         _record(node, column, out, path)
         return
@@ -273,7 +261,7 @@ def _struct(node: Record, column: pa.Array, valid: Mask | None, out: RowPieces, 
     _add_joined(inner, out, valid, length=node.length)
 
 
-def _items(node: Items, column: pa.Array, valid: Mask | None, out: RowPieces, path: str) -> None:
+def _items(node: nodes.Items, column: pa.Array, valid: Valid, out: RowPieces, path: str) -> None:
     items, offsets = list_items(column, valid)
     counts = np.diff(offsets)
     there = counts > 0
