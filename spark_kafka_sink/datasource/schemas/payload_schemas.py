@@ -11,7 +11,7 @@ import logging
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 from spark_kafka_sink.base.clock import SystemClock
 from spark_kafka_sink.base.error_kinds import Kind
@@ -49,9 +49,21 @@ _clock = SystemClock()
 _kept: dict[tuple[object, ...], tuple[int, RegisteredSchema]] = {}
 
 
-def registry_of(options: SchemaOptions, limit_ms: int) -> SchemaRegistry:
-    """The one that ``options`` name: the seam of registries. Those of Glue and Azure, which answer
-    the same four questions by APIs of their own, would be chosen here.
+class Registry(Protocol):
+    """The seam of registries: what is asked of one. ``str()`` is how messages name it."""
+
+    def by_id(self, schema_id: int) -> RegisteredSchema: ...
+
+    def latest(self, subject: str) -> RegisteredSchema | None: ...
+
+    def lookup(self, subject: str, text: str, kind: str, *, normalize: bool) -> int | None: ...
+
+    def register(self, subject: str, text: str, kind: str, *, normalize: bool) -> int: ...
+
+
+def registry_of(options: SchemaOptions, limit_ms: int) -> Registry:
+    """The one that ``options`` name. Those of Glue and Azure, with APIs of their own, would be
+    chosen here.
     """
     return SchemaRegistry(dict(options.registry), limit_ms)
 
@@ -171,7 +183,7 @@ class _Way:
                 return bare
         return self._format.derive(columns, self.name())
 
-    def _looked_up(self, registry: SchemaRegistry, subject: str, text: str) -> RegisteredSchema:
+    def _looked_up(self, registry: Registry, subject: str, text: str) -> RegisteredSchema:
         options, kind = self._options, self._format.schema_type
         schema_id = registry.lookup(subject, text, kind, normalize=options.normalize)
         if schema_id is None and options.auto_register:
@@ -198,7 +210,7 @@ class _Way:
         return found
 
     def _kept(
-        self, question: tuple[object, ...], ask: Callable[[SchemaRegistry], RegisteredSchema]
+        self, question: tuple[object, ...], ask: Callable[[Registry], RegisteredSchema]
     ) -> RegisteredSchema:
         """The answer of the registry, or of the cache."""
         key = (self._options.registry, self._payload.format, *question)
@@ -272,7 +284,7 @@ def _columns(part: ComposedColumns, schema: StructType) -> ColumnType:
     return whole.children[0] if part.is_struct else whole
 
 
-def _latest(registry: SchemaRegistry, subject: str) -> RegisteredSchema:
+def _latest(registry: Registry, subject: str) -> RegisteredSchema:
     found = registry.latest(subject)
     if found is None:
         raise SchemaError(
