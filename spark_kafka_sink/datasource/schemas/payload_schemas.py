@@ -88,28 +88,26 @@ def with_encoders(plan: ColumnPlan, schema: StructType, config: SinkConfig) -> C
 
     Raises ConfigError, SchemaError and SchemaRegistryError.
     """
-    options = config.schemas
-    if options is None:
+    if config.schemas is None:
         return plan
-    for payload in options.payloads:
+    for payload in config.schemas.payloads:
         part = plan.key if payload.part == "key" else plan.value
         assert part is not None
         columns = _columns(part, schema)
-        way = _Way(options, payload, config.topic, config.producer.max_block_ms)
-        made = way.encoded(part, columns)
+        made = _Way(config, payload, config.producer.max_block_ms).encoded(part, columns)
         plan = replace(plan, key=made) if part is plan.key else replace(plan, value=made)
     return plan
 
 
-def described(
-    options: SchemaOptions, topic: str | None, timeout_ms: int
-) -> Iterator[tuple[str, str, bool]]:
+def described(config: SinkConfig, timeout_ms: int) -> Iterator[tuple[str, str, bool]]:
     """For ``kprod check``: of each key and value with a schema the part, what the registry has for
     it, and whether that is enough.
     """
+    options = config.schemas
+    assert options is not None
     registry = registry_of(options, timeout_ms)
     for payload in options.payloads:
-        way = _Way(options, payload, topic, timeout_ms)
+        way = _Way(config, payload, timeout_ms)
         if payload.use_id is not None:
             found: RegisteredSchema | None = registry.by_id(payload.use_id)
             what = f"id {payload.use_id}"
@@ -127,10 +125,9 @@ def described(
 class _Way:
     """From the columns of a key or value to its encoder."""
 
-    def __init__(
-        self, options: SchemaOptions, payload: PayloadOptions, topic: str | None, limit_ms: int
-    ) -> None:
-        self._options, self._payload, self._topic = options, payload, topic
+    def __init__(self, config: SinkConfig, payload: PayloadOptions, limit_ms: int) -> None:
+        assert config.schemas is not None
+        self._options, self._payload, self._topic = config.schemas, payload, config.topic
         self._limit_ms = limit_ms
         self._format = schema_format(payload)
 
