@@ -7,12 +7,14 @@ start cold again and again, and loading what only tasks need would cost each of 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from spark_kafka_sink.config.named_columns import ColumnFormat, OnNullValue
 
 if TYPE_CHECKING:
-    from spark_kafka_sink.records.formats.binary.nodes import PayloadEncoder
+    import pyarrow as pa
+
+    from spark_kafka_sink.records.payloads import Payloads
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +23,14 @@ class NamedColumn:
 
     name: str
     index: int
+
+
+class PayloadEncoder(Protocol):
+    """How a column becomes payloads of a format with a schema (``records/formats/``). Picklable."""
+
+    def encode(self, column: pa.Array, path: str) -> Payloads:
+        """A payload for each row, null where ``column`` is; ``path`` names it for refusals."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,9 +17,9 @@ from typing import Any, Final, NamedTuple
 from spark_kafka_sink.base.errors import SchemaError, safe_text
 from spark_kafka_sink.base.json_object import json_object
 from spark_kafka_sink.records.formats.binary.matching import below, misfit, unfit, unusable
-from spark_kafka_sink.records.formats.binary.nodes import JsonText, PayloadEncoder, Value
+from spark_kafka_sink.records.formats.binary.nodes import JsonText, Value
 from spark_kafka_sink.records.formats.column_type import ColumnKind, ColumnType
-from spark_kafka_sink.records.formats.schema_format import SchemaFormat
+from spark_kafka_sink.records.formats.schema_format import PayloadPlan, SchemaFormat
 
 _K = ColumnKind
 _NULL: Final = ColumnType(_K.NULL, "void")
@@ -54,7 +54,7 @@ class JsonSchemaFormat(SchemaFormat):
         title = _parsed(schema).get("title")
         return title if isinstance(title, str) else ""
 
-    def plan(self, schema: str, prefix: bytes, column: ColumnType) -> PayloadEncoder:
+    def plan(self, schema: str, prefix: bytes, column: ColumnType) -> PayloadPlan:
         check = _Check(_parsed(schema))
         try:
             check.type(check.root, column, _Place())
@@ -64,7 +64,7 @@ class JsonSchemaFormat(SchemaFormat):
             raise _wrong(str(error)) from None
         except (TypeError, AttributeError) as error:
             raise _wrong(f"a part of it is of another type than JSON Schema's: {error}") from None
-        return PayloadEncoder(prefix, Value(JsonText(tuple(check.required))))
+        return PayloadPlan(prefix, Value(JsonText(tuple(check.required))))
 
 
 def _derived(column: ColumnType) -> dict[str, object]:

@@ -32,9 +32,9 @@ from spark_kafka_sink.records.formats.binary.matching import (
     missing,
     unfit,
 )
-from spark_kafka_sink.records.formats.binary.nodes import Coding, PayloadEncoder, Value
+from spark_kafka_sink.records.formats.binary.nodes import Coding, Value
 from spark_kafka_sink.records.formats.column_type import ColumnKind, ColumnType
-from spark_kafka_sink.records.formats.schema_format import SchemaFormat
+from spark_kafka_sink.records.formats.schema_format import PayloadPlan, SchemaFormat
 from spark_kafka_sink.records.varint import sized, varint
 
 _K = ColumnKind
@@ -90,8 +90,8 @@ class AvroFormat(SchemaFormat):
         kind = parse_schema(schema)
         return next((one.name for one in _branches(kind) if one.kind == "record"), "")
 
-    def plan(self, schema: str, prefix: bytes, column: ColumnType) -> PayloadEncoder:
-        return PayloadEncoder(prefix, _match(parse_schema(schema), column, ""))
+    def plan(self, schema: str, prefix: bytes, column: ColumnType) -> PayloadPlan:
+        return PayloadPlan(prefix, _match(parse_schema(schema), column, ""))
 
 
 def _branches(kind: AvroType) -> Sequence[AvroType]:

@@ -1,19 +1,12 @@
 """How columns are written in a format: made when they are matched with a schema, on the driver.
 
-Owns: the nodes, and :class:`PayloadEncoder`, what travels to the tasks. Never: Arrow, until a task
-encodes (``encoder`` follows the nodes); a schema.
+Owns: the nodes. Never: Arrow (``encoder`` follows them), a schema.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum, auto
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    import pyarrow as pa
-
-    from spark_kafka_sink.records.payloads import Payloads
 
 
 class Coding(Enum):
@@ -143,17 +136,3 @@ class Value:
     branch: bytes = b""
     null: bytes | None = None
     zeros: tuple[object, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class PayloadEncoder:
-    """How a key or value is written: ``prefix``, then ``value``. Picklable."""
-
-    prefix: bytes
-    value: Value
-
-    def encode(self, column: pa.Array, path: str) -> Payloads:
-        """A payload for each row, null where ``column`` is; ``path`` names it for refusals."""
-        from spark_kafka_sink.records.formats.binary.encoder import payloads_of
-
-        return payloads_of(self.prefix, self.value, column, path)

@@ -20,10 +20,10 @@ from spark_kafka_sink.records.formats.binary.matching import (
     missing,
     unfit,
 )
-from spark_kafka_sink.records.formats.binary.nodes import Coding, Number, PayloadEncoder, Value
+from spark_kafka_sink.records.formats.binary.nodes import Coding, Number, Value
 from spark_kafka_sink.records.formats.column_type import ColumnKind, ColumnType
 from spark_kafka_sink.records.formats.protobuf.proto_schema import derived_schema, message_of
-from spark_kafka_sink.records.formats.schema_format import SchemaFormat
+from spark_kafka_sink.records.formats.schema_format import PayloadPlan, SchemaFormat
 from spark_kafka_sink.records.varint import unsigned_varint, varint
 
 if TYPE_CHECKING:
@@ -78,14 +78,14 @@ class ProtobufFormat(SchemaFormat):
         path = message_of(schema, self._name)[1]
         return b"\x00" if path == (0,) else b"".join(map(varint, (len(path), *path)))
 
-    def plan(self, schema: str, prefix: bytes, column: ColumnType) -> PayloadEncoder:
+    def plan(self, schema: str, prefix: bytes, column: ColumnType) -> PayloadPlan:
         if column.kind is not ColumnKind.STRUCT:
             raise misfit(
                 "a payload of Protobuf is a message, and the column is no struct",
                 "name columns, or a struct with .*",
             )
         record = _match_message(message_of(schema, self._name)[0], column, "")
-        return PayloadEncoder(prefix, Value(record))
+        return PayloadPlan(prefix, Value(record))
 
 
 def _match_message(message: Descriptor, column: ColumnType, path: str) -> nodes.Record:
