@@ -141,7 +141,7 @@ class _Attempts:
     name: str = field(default_factory=lambda: uuid.uuid4().hex[:8])
     decision: Decision | None = None
     decided: Decision | None = None
-    #: The driver's own transactions of an attempt that waits for a leader.
+    #: The driver's own transactions.
     prepared: tuple[PreparedTransaction, ...] = ()
 
 
@@ -336,8 +336,10 @@ class Committer:
         parts = state.parts_by(batch.number, token)
         if any(part.name == attempts.name for part in parts):
             return  # by the previous attempt
-        prepared = batch.transactions + self._prepared_by_us(owner, batch, batch.block.number)
-        part = Part(prepared, batch.payload or Payload(), attempts.name, batch.block.letters)
+        own = self._prepared_once(owner, batch, batch.block.number, attempts)
+        part = Part(
+            batch.transactions + own, batch.payload or Payload(), attempts.name, batch.block.letters
+        )
         session.write(state.with_part(batch.number, token, part), self._client.deadline())
 
     def _decide_and_end(
@@ -347,8 +349,7 @@ class Committer:
         before = session.state
         state = self._taken_over(owner, before)
         decision = _decision(owner, batch, state)
-        own = attempts.prepared or self._prepared_by_us(owner, batch, 0)
-        attempts.prepared = ()
+        own = self._prepared_once(owner, batch, 0, attempts)
         decision = replace(decision, transactions=decision.transactions + own)
         if not decision.transactions:
             if owner.numbering is Numbering.VERSIONS:
@@ -358,11 +359,7 @@ class Committer:
             )
         attempts.decision = decision
         checked_ms = self._client.clock.now_ms()
-        try:
-            state = self._decide(owner, session, state.decided(decision))
-        except NoLeaderError:
-            attempts.prepared = own
-            raise
+        state = self._decide(owner, session, state.decided(decision))
         attempts.decided = decision
         with _decided(owner.key, decision):
             state = self._finish(owner.key, session, state, checked_ms=checked_ms)
@@ -379,6 +376,20 @@ class Committer:
 
     def _taken_over(self, owner: Owner, state: CommitState) -> CommitState:
         return state.taken_over(owner.run_id, owner.query_id, self._client.clock.wall_ms())
+
+    def _prepared_once(
+        self, owner: Owner, batch: Batch, number: int, attempts: _Attempts
+    ) -> tuple[PreparedTransaction, ...]:
+        """The driver's own transactions of ``batch``: those of an earlier attempt of the commit, if
+        they are still open, as each new one needs another id.
+        """
+        found = self._client.describe(
+            [t.transactional_id for t in attempts.prepared], self._client.deadline()
+        )
+        if not all(is_prepared(t, found[t.transactional_id]) for t in attempts.prepared):
+            attempts.prepared = ()
+        attempts.prepared = attempts.prepared or self._prepared_by_us(owner, batch, number)
+        return attempts.prepared
 
     def _prepared_by_us(
         self, owner: Owner, batch: Batch, number: int

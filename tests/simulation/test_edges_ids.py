@@ -4,17 +4,20 @@ is never aborted without a look for leaders (``transactional_producers.py``).
 
 from __future__ import annotations
 
+from functools import partial
+
 import pytest
 
 from spark_kafka_sink.admin.transaction_description import TransactionDescription
 from spark_kafka_sink.base.clock import NEVER
 from spark_kafka_sink.base.errors import ErrorCode
+from spark_kafka_sink.datasource.foreach_batch import Transaction, transaction
 from spark_kafka_sink.datasource.write.commit_message import TaskCommitMessage
 from spark_kafka_sink.protocol.request import ApiKey
 from spark_kafka_sink.transactions.committer import Commit
 from tests.fakes.fake_cluster.codec import Request
 from tests.fakes.fake_cluster.control import FOREVER
-from tests.simulation.edge_scene import EdgeScene
+from tests.simulation.edge_scene import EdgeScene, UntoldScene
 from tests.simulation.seeded_cluster import NODES
 from tests.simulation.spark_scene import of_a_sweep, of_the_log
 from tests.simulation.spark_world import LOG_TOPIC, TIMEOUT_MS, Run, SparkLife
@@ -207,3 +210,27 @@ def test_an_id_that_brokers_aborted_without_a_leader_is_not_taken(version: int) 
 
     scene = EdgeScene.of(play, SparkLife(1, tasks=1, transaction_version=version, new_worker=0.0))
     assert scene.batches() == {0, 1, 2}
+
+
+@VERSIONS
+def test_a_blocks_threads_need_no_more_ids_of_reports_than_writes(version: int) -> None:
+    """Each opens the log beside the others, whose next attempt keeps what it has prepared."""
+
+    def write_all(scene: EdgeScene, run: Run, number: int, block: Transaction) -> None:
+        frames = [scene.frame(run, 10 * number + i) for i in range(4)]
+        threads = [scene.beside(run.process, partial(block.write, one)) for one in frames]
+        scene.scheduler.block(lambda: all(one.done for one, _ in threads), NEVER)
+        assert [told for _, told in threads] == [[None]] * 4
+
+    def play(scene: EdgeScene) -> None:
+        run = scene.run("driver")
+        scene.cluster.create_topic("reports", 1)
+        for number in range(6):
+            with transaction("sinks", number, **scene.options(reportTopic="reports")) as block:
+                write_all(scene, run, number, block)
+        ids = [i for i in scene.cluster.transactions.transactions if ".report" in i]
+        assert len(ids) == 8, "four before the first take-over, and four after it"
+
+    life = SparkLife(1, tasks=1, rows=2, transaction_version=version, new_worker=0.0)
+    scene = UntoldScene.of(play, life)
+    assert scene.batches() == {10 * number + i for number in range(6) for i in range(4)}
