@@ -178,7 +178,7 @@ class SinkConfig:
             )
         if _LETTERS_IN_STREAMS in own:
             own.setdefault(_LETTERS, own[_LETTERS_IN_STREAMS])
-        options = {n: own.get(n, option.default_value) for n, option in SINK_OPTIONS.items()}
+        options = {n: own.get(n, option.default) for n, option in SINK_OPTIONS.items()}
         if options[_TOLERANCE] == "none":
             own = {name: value for name, value in own.items() if not name.startswith("errors.")}
             if idle := [o.spelled for n, o in given.own.items() if n not in {*own, _TOLERANCE}]:

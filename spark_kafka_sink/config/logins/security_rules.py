@@ -20,11 +20,12 @@ from spark_kafka_sink.base.security.secret_references import is_one_reference
 from spark_kafka_sink.base.suggestions import letters, nearest_name
 from spark_kafka_sink.config.option import (
     Check,
-    OneOfAnyCase,
     Option,
     OptionType,
     Status,
     alike,
+    any_case,
+    one_of,
     refuse,
 )
 from spark_kafka_sink.config.option_table import (
@@ -178,7 +179,7 @@ def _of_endpoint() -> Iterator[Option]:
             if option.status is not Status.HONOURED:
                 here = replace(here, status=Status.REFUSED)
             if option.name == "ssl.endpoint.identification.algorithm":
-                here = replace(here, rule=OneOfAnyCase(("https",)))
+                here = replace(here, rule=one_of("https", same=any_case))
             yield here
 
 
