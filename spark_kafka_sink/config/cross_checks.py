@@ -98,13 +98,12 @@ _BACKOFFS = (
 #: Looked at when idempotence is on. As in Java, more requests in flight never disable it
 #: implicitly, whatever acks is.
 _IDEMPOTENCE = (
-    Check("enable.idempotence", "Must set retries to non-zero when using the idempotent producer.",
-          "remove <retries>=0 or <enable.idempotence>=true",
-          lambda values: values["retries"] == 0),
+    Check("enable.idempotence retries=0",
+          "Must set retries to non-zero when using the idempotent producer.",
+          "remove <retries>=0 or <enable.idempotence>=true"),
     Check("enable.idempotence",
           "Must set acks to all in order to use the idempotent producer. Otherwise we cannot"
-          " guarantee idempotence.", "<acks> is {acks}",
-          lambda values: values["acks"] not in _ALL),
+          " guarantee idempotence.", "<acks> is {acks}", unless="acks=all acks=-1"),
     Check("", "To use the idempotent producer, max.in.flight.requests.per.connection must be set"
           " to at most 5. Current value is {max.in.flight.requests.per.connection}.",
           "or set <enable.idempotence>=false",
@@ -121,10 +120,9 @@ _SHORT_TRANSACTIONS = (
           kind=Kind.SHORT_TRANSACTION),
 )  # fmt: skip
 _TWO_PHASE = (
-    Check("transaction.timeout.ms",
+    Check("transaction.timeout.ms transaction.two.phase.commit.enable=true",
           "Cannot set transaction.timeout.ms when transaction.two.phase.commit.enable is set to"
-          " true. Transactions will not expire with two-phase commit enabled.",
-          broken=lambda values: values["transaction.two.phase.commit.enable"]),
+          " true. Transactions will not expire with two-phase commit enabled."),
 )  # fmt: skip
 
 
@@ -139,14 +137,19 @@ _WEAK_TLS = (
     Check("", "<ssl.cipher.suites> names some suites of TLS 1.3 only: Python can't choose among"
           " them, so all of OpenSSL's are offered",
           broken=_some_suites_of_tls_1_3, kind=Kind.WEAK_SECURITY),
-    Check("", "<client.dns.lookup> is resolve_canonical_bootstrap_servers_only: the name that a"
+    Check("client.dns.lookup=resolve_canonical_bootstrap_servers_only",
+          "<client.dns.lookup> is resolve_canonical_bootstrap_servers_only: the name that a"
           " bootstrap server's certificate must carry is one that DNS gives",
-          broken=lambda values: values["client.dns.lookup"]
-          == "resolve_canonical_bootstrap_servers_only", kind=Kind.WEAK_SECURITY),
-    Check("", "<ssl.endpoint.identification.algorithm> is empty: brokers' names are not compared"
-          " with their certificates",
-          broken=lambda values: values["ssl.endpoint.identification.algorithm"] == "",
           kind=Kind.WEAK_SECURITY),
+    Check("ssl.endpoint.identification.algorithm=",
+          "<ssl.endpoint.identification.algorithm> is empty: brokers' names are not compared"
+          " with their certificates", kind=Kind.WEAK_SECURITY),
+)  # fmt: skip
+
+_NO_MECHANISM = (
+    Check("sasl.mechanism sasl.mechanism=",
+          "Invalid value null for configuration sasl.mechanism: When the security.protocol"
+          " configuration enables SASL, mechanism must be non-null and non-empty string."),
 )  # fmt: skip
 
 _SIZES = (
@@ -302,11 +305,7 @@ class OptionReader:
 
     def _check_sasl(self, protocol: str) -> None:
         """Find mistakes now; each producer reads the settings again, with its secrets' values."""
-        if self.values["sasl.mechanism"] == "" and "sasl.mechanism" in self.given:
-            raise ConfigError(
-                "Invalid value null for configuration sasl.mechanism: When the security.protocol"
-                " configuration enables SASL, mechanism must be non-null and non-empty string."
-            )
+        self._refuse(_NO_MECHANISM)
         mechanism: str | None = self.values["sasl.mechanism"]
         given = {n: self._content(n) for n in self.given if n.startswith("sasl.")}
         if _JAAS in given and not names_a_known_module(text_of(given[_JAAS])):

@@ -18,7 +18,7 @@ from typing import Any
 
 from spark_kafka_sink.base.error_kinds import Kind
 from spark_kafka_sink.base.errors import ConfigError, safe_text
-from spark_kafka_sink.base.security.password import HIDDEN, Password
+from spark_kafka_sink.base.security.password import HIDDEN, Password, text_of
 from spark_kafka_sink.base.security.secret_references import REFERABLE, check_forms
 from spark_kafka_sink.base.suggestions import nearest_value, plain_number
 
@@ -320,7 +320,8 @@ Values = Mapping[str, Any]
 @dataclass(frozen=True, slots=True)
 class Check:
     """A combination of options that is an error, or a warning: all of ``given`` were given, none of
-    ``unless`` was, and ``broken`` is true of the effective values.
+    ``unless`` was, and ``broken`` is true of the effective values. A ``name=value`` there holds of
+    an option with that effective value, in any case.
 
     In both texts ``{option}`` stands for its value, and ``<option>`` for its name as it was given.
     """
@@ -342,10 +343,13 @@ def failed_checks(
         text = _SHOWN_VALUE.sub(lambda found: str(values[found[1]]), text)
         return _SHOWN_NAME.sub(lambda found: spelled(found[1]), text)
 
+    def holds(item: str) -> bool:
+        name, equals, value = item.partition("=")
+        return text_of(values.get(name)).lower() == value.lower() if equals else name in given
+
     for check in checks:
-        applies = all(name in given for name in check.given.split())
-        excepted = any(name in given for name in check.unless.split())
-        if applies and not excepted and check.broken(values):
+        applies = all(map(holds, check.given.split())) and not any(map(holds, check.unless.split()))
+        if applies and check.broken(values):
             yield check, filled(check.sentence), filled(check.hint)
 
 

@@ -10,7 +10,7 @@ The driver parses once, the tasks get the result, and need not import the module
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Final
@@ -19,7 +19,6 @@ from spark_kafka_sink.base.error_kinds import Kind
 from spark_kafka_sink.base.errors import ConfigError, coded
 from spark_kafka_sink.config.named_columns import (
     ALL_COLUMNS,
-    ColumnFormat,
     NamedColumns,
     column_names,
     struct_name,
@@ -42,6 +41,7 @@ TXN_CONTEXT = "txnContext"
 _TOLERANCE: Final = "errors.tolerance"
 _LETTERS: Final = "errors.deadletterqueue.topic.name"
 _LETTERS_IN_STREAMS: Final = "errors.dead.letter.queue.topic.name"
+_EXACTLY_ONCE: Final = "deliveryGuarantee=exactly-once"
 _OF_ONE_WRITE = ("txnVersion", TXN_CONTEXT)
 _FINGERPRINT_LENGTH = 16
 
@@ -245,21 +245,13 @@ def _guarantee(
         reader.given[idempotence] = Given("false", reader.prefix + idempotence)
     reader.exactly_once = requested is DeliveryGuarantee.EXACTLY_ONCE
     reader.read()
-    if requested is DeliveryGuarantee.NONE:
-        if reader.values[idempotence]:
-            raise ConfigError(
-                "deliveryGuarantee=none and kafka.enable.idempotence=true contradict each other",
-                hint="deliveryGuarantee=at-least-once is the one with idempotence",
-            )
-        return requested
-    if reader.values[idempotence] and reader.idempotence_off is None:
-        return requested
+    idempotent = reader.values[idempotence] and reader.idempotence_off is None
     reason = reader.idempotence_off or "kafka.enable.idempotence is set to false"
-    if is_given:
-        raise ConfigError(
-            f"deliveryGuarantee={requested} needs an idempotent producer, but {reason}",
-            hint="remove that option, or set deliveryGuarantee=none",
-        )
+    given = {"deliveryGuarantee"} if is_given else set()
+    values = {"deliveryGuarantee": requested, idempotence: idempotent, "reason": reason}
+    refuse(_GUARANTEES, given, values)
+    if idempotent or requested is DeliveryGuarantee.NONE:
+        return requested
     reader.warn(
         Kind.WEAKER_GUARANTEE,
         f"deliveryGuarantee is none because {reason}: rows can be lost or written twice. Set"
@@ -268,17 +260,25 @@ def _guarantee(
     return DeliveryGuarantee.NONE
 
 
-_EXACTLY_ONCE: Final = "exactly-once"
+_GUARANTEES: Final = (
+    Check("deliveryGuarantee=none enable.idempotence=true",
+          "deliveryGuarantee=none and kafka.enable.idempotence=true contradict each other",
+          "deliveryGuarantee=at-least-once is the one with idempotence"),
+    Check("deliveryGuarantee enable.idempotence=false",
+          "deliveryGuarantee={deliveryGuarantee} needs an idempotent producer, but {reason}",
+          "remove that option, or set deliveryGuarantee=none", unless="deliveryGuarantee=none"),
+)  # fmt: skip
 
 
-def _needs_exactly_once(name: str) -> Check:
-    return Check(
-        name,
-        f"{name} needs deliveryGuarantee=exactly-once, and deliveryGuarantee is"
-        " {deliveryGuarantee}",
-        "set deliveryGuarantee=exactly-once, or remove that option",
-        lambda values: values["deliveryGuarantee"] != _EXACTLY_ONCE,
-    )
+def _need_exactly_once(names: str) -> Iterator[Check]:
+    for name in names.split():
+        yield Check(
+            name,
+            f"{name} needs deliveryGuarantee=exactly-once, and deliveryGuarantee is"
+            " {deliveryGuarantee}",
+            "set deliveryGuarantee=exactly-once, or remove that option",
+            unless=_EXACTLY_ONCE,
+        )
 
 
 def _format_of_none(part: str) -> Check:
@@ -293,23 +293,21 @@ def _format_of_none(part: str) -> Check:
 
 def _string_of_one(part: str) -> Check:
     def broken(values: Values) -> bool:
-        text = values[f"{part}Columns"]
-        if values[f"{part}Format"] is not ColumnFormat.STRING or struct_name(text or ""):
-            return False
-        names = column_names(text)
+        text = values[f"{part}Columns"] or ""
+        names = () if struct_name(text) else column_names(text)
         return len(names) > 1 or ALL_COLUMNS in names
 
     return Check(
-        "",
+        f"{part}Format=string {part}Columns",
         f"{part}Format=string takes one column, and {part}Columns names more",
         f"name one column, or set {part}Format=json",
         broken,
     )
 
 
-def _one_topic(one: str, other: str, hint: str) -> Check:
+def _one_topic(one: str, other: str, hint: str, given: str = "") -> Check:
     return Check(
-        one,
+        f"{one} {given}",
         f"{one} and {other} are the same topic, '{{{one}}}'",
         hint,
         lambda values: values[one] == values[other],
@@ -322,27 +320,16 @@ _OF_BOTH = "txnAppId identifies the writer, txnVersion counts its writes"
 
 #: In the order in which they are looked at.
 CHECKS: Final = (
-    *map(
-        _needs_exactly_once,
-        (
-            "transactionalIdPrefix",
-            "txnAppId",
-            "txnVersion",
-            "verifyReplays",
-            "offsetsGroup",
-            "offsetsGroupInUse",
-            "twoPhaseCommit",
-            "commitLogTopic",
-        ),
-    ),
+    *_need_exactly_once(
+        "transactionalIdPrefix txnAppId txnVersion verifyReplays offsetsGroup offsetsGroupInUse"
+        " twoPhaseCommit commitLogTopic"),
     Check("txnAppId", "txnAppId is set and txnVersion is not: a write is known by both", _OF_BOTH,
           unless="txnVersion"),
     Check("txnVersion", "txnVersion is set and txnAppId is not: a write is known by both", _OF_BOTH,
           unless="txnAppId"),
-    Check("topic", "topic and commitLogTopic are the same topic, '{topic}'",
-          "the commit log holds the driver's decisions, and no other client may write to it",
-          lambda values: values["deliveryGuarantee"] == _EXACTLY_ONCE
-          and values["topic"] == values["commitLogTopic"]),
+    _one_topic("topic", "commitLogTopic",
+               "the commit log holds the driver's decisions, and no other client may write to it",
+               _EXACTLY_ONCE),
     _one_topic("reportTopic", "topic", _REPORTS),
     _one_topic("reportTopic", "commitLogTopic", _REPORTS),
     _one_topic("progressTopic", "topic", _PROGRESS),
@@ -352,12 +339,10 @@ CHECKS: Final = (
     _string_of_one("key"),
     _format_of_none("value"),
     _string_of_one("value"),
-    Check("onNullValue valueColumns",
+    Check("onNullValue valueColumns valueFormat=json",
           "onNullValue would have no effect, because valueColumns become JSON, which is never null",
           "remove onNullValue, or write a column value that is null where it must be",
-          lambda values: values["valueFormat"] is ColumnFormat.JSON
-          and struct_name(values["valueColumns"]) is None,
-          kind=Kind.NO_EFFECT),
+          lambda values: struct_name(values["valueColumns"]) is None, kind=Kind.NO_EFFECT),
     Check("tasksAtOnce", "tasksAtOnce would have no effect, because there is no rate to divide",
           "set maxRecordsPerSecond or maxBytesPerSecond, or remove tasksAtOnce",
           unless="maxRecordsPerSecond maxBytesPerSecond", kind=Kind.NO_EFFECT),
@@ -365,9 +350,9 @@ CHECKS: Final = (
           f"{_LETTERS} and {_LETTERS_IN_STREAMS} are two names of one option, and differ",
           f"remove {_LETTERS_IN_STREAMS}",
           lambda values: values[_LETTERS] != values[_LETTERS_IN_STREAMS]),
-    Check("", f"{_TOLERANCE}=all needs {_LETTERS}: rows that can't be sent would be lost",
-          "name a topic for them, dlq.orders for example",
-          lambda values: values[_TOLERANCE] == "all" and values[_LETTERS] is None),
+    Check(f"{_TOLERANCE}=all",
+          f"{_TOLERANCE}=all needs {_LETTERS}: rows that can't be sent would be lost",
+          "name a topic for them, dlq.orders for example", unless=_LETTERS),
     *(_one_topic(_LETTERS, other, "give dead letters a topic of their own")
       for other in ("topic", "reportTopic", "progressTopic", "commitLogTopic")),
 )  # fmt: skip
