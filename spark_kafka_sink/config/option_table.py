@@ -40,55 +40,7 @@ from spark_kafka_sink.config.option import (
 _T = OptionType
 _NOT_NEGATIVE, _POSITIVE = within(0), within(1)
 _ON, _OFF = True, False
-
-_CONNECTION = (
-    Option("bootstrap.servers", _T.LIST, ()),
-    Option("client.id", _T.STRING, ""),
-    Option("client.dns.lookup", _T.STRING, "use_all_dns_ips",
-           one_of("use_all_dns_ips", "resolve_canonical_bootstrap_servers_only")),
-    Option("connections.max.idle.ms", _T.LONG, 540_000),
-    Option("socket.connection.setup.timeout.ms", _T.LONG, 10_000, _NOT_NEGATIVE),
-    Option("socket.connection.setup.timeout.max.ms", _T.LONG, 30_000, _NOT_NEGATIVE),
-    Option("send.buffer.bytes", _T.INT, 131_072, within(-1)),
-    Option("receive.buffer.bytes", _T.INT, 32_768, within(-1)),
-    Option("reconnect.backoff.ms", _T.LONG, 50, _NOT_NEGATIVE),
-    Option("reconnect.backoff.max.ms", _T.LONG, 1_000, _NOT_NEGATIVE),
-    Option("security.protocol", _T.STRING, "PLAINTEXT",
-           one_of("SASL_SSL", "PLAINTEXT", "SSL", "SASL_PLAINTEXT", same=any_case)),
-)  # fmt: skip
-
-_DELIVERY = (
-    Option("acks", _T.STRING, "all", one_of("all", "-1", "0", "1")),
-    Option("enable.idempotence", _T.BOOLEAN, _ON),
-    Option("retries", _T.INT, INT_MAX, within(0, INT_MAX)),
-    Option("delivery.timeout.ms", _T.INT, 120_000, _NOT_NEGATIVE),
-    Option("request.timeout.ms", _T.INT, 30_000, _NOT_NEGATIVE),
-    Option("max.block.ms", _T.LONG, 60_000, _NOT_NEGATIVE),
-    Option("max.in.flight.requests.per.connection", _T.INT, 5, _POSITIVE),
-    Option("retry.backoff.ms", _T.LONG, 100, _NOT_NEGATIVE),
-    Option("retry.backoff.max.ms", _T.LONG, 1_000, _NOT_NEGATIVE),
-)  # fmt: skip
-
-_BATCHING = (
-    Option("batch.size", _T.INT, 524_288, _NOT_NEGATIVE),
-    Option("linger.ms", _T.LONG, 5, _NOT_NEGATIVE),
-    Option("buffer.memory", _T.LONG, 33_554_432, _NOT_NEGATIVE),
-    Option("max.request.size", _T.INT, 1_048_576, _NOT_NEGATIVE),
-    Option("compression.type", _T.STRING, "none", one_of("none", "gzip", "snappy", "lz4", "zstd")),
-    Option("compression.gzip.level", _T.INT, -1, within(1, 9, -1)),
-    Option("compression.lz4.level", _T.INT, 9, within(1, 17)),
-    Option("compression.zstd.level", _T.INT, 3, within(-131_072, 22)),
-)  # fmt: skip
-
-_PARTITIONING = (
-    Option("partitioner.class", _T.CLASS, None),
-    Option("partitioner.ignore.keys", _T.BOOLEAN, _OFF),
-    Option("partitioner.adaptive.partitioning.enable", _T.BOOLEAN, _OFF),
-    Option("partitioner.availability.timeout.ms", _T.LONG, 0, _NOT_NEGATIVE),
-    Option("partitioner.rack.aware", _T.BOOLEAN, _OFF),
-    Option("client.rack", _T.STRING, ""),
-)  # fmt: skip
-
+_METRICS = "there is no JMX here; the write report carries the numbers"
 
 #: Partitioner classes of the Java client, and what each is here: a name in
 #: ``records.partitioning.partitioners``, or None for the built-in one.
@@ -112,7 +64,54 @@ KEY_PARTITIONERS: tuple[str, ...] = (
     "random", "murmur3", "iceberg_bucket", "iceberg_bucket_long",
 )  # fmt: skip
 
-_METADATA = (
+
+def _removed(name: str, last: str, instead: str) -> Option:
+    note = f"Removed from Kafka after {last}; {instead}"
+    return Option(name, _T.STRING, None, None, Status.REMOVED, note)
+
+
+_PRODUCER = (
+    # Connections.
+    Option("bootstrap.servers", _T.LIST, ()),
+    Option("client.id", _T.STRING, ""),
+    Option("client.dns.lookup", _T.STRING, "use_all_dns_ips",
+           one_of("use_all_dns_ips", "resolve_canonical_bootstrap_servers_only")),
+    Option("connections.max.idle.ms", _T.LONG, 540_000),
+    Option("socket.connection.setup.timeout.ms", _T.LONG, 10_000, _NOT_NEGATIVE),
+    Option("socket.connection.setup.timeout.max.ms", _T.LONG, 30_000, _NOT_NEGATIVE),
+    Option("send.buffer.bytes", _T.INT, 131_072, within(-1)),
+    Option("receive.buffer.bytes", _T.INT, 32_768, within(-1)),
+    Option("reconnect.backoff.ms", _T.LONG, 50, _NOT_NEGATIVE),
+    Option("reconnect.backoff.max.ms", _T.LONG, 1_000, _NOT_NEGATIVE),
+    Option("security.protocol", _T.STRING, "PLAINTEXT",
+           one_of("SASL_SSL", "PLAINTEXT", "SSL", "SASL_PLAINTEXT", same=any_case)),
+    # Delivery.
+    Option("acks", _T.STRING, "all", one_of("all", "-1", "0", "1")),
+    Option("enable.idempotence", _T.BOOLEAN, _ON),
+    Option("retries", _T.INT, INT_MAX, within(0, INT_MAX)),
+    Option("delivery.timeout.ms", _T.INT, 120_000, _NOT_NEGATIVE),
+    Option("request.timeout.ms", _T.INT, 30_000, _NOT_NEGATIVE),
+    Option("max.block.ms", _T.LONG, 60_000, _NOT_NEGATIVE),
+    Option("max.in.flight.requests.per.connection", _T.INT, 5, _POSITIVE),
+    Option("retry.backoff.ms", _T.LONG, 100, _NOT_NEGATIVE),
+    Option("retry.backoff.max.ms", _T.LONG, 1_000, _NOT_NEGATIVE),
+    # Batches.
+    Option("batch.size", _T.INT, 524_288, _NOT_NEGATIVE),
+    Option("linger.ms", _T.LONG, 5, _NOT_NEGATIVE),
+    Option("buffer.memory", _T.LONG, 33_554_432, _NOT_NEGATIVE),
+    Option("max.request.size", _T.INT, 1_048_576, _NOT_NEGATIVE),
+    Option("compression.type", _T.STRING, "none", one_of("none", "gzip", "snappy", "lz4", "zstd")),
+    Option("compression.gzip.level", _T.INT, -1, within(1, 9, -1)),
+    Option("compression.lz4.level", _T.INT, 9, within(1, 17)),
+    Option("compression.zstd.level", _T.INT, 3, within(-131_072, 22)),
+    # Partitions.
+    Option("partitioner.class", _T.CLASS, None),
+    Option("partitioner.ignore.keys", _T.BOOLEAN, _OFF),
+    Option("partitioner.adaptive.partitioning.enable", _T.BOOLEAN, _OFF),
+    Option("partitioner.availability.timeout.ms", _T.LONG, 0, _NOT_NEGATIVE),
+    Option("partitioner.rack.aware", _T.BOOLEAN, _OFF),
+    Option("client.rack", _T.STRING, ""),
+    # Metadata.
     Option("metadata.max.age.ms", _T.LONG, 300_000, _NOT_NEGATIVE),
     Option("metadata.max.idle.ms", _T.LONG, 300_000, within(5_000)),
     Option("metadata.recovery.strategy", _T.STRING, "rebootstrap",
@@ -120,25 +119,17 @@ _METADATA = (
     Option("metadata.recovery.rebootstrap.trigger.ms", _T.LONG, 300_000, _NOT_NEGATIVE),
     Option("metadata.cluster.check.enable", _T.BOOLEAN, _OFF, None, Status.NO_MEANING,
            "that check is not made"),
-)  # fmt: skip
-
-_TRANSACTIONS = (
+    # Transactions.
     Option("transactional.id", _T.STRING, None, NOT_EMPTY, Status.REFUSED,
            "All tasks would share one id and fence each other.", for_producer=True),
     Option("transaction.timeout.ms", _T.INT, 60_000, exactly_once_default=900_000),
     Option("transaction.two.phase.commit.enable", _T.BOOLEAN, _OFF, None, Status.LATER_REFUSED,
            "the sink's own option twoPhaseCommit asks brokers for it"),
-)  # fmt: skip
-
-_METRICS = "there is no JMX here; the write report carries the numbers"
-
-_INTERCEPTORS = (
+    # Interceptors and metrics.
     Option("interceptor.classes", _T.LIST, ()),
     Option("metrics.num.samples", _T.INT, 2, _POSITIVE),
     Option("metrics.sample.window.ms", _T.LONG, 30_000, _NOT_NEGATIVE),
-)  # fmt: skip
-
-_WITHOUT_EFFECT = (
+    # Without an effect.
     Option("metric.reporters", _T.LIST, (), None, Status.NO_MEANING, _METRICS),
     Option("metrics.recording.level", _T.STRING, "INFO", one_of("INFO", "DEBUG", "TRACE"),
            Status.NO_MEANING, _METRICS),
@@ -151,15 +142,7 @@ _WITHOUT_EFFECT = (
     Option("buffer.memory.allocation.strategy", _T.STRING, "full", None, Status.NO_MEANING,
            "a batch takes the bytes that it holds, no more"),
     Option("security.providers", _T.STRING, None, None, Status.NO_MEANING, "there is no JVM here"),
-)  # fmt: skip
-
-
-def _removed(name: str, last: str, instead: str) -> Option:
-    note = f"Removed from Kafka after {last}; {instead}"
-    return Option(name, _T.STRING, None, None, Status.REMOVED, note)
-
-
-_REMOVED = (
+    # Removed from Kafka.
     _removed("block.on.buffer.full", "0.10", "max.block.ms limits the wait for room"),
     _removed("metadata.fetch.timeout.ms", "0.10", "use max.block.ms"),
     _removed("timeout.ms", "0.10", "use request.timeout.ms"),
@@ -168,9 +151,7 @@ _REMOVED = (
     _removed("enable.jmx", "0.8.1", _METRICS),
     _removed("auto.include.jmx.reporter", "3.9", _METRICS),
     _removed("internal.auto.downgrade.txn.commit", "3.9", "it was internal to Kafka Streams"),
-)
-
-_REFUSED = (
+    # Refused.
     Option("key.serializer", _T.CLASS, None, None, Status.REFUSED,
            "Kafka option 'key.serializer' is not supported as keys are serialized with"
            " ByteArraySerializer.",
@@ -385,11 +366,7 @@ def _table(*groups: Iterable[Option]) -> dict[str, Option]:
 
 
 #: Options of the producer by Java's name, which is in lower case throughout.
-PRODUCER_OPTIONS: dict[str, Option] = _table(
-    _CONNECTION, _DELIVERY, _BATCHING, _PARTITIONING, _METADATA, _TRANSACTIONS,
-    _INTERCEPTORS, _WITHOUT_EFFECT,
-    _REMOVED, _REFUSED, SECURITY_OPTIONS,
-)  # fmt: skip
+PRODUCER_OPTIONS: dict[str, Option] = _table(_PRODUCER, SECURITY_OPTIONS)
 
 #: The sink's own options by their name in camelCase.
 SINK_OPTIONS: dict[str, Option] = _table(_SINK, DEAD_LETTER_OPTIONS, SCHEMA_OPTIONS)
