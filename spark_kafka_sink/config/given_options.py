@@ -96,13 +96,11 @@ def foreign_options() -> ForeignOptions:
 
 @dataclass(frozen=True, slots=True)
 class OptionSource:
-    """The source of a name: ``prefix`` is that of a producer's option there, ``own`` whether the
-    sink's own options are taken there, ``sink`` whether it is a write that reads them and not a
-    producer by itself, ``where`` the file, or nothing.
+    """The source of a name: ``prefix`` is that of a producer's option there, ``sink`` whether it is a
+    write, and not a producer by itself, ``where`` the file, which has the sink's own options too.
     """
 
     prefix: str
-    own: bool
     sink: bool
     where: str = ""
 
@@ -128,7 +126,19 @@ def unknown_option(key: str, shown: str, place: OptionSource) -> ConfigError:
     """The error for a name that is not an option in its place. ``key`` is lower-cased, ``shown`` as
     its user wrote it. What may be a secret under a wrong name was shown by others.
     """
-    error = _unknown_name(key, shown, place)
+    name = key.removeprefix(PREFIX)
+    error = _known_elsewhere(name, shown, place)
+    if error is None:
+        what, hint = f"Unknown option '{shown}'{place.where}", _right_name(name, place)
+        known = key in _SINK_BY_KEY or _DOTTED.fullmatch(key) is not None
+        if hint is None and place.where and not known:
+            return ConfigError(
+                f"a line of the configFile{place.where} has a name that is no option's; it may be a"
+                " secret, and is not shown",
+                hint="is this the properties file that was meant?",
+            )
+        hint = hint or f"every option: kprod options, or {page_address('options')}"
+        error = ConfigError(what, hint=hint, kind=Kind.UNKNOWN_OPTION)
     if place.where or not may_be_secret(key):
         return error
     hint = f"{error.hint}; {REPLACE_IT}" if error.hint else REPLACE_IT
@@ -144,82 +154,51 @@ def may_be_secret(key: str) -> bool:
     return option is not None and option.secret and not option.name.endswith(_PUBLIC)
 
 
-def _unknown_name(key: str, shown: str, place: OptionSource) -> ConfigError:
-    name = key.removeprefix(PREFIX)
-    elsewhere = _known_elsewhere(name, shown, place)
-    if elsewhere is not None:
-        return elsewhere
-    ours = _SINK_BY_KEY.get(name)
-    option = PRODUCER_OPTIONS.get(name)
-    if ours is not None and not ours.internal:
-        if place.own:
-            hint = f"write {ours.name}: the sink's own options take no prefix"
-            return _unknown(shown, place, hint)
-        return ConfigError(
-            f"Option '{shown}'{place.where} is the Spark sink's; a producer has no such option",
-            hint="remove it, or write with format('kprod')",
-        )
-    if option is not None and option.status is Status.REMOVED:
-        return _unknown(shown, place, option.note)
-    if option is not None:
-        return _unknown(
-            shown,
-            place,
-            f"options of Kafka's producer take the prefix: {place.prefix}{name}"
-            if place.prefix
-            else f"write {name}: no prefix in this place",
-        )
-    nearest = _nearest(name.removeprefix(PREFIX), place)
-    known = key in _SINK_BY_KEY or _DOTTED.fullmatch(key) is not None
-    if nearest is None and place.where and not known:
-        return ConfigError(
-            f"a line of the configFile{place.where} has a name that is no option's; it may be a"
-            " secret, and is not shown",
-            hint="is this the properties file that was meant?",
-        )
-    everything = f"every option: kprod options, or {page_address('options')}"
-    return _unknown(shown, place, nearest or everything)
-
-
 def _known_elsewhere(name: str, shown: str, place: OptionSource) -> ConfigError | None:
     """The error for a name, without prefix, that has a meaning somewhere else."""
-    prefix, where = place.prefix, place.where
-    option = PRODUCER_OPTIONS.get(name)
+    what, kind = f"Option '{shown}'{place.where}", Kind.CONFIG
+    option, foreign, own = PRODUCER_OPTIONS.get(name), foreign_options(), _SINK_BY_KEY.get(name)
+    owner = next((one for one in foreign.owners.values() if one.owns(name)), None)
     if place.sink and option is not None and option.status is Status.REFUSED:
-        return refused_option(option, shown, where)
+        return refused_option(option, shown, place.where)
     if place.sink and name.endswith(".serializer"):
-        return ConfigError(
-            f"Option '{shown}'{where} has no meaning here: columns are written as the bytes they"
-            " are",
-            hint=f"remove {shown}; cast the column",
+        what += " has no meaning here: columns are written as the bytes they are"
+        hint = f"remove {shown}; cast the column"
+    elif name in foreign.librdkafka:
+        java, kind = foreign.librdkafka[name], Kind.FOREIGN_OPTION
+        what += " is librdkafka's name; options have Java's names here"
+        hint = f"use {place.prefix}{java}" if java else _NOTHING_LIKE_IT
+    elif owner is not None:
+        what, hint, kind = (
+            f"{what} belongs to {owner.component}",
+            owner.instead,
+            Kind.FOREIGN_OPTION,
         )
-    foreign = foreign_options()
-    if name in foreign.librdkafka:
-        java = foreign.librdkafka[name]
-        return ConfigError(
-            f"Option '{shown}'{where} is librdkafka's name; options have Java's names here",
-            hint=f"use {prefix}{java}"
-            if java
-            else "Java's producer has nothing like it: remove it",
-            kind=Kind.FOREIGN_OPTION,
-        )
-    for owner in foreign.owners.values():
-        if owner.owns(name):
-            return ConfigError(
-                f"Option '{shown}'{where} belongs to {owner.component}",
-                hint=owner.instead,
-                kind=Kind.FOREIGN_OPTION,
-            )
-    rest = name.removeprefix("producer.").removeprefix("override.")
-    if rest != name and rest in PRODUCER_OPTIONS:
-        return _unknown(shown, place, f"write {prefix}{rest}: Connect's prefix means nothing here")
-    return None
+    elif own is not None and not (own.internal or place.sink or place.where):
+        what += " is the Spark sink's; a producer has no such option"
+        hint = "remove it, or write with format('kprod')"
+    else:
+        return None
+    return ConfigError(what, hint=hint, kind=kind)
 
 
-def _unknown(shown: str, place: OptionSource, hint: str) -> ConfigError:
-    return ConfigError(
-        f"Unknown option '{shown}'{place.where}", hint=hint, kind=Kind.UNKNOWN_OPTION
-    )
+_NOTHING_LIKE_IT = "Java's producer has nothing like it: remove it"
+
+
+def _right_name(name: str, place: OptionSource) -> str | None:
+    """The hint with the name, without prefix, as it is right in its place, or with the nearest."""
+    inner = name.removeprefix("producer.").removeprefix("override.")
+    if inner != name and inner in PRODUCER_OPTIONS:
+        return f"write {place.prefix}{inner}: Connect's prefix means nothing here"
+    own, option = _SINK_BY_KEY.get(name), PRODUCER_OPTIONS.get(name)
+    if own is not None and not own.internal:
+        return f"write {own.name}: the sink's own options take no prefix"
+    if option is not None and option.status is Status.REMOVED:
+        return option.note
+    if option is not None:
+        prefixed = f"options of Kafka's producer take the prefix: {place.prefix}{name}"
+        return prefixed if place.prefix else f"write {name}: no prefix in this place"
+    return _nearest(name.removeprefix(PREFIX), place)
 
 
 #: What names of options, and an INI file's sections, look like; passwords, tokens and PEM don't.
@@ -236,7 +215,10 @@ _PUBLIC = ("username", "certificates", "chain")
 
 def _nearest(name: str, place: OptionSource) -> str | None:
     """The hint with the name that looks most like ``name``, which is in lower case."""
-    options = [*PRODUCER_OPTIONS.values(), *(SINK_OPTIONS.values() if place.own else ())]
+    options = [
+        *PRODUCER_OPTIONS.values(),
+        *(SINK_OPTIONS.values() if place.sink or place.where else ()),
+    ]
     names = [o.name for o in options if o.suggested or (o.for_producer and not place.sink)]
     dead_letters = _DEAD_LETTERS in names and "dlq" in name
     found = _DEAD_LETTERS if dead_letters else nearest_name(name, names)
@@ -327,8 +309,8 @@ def _add_option(found: GivenOptions, key: str, given: Given) -> None:
         key.startswith(found.prefix)
         and _add_producer_option(found, key.removeprefix(found.prefix), given)
     ):
-        sink = bool(found.prefix)
-        raise unknown_option(key, given.shown, OptionSource(found.prefix, own=sink, sink=sink))
+        source = OptionSource(found.prefix, sink=bool(found.prefix))
+        raise unknown_option(key, given.shown, source)
 
 
 def _add_producer_option(found: GivenOptions, name: str, given: Given) -> bool:
@@ -410,7 +392,7 @@ def _add_line(lines: GivenOptions, key: str, line: Given, location: str) -> None
     elif not _add_producer_option(
         lines, key, _without_secret(PRODUCER_OPTIONS.get(key), line, location)
     ):
-        place = OptionSource("", own=True, sink=bool(lines.prefix), where=line.where)
+        place = OptionSource("", sink=bool(lines.prefix), where=line.where)
         raise unknown_option(line.name.lower(), line.shown, place)
 
 
