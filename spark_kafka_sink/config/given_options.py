@@ -42,8 +42,7 @@ PREFIX = "kafka."
 #: Options that Spark adds to every write, and one that its own Kafka sink lists but never reads:
 #: taken without a word.
 SPARK_OPTIONS = ("path", "checkpointLocation", "queryName", "includeHeaders")
-#: The same names as they arrive: folded.
-SPARK_KEYS = frozenset(name.lower() for name in SPARK_OPTIONS)
+SPARK_KEYS = frozenset(map(str.lower, SPARK_OPTIONS))
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,13 +95,18 @@ def foreign_options() -> ForeignOptions:
 
 @dataclass(frozen=True, slots=True)
 class OptionSource:
-    """The source of a name: ``prefix`` is that of a producer's option there, ``sink`` whether it is a
-    write, and not a producer by itself, ``where`` the file, which has the sink's own options too.
+    """The source of a name: ``prefix`` is that of a producer's option there, ``sink`` whether it is
+    a write and not a producer by itself, ``where`` the file, or nothing.
     """
 
     prefix: str
     sink: bool
     where: str = ""
+
+    @property
+    def takes_own(self) -> bool:
+        """Whether the sink's own options are taken there."""
+        return self.sink or bool(self.where)
 
 
 def is_left_out_of_files(key: str) -> bool:
@@ -174,7 +178,7 @@ def _known_elsewhere(name: str, shown: str, place: OptionSource) -> ConfigError 
             owner.instead,
             Kind.FOREIGN_OPTION,
         )
-    elif own is not None and not (own.internal or place.sink or place.where):
+    elif own is not None and not own.internal and not place.takes_own:
         what += " is the Spark sink's; a producer has no such option"
         hint = "remove it, or write with format('kprod')"
     else:
@@ -339,14 +343,10 @@ def _add_file(found: GivenOptions, location: str) -> None:
             others.append(name)
         else:
             _add_line(lines, key, Given(value, name, where), location)
-    for name, line in lines.producer.items():
-        found.producer.setdefault(name, line)
+    found.producer.update(lines.producer | found.producer)
     if found.prefix and not _has_schemas(lines.own | found.own):
-        for name in REGISTRY_NAMES & lines.own.keys():
-            others.append(name)
-            del lines.own[name]
-    for name, line in lines.own.items():
-        found.own.setdefault(name, line)
+        others += (name for name in REGISTRY_NAMES if lines.own.pop(name, None) is not None)
+    found.own.update(lines.own | found.own)
     if not found.prefix:
         _warn_ignored(found, shown, "the Spark sink's", lines.own)
     _warn_ignored(found, shown, "not a producer's", others)
