@@ -63,24 +63,6 @@ class Preflight(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class RateLimits:
-    """Of a whole write, per second; None where there is no limit. ``tasks_at_once``: how many of
-    its tasks run at once at most, None when it is not set.
-    """
-
-    records_per_second: int | None = None
-    bytes_per_second: int | None = None
-    tasks_at_once: int | None = None
-
-    @property
-    def limits(self) -> tuple[str, ...]:
-        """The limits that there are, as ``option=value``."""
-        records, size = self.records_per_second, self.bytes_per_second
-        named = (("maxRecordsPerSecond", records), ("maxBytesPerSecond", size))
-        return tuple(f"{name}={value}" for name, value in named if value is not None)
-
-
-@dataclass(frozen=True, slots=True)
 class DeadLetterOptions:
     """The options of a write with errors.tolerance=all, in the order of ``DEAD_LETTER_OPTIONS``.
     ``replicas`` None: as brokers have it.
@@ -120,7 +102,10 @@ class SinkConfig:
     named_columns: NamedColumns
     #: None: no format has a schema; and in tasks, which get what follows from it.
     schemas: SchemaOptions | None
-    rate_limits: RateLimits
+    #: Of the whole write, None: no limit; and how many of its tasks run at once at most.
+    max_records_per_second: int | None
+    max_bytes_per_second: int | None
+    tasks_at_once: int | None
     #: None with errors.tolerance=none.
     dead_letters: DeadLetterOptions | None
     report_path: str | None
@@ -191,14 +176,12 @@ class SinkConfig:
         producer = ProducerConfig.of(reader)
         values: dict[str, Any] = {SINK_OPTIONS[n].attribute: one for n, one in options.items()}
         named, preflight = NamedColumns.of(values), values["preflight"]
-        limits = ("max_records_per_second", "max_bytes_per_second", "tasks_at_once")
         values |= {
             "producer": producer,
             "delivery_guarantee": guarantee,
             "preflight": None if preflight is None else Preflight(preflight),
             "named_columns": named,
             "schemas": schema_options(own, options, named),
-            "rate_limits": RateLimits(*(values[name] for name in limits)),
             "dead_letters": DeadLetterOptions.of(options),
             "warnings": producer.warnings,
             "fingerprint": _fingerprint(given),

@@ -39,6 +39,7 @@ from spark_kafka_sink.config.option_table import (
 )
 
 _T = OptionType
+_JAAS: Final = "sasl.jaas.config"
 
 #: The families of options that ``security.protocol`` makes count.
 COUNTING = {
@@ -140,8 +141,8 @@ STORE_RULES = (
 
 
 def _in_module(rules: Iterable[Check]) -> tuple[Check, ...]:
-    where = "sasl.jaas.config: "
-    return tuple(replace(one, sentence=where + one.sentence, kind=Kind.NO_EFFECT) for one in rules)
+    sentences = ((one, f"{_JAAS}: {one.sentence}") for one in rules)
+    return tuple(replace(one, sentence=text, kind=Kind.NO_EFFECT) for one, text in sentences)
 
 
 #: Those of a token endpoint.
@@ -332,21 +333,15 @@ def check_options(entry: JaasEntry, module: LoginModule) -> None:
     combination of which one would not count.
     """
     for name in entry.options:
-        option = module.find(name)
+        option, value = module.find(name), entry.get(name)
         if option is None:
             raise _unknown(name, entry, module)
         if option.status is Status.REFUSED:
-            raise ConfigError(
-                f"sasl.jaas.config: {safe_text(name)} is not supported",
-                hint=option.note,
-                kind=Kind.LOGIN_MODULE,
-            )
-        value = entry.get(name)
+            raise wrong_module(f"{_JAAS}: {safe_text(name)} is not supported", option.note)
         if not value:
-            raise ConfigError(
-                f"sasl.jaas.config: {safe_text(name)} is empty",
-                hint="remove it, or give it a value: an empty one would be as good as none",
-                kind=Kind.LOGIN_MODULE,
+            raise wrong_module(
+                f"{_JAAS}: {safe_text(name)} is empty",
+                "remove it, or give it a value: an empty one would be as good as none",
             )
         if option.rule is not None or option.type not in _TEXTS:
             hidden = value if isinstance(value, Password) else Password(value)
@@ -365,8 +360,9 @@ def _unknown(name: str, entry: JaasEntry, module: LoginModule) -> ConfigError:
     if option is None or option.secret:
         hint = f"{hint}; {REPLACE_IT}"
     shown = safe_text(name) if _OPTION.fullmatch(name) else HIDDEN
-    return ConfigError(
-        f"sasl.jaas.config: {entry.name} has no option {shown}",
-        hint=hint,
-        kind=Kind.LOGIN_MODULE,
-    )
+    return wrong_module(f"{_JAAS}: {entry.name} has no option {shown}", hint)
+
+
+def wrong_module(what: str, hint: str) -> ConfigError:
+    """The error for a login module, or for an option of one."""
+    return ConfigError(what, hint=hint, kind=Kind.LOGIN_MODULE)
