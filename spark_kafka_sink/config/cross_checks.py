@@ -15,7 +15,7 @@ from spark_kafka_sink.base.error_kinds import Kind
 from spark_kafka_sink.base.errors import ConfigError, coded, safe_text
 from spark_kafka_sink.base.security.addresses import parse_bootstrap_servers
 from spark_kafka_sink.base.security.import_paths import is_import_path
-from spark_kafka_sink.base.security.password import REPLACE_IT, Password, text_of
+from spark_kafka_sink.base.security.password import REPLACE_IT, text_of
 from spark_kafka_sink.base.suggestions import nearest_value
 from spark_kafka_sink.config.given_options import GivenOptions
 from spark_kafka_sink.config.logins.oauth_settings import names_own_class
@@ -184,30 +184,25 @@ class OptionReader:
     def read(self) -> None:
         """Give every option its value, then check their combinations."""
         for name, option in PRODUCER_OPTIONS.items():
-            if name not in self.given:
+            given = self.given.get(name)
+            if given is None:
                 self.values[name] = option.default
                 continue
             if option.status is Status.REMOVED:
                 self._no_effect(name, option.note)
                 continue
-            given = self.given[name]
-            self.values[name] = option.read(given.value, self.spelled(name))
-            check_references(option, self.values[name], self.spelled(name))
-            if given.content is not None:
-                check_references(option, given.content, self.spelled(name))
-            asks = self.values[name] not in (False, (), "")
-            if option.status is Status.NO_MEANING and asks:
+            value = self.values[name] = option.read(given.value, self.spelled(name))
+            for content in (value, given.content):
+                check_references(option, content, self.spelled(name))
+            if option.status is Status.NO_MEANING and value not in (False, (), ""):
                 self._no_effect(name, option.note)
-        self._check_timeouts()
-        self._check_backoffs()
-        self._check_idempotence()
-        self._check_transactions()
+        self._check_times()
+        self._check_guarantee()
         # Else its user sets a protocol for it first, and meets the refusal then.
         self._refuse_what_comes_later()
         self._check_security()
         self._check_partitioner()
-        self._check_sizes()
-        self._find_servers()
+        self._check_sizes_and_servers()
 
     def warn(self, kind: Kind, text: str) -> None:
         self.warnings.append(coded(kind, text))
@@ -223,38 +218,32 @@ class OptionReader:
         given = self.given[name]
         self.warnings.append(replace(given, name=self.prefix + name).no_effect(why))
 
-    def _check_timeouts(self) -> None:
-        """KafkaProducer.configureDeliveryTimeout."""
+    def _check_times(self) -> None:
+        """KafkaProducer.configureDeliveryTimeout, and of CommonClientConfigs
+        warnDisablingExponentialBackoff and postProcessReconnectBackoff.
+        """
         values = self.values
         values["linger.ms"] = min(values["linger.ms"], INT_MAX)
         least = min(values["linger.ms"] + values["request.timeout.ms"], INT_MAX)
-        if values["delivery.timeout.ms"] >= least:
-            return
-        self._refuse(_TIMEOUTS)
-        values["delivery.timeout.ms"] = least
-        self.warn(Kind.OTHER_VALUE, f"{_TOO_SHORT}. Setting it to {least}.")
-
-    def _check_backoffs(self) -> None:
-        """CommonClientConfigs: warnDisablingExponentialBackoff, postProcessReconnectBackoff."""
+        if values["delivery.timeout.ms"] < least:
+            self._refuse(_TIMEOUTS)
+            values["delivery.timeout.ms"] = least
+            self.warn(Kind.OTHER_VALUE, f"{_TOO_SHORT}. Setting it to {least}.")
         self._warn(_BACKOFFS)
         base, limit = "reconnect.backoff.ms", "reconnect.backoff.max.ms"
         if base in self.given and limit not in self.given:
-            self.values[limit] = self.values[base]
+            values[limit] = values[base]
 
-    def _check_idempotence(self) -> None:
-        """ProducerConfig.postProcessAndValidateIdempotenceConfigs."""
-        if not self.values["enable.idempotence"]:
-            return
-        self._refuse(_IDEMPOTENCE)
-        if self.values["retries"] == 0:
-            self.idempotence_off = f"{self.spelled('retries')} is set to 0"
-        acks = self.values["acks"]
-        if acks not in _ALL:
-            self.idempotence_off = f"{self.spelled('acks')} is set to {acks}, not set to 'all'"
-
-    def _check_transactions(self) -> None:
-        idempotent = self.values["enable.idempotence"] and self.idempotence_off is None
-        if "transactional.id" in self.given and not idempotent:
+    def _check_guarantee(self) -> None:
+        """ProducerConfig.postProcessAndValidateIdempotenceConfigs, and transactions."""
+        idempotent, acks = self.values["enable.idempotence"], self.values["acks"]
+        if idempotent:
+            self._refuse(_IDEMPOTENCE)
+            if self.values["retries"] == 0:
+                self.idempotence_off = f"{self.spelled('retries')} is set to 0"
+            if acks not in _ALL:
+                self.idempotence_off = f"{self.spelled('acks')} is set to {acks}, not set to 'all'"
+        if "transactional.id" in self.given and (not idempotent or self.idempotence_off):
             raise ConfigError(
                 "Cannot set a transactional.id without also enabling idempotence.",
                 hint=self.idempotence_off or f"{self.spelled('enable.idempotence')} is false",
@@ -278,7 +267,7 @@ class OptionReader:
         counting = COUNTING[protocol]
         idle = [n for n in self.given if is_security_option(n) and not n.startswith(counting)]
         if idle:
-            raise self._would_have_no_effect(sorted(idle), protocol)
+            self._refuse_what_is_of_another_protocol(sorted(idle), protocol)
         if "sasl." in counting:
             self._check_sasl(protocol)
         if "ssl." in counting:
@@ -287,15 +276,14 @@ class OptionReader:
             check_rules(STORE_RULES, stores, self.spelled)
             self._warn(_WEAK_TLS)
 
-    def _would_have_no_effect(self, idle: Sequence[str], protocol: str) -> ConfigError:
-        """The error for options of TLS or SASL that ``protocol`` doesn't use."""
+    def _refuse_what_is_of_another_protocol(self, idle: Sequence[str], protocol: str) -> None:
         option = self.spelled("security.protocol")
         default = "" if "security.protocol" in self.given else ", the default"
         sasl = protocol.startswith("SASL") or any(n.startswith("sasl.") for n in idle)
         tls = protocol == "SSL" or any(n.startswith("ssl.") for n in idle)
         wanted = "SASL_SSL" if sasl else "SSL"
         or_else = "" if tls else " (or SASL_PLAINTEXT, which sends everything in the clear)"
-        return ConfigError(
+        raise ConfigError(
             f"{', '.join(self.spelled(name) for name in idle)} would have no effect, because"
             f" {option} is {protocol}{default}",
             hint=f"set {self.prefix}security.protocol={wanted}{or_else}, or remove"
@@ -315,17 +303,13 @@ class OptionReader:
         if not can_not_be_read_yet(given):
             mechanism = sasl_settings(given).mechanism
             self._refuse_what_is_of_another_mechanism(mechanism)
-        if protocol == "SASL_PLAINTEXT":
-            risk = IN_THE_CLEAR.get(mechanism or "", "")
-            if mechanism is None:
-                mechanism = "left to sasl.jaas.config, which is looked up later"
-                risk = "with PLAIN or a token, the secret is sent in the clear"
-            if risk:
-                self.warn(
-                    Kind.WEAK_SECURITY,
-                    f"{self.spelled('security.protocol')} is SASL_PLAINTEXT and sasl.mechanism is"
-                    f" {mechanism}: {risk}",
-                )
+        if protocol == "SASL_PLAINTEXT" and mechanism in IN_THE_CLEAR:
+            shown = mechanism or "left to sasl.jaas.config, which is looked up later"
+            self.warn(
+                Kind.WEAK_SECURITY,
+                f"{self.spelled('security.protocol')} is SASL_PLAINTEXT and sasl.mechanism is"
+                f" {shown}: {IN_THE_CLEAR[mechanism]}",
+            )
 
     def _refuse_what_is_of_another_mechanism(self, mechanism: str) -> None:
         for name in self.given:
@@ -347,13 +331,13 @@ class OptionReader:
 
     def _refuse_what_spark_shows(self) -> None:
         """ConfigError for an inline secret that Spark's redaction does not hide."""
-        for name in NOT_HIDDEN_BY_SPARK if self.prefix else ():
+        if not self.prefix:
+            return
+        for name in NOT_HIDDEN_BY_SPARK:
             file = f"key and chain into a file for {self.spelled('ssl.keystore.location')}"
             refuse_inline(self.values[name], self.spelled(name), file)
-        login_module = self.values[_JAAS] if self.prefix else None
-        shown: tuple[str, ...] = ()
-        if isinstance(login_module, Password):
-            shown = shown_by_spark(login_module.value, own_options=names_own_class(self.values))
+        login_module = text_of(self.values[_JAAS])
+        shown = shown_by_spark(login_module, own_options=names_own_class(self.values))
         if shown:
             raise ConfigError(
                 f"{self.spelled(_JAAS)} holds {safe_text(', '.join(shown))} inline,"
@@ -394,13 +378,11 @@ class OptionReader:
                 nearest_value(short, choices),
             )
 
-    def _check_sizes(self) -> None:
+    def _check_sizes_and_servers(self) -> None:
         # A batch must fit into the pool whole, or a small buffer.memory could never send one.
         self._warn(_SIZES)
         room = min(self.values["batch.size"], self.values["buffer.memory"])
         self.values["batch.size"] = max(1, room)
-
-    def _find_servers(self) -> None:
         items = self.values["bootstrap.servers"]
         protocol = self.values["security.protocol"]
         self.servers = parse_bootstrap_servers(items, protocol, self.prefix)

@@ -344,20 +344,15 @@ def _add_file(found: GivenOptions, location: str) -> None:
         else:
             _add_line(lines, key, Given(value, name, where), location)
     found.producer.update(lines.producer | found.producer)
-    if found.prefix and not _has_schemas(lines.own | found.own):
+    formats = ((lines.own | found.own).get(name) for name in ("valueFormat", "keyFormat"))
+    needs_registry = any(one and str(one.value).strip().lower() in WITH_SCHEMA for one in formats)
+    if found.prefix and not needs_registry:  # its options are another client's then
         others += (name for name in REGISTRY_NAMES if lines.own.pop(name, None) is not None)
     found.own.update(lines.own | found.own)
     if not found.prefix:
         _warn_ignored(found, shown, "the Spark sink's", lines.own)
     _warn_ignored(found, shown, "not a producer's", others)
     found.warnings.extend(lines.warnings)
-
-
-def _has_schemas(own: Mapping[str, Given]) -> bool:
-    """Whether the write needs a registry; else its options in a file are another client's."""
-    names = ("valueFormat", "keyFormat")
-    given = (str(own[name].value) for name in names if name in own)
-    return any(text.strip().lower() in WITH_SCHEMA for text in given)
 
 
 def _warn_ignored(found: GivenOptions, file: str, whose: str, names: Iterable[str]) -> None:
@@ -377,31 +372,26 @@ def _is_anothers(key: str, value: object, prefix: str) -> bool:
 
 
 def _add_line(lines: GivenOptions, key: str, line: Given, location: str) -> None:
-    own = _SINK_BY_KEY.get(key)
-    if own is not None and line.name.lower() == key and not own.internal:
-        if own.name == CONFIG_FILE:
-            raise ConfigError(
-                f"Option '{line.shown}'{line.where} names another file", hint="remove that line"
-            )
-        lines.own[own.name] = replace(_without_secret(own, line, location), name=own.name)
+    own, option = _SINK_BY_KEY.get(key), PRODUCER_OPTIONS.get(key)
+    if own is not None and (line.name.lower() != key or own.internal):
+        own = None
+    text, secret = str(line.value), any(one is not None and one.secret for one in (own, option))
+    if secret and not is_one_reference(text):
+        line = replace(line, value=file_reference(location, line.name), content=Password(text))
+    if own is not None and own.name == CONFIG_FILE:
+        raise ConfigError(
+            f"Option '{line.shown}'{line.where} names another file", hint="remove that line"
+        )
+    if own is not None:
+        lines.own[own.name] = replace(line, name=own.name)
     elif key in SPARK_KEYS:
         raise ConfigError(
             f"Option '{line.shown}'{line.where} is Spark's, which does not read this file",
             hint="give it to the write as an option",
         )
-    elif not _add_producer_option(
-        lines, key, _without_secret(PRODUCER_OPTIONS.get(key), line, location)
-    ):
+    elif not _add_producer_option(lines, key, line):
         place = OptionSource("", sink=bool(lines.prefix), where=line.where)
         raise unknown_option(line.name.lower(), line.shown, place)
-
-
-def _without_secret(option: Option | None, line: Given, location: str) -> Given:
-    """``line``, with a secret replaced by the reference to the line."""
-    text = str(line.value)
-    if option is None or not option.secret or is_one_reference(text):
-        return line
-    return replace(line, value=file_reference(location, line.name), content=Password(text))
 
 
 def _folded(

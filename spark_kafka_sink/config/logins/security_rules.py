@@ -56,8 +56,9 @@ NOT_HIDDEN_BY_SPARK = (
     "sasl.oauthbearer.assertion.private.key.passphrase",
 )
 
-#: Mechanisms that need TLS around them, and what happens without it.
+#: Mechanisms that need TLS around them, and what happens without it. None: not known yet.
 IN_THE_CLEAR = {
+    None: "with PLAIN or a token, the secret is sent in the clear",
     "PLAIN": "the password is sent in the clear",
     "OAUTHBEARER": "the token is sent in the clear, and anyone who reads it can use it until it"
     " expires",
