@@ -44,7 +44,6 @@ from spark_kafka_sink.config.option import (
     Values,
     check_references,
     failed_checks,
-    refuse,
 )
 from spark_kafka_sink.config.option_table import (
     IGNORES_KEYS,
@@ -82,6 +81,7 @@ def _static(base: str, limit: str, what: str) -> Check:
         f" with value '{{{limit}}}'. A static {what} with value '{{{limit}}}' will be applied.",
         broken=lambda values: values[base] > values[limit],
         kind=Kind.OTHER_VALUE,
+        warns=True,
     )
 
 
@@ -92,7 +92,7 @@ _BACKOFFS = (
     Check("reconnect.backoff.ms",
           "Disabling exponential reconnect backoff because reconnect.backoff.ms is set, but"
           " reconnect.backoff.max.ms is not.",
-          unless="reconnect.backoff.max.ms", kind=Kind.OTHER_VALUE),
+          unless="reconnect.backoff.max.ms", kind=Kind.OTHER_VALUE, warns=True),
 )  # fmt: skip
 
 #: Looked at when idempotence is on. As in Java, more requests in flight never disable it
@@ -111,15 +111,12 @@ _IDEMPOTENCE = (
           > _MAX_IN_FLIGHT_FOR_IDEMPOTENCE),
 )  # fmt: skip
 
-#: Looked at with exactly-once.
-_SHORT_TRANSACTIONS = (
-    Check("transaction.timeout.ms",
+_TRANSACTIONS = (
+    Check("exactly.once=true",
           "<transaction.timeout.ms> is {transaction.timeout.ms} ms: a stage that takes longer from"
           " its first row to its commit fails when all of it is written",
           broken=lambda values: values["transaction.timeout.ms"] < SHORT_TIMEOUT_MS,
-          kind=Kind.SHORT_TRANSACTION),
-)  # fmt: skip
-_TWO_PHASE = (
+          kind=Kind.SHORT_TRANSACTION, warns=True),
     Check("transaction.timeout.ms transaction.two.phase.commit.enable=true",
           "Cannot set transaction.timeout.ms when transaction.two.phase.commit.enable is set to"
           " true. Transactions will not expire with two-phase commit enabled."),
@@ -136,14 +133,14 @@ def _some_suites_of_tls_1_3(values: Values) -> bool:
 _WEAK_TLS = (
     Check("", "<ssl.cipher.suites> names some suites of TLS 1.3 only: Python can't choose among"
           " them, so all of OpenSSL's are offered",
-          broken=_some_suites_of_tls_1_3, kind=Kind.WEAK_SECURITY),
+          broken=_some_suites_of_tls_1_3, kind=Kind.WEAK_SECURITY, warns=True),
     Check("client.dns.lookup=resolve_canonical_bootstrap_servers_only",
           "<client.dns.lookup> is resolve_canonical_bootstrap_servers_only: the name that a"
           " bootstrap server's certificate must carry is one that DNS gives",
-          kind=Kind.WEAK_SECURITY),
+          kind=Kind.WEAK_SECURITY, warns=True),
     Check("ssl.endpoint.identification.algorithm=",
           "<ssl.endpoint.identification.algorithm> is empty: brokers' names are not compared"
-          " with their certificates", kind=Kind.WEAK_SECURITY),
+          " with their certificates", kind=Kind.WEAK_SECURITY, warns=True),
 )  # fmt: skip
 
 _NO_MECHANISM = (
@@ -156,7 +153,7 @@ _SIZES = (
     Check("batch.size", "batch.size {batch.size} is larger than buffer.memory {buffer.memory}:"
           " batches will be at most as large as that.",
           broken=lambda values: values["buffer.memory"] < values["batch.size"],
-          kind=Kind.OTHER_VALUE),
+          kind=Kind.OTHER_VALUE, warns=True),
 )  # fmt: skip
 
 
@@ -196,6 +193,7 @@ class OptionReader:
                 check_references(option, content, self.spelled(name))
             if option.status is Status.NO_MEANING and value not in (False, (), ""):
                 self._no_effect(name, option.note)
+        self.values["exactly.once"] = self.exactly_once
         self._check_times()
         self._check_guarantee()
         # Else its user sets a protocol for it first, and meets the refusal then.
@@ -207,12 +205,11 @@ class OptionReader:
     def warn(self, kind: Kind, text: str) -> None:
         self.warnings.append(coded(kind, text))
 
-    def _refuse(self, checks: Iterable[Check]) -> None:
-        refuse(checks, self.given, self.values, self.spelled)
-
-    def _warn(self, checks: Iterable[Check]) -> None:
-        found = failed_checks(checks, self.given, self.values, self.spelled)
-        self.warnings.extend(coded(check.kind or Kind.CONFIG, text) for check, text, _ in found)
+    def _look_at(self, checks: Iterable[Check]) -> None:
+        for check, sentence, hint in failed_checks(checks, self.given, self.values, self.spelled):
+            if not check.warns:
+                raise ConfigError(sentence, hint=hint or None, kind=check.kind)
+            self.warn(check.kind or Kind.CONFIG, sentence)
 
     def _no_effect(self, name: str, why: str) -> None:
         given = self.given[name]
@@ -226,10 +223,10 @@ class OptionReader:
         values["linger.ms"] = min(values["linger.ms"], INT_MAX)
         least = min(values["linger.ms"] + values["request.timeout.ms"], INT_MAX)
         if values["delivery.timeout.ms"] < least:
-            self._refuse(_TIMEOUTS)
+            self._look_at(_TIMEOUTS)
             values["delivery.timeout.ms"] = least
             self.warn(Kind.OTHER_VALUE, f"{_TOO_SHORT}. Setting it to {least}.")
-        self._warn(_BACKOFFS)
+        self._look_at(_BACKOFFS)
         base, limit = "reconnect.backoff.ms", "reconnect.backoff.max.ms"
         if base in self.given and limit not in self.given:
             values[limit] = values[base]
@@ -238,7 +235,7 @@ class OptionReader:
         """ProducerConfig.postProcessAndValidateIdempotenceConfigs, and transactions."""
         idempotent, acks = self.values["enable.idempotence"], self.values["acks"]
         if idempotent:
-            self._refuse(_IDEMPOTENCE)
+            self._look_at(_IDEMPOTENCE)
             if self.values["retries"] == 0:
                 self.idempotence_off = f"{self.spelled('retries')} is set to 0"
             if acks not in _ALL:
@@ -256,10 +253,9 @@ class OptionReader:
                 raise PRODUCER_OPTIONS[timeout].error(
                     self.values[timeout], "Value must be at least 1", self.spelled(timeout)
                 )
-            self._warn(_SHORT_TRANSACTIONS)
         elif self.prefix and timeout in self.given:
             self._no_effect(timeout, "only deliveryGuarantee=exactly-once writes transactions")
-        self._refuse(_TWO_PHASE)
+        self._look_at(_TRANSACTIONS)
 
     def _check_security(self) -> None:
         self._refuse_what_spark_shows()
@@ -274,7 +270,7 @@ class OptionReader:
             # Java's DefaultSslEngineFactory, with its messages.
             stores = {name: self._content(name) for name in self.given if name.startswith("ssl.")}
             check_rules(STORE_RULES, stores, self.spelled)
-            self._warn(_WEAK_TLS)
+            self._look_at(_WEAK_TLS)
 
     def _refuse_what_is_of_another_protocol(self, idle: Sequence[str], protocol: str) -> None:
         option = self.spelled("security.protocol")
@@ -293,7 +289,7 @@ class OptionReader:
 
     def _check_sasl(self, protocol: str) -> None:
         """Find mistakes now; each producer reads the settings again, with its secrets' values."""
-        self._refuse(_NO_MECHANISM)
+        self._look_at(_NO_MECHANISM)
         mechanism: str | None = self.values["sasl.mechanism"]
         given = {n: self._content(n) for n in self.given if n.startswith("sasl.")}
         if _JAAS in given and not names_a_known_module(text_of(given[_JAAS])):
@@ -380,7 +376,7 @@ class OptionReader:
 
     def _check_sizes_and_servers(self) -> None:
         # A batch must fit into the pool whole, or a small buffer.memory could never send one.
-        self._warn(_SIZES)
+        self._look_at(_SIZES)
         room = min(self.values["batch.size"], self.values["buffer.memory"])
         self.values["batch.size"] = max(1, room)
         items = self.values["bootstrap.servers"]

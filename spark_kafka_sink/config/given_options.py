@@ -299,7 +299,8 @@ def given_options(options: Mapping[str, object], prefix: str) -> GivenOptions:
         _add_option(found, key, Given(value, name))
     file = found.own.get(CONFIG_FILE)
     if file is not None:
-        _add_file(found, location_of(SINK_OPTIONS[CONFIG_FILE].read(file.value, file.spelled)))
+        location = SINK_OPTIONS[CONFIG_FILE].read(file.value, file.spelled)
+        _add_file(found, str(location).strip().removeprefix("file://"))
     return found
 
 
@@ -415,11 +416,6 @@ def _folded(
             )
         seen[key] = name
         yield key, name, value
-
-
-def location_of(value: object) -> str:
-    """The path that the option's value names."""
-    return str(value).strip().removeprefix("file://")
 
 
 def read_lines(location: str) -> list[tuple[str, str]]:

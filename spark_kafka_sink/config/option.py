@@ -319,7 +319,7 @@ Values = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """A combination of options that is an error, or a warning: all of ``given`` were given, none of
+    """A combination of options that is an error, or ``warns``: all of ``given`` were given, none of
     ``unless`` was, and ``broken`` is true of the effective values. A ``name=value`` there holds of
     an option with that effective value, in any case.
 
@@ -332,6 +332,7 @@ class Check:
     broken: Callable[[Values], bool] = bool
     unless: str = ""
     kind: Kind | None = None
+    warns: bool = False
 
 
 def failed_checks(

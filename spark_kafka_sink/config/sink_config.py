@@ -264,28 +264,19 @@ def _need_exactly_once(names: str) -> Iterator[Check]:
         )
 
 
-def _format_of_none(part: str) -> Check:
-    return Check(
-        f"{part}Format",
-        f"{part}Format would have no effect, because {part}Columns names no column",
-        f"set {part}Columns, or remove {part}Format",
-        unless=f"{part}Columns",
-        kind=Kind.NO_EFFECT,
-    )
+def _of_columns(part: str) -> Iterator[Check]:
+    columns, format_ = f"{part}Columns", f"{part}Format"
 
-
-def _string_of_one(part: str) -> Check:
-    def broken(values: Values) -> bool:
-        text = values[f"{part}Columns"] or ""
-        names = () if struct_name(text) else column_names(text)
+    def more_than_one(values: Values) -> bool:
+        names = () if struct_name(values[columns]) else column_names(values[columns])
         return len(names) > 1 or ALL_COLUMNS in names
 
-    return Check(
-        f"{part}Format=string {part}Columns",
-        f"{part}Format=string takes one column, and {part}Columns names more",
-        f"name one column, or set {part}Format=json",
-        broken,
-    )
+    no_effect = f"{format_} would have no effect, because {columns} names no column"
+    hint = f"set {columns}, or remove {format_}"
+    yield Check(format_, no_effect, hint, unless=columns, kind=Kind.NO_EFFECT)
+    several = f"{format_}=string takes one column, and {columns} names more"
+    hint = f"name one column, or set {format_}=json"
+    yield Check(f"{format_}=string {columns}", several, hint, more_than_one)
 
 
 def _one_topic(one: str, other: str, hint: str, given: str = "") -> Check:
@@ -318,10 +309,8 @@ CHECKS: Final = (
     _one_topic("progressTopic", "topic", _PROGRESS),
     _one_topic("progressTopic", "commitLogTopic", _PROGRESS),
     _one_topic("progressTopic", "reportTopic", _PROGRESS),
-    _format_of_none("key"),
-    _string_of_one("key"),
-    _format_of_none("value"),
-    _string_of_one("value"),
+    *_of_columns("key"),
+    *_of_columns("value"),
     Check("onNullValue valueColumns valueFormat=json",
           "onNullValue would have no effect, because valueColumns become JSON, which is never null",
           "remove onNullValue, or write a column value that is null where it must be",
