@@ -27,9 +27,9 @@ from spark_kafka_sink.base.security.password import (
 from spark_kafka_sink.base.security.secret_references import has_references
 from spark_kafka_sink.config.logins.security_rules import (
     ENDPOINT_STORE_RULES,
-    LOGIN_MODULES,
     check_options,
     check_rules,
+    login_modules,
 )
 from spark_kafka_sink.config.option import Values
 from spark_kafka_sink.config.option_table import PRODUCER_OPTIONS
@@ -50,7 +50,7 @@ _IN_MODULE: Final = {
     _SCOPE: ("scope", "oauth.scope"),
 }
 _IN_JAAS: Final = " in sasl.jaas.config"
-_MODULE: Final = LOGIN_MODULES["OAuthBearerLoginModule"]
+_MODULE: Final = "OAuthBearerLoginModule"
 
 _OAUTH_PACKAGE: Final = "org.apache.kafka.common.security.oauthbearer."
 _STRIMZI: Final = "io.strimzi.kafka.oauth.client.JaasClientOauthLoginCallbackHandler"
@@ -224,7 +224,7 @@ def _check_names(options: Mapping[str, object], module: JaasEntry) -> None:
         )
     if not names_own_class(options):
         aws = _class_of(options, _HANDLER) == _AWS
-        check_options(module, LOGIN_MODULES["IAMLoginModule"] if aws else _MODULE)
+        check_options(module, login_modules()["IAMLoginModule" if aws else _MODULE])
 
 
 def _refuse_what_is_of_another_source(
@@ -327,7 +327,7 @@ def _endpoint_tls(module: JaasEntry) -> dict[str, Text]:
     """The ``ssl.`` options for the token endpoint, under the brokers' rules."""
     found: dict[str, Text] = {}
     for name in module.options:
-        short, option = name.removeprefix("oauth."), _MODULE.find(name)
+        short, option = name.removeprefix("oauth."), login_modules()[_MODULE].find(name)
         if not short.startswith("ssl.") or option is None:
             continue
         if short in found:

@@ -38,7 +38,7 @@ from spark_kafka_sink.config.logins.oauth_settings import (
     aws_login,
     oauth_settings,
 )
-from spark_kafka_sink.config.logins.security_rules import LOGIN_MODULES, check_options, wrong_module
+from spark_kafka_sink.config.logins.security_rules import check_options, login_modules, wrong_module
 from spark_kafka_sink.config.option_table import AWS_MSK_IAM, GSSAPI, MECHANISMS, OAUTHBEARER
 
 _JAAS: Final = "sasl.jaas.config"
@@ -102,14 +102,14 @@ def can_not_be_read_yet(options: Mapping[str, object]) -> bool:
 def names_a_known_module(login_module: str) -> bool:
     """Whether the text begins as a login module does: an error then shows nothing else of it."""
     first = login_module.split(None, 1)[:1]
-    return any(without_shading(name).rpartition(".")[2] in LOGIN_MODULES for name in first)
+    return any(without_shading(name).rpartition(".")[2] in login_modules() for name in first)
 
 
 def _mechanism(options: Mapping[str, object], entry: JaasEntry) -> str:
     given = text_of(options.get("sasl.mechanism"))
     if given:
         return given.upper()  # one of MECHANISMS, as the option's rule has it
-    serves = LOGIN_MODULES[entry.name].mechanisms if entry.name in LOGIN_MODULES else ()
+    serves = login_modules()[entry.name].mechanisms if entry.name in login_modules() else ()
     if text_of(options.get("sasl.kerberos.service.name")) or GSSAPI in serves:
         return GSSAPI
     raise _refused(
@@ -120,9 +120,9 @@ def _mechanism(options: Mapping[str, object], entry: JaasEntry) -> str:
 
 
 def _check_module(entry: JaasEntry, mechanism: str) -> None:
-    module = LOGIN_MODULES.get(entry.name)
+    module = login_modules().get(entry.name)
     if module is None:
-        hint = f"known are {', '.join(LOGIN_MODULES)}"
+        hint = f"known are {', '.join(login_modules())}"
         raise wrong_module(
             f"{_JAAS}: the login module {entry.shown} is not known here",
             f"{hint}; {REPLACE_IT}" if entry.shown == HIDDEN else hint,

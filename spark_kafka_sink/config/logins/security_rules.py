@@ -1,7 +1,8 @@
 """Which ``ssl.`` and ``sasl.`` options of Kafka's clients count when.
 
-Owns: the options of each login module of ``sasl.jaas.config`` with their checks, and the rules by
-which options count: ``security.protocol``, the mechanism, the store that goes with another one.
+Owns: the options of each login module of ``sasl.jaas.config`` (``login_modules.toml``) with their
+checks, and the rules by which options count: ``security.protocol``, the mechanism, the store that
+goes with another one.
 Never: a row of the option table, a certificate, a connection.
 """
 
@@ -10,7 +11,8 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Final
+from functools import cache
+from typing import Any, Final
 
 from spark_kafka_sink.base.error_kinds import Kind
 from spark_kafka_sink.base.errors import ConfigError, safe_text
@@ -29,7 +31,6 @@ from spark_kafka_sink.config.option import (
     refuse,
 )
 from spark_kafka_sink.config.option_table import (
-    AWS_MSK_IAM,
     GSSAPI,
     MECHANISMS,
     OAUTHBEARER,
@@ -38,7 +39,6 @@ from spark_kafka_sink.config.option_table import (
     SECURITY_OPTIONS,
 )
 
-_T = OptionType
 _JAAS: Final = "sasl.jaas.config"
 
 #: The families of options that ``security.protocol`` makes count.
@@ -156,8 +156,7 @@ MANY: Final = ("_", ".")
 @dataclass(frozen=True, slots=True)
 class LoginModule:
     """A class of ``sasl.jaas.config``: for which mechanisms, and its options, by their names. One
-    that ends in ``_`` or ``.`` is the beginning of many. Those without meaning are taken without a
-    word: they tune Java's own library.
+    that ends in ``_`` or ``.`` is the beginning of many.
     """
 
     mechanisms: tuple[str, ...]
@@ -185,86 +184,25 @@ def _of_endpoint() -> Iterator[Option]:
             yield here
 
 
-def _login_module(
-    mechanisms: tuple[str, ...], *rows: Iterator[Option], rules: tuple[Check, ...] = ()
-) -> LoginModule:
-    return LoginModule(mechanisms, {o.name: o for row in rows for o in row}, _in_module(rules))
+@cache
+def login_modules() -> Mapping[str, LoginModule]:
+    """By the class without its package; read when ``sasl.jaas.config`` is given."""
+    import tomllib
+    from importlib.resources import files
+
+    text = files(__package__).joinpath("login_modules.toml").read_text("utf-8")
+    return {name: _login_module(one) for name, one in tomllib.loads(text).items()}
 
 
-_REFUSED, _UNUSED = Status.REFUSED, Status.NO_MEANING
-_CLIENT = "use client credentials: oauth.client.id and oauth.client.secret"
-
-#: By the class without its package. Names are Java's, letter by letter.
-LOGIN_MODULES: Final[Mapping[str, LoginModule]] = {
-    "PlainLoginModule": _login_module(
-        (PLAIN,), alike("username"), alike("password", _T.PASSWORD)),
-    "ScramLoginModule": _login_module(
-        SCRAM, alike("username"), alike("password", _T.PASSWORD), alike("tokenauth", _T.BOOLEAN)),
-    "OAuthBearerLoginModule": _login_module(
-        (OAUTHBEARER,),
-        alike("clientId scope extension_ oauth.client.id oauth.scope oauth.audience"
-              " oauth.token.endpoint.uri oauth.sasl.extension."),
-        alike("clientSecret oauth.client.secret oauth.access.token", _T.PASSWORD),
-        alike("unsecuredLoginStringClaim_ unsecuredLoginNumberClaim_ unsecuredLoginListClaim_"
-              " unsecuredLoginExtension_ unsecuredLoginLifetimeSeconds"),
-        _of_endpoint(),
-        alike("unsecuredLoginPrincipalClaimName unsecuredLoginScopeClaimName oauth.username.claim"
-              " oauth.fallback.username.claim oauth.fallback.username.prefix"
-              " oauth.username.prefix oauth.config.id", status=_UNUSED),
-        alike("oauth.access.token.is.jwt oauth.enable.metrics oauth.include.accept.header",
-              _T.BOOLEAN, _UNUSED),
-        alike("oauth.http.retries oauth.http.retry.pause.millis", _T.INT, _UNUSED),
-        alike("oauth.connect.timeout.seconds", _T.INT, _REFUSED,
-              "set sasl.login.connect.timeout.ms"),
-        alike("oauth.read.timeout.seconds", _T.INT, _REFUSED, "set sasl.login.read.timeout.ms"),
-        alike("oauth.max.token.expiry.seconds", _T.INT, _REFUSED,
-              "set sasl.login.refresh.window.factor, a share of a token's life"),
-        alike("oauth.access.token.location", _T.STRING, _REFUSED,
-              "set sasl.oauthbearer.token.endpoint.url=file:/path"),
-        alike("oauth.refresh.token oauth.password.grant.password"
-              " oauth.client.assertion", _T.PASSWORD, _REFUSED, _CLIENT),
-        alike("oauth.refresh.token.location oauth.password.grant.username"
-              " oauth.client.assertion.location oauth.client.assertion.type"
-              " oauth.client.credentials.grant.type", _T.STRING, _REFUSED, _CLIENT),
-    ),
-    "IAMLoginModule": _login_module(
-        (AWS_MSK_IAM,),
-        alike("awsProfileName awsRoleArn awsRoleSessionName awsRoleExternalId awsStsRegion"
-              " awsCredentialsProvider"),
-        alike("awsDebugCreds", _T.BOOLEAN, _UNUSED),
-        alike("awsMaxRetries awsMaxBackOffTimeMs", _T.INT, _UNUSED),
-        alike("awsRoleAccessKeyId awsRoleSecretAccessKey awsRoleSessionToken", _T.PASSWORD,
-              _REFUSED, "put the key into a profile and name it with awsProfileName"),
-        rules=(
-            _rule("awsCredentialsProvider awsProfileName", "",
-                  "awsCredentialsProvider and awsProfileName are both set, and one of them would"
-                  " not count"),
-            *(_rule(name, "awsRoleArn", f"{name} would have no effect without awsRoleArn")
-              for name in ("awsRoleSessionName", "awsRoleExternalId", "awsStsRegion")),
-        ),
-    ),
-    "Krb5LoginModule": _login_module(
-        (GSSAPI,),
-        alike("serviceName principal keyTab"),
-        alike("useKeyTab useTicketCache", _T.BOOLEAN),
-        alike("storeKey renewTGT doNotPrompt isInitiator refreshKrb5Config debug useFirstPass"
-              " tryFirstPass storePass clearPass", _T.BOOLEAN, _UNUSED),
-        # Java's module has neither; much copied configurations do, and Java ignores them.
-        alike("renewTicket client", _T.BOOLEAN, _UNUSED),
-        alike("ticketCache", _T.STRING, _REFUSED,
-              "set KRB5CCNAME in the environment of the driver and of each executor"),
-        rules=(
-            _rule("useKeyTab=true", "keyTab",
-                  "useKeyTab is true, and keyTab is not set: the ticket of kinit would count"),
-            _rule("keyTab useKeyTab=false", "",
-                  "keyTab would have no effect, because useKeyTab is false"),
-            _rule("keyTab", "principal",
-                  "keyTab is set without principal: its first key would count"),
-            _rule("useTicketCache=false", "keyTab",
-                  "useTicketCache is false, and there is no keyTab to log in with"),
-        ),
-    ),
-}  # fmt: skip
+def _login_module(data: Mapping[str, Any]) -> LoginModule:
+    rows: list[Option] = []
+    for one in data["options"]:
+        type_, status = OptionType(one.get("type", "string")), Status[one.get("status", "HONOURED")]
+        rows += alike(one["names"], type_, status, one.get("note", ""))
+    if data.get("tls", False):
+        rows += _of_endpoint()
+    rules = (_rule(r["given"], r.get("unless", ""), r["message"]) for r in data.get("rules", ()))
+    return LoginModule(tuple(data["mechanisms"]), {o.name: o for o in rows}, _in_module(rules))
 
 
 def is_security_option(name: str) -> bool:
@@ -322,8 +260,10 @@ def inline_secrets(text: str, *, own_options: bool) -> tuple[str, ...]:
         return ()
     found = []
     for name, value in entry.options.items():
-        option = next(filter(None, (m.find(name) for m in LOGIN_MODULES.values())), None)
-        may_be = own_options or entry.name not in LOGIN_MODULES if option is None else option.secret
+        option = next(filter(None, (m.find(name) for m in login_modules().values())), None)
+        may_be = (
+            own_options or entry.name not in login_modules() if option is None else option.secret
+        )
         if may_be and not any(p.fullmatch(value) for p in (_NO_SECRET, REFERENCE)):
             found.append(name)
     return tuple(found)
