@@ -43,7 +43,7 @@ from spark_kafka_sink.config.option import (
     Status,
     Values,
     check_references,
-    failed_checks,
+    refuse,
 )
 from spark_kafka_sink.config.option_table import (
     IGNORES_KEYS,
@@ -206,10 +206,7 @@ class OptionReader:
         self.warnings.append(coded(kind, text))
 
     def _look_at(self, checks: Iterable[Check]) -> None:
-        for check, sentence, hint in failed_checks(checks, self.given, self.values, self.spelled):
-            if not check.warns:
-                raise ConfigError(sentence, hint=hint or None, kind=check.kind)
-            self.warn(check.kind or Kind.CONFIG, sentence)
+        self.warnings += refuse(checks, self.given, self.values, self.spelled)
 
     def _no_effect(self, name: str, why: str) -> None:
         given = self.given[name]

@@ -160,26 +160,26 @@ def may_be_secret(key: str) -> bool:
 
 def _known_elsewhere(name: str, shown: str, place: OptionSource) -> ConfigError | None:
     """The error for a name, without prefix, that has a meaning somewhere else."""
-    what, kind = f"Option '{shown}'{place.where}", Kind.CONFIG
+    kind, where = Kind.CONFIG, place.where
     option, foreign, own = PRODUCER_OPTIONS.get(name), foreign_options(), _SINK_BY_KEY.get(name)
     owner = next((one for one in foreign.owners.values() if one.owns(name)), None)
     if place.sink and option is not None and option.status is Status.REFUSED:
-        return refused_option(option, shown, place.where)
+        return refused_option(option, shown, where)
     if place.sink and name.endswith(".serializer"):
-        what += " has no meaning here: columns are written as the bytes they are"
+        what = (
+            f"Option '{shown}'{where} has no meaning here: columns are written as the bytes they"
+            " are"
+        )
         hint = f"remove {shown}; cast the column"
     elif name in foreign.librdkafka:
         java, kind = foreign.librdkafka[name], Kind.FOREIGN_OPTION
-        what += " is librdkafka's name; options have Java's names here"
+        what = f"Option '{shown}'{where} is librdkafka's name; options have Java's names here"
         hint = f"use {place.prefix}{java}" if java else _NOTHING_LIKE_IT
     elif owner is not None:
-        what, hint, kind = (
-            f"{what} belongs to {owner.component}",
-            owner.instead,
-            Kind.FOREIGN_OPTION,
-        )
+        what, kind = f"Option '{shown}'{where} belongs to {owner.component}", Kind.FOREIGN_OPTION
+        hint = owner.instead
     elif own is not None and not own.internal and not place.takes_own:
-        what += " is the Spark sink's; a producer has no such option"
+        what = f"Option '{shown}'{where} is the Spark sink's; a producer has no such option"
         hint = "remove it, or write with format('kprod')"
     else:
         return None

@@ -17,7 +17,7 @@ from enum import Enum
 from typing import Any
 
 from spark_kafka_sink.base.error_kinds import Kind
-from spark_kafka_sink.base.errors import ConfigError, safe_text
+from spark_kafka_sink.base.errors import ConfigError, coded, safe_text
 from spark_kafka_sink.base.security.password import HIDDEN, Password, text_of
 from spark_kafka_sink.base.security.secret_references import REFERABLE, check_forms
 from spark_kafka_sink.base.suggestions import nearest_value, plain_number
@@ -335,10 +335,13 @@ class Check:
     warns: bool = False
 
 
-def failed_checks(
-    checks: Iterable[Check], given: Container[str], values: Values, spelled: Callable[[str], str]
-) -> Iterator[tuple[Check, str, str]]:
-    """Those that hold of the options, each with its sentence and its hint filled in."""
+def refuse(
+    checks: Iterable[Check],
+    given: Container[str],
+    values: Values,
+    spelled: Callable[[str], str] = str,
+) -> list[str]:
+    """ConfigError for the first of ``checks`` that the options fail; the warnings of others."""
 
     def filled(text: str) -> str:
         text = _SHOWN_VALUE.sub(lambda found: str(values[found[1]]), text)
@@ -348,21 +351,15 @@ def failed_checks(
         name, equals, value = item.partition("=")
         return text_of(values.get(name)).lower() == value.lower() if equals else name in given
 
+    warnings: list[str] = []
     for check in checks:
         applies = all(map(holds, check.given.split())) and not any(map(holds, check.unless.split()))
         if applies and check.broken(values):
-            yield check, filled(check.sentence), filled(check.hint)
-
-
-def refuse(
-    checks: Iterable[Check],
-    given: Container[str],
-    values: Values,
-    spelled: Callable[[str], str] = str,
-) -> None:
-    """ConfigError for the first of ``checks`` that the options fail."""
-    for check, sentence, hint in failed_checks(checks, given, values, spelled):
-        raise ConfigError(sentence, hint=hint or None, kind=check.kind)
+            sentence = filled(check.sentence)
+            if not check.warns:
+                raise ConfigError(sentence, hint=filled(check.hint) or None, kind=check.kind)
+            warnings.append(coded(check.kind or Kind.CONFIG, sentence))
+    return warnings
 
 
 def takes_references(option: Option) -> bool:

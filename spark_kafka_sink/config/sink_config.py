@@ -232,15 +232,8 @@ def _guarantee(
     reason = reader.idempotence_off or "kafka.enable.idempotence is set to false"
     given = {"deliveryGuarantee"} if is_given else set()
     values = {"deliveryGuarantee": requested, idempotence: idempotent, "reason": reason}
-    refuse(_GUARANTEES, given, values)
-    if idempotent or requested is DeliveryGuarantee.NONE:
-        return requested
-    reader.warn(
-        Kind.WEAKER_GUARANTEE,
-        f"deliveryGuarantee is none because {reason}: rows can be lost or written twice. Set"
-        " deliveryGuarantee=none if that is meant, else remove the option.",
-    )
-    return DeliveryGuarantee.NONE
+    reader.warnings += refuse(_GUARANTEES, given, values)
+    return requested if idempotent else DeliveryGuarantee.NONE
 
 
 _GUARANTEES: Final = (
@@ -250,6 +243,10 @@ _GUARANTEES: Final = (
     Check("deliveryGuarantee enable.idempotence=false",
           "deliveryGuarantee={deliveryGuarantee} needs an idempotent producer, but {reason}",
           "remove that option, or set deliveryGuarantee=none", unless="deliveryGuarantee=none"),
+    Check("enable.idempotence=false",
+          "deliveryGuarantee is none because {reason}: rows can be lost or written twice. Set"
+          " deliveryGuarantee=none if that is meant, else remove the option.",
+          unless="deliveryGuarantee=none", kind=Kind.WEAKER_GUARANTEE, warns=True),
 )  # fmt: skip
 
 

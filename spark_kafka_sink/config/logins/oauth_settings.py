@@ -180,11 +180,15 @@ def oauth_settings(options: Mapping[str, object], module: JaasEntry) -> OAuthSet
     source = _source(options, module)
     _refuse_what_is_of_another_source(options, module, source)
     values = _effective(options)
-    refresh = ("window.factor", "window.jitter", "min.period.seconds", "buffer.seconds")
     return OAuthSettings(
         source,
         _extensions(module),
-        RefreshRule(*(values[f"sasl.login.refresh.{name}"] for name in refresh)),
+        RefreshRule(
+            values["sasl.login.refresh.window.factor"],
+            values["sasl.login.refresh.window.jitter"],
+            values["sasl.login.refresh.min.period.seconds"],
+            values["sasl.login.refresh.buffer.seconds"],
+        ),
         values["sasl.login.retry.backoff.ms"],
         values["sasl.login.retry.backoff.max.ms"],
     )

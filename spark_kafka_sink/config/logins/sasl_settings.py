@@ -124,12 +124,12 @@ def _check_module(entry: JaasEntry, mechanism: str) -> None:
     if module is None:
         hint = f"known are {', '.join(login_modules())}"
         raise wrong_module(
-            f"{_JAAS}: the login module {entry.shown} is not known here",
+            f"sasl.jaas.config: the login module {entry.shown} is not known here",
             f"{hint}; {REPLACE_IT}" if entry.shown == HIDDEN else hint,
         )
     if mechanism not in module.mechanisms:
         raise wrong_module(
-            f"{_JAAS} has a {entry.name}, but sasl.mechanism is {mechanism}",
+            f"sasl.jaas.config has a {entry.name}, but sasl.mechanism is {mechanism}",
             f"a {entry.name} goes with {' or '.join(module.mechanisms)}",
         )
     if mechanism != OAUTHBEARER:  # there they depend on where the token comes from
@@ -161,17 +161,18 @@ def _user(options: Mapping[str, object], entry: JaasEntry) -> UserAndPassword:
         where = f"sasl.mechanism={mechanism} needs sasl.username and sasl.password"
     elif short:
         raise _refused(
-            f"{_JAAS} and {' and '.join(short)} are both set, and one of them would not count",
+            f"sasl.jaas.config and {' and '.join(short)} are both set, and one of them"
+            " would not count",
             hint=f"keep {_JAAS}, or sasl.username and sasl.password",
         )
     elif entry.options.get("tokenauth", "").lower() == "true":
         raise _refused(
-            f"{_JAAS}: tokenauth=true (a delegation token) is not supported",
+            "sasl.jaas.config: tokenauth=true (a delegation token) is not supported",
             hint="use the user's own SCRAM credential",
         )
     else:
         username, password = entry.get("username"), entry.get("password")
-        where = f"{_JAAS}: the {entry.name} needs username and password"
+        where = f"sasl.jaas.config: the {entry.name} needs username and password"
     if not username or not password:
         one = "the password is" if username else "the name is"
         missing = one if username or password else "both are"

@@ -39,8 +39,6 @@ from spark_kafka_sink.config.option_table import (
     SECURITY_OPTIONS,
 )
 
-_JAAS: Final = "sasl.jaas.config"
-
 #: The families of options that ``security.protocol`` makes count.
 COUNTING = {
     "PLAINTEXT": (),
@@ -142,7 +140,7 @@ STORE_RULES = (
 
 
 def _in_module(rules: Iterable[Check]) -> tuple[Check, ...]:
-    sentences = ((one, f"{_JAAS}: {one.sentence}") for one in rules)
+    sentences = ((one, f"sasl.jaas.config: {one.sentence}") for one in rules)
     return tuple(replace(one, sentence=text, kind=Kind.NO_EFFECT) for one, text in sentences)
 
 
@@ -212,10 +210,8 @@ def is_security_option(name: str) -> bool:
 
 def mechanisms_of(name: str) -> tuple[str, ...]:
     """The SASL mechanisms for which the option ``name`` counts."""
-    for beginning, mechanisms in _OF_MECHANISMS.items():
-        if name.startswith(beginning):
-            return mechanisms
-    return MECHANISMS
+    counting = (m for beginning, m in _OF_MECHANISMS.items() if name.startswith(beginning))
+    return next(counting, MECHANISMS)
 
 
 #: Spark's default ``spark.redaction.regex``: a value that holds one of them is hidden whole.
@@ -261,9 +257,8 @@ def inline_secrets(text: str, *, own_options: bool) -> tuple[str, ...]:
     found = []
     for name, value in entry.options.items():
         option = next(filter(None, (m.find(name) for m in login_modules().values())), None)
-        may_be = (
-            own_options or entry.name not in login_modules() if option is None else option.secret
-        )
+        unknown = own_options or entry.name not in login_modules()
+        may_be = unknown if option is None else option.secret
         if may_be and not any(p.fullmatch(value) for p in (_NO_SECRET, REFERENCE)):
             found.append(name)
     return tuple(found)
@@ -278,10 +273,10 @@ def check_options(entry: JaasEntry, module: LoginModule) -> None:
         if option is None:
             raise _unknown(name, entry, module)
         if option.status is Status.REFUSED:
-            raise wrong_module(f"{_JAAS}: {safe_text(name)} is not supported", option.note)
+            raise wrong_module(f"sasl.jaas.config: {safe_text(name)} is not supported", option.note)
         if not value:
             raise wrong_module(
-                f"{_JAAS}: {safe_text(name)} is empty",
+                f"sasl.jaas.config: {safe_text(name)} is empty",
                 "remove it, or give it a value: an empty one would be as good as none",
             )
         if option.rule is not None or option.type not in _TEXTS:
@@ -301,7 +296,7 @@ def _unknown(name: str, entry: JaasEntry, module: LoginModule) -> ConfigError:
     if option is None or option.secret:
         hint = f"{hint}; {REPLACE_IT}"
     shown = safe_text(name) if _OPTION.fullmatch(name) else HIDDEN
-    return wrong_module(f"{_JAAS}: {entry.name} has no option {shown}", hint)
+    return wrong_module(f"sasl.jaas.config: {entry.name} has no option {shown}", hint)
 
 
 def wrong_module(what: str, hint: str) -> ConfigError:
