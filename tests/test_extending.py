@@ -138,6 +138,7 @@ def failures(root: Path) -> dict[str, str]:
     return found
 
 
+@pytest.mark.long
 def test_what_the_diffs_add_can_be_used(copy: Path) -> None:
     assert failures(copy) == {}
 
@@ -146,6 +147,7 @@ def test_no_use_works_without_its_diff() -> None:
     assert list(failures(ROOT)) == list(SECTIONS)
 
 
+@pytest.mark.long
 def test_the_generated_pages_show_what_was_added(copy: Path) -> None:
     run(copy, "tools/generate_docs.py")
     for page, names in SHOWN.items():

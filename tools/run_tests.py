@@ -17,6 +17,7 @@ brokers and sessions, which they stop, freeze and kill.
 
 from __future__ import annotations
 
+import os
 import random
 import re
 import subprocess
@@ -76,6 +77,8 @@ def main() -> int:
     begun = time.monotonic()
     arguments = [one for one in given if not one.startswith("--randomly-seed=")]
     base = [sys.executable, "-m", "pytest", *arguments]
+    # Tests start hundreds of Pythons, each of which would compile the package.
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     commands = [[*base, *order(m, given), "-m", m, *where] for m, *where in RINGS[ring]]
     last = [[*base, "-m", ALONE[ring]]] if ring in ALONE else []
     with ExitStack() as stack:

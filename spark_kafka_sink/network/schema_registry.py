@@ -101,9 +101,7 @@ class SchemaRegistry:
         values = resolve(options)
         self._clock = SystemClock()
         self._deadline_ms = self._clock.now_ms() + limit_ms
-        timeout = options.get(TIMEOUT, SINK_OPTIONS[TIMEOUT].default)
-        assert isinstance(timeout, int)
-        self._timeout_ms = timeout
+        self._timeout_ms = int(text_of(options.get(TIMEOUT, SINK_OPTIONS[TIMEOUT].default)))
         self._urls = registry_urls(values)
         self._shown = safe_text(f"{values[URL]}")
         for url in self._urls:
@@ -119,24 +117,23 @@ class SchemaRegistry:
 
     def by_id(self, schema_id: int) -> RegisteredSchema:
         """The schema of an id."""
-        return self._schema(self._request("GET", f"/schemas/ids/{schema_id}"), schema_id)
+        return self._schema(self._request(f"/schemas/ids/{schema_id}"), schema_id)
 
     def latest(self, subject: str) -> RegisteredSchema | None:
         """The newest version of a subject; None when there is no such subject."""
-        path = f"{_subject(subject)}/versions/latest"
-        answer = self._request("GET", path, may_miss=True)
+        answer = self._request(f"{_subject(subject)}/versions/latest", may_miss=True)
         return None if answer is None else self._schema(answer, self._id(answer))
 
     def lookup(self, subject: str, text: str, kind: str, *, normalize: bool) -> int | None:
         """The id of a schema under a subject; None when it is not there."""
         path = f"{_subject(subject)}{_NORMALIZE if normalize else ''}"
-        answer = self._request("POST", path, _body(text, kind), may_miss=True)
+        answer = self._request(path, _body(text, kind), may_miss=True)
         return None if answer is None else self._id(answer)
 
     def register(self, subject: str, text: str, kind: str, *, normalize: bool) -> int:
         """Adds a version, unless the subject has the schema."""
         path = f"{_subject(subject)}/versions{_NORMALIZE if normalize else ''}"
-        return self._id(self._request("POST", path, _body(text, kind)))
+        return self._id(self._request(path, _body(text, kind)))
 
     def _schema(self, answer: Mapping[str, Any] | None, schema_id: int) -> RegisteredSchema:
         assert answer is not None
@@ -161,10 +158,10 @@ class SchemaRegistry:
         return found
 
     def _request(
-        self, method: str, path: str, body: bytes | None = None, *, may_miss: bool = False
+        self, path: str, body: bytes | None = None, *, may_miss: bool = False
     ) -> Mapping[str, Any] | None:
         """The answer; None for what is not there. Tries each address in turn while it may pass."""
-        what = f"{method} {safe_text(path, 300)}"
+        what = f"{'GET' if body is None else 'POST'} {safe_text(path, 300)}"
         problem = "no time is left"
         tries = max(_TRIES, len(self._urls))
         for attempt in range(tries):
@@ -173,7 +170,7 @@ class SchemaRegistry:
                 break
             url = self._urls[attempt % len(self._urls)] + path
             try:
-                status, answer = self._exchange(method, url, body, min(self._timeout_ms, left_ms))
+                status, answer = self._exchange(url, body, min(self._timeout_ms, left_ms))
                 return self._fields(status, json_object(answer), what, may_miss=may_miss)
             except AnswerTooLongError:
                 raise self._error(
@@ -191,12 +188,11 @@ class SchemaRegistry:
             "--timeout of kprod check) all of them",
         )
 
-    def _exchange(
-        self, method: str, url: str, body: bytes | None, timeout_ms: int
-    ) -> tuple[int, bytes]:
+    def _exchange(self, url: str, body: bytes | None, timeout_ms: int) -> tuple[int, bytes]:
         headers = {"Accept": f"{_MEDIA_TYPE}, application/json", **self._login(timeout_ms)}
+        method = "GET"
         if body is not None:
-            headers["Content-Type"] = _MEDIA_TYPE
+            method, headers["Content-Type"] = "POST", _MEDIA_TYPE
         times = (timeout_ms, timeout_ms)
         request = HttpRequest(method, url, headers, body, self._tls, *times, LONGEST_ANSWER)
         try:

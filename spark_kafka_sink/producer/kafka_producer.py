@@ -44,7 +44,7 @@ from spark_kafka_sink.producer.transaction.transaction_states import State
 from spark_kafka_sink.producer.transaction.txn_requests import TransactionalResult
 from spark_kafka_sink.producer.wiring import NewClient, ProducerOptions, ProducerParts
 from spark_kafka_sink.protocol.cluster import Cluster, PartitionInfo, TopicPartition
-from spark_kafka_sink.protocol.producer_ids import PreparedTransaction
+from spark_kafka_sink.protocol.producer_ids import PreparedTransaction, TransactionState
 from spark_kafka_sink.records.arrow_schema import ArrowBatch, ArrowBatchReader
 from spark_kafka_sink.records.batch_joiner import BatchJoiner
 from spark_kafka_sink.records.record_columns import ChunkSize, RecordColumns
@@ -308,6 +308,15 @@ class KafkaProducer:
         return self._metrics.snapshot()
 
     # ---- transactions ------------------------------------------------------------------------
+
+    def describe_last_transaction(self) -> TransactionState:
+        """The coordinator's state of the last transaction of transactional.id; DEAD when it knows
+        none. Before :meth:`init_transactions`, which would abort one that is open. Blocks for
+        max.block.ms, as that does. Not in Java.
+        """
+        manager = self._transactional("describe_last_transaction")
+        self._await(manager.describe_last_transaction, Measurement.TXN_INIT)
+        return manager.requests.last_state
 
     def init_transactions(self) -> None:
         """Get a producer id for transactional.id; once, before any record is sent.

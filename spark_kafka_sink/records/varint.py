@@ -137,13 +137,15 @@ _WORDS, _SIZES = _table()
 _CONTINUED = np.array([0x8080808080808080 & ((1 << 8 * n) - 1) for n in range(9)], np.uint64)
 
 
-def unsigned_sizes(values: npt.NDArray[np.integer], largest: int) -> Int64s:
-    """How many bytes the unsigned varint of each value has; none is above ``largest``."""
+def unsigned_sizes(values: npt.NDArray[np.integer], largest: int, more: int = 7) -> Int64s:
+    """How many bytes the unsigned varint of each value has; none is above ``largest``. ``more`` are
+    the bits of a byte after the first one's 7.
+    """
     size = np.ones(len(values), np.int64)
     bits = 7
     while bits < 64 and largest >> bits:
         size += values >= values.dtype.type(1 << bits)
-        bits += 7
+        bits += more
     return size
 
 

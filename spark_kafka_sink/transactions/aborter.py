@@ -139,7 +139,7 @@ class Aborter:
     ) -> tuple[str, ...]:
         def ended() -> tuple[str, ...]:
             deadline = self._client.deadline()
-            return sweep(self._client, key, is_orphan, deadline, keep=keep, patient=True).ended
+            return sweep(self._client, key, is_orphan, deadline, keep=keep, patient=True)
 
         swept = ended()
         if tasks_may_run:

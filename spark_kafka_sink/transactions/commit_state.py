@@ -39,8 +39,6 @@ FORMAT: Final = 2
 #: The newest run ids that are kept as superseded, and the newest batches that are kept as done.
 KEPT_RUNS: Final = 32
 KEPT_DONE: Final = 32
-#: The ids that are kept as never to be used again, at most.
-KEPT_RETIRED: Final = 1000
 #: ``last_done`` of a key without a batch.
 NOTHING_DONE: Final = -1
 #: Characters of a text in a record: run and query ids are far shorter.
@@ -146,8 +144,6 @@ class CommitState:
     ``last_done`` is the newest of all, NOTHING_DONE before the first. ``decision`` is the one in
     progress, or None; ``lost`` its transactional ids that the broker aborted. ``parts`` are the
     writes of the block ``parts_token`` of batch ``parts_of`` that wait for their decision.
-    ``retired`` are ids of the owner that its workers must not use again (``sweep.py``);
-    ``renewals`` counts how often that were all of this generation, which the ids contain.
     ``other`` are fields of a newer version, kept unchanged: name and JSON.
     """
 
@@ -162,8 +158,6 @@ class CommitState:
     parts_of: int = NOTHING_DONE
     parts_token: str = ""
     parts: tuple[Part, ...] = ()
-    retired: tuple[str, ...] = ()
-    renewals: int = 0
     other: tuple[tuple[str, str], ...] = ()
 
     @property
@@ -220,8 +214,6 @@ class CommitState:
             generation=self.generation + 1 if self.generation else max(1, now_ms),
             run_id=run_id,
             query_id=query_id,
-            retired=(),
-            renewals=0,
         ).without_parts()
 
     def with_aborted_run(self, run_id: str) -> CommitState:
@@ -302,16 +294,7 @@ class CommitState:
         if self.decision is None:
             raise IllegalStateError("there is no batch to resolve: the last one is done")
         state = self._with_done(Done(self.decision.number)) if done else self
-        return state.undone().with_fresh_ids()
-
-    def with_retired(self, ids: Iterable[str]) -> CommitState:
-        """These ids of the owner must not be used again; if they become too many, none."""
-        all_ = tuple(dict.fromkeys((*self.retired, *ids)))
-        return replace(self, retired=all_) if len(all_) <= KEPT_RETIRED else self.with_fresh_ids()
-
-    def with_fresh_ids(self) -> CommitState:
-        """No id that was planned until now is used again."""
-        return replace(self, renewals=self.renewals + 1, retired=())
+        return state.undone()
 
     def _require(self, phase: Phase) -> None:
         if self.phase is not phase:
@@ -344,10 +327,6 @@ class CommitState:
         if self.parts:
             fields["partsOf"] = self.parts_of
             fields["partsToken"] = self.parts_token
-        if self.retired:
-            fields["burnt"] = list(self.retired)  # the name in the format
-        if self.renewals:
-            fields["renewals"] = self.renewals
         return _json(fields)
 
     def encode_parts(self) -> list[bytes]:
@@ -411,8 +390,6 @@ class CommitState:
                 parts_of=block[0],
                 parts_token=block[1],
                 parts=_parts(key, *block, parts),
-                retired=tuple(_text(one, _LONGEST_ID) for one in fields.get("burnt", ())),
-                renewals=_int64(fields.get("renewals", 0)),
                 other=tuple(
                     (name, json.dumps(fields[name])) for name in sorted(fields.keys() - _KNOWN)
                 ),
@@ -429,9 +406,9 @@ class CommitState:
 _KNOWN: Final = frozenset(
     {
         "format", "generation", "runId", "queryId", "lastDone", "done", "digests", "superseded",
-        "batch", "payloads", "transactions", "lost", "partsOf", "partsToken", "burnt", "renewals",
+        "batch", "payloads", "transactions", "lost", "partsOf", "partsToken",
         # Of version 0.1:
-        "incarnation", "parts",
+        "incarnation", "parts", "burnt",
     }
 )  # fmt: skip
 

@@ -12,6 +12,7 @@ before anything was committed: then all of it is aborted, and the batch is writt
 
 from __future__ import annotations
 
+import itertools
 import logging
 import uuid
 from collections import Counter
@@ -25,6 +26,7 @@ from spark_kafka_sink.base.error_kinds import Kind
 from spark_kafka_sink.base.errors import (
     CommitError,
     CommitOutcomeUnknownError,
+    ErrorCode,
     InvalidTxnStateError,
     KafkaError,
     KafkaTimeoutError,
@@ -53,8 +55,8 @@ from spark_kafka_sink.transactions.lease import margin_ms
 from spark_kafka_sink.transactions.offset_commits import GroupOffsets
 from spark_kafka_sink.transactions.outcomes import Outcome, is_prepared, outcome_of
 from spark_kafka_sink.transactions.ownership import Numbering, Owner, when_open
-from spark_kafka_sink.transactions.sweep import Swept, is_superseded, sweep, warn_unseen
-from spark_kafka_sink.transactions.transactional_ids import TransactionalId, log_id, parse, renewed
+from spark_kafka_sink.transactions.sweep import is_superseded, sweep, warn_unseen
+from spark_kafka_sink.transactions.transactional_ids import TransactionalId, log_id
 
 if TYPE_CHECKING:
     from spark_kafka_sink.admin.transaction_client import TransactionClient
@@ -214,8 +216,8 @@ class Committer:
         with _decided(key, decision):
             _log.info("kprod %s: batch %d was decided; committing it now", key, decision.number)
             state = self._finish(key, session, state, only_lost=only_lost)
-            # Nothing was swept: what other attempts left open keeps its ids for itself.
-            state = state.with_fresh_ids()
+        # Not `_write_done`, which may fail: the next batch would use these ids, while the log,
+        # still at DECIDED, names transactions that can't be described any more.
         with _decided(key, decision, _RECORDED):
             session.write(state, self._client.deadline())
         return state
@@ -264,7 +266,6 @@ class Committer:
         # By a thread of this driver. (Another run may have undone it, and written the batch.)
         by_us = found.newest_run == owner.run_id
         if by_us and attempts.decided is not None and found.has_done(attempts.decided):
-            # (Nothing to record: who rolled it forward has given the run other ids.)
             self._sweep(owner, found, own_run=owner.numbering is not Numbering.VERSIONS)
             return Commit.COMMITTED
         # (A version that is repeated, and wrote nothing, decides nothing.)
@@ -282,16 +283,12 @@ class Committer:
         # A version that is dropped (its own transactions are aborted by name), or has no rows, must
         # not end what a thread of its run is about to decide of the next.
         shared = how is not Commit.COMMITTED and owner.numbering is Numbering.VERSIONS
-        is_once = owner.numbering is Numbering.ONCE
-        if is_once:
-            self._write_done(owner.key, session, None)  # no later batch takes its ids
-        elif how is not Commit.COMMITTED and state != session.state:
-            session.write(state, self._client.deadline())  # a take-over, before its sweep
-        state = self._sweep(owner, state, own_run=not shared)
-        if how is Commit.COMMITTED and not is_once:
-            self._write_done(owner.key, session, state)
-        elif not (is_once or shared) and state != session.state:
+        if how is Commit.COMMITTED:
+            is_once = owner.numbering is Numbering.ONCE
+            self._write_done(owner.key, session, None if is_once else state)
+        elif state != session.state:
             session.write(state, self._client.deadline())
+        self._sweep(owner, state, own_run=not shared)
         return how
 
     def _check_owner(self, owner: Owner, batch: Batch, found: CommitState) -> None:
@@ -311,10 +308,7 @@ class Committer:
         self, owner: Owner, batch: Batch, state: CommitState, attempts: _Attempts
     ) -> CommitState:
         """The batch is done: abort what its tasks wrote all the same, and return the next state."""
-        ended = abort_all(self._client, batch.transactions, self._client.deadline())
-        # (What attempts of a version have open is not swept, as its run's next one may be written.)
-        if not ended or (owner.numbering is Numbering.VERSIONS and batch.transactions):
-            state = state.with_fresh_ids()
+        abort_all(self._client, batch.transactions, self._client.deadline())
         # Others don't take over: the runs that such a state lists as superseded may decide.
         if owner.numbering is Numbering.MICRO_BATCHES:
             # The query id may be unknown. Two queries with one name and equal payloads would keep
@@ -335,8 +329,7 @@ class Committer:
         parts = state.parts_by(batch.number, token)
         if any(part.name == attempts.name for part in parts):
             return  # by the previous attempt
-        renewals, number = session.state.renewals, batch.block.number
-        prepared = batch.transactions + self._prepared_by_us(owner, batch, number, renewals)
+        prepared = batch.transactions + self._prepared_by_us(owner, batch, batch.block.number)
         part = Part(prepared, batch.payload or Payload(), attempts.name, batch.block.letters)
         session.write(state.with_part(batch.number, token, part), self._client.deadline())
 
@@ -347,7 +340,7 @@ class Committer:
         before = session.state
         state = self._taken_over(owner, before)
         decision = _decision(owner, batch, state)
-        own = attempts.prepared or self._prepared_by_us(owner, batch, 0, before.renewals)
+        own = attempts.prepared or self._prepared_by_us(owner, batch, 0)
         attempts.prepared = ()
         decision = replace(decision, transactions=decision.transactions + own)
         if not decision.transactions:
@@ -368,7 +361,7 @@ class Committer:
             state = self._finish(owner.key, session, state, checked_ms=checked_ms)
         if state.last_done != decision.number:
             with _decided(owner.key, decision, _RECORDED):
-                session.write(state.with_fresh_ids(), self._client.deadline())
+                session.write(state, self._client.deadline())
             raise CommitError(
                 f"batch {decision.number} of '{owner.key}' was decided, and brokers had aborted "
                 "its transactions before they were committed; nothing of it is visible",
@@ -381,16 +374,15 @@ class Committer:
         return state.taken_over(owner.run_id, owner.query_id, self._client.clock.wall_ms())
 
     def _prepared_by_us(
-        self, owner: Owner, batch: Batch, number: int, renewals: int
+        self, owner: Owner, batch: Batch, number: int
     ) -> tuple[PreparedTransaction, ...]:
         """The driver's own transactions of ``batch``, which share its decision."""
-        own, planned = (owner.key, owner.run_id), owner.generation
         deadline = self._client.deadline()
         try:
             return tuple(
                 prepare(
                     self._client,
-                    str(TransactionalId(*own, renewed(name, renewals), number, planned)),
+                    self._own_id(owner, name, number, deadline),
                     content,
                     deadline,
                     two_phase_commit=batch.two_phase_commit,
@@ -407,6 +399,18 @@ class Committer:
                 hint="write the batch again; if no other driver was started, an operator did "
                 "('kprod txn abort' or 'sweep')",
             ) from error
+
+    def _own_id(self, owner: Owner, name: str, number: int, deadline: int) -> str:
+        """The first one whose last transaction was committed, if it had one, as a worker takes it
+        (``transactional_producers.py``).
+        """
+        for n in itertools.count():
+            worker = f"{name}.{n}" if n else name
+            id_ = TransactionalId(owner.key, owner.run_id, worker, number, owner.generation)
+            found = self._client.describe([str(id_)], deadline)[str(id_)]
+            if found.state.is_committed or found.error is ErrorCode.TRANSACTIONAL_ID_NOT_FOUND:
+                break
+        return str(id_)
 
     def _write_done(self, key: str, session: LogSession, state: CommitState | None) -> None:
         """Record that all are committed. A failure must not fail the commit: a repeated job would
@@ -569,21 +573,12 @@ class Committer:
             )
         return state.finished()
 
-    def _sweep(self, owner: Owner, state: CommitState, *, own_run: bool) -> CommitState:
-        """Sweep by the log's next ``state``, and return that without the ids that may be open: they
-        are swept later, or time out, so errors are only logged. But they must not be used again:
-        InitProducerId aborts what is open, and does not ask whether its partitions have leaders::
-
-            two attempts of one task prepare; the driver commits one of them
-            the other's coordinator, which leads its partition, is lost: the sweep does not see it
-            the next batch takes its id: InitProducerId at the next coordinator, a dropped marker
-            that transaction's commit shows the loser's rows, too
-
-        So DONE is written with them: who rolls DECIDED forward has seen no sweep, and renews all.
+    def _sweep(self, owner: Owner, state: CommitState, *, own_run: bool) -> None:
+        """Sweep after a batch is done, by the log's ``state``. What is not ended now is swept
+        later, or times out, so errors are only logged.
         """
-        swept = Swept(whole=False)
         try:
-            swept = sweep(
+            ended = sweep(
                 self._client,
                 owner.key,
                 lambda one: own_run if one.run == owner.run_id else is_superseded(one, state),
@@ -591,10 +586,9 @@ class Committer:
             )
         except KafkaError as error:
             warn_unseen(owner.key, f"orphaned transactions could not be searched: {error.message}")
-        if swept.ended:
-            _log.info("kprod '%s': ended %d orphaned transactions", owner.key, len(swept.ended))
-        retired = [i for i in swept.retired if (p := parse(i)) and p.run == owner.run_id]
-        return state.with_retired(retired) if swept.whole else state.with_fresh_ids()
+            return
+        if ended:
+            _log.info("kprod '%s': ended %d orphaned transactions", owner.key, len(ended))
 
 
 def check_number(

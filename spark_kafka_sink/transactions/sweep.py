@@ -22,11 +22,11 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Collection
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
-from spark_kafka_sink.admin.transaction_description import TransactionState
 from spark_kafka_sink.base.error_kinds import Kind
 from spark_kafka_sink.base.errors import ErrorCode, warn
+from spark_kafka_sink.protocol.producer_ids import TransactionState
 from spark_kafka_sink.transactions.commit_state import CommitState, Standing
 from spark_kafka_sink.transactions.transactional_ids import SEPARATOR, TransactionalId, parse
 
@@ -38,17 +38,6 @@ _log = logging.getLogger(__name__)
 _S = TransactionState
 
 
-class Swept(NamedTuple):
-    """``ended`` are transactional ids whose transaction was aborted. ``retired`` are those that
-    must not be used again (version 1: a request without a response may arrive late, and would abort
-    what they have open; left open: a later abort may lose its marker), or others, if not ``whole``.
-    """
-
-    ended: tuple[str, ...] = ()
-    retired: tuple[str, ...] = ()
-    whole: bool = True
-
-
 def open_runs(
     client: TransactionClient, key: str, deadline_ms: int, mine: Callable[[TransactionalId], bool]
 ) -> set[str]:
@@ -57,7 +46,7 @@ def open_runs(
     """
     return {
         one.run
-        for one, state in _listed(client, key, deadline_ms, patient=True)[0].items()
+        for one, state in _listed(client, key, deadline_ms, patient=True).items()
         if state is _S.ONGOING and mine(one)
     }
 
@@ -70,20 +59,21 @@ def sweep(
     *,
     keep: Collection[str] = (),
     patient: bool = False,
-) -> Swept:
-    """End the open transactions of ``key`` that are ``is_orphan``, except ``keep``; never ids of
-    other keys: "a" is not "a.b". ``patient`` as in ``TransactionClient.open_transactions``.
+) -> tuple[str, ...]:
+    """Abort the open transactions of ``key`` that are ``is_orphan``, except ``keep``; never ids of
+    other keys: "a" is not "a.b". ``patient`` as in ``TransactionClient.open_transactions``. Returns
+    the ids of those that were aborted.
     """
     version = client.transaction_version(deadline_ms)
     endable = (_S.ONGOING, _S.EMPTY) if version >= 2 else (_S.ONGOING,)
-    open_, whole = _listed(client, key, deadline_ms, patient=patient)
+    open_ = _listed(client, key, deadline_ms, patient=patient)
     ids = [
         str(one)
         for one, state in open_.items()
         if state in endable and str(one) not in keep and is_orphan(one)
     ]
     if not ids:
-        return Swept(whole=whole)
+        return ()
     described = client.describe(ids, deadline_ms)
     found = {
         i: d
@@ -96,16 +86,13 @@ def sweep(
         first = f"{len(unclear)} orphaned transactions (first: {unclear[0]})"
         warn_unseen(key, f"no clear answer in time to the abort of {first}")
     done = [i for i, code in answers.items() if code is ErrorCode.NONE]
-    ended = tuple(i for i in done if found[i].state is _S.ONGOING)
-    left_open = (ErrorCode.LEADER_NOT_AVAILABLE, None)
-    retired = tuple(i for i in found if version < 2 or answers[i] in left_open)
-    return Swept(ended, retired, whole)
+    return tuple(i for i in done if found[i].state is _S.ONGOING)
 
 
 def _listed(
     client: TransactionClient, key: str, deadline_ms: int, *, patient: bool
-) -> tuple[dict[TransactionalId, TransactionState], bool]:
-    """Ongoing and Empty ids of exactly this key, and whether all brokers responded."""
+) -> dict[TransactionalId, TransactionState]:
+    """Ongoing and Empty ids of exactly this key."""
     found = client.open_transactions(key + SEPARATOR, deadline_ms, idle=True, patient=patient)
     if found.silent:
         silent = f"{', '.join(found.silent)}, which did not respond"
@@ -114,8 +101,7 @@ def _listed(
         (parse(one.transactional_id), TransactionState(one.transaction_state))
         for one in found.transactions
     )
-    ours = {one: state for one, state in parsed if one is not None and one.key == key}
-    return ours, not found.silent
+    return {one: state for one, state in parsed if one is not None and one.key == key}
 
 
 def warn_unseen(key: str, what: str) -> None:

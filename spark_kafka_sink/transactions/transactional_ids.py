@@ -86,11 +86,6 @@ def parse(text: str) -> TransactionalId | None:
     return TransactionalId(SEPARATOR.join(key), run, worker, int(number), generation)
 
 
-def renewed(worker: str, renewals: int) -> str:
-    """The worker's name in ids that were not used before so many renewals (``CommitState``)."""
-    return f"{worker}.{renewals}" if renewals else worker
-
-
 def log_key(prefix: str, name: str | None = None) -> str:
     """The key of decisions: the prefix for a stream; for a batch job the prefix with its txnAppId
     or a unique name (``name``), so that jobs don't fence each other.

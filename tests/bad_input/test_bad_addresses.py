@@ -53,7 +53,7 @@ def test_what_is_no_broker_is_named_with_a_guess(
     assert failure.seconds < 1 + SLACK_S
 
 
-@pytest.mark.parametrize("preflight", ["required", "off"])
+@pytest.mark.parametrize("preflight", [pytest.param("required", marks=pytest.mark.long), "off"])
 def test_one_good_address_of_three_is_enough(
     one_row: DataFrame, write: Write, kafka: RealKafka, consume: Consume, preflight: str
 ) -> None:

@@ -85,6 +85,7 @@ def test_extra_columns_of_any_type_are_ignored(
     assert sorted(v for v in consume(topic).values if v) == [b"0", b"1", b"2"]
 
 
+@pytest.mark.long
 def test_a_thousand_columns_and_no_rows_and_both(
     spark: SparkSession, kafka: RealKafka, write: Write, consume: Consume, jobs: Jobs
 ) -> None:

@@ -1,6 +1,7 @@
 """What the hand-written pages quote from the code stands in the code."""
 
 import ast
+import functools
 import re
 from pathlib import Path
 
@@ -16,6 +17,7 @@ PAGES = sorted([*(ROOT / "docs").glob("*.md"), *(ROOT / "docs" / "api").glob("*.
 _PLACES = re.compile(r"%[sd]|%04o|\{[\w.]+\}|<[a-z][\w.]*>")
 
 
+@functools.cache
 def templates():
     """Every text of the package, with ``...`` for what is filled in."""
     found = set()
@@ -29,13 +31,12 @@ def templates():
     return found
 
 
-TEMPLATES = templates()
 QUOTED = [message for entry in entries().values() for message in entry.says]
 
 
 @pytest.mark.parametrize("message", QUOTED)
 def test_an_error_that_is_explained_is_one_that_we_raise(message):
-    assert any(message in template for template in TEMPLATES)
+    assert any(message in template for template in templates())
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)

@@ -31,6 +31,7 @@ def test_driver_and_executors_are_green(spark, kafka):
     assert found["brokers"] is found["clock"] is State.OK
 
 
+@pytest.mark.long
 def test_what_only_executors_miss_is_found(spark, secure_kafka, monkeypatch):
     """The JVM, and so its Python workers, started before the driver had this variable."""
     monkeypatch.setenv("KPROD_CHECK_CA", str(secure_kafka.ca))

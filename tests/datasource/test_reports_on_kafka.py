@@ -84,6 +84,7 @@ def test_a_task_that_runs_tells_its_listeners_and_sparks_log(spark, write, topic
     assert (heard_of["partition"], heard_of["waits_for"]) == (0, "Spark's next rows")
 
 
+@pytest.mark.long
 @pytest.mark.skipif(pyspark.__version__ < "4.1", reason="Spark keeps no such log there")
 def test_the_report_is_in_sparks_log_of_python_workers(spark, write, topic):
     def lines():

@@ -98,6 +98,7 @@ class RowSource(KprodDataSource):
         return False
 
 
+@pytest.mark.long
 def test_rows_are_adapted_where_spark_has_no_arrow_stream_writer(
     spark, source, stream, topic, consume
 ):

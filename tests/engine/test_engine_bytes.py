@@ -71,6 +71,7 @@ def edge_rows() -> list[Row]:
     return rows + [Row(b"t%d" % i, time=time) for i, time in enumerate(times)]
 
 
+@pytest.mark.long
 def test_every_codec_and_level_keeps_every_kind_of_record(kafka, consume):
     """Read by librdkafka; and by Java, whose log tool unpacks every batch of every codec."""
     rows = edge_rows()

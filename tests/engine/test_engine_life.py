@@ -126,6 +126,7 @@ def test_a_busy_writers_rows_are_visible_within_two_seconds(kafka):
     assert max(watcher.seen[row] - sent[row] for row in rows) < 2.5
 
 
+@pytest.mark.long
 def test_thousands_of_tiny_batches_make_few_large_ones(kafka, consume):
     """More pieces in one batch than one sendmsg takes (IOV_MAX is 1024)."""
     topic = kafka.unique_topic("tiny")

@@ -26,7 +26,7 @@ def test_buffer_memory_of_16_kib_carries_values_of_15000_bytes(kafka, consume):
     assert consume(topic).values == rows
 
 
-@pytest.mark.parametrize(("partitions", "codec"), [(12, "none"), (100, "zstd"), (100, "none")])
+@pytest.mark.parametrize(("partitions", "codec"), [(12, "none"), (100, "zstd")])
 def test_a_megabyte_of_memory_is_enough_for_many_partitions(kafka, consume, partitions, codec):
     """Open batches alone could hold all of it many times over."""
     topic = kafka.unique_topic("little", partitions)
@@ -113,6 +113,7 @@ def read_all(bootstrap: str, topics: list[str], rows: int) -> dict[str, list[byt
         consumer.close()
 
 
+@pytest.mark.long
 def test_hundreds_of_topics_by_column(kafka):
     names = [f"by-column-{random.randrange(2**40):x}-{i}" for i in range(500)]
     create_topics(kafka.bootstrap, names)
@@ -133,6 +134,7 @@ def test_hundreds_of_topics_by_column(kafka):
     assert read_all(kafka.bootstrap, names, count) == wanted
 
 
+@pytest.mark.long
 def test_a_thousand_partitions_and_99_of_100_rows_to_one_of_them(kafka, consume):
     topic = kafka.unique_topic("wide", 1000)
     count = 50_000

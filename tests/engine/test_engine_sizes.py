@@ -75,7 +75,14 @@ def _same(one: list[bytes | None], other: list[bytes]) -> bool:
     return len(one) == len(other) and all(a == b for a, b in zip(one, other, strict=True))
 
 
-@pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])
+@pytest.mark.parametrize(
+    "codec",
+    [
+        "none",
+        *(pytest.param(one, marks=pytest.mark.long) for one in ("gzip", "snappy", "lz4")),
+        "zstd",
+    ],
+)
 def test_batches_too_large_for_the_topic_are_split_in_sequence(kafka, consume, codec):
     """262144-byte batches for a topic that takes 20000: all rows once, in order, no hole in the
     sequences, several in flight (the warm-up has proven the producer, so five may be)."""

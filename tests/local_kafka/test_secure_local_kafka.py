@@ -66,6 +66,7 @@ def test_alice_may_write_by_each_way_in_and_bob_may_not(secure_kafka, listener, 
     assert not may_write(secure_kafka.cluster, listener, mechanism, "bob", topic)
 
 
+@pytest.mark.long
 def test_what_the_command_prints_is_a_clients_file(tmp_path):
     process = subprocess.Popen(
         [sys.executable, "-m", "spark_kafka_sink.local_kafka", "--secure"],

@@ -166,8 +166,14 @@ def test_a_check_that_is_killed_is_named_by_the_next(kafka, log):
         delete_topics(client, [left], client.deadline())
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
-@pytest.mark.parametrize("row", ["transaction", "committed row"], ids=["open", "committed"])
+@pytest.mark.parametrize(
+    ("number", "row"),
+    [
+        (signal.SIGINT, "transaction"),
+        (signal.SIGTERM, "committed row"),
+        pytest.param(signal.SIGHUP, "transaction", marks=pytest.mark.long),
+    ],
+)
 def test_an_interrupted_trial_cleans_up(kafka, log, number, row):
     """In the middle: the program is stopped at a row, and gets the signal there."""
     with subprocess.Popen(

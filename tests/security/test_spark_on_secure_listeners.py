@@ -9,7 +9,14 @@ import pytest
 
 from tests.security.streams import stream_once
 
-MECHANISMS = ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER", "mutual TLS"]
+MECHANISMS = [
+    "PLAIN",
+    "SCRAM-SHA-512",
+    *(
+        pytest.param(one, marks=pytest.mark.long)
+        for one in ("SCRAM-SHA-256", "OAUTHBEARER", "mutual TLS")
+    ),
+]
 ROWS = 20
 
 

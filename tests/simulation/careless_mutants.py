@@ -20,14 +20,13 @@ from spark_kafka_sink.transactions.commit_state import CommitState
 from spark_kafka_sink.transactions.committer import Committer
 from spark_kafka_sink.transactions.outcomes import Outcome
 from spark_kafka_sink.transactions.ownership import Owner
-from spark_kafka_sink.transactions.sweep import Swept
 from spark_kafka_sink.transactions.transactional_ids import TransactionalId
 from tests.simulation.mutant import all_of
 
 
 def never_sweeps() -> AbstractContextManager[Any]:
     return all_of(
-        *(patch.object(room, "sweep", lambda *_, **__: Swept()) for room in (aborter, committer))
+        *(patch.object(room, "sweep", lambda *_, **__: ()) for room in (aborter, committer))
     )
 
 
@@ -205,8 +204,8 @@ def finishes_nothing() -> AbstractContextManager[Any]:
 
 
 def one_id_for_two_tasks() -> AbstractContextManager[Any]:
-    def acquire(self: WorkerIds, plan: TransactionPlan, run: str, *_: Any) -> TransactionalId:
-        return TransactionalId(plan.key, run, self.token, 0)
+    def acquire(self: WorkerIds, plan: TransactionPlan, run: str, *_: Any) -> Any:
+        return TransactionalId(plan.key, run, self.token, 0), False
 
     return all_of(
         patch.object(WorkerIds, "acquire", acquire),

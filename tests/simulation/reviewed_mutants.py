@@ -67,10 +67,9 @@ def s3_an_abort_of_a_superseded_run_does_not_sweep() -> AbstractContextManager[A
 def s4_named_jobs_sweep_no_dead_runs() -> AbstractContextManager[Any]:
     true = Committer._sweep
 
-    def sweep(self: Any, owner: Owner, state: CommitState, **named: Any) -> CommitState:
+    def sweep(self: Any, owner: Owner, state: CommitState, **named: Any) -> None:
         known = state if "~" not in owner.key else replace(state, superseded=(), generation=0)
-        after = true(self, owner, known, **named)
-        return state if after == known else after
+        true(self, owner, known, **named)
 
     return patch.object(Committer, "_sweep", sweep)
 
@@ -228,7 +227,7 @@ def s18_other_rows_are_dropped() -> AbstractContextManager[Any]:
 def s19_a_dropped_version_sweeps_its_run() -> AbstractContextManager[Any]:
     true = Committer._sweep
 
-    def sweep(self: Any, *of: Any, own_run: bool) -> CommitState:
-        return true(self, *of, own_run=True)
+    def sweep(self: Any, *of: Any, own_run: bool) -> None:
+        true(self, *of, own_run=True)
 
     return patch.object(Committer, "_sweep", sweep)

@@ -12,7 +12,6 @@ from spark_kafka_sink.base.clock import NEVER
 from spark_kafka_sink.base.errors import (
     CommitError,
     CommitOutcomeUnknownError,
-    ErrorCode,
     KafkaTimeoutError,
     RefusedError,
 )
@@ -25,9 +24,8 @@ from spark_kafka_sink.transactions.committer import Commit
 from tests.fakes.fake_cluster.codec import Request
 from tests.fakes.fake_cluster.control import FOREVER
 from tests.simulation.edge_scene import EdgeScene
-from tests.simulation.spark_scene import of_a_sweep
 from tests.simulation.spark_world import LOG_TOPIC, PREFIX, TIMEOUT_MS, TOPIC, Run, SparkLife
-from tests.simulation.test_edges_operators import by_hand, commit_by_hand
+from tests.simulation.test_edges_operators import by_hand
 
 VERSIONS = pytest.mark.parametrize("version", [1, 2])
 AWAY_MS = 4_000
@@ -260,92 +258,6 @@ def test_an_abort_ends_nothing_that_it_can_not_look_at(version: int) -> None:
         scene.batch(scene.run("run-1"), 0)
 
     both_tasks_are_visible(play, version)
-
-
-@VERSIONS
-@pytest.mark.parametrize("unseen", ["hangs", "unclear"])
-def test_an_id_that_may_be_open_is_not_taken_by_the_next_batch(unseen: str, version: int) -> None:
-    """The loser of a speculative pair, whose coordinator is lost before the sweep and has led its
-    partition: InitProducerId would abort it without a marker, and the id's next commit show it.
-    """
-
-    def play(scene: EdgeScene) -> None:
-        run = scene.run("run-0")
-        scene.batch(run, 0)  # (The first take-over changes the generation, and the ids with it.)
-        plan = scene.plan(run)
-        winner, loser = speculative_pair(scene, run, plan)
-        assert loser.prepared is not None
-        hit = loser.prepared.transactional_id
-        control = scene.cluster.control
-        if unseen == "hangs":
-            fault = control.drop(
-                ApiKey.LIST_TRANSACTIONS,
-                FOREVER,
-                processed=False,
-                where=of_a_sweep,
-            )
-        else:
-            ends = ApiKey.END_TXN if version >= 2 else ApiKey.INIT_PRODUCER_ID
-            fault = control.drop(
-                ends, FOREVER, processed=False, where=lambda r: r.body.transactional_id == hit
-            )
-        assert scene.commit(run, 1, plan, [winner]) is Commit.COMMITTED
-        assert fault.fired
-        control.clear()
-        assert scene.open_ids() == [hit]
-        plan = scene.plan(run)
-        attempts = scene.attempts(run, 2, plan, 2)
-        messages = [a.message for a in attempts if a.message is not None]
-        assert hit not in {m.prepared.transactional_id for m in messages if m.prepared}
-        assert scene.open_ids().count(hit) == 1
-        assert scene.commit(run, 2, plan, messages) is Commit.COMMITTED
-        scene.scheduler.sleep(60_000)  # brokers that hang are left out for so long
-        scene.batch(run, 3)
-        assert scene.open_ids() == []
-
-    scene = EdgeScene.of(play, SparkLife(1, tasks=2, transaction_version=version))
-    assert scene.batches() == {0, 1, 2, 3}
-
-
-@VERSIONS
-@pytest.mark.parametrize("by", ["nobody", "operator"])
-def test_ids_that_can_not_be_recorded_are_not_taken_either(by: str, version: int) -> None:
-    """The same, and what the sweep did not see can't be recorded: brokers refuse the record, or an
-    operator has committed the batch.
-    """
-
-    def play(scene: EdgeScene) -> None:
-        run = scene.run("run-0")
-        scene.batch(run, 0)
-        plan = scene.plan(run)
-        winner, _ = speculative_pair(scene, run, plan)
-        control = scene.cluster.control
-        silent = control.drop(
-            ApiKey.LIST_TRANSACTIONS,
-            FOREVER,
-            processed=False,
-            where=of_a_sweep,
-        )
-        commit, told = scene.beside(run.process, lambda: scene.commit(run, 1, plan, [winner]))
-        scene.scheduler.block(lambda: silent.fired > 0, NEVER)
-        if by == "operator":
-            commit_by_hand(scene, scene.run("operator"), TIMEOUT_MS)
-        else:
-            refused = ErrorCode.NOT_ENOUGH_REPLICAS
-            fault = control.answer(ApiKey.PRODUCE, refused, FOREVER, topic=LOG_TOPIC)
-        scene.scheduler.block(lambda: commit.done, NEVER)
-        assert told == [Commit.COMMITTED]
-        assert by == "operator" or fault.fired
-        control.clear()
-        (hit,) = scene.open_ids()
-        plan = scene.plan(run)
-        messages = scene.write(run, 2, plan)
-        assert hit not in {m.prepared.transactional_id for m in messages if m.prepared}
-        assert scene.open_ids().count(hit) == 1
-        assert scene.commit(run, 2, plan, messages) is Commit.COMMITTED
-
-    scene = EdgeScene.of(play, SparkLife(1, tasks=1, transaction_version=version))
-    assert scene.batches() == {0, 1, 2}
 
 
 @VERSIONS

@@ -318,7 +318,16 @@ def test_a_commit_by_hand_undoes_only_what_is_lost(
 
 
 @VERSIONS
-@pytest.mark.parametrize("back_ms", [53_000, 55_500, 57_000, 58_500, 59_500])
+@pytest.mark.parametrize(
+    "back_ms",
+    [
+        53_000,
+        pytest.param(55_500, marks=pytest.mark.long),
+        57_000,
+        pytest.param(58_500, marks=pytest.mark.long),
+        pytest.param(59_500, marks=pytest.mark.long),
+    ],
+)
 def test_a_commit_by_hand_beside_a_driver_that_undoes_tears_nothing(
     back_ms: int, version: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -17,6 +17,9 @@ from tests.simulation.edge_scene import PLANNED, EdgeScene, UntoldScene
 from tests.simulation.seeded_cluster import NODES, ClusterFaults
 from tests.simulation.spark_world import PREFIX, TIMEOUT_MS, Run, SparkLife
 
+#: Of threads that repeat a version.
+SEEDS = [1, *(pytest.param(seed, marks=pytest.mark.long) for seed in (2, 3))]
+
 
 @pytest.mark.parametrize("version", [1, 2])
 @pytest.mark.parametrize("batches_before", [0, 1, 3])
@@ -194,7 +197,7 @@ def test_a_version_dropped_in_a_thread_leaves_the_next_one(version: int, rows: i
 
 
 @pytest.mark.parametrize("version", [1, 2])
-@pytest.mark.parametrize("seed", [1, 2, 3])
+@pytest.mark.parametrize("seed", SEEDS)
 def test_versions_repeated_in_threads_do_not_fail_the_next_one(seed: int, version: int) -> None:
     """Each opens the log, and shuts out who is about to write to it: plannings, too, while version
     2 is decided and not done. Brokers are slow.
@@ -251,7 +254,7 @@ def test_a_repeated_version_needs_no_owner(how: str, version: int) -> None:
 
 
 @pytest.mark.parametrize("version", [1, 2])
-@pytest.mark.parametrize("seed", [1, 2, 3])
+@pytest.mark.parametrize("seed", SEEDS)
 def test_a_failing_version_is_aborted_while_another_is_repeated(seed: int, version: int) -> None:
     """Threads that repeat version 1 shut the abort of version 2 out of the log, too."""
     repeating, repeats = 6, 6

@@ -35,7 +35,13 @@ def _patient_drivers(monkeypatch: pytest.MonkeyPatch) -> None:
 @VERSIONS
 @pytest.mark.parametrize(
     ("comes_ms", "back_ms"),
-    [(20_000, 34_000), (30_000, 53_500), (46_000, 46_400), (52_900, 53_000), (53_000, 54_500)],
+    [
+        (20_000, 34_000),
+        pytest.param(30_000, 53_500, marks=pytest.mark.long),
+        (46_000, 46_400),
+        pytest.param(52_900, 53_000, marks=pytest.mark.long),
+        (53_000, 54_500),
+    ],
 )
 def test_a_start_beside_a_driver_tears_no_decision(
     comes_ms: int, back_ms: int, version: int

@@ -59,6 +59,7 @@ def test_the_same_seed_lives_the_same_life(seed: int) -> None:
     assert trace_of(seed) == trace_of(seed)
 
 
+@pytest.mark.long
 def test_a_seed_lives_the_same_life_in_another_process() -> None:
     """Not even the order of Python's sets may matter, or no failure could be replayed."""
     command = ("-m", "tests.simulation", "--seeds", "3", "--from", "7", "--trace")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
+from itertools import islice
 from unittest.mock import patch
 
 import pytest
@@ -51,23 +52,25 @@ SHORT = ApplicationLife(7, batches=1, tasks=2, rows=3)
 
 
 @pytest.mark.parametrize(
-    ("version", "blow"),
+    ("version", "blow", "every"),
     [
-        (2, Blow.KILL),
-        pytest.param(1, Blow.CUT, marks=pytest.mark.long),
-        pytest.param(1, Blow.KILL, marks=pytest.mark.long),
-        pytest.param(2, Blow.CUT, marks=pytest.mark.long),
+        (2, Blow.KILL, 4),
+        pytest.param(1, Blow.CUT, 1, marks=pytest.mark.long),
+        pytest.param(1, Blow.KILL, 1, marks=pytest.mark.long),
+        pytest.param(2, Blow.CUT, 1, marks=pytest.mark.long),
+        pytest.param(2, Blow.KILL, 1, marks=pytest.mark.long),
     ],
 )
-def test_killed_at_any_step_each_committed_row_is_visible_once(version, blow):
+def test_killed_at_any_step_each_committed_row_is_visible_once(version, blow, every):
     met: Counter[str] = Counter()
-    for life in strikes(replace(SHORT, transaction_version=version), blow):
+    struck = strikes(replace(SHORT, transaction_version=version), blow)
+    for life in islice(struck, 0, None, every):
         world = lived(life)
         assert world.machine.met == list(life.strikes)
         met[life.strikes[0].role] += 1
-    assert met["plan"] > 10
-    assert met["commit"] > 40
-    assert met["worker"] > 10
+    assert met["plan"] > 10 / every
+    assert met["commit"] > 40 / every
+    assert met["worker"] > 10 / every
 
 
 def test_a_few_lives_show_each_committed_row_once():
@@ -132,7 +135,7 @@ def test_the_same_seed_lives_the_same_life():
         world.live()
         return world.trace
 
-    assert trace(13) == trace(13)
+    assert trace(28) == trace(28)
 
 
 def test_a_failing_seed_of_a_query_shows_its_script():
@@ -211,7 +214,7 @@ STRUCK = [
 ]
 ALWAYS = [
     careless.one_id_for_two_tasks,
-    careless.a_prepared_producer_aborts_as_it_closes,
+    pytest.param(careless.a_prepared_producer_aborts_as_it_closes, marks=pytest.mark.long),
 ]
 
 

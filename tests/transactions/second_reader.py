@@ -10,11 +10,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 #: Of version 0.1.
-DROPPED = {"incarnation", "parts"}
+DROPPED = {"incarnation", "parts", "burnt"}
 STATE_FIELDS = {
     "format", "generation", "runId", "queryId", "lastDone", "done", "superseded", "digests",
-    "batch", "payloads", "transactions", "lost", "partsOf", "partsToken", "burnt",
-    "renewals",
+    "batch", "payloads", "transactions", "lost", "partsOf", "partsToken",
 }  # fmt: skip
 
 
@@ -54,8 +53,6 @@ class ReadState:
     lost: tuple[str, ...]
     block: tuple[int, str] | None
     parts: tuple[tuple[str, ReadPayload, tuple[ReadTransaction, ...]], ...]
-    not_used_again: tuple[str, ...]
-    renewals: int
     unknown: dict[str, object]
 
     @property
@@ -108,8 +105,6 @@ def read_state(key: str, records: Mapping[bytes, bytes]) -> ReadState | None:
         lost=tuple(map(str, _array(fields.get("lost", [])))),
         block=block,
         parts=tuple(parts),
-        not_used_again=tuple(map(str, _array(fields.get("burnt", [])))),
-        renewals=_integer(fields.get("renewals", 0)),
         unknown={n: v for n, v in fields.items() if n not in STATE_FIELDS | DROPPED},
     )
 

@@ -11,12 +11,11 @@ from typing import Any
 
 import pytest
 
-from spark_kafka_sink.admin.transaction_description import TransactionState
 from spark_kafka_sink.base.errors import KafkaError, SupersededError
 from spark_kafka_sink.producer.kafka_producer import KafkaProducer
 from spark_kafka_sink.producer.producer_record import ProducerRecord
 from spark_kafka_sink.protocol.cluster import TopicPartition
-from spark_kafka_sink.protocol.producer_ids import PreparedTransaction
+from spark_kafka_sink.protocol.producer_ids import PreparedTransaction, TransactionState
 from spark_kafka_sink.transactions.commit_state import CommitState, Done, Payload, Phase
 from spark_kafka_sink.transactions.transactional_ids import TransactionalId
 from tests.real_kafka import Consumed, RealKafka
@@ -147,7 +146,7 @@ def test_commit_makes_a_decided_batch_visible(
     assert (done["changed"], done["after"]["phase"], done["after"]["lastDone"]) == (True, "DONE", 8)
     assert done["committed"]
     assert stage.still_open() == set()
-    assert stage.read() == stage.state(renewals=1, last_done=8, done=(Done(8, (Payload(),)),))
+    assert stage.read() == stage.state(last_done=8, done=(Done(8, (Payload(),)),))
     assert consume(topic, isolation="read_committed").values == [b"row"]
     again = stage.json("commit", stage.prefix, "--yes")
     assert again["changed"] is False
@@ -208,7 +207,7 @@ def test_commit_says_that_a_batch_is_undone_and_fails(stage: Stage) -> None:
             assert f"Batch 8 of '{stage.prefix}' is undone" in text
             assert "a job must be run again" in text
         assert set(stage.states([open_, lost])) <= ABORTED
-        assert stage.read() == stage.state(renewals=1)
+        assert stage.read() == stage.state()
 
 
 def test_list_leaves_out_what_has_just_ended(stage: Stage) -> None:
@@ -393,7 +392,7 @@ def test_resolve_ends_a_partial_batch_and_its_open_transactions(
     done = stage.json("resolve", stage.prefix, "--batch", "8", "--as", how, "--yes")
     assert (done["after"]["phase"], done["after"]["lastDone"]) == ("DONE", last_done)
     recorded = (Done(8),) if how == "done" else ()
-    assert stage.read() == stage.state(renewals=1, last_done=last_done, done=recorded)
+    assert stage.read() == stage.state(last_done=last_done, done=recorded)
     (after,) = stage.states([open_])
     complete = {TransactionState.PREPARE_COMMIT, TransactionState.COMPLETE_COMMIT}
     assert (after in complete) if how == "done" else (after in ABORTED)
@@ -421,7 +420,7 @@ def test_resolve_with_force_ends_a_batch_of_unknown_outcome(stage: Stage) -> Non
     assert "the outcome of 1 transactions is not known" in told
     assert "--force" in told
     stage.run(*resolve, "--force", "--yes")
-    assert stage.read() == stage.state(renewals=1, last_done=8, done=(Done(8),))
+    assert stage.read() == stage.state(last_done=8, done=(Done(8),))
 
 
 # -- reset ----------------------------------------------------------------------------------------

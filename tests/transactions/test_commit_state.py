@@ -14,7 +14,6 @@ from spark_kafka_sink.protocol.producer_ids import PreparedTransaction
 from spark_kafka_sink.transactions.commit_state import (
     FORMAT,
     KEPT_DONE,
-    KEPT_RETIRED,
     KEPT_RUNS,
     CommitState,
     Decision,
@@ -64,8 +63,6 @@ STATES = st.builds(
     parts=PARTS.map(tuple),
     parts_of=st.just(3),
     parts_token=st.just("block"),
-    retired=st.lists(TEXT, max_size=2).map(tuple),
-    renewals=st.integers(0, 2),
     other=st.sampled_from(((), (("later", '{"a": 1}'),))),
 )
 DECIDED = CommitState(
@@ -174,8 +171,8 @@ def test_a_batch_that_lost_transactions_waits_for_an_operator():
         state.finished()
     with pytest.raises(IllegalStateError):
         state.decided(decision)
-    assert state.resolved(done=True) == CommitState(last_done=7, done=(Done(7),), renewals=1)
-    assert state.resolved(done=False) == CommitState(last_done=6, renewals=1)
+    assert state.resolved(done=True) == CommitState(last_done=7, done=(Done(7),))
+    assert state.resolved(done=False) == CommitState(last_done=6)
 
 
 def test_a_decision_with_another_keys_transaction_is_refused():
@@ -346,19 +343,3 @@ def test_two_thousand_transactions_take_less_than_100_kilobytes():
     state = CommitState(3, "r" * 36, "q" * 36, 41).decided(Decision(42, prepared))
     assert len(state.encode()) < 100_000
     assert CommitState.decode("orders", state.encode()) == state
-
-
-def test_more_retired_ids_than_are_kept_are_all_renewed():
-    state = CommitState(generation=7, run_id="run-1")
-    some = state.with_retired(f"a~run-1~g7.w~{n}" for n in range(KEPT_RETIRED))
-    assert (len(some.retired), some.renewals) == (KEPT_RETIRED, 0)
-    more = some.with_retired(["a~run-1~g7.w~0", "a~run-1~g7.w~9999"])
-    assert (more.retired, more.renewals) == ((), 1)
-
-
-def test_fresh_ids_change_no_owner_and_are_new_again_with_the_next():
-    state = CommitState(generation=7, run_id="run-1", retired=("a~run-1~g7.w~0",))
-    fresh = state.with_fresh_ids().with_fresh_ids()
-    assert (fresh.generation, fresh.run_id, fresh.retired, fresh.renewals) == (7, "run-1", (), 2)
-    assert CommitState.decode("a", fresh.encode(), {}).renewals == 2
-    assert fresh.taken_over("run-2", "", 0).renewals == 0

@@ -18,7 +18,6 @@ import pytest
 from spark_kafka_sink.admin.admin_client import AdminClient
 from spark_kafka_sink.admin.call import AnyBroker, Call
 from spark_kafka_sink.admin.transaction_client import TransactionClient
-from spark_kafka_sink.admin.transaction_description import TransactionState
 from spark_kafka_sink.base.errors import (
     ErrorCode,
     SupersededError,
@@ -26,7 +25,7 @@ from spark_kafka_sink.base.errors import (
 from spark_kafka_sink.local_kafka import KAFKA_3_VERSION
 from spark_kafka_sink.producer.kafka_producer import KafkaProducer
 from spark_kafka_sink.protocol.node_api_versions import NodeApiVersions
-from spark_kafka_sink.protocol.producer_ids import PreparedTransaction
+from spark_kafka_sink.protocol.producer_ids import PreparedTransaction, TransactionState
 from spark_kafka_sink.protocol.request import ApiKey
 from spark_kafka_sink.transactions.aborter import Aborter
 from spark_kafka_sink.transactions.commit_state import (
@@ -238,5 +237,5 @@ def test_an_operator_sees_and_ends_what_is_open(stage: Stage) -> None:
     stage.run("commit", stage.prefix, "--yes")
     stage.run("sweep", stage.prefix, "--yes")
     done = (Done(8, (Payload(),)),)
-    assert stage.read() == stage.state(renewals=1, last_done=8, superseded=("run-0",), done=done)
+    assert stage.read() == stage.state(last_done=8, superseded=("run-0",), done=done)
     assert stage.still_open() == set()

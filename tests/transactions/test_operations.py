@@ -266,7 +266,7 @@ def test_resolving_as_done_refuses_newly_lost_rows(stage: Stage) -> None:
     assert stage.read() == partial
     again = stage.operator.plan_resolve(stage.prefix, 8, done=True)
     assert len(again.report.transactions) == 2
-    assert stage.operator.resolve(again) == stage.state(renewals=1, last_done=8, done=(Done(8),))
+    assert stage.operator.resolve(again) == stage.state(last_done=8, done=(Done(8),))
 
 
 def test_the_log_lists_whole_states_of_exactly_the_prefix(stage: Stage) -> None:

@@ -47,8 +47,6 @@ WHOLE = CommitState(
     ),
     lost=("p~run~g7.w~0",),
     done=(Done(41, (Payload(1, 10, ""),), "cd" * 16),),
-    retired=("p~run~g7.w~9",),
-    renewals=2,
 )
 IN_A_BLOCK = CommitState(generation=7, run_id="run", last_done=41).with_part(
     42, "token", Part((PreparedTransaction("p~run~g7.w~0", 1, 2, 2),), Payload(1, 2, "t"), "first")
@@ -86,7 +84,6 @@ def assert_same(found: ReadState | None, state: CommitState) -> None:
     assert found.last_done == state.last_done
     assert found.done == {one.number: payloads(one.payloads) for one in state.done}
     assert (found.superseded, found.lost) == (state.superseded, state.lost)
-    assert (found.not_used_again, found.renewals) == (state.retired, state.renewals)
     decision = state.decision
     digests = {one.number: one.digest for one in (*state.done, decision) if one and one.digest}
     assert found.digests == digests

@@ -14,10 +14,7 @@ from typing import Final
 
 from spark_kafka_sink.admin.call import Call, Leader
 from spark_kafka_sink.admin.transaction_client import TransactionClient, listed, listing
-from spark_kafka_sink.admin.transaction_description import (
-    TransactionDescription,
-    TransactionState,
-)
+from spark_kafka_sink.admin.transaction_description import TransactionDescription
 from spark_kafka_sink.cli.operations.held_partitions import HeldPartition, held_partitions
 from spark_kafka_sink.cli.operations.inspection import (
     OPEN,
@@ -33,6 +30,7 @@ from spark_kafka_sink.protocol.messages.describe_producers import ProducerState
 from spark_kafka_sink.protocol.messages.list_transactions import (
     TransactionState as ListedTransaction,
 )
+from spark_kafka_sink.protocol.producer_ids import TransactionState
 from spark_kafka_sink.protocol.transaction_requests import list_transactions
 from spark_kafka_sink.transactions.commit_log.commit_log import CommitLog
 from spark_kafka_sink.transactions.commit_state import CommitState, Standing
@@ -111,7 +109,10 @@ class Blocker:
             )
             if self.committed is not None:
                 return f"an abort loses its rows: copy them first (read_uncommitted). Then {tool}"
-            return f"the principal may not DESCRIBE its id, or it hangs. Then {tool}"
+            return (
+                "the principal may not DESCRIBE its id, or its coordinator is moving, as when a "
+                f"broker restarts; if neither is so, and it is still here in a minute: {tool}"
+            )
         if self.found is not None and self.found.state is not TransactionState.ONGOING:
             return "its coordinator is ending it: check again in a moment"
         if self.decided is not None:

@@ -198,7 +198,7 @@ def _registry(config: SinkConfig, timeout_ms: int) -> Step:
     """What the registry has for keys and values; only the driver asks it."""
     if config.schemas is None:
         return skipped(_REGISTRY, "no format has a schema")
-    found = list(described(config.schemas, config.topic, timeout_ms))
+    found = list(described(config, timeout_ms))
     said = "; ".join(f"{part}: {what}" for part, what, _ in found)
     if all(enough for _, _, enough in found):
         return ok(_REGISTRY, said)

@@ -10,19 +10,30 @@ abort the prepared transaction of another. So an id belongs to a worker process:
 ``{key}~{run}~g{generation}.{driver}.{token}~{k}``. The token is generated once per process, and
 again after a fork; it follows the driver's (``driver_identity``), and the log's generation when the
 batch was planned (``transactional_ids``). k is the smallest one whose last use has surely ended:
-the batch of that use is done in the driver's plan (``last_done``), and the driver has not retired
-the id (``transactions/sweep.py``). A use counts from the moment when the id is acquired. The id of
-an attempt that failed is never used again.
+the batch of that use is done in the driver's plan (``last_done``). A use counts from the moment
+when the id is acquired. The id of an attempt that failed is never used again.
+
+**And only when its coordinator says that its last transaction was committed.** InitProducerId would
+abort one that is open (the loser of a speculative pair that no sweep has ended: its partition had
+no leader, its coordinator was moving, it was prepared behind the sweep) without a look for leaders,
+and so may the coordinator have done for its age. Kafka 4.3.1 drops the marker of a partition
+without leader, and the marker of the id's next commit would commit these rows, too::
+
+    two attempts of one task prepare; the driver commits one of them
+    the other's coordinator, which leads its partition, is lost: the sweep does not see it
+    the next batch takes its id: InitProducerId at the next coordinator, a dropped marker
+    that transaction's commit shows the loser's rows, too
 
 A micro-batch that gives a worker three tasks, with lastDone 6 when it is planned::
 
     task A of batch 7   k=0 (last used in 6: done)      prepared, kept warm
     task B of batch 7   k=1 (0 is used in 7)            fails: never used again
     task C of batch 7   k=2                             prepared
-    batch 8, planned with lastDone 7: A' takes k=0, warm: forget_prepared, InitProducerId, begin
+    batch 8, planned with lastDone 7: A' takes k=0, warm: forget_prepared, DescribeTransactions
+             (CompleteCommit), InitProducerId, begin
 
 InitProducerId, even where the identity could be kept: it waits for the markers of the previous
-transaction, and aborts an undecided one (the loser of a speculative pair).
+transaction.
 
 **An id whose InitProducerId timed out is never used.** The producer retries, as it must; but the
 first request may still be in flight, and would abort the transaction that follows the second one::
@@ -40,7 +51,7 @@ import os
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from spark_kafka_sink.base.errors import KafkaTimeoutError
 from spark_kafka_sink.base.process_local import ProcessLocal
@@ -59,15 +70,17 @@ from spark_kafka_sink.protocol.cluster import Cluster
 from spark_kafka_sink.protocol.producer_ids import PreparedTransaction
 from spark_kafka_sink.transactions.commit_state import NOTHING_DONE
 from spark_kafka_sink.transactions.ownership import Numbering
-from spark_kafka_sink.transactions.transactional_ids import TransactionalId, renewed
+from spark_kafka_sink.transactions.transactional_ids import TransactionalId
 
 if TYPE_CHECKING:
     from spark_kafka_sink.producer.kafka_producer import KafkaProducer
 
+T = TypeVar("T")
+
 #: How long a failed attempt may take to abort its transaction, in ms. A sweep ends what is left.
 ABANDON_MS = 5_000
 
-#: Ids that a task tries, at most.
+#: Ids whose InitProducerId a task tries, at most.
 _MOST_IDS = 3
 _NEVER = 2**63
 #: Separates the driver's token and the worker's.
@@ -89,22 +102,22 @@ class WorkerIds:
 
     def acquire(
         self, plan: TransactionPlan, run: str, batch_id: int, last_done: int
-    ) -> TransactionalId:
-        """The id for the next task of ``batch_id``; it counts as used in that batch."""
-        retired, generation = plan.state.retired, plan.state.generation
+    ) -> tuple[TransactionalId, bool]:
+        """The id for the next task of ``batch_id``, which counts as used in that batch; and whether
+        this process has used it before.
+        """
+        generation = plan.state.generation
         worker = f"{plan.driver}{_OF_DRIVER}{self.token}" if plan.driver else self.token
-        worker = renewed(worker, plan.state.renewals)
         with self._lock:
             used = self._used.setdefault((plan.key, run, generation), [])
-            for k, last_use in enumerate([*used, last_done]):
-                found = TransactionalId(plan.key, run, worker, k, generation)
-                if last_use <= last_done and str(found) not in retired:
-                    break
-            if k == len(used):
-                used.append(batch_id)
-            else:
+            free = (k for k, last_use in enumerate(used) if last_use <= last_done)
+            k = next(free, len(used))
+            is_used = k < len(used)
+            if is_used:
                 used[k] = batch_id
-        return found
+            else:
+                used.append(batch_id)
+        return TransactionalId(plan.key, run, worker, k, generation), is_used
 
     def retire(self, id_: TransactionalId) -> None:
         """The id is not used again."""
@@ -120,7 +133,7 @@ class TransactionalProducers:
 
     def __init__(
         self,
-        next_id: Callable[[], TransactionalId],
+        next_id: Callable[[], tuple[TransactionalId, bool]],
         config: ProducerConfig,
         cluster: Cluster | None,
         factory: ProducerFactory,
@@ -140,35 +153,36 @@ class TransactionalProducers:
 
         KafkaTimeoutError when InitProducerId times out for every id that may be tried.
         """
-        for _ in range(_MOST_IDS):
-            self._id = self._next_id()
-            producer = self._begun(self._id)
-            if producer is not None:
-                return producer
+        doubts = 0
+        while doubts < _MOST_IDS:
+            self._id, is_used = self._next_id()
+            producer = self._of(self._id)
+            try:
+                if not is_used or _answer(producer.describe_last_transaction).is_committed:
+                    _answer(producer.init_transactions)
+                    if not producer.identity_in_doubt:
+                        producer.begin_transaction()
+                        return producer
+                    doubts += 1
+            except BaseException:
+                _abandon(producer)
+                raise
             self._ids.retire(self._id)
+            _abandon(producer)
         raise KafkaTimeoutError(
             f"InitProducerId for '{self._id}' timed out and was retried; the first request may "
             "still reach the broker and abort this transaction",
             hint="this attempt has written nothing, and the next one has another transactional.id",
         )
 
-    def _begun(self, id_: TransactionalId) -> KafkaProducer | None:
-        """A producer in a transaction; None when its identity is in doubt."""
+    def _of(self, id_: TransactionalId) -> KafkaProducer:
+        """A producer of this id, warm where there is one."""
         self._config = replace(self._config, transactional_id=str(id_))
         warm = None if self._warm is None else self._warm.take(self._config)
-        producer = warm or self._factory(self._config, self._cluster)
-        try:
-            if warm is not None:
-                producer.forget_prepared()
-            _initialize(producer)
-            if producer.identity_in_doubt:
-                _abandon(producer)
-                return None
-            producer.begin_transaction()
-        except BaseException:
-            _abandon(producer)
-            raise
-        return producer
+        if warm is None:
+            return self._factory(self._config, self._cluster)
+        warm.forget_prepared()
+        return warm
 
     def prepare(self, producer: KafkaProducer) -> PreparedTransaction:
         """KafkaTimeoutError when an AddPartitionsToTxn timed out: if it arrives after the commit,
@@ -197,10 +211,10 @@ class TransactionalProducers:
         _abandon(producer)
 
 
-def _initialize(producer: KafkaProducer) -> None:
+def _answer(call: Callable[[], T]) -> T:
     """KafkaTimeoutError with what somebody who reads of a task can do."""
     try:
-        producer.init_transactions()
+        return call()
     except KafkaTimeoutError as error:
         hint = "see whether its brokers run and can be reached: 'kprod check'"
         raise KafkaTimeoutError(error.message, hint=hint, kind=error.kind) from error
@@ -225,7 +239,7 @@ def producers_of_task(
     if plan.numbering is Numbering.ONCE:
         last_done = NOTHING_DONE
 
-    def next_id() -> TransactionalId:
+    def next_id() -> tuple[TransactionalId, bool]:
         return worker.ids.acquire(plan, run, number, last_done)
 
     # The ids of other jobs are never used again.

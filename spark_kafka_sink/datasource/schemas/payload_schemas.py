@@ -30,7 +30,7 @@ from spark_kafka_sink.config.sink_config import SinkConfig
 from spark_kafka_sink.datasource.schemas.column_types import column_type
 from spark_kafka_sink.network.schema_registry import RegisteredSchema, SchemaRegistry
 from spark_kafka_sink.records.column_plan import ColumnPlan, ComposedColumns
-from spark_kafka_sink.records.formats.binary.matching import misfit
+from spark_kafka_sink.records.formats.binary.matching import misfit, unusable
 from spark_kafka_sink.records.formats.column_type import ColumnType
 from spark_kafka_sink.records.formats.schema_format import SchemaFormat, header_value, wire_prefix
 
@@ -88,54 +88,52 @@ def with_encoders(plan: ColumnPlan, schema: StructType, config: SinkConfig) -> C
 
     Raises ConfigError, SchemaError and SchemaRegistryError.
     """
-    options = config.schemas
-    if options is None:
+    if config.schemas is None:
         return plan
-    parts = {"key": plan.key, "value": plan.value}
-    for payload in options.payloads:
-        part = parts[payload.part]
+    for payload in config.schemas.payloads:
+        part = plan.key if payload.part == "key" else plan.value
         assert part is not None
-        parts[payload.part] = _PayloadPlan(config, payload, part, schema).columns(part)
-    return replace(plan, key=parts["key"], value=parts["value"])
+        columns = _columns(part, schema)
+        made = _Way(config, payload, config.producer.max_block_ms).encoded(part, columns)
+        plan = replace(plan, key=made) if part is plan.key else replace(plan, value=made)
+    return plan
 
 
-def described(
-    options: SchemaOptions, topic: str | None, timeout_ms: int
-) -> Iterator[tuple[str, str, bool]]:
+def described(config: SinkConfig, timeout_ms: int) -> Iterator[tuple[str, str, bool]]:
     """For ``kprod check``: of each key and value with a schema the part, what the registry has for
     it, and whether that is enough.
     """
+    options = config.schemas
+    assert options is not None
     registry = registry_of(options, timeout_ms)
     for payload in options.payloads:
+        way = _Way(config, payload, timeout_ms)
         if payload.use_id is not None:
             found: RegisteredSchema | None = registry.by_id(payload.use_id)
             what = f"id {payload.use_id}"
         else:
-            what = subject_of(payload, _name(payload, topic), topic)
+            what = way.subject(way.name())
             found = registry.latest(what)
         if found is None:
             may_be_missing = options.auto_register and not options.use_latest
             yield payload.part, f"{what} is not there at {registry}", may_be_missing
             continue
-        usable(found, payload, schema_format(payload))
+        way.usable(found)
         yield payload.part, f"{what} has the schema of id {found.id}", True
 
 
-class _PayloadPlan:
-    """The way from the columns of a key or value to its encoder."""
+class _Way:
+    """From the columns of a key or value to its encoder."""
 
-    def __init__(
-        self, config: SinkConfig, payload: PayloadOptions, part: ComposedColumns, schema: StructType
-    ) -> None:
+    def __init__(self, config: SinkConfig, payload: PayloadOptions, limit_ms: int) -> None:
         assert config.schemas is not None
-        self._options: SchemaOptions = config.schemas
-        self._limit_ms = config.producer.max_block_ms
-        self._payload = payload
-        self._topic = config.topic
+        self._options, self._payload, self._topic = config.schemas, payload, config.topic
+        self._limit_ms = limit_ms
         self._format = schema_format(payload)
-        #: One column, which may be a payload by itself.
-        self._one = len(part.columns) == 1 and not part.is_struct
-        self._columns = _columns(part, schema)
+
+    def encoded(self, part: ComposedColumns, columns: ColumnType) -> ComposedColumns:
+        """``part`` with its encoder, and the header that names the schema, if one does."""
+        payload = self._payload
         if self._topic is None and payload.strategy is not SubjectStrategy.RECORD:
             raise ConfigError(
                 f"{payload.part}.subject.name.strategy is {payload.strategy}, and the topic is a"
@@ -143,49 +141,44 @@ class _PayloadPlan:
                 hint=f"set the option topic, or {payload.part}.subject.name.strategy="
                 f"{SubjectStrategy.RECORD} with {payload.part}Schema",
             )
-
-    def columns(self, part: ComposedColumns) -> ComposedColumns:
-        """``part`` with its encoder, and the header that names the schema, if one does."""
-        registered = usable(self._registered(), self._payload, self._format)
+        # One column may be a payload by itself.
+        one = columns.children[0] if len(part.columns) == 1 and not part.is_struct else None
+        registered = self.usable(self._registered(columns, one))
         indexes = self._format.indexes(registered.text)
         prefix, header = wire_prefix(registered.id) + indexes, None
-        if self._payload.in_header:
+        if payload.in_header:
             assert registered.guid is not None
-            name = f"__{self._payload.part}_schema_id"
+            name = f"__{payload.part}_schema_id"
             prefix, header = b"", (name, header_value(registered.guid) + indexes)
         bare = self._format.is_bare(registered.text)
-        if bare and not (self._one or part.is_struct):
+        if bare and one is None and not part.is_struct:
             raise misfit(
                 "several columns are a record, and the schema has none",
                 "name one column, or a schema of a record",
             )
-        column = self._columns.children[0] if bare and self._one else self._columns
+        column = one if bare and one is not None else columns
         encoder = self._format.plan(registered.text, prefix, column)
-        is_bare = bare or part.is_struct
-        return replace(part, encoder=encoder, is_bare=is_bare, header=header)
+        return replace(part, encoder=encoder, is_bare=bare or part.is_struct, header=header)
 
-    def _registered(self) -> RegisteredSchema:
-        payload = self._payload
+    def _registered(self, columns: ColumnType, one: ColumnType | None) -> RegisteredSchema:
+        payload, options = self._payload, self._options
         if payload.use_id is not None:
             schema_id = payload.use_id
             return self._kept(("id", schema_id), lambda r: r.by_id(schema_id))
-        given = None if payload.schema is None else given_schema(payload)
-        if given is None and self._options.use_latest:
-            subject = subject_of(payload, _name(payload, self._topic), self._topic)
+        if payload.schema is None and options.use_latest:
+            subject = self.subject(self.name())
             return self._kept(("latest", subject), lambda r: _latest(r, subject))
-        text = given if given is not None else self._derived()
-        subject = subject_of(payload, self._format.name_of(text), self._topic)
-        register = self._options.auto_register
-        key = ("schema", subject, text, register, self._options.normalize)
+        text = self._derived(columns, one) if payload.schema is None else given_schema(payload)
+        subject = self.subject(self._format.name_of(text))
+        key = ("schema", subject, text, options.auto_register, options.normalize)
         return self._kept(key, lambda r: self._looked_up(r, subject, text))
 
-    def _derived(self) -> str:
-        name = _name(self._payload, self._topic)
-        if self._payload.part == "key" and self._one and self._format.has_bare:
-            bare = self._format.derive(self._columns.children[0], name)
+    def _derived(self, columns: ColumnType, one: ColumnType | None) -> str:
+        if self._payload.part == "key" and one is not None and self._format.has_bare:
+            bare = self._format.derive(one, self.name())
             if self._format.is_bare(bare):
                 return bare
-        return self._format.derive(self._columns, name)
+        return self._format.derive(columns, self.name())
 
     def _looked_up(self, registry: Registry, subject: str, text: str) -> RegisteredSchema:
         options, kind = self._options, self._format.schema_type
@@ -234,6 +227,47 @@ class _PayloadPlan:
             del _kept[next(iter(_kept))]
         return found
 
+    def usable(self, found: RegisteredSchema) -> RegisteredSchema:
+        """``found``; SchemaError when nothing can be written with it."""
+        payload, problem, hint = self._payload, found.unusable, "write with another schema"
+        if found.type != self._format.schema_type:
+            problem = f"is {safe_text(found.type)}, and {payload.part}Format is {payload.format}"
+        if problem is None and payload.in_header and found.guid is None:
+            option = f"{payload.part}.schema.id.serializer"
+            problem = f"has no GUID in the registry, and {option} writes it to a header"
+            hint = f"remove {option}, or take a registry with GUIDs (Confluent's since version 8)"
+        if problem is not None:
+            raise unusable(f"the schema of id {found.id} {problem}", hint)
+        return found
+
+    def name(self) -> str:
+        """The name of a derived record: the option's, or the topic's."""
+        payload, topic = self._payload, self._topic
+        if payload.name is not None:
+            return payload.name
+        if topic is None:
+            raise ConfigError(
+                f"the topic is a column, so the schema of {payload.part}s has no name",
+                hint=f"set {payload.part}Schema, or {payload.part}SchemaName",
+            )
+        name = re.sub(r"[^A-Za-z0-9_]", "_", topic) + ("_key" if payload.part == "key" else "")
+        return f"_{name}" if name[0].isdigit() else name
+
+    def subject(self, name: str) -> str:
+        """The subject of a schema whose record has this name."""
+        payload = self._payload
+        if payload.strategy is SubjectStrategy.TOPIC:
+            return f"{self._topic}-{payload.part}"
+        if not name:
+            raise ConfigError(
+                f"{payload.part}.subject.name.strategy is {payload.strategy}, and the schema is no"
+                " record, so there is no name",
+                hint=f"set {payload.part}Schema or {payload.part}SchemaName, or take"
+                f" {SubjectStrategy.TOPIC}",
+            )
+        in_topic = payload.strategy is SubjectStrategy.TOPIC_RECORD
+        return f"{self._topic}-{name}" if in_topic else name
+
 
 def _columns(part: ComposedColumns, schema: StructType) -> ColumnType:
     """As a struct; of a struct whose fields they are, itself."""
@@ -259,24 +293,6 @@ def _latest(registry: Registry, subject: str) -> RegisteredSchema:
     return found
 
 
-def usable(
-    found: RegisteredSchema, payload: PayloadOptions, format_: SchemaFormat
-) -> RegisteredSchema:
-    """``found``; SchemaError when nothing can be written with it."""
-    problem = found.unusable
-    if found.type != format_.schema_type:
-        problem = f"is {safe_text(found.type)}, and {payload.part}Format is {payload.format}"
-    hint = "write with another schema"
-    if problem is None and payload.in_header and found.guid is None:
-        option = f"{payload.part}.schema.id.serializer"
-        problem = f"has no GUID in the registry, and {option} writes it to a header"
-        hint = f"remove {option}, or take a registry with GUIDs (Confluent's since version 8)"
-    if problem is not None:
-        what = f"the schema of id {found.id} {problem}"
-        raise SchemaError(what, hint=hint, kind=Kind.UNUSABLE_SCHEMA)
-    return found
-
-
 def given_schema(payload: PayloadOptions) -> str:
     """The text of ``valueSchema``, or of the file that it names. ConfigError."""
     text = payload.schema or ""
@@ -293,30 +309,3 @@ def given_schema(payload: PayloadOptions) -> str:
             f"{option}: {safe_text(path)} can't be read: {error}",
             hint="the file must be on the driver",
         ) from None
-
-
-def _name(payload: PayloadOptions, topic: str | None) -> str:
-    """The name of a derived record: the option's, or the topic's."""
-    if payload.name is not None:
-        return payload.name
-    if topic is None:
-        raise ConfigError(
-            f"the topic is a column, so the schema of {payload.part}s has no name",
-            hint=f"set {payload.part}Schema, or {payload.part}SchemaName",
-        )
-    name = re.sub(r"[^A-Za-z0-9_]", "_", topic) + ("_key" if payload.part == "key" else "")
-    return f"_{name}" if name[0].isdigit() else name
-
-
-def subject_of(payload: PayloadOptions, name: str, topic: str | None) -> str:
-    """The subject of a schema whose record has this name."""
-    if payload.strategy is SubjectStrategy.TOPIC:
-        return f"{topic}-{payload.part}"
-    if not name:
-        raise ConfigError(
-            f"{payload.part}.subject.name.strategy is {payload.strategy}, and the schema is no"
-            " record, so there is no name",
-            hint=f"set {payload.part}Schema or {payload.part}SchemaName, or take"
-            f" {SubjectStrategy.TOPIC}",
-        )
-    return f"{topic}-{name}" if payload.strategy is SubjectStrategy.TOPIC_RECORD else name

@@ -174,6 +174,16 @@ class TransactionManager:
 
     # -- the application's calls ------------------------------------------------------------------
 
+    def describe_last_transaction(self) -> TransactionalResult:
+        """Have :attr:`requests` learn the state of the last transaction of this id."""
+
+        def begin(result: TransactionalResult) -> None:
+            self._identity.raise_error()
+            self._identity.require(State.UNINITIALIZED, "describe its last transaction")
+            self.requests.enqueue(TxnRequest(TxnRequestKind.DESCRIBE_TRANSACTIONS, result))
+
+        return self._call("describe_last_transaction", begin)
+
     def initialize_transactions(self) -> TransactionalResult:
         """Request an identity; an open transaction of an earlier producer of this id is aborted."""
 

@@ -49,6 +49,10 @@ from spark_kafka_sink.protocol.cluster import Node, TopicPartition
 from spark_kafka_sink.protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnResponse,
 )
+from spark_kafka_sink.protocol.messages.describe_transactions import (
+    DescribeTransactionsRequest,
+    DescribeTransactionsResponse,
+)
 from spark_kafka_sink.protocol.messages.end_txn import EndTxnResponse
 from spark_kafka_sink.protocol.messages.find_coordinator import (
     FindCoordinatorResponse,
@@ -57,7 +61,11 @@ from spark_kafka_sink.protocol.messages.init_producer_id import (
     InitProducerIdResponse,
 )
 from spark_kafka_sink.protocol.node_api_versions import NodeApiVersions
-from spark_kafka_sink.protocol.producer_ids import PreparedTransaction, ProducerIdAndEpoch
+from spark_kafka_sink.protocol.producer_ids import (
+    PreparedTransaction,
+    ProducerIdAndEpoch,
+    TransactionState,
+)
 from spark_kafka_sink.protocol.request import Request
 from spark_kafka_sink.protocol.transaction_requests import (
     add_partitions_to_txn,
@@ -100,6 +108,8 @@ class TxnRequestQueue:
         #: another transaction under the same epoch; when that times out, it seems that the first
         #: one did.
         self.identity_in_doubt = False
+        #: Of the id's last transaction, as the coordinator described it.
+        self.last_state = TransactionState.UNKNOWN
 
     @property
     def coordinator(self) -> Node | None:
@@ -246,6 +256,8 @@ class TxnRequestQueue:
             assert name is not None
             if request.kind is TxnRequestKind.FIND_COORDINATOR:
                 return find_coordinator([name])
+            if request.kind is TxnRequestKind.DESCRIBE_TRANSACTIONS:
+                return DescribeTransactionsRequest(transactional_ids=[name])
             if request.kind is TxnRequestKind.ADD_PARTITIONS_TO_TXN:
                 partitions = identity.transaction.partitions_to_add()
                 return add_partitions_to_txn(name, identity.producer, partitions)
@@ -326,6 +338,13 @@ class TxnRequestQueue:
             if found.error_code is ErrorCode.NONE:
                 self._coordinator = Node(found.node_id, found.host, found.port)
             return found.error_code, found.error_message
+        if isinstance(body, DescribeTransactionsResponse):
+            [one] = body.transaction_states
+            if one.error_code is ErrorCode.TRANSACTIONAL_ID_NOT_FOUND:  # expired
+                self.last_state = TransactionState.DEAD
+                return ErrorCode.NONE, None
+            self.last_state = TransactionState(one.transaction_state)
+            return one.error_code, None
         if isinstance(body, AddPartitionsToTxnResponse):
             return self._apply_partitions(body)
         if isinstance(body, InitProducerIdResponse):

@@ -28,9 +28,10 @@ class TxnRequestKind(IntEnum):
     """In the order of priority among pending requests."""
 
     FIND_COORDINATOR = 0
-    INIT_PRODUCER_ID = 1
-    ADD_PARTITIONS_TO_TXN = 2
-    END_TXN = 3
+    DESCRIBE_TRANSACTIONS = 1
+    INIT_PRODUCER_ID = 2
+    ADD_PARTITIONS_TO_TXN = 3
+    END_TXN = 4
 
     @property
     def api_name(self) -> str:
@@ -39,6 +40,7 @@ class TxnRequestKind(IntEnum):
 
 _API_NAMES = {
     TxnRequestKind.FIND_COORDINATOR: "FindCoordinator",
+    TxnRequestKind.DESCRIBE_TRANSACTIONS: "DescribeTransactions",
     TxnRequestKind.INIT_PRODUCER_ID: "InitProducerId",
     TxnRequestKind.ADD_PARTITIONS_TO_TXN: "AddPartitionsToTxn",
     TxnRequestKind.END_TXN: "EndTxn",
@@ -108,6 +110,7 @@ REACTIONS = MappingProxyType(
 #: For all other codes. An error of single partitions affects only this transaction.
 _OTHERWISE = {
     TxnRequestKind.FIND_COORDINATOR: _R.FATAL,
+    TxnRequestKind.DESCRIBE_TRANSACTIONS: _R.FATAL,
     TxnRequestKind.INIT_PRODUCER_ID: _R.FATAL,
     TxnRequestKind.ADD_PARTITIONS_TO_TXN: _R.ABORTABLE,
     TxnRequestKind.END_TXN: _R.FATAL,

@@ -38,16 +38,9 @@ class ColumnKind(Enum):
     # fmt: on
 
     def __init__(
-        self,
-        spark: str,
-        avro: tuple[str, str],
-        protobuf: str | None,
-        json: Mapping[str, object],
+        self, spark: str, avro: tuple[str, str], protobuf: str | None, json: Mapping[str, object]
     ) -> None:
-        self.spark = spark
-        self.avro = avro
-        self.protobuf = protobuf
-        self.json = json
+        self.spark, self.avro, self.protobuf, self.json = spark, avro, protobuf, json
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,20 +12,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
-from spark_kafka_sink.base.error_kinds import Kind
 from spark_kafka_sink.base.errors import SchemaError, safe_text
 from spark_kafka_sink.base.json_object import json_object
-from spark_kafka_sink.records.formats.binary.matching import below, misfit, unfit
+from spark_kafka_sink.records.formats.binary.matching import below, misfit, unfit, unusable
+from spark_kafka_sink.records.formats.binary.nodes import JsonText, Value
 from spark_kafka_sink.records.formats.column_type import ColumnKind, ColumnType
-from spark_kafka_sink.records.formats.schema_format import SchemaFormat
-
-if TYPE_CHECKING:
-    import pyarrow as pa
-
-    from spark_kafka_sink.records.payloads import Payloads
+from spark_kafka_sink.records.formats.schema_format import PayloadPlan, SchemaFormat
 
 _K = ColumnKind
 _NULL: Final = ColumnType(_K.NULL, "void")
@@ -41,34 +35,6 @@ class _Place(NamedTuple):
 
     path: str = ""
     way: tuple[int, ...] | None = ()
-
-
-@dataclass(frozen=True, slots=True)
-class JsonPlan:
-    """``prefix`` and JSON. ``required`` are fields whose nulls are refused: the way to each, and
-    its name.
-    """
-
-    prefix: bytes
-    required: tuple[tuple[tuple[int, ...], str], ...]
-
-    def encode(self, column: pa.Array, path: str) -> Payloads:
-        """One payload for each row."""
-        del path
-        from pyarrow.compute import and_, struct_field
-
-        from spark_kafka_sink.records.json.json_text import json_value
-        from spark_kafka_sink.records.row_pieces import RowPieces
-
-        text = json_value(column)
-        out = RowPieces(len(column))
-        out.add_bytes(self.prefix)
-        out.add_column(text)
-        for way, name in self.required:
-            owner, field = (struct_field(column, it) for it in (way[:-1], way))
-            refused = and_(owner.is_valid(), field.is_null()).to_numpy(zero_copy_only=False)
-            out.refuse(refused, name, "is null, and the schema requires the field")
-        return out.payloads(text)
 
 
 class JsonSchemaFormat(SchemaFormat):
@@ -88,39 +54,40 @@ class JsonSchemaFormat(SchemaFormat):
         title = _parsed(schema).get("title")
         return title if isinstance(title, str) else ""
 
-    def plan(self, schema: str, prefix: bytes, column: ColumnType) -> JsonPlan:
+    def plan(self, schema: str, prefix: bytes, column: ColumnType) -> PayloadPlan:
         check = _Check(_parsed(schema))
         try:
             check.type(check.root, column, _Place())
         except RecursionError:
             raise _wrong("it is nested too deeply, or within itself") from None
+        except _UnusableError as error:
+            raise _wrong(str(error)) from None
         except (TypeError, AttributeError) as error:
             raise _wrong(f"a part of it is of another type than JSON Schema's: {error}") from None
-        return JsonPlan(prefix, tuple(check.required))
+        return PayloadPlan(prefix, Value(JsonText(tuple(check.required))))
 
 
 def _derived(column: ColumnType) -> dict[str, object]:
+    made = dict(column.kind.json)
     if column.kind is _K.STRUCT:
         fields = dict(zip(column.names, column.children, strict=True))
-        required = [name for name, child in fields.items() if not child.nullable]
-        properties = {name: _derived(child) for name, child in fields.items()}
-        needed = {"required": required} if required else {}
-        return {"type": "object", "properties": properties, **needed}
-    if column.kind is _K.ARRAY:
-        return {"type": "array", "items": _or_null(column.children[0])}
-    if column.kind is _K.MAP:
-        return {"type": "object", "additionalProperties": _or_null(column.children[1])}
-    return dict(column.kind.json)
+        made["properties"] = {name: _derived(child) for name, child in fields.items()}
+        if required := [name for name, child in fields.items() if not child.nullable]:
+            made["required"] = required
+    elif column.children:
+        item = _derived(column.children[-1])
+        inner = {"oneOf": [{"type": "null"}, item]} if column.children[-1].nullable else item
+        made["items" if column.kind is _K.ARRAY else "additionalProperties"] = inner
+    return made
 
 
-def _or_null(column: ColumnType) -> dict[str, object]:
-    made = _derived(column)
-    return {"oneOf": [{"type": "null"}, made]} if column.nullable else made
+class _UnusableError(Exception):
+    """Of the schema, whatever the columns are."""
 
 
 class _Check:
-    """Columns against one schema. A part of it that is of another type raises TypeError or
-    AttributeError.
+    """Columns against one schema. SchemaError is raised when they don't fit, _UnusableError,
+    TypeError and AttributeError (of a part that is of another type) for the schema itself.
     """
 
     def __init__(self, root: Mapping[str, Any]) -> None:
@@ -134,7 +101,7 @@ class _Check:
         """SchemaError when ``column`` does not fit."""
         self._steps += 1
         if self._steps > _MOST_STEPS:
-            raise _wrong("it has too many alternatives within each other")
+            raise _UnusableError("it has too many alternatives within each other")
         if declared is True:
             return
         if declared is False:
@@ -156,8 +123,6 @@ class _Check:
                 self.type(branch, column, at)
                 fitting.append(self.required[before:])
             except SchemaError as error:
-                if error.kind is Kind.UNUSABLE_SCHEMA:
-                    raise
                 if _types(branch) != ["null"]:
                     problem = error
             del self.required[before:]
@@ -176,10 +141,16 @@ class _Check:
         elif column.children:
             inner = declared.get("items", True) if wanted == "array" else _rest(declared)
             if isinstance(inner, list):
-                raise _wrong(f"items of {safe_text(at.path)} is a list, a schema for each position")
+                raise _UnusableError(
+                    f"items of {safe_text(at.path)} is a list, a schema for each position"
+                )
             child, inside = column.children[-1], _Place(f"{at.path}[]", None)
             if child.nullable:
-                self._null(inner, child, inside)
+                try:
+                    self.type(inner, _NULL, inside)
+                except SchemaError:
+                    what = "may be null, and the schema allows no null there"
+                    raise unfit(child, inside.path, what) from None
             self.type(inner, child, inside)
 
     def _struct(self, declared: Mapping[str, Any], column: ColumnType, at: _Place) -> None:
@@ -189,43 +160,31 @@ class _Check:
             way = None if at.way is None else (*at.way, index)
             inside = _Place(below(at.path, name), way)
             if name not in properties and rest is False:
-                what = "and the schema has no such property, and no other"
-                raise unfit(child, inside.path, what)
+                raise unfit(child, inside.path, "and the schema has no such property, and no other")
             self.type(properties.get(name, rest), child, inside)
             if name in required and child.nullable:
                 if way is None:
-                    what = "may be null in an array, and the schema requires it"
-                    raise unfit(child, inside.path, what)
+                    said = "may be null in an array, and the schema requires it"
+                    raise unfit(child, inside.path, said)
                 self.required.append((way, inside.path))
-        missing = [name for name in required if name not in column.names]
-        if missing:
-            where = f" of {safe_text(at.path)}" if at.path else ""
+        missing = next((str(name) for name in required if name not in column.names), None)
+        if missing is not None:
+            where = safe_text(missing) + (f" of {safe_text(at.path)}" if at.path else "")
             raise misfit(
-                f"the schema requires {safe_text(str(missing[0]))}{where}, and there is no column"
-                " for it",
+                f"the schema requires {where}, and there is no column for it",
                 "add a column of that name: names of JSON are those of the columns, letter by"
                 " letter",
             )
 
-    def _null(self, declared: object, column: ColumnType, at: _Place) -> None:
-        """SchemaError when a null of ``column`` does not fit."""
-        try:
-            self.type(declared, _NULL, at)
-        except SchemaError as error:
-            if error.kind is Kind.UNUSABLE_SCHEMA:
-                raise
-            what = "may be null, and the schema allows no null there"
-            raise unfit(column, at.path, what) from None
-
     def _referred(self, reference: object) -> object:
         found: Any = self.root
         if not isinstance(reference, str) or reference.partition("/")[0] != "#":
-            raise _wrong("it refers to another document, or to a name instead of a path")
+            raise _UnusableError("it refers to another document, or to a name instead of a path")
         for part in reference.split("/")[1:]:
             name = part.replace("~1", "/").replace("~0", "~")
             found = found.get(name) if isinstance(found, dict) else None
         if found is None:
-            raise _wrong(f"{safe_text(reference)} is not in it")
+            raise _UnusableError(f"{safe_text(reference)} is not in it")
         return found
 
 
@@ -247,4 +206,4 @@ def _parsed(schema: str) -> dict[str, Any]:
 
 
 def _wrong(problem: str) -> SchemaError:
-    return SchemaError(f"the JSON schema can't be used: {problem}", kind=Kind.UNUSABLE_SCHEMA)
+    return unusable(f"the JSON schema can't be used: {problem}")

@@ -1,17 +1,22 @@
 """The seam of formats with a schema: what each is asked for.
 
-Owns: :class:`SchemaFormat` (on the driver, without Arrow), and the bytes before a payload. What it
-plans is a ``PayloadEncoder`` of ``records/column_plan.py``, which travels to the tasks. Never: a
-registry.
+Owns: :class:`SchemaFormat` (on the driver, without Arrow), the bytes before a payload, and
+:class:`PayloadPlan`, the ``PayloadEncoder`` that travels to the tasks. Never: a registry.
 """
 
 from __future__ import annotations
 
-from typing import ClassVar, Protocol
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar, Protocol
 from uuid import UUID
 
-from spark_kafka_sink.records.column_plan import PayloadEncoder
+from spark_kafka_sink.records.formats.binary.nodes import Value
 from spark_kafka_sink.records.formats.column_type import ColumnType
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from spark_kafka_sink.records.payloads import Payloads
 
 
 def wire_prefix(schema_id: int) -> bytes:
@@ -22,6 +27,20 @@ def wire_prefix(schema_id: int) -> bytes:
 def header_value(guid: UUID) -> bytes:
     """Confluent's, in a header: a one, and the GUID."""
     return b"\x01" + guid.bytes
+
+
+@dataclass(frozen=True, slots=True)
+class PayloadPlan:
+    """How a key or value is written: ``prefix``, then ``value``."""
+
+    prefix: bytes
+    value: Value
+
+    def encode(self, column: pa.Array, path: str) -> Payloads:
+        """As ``PayloadEncoder`` says. Arrow is loaded here, in a task."""
+        from spark_kafka_sink.records.formats.binary.encoder import payloads_of
+
+        return payloads_of(self.prefix, self.value, column, path)
 
 
 class SchemaFormat(Protocol):
@@ -38,8 +57,7 @@ class SchemaFormat(Protocol):
 
     def is_bare(self, schema: str) -> bool:
         """Whether payloads of ``schema`` are single values, without fields."""
-        del schema
-        return False
+        return not self.name_of(schema)
 
     def name_of(self, schema: str) -> str:
         """The full name of its record, empty without one. SchemaError when it can't be read."""
@@ -50,6 +68,6 @@ class SchemaFormat(Protocol):
         del schema
         return b""
 
-    def plan(self, schema: str, prefix: bytes, column: ColumnType) -> PayloadEncoder:
+    def plan(self, schema: str, prefix: bytes, column: ColumnType) -> PayloadPlan:
         """How ``column`` is written, ``prefix`` in front. SchemaError when it does not fit."""
         ...

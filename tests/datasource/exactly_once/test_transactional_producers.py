@@ -24,7 +24,7 @@ from tests.datasource.exactly_once.transaction_plans import JOB, RUN, identity, 
 from tests.fakes.fake_cluster import FOREVER
 from tests.fakes.producer_world import END, INIT, PLAN, ProducerWorld, rows, texts
 
-PRODUCE, ADD_PARTITIONS = 0, 24
+PRODUCE, ADD_PARTITIONS, DESCRIBE = 0, 24, 65
 pytestmark = pytest.mark.simulated
 
 
@@ -189,6 +189,35 @@ def test_a_failed_attempt_aborts_and_its_id_is_not_used_again(world: ProducerWor
     assert len(world.values(committed=False)) >= 2
     tasks.done(0)
     assert tasks.run(["z"], batch_id=1).transactional_id.endswith("~1")
+
+
+@pytest.mark.parametrize("state", ["CompleteAbort", "Ongoing"])
+def test_an_id_whose_transaction_was_not_committed_is_not_taken(
+    world: ProducerWorld, tasks: Tasks, state: str
+):
+    """More of them than a task tries ids whose InitProducerId times out."""
+    first = [tasks.run(["x"], batch_id=0) for _ in range(5)]
+    if state != "Ongoing":
+        for prepared in first:
+            world.end(prepared, commit=False)
+    tasks.done(0)
+    second = tasks.run(["a"], batch_id=1)
+    assert second.transactional_id.endswith("~5")
+    world.end(second)
+    tasks.done(1)
+    assert {world.state_of(one.transactional_id) for one in first} == {state}
+    assert tasks.run(["b"], batch_id=2).transactional_id == second.transactional_id
+
+
+def test_a_task_whose_id_is_not_described_names_the_broker(world: ProducerWorld, tasks: Tasks):
+    world.end(tasks.run(["a"]))
+    tasks.done(0)
+    lost = world.cluster.control.drop(DESCRIBE, FOREVER)
+    with pytest.raises(KafkaTimeoutError, match=r"in time; tried 127\.0\.0\.1:") as raised:
+        tasks.run(["b"], batch_id=1)
+    assert lost.fired
+    assert "kprod check" in str(raised.value.hint)
+    assert all(network.closed for network in world.networks)
 
 
 def test_the_first_error_stays_when_the_abort_gets_no_answer(world: ProducerWorld):

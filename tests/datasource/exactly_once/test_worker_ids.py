@@ -21,7 +21,7 @@ from tests.datasource.exactly_once.transaction_plans import RUN, plan
 
 
 def take(worker: WorkerIds, batch_id: int, last_done: int, **changes: object) -> TransactionalId:
-    return worker.acquire(plan(**changes), RUN, batch_id, last_done)
+    return worker.acquire(plan(**changes), RUN, batch_id, last_done)[0]
 
 
 def ids_of(
@@ -41,7 +41,7 @@ def test_an_id_is_reused_only_after_its_batch_is_done():
 def test_runs_and_keys_count_by_themselves():
     worker = WorkerIds()
     taken = [
-        str(worker.acquire(plan(key=key), run, 0, -1)).replace(f"g3.{worker.token}", "W")
+        str(worker.acquire(plan(key=key), run, 0, -1)[0]).replace(f"g3.{worker.token}", "W")
         for key, run in (("p", "r"), ("p", "s"), ("p.q", "r"), ("p~app", "r"), ("p", "r"))
     ]
     assert taken == ["p~r~W~0", "p~s~W~0", "p.q~r~W~0", "p~app~r~W~0", "p~r~W~1"]
@@ -77,18 +77,6 @@ def test_an_id_has_its_generation_and_is_counted_within_it():
     assert (first.planned, second.planned) == (0, 1)
     assert str(second) == f"p~{RUN}~g1.{worker.token}~0"
     assert parse(str(second)) == second
-
-
-def test_an_id_that_the_driver_has_burnt_is_never_taken_again():
-    worker = WorkerIds()
-    taken = [str(take(worker, 0, -1)) for _ in range(3)]
-    retired = CommitState(generation=3, retired=(taken[0], taken[2]))
-    assert ids_of(worker, 1, 0, 2, state=retired) == [1, 3]
-    assert ids_of(worker, 2, 1, 2, state=retired) == [1, 3]
-    assert ids_of(worker, 3, 2, 2, state=CommitState(generation=3, retired=("p~other~w~0",))) == [
-        0,
-        1,
-    ]
 
 
 def test_an_id_that_is_given_up_is_never_taken_again():

@@ -1,3 +1,3 @@
-"""Avro: schemas (``avro_schema``), derived from columns (``avro_format``, the seam) or matched with
-them (``avro_match``). Never: bytes of rows (``formats/binary``), a file of Avro, reading.
+"""Avro: schemas, read or derived from columns (``avro_schema``), and matched with columns
+(``avro_format``, the seam). Never: bytes of rows (``formats/binary``), a file of Avro, reading.
 """

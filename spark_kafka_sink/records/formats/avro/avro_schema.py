@@ -1,7 +1,11 @@
-"""Avro schemas, read from their JSON (the specification's 1.12).
+"""Avro schemas: read from their JSON (the specification's 1.12), and made of columns.
 
-Owns: :class:`AvroType`, and :func:`parse_schema`. A registry has accepted the schema, or will
-refuse it, so only what would mislead the encoder is looked for. Never: columns (``avro_match``).
+Owns: :class:`AvroType`; :func:`parse_schema`: a registry has accepted the schema, or will refuse
+it, so only what would mislead the encoder is looked for; and :func:`derived_schema`, as Spark's
+``to_avro`` makes it, but for nulls. Never: columns against a schema (``avro_format``).
+
+A field that may be null is ``["null", T]`` with the default null, as Kafka Connect writes it: the
+field can be removed, or added, without breaking readers.
 """
 
 from __future__ import annotations
@@ -10,16 +14,24 @@ import json
 import math
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
-from spark_kafka_sink.base.error_kinds import Kind
 from spark_kafka_sink.base.errors import SchemaError, safe_text
+from spark_kafka_sink.records.formats.binary.matching import (
+    below,
+    check_map_key,
+    check_name,
+    unusable,
+)
+from spark_kafka_sink.records.formats.column_type import ColumnKind, ColumnType
 
 _PRIMITIVES: Final = frozenset(
     {"null", "boolean", "int", "long", "float", "double", "bytes", "string"}
 )
-NAME: Final = re.compile(r"[A-Za-z_]\w*", re.ASCII)
+#: What arrays and maps declare.
+_INNER: Final = {"array": "items", "map": "values"}
+_NAME: Final = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 LOGICAL: Final = {
     "int": ("date", "time-millis"),
     "long": ("time-micros", *(f"{local}timestamp-{unit}" for local in ("", "local-")
@@ -100,11 +112,14 @@ class _Parser:
         if isinstance(declared, str):
             return self._by_name(declared, space)
         if isinstance(declared, list):
-            return self._union([self.type(one, space) for one in declared])
+            branches = tuple([self.type(one, space) for one in declared])
+            names = [branch.name or branch.kind for branch in branches]
+            if not names or "union" in names or len(set(names)) < len(names):
+                raise _wrong("a union is empty, or holds a union, or has a type twice")
+            return AvroType("union", inner=branches)
         kind = declared["type"]
         if kind in ("array", "map"):
-            inner = declared["items" if kind == "array" else "values"]
-            return AvroType(kind, inner=(self.type(inner, space),))
+            return AvroType(kind, inner=(self.type(declared[_INNER[kind]], space),))
         if kind in ("record", "error", "enum", "fixed"):
             return self._declaration(kind, declared, space)
         found = self.type(kind, space)
@@ -118,15 +133,9 @@ class _Parser:
             raise _wrong(f"type {safe_text(name)} is not declared")
         return known
 
-    def _union(self, branches: list[AvroType]) -> AvroType:
-        names = [branch.name or branch.kind for branch in branches]
-        if not names or "union" in names or len(set(names)) < len(names):
-            raise _wrong("a union is empty, or holds a union, or has a type twice")
-        return AvroType("union", inner=tuple(branches))
-
     def _declaration(self, kind: str, declared: Mapping[str, Any], space: str) -> AvroType:
         name = _full(declared["name"], declared.get("namespace", space))
-        if name in self._named or NAME.fullmatch(name.rpartition(".")[2]) is None:
+        if name in self._named or _NAME.fullmatch(name.rpartition(".")[2]) is None:
             raise _wrong(f"{safe_text(name)} is no name of a type, or declared twice")
         found = self._named[name] = AvroType("record" if kind == "error" else kind, name)
         if kind == "enum":
@@ -170,7 +179,7 @@ def _full(name: str, space: str) -> str:
 
 def _check_names(names: Sequence[str], owner: str) -> None:
     """Of fields or symbols."""
-    if len(set(names)) < len(names) or not all(map(NAME.fullmatch, names)):
+    if len(set(names)) < len(names) or not all(map(_NAME.fullmatch, names)):
         raise _wrong(f"{owner} has a field or symbol twice, or one that is no name")
 
 
@@ -181,4 +190,45 @@ def _whole(given: object, least: int = 1) -> int:
 
 
 def _wrong(problem: str) -> SchemaError:
-    return SchemaError(f"the Avro schema can't be used: {problem}", kind=Kind.UNUSABLE_SCHEMA)
+    return unusable(f"the Avro schema can't be used: {problem}")
+
+
+def derived_schema(column: ColumnType, name: str) -> str:
+    """The JSON of a schema of ``column``, whose record has this name."""
+    made = _type(replace(column, nullable=False), name, "", set())
+    return json.dumps(made, separators=(",", ":"))
+
+
+def _type(column: ColumnType, name: str, path: str, used: set[str]) -> object:
+    """``name`` is that of a record, if it is free: those of others are in ``used``."""
+    kind, logical = column.kind.avro
+    made: object = kind
+    if column.kind is ColumnKind.STRUCT:
+        made = _record(column, name, path, used)
+    elif kind in _INNER:
+        if column.kind is ColumnKind.MAP:
+            check_map_key(column, path)
+        inner = _type(column.children[-1], name, f"{path}[]", used)
+        made = {"type": kind, _INNER[kind]: inner}
+    elif logical:
+        digits = {"precision": column.precision, "scale": column.scale} if column.precision else {}
+        made = {"type": kind, "logicalType": logical, **digits}
+    return ["null", made] if column.nullable and made != "null" else made
+
+
+def _record(column: ColumnType, name: str, path: str, used: set[str]) -> object:
+    """Names of records within others are the path to them, and each is there once."""
+    while name in used:
+        name += "_"
+    used.add(name)
+    fields = []
+    for field_name, child in zip(column.names, column.children, strict=True):
+        inside = below(path, field_name)
+        hint = ", or name a schema whose field has this name as an alias"
+        check_name(_NAME, field_name, inside, "Avro", hint)
+        kind = _type(child, f"{name}_{field_name}", inside, used)
+        default = {"default": None} if child.nullable or kind == "null" else {}
+        fields.append({"name": field_name, "type": kind, **default})
+    space, _, short = name.rpartition(".")
+    named = {"name": short, "namespace": space} if space else {"name": short}
+    return {"type": "record", **named, "fields": fields}

@@ -19,27 +19,18 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from spark_kafka_sink.records.formats.arrow_values import fixed_width, list_items
-from spark_kafka_sink.records.formats.binary.nodes import (
-    Boolean,
-    Bytes,
-    Coding,
-    Decimal,
-    Items,
-    Layout,
-    Node,
-    Number,
-    Record,
-    Symbols,
-    Timestamp,
-    Value,
-)
+from spark_kafka_sink.records.formats.binary import nodes
+from spark_kafka_sink.records.formats.binary.nodes import Coding, Layout, Value
 from spark_kafka_sink.records.gather import binary_of, ends_of, lengths_of, sizes_of, valid_of
-from spark_kafka_sink.records.json.json_text import not_utf8, plain_binary
+from spark_kafka_sink.records.json.json_text import json_value, not_utf8, plain_binary
 from spark_kafka_sink.records.payloads import Payloads
 from spark_kafka_sink.records.row_pieces import Mask, RowPieces
-from spark_kafka_sink.records.varint import Packed, highest, pack, pack_unsigned
+from spark_kafka_sink.records.varint import Packed, highest, pack, pack_unsigned, unsigned_sizes
 
-_1, _3, _64 = np.uint64(1), np.uint64(3), np.uint64(64)
+#: True for the rows that are written; None: all are.
+Valid = Mask | None
+
+_1, _3, _8, _64 = map(np.uint64, (1, 3, 8, 64))
 _PER_SECOND = 1_000_000
 _YEAR_1, _YEAR_10000 = -62_135_596_800 * _PER_SECOND, 253_402_300_800 * _PER_SECOND
 
@@ -68,7 +59,7 @@ def _encode(value: Value, column: pa.Array, out: RowPieces, path: str) -> None:
         out.add_bytes(value.branch, valid)
     elif len(value.branch) == len(value.null) == 1:
         branch = np.where(valid, np.uint64(value.branch[0]), np.uint64(value.null[0]))
-        out.add_packed([Packed(branch, np.uint64(1), 1)])
+        out.add_packed([Packed(branch, _1, 1)])
     else:
         out.add_bytes(value.null, ~valid)
         out.add_bytes(value.branch, valid)
@@ -76,7 +67,7 @@ def _encode(value: Value, column: pa.Array, out: RowPieces, path: str) -> None:
         _node(value.node, column, valid, out, path)
 
 
-def _record(record: Record, column: pa.Array, out: RowPieces, path: str) -> None:
+def _record(record: nodes.Record, column: pa.Array, out: RowPieces, path: str) -> None:
     """Adds the fields of each row of a struct, whatever they hold where it is null."""
     for field in record.fields:
         if isinstance(field.value, bytes):
@@ -90,15 +81,15 @@ def _record(record: Record, column: pa.Array, out: RowPieces, path: str) -> None
         out.refuse(several, path or "of the payload", "has more than one field of a oneof")
 
 
-def _node(node: Node, column: pa.Array, valid: Mask | None, out: RowPieces, path: str) -> None:
+def _node(node: nodes.Node, column: pa.Array, valid: Valid, out: RowPieces, path: str) -> None:
     """The values where ``valid`` (None: all)."""
     match node:
-        case Boolean():
+        case nodes.Boolean():
             word = _flags(column).astype(np.uint64)
-            out.add_packed([Packed(word, np.uint64(1), 1)], valid)
-        case Number():
+            out.add_packed([Packed(word, _1, 1)], valid)
+        case nodes.Number():
             _number(node, column, valid, out, path)
-        case Bytes():
+        case nodes.Bytes():
             data = plain_binary(column)
             if node.is_text:
                 out.refuse(not_utf8(data), path, "is not UTF-8")
@@ -109,23 +100,25 @@ def _node(node: Node, column: pa.Array, valid: Mask | None, out: RowPieces, path
                 wrong = (sizes != node.length) & (sizes >= 0)
                 out.refuse(wrong, path, f"is not {node.length} bytes long, as the fixed is")
             out.add_column(data)
-        case Decimal():
+        case nodes.Decimal():
             _decimal(node, column, valid, out, path)
-        case Symbols():
-            _symbol(node, column, valid, out, path)
-        case Timestamp():
+        case nodes.Symbols():
+            _enum(node, column, valid, out, path)
+        case nodes.Timestamp():
             _timestamp(column, valid, out, path)
-        case Record():
+        case nodes.Record():
             _struct(node, column, valid, out, path)
-        case Items():
+        case nodes.Items():
             _items(node, column, valid, out, path)
+        case nodes.JsonText():
+            _json_text(node, column, out)
 
 
 def _zeros(value: Value, column: pa.Array) -> Mask:
     if pa.types.is_floating(column.type):
         # The bits, since -0.0 is written.
         column = column.view(f"int{column.type.bit_width}")
-    elif isinstance(value.node, Bytes | Symbols):
+    elif isinstance(value.node, nodes.Bytes | nodes.Symbols):
         column = plain_binary(column)
     return _flags(pc.is_in(column, pa.array(value.zeros, column.type)))
 
@@ -148,7 +141,7 @@ def _coded(numbers: npt.NDArray[np.integer], coding: Coding) -> Sequence[Packed]
     return [Packed(words & np.uint64(0xFFFFFFFF), np.uint64(4), 4)]
 
 
-def _number(node: Number, column: pa.Array, valid: Mask | None, out: RowPieces, path: str) -> None:
+def _number(node: nodes.Number, column: pa.Array, valid: Valid, out: RowPieces, path: str) -> None:
     if pa.types.is_float32(column.type) and node.coding is Coding.FIXED64:
         column = column.cast(pa.float64())
     values = fixed_width(column, np.dtype(f"i{column.type.bit_width // 8}"), valid)
@@ -163,7 +156,7 @@ def _number(node: Number, column: pa.Array, valid: Mask | None, out: RowPieces, 
 
 
 def _decimal(
-    node: Decimal, column: pa.Array, valid: Mask | None, out: RowPieces, path: str
+    node: nodes.Decimal, column: pa.Array, valid: Valid, out: RowPieces, path: str
 ) -> None:
     if node.checked:
         column = _rescaled(node, column, out, path)
@@ -171,31 +164,24 @@ def _decimal(
     low, high = words[::2], words[1::2]
     if valid is not None:
         low, high = low * valid, high * valid
-    small = not (high != low >> 63).any()
-    size = _signed_size(low)
-    if not small:
-        size = np.where(high == low >> 63, size, np.uint64(8) + _signed_size(high))
+    size: npt.NDArray[np.uint64] | np.uint64
     if node.size is None:
+        size, wide = _signed_size(low), high != low >> 63
+        if wide.any():
+            size = np.where(wide, _8 + _signed_size(high), size)
         out.add_packed([Packed(size << _1, _1, 1)], valid)
+        most = int(highest(size))
     else:
-        size = np.full(len(column), node.size, np.uint64)
-    most = int(highest(size))
-    if small and most <= 8:
+        size, most = np.uint64(node.size), node.size
+    for at in range((most - 1) // 8, -1, -1):
+        word, before = (low, high)[at] if at < 2 else high >> 63, np.uint64(8 * at)
+        count = size if most <= 8 else np.clip(size, before, before + _8) - before
         # The number's own bytes to the top of the word, and from there to the front.
-        shifted = low.view(np.uint64) << (_64 - (size << _3))
-        out.add_packed([Packed(shifted.byteswap(), size, most)], valid)
-        return
-    sign = np.repeat((high >> 63).astype(np.uint8)[:, None], max(most - 16, 0), axis=1)
-    number = np.stack([high, low], axis=1).astype(">i8").view(np.uint8).reshape(-1, 16)
-    everything = np.concatenate([sign, number], axis=1)
-    width = everything.shape[1]
-    taken = np.arange(width) >= width - size[:, None].astype(np.int64)
-    if valid is not None:
-        taken &= valid[:, None]
-    out.add_column(binary_of(ends_of(taken.sum(axis=1)), pa.py_buffer(everything[taken])))
+        shifted = word.view(np.uint64) << (_64 - (count << _3))
+        out.add_packed([Packed(shifted.byteswap(), count, min(most - 8 * at, 8))], valid)
 
 
-def _rescaled(node: Decimal, column: pa.Array, out: RowPieces, path: str) -> pa.Array:
+def _rescaled(node: nodes.Decimal, column: pa.Array, out: RowPieces, path: str) -> pa.Array:
     """With the schema's scale; rows that it can't hold are refused, and 0."""
     whole_digits = node.precision - node.scale
     if column.type.precision - column.type.scale > whole_digits:
@@ -215,15 +201,10 @@ def _rescaled(node: Decimal, column: pa.Array, out: RowPieces, path: str) -> pa.
 def _signed_size(values: npt.NDArray[np.int64]) -> npt.NDArray[np.uint64]:
     """The bytes of each in two's complement, at least one."""
     magnitude = values ^ (values >> 63)
-    size = np.ones(len(values), np.uint64)
-    largest = int(highest(magnitude, initial=0))
-    for bits in range(7, 63, 8):
-        if largest >> bits:
-            size += magnitude >= 1 << bits
-    return size
+    return unsigned_sizes(magnitude, int(highest(magnitude, initial=0)), 8).view(np.uint64)
 
 
-def _symbol(node: Symbols, column: pa.Array, valid: Mask | None, out: RowPieces, path: str) -> None:
+def _enum(node: nodes.Symbols, column: pa.Array, valid: Valid, out: RowPieces, path: str) -> None:
     text = plain_binary(column)
     symbols = pa.array([one.encode() for one in node.symbols], text.type)
     found = pc.index_in(text, symbols)
@@ -233,7 +214,7 @@ def _symbol(node: Symbols, column: pa.Array, valid: Mask | None, out: RowPieces,
     out.add_packed(_coded(numbers, node.coding), valid)
 
 
-def _timestamp(column: pa.Array, valid: Mask | None, out: RowPieces, path: str) -> None:
+def _timestamp(column: pa.Array, valid: Valid, out: RowPieces, path: str) -> None:
     """Nanoseconds are never negative."""
     micros = fixed_width(column, np.dtype(np.int64), valid).astype(np.int64)
     outside = (micros < _YEAR_1) | (micros >= _YEAR_10000)
@@ -248,9 +229,15 @@ def _timestamp(column: pa.Array, valid: Mask | None, out: RowPieces, path: str) 
     _add_joined(inner, out, valid, length=True)
 
 
-def _add_joined(
-    inner: RowPieces, out: RowPieces, valid: Mask | None, *, length: bool = False
-) -> None:
+def _json_text(node: nodes.JsonText, column: pa.Array, out: RowPieces) -> None:
+    out.add_column(json_value(column))
+    for way, name in node.required:
+        owner, field = (pc.struct_field(column, it) for it in (way[:-1], way))
+        refused = pc.and_(owner.is_valid(), field.is_null()).to_numpy(zero_copy_only=False)
+        out.refuse(refused, name, "is null, and the schema requires the field")
+
+
+def _add_joined(inner: RowPieces, out: RowPieces, valid: Valid, *, length: bool = False) -> None:
     """The rows of ``inner``, those of ``out`` where ``valid``, maybe after their length."""
     offsets, data = inner.joined()
     lengths = np.diff(offsets)
@@ -262,7 +249,7 @@ def _add_joined(
     out.add_column(binary_of(ends_of(lengths), data))
 
 
-def _struct(node: Record, column: pa.Array, valid: Mask | None, out: RowPieces, path: str) -> None:
+def _struct(node: nodes.Record, column: pa.Array, valid: Valid, out: RowPieces, path: str) -> None:
     if valid is None and not node.length:
         _record(node, column, out, path)
         return
@@ -274,7 +261,7 @@ def _struct(node: Record, column: pa.Array, valid: Mask | None, out: RowPieces, 
     _add_joined(inner, out, valid, length=node.length)
 
 
-def _items(node: Items, column: pa.Array, valid: Mask | None, out: RowPieces, path: str) -> None:
+def _items(node: nodes.Items, column: pa.Array, valid: Valid, out: RowPieces, path: str) -> None:
     items, offsets = list_items(column, valid)
     counts = np.diff(offsets)
     there = counts > 0

@@ -80,6 +80,19 @@ def unfit(column: ColumnType, path: str, what: str) -> SchemaError:
     )
 
 
+def missing(path: str, why: str, hint: str = "") -> SchemaError:
+    """The error for the field ``path`` of a schema, which has no column."""
+    return misfit(
+        f"the schema's field {safe_text(path)} {why}, and there is no column for it",
+        f"add a column of that name{hint}",
+    )
+
+
 def misfit(message: str, hint: str) -> SchemaError:
     """The error for columns that don't fit a schema."""
     return SchemaError(message, hint=hint, kind=Kind.COLUMNS_AND_SCHEMA)
+
+
+def unusable(problem: str, hint: str | None = None) -> SchemaError:
+    """The error for a schema that nothing can be written with."""
+    return SchemaError(problem, hint=hint, kind=Kind.UNUSABLE_SCHEMA)

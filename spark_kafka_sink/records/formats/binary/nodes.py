@@ -1,4 +1,4 @@
-"""How columns are written in a binary format: made when columns are matched with a schema.
+"""How columns are written in a format: made when they are matched with a schema, on the driver.
 
 Owns: the nodes. Never: Arrow (``encoder`` follows them), a schema.
 """
@@ -113,7 +113,16 @@ class Items:
     lead: bytes = b""
 
 
-Node = Boolean | Number | Bytes | Decimal | Symbols | Timestamp | Record | Items
+@dataclass(frozen=True, slots=True)
+class JsonText:
+    """What ``valueFormat=json`` writes. ``required`` are fields whose nulls are refused: the way to
+    each, and its name.
+    """
+
+    required: tuple[tuple[tuple[int, ...], str], ...]
+
+
+Node = Boolean | Number | Bytes | Decimal | Symbols | Timestamp | Record | Items | JsonText
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from spark_kafka_sink.base.error_kinds import Kind
-from spark_kafka_sink.base.errors import ConfigError, SchemaError, safe_text
-from spark_kafka_sink.records.formats.binary.matching import below, check_name, unfit
+from spark_kafka_sink.base.errors import ConfigError, safe_text
+from spark_kafka_sink.records.formats.binary.matching import below, check_name, unfit, unusable
 from spark_kafka_sink.records.formats.column_type import ColumnKind, ColumnType
 
 if TYPE_CHECKING:
@@ -49,12 +49,11 @@ def file_descriptor(text: str) -> FileDescriptor:
         arguments = ["-I", directory, "-I", str(known), "--include_imports"]
         command = ["protoc", *arguments, f"--descriptor_set_out={out}", _FILE]
         if protoc.main(command) != 0:
-            raise SchemaError(
+            raise unusable(
                 "protoc does not accept the Protobuf schema; its reason is on the standard error of"
                 " this process",
-                hint="imports are those of google/protobuf only: a registry's references are not"
-                " looked up",
-                kind=Kind.UNUSABLE_SCHEMA,
+                "imports are those of google/protobuf only: a registry's references are not looked"
+                " up",
             )
         found = descriptor_pb2.FileDescriptorSet.FromString(out.read_bytes())
     pool = descriptor_pool.DescriptorPool()
@@ -71,11 +70,8 @@ def message_of(text: str, name: str | None) -> tuple[Descriptor, tuple[int, ...]
     named += [it for it in messages if it[0].name == name]
     if not named:
         there = ", ".join(one.name for one, way in messages if len(way) == 1) or "none"
-        raise SchemaError(
-            f"the Protobuf schema has no message {safe_text(name or '')}".rstrip(),
-            hint=f"it has {safe_text(there, 300)}",
-            kind=Kind.UNUSABLE_SCHEMA,
-        )
+        what = f"the Protobuf schema has no message {safe_text(name or '')}".rstrip()
+        raise unusable(what, f"it has {safe_text(there, 300)}")
     return named[0]
 
 

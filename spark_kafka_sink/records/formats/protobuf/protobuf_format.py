@@ -7,30 +7,23 @@ for is left out, as is a null.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from spark_kafka_sink.base.errors import SchemaError, safe_text
-from spark_kafka_sink.records.formats.binary.binary_plan import BinaryPlan
-from spark_kafka_sink.records.formats.binary.matching import below, columns_of, misfit, unfit
-from spark_kafka_sink.records.formats.binary.nodes import (
-    Boolean,
-    Bytes,
-    Coding,
-    Field,
-    Items,
-    Layout,
-    Node,
-    Number,
-    Record,
-    Symbols,
-    Timestamp,
-    Value,
+from spark_kafka_sink.records.formats.binary import nodes
+from spark_kafka_sink.records.formats.binary.matching import (
+    below,
+    columns_of,
+    misfit,
+    missing,
+    unfit,
 )
+from spark_kafka_sink.records.formats.binary.nodes import Coding, Number, Value
 from spark_kafka_sink.records.formats.column_type import ColumnKind, ColumnType
 from spark_kafka_sink.records.formats.protobuf.proto_schema import derived_schema, message_of
-from spark_kafka_sink.records.formats.schema_format import SchemaFormat
+from spark_kafka_sink.records.formats.schema_format import PayloadPlan, SchemaFormat
 from spark_kafka_sink.records.varint import unsigned_varint, varint
 
 if TYPE_CHECKING:
@@ -40,34 +33,30 @@ _K = ColumnKind
 #: FieldDescriptor's numbers of types.
 _DOUBLE, _FLOAT, _INT64, _UINT64, _INT32, _FIXED64, _FIXED32, _BOOL, _STRING = range(1, 10)
 _GROUP, _MESSAGE, _BYTES, _UINT32, _ENUM, _SFIXED32, _SFIXED64, _SINT32, _SINT64 = range(10, 19)
-_32_BITS = -(1 << 31), (1 << 31) - 1
-#: Of columns of integers.
-_INTEGERS: Final[Mapping[int, Node]] = {
-    _INT32: Number(Coding.VARINT, 1, *_32_BITS),
-    _INT64: Number(Coding.VARINT),
-    _UINT32: Number(Coding.VARINT, 1, 0, (1 << 32) - 1),
-    _UINT64: Number(Coding.VARINT, 1, 0),
-    _SINT32: Number(Coding.ZIGZAG, 1, *_32_BITS),
-    _SINT64: Number(Coding.ZIGZAG),
-    _FIXED32: Number(Coding.FIXED32, 1, 0, (1 << 32) - 1),
-    _FIXED64: Number(Coding.FIXED64, 1, 0),
-    _SFIXED32: Number(Coding.FIXED32, 1, *_32_BITS),
-    _SFIXED64: Number(Coding.FIXED64),
+#: How they begin (wire types).
+_VARINT, _64_BITS, _AFTER_LENGTH, _32_BITS = 0, 1, 2, 5
+_INT, _UINT = (-(1 << 31), (1 << 31) - 1), (0, (1 << 32) - 1)
+_WHOLE: Final = (_K.INT, _K.LONG)
+#: Its wire type, the kinds of columns that are written as it, and how; there is more in ``_node``.
+_TYPES: Final[Mapping[int, tuple[int, Sequence[ColumnKind], nodes.Node | None]]] = {
+    _BOOL: (_VARINT, (_K.BOOLEAN,), nodes.Boolean()),
+    _INT32: (_VARINT, _WHOLE, Number(Coding.VARINT, 1, *_INT)),
+    _INT64: (_VARINT, _WHOLE, Number(Coding.VARINT)),
+    _UINT32: (_VARINT, _WHOLE, Number(Coding.VARINT, 1, *_UINT)),
+    _UINT64: (_VARINT, _WHOLE, Number(Coding.VARINT, 1, 0)),
+    _SINT32: (_VARINT, _WHOLE, Number(Coding.ZIGZAG, 1, *_INT)),
+    _SINT64: (_VARINT, _WHOLE, Number(Coding.ZIGZAG)),
+    _FIXED32: (_32_BITS, _WHOLE, Number(Coding.FIXED32, 1, *_UINT)),
+    _FIXED64: (_64_BITS, _WHOLE, Number(Coding.FIXED64, 1, 0)),
+    _SFIXED32: (_32_BITS, _WHOLE, Number(Coding.FIXED32, 1, *_INT)),
+    _SFIXED64: (_64_BITS, _WHOLE, Number(Coding.FIXED64)),
+    _FLOAT: (_32_BITS, (_K.FLOAT,), Number(Coding.FIXED32)),
+    _DOUBLE: (_64_BITS, (_K.FLOAT, _K.DOUBLE), Number(Coding.FIXED64)),
+    _STRING: (_AFTER_LENGTH, (_K.STRING,), nodes.Bytes(Coding.VARINT, is_text=True)),
+    _BYTES: (_AFTER_LENGTH, (_K.BINARY,), nodes.Bytes(Coding.VARINT)),
+    _ENUM: (_VARINT, (), None),
+    **dict.fromkeys((_MESSAGE, _GROUP), (_AFTER_LENGTH, (), None)),
 }
-_OTHERS: Final[Mapping[tuple[ColumnKind, int], Node]] = {
-    (_K.BOOLEAN, _BOOL): Boolean(),
-    (_K.FLOAT, _FLOAT): Number(Coding.FIXED32),
-    (_K.FLOAT, _DOUBLE): Number(Coding.FIXED64),
-    (_K.DOUBLE, _DOUBLE): Number(Coding.FIXED64),
-    (_K.STRING, _STRING): Bytes(Coding.VARINT, is_text=True),
-    (_K.BINARY, _BYTES): Bytes(Coding.VARINT),
-}
-#: The wire types of those that are not after their length.
-_FIXED: Final = {
-    **dict.fromkeys((_DOUBLE, _FIXED64, _SFIXED64), 1),
-    **dict.fromkeys((_FLOAT, _FIXED32, _SFIXED32), 5),
-}
-_AFTER_LENGTH: Final = (_STRING, _BYTES, _MESSAGE)
 
 
 class ProtobufFormat(SchemaFormat):
@@ -89,37 +78,35 @@ class ProtobufFormat(SchemaFormat):
         path = message_of(schema, self._name)[1]
         return b"\x00" if path == (0,) else b"".join(map(varint, (len(path), *path)))
 
-    def plan(self, schema: str, prefix: bytes, column: ColumnType) -> BinaryPlan:
+    def plan(self, schema: str, prefix: bytes, column: ColumnType) -> PayloadPlan:
         if column.kind is not ColumnKind.STRUCT:
             raise misfit(
                 "a payload of Protobuf is a message, and the column is no struct",
                 "name columns, or a struct with .*",
             )
         record = _match_message(message_of(schema, self._name)[0], column, "")
-        return BinaryPlan(prefix, Value(record))
+        return PayloadPlan(prefix, Value(record))
 
 
-def _match_message(message: Descriptor, column: ColumnType, path: str) -> Record:
+def _match_message(message: Descriptor, column: ColumnType, path: str) -> nodes.Record:
     """The fields of a struct, or of columns, as those of a message. Raises SchemaError."""
     fields = sorted(message.fields, key=lambda one: int(one.number))
     names = [(field.name, field.json_name) for field in fields]
-    matched: list[Field] = []
+    matched: list[nodes.Field] = []
     choices: dict[str, tuple[int, ...]] = {}
     found = columns_of(names, column, path, f"message is {message.full_name}")
     for field, index in zip(fields, found, strict=True):
         inside = below(path, field.name)
         if index is not None:
-            matched.append(Field(field.name, index, _field(field, column.children[index], inside)))
+            value = _field(field, column.children[index], inside)
+            matched.append(nodes.Field(field.name, index, value))
             if field.containing_oneof is not None:
                 name = field.containing_oneof.name
                 choices[name] = (*choices.get(name, ()), index)
         elif field.is_required:
-            raise misfit(
-                f"the schema's field {safe_text(inside)} is required, and there is no column for"
-                " it",
-                "add a column of that name",
-            )
-    return Record(tuple(matched), choices=tuple(one for one in choices.values() if len(one) > 1))
+            raise missing(inside, "is required")
+    several = tuple(one for one in choices.values() if len(one) > 1)
+    return nodes.Record(tuple(matched), choices=several)
 
 
 def _field(field: FieldDescriptor, column: ColumnType, path: str) -> Value:
@@ -130,22 +117,18 @@ def _field(field: FieldDescriptor, column: ColumnType, path: str) -> Value:
     is_map = entry is not None and entry.GetOptions().map_entry
     if column.kind is not (_K.MAP if is_map else _K.ARRAY):
         raise _unfit(field, column, path)
-    node = (
-        _map_entry(entry, column, path) if is_map else _node(field, column.children[0], f"{path}[]")
-    )
-    layout = Layout.PACKED if field.is_packed else Layout.EACH
-    return Value(Items(Value(node), layout, _tag(field)), null=b"")
+    if is_map:
+        node = _map_entry(entry, column, path)
+    else:
+        node = _node(field, column.children[0], f"{path}[]")
+    layout = nodes.Layout.PACKED if field.is_packed else nodes.Layout.EACH
+    return Value(nodes.Items(Value(node), layout, _tag(field)), null=b"")
 
 
-def _map_entry(entry: Descriptor, column: ColumnType, path: str) -> Node:
+def _map_entry(entry: Descriptor, column: ColumnType, path: str) -> nodes.Node:
     inside = zip(entry.fields, column.children, (f"{path} (a key)", f"{path}[]"), strict=True)
-    return Record(
-        tuple(
-            Field(one.name, at, Value(_node(one, child, where), _tag(one)))
-            for at, (one, child, where) in enumerate(inside)
-        ),
-        length=True,
-    )
+    key, value = [Value(_node(one, child, where), _tag(one)) for one, child, where in inside]
+    return nodes.Record((nodes.Field("key", 0, key), nodes.Field("value", 1, value)), length=True)
 
 
 def _zeros(field: FieldDescriptor) -> tuple[object, ...]:
@@ -158,29 +141,25 @@ def _zeros(field: FieldDescriptor) -> tuple[object, ...]:
 
 
 def _tag(field: FieldDescriptor) -> bytes:
-    kind = 2 if field.type in _AFTER_LENGTH or field.is_packed else _FIXED.get(field.type, 0)
-    return unsigned_varint(field.number << 3 | kind)
+    wire_type = _AFTER_LENGTH if field.is_packed else _TYPES[field.type][0]
+    return unsigned_varint(field.number << 3 | wire_type)
 
 
-def _node(field: FieldDescriptor, column: ColumnType, path: str) -> Node:
-    kind = field.type
-    if column.kind in (_K.INT, _K.LONG) and kind in _INTEGERS:
-        return _INTEGERS[kind]
-    if (column.kind, kind) in _OTHERS:
-        return _OTHERS[column.kind, kind]
-    if kind == _ENUM and column.kind is _K.STRING:
-        values = field.enum_type.values
-        numbers = tuple(one.number for one in values)
-        return Symbols(tuple(one.name for one in values), numbers, Coding.VARINT)
-    if kind == _MESSAGE and column.kind is _K.STRUCT:
+def _node(field: FieldDescriptor, column: ColumnType, path: str) -> nodes.Node:
+    _, kinds, node = _TYPES[field.type]
+    if node is not None and column.kind in kinds:
+        return node
+    if field.type == _ENUM and column.kind is _K.STRING:
+        names = {one.name: one.number for one in field.enum_type.values}
+        return nodes.Symbols(tuple(names), tuple(names.values()), Coding.VARINT)
+    message = "" if field.type != _MESSAGE else field.message_type.full_name
+    if message and column.kind is _K.STRUCT:
         return replace(_match_message(field.message_type, column, path), length=True)
-    message = "" if kind != _MESSAGE else field.message_type.full_name
     if column.kind is _K.TIMESTAMP and message == _K.TIMESTAMP.protobuf:
-        return Timestamp()
+        return nodes.Timestamp()
     raise _unfit(field, column, path)
 
 
 def _unfit(field: FieldDescriptor, column: ColumnType, path: str) -> SchemaError:
-    return unfit(
-        column, path, f"and the schema's field {safe_text(field.full_name, 200)} can't hold it"
-    )
+    what = f"and the schema's field {safe_text(field.full_name, 200)} can't hold it"
+    return unfit(column, path, what)
