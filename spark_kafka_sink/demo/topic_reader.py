@@ -33,11 +33,7 @@ def id_of_avro(registry: str) -> Callable[[bytes], int]:
     from confluent_kafka.schema_registry.avro import AvroDeserializer
 
     deserialize = AvroDeserializer(SchemaRegistryClient({"url": registry}))
-
-    def id_of(value: bytes) -> int:
-        return int(deserialize(value)["value"])
-
-    return id_of
+    return lambda value: int(deserialize(value)["value"])
 
 
 def read(

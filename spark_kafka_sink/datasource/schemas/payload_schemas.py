@@ -61,6 +61,9 @@ class Registry(Protocol):
     def register(self, subject: str, text: str, kind: str, *, normalize: bool) -> int: ...
 
 
+_Ask = Callable[[Registry], RegisteredSchema]
+
+
 def registry_of(options: SchemaOptions, limit_ms: int) -> Registry:
     """The one that ``options`` name. Those of Glue and Azure, with APIs of their own, would be
     chosen here.
@@ -206,9 +209,7 @@ class _Way:
             )
         return found
 
-    def _kept(
-        self, question: tuple[object, ...], ask: Callable[[Registry], RegisteredSchema]
-    ) -> RegisteredSchema:
+    def _kept(self, question: tuple[object, ...], ask: _Ask) -> RegisteredSchema:
         """The answer of the registry, or of the cache."""
         key = (self._options.registry, self._payload.format, *question)
         until_ms, answer = _kept.get(key, (0, None))

@@ -2,9 +2,8 @@
 
 Owns: composing columns (``composed_columns``), and the formats with a schema: how a schema is
 derived from columns or checked against them (on the driver, without Arrow), and the columnar
-encoders (in tasks; ``binary`` is that of Avro and Protobuf). Never: which columns
-(``records/column_plan.py``), which schema (``datasource/schemas``), a request to a registry
-(``network/schema_registry.py``).
+encoder of all (in tasks; ``binary``). Never: which columns (``records/column_plan.py``), which
+schema (``datasource/schemas``), a request to a registry (``network/schema_registry.py``).
 
 A format is one class behind the seam of ``schema_format.py``: ``avro/avro_format.py``,
 ``protobuf/protobuf_format.py``, ``json_schema.py``. ``column_type.py`` has the table of types.
