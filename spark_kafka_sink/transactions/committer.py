@@ -12,7 +12,6 @@ before anything was committed: then all of it is aborted, and the batch is writt
 
 from __future__ import annotations
 
-import itertools
 import logging
 import uuid
 from collections import Counter
@@ -242,7 +241,15 @@ class Committer:
             # Our decision may have reached the log; if so, the new owner, or an operator, ended it.
             if (tried := attempts.decision) is None:
                 raise
-            found = self._client.describe(tried.ids, self._client.deadline())
+            try:
+                found = self._client.describe(tried.ids, self._client.deadline())
+            except KafkaError as unclear:
+                raise CommitOutcomeUnknownError(
+                    f"batch {tried.number} of '{owner.key}' may be decided: {error.message}, and "
+                    f"its {len(tried.ids)} transactions can't be looked at: {unclear.message}",
+                    hint=_NOTHING_UNDONE,
+                    transactional_ids=tried.ids,
+                ) from error
             missing = tuple(
                 t.transactional_id
                 for t in tried.transactions
@@ -404,13 +411,19 @@ class Committer:
         """The first one whose last transaction was committed, if it had one, as a worker takes it
         (``transactional_producers.py``).
         """
-        for n in itertools.count():
-            worker = f"{name}.{n}" if n else name
-            id_ = TransactionalId(owner.key, owner.run_id, worker, number, owner.generation)
-            found = self._client.describe([str(id_)], deadline)[str(id_)]
-            if found.state.is_committed or found.error is ErrorCode.TRANSACTIONAL_ID_NOT_FOUND:
-                break
-        return str(id_)
+        tried = 0
+        while True:
+            # (Each retry of a commit may skip one: more at a time, the more there are.)
+            ids = [
+                str(TransactionalId(owner.key, owner.run_id, worker, number, owner.generation))
+                for n in range(tried, 2 * tried + 1)
+                for worker in [f"{name}.{n}" if n else name]
+            ]
+            found = self._client.describe(ids, deadline)
+            for one in (found[i] for i in ids):
+                if one.state.is_committed or one.error is ErrorCode.TRANSACTIONAL_ID_NOT_FOUND:
+                    return one.transactional_id
+            tried += len(ids)
 
     def _write_done(self, key: str, session: LogSession, state: CommitState | None) -> None:
         """Record that all are committed. A failure must not fail the commit: a repeated job would

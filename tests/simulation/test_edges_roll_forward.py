@@ -17,6 +17,7 @@ from spark_kafka_sink.datasource.write.commit_message import TaskCommitMessage
 from spark_kafka_sink.protocol.request import ApiKey
 from spark_kafka_sink.transactions.committer import Batch, Commit
 from spark_kafka_sink.transactions.ownership import Numbering
+from tests.fakes.fake_cluster.control import FOREVER
 from tests.simulation.edge_scene import EdgeScene
 from tests.simulation.spark_scene import of_a_sweep, of_the_log, owner_of
 from tests.simulation.spark_world import LOG_TOPIC, TIMEOUT_MS, TOPIC, SparkLife
@@ -168,4 +169,32 @@ def test_an_attempt_of_a_dropped_version_keeps_its_id(version: int) -> None:
         assert commit(2, plan, messages) is Commit.COMMITTED
 
     scene = EdgeScene.of(play, SparkLife(1, tasks=1, transaction_version=version, new_worker=0.0))
+    assert scene.batches() == {0, 1, 2}
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_a_decision_that_others_ended_unseen_is_an_unknown_outcome(version: int) -> None:
+    """The response to it is lost, another start ends it and takes over, and then no coordinator
+    describes its transactions.
+    """
+
+    def play(scene: EdgeScene) -> None:
+        old, new = scene.run("run-0"), scene.run("run-1")
+        scene.batch(old, 0)
+        plan = scene.plan(old)
+        messages = scene.write(old, 1, plan)
+        control = scene.cluster.control
+        lost = control.drop(ApiKey.END_TXN, where=of_the_log)
+        commit, told = scene.beside(old.process, lambda: scene.commit(old, 1, plan, messages))
+        scene.scheduler.block(lambda: lost.fired > 0, NEVER)
+        scene.batch(new, 2)
+        silent = control.drop(ApiKey.DESCRIBE_TRANSACTIONS, FOREVER, processed=False)
+        scene.scheduler.block(lambda: commit.done, NEVER)
+        assert silent.fired
+        (error,) = told
+        assert isinstance(error, CommitOutcomeUnknownError), error
+        assert "batch 1 of 'orders' may be decided: " in error.message
+        control.clear()
+
+    scene = EdgeScene.of(play, SparkLife(1, tasks=1, transaction_version=version))
     assert scene.batches() == {0, 1, 2}

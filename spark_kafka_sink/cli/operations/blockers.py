@@ -111,7 +111,8 @@ class Blocker:
                 return f"an abort loses its rows: copy them first (read_uncommitted). Then {tool}"
             return (
                 "the principal may not DESCRIBE its id, or its coordinator is moving, as when a "
-                f"broker restarts; if neither is so, and it is still here in a minute: {tool}"
+                "broker restarts. If neither is so, and it is still here in a minute, it hangs. "
+                f"{tool}"
             )
         if self.found is not None and self.found.state is not TransactionState.ONGOING:
             return "its coordinator is ending it: check again in a moment"

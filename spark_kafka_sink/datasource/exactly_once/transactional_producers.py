@@ -149,9 +149,10 @@ class TransactionalProducers:
         self._id: TransactionalId | None = None
 
     def acquire(self) -> KafkaProducer:
-        """A producer in a transaction. Calls the coordinator, for at most max.block.ms.
+        """A producer in a transaction. Calls coordinators, each time for at most max.block.ms.
 
-        KafkaTimeoutError when InitProducerId times out for every id that may be tried.
+        KafkaTimeoutError when InitProducerId times out for every id that may be tried, or the state
+        of one is not described.
         """
         doubts = 0
         while doubts < _MOST_IDS:

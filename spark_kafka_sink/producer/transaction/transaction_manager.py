@@ -182,7 +182,7 @@ class TransactionManager:
             self._identity.require(State.UNINITIALIZED, "describe its last transaction")
             self.requests.enqueue(TxnRequest(TxnRequestKind.DESCRIBE_TRANSACTIONS, result))
 
-        return self._call("describe_last_transaction", begin)
+        return self._call("DescribeTransactions", begin)
 
     def initialize_transactions(self) -> TransactionalResult:
         """Request an identity; an open transaction of an earlier producer of this id is aborted."""
