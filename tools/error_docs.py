@@ -30,7 +30,7 @@ def page_lines() -> Iterator[str]:
     yield ""
     yield paragraph(
         "Each code has a page of the site, and `kprod explain CODE` prints it without a",
-        "network or an extra, also as `python -m spark_kafka_sink explain CODE`. For errors",
+        "network or an extra, also as `python -m spark_kafka_sink.cli explain CODE`. For errors",
         "without a code see [troubleshooting](troubleshooting.md). The exceptions are on a",
         "page of the [API](api/exceptions.md).",
     )

@@ -372,7 +372,7 @@ def _unit(name: str, value: int) -> str:
 
 def _values(option: Option) -> str:
     if option.rule is not None:
-        return option.rule.describe()
+        return option.rule.words
     return "`true`, `false`" if option.type is OptionType.BOOLEAN else ""
 
 

@@ -101,7 +101,7 @@ def _line(name: str, key: str, value: str, file: Path) -> _Line:
         return _librdkafkas(name, key, value, file)
     if is_left_out_of_files(key):
         return _Line(name, None, why="it is another client's")
-    error = unknown_option(key, safe_text(name), OptionSource("", own=True, sink=True))
+    error = unknown_option(key, safe_text(name), OptionSource("", sink=True))
     return _Line(name, None, why=error.hint or error.message)
 
 

@@ -96,7 +96,7 @@ def _json(option: Option) -> dict[str, object]:
 
 
 def _values(option: Option) -> str:
-    return option.rule.describe() if option.rule is not None else option.type.value
+    return option.rule.words if option.rule is not None else option.type.value
 
 
 def _effective(given: GivenOptions, config: SinkConfig) -> Iterator[_Effective]:

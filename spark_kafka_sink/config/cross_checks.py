@@ -15,7 +15,7 @@ from spark_kafka_sink.base.error_kinds import Kind
 from spark_kafka_sink.base.errors import ConfigError, coded, safe_text
 from spark_kafka_sink.base.security.addresses import parse_bootstrap_servers
 from spark_kafka_sink.base.security.import_paths import is_import_path
-from spark_kafka_sink.base.security.password import REPLACE_IT, Password, text_of
+from spark_kafka_sink.base.security.password import REPLACE_IT, text_of
 from spark_kafka_sink.base.suggestions import nearest_value
 from spark_kafka_sink.config.given_options import GivenOptions
 from spark_kafka_sink.config.logins.oauth_settings import names_own_class
@@ -43,7 +43,6 @@ from spark_kafka_sink.config.option import (
     Status,
     Values,
     check_references,
-    failed_checks,
     refuse,
 )
 from spark_kafka_sink.config.option_table import (
@@ -82,6 +81,7 @@ def _static(base: str, limit: str, what: str) -> Check:
         f" with value '{{{limit}}}'. A static {what} with value '{{{limit}}}' will be applied.",
         broken=lambda values: values[base] > values[limit],
         kind=Kind.OTHER_VALUE,
+        warns=True,
     )
 
 
@@ -92,19 +92,18 @@ _BACKOFFS = (
     Check("reconnect.backoff.ms",
           "Disabling exponential reconnect backoff because reconnect.backoff.ms is set, but"
           " reconnect.backoff.max.ms is not.",
-          unless="reconnect.backoff.max.ms", kind=Kind.OTHER_VALUE),
+          unless="reconnect.backoff.max.ms", kind=Kind.OTHER_VALUE, warns=True),
 )  # fmt: skip
 
 #: Looked at when idempotence is on. As in Java, more requests in flight never disable it
 #: implicitly, whatever acks is.
 _IDEMPOTENCE = (
-    Check("enable.idempotence", "Must set retries to non-zero when using the idempotent producer.",
-          "remove <retries>=0 or <enable.idempotence>=true",
-          lambda values: values["retries"] == 0),
+    Check("enable.idempotence retries=0",
+          "Must set retries to non-zero when using the idempotent producer.",
+          "remove <retries>=0 or <enable.idempotence>=true"),
     Check("enable.idempotence",
           "Must set acks to all in order to use the idempotent producer. Otherwise we cannot"
-          " guarantee idempotence.", "<acks> is {acks}",
-          lambda values: values["acks"] not in _ALL),
+          " guarantee idempotence.", "<acks> is {acks}", unless="acks=all acks=-1"),
     Check("", "To use the idempotent producer, max.in.flight.requests.per.connection must be set"
           " to at most 5. Current value is {max.in.flight.requests.per.connection}.",
           "or set <enable.idempotence>=false",
@@ -112,19 +111,15 @@ _IDEMPOTENCE = (
           > _MAX_IN_FLIGHT_FOR_IDEMPOTENCE),
 )  # fmt: skip
 
-#: Looked at with exactly-once.
-_SHORT_TRANSACTIONS = (
-    Check("transaction.timeout.ms",
+_TRANSACTIONS = (
+    Check("exactly.once=true",
           "<transaction.timeout.ms> is {transaction.timeout.ms} ms: a stage that takes longer from"
           " its first row to its commit fails when all of it is written",
           broken=lambda values: values["transaction.timeout.ms"] < SHORT_TIMEOUT_MS,
-          kind=Kind.SHORT_TRANSACTION),
-)  # fmt: skip
-_TWO_PHASE = (
-    Check("transaction.timeout.ms",
+          kind=Kind.SHORT_TRANSACTION, warns=True),
+    Check("transaction.timeout.ms transaction.two.phase.commit.enable=true",
           "Cannot set transaction.timeout.ms when transaction.two.phase.commit.enable is set to"
-          " true. Transactions will not expire with two-phase commit enabled.",
-          broken=lambda values: values["transaction.two.phase.commit.enable"]),
+          " true. Transactions will not expire with two-phase commit enabled."),
 )  # fmt: skip
 
 
@@ -138,22 +133,27 @@ def _some_suites_of_tls_1_3(values: Values) -> bool:
 _WEAK_TLS = (
     Check("", "<ssl.cipher.suites> names some suites of TLS 1.3 only: Python can't choose among"
           " them, so all of OpenSSL's are offered",
-          broken=_some_suites_of_tls_1_3, kind=Kind.WEAK_SECURITY),
-    Check("", "<client.dns.lookup> is resolve_canonical_bootstrap_servers_only: the name that a"
+          broken=_some_suites_of_tls_1_3, kind=Kind.WEAK_SECURITY, warns=True),
+    Check("client.dns.lookup=resolve_canonical_bootstrap_servers_only",
+          "<client.dns.lookup> is resolve_canonical_bootstrap_servers_only: the name that a"
           " bootstrap server's certificate must carry is one that DNS gives",
-          broken=lambda values: values["client.dns.lookup"]
-          == "resolve_canonical_bootstrap_servers_only", kind=Kind.WEAK_SECURITY),
-    Check("", "<ssl.endpoint.identification.algorithm> is empty: brokers' names are not compared"
-          " with their certificates",
-          broken=lambda values: values["ssl.endpoint.identification.algorithm"] == "",
-          kind=Kind.WEAK_SECURITY),
+          kind=Kind.WEAK_SECURITY, warns=True),
+    Check("ssl.endpoint.identification.algorithm=",
+          "<ssl.endpoint.identification.algorithm> is empty: brokers' names are not compared"
+          " with their certificates", kind=Kind.WEAK_SECURITY, warns=True),
+)  # fmt: skip
+
+_NO_MECHANISM = (
+    Check("sasl.mechanism sasl.mechanism=",
+          "Invalid value null for configuration sasl.mechanism: When the security.protocol"
+          " configuration enables SASL, mechanism must be non-null and non-empty string."),
 )  # fmt: skip
 
 _SIZES = (
     Check("batch.size", "batch.size {batch.size} is larger than buffer.memory {buffer.memory}:"
           " batches will be at most as large as that.",
           broken=lambda values: values["buffer.memory"] < values["batch.size"],
-          kind=Kind.OTHER_VALUE),
+          kind=Kind.OTHER_VALUE, warns=True),
 )  # fmt: skip
 
 
@@ -181,77 +181,63 @@ class OptionReader:
     def read(self) -> None:
         """Give every option its value, then check their combinations."""
         for name, option in PRODUCER_OPTIONS.items():
-            if name not in self.given:
+            given = self.given.get(name)
+            if given is None:
                 self.values[name] = option.default
                 continue
             if option.status is Status.REMOVED:
                 self._no_effect(name, option.note)
                 continue
-            given = self.given[name]
-            self.values[name] = option.read(given.value, self.spelled(name))
-            check_references(option, self.values[name], self.spelled(name))
-            if given.content is not None:
-                check_references(option, given.content, self.spelled(name))
-            asks = self.values[name] not in (False, (), "")
-            if option.status is Status.NO_MEANING and asks:
+            value = self.values[name] = option.read(given.value, self.spelled(name))
+            for content in (value, given.content):
+                check_references(option, content, self.spelled(name))
+            if option.status is Status.NO_MEANING and value not in (False, (), ""):
                 self._no_effect(name, option.note)
-        self._check_timeouts()
-        self._check_backoffs()
-        self._check_idempotence()
-        self._check_transactions()
+        self.values["exactly.once"] = self.exactly_once
+        self._check_times()
+        self._check_guarantee()
         # Else its user sets a protocol for it first, and meets the refusal then.
         self._refuse_what_comes_later()
         self._check_security()
         self._check_partitioner()
-        self._check_sizes()
-        self._find_servers()
+        self._check_sizes_and_servers()
 
     def warn(self, kind: Kind, text: str) -> None:
         self.warnings.append(coded(kind, text))
 
-    def _refuse(self, checks: Iterable[Check]) -> None:
-        refuse(checks, self.given, self.values, self.spelled)
-
-    def _warn(self, checks: Iterable[Check]) -> None:
-        found = failed_checks(checks, self.given, self.values, self.spelled)
-        self.warnings.extend(coded(check.kind or Kind.CONFIG, text) for check, text, _ in found)
+    def _look_at(self, checks: Iterable[Check]) -> None:
+        self.warnings += refuse(checks, self.given, self.values, self.spelled)
 
     def _no_effect(self, name: str, why: str) -> None:
         given = self.given[name]
         self.warnings.append(replace(given, name=self.prefix + name).no_effect(why))
 
-    def _check_timeouts(self) -> None:
-        """KafkaProducer.configureDeliveryTimeout."""
+    def _check_times(self) -> None:
+        """KafkaProducer.configureDeliveryTimeout, and of CommonClientConfigs
+        warnDisablingExponentialBackoff and postProcessReconnectBackoff.
+        """
         values = self.values
         values["linger.ms"] = min(values["linger.ms"], INT_MAX)
         least = min(values["linger.ms"] + values["request.timeout.ms"], INT_MAX)
-        if values["delivery.timeout.ms"] >= least:
-            return
-        self._refuse(_TIMEOUTS)
-        values["delivery.timeout.ms"] = least
-        self.warn(Kind.OTHER_VALUE, f"{_TOO_SHORT}. Setting it to {least}.")
-
-    def _check_backoffs(self) -> None:
-        """CommonClientConfigs: warnDisablingExponentialBackoff, postProcessReconnectBackoff."""
-        self._warn(_BACKOFFS)
+        if values["delivery.timeout.ms"] < least:
+            self._look_at(_TIMEOUTS)
+            values["delivery.timeout.ms"] = least
+            self.warn(Kind.OTHER_VALUE, f"{_TOO_SHORT}. Setting it to {least}.")
+        self._look_at(_BACKOFFS)
         base, limit = "reconnect.backoff.ms", "reconnect.backoff.max.ms"
         if base in self.given and limit not in self.given:
-            self.values[limit] = self.values[base]
+            values[limit] = values[base]
 
-    def _check_idempotence(self) -> None:
-        """ProducerConfig.postProcessAndValidateIdempotenceConfigs."""
-        if not self.values["enable.idempotence"]:
-            return
-        self._refuse(_IDEMPOTENCE)
-        if self.values["retries"] == 0:
-            self.idempotence_off = f"{self.spelled('retries')} is set to 0"
-        acks = self.values["acks"]
-        if acks not in _ALL:
-            self.idempotence_off = f"{self.spelled('acks')} is set to {acks}, not set to 'all'"
-
-    def _check_transactions(self) -> None:
-        idempotent = self.values["enable.idempotence"] and self.idempotence_off is None
-        if "transactional.id" in self.given and not idempotent:
+    def _check_guarantee(self) -> None:
+        """ProducerConfig.postProcessAndValidateIdempotenceConfigs, and transactions."""
+        idempotent, acks = self.values["enable.idempotence"], self.values["acks"]
+        if idempotent:
+            self._look_at(_IDEMPOTENCE)
+            if self.values["retries"] == 0:
+                self.idempotence_off = f"{self.spelled('retries')} is set to 0"
+            if acks not in _ALL:
+                self.idempotence_off = f"{self.spelled('acks')} is set to {acks}, not set to 'all'"
+        if "transactional.id" in self.given and (not idempotent or self.idempotence_off):
             raise ConfigError(
                 "Cannot set a transactional.id without also enabling idempotence.",
                 hint=self.idempotence_off or f"{self.spelled('enable.idempotence')} is false",
@@ -264,10 +250,9 @@ class OptionReader:
                 raise PRODUCER_OPTIONS[timeout].error(
                     self.values[timeout], "Value must be at least 1", self.spelled(timeout)
                 )
-            self._warn(_SHORT_TRANSACTIONS)
         elif self.prefix and timeout in self.given:
             self._no_effect(timeout, "only deliveryGuarantee=exactly-once writes transactions")
-        self._refuse(_TWO_PHASE)
+        self._look_at(_TRANSACTIONS)
 
     def _check_security(self) -> None:
         self._refuse_what_spark_shows()
@@ -275,24 +260,23 @@ class OptionReader:
         counting = COUNTING[protocol]
         idle = [n for n in self.given if is_security_option(n) and not n.startswith(counting)]
         if idle:
-            raise self._would_have_no_effect(sorted(idle), protocol)
+            self._refuse_what_is_of_another_protocol(sorted(idle), protocol)
         if "sasl." in counting:
             self._check_sasl(protocol)
         if "ssl." in counting:
             # Java's DefaultSslEngineFactory, with its messages.
             stores = {name: self._content(name) for name in self.given if name.startswith("ssl.")}
             check_rules(STORE_RULES, stores, self.spelled)
-            self._warn(_WEAK_TLS)
+            self._look_at(_WEAK_TLS)
 
-    def _would_have_no_effect(self, idle: Sequence[str], protocol: str) -> ConfigError:
-        """The error for options of TLS or SASL that ``protocol`` doesn't use."""
+    def _refuse_what_is_of_another_protocol(self, idle: Sequence[str], protocol: str) -> None:
         option = self.spelled("security.protocol")
         default = "" if "security.protocol" in self.given else ", the default"
         sasl = protocol.startswith("SASL") or any(n.startswith("sasl.") for n in idle)
         tls = protocol == "SSL" or any(n.startswith("ssl.") for n in idle)
         wanted = "SASL_SSL" if sasl else "SSL"
         or_else = "" if tls else " (or SASL_PLAINTEXT, which sends everything in the clear)"
-        return ConfigError(
+        raise ConfigError(
             f"{', '.join(self.spelled(name) for name in idle)} would have no effect, because"
             f" {option} is {protocol}{default}",
             hint=f"set {self.prefix}security.protocol={wanted}{or_else}, or remove"
@@ -302,11 +286,7 @@ class OptionReader:
 
     def _check_sasl(self, protocol: str) -> None:
         """Find mistakes now; each producer reads the settings again, with its secrets' values."""
-        if self.values["sasl.mechanism"] == "" and "sasl.mechanism" in self.given:
-            raise ConfigError(
-                "Invalid value null for configuration sasl.mechanism: When the security.protocol"
-                " configuration enables SASL, mechanism must be non-null and non-empty string."
-            )
+        self._look_at(_NO_MECHANISM)
         mechanism: str | None = self.values["sasl.mechanism"]
         given = {n: self._content(n) for n in self.given if n.startswith("sasl.")}
         if _JAAS in given and not names_a_known_module(text_of(given[_JAAS])):
@@ -316,17 +296,13 @@ class OptionReader:
         if not can_not_be_read_yet(given):
             mechanism = sasl_settings(given).mechanism
             self._refuse_what_is_of_another_mechanism(mechanism)
-        if protocol == "SASL_PLAINTEXT":
-            risk = IN_THE_CLEAR.get(mechanism or "", "")
-            if mechanism is None:
-                mechanism = "left to sasl.jaas.config, which is looked up later"
-                risk = "with PLAIN or a token, the secret is sent in the clear"
-            if risk:
-                self.warn(
-                    Kind.WEAK_SECURITY,
-                    f"{self.spelled('security.protocol')} is SASL_PLAINTEXT and sasl.mechanism is"
-                    f" {mechanism}: {risk}",
-                )
+        if protocol == "SASL_PLAINTEXT" and mechanism in IN_THE_CLEAR:
+            shown = mechanism or "left to sasl.jaas.config, which is looked up later"
+            self.warn(
+                Kind.WEAK_SECURITY,
+                f"{self.spelled('security.protocol')} is SASL_PLAINTEXT and sasl.mechanism is"
+                f" {shown}: {IN_THE_CLEAR[mechanism]}",
+            )
 
     def _refuse_what_is_of_another_mechanism(self, mechanism: str) -> None:
         for name in self.given:
@@ -348,13 +324,13 @@ class OptionReader:
 
     def _refuse_what_spark_shows(self) -> None:
         """ConfigError for an inline secret that Spark's redaction does not hide."""
-        for name in NOT_HIDDEN_BY_SPARK if self.prefix else ():
+        if not self.prefix:
+            return
+        for name in NOT_HIDDEN_BY_SPARK:
             file = f"key and chain into a file for {self.spelled('ssl.keystore.location')}"
             refuse_inline(self.values[name], self.spelled(name), file)
-        login_module = self.values[_JAAS] if self.prefix else None
-        shown: tuple[str, ...] = ()
-        if isinstance(login_module, Password):
-            shown = shown_by_spark(login_module.value, own_options=names_own_class(self.values))
+        login_module = text_of(self.values[_JAAS])
+        shown = shown_by_spark(login_module, own_options=names_own_class(self.values))
         if shown:
             raise ConfigError(
                 f"{self.spelled(_JAAS)} holds {safe_text(', '.join(shown))} inline,"
@@ -395,13 +371,11 @@ class OptionReader:
                 nearest_value(short, choices),
             )
 
-    def _check_sizes(self) -> None:
+    def _check_sizes_and_servers(self) -> None:
         # A batch must fit into the pool whole, or a small buffer.memory could never send one.
-        self._warn(_SIZES)
+        self._look_at(_SIZES)
         room = min(self.values["batch.size"], self.values["buffer.memory"])
         self.values["batch.size"] = max(1, room)
-
-    def _find_servers(self) -> None:
         items = self.values["bootstrap.servers"]
         protocol = self.values["security.protocol"]
         self.servers = parse_bootstrap_servers(items, protocol, self.prefix)

@@ -42,8 +42,7 @@ PREFIX = "kafka."
 #: Options that Spark adds to every write, and one that its own Kafka sink lists but never reads:
 #: taken without a word.
 SPARK_OPTIONS = ("path", "checkpointLocation", "queryName", "includeHeaders")
-#: The same names as they arrive: folded.
-SPARK_KEYS = frozenset(name.lower() for name in SPARK_OPTIONS)
+SPARK_KEYS = frozenset(map(str.lower, SPARK_OPTIONS))
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,15 +95,18 @@ def foreign_options() -> ForeignOptions:
 
 @dataclass(frozen=True, slots=True)
 class OptionSource:
-    """The source of a name: ``prefix`` is that of a producer's option there, ``own`` whether the
-    sink's own options are taken there, ``sink`` whether it is a write that reads them and not a
-    producer by itself, ``where`` the file, or nothing.
+    """The source of a name: ``prefix`` is that of a producer's option there, ``sink`` whether it is
+    a write and not a producer by itself, ``where`` the file, or nothing.
     """
 
     prefix: str
-    own: bool
     sink: bool
     where: str = ""
+
+    @property
+    def takes_own(self) -> bool:
+        """Whether the sink's own options are taken there."""
+        return self.sink or bool(self.where)
 
 
 def is_left_out_of_files(key: str) -> bool:
@@ -128,7 +130,19 @@ def unknown_option(key: str, shown: str, place: OptionSource) -> ConfigError:
     """The error for a name that is not an option in its place. ``key`` is lower-cased, ``shown`` as
     its user wrote it. What may be a secret under a wrong name was shown by others.
     """
-    error = _unknown_name(key, shown, place)
+    name = key.removeprefix(PREFIX)
+    error = _known_elsewhere(name, shown, place)
+    if error is None:
+        what, hint = f"Unknown option '{shown}'{place.where}", _right_name(name, place)
+        known = key in _SINK_BY_KEY or _DOTTED.fullmatch(key) is not None
+        if hint is None and place.where and not known:
+            return ConfigError(
+                f"a line of the configFile{place.where} has a name that is no option's; it may be a"
+                " secret, and is not shown",
+                hint="is this the properties file that was meant?",
+            )
+        hint = hint or f"every option: kprod options, or {page_address('options')}"
+        error = ConfigError(what, hint=hint, kind=Kind.UNKNOWN_OPTION)
     if place.where or not may_be_secret(key):
         return error
     hint = f"{error.hint}; {REPLACE_IT}" if error.hint else REPLACE_IT
@@ -144,82 +158,51 @@ def may_be_secret(key: str) -> bool:
     return option is not None and option.secret and not option.name.endswith(_PUBLIC)
 
 
-def _unknown_name(key: str, shown: str, place: OptionSource) -> ConfigError:
-    name = key.removeprefix(PREFIX)
-    elsewhere = _known_elsewhere(name, shown, place)
-    if elsewhere is not None:
-        return elsewhere
-    ours = _SINK_BY_KEY.get(name)
-    option = PRODUCER_OPTIONS.get(name)
-    if ours is not None and not ours.internal:
-        if place.own:
-            hint = f"write {ours.name}: the sink's own options take no prefix"
-            return _unknown(shown, place, hint)
-        return ConfigError(
-            f"Option '{shown}'{place.where} is the Spark sink's; a producer has no such option",
-            hint="remove it, or write with format('kprod')",
-        )
-    if option is not None and option.status is Status.REMOVED:
-        return _unknown(shown, place, option.note)
-    if option is not None:
-        return _unknown(
-            shown,
-            place,
-            f"options of Kafka's producer take the prefix: {place.prefix}{name}"
-            if place.prefix
-            else f"write {name}: no prefix in this place",
-        )
-    nearest = _nearest(name.removeprefix(PREFIX), place)
-    known = key in _SINK_BY_KEY or _DOTTED.fullmatch(key) is not None
-    if nearest is None and place.where and not known:
-        return ConfigError(
-            f"a line of the configFile{place.where} has a name that is no option's; it may be a"
-            " secret, and is not shown",
-            hint="is this the properties file that was meant?",
-        )
-    everything = f"every option: kprod options, or {page_address('options')}"
-    return _unknown(shown, place, nearest or everything)
-
-
 def _known_elsewhere(name: str, shown: str, place: OptionSource) -> ConfigError | None:
     """The error for a name, without prefix, that has a meaning somewhere else."""
-    prefix, where = place.prefix, place.where
-    option = PRODUCER_OPTIONS.get(name)
+    kind, where = Kind.CONFIG, place.where
+    option, foreign, own = PRODUCER_OPTIONS.get(name), foreign_options(), _SINK_BY_KEY.get(name)
+    owner = next((one for one in foreign.owners.values() if one.owns(name)), None)
     if place.sink and option is not None and option.status is Status.REFUSED:
         return refused_option(option, shown, where)
     if place.sink and name.endswith(".serializer"):
-        return ConfigError(
+        what = (
             f"Option '{shown}'{where} has no meaning here: columns are written as the bytes they"
-            " are",
-            hint=f"remove {shown}; cast the column",
+            " are"
         )
-    foreign = foreign_options()
-    if name in foreign.librdkafka:
-        java = foreign.librdkafka[name]
-        return ConfigError(
-            f"Option '{shown}'{where} is librdkafka's name; options have Java's names here",
-            hint=f"use {prefix}{java}"
-            if java
-            else "Java's producer has nothing like it: remove it",
-            kind=Kind.FOREIGN_OPTION,
-        )
-    for owner in foreign.owners.values():
-        if owner.owns(name):
-            return ConfigError(
-                f"Option '{shown}'{where} belongs to {owner.component}",
-                hint=owner.instead,
-                kind=Kind.FOREIGN_OPTION,
-            )
-    rest = name.removeprefix("producer.").removeprefix("override.")
-    if rest != name and rest in PRODUCER_OPTIONS:
-        return _unknown(shown, place, f"write {prefix}{rest}: Connect's prefix means nothing here")
-    return None
+        hint = f"remove {shown}; cast the column"
+    elif name in foreign.librdkafka:
+        java, kind = foreign.librdkafka[name], Kind.FOREIGN_OPTION
+        what = f"Option '{shown}'{where} is librdkafka's name; options have Java's names here"
+        hint = f"use {place.prefix}{java}" if java else _NOTHING_LIKE_IT
+    elif owner is not None:
+        what, kind = f"Option '{shown}'{where} belongs to {owner.component}", Kind.FOREIGN_OPTION
+        hint = owner.instead
+    elif own is not None and not own.internal and not place.takes_own:
+        what = f"Option '{shown}'{where} is the Spark sink's; a producer has no such option"
+        hint = "remove it, or write with format('kprod')"
+    else:
+        return None
+    return ConfigError(what, hint=hint, kind=kind)
 
 
-def _unknown(shown: str, place: OptionSource, hint: str) -> ConfigError:
-    return ConfigError(
-        f"Unknown option '{shown}'{place.where}", hint=hint, kind=Kind.UNKNOWN_OPTION
-    )
+_NOTHING_LIKE_IT = "Java's producer has nothing like it: remove it"
+
+
+def _right_name(name: str, place: OptionSource) -> str | None:
+    """The hint with the name, without prefix, as it is right in its place, or with the nearest."""
+    inner = name.removeprefix("producer.").removeprefix("override.")
+    if inner != name and inner in PRODUCER_OPTIONS:
+        return f"write {place.prefix}{inner}: Connect's prefix means nothing here"
+    own, option = _SINK_BY_KEY.get(name), PRODUCER_OPTIONS.get(name)
+    if own is not None and not own.internal:
+        return f"write {own.name}: the sink's own options take no prefix"
+    if option is not None and option.status is Status.REMOVED:
+        return option.note
+    if option is not None:
+        prefixed = f"options of Kafka's producer take the prefix: {place.prefix}{name}"
+        return prefixed if place.prefix else f"write {name}: no prefix in this place"
+    return _nearest(name.removeprefix(PREFIX), place)
 
 
 #: What names of options, and an INI file's sections, look like; passwords, tokens and PEM don't.
@@ -236,7 +219,10 @@ _PUBLIC = ("username", "certificates", "chain")
 
 def _nearest(name: str, place: OptionSource) -> str | None:
     """The hint with the name that looks most like ``name``, which is in lower case."""
-    options = [*PRODUCER_OPTIONS.values(), *(SINK_OPTIONS.values() if place.own else ())]
+    options = [
+        *PRODUCER_OPTIONS.values(),
+        *(SINK_OPTIONS.values() if place.sink or place.where else ()),
+    ]
     names = [o.name for o in options if o.suggested or (o.for_producer and not place.sink)]
     dead_letters = _DEAD_LETTERS in names and "dlq" in name
     found = _DEAD_LETTERS if dead_letters else nearest_name(name, names)
@@ -313,7 +299,8 @@ def given_options(options: Mapping[str, object], prefix: str) -> GivenOptions:
         _add_option(found, key, Given(value, name))
     file = found.own.get(CONFIG_FILE)
     if file is not None:
-        _add_file(found, location_of(SINK_OPTIONS[CONFIG_FILE].read(file.value, file.spelled)))
+        location = SINK_OPTIONS[CONFIG_FILE].read(file.value, file.spelled)
+        _add_file(found, str(location).strip().removeprefix("file://"))
     return found
 
 
@@ -327,8 +314,8 @@ def _add_option(found: GivenOptions, key: str, given: Given) -> None:
         key.startswith(found.prefix)
         and _add_producer_option(found, key.removeprefix(found.prefix), given)
     ):
-        sink = bool(found.prefix)
-        raise unknown_option(key, given.shown, OptionSource(found.prefix, own=sink, sink=sink))
+        source = OptionSource(found.prefix, sink=bool(found.prefix))
+        raise unknown_option(key, given.shown, source)
 
 
 def _add_producer_option(found: GivenOptions, name: str, given: Given) -> bool:
@@ -357,25 +344,16 @@ def _add_file(found: GivenOptions, location: str) -> None:
             others.append(name)
         else:
             _add_line(lines, key, Given(value, name, where), location)
-    for name, line in lines.producer.items():
-        found.producer.setdefault(name, line)
-    if found.prefix and not _has_schemas(lines.own | found.own):
-        for name in REGISTRY_NAMES & lines.own.keys():
-            others.append(name)
-            del lines.own[name]
-    for name, line in lines.own.items():
-        found.own.setdefault(name, line)
+    found.producer.update(lines.producer | found.producer)
+    formats = ((lines.own | found.own).get(name) for name in ("valueFormat", "keyFormat"))
+    needs_registry = any(one and str(one.value).strip().lower() in WITH_SCHEMA for one in formats)
+    if found.prefix and not needs_registry:  # its options are another client's then
+        others += (name for name in REGISTRY_NAMES if lines.own.pop(name, None) is not None)
+    found.own.update(lines.own | found.own)
     if not found.prefix:
         _warn_ignored(found, shown, "the Spark sink's", lines.own)
     _warn_ignored(found, shown, "not a producer's", others)
     found.warnings.extend(lines.warnings)
-
-
-def _has_schemas(own: Mapping[str, Given]) -> bool:
-    """Whether the write needs a registry; else its options in a file are another client's."""
-    names = ("valueFormat", "keyFormat")
-    given = (str(own[name].value) for name in names if name in own)
-    return any(text.strip().lower() in WITH_SCHEMA for text in given)
 
 
 def _warn_ignored(found: GivenOptions, file: str, whose: str, names: Iterable[str]) -> None:
@@ -395,31 +373,26 @@ def _is_anothers(key: str, value: object, prefix: str) -> bool:
 
 
 def _add_line(lines: GivenOptions, key: str, line: Given, location: str) -> None:
-    own = _SINK_BY_KEY.get(key)
-    if own is not None and line.name.lower() == key and not own.internal:
-        if own.name == CONFIG_FILE:
-            raise ConfigError(
-                f"Option '{line.shown}'{line.where} names another file", hint="remove that line"
-            )
-        lines.own[own.name] = replace(_without_secret(own, line, location), name=own.name)
+    own, option = _SINK_BY_KEY.get(key), PRODUCER_OPTIONS.get(key)
+    if own is not None and (line.name.lower() != key or own.internal):
+        own = None
+    text, secret = str(line.value), any(one is not None and one.secret for one in (own, option))
+    if secret and not is_one_reference(text):
+        line = replace(line, value=file_reference(location, line.name), content=Password(text))
+    if own is not None and own.name == CONFIG_FILE:
+        raise ConfigError(
+            f"Option '{line.shown}'{line.where} names another file", hint="remove that line"
+        )
+    if own is not None:
+        lines.own[own.name] = replace(line, name=own.name)
     elif key in SPARK_KEYS:
         raise ConfigError(
             f"Option '{line.shown}'{line.where} is Spark's, which does not read this file",
             hint="give it to the write as an option",
         )
-    elif not _add_producer_option(
-        lines, key, _without_secret(PRODUCER_OPTIONS.get(key), line, location)
-    ):
-        place = OptionSource("", own=True, sink=bool(lines.prefix), where=line.where)
+    elif not _add_producer_option(lines, key, line):
+        place = OptionSource("", sink=bool(lines.prefix), where=line.where)
         raise unknown_option(line.name.lower(), line.shown, place)
-
-
-def _without_secret(option: Option | None, line: Given, location: str) -> Given:
-    """``line``, with a secret replaced by the reference to the line."""
-    text = str(line.value)
-    if option is None or not option.secret or is_one_reference(text):
-        return line
-    return replace(line, value=file_reference(location, line.name), content=Password(text))
 
 
 def _folded(
@@ -443,11 +416,6 @@ def _folded(
             )
         seen[key] = name
         yield key, name, value
-
-
-def location_of(value: object) -> str:
-    """The path that the option's value names."""
-    return str(value).strip().removeprefix("file://")
 
 
 def read_lines(location: str) -> list[tuple[str, str]]:

@@ -19,66 +19,48 @@ ALL_COLUMNS = "*"
 #: A name in backticks, in which two are one, or anything up to the next comma.
 _NAME = re.compile(r"\s*(?:`((?:[^`]|``)+)`|([^`,]*?))\s*(,|$)", re.DOTALL)
 
-
 #: The same with all of its fields: ``payload.*``.
 _STRUCT = re.compile(r"\s*(?:`((?:[^`]|``)+)`|([^`,*]+))\.\*\s*", re.DOTALL)
+
+
+def _name(found: re.Match[str]) -> str:
+    return found[2].strip() if found[1] is None else found[1].replace("``", "`")
 
 
 def struct_name(text: str) -> str | None:
     """The column of ``payload.*``; None for anything else."""
     found = _STRUCT.fullmatch(text)
-    if found is None:
-        return None
-    quoted, plain = found.groups()
-    return str(plain).strip() if quoted is None else str(quoted).replace("``", "`")
+    return None if found is None else _name(found)
 
 
 def column_names(text: str | None) -> tuple[str, ...]:
     """The names in ``text``, in order; none of None. Raises ValueError with the reason."""
-    if text is None:
-        return ()
     names: list[str] = []
-    at, more = 0, True
+    at, more = 0, text is not None
     while more:
-        found = _NAME.match(text, at)
+        found = _NAME.match(text or "", at)
         if found is None:
             raise ValueError("A name in backticks must end in one, and a comma follows it")
-        quoted, plain, comma = found.groups()
-        name = plain if quoted is None else quoted.replace("``", "`")
+        name = _name(found)
         if not name:
             raise ValueError("A name of a column is missing")
+        if name.lower() in map(str.lower, names):
+            raise ValueError(f"Column {name} is named twice")
         names.append(name)
-        at, more = found.end(), bool(comma)
-    twice = next((n for i, n in enumerate(names) if n.lower() in map(str.lower, names[:i])), None)
-    if twice is not None:
-        raise ValueError(f"Column {twice} is named twice")
+        at, more = found.end(), bool(found[3])
     return tuple(names)
 
 
-@dataclass(frozen=True, slots=True)
-class ColumnNames:
-    """The rule of an option that lists columns; ``all_too``: or all of them, as ``*``."""
-
-    all_too: bool = False
-
-    def broken(self, value: object) -> str | None:
-        if self.all_too and isinstance(value, str) and struct_name(value) is not None:
-            return None
-        try:
-            names = column_names(value if isinstance(value, str) else "")
-        except ValueError as error:
-            return str(error)
-        if ALL_COLUMNS in names and (not self.all_too or len(names) > 1):
-            return (
-                "* can't be combined with names"
-                if self.all_too
-                else "* is not the name of a column"
-            )
-        return None
-
-    def describe(self) -> str:
-        star = ", or `*`, or `name.*`" if self.all_too else ""
-        return f"comma-separated column names, in backticks where a name contains a comma{star}"
+def checked_columns(text: str, *, all_too: bool) -> str:
+    """``text`` if it lists columns, or names all with ``all_too``. ValueError with the reason."""
+    if all_too and struct_name(text) is not None:
+        return text
+    names = column_names(text)
+    if ALL_COLUMNS in names and not all_too:
+        raise ValueError("* is not the name of a column")
+    if ALL_COLUMNS in names and len(names) > 1:
+        raise ValueError("* can't be combined with names")
+    return text
 
 
 class ColumnFormat(StrEnum):

@@ -14,13 +14,13 @@ import re
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any, Protocol
+from typing import Any
 
 from spark_kafka_sink.base.error_kinds import Kind
-from spark_kafka_sink.base.errors import ConfigError, safe_text
-from spark_kafka_sink.base.security.password import HIDDEN, Password
+from spark_kafka_sink.base.errors import ConfigError, coded, safe_text
+from spark_kafka_sink.base.security.password import HIDDEN, Password, text_of
 from spark_kafka_sink.base.security.secret_references import REFERABLE, check_forms
-from spark_kafka_sink.base.suggestions import letters, nearest_value, plain_number
+from spark_kafka_sink.base.suggestions import nearest_value, plain_number
 
 INT_MAX = 2**31 - 1
 LONG_MAX = 2**63 - 1
@@ -72,136 +72,96 @@ class Status(Enum):
     REFUSED = "refused"
 
 
-class Validator(Protocol):
-    """A rule about one value. Validators hold no state and are compared by value."""
-
-    def broken(self, value: OptionValue) -> str | None:
-        """Java's sentence when ``value`` breaks the rule, else None."""
-        ...
-
-    def describe(self) -> str:
-        """The rule as the docs show it."""
-        ...
-
-
 @dataclass(frozen=True, slots=True)
-class Range:
+class Rule:
+    """What a value must be (``ConfigDef.Validator``): ``words`` for the docs, and ``checked``,
+    which gives the value as it counts. Its ValueError is Java's sentence.
+    """
+
+    words: str
+    checked: Callable[[Any], OptionValue]
+    #: The only values, if they are few.
+    choices: tuple[str, ...] = ()
+
+
+def within(low: float, high: float | None = None, extra: int | None = None) -> Rule:
     """Java's ``Range``, both ends included; and one value outside it, as for levels of gzip."""
 
-    minimum: int | float
-    maximum: int | float | None = None
-    extra: int | None = None
-
-    def broken(self, value: OptionValue) -> str | None:
-        if not isinstance(value, int | float):
-            return "Value must be non-null"
-        low, high = self.minimum, self.maximum
-        if value == self.extra or (low <= value and (high is None or value <= high)):
-            return None
-        if self.extra is not None:
-            return f"Value must be between {low} and {high} or equal to {self.extra}"
-        return (
+    def checked(value: float) -> float:
+        if value == extra or (low <= value and (high is None or value <= high)):
+            return value
+        if extra is not None:
+            raise ValueError(f"Value must be between {low} and {high} or equal to {extra}")
+        raise ValueError(
             f"Value must be at least {low}" if value < low else f"Value must be no more than {high}"
         )
 
-    def describe(self) -> str:
-        if self.maximum is None:
-            return f"at least {self.minimum}"
-        extra = "" if self.extra is None else f", or {self.extra}"
-        return f"{self.minimum} to {self.maximum}{extra}"
+    words = f"at least {low}" if high is None else f"{low} to {high}"
+    return Rule(words if extra is None else f"{words}, or {extra}", checked)
 
 
-@dataclass(frozen=True, slots=True)
-class OneOf:
-    """``ValidString``: case matters."""
-
-    choices: tuple[str, ...]
-
-    def broken(self, value: OptionValue) -> str | None:
-        return None if value in self.choices else f"String must be one of: {self._listed()}"
-
-    def describe(self) -> str:
-        return f"one of {self._listed()}"
-
-    def _listed(self) -> str:
-        return ", ".join(self.choices)
+def any_case(text: str) -> str:
+    """Equal for texts that differ in case only."""
+    # The capital of a long s is an S, and of a dotless i an I: those are other words.
+    return text.upper() if text.isascii() else text
 
 
-@dataclass(frozen=True, slots=True)
-class OneOfAnyCase:
-    """``CaseInsensitiveValidString``; :func:`read` gives the choice as it is written here."""
+def one_of(*choices: str, same: Callable[[str], str] = str, empty: str | None = None) -> Rule:
+    """``ValidString``. Texts that ``same`` makes equal are one value, as it is written here:
+    :func:`any_case` is ``CaseInsensitiveValidString``; values of our own are the same by
+    ``letters``, ``exactly_once`` and ``exactlyOnce`` are ``exactly-once``.
 
-    choices: tuple[str, ...]
-    #: What the empty text means; None: it is invalid. "": the option's reader decides.
-    empty: str | None = None
+    ``empty`` is what the empty text means; None: it is invalid. "": the option's reader decides.
+    """
+    listed, by_text = ", ".join(choices), {same(choice): choice for choice in choices}
+    if empty is not None:
+        by_text[""] = ""
 
-    def find(self, value: str) -> str | None:
-        """The choice that ``value`` spells, or None."""
-        if self.empty is not None and not value:
-            return value
-        folded = self._folded(value)
-        return next((c for c in self.choices if self._folded(c) == folded), None)
+    def checked(value: str) -> str:
+        found = by_text.get(same(value))
+        if found is None:
+            any_ = "" if same is str else " (case insensitive)"
+            raise ValueError(f"String must be one of{any_}: {listed}")
+        return found
 
-    def _folded(self, value: str) -> str:
-        # The capital of a long s is an S, and of a dotless i an I: those are other words.
-        return value.upper() if value.isascii() else value
-
-    def broken(self, value: OptionValue) -> str | None:
-        if isinstance(value, str) and self.find(value) is not None:
-            return None
-        return f"String must be one of (case insensitive): {', '.join(self.choices)}"
-
-    def describe(self) -> str:
-        empty = f", or empty: {self.empty}" if self.empty else ""
-        return f"one of {', '.join(self.choices)} (any case){empty}"
+    words = f"one of {listed}" + ("" if same is str else " (any case)")
+    return Rule(f"{words}, or empty: {empty}" if empty else words, checked, choices)
 
 
-@dataclass(frozen=True, slots=True)
-class OneOfAnySpelling(OneOfAnyCase):
-    """The same for values of our own: ``exactly_once`` and ``exactlyOnce`` are ``exactly-once``."""
-
-    def _folded(self, value: str) -> str:
-        return letters(value)
+def _not_empty(value: str) -> str:
+    if not value:
+        raise ValueError("String must be non-empty")
+    return value
 
 
-@dataclass(frozen=True, slots=True)
-class NonEmpty:
-    """``NonEmptyString``: absent is fine, empty is not."""
-
-    def broken(self, value: OptionValue) -> str | None:
-        return "String must be non-empty" if value == "" else None
-
-    def describe(self) -> str:
-        return "not empty"
-
+#: ``NonEmptyString``: absent is fine, empty is not.
+NOT_EMPTY = Rule("not empty", _not_empty)
 
 #: ``Topic.INTERNAL_TOPICS``: a broker takes no producer's rows for them.
 INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
 
 
-@dataclass(frozen=True, slots=True)
-class TopicName:
-    """``Topic.validate``: valid names of topics that clients may write to."""
+def _topic_name(name: str) -> str:
+    """``Topic.validate``."""
+    if not name:
+        wrong = "the empty string is not allowed"
+    elif name in (".", ".."):
+        wrong = f"'{name}' is not allowed"
+    elif len(name) > 249:
+        wrong = "it is longer than the max allowed length 249"
+    elif re.fullmatch(r"[a-zA-Z0-9._-]+", name) is None:
+        wrong = (
+            "it contains one or more characters other than ASCII alphanumerics, '.', '_' and '-'"
+        )
+    elif name in INTERNAL_TOPICS:
+        wrong = f"'{name}' is internal: only brokers write to it"
+    else:
+        return name
+    raise ValueError(f"Topic name is invalid: {wrong}")
 
-    def broken(self, value: OptionValue) -> str | None:
-        name = value if isinstance(value, str) else ""
-        if not name:
-            return "Topic name is invalid: the empty string is not allowed"
-        if name in (".", ".."):
-            return f"Topic name is invalid: '{name}' is not allowed"
-        if len(name) > 249:
-            return "Topic name is invalid: it is longer than the max allowed length 249"
-        if re.fullmatch(r"[a-zA-Z0-9._-]+", name) is None:
-            return (
-                "Topic name is invalid: it contains one or more characters other than ASCII"
-                " alphanumerics, '.', '_' and '-'"
-            )
-        if name in INTERNAL_TOPICS:
-            return f"Topic name is invalid: '{name}' is internal: only brokers write to it"
-        return None
 
-    def describe(self) -> str:
-        return "letters, digits, '.', '_' and '-', at most 249 of them"
+#: Valid names of topics that clients may write to.
+TOPIC_NAME = Rule("letters, digits, '.', '_' and '-', at most 249 of them", _topic_name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,7 +176,7 @@ class Option:
     name: str
     type: OptionType
     default: OptionValue
-    rule: Validator | None = None
+    rule: Rule | None = None
     status: Status = Status.HONOURED
     note: str = ""
     #: ``KafkaProducer`` obeys it, although the sink does not: ``status`` is the sink's.
@@ -238,13 +198,6 @@ class Option:
         """The name of the option's field in a configuration: ``batch_size``, ``report_path``."""
         return _CAPITAL.sub("_", self.name.replace(".", "_")).lower()
 
-    @property
-    def default_value(self) -> OptionValue:
-        """The default as :meth:`read` returns it."""
-        if isinstance(self.rule, OneOfAnyCase) and isinstance(self.default, str):
-            return self.rule.find(self.default)
-        return self.default
-
     def read(self, given: object, spelled: str) -> OptionValue:
         """The parsed value of ``given``, by Java's rules (``ConfigDef.parseType``).
 
@@ -255,14 +208,10 @@ class Option:
         if given is None:
             raise self.error(given, "Value must be non-null", spelled)
         text = self._text(given)
-        value = self._convert(text, spelled)
-        if self.rule is not None:
-            broken = self.rule.broken(value)
-            if broken is not None:
-                raise self.error(text, broken, spelled)
-            if isinstance(self.rule, OneOfAnyCase) and isinstance(value, str):
-                value = self.rule.find(value)
-        return value
+        try:
+            return self._parsed(text)
+        except ValueError as error:
+            raise self.error(text, str(error), spelled) from None
 
     def error(
         self, given: object, rule: str, spelled: str, meant: str | None = None
@@ -287,27 +236,22 @@ class Option:
 
     def _meant(self, text: str) -> str | None:
         """The legal value that is nearest to ``text``, when one is near."""
-        match self.rule, self.type:
-            case (OneOf() | OneOfAnyCase()) as rule, _:
-                return nearest_value(text, rule.choices)
-            case _, OptionType.BOOLEAN:
-                return nearest_value(text, ("true", "false"))
-            case _, (OptionType.SHORT | OptionType.INT | OptionType.LONG):
-                meant = plain_number(text, self.name)
-                return meant if meant is not None and self._is_legal(int(meant)) else None
-        return None
-
-    def _is_legal(self, value: int) -> bool:
-        """Whether the integer is in the type's bounds, and in those of the rule."""
-        limit = 1 << (_BITS[self.type] - 1)
-        in_type = -limit <= value < limit
-        return in_type and (self.rule is None or self.rule.broken(value) is None)
+        if self.rule is not None and self.rule.choices:
+            return nearest_value(text, self.rule.choices)
+        if self.type is OptionType.BOOLEAN:
+            return nearest_value(text, ("true", "false"))
+        meant = plain_number(text, self.name) if self.type in _BITS else None
+        try:
+            self._parsed(meant or "")
+        except ValueError:
+            return None
+        return meant
 
     def takes(self) -> str:
         """Type and rule in words: "int, at least 0"."""
         if self.rule is None:
             return "true or false" if self.type is OptionType.BOOLEAN else self.type.value
-        return f"{self.type.value}, {self.rule.describe()}"
+        return f"{self.type.value}, {self.rule.words}"
 
     def default_text(self) -> str:
         """The default in words, for hints."""
@@ -329,42 +273,34 @@ class Option:
             return ",".join(map(str, given))
         return str(given)
 
-    def _convert(self, text: str, spelled: str) -> OptionValue:
-        trimmed = text.strip(_JAVA_BLANKS)
+    def _parsed(self, text: str) -> OptionValue:
+        """The value of ``text``; ValueError with Java's sentence."""
+        value: OptionValue = text.strip(_JAVA_BLANKS)
+        trimmed = str(value)
         match self.type:
-            case OptionType.STRING | OptionType.CLASS:
-                return trimmed
             case OptionType.PASSWORD:
-                return Password(trimmed)
+                value = Password(trimmed)
             case OptionType.BOOLEAN:
-                lowered = trimmed.lower()
-                if lowered not in ("true", "false"):
-                    rule = "Expected value to be either true or false"
-                    raise self.error(text, rule, spelled)
-                return lowered == "true"
+                value = trimmed.lower() == "true"
+                if not value and trimmed.lower() != "false":
+                    raise ValueError("Expected value to be either true or false")
             case OptionType.LIST:
-                items = tuple(_COMMA.split(trimmed)) if trimmed else ()
-                if self.name.startswith("ssl.") and items and not any(items):
-                    raise self.error(text, "Expected a list with an item", spelled)
-                return items
-            case OptionType.DOUBLE:
-                if _DOUBLE.fullmatch(trimmed) is None:
-                    raise self._not_a_number(text, spelled)
-                return float(trimmed)
-            case _:
-                return self._integer(trimmed, text, spelled)
+                value = tuple(_COMMA.split(trimmed)) if trimmed else ()
+                if self.name.startswith("ssl.") and value and not any(value):
+                    raise ValueError("Expected a list with an item")
+            case OptionType.DOUBLE | OptionType.SHORT | OptionType.INT | OptionType.LONG:
+                value = self._number(trimmed)
+        return value if self.rule is None else self.rule.checked(value)
 
-    def _integer(self, trimmed: str, text: str, spelled: str) -> int:
-        if _INTEGER.fullmatch(trimmed) is None or len(trimmed) > _INTEGER_DIGITS:
-            raise self._not_a_number(text, spelled)
-        value = int(trimmed)
-        limit = 1 << (_BITS[self.type] - 1)
-        if not -limit <= value < limit:
-            raise self._not_a_number(text, spelled)
-        return value
-
-    def _not_a_number(self, text: str, spelled: str) -> ConfigError:
-        return self.error(text, f"Not a number of type {self.type.name}", spelled)
+    def _number(self, text: str) -> float:
+        bits = _BITS.get(self.type)
+        if bits is None and _DOUBLE.fullmatch(text):
+            return float(text)
+        if bits and _INTEGER.fullmatch(text) and len(text) <= _INTEGER_DIGITS:
+            value, limit = int(text), 1 << (bits - 1)
+            if -limit <= value < limit:
+                return value
+        raise ValueError(f"Not a number of type {self.type.name}")
 
 
 def alike(
@@ -383,8 +319,9 @@ Values = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """A combination of options that is an error, or a warning: all of ``given`` were given, none of
-    ``unless`` was, and ``broken`` is true of the effective values.
+    """A combination of options that is an error, or ``warns``: all of ``given`` were given, none of
+    ``unless`` was, and ``broken`` is true of the effective values. A ``name=value`` there holds of
+    an option with that effective value, in any case.
 
     In both texts ``{option}`` stands for its value, and ``<option>`` for its name as it was given.
     """
@@ -395,22 +332,7 @@ class Check:
     broken: Callable[[Values], bool] = bool
     unless: str = ""
     kind: Kind | None = None
-
-
-def failed_checks(
-    checks: Iterable[Check], given: Container[str], values: Values, spelled: Callable[[str], str]
-) -> Iterator[tuple[Check, str, str]]:
-    """Those that hold of the options, each with its sentence and its hint filled in."""
-
-    def filled(text: str) -> str:
-        text = _SHOWN_VALUE.sub(lambda found: str(values[found[1]]), text)
-        return _SHOWN_NAME.sub(lambda found: spelled(found[1]), text)
-
-    for check in checks:
-        applies = all(name in given for name in check.given.split())
-        excepted = any(name in given for name in check.unless.split())
-        if applies and not excepted and check.broken(values):
-            yield check, filled(check.sentence), filled(check.hint)
+    warns: bool = False
 
 
 def refuse(
@@ -418,10 +340,26 @@ def refuse(
     given: Container[str],
     values: Values,
     spelled: Callable[[str], str] = str,
-) -> None:
-    """ConfigError for the first of ``checks`` that the options fail."""
-    for check, sentence, hint in failed_checks(checks, given, values, spelled):
-        raise ConfigError(sentence, hint=hint or None, kind=check.kind)
+) -> list[str]:
+    """ConfigError for the first of ``checks`` that the options fail; the warnings of others."""
+
+    def filled(text: str) -> str:
+        text = _SHOWN_VALUE.sub(lambda found: str(values[found[1]]), text)
+        return _SHOWN_NAME.sub(lambda found: spelled(found[1]), text)
+
+    def holds(item: str) -> bool:
+        name, equals, value = item.partition("=")
+        return text_of(values.get(name)).lower() == value.lower() if equals else name in given
+
+    warnings: list[str] = []
+    for check in checks:
+        applies = all(map(holds, check.given.split())) and not any(map(holds, check.unless.split()))
+        if applies and check.broken(values):
+            sentence = filled(check.sentence)
+            if not check.warns:
+                raise ConfigError(sentence, hint=filled(check.hint) or None, kind=check.kind)
+            warnings.append(coded(check.kind or Kind.CONFIG, sentence))
+    return warnings
 
 
 def takes_references(option: Option) -> bool:

@@ -13,80 +13,34 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
+from functools import partial
 from typing import Final
 
+from spark_kafka_sink.base.suggestions import letters
 from spark_kafka_sink.config.named_columns import (
     ColumnFormat,
-    ColumnNames,
     OnNullValue,
     SubjectStrategy,
+    checked_columns,
 )
 from spark_kafka_sink.config.option import (
     INT_MAX,
-    NonEmpty,
-    OneOf,
-    OneOfAnyCase,
-    OneOfAnySpelling,
+    NOT_EMPTY,
+    TOPIC_NAME,
     Option,
     OptionType,
-    Range,
+    Rule,
     Status,
-    TopicName,
     alike,
+    any_case,
+    one_of,
+    within,
 )
 
 _T = OptionType
-_NOT_NEGATIVE, _POSITIVE = Range(0), Range(1)
+_NOT_NEGATIVE, _POSITIVE = within(0), within(1)
 _ON, _OFF = True, False
-
-_CONNECTION = (
-    Option("bootstrap.servers", _T.LIST, ()),
-    Option("client.id", _T.STRING, ""),
-    Option("client.dns.lookup", _T.STRING, "use_all_dns_ips",
-           OneOf(("use_all_dns_ips", "resolve_canonical_bootstrap_servers_only"))),
-    Option("connections.max.idle.ms", _T.LONG, 540_000),
-    Option("socket.connection.setup.timeout.ms", _T.LONG, 10_000, _NOT_NEGATIVE),
-    Option("socket.connection.setup.timeout.max.ms", _T.LONG, 30_000, _NOT_NEGATIVE),
-    Option("send.buffer.bytes", _T.INT, 131_072, Range(-1)),
-    Option("receive.buffer.bytes", _T.INT, 32_768, Range(-1)),
-    Option("reconnect.backoff.ms", _T.LONG, 50, _NOT_NEGATIVE),
-    Option("reconnect.backoff.max.ms", _T.LONG, 1_000, _NOT_NEGATIVE),
-    Option("security.protocol", _T.STRING, "PLAINTEXT",
-           OneOfAnyCase(("SASL_SSL", "PLAINTEXT", "SSL", "SASL_PLAINTEXT"))),
-)  # fmt: skip
-
-_DELIVERY = (
-    Option("acks", _T.STRING, "all", OneOf(("all", "-1", "0", "1"))),
-    Option("enable.idempotence", _T.BOOLEAN, _ON),
-    Option("retries", _T.INT, INT_MAX, Range(0, INT_MAX)),
-    Option("delivery.timeout.ms", _T.INT, 120_000, _NOT_NEGATIVE),
-    Option("request.timeout.ms", _T.INT, 30_000, _NOT_NEGATIVE),
-    Option("max.block.ms", _T.LONG, 60_000, _NOT_NEGATIVE),
-    Option("max.in.flight.requests.per.connection", _T.INT, 5, _POSITIVE),
-    Option("retry.backoff.ms", _T.LONG, 100, _NOT_NEGATIVE),
-    Option("retry.backoff.max.ms", _T.LONG, 1_000, _NOT_NEGATIVE),
-)  # fmt: skip
-
-_BATCHING = (
-    Option("batch.size", _T.INT, 524_288, _NOT_NEGATIVE),
-    Option("linger.ms", _T.LONG, 5, _NOT_NEGATIVE),
-    Option("buffer.memory", _T.LONG, 33_554_432, _NOT_NEGATIVE),
-    Option("max.request.size", _T.INT, 1_048_576, _NOT_NEGATIVE),
-    Option("compression.type", _T.STRING, "none", OneOf(("none", "gzip", "snappy", "lz4", "zstd"))),
-    Option("compression.gzip.level", _T.INT, -1, Range(1, 9, -1)),
-    Option("compression.lz4.level", _T.INT, 9, Range(1, 17)),
-    Option("compression.zstd.level", _T.INT, 3, Range(-131_072, 22)),
-)  # fmt: skip
-
-_PARTITIONING = (
-    Option("partitioner.class", _T.CLASS, None),
-    Option("partitioner.ignore.keys", _T.BOOLEAN, _OFF),
-    Option("partitioner.adaptive.partitioning.enable", _T.BOOLEAN, _OFF),
-    Option("partitioner.availability.timeout.ms", _T.LONG, 0, _NOT_NEGATIVE),
-    Option("partitioner.rack.aware", _T.BOOLEAN, _OFF),
-    Option("client.rack", _T.STRING, ""),
-)  # fmt: skip
-
+_METRICS = "there is no JMX here; the write report carries the numbers"
 
 #: Partitioner classes of the Java client, and what each is here: a name in
 #: ``records.partitioning.partitioners``, or None for the built-in one.
@@ -110,35 +64,74 @@ KEY_PARTITIONERS: tuple[str, ...] = (
     "random", "murmur3", "iceberg_bucket", "iceberg_bucket_long",
 )  # fmt: skip
 
-_METADATA = (
+
+def _removed(name: str, last: str, instead: str) -> Option:
+    note = f"Removed from Kafka after {last}; {instead}"
+    return Option(name, _T.STRING, None, None, Status.REMOVED, note)
+
+
+_PRODUCER = (
+    # Connections.
+    Option("bootstrap.servers", _T.LIST, ()),
+    Option("client.id", _T.STRING, ""),
+    Option("client.dns.lookup", _T.STRING, "use_all_dns_ips",
+           one_of("use_all_dns_ips", "resolve_canonical_bootstrap_servers_only")),
+    Option("connections.max.idle.ms", _T.LONG, 540_000),
+    Option("socket.connection.setup.timeout.ms", _T.LONG, 10_000, _NOT_NEGATIVE),
+    Option("socket.connection.setup.timeout.max.ms", _T.LONG, 30_000, _NOT_NEGATIVE),
+    Option("send.buffer.bytes", _T.INT, 131_072, within(-1)),
+    Option("receive.buffer.bytes", _T.INT, 32_768, within(-1)),
+    Option("reconnect.backoff.ms", _T.LONG, 50, _NOT_NEGATIVE),
+    Option("reconnect.backoff.max.ms", _T.LONG, 1_000, _NOT_NEGATIVE),
+    Option("security.protocol", _T.STRING, "PLAINTEXT",
+           one_of("SASL_SSL", "PLAINTEXT", "SSL", "SASL_PLAINTEXT", same=any_case)),
+    # Delivery.
+    Option("acks", _T.STRING, "all", one_of("all", "-1", "0", "1")),
+    Option("enable.idempotence", _T.BOOLEAN, _ON),
+    Option("retries", _T.INT, INT_MAX, within(0, INT_MAX)),
+    Option("delivery.timeout.ms", _T.INT, 120_000, _NOT_NEGATIVE),
+    Option("request.timeout.ms", _T.INT, 30_000, _NOT_NEGATIVE),
+    Option("max.block.ms", _T.LONG, 60_000, _NOT_NEGATIVE),
+    Option("max.in.flight.requests.per.connection", _T.INT, 5, _POSITIVE),
+    Option("retry.backoff.ms", _T.LONG, 100, _NOT_NEGATIVE),
+    Option("retry.backoff.max.ms", _T.LONG, 1_000, _NOT_NEGATIVE),
+    # Batches.
+    Option("batch.size", _T.INT, 524_288, _NOT_NEGATIVE),
+    Option("linger.ms", _T.LONG, 5, _NOT_NEGATIVE),
+    Option("buffer.memory", _T.LONG, 33_554_432, _NOT_NEGATIVE),
+    Option("max.request.size", _T.INT, 1_048_576, _NOT_NEGATIVE),
+    Option("compression.type", _T.STRING, "none", one_of("none", "gzip", "snappy", "lz4", "zstd")),
+    Option("compression.gzip.level", _T.INT, -1, within(1, 9, -1)),
+    Option("compression.lz4.level", _T.INT, 9, within(1, 17)),
+    Option("compression.zstd.level", _T.INT, 3, within(-131_072, 22)),
+    # Partitions.
+    Option("partitioner.class", _T.CLASS, None),
+    Option("partitioner.ignore.keys", _T.BOOLEAN, _OFF),
+    Option("partitioner.adaptive.partitioning.enable", _T.BOOLEAN, _OFF),
+    Option("partitioner.availability.timeout.ms", _T.LONG, 0, _NOT_NEGATIVE),
+    Option("partitioner.rack.aware", _T.BOOLEAN, _OFF),
+    Option("client.rack", _T.STRING, ""),
+    # Metadata.
     Option("metadata.max.age.ms", _T.LONG, 300_000, _NOT_NEGATIVE),
-    Option("metadata.max.idle.ms", _T.LONG, 300_000, Range(5_000)),
+    Option("metadata.max.idle.ms", _T.LONG, 300_000, within(5_000)),
     Option("metadata.recovery.strategy", _T.STRING, "rebootstrap",
-           OneOfAnyCase(("REBOOTSTRAP", "NONE"))),
+           one_of("REBOOTSTRAP", "NONE", same=any_case)),
     Option("metadata.recovery.rebootstrap.trigger.ms", _T.LONG, 300_000, _NOT_NEGATIVE),
     Option("metadata.cluster.check.enable", _T.BOOLEAN, _OFF, None, Status.NO_MEANING,
            "that check is not made"),
-)  # fmt: skip
-
-_TRANSACTIONS = (
-    Option("transactional.id", _T.STRING, None, NonEmpty(), Status.REFUSED,
+    # Transactions.
+    Option("transactional.id", _T.STRING, None, NOT_EMPTY, Status.REFUSED,
            "All tasks would share one id and fence each other.", for_producer=True),
     Option("transaction.timeout.ms", _T.INT, 60_000, exactly_once_default=900_000),
     Option("transaction.two.phase.commit.enable", _T.BOOLEAN, _OFF, None, Status.LATER_REFUSED,
            "the sink's own option twoPhaseCommit asks brokers for it"),
-)  # fmt: skip
-
-_METRICS = "there is no JMX here; the write report carries the numbers"
-
-_INTERCEPTORS = (
+    # Interceptors and metrics.
     Option("interceptor.classes", _T.LIST, ()),
     Option("metrics.num.samples", _T.INT, 2, _POSITIVE),
     Option("metrics.sample.window.ms", _T.LONG, 30_000, _NOT_NEGATIVE),
-)  # fmt: skip
-
-_WITHOUT_EFFECT = (
+    # Without an effect.
     Option("metric.reporters", _T.LIST, (), None, Status.NO_MEANING, _METRICS),
-    Option("metrics.recording.level", _T.STRING, "INFO", OneOf(("INFO", "DEBUG", "TRACE")),
+    Option("metrics.recording.level", _T.STRING, "INFO", one_of("INFO", "DEBUG", "TRACE"),
            Status.NO_MEANING, _METRICS),
     Option("enable.metrics.push", _T.BOOLEAN, _ON, None, Status.NO_MEANING,
            "client metrics are not pushed to brokers"),
@@ -149,15 +142,7 @@ _WITHOUT_EFFECT = (
     Option("buffer.memory.allocation.strategy", _T.STRING, "full", None, Status.NO_MEANING,
            "a batch takes the bytes that it holds, no more"),
     Option("security.providers", _T.STRING, None, None, Status.NO_MEANING, "there is no JVM here"),
-)  # fmt: skip
-
-
-def _removed(name: str, last: str, instead: str) -> Option:
-    note = f"Removed from Kafka after {last}; {instead}"
-    return Option(name, _T.STRING, None, None, Status.REMOVED, note)
-
-
-_REMOVED = (
+    # Removed from Kafka.
     _removed("block.on.buffer.full", "0.10", "max.block.ms limits the wait for room"),
     _removed("metadata.fetch.timeout.ms", "0.10", "use max.block.ms"),
     _removed("timeout.ms", "0.10", "use request.timeout.ms"),
@@ -166,9 +151,7 @@ _REMOVED = (
     _removed("enable.jmx", "0.8.1", _METRICS),
     _removed("auto.include.jmx.reporter", "3.9", _METRICS),
     _removed("internal.auto.downgrade.txn.commit", "3.9", "it was internal to Kafka Streams"),
-)
-
-_REFUSED = (
+    # Refused.
     Option("key.serializer", _T.CLASS, None, None, Status.REFUSED,
            "Kafka option 'key.serializer' is not supported as keys are serialized with"
            " ByteArraySerializer.",
@@ -190,7 +173,7 @@ MECHANISMS: Final = (PLAIN, *SCRAM, OAUTHBEARER, AWS_MSK_IAM, GSSAPI)
 _JVM = "it chooses among Java's own TLS classes; here OpenSSL does that work"
 _KINIT = "the machine's Kerberos libraries and kinit do that"
 _BROKERS = "only the broker can validate a token"
-_STORE = OneOf(("PEM", "PKCS12", "JKS"))
+_STORE = one_of("PEM", "PKCS12", "JKS")
 
 
 def _assertion(names: str, type_: OptionType = _T.STRING) -> Iterator[Option]:
@@ -213,14 +196,14 @@ SECURITY_OPTIONS = (
     Option("ssl.keystore.certificate.chain", _T.PASSWORD, None),
     Option("ssl.key.password", _T.PASSWORD, None),
     Option("ssl.endpoint.identification.algorithm", _T.STRING, "https",
-           OneOfAnyCase(("https",), empty="no check")),
+           one_of("https", same=any_case, empty="no check")),
     Option("ssl.enabled.protocols", _T.LIST, None),
     Option("ssl.cipher.suites", _T.LIST, None),
     *alike("ssl.protocol ssl.provider ssl.keymanager.algorithm ssl.trustmanager.algorithm"
            " ssl.secure.random.implementation", _T.STRING, Status.NO_MEANING, _JVM),
     Option("ssl.engine.factory.class", _T.CLASS, None, None, Status.LATER_REFUSED,
            "set the ssl. options instead of the class"),
-    Option("sasl.mechanism", _T.STRING, None, OneOfAnyCase(MECHANISMS, empty="")),
+    Option("sasl.mechanism", _T.STRING, None, one_of(*MECHANISMS, same=any_case, empty="")),
     Option("sasl.jaas.config", _T.PASSWORD, None),
     Option("sasl.username", _T.PASSWORD, None),
     Option("sasl.password", _T.PASSWORD, None),
@@ -236,10 +219,10 @@ SECURITY_OPTIONS = (
     Option("sasl.login.read.timeout.ms", _T.INT, 10_000, _POSITIVE),
     Option("sasl.login.retry.backoff.ms", _T.LONG, 100, _POSITIVE),
     Option("sasl.login.retry.backoff.max.ms", _T.LONG, 10_000, _POSITIVE),
-    Option("sasl.login.refresh.window.factor", _T.DOUBLE, 0.8, Range(0.5, 1.0)),
-    Option("sasl.login.refresh.window.jitter", _T.DOUBLE, 0.05, Range(0.0, 0.25)),
-    Option("sasl.login.refresh.min.period.seconds", _T.SHORT, 60, Range(0, 900)),
-    Option("sasl.login.refresh.buffer.seconds", _T.SHORT, 300, Range(0, 3600)),
+    Option("sasl.login.refresh.window.factor", _T.DOUBLE, 0.8, within(0.5, 1.0)),
+    Option("sasl.login.refresh.window.jitter", _T.DOUBLE, 0.05, within(0.0, 0.25)),
+    Option("sasl.login.refresh.min.period.seconds", _T.SHORT, 60, within(0, 900)),
+    Option("sasl.login.refresh.buffer.seconds", _T.SHORT, 300, within(0, 3600)),
     Option("sasl.kerberos.service.name", _T.STRING, None),
     *alike("sasl.kerberos.kinit.cmd", _T.STRING, Status.NO_MEANING, _KINIT),
     *alike("sasl.kerberos.min.time.before.relogin", _T.LONG, Status.NO_MEANING, _KINIT),
@@ -274,20 +257,20 @@ SUBJECTS: Final = "io.confluent.kafka.serializers.subject."
 _ID_PACKAGE: Final = "io.confluent.kafka.serializers.schema.id."
 IN_PREFIX, IN_HEADER = "PrefixSchemaIdSerializer", "HeaderSchemaIdSerializer"
 
-_STRATEGIES: Final = OneOf(
-    (*SubjectStrategy, *(f"{SUBJECTS}{strategy}" for strategy in SubjectStrategy))
+_STRATEGIES: Final = one_of(
+    *SubjectStrategy, *(f"{SUBJECTS}{strategy}" for strategy in SubjectStrategy)
 )
 
 
 def _of(part: str) -> tuple[Option, ...]:
     """The rows that keys and values have alike."""
     return (
-        Option(f"{part}Schema", _T.STRING, None, NonEmpty(), of_one_write=True),
-        Option(f"{part}SchemaName", _T.STRING, None, NonEmpty(), of_one_write=True),
+        Option(f"{part}Schema", _T.STRING, None, NOT_EMPTY, of_one_write=True),
+        Option(f"{part}SchemaName", _T.STRING, None, NOT_EMPTY, of_one_write=True),
         Option(f"{part}.subject.name.strategy", _T.CLASS, "TopicNameStrategy", _STRATEGIES,
                of_one_write=True),
         Option(f"{part}.schema.id.serializer", _T.CLASS, IN_PREFIX,
-               OneOf((IN_PREFIX, IN_HEADER, _ID_PACKAGE + IN_PREFIX, _ID_PACKAGE + IN_HEADER)),
+               one_of(IN_PREFIX, IN_HEADER, _ID_PACKAGE + IN_PREFIX, _ID_PACKAGE + IN_HEADER),
                of_one_write=True),
     )  # fmt: skip
 
@@ -296,12 +279,12 @@ REGISTRY_OPTIONS: Final = (
     Option(URL, _T.STRING, None),
     Option("auto.register.schemas", _T.BOOLEAN, _OFF),
     Option("use.latest.version", _T.BOOLEAN, _OFF),
-    Option("use.schema.id", _T.INT, None, Range(1, INT_MAX)),
+    Option("use.schema.id", _T.INT, None, within(1, INT_MAX)),
     Option("normalize.schemas", _T.BOOLEAN, _ON),
-    Option("basic.auth.credentials.source", _T.STRING, "USER_INFO", OneOf(("USER_INFO",))),
+    Option("basic.auth.credentials.source", _T.STRING, "USER_INFO", one_of("USER_INFO")),
     Option(USER_INFO, _T.PASSWORD, None),
     Option("bearer.auth.credentials.source", _T.STRING, None,
-           OneOfAnyCase(("STATIC_TOKEN", "OAUTHBEARER"))),
+           one_of("STATIC_TOKEN", "OAUTHBEARER", same=any_case)),
     Option(TOKEN, _T.PASSWORD, None),
     Option(ENDPOINT, _T.STRING, None),
     Option("bearer.auth.client.id", _T.STRING, None),
@@ -312,7 +295,7 @@ REGISTRY_OPTIONS: Final = (
     Option(TIMEOUT, _T.INT, 10_000, _POSITIVE),
     *(replace(one, name=REGISTRY + one.name) for one in SECURITY_OPTIONS
       if one.name.startswith("ssl.") and one.status is Status.HONOURED and one.name != _ALGORITHM),
-    Option(f"{REGISTRY}{_ALGORITHM}", _T.STRING, "https", OneOfAnyCase(("https",))),
+    Option(f"{REGISTRY}{_ALGORITHM}", _T.STRING, "https", one_of("https", same=any_case)),
 )  # fmt: skip
 
 SCHEMA_OPTIONS: Final = (*_of("value"), *_of("key"), *REGISTRY_OPTIONS)
@@ -320,57 +303,61 @@ SCHEMA_OPTIONS: Final = (*_of("value"), *_of("key"), *REGISTRY_OPTIONS)
 REGISTRY_NAMES: Final = frozenset(one.name for one in SCHEMA_OPTIONS if "." in one.name)
 
 COMMIT_LOG_TOPIC = "__kprod_commits"
+_LISTED = "comma-separated column names, in backticks where a name contains a comma"
+_COLUMNS = Rule(_LISTED, partial(checked_columns, all_too=False))
+_COLUMNS_OR_ALL = Rule(f"{_LISTED}, or `*`, or `name.*`", partial(checked_columns, all_too=True))
+_FORMAT = one_of(*ColumnFormat, same=any_case)
 
 _SINK = (
-    Option("topic", _T.STRING, None, TopicName(), of_one_write=True),
+    Option("topic", _T.STRING, None, TOPIC_NAME, of_one_write=True),
     Option("deliveryGuarantee", _T.STRING, "at-least-once",
-           OneOfAnySpelling(("at-least-once", "none", "exactly-once"))),
-    Option("valueColumns", _T.STRING, None, ColumnNames(all_too=True), of_one_write=True),
-    Option("valueFormat", _T.STRING, "json", OneOfAnyCase(tuple(ColumnFormat)), of_one_write=True),
-    Option("keyColumns", _T.STRING, None, ColumnNames(), of_one_write=True),
-    Option("keyFormat", _T.STRING, "json", OneOfAnyCase(tuple(ColumnFormat)), of_one_write=True),
-    Option("headersColumns", _T.STRING, None, ColumnNames(), of_one_write=True),
-    Option("onNullValue", _T.STRING, "tombstone", OneOfAnyCase(tuple(OnNullValue)),
+           one_of("at-least-once", "none", "exactly-once", same=letters)),
+    Option("valueColumns", _T.STRING, None, _COLUMNS_OR_ALL, of_one_write=True),
+    Option("valueFormat", _T.STRING, ColumnFormat.JSON, _FORMAT, of_one_write=True),
+    Option("keyColumns", _T.STRING, None, _COLUMNS, of_one_write=True),
+    Option("keyFormat", _T.STRING, ColumnFormat.JSON, _FORMAT, of_one_write=True),
+    Option("headersColumns", _T.STRING, None, _COLUMNS, of_one_write=True),
+    Option("onNullValue", _T.STRING, OnNullValue.TOMBSTONE, one_of(*OnNullValue, same=any_case),
            of_one_write=True),
     Option("maxRecordsPerSecond", _T.LONG, None, _POSITIVE),
     Option("maxBytesPerSecond", _T.LONG, None, _POSITIVE),
     Option("tasksAtOnce", _T.INT, None, _POSITIVE),
-    Option("preflight", _T.STRING, None, OneOfAnyCase(("required", "warn", "off"))),
-    Option("reportPath", _T.STRING, None, NonEmpty()),
+    Option("preflight", _T.STRING, None, one_of("required", "warn", "off", same=any_case)),
+    Option("reportPath", _T.STRING, None, NOT_EMPTY),
     Option("reportPathRetentionBytes", _T.LONG, None, _POSITIVE),
     Option("reportPathRetentionMs", _T.LONG, None, _POSITIVE),
-    Option("reportTopic", _T.STRING, None, TopicName()),
+    Option("reportTopic", _T.STRING, None, TOPIC_NAME),
     Option("reportListeners", _T.LIST, ()),
     Option("progressListeners", _T.LIST, ()),
-    Option("progressTopic", _T.STRING, None, TopicName()),
-    Option("transactionalIdPrefix", _T.STRING, None, NonEmpty()),
-    Option("txnAppId", _T.STRING, None, NonEmpty()),
+    Option("progressTopic", _T.STRING, None, TOPIC_NAME),
+    Option("transactionalIdPrefix", _T.STRING, None, NOT_EMPTY),
+    Option("txnAppId", _T.STRING, None, NOT_EMPTY),
     Option("txnVersion", _T.LONG, None, _NOT_NEGATIVE),
     Option("verifyReplays", _T.BOOLEAN, _ON),
-    Option("offsetsGroup", _T.STRING, None, NonEmpty()),
-    Option("offsetsGroupInUse", _T.STRING, "refuse", OneOfAnyCase(("refuse", "allow"))),
-    Option("twoPhaseCommit", _T.STRING, "off", OneOfAnyCase(("off", "auto"))),
+    Option("offsetsGroup", _T.STRING, None, NOT_EMPTY),
+    Option("offsetsGroupInUse", _T.STRING, "refuse", one_of("refuse", "allow", same=any_case)),
+    Option("twoPhaseCommit", _T.STRING, "off", one_of("off", "auto", same=any_case)),
     # The run that writes: set by foreach_batch and transaction.
-    Option("txnContext", _T.STRING, None, NonEmpty(), internal=True),
+    Option("txnContext", _T.STRING, None, NOT_EMPTY, internal=True),
     # Spark's own, where a micro-batch's offsets are found.
     Option("checkpointLocation", _T.STRING, None, internal=True),
-    Option("commitLogTopic", _T.STRING, COMMIT_LOG_TOPIC, TopicName()),
-    Option("configFile", _T.STRING, None, NonEmpty()),
+    Option("commitLogTopic", _T.STRING, COMMIT_LOG_TOPIC, TOPIC_NAME),
+    Option("configFile", _T.STRING, None, NOT_EMPTY),
 )  # fmt: skip
 
 
 #: Names are Kafka Connect's; those that it does not have are at the end.
 DEAD_LETTER_OPTIONS: Final = (
-    Option("errors.tolerance", _T.STRING, "none", OneOfAnyCase(("none", "all"))),
-    Option("errors.deadletterqueue.topic.name", _T.STRING, None, TopicName()),
-    Option("errors.dead.letter.queue.topic.name", _T.STRING, None, TopicName()),
-    Option("errors.deadletterqueue.topic.replication.factor", _T.SHORT, None, Range(1, 2**15 - 1)),
+    Option("errors.tolerance", _T.STRING, "none", one_of("none", "all", same=any_case)),
+    Option("errors.deadletterqueue.topic.name", _T.STRING, None, TOPIC_NAME),
+    Option("errors.dead.letter.queue.topic.name", _T.STRING, None, TOPIC_NAME),
+    Option("errors.deadletterqueue.topic.replication.factor", _T.SHORT, None, within(1, 2**15 - 1)),
     Option("errors.deadletterqueue.context.headers.enable", _T.BOOLEAN, _ON),
     Option("errors.log.enable", _T.BOOLEAN, _OFF),
     Option("errors.log.include.messages", _T.BOOLEAN, _OFF),
     Option("errors.max.records", _T.LONG, None, _NOT_NEGATIVE),
-    Option("errors.max.fraction", _T.DOUBLE, None, Range(0, 1)),
-    Option("errors.deadletterqueue.max.value.bytes", _T.INT, 65_536, Range(0, INT_MAX)),
+    Option("errors.max.fraction", _T.DOUBLE, None, within(0, 1)),
+    Option("errors.deadletterqueue.max.value.bytes", _T.INT, 65_536, within(0, INT_MAX)),
 )  # fmt: skip
 
 
@@ -379,11 +366,7 @@ def _table(*groups: Iterable[Option]) -> dict[str, Option]:
 
 
 #: Options of the producer by Java's name, which is in lower case throughout.
-PRODUCER_OPTIONS: dict[str, Option] = _table(
-    _CONNECTION, _DELIVERY, _BATCHING, _PARTITIONING, _METADATA, _TRANSACTIONS,
-    _INTERCEPTORS, _WITHOUT_EFFECT,
-    _REMOVED, _REFUSED, SECURITY_OPTIONS,
-)  # fmt: skip
+PRODUCER_OPTIONS: dict[str, Option] = _table(_PRODUCER, SECURITY_OPTIONS)
 
 #: The sink's own options by their name in camelCase.
 SINK_OPTIONS: dict[str, Option] = _table(_SINK, DEAD_LETTER_OPTIONS, SCHEMA_OPTIONS)

@@ -10,7 +10,7 @@ The driver parses once, the tasks get the result, and need not import the module
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Final
@@ -19,7 +19,6 @@ from spark_kafka_sink.base.error_kinds import Kind
 from spark_kafka_sink.base.errors import ConfigError, coded
 from spark_kafka_sink.config.named_columns import (
     ALL_COLUMNS,
-    ColumnFormat,
     NamedColumns,
     column_names,
     struct_name,
@@ -42,6 +41,7 @@ TXN_CONTEXT = "txnContext"
 _TOLERANCE: Final = "errors.tolerance"
 _LETTERS: Final = "errors.deadletterqueue.topic.name"
 _LETTERS_IN_STREAMS: Final = "errors.dead.letter.queue.topic.name"
+_EXACTLY_ONCE: Final = "deliveryGuarantee=exactly-once"
 _OF_ONE_WRITE = ("txnVersion", TXN_CONTEXT)
 _FINGERPRINT_LENGTH = 16
 
@@ -60,24 +60,6 @@ class Preflight(StrEnum):
     REQUIRED = "required"
     WARN = "warn"
     OFF = "off"
-
-
-@dataclass(frozen=True, slots=True)
-class RateLimits:
-    """Of a whole write, per second; None where there is no limit. ``tasks_at_once``: how many of
-    its tasks run at once at most, None when it is not set.
-    """
-
-    records_per_second: int | None = None
-    bytes_per_second: int | None = None
-    tasks_at_once: int | None = None
-
-    @property
-    def limits(self) -> tuple[str, ...]:
-        """The limits that there are, as ``option=value``."""
-        records, size = self.records_per_second, self.bytes_per_second
-        named = (("maxRecordsPerSecond", records), ("maxBytesPerSecond", size))
-        return tuple(f"{name}={value}" for name, value in named if value is not None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +102,10 @@ class SinkConfig:
     named_columns: NamedColumns
     #: None: no format has a schema; and in tasks, which get what follows from it.
     schemas: SchemaOptions | None
-    rate_limits: RateLimits
+    #: Of the whole write, None: no limit; and how many of its tasks run at once at most.
+    max_records_per_second: int | None
+    max_bytes_per_second: int | None
+    tasks_at_once: int | None
     #: None with errors.tolerance=none.
     dead_letters: DeadLetterOptions | None
     report_path: str | None
@@ -178,7 +163,7 @@ class SinkConfig:
             )
         if _LETTERS_IN_STREAMS in own:
             own.setdefault(_LETTERS, own[_LETTERS_IN_STREAMS])
-        options = {n: own.get(n, option.default_value) for n, option in SINK_OPTIONS.items()}
+        options = {n: own.get(n, option.default) for n, option in SINK_OPTIONS.items()}
         if options[_TOLERANCE] == "none":
             own = {name: value for name, value in own.items() if not name.startswith("errors.")}
             if idle := [o.spelled for n, o in given.own.items() if n not in {*own, _TOLERANCE}]:
@@ -191,14 +176,12 @@ class SinkConfig:
         producer = ProducerConfig.of(reader)
         values: dict[str, Any] = {SINK_OPTIONS[n].attribute: one for n, one in options.items()}
         named, preflight = NamedColumns.of(values), values["preflight"]
-        limits = ("max_records_per_second", "max_bytes_per_second", "tasks_at_once")
         values |= {
             "producer": producer,
             "delivery_guarantee": guarantee,
             "preflight": None if preflight is None else Preflight(preflight),
             "named_columns": named,
             "schemas": schema_options(own, options, named),
-            "rate_limits": RateLimits(*(values[name] for name in limits)),
             "dead_letters": DeadLetterOptions.of(options),
             "warnings": producer.warnings,
             "fingerprint": _fingerprint(given),
@@ -245,71 +228,57 @@ def _guarantee(
         reader.given[idempotence] = Given("false", reader.prefix + idempotence)
     reader.exactly_once = requested is DeliveryGuarantee.EXACTLY_ONCE
     reader.read()
-    if requested is DeliveryGuarantee.NONE:
-        if reader.values[idempotence]:
-            raise ConfigError(
-                "deliveryGuarantee=none and kafka.enable.idempotence=true contradict each other",
-                hint="deliveryGuarantee=at-least-once is the one with idempotence",
-            )
-        return requested
-    if reader.values[idempotence] and reader.idempotence_off is None:
-        return requested
+    idempotent = reader.values[idempotence] and reader.idempotence_off is None
     reason = reader.idempotence_off or "kafka.enable.idempotence is set to false"
-    if is_given:
-        raise ConfigError(
-            f"deliveryGuarantee={requested} needs an idempotent producer, but {reason}",
-            hint="remove that option, or set deliveryGuarantee=none",
+    given = {"deliveryGuarantee"} if is_given else set()
+    values = {"deliveryGuarantee": requested, idempotence: idempotent, "reason": reason}
+    reader.warnings += refuse(_GUARANTEES, given, values)
+    return requested if idempotent else DeliveryGuarantee.NONE
+
+
+_GUARANTEES: Final = (
+    Check("deliveryGuarantee=none enable.idempotence=true",
+          "deliveryGuarantee=none and kafka.enable.idempotence=true contradict each other",
+          "deliveryGuarantee=at-least-once is the one with idempotence"),
+    Check("deliveryGuarantee enable.idempotence=false",
+          "deliveryGuarantee={deliveryGuarantee} needs an idempotent producer, but {reason}",
+          "remove that option, or set deliveryGuarantee=none", unless="deliveryGuarantee=none"),
+    Check("enable.idempotence=false",
+          "deliveryGuarantee is none because {reason}: rows can be lost or written twice. Set"
+          " deliveryGuarantee=none if that is meant, else remove the option.",
+          unless="deliveryGuarantee=none", kind=Kind.WEAKER_GUARANTEE, warns=True),
+)  # fmt: skip
+
+
+def _need_exactly_once(names: str) -> Iterator[Check]:
+    for name in names.split():
+        yield Check(
+            name,
+            f"{name} needs deliveryGuarantee=exactly-once, and deliveryGuarantee is"
+            " {deliveryGuarantee}",
+            "set deliveryGuarantee=exactly-once, or remove that option",
+            unless=_EXACTLY_ONCE,
         )
-    reader.warn(
-        Kind.WEAKER_GUARANTEE,
-        f"deliveryGuarantee is none because {reason}: rows can be lost or written twice. Set"
-        " deliveryGuarantee=none if that is meant, else remove the option.",
-    )
-    return DeliveryGuarantee.NONE
 
 
-_EXACTLY_ONCE: Final = "exactly-once"
+def _of_columns(part: str) -> Iterator[Check]:
+    columns, format_ = f"{part}Columns", f"{part}Format"
 
-
-def _needs_exactly_once(name: str) -> Check:
-    return Check(
-        name,
-        f"{name} needs deliveryGuarantee=exactly-once, and deliveryGuarantee is"
-        " {deliveryGuarantee}",
-        "set deliveryGuarantee=exactly-once, or remove that option",
-        lambda values: values["deliveryGuarantee"] != _EXACTLY_ONCE,
-    )
-
-
-def _format_of_none(part: str) -> Check:
-    return Check(
-        f"{part}Format",
-        f"{part}Format would have no effect, because {part}Columns names no column",
-        f"set {part}Columns, or remove {part}Format",
-        unless=f"{part}Columns",
-        kind=Kind.NO_EFFECT,
-    )
-
-
-def _string_of_one(part: str) -> Check:
-    def broken(values: Values) -> bool:
-        text = values[f"{part}Columns"]
-        if values[f"{part}Format"] is not ColumnFormat.STRING or struct_name(text or ""):
-            return False
-        names = column_names(text)
+    def more_than_one(values: Values) -> bool:
+        names = () if struct_name(values[columns]) else column_names(values[columns])
         return len(names) > 1 or ALL_COLUMNS in names
 
-    return Check(
-        "",
-        f"{part}Format=string takes one column, and {part}Columns names more",
-        f"name one column, or set {part}Format=json",
-        broken,
-    )
+    no_effect = f"{format_} would have no effect, because {columns} names no column"
+    hint = f"set {columns}, or remove {format_}"
+    yield Check(format_, no_effect, hint, unless=columns, kind=Kind.NO_EFFECT)
+    several = f"{format_}=string takes one column, and {columns} names more"
+    hint = f"name one column, or set {format_}=json"
+    yield Check(f"{format_}=string {columns}", several, hint, more_than_one)
 
 
-def _one_topic(one: str, other: str, hint: str) -> Check:
+def _one_topic(one: str, other: str, hint: str, given: str = "") -> Check:
     return Check(
-        one,
+        f"{one} {given}",
         f"{one} and {other} are the same topic, '{{{one}}}'",
         hint,
         lambda values: values[one] == values[other],
@@ -322,42 +291,27 @@ _OF_BOTH = "txnAppId identifies the writer, txnVersion counts its writes"
 
 #: In the order in which they are looked at.
 CHECKS: Final = (
-    *map(
-        _needs_exactly_once,
-        (
-            "transactionalIdPrefix",
-            "txnAppId",
-            "txnVersion",
-            "verifyReplays",
-            "offsetsGroup",
-            "offsetsGroupInUse",
-            "twoPhaseCommit",
-            "commitLogTopic",
-        ),
-    ),
+    *_need_exactly_once(
+        "transactionalIdPrefix txnAppId txnVersion verifyReplays offsetsGroup offsetsGroupInUse"
+        " twoPhaseCommit commitLogTopic"),
     Check("txnAppId", "txnAppId is set and txnVersion is not: a write is known by both", _OF_BOTH,
           unless="txnVersion"),
     Check("txnVersion", "txnVersion is set and txnAppId is not: a write is known by both", _OF_BOTH,
           unless="txnAppId"),
-    Check("topic", "topic and commitLogTopic are the same topic, '{topic}'",
-          "the commit log holds the driver's decisions, and no other client may write to it",
-          lambda values: values["deliveryGuarantee"] == _EXACTLY_ONCE
-          and values["topic"] == values["commitLogTopic"]),
+    _one_topic("topic", "commitLogTopic",
+               "the commit log holds the driver's decisions, and no other client may write to it",
+               _EXACTLY_ONCE),
     _one_topic("reportTopic", "topic", _REPORTS),
     _one_topic("reportTopic", "commitLogTopic", _REPORTS),
     _one_topic("progressTopic", "topic", _PROGRESS),
     _one_topic("progressTopic", "commitLogTopic", _PROGRESS),
     _one_topic("progressTopic", "reportTopic", _PROGRESS),
-    _format_of_none("key"),
-    _string_of_one("key"),
-    _format_of_none("value"),
-    _string_of_one("value"),
-    Check("onNullValue valueColumns",
+    *_of_columns("key"),
+    *_of_columns("value"),
+    Check("onNullValue valueColumns valueFormat=json",
           "onNullValue would have no effect, because valueColumns become JSON, which is never null",
           "remove onNullValue, or write a column value that is null where it must be",
-          lambda values: values["valueFormat"] is ColumnFormat.JSON
-          and struct_name(values["valueColumns"]) is None,
-          kind=Kind.NO_EFFECT),
+          lambda values: struct_name(values["valueColumns"]) is None, kind=Kind.NO_EFFECT),
     Check("tasksAtOnce", "tasksAtOnce would have no effect, because there is no rate to divide",
           "set maxRecordsPerSecond or maxBytesPerSecond, or remove tasksAtOnce",
           unless="maxRecordsPerSecond maxBytesPerSecond", kind=Kind.NO_EFFECT),
@@ -365,9 +319,9 @@ CHECKS: Final = (
           f"{_LETTERS} and {_LETTERS_IN_STREAMS} are two names of one option, and differ",
           f"remove {_LETTERS_IN_STREAMS}",
           lambda values: values[_LETTERS] != values[_LETTERS_IN_STREAMS]),
-    Check("", f"{_TOLERANCE}=all needs {_LETTERS}: rows that can't be sent would be lost",
-          "name a topic for them, dlq.orders for example",
-          lambda values: values[_TOLERANCE] == "all" and values[_LETTERS] is None),
+    Check(f"{_TOLERANCE}=all",
+          f"{_TOLERANCE}=all needs {_LETTERS}: rows that can't be sent would be lost",
+          "name a topic for them, dlq.orders for example", unless=_LETTERS),
     *(_one_topic(_LETTERS, other, "give dead letters a topic of their own")
       for other in ("topic", "reportTopic", "progressTopic", "commitLogTopic")),
 )  # fmt: skip

@@ -196,13 +196,13 @@ class WritePlan:
 
     def _rate(self) -> RateLimit | None:
         """This task's share of the limits; None when there is none."""
-        if not self.config.rate_limits.limits:
+        config = self.config
+        if config.max_records_per_second is None and config.max_bytes_per_second is None:
             return None
         from spark_kafka_sink.datasource.write.rate_limit import RateLimit, tasks_at_once
         from spark_kafka_sink.datasource.write.task_identity import local_property
 
-        limits = self.config.rate_limits
-        return RateLimit(limits, tasks_at_once(limits, local_property))
+        return RateLimit(config, tasks_at_once(config, local_property))
 
     def _dead_letters(self, identity: TaskIdentity) -> DeadLetters | None:
         """None with errors.tolerance=none."""

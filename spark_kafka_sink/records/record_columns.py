@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 
 from spark_kafka_sink.base.errors import safe_text
 from spark_kafka_sink.config.named_columns import OnNullValue
-from spark_kafka_sink.config.option import TopicName
+from spark_kafka_sink.config.option import TOPIC_NAME
 from spark_kafka_sink.records.bad_rows.bad_rows import BadRows, Mask, Reason
 from spark_kafka_sink.records.column_plan import ColumnPlan as ColumnPlan  # noqa: PLC0414 - for callers
 from spark_kafka_sink.records.gather import (
@@ -55,7 +55,6 @@ _NULL_VALUE = (
     "value",
     "onNullValue=tombstone writes it, onNullValue=skip leaves the row out and counts it",
 )
-_TOPIC_NAME = TopicName()
 _INT32_MAX = 2**31 - 1
 
 
@@ -316,13 +315,16 @@ def _check_topic_name(encoded: pa.DictionaryArray, index: int, bad: BadRows) -> 
     """Refuse the rows of a wrong name: a broker's refusal would name no row, and cost a wait."""
     try:
         name = str(encoded.dictionary[index].as_py())
-        broken = _TOPIC_NAME.broken(name)
+        TOPIC_NAME.checked(name)
     except UnicodeDecodeError:
         # Spark's strings are bytes: a cast from binary checks nothing.
         name, broken = "", "Topic name is invalid: it is not UTF-8"
-    if broken is not None:
-        rows, bad.topic = encoded.indices.to_numpy() == index, safe_text(name, 60)
-        bad.refuse(rows, Reason.TOPIC_NAME, broken, "topic", _TOPIC_NAME.describe())
+    except ValueError as error:
+        broken = str(error)
+    else:
+        return
+    rows, bad.topic = encoded.indices.to_numpy() == index, safe_text(name, 60)
+    bad.refuse(rows, Reason.TOPIC_NAME, broken, "topic", TOPIC_NAME.words)
 
 
 def _partition(column: pa.Array | None, bad: BadRows) -> npt.NDArray[np.int32] | None:

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from spark_kafka_sink.config.logins.sasl_settings import sasl_settings
-from spark_kafka_sink.config.option import OneOf, OneOfAnyCase, Option, OptionType, Status
+from spark_kafka_sink.config.option import Option, OptionType, Status
 from spark_kafka_sink.config.option_table import (
     DEAD_LETTER_OPTIONS,
     PRODUCER_OPTIONS,
@@ -74,14 +74,15 @@ def other_default(option: Option):
     """A legal value that is not the default."""
     if option.name in OTHERS:
         return OTHERS[option.name]
-    match option.rule, option.type:
-        case (OneOf() | OneOfAnyCase()) as rule, _:
-            return next(c for c in rule.choices if c not in (option.default, option.default_value))
-        case _, OptionType.BOOLEAN:
+    if option.rule is not None and option.rule.choices:
+        default = str(option.default).lower()
+        return next(c for c in option.rule.choices if c.lower() != default)
+    match option.type:
+        case OptionType.BOOLEAN:
             return not option.default
-        case _, OptionType.STRING | OptionType.CLASS:
+        case OptionType.STRING | OptionType.CLASS:
             return "other"
-        case _, OptionType.LIST:
+        case OptionType.LIST:
             return ("other",)
         case _:
             return (option.default or 0) + 1

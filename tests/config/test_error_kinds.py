@@ -247,7 +247,7 @@ def test_explain_needs_no_extra(code):
     program = "import sys; sys.modules.update(typer=None, rich=None); sys.argv[0] = 'kprod'\n"
     program += "import importlib.util as u; found = u.find_spec\n"
     program += "u.find_spec = lambda name: None if name in ('typer', 'rich') else found(name)\n"
-    program += "import runpy; runpy.run_module('spark_kafka_sink', run_name='__main__')"
+    program += "import runpy; runpy.run_module('spark_kafka_sink.cli', run_name='__main__')"
     run = run_python("-c", program, "explain", code)
     assert run.stdout == explanation(code)
     assert run.stderr == ""

@@ -16,7 +16,7 @@ from recording_producer import OneProducer, RecordingProducer
 
 from spark_kafka_sink.base.clock import SystemClock
 from spark_kafka_sink.base.errors import ConfigError, DeliveryError
-from spark_kafka_sink.config.sink_config import RateLimits, SinkConfig
+from spark_kafka_sink.config.sink_config import SinkConfig
 from spark_kafka_sink.datasource.write.rate_limit import PART_MS, RateLimit, tasks_at_once
 from spark_kafka_sink.datasource.write.task_identity import TaskIdentity
 from spark_kafka_sink.datasource.write.write_task import TransactionTime, WriteTask
@@ -31,6 +31,11 @@ BEGIN = 1_000_000
 def rows(*sizes):
     values = pa.array([b"x" * size for size in sizes], pa.binary())
     return RecordColumns(rows=len(sizes), topic="t", value=values)
+
+
+def rates(**options):
+    given = {name: value for name, value in options.items() if value is not None}
+    return SinkConfig.parse({"kafka.bootstrap.servers": "b:9092"} | given)
 
 
 class Sending(RecordingProducer):
@@ -70,25 +75,25 @@ def run(limits, *batches, tasks=1, clock=None, before=None, timed=None):
 
 
 def test_rows_are_spread_over_their_time_and_the_first_wait_too():
-    told, sent = run(RateLimits(records_per_second=100), [b"x"] * 50)
+    told, sent = run(rates(maxRecordsPerSecond=100), [b"x"] * 50)
     assert sent == [(200, 20, 20), (400, 20, 20), (500, 10, 10)]
     assert (told.rows, told.counts.rate_wait_ms, told.counts.input_wait_ms) == (50, 500, 0)
 
 
 def test_bytes_are_limited_and_a_huge_row_is_sent_alone():
-    _, sent = run(RateLimits(bytes_per_second=1000), [b"x" * 100, b"y" * 5000, b"z" * 100])
+    _, sent = run(rates(maxBytesPerSecond=1000), [b"x" * 100, b"y" * 5000, b"z" * 100])
     assert sent == [(100, 1, 100), (5100, 1, 5000), (5200, 1, 100)]
 
 
 def test_of_two_limits_the_stricter_holds():
-    both = RateLimits(records_per_second=10, bytes_per_second=1000)
+    both = rates(maxRecordsPerSecond=10, maxBytesPerSecond=1000)
     _, sent = run(both, [b"x", b"y" * 400, b"z"])
     assert [at for at, _, _ in sent] == [100, 401, 402]
 
 
 def test_time_without_input_is_made_up_for_up_to_a_second():
     """Each batch comes ten seconds after the one before, with rows for two seconds."""
-    told, sent = run(RateLimits(records_per_second=10), [b"x"] * 20, [b"x"] * 20, before=10_000)
+    told, sent = run(rates(maxRecordsPerSecond=10), [b"x"] * 20, [b"x"] * 20, before=10_000)
     assert sent[0] == (10_200, 2, 2), "not for the first batch: the bucket starts empty"
     assert sum(count for at, count, _ in sent if at == 22_000) == 10
     assert told.counts.rate_wait_ms == 2_000 + 1_000
@@ -98,7 +103,7 @@ def test_time_without_input_is_made_up_for_up_to_a_second():
 def test_many_short_tasks_are_no_faster_than_a_long_one():
     clock = FakeClock(BEGIN)
     for _ in range(20):
-        run(RateLimits(records_per_second=10), [b"x"], clock=clock)
+        run(rates(maxRecordsPerSecond=10), [b"x"], clock=clock)
     assert clock.now_ms() - BEGIN == 2_000
 
 
@@ -111,7 +116,7 @@ def test_many_short_tasks_are_no_faster_than_a_long_one():
 def test_no_second_has_more_than_the_limit_and_a_part(sizes, records, size, tasks):
     """Without waits for input: over any time from the begin on, the limit holds exactly."""
     clock = FakeClock(BEGIN)
-    limits = RateLimits(records_per_second=records, bytes_per_second=size)
+    limits = rates(maxRecordsPerSecond=records, maxBytesPerSecond=size)
     rate = RateLimit(limits, tasks, clock)
     columns = rows(*sizes)
     sent = sent_bytes = 0
@@ -133,7 +138,7 @@ def test_a_rate_too_low_for_the_transaction_fails_at_once():
     clock = FakeClock(BEGIN)
     with pytest.raises(DeliveryError) as raised:
         run(
-            RateLimits(records_per_second=10), [b"x"] * 5, [b"x"] * 100,
+            rates(maxRecordsPerSecond=10), [b"x"] * 5, [b"x"] * 100,
             clock=clock, timed=TransactionTime(10_000, 3_000),
         )  # fmt: skip
     assert raised.value.kind.kp_code == "KP0504"
@@ -146,9 +151,7 @@ def test_a_rate_too_low_for_the_transaction_fails_at_once():
 
 
 def test_rows_that_fit_the_transactions_time_are_sent():
-    told, _ = run(
-        RateLimits(records_per_second=10), [b"x"] * 70, timed=TransactionTime(10_000, 3_000)
-    )
+    told, _ = run(rates(maxRecordsPerSecond=10), [b"x"] * 70, timed=TransactionTime(10_000, 3_000))
     assert told.rows == 70
 
 
@@ -162,7 +165,7 @@ def test_an_interrupt_ends_the_wait_and_closes_the_producer(request):
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     request.addfinalizer(lambda: signal.signal(signal.SIGINT, before))
     producers = OneProducer(RecordingProducer())
-    limits = RateLimits(records_per_second=1)
+    limits = rates(maxRecordsPerSecond=1)
     task = WriteTask(
         ColumnPlan(topic="t", value_column=0),
         producers,
@@ -189,7 +192,7 @@ def test_a_task_that_waits_for_its_rate_says_so(caplog):
         ColumnPlan(topic="t", value_column=0),
         OneProducer(RecordingProducer()),
         TaskIdentity(),
-        rate=RateLimit(RateLimits(records_per_second=10), 2, clock),
+        rate=RateLimit(rates(maxRecordsPerSecond=10), 2, clock),
         progress_every_s=0.01,
     )
     with caplog.at_level(logging.INFO, "spark_kafka_sink"):
@@ -219,7 +222,7 @@ def test_a_task_that_waits_for_its_rate_says_so(caplog):
     ],
 )  # fmt: skip
 def test_sparks_configuration_has_the_number_of_running_tasks(tasks, configuration):
-    limits = RateLimits(records_per_second=1)
+    limits = rates(maxRecordsPerSecond=1)
     assert tasks_at_once(limits, lambda name: configuration.get(name, "")) == tasks
 
 
@@ -233,16 +236,24 @@ def test_sparks_configuration_has_the_number_of_running_tasks(tasks, configurati
 )
 def test_the_option_is_asked_for_where_the_number_is_unknown(configuration):
     with pytest.raises(ConfigError, match="maxBytesPerSecond=5 is for all tasks") as raised:
-        tasks_at_once(RateLimits(bytes_per_second=5), lambda name: configuration.get(name, ""))
+        tasks_at_once(rates(maxBytesPerSecond=5), lambda name: configuration.get(name, ""))
     assert "set tasksAtOnce" in raised.value.hint
-    assert tasks_at_once(RateLimits(5, None, 7), lambda name: configuration.get(name, "")) == 7
+    assert (
+        tasks_at_once(
+            rates(maxRecordsPerSecond=5, tasksAtOnce=7), lambda name: configuration.get(name, "")
+        )
+        == 7
+    )
 
 
-def parse(**options):
-    return SinkConfig.parse({"kafka.bootstrap.servers": "b:9092"} | options).rate_limits
+def limits(config):
+    return config.max_records_per_second, config.max_bytes_per_second, config.tasks_at_once
 
 
 def test_options_of_the_rate():
-    assert parse() == RateLimits()
-    assert parse(maxrecordspersecond="10", tasksatonce="2") == RateLimits(10, None, 2)
-    assert parse(maxBytesPerSecond="10").limits == ("maxBytesPerSecond=10",)
+    assert limits(rates()) == (None, None, None)
+    assert limits(rates(maxrecordspersecond="10", tasksatonce="2")) == (10, None, 2)
+    assert (
+        RateLimit(rates(maxBytesPerSecond="10"), 3).text
+        == "maxBytesPerSecond=10, shared by 3 tasks"
+    )

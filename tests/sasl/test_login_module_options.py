@@ -9,7 +9,7 @@ import pytest
 from spark_kafka_sink.base.errors import ConfigError
 from spark_kafka_sink.base.security.password import Password
 from spark_kafka_sink.config.logins.sasl_settings import sasl_settings
-from spark_kafka_sink.config.logins.security_rules import LOGIN_MODULES, MANY
+from spark_kafka_sink.config.logins.security_rules import MANY, login_modules
 from spark_kafka_sink.config.option import OptionType, Status
 from spark_kafka_sink.config.option_table import MECHANISMS
 from spark_kafka_sink.config.producer_config import ProducerConfig
@@ -57,7 +57,7 @@ OPTIONS = {
 def rows(module: str) -> dict[str, str]:
     """Every option of the module that is obeyed, with a value of its own that is legal."""
     found = {}
-    for option in LOGIN_MODULES[module].options.values():
+    for option in login_modules()[module].options.values():
         if option.status is Status.HONOURED:
             name = f"{option.name}a" if option.name.endswith(MANY) else option.name
             value = "true" if option.type is OptionType.BOOLEAN else f"v{len(found)}"
@@ -128,7 +128,7 @@ def test_much_copied_kerberos_options_are_no_error():
 
 
 def test_every_mechanism_has_its_login_module():
-    served = [m for module in LOGIN_MODULES.values() for m in module.mechanisms]
+    served = [m for module in login_modules().values() for m in module.mechanisms]
     assert sorted(served) == sorted(MECHANISMS)
 
 
@@ -136,7 +136,7 @@ def test_every_mechanism_has_its_login_module():
     ("module", "name", "meant"),
     [
         (module, wrong, name)
-        for module, known in LOGIN_MODULES.items()
+        for module, known in login_modules().items()
         for name in known.options
         if known.options[name].status is Status.HONOURED and not name.endswith(MANY)
         for wrong in {name[:-2] + name[-1], name.swapcase()} - set(known.options)
@@ -144,7 +144,7 @@ def test_every_mechanism_has_its_login_module():
 )
 def test_a_misspelt_name_is_an_error_with_the_right_one(module, name, meant):
     """A letter less, or another case; and when a secret was meant, that it was shown."""
-    mechanism = LOGIN_MODULES[module].mechanisms[0]
+    mechanism = login_modules()[module].mechanisms[0]
     with pytest.raises(ConfigError) as raised:
         sasl_settings(
             {
@@ -156,7 +156,7 @@ def test_a_misspelt_name_is_an_error_with_the_right_one(module, name, meant):
     assert f"{module} has no option {name}" in text
     assert f"did you mean {meant}?" in text
     assert "canary9" not in text
-    assert ("replace it" in text) is LOGIN_MODULES[module].options[meant].secret
+    assert ("replace it" in text) is login_modules()[module].options[meant].secret
 
 
 def test_a_wrong_store_of_the_endpoint_is_an_error_at_once(tmp_path):

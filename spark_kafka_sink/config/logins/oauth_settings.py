@@ -16,7 +16,7 @@ from spark_kafka_sink.base.error_kinds import Kind
 from spark_kafka_sink.base.errors import ConfigError, safe_text
 from spark_kafka_sink.base.security.addresses import http_address, url_parts
 from spark_kafka_sink.base.security.import_paths import is_import_path
-from spark_kafka_sink.base.security.jaas_config import NO_MODULE, JaasEntry, without_shading
+from spark_kafka_sink.base.security.jaas_config import JaasEntry, without_shading
 from spark_kafka_sink.base.security.password import (
     Password,
     Text,
@@ -27,9 +27,9 @@ from spark_kafka_sink.base.security.password import (
 from spark_kafka_sink.base.security.secret_references import has_references
 from spark_kafka_sink.config.logins.security_rules import (
     ENDPOINT_STORE_RULES,
-    LOGIN_MODULES,
     check_options,
     check_rules,
+    login_modules,
 )
 from spark_kafka_sink.config.option import Values
 from spark_kafka_sink.config.option_table import PRODUCER_OPTIONS
@@ -42,22 +42,28 @@ _HANDLER: Final = "sasl.login.callback.handler.class"
 _RETRIEVER: Final = "sasl.oauthbearer.jwt.retriever.class"
 _URLENCODE: Final = "sasl.oauthbearer.header.urlencode"
 _OF_CREDENTIALS: Final = (_ID, _SECRET, _SCOPE, _URLENCODE)
-_MODULE: Final = LOGIN_MODULES["OAuthBearerLoginModule"]
+#: Their names in the login module: Kafka's, then Strimzi's.
+_IN_MODULE: Final = {
+    _URL: ("oauth.token.endpoint.uri",),
+    _ID: ("clientId", "oauth.client.id"),
+    _SECRET: ("clientSecret", "oauth.client.secret"),
+    _SCOPE: ("scope", "oauth.scope"),
+}
+_IN_JAAS: Final = " in sasl.jaas.config"
+_MODULE: Final = "OAuthBearerLoginModule"
 
 _OAUTH_PACKAGE: Final = "org.apache.kafka.common.security.oauthbearer."
-#: Java's classes with the behaviour that is the default here.
-_ORDINARY: Final = frozenset(
-    _OAUTH_PACKAGE + name
-    for name in (
-        "OAuthBearerLoginCallbackHandler",
-        "secured.OAuthBearerLoginCallbackHandler",
-        "internals.unsecured.OAuthBearerUnsecuredLoginCallbackHandler",
-        "DefaultJwtRetriever",
-        "ClientCredentialsJwtRetriever",
-        "FileJwtRetriever",
-    )
-)
 _STRIMZI: Final = "io.strimzi.kafka.oauth.client.JaasClientOauthLoginCallbackHandler"
+#: Java's classes with the behaviour that is the default here.
+_ORDINARY: Final = {
+    _STRIMZI,
+    f"{_OAUTH_PACKAGE}OAuthBearerLoginCallbackHandler",
+    f"{_OAUTH_PACKAGE}secured.OAuthBearerLoginCallbackHandler",
+    f"{_OAUTH_PACKAGE}internals.unsecured.OAuthBearerUnsecuredLoginCallbackHandler",
+    f"{_OAUTH_PACKAGE}DefaultJwtRetriever",
+    f"{_OAUTH_PACKAGE}ClientCredentialsJwtRetriever",
+    f"{_OAUTH_PACKAGE}FileJwtRetriever",
+}
 _AWS: Final = "software.amazon.msk.auth.iam.IAMOAuthBearerLoginCallbackHandler"
 
 _UNSECURED_CLAIM: Final = re.compile(r"unsecuredLogin(String|Number|List)Claim_(.+)")
@@ -168,9 +174,8 @@ class OAuthSettings:
     retry_backoff_max_ms: int
 
 
-def oauth_settings(options: Mapping[str, object], entry: JaasEntry | None) -> OAuthSettings:
+def oauth_settings(options: Mapping[str, object], module: JaasEntry) -> OAuthSettings:
     """The settings of the ``sasl.`` options and the login module. Raises ConfigError."""
-    module = entry or NO_MODULE
     _check_names(options, module)
     source = _source(options, module)
     _refuse_what_is_of_another_source(options, module, source)
@@ -179,19 +184,18 @@ def oauth_settings(options: Mapping[str, object], entry: JaasEntry | None) -> OA
         source,
         _extensions(module),
         RefreshRule(
-            window_factor=values["sasl.login.refresh.window.factor"],
-            window_jitter=values["sasl.login.refresh.window.jitter"],
-            min_period_seconds=values["sasl.login.refresh.min.period.seconds"],
-            buffer_seconds=values["sasl.login.refresh.buffer.seconds"],
+            values["sasl.login.refresh.window.factor"],
+            values["sasl.login.refresh.window.jitter"],
+            values["sasl.login.refresh.min.period.seconds"],
+            values["sasl.login.refresh.buffer.seconds"],
         ),
         values["sasl.login.retry.backoff.ms"],
         values["sasl.login.retry.backoff.max.ms"],
     )
 
 
-def aws_login(entry: JaasEntry | None) -> AwsLogin:
+def aws_login(module: JaasEntry) -> AwsLogin:
     """The options of an IAMLoginModule; none of them has to be there."""
-    module = entry or NO_MODULE
     external_id = module.get("awsRoleExternalId")
     return AwsLogin(
         module.get("awsProfileName") or None,
@@ -205,8 +209,14 @@ def aws_login(entry: JaasEntry | None) -> AwsLogin:
 
 def names_own_class(options: Mapping[str, object]) -> bool:
     """A class of the user's gives the token, and the login module's options are its own."""
-    names = (without_shading(text_of(options.get(option))) for option in (_HANDLER, _RETRIEVER))
-    return any(name not in (*_ORDINARY, _STRIMZI, _AWS) and is_import_path(name) for name in names)
+    names = (_class_of(options, option) for option in (_HANDLER, _RETRIEVER))
+    return any(name != _AWS and is_import_path(name) for name in names)
+
+
+def _class_of(options: Mapping[str, object], option: str) -> str:
+    """The class that the option names; empty for one that says nothing beyond other options."""
+    name = without_shading(text_of(options.get(option)))
+    return "" if name in _ORDINARY else name
 
 
 def _check_names(options: Mapping[str, object], module: JaasEntry) -> None:
@@ -217,8 +227,8 @@ def _check_names(options: Mapping[str, object], module: JaasEntry) -> None:
             hint=f"a client's id is {_ID}",
         )
     if not names_own_class(options):
-        aws = without_shading(text_of(options.get(_HANDLER))) == _AWS
-        check_options(module, LOGIN_MODULES["IAMLoginModule"] if aws else _MODULE)
+        aws = _class_of(options, _HANDLER) == _AWS
+        check_options(module, login_modules()["IAMLoginModule" if aws else _MODULE])
 
 
 def _refuse_what_is_of_another_source(
@@ -232,10 +242,10 @@ def _refuse_what_is_of_another_source(
         found = _OF_ONE_SOURCE.fullmatch(name)
         of = {"endpoint": ClientCredentials, "unsecured": UnsecuredToken}
         if found is not None and not isinstance(source, of[found.lastgroup or ""]):
-            idle.append(f"{name} in sasl.jaas.config")
+            idle.append(name + _IN_JAAS)
     words = source.words
     if isinstance(source, ClientCredentials) and text_of(source.url)[:5].lower() == "http:":
-        idle += [f"{name} in sasl.jaas.config" for name, _ in source.tls]
+        idle += [name + _IN_JAAS for name, _ in source.tls]
         words = "a URL of http" if source.tls else words
     if idle:
         raise ConfigError(
@@ -247,23 +257,17 @@ def _refuse_what_is_of_another_source(
 
 def _source(options: Mapping[str, object], module: JaasEntry) -> TokenSource:
     """The one source that the options name; two are one too many."""
-    found: dict[str, TokenSource] = {}
-    for name in (_HANDLER, _RETRIEVER):
-        source = _by_class(name, text_of(options.get(name)), module)
-        if source is not None:
-            found[name] = source
-    url = _either(options, _URL, module, "oauth.token.endpoint.uri")
-    if url:
-        found[_URL] = _by_url(url, options, module)
     token = shown_text(options.get("sasl.password"))
-    if token:
-        found["sasl.password (a token)"] = StaticToken(as_password(token))
-    token = module.get("oauth.access.token")
-    if token:
-        found["oauth.access.token in sasl.jaas.config"] = StaticToken(as_password(token))
-    unsecured = _unsecured(module)
-    if unsecured is not None:
-        found["unsecuredLogin... in sasl.jaas.config"] = unsecured
+    inline = module.get("oauth.access.token")
+    named: dict[str, TokenSource | None] = {
+        _HANDLER: _by_class(_HANDLER, options, module),
+        _RETRIEVER: _by_class(_RETRIEVER, options, module),
+        _URL: _by_url(options, module),
+        "sasl.password (a token)": StaticToken(as_password(token)) if token else None,
+        f"oauth.access.token{_IN_JAAS}": StaticToken(as_password(inline)) if inline else None,
+        f"unsecuredLogin...{_IN_JAAS}": _unsecured(module),
+    }
+    found = {name: source for name, source in named.items() if source is not None}
     if len(found) > 1:
         raise _refused(
             f"the token of OAUTHBEARER comes from {' and '.join(found)}; one would not count",
@@ -277,10 +281,9 @@ def _source(options: Mapping[str, object], module: JaasEntry) -> TokenSource:
     )
 
 
-def _by_class(option: str, name: str, module: JaasEntry) -> TokenSource | None:
-    """None: the class says nothing beyond the other options."""
-    name = without_shading(name)
-    if not name or name in _ORDINARY or name == _STRIMZI:
+def _by_class(option: str, options: Mapping[str, object], module: JaasEntry) -> TokenSource | None:
+    name = _class_of(options, option)
+    if not name:
         return None
     if name == _AWS:
         return aws_login(module)
@@ -294,27 +297,28 @@ def _by_class(option: str, name: str, module: JaasEntry) -> TokenSource | None:
     return TokenProvider(name, option, given)
 
 
-def _by_url(url: Text, options: Mapping[str, object], module: JaasEntry) -> TokenSource:
+def _by_url(options: Mapping[str, object], module: JaasEntry) -> TokenSource | None:
+    url = _either(options, _URL, module)
+    if not url:
+        return None
     # What a reference leads to is checked where it is looked up.
     parts = urlsplit("https://reference") if has_references(url) else _checked_url(url)
     if parts.scheme == "file":
         path = unquote(parts.path)
         return TokenFile(Password(path, url.reference) if isinstance(url, Password) else path)
-    client_id = _either(options, _ID, module, "clientId", "oauth.client.id")
-    secret = _either(options, _SECRET, module, "clientSecret", "oauth.client.secret")
+    client_id, secret = (_either(options, option, module) for option in (_ID, _SECRET))
     if not client_id or not secret:
         missing = " and ".join(n for n, v in ((_ID, client_id), (_SECRET, secret)) if not v)
         raise _refused(
             f"{_URL} is set, and {missing} missing",
             hint="or clientId and clientSecret in sasl.jaas.config",
         )
-    scope = _either(options, _SCOPE, module, "scope", "oauth.scope")
     values = _effective(options)
     return ClientCredentials(
         url,
         client_id,
         as_password(secret),
-        scope or None,
+        _either(options, _SCOPE, module) or None,
         module.get("oauth.audience") or None,
         values[_URLENCODE],
         values["sasl.login.connect.timeout.ms"],
@@ -327,7 +331,7 @@ def _endpoint_tls(module: JaasEntry) -> dict[str, Text]:
     """The ``ssl.`` options for the token endpoint, under the brokers' rules."""
     found: dict[str, Text] = {}
     for name in module.options:
-        short, option = name.removeprefix("oauth."), _MODULE.find(name)
+        short, option = name.removeprefix("oauth."), login_modules()[_MODULE].find(name)
         if not short.startswith("ssl.") or option is None:
             continue
         if short in found:
@@ -352,9 +356,10 @@ def _checked_url(given: Text) -> SplitResult:
     return parts
 
 
-def _either(options: Mapping[str, object], option: str, module: JaasEntry, *names: str) -> Text:
+def _either(options: Mapping[str, object], option: str, module: JaasEntry) -> Text:
     """An option or its names in the login module; two different values are a contradiction."""
-    given = {option: shown_text(options.get(option))} | {n: module.get(n) for n in names}
+    inline = {name: module.get(name) for name in _IN_MODULE[option]}
+    given = {option: shown_text(options.get(option))} | inline
     values = {name: value for name, value in given.items() if value}
     if len(set(map(text_of, values.values()))) > 1:
         raise _refused(

@@ -38,9 +38,10 @@ from spark_kafka_sink.config.logins.oauth_settings import (
     aws_login,
     oauth_settings,
 )
-from spark_kafka_sink.config.logins.security_rules import LOGIN_MODULES, check_options
+from spark_kafka_sink.config.logins.security_rules import check_options, login_modules, wrong_module
 from spark_kafka_sink.config.option_table import AWS_MSK_IAM, GSSAPI, MECHANISMS, OAUTHBEARER
 
+_JAAS: Final = "sasl.jaas.config"
 _IAM_HANDLER: Final = "software.amazon.msk.auth.iam.IAMClientCallbackHandler"
 
 
@@ -74,18 +75,19 @@ def sasl_settings(options: Mapping[str, object]) -> SaslSettings:
 
     Raises ConfigError that names the options and never shows a secret.
     """
-    entry = _jaas(options)
+    entry = options.get(_JAAS)
+    if not isinstance(entry, JaasEntry):
+        entry = parse_jaas_config(text_of(entry)) if text_of(entry) else NO_MODULE
     mechanism = _mechanism(options, entry)
-    if entry is not None:
+    if entry is not NO_MODULE:
         _check_module(entry, mechanism)
     _check_handlers(options, mechanism)
     if mechanism == OAUTHBEARER:
         return SaslSettings(mechanism, oauth_settings(options, entry))
     if mechanism == AWS_MSK_IAM:
         return SaslSettings(mechanism, aws_login(entry))
-    if mechanism == GSSAPI:
-        return SaslSettings(mechanism, _kerberos(options, entry))
-    return SaslSettings(mechanism, _user(options, entry, mechanism))
+    login = _kerberos if mechanism == GSSAPI else _user
+    return SaslSettings(mechanism, login(options, entry))
 
 
 def can_not_be_read_yet(options: Mapping[str, object]) -> bool:
@@ -93,30 +95,21 @@ def can_not_be_read_yet(options: Mapping[str, object]) -> bool:
 
     A reference within a login module's options counts as its value in every check.
     """
-    login_module = options.get("sasl.jaas.config")
+    login_module = options.get(_JAAS)
     return has_references(login_module) and is_one_reference(text_of(login_module))
 
 
 def names_a_known_module(login_module: str) -> bool:
     """Whether the text begins as a login module does: an error then shows nothing else of it."""
     first = login_module.split(None, 1)[:1]
-    return any(without_shading(name).rpartition(".")[2] in LOGIN_MODULES for name in first)
+    return any(without_shading(name).rpartition(".")[2] in login_modules() for name in first)
 
 
-def _jaas(options: Mapping[str, object]) -> JaasEntry | None:
-    given = options.get("sasl.jaas.config")
-    if isinstance(given, JaasEntry):
-        return given
-    text = text_of(given)
-    return parse_jaas_config(text) if text else None
-
-
-def _mechanism(options: Mapping[str, object], entry: JaasEntry | None) -> str:
+def _mechanism(options: Mapping[str, object], entry: JaasEntry) -> str:
     given = text_of(options.get("sasl.mechanism"))
     if given:
         return given.upper()  # one of MECHANISMS, as the option's rule has it
-    module = None if entry is None else LOGIN_MODULES.get(entry.name)
-    serves = () if module is None else module.mechanisms
+    serves = login_modules()[entry.name].mechanisms if entry.name in login_modules() else ()
     if text_of(options.get("sasl.kerberos.service.name")) or GSSAPI in serves:
         return GSSAPI
     raise _refused(
@@ -127,19 +120,17 @@ def _mechanism(options: Mapping[str, object], entry: JaasEntry | None) -> str:
 
 
 def _check_module(entry: JaasEntry, mechanism: str) -> None:
-    module = LOGIN_MODULES.get(entry.name)
+    module = login_modules().get(entry.name)
     if module is None:
-        raise ConfigError(
+        hint = f"known are {', '.join(login_modules())}"
+        raise wrong_module(
             f"sasl.jaas.config: the login module {entry.shown} is not known here",
-            hint=f"known are {', '.join(LOGIN_MODULES)}"
-            + (f"; {REPLACE_IT}" if entry.shown == HIDDEN else ""),
-            kind=Kind.LOGIN_MODULE,
+            f"{hint}; {REPLACE_IT}" if entry.shown == HIDDEN else hint,
         )
     if mechanism not in module.mechanisms:
-        raise ConfigError(
+        raise wrong_module(
             f"sasl.jaas.config has a {entry.name}, but sasl.mechanism is {mechanism}",
-            hint=f"a {entry.name} goes with {' or '.join(module.mechanisms)}",
-            kind=Kind.LOGIN_MODULE,
+            f"a {entry.name} goes with {' or '.join(module.mechanisms)}",
         )
     if mechanism != OAUTHBEARER:  # there they depend on where the token comes from
         check_options(entry, module)
@@ -161,46 +152,41 @@ def _check_handlers(options: Mapping[str, object], mechanism: str) -> None:
             )
 
 
-def _user(
-    options: Mapping[str, object], entry: JaasEntry | None, mechanism: str
-) -> UserAndPassword:
+def _user(options: Mapping[str, object], entry: JaasEntry) -> UserAndPassword:
     short = [n for n in ("sasl.password", "sasl.username") if text_of(options.get(n))]
-    if entry is not None:
-        if short:
-            raise _refused(
-                f"sasl.jaas.config and {' and '.join(short)} are both set, and one of them"
-                " would not count",
-                hint="keep sasl.jaas.config, or sasl.username and sasl.password",
-            )
-        if entry.options.get("tokenauth", "").lower() == "true":
-            raise _refused(
-                "sasl.jaas.config: tokenauth=true (a delegation token) is not supported",
-                hint="use the user's own SCRAM credential",
-            )
-        username, password = entry.get("username"), entry.get("password")
-        where = f"sasl.jaas.config: the {entry.name} needs username and password"
-    else:
+    if entry is NO_MODULE:
         username = shown_text(options.get("sasl.username"))
         password = shown_text(options.get("sasl.password"))
+        mechanism = text_of(options["sasl.mechanism"]).upper()
         where = f"sasl.mechanism={mechanism} needs sasl.username and sasl.password"
+    elif short:
+        raise _refused(
+            f"sasl.jaas.config and {' and '.join(short)} are both set, and one of them"
+            " would not count",
+            hint=f"keep {_JAAS}, or sasl.username and sasl.password",
+        )
+    elif entry.options.get("tokenauth", "").lower() == "true":
+        raise _refused(
+            "sasl.jaas.config: tokenauth=true (a delegation token) is not supported",
+            hint="use the user's own SCRAM credential",
+        )
+    else:
+        username, password = entry.get("username"), entry.get("password")
+        where = f"sasl.jaas.config: the {entry.name} needs username and password"
     if not username or not password:
         one = "the password is" if username else "the name is"
         missing = one if username or password else "both are"
-        raise ConfigError(
-            f"{where}; {missing} missing",
-            hint='in a login module they are username="..." password="..."',
-            kind=Kind.LOGIN_MODULE,
-        )
+        hint = 'in a login module they are username="..." password="..."'
+        raise wrong_module(f"{where}; {missing} missing", hint)
     for text in map(text_of, (username, password)):
         if any(c == "\0" or "\ud800" <= c <= "\udfff" for c in text):
             raise _refused(
-                "a SASL name or password must not contain the character NUL, or half of one",
+                "a SASL name or password must not contain the character NUL, or half of one"
             )
     return UserAndPassword(username, as_password(password))
 
 
-def _kerberos(options: Mapping[str, object], entry: JaasEntry | None) -> KerberosSettings:
-    module = entry or NO_MODULE
+def _kerberos(options: Mapping[str, object], module: JaasEntry) -> KerberosSettings:
     option = shown_text(options.get("sasl.kerberos.service.name"))
     inline = module.get("serviceName")
     if option and inline and text_of(option) != text_of(inline):

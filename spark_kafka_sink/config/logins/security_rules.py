@@ -1,7 +1,8 @@
 """Which ``ssl.`` and ``sasl.`` options of Kafka's clients count when.
 
-Owns: the options of each login module of ``sasl.jaas.config`` with their checks, and the rules by
-which options count: ``security.protocol``, the mechanism, the store that goes with another one.
+Owns: the options of each login module of ``sasl.jaas.config`` (``login_modules.toml``) with their
+checks, and the rules by which options count: ``security.protocol``, the mechanism, the store that
+goes with another one.
 Never: a row of the option table, a certificate, a connection.
 """
 
@@ -10,7 +11,8 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Final
+from functools import cache
+from typing import Any, Final
 
 from spark_kafka_sink.base.error_kinds import Kind
 from spark_kafka_sink.base.errors import ConfigError, safe_text
@@ -20,15 +22,15 @@ from spark_kafka_sink.base.security.secret_references import is_one_reference
 from spark_kafka_sink.base.suggestions import letters, nearest_name
 from spark_kafka_sink.config.option import (
     Check,
-    OneOfAnyCase,
     Option,
     OptionType,
     Status,
     alike,
+    any_case,
+    one_of,
     refuse,
 )
 from spark_kafka_sink.config.option_table import (
-    AWS_MSK_IAM,
     GSSAPI,
     MECHANISMS,
     OAUTHBEARER,
@@ -36,8 +38,6 @@ from spark_kafka_sink.config.option_table import (
     SCRAM,
     SECURITY_OPTIONS,
 )
-
-_T = OptionType
 
 #: The families of options that ``security.protocol`` makes count.
 COUNTING = {
@@ -54,8 +54,9 @@ NOT_HIDDEN_BY_SPARK = (
     "sasl.oauthbearer.assertion.private.key.passphrase",
 )
 
-#: Mechanisms that need TLS around them, and what happens without it.
+#: Mechanisms that need TLS around them, and what happens without it. None: not known yet.
 IN_THE_CLEAR = {
+    None: "with PLAIN or a token, the secret is sent in the clear",
     "PLAIN": "the password is sent in the clear",
     "OAUTHBEARER": "the token is sent in the clear, and anyone who reads it can use it until it"
     " expires",
@@ -83,17 +84,17 @@ def _rule(given: str, unless: str, message: str) -> Check:
     """Options of which one would not count: all of ``given`` together (a ``type=PEM`` only with
     that value), unless one of ``unless`` is there too. ``message`` is Java's where Java has one.
     """
-    wanted = dict(item.split("=") for item in given.split() if "=" in item)
-    names = [item.partition("=")[0] for item in sorted(given.split())]
-    shown = [f"<{name}>={wanted[name]}" if name in wanted else f"<{name}>" for name in names]
+    items = sorted(given.split())
+    shown = [
+        f"<{name}>{equals}{value}" for name, equals, value in (i.partition("=") for i in items)
+    ]
     needed = " or ".join(f"<{name}>" for name in sorted(unless.split()))
     return Check(
-        " ".join(names),
+        given,
         message,
         f"set {needed}, or remove {shown[0]}" if needed else f"keep one of {' and '.join(shown)}",
-        lambda values: all(text_of(values[n]).lower() == v.lower() for n, v in wanted.items()),
-        unless,
-        Kind.KEY_STORE if needed else Kind.NO_EFFECT,
+        unless=unless,
+        kind=Kind.KEY_STORE if needed else Kind.NO_EFFECT,
     )
 
 
@@ -139,8 +140,8 @@ STORE_RULES = (
 
 
 def _in_module(rules: Iterable[Check]) -> tuple[Check, ...]:
-    where = "sasl.jaas.config: "
-    return tuple(replace(one, sentence=where + one.sentence, kind=Kind.NO_EFFECT) for one in rules)
+    sentences = ((one, f"sasl.jaas.config: {one.sentence}") for one in rules)
+    return tuple(replace(one, sentence=text, kind=Kind.NO_EFFECT) for one, text in sentences)
 
 
 #: Those of a token endpoint.
@@ -153,8 +154,7 @@ MANY: Final = ("_", ".")
 @dataclass(frozen=True, slots=True)
 class LoginModule:
     """A class of ``sasl.jaas.config``: for which mechanisms, and its options, by their names. One
-    that ends in ``_`` or ``.`` is the beginning of many. Those without meaning are taken without a
-    word: they tune Java's own library.
+    that ends in ``_`` or ``.`` is the beginning of many.
     """
 
     mechanisms: tuple[str, ...]
@@ -178,90 +178,29 @@ def _of_endpoint() -> Iterator[Option]:
             if option.status is not Status.HONOURED:
                 here = replace(here, status=Status.REFUSED)
             if option.name == "ssl.endpoint.identification.algorithm":
-                here = replace(here, rule=OneOfAnyCase(("https",)))
+                here = replace(here, rule=one_of("https", same=any_case))
             yield here
 
 
-def _login_module(
-    mechanisms: tuple[str, ...], *rows: Iterator[Option], rules: tuple[Check, ...] = ()
-) -> LoginModule:
-    return LoginModule(mechanisms, {o.name: o for row in rows for o in row}, _in_module(rules))
+@cache
+def login_modules() -> Mapping[str, LoginModule]:
+    """By the class without its package; read when ``sasl.jaas.config`` is given."""
+    import tomllib
+    from importlib.resources import files
+
+    text = files(__package__).joinpath("login_modules.toml").read_text("utf-8")
+    return {name: _login_module(one) for name, one in tomllib.loads(text).items()}
 
 
-_REFUSED, _UNUSED = Status.REFUSED, Status.NO_MEANING
-_CLIENT = "use client credentials: oauth.client.id and oauth.client.secret"
-
-#: By the class without its package. Names are Java's, letter by letter.
-LOGIN_MODULES: Final[Mapping[str, LoginModule]] = {
-    "PlainLoginModule": _login_module(
-        (PLAIN,), alike("username"), alike("password", _T.PASSWORD)),
-    "ScramLoginModule": _login_module(
-        SCRAM, alike("username"), alike("password", _T.PASSWORD), alike("tokenauth", _T.BOOLEAN)),
-    "OAuthBearerLoginModule": _login_module(
-        (OAUTHBEARER,),
-        alike("clientId scope extension_ oauth.client.id oauth.scope oauth.audience"
-              " oauth.token.endpoint.uri oauth.sasl.extension."),
-        alike("clientSecret oauth.client.secret oauth.access.token", _T.PASSWORD),
-        alike("unsecuredLoginStringClaim_ unsecuredLoginNumberClaim_ unsecuredLoginListClaim_"
-              " unsecuredLoginExtension_ unsecuredLoginLifetimeSeconds"),
-        _of_endpoint(),
-        alike("unsecuredLoginPrincipalClaimName unsecuredLoginScopeClaimName oauth.username.claim"
-              " oauth.fallback.username.claim oauth.fallback.username.prefix"
-              " oauth.username.prefix oauth.config.id", status=_UNUSED),
-        alike("oauth.access.token.is.jwt oauth.enable.metrics oauth.include.accept.header",
-              _T.BOOLEAN, _UNUSED),
-        alike("oauth.http.retries oauth.http.retry.pause.millis", _T.INT, _UNUSED),
-        alike("oauth.connect.timeout.seconds", _T.INT, _REFUSED,
-              "set sasl.login.connect.timeout.ms"),
-        alike("oauth.read.timeout.seconds", _T.INT, _REFUSED, "set sasl.login.read.timeout.ms"),
-        alike("oauth.max.token.expiry.seconds", _T.INT, _REFUSED,
-              "set sasl.login.refresh.window.factor, a share of a token's life"),
-        alike("oauth.access.token.location", _T.STRING, _REFUSED,
-              "set sasl.oauthbearer.token.endpoint.url=file:/path"),
-        alike("oauth.refresh.token oauth.password.grant.password"
-              " oauth.client.assertion", _T.PASSWORD, _REFUSED, _CLIENT),
-        alike("oauth.refresh.token.location oauth.password.grant.username"
-              " oauth.client.assertion.location oauth.client.assertion.type"
-              " oauth.client.credentials.grant.type", _T.STRING, _REFUSED, _CLIENT),
-    ),
-    "IAMLoginModule": _login_module(
-        (AWS_MSK_IAM,),
-        alike("awsProfileName awsRoleArn awsRoleSessionName awsRoleExternalId awsStsRegion"
-              " awsCredentialsProvider"),
-        alike("awsDebugCreds", _T.BOOLEAN, _UNUSED),
-        alike("awsMaxRetries awsMaxBackOffTimeMs", _T.INT, _UNUSED),
-        alike("awsRoleAccessKeyId awsRoleSecretAccessKey awsRoleSessionToken", _T.PASSWORD,
-              _REFUSED, "put the key into a profile and name it with awsProfileName"),
-        rules=(
-            _rule("awsCredentialsProvider awsProfileName", "",
-                  "awsCredentialsProvider and awsProfileName are both set, and one of them would"
-                  " not count"),
-            *(_rule(name, "awsRoleArn", f"{name} would have no effect without awsRoleArn")
-              for name in ("awsRoleSessionName", "awsRoleExternalId", "awsStsRegion")),
-        ),
-    ),
-    "Krb5LoginModule": _login_module(
-        (GSSAPI,),
-        alike("serviceName principal keyTab"),
-        alike("useKeyTab useTicketCache", _T.BOOLEAN),
-        alike("storeKey renewTGT doNotPrompt isInitiator refreshKrb5Config debug useFirstPass"
-              " tryFirstPass storePass clearPass", _T.BOOLEAN, _UNUSED),
-        # Java's module has neither; much copied configurations do, and Java ignores them.
-        alike("renewTicket client", _T.BOOLEAN, _UNUSED),
-        alike("ticketCache", _T.STRING, _REFUSED,
-              "set KRB5CCNAME in the environment of the driver and of each executor"),
-        rules=(
-            _rule("useKeyTab=true", "keyTab",
-                  "useKeyTab is true, and keyTab is not set: the ticket of kinit would count"),
-            _rule("keyTab useKeyTab=false", "",
-                  "keyTab would have no effect, because useKeyTab is false"),
-            _rule("keyTab", "principal",
-                  "keyTab is set without principal: its first key would count"),
-            _rule("useTicketCache=false", "keyTab",
-                  "useTicketCache is false, and there is no keyTab to log in with"),
-        ),
-    ),
-}  # fmt: skip
+def _login_module(data: Mapping[str, Any]) -> LoginModule:
+    rows: list[Option] = []
+    for one in data["options"]:
+        type_, status = OptionType(one.get("type", "string")), Status[one.get("status", "HONOURED")]
+        rows += alike(one["names"], type_, status, one.get("note", ""))
+    if data.get("tls", False):
+        rows += _of_endpoint()
+    rules = (_rule(r["given"], r.get("unless", ""), r["message"]) for r in data.get("rules", ()))
+    return LoginModule(tuple(data["mechanisms"]), {o.name: o for o in rows}, _in_module(rules))
 
 
 def is_security_option(name: str) -> bool:
@@ -271,10 +210,8 @@ def is_security_option(name: str) -> bool:
 
 def mechanisms_of(name: str) -> tuple[str, ...]:
     """The SASL mechanisms for which the option ``name`` counts."""
-    for beginning, mechanisms in _OF_MECHANISMS.items():
-        if name.startswith(beginning):
-            return mechanisms
-    return MECHANISMS
+    counting = (m for beginning, m in _OF_MECHANISMS.items() if name.startswith(beginning))
+    return next(counting, MECHANISMS)
 
 
 #: Spark's default ``spark.redaction.regex``: a value that holds one of them is hidden whole.
@@ -319,8 +256,9 @@ def inline_secrets(text: str, *, own_options: bool) -> tuple[str, ...]:
         return ()
     found = []
     for name, value in entry.options.items():
-        option = next(filter(None, (m.find(name) for m in LOGIN_MODULES.values())), None)
-        may_be = own_options or entry.name not in LOGIN_MODULES if option is None else option.secret
+        option = next(filter(None, (m.find(name) for m in login_modules().values())), None)
+        unknown = own_options or entry.name not in login_modules()
+        may_be = unknown if option is None else option.secret
         if may_be and not any(p.fullmatch(value) for p in (_NO_SECRET, REFERENCE)):
             found.append(name)
     return tuple(found)
@@ -331,21 +269,15 @@ def check_options(entry: JaasEntry, module: LoginModule) -> None:
     combination of which one would not count.
     """
     for name in entry.options:
-        option = module.find(name)
+        option, value = module.find(name), entry.get(name)
         if option is None:
             raise _unknown(name, entry, module)
         if option.status is Status.REFUSED:
-            raise ConfigError(
-                f"sasl.jaas.config: {safe_text(name)} is not supported",
-                hint=option.note,
-                kind=Kind.LOGIN_MODULE,
-            )
-        value = entry.get(name)
+            raise wrong_module(f"sasl.jaas.config: {safe_text(name)} is not supported", option.note)
         if not value:
-            raise ConfigError(
+            raise wrong_module(
                 f"sasl.jaas.config: {safe_text(name)} is empty",
-                hint="remove it, or give it a value: an empty one would be as good as none",
-                kind=Kind.LOGIN_MODULE,
+                "remove it, or give it a value: an empty one would be as good as none",
             )
         if option.rule is not None or option.type not in _TEXTS:
             hidden = value if isinstance(value, Password) else Password(value)
@@ -364,8 +296,9 @@ def _unknown(name: str, entry: JaasEntry, module: LoginModule) -> ConfigError:
     if option is None or option.secret:
         hint = f"{hint}; {REPLACE_IT}"
     shown = safe_text(name) if _OPTION.fullmatch(name) else HIDDEN
-    return ConfigError(
-        f"sasl.jaas.config: {entry.name} has no option {shown}",
-        hint=hint,
-        kind=Kind.LOGIN_MODULE,
-    )
+    return wrong_module(f"sasl.jaas.config: {entry.name} has no option {shown}", hint)
+
+
+def wrong_module(what: str, hint: str) -> ConfigError:
+    """The error for a login module, or for an option of one."""
+    return ConfigError(what, hint=hint, kind=Kind.LOGIN_MODULE)

@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 
 from spark_kafka_sink.base.clock import Clock, Latch, SystemClock
 from spark_kafka_sink.base.errors import ConfigError
-from spark_kafka_sink.config.sink_config import RateLimits
+from spark_kafka_sink.config.sink_config import SinkConfig
 from spark_kafka_sink.records.record_columns import RecordColumns
 
 #: The time at the limit of the rows that are sent at once, in ms; at least one row.
@@ -40,14 +40,14 @@ _LOCAL_CLUSTER = re.compile(r"local-cluster\[ *([0-9]+) *, *([0-9]+) *, *[0-9]+ 
 class RateLimit:
     """One task's limit. ``waited_ms`` is how long it has waited; other threads may read it."""
 
-    def __init__(self, limits: RateLimits, tasks: int, clock: Clock | None = None) -> None:
+    def __init__(self, config: SinkConfig, tasks: int, clock: Clock | None = None) -> None:
         self._clock = SystemClock() if clock is None else clock
-        self._ms_per_record = _ms_of_one(limits.records_per_second, tasks)
-        self._ms_per_byte = _ms_of_one(limits.bytes_per_second, tasks)
+        self._ms_per_record = _ms_of_one(config.max_records_per_second, tasks)
+        self._ms_per_byte = _ms_of_one(config.max_bytes_per_second, tasks)
         #: None before the first row: the wait for that earns no credit.
         self._paid_until_ms: float | None = None
         self.waited_ms = 0
-        self.text = f"{' and '.join(limits.limits)}, shared by {tasks} tasks"
+        self.text = f"{' and '.join(_limits(config))}, shared by {tasks} tasks"
 
     def costs_ms(self, columns: RecordColumns) -> NDArray[np.float64]:
         """The time at the limit of the rows up to each one, in ms."""
@@ -83,17 +83,24 @@ class RateLimit:
             self.waited_ms += self._clock.now_ms() - now
 
 
-def tasks_at_once(limits: RateLimits, conf: Callable[[str], str]) -> int:
+def _limits(config: SinkConfig) -> list[str]:
+    """The limits that there are, as ``option=value``."""
+    records, size = config.max_records_per_second, config.max_bytes_per_second
+    named = {"maxRecordsPerSecond": records, "maxBytesPerSecond": size}
+    return [f"{name}={value}" for name, value in named.items() if value is not None]
+
+
+def tasks_at_once(config: SinkConfig, conf: Callable[[str], str]) -> int:
     """How many tasks share the rate: tasksAtOnce, or what Spark's configuration allows. ``conf``
     returns one of its entries, empty when it is not set. ConfigError when both are unknown.
     """
-    if limits.tasks_at_once is not None:
-        return limits.tasks_at_once
+    if config.tasks_at_once is not None:
+        return config.tasks_at_once
     cores = _cores(conf)
     if cores is None:
         raise ConfigError(
-            f"{limits.limits[0]} is for all tasks together, and Spark's configuration does not show"
-            " how many run at once",
+            f"{_limits(config)[0]} is for all tasks together, and Spark's configuration does not"
+            " show how many run at once",
             hint="set tasksAtOnce: the cores of all executors, or the partitions of the DataFrame"
             " if these are fewer",
         )
