@@ -75,7 +75,7 @@ def test_names_are_completed_at_once_too() -> None:
 def test_a_full_disk_behind_the_output_is_one_line(command: list[str]) -> None:
     with Path("/dev/full").open("w") as full:
         run = subprocess.run(
-            [sys.executable, "-m", "spark_kafka_sink", *command],
+            [sys.executable, "-m", "spark_kafka_sink.cli", *command],
             stdout=full, stderr=subprocess.PIPE, text=True, check=False, cwd=ROOT,
         )  # fmt: skip
     assert run.stderr == "kprod: the output can't be written: No space left on device\n"
@@ -86,5 +86,5 @@ def test_a_name_that_the_locale_can_not_write_is_escaped(tmp_path: Path) -> None
     path = tmp_path / "reports.jsonl"
     path.write_text(json.dumps(report(3, queryName="commandes 漢")) + "\n")
     latin = {"PYTHONIOENCODING": "latin-1", "COLUMNS": "100"}
-    run = run_python("-m", "spark_kafka_sink", "report", "show", path, environment=latin)
+    run = run_python("-m", "spark_kafka_sink.cli", "report", "show", path, environment=latin)
     assert r"commandes \u6f22" in run.stdout

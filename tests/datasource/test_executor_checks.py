@@ -97,7 +97,7 @@ def test_a_job_that_does_not_run_is_a_row(kafka, tmp_path, address, python, said
         wrapper.write_text(f'#!/bin/sh\ncd /\nexec {sys.executable} -S "$@"\n')
         wrapper.chmod(0o755)
         python = str(wrapper)
-    command = ["-m", "spark_kafka_sink", "check", "-b", kafka.bootstrap, "--json"]
+    command = ["-m", "spark_kafka_sink.cli", "check", "-b", kafka.bootstrap, "--json"]
     run = run_python(
         *command, "--from-executors", address, environment={"PYSPARK_PYTHON": python}, fails=True
     )

@@ -66,7 +66,7 @@ def test_a_real_kafka_keeps_every_promise(request, version, log):
 
 def test_two_operators_at_once_do_not_disturb_each_other(kafka, log):
     """Each has a topic and an id of its own."""
-    command = [sys.executable, "-m", "spark_kafka_sink", "check", "--exactly-once", "--json"]
+    command = [sys.executable, "-m", "spark_kafka_sink.cli", "check", "--exactly-once", "--json"]
     command += ["-b", kafka.bootstrap, "-o", f"commitLogTopic={log}"]
     both = [subprocess.Popen(command, stdout=subprocess.PIPE, cwd=ROOT) for _ in range(2)]
     found = [json.loads(one.communicate(timeout=120)[0]) for one in both]

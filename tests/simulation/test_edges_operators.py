@@ -320,13 +320,7 @@ def test_a_commit_by_hand_undoes_only_what_is_lost(
 @VERSIONS
 @pytest.mark.parametrize(
     "back_ms",
-    [
-        53_000,
-        pytest.param(55_500, marks=pytest.mark.long),
-        57_000,
-        pytest.param(58_500, marks=pytest.mark.long),
-        pytest.param(59_500, marks=pytest.mark.long),
-    ],
+    [53_000, 57_000, *(pytest.param(n, marks=pytest.mark.long) for n in (55_500, 58_500, 59_500))],
 )
 def test_a_commit_by_hand_beside_a_driver_that_undoes_tears_nothing(
     back_ms: int, version: int, monkeypatch: pytest.MonkeyPatch
