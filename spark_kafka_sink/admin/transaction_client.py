@@ -18,7 +18,7 @@ from typing import Any, Final, NamedTuple, TypeVar
 from spark_kafka_sink.admin.admin_client import AdminClient
 from spark_kafka_sink.admin.call import AnyBroker, Call, CoordinatorKey, retry_code
 from spark_kafka_sink.admin.request_loop import NewClient
-from spark_kafka_sink.admin.transaction_description import TransactionDescription
+from spark_kafka_sink.admin.transaction_description import TransactionDescription, TransactionState
 from spark_kafka_sink.base.clock import Clock
 from spark_kafka_sink.base.errors import ConfigError, ErrorCode, UnsupportedVersionError
 from spark_kafka_sink.config.producer_config import ProducerConfig
@@ -43,7 +43,6 @@ from spark_kafka_sink.protocol.producer_ids import (
     NO_PRODUCER_ID,
     PreparedTransaction,
     ProducerIdAndEpoch,
-    TransactionState,
 )
 from spark_kafka_sink.protocol.request import Request
 from spark_kafka_sink.protocol.transaction_requests import (

@@ -1,7 +1,7 @@
 """A transaction as its coordinator describes it.
 
-Owns: :class:`TransactionDescription`. Never: what follows from a state (``transactions/``), a
-request (``protocol/transaction_requests.py``).
+Owns: the coordinator's states of a transaction, :class:`TransactionDescription`. Never: what
+follows from a state (``transactions/``), a request (``protocol/transaction_requests.py``).
 """
 
 from __future__ import annotations
@@ -9,13 +9,37 @@ from __future__ import annotations
 from array import array
 from collections.abc import Sequence
 from dataclasses import dataclass
+from enum import Enum
 from typing import TYPE_CHECKING
 
 from spark_kafka_sink.base.errors import ErrorCode
-from spark_kafka_sink.protocol.producer_ids import TransactionState
 
 if TYPE_CHECKING:
     from spark_kafka_sink.protocol.messages import describe_transactions
+
+
+class TransactionState(Enum):
+    """The coordinator's states (Java's ``TransactionState``); the values are the wire's names."""
+
+    EMPTY = "Empty"
+    ONGOING = "Ongoing"
+    PREPARE_COMMIT = "PrepareCommit"
+    PREPARE_ABORT = "PrepareAbort"
+    COMPLETE_COMMIT = "CompleteCommit"
+    COMPLETE_ABORT = "CompleteAbort"
+    PREPARE_EPOCH_FENCE = "PrepareEpochFence"
+    DEAD = "Dead"
+    #: A name that is unknown here, or none because of an error.
+    UNKNOWN = "Unknown"
+
+    @classmethod
+    def _missing_(cls, _: object) -> TransactionState:
+        return cls.UNKNOWN
+
+    @property
+    def is_committed(self) -> bool:
+        """The id's last transaction was, or is being. Then InitProducerId aborts nothing."""
+        return self in (TransactionState.PREPARE_COMMIT, TransactionState.COMPLETE_COMMIT)
 
 
 @dataclass(frozen=True, slots=True)

@@ -44,7 +44,7 @@ from spark_kafka_sink.producer.transaction.transaction_states import State
 from spark_kafka_sink.producer.transaction.txn_requests import TransactionalResult
 from spark_kafka_sink.producer.wiring import NewClient, ProducerOptions, ProducerParts
 from spark_kafka_sink.protocol.cluster import Cluster, PartitionInfo, TopicPartition
-from spark_kafka_sink.protocol.producer_ids import PreparedTransaction, TransactionState
+from spark_kafka_sink.protocol.producer_ids import PreparedTransaction
 from spark_kafka_sink.records.arrow_schema import ArrowBatch, ArrowBatchReader
 from spark_kafka_sink.records.batch_joiner import BatchJoiner
 from spark_kafka_sink.records.record_columns import ChunkSize, RecordColumns
@@ -309,10 +309,10 @@ class KafkaProducer:
 
     # ---- transactions ------------------------------------------------------------------------
 
-    def describe_last_transaction(self) -> TransactionState:
-        """The coordinator's state of the last transaction of transactional.id; DEAD when it knows
-        none. Before :meth:`init_transactions`, which would abort one that is open. Blocks for
-        max.block.ms, as that does. Not in Java.
+    def describe_last_transaction(self) -> str:
+        """The coordinator's name for the state of transactional.id's last transaction (Java's
+        ``TransactionState``); "Dead" when it knows none. Call it before :meth:`init_transactions`,
+        which would abort one that is open. Blocks for max.block.ms, as that does. Not in Java.
         """
         manager = self._transactional("describe_last_transaction")
         self._await(manager.describe_last_transaction, Measurement.TXN_INIT)

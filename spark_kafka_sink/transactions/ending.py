@@ -31,10 +31,10 @@ from enum import Enum, auto
 from functools import partial
 from typing import TYPE_CHECKING
 
-from spark_kafka_sink.admin.transaction_description import TransactionDescription
+from spark_kafka_sink.admin.transaction_description import TransactionDescription, TransactionState
 from spark_kafka_sink.base.clock import NEVER, Latch
 from spark_kafka_sink.base.errors import ErrorCode, KafkaTimeoutError
-from spark_kafka_sink.protocol.producer_ids import PreparedTransaction, TransactionState
+from spark_kafka_sink.protocol.producer_ids import PreparedTransaction
 from spark_kafka_sink.transactions.lease import NEVER_TIMES_OUT_MS, margin_ms
 from spark_kafka_sink.transactions.outcomes import Outcome, is_prepared, outcome_of
 

@@ -14,9 +14,9 @@ from __future__ import annotations
 from enum import Enum
 from typing import Final
 
-from spark_kafka_sink.admin.transaction_description import TransactionDescription
+from spark_kafka_sink.admin.transaction_description import TransactionDescription, TransactionState
 from spark_kafka_sink.base.errors import ErrorCode
-from spark_kafka_sink.protocol.producer_ids import PreparedTransaction, TransactionState
+from spark_kafka_sink.protocol.producer_ids import PreparedTransaction
 
 
 class Outcome(Enum):

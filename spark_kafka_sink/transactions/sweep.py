@@ -24,9 +24,9 @@ import logging
 from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING
 
+from spark_kafka_sink.admin.transaction_description import TransactionState
 from spark_kafka_sink.base.error_kinds import Kind
 from spark_kafka_sink.base.errors import ErrorCode, warn
-from spark_kafka_sink.protocol.producer_ids import TransactionState
 from spark_kafka_sink.transactions.commit_state import CommitState, Standing
 from spark_kafka_sink.transactions.transactional_ids import SEPARATOR, TransactionalId, parse
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from spark_kafka_sink.admin.transaction_description import TransactionState
 from spark_kafka_sink.cli.operations.held_partitions import offset_fetch
 from spark_kafka_sink.datasource.checks.clock_difference import QUORUM
 from spark_kafka_sink.protocol.cluster import TopicPartition
@@ -24,11 +25,7 @@ from spark_kafka_sink.protocol.messages.metadata import MetadataRequest as Metad
 from spark_kafka_sink.protocol.messages.sasl_authenticate import SaslAuthenticateRequest
 from spark_kafka_sink.protocol.messages.sasl_handshake import SaslHandshakeRequest
 from spark_kafka_sink.protocol.metadata import MetadataRequest
-from spark_kafka_sink.protocol.producer_ids import (
-    PreparedTransaction,
-    ProducerIdAndEpoch,
-    TransactionState,
-)
+from spark_kafka_sink.protocol.producer_ids import PreparedTransaction, ProducerIdAndEpoch
 from spark_kafka_sink.protocol.topic_requests import (
     ConfigResourceType,
     NewTopic,

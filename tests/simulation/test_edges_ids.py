@@ -4,6 +4,7 @@ is never aborted without a look for leaders (``transactional_producers.py``).
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 
 import pytest
@@ -47,6 +48,12 @@ def next_batch_takes_others(scene: EdgeScene, run: Run, loser: TransactionDescri
     scene.scheduler.sleep(3_000)
     assert scene.commit(run, 2, plan, messages) is Commit.COMMITTED
     assert scene.open_ids() == []
+
+
+def shows_three_batches(play: Callable[[EdgeScene], None], version: int) -> None:
+    """Each row once, with workers that live on."""
+    scene = EdgeScene.of(play, SparkLife(1, tasks=1, transaction_version=version, new_worker=0.0))
+    assert scene.batches() == {0, 1, 2}
 
 
 def of_the_sweep(request: Request) -> bool:
@@ -166,8 +173,7 @@ def test_an_id_whose_coordinator_moves_in_the_sweep_is_not_taken(version: int) -
         assert scene.open_ids() == [found.transactional_id]
         next_batch_takes_others(scene, run, found)
 
-    scene = EdgeScene.of(play, SparkLife(1, tasks=1, transaction_version=version, new_worker=0.0))
-    assert scene.batches() == {0, 1, 2}
+    shows_three_batches(play, version)
 
 
 @VERSIONS
@@ -183,8 +189,7 @@ def test_an_id_that_was_taken_behind_the_sweep_is_not_taken(version: int) -> Non
         scene.scheduler.block(lambda: all(one.over for one in late), NEVER)
         next_batch_takes_others(scene, run, described(scene, late[1].message))
 
-    scene = EdgeScene.of(play, SparkLife(1, tasks=1, transaction_version=version, new_worker=0.0))
-    assert scene.batches() == {0, 1, 2}
+    shows_three_batches(play, version)
 
 
 @VERSIONS
@@ -208,8 +213,7 @@ def test_an_id_that_brokers_aborted_without_a_leader_is_not_taken(version: int) 
         assert scene.commit(run, 1, plan, [winner.message]) is Commit.COMMITTED
         next_batch_takes_others(scene, run, found)
 
-    scene = EdgeScene.of(play, SparkLife(1, tasks=1, transaction_version=version, new_worker=0.0))
-    assert scene.batches() == {0, 1, 2}
+    shows_three_batches(play, version)
 
 
 @VERSIONS

@@ -14,10 +14,11 @@ from typing import Any
 from typer.testing import CliRunner, Result
 
 from spark_kafka_sink.admin.transaction_client import TransactionClient
+from spark_kafka_sink.admin.transaction_description import TransactionState
 from spark_kafka_sink.cli.app import app
 from spark_kafka_sink.cli.operations.operator import Operator
 from spark_kafka_sink.protocol.cluster import TopicPartition
-from spark_kafka_sink.protocol.producer_ids import PreparedTransaction, TransactionState
+from spark_kafka_sink.protocol.producer_ids import PreparedTransaction
 from spark_kafka_sink.transactions.commit_log.commit_log import CommitLog, LogSession
 from spark_kafka_sink.transactions.commit_state import CommitState, Decision, Payload
 from spark_kafka_sink.transactions.transactional_ids import TransactionalId, log_key

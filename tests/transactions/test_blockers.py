@@ -10,11 +10,11 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from prometheus_client.parser import text_string_to_metric_families
 
+from spark_kafka_sink.admin.transaction_description import TransactionState
 from spark_kafka_sink.cli.operations.blockers import Blocker, Whose, blockers
 from spark_kafka_sink.cli.show import show_blockers
 from spark_kafka_sink.producer.kafka_producer import KafkaProducer
 from spark_kafka_sink.producer.producer_record import ProducerRecord
-from spark_kafka_sink.protocol.producer_ids import TransactionState
 from spark_kafka_sink.transactions.commit_state import CommitState
 from tests.transactions.operator_stage import Stage
 

@@ -11,11 +11,12 @@ from typing import Any
 
 import pytest
 
+from spark_kafka_sink.admin.transaction_description import TransactionState
 from spark_kafka_sink.base.errors import KafkaError, SupersededError
 from spark_kafka_sink.producer.kafka_producer import KafkaProducer
 from spark_kafka_sink.producer.producer_record import ProducerRecord
 from spark_kafka_sink.protocol.cluster import TopicPartition
-from spark_kafka_sink.protocol.producer_ids import PreparedTransaction, TransactionState
+from spark_kafka_sink.protocol.producer_ids import PreparedTransaction
 from spark_kafka_sink.transactions.commit_state import CommitState, Done, Payload, Phase
 from spark_kafka_sink.transactions.transactional_ids import TransactionalId
 from tests.real_kafka import Consumed, RealKafka

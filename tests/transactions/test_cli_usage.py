@@ -13,7 +13,7 @@ import typer
 from typer.testing import CliRunner
 
 import spark_kafka_sink
-from spark_kafka_sink.admin.transaction_description import TransactionDescription
+from spark_kafka_sink.admin.transaction_description import TransactionDescription, TransactionState
 from spark_kafka_sink.base.errors import ErrorCode
 from spark_kafka_sink.cli import connection
 from spark_kafka_sink.cli.app import app
@@ -22,7 +22,6 @@ from spark_kafka_sink.cli.connection import settings_of
 from spark_kafka_sink.cli.operations.inspection import KeyReport, OpenTransaction
 from spark_kafka_sink.cli.show import age, show_open, show_report
 from spark_kafka_sink.cli.txn import txn_commands
-from spark_kafka_sink.protocol.producer_ids import TransactionState
 from spark_kafka_sink.transactions.commit_state import CommitState, Standing
 from spark_kafka_sink.transactions.transactional_ids import TransactionalId
 from tests.programs import run_python

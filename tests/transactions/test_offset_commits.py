@@ -12,6 +12,7 @@ import pytest
 from kafka import KafkaAdminClient
 
 from spark_kafka_sink.admin.transaction_client import TransactionClient
+from spark_kafka_sink.admin.transaction_description import TransactionState
 from spark_kafka_sink.base.errors import (
     AuthorizationError,
     ErrorCode,
@@ -19,7 +20,7 @@ from spark_kafka_sink.base.errors import (
 from spark_kafka_sink.config.producer_config import ProducerConfig
 from spark_kafka_sink.protocol.cluster import TopicPartition
 from spark_kafka_sink.protocol.group_requests import OffsetAndMetadata
-from spark_kafka_sink.protocol.producer_ids import PreparedTransaction, TransactionState
+from spark_kafka_sink.protocol.producer_ids import PreparedTransaction
 from spark_kafka_sink.transactions.driver_transactions import prepare
 from spark_kafka_sink.transactions.offset_commits import GroupOffsets
 from tests.real_kafka import RealKafka

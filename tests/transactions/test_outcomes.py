@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from spark_kafka_sink.admin.transaction_description import TransactionDescription
+from spark_kafka_sink.admin.transaction_description import TransactionDescription, TransactionState
 from spark_kafka_sink.base.errors import ErrorCode
-from spark_kafka_sink.protocol.producer_ids import PreparedTransaction, TransactionState
+from spark_kafka_sink.protocol.producer_ids import PreparedTransaction
 from spark_kafka_sink.transactions.outcomes import Outcome, is_prepared, outcome_of
 
 S, Is = TransactionState, Outcome

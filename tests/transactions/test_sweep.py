@@ -7,8 +7,8 @@ import uuid
 import pytest
 
 from spark_kafka_sink.admin.transaction_client import TransactionClient
+from spark_kafka_sink.admin.transaction_description import TransactionState
 from spark_kafka_sink.protocol.cluster import TopicPartition
-from spark_kafka_sink.protocol.producer_ids import TransactionState
 from spark_kafka_sink.transactions.sweep import open_runs, sweep
 from spark_kafka_sink.transactions.transactional_ids import TransactionalId
 from tests.real_kafka import RealKafka

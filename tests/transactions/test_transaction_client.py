@@ -11,10 +11,10 @@ from dataclasses import replace
 import pytest
 
 from spark_kafka_sink.admin.transaction_client import TransactionClient
+from spark_kafka_sink.admin.transaction_description import TransactionState
 from spark_kafka_sink.base.errors import ConfigError, ErrorCode, KafkaTimeoutError
 from spark_kafka_sink.config.producer_config import ProducerConfig
 from spark_kafka_sink.protocol.cluster import TopicPartition
-from spark_kafka_sink.protocol.producer_ids import TransactionState
 from tests.real_kafka import RealKafka
 from tests.transactions.open_transactions import TIMEOUT_MS, fence, open_transactions
 

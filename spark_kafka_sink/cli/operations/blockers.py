@@ -14,7 +14,7 @@ from typing import Final
 
 from spark_kafka_sink.admin.call import Call, Leader
 from spark_kafka_sink.admin.transaction_client import TransactionClient, listed, listing
-from spark_kafka_sink.admin.transaction_description import TransactionDescription
+from spark_kafka_sink.admin.transaction_description import TransactionDescription, TransactionState
 from spark_kafka_sink.cli.operations.held_partitions import HeldPartition, held_partitions
 from spark_kafka_sink.cli.operations.inspection import (
     OPEN,
@@ -30,7 +30,6 @@ from spark_kafka_sink.protocol.messages.describe_producers import ProducerState
 from spark_kafka_sink.protocol.messages.list_transactions import (
     TransactionState as ListedTransaction,
 )
-from spark_kafka_sink.protocol.producer_ids import TransactionState
 from spark_kafka_sink.protocol.transaction_requests import list_transactions
 from spark_kafka_sink.transactions.commit_log.commit_log import CommitLog
 from spark_kafka_sink.transactions.commit_state import CommitState, Standing

@@ -27,7 +27,7 @@ from typing import Final, NamedTuple
 
 from spark_kafka_sink.admin.call import AnyBroker, Call
 from spark_kafka_sink.admin.transaction_client import TransactionClient
-from spark_kafka_sink.admin.transaction_description import TransactionDescription
+from spark_kafka_sink.admin.transaction_description import TransactionDescription, TransactionState
 from spark_kafka_sink.base.errors import (
     AuthorizationError,
     ConfigError,
@@ -50,7 +50,7 @@ from spark_kafka_sink.cli.operations.inspection import (
 from spark_kafka_sink.config.option import INTERNAL_TOPICS
 from spark_kafka_sink.protocol.cluster import TopicPartition
 from spark_kafka_sink.protocol.metadata import MetadataRequest
-from spark_kafka_sink.protocol.producer_ids import PreparedTransaction, TransactionState
+from spark_kafka_sink.protocol.producer_ids import PreparedTransaction
 from spark_kafka_sink.transactions.commit_log.commit_log import CommitLog, LogSession
 from spark_kafka_sink.transactions.commit_state import (
     CommitState,

@@ -13,6 +13,7 @@ from typing import Final
 
 import typer
 
+from spark_kafka_sink.admin.transaction_description import TransactionState
 from spark_kafka_sink.base.errors import ConfigError, ErrorCode, RefusedError, named, safe_text
 from spark_kafka_sink.cli.arguments import Where
 from spark_kafka_sink.cli.connection import FAILED, connected, fail, operator_of
@@ -34,7 +35,6 @@ from spark_kafka_sink.cli.show import (
     state_json,
     summary,
 )
-from spark_kafka_sink.protocol.producer_ids import TransactionState
 from spark_kafka_sink.transactions.commit_state import CommitState, Standing
 from spark_kafka_sink.transactions.outcomes import Outcome
 from spark_kafka_sink.transactions.transactional_ids import check_part, is_drivers, parse

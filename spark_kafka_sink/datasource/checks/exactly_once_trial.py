@@ -29,6 +29,7 @@ from typing import Final
 from spark_kafka_sink.admin.admin_client import AdminClient
 from spark_kafka_sink.admin.call import AnyBroker, Call, Leader
 from spark_kafka_sink.admin.transaction_client import TransactionClient
+from spark_kafka_sink.admin.transaction_description import TransactionState
 from spark_kafka_sink.base.error_kinds import Kind
 from spark_kafka_sink.base.errors import (
     ApiError,
@@ -60,7 +61,7 @@ from spark_kafka_sink.protocol.messages.delete_topics import (
     DeleteTopicsRequest,
     DeleteTopicsResponse,
 )
-from spark_kafka_sink.protocol.producer_ids import PreparedTransaction, TransactionState
+from spark_kafka_sink.protocol.producer_ids import PreparedTransaction
 from spark_kafka_sink.protocol.topic_requests import NewTopic
 from spark_kafka_sink.records.log_records import ControlType, read_batches
 from spark_kafka_sink.transactions.driver_transactions import TopicRecord, prepare

@@ -53,6 +53,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypeVar
 
+from spark_kafka_sink.admin.transaction_description import TransactionState
 from spark_kafka_sink.base.errors import KafkaTimeoutError
 from spark_kafka_sink.base.process_local import ProcessLocal
 from spark_kafka_sink.config.producer_config import ProducerConfig
@@ -159,7 +160,7 @@ class TransactionalProducers:
             self._id, is_used = self._next_id()
             producer = self._of(self._id)
             try:
-                if not is_used or _answer(producer.describe_last_transaction).is_committed:
+                if not is_used or _was_committed(producer):
                     _answer(producer.init_transactions)
                     if not producer.identity_in_doubt:
                         producer.begin_transaction()
@@ -210,6 +211,10 @@ class TransactionalProducers:
         assert self._id is not None
         self._ids.retire(self._id)
         _abandon(producer)
+
+
+def _was_committed(producer: KafkaProducer) -> bool:
+    return TransactionState(_answer(producer.describe_last_transaction)).is_committed
 
 
 def _answer(call: Callable[[], T]) -> T:

@@ -61,11 +61,7 @@ from spark_kafka_sink.protocol.messages.init_producer_id import (
     InitProducerIdResponse,
 )
 from spark_kafka_sink.protocol.node_api_versions import NodeApiVersions
-from spark_kafka_sink.protocol.producer_ids import (
-    PreparedTransaction,
-    ProducerIdAndEpoch,
-    TransactionState,
-)
+from spark_kafka_sink.protocol.producer_ids import PreparedTransaction, ProducerIdAndEpoch
 from spark_kafka_sink.protocol.request import Request
 from spark_kafka_sink.protocol.transaction_requests import (
     add_partitions_to_txn,
@@ -109,7 +105,7 @@ class TxnRequestQueue:
         #: one did.
         self.identity_in_doubt = False
         #: Of the id's last transaction, as the coordinator described it.
-        self.last_state = TransactionState.UNKNOWN
+        self.last_state = ""
 
     @property
     def coordinator(self) -> Node | None:
@@ -341,9 +337,9 @@ class TxnRequestQueue:
         if isinstance(body, DescribeTransactionsResponse):
             [one] = body.transaction_states
             if one.error_code is ErrorCode.TRANSACTIONAL_ID_NOT_FOUND:  # expired
-                self.last_state = TransactionState.DEAD
+                self.last_state = "Dead"
                 return ErrorCode.NONE, None
-            self.last_state = TransactionState(one.transaction_state)
+            self.last_state = one.transaction_state
             return one.error_code, None
         if isinstance(body, AddPartitionsToTxnResponse):
             return self._apply_partitions(body)

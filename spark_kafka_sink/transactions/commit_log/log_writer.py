@@ -25,6 +25,7 @@ from typing import Final, TypeVar
 
 from spark_kafka_sink.admin.call import Call, RetryDecision, by_size, retry_decision
 from spark_kafka_sink.admin.transaction_client import TransactionClient, end_call
+from spark_kafka_sink.admin.transaction_description import TransactionState
 from spark_kafka_sink.base.errors import (
     ErrorCode,
     IllegalStateError,
@@ -34,11 +35,7 @@ from spark_kafka_sink.base.errors import (
 )
 from spark_kafka_sink.protocol.cluster import TopicPartition
 from spark_kafka_sink.protocol.messages.end_txn import EndTxnResponse
-from spark_kafka_sink.protocol.producer_ids import (
-    PreparedTransaction,
-    ProducerIdAndEpoch,
-    TransactionState,
-)
+from spark_kafka_sink.protocol.producer_ids import PreparedTransaction, ProducerIdAndEpoch
 from spark_kafka_sink.transactions.commit_log.log_parts import PIECE_BYTES
 from spark_kafka_sink.transactions.commit_state import LogChangedError, LogOutcomeUnknownError
 from spark_kafka_sink.transactions.driver_transactions import add_partition_call, produce_call
