@@ -53,6 +53,7 @@ ALLOWED = {
     ],
     "members of an enum that are found by their value, or compared with by none": [
         "AT_LEAST_ONCE",
+        "DEAD",
         "REPLAY",
         "SETTLED",
     ],
