@@ -85,20 +85,30 @@ def blocks(section: str, language: str) -> list[str]:
     return re.findall(rf"(?ms)^```{language}\n(.*?)^```$", SECTIONS[section])
 
 
-def apply(diff: str, root: Path) -> None:
+def extended(root: Path) -> dict[Path, str]:
+    """The files of ``root`` that the page's diffs change, as they are with all of them."""
+    texts: dict[Path, str] = {}
+    for section in SECTIONS:
+        for diff in blocks(section, "diff"):
+            apply(diff, root, texts)
+    return texts
+
+
+def apply(diff: str, root: Path, texts: dict[Path, str]) -> None:
     """Every hunk must be found once, by its lines; what stands behind ``@@`` is for readers."""
     for change in re.split(r"(?m)^--- ", diff)[1:]:
         old, new, *lines = change.splitlines()
         path = root / new.removeprefix("+++ b/")
         assert old in ("/dev/null", f"a/{new.removeprefix('+++ b/')}"), old
-        text = "\n" if old == "/dev/null" else "\n" + path.read_text()
+        before = "" if old == "/dev/null" else texts.get(path) or path.read_text()
+        text = f"\n{before}"
         for hunk in re.split(r"(?m)^@@.*\n?", "\n".join(lines))[1:]:
             marked = [line or " " for line in hunk.splitlines()]
             before = "".join(f"{line[1:]}\n" for line in marked if line[0] in " -")
             after = "".join(f"{line[1:]}\n" for line in marked if line[0] in " +")
             assert text.count(f"\n{before}") == 1, f"{path.name} has this not once:\n{before}"
             text = text.replace(f"\n{before}", f"\n{after}")
-        path.write_text(text[1:])
+        texts[path] = text[1:]
 
 
 def run(root: Path, *arguments: str, stdin: str = "") -> str:
@@ -117,9 +127,8 @@ def copy(tmp_path_factory: pytest.TempPathFactory) -> Path:
             shutil.copytree(source, root / name, ignore=ignored)
         else:
             shutil.copy(source, root / name)
-    for section in SECTIONS:
-        for diff in blocks(section, "diff"):
-            apply(diff, root)
+    for path, text in extended(root).items():
+        path.write_text(text)
     jar = root / "kafka-clients.jar"
     with zipfile.ZipFile(jar, "w") as archive:
         for path in (root / "tools" / "kafka_messages").glob("*.json"):
@@ -136,6 +145,10 @@ def failures(root: Path) -> dict[str, str]:
     assert all(uses.values())
     found: dict[str, str] = json.loads(run(root, "-c", _RUNNER, stdin=json.dumps(uses)))
     return found
+
+
+def test_every_diff_fits() -> None:
+    assert extended(ROOT)
 
 
 @pytest.mark.long

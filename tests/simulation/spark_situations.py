@@ -87,13 +87,13 @@ def coordinators_load_for_long(fate: random.Random, life: ApplicationLife) -> Ap
     """The driver goes on committing until its transactions are about to time out; then somebody
     else comes.
     """
-    comes = fate.randint(49_000, 54_500)
+    comes = fate.randint(50_000, 52_000)
     return replace(
         calm(fate, life),
         kind=fate.choice(_MICRO_BATCHES),
         tasks=6,
         empty=0.0,
-        loads_ms=comes + fate.randint(1_500, 5_000),
+        loads_ms=fate.randint(53_000, 54_500),
         comes_ms=comes,
         meanwhile=fate.choice(("start", "start", "start", "operator")),
         operators_timeout_ms=fate.choice(_OPERATORS_MS),
