@@ -14,9 +14,7 @@ from typing import Any
 from spark_kafka_sink.base.error_kinds import Kind
 from spark_kafka_sink.base.errors import ConfigError, coded, safe_text
 from spark_kafka_sink.base.security.addresses import parse_bootstrap_servers
-from spark_kafka_sink.base.security.import_paths import is_import_path
 from spark_kafka_sink.base.security.password import REPLACE_IT, text_of
-from spark_kafka_sink.base.suggestions import nearest_value
 from spark_kafka_sink.config.given_options import GivenOptions
 from spark_kafka_sink.config.logins.oauth_settings import names_own_class
 from spark_kafka_sink.config.logins.sasl_settings import (
@@ -45,13 +43,7 @@ from spark_kafka_sink.config.option import (
     check_references,
     refuse,
 )
-from spark_kafka_sink.config.option_table import (
-    IGNORES_KEYS,
-    JAVA_PARTITIONER_PACKAGES,
-    JAVA_PARTITIONERS,
-    KEY_PARTITIONERS,
-    PRODUCER_OPTIONS,
-)
+from spark_kafka_sink.config.option_table import IGNORES_KEYS, JAVA_PARTITIONERS, PRODUCER_OPTIONS
 
 #: The most requests in flight for which a broker can tell a repeated batch from a new one: it keeps
 #: the last five batches of each producer.
@@ -199,7 +191,7 @@ class OptionReader:
         # Else its user sets a protocol for it first, and meets the refusal then.
         self._refuse_what_comes_later()
         self._check_security()
-        self._check_partitioner()
+        self._set_partitioner()
         self._check_sizes_and_servers()
 
     def warn(self, kind: Kind, text: str) -> None:
@@ -352,24 +344,11 @@ class OptionReader:
                     kind=Kind.UNSUPPORTED_OPTION,
                 )
 
-    def _check_partitioner(self) -> None:
+    def _set_partitioner(self) -> None:
         name = self.values["partitioner.class"]
-        if name is None or name in KEY_PARTITIONERS:
-            return
-        package, _, short = str(name).rpartition(".")
-        if short in JAVA_PARTITIONERS and package in ("", *JAVA_PARTITIONER_PACKAGES):
-            self.values["partitioner.class"] = JAVA_PARTITIONERS[short]
-            if short == IGNORES_KEYS:
-                self.values["partitioner.ignore.keys"] = True
-        elif not is_import_path(str(name)):  # that is imported where it is used
-            choices = [*JAVA_PARTITIONERS, *KEY_PARTITIONERS]
-            raise PRODUCER_OPTIONS["partitioner.class"].error(
-                name,
-                "This partitioner is not known, and another one would put rows elsewhere; known"
-                f" are {', '.join(choices)}, and the import path of a class of your own",
-                self.spelled("partitioner.class"),
-                nearest_value(short, choices),
-            )
+        self.values["partitioner.class"] = JAVA_PARTITIONERS.get(name, name)
+        if name == IGNORES_KEYS:
+            self.values["partitioner.ignore.keys"] = True
 
     def _check_sizes_and_servers(self) -> None:
         # A batch must fit into the pool whole, or a small buffer.memory could never send one.

@@ -103,11 +103,6 @@ class OptionSource:
     sink: bool
     where: str = ""
 
-    @property
-    def takes_own(self) -> bool:
-        """Whether the sink's own options are taken there."""
-        return self.sink or bool(self.where)
-
 
 def is_left_out_of_files(key: str) -> bool:
     """Whether a line of this name, lower-cased and without prefix, is another client's."""
@@ -178,7 +173,7 @@ def _known_elsewhere(name: str, shown: str, place: OptionSource) -> ConfigError 
     elif owner is not None:
         what, kind = f"Option '{shown}'{where} belongs to {owner.component}", Kind.FOREIGN_OPTION
         hint = owner.instead
-    elif own is not None and not own.internal and not place.takes_own:
+    elif own is not None and not own.internal and not (place.sink or place.where):
         what = f"Option '{shown}'{where} is the Spark sink's; a producer has no such option"
         hint = "remove it, or write with format('kprod')"
     else:
@@ -219,10 +214,8 @@ _PUBLIC = ("username", "certificates", "chain")
 
 def _nearest(name: str, place: OptionSource) -> str | None:
     """The hint with the name that looks most like ``name``, which is in lower case."""
-    options = [
-        *PRODUCER_OPTIONS.values(),
-        *(SINK_OPTIONS.values() if place.sink or place.where else ()),
-    ]
+    own = SINK_OPTIONS if place.sink or place.where else {}
+    options = (PRODUCER_OPTIONS | own).values()
     names = [o.name for o in options if o.suggested or (o.for_producer and not place.sink)]
     dead_letters = _DEAD_LETTERS in names and "dlq" in name
     found = _DEAD_LETTERS if dead_letters else nearest_name(name, names)
@@ -232,8 +225,6 @@ def _nearest(name: str, place: OptionSource) -> str | None:
 
 
 CONFIG_FILE = "configFile"
-
-
 _SINK_BY_KEY = {name.lower(): option for name, option in SINK_OPTIONS.items()}
 
 #: Serializers with the same result as a column of text or bytes.

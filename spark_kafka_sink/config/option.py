@@ -30,14 +30,13 @@ OptionValue = bool | int | float | str | tuple[str, ...] | Password | None
 
 #: What Java's String.trim takes away: the space and every character below it, and no other.
 _JAVA_BLANKS = "".join(map(chr, range(0x21)))
-_INTEGER = re.compile(r"[+-]?[0-9]+")
+#: Longer ones can be no LONG, leading zeros aside.
+_INTEGER = re.compile(r"[+-]?[0-9]{1,39}")
 _DOUBLE = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
 _SHOWN_VALUE = re.compile(r"\{([a-zA-Z][\w.]*)\}")
 _SHOWN_NAME = re.compile(r"<([a-z][\w.]*)>")
 _CAPITAL = re.compile(r"(?<=[a-z])(?=[A-Z])")
 _COMMA = re.compile(r"[ \t\n\x0b\f\r]*,[ \t\n\x0b\f\r]*")
-#: The longest text that can still be a LONG, leading zeros aside; longer ones are not converted.
-_INTEGER_DIGITS = 40
 
 
 class OptionType(Enum):
@@ -137,32 +136,6 @@ def _not_empty(value: str) -> str:
 #: ``NonEmptyString``: absent is fine, empty is not.
 NOT_EMPTY = Rule("not empty", _not_empty)
 
-#: ``Topic.INTERNAL_TOPICS``: a broker takes no producer's rows for them.
-INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
-
-
-def _topic_name(name: str) -> str:
-    """``Topic.validate``."""
-    if not name:
-        wrong = "the empty string is not allowed"
-    elif name in (".", ".."):
-        wrong = f"'{name}' is not allowed"
-    elif len(name) > 249:
-        wrong = "it is longer than the max allowed length 249"
-    elif re.fullmatch(r"[a-zA-Z0-9._-]+", name) is None:
-        wrong = (
-            "it contains one or more characters other than ASCII alphanumerics, '.', '_' and '-'"
-        )
-    elif name in INTERNAL_TOPICS:
-        wrong = f"'{name}' is internal: only brokers write to it"
-    else:
-        return name
-    raise ValueError(f"Topic name is invalid: {wrong}")
-
-
-#: Valid names of topics that clients may write to.
-TOPIC_NAME = Rule("letters, digits, '.', '_' and '-', at most 249 of them", _topic_name)
-
 
 @dataclass(frozen=True, slots=True)
 class Option:
@@ -220,7 +193,7 @@ class Option:
         begins with the value that was probably ``meant``.
         """
         shown = HIDDEN if self.secret else safe_text("null" if given is None else str(given))
-        takes = f"{spelled} takes {self.takes()}; {self.default_text()}"
+        takes = f"{spelled} takes {self._taken()}"
         if meant is None and not self.secret and given is not None:
             meant = self._meant(str(given))
         return ConfigError(
@@ -247,21 +220,14 @@ class Option:
             return None
         return meant
 
-    def takes(self) -> str:
-        """Type and rule in words: "int, at least 0"."""
-        if self.rule is None:
-            return "true or false" if self.type is OptionType.BOOLEAN else self.type.value
-        return f"{self.type.value}, {self.rule.words}"
-
-    def default_text(self) -> str:
-        """The default in words, for hints."""
-        match self.default:
-            case None | "" | ():
-                return "it has no default"
-            case bool():
-                return f"the default is {str(self.default).lower()}"
-            case _:
-                return f"the default is {self.default}"
+    def _taken(self) -> str:
+        """Type, rule and default in words: "int, at least 0; the default is 5"."""
+        taken = "true or false" if self.type is OptionType.BOOLEAN else self.type.value
+        taken += "" if self.rule is None else f", {self.rule.words}"
+        if self.default in (None, "", ()):
+            return f"{taken}; it has no default"
+        shown = str(self.default).lower() if isinstance(self.default, bool) else self.default
+        return f"{taken}; the default is {shown}"
 
     @staticmethod
     def _text(given: object) -> str:
@@ -296,7 +262,7 @@ class Option:
         bits = _BITS.get(self.type)
         if bits is None and _DOUBLE.fullmatch(text):
             return float(text)
-        if bits and _INTEGER.fullmatch(text) and len(text) <= _INTEGER_DIGITS:
+        if bits and _INTEGER.fullmatch(text):
             value, limit = int(text), 1 << (bits - 1)
             if -limit <= value < limit:
                 return value

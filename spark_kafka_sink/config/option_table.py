@@ -16,7 +16,9 @@ from dataclasses import replace
 from functools import partial
 from typing import Final
 
+from spark_kafka_sink.base.security.import_paths import is_import_path
 from spark_kafka_sink.base.suggestions import letters
+from spark_kafka_sink.base.topic_name import VALID_NAME, checked_topic_name
 from spark_kafka_sink.config.named_columns import (
     ColumnFormat,
     OnNullValue,
@@ -26,7 +28,6 @@ from spark_kafka_sink.config.named_columns import (
 from spark_kafka_sink.config.option import (
     INT_MAX,
     NOT_EMPTY,
-    TOPIC_NAME,
     Option,
     OptionType,
     Rule,
@@ -39,7 +40,9 @@ from spark_kafka_sink.config.option import (
 
 _T = OptionType
 _NOT_NEGATIVE, _POSITIVE = within(0), within(1)
+_TOPIC_NAME = Rule(VALID_NAME, checked_topic_name)
 _ON, _OFF = True, False
+_of_one_write = partial(Option, of_one_write=True)
 _METRICS = "there is no JMX here; the write report carries the numbers"
 
 #: Partitioner classes of the Java client, and what each is here: a name in
@@ -50,10 +53,9 @@ JAVA_PARTITIONERS: dict[str, str | None] = {
     "UniformStickyPartitioner": None,
     "RoundRobinPartitioner": "RoundRobinPartitioner",
 }
-JAVA_PARTITIONER_PACKAGES = (
-    "org.apache.kafka.clients.producer",
-    "org.apache.kafka.clients.producer.internals",
-)
+_PACKAGES = (
+    "", "org.apache.kafka.clients.producer", "org.apache.kafka.clients.producer.internals",
+)  # fmt: skip
 #: Java's own replacement for it is partitioner.ignore.keys (KIP-794).
 IGNORES_KEYS = "UniformStickyPartitioner"
 
@@ -63,6 +65,19 @@ KEY_PARTITIONERS: tuple[str, ...] = (
     "consistent", "consistent_random", "murmur2", "murmur2_random", "fnv1a", "fnv1a_random",
     "random", "murmur3", "iceberg_bucket", "iceberg_bucket_long",
 )  # fmt: skip
+_PARTITIONERS = (*JAVA_PARTITIONERS, *KEY_PARTITIONERS)
+
+
+def _partitioner(name: str) -> str:
+    package, _, short = name.rpartition(".")
+    if short in JAVA_PARTITIONERS and package in _PACKAGES:
+        return short
+    if name in KEY_PARTITIONERS or is_import_path(name):  # that is imported where it is used
+        return name
+    raise ValueError(
+        "This partitioner is not known, and another one would put rows elsewhere; known are"
+        f" {', '.join(_PARTITIONERS)}, and the import path of a class of your own"
+    )
 
 
 def _removed(name: str, last: str, instead: str) -> Option:
@@ -105,7 +120,8 @@ _PRODUCER = (
     Option("compression.lz4.level", _T.INT, 9, within(1, 17)),
     Option("compression.zstd.level", _T.INT, 3, within(-131_072, 22)),
     # Partitions.
-    Option("partitioner.class", _T.CLASS, None),
+    Option("partitioner.class", _T.CLASS, None,
+           Rule("a partitioner's name, or an import path", _partitioner, _PARTITIONERS)),
     Option("partitioner.ignore.keys", _T.BOOLEAN, _OFF),
     Option("partitioner.adaptive.partitioning.enable", _T.BOOLEAN, _OFF),
     Option("partitioner.availability.timeout.ms", _T.LONG, 0, _NOT_NEGATIVE),
@@ -255,7 +271,7 @@ REGISTRY: Final = "schema.registry."
 _ALGORITHM: Final = "ssl.endpoint.identification.algorithm"
 SUBJECTS: Final = "io.confluent.kafka.serializers.subject."
 _ID_PACKAGE: Final = "io.confluent.kafka.serializers.schema.id."
-IN_PREFIX, IN_HEADER = "PrefixSchemaIdSerializer", "HeaderSchemaIdSerializer"
+_ID_AT = IN_PREFIX, IN_HEADER = "PrefixSchemaIdSerializer", "HeaderSchemaIdSerializer"
 
 _STRATEGIES: Final = one_of(
     *SubjectStrategy, *(f"{SUBJECTS}{strategy}" for strategy in SubjectStrategy)
@@ -265,13 +281,11 @@ _STRATEGIES: Final = one_of(
 def _of(part: str) -> tuple[Option, ...]:
     """The rows that keys and values have alike."""
     return (
-        Option(f"{part}Schema", _T.STRING, None, NOT_EMPTY, of_one_write=True),
-        Option(f"{part}SchemaName", _T.STRING, None, NOT_EMPTY, of_one_write=True),
-        Option(f"{part}.subject.name.strategy", _T.CLASS, "TopicNameStrategy", _STRATEGIES,
-               of_one_write=True),
-        Option(f"{part}.schema.id.serializer", _T.CLASS, IN_PREFIX,
-               one_of(IN_PREFIX, IN_HEADER, _ID_PACKAGE + IN_PREFIX, _ID_PACKAGE + IN_HEADER),
-               of_one_write=True),
+        _of_one_write(f"{part}Schema", _T.STRING, None, NOT_EMPTY),
+        _of_one_write(f"{part}SchemaName", _T.STRING, None, NOT_EMPTY),
+        _of_one_write(f"{part}.subject.name.strategy", _T.CLASS, "TopicNameStrategy", _STRATEGIES),
+        _of_one_write(f"{part}.schema.id.serializer", _T.CLASS, IN_PREFIX,
+                      one_of(*(of + kind for of in ("", _ID_PACKAGE) for kind in _ID_AT))),
     )  # fmt: skip
 
 
@@ -309,16 +323,16 @@ _COLUMNS_OR_ALL = Rule(f"{_LISTED}, or `*`, or `name.*`", partial(checked_column
 _FORMAT = one_of(*ColumnFormat, same=any_case)
 
 _SINK = (
-    Option("topic", _T.STRING, None, TOPIC_NAME, of_one_write=True),
+    _of_one_write("topic", _T.STRING, None, _TOPIC_NAME),
     Option("deliveryGuarantee", _T.STRING, "at-least-once",
            one_of("at-least-once", "none", "exactly-once", same=letters)),
-    Option("valueColumns", _T.STRING, None, _COLUMNS_OR_ALL, of_one_write=True),
-    Option("valueFormat", _T.STRING, ColumnFormat.JSON, _FORMAT, of_one_write=True),
-    Option("keyColumns", _T.STRING, None, _COLUMNS, of_one_write=True),
-    Option("keyFormat", _T.STRING, ColumnFormat.JSON, _FORMAT, of_one_write=True),
-    Option("headersColumns", _T.STRING, None, _COLUMNS, of_one_write=True),
-    Option("onNullValue", _T.STRING, OnNullValue.TOMBSTONE, one_of(*OnNullValue, same=any_case),
-           of_one_write=True),
+    _of_one_write("valueColumns", _T.STRING, None, _COLUMNS_OR_ALL),
+    _of_one_write("valueFormat", _T.STRING, ColumnFormat.JSON, _FORMAT),
+    _of_one_write("keyColumns", _T.STRING, None, _COLUMNS),
+    _of_one_write("keyFormat", _T.STRING, ColumnFormat.JSON, _FORMAT),
+    _of_one_write("headersColumns", _T.STRING, None, _COLUMNS),
+    _of_one_write("onNullValue", _T.STRING, OnNullValue.TOMBSTONE,
+                  one_of(*OnNullValue, same=any_case)),
     Option("maxRecordsPerSecond", _T.LONG, None, _POSITIVE),
     Option("maxBytesPerSecond", _T.LONG, None, _POSITIVE),
     Option("tasksAtOnce", _T.INT, None, _POSITIVE),
@@ -326,10 +340,10 @@ _SINK = (
     Option("reportPath", _T.STRING, None, NOT_EMPTY),
     Option("reportPathRetentionBytes", _T.LONG, None, _POSITIVE),
     Option("reportPathRetentionMs", _T.LONG, None, _POSITIVE),
-    Option("reportTopic", _T.STRING, None, TOPIC_NAME),
+    Option("reportTopic", _T.STRING, None, _TOPIC_NAME),
     Option("reportListeners", _T.LIST, ()),
     Option("progressListeners", _T.LIST, ()),
-    Option("progressTopic", _T.STRING, None, TOPIC_NAME),
+    Option("progressTopic", _T.STRING, None, _TOPIC_NAME),
     Option("transactionalIdPrefix", _T.STRING, None, NOT_EMPTY),
     Option("txnAppId", _T.STRING, None, NOT_EMPTY),
     Option("txnVersion", _T.LONG, None, _NOT_NEGATIVE),
@@ -341,7 +355,7 @@ _SINK = (
     Option("txnContext", _T.STRING, None, NOT_EMPTY, internal=True),
     # Spark's own, where a micro-batch's offsets are found.
     Option("checkpointLocation", _T.STRING, None, internal=True),
-    Option("commitLogTopic", _T.STRING, COMMIT_LOG_TOPIC, TOPIC_NAME),
+    Option("commitLogTopic", _T.STRING, COMMIT_LOG_TOPIC, _TOPIC_NAME),
     Option("configFile", _T.STRING, None, NOT_EMPTY),
 )  # fmt: skip
 
@@ -349,8 +363,8 @@ _SINK = (
 #: Names are Kafka Connect's; those that it does not have are at the end.
 DEAD_LETTER_OPTIONS: Final = (
     Option("errors.tolerance", _T.STRING, "none", one_of("none", "all", same=any_case)),
-    Option("errors.deadletterqueue.topic.name", _T.STRING, None, TOPIC_NAME),
-    Option("errors.dead.letter.queue.topic.name", _T.STRING, None, TOPIC_NAME),
+    Option("errors.deadletterqueue.topic.name", _T.STRING, None, _TOPIC_NAME),
+    Option("errors.dead.letter.queue.topic.name", _T.STRING, None, _TOPIC_NAME),
     Option("errors.deadletterqueue.topic.replication.factor", _T.SHORT, None, within(1, 2**15 - 1)),
     Option("errors.deadletterqueue.context.headers.enable", _T.BOOLEAN, _ON),
     Option("errors.log.enable", _T.BOOLEAN, _OFF),

@@ -157,10 +157,7 @@ def _check_registry(own: Mapping[str, OptionValue]) -> None:
     for one in REGISTRY_OPTIONS:
         if one.name in own:
             check_references(one, own[one.name], one.name)
-    shown = (
-        USER_INFO,
-        *(REGISTRY + name for name in NOT_HIDDEN_BY_SPARK if name.startswith("ssl.")),
-    )
+    shown = (USER_INFO, *(REGISTRY + n for n in NOT_HIDDEN_BY_SPARK if n.startswith("ssl.")))
     for name in shown:
         refuse_inline(own.get(name), name, "it into a configFile")
     check_rules(STORE_RULES, registry_tls(own), lambda name: REGISTRY + name)

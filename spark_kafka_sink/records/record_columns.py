@@ -17,8 +17,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from spark_kafka_sink.base.errors import safe_text
+from spark_kafka_sink.base.topic_name import VALID_NAME, checked_topic_name
 from spark_kafka_sink.config.named_columns import OnNullValue
-from spark_kafka_sink.config.option import TOPIC_NAME
 from spark_kafka_sink.records.bad_rows.bad_rows import BadRows, Mask, Reason
 from spark_kafka_sink.records.column_plan import ColumnPlan as ColumnPlan  # noqa: PLC0414 - for callers
 from spark_kafka_sink.records.gather import (
@@ -315,7 +315,7 @@ def _check_topic_name(encoded: pa.DictionaryArray, index: int, bad: BadRows) -> 
     """Refuse the rows of a wrong name: a broker's refusal would name no row, and cost a wait."""
     try:
         name = str(encoded.dictionary[index].as_py())
-        TOPIC_NAME.checked(name)
+        checked_topic_name(name)
     except UnicodeDecodeError:
         # Spark's strings are bytes: a cast from binary checks nothing.
         name, broken = "", "Topic name is invalid: it is not UTF-8"
@@ -324,7 +324,7 @@ def _check_topic_name(encoded: pa.DictionaryArray, index: int, bad: BadRows) -> 
     else:
         return
     rows, bad.topic = encoded.indices.to_numpy() == index, safe_text(name, 60)
-    bad.refuse(rows, Reason.TOPIC_NAME, broken, "topic", TOPIC_NAME.words)
+    bad.refuse(rows, Reason.TOPIC_NAME, broken, "topic", VALID_NAME)
 
 
 def _partition(column: pa.Array | None, bad: BadRows) -> npt.NDArray[np.int32] | None:

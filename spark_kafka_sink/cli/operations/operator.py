@@ -37,6 +37,7 @@ from spark_kafka_sink.base.errors import (
     named,
     safe_text,
 )
+from spark_kafka_sink.base.topic_name import INTERNAL_TOPICS
 from spark_kafka_sink.cli.operations.blockers import open_producers
 from spark_kafka_sink.cli.operations.inspection import (
     ENDING,
@@ -47,7 +48,6 @@ from spark_kafka_sink.cli.operations.inspection import (
     described_when_ended,
     standing_of,
 )
-from spark_kafka_sink.config.option import INTERNAL_TOPICS
 from spark_kafka_sink.protocol.cluster import TopicPartition
 from spark_kafka_sink.protocol.metadata import MetadataRequest
 from spark_kafka_sink.protocol.producer_ids import PreparedTransaction

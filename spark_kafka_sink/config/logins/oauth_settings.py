@@ -17,13 +17,7 @@ from spark_kafka_sink.base.errors import ConfigError, safe_text
 from spark_kafka_sink.base.security.addresses import http_address, url_parts
 from spark_kafka_sink.base.security.import_paths import is_import_path
 from spark_kafka_sink.base.security.jaas_config import JaasEntry, without_shading
-from spark_kafka_sink.base.security.password import (
-    Password,
-    Text,
-    as_password,
-    shown_text,
-    text_of,
-)
+from spark_kafka_sink.base.security.password import Password, Text, as_password, shown_text, text_of
 from spark_kafka_sink.base.security.secret_references import has_references
 from spark_kafka_sink.config.logins.security_rules import (
     ENDPOINT_STORE_RULES,
@@ -49,6 +43,10 @@ _IN_MODULE: Final = {
     _SECRET: ("clientSecret", "oauth.client.secret"),
     _SCOPE: ("scope", "oauth.scope"),
 }
+_REFRESH: Final = (
+    "sasl.login.refresh.window.factor", "sasl.login.refresh.window.jitter",
+    "sasl.login.refresh.min.period.seconds", "sasl.login.refresh.buffer.seconds",
+)  # fmt: skip
 _IN_JAAS: Final = " in sasl.jaas.config"
 _MODULE: Final = "OAuthBearerLoginModule"
 
@@ -155,7 +153,7 @@ TokenSource = (
 
 @dataclass(frozen=True, slots=True)
 class RefreshRule:
-    """When a token is refreshed: Java's sasl.login.refresh options."""
+    """When a token is refreshed: Java's sasl.login.refresh options, as in ``_REFRESH``."""
 
     window_factor: float
     window_jitter: float
@@ -183,12 +181,7 @@ def oauth_settings(options: Mapping[str, object], module: JaasEntry) -> OAuthSet
     return OAuthSettings(
         source,
         _extensions(module),
-        RefreshRule(
-            values["sasl.login.refresh.window.factor"],
-            values["sasl.login.refresh.window.jitter"],
-            values["sasl.login.refresh.min.period.seconds"],
-            values["sasl.login.refresh.buffer.seconds"],
-        ),
+        RefreshRule(*(values[name] for name in _REFRESH)),
         values["sasl.login.retry.backoff.ms"],
         values["sasl.login.retry.backoff.max.ms"],
     )
@@ -429,9 +422,7 @@ def checked_extension(name: str, value: str) -> tuple[str, str]:
             hint="its name is letters, and not auth",
         )
     if _EXTENSION_VALUE.fullmatch(value) is None:
-        raise _refused(
-            f"the value of the SASL extension {name} is empty, or not ASCII text",
-        )
+        raise _refused(f"the value of the SASL extension {name} is empty, or not ASCII text")
     return name, value
 
 

@@ -73,7 +73,6 @@ _OF_MECHANISMS = {
     "sasl.kerberos.service.name": (GSSAPI,),
 }
 
-
 #: What OpenSSL offers in TLS 1.3 unless it is configured otherwise.
 TLS_1_3_SUITES: Final = frozenset(
     {"TLS_AES_128_GCM_SHA256", "TLS_AES_256_GCM_SHA384", "TLS_CHACHA20_POLY1305_SHA256"}

@@ -1,0 +1,35 @@
+"""What a broker takes as the name of a topic (Java: ``Topic``).
+
+Owns: the names that are valid, and those that only brokers write to. Never: whether a topic exists.
+"""
+
+from __future__ import annotations
+
+import re
+
+#: ``Topic.INTERNAL_TOPICS``: a broker takes no producer's rows for them.
+INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
+
+#: A valid name in words.
+VALID_NAME = "letters, digits, '.', '_' and '-', at most 249 of them"
+
+
+def checked_topic_name(name: str) -> str:
+    """``name``, if clients may write to a topic that is called so (``Topic.validate``). ValueError
+    with Java's sentence.
+    """
+    if not name:
+        wrong = "the empty string is not allowed"
+    elif name in (".", ".."):
+        wrong = f"'{name}' is not allowed"
+    elif len(name) > 249:
+        wrong = "it is longer than the max allowed length 249"
+    elif re.fullmatch(r"[a-zA-Z0-9._-]+", name) is None:
+        wrong = (
+            "it contains one or more characters other than ASCII alphanumerics, '.', '_' and '-'"
+        )
+    elif name in INTERNAL_TOPICS:
+        wrong = f"'{name}' is internal: only brokers write to it"
+    else:
+        return name
+    raise ValueError(f"Topic name is invalid: {wrong}")
