@@ -12,7 +12,7 @@ from heapq import nlargest
 from spark_kafka_sink.base.errors import safe_text
 from spark_kafka_sink.cli.arguments import Where
 from spark_kafka_sink.cli.connection import connected
-from spark_kafka_sink.cli.show import Json, print_json, show_rows
+from spark_kafka_sink.cli.show import Json, print_json, say, show_rows
 from spark_kafka_sink.datasource.dead_letters.letter_reader import LetterReader
 from spark_kafka_sink.records.letters.letter_fields import letter_fields
 
@@ -40,7 +40,9 @@ def deadletters(where: Where, topic: str, last: int, *, values: bool, as_json: b
                 yield time, record.offset, partition, letter
 
     with connected(where, as_json=as_json) as to:
-        newest = nlargest(last, letters(LetterReader(to.client, topic)))
+        reader = LetterReader(to.client, topic)
+        # (nlargest of none would read none.)
+        newest = nlargest(last or 1, letters(reader))[:last]
     shown = [letter for *_, letter in reversed(newest)]
     by_reason: list[Json] = [
         {"code": code, "reason": reason, "letters": count}
@@ -48,9 +50,12 @@ def deadletters(where: Where, topic: str, last: int, *, values: bool, as_json: b
     ]
     if as_json:
         print_json({"command": "deadletters", "topic": topic, "total": counts.total(),
-                    "byReason": by_reason, "last": shown})  # fmt: skip
+                    "byReason": by_reason, "last": shown,
+                    "inOpenTransactions": reader.left_out})  # fmt: skip
         return
     _show(f"Dead letters in {topic}", ("code", "reason", "letters"), by_reason)
+    if reader.left_out:
+        say(f"{reader.left_out} more are in transactions that have not ended: not counted.")
     if shown:
         _show("The newest", [name for name in shown[0] if name != "reason"], shown)
 

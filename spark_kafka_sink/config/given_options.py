@@ -169,7 +169,7 @@ def _known_elsewhere(name: str, shown: str, place: OptionSource) -> ConfigError 
     elif name in foreign.librdkafka:
         java, kind = foreign.librdkafka[name], Kind.FOREIGN_OPTION
         what = f"Option '{shown}'{where} is librdkafka's name; options have Java's names here"
-        hint = f"use {place.prefix}{java}" if java else _NOTHING_LIKE_IT
+        hint = f"use {place.prefix}{java}" if java else "remove it: Java's producer has none"
     elif owner is not None:
         what, kind = f"Option '{shown}'{where} belongs to {owner.component}", Kind.FOREIGN_OPTION
         hint = owner.instead
@@ -179,9 +179,6 @@ def _known_elsewhere(name: str, shown: str, place: OptionSource) -> ConfigError 
     else:
         return None
     return ConfigError(what, hint=hint, kind=kind)
-
-
-_NOTHING_LIKE_IT = "Java's producer has nothing like it: remove it"
 
 
 def _right_name(name: str, place: OptionSource) -> str | None:

@@ -143,5 +143,4 @@ class ProducerConfig:
             (name, reader.values[name]) for name in sorted(reader.given) if is_security_option(name)
         )
         arguments["warnings"] = tuple(reader.warnings)
-        names = {f.name for f in fields(cls)}
-        return cls(**{k: v for k, v in arguments.items() if k in names})
+        return cls(**{f.name: arguments[f.name] for f in fields(cls) if f.name in arguments})

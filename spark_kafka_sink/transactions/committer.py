@@ -52,7 +52,7 @@ from spark_kafka_sink.transactions.driver_transactions import TopicRecord, prepa
 from spark_kafka_sink.transactions.ending import abort_all, end_decided, near_timeout
 from spark_kafka_sink.transactions.lease import margin_ms
 from spark_kafka_sink.transactions.offset_commits import GroupOffsets
-from spark_kafka_sink.transactions.outcomes import Outcome, is_prepared, outcome_of
+from spark_kafka_sink.transactions.outcomes import Outcome, is_committed, is_prepared, outcome_of
 from spark_kafka_sink.transactions.ownership import Numbering, Owner, when_open
 from spark_kafka_sink.transactions.sweep import is_superseded, sweep, warn_unseen
 from spark_kafka_sink.transactions.transactional_ids import TransactionalId, log_id
@@ -241,25 +241,39 @@ class Committer:
             # Our decision may have reached the log; if so, the new owner, or an operator, ended it.
             if (tried := attempts.decision) is None:
                 raise
-            try:
-                found = self._client.describe(tried.ids, self._client.deadline())
-            except KafkaError as unclear:
-                raise CommitOutcomeUnknownError(
-                    f"batch {tried.number} of '{owner.key}' may be decided: {error.message}, and "
-                    f"its {len(tried.ids)} transactions can't be looked at: {unclear.message}",
-                    hint=_NOTHING_UNDONE,
-                    transactional_ids=tried.ids,
-                ) from error
-            missing = tuple(
-                t.transactional_id
-                for t in tried.transactions
-                if outcome_of(t, found[t.transactional_id]) is not Outcome.COMMITTED
-            )
-            if not missing:
+            if self._ended_by_others(owner.key, tried, error):
                 return Commit.COMMITTED
-            if len(missing) == len(tried.ids):
-                raise
-            raise _partial(owner.key, tried, missing) from error
+            raise
+
+    def _ended_by_others(self, key: str, tried: Decision, error: CommitError) -> bool:
+        """Whether ``tried``, which the log no longer has, is committed; False: nothing of it is.
+        Raises PartialCommitError, and CommitOutcomeUnknownError where coordinators don't say it.
+        """
+
+        def unknown(why: str, ids: tuple[str, ...] = tried.ids) -> CommitOutcomeUnknownError:
+            what = f"batch {tried.number} of '{key}' may be decided: {error.message}, and {why}"
+            return CommitOutcomeUnknownError(what, hint=_NOTHING_UNDONE, transactional_ids=ids)
+
+        try:
+            found = self._client.describe(tried.ids, self._client.deadline())
+        except KafkaError as unclear:
+            raise unknown(
+                f"its {len(tried.ids)} transactions can't be looked at: {unclear.message}"
+            ) from error
+        pairs = [(t, found[t.transactional_id]) for t in tried.transactions]
+        committed = [t for t, description in pairs if is_committed(t, description)]
+        if len(committed) == len(pairs):
+            return True
+        outcomes = {t.transactional_id: outcome_of(t, description) for t, description in pairs}
+        lost = tuple(i for i, how in outcomes.items() if how is Outcome.LOST)
+        if committed and lost:
+            raise _partial(key, tried, lost) from error
+        expired = tuple(i for i, how in outcomes.items() if how is Outcome.UNKNOWN)
+        if committed or expired:
+            ids = expired or tuple(set(tried.ids) - {t.transactional_id for t in committed})
+            shown = f"{len(ids)} of its {len(pairs)} transactions is not known"
+            raise unknown(f"the outcome of {shown} ({named(ids, _NAMED)})", ids) from error
+        return False
 
     def _commit(
         self, owner: Owner, batch: Batch, session: LogSession, attempts: _Attempts

@@ -70,6 +70,12 @@ def outcome_of(transaction: PreparedTransaction, found: TransactionDescription) 
     return _COMMITS.get((ahead, version, found.state), Outcome.UNKNOWN)
 
 
+def is_committed(transaction: PreparedTransaction, found: TransactionDescription) -> bool:
+    """Whether its coordinator has decided to commit it; markers may follow."""
+    how = outcome_of(transaction, found)
+    return how is Outcome.COMMITTED or (how is Outcome.RETRY and found.state is _S.PREPARE_COMMIT)
+
+
 def is_prepared(transaction: PreparedTransaction, found: TransactionDescription) -> bool:
     """Whether it is open and unchanged since its task prepared it."""
     return (

@@ -7,8 +7,11 @@ import pytest
 from spark_kafka_sink.base.errors import KafkaTimeoutError
 from spark_kafka_sink.datasource.dead_letters.letter_reader import LetterReader
 from spark_kafka_sink.protocol.cluster import TopicPartition
+from spark_kafka_sink.protocol.producer_ids import ProducerIdAndEpoch
 from spark_kafka_sink.protocol.request import ApiKey
+from spark_kafka_sink.records.single_record import batch_of
 from tests.fakes.fake_cluster import FOREVER, FakeCluster
+from tests.fakes.fake_cluster.batch_checks import read_batch
 from tests.transactions.simulated_driver import DriverWorld
 from tests.transactions.test_commit_log_faults import session
 
@@ -23,9 +26,9 @@ def world() -> DriverWorld:
     return DriverWorld(cluster)
 
 
-def reader(world: DriverWorld) -> LetterReader:
-    """Of a log with three transactions' records."""
-    for _ in range(3):
+def reader(world: DriverWorld, transactions: int = 3) -> LetterReader:
+    """Of a log with records of each."""
+    for _ in range(transactions):
         session(world)
     return LetterReader(world.client({"max.block.ms": "3000"}), TP.topic)
 
@@ -63,3 +66,44 @@ def test_a_log_that_was_cut_is_one_error(world: DriverWorld, behind: int) -> Non
         list(found.read(TP, end + behind))
     assert world.scheduler.now - start < 4_000
     assert fetches.fired < 100
+
+
+@pytest.mark.parametrize(("marker_ms", "letters", "left"), [(1_000, [0, 2], 0), (5_000, [0], 1)])
+def test_markers_that_are_on_their_way_are_waited_for(
+    world: DriverWorld, marker_ms: int, letters: list[int], left: int
+) -> None:
+    """The response to EndTxn comes before them; a leader that is away has them late."""
+    found = reader(world, 1)
+    world.cluster.marker_ms = marker_ms
+    session(world)
+    [(tp, end)] = found.partitions()
+    start = world.scheduler.now
+    assert [record.offset for record in found.read(tp, end)] == letters
+    assert found.left_out == left
+    assert world.scheduler.now - start < 3_000
+
+
+def test_letters_whose_marker_was_deleted_are_none(world: DriverWorld) -> None:
+    """Retention deletes the marker of what was aborted, after its letters were read; the producer's
+    next marker is a commit.
+    """
+    log = world.cluster.logs[TP]
+
+    def written(sequence: int) -> None:
+        batch = batch_of([(b"key", b"value")], 1_000, ProducerIdAndEpoch(77, 0), sequence)
+        log.append(read_batch(b"".join(batch)))
+
+    def ended(*, commit: bool) -> None:
+        log.end_transaction(77, 0, commit=commit, coordinator_epoch=0, timestamp=1_000)
+
+    def meanwhile() -> None:
+        ended(commit=False)
+        written(1)
+        ended(commit=True)
+        log.start, log.batches = 2, log.batches[2:]
+
+    found = LetterReader(world.client({"max.block.ms": "3000"}), TP.topic)
+    written(0)
+    world.cluster.at(world.scheduler.now + 200, meanwhile)
+    assert [record.offset for record in found.read(TP, 4)] == [2]
+    assert log.start == 2

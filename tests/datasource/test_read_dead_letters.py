@@ -92,6 +92,25 @@ def test_kprod_deadletters_shows_values_when_asked(kafka, letters):
     assert "bad" not in asked.stdout
 
 
+def test_counts_alone_are_asked_for_by_none_of_them(kafka, letters):
+    _, queue = letters
+    arguments = ["deadletters", queue, "-b", kafka.bootstrap, "-n", "0", "--json"]
+    told = json.loads(CliRunner().invoke(app, arguments).stdout)
+    assert (told["total"], told["last"]) == (2, [])
+
+
+def test_letters_of_a_transaction_that_is_open_are_told(kafka):
+    queue = kafka.unique_topic("dlq")
+    producer = Producer({"bootstrap.servers": kafka.bootstrap, "transactional.id": queue})
+    producer.init_transactions()
+    producer.begin_transaction()
+    producer.produce(queue, b"open")
+    assert producer.flush(60) == 0
+    found = CliRunner().invoke(app, ["deadletters", queue, "-b", kafka.bootstrap])
+    assert "1 more are in transactions that have not ended: not counted." in found.stdout
+    producer.abort_transaction(60)
+
+
 def test_the_newest_letters_of_a_partition_are_its_last(kafka):
     """Letters have their rows' time, and a job may send rows of last year."""
     queue = kafka.unique_topic("dlq", partitions=2)

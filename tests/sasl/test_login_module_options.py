@@ -159,6 +159,28 @@ def test_a_misspelt_name_is_an_error_with_the_right_one(module, name, meant):
     assert ("replace it" in text) is login_modules()[module].options[meant].secret
 
 
+@pytest.mark.parametrize(
+    ("module", "mechanism", "options"),
+    [
+        ("Krb5LoginModule", "GSSAPI", 'useKeyTab=" true " keyTab="/k" principal="p"'),
+        ("Krb5LoginModule", "GSSAPI", 'serviceName="kafka" useTicketCache="false "'),
+        ("ScramLoginModule", "SCRAM-SHA-256", 'username="u" password="p" tokenauth="true "'),
+    ],
+)
+def test_a_switch_with_a_blank_is_an_error(module, mechanism, options):
+    """Java does not trim it: to a JVM it is neither true nor false."""
+    jaas = f"a.{module} required {options};"
+    with pytest.raises(ConfigError, match="must not begin or end with a blank"):
+        sasl_settings({"sasl.mechanism": mechanism, "sasl.jaas.config": jaas})
+
+
+def test_an_option_that_is_there_is_not_suggested():
+    jaas = 'a.PlainLoginModule required username="u" password="p" serviceName="kafka";'
+    with pytest.raises(ConfigError) as raised:
+        sasl_settings({"sasl.mechanism": "PLAIN", "sasl.jaas.config": jaas})
+    assert "it has username, password" in (raised.value.hint or "")
+
+
 def test_a_wrong_store_of_the_endpoint_is_an_error_at_once(tmp_path):
     """When the login is made; not when the first connection needs a token."""
     options = {URL: "https://idp/t", ID: "i", SECRET: Password("s")}

@@ -18,6 +18,7 @@ from spark_kafka_sink.protocol.request import ApiKey
 from spark_kafka_sink.transactions.committer import Batch, Commit
 from spark_kafka_sink.transactions.ownership import Numbering
 from tests.fakes.fake_cluster.control import FOREVER
+from tests.fakes.fake_cluster.transaction_coordinator import State
 from tests.simulation.edge_scene import EdgeScene
 from tests.simulation.spark_scene import of_a_sweep, of_the_log, owner_of
 from tests.simulation.spark_world import LOG_TOPIC, TIMEOUT_MS, TOPIC, SparkLife
@@ -197,4 +198,33 @@ def test_a_decision_that_others_ended_unseen_is_an_unknown_outcome(version: int)
         control.clear()
 
     scene = EdgeScene.of(play, SparkLife(1, tasks=1, transaction_version=version))
+    assert scene.batches() == {0, 1, 2}
+
+
+@pytest.mark.parametrize("late", [1, 2])
+@pytest.mark.parametrize("version", [1, 2])
+def test_a_decision_that_others_committed_is_committed(version: int, late: int) -> None:
+    """The response to it is lost, another start ends it and takes over. The markers of ``late`` of
+    its two transactions are on their way: those are committed, too.
+    """
+
+    def play(scene: EdgeScene) -> None:
+        old, new = scene.run("run-0"), scene.run("run-1")
+        scene.batch(old, 0)
+        plan = scene.plan(old)
+        messages = scene.write(old, 1, plan)
+        waiting = {m.prepared.transactional_id for m in messages[:late] if m.prepared}
+        control, cluster = scene.cluster.control, scene.cluster
+        lost = control.drop(ApiKey.END_TXN, where=of_the_log)
+        commit, told = scene.beside(old.process, lambda: scene.commit(old, 1, plan, messages))
+        scene.scheduler.block(lambda: lost.fired > 0, NEVER)
+        for one in waiting:
+            cluster.markers_ms[one] = 30_000
+        scene.batch(new, 2)
+        scene.scheduler.block(lambda: commit.done, NEVER)
+        states = cluster.transactions.transactions
+        assert {i for i, t in states.items() if t.state is State.PREPARE_COMMIT} == waiting
+        assert told == [Commit.COMMITTED]
+
+    scene = EdgeScene.of(play, SparkLife(1, tasks=2, transaction_version=version))
     assert scene.batches() == {0, 1, 2}

@@ -7,7 +7,7 @@ import pytest
 from spark_kafka_sink.admin.transaction_description import TransactionDescription, TransactionState
 from spark_kafka_sink.base.errors import ErrorCode
 from spark_kafka_sink.protocol.producer_ids import PreparedTransaction
-from spark_kafka_sink.transactions.outcomes import Outcome, is_prepared, outcome_of
+from spark_kafka_sink.transactions.outcomes import Outcome, is_committed, is_prepared, outcome_of
 
 S, Is = TransactionState, Outcome
 E = 5
@@ -58,7 +58,10 @@ def written(version: int, epoch: int = E) -> PreparedTransaction:
     ],
 )
 def test_every_state_that_a_coordinator_can_hold(version, epoch, state, wanted):
-    assert outcome_of(written(version), stored(epoch, state)) is wanted
+    transaction, found = written(version), stored(epoch, state)
+    assert outcome_of(transaction, found) is wanted
+    on_its_way = wanted is Is.RETRY and state is S.PREPARE_COMMIT
+    assert is_committed(transaction, found) == (wanted is Is.COMMITTED or on_its_way)
 
 
 @pytest.mark.parametrize(

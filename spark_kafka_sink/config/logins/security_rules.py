@@ -279,15 +279,17 @@ def check_options(entry: JaasEntry, module: LoginModule) -> None:
                 "remove it, or give it a value: an empty one would be as good as none",
             )
         if option.rule is not None or option.type not in _TEXTS:
-            hidden = value if isinstance(value, Password) else Password(value)
-            option.read(hidden, f"{name}, in sasl.jaas.config,")
+            where, text = f"{name}, in sasl.jaas.config,", text_of(value)
+            if text != text.strip():  # (which Java does not trim)
+                raise option.error(text, "It must not begin or end with a blank", where)
+            option.read(Password(text), where)
     check_rules(module.rules, entry.options)
 
 
 def _unknown(name: str, entry: JaasEntry, module: LoginModule) -> ConfigError:
     names = [n for n, o in module.options.items() if o.status is Status.HONOURED]
     beginnings = (n for n in names if n.endswith(MANY) and letters(name).startswith(letters(n)))
-    near = next(beginnings, None) or nearest_name(name.lower(), names)
+    near = next(beginnings, None) or nearest_name(name.lower(), set(names) - set(entry.options))
     option = None if near is None else module.options[near]
     hint = f"it has {', '.join(names)}"
     if near is not None:

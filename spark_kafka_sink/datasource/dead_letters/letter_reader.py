@@ -11,6 +11,7 @@ from collections.abc import Iterator
 
 from spark_kafka_sink.admin.admin_client import AdminClient
 from spark_kafka_sink.admin.partition_reader import PartitionReader
+from spark_kafka_sink.base.clock import NEVER
 from spark_kafka_sink.base.errors import ErrorCode
 from spark_kafka_sink.datasource.checks.topic_steps import existing_to_read
 from spark_kafka_sink.protocol.cluster import TopicPartition
@@ -28,14 +29,21 @@ from spark_kafka_sink.records.record_batch import HEADER_SIZE, parse_header
 from spark_kafka_sink.records.single_record import read_bytes, read_headers
 from spark_kafka_sink.records.varint import MAX_VARLONG_BYTES, read_varint
 
+#: The markers of a transaction that is committed follow its decision at once, unless a leader is
+#: away: so long they are waited for.
+_MARKERS_MS = 2_000
+
 
 class LetterReader:
     """Over the connections of ``client``; each request is bounded by its max.block.ms. Raises
     KafkaTimeoutError when there is no such topic.
+
+    ``left_out`` counts the letters of transactions that had not ended where they were read.
     """
 
     def __init__(self, client: AdminClient, topic: str) -> None:
         self._client = client
+        self.left_out = 0
         self._reader = PartitionReader(client, "", "READ on the topic")
         self._tps = [info.tp for info in existing_to_read(client, topic).topics[topic]]
 
@@ -46,12 +54,15 @@ class LetterReader:
 
     def read(self, tp: TopicPartition, end: int) -> Iterator[LogRecord]:
         """All letters before ``end``, those of a transaction when its marker comes; without those
-        of one that is open there. Raises CorruptRecordError, and KafkaTimeoutError when nothing
-        comes for max.block.ms: the log was cut before ``end``.
+        of one that has not ended by then. Raises CorruptRecordError, and KafkaTimeoutError when
+        nothing comes for max.block.ms: the log was cut before ``end``.
         """
         open_ones: dict[int, list[LogRecord]] = {}
-        at, before = 0, -1
-        while at < end:
+        at, before, clock, until_ms = 0, -1, self._client.loop.clock, NEVER
+        while at < end or (open_ones and clock.now_ms() < until_ms):
+            if at >= end:  # letters that are committed may have their markers behind it
+                until_ms = min(until_ms, clock.now_ms() + _MARKERS_MS)
+                deadline = self._client.deadline()
             if at > before:
                 before, deadline, tries = at, self._client.deadline(), 0
             else:
@@ -59,7 +70,8 @@ class LetterReader:
                 self._client.loop.pause(tries := tries + 1, deadline)
             fetched = self._reader.fetch(tp, at, deadline)
             if fetched.error is ErrorCode.OFFSET_OUT_OF_RANGE:
-                # Retention has deleted the first ones.
+                # Retention has deleted the first ones, and it may be markers of others.
+                open_ones.clear()
                 at = max(self._reader.offset(tp, OffsetSpec.EARLIEST, deadline), at)
                 continue
             for batch in _batches(fetched.records):
@@ -69,11 +81,12 @@ class LetterReader:
                     yield from ended if marker_of(batch) is ControlType.COMMIT else ()
                 else:
                     found = [one for one in _records(batch) if at <= one.offset < end]
-                    if header.transactional:
+                    if header.transactional and found:
                         open_ones.setdefault(header.producer_id, []).extend(found)
                     else:
                         yield from found
                 at = max(at, batch.next_offset)
+        self.left_out += sum(map(len, open_ones.values()))
 
 
 def _batches(data: Buffer) -> Iterator[LogBatch]:

@@ -41,7 +41,8 @@ class FakeCluster:
         nodes: ids 1 to n. Node n listens on port 9092 + n of 127.0.0.1, as Metadata returns it.
         random: leaders of new topics, topic ids. Nothing else is left to chance.
         transaction_version: what ApiVersions says of the feature; 2 is protocol 2.
-        marker_ms: how long a decided transaction waits for its markers.
+        marker_ms: how long a decided transaction waits for its markers; ``markers_ms`` has some, by
+            their ids, for which it is another time.
         abort_scan_ms: how often timed-out transactions are looked for.
         versions: API key to highest version, for an older cluster; 0 or less takes the API away.
         two_phase_commit: transaction.two.phase.commit.enable under unstable.api.versions.enable;
@@ -65,6 +66,7 @@ class FakeCluster:
         self.random = Random(0) if random is None else random
         self.transaction_version = transaction_version
         self.marker_ms = marker_ms
+        self.markers_ms: dict[str, int] = {}
         #: Kafka 4.3.1 drops markers for a partition without a leader (``test_dropped_markers.py``),
         #: and for these.
         self.drops_markers = False
@@ -383,7 +385,8 @@ class FakeCluster:
         epoch, pid = transaction.epoch, transaction.producer_id
         self.trace(f"{transaction.transactional_id} is decided: {commit=} {pid=} {epoch=}")
         self.on_decided(transaction, commit)
-        self.at(now + self.marker_ms, lambda: self._mark(transaction, commit, pid, epoch))
+        marked_ms = now + self.markers_ms.get(transaction.transactional_id, self.marker_ms)
+        self.at(marked_ms, lambda: self._mark(transaction, commit, pid, epoch))
 
     def _mark(self, transaction: Transaction, commit: bool, pid: int, epoch: int) -> None:
         """Write the markers that are missing; those whose leader is down are tried again, and all
