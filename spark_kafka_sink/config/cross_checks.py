@@ -7,6 +7,7 @@ variable.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any
@@ -53,6 +54,8 @@ _MAX_IN_FLIGHT_FOR_IDEMPOTENCE = 5
 SHORT_TIMEOUT_MS = 60_000
 
 _JAAS = "sasl.jaas.config"
+#: A name in a message; not one that is within a login module, such as oauth.sasl.extension.
+_SASL_NAME = re.compile(r"(?<![\w.])sasl(?:\.[a-z]+)+")
 
 #: The values of acks with which an acknowledgement is all in-sync replicas'.
 _ALL = ("all", "-1")
@@ -286,7 +289,13 @@ class OptionReader:
         if mechanism is not None:
             self._refuse_what_is_of_another_mechanism(mechanism)
         if not can_not_be_read_yet(given):
-            mechanism = sasl_settings(given).mechanism
+            try:
+                mechanism = sasl_settings(given).mechanism
+            except ConfigError as error:
+                prefix = "" if any(self.given[name].where for name in given) else self.prefix
+                both = error.message, error.hint or ""
+                what, hint = (_SASL_NAME.sub(rf"{prefix}\g<0>", text) for text in both)
+                raise ConfigError(what, hint=hint or None, kind=error.kind) from None
             self._refuse_what_is_of_another_mechanism(mechanism)
         if protocol == "SASL_PLAINTEXT" and mechanism in IN_THE_CLEAR:
             shown = mechanism or "left to sasl.jaas.config, which is looked up later"
@@ -359,8 +368,5 @@ class OptionReader:
         protocol = self.values["security.protocol"]
         self.servers = parse_bootstrap_servers(items, protocol, self.prefix)
         if len(self.servers) < len(items):
-            self.warn(
-                Kind.OTHER_VALUE,
-                "Configuration key 'bootstrap.servers' contains duplicate values. Duplicates will"
-                " be removed.",
-            )
+            text = "Configuration key 'bootstrap.servers' contains duplicate values."
+            self.warn(Kind.OTHER_VALUE, f"{text} Duplicates will be removed.")

@@ -11,7 +11,7 @@ timeout, with which no connection is ever made. docs/options.md is generated fro
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
 from typing import Final
@@ -375,15 +375,13 @@ DEAD_LETTER_OPTIONS: Final = (
 )  # fmt: skip
 
 
-def _table(*groups: Iterable[Option]) -> dict[str, Option]:
-    return {option.name: option for group in groups for option in group}
-
-
 #: Options of the producer by Java's name, which is in lower case throughout.
-PRODUCER_OPTIONS: dict[str, Option] = _table(_PRODUCER, SECURITY_OPTIONS)
+PRODUCER_OPTIONS: dict[str, Option] = {one.name: one for one in (*_PRODUCER, *SECURITY_OPTIONS)}
 
 #: The sink's own options by their name in camelCase.
-SINK_OPTIONS: dict[str, Option] = _table(_SINK, DEAD_LETTER_OPTIONS, SCHEMA_OPTIONS)
+SINK_OPTIONS: dict[str, Option] = {
+    one.name: one for one in (*_SINK, *DEAD_LETTER_OPTIONS, *SCHEMA_OPTIONS)
+}
 
 #: Families of names that Java accepts by prefix.
 NO_MEANING_PREFIXES: dict[str, str] = {

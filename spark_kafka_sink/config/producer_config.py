@@ -113,11 +113,8 @@ class ProducerConfig:
             )
         reader.read()
         if reader.idempotence_off is not None:
-            reader.warn(
-                Kind.WEAKER_GUARANTEE,
-                f"Idempotence will be disabled because {reader.idempotence_off}: a retry can write"
-                " rows twice.",
-            )
+            text = f"Idempotence will be disabled because {reader.idempotence_off}: a retry can"
+            reader.warn(Kind.WEAKER_GUARANTEE, f"{text} write rows twice.")
         return cls.of(reader)
 
     @classmethod

@@ -286,3 +286,14 @@ def test_parsing_raises_config_error_and_nothing_else(options, with_servers):
 @pytest.mark.parametrize("given", ["onnullvalue", "onNullValue", "ONNULLVALUE"])
 def test_a_hint_spells_an_option_as_documented(given):
     assert refused({given: "x"}).hint.startswith("onNullValue takes string")
+
+
+def test_an_error_of_a_login_names_options_as_they_are_written():
+    login = {"security.protocol": "SASL_SSL", "sasl.mechanism": "OAUTHBEARER"}
+    given = {"bootstrap.servers": "b:9092"} | login
+    for parse, prefix in ((SinkConfig.parse, "kafka."), (ProducerConfig.parse, "")):
+        with pytest.raises(ConfigError) as caught:
+            parse({prefix + name: value for name, value in given.items()})
+        hint = caught.value.hint or ""
+        assert caught.value.message.startswith(f"{prefix}sasl.mechanism is OAUTHBEARER")
+        assert f"set {prefix}sasl.oauthbearer.token.endpoint.url, {prefix}sasl.login" in hint

@@ -54,14 +54,13 @@ NOT_HIDDEN_BY_SPARK = (
     "sasl.oauthbearer.assertion.private.key.passphrase",
 )
 
+_FOR_A_WHILE = ", and anyone who reads it can use it until it expires"
 #: Mechanisms that need TLS around them, and what happens without it. None: not known yet.
 IN_THE_CLEAR = {
     None: "with PLAIN or a token, the secret is sent in the clear",
     "PLAIN": "the password is sent in the clear",
-    "OAUTHBEARER": "the token is sent in the clear, and anyone who reads it can use it until it"
-    " expires",
-    "AWS_MSK_IAM": "the signed request is sent in the clear, and anyone who reads it can use it"
-    " until it expires",
+    "OAUTHBEARER": f"the token is sent in the clear{_FOR_A_WHILE}",
+    "AWS_MSK_IAM": f"the signed request is sent in the clear{_FOR_A_WHILE}",
 }
 
 _BY_NAME = (PLAIN, *SCRAM)
