@@ -288,7 +288,8 @@ def check_options(entry: JaasEntry, module: LoginModule) -> None:
 def _unknown(name: str, entry: JaasEntry, module: LoginModule) -> ConfigError:
     names = [n for n, o in module.options.items() if o.status is Status.HONOURED]
     beginnings = (n for n in names if n.endswith(MANY) and letters(name).startswith(letters(n)))
-    near = next(beginnings, None) or nearest_name(name.lower(), set(names) - set(entry.options))
+    free = [n for n in names if n not in entry.options]
+    near = next(beginnings, None) or nearest_name(name.lower(), free)
     option = None if near is None else module.options[near]
     hint = f"it has {', '.join(names)}"
     if near is not None:
