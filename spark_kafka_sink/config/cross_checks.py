@@ -292,9 +292,8 @@ class OptionReader:
             try:
                 mechanism = sasl_settings(given).mechanism
             except ConfigError as error:
-                prefix = "" if any(self.given[name].where for name in given) else self.prefix
                 both = error.message, error.hint or ""
-                what, hint = (_SASL_NAME.sub(rf"{prefix}\g<0>", text) for text in both)
+                what, hint = (_SASL_NAME.sub(self._written, text) for text in both)
                 raise ConfigError(what, hint=hint or None, kind=error.kind) from None
             self._refuse_what_is_of_another_mechanism(mechanism)
         if protocol == "SASL_PLAINTEXT" and mechanism in IN_THE_CLEAR:
@@ -304,6 +303,12 @@ class OptionReader:
                 f"{self.spelled('security.protocol')} is SASL_PLAINTEXT and sasl.mechanism is"
                 f" {shown}: {IN_THE_CLEAR[mechanism]}",
             )
+
+    def _written(self, found: re.Match[str]) -> str:
+        """A name as it would be written beside those that are given."""
+        where = self.given.get(found[0]) or self.given.get("sasl.mechanism")
+        is_ours = found[0] in PRODUCER_OPTIONS and not (where and where.where)
+        return self.prefix + found[0] if is_ours else found[0]
 
     def _refuse_what_is_of_another_mechanism(self, mechanism: str) -> None:
         for name in self.given:

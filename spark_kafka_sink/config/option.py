@@ -31,7 +31,7 @@ OptionValue = bool | int | float | str | tuple[str, ...] | Password | None
 #: What Java's String.trim takes away: the space and every character below it, and no other.
 _JAVA_BLANKS = "".join(map(chr, range(0x21)))
 #: Longer ones can be no LONG, leading zeros aside.
-_INTEGER = re.compile(r"[+-]?[0-9]{1,39}")
+_INTEGER = re.compile(r"[+-]?[0-9]{1,40}")
 _DOUBLE = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
 _SHOWN_VALUE = re.compile(r"\{([a-zA-Z][\w.]*)\}")
 _SHOWN_NAME = re.compile(r"<([a-z][\w.]*)>")

@@ -53,9 +53,8 @@ JAVA_PARTITIONERS: dict[str, str | None] = {
     "UniformStickyPartitioner": None,
     "RoundRobinPartitioner": "RoundRobinPartitioner",
 }
-_PACKAGES = (
-    "", "org.apache.kafka.clients.producer", "org.apache.kafka.clients.producer.internals",
-)  # fmt: skip
+_JAVAS = "org.apache.kafka.clients.producer"
+_PACKAGES = ("", _JAVAS, f"{_JAVAS}.internals")
 #: Java's own replacement for it is partitioner.ignore.keys (KIP-794).
 IGNORES_KEYS = "UniformStickyPartitioner"
 
@@ -376,12 +375,10 @@ DEAD_LETTER_OPTIONS: Final = (
 
 
 #: Options of the producer by Java's name, which is in lower case throughout.
-PRODUCER_OPTIONS: dict[str, Option] = {one.name: one for one in (*_PRODUCER, *SECURITY_OPTIONS)}
+PRODUCER_OPTIONS = {one.name: one for one in (*_PRODUCER, *SECURITY_OPTIONS)}
 
 #: The sink's own options by their name in camelCase.
-SINK_OPTIONS: dict[str, Option] = {
-    one.name: one for one in (*_SINK, *DEAD_LETTER_OPTIONS, *SCHEMA_OPTIONS)
-}
+SINK_OPTIONS = {one.name: one for one in (*_SINK, *DEAD_LETTER_OPTIONS, *SCHEMA_OPTIONS)}
 
 #: Families of names that Java accepts by prefix.
 NO_MEANING_PREFIXES: dict[str, str] = {

@@ -231,55 +231,57 @@ class Committer:
         if owner.numbering is Numbering.ONCE and not batch.transactions:
             return Commit.EMPTY
         attempts = _Attempts()
-        try:
-            return self._when_open(
-                owner.key, lambda session: self._commit(owner, batch, session, attempts)
-            )
-        except (PartialCommitError, CommitOutcomeUnknownError):
-            raise
-        except CommitError as error:
-            # Our decision may have reached the log; if so, the new owner, or an operator, ended it.
-            if (tried := attempts.decision) is None:
-                raise
-            if self._ended_by_others(owner.key, tried, error):
-                return Commit.COMMITTED
-            raise
+        return self._when_open(
+            owner.key, lambda session: self._commit(owner, batch, session, attempts)
+        )
 
-    def _ended_by_others(self, key: str, tried: Decision, error: CommitError) -> bool:
-        """Whether ``tried``, which the log no longer has, is committed; False: nothing of it is.
-        Raises PartialCommitError, and CommitOutcomeUnknownError where coordinators don't say it.
+    def _ended_by_others(self, key: str, tried: Decision) -> bool:
+        """Whether ``tried``, which may have been in the log and is not any more, is committed;
+        False: nothing of it is. Raises PartialCommitError, and CommitOutcomeUnknownError where
+        coordinators don't say it.
         """
 
-        def unknown(why: str, ids: tuple[str, ...] = tried.ids) -> CommitOutcomeUnknownError:
-            what = f"batch {tried.number} of '{key}' may be decided: {error.message}, and {why}"
-            return CommitOutcomeUnknownError(what, hint=_NOTHING_UNDONE, transactional_ids=ids)
+        def unknown(why: str, ids: tuple[str, ...]) -> CommitOutcomeUnknownError:
+            return CommitOutcomeUnknownError(
+                f"batch {tried.number} of '{key}' may be decided: the commit log does not have its "
+                f"decision, which others may have ended, and {why}",
+                hint="look whether its rows are visible ('kprod txn describe' shows the brokers' "
+                "state) before it is written again",
+                transactional_ids=ids,
+            )
 
         try:
             found = self._client.describe(tried.ids, self._client.deadline())
-        except KafkaError as unclear:
-            raise unknown(
-                f"its {len(tried.ids)} transactions can't be looked at: {unclear.message}"
-            ) from error
+        except KafkaError as error:
+            what = f"its {len(tried.ids)} transactions can't be looked at: {error.message}"
+            raise unknown(what, tried.ids) from error
         pairs = [(t, found[t.transactional_id]) for t in tried.transactions]
-        committed = [t for t, description in pairs if is_committed(t, description)]
+        committed = [t.transactional_id for t, now in pairs if is_committed(t, now)]
         if len(committed) == len(pairs):
             return True
-        outcomes = {t.transactional_id: outcome_of(t, description) for t, description in pairs}
-        lost = tuple(i for i, how in outcomes.items() if how is Outcome.LOST)
+        # (With version 1 the abort of what its id wrote after its commit looks the same.)
+        lost = tuple(
+            t.transactional_id
+            for t, now in pairs
+            if outcome_of(t, now) is Outcome.LOST
+            and (t.transaction_version > 1 or now.producer_epoch == t.producer_epoch)
+        )
         if committed and lost:
-            raise _partial(key, tried, lost) from error
-        expired = tuple(i for i, how in outcomes.items() if how is Outcome.UNKNOWN)
-        if committed or expired:
-            ids = expired or tuple(set(tried.ids) - {t.transactional_id for t in committed})
-            shown = f"{len(ids)} of its {len(pairs)} transactions is not known"
-            raise unknown(f"the outcome of {shown} ({named(ids, _NAMED)})", ids) from error
+            raise _partial(key, tried, lost)
+        open_ = [t.transactional_id for t, now in pairs if is_prepared(t, now)]
+        ids = tuple(i for i in tried.ids if i not in (*committed, *lost, *open_))
+        if ids or committed:
+            ids = ids or tuple(open_)
+            shown = f"{len(ids)} of its {len(pairs)} transactions"
+            raise unknown(f"the outcome of {shown} is not known ({named(ids, _NAMED)})", ids)
         return False
 
     def _commit(
         self, owner: Owner, batch: Batch, session: LogSession, attempts: _Attempts
     ) -> Commit:
         decision, tried = session.state.decision, attempts.decision
-        if decision is not None and tried is not None and set(decision.ids) == set(tried.ids):
+        is_there = decision and tried and set(decision.ids) == set(tried.ids)
+        if decision is not None and is_there:
             # Also when an operator has aborted the run since: some of it may be visible.
             attempts.decided = decision
             self._rolled_forward(owner.key, session)
@@ -288,6 +290,8 @@ class Committer:
         by_us = found.newest_run == owner.run_id
         if by_us and attempts.decided is not None and found.has_done(attempts.decided):
             self._sweep(owner, found, own_run=owner.numbering is not Numbering.VERSIONS)
+            return Commit.COMMITTED
+        if tried is not None and not is_there and self._ended_by_others(owner.key, tried):
             return Commit.COMMITTED
         # (A version that is repeated, and wrote nothing, decides nothing.)
         is_repeated = not batch.transactions and found.done_batch(batch.number) is not None

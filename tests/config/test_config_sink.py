@@ -297,3 +297,16 @@ def test_an_error_of_a_login_names_options_as_they_are_written():
         hint = caught.value.hint or ""
         assert caught.value.message.startswith(f"{prefix}sasl.mechanism is OAUTHBEARER")
         assert f"set {prefix}sasl.oauthbearer.token.endpoint.url, {prefix}sasl.login" in hint
+
+
+def test_an_error_of_a_login_leaves_the_users_words_as_they_are(tmp_path):
+    """Names that only look like options; and what stands in a file has no prefix there."""
+    login = {"kafka.security.protocol": "SASL_SSL", "kafka.sasl.mechanism": "PLAIN"}
+    jaas = {"kafka.sasl.jaas.config": 'a.PlainLoginModule required sasl.name="x";'}
+    assert refused(login | jaas).message == (
+        "kafka.sasl.jaas.config: PlainLoginModule has no option sasl.name"
+    )
+    file = tmp_path / "client.properties"
+    file.write_text("sasl.login.retry.backoff.ms=200\n")
+    given = login | {"kafka.sasl.username": "u", "configFile": str(file)}
+    assert "needs kafka.sasl.username and kafka.sasl.password" in refused(given).message

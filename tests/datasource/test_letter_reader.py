@@ -83,6 +83,33 @@ def test_markers_that_are_on_their_way_are_waited_for(
     assert world.scheduler.now - start < 3_000
 
 
+def test_all_partitions_share_one_wait_for_markers(world: DriverWorld) -> None:
+    found = reader(world, 1)
+    world.cluster.marker_ms = 60_000
+    session(world)
+    [(tp, end)] = found.partitions()
+    start = world.scheduler.now
+    for _ in range(5):
+        assert [record.offset for record in found.read(tp, end)] == [0]
+    assert found.left_out == 5
+    assert world.scheduler.now - start < 3_000
+
+
+def test_a_leader_that_goes_away_meanwhile_costs_no_letter(world: DriverWorld) -> None:
+    found = reader(world, 1)
+    world.cluster.marker_ms = 60_000
+    session(world)
+    [(tp, end)] = found.partitions()
+    start, silent = world.scheduler.now, world.cluster.control
+    read = found.read(tp, end)
+    first = next(read).offset
+    dropped = silent.drop(ApiKey.FETCH, FOREVER, processed=False)
+    assert [first, *(record.offset for record in read)] == [0]
+    assert dropped.fired
+    assert found.left_out == 1
+    assert world.scheduler.now - start < 3_000
+
+
 def test_letters_whose_marker_was_deleted_are_none(world: DriverWorld) -> None:
     """Retention deletes the marker of what was aborted, after its letters were read; the producer's
     next marker is a commit.

@@ -17,12 +17,13 @@ from spark_kafka_sink.datasource.write.commit_message import TaskCommitMessage
 from spark_kafka_sink.protocol.request import ApiKey
 from spark_kafka_sink.transactions.committer import Batch, Commit
 from spark_kafka_sink.transactions.ownership import Numbering
+from tests.fakes.fake_cluster.codec import Request
 from tests.fakes.fake_cluster.control import FOREVER
 from tests.fakes.fake_cluster.transaction_coordinator import State
 from tests.simulation.edge_scene import EdgeScene
 from tests.simulation.spark_scene import of_a_sweep, of_the_log, owner_of
 from tests.simulation.spark_world import LOG_TOPIC, TIMEOUT_MS, TOPIC, SparkLife
-from tests.simulation.test_edges_operators import commit_by_hand
+from tests.simulation.test_edges_operators import by_hand, commit_by_hand
 
 
 def test_a_roll_forward_that_can_not_be_recorded_has_ended_all() -> None:
@@ -228,3 +229,74 @@ def test_a_decision_that_others_committed_is_committed(version: int, late: int) 
 
     scene = EdgeScene.of(play, SparkLife(1, tasks=2, transaction_version=version))
     assert scene.batches() == {0, 1, 2}
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_a_decision_whose_ids_were_used_since_is_an_unknown_outcome(version: int) -> None:
+    """Another start committed it, and what its id wrote after that was aborted: with version 1 the
+    coordinator describes that as it would an abort of the decision.
+    """
+
+    def play(scene: EdgeScene) -> None:
+        old, new = scene.run("run-0"), scene.run("run-1")
+        scene.batch(old, 0)
+        plan = scene.plan(old)
+        messages = scene.write(old, 1, plan)
+        lost = scene.cluster.control.drop(ApiKey.END_TXN, where=of_the_log)
+        commit, told = scene.beside(old.process, lambda: scene.commit(old, 1, plan, messages))
+        scene.scheduler.block(lambda: lost.fired > 0, NEVER)
+        scene.batch(new, 2)
+        (prepared,) = (m.prepared for m in messages if m.prepared)
+        used = scene.cluster.transactions.transactions[prepared.transactional_id]
+        # (By InitProducerId; with version 2 the commit, and the abort, add one, too.)
+        used.epoch, used.state = used.epoch + (1 if version == 1 else 2), State.COMPLETE_ABORT
+        scene.scheduler.block(lambda: commit.done, NEVER)
+        (error,) = told
+        assert isinstance(error, CommitOutcomeUnknownError), error
+        assert error.transactional_ids == (prepared.transactional_id,)
+
+    scene = EdgeScene.of(play, SparkLife(1, tasks=1, transaction_version=version))
+    assert scene.batches() == {0, 1, 2}
+
+
+@pytest.mark.parametrize("version", [1, 2])
+@pytest.mark.parametrize("report", [{}, {"reportTopic": "reports"}])
+def test_a_job_that_an_operator_has_committed_and_reset_is_saved(
+    version: int, report: dict[str, str]
+) -> None:
+    """The response to its decision is lost; before it opens the log again, 'kprod txn commit' ends
+    the decision, and 'kprod txn reset' removes it from the log.
+    """
+
+    def play(scene: EdgeScene) -> None:
+        run, control = scene.run("driver"), scene.cluster.control
+        scene.cluster.create_topic("reports", 1)
+        lost = control.drop(ApiKey.END_TXN, FOREVER, where=is_a_logs)
+
+        def operator() -> None:
+            control.clear()
+            (log,) = (i for i in scene.cluster.transactions.transactions if i.endswith(LOG_OF))
+            key = log.removesuffix(LOG_OF)
+            with by_hand(scene, scene.run("operator")) as commands:
+                commands.commit(commands.plan_commit(key))
+                commands.reset(commands.plan_reset(key, force=False))
+
+        def opens_again(request: Request) -> bool:
+            is_open = request.api == ApiKey.INIT_PRODUCER_ID and is_a_logs(request)
+            return is_open and lost.fired > 0
+
+        met = scene.before_send(run, opens_again, operator)
+        scene.job(run, scene.options(**report), 0)
+        assert met
+
+    scene = EdgeScene.of(play, SparkLife(1, tasks=2, transaction_version=version, new_worker=0.0))
+    assert scene.batches() == {0}
+    assert scene.open_ids() == []
+
+
+#: The end of the transactional ids that write the commit log.
+LOG_OF = "~~log"
+
+
+def is_a_logs(request: Request) -> bool:
+    return str(request.body.transactional_id).endswith(LOG_OF)

@@ -279,7 +279,7 @@ def check_options(entry: JaasEntry, module: LoginModule) -> None:
             )
         if option.rule is not None or option.type not in _TEXTS:
             where, text = f"{name}, in sasl.jaas.config,", text_of(value)
-            if text != text.strip():  # (which Java does not trim)
+            if text != text.strip() and option.status is Status.HONOURED:  # (Java does not trim)
                 raise option.error(text, "It must not begin or end with a blank", where)
             option.read(Password(text), where)
     check_rules(module.rules, entry.options)

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from spark_kafka_sink.admin.admin_client import AdminClient
 from spark_kafka_sink.admin.partition_reader import PartitionReader
 from spark_kafka_sink.base.clock import NEVER
-from spark_kafka_sink.base.errors import ErrorCode
+from spark_kafka_sink.base.errors import ErrorCode, KafkaTimeoutError
 from spark_kafka_sink.datasource.checks.topic_steps import existing_to_read
 from spark_kafka_sink.protocol.cluster import TopicPartition
 from spark_kafka_sink.protocol.log_requests import OffsetSpec
@@ -30,7 +30,7 @@ from spark_kafka_sink.records.single_record import read_bytes, read_headers
 from spark_kafka_sink.records.varint import MAX_VARLONG_BYTES, read_varint
 
 #: The markers of a transaction that is committed follow its decision at once, unless a leader is
-#: away: so long they are waited for.
+#: away: so long they are waited for, in all partitions.
 _MARKERS_MS = 2_000
 
 
@@ -44,6 +44,7 @@ class LetterReader:
     def __init__(self, client: AdminClient, topic: str) -> None:
         self._client = client
         self.left_out = 0
+        self._waits_until_ms = NEVER
         self._reader = PartitionReader(client, "", "READ on the topic")
         self._tps = [info.tp for info in existing_to_read(client, topic).topics[topic]]
 
@@ -58,21 +59,25 @@ class LetterReader:
         nothing comes for max.block.ms: the log was cut before ``end``.
         """
         open_ones: dict[int, list[LogRecord]] = {}
-        at, before, clock, until_ms = 0, -1, self._client.loop.clock, NEVER
-        while at < end or (open_ones and clock.now_ms() < until_ms):
-            if at >= end:  # letters that are committed may have their markers behind it
-                until_ms = min(until_ms, clock.now_ms() + _MARKERS_MS)
-                deadline = self._client.deadline()
+        at, before = 0, -1
+        while at < end or (open_ones and self._may_wait()):
             if at > before:
-                before, deadline, tries = at, self._client.deadline(), 0
+                deadline = self._client.deadline() if at < end else self._waits_until_ms
+                before, tries = at, 0
             else:
                 # A follower that has just become the leader has no high watermark yet.
                 self._client.loop.pause(tries := tries + 1, deadline)
-            fetched = self._reader.fetch(tp, at, deadline)
+            try:
+                fetched = self._reader.fetch(tp, at, deadline)
+            except KafkaTimeoutError:
+                if at < end:
+                    raise
+                break
             if fetched.error is ErrorCode.OFFSET_OUT_OF_RANGE:
-                # Retention has deleted the first ones, and it may be markers of others.
-                open_ones.clear()
-                at = max(self._reader.offset(tp, OffsetSpec.EARLIEST, deadline), at)
+                start = self._reader.offset(tp, OffsetSpec.EARLIEST, deadline)
+                if start > at:  # retention has deleted them, and it may be markers of others
+                    open_ones.clear()
+                at = max(start, at)
                 continue
             for batch in _batches(fetched.records):
                 header = batch.header
@@ -80,13 +85,20 @@ class LetterReader:
                     ended = open_ones.pop(header.producer_id, [])
                     yield from ended if marker_of(batch) is ControlType.COMMIT else ()
                 else:
-                    found = [one for one in _records(batch) if at <= one.offset < end]
+                    records = _records(batch) if header.base_offset < end else ()
+                    found = [one for one in records if at <= one.offset < end]
                     if header.transactional and found:
                         open_ones.setdefault(header.producer_id, []).extend(found)
                     else:
                         yield from found
                 at = max(at, batch.next_offset)
         self.left_out += sum(map(len, open_ones.values()))
+
+    def _may_wait(self) -> bool:
+        """For markers behind the end, of letters that may be committed."""
+        now = self._client.loop.clock.now_ms()
+        self._waits_until_ms = min(self._waits_until_ms, now + _MARKERS_MS)
+        return now < self._waits_until_ms
 
 
 def _batches(data: Buffer) -> Iterator[LogBatch]:
