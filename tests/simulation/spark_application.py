@@ -9,7 +9,6 @@ stranger under its name, operators, other keys in the log's partition, an unreac
 
 from __future__ import annotations
 
-import pickle
 from collections import Counter
 from collections.abc import Callable
 from typing import TypeVar
@@ -377,7 +376,7 @@ class Application(SparkWorld):
         if how is Commit.COMMITTED:
             self.order.append(write)
         if how is not Commit.PREPARED:
-            what = "abort" if self._aborts(write) else "commit"
+            what = "abort" if write.aborts else "commit"
             self.observer.check_nothing_hangs(write, begun, what)
             self.observer.check_noted(write)
             if not at_work:
@@ -414,14 +413,8 @@ class Application(SparkWorld):
         self.fired["= orphans swept by an abort"] += len(swept)
         if tasks_may_run:
             self.scheduler.sleep(CLEAN_MS)
-        if not self._aborts(write):  # (else its own commit has failed to abort them, and said so)
+        if not write.aborts:  # (else its own commit has failed to abort them, and said so)
             self.observer.check_nothing_hangs(write, begun, "abort")
-
-    @staticmethod
-    def _aborts(write: Write) -> bool:
-        """It is what a block that failed writes at its end."""
-        context = pickle.loads(write.planned).context
-        return context is not None and bool(context.abort)
 
     def _call(self, run: Start, role: str, what: Callable[[], T], *, stoppable: bool = True) -> T:
         """``what``, by a Python process of the driver's. LostCallError when that dies, or the user

@@ -9,8 +9,10 @@ from enum import Enum
 
 from spark_kafka_sink.base.clock import NEVER
 from spark_kafka_sink.base.errors import KafkaError
+from spark_kafka_sink.datasource.exactly_once.transaction_plan import TransactionPlan
 from spark_kafka_sink.datasource.foreach_batch import ForeachBatch
 from spark_kafka_sink.datasource.write.commit_message import TaskCommitMessage
+from spark_kafka_sink.datasource.write.write_context import WriteContext
 from spark_kafka_sink.protocol.producer_ids import PreparedTransaction
 from spark_kafka_sink.transactions.committer import Commit
 from tests.simulation.processes import Process
@@ -62,8 +64,19 @@ class Write:
     @property
     def run_id(self) -> str:
         """As the log has it: of a job the one that planning gave it."""
-        context = pickle.loads(self.planned).context if self.planned else None
+        context = self._context
         return self.run.id if context is None else str(context.run)
+
+    @property
+    def aborts(self) -> bool:
+        """It is what a block that failed writes at its end."""
+        context = self._context
+        return context is not None and context.abort
+
+    @property
+    def _context(self) -> WriteContext | None:
+        plan: TransactionPlan | None = pickle.loads(self.planned) if self.planned else None
+        return None if plan is None else plan.context
 
     @property
     def transactions(self) -> list[PreparedTransaction]:
