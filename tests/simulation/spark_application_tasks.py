@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from tests.simulation.spark_application import Application
 
 #: Spark kills a task so long after it asked it to stop.
-KILLED_MS = 2_000
+KILLED_MS = 4_000
 
 
 class ApplicationTasks:
