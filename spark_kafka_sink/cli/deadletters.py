@@ -41,8 +41,7 @@ def deadletters(where: Where, topic: str, last: int, *, values: bool, as_json: b
 
     with connected(where, as_json=as_json) as to:
         reader = LetterReader(to.client, topic)
-        # (nlargest of none would read none.)
-        newest = nlargest(last or 1, letters(reader))[:last]
+        newest = nlargest(last or 1, letters(reader))[:last]  # (of none it would read none)
     shown = [letter for *_, letter in reversed(newest)]
     by_reason: list[Json] = [
         {"code": code, "reason": reason, "letters": count}
@@ -50,8 +49,7 @@ def deadletters(where: Where, topic: str, last: int, *, values: bool, as_json: b
     ]
     if as_json:
         print_json({"command": "deadletters", "topic": topic, "total": counts.total(),
-                    "byReason": by_reason, "last": shown,
-                    "inOpenTransactions": reader.left_out})  # fmt: skip
+                    "byReason": by_reason, "last": shown, "leftOut": reader.left_out})  # fmt: skip
         return
     _show(f"Dead letters in {topic}", ("code", "reason", "letters"), by_reason)
     if reader.left_out:

@@ -11,8 +11,7 @@ from collections.abc import Iterator
 
 from spark_kafka_sink.admin.admin_client import AdminClient
 from spark_kafka_sink.admin.partition_reader import PartitionReader
-from spark_kafka_sink.base.clock import NEVER
-from spark_kafka_sink.base.errors import ErrorCode, KafkaTimeoutError
+from spark_kafka_sink.base.errors import ErrorCode
 from spark_kafka_sink.datasource.checks.topic_steps import existing_to_read
 from spark_kafka_sink.protocol.cluster import TopicPartition
 from spark_kafka_sink.protocol.log_requests import OffsetSpec
@@ -29,22 +28,17 @@ from spark_kafka_sink.records.record_batch import HEADER_SIZE, parse_header
 from spark_kafka_sink.records.single_record import read_bytes, read_headers
 from spark_kafka_sink.records.varint import MAX_VARLONG_BYTES, read_varint
 
-#: The markers of a transaction that is committed follow its decision at once, unless a leader is
-#: away: so long they are waited for, in all partitions.
-_MARKERS_MS = 2_000
-
 
 class LetterReader:
     """Over the connections of ``client``; each request is bounded by its max.block.ms. Raises
     KafkaTimeoutError when there is no such topic.
 
-    ``left_out`` counts the letters of transactions that had not ended where they were read.
+    ``left_out`` counts letters whose transaction's marker is not there yet.
     """
 
     def __init__(self, client: AdminClient, topic: str) -> None:
         self._client = client
         self.left_out = 0
-        self._waits_until_ms = NEVER
         self._reader = PartitionReader(client, "", "READ on the topic")
         self._tps = [info.tp for info in existing_to_read(client, topic).topics[topic]]
 
@@ -55,24 +49,18 @@ class LetterReader:
 
     def read(self, tp: TopicPartition, end: int) -> Iterator[LogRecord]:
         """All letters before ``end``, those of a transaction when its marker comes; without those
-        of one that has not ended by then. Raises CorruptRecordError, and KafkaTimeoutError when
-        nothing comes for max.block.ms: the log was cut before ``end``.
+        of one that is open there. Raises CorruptRecordError, and KafkaTimeoutError when nothing
+        comes for max.block.ms: the log was cut before ``end``.
         """
         open_ones: dict[int, list[LogRecord]] = {}
         at, before = 0, -1
-        while at < end or (open_ones and self._may_wait()):
+        while at < end:
             if at > before:
-                deadline = self._client.deadline() if at < end else self._waits_until_ms
-                before, tries = at, 0
+                before, deadline, tries = at, self._client.deadline(), 0
             else:
                 # A follower that has just become the leader has no high watermark yet.
                 self._client.loop.pause(tries := tries + 1, deadline)
-            try:
-                fetched = self._reader.fetch(tp, at, deadline)
-            except KafkaTimeoutError:
-                if at < end:
-                    raise
-                break
+            fetched = self._reader.fetch(tp, at, deadline)
             if fetched.error is ErrorCode.OFFSET_OUT_OF_RANGE:
                 start = self._reader.offset(tp, OffsetSpec.EARLIEST, deadline)
                 if start > at:  # retention has deleted them, and it may be markers of others
@@ -85,20 +73,13 @@ class LetterReader:
                     ended = open_ones.pop(header.producer_id, [])
                     yield from ended if marker_of(batch) is ControlType.COMMIT else ()
                 else:
-                    records = _records(batch) if header.base_offset < end else ()
-                    found = [one for one in records if at <= one.offset < end]
-                    if header.transactional and found:
+                    found = [one for one in _records(batch) if at <= one.offset < end]
+                    if header.transactional:
                         open_ones.setdefault(header.producer_id, []).extend(found)
                     else:
                         yield from found
                 at = max(at, batch.next_offset)
         self.left_out += sum(map(len, open_ones.values()))
-
-    def _may_wait(self) -> bool:
-        """For markers behind the end, of letters that may be committed."""
-        now = self._client.loop.clock.now_ms()
-        self._waits_until_ms = min(self._waits_until_ms, now + _MARKERS_MS)
-        return now < self._waits_until_ms
 
 
 def _batches(data: Buffer) -> Iterator[LogBatch]:

@@ -57,7 +57,7 @@ _OF_CODE = {
 @dataclass(slots=True)
 class DeadLetters:
     """Of one task attempt, on the writer's thread. ``topic`` is the option, ``limits`` are those of
-    its rows.
+    its rows, ``counts`` are by reason.
     """
 
     writer: LetterWriter
@@ -65,17 +65,15 @@ class DeadLetters:
     limits: RowLimits
     #: Which of these topics the principal may not write to, and what brokers say of each.
     forbidden: Callable[[Sequence[str]], Mapping[str, ErrorCode]]
-    #: By reason.
     counts: tuple[LetterCount, ...] = field(default=(), init=False)
     #: Of a column's topics: why rows can't be written to them, None for the others.
     _topics: dict[str, Finding | None] = field(default_factory=dict, init=False)
     #: Topics whose partitions were requested again, because a row names one they lack.
     _refreshed: set[str] = field(default_factory=set, init=False)
     #: Rows whose letters are not sent yet; their last two columns are the number of each one's
-    #: finding, and of itself.
+    #: finding, in ``_found``, and of itself.
     _held: list[pa.RecordBatch] = field(default_factory=list, init=False)
     _held_size: int = field(default=0, init=False)
-    #: The findings of these rows.
     _found: list[Finding] = field(default_factory=list, init=False)
 
     @property

@@ -40,9 +40,8 @@ class RowLimits:
     @property
     def most_content(self) -> int:
         """The bytes of a record's content that fit the producer, and uncompressed the topic."""
-        config = self.config
-        most = min(config.max_request_size, config.buffer_memory, self.topic.max_bytes)
-        return most - JAVA_OVERHEAD
+        limits = self.config.max_request_size, self.config.buffer_memory, self.topic.max_bytes
+        return min(limits) - JAVA_OVERHEAD
 
     def check(self, columns: RecordColumns, now_ms: int, bad: BadRows) -> None:
         """Note the rows that are too large, or whose timestamp the topic does not accept."""
@@ -51,8 +50,7 @@ class RowLimits:
         ends = [offsets_of(part) for part in parts if part is not None]
         bound = sum(int(highest(one[1:] - one[:-1], initial=0)) for one in ends)
         if bound + MOST_OVERHEAD > self.most_content:
-            # Java's upper bounds.
-            sizes = content_sizes(columns) + JAVA_OVERHEAD
+            sizes = content_sizes(columns) + JAVA_OVERHEAD  # Java's upper bounds
             for option in ("max_request_size", "buffer_memory"):
                 most = getattr(self.config, option)
                 text = f"the message is larger when serialized than {most}, the value of "
@@ -68,12 +66,9 @@ class RowLimits:
             text = f"the message is larger than {most} bytes, the topic's max.message.bytes"
             bad.refuse(found, Reason.TOO_LARGE, text)
         if columns.timestamp is not None:
-            bad.refuse(
-                outside(columns.timestamp, self.topic, now_ms),
-                Reason.TIMESTAMP,
-                "Invalid timestamp: the topic's message.timestamp.before.max.ms or"
-                " message.timestamp.after.max.ms does not allow it",
-            )
+            limits = "message.timestamp.before.max.ms or message.timestamp.after.max.ms"
+            text = f"Invalid timestamp: the topic's {limits} does not allow it"
+            bad.refuse(outside(columns.timestamp, self.topic, now_ms), Reason.TIMESTAMP, text)
 
 
 def outside(times: Int64s, topic: TopicLimits, now_ms: int) -> Mask:
