@@ -164,11 +164,11 @@ def f2_another_block_of_a_number_counts_as_done() -> AbstractContextManager[Any]
 def f3_the_writes_of_a_block_have_an_order() -> AbstractContextManager[Any]:
     true = committer.check_payload
 
-    def check_payload(key: str, batch: Batch, state: CommitState) -> None:
+    def check_payload(key: str, batch: Batch, state: CommitState, name: str = "") -> None:
         done = state.done_batch(batch.number)
         block, payload = batch.block, batch.payload
         if done is None or block is None or payload is None or (batch.digest and done.digest):
-            true(key, batch, state)
+            true(key, batch, state, name)
             return
         nth = len(state.parts_by(batch.number, block.token))
         if block.writes is None and payload != [*done.payloads, Payload()][nth]:
