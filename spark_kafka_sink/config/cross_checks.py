@@ -55,7 +55,7 @@ SHORT_TIMEOUT_MS = 60_000
 
 _JAAS = "sasl.jaas.config"
 #: A name in a message; not one that is within a login module, such as oauth.sasl.extension.
-_SASL_NAME = re.compile(r"(?<![\w.])sasl(?:\.[a-z]+)+")
+_NAME = re.compile(r"(?<![\w.])sasl(?:\.[a-z]+)+")
 
 #: The values of acks with which an acknowledgement is all in-sync replicas'.
 _ALL = ("all", "-1")
@@ -194,7 +194,9 @@ class OptionReader:
         # Else its user sets a protocol for it first, and meets the refusal then.
         self._refuse_what_comes_later()
         self._check_security()
-        self._set_partitioner()
+        name = self.values["partitioner.class"]
+        self.values["partitioner.class"] = JAVA_PARTITIONERS.get(name, name)
+        self.values["partitioner.ignore.keys"] |= name == IGNORES_KEYS
         self._check_sizes_and_servers()
 
     def warn(self, kind: Kind, text: str) -> None:
@@ -292,8 +294,7 @@ class OptionReader:
             try:
                 mechanism = sasl_settings(given).mechanism
             except ConfigError as error:
-                both = error.message, error.hint or ""
-                what, hint = (_SASL_NAME.sub(self._written, text) for text in both)
+                what, hint = (_NAME.sub(self._spell, t or "") for t in (error.message, error.hint))
                 raise ConfigError(what, hint=hint or None, kind=error.kind) from None
             self._refuse_what_is_of_another_mechanism(mechanism)
         if protocol == "SASL_PLAINTEXT" and mechanism in IN_THE_CLEAR:
@@ -304,7 +305,7 @@ class OptionReader:
                 f" {shown}: {IN_THE_CLEAR[mechanism]}",
             )
 
-    def _written(self, found: re.Match[str]) -> str:
+    def _spell(self, found: re.Match[str]) -> str:
         """A name as it would be written beside those that are given."""
         where = self.given.get(found[0]) or self.given.get("sasl.mechanism")
         is_ours = found[0] in PRODUCER_OPTIONS and not (where and where.where)
@@ -357,12 +358,6 @@ class OptionReader:
                     hint=option.note,
                     kind=Kind.UNSUPPORTED_OPTION,
                 )
-
-    def _set_partitioner(self) -> None:
-        name = self.values["partitioner.class"]
-        self.values["partitioner.class"] = JAVA_PARTITIONERS.get(name, name)
-        if name == IGNORES_KEYS:
-            self.values["partitioner.ignore.keys"] = True
 
     def _check_sizes_and_servers(self) -> None:
         # A batch must fit into the pool whole, or a small buffer.memory could never send one.

@@ -103,6 +103,11 @@ class OptionSource:
     sink: bool
     where: str = ""
 
+    @property
+    def takes_own(self) -> bool:
+        """Whether the sink's own options are taken there."""
+        return self.sink or bool(self.where)
+
 
 def is_left_out_of_files(key: str) -> bool:
     """Whether a line of this name, lower-cased and without prefix, is another client's."""
@@ -173,7 +178,7 @@ def _known_elsewhere(name: str, shown: str, place: OptionSource) -> ConfigError 
     elif owner is not None:
         what, kind = f"Option '{shown}'{where} belongs to {owner.component}", Kind.FOREIGN_OPTION
         hint = owner.instead
-    elif own is not None and not own.internal and not (place.sink or place.where):
+    elif own is not None and not own.internal and not place.takes_own:
         what = f"Option '{shown}'{where} is the Spark sink's; a producer has no such option"
         hint = "remove it, or write with format('kprod')"
     else:
@@ -211,7 +216,7 @@ _PUBLIC = ("username", "certificates", "chain")
 
 def _nearest(name: str, place: OptionSource) -> str | None:
     """The hint with the name that looks most like ``name``, which is in lower case."""
-    own = SINK_OPTIONS if place.sink or place.where else {}
+    own = SINK_OPTIONS if place.takes_own else {}
     options = (PRODUCER_OPTIONS | own).values()
     names = [o.name for o in options if o.suggested or (o.for_producer and not place.sink)]
     dead_letters = _DEAD_LETTERS in names and "dlq" in name

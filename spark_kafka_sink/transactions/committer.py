@@ -280,8 +280,8 @@ class Committer:
         self, owner: Owner, batch: Batch, session: LogSession, attempts: _Attempts
     ) -> Commit:
         decision, tried = session.state.decision, attempts.decision
-        is_there = decision and tried and set(decision.ids) == set(tried.ids)
-        if decision is not None and is_there:
+        in_log = decision is not None and tried is not None and set(decision.ids) == set(tried.ids)
+        if in_log:
             # Also when an operator has aborted the run since: some of it may be visible.
             attempts.decided = decision
             self._rolled_forward(owner.key, session)
@@ -291,7 +291,7 @@ class Committer:
         if by_us and attempts.decided is not None and found.has_done(attempts.decided):
             self._sweep(owner, found, own_run=owner.numbering is not Numbering.VERSIONS)
             return Commit.COMMITTED
-        if tried is not None and not is_there and self._ended_by_others(owner.key, tried):
+        if tried is not None and not in_log and self._ended_by_others(owner.key, tried):
             return Commit.COMMITTED
         # (A version that is repeated, and wrote nothing, decides nothing.)
         is_repeated = not batch.transactions and found.done_batch(batch.number) is not None

@@ -72,8 +72,7 @@ def outcome_of(transaction: PreparedTransaction, found: TransactionDescription) 
 
 def is_committed(transaction: PreparedTransaction, found: TransactionDescription) -> bool:
     """Whether its coordinator has decided to commit it; markers may follow."""
-    how = outcome_of(transaction, found)
-    return how is Outcome.COMMITTED or (how is Outcome.RETRY and found.state is _S.PREPARE_COMMIT)
+    return found.state.is_committed and outcome_of(transaction, found) is not Outcome.UNKNOWN
 
 
 def is_prepared(transaction: PreparedTransaction, found: TransactionDescription) -> bool:

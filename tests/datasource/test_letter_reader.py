@@ -68,7 +68,7 @@ def test_a_log_that_was_cut_is_one_error(world: DriverWorld, behind: int) -> Non
     assert fetches.fired < 100
 
 
-def test_letters_whose_marker_is_on_its_way_are_told(world: DriverWorld) -> None:
+def test_letters_whose_marker_is_on_its_way_are_counted_apart(world: DriverWorld) -> None:
     """The response to EndTxn comes before it; a leader that is away has it late."""
     found = reader(world, 1)
     world.cluster.marker_ms = 1_000

@@ -99,7 +99,7 @@ def test_counts_alone_are_asked_for_by_none_of_them(kafka, letters):
     assert (told["total"], told["last"]) == (2, [])
 
 
-def test_letters_of_a_transaction_that_is_open_are_told(kafka):
+def test_letters_of_a_transaction_that_is_open_are_counted_apart(kafka):
     queue = kafka.unique_topic("dlq")
     producer = Producer({"bootstrap.servers": kafka.bootstrap, "transactional.id": queue})
     producer.init_transactions()

@@ -17,10 +17,12 @@ from spark_kafka_sink.datasource.write.commit_message import TaskCommitMessage
 from spark_kafka_sink.protocol.request import ApiKey
 from spark_kafka_sink.transactions.committer import Batch, Commit
 from spark_kafka_sink.transactions.ownership import Numbering
+from spark_kafka_sink.transactions.transactional_ids import log_id
 from tests.fakes.fake_cluster.codec import Request
 from tests.fakes.fake_cluster.control import FOREVER
 from tests.fakes.fake_cluster.transaction_coordinator import State
 from tests.simulation.edge_scene import EdgeScene
+from tests.simulation.scheduler import Task
 from tests.simulation.spark_scene import of_a_sweep, of_the_log, owner_of
 from tests.simulation.spark_world import LOG_TOPIC, TIMEOUT_MS, TOPIC, SparkLife
 from tests.simulation.test_edges_operators import by_hand, commit_by_hand
@@ -174,6 +176,28 @@ def test_an_attempt_of_a_dropped_version_keeps_its_id(version: int) -> None:
     assert scene.batches() == {0, 1, 2}
 
 
+#: The end of the transactional ids that write the commit log.
+LOG_OF = log_id("")
+
+
+def is_a_logs(request: Request) -> bool:
+    return str(request.body.transactional_id).endswith(LOG_OF)
+
+
+def loses_its_answer(scene: EdgeScene) -> tuple[list[str], Task, list[object]]:
+    """Run-0 commits batch 1, whose decision reaches the log without a response: the ids of its
+    tasks, and the commit that goes on, with what comes of it.
+    """
+    old = scene.run("run-0")
+    scene.batch(old, 0)
+    plan = scene.plan(old)
+    messages = scene.write(old, 1, plan)
+    lost = scene.cluster.control.drop(ApiKey.END_TXN, where=of_the_log)
+    commit, told = scene.beside(old.process, lambda: scene.commit(old, 1, plan, messages))
+    scene.scheduler.block(lambda: lost.fired > 0, NEVER)
+    return [m.prepared.transactional_id for m in messages if m.prepared], commit, told
+
+
 @pytest.mark.parametrize("version", [1, 2])
 def test_a_decision_that_others_ended_unseen_is_an_unknown_outcome(version: int) -> None:
     """The response to it is lost, another start ends it and takes over, and then no coordinator
@@ -181,14 +205,8 @@ def test_a_decision_that_others_ended_unseen_is_an_unknown_outcome(version: int)
     """
 
     def play(scene: EdgeScene) -> None:
-        old, new = scene.run("run-0"), scene.run("run-1")
-        scene.batch(old, 0)
-        plan = scene.plan(old)
-        messages = scene.write(old, 1, plan)
-        control = scene.cluster.control
-        lost = control.drop(ApiKey.END_TXN, where=of_the_log)
-        commit, told = scene.beside(old.process, lambda: scene.commit(old, 1, plan, messages))
-        scene.scheduler.block(lambda: lost.fired > 0, NEVER)
+        new, control = scene.run("run-1"), scene.cluster.control
+        _, commit, told = loses_its_answer(scene)
         scene.batch(new, 2)
         silent = control.drop(ApiKey.DESCRIBE_TRANSACTIONS, FOREVER, processed=False)
         scene.scheduler.block(lambda: commit.done, NEVER)
@@ -210,15 +228,9 @@ def test_a_decision_that_others_committed_is_committed(version: int, late: int) 
     """
 
     def play(scene: EdgeScene) -> None:
-        old, new = scene.run("run-0"), scene.run("run-1")
-        scene.batch(old, 0)
-        plan = scene.plan(old)
-        messages = scene.write(old, 1, plan)
-        waiting = {m.prepared.transactional_id for m in messages[:late] if m.prepared}
-        control, cluster = scene.cluster.control, scene.cluster
-        lost = control.drop(ApiKey.END_TXN, where=of_the_log)
-        commit, told = scene.beside(old.process, lambda: scene.commit(old, 1, plan, messages))
-        scene.scheduler.block(lambda: lost.fired > 0, NEVER)
+        new, cluster = scene.run("run-1"), scene.cluster
+        ids, commit, told = loses_its_answer(scene)
+        waiting = set(ids[:late])
         for one in waiting:
             cluster.markers_ms[one] = 30_000
         scene.batch(new, 2)
@@ -238,22 +250,16 @@ def test_a_decision_whose_ids_were_used_since_is_an_unknown_outcome(version: int
     """
 
     def play(scene: EdgeScene) -> None:
-        old, new = scene.run("run-0"), scene.run("run-1")
-        scene.batch(old, 0)
-        plan = scene.plan(old)
-        messages = scene.write(old, 1, plan)
-        lost = scene.cluster.control.drop(ApiKey.END_TXN, where=of_the_log)
-        commit, told = scene.beside(old.process, lambda: scene.commit(old, 1, plan, messages))
-        scene.scheduler.block(lambda: lost.fired > 0, NEVER)
+        new = scene.run("run-1")
+        ids, commit, told = loses_its_answer(scene)
         scene.batch(new, 2)
-        (prepared,) = (m.prepared for m in messages if m.prepared)
-        used = scene.cluster.transactions.transactions[prepared.transactional_id]
+        used = scene.cluster.transactions.transactions[ids[0]]
         # (By InitProducerId; with version 2 the commit, and the abort, add one, too.)
         used.epoch, used.state = used.epoch + (1 if version == 1 else 2), State.COMPLETE_ABORT
         scene.scheduler.block(lambda: commit.done, NEVER)
         (error,) = told
         assert isinstance(error, CommitOutcomeUnknownError), error
-        assert error.transactional_ids == (prepared.transactional_id,)
+        assert error.transactional_ids == tuple(ids)
 
     scene = EdgeScene.of(play, SparkLife(1, tasks=1, transaction_version=version))
     assert scene.batches() == {0, 1, 2}
@@ -292,11 +298,3 @@ def test_a_job_that_an_operator_has_committed_and_reset_is_saved(
     scene = EdgeScene.of(play, SparkLife(1, tasks=2, transaction_version=version, new_worker=0.0))
     assert scene.batches() == {0}
     assert scene.open_ids() == []
-
-
-#: The end of the transactional ids that write the commit log.
-LOG_OF = "~~log"
-
-
-def is_a_logs(request: Request) -> bool:
-    return str(request.body.transactional_id).endswith(LOG_OF)
