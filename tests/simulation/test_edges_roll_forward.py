@@ -186,7 +186,7 @@ def is_a_logs(request: Request) -> bool:
 
 def loses_its_answer(scene: EdgeScene) -> tuple[list[str], Task, list[object]]:
     """Run-0 commits batch 1, whose decision reaches the log without a response: the ids of its
-    tasks, and the commit that goes on, with what comes of it.
+    tasks, and the commit that goes on, with its result.
     """
     old = scene.run("run-0")
     scene.batch(old, 0)
