@@ -2,10 +2,10 @@
 
 Owns: :class:`CallingQuery`, found for the session of a micro-batch's DataFrame. Never: a write.
 
-Spark's local properties name the query on the stream's own thread only; a user's thread has none,
-and one of a pool has those of the query that made it. But each query runs in a clone of its
-session, which its DataFrames name in every thread. A Connect server starts one Python process for
-each run of a query, and says no id.
+Each query runs in a clone of its session, which its DataFrames name in every thread. For those of
+another session there are Spark's local properties, which name the query on the stream's own thread
+only: a user's thread has none, and one of a pool has those of the query that made it. A Connect
+server starts one Python process for each run of a query, and says no id.
 """
 
 from __future__ import annotations
@@ -28,7 +28,8 @@ _CONNECT_WORKER = "SPARK_CONNECT_LOCAL_URL"
 @dataclass(frozen=True, slots=True)
 class CallingQuery:
     """``id`` is empty when it is unknown. ``run`` differs for each run of a query in this process;
-    it is empty outside of a query. ``session`` is the same for all DataFrames of a run.
+    it is empty outside of a query. ``session`` is the same for all DataFrames of a run that is
+    known, else of a session.
     """
 
     id: str = ""
@@ -50,22 +51,24 @@ def calling_query(session: SparkSession) -> CallingQuery:
     if not isinstance(name, str):
         return CallingQuery(_local_id(session))
     known = _found().get(name)
-    if known is None:
-        known = _by_session(session, name)
-        _found()[name] = known
-    return known
+    return _active_query(session, name) if known is None else known
 
 
-def _by_session(session: SparkSession, name: str) -> CallingQuery:
-    """The active query that runs in this session."""
+def _active_query(session: SparkSession, name: str) -> CallingQuery:
+    """The active query that runs in this session, else the one of this thread."""
+    here = _local_id(session)
+    of_thread = CallingQuery("", "", name)
     try:
         active = session._jsparkSession.sharedState().activeStreamingQueries()  # noqa: SLF001
         for query in active.values():
+            id_, run = query.id().toString(), query.runId().toString()
             if query.sparkSessionForStream().sessionUUID() == name:
-                return CallingQuery(query.id().toString(), query.runId().toString(), name)
+                return _found().setdefault(name, CallingQuery(id_, run, run))
+            if id_ == here:
+                of_thread = CallingQuery(id_, run, run)
     except Exception:  # noqa: BLE001 - Spark's own, and may be another in another version
-        return CallingQuery(_local_id(session), "", name)
-    return CallingQuery("", "", name)
+        return CallingQuery(here, "", name)
+    return of_thread
 
 
 def _local_id(session: SparkSession) -> str:

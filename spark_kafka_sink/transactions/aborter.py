@@ -69,10 +69,11 @@ class Aborter:
             )
             return ()
         ended = abort_all(self._client, transactions, self._client.deadline())
-        # And of superseded runs: a batch that was rolled forward had no commit that swept them.
+        # Of this run, unless it may decide its next version, and of the earlier ones: a batch that
+        # was rolled forward had no commit that swept them.
         swept = self._sweep(
             owner.key,
-            lambda one: one.run == owner.run_id or is_superseded(one, session.state),
+            lambda one: is_superseded(one, session.state),
             keep,
             tasks_may_run=tasks_may_run,
         )

@@ -134,9 +134,7 @@ class Commit(Enum):
 
 @dataclass(slots=True)
 class _Attempts:
-    """What the attempts of one commit share: its name, the decision that they tried last, and the
-    one that is known to be in the log.
-    """
+    """Shared by the attempts of one commit. The log may have ``decision``, and had ``decided``."""
 
     name: str = field(default_factory=lambda: uuid.uuid4().hex[:8])
     decision: Decision | None = None
@@ -287,11 +285,13 @@ class Committer:
             self._rolled_forward(owner.key, session)
         found = session.state
         # By a thread of this driver. (Another run may have undone it, and written the batch.)
-        by_us = found.newest_run == owner.run_id
-        if by_us and attempts.decided is not None and found.has_done(attempts.decided):
+        decided, by_us = attempts.decided, found.newest_run == owner.run_id
+        is_done = by_us and decided is not None and found.has_done(decided)
+        if not is_done and tried is not None and not in_log:
+            is_done = self._ended_by_others(owner.key, tried)
+            attempts.decision = None
+        if is_done:
             self._sweep(owner, found, own_run=owner.numbering is not Numbering.VERSIONS)
-            return Commit.COMMITTED
-        if tried is not None and not in_log and self._ended_by_others(owner.key, tried):
             return Commit.COMMITTED
         # (A version that is repeated, and wrote nothing, decides nothing.)
         is_repeated = not batch.transactions and found.done_batch(batch.number) is not None
@@ -375,10 +375,9 @@ class Committer:
             return Commit.EMPTY, state.skipped_to(
                 Done(batch.number, decision.payloads, decision.digest)
             )
-        attempts.decision = decision
         checked_ms = self._client.clock.now_ms()
-        state = self._decide(owner, session, state.decided(decision))
-        attempts.decided = decision
+        state = self._decide(owner, session, state.decided(decision), attempts)
+        attempts.decision = attempts.decided = decision
         with _decided(owner.key, decision):
             state = self._finish(owner.key, session, state, checked_ms=checked_ms)
         if state.last_done != decision.number:
@@ -537,7 +536,9 @@ class Committer:
             "broker's transaction.max.timeout.ms permitting)",
         )
 
-    def _decide(self, owner: Owner, session: LogSession, state: CommitState) -> CommitState:
+    def _decide(
+        self, owner: Owner, session: LogSession, state: CommitState, attempts: _Attempts
+    ) -> CommitState:
         """The commit point. The transactions are checked within the lease of the log's transaction,
         so that a decision is never made later than its check allows.
         """
@@ -551,6 +552,7 @@ class Committer:
                 state, deadline, check=lambda: self._check_prepared(owner, decision, deadline)
             )
         except LogOutcomeUnknownError as error:
+            attempts.decision = decision
             raise LogOutcomeUnknownError(
                 f"whether batch {decision.number} of '{owner.key}' was decided is not known: "
                 f"{error.message}",

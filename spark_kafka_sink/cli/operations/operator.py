@@ -510,12 +510,13 @@ class Operator:
         Raises RefusedError when the state changed meanwhile, or a transaction can't be ended.
         """
         wanted = plan.report.state.resolved(done=plan.done)
+        tried: list[CommitState] = []
 
         def attempt(session: LogSession) -> CommitState:
             if session.state == wanted:
                 return wanted  # by the previous attempt
             if session.state.decision != plan.report.state.decision:
-                raise _changed(plan.report.key)
+                raise _changed(plan.report.key, bool(tried))
             left = self._end_rest(plan, self.inspector.report(plan.report.key, session.state))
             if left and not plan.force:
                 what = (
@@ -531,6 +532,7 @@ class Operator:
                     else "try again; --force continues without aborting them",
                 )
             state = session.state.resolved(done=plan.done)
+            tried.append(state)
             session.write(state, self._client.deadline())
             return state
 
@@ -593,12 +595,14 @@ class Operator:
         # (The key of a job without txnAppId has no later run.)
         is_once = key == log_key(prefix_of_key(key), state.run_id)
         wanted = None if is_once else state.forgotten()
+        tried: list[CommitState | None] = []
 
         def attempt(session: LogSession) -> None:
             if session.state == (wanted or CommitState()):
                 return  # by the previous attempt
             if session.state != state:
-                raise _changed(key)
+                raise _changed(key, bool(tried))
+            tried.append(wanted)
             session.write(wanted, self._client.deadline())
 
         when_open(self._client, self._log, key, attempt)
@@ -654,8 +658,10 @@ def _last_done(state: CommitState) -> str:
     return f"batch {state.last_done} is done" if state.last_done >= 0 else "nothing is done yet"
 
 
-def _changed(key: str) -> RefusedError:
+def _changed(key: str, is_tried: bool) -> RefusedError:
+    """``is_tried``: by a write that may have been applied before."""
+    then = "whether this took effect before is not known" if is_tried else "it is left as it is"
     return RefusedError(
-        f"the commit log's state of '{key}' has changed meanwhile; it is left as it is",
+        f"the commit log's state of '{key}' has changed meanwhile; {then}",
         hint="a driver is running: check again with 'kprod txn describe'",
     )

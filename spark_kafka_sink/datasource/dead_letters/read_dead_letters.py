@@ -6,6 +6,7 @@ Owns: its columns, and the reader behind ``format("kprod")`` with the option tha
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
@@ -20,6 +21,8 @@ from spark_kafka_sink.records.letters.letter_fields import letter_fields
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+
+_log = logging.getLogger(__name__)
 
 #: The option that :func:`read_dead_letters` sets.
 DEAD_LETTERS: Final = "deadLetters"
@@ -58,6 +61,13 @@ class DeadLetterReader(DataSourceReader):
 
     def read(self, partition: InputPartition) -> Iterator[Row]:
         with AdminClient(self._config) as client:
-            for one in LetterReader(client, self._topic).read(*partition.value):
+            reader = LetterReader(client, self._topic)
+            for one in reader.read(*partition.value):
                 letter = {"key": one.key, "value": one.value, "headers": list(one.headers)}
                 yield Row(**letter, **letter_fields(one.headers))
+            if reader.left_out:
+                _log.warning(
+                    "kprod: %d letters of '%s' are in transactions that have not ended: not read",
+                    reader.left_out,
+                    self._topic,
+                )

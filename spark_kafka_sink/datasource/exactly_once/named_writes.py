@@ -22,7 +22,7 @@ from spark_kafka_sink.base.errors import ConfigError
 
 class Place(NamedTuple):
     """Where a name is decided. A cluster that is spelt in two ways has two places; what meets there
-    is refused by the commit log.
+    is compared as a replay is, by offsets or rows.
     """
 
     servers: str
