@@ -54,6 +54,18 @@ def offsets_of(array: pa.Array) -> Indices:
     return np.frombuffer(buffer, dtype, len(array) + 1, array.offset * width)
 
 
+def list_items(
+    array: pa.Array, valid: npt.NDArray[np.bool_] | None
+) -> tuple[pa.Array, npt.NDArray[np.int64]]:
+    """The items of a list's or a map's rows, and the offsets of the rows in them."""
+    if valid is not None and (np.diff(offsets_of(array))[~valid] != 0).any():
+        array = array.take(pa.array(np.arange(len(array))))  # without what nulls cover
+    offsets = offsets_of(array).astype(np.int64)
+    first, last = int(offsets[0]), int(offsets[-1])
+    # Not .keys and .items of a map, which begin at the first row whatever the slice is.
+    return array.values.slice(first, last - first), offsets - first
+
+
 def data_of(array: pa.Array) -> npt.NDArray[np.uint8]:
     """The whole data buffer of a binary array, zero copy."""
     buffer = array.buffers()[2]
