@@ -226,12 +226,10 @@ class SchemaRegistry:
             url,
             self._text("bearer.auth.client.id"),
             Password(self._text("bearer.auth.client.secret")),
-            self._text("bearer.auth.scope") or None,
-            None,
-            urlencode=False,
-            connect_timeout_ms=timeout_ms,
-            read_timeout_ms=timeout_ms,
-            tls=tuple(sorted(self._tls.items())),
+            timeout_ms,
+            timeout_ms,
+            scope=self._text("bearer.auth.scope") or None,
+            tls=tuple(self._tls.items()),
         )
         try:
             token = request_token(client).token

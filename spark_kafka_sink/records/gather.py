@@ -54,10 +54,9 @@ def offsets_of(array: pa.Array) -> Indices:
     return np.frombuffer(buffer, dtype, len(array) + 1, array.offset * width)
 
 
-def list_items(
-    array: pa.Array, valid: npt.NDArray[np.bool_] | None
-) -> tuple[pa.Array, npt.NDArray[np.int64]]:
+def list_items(array: pa.Array) -> tuple[pa.Array, npt.NDArray[np.int64]]:
     """The items of a list's or a map's rows, and the offsets of the rows in them."""
+    valid = valid_of(array)
     if valid is not None and (np.diff(offsets_of(array))[~valid] != 0).any():
         array = array.take(pa.array(np.arange(len(array))))  # without what nulls cover
     offsets = offsets_of(array).astype(np.int64)

@@ -21,7 +21,7 @@ from spark_kafka_sink.base.errors import IllegalStateError
 from spark_kafka_sink.config.named_columns import ColumnFormat
 from spark_kafka_sink.records.bad_rows.bad_rows import BadRows, Reason
 from spark_kafka_sink.records.column_plan import ColumnPlan, ComposedColumns
-from spark_kafka_sink.records.gather import bools, ends_of, list_items, valid_of
+from spark_kafka_sink.records.gather import bools, ends_of, list_items
 from spark_kafka_sink.records.json.json_text import json_objects, json_value, plain_binary, text_of
 from spark_kafka_sink.records.payloads import Payloads
 from spark_kafka_sink.records.record_columns import without_views
@@ -127,7 +127,7 @@ def _headers(named: Sequence[tuple[str, pa.Array]], before: pa.Array | None, row
     )
     counts = there.sum(axis=1)
     if before is not None:
-        items, offsets = list_items(before, valid_of(before))
+        items, offsets = list_items(before)
         row = np.concatenate([np.repeat(np.arange(rows), np.diff(offsets)), row])
         order = pa.array(row.argsort(kind="stable"))
         entries = pa.concat_arrays([items.cast(_ENTRY), entries]).take(order)

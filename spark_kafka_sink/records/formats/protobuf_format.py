@@ -85,11 +85,6 @@ class ProtobufFormat(SchemaFormat):
         return b"\x00" if path == (0,) else b"".join(map(varint, (len(path), *path)))
 
     def plan(self, schema: str, prefix: bytes, column: ColumnType) -> PayloadPlan:
-        if column.kind is not _K.STRUCT:
-            raise matching.misfit(
-                "a payload of Protobuf is a message, and the column is no struct",
-                "name columns, or a struct with .*",
-            )
         return PayloadPlan(prefix, Value(_message(message_of(schema, self.name)[0], column, "")))
 
 

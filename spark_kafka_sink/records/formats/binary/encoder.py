@@ -256,7 +256,7 @@ def _struct(node: nodes.Record, column: pa.Array, valid: Valid, out: RowPieces, 
 
 
 def _items(node: nodes.Items, column: pa.Array, valid: Valid, out: RowPieces, path: str) -> None:
-    items, offsets = list_items(column, valid)
+    items, offsets = list_items(column)
     counts = np.diff(offsets)
     there = counts > 0
     inner = RowPieces(len(items))

@@ -7,6 +7,7 @@ errors. Never: a type of a format.
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from typing import TypeVar
 
@@ -43,10 +44,8 @@ def matched_fields(
     SchemaError when a column is two fields, or none.
     """
     exact = {name: i for i, name in enumerate(column.names)}
-    #: In any case, when only one is meant.
-    folded: dict[str, int | None] = {}
-    for i, name in enumerate(column.names):
-        folded[name.lower()] = None if name.lower() in folded else i
+    in_any_case = Counter(map(str.lower, column.names))
+    folded = {name.lower(): i for name, i in exact.items() if in_any_case[name.lower()] == 1}
     found: list[int | None] = []
     taken: dict[int, str] = {}
     for names, _ in fields:
