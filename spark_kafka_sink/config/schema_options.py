@@ -1,7 +1,7 @@
 """Options of the formats with a schema, and of the registry that keeps schemas.
 
-Owns: their rows, which ``option_table`` takes, :class:`SchemaOptions`, and which of them go
-together. Never: a request (``network/schema_registry.py``), a schema.
+Owns: :class:`SchemaOptions`, and which of them go together. Never: their rows (``option_table``), a
+request (``network/schema_registry.py``), a schema.
 
 Names are Confluent's, which users and their files have already.
 """

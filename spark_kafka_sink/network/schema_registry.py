@@ -1,6 +1,6 @@
 """The client of a schema registry: Confluent's REST API, as Apicurio and others have it, too.
 
-Owns: :class:`SchemaRegistry`: four requests, credentials, retries, and what may be believed of an
+Owns: :class:`SchemaRegistry`: three questions, credentials, retries, and what may be believed of an
 answer. Never: which schema a write takes (``datasource/schemas``); a task.
 
 Confluent's own client (confluent-kafka 2.16) is not used: it reads answers of any length and for as

@@ -1,8 +1,8 @@
 """Byte strings of different lengths, joined by columns.
 
-Owns: lengths and validity of Arrow binary columns as numpy arrays, and :class:`Gather`, which
-concatenates byte strings of many columns, in any order of rows, into one buffer. Never: what the
-bytes mean.
+Owns: lengths and validity of Arrow binary columns as numpy arrays, the items of lists, and
+:class:`Gather`, which concatenates byte strings of many columns, in any order of rows, into one
+buffer. Never: what the bytes mean.
 
 The fast variant lets Arrow copy: a *binary view* array refers to every string (up to 12 bytes are
 stored in the view itself, longer ones as a buffer index and an offset), and one cast to binary

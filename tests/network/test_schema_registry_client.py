@@ -28,7 +28,7 @@ def client(url, limit_ms=60_000, **options):
     return SchemaRegistry(given | {"schema.registry.url": url} | options, limit_ms)
 
 
-def test_the_four_requests_are_confluents():
+def test_its_requests_are_confluents():
     with FakeRegistry(same(200, SCHEMA)) as registry:
         asked = client(registry.url)
         assert asked.by_id(3).text == '"string"'
