@@ -22,7 +22,7 @@ from confluent_kafka.admin import AdminClient
 
 from bench.spark_job import check, children, cpu_seconds, create, delete, session, touch
 from bench.statistics import median, ratio
-from spark_kafka_sink.records.formats.avro.avro_format import AvroFormat
+from spark_kafka_sink.records.formats.avro_format import AvroFormat
 from spark_kafka_sink.records.formats.column_type import ColumnKind, ColumnType
 from spark_kafka_sink.records.formats.composed_columns import parts_of
 from spark_kafka_sink.records.formats.schema_format import wire_prefix

@@ -12,10 +12,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from spark_kafka_sink.base.errors import SchemaError
-from spark_kafka_sink.records.formats.avro.avro_format import AvroFormat
+from spark_kafka_sink.records.formats.avro_format import AvroFormat
 from spark_kafka_sink.records.formats.column_type import ColumnKind as K
 from spark_kafka_sink.records.formats.column_type import ColumnType
-from spark_kafka_sink.records.formats.protobuf.protobuf_format import ProtobufFormat
+from spark_kafka_sink.records.formats.protobuf_format import ProtobufFormat
 from tools.tables import row
 
 ROOT = Path(__file__).resolve().parent.parent

@@ -1,7 +1,7 @@
 """Options of the formats with a schema, and of the registry that keeps schemas.
 
-Owns: their rows, which ``option_table`` takes, :class:`SchemaOptions`, and which of them go
-together. Never: a request (``network/schema_registry.py``), a schema.
+Owns: :class:`SchemaOptions`, and which of them go together. Never: their rows (``option_table``), a
+request (``network/schema_registry.py``), a schema.
 
 Names are Confluent's, which users and their files have already.
 """
@@ -38,6 +38,7 @@ from spark_kafka_sink.config.option_table import (
     REGISTRY_OPTIONS,
     SCHEMA_OPTIONS,
     SUBJECTS,
+    TIMEOUT,
     TOKEN,
     URL,
     USER_INFO,
@@ -66,7 +67,6 @@ class SchemaOptions:
     payloads: tuple[PayloadOptions, ...]
     auto_register: bool
     use_latest: bool
-    normalize: bool
     registry: tuple[tuple[str, OptionValue], ...] = field(repr=False)
 
 
@@ -98,12 +98,13 @@ def schema_options(
         for part in parts
     )
     _check_registry(own)
+    defaults = {name: options[name] for name in (TIMEOUT, "normalize.schemas")}
+    names = {one.name for one in REGISTRY_OPTIONS}
     return SchemaOptions(
         payloads,
         auto_register=options["auto.register.schemas"],
         use_latest=options["use.latest.version"],
-        normalize=options["normalize.schemas"],
-        registry=tuple((one.name, own[one.name]) for one in REGISTRY_OPTIONS if one.name in own),
+        registry=tuple(one for one in {**defaults, **own}.items() if one[0] in names),
     )
 
 
@@ -126,14 +127,9 @@ def _one_of(*ways: str) -> Check:
     return Check(" ".join(ways), said, "keep one of them", kind=Kind.NO_EFFECT)
 
 
-def _source(source: str, needs: str) -> Check:
-    option = "bearer.auth.credentials.source"
-    return Check(option, f"{option} is {source}, and {needs} is not set", f"set {needs}",
-                 lambda values: values[option] == source, unless=needs)  # fmt: skip
-
-
 #: Of authentication.
 _WAYS: Final = (USER_INFO, TOKEN, ENDPOINT)
+_SOURCE: Final = "bearer.auth.credentials.source"
 _TOGETHER: Final = (
     f"{ENDPOINT} needs bearer.auth.client.id and bearer.auth.client.secret, and they need it"
 )
@@ -143,8 +139,9 @@ _CHECKS: Final = (
           lambda values: not values.get(URL)),
     _one_of(*_WAYS),
     *(_one_of(*two) for two in combinations(_WAYS, 2)),
-    _source("STATIC_TOKEN", TOKEN),
-    _source("OAUTHBEARER", ENDPOINT),
+    *(Check(f"{_SOURCE}={source}", f"{_SOURCE} is {source}, and {needs} is not set",
+            f"set {needs}", unless=needs)
+      for source, needs in (("STATIC_TOKEN", TOKEN), ("OAUTHBEARER", ENDPOINT))),
     *(Check(one, _TOGETHER, f"{other} is missing", unless=other)
       for name in ("bearer.auth.client.id", "bearer.auth.client.secret")
       for one, other in ((name, ENDPOINT), (ENDPOINT, name))),

@@ -25,6 +25,7 @@ class BrokerProcessGroup:
 
     def __init__(self) -> None:
         self.directory = Path(tempfile.mkdtemp(prefix="local_kafka-"))
+        self._started: list[subprocess.Popen[bytes]] = []
         try:
             # Isolated and without site: a watcher takes 10 ms to start and reads no user's files.
             self._watcher = subprocess.Popen(
@@ -56,7 +57,7 @@ class BrokerProcessGroup:
         self, command: list[str], output: IO[bytes], directory: Path
     ) -> subprocess.Popen[bytes]:
         """Start ``command`` in ``directory``, both output streams to ``output``."""
-        return subprocess.Popen(
+        process = subprocess.Popen(
             command,
             stdin=subprocess.DEVNULL,
             stdout=output,
@@ -66,13 +67,16 @@ class BrokerProcessGroup:
             # for their parent to say.
             process_group=self._watcher.pid,
         )
+        self._started.append(process)
+        return process
 
     def close(self) -> None:
         """Kill every process of the group and remove the directory. Repeatable."""
         if self._watcher.returncode is None:
             # The group's number can't have been reused: the watcher is not yet waited for.
             os.killpg(self._watcher.pid, signal.SIGKILL)
-            self._watcher.wait()
+            for process in (self._watcher, *self._started):
+                process.wait()
         if self._watcher.stdin is not None:
             self._watcher.stdin.close()
         shutil.rmtree(self.directory, ignore_errors=True)

@@ -1,6 +1,6 @@
 """The client of a schema registry: Confluent's REST API, as Apicurio and others have it, too.
 
-Owns: :class:`SchemaRegistry`: four requests, credentials, retries, and what may be believed of an
+Owns: :class:`SchemaRegistry`: three questions, credentials, retries, and what may be believed of an
 answer. Never: which schema a write takes (``datasource/schemas``); a task.
 
 Confluent's own client (confluent-kafka 2.16) is not used: it reads answers of any length and for as
@@ -28,24 +28,11 @@ from spark_kafka_sink.base.errors import (
 )
 from spark_kafka_sink.base.json_object import json_object
 from spark_kafka_sink.base.security.allow_lists import check_url
-from spark_kafka_sink.base.security.password import (
-    Password,
-    as_password,
-    shown_text,
-    text_of,
-    without_secrets,
-)
+from spark_kafka_sink.base.security.password import Password, text_of, without_secrets
 from spark_kafka_sink.base.security.secret_references import resolve
 from spark_kafka_sink.config.logins.oauth_settings import ClientCredentials
 from spark_kafka_sink.config.option import OptionValue
-from spark_kafka_sink.config.option_table import (
-    ENDPOINT,
-    SINK_OPTIONS,
-    TIMEOUT,
-    TOKEN,
-    URL,
-    USER_INFO,
-)
+from spark_kafka_sink.config.option_table import ENDPOINT, TIMEOUT, TOKEN, URL, USER_INFO
 from spark_kafka_sink.config.schema_options import registry_tls, registry_urls
 from spark_kafka_sink.network.auth.token_endpoint import request_token
 from spark_kafka_sink.network.http.http_exchange import AnswerTooLongError, HttpRequest, exchange
@@ -59,13 +46,14 @@ _PAUSE_MS: Final = 200
 _PASSING: Final = frozenset({408, 425, 429, 500, 502, 503, 504})
 _MEDIA_TYPE: Final = "application/vnd.schemaregistry.v1+json"
 _MOST_SHOWN: Final = 500
-_NORMALIZE: Final = "?normalize=true"
 #: What Confluent's cloud wants to know beside a token: the header of each option.
 _WITH_TOKEN: Final = {
     "bearer.auth.logical.cluster": "target-sr-cluster",
     "bearer.auth.identity.pool.id": "Confluent-Identity-Pool-Id",
 }
+_MISSING: Final = "the registry does not have it: is use.schema.id right?"
 _ADVICE: Final = {
+    300: f"redirects are not followed; give the final address in {URL}",
     401: f"set {USER_INFO} or bearer.auth.*",
     403: "the principal needs the right to the subject",
     404: f"is {URL} right, with its path?",
@@ -88,10 +76,6 @@ class RegisteredSchema:
     guid: UUID | None = None
 
 
-class _PassingError(Exception):
-    """What a later attempt may not meet."""
-
-
 class SchemaRegistry:
     """The registry of ``options`` (by their names, references not looked up). Requests block, for
     at most ``limit_ms`` from the creation on.
@@ -101,7 +85,7 @@ class SchemaRegistry:
         values = resolve(options)
         self._clock = SystemClock()
         self._deadline_ms = self._clock.now_ms() + limit_ms
-        self._timeout_ms = int(text_of(options.get(TIMEOUT, SINK_OPTIONS[TIMEOUT].default)))
+        self._timeout_ms = int(text_of(options[TIMEOUT]))
         self._urls = registry_urls(values)
         self._shown = safe_text(f"{values[URL]}")
         for url in self._urls:
@@ -110,7 +94,8 @@ class SchemaRegistry:
         self._values = values
         self._secrets = [one.value for one in values.values() if isinstance(one, Password)]
         self._secrets += text_of(values.get(USER_INFO)).split(":", 1)
-        self._token = as_password(self._text(TOKEN)) if TOKEN in values else None
+        self._token = Password(self._text(TOKEN)) if TOKEN in values else None
+        self._normalize = "?normalize=true" if values["normalize.schemas"] else ""
 
     def __str__(self) -> str:
         return self._shown
@@ -124,16 +109,14 @@ class SchemaRegistry:
         answer = self._request(f"{_subject(subject)}/versions/latest", may_miss=True)
         return None if answer is None else self._schema(answer, self._id(answer))
 
-    def lookup(self, subject: str, text: str, kind: str, *, normalize: bool) -> int | None:
-        """The id of a schema under a subject; None when it is not there."""
-        path = f"{_subject(subject)}{_NORMALIZE if normalize else ''}"
-        answer = self._request(path, _body(text, kind), may_miss=True)
+    def id_of(self, subject: str, text: str, kind: str, *, register: bool) -> int | None:
+        """The id of a schema under a subject, which gets it as a version if ``register``; None when
+        it is not there.
+        """
+        path = f"{_subject(subject)}{'/versions' if register else ''}{self._normalize}"
+        fields = {"schema": text} | ({} if kind == "AVRO" else {"schemaType": kind})
+        answer = self._request(path, json.dumps(fields).encode(), may_miss=not register)
         return None if answer is None else self._id(answer)
-
-    def register(self, subject: str, text: str, kind: str, *, normalize: bool) -> int:
-        """Adds a version, unless the subject has the schema."""
-        path = f"{_subject(subject)}/versions{_NORMALIZE if normalize else ''}"
-        return self._id(self._request(path, _body(text, kind)))
 
     def _schema(self, answer: Mapping[str, Any] | None, schema_id: int) -> RegisteredSchema:
         assert answer is not None
@@ -163,32 +146,28 @@ class SchemaRegistry:
         """The answer; None for what is not there. Tries each address in turn while it may pass."""
         what = f"{'GET' if body is None else 'POST'} {safe_text(path, 300)}"
         problem = "no time is left"
-        tries = max(_TRIES, len(self._urls))
-        for attempt in range(tries):
+        for attempt in range(max(_TRIES, len(self._urls))):
+            if attempt:
+                pause_ms = self._clock.now_ms() + (_PAUSE_MS << attempt - 1)
+                self._clock.wait(Latch(), min(pause_ms, self._deadline_ms))
             left_ms = self._deadline_ms - self._clock.now_ms()
             if left_ms <= 0:
                 break
-            url = self._urls[attempt % len(self._urls)] + path
+            url, timeout_ms = self._urls[attempt % len(self._urls)], min(self._timeout_ms, left_ms)
             try:
-                status, answer = self._exchange(url, body, min(self._timeout_ms, left_ms))
-                return self._fields(status, json_object(answer), what, may_miss=may_miss)
-            except AnswerTooLongError:
-                raise self._error(
-                    f"answers {what} with more than {LONGEST_ANSWER} bytes",
-                    "no schema is as large: is it a registry?",
-                ) from None
-            except _PassingError as error:
+                return self._answer(url + path, body, timeout_ms, what, may_miss=may_miss)
+            except OSError as error:
                 problem = str(error)
-            if attempt + 1 < tries:
-                pause = min(_PAUSE_MS << attempt, max(left_ms, 0))
-                self._clock.wait(Latch(), self._clock.now_ms() + pause)
         raise NoRegistryAnswerError(
             f"the schema registry at {self} did not answer {what}: {problem}",
             hint=f"nothing was written; {TIMEOUT} limits a request, kafka.max.block.ms (or "
             "--timeout of kprod check) all of them",
         )
 
-    def _exchange(self, url: str, body: bytes | None, timeout_ms: int) -> tuple[int, bytes]:
+    def _answer(
+        self, url: str, body: bytes | None, timeout_ms: int, what: str, *, may_miss: bool
+    ) -> Mapping[str, Any] | None:
+        """One attempt. OSError for what a later one may not meet."""
         headers = {"Accept": f"{_MEDIA_TYPE}, application/json", **self._login(timeout_ms)}
         method = "GET"
         if body is not None:
@@ -196,38 +175,35 @@ class SchemaRegistry:
         times = (timeout_ms, timeout_ms)
         request = HttpRequest(method, url, headers, body, self._tls, *times, LONGEST_ANSWER)
         try:
-            return exchange(request)
+            status, answer = exchange(request)
         except ssl.SSLCertVerificationError as error:
             reason, hint = explain(error)
             raise self._error(
                 f"can't be trusted: {self._safe(reason.replace('broker', 'server'))}",
                 hint or "the CA of the registry goes to schema.registry.ssl.truststore.location",
             ) from None
+        except AnswerTooLongError:
+            said = f"answers {what} with more than {LONGEST_ANSWER} bytes"
+            raise self._error(said, "no schema is as large: is it a registry?") from None
         except TimeoutError:
             by = f" ({TIMEOUT})" if timeout_ms == self._timeout_ms else ""
-            raise _PassingError(f"it took more than {timeout_ms} ms{by}") from None
+            raise OSError(f"it took more than {timeout_ms} ms{by}") from None
         except (OSError, http.client.HTTPException, UnicodeError) as error:
             reason = getattr(error, "strerror", None) or type(error).__name__
-            raise _PassingError(f"it can't be reached ({self._safe(str(reason))})") from None
-
-    def _fields(
-        self, status: int, fields: Mapping[str, Any] | None, what: str, *, may_miss: bool
-    ) -> Mapping[str, Any] | None:
+            raise OSError(f"it can't be reached ({self._safe(str(reason))})") from None
+        fields = json_object(answer)
         if 200 <= status < 300 and fields is not None:
             return fields
-        missing = status == 404 and fields is not None and "error_code" in fields
+        known = fields or {}
+        missing = status == 404 and "error_code" in known
         if missing and may_miss:
             return None
-        said = "" if fields is None else str(fields.get("message") or "")
-        shown = f"answered {status}" + (f": {self._safe(said)}" if said else "")
+        said = self._safe(str(known.get("message") or ""))
+        shown = f"answered {status}: {said}" if said else f"answered {status}"
         if status in _PASSING:
-            raise _PassingError(f"it {shown}")
-        hint = _ADVICE.get(status, f"is {URL} right?")
-        if missing:
-            hint = "the registry does not have it: is use.schema.id right?"
-        if 300 <= status < 400:
-            hint = f"redirects are not followed; give the final address in {URL}"
-        raise self._error(f"{shown} (to {what})", hint)
+            raise OSError(f"it {shown}")
+        advice = _MISSING if missing else _ADVICE.get(300 if status // 100 == 3 else status)
+        raise self._error(f"{shown} (to {what})", advice or f"is {URL} right?")
 
     def _login(self, timeout_ms: int) -> dict[str, str]:
         """The headers that say who asks."""
@@ -244,18 +220,16 @@ class SchemaRegistry:
         return text_of(self._values.get(option))
 
     def _fetched_token(self, timeout_ms: int) -> Password:
-        url = shown_text(self._values[ENDPOINT])
+        url: Any = self._values[ENDPOINT]  # text, or what a reference led to
         check_url(text_of(url), f"{ENDPOINT}={safe_text(f'{url}')}")
         client = ClientCredentials(
             url,
             self._text("bearer.auth.client.id"),
-            as_password(self._text("bearer.auth.client.secret")),
-            self._text("bearer.auth.scope") or None,
-            None,
-            urlencode=False,
-            connect_timeout_ms=timeout_ms,
-            read_timeout_ms=timeout_ms,
-            tls=tuple(sorted(self._tls.items())),
+            Password(self._text("bearer.auth.client.secret")),
+            timeout_ms,
+            timeout_ms,
+            scope=self._text("bearer.auth.scope") or None,
+            tls=tuple(self._tls.items()),
         )
         try:
             token = request_token(client).token
@@ -263,7 +237,7 @@ class SchemaRegistry:
             what = error.message.partition(": ")[2]
             raise self._error(f"gets no token: {self._safe(what)}", error.hint) from None
         except OSError as error:
-            raise _PassingError(f"there is no token for it: {self._safe(str(error))}") from None
+            raise OSError(f"there is no token for it: {self._safe(str(error))}") from None
         self._secrets.append(token.value)
         return token
 
@@ -284,8 +258,3 @@ def _guid(given: object) -> UUID | None:
         return UUID(str(given))
     except ValueError:
         return None
-
-
-def _body(text: str, kind: str) -> bytes:
-    fields = {"schema": text} | ({} if kind == "AVRO" else {"schemaType": kind})
-    return json.dumps(fields).encode()

@@ -1,8 +1,8 @@
 """Byte strings of different lengths, joined by columns.
 
-Owns: lengths and validity of Arrow binary columns as numpy arrays, and :class:`Gather`, which
-concatenates byte strings of many columns, in any order of rows, into one buffer. Never: what the
-bytes mean.
+Owns: lengths and validity of Arrow binary columns as numpy arrays, the items of lists, and
+:class:`Gather`, which concatenates byte strings of many columns, in any order of rows, into one
+buffer. Never: what the bytes mean.
 
 The fast variant lets Arrow copy: a *binary view* array refers to every string (up to 12 bytes are
 stored in the view itself, longer ones as a buffer index and an offset), and one cast to binary
@@ -52,6 +52,17 @@ def offsets_of(array: pa.Array) -> Indices:
     if buffer is None or buffer.size == 0:
         return np.zeros(len(array) + 1, dtype)
     return np.frombuffer(buffer, dtype, len(array) + 1, array.offset * width)
+
+
+def list_items(array: pa.Array) -> tuple[pa.Array, npt.NDArray[np.int64]]:
+    """The items of a list's or a map's rows, and the offsets of the rows in them."""
+    valid = valid_of(array)
+    if valid is not None and (np.diff(offsets_of(array))[~valid] != 0).any():
+        array = array.take(pa.array(np.arange(len(array))))  # without what nulls cover
+    offsets = offsets_of(array).astype(np.int64)
+    first, last = int(offsets[0]), int(offsets[-1])
+    # Not .keys and .items of a map, which begin at the first row whatever the slice is.
+    return array.values.slice(first, last - first), offsets - first
 
 
 def data_of(array: pa.Array) -> npt.NDArray[np.uint8]:

@@ -145,10 +145,12 @@ class RowPieces:
 
     def joined(self) -> tuple[Int64s, pa.Buffer]:
         """The rows' bytes, and where each begins and ends in them."""
+        if not self.rows:
+            return np.zeros(1, np.int64), pa.py_buffer(b"")
         offsets = ends_of(self.sizes())
         return offsets, gather_of(self._pieces, self.rows).join(int(offsets[-1]))
 
     def payloads(self, nulls_of: pa.Array) -> Payloads:
         """All rows; null where ``nulls_of`` is."""
-        offsets, data = self.joined() if self.rows else (np.zeros(1, np.int64), pa.py_buffer(b""))
+        offsets, data = self.joined()
         return Payloads(binary_of(offsets, data, valid_of(nulls_of)), tuple(self.refusals))

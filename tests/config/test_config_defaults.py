@@ -149,7 +149,9 @@ def test_the_default_check_of_brokers_names_is_the_tables(monkeypatch):
 def test_a_registrys_default_timeout_is_the_tables(monkeypatch):
     name = "schema.registry.request.timeout.ms"
     monkeypatch.setitem(SINK_OPTIONS, name, replace(SINK_OPTIONS[name], default=7))
-    assert SchemaRegistry(REGISTRY, limit_ms=100)._timeout_ms == 7
+    options = {"kafka.bootstrap.servers": "b:9092", "valueColumns": "*", "valueFormat": "avro"}
+    schemas = SinkConfig.parse(options | REGISTRY).schemas
+    assert SchemaRegistry(dict(schemas.registry), limit_ms=100)._timeout_ms == 7
 
 
 def test_the_default_timeout_of_exactly_once_is_the_tables(monkeypatch):

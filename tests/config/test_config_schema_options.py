@@ -26,7 +26,7 @@ def parsed(**options) -> SinkConfig:
 def test_the_defaults_look_a_schema_up_and_register_none():
     found = parsed().schemas
     assert isinstance(found, SchemaOptions)
-    assert (found.auto_register, found.use_latest, found.normalize) == (False, False, True)
+    assert (found.auto_register, found.use_latest) == (False, False)
     (value,) = found.payloads
     assert (value.part, value.format) == ("value", ColumnFormat.AVRO)
     assert value.strategy is SubjectStrategy.TOPIC

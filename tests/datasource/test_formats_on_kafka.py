@@ -16,7 +16,7 @@ from google.protobuf import json_format, message_factory
 
 from spark_kafka_sink import foreach_batch
 from spark_kafka_sink.datasource.foreach_batch import transaction
-from spark_kafka_sink.records.formats.protobuf.proto_schema import message_of
+from spark_kafka_sink.records.formats.protobuf_format import message_of
 from tests.network.fake_registry import FakeRegistry
 
 ROWS = (

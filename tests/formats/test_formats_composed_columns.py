@@ -11,7 +11,7 @@ import pytest
 from spark_kafka_sink.base.errors import DataError
 from spark_kafka_sink.config.named_columns import ColumnFormat, OnNullValue
 from spark_kafka_sink.records.column_plan import ColumnPlan, ComposedColumns, NamedColumn
-from spark_kafka_sink.records.formats.avro.avro_format import AvroFormat
+from spark_kafka_sink.records.formats.avro_format import AvroFormat
 from spark_kafka_sink.records.formats.column_type import ColumnKind as K
 from spark_kafka_sink.records.formats.column_type import ColumnType
 from spark_kafka_sink.records.formats.composed_columns import parts_of, with_composed

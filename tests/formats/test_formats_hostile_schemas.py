@@ -11,10 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spark_kafka_sink.base.errors import SchemaError
-from spark_kafka_sink.records.formats.avro.avro_format import AvroFormat
+from spark_kafka_sink.records.formats.avro_format import AvroFormat
 from spark_kafka_sink.records.formats.column_type import ColumnKind, ColumnType
 from spark_kafka_sink.records.formats.json_schema import JsonSchemaFormat
-from spark_kafka_sink.records.formats.protobuf.protobuf_format import ProtobufFormat
+from spark_kafka_sink.records.formats.protobuf_format import ProtobufFormat
 from tests.real_kafka import AT_ONCE_S
 
 K = ColumnKind

@@ -7,10 +7,10 @@ from decimal import Decimal
 import pyarrow as pa
 import pytest
 
-from spark_kafka_sink.records.formats.avro.avro_format import AvroFormat
+from spark_kafka_sink.records.formats.avro_format import AvroFormat
 from spark_kafka_sink.records.formats.column_type import ColumnKind, ColumnType
 from spark_kafka_sink.records.formats.json_schema import JsonSchemaFormat
-from spark_kafka_sink.records.formats.protobuf.protobuf_format import ProtobufFormat
+from spark_kafka_sink.records.formats.protobuf_format import ProtobufFormat
 
 K = ColumnKind
 FORMATS = {"avro": AvroFormat(), "protobuf": ProtobufFormat(None), "json": JsonSchemaFormat()}

@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 
 from spark_kafka_sink.base.errors import SchemaError
 from spark_kafka_sink.records.formats.column_type import ColumnKind, ColumnType
-from spark_kafka_sink.records.formats.protobuf.proto_schema import message_of
-from spark_kafka_sink.records.formats.protobuf.protobuf_format import ProtobufFormat
+from spark_kafka_sink.records.formats.protobuf_format import ProtobufFormat, message_of
 
 _K = ColumnKind
 PREFIX = b"\0\0\0\0\7"

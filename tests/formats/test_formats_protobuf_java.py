@@ -14,8 +14,11 @@ from hypothesis import strategies as st
 
 from spark_kafka_sink.local_kafka.java import find_java
 from spark_kafka_sink.local_kafka.registry.schema_registry import prepare_registry
-from spark_kafka_sink.records.formats.protobuf.proto_schema import file_descriptor, message_of
-from spark_kafka_sink.records.formats.protobuf.protobuf_format import ProtobufFormat
+from spark_kafka_sink.records.formats.protobuf_format import (
+    ProtobufFormat,
+    file_descriptor,
+    message_of,
+)
 from spark_kafka_sink.records.formats.schema_format import wire_prefix
 from tests.formats.test_formats_protobuf import (
     CHOICE,

@@ -10,7 +10,7 @@ import pytest
 from jsonschema.validators import validator_for
 
 from spark_kafka_sink.base.errors import SchemaError
-from spark_kafka_sink.records.formats.avro.avro_format import AvroFormat
+from spark_kafka_sink.records.formats.avro_format import AvroFormat
 from spark_kafka_sink.records.formats.column_type import ColumnKind, ColumnType
 from spark_kafka_sink.records.formats.json_schema import JsonSchemaFormat
 

@@ -13,11 +13,11 @@ from spark_kafka_sink.base.error_kinds import Kind
 from spark_kafka_sink.base.errors import DataError
 from spark_kafka_sink.records.bad_rows.bad_rows import BadRows, Reason
 from spark_kafka_sink.records.column_plan import ColumnPlan, ComposedColumns, NamedColumn
-from spark_kafka_sink.records.formats.avro.avro_format import AvroFormat
+from spark_kafka_sink.records.formats.avro_format import AvroFormat
 from spark_kafka_sink.records.formats.column_type import ColumnKind, ColumnType
 from spark_kafka_sink.records.formats.composed_columns import with_composed
 from spark_kafka_sink.records.formats.json_schema import JsonSchemaFormat
-from spark_kafka_sink.records.formats.protobuf.protobuf_format import ProtobufFormat
+from spark_kafka_sink.records.formats.protobuf_format import ProtobufFormat
 
 K = ColumnKind
 PREFIX = b"\0\0\0\0\7"

@@ -24,16 +24,18 @@ SECRET = "c4nary-secret"
 
 
 def client(url, limit_ms=60_000, **options):
-    return SchemaRegistry({"schema.registry.url": url} | options, limit_ms)
+    given = {"schema.registry.request.timeout.ms": 10_000, "normalize.schemas": True}
+    return SchemaRegistry(given | {"schema.registry.url": url} | options, limit_ms)
 
 
-def test_the_four_requests_are_confluents():
+def test_its_requests_are_confluents():
     with FakeRegistry(same(200, SCHEMA)) as registry:
         asked = client(registry.url)
         assert asked.by_id(3).text == '"string"'
         assert asked.latest("a/b").id == 3
-        assert asked.lookup("s", '"string"', "AVRO", normalize=True) == 3
-        assert asked.register("s", "message", "PROTOBUF", normalize=False) == 3
+        assert asked.id_of("s", '"string"', "AVRO", register=False) == 3
+        plain = client(registry.url, **{"normalize.schemas": False})
+        assert plain.id_of("s", "message", "PROTOBUF", register=True) == 3
     assert [(method, path, body) for method, path, body, _ in registry.requests] == [
         ("GET", "/api/schemas/ids/3", None),
         ("GET", "/api/subjects/a%2Fb/versions/latest", None),
@@ -54,7 +56,7 @@ def test_a_subject_of_any_text_is_one_part_of_the_path(subject, path):
 def test_what_is_not_there_is_none():
     with FakeRegistry(same(404, {"error_code": 40401, "message": "no subject"})) as registry:
         assert client(registry.url).latest("s") is None
-        assert client(registry.url).lookup("s", "x", "AVRO", normalize=True) is None
+        assert client(registry.url).id_of("s", "x", "AVRO", register=False) is None
 
 
 @pytest.mark.parametrize("status", [401, 403, 404, 409, 422, 501])
@@ -188,7 +190,7 @@ def test_an_id_that_is_none_is_an_error(found):
         FakeRegistry(same(200, SCHEMA | {"id": found})) as registry,
         pytest.raises(SchemaRegistryError, match="without the id"),
     ):
-        client(registry.url).lookup("s", '"string"', "AVRO", normalize=True)
+        client(registry.url).id_of("s", '"string"', "AVRO", register=False)
 
 
 def test_a_registry_that_hangs_is_bounded():

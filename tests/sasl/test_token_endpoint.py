@@ -28,7 +28,7 @@ SECRET = "the-client-secret"
 
 
 def client(url: str, **more: object) -> ClientCredentials:
-    made = ClientCredentials(url, "id", Password(SECRET), None, None, False, 30_000, 30_000)
+    made = ClientCredentials(url, "id", Password(SECRET), 30_000, 30_000)
     return replace(made, **more)
 
 

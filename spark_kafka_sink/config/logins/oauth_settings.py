@@ -111,11 +111,11 @@ class ClientCredentials:
     url: Text
     client_id: Text
     client_secret: Password
-    scope: Text | None
-    audience: Text | None
-    urlencode: bool
     connect_timeout_ms: int
     read_timeout_ms: int
+    scope: Text | None = None
+    audience: Text | None = None
+    urlencode: bool = False
     tls: tuple[tuple[str, object], ...] = ()
 
 
@@ -311,11 +311,11 @@ def _by_url(options: Mapping[str, object], module: JaasEntry) -> TokenSource | N
         url,
         client_id,
         as_password(secret),
+        values["sasl.login.connect.timeout.ms"],
+        values["sasl.login.read.timeout.ms"],
         _either(options, _SCOPE, module) or None,
         module.get("oauth.audience") or None,
         values[_URLENCODE],
-        values["sasl.login.connect.timeout.ms"],
-        values["sasl.login.read.timeout.ms"],
         tuple(sorted(_endpoint_tls(module).items())),
     )
 

@@ -21,6 +21,12 @@ _HINTS = {
     "VariantType": "write it as text: to_json(column)",
     "DayTimeIntervalType": "cast it to a number: extract(SECOND FROM column) or the like",
 }
+#: What is within a type beside fields: its attribute, what follows the path, and the attribute that
+#: says whether it may be null (a key never is).
+_INNER = {
+    "ArrayType": (("elementType", "[]", "containsNull"),),
+    "MapType": (("keyType", " (a key)", ""), ("valueType", "[]", "valueContainsNull")),
+}
 
 
 def column_type(data_type: DataType, path: str, *, nullable: bool = True) -> ColumnType:
@@ -33,26 +39,16 @@ def column_type(data_type: DataType, path: str, *, nullable: bool = True) -> Col
             hint=_HINTS.get(name, "cast it to a string, or drop it"),
             kind=Kind.COLUMN_TYPE,
         )
+    fields = getattr(data_type, "fields", ())
+    inner = [(one.dataType, below(path, one.name), one.nullable) for one in fields]
+    for of, more, null in _INNER.get(name, ()):
+        inner.append((getattr(data_type, of), path + more, getattr(data_type, null, False)))
     return ColumnType(
         _KINDS[name],
         text,
         nullable,
-        tuple(column_type(of, way, nullable=null) for way, of, null in _inner(data_type, path)),
+        tuple(column_type(of, way, nullable=null) for of, way, null in inner),
         names=tuple(getattr(data_type, "names", ())),
         precision=getattr(data_type, "precision", 0),
         scale=getattr(data_type, "scale", 0),
     )
-
-
-def _inner(data_type: DataType, path: str) -> list[tuple[str, DataType, bool]]:
-    """The types within ``data_type``: the path to each, and whether it may be null."""
-    from pyspark.sql.types import ArrayType, MapType, StructType
-
-    if isinstance(data_type, StructType):
-        return [(below(path, one.name), one.dataType, one.nullable) for one in data_type.fields]
-    if isinstance(data_type, ArrayType):
-        return [(f"{path}[]", data_type.elementType, data_type.containsNull)]
-    if isinstance(data_type, MapType):
-        value = f"{path}[]", data_type.valueType, data_type.valueContainsNull
-        return [(f"{path} (a key)", data_type.keyType, False), value]
-    return []

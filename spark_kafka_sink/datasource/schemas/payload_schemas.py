@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final, Protocol
 
@@ -30,8 +30,11 @@ from spark_kafka_sink.config.sink_config import SinkConfig
 from spark_kafka_sink.datasource.schemas.column_types import column_type
 from spark_kafka_sink.network.schema_registry import RegisteredSchema, SchemaRegistry
 from spark_kafka_sink.records.column_plan import ColumnPlan, ComposedColumns
+from spark_kafka_sink.records.formats.avro_format import AvroFormat
 from spark_kafka_sink.records.formats.binary.matching import misfit, unusable
 from spark_kafka_sink.records.formats.column_type import ColumnType
+from spark_kafka_sink.records.formats.json_schema import JsonSchemaFormat
+from spark_kafka_sink.records.formats.protobuf_format import ProtobufFormat
 from spark_kafka_sink.records.formats.schema_format import SchemaFormat, header_value, wire_prefix
 
 if TYPE_CHECKING:
@@ -56,9 +59,7 @@ class Registry(Protocol):
 
     def latest(self, subject: str) -> RegisteredSchema | None: ...
 
-    def lookup(self, subject: str, text: str, kind: str, *, normalize: bool) -> int | None: ...
-
-    def register(self, subject: str, text: str, kind: str, *, normalize: bool) -> int: ...
+    def id_of(self, subject: str, text: str, kind: str, *, register: bool) -> int | None: ...
 
 
 _Ask = Callable[[Registry], RegisteredSchema]
@@ -71,19 +72,12 @@ def registry_of(options: SchemaOptions, limit_ms: int) -> Registry:
     return SchemaRegistry(dict(options.registry), limit_ms)
 
 
-def schema_format(payload: PayloadOptions) -> SchemaFormat:
-    """The format behind the seam. Imported when it is used."""
-    if payload.format is ColumnFormat.AVRO:
-        from spark_kafka_sink.records.formats.avro.avro_format import AvroFormat
-
-        return AvroFormat()
-    if payload.format is ColumnFormat.PROTOBUF:
-        from spark_kafka_sink.records.formats.protobuf.protobuf_format import ProtobufFormat
-
-        return ProtobufFormat(payload.name)
-    from spark_kafka_sink.records.formats.json_schema import JsonSchemaFormat
-
-    return JsonSchemaFormat()
+#: Each behind the seam.
+FORMATS: Final[Mapping[ColumnFormat, Callable[[str | None], SchemaFormat]]] = {
+    ColumnFormat.AVRO: AvroFormat,
+    ColumnFormat.PROTOBUF: ProtobufFormat,
+    ColumnFormat.JSON_SCHEMA: JsonSchemaFormat,
+}
 
 
 def with_encoders(plan: ColumnPlan, schema: StructType, config: SinkConfig) -> ColumnPlan:
@@ -91,13 +85,11 @@ def with_encoders(plan: ColumnPlan, schema: StructType, config: SinkConfig) -> C
 
     Raises ConfigError, SchemaError and SchemaRegistryError.
     """
-    if config.schemas is None:
-        return plan
+    assert config.schemas is not None
     for payload in config.schemas.payloads:
-        part = plan.key if payload.part == "key" else plan.value
-        assert part is not None
-        columns = _columns(part, schema)
-        made = _Way(config, payload, config.producer.max_block_ms).encoded(part, columns)
+        part: ComposedColumns = getattr(plan, payload.part)
+        way = _Way(config, payload, config.producer.max_block_ms)
+        made = way.encoded(part, _columns(part, schema))
         plan = replace(plan, key=made) if part is plan.key else replace(plan, value=made)
     return plan
 
@@ -132,7 +124,7 @@ class _Way:
         assert config.schemas is not None
         self._options, self._payload, self._topic = config.schemas, payload, config.topic
         self._limit_ms = limit_ms
-        self._format = schema_format(payload)
+        self._format = FORMATS[payload.format](payload.name)
 
     def encoded(self, part: ComposedColumns, columns: ColumnType) -> ComposedColumns:
         """``part`` with its encoder, and the header that names the schema, if one does."""
@@ -151,8 +143,8 @@ class _Way:
         prefix, header = wire_prefix(registered.id) + indexes, None
         if payload.in_header:
             assert registered.guid is not None
-            name = f"__{payload.part}_schema_id"
-            prefix, header = b"", (name, header_value(registered.guid) + indexes)
+            value = header_value(registered.guid) + indexes
+            prefix, header = b"", (f"__{payload.part}_schema_id", value)
         bare = self._format.is_bare(registered.text)
         if bare and one is None and not part.is_struct:
             raise misfit(
@@ -173,8 +165,7 @@ class _Way:
             return self._kept(("latest", subject), lambda r: _latest(r, subject))
         text = self._derived(columns, one) if payload.schema is None else given_schema(payload)
         subject = self.subject(self._format.name_of(text))
-        key = ("schema", subject, text, options.auto_register, options.normalize)
-        return self._kept(key, lambda r: self._looked_up(r, subject, text))
+        return self._kept(("schema", subject, text), lambda r: self._looked_up(r, subject, text))
 
     def _derived(self, columns: ColumnType, one: ColumnType | None) -> str:
         if self._payload.part == "key" and one is not None and self._format.has_bare:
@@ -184,10 +175,10 @@ class _Way:
         return self._format.derive(columns, self.name())
 
     def _looked_up(self, registry: Registry, subject: str, text: str) -> RegisteredSchema:
-        options, kind = self._options, self._format.schema_type
-        schema_id = registry.lookup(subject, text, kind, normalize=options.normalize)
-        if schema_id is None and options.auto_register:
-            schema_id = registry.register(subject, text, kind, normalize=options.normalize)
+        kind = self._format.schema_type
+        schema_id = registry.id_of(subject, text, kind, register=False)
+        if schema_id is None and self._options.auto_register:
+            schema_id = registry.id_of(subject, text, kind, register=True)
         if schema_id is None:
             part = self._payload.part
             raise SchemaError(
@@ -276,8 +267,7 @@ def _columns(part: ComposedColumns, schema: StructType) -> ColumnType:
 
     columns = StructType()
     for one in part.columns:
-        field = schema.fields[one.index]
-        columns.add(one.name, field.dataType, field.nullable)
+        columns.add(one.name, schema[one.index].dataType, schema[one.index].nullable)
     whole = column_type(columns, "", nullable=False)
     return whole.children[0] if part.is_struct else whole
 

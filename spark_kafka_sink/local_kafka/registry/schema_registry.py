@@ -7,7 +7,6 @@ broker; a client.
 from __future__ import annotations
 
 import shutil
-import subprocess
 import tarfile
 import time
 from pathlib import Path
@@ -22,14 +21,8 @@ from spark_kafka_sink.local_kafka.java import Java, find_java
 
 #: The newest version all of whose files are on Maven Central (3.1.4 and 3.3.3 are not).
 REGISTRY_VERSION: Final = "2.6.13.Final"
-_APP: Final = Coordinate(
-    "io.apicurio",
-    "apicurio-registry-app",
-    REGISTRY_VERSION,
-    alone=True,
-    kind="tar.gz",
-    classifier="all",
-)
+_APP: Final = Coordinate("io.apicurio", "apicurio-registry-app", REGISTRY_VERSION,
+                         alone=True, kind="tar.gz", classifier="all")  # fmt: skip
 _RUNNER: Final = f"{_APP.name}-{REGISTRY_VERSION}-runner.jar"
 _API: Final = "/apis/ccompat/v7"
 _START_TIMEOUT_S: Final = 120.0
@@ -64,7 +57,6 @@ class SchemaRegistry:
         self._heap = heap
         self._held = ports.reserve(port)
         self._processes: BrokerProcessGroup | None = None
-        self._process: subprocess.Popen[bytes] | None = None
 
     def __enter__(self) -> Self:
         self.start()
@@ -91,8 +83,13 @@ class SchemaRegistry:
                 *("-jar", str(home / _RUNNER)),
             ]
             with log.open("wb") as output:
-                self._process = self._processes.start(command, output, self._processes.directory)
-            self._await_answer(self._process, log, time.monotonic() + timeout)
+                process = self._processes.start(command, output, self._processes.directory)
+            deadline = time.monotonic() + timeout
+            while not probe.answers_http(ports.HOST, self._held.port, f"{_API}/subjects"):
+                if process.poll() is not None or time.monotonic() > deadline:
+                    tail = log.read_text(errors="replace")[-2000:]
+                    raise LocalKafkaError("The schema registry did not start.", hint=tail)
+                time.sleep(0.1)
         except BaseException:
             self.stop()
             raise
@@ -101,13 +98,4 @@ class SchemaRegistry:
         """Kill it and give the port back. Repeatable."""
         if self._processes is not None:
             self._processes.close()
-        if self._process is not None:
-            self._process.wait()
         self._held.release()
-
-    def _await_answer(self, process: subprocess.Popen[bytes], log: Path, deadline: float) -> None:
-        while not probe.answers_http(ports.HOST, self._held.port, f"{_API}/subjects"):
-            if process.poll() is not None or time.monotonic() > deadline:
-                tail = log.read_text(errors="replace")[-2000:]
-                raise LocalKafkaError("The schema registry did not start.", hint=tail)
-            time.sleep(0.1)

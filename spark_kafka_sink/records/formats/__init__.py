@@ -5,6 +5,6 @@ derived from columns or checked against them (on the driver, without Arrow), and
 encoder of all (in tasks; ``binary``). Never: which columns (``records/column_plan.py``), which
 schema (``datasource/schemas``), a request to a registry (``network/schema_registry.py``).
 
-A format is one class behind the seam of ``schema_format.py``: ``avro/avro_format.py``,
-``protobuf/protobuf_format.py``, ``json_schema.py``. ``column_type.py`` has the table of types.
+A format is one file behind the seam of ``schema_format.py``: ``avro_format.py``,
+``protobuf_format.py``, ``json_schema.py``. ``column_type.py`` has the table of types.
 """

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -20,16 +21,15 @@ from spark_kafka_sink.base.errors import IllegalStateError
 from spark_kafka_sink.config.named_columns import ColumnFormat
 from spark_kafka_sink.records.bad_rows.bad_rows import BadRows, Reason
 from spark_kafka_sink.records.column_plan import ColumnPlan, ComposedColumns
-from spark_kafka_sink.records.formats.arrow_values import list_items
-from spark_kafka_sink.records.gather import bools, ends_of, valid_of
+from spark_kafka_sink.records.gather import bools, ends_of, list_items
 from spark_kafka_sink.records.json.json_text import json_objects, json_value, plain_binary, text_of
 from spark_kafka_sink.records.payloads import Payloads
 from spark_kafka_sink.records.record_columns import without_views
 
 #: Bytes of input that are composed at a time: their text adds to the memory of a task (rule R5).
 _MOST_BYTES = 4 * 1024 * 1024
-#: What a refused row lacks.
-_LACKS = {Reason.VALUE_REFUSED: "value", Reason.KEY_REFUSED: "key"}
+#: What is composed, and why a row that a format refuses lacks it.
+_PARTS = {"value": Reason.VALUE_REFUSED, "key": Reason.KEY_REFUSED}
 _HINT = (
     "correct the value or filter such rows out before they are written, or write with a schema that"
     " accepts it"
@@ -52,12 +52,23 @@ def with_composed(
     """
     columns, bad = list(batch.columns), bad or BadRows(None)
     headers = [(one.name, plain_binary(columns[one.index])) for one in plan.headers]
-    if plan.value is not None:
-        columns.append(_composed(batch, plan.value, Reason.VALUE_REFUSED, bad, headers))
-        plan = replace(plan, value=None, value_column=len(columns) - 1)
-    if plan.key is not None:
-        columns.append(_composed(batch, plan.key, Reason.KEY_REFUSED, bad, headers))
-        plan = replace(plan, key=None, key_column=len(columns) - 1)
+    for name, reason in _PARTS.items():
+        part: ComposedColumns | None = getattr(plan, name)
+        if part is None:
+            continue
+        made = _payloads(part, batch)
+        refused = np.zeros(batch.num_rows, np.bool_)
+        for one in made.refusals:
+            bad.refuse(one.rows, reason, one.sentence(name), hint=_HINT)
+            refused |= one.rows
+        payloads, rows = made.array, bools(refused)
+        if part.header is not None:
+            header, value = part.header
+            there = pc.and_not(payloads.is_valid(), rows)
+            headers.append((header, pc.if_else(there, pa.scalar(value, pa.binary()), None)))
+        columns.append(_with_json(payloads, batch, part, rows) if made.refusals else payloads)
+        done: dict[str, Any] = {name: None, f"{name}_column": len(columns) - 1}
+        plan = replace(plan, **done)
     if headers:
         there = None if plan.headers_column is None else columns[plan.headers_column]
         columns.append(_headers(headers, there, batch.num_rows))
@@ -66,30 +77,8 @@ def with_composed(
     return pa.RecordBatch.from_arrays(columns, names=names), plan
 
 
-def _composed(
-    batch: pa.RecordBatch,
-    part: ComposedColumns,
-    reason: Reason,
-    bad: BadRows,
-    headers: list[tuple[str, pa.Array]],
-) -> pa.Array:
-    """The payloads. To ``headers`` is added what is beside each that is not null, if there is such
-    a header; none for a refused row.
-    """
+def _payloads(part: ComposedColumns, batch: pa.RecordBatch) -> Payloads:
     columns = [batch.column(column.index) for column in part.columns]
-    made = _payloads(part, columns, batch.num_rows)
-    refused = np.zeros(batch.num_rows, np.bool_)
-    for one in made.refusals:
-        bad.refuse(one.rows, reason, one.sentence(_LACKS[reason]), hint=_HINT)
-        refused |= one.rows
-    if part.header is not None:
-        name, value = part.header
-        there = pc.and_not(made.array.is_valid(), bools(refused))
-        headers.append((name, pc.if_else(there, pa.scalar(value, pa.binary()), None)))
-    return _with_json(made.array, batch, part, bools(refused)) if made.refusals else made.array
-
-
-def _payloads(part: ComposedColumns, columns: Sequence[pa.Array], rows: int) -> Payloads:
     if part.encoder is not None:
         names = [column.name for column in part.columns]
         if part.is_bare:
@@ -97,7 +86,7 @@ def _payloads(part: ComposedColumns, columns: Sequence[pa.Array], rows: int) -> 
         return part.encoder.encode(pa.StructArray.from_arrays(columns, names), "")
     if part.format is ColumnFormat.STRING:
         return Payloads(text_of(columns[0]))
-    return Payloads(_json(part, columns, rows))
+    return Payloads(_json(part, columns, batch.num_rows))
 
 
 def _json(part: ComposedColumns, columns: Sequence[pa.Array], rows: int) -> pa.Array:
@@ -138,7 +127,7 @@ def _headers(named: Sequence[tuple[str, pa.Array]], before: pa.Array | None, row
     )
     counts = there.sum(axis=1)
     if before is not None:
-        items, offsets = list_items(before, valid_of(before))
+        items, offsets = list_items(before)
         row = np.concatenate([np.repeat(np.arange(rows), np.diff(offsets)), row])
         order = pa.array(row.argsort(kind="stable"))
         entries = pa.concat_arrays([items.cast(_ENTRY), entries]).take(order)

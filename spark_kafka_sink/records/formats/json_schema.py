@@ -11,12 +11,12 @@ null in an array or a map must be allowed.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
 from spark_kafka_sink.base.errors import SchemaError, safe_text
 from spark_kafka_sink.base.json_object import json_object
-from spark_kafka_sink.records.formats.binary.matching import below, misfit, unfit, unusable
+from spark_kafka_sink.records.formats.binary.matching import fields_of, misfit, unfit, unusable
 from spark_kafka_sink.records.formats.binary.nodes import JsonText, Value
 from spark_kafka_sink.records.formats.column_type import ColumnKind, ColumnType
 from spark_kafka_sink.records.formats.schema_format import PayloadPlan, SchemaFormat
@@ -26,6 +26,12 @@ _NULL: Final = ColumnType(_K.NULL, "void")
 _DIALECT: Final = "http://json-schema.org/draft-07/schema#"
 #: Steps through references and alternatives: those of one document could go round for ever.
 _MOST_STEPS: Final = 200_000
+
+
+#: A part of a schema.
+_Json = Any
+#: The way to a field, and its path.
+_Required = tuple[tuple[int, ...], str]
 
 
 class _Place(NamedTuple):
@@ -55,16 +61,16 @@ class JsonSchemaFormat(SchemaFormat):
         return title if isinstance(title, str) else ""
 
     def plan(self, schema: str, prefix: bytes, column: ColumnType) -> PayloadPlan:
-        check = _Check(_parsed(schema))
+        root = _parsed(schema)
         try:
-            check.type(check.root, column, _Place())
+            required = tuple(_Check(root).required(root, column, _Place()))
         except RecursionError:
             raise _wrong("it is nested too deeply, or within itself") from None
         except _UnusableError as error:
             raise _wrong(str(error)) from None
         except (TypeError, AttributeError) as error:
             raise _wrong(f"a part of it is of another type than JSON Schema's: {error}") from None
-        return PayloadPlan(prefix, Value(JsonText(tuple(check.required))))
+        return PayloadPlan(prefix, Value(JsonText(required)))
 
 
 def _derived(column: ColumnType) -> dict[str, object]:
@@ -92,13 +98,12 @@ class _Check:
 
     def __init__(self, root: Mapping[str, Any]) -> None:
         self.root = root
-        self.required: list[tuple[tuple[int, ...], str]] = []
         self._steps = 0
         # Draft 7 and older ignore what is beside a reference.
         self._beside_references = "/draft/20" in str(root.get("$schema"))
 
-    def type(self, declared: Any, column: ColumnType, at: _Place) -> None:  # noqa: ANN401 - of JSON
-        """SchemaError when ``column`` does not fit."""
+    def required(self, declared: _Json, column: ColumnType, at: _Place) -> Iterator[_Required]:
+        """The fields whose nulls are refused. SchemaError when ``column`` does not fit."""
         self._steps += 1
         if self._steps > _MOST_STEPS:
             raise _UnusableError("it has too many alternatives within each other")
@@ -107,66 +112,61 @@ class _Check:
         if declared is False:
             raise unfit(column, at.path, "and the schema allows nothing")
         if "$ref" in declared:
-            self.type(self._referred(declared["$ref"]), column, at)
+            yield from self.required(self._referred(declared["$ref"]), column, at)
             if not self._beside_references:
                 return
         alternatives = [*(declared.get("oneOf") or ()), *(declared.get("anyOf") or ())]
         if alternatives:
-            self._one_of(alternatives, column, at)
-        self._plain(declared, column, at)
-
-    def _one_of(self, alternatives: Sequence[Any], column: ColumnType, at: _Place) -> None:
-        problem: SchemaError | None = None
-        before, fitting = len(self.required), []
-        for branch in alternatives:
-            try:
-                self.type(branch, column, at)
-                fitting.append(self.required[before:])
-            except SchemaError as error:
-                if _types(branch) != ["null"]:
-                    problem = error
-            del self.required[before:]
-        if not fitting:
-            raise problem or unfit(column, at.path, "and the schema has no type for it")
-        # Which of them a row is of is not looked at, so what all of them require.
-        self.required += [one for one in fitting[0] if all(one in other for other in fitting)]
-
-    def _plain(self, declared: Mapping[str, Any], column: ColumnType, at: _Place) -> None:
+            yield from self._one_of(alternatives, column, at)
         types = _types(declared)
         wanted = column.kind.json["type"]
         if types and wanted not in types and not (wanted == "integer" and "number" in types):
             raise unfit(column, at.path, f"and the schema has {safe_text(' or '.join(types))}")
         if column.kind is _K.STRUCT:
-            self._struct(declared, column, at)
+            yield from self._struct(declared, column, at)
         elif column.children:
             inner = declared.get("items", True) if wanted == "array" else _rest(declared)
-            if isinstance(inner, list):
-                raise _UnusableError(
-                    f"items of {safe_text(at.path)} is a list, a schema for each position"
-                )
-            child, inside = column.children[-1], _Place(f"{at.path}[]", None)
-            if child.nullable:
-                try:
-                    self.type(inner, _NULL, inside)
-                except SchemaError:
-                    what = "may be null, and the schema allows no null there"
-                    raise unfit(child, inside.path, what) from None
-            self.type(inner, child, inside)
+            yield from self._inner(inner, column.children[-1], at)
 
-    def _struct(self, declared: Mapping[str, Any], column: ColumnType, at: _Place) -> None:
+    def _one_of(self, branches: list[_Json], column: ColumnType, at: _Place) -> Iterator[_Required]:
+        problem: SchemaError | None = None
+        fitting: list[list[_Required]] = []
+        for branch in branches:
+            try:
+                fitting.append(list(self.required(branch, column, at)))
+            except SchemaError as error:
+                if _types(branch) != ["null"]:
+                    problem = error
+        if not fitting:
+            raise problem or unfit(column, at.path, "and the schema has no type for it")
+        # Which of them a row is of is not looked at, so what all of them require.
+        yield from (one for one in fitting[0] if all(one in other for other in fitting))
+
+    def _inner(self, declared: _Json, child: ColumnType, at: _Place) -> Iterator[_Required]:
+        if isinstance(declared, list):
+            said = f"items of {safe_text(at.path)} is a list, a schema for each position"
+            raise _UnusableError(said)
+        inside = _Place(f"{at.path}[]", None)
+        if child.nullable:
+            try:
+                list(self.required(declared, _NULL, inside))
+            except SchemaError:
+                what = "may be null, and the schema allows no null there"
+                raise unfit(child, inside.path, what) from None
+        yield from self.required(declared, child, inside)
+
+    def _struct(self, declared: _Json, column: ColumnType, at: _Place) -> Iterator[_Required]:
         properties, required = declared.get("properties") or {}, declared.get("required") or []
         rest = _rest(declared)
-        for index, (name, child) in enumerate(zip(column.names, column.children, strict=True)):
-            way = None if at.way is None else (*at.way, index)
-            inside = _Place(below(at.path, name), way)
+        for index, (name, child, path) in enumerate(fields_of(column, at.path)):
             if name not in properties and rest is False:
-                raise unfit(child, inside.path, "and the schema has no such property, and no other")
-            self.type(properties.get(name, rest), child, inside)
+                raise unfit(child, path, "and the schema has no such property, and no other")
+            way = None if at.way is None else (*at.way, index)
+            yield from self.required(properties.get(name, rest), child, _Place(path, way))
             if name in required and child.nullable:
                 if way is None:
-                    said = "may be null in an array, and the schema requires it"
-                    raise unfit(child, inside.path, said)
-                self.required.append((way, inside.path))
+                    raise unfit(child, path, "may be null in an array, and the schema requires it")
+                yield way, path
         missing = next((str(name) for name in required if name not in column.names), None)
         if missing is not None:
             where = safe_text(missing) + (f" of {safe_text(at.path)}" if at.path else "")
@@ -177,7 +177,7 @@ class _Check:
             )
 
     def _referred(self, reference: object) -> object:
-        found: Any = self.root
+        found: _Json = self.root
         if not isinstance(reference, str) or reference.partition("/")[0] != "#":
             raise _UnusableError("it refers to another document, or to a name instead of a path")
         for part in reference.split("/")[1:]:
@@ -188,7 +188,7 @@ class _Check:
         return found
 
 
-def _rest(declared: Mapping[str, Any]) -> Any:  # noqa: ANN401 - of JSON
+def _rest(declared: _Json) -> _Json:
     """The schema of properties without a name in it; patterns are not looked at."""
     return "patternProperties" in declared or declared.get("additionalProperties", True)
 

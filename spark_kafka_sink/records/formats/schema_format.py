@@ -44,12 +44,18 @@ class PayloadPlan:
 
 
 class SchemaFormat(Protocol):
-    """One format. A schema is its text; a ``column`` that is no struct is a payload by itself."""
+    """One format. A schema is its text; a ``column`` that is no struct is a payload by itself.
+    ``name`` chooses a record of a schema that may have several.
+    """
 
+    name: str | None
     #: Its name in a registry's API.
     schema_type: ClassVar[str]
     #: Whether a payload may be a single value.
     has_bare: ClassVar[bool] = True
+
+    def __init__(self, name: str | None = None) -> None:
+        self.name = name
 
     def derive(self, column: ColumnType, name: str) -> str:
         """The schema of columns that have none. SchemaError when there can't be one."""

@@ -21,7 +21,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from spark_kafka_sink.base.errors import IllegalStateError
-from spark_kafka_sink.records.gather import binary_of, data_of, offsets_of, valid_of
+from spark_kafka_sink.records.gather import binary_of, data_of, list_items, offsets_of, valid_of
 from spark_kafka_sink.records.json.base64_text import base64_column
 from spark_kafka_sink.records.json.json_numbers import json_floats
 from spark_kafka_sink.records.json.json_times import json_dates, json_timestamps
@@ -151,31 +151,25 @@ def _struct(column: pa.Array) -> pa.Array:
 
 
 def _list(column: pa.Array) -> pa.Array:
-    return _joined(column, _quoted(_json(_values(column))), b"[", b"]")
+    items, offsets = list_items(column)
+    return _joined(column, offsets, _quoted(_json(items)), b"[", b"]")
 
 
 def _map(column: pa.Array) -> pa.Array:
-    entries = _values(column)
+    entries, offsets = list_items(column)
     key, value = _json(entries.field(0)), _quoted(_json(entries.field(1)))
     names = _quoted(JsonColumn(key.texts, in_quotes=True))
     texts = pc.binary_join_element_wise(names, value, _scalar(b":"))
-    return _joined(column, texts, b"{", b"}")
+    return _joined(column, offsets, texts, b"{", b"}")
 
 
-def _values(column: pa.Array) -> pa.Array:
-    """The elements of the rows of a list or map, without those of rows outside of its slice. (Not
-    .keys and .items of a map, which begin at the first row whatever the slice is.)
+def _joined(
+    column: pa.Array, offsets: npt.NDArray[np.int64], texts: pa.Array, begin: bytes, end: bytes
+) -> pa.Array:
+    """For each row of a list or map its entries with commas between: ``texts``, from one of
+    ``offsets`` to the next.
     """
-    offsets = offsets_of(column)
-    return column.values.slice(int(offsets[0]), int(offsets[-1]) - int(offsets[0]))
-
-
-def _joined(column: pa.Array, texts: pa.Array, begin: bytes, end: bytes) -> pa.Array:
-    """For each row of a list or map its entries with commas between; ``texts`` are those of its
-    :func:`_values`.
-    """
-    offsets = offsets_of(column).astype(np.int64)
-    lists = pa.LargeListArray.from_arrays(pa.array(offsets - offsets[0]), texts)
+    lists = pa.LargeListArray.from_arrays(pa.array(offsets), texts)
     if column.null_count:
         lists = pc.if_else(column.is_valid(), lists, None)
     return pc.binary_join_element_wise(

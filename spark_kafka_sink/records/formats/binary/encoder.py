@@ -10,18 +10,18 @@ a record directly when it is never null, else and for lists the slices of their 
 from __future__ import annotations
 
 import decimal
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from spark_kafka_sink.records.formats.arrow_values import fixed_width, list_items
 from spark_kafka_sink.records.formats.binary import nodes
-from spark_kafka_sink.records.formats.binary.nodes import Coding, Layout, Value
-from spark_kafka_sink.records.gather import binary_of, ends_of, lengths_of, sizes_of, valid_of
+from spark_kafka_sink.records.formats.binary.nodes import Coding, Value
+from spark_kafka_sink.records.gather import binary_of, ends_of, lengths_of, list_items, valid_of
 from spark_kafka_sink.records.json.json_text import json_value, not_utf8, plain_binary
 from spark_kafka_sink.records.payloads import Payloads
 from spark_kafka_sink.records.row_pieces import Mask, RowPieces
@@ -64,7 +64,7 @@ def _encode(value: Value, column: pa.Array, out: RowPieces, path: str) -> None:
         out.add_bytes(value.null, ~valid)
         out.add_bytes(value.branch, valid)
     if len(column) and (valid is None or valid.any()):
-        _node(value.node, column, valid, out, path)
+        _WRITERS[type(value.node)](value.node, column, valid, out, path)
 
 
 def _record(record: nodes.Record, column: pa.Array, out: RowPieces, path: str) -> None:
@@ -79,39 +79,6 @@ def _record(record: nodes.Record, column: pa.Array, out: RowPieces, path: str) -
         there = [column.field(at).is_valid().to_numpy(zero_copy_only=False) for at in choice]
         several = np.sum(there, axis=0) > 1
         out.refuse(several, path or "of the payload", "has more than one field of a oneof")
-
-
-def _node(node: nodes.Node, column: pa.Array, valid: Valid, out: RowPieces, path: str) -> None:
-    """The values where ``valid`` (None: all)."""
-    match node:
-        case nodes.Boolean():
-            word = _flags(column).astype(np.uint64)
-            out.add_packed([Packed(word, _1, 1)], valid)
-        case nodes.Number():
-            _number(node, column, valid, out, path)
-        case nodes.Bytes():
-            data = plain_binary(column)
-            if node.is_text:
-                out.refuse(not_utf8(data), path, "is not UTF-8")
-            if isinstance(node.length, Coding):
-                out.add_packed(_coded(lengths_of(data), node.length), valid)
-            else:
-                sizes = sizes_of(data)
-                wrong = (sizes != node.length) & (sizes >= 0)
-                out.refuse(wrong, path, f"is not {node.length} bytes long, as the fixed is")
-            out.add_column(data)
-        case nodes.Decimal():
-            _decimal(node, column, valid, out, path)
-        case nodes.Symbols():
-            _enum(node, column, valid, out, path)
-        case nodes.Timestamp():
-            _timestamp(column, valid, out, path)
-        case nodes.Record():
-            _struct(node, column, valid, out, path)
-        case nodes.Items():
-            _items(node, column, valid, out, path)
-        case nodes.JsonText():
-            _json_text(node, column, out)
 
 
 def _zeros(value: Value, column: pa.Array) -> Mask:
@@ -141,10 +108,21 @@ def _coded(numbers: npt.NDArray[np.integer], coding: Coding) -> Sequence[Packed]
     return [Packed(words & np.uint64(0xFFFFFFFF), np.uint64(4), 4)]
 
 
+def _integers(column: pa.Array, valid: Valid) -> npt.NDArray[np.integer]:
+    """The numbers, or the bits of those with a fraction; 0 for nulls."""
+    dtype = np.dtype(f"i{column.type.bit_width // 8}")
+    found = np.frombuffer(column.buffers()[1], dtype, len(column), column.offset * dtype.itemsize)
+    return found if valid is None else np.where(valid, found, dtype.type(0))
+
+
+def _boolean(_: nodes.Boolean, column: pa.Array, valid: Valid, out: RowPieces, _path: str) -> None:
+    out.add_packed([Packed(_flags(column).astype(np.uint64), _1, 1)], valid)
+
+
 def _number(node: nodes.Number, column: pa.Array, valid: Valid, out: RowPieces, path: str) -> None:
     if pa.types.is_float32(column.type) and node.coding is Coding.FIXED64:
         column = column.cast(pa.float64())
-    values = fixed_width(column, np.dtype(f"i{column.type.bit_width // 8}"), valid)
+    values = _integers(column, valid)
     if node.divisor != 1:
         values = values // node.divisor
     has, said = np.iinfo(values.dtype), "is a number that the schema's type can't hold"
@@ -155,11 +133,23 @@ def _number(node: nodes.Number, column: pa.Array, valid: Valid, out: RowPieces, 
     out.add_packed(_coded(values, node.coding), valid)
 
 
+def _bytes(node: nodes.Bytes, column: pa.Array, valid: Valid, out: RowPieces, path: str) -> None:
+    data = plain_binary(column)
+    if node.is_text:
+        out.refuse(not_utf8(data), path, "is not UTF-8")
+    lengths = lengths_of(data)
+    if isinstance(node.length, Coding):
+        out.add_packed(_coded(lengths, node.length), valid)
+    else:
+        wrong = (lengths != node.length) & (True if valid is None else valid)
+        out.refuse(wrong, path, f"is not {node.length} bytes long, as the fixed is")
+    out.add_column(data)
+
+
 def _decimal(
     node: nodes.Decimal, column: pa.Array, valid: Valid, out: RowPieces, path: str
 ) -> None:
-    if node.checked:
-        column = _rescaled(node, column, out, path)
+    column = _rescaled(node, column, out, path)
     words = np.frombuffer(column.buffers()[1], np.int64, 2 * len(column), 16 * column.offset)
     low, high = words[::2], words[1::2]
     if valid is not None:
@@ -214,9 +204,11 @@ def _enum(node: nodes.Symbols, column: pa.Array, valid: Valid, out: RowPieces, p
     out.add_packed(_coded(numbers, node.coding), valid)
 
 
-def _timestamp(column: pa.Array, valid: Valid, out: RowPieces, path: str) -> None:
+def _timestamp(
+    _: nodes.Timestamp, column: pa.Array, valid: Valid, out: RowPieces, path: str
+) -> None:
     """Nanoseconds are never negative."""
-    micros = fixed_width(column, np.dtype(np.int64), valid).astype(np.int64)
+    micros = _integers(column, valid).astype(np.int64)
     outside = (micros < _YEAR_1) | (micros >= _YEAR_10000)
     out.refuse(outside, path, "is not in the years 1 to 9999, as google.protobuf.Timestamp is")
     inner = RowPieces(len(micros))
@@ -229,7 +221,9 @@ def _timestamp(column: pa.Array, valid: Valid, out: RowPieces, path: str) -> Non
     _add_joined(inner, out, valid, length=True)
 
 
-def _json_text(node: nodes.JsonText, column: pa.Array, out: RowPieces) -> None:
+def _json_text(
+    node: nodes.JsonText, column: pa.Array, _: Valid, out: RowPieces, _path: str
+) -> None:
     out.add_column(json_value(column))
     for way, name in node.required:
         owner, field = (pc.struct_field(column, it) for it in (way[:-1], way))
@@ -262,21 +256,26 @@ def _struct(node: nodes.Record, column: pa.Array, valid: Valid, out: RowPieces, 
 
 
 def _items(node: nodes.Items, column: pa.Array, valid: Valid, out: RowPieces, path: str) -> None:
-    items, offsets = list_items(column, valid)
+    items, offsets = list_items(column)
     counts = np.diff(offsets)
     there = counts > 0
     inner = RowPieces(len(items))
-    if node.layout is Layout.EACH:
-        inner.add_bytes(node.lead)
     _encode(node.item, items, inner, f"{path}[]")
     out.refuse_of(inner.refusals, np.repeat(np.arange(len(column)), counts))
-    ends, data = inner.joined() if len(items) else (np.zeros(1, np.int64), pa.py_buffer(b""))
+    ends, data = inner.joined()
     ends = ends[offsets]
-    if node.layout is Layout.BLOCK:
+    if node.is_block:
         out.add_packed(pack(counts), there)
-    elif node.layout is Layout.PACKED:
-        out.add_bytes(node.lead, there)
+    elif node.packed:
+        out.add_bytes(node.packed, there)
         out.add_packed(pack_unsigned(np.diff(ends)), there)
     out.add_column(binary_of(ends, data))
-    if node.layout is Layout.BLOCK:
+    if node.is_block:
         out.add_bytes(b"\x00", valid)
+
+
+_WRITERS: Final[Mapping[type, Callable[[Any, pa.Array, Valid, RowPieces, str], None]]] = {
+    nodes.Boolean: _boolean, nodes.Number: _number, nodes.Bytes: _bytes, nodes.Decimal: _decimal,
+    nodes.Symbols: _enum, nodes.Timestamp: _timestamp, nodes.Record: _struct,
+    nodes.Items: _items, nodes.JsonText: _json_text,
+}  # fmt: skip

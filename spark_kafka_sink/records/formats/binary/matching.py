@@ -7,12 +7,17 @@ errors. Never: a type of a format.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from typing import TypeVar
 
 from spark_kafka_sink.base.documentation import page_address
 from spark_kafka_sink.base.error_kinds import Kind
 from spark_kafka_sink.base.errors import SchemaError, named, safe_text
+from spark_kafka_sink.records.formats.binary.nodes import Field, Value
 from spark_kafka_sink.records.formats.column_type import ColumnKind, ColumnType
+
+F = TypeVar("F")
 
 
 def below(path: str, name: str) -> str:
@@ -20,20 +25,30 @@ def below(path: str, name: str) -> str:
     return f"{path}.{name}" if path else name
 
 
-def columns_of(
-    fields: Sequence[tuple[str, ...]], column: ColumnType, path: str, owner: str
-) -> list[int | None]:
-    """The index of the column for each field, which is its name and its aliases; None: there is no
-    column. ``owner`` names the record. SchemaError when a column is two fields, or none.
+def fields_of(column: ColumnType, path: str) -> Iterator[tuple[str, ColumnType, str]]:
+    """Name and type of each field of a struct, and the path to it."""
+    for name, child in zip(column.names, column.children, strict=True):
+        yield name, child, below(path, name)
+
+
+def matched_fields(
+    fields: Sequence[tuple[tuple[str, ...], F]],
+    column: ColumnType,
+    path: str,
+    owner: str,
+    match: Callable[[F, ColumnType, str], Value],
+    without: Callable[[F, str], bytes],
+) -> tuple[Field, ...]:
+    """The fields of a record, each given after its names: with the column for it as ``match`` has
+    it, else as ``without`` has it; what is no byte is left out. ``owner`` names the record.
+    SchemaError when a column is two fields, or none.
     """
     exact = {name: i for i, name in enumerate(column.names)}
-    #: In any case, when only one is meant.
-    folded: dict[str, int | None] = {}
-    for i, name in enumerate(column.names):
-        folded[name.lower()] = None if name.lower() in folded else i
+    in_any_case = Counter(map(str.lower, column.names))
+    folded = {name.lower(): i for name, i in exact.items() if in_any_case[name.lower()] == 1}
     found: list[int | None] = []
     taken: dict[int, str] = {}
-    for names in fields:
+    for names, _ in fields:
         ways = [exact.get(name) for name in names] + [folded.get(one.lower()) for one in names]
         index = next((one for one in ways if one is not None), None)
         found.append(index)
@@ -49,9 +64,17 @@ def columns_of(
         raise misfit(
             f"the schema has no field for {safe_text(named(extra, 10), 300)}{inside}",
             f"drop these, or write with a schema that has them (its {owner}:"
-            f" {safe_text(named([names[0] for names in fields], 20), 300)})",
+            f" {safe_text(named([names[0] for names, _ in fields], 20), 300)})",
         )
-    return found
+    matched = []
+    for (names, field), index in zip(fields, found, strict=True):
+        inside = below(path, names[0])
+        if index is not None:
+            value = match(field, column.children[index], inside)
+            matched.append(Field(names[0], index, value))
+        elif data := without(field, inside):
+            matched.append(Field(names[0], -1, data))
+    return tuple(matched)
 
 
 def check_map_key(column: ColumnType, path: str) -> None:

@@ -49,14 +49,11 @@ class Bytes:
 
 @dataclass(frozen=True, slots=True)
 class Decimal:
-    """``size``: of a fixed; None: bytes, as few as the number has. ``checked``: a column may have
-    numbers that the schema's precision and scale do not allow.
-    """
+    """``size``: of a fixed; None: bytes, as few as the number has."""
 
     precision: int
     scale: int
     size: int | None
-    checked: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,24 +90,16 @@ class Record:
     choices: tuple[tuple[int, ...], ...] = ()
 
 
-class Layout(Enum):
-    """Where the items of a list are."""
-
-    #: Their number, if there are any, then the items, then a zero.
-    BLOCK = auto()
-    #: ``lead`` before each.
-    EACH = auto()
-    #: ``lead`` and the number of all their bytes, if there are any, then the items.
-    PACKED = auto()
-
-
 @dataclass(frozen=True, slots=True)
 class Items:
-    """Items of a list, or entries of a map, which are records."""
+    """Items of a list, or entries of a map, which are records. ``is_block``: after their number, if
+    there are any, and before a zero. ``packed``: after these bytes and the number of all of theirs,
+    if there are any.
+    """
 
     item: Value
-    layout: Layout
-    lead: bytes = b""
+    is_block: bool = False
+    packed: bytes = b""
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,3 +125,8 @@ class Value:
     branch: bytes = b""
     null: bytes | None = None
     zeros: tuple[object, ...] = ()
+
+
+def entry(key: Value, value: Value) -> Record:
+    """An entry of a map."""
+    return Record((Field("key", 0, key), Field("value", 1, value)))

@@ -1,0 +1,393 @@
+"""Avro behind the seam of formats.
+
+Owns: :class:`AvroFormat`: schemas, read from their JSON (the specification's 1.12) or made of
+columns; which column is which field, how its values are written, and the errors that planning can
+find. A registry has accepted a schema, or will refuse it, so only what would mislead the encoder is
+looked for. Never: Arrow, a value of a row: what only values show is left to the encoder (numbers
+that are too large, a null where a value is required); a registry.
+
+A field is found by its name, then by its aliases. One that no column is for takes its default. In a
+schema made of columns, a field that may be null is ``["null", T]`` with the default null, as Kafka
+Connect writes it: the field can be removed, or added, without breaking readers. Else it is as
+Spark's ``to_avro`` makes it.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+import struct
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from typing import Any, Final, NamedTuple
+
+from spark_kafka_sink.base.errors import SchemaError, safe_text
+from spark_kafka_sink.records.formats.binary import matching, nodes
+from spark_kafka_sink.records.formats.binary.nodes import Coding, Value
+from spark_kafka_sink.records.formats.column_type import ColumnKind, ColumnType
+from spark_kafka_sink.records.formats.schema_format import PayloadPlan, SchemaFormat
+from spark_kafka_sink.records.varint import sized, varint
+
+_K = ColumnKind
+_PRIMITIVES: Final = frozenset(
+    ["null", "boolean", "int", "long", "float", "double", "bytes", "string"]
+)
+#: What arrays and maps declare.
+_INNER: Final = {"array": "items", "map": "values"}
+_NAME: Final = re.compile(r"[A-Za-z_]\w*", re.ASCII)
+_LOGICAL: Final = {
+    "int": ("date", "time-millis"),
+    "long": ("time-micros", *(f"{local}timestamp-{unit}" for local in ("", "local-")
+                              for unit in ("millis", "micros", "nanos"))),
+    "string": ("uuid",),
+    "fixed": ("uuid", "duration"),
+}  # fmt: skip
+#: Of a field that has no default; null is one.
+_NO_DEFAULT: Final = object()
+#: Values in a default: types that hold each other could double them at each level.
+_MOST_VALUES: Final = 10_000
+#: Of defaults: formats of struct, encodings, and errors.
+_NUMBERS: Final = {"int": "<i", "long": "<q", "float": "<f", "double": "<d"}
+_TEXTS: Final = {"string": "utf-8", "bytes": "latin-1"}
+_NOT_OF_TYPE: Final = (ValueError, OverflowError, struct.error)
+#: Most digits of a decimal of Spark and of Arrow.
+_DIGITS: Final = 38
+#: Bytes of a fixed that decimals are written to; each row has so many.
+_LONGEST_DECIMAL: Final = 256
+_LONG: Final = nodes.Number()
+_INT: Final = nodes.Number(least=-(1 << 31), most=(1 << 31) - 1)
+_MILLIS: Final = nodes.Number(divisor=1000)
+_DOUBLE: Final = nodes.Number(Coding.FIXED64)
+_TEXT: Final = nodes.Bytes(Coding.ZIGZAG, is_text=True)
+#: Integers are also written as logical types of numbers, as what they are.
+_WHOLE: Final = {
+    (kind, logical): node
+    for kind, node in (("int", _INT), ("long", _LONG))
+    for logical in ("", *_LOGICAL["int"], *_LOGICAL["long"])
+}
+#: What a column of a kind may be written as: the Avro type and its logical type ("": none).
+_NODES: Final[Mapping[ColumnKind, Mapping[tuple[str, str], nodes.Node]]] = {
+    _K.BOOLEAN: {("boolean", ""): nodes.Boolean()},
+    _K.INT: _WHOLE,
+    _K.LONG: _WHOLE,
+    _K.FLOAT: {("float", ""): nodes.Number(Coding.FIXED32), ("double", ""): _DOUBLE},
+    _K.DOUBLE: {("double", ""): _DOUBLE},
+    _K.STRING: {("string", ""): _TEXT, ("string", "uuid"): _TEXT},
+    _K.BINARY: {("bytes", ""): nodes.Bytes(Coding.ZIGZAG)},
+    _K.DATE: {("int", "date"): _LONG},
+    **{kind: {("long", f"{local}timestamp-micros"): _LONG,
+              ("long", f"{local}timestamp-millis"): _MILLIS}
+       for kind, local in ((_K.TIMESTAMP, ""), (_K.TIMESTAMP_NTZ, "local-"))},
+}  # fmt: skip
+
+
+class AvroFormat(SchemaFormat):
+    """``SchemaFormat`` of Avro."""
+
+    schema_type = "AVRO"
+
+    def derive(self, column: ColumnType, name: str) -> str:
+        made = _derived(replace(column, nullable=False), name, "", set())
+        return json.dumps(made, separators=(",", ":"))
+
+    def name_of(self, schema: str) -> str:
+        return next((one.name for _, one in _parsed(schema).branches if one.kind == "record"), "")
+
+    def plan(self, schema: str, prefix: bytes, column: ColumnType) -> PayloadPlan:
+        return PayloadPlan(prefix, _match(_parsed(schema), column, ""))
+
+
+class _Field(NamedTuple):
+    type: _Type
+    default: object
+
+
+@dataclass(slots=True, eq=False)
+class _Type:
+    """``kind`` is the specification's name of the type, ``name`` the full name of a named one. A
+    record may hold itself: its ``fields`` come after their names and aliases. ``inner`` are a
+    union's branches, or the items or values.
+    """
+
+    kind: str
+    name: str = ""
+    logical: str = ""
+    fields: list[tuple[tuple[str, ...], _Field]] = field(default_factory=list)
+    inner: tuple[_Type, ...] = ()
+    symbols: tuple[str, ...] = ()
+    size: int = 0
+    precision: int = 0
+    scale: int = 0
+    #: Why columns don't fit it, by their ids: of one match.
+    problems: dict[int, SchemaError] = field(default_factory=dict)
+
+    @property
+    def branches(self) -> Sequence[tuple[bytes, _Type]]:
+        """Of a union, each after its number; of another type, itself."""
+        numbered = [(varint(i), one) for i, one in enumerate(self.inner)]
+        return numbered if self.kind == "union" else [(b"", self)]
+
+    @property
+    def text(self) -> str:
+        """For messages."""
+        if self.kind == "union":
+            return f"[{', '.join(branch.text for branch in self.inner)}]"
+        shown = self.logical or self.kind
+        if self.logical == "decimal":
+            shown = f"decimal({self.precision},{self.scale})"
+        return f"{shown} {self.name}".rstrip()
+
+
+# -- a schema, read
+
+
+def _parsed(text: str) -> _Type:
+    """The type that ``text`` declares. Raises SchemaError."""
+    try:
+        declared = json.loads(text)
+    except (ValueError, RecursionError):
+        if text.strip() not in _PRIMITIVES:
+            raise _wrong("it is not JSON") from None
+        declared = text.strip()  # string, as some write it, for "string"
+    try:
+        return _type(declared, "", {})
+    except RecursionError:
+        raise _wrong("it is nested too deeply") from None
+    except (KeyError, TypeError, AttributeError) as error:
+        what = safe_text(str(error), 100)
+        raise _wrong(f"something is missing, or of another type than Avro's: {what}") from None
+
+
+def _type(declared: Any, space: str, known: dict[str, _Type]) -> _Type:  # noqa: ANN401 - of JSON
+    """``known`` are named types, from their declaration on. Raises SchemaError; KeyError, TypeError
+    and AttributeError for what is not there, or something else.
+    """
+    if isinstance(declared, str):
+        if declared in _PRIMITIVES:
+            return _Type(declared)
+        named = known.get(_full(declared, space)) or known.get(declared)
+        if named is None:
+            raise _wrong(f"type {safe_text(declared)} is not declared")
+        return named
+    if isinstance(declared, list):
+        branches = tuple([_type(one, space, known) for one in declared])
+        names = [branch.name or branch.kind for branch in branches]
+        if not names or "union" in names or len(set(names)) < len(names):
+            raise _wrong("a union is empty, or holds a union, or has a type twice")
+        return _Type("union", inner=branches)
+    kind = declared["type"]
+    if kind in ("array", "map"):
+        return _Type(kind, inner=(_type(declared[_INNER[kind]], space, known),))
+    if kind in ("record", "error", "enum", "fixed"):
+        return _declaration(kind, declared, space, known)
+    found = _type(kind, space, known)
+    return _with_logical(found, declared) if found.kind == kind else found
+
+
+def _declaration(
+    kind: str, declared: Mapping[str, Any], space: str, known: dict[str, _Type]
+) -> _Type:
+    name = _full(declared["name"], declared.get("namespace", space))
+    if name in known or _NAME.fullmatch(name.rpartition(".")[2]) is None:
+        raise _wrong(f"{safe_text(name)} is no name of a type, or declared twice")
+    found = known[name] = _Type("record" if kind == "error" else kind, name)
+    if kind == "fixed":
+        found.size = _whole(declared["size"])
+        return _with_logical(found, declared)
+    if kind == "enum":
+        names = found.symbols = tuple(map(str, declared["symbols"]))
+    else:
+        for one in declared["fields"]:
+            of = _type(one["type"], name.rpartition(".")[0], known)
+            key = (str(one["name"]), *map(str, one.get("aliases") or ()))
+            found.fields.append((key, _Field(of, one.get("default", _NO_DEFAULT))))
+        names = tuple([key[0] for key, _ in found.fields])
+    if len(set(names)) < len(names) or not all(map(_NAME.fullmatch, names)):
+        raise _wrong(f"{name} has a field or symbol twice, or one that is no name")
+    return found
+
+
+def _with_logical(found: _Type, declared: Mapping[str, Any]) -> _Type:
+    """The logical type counts when it is one of the type; else readers ignore it, as here."""
+    logical = declared.get("logicalType")
+    if logical == "decimal" and found.kind in ("bytes", "fixed"):
+        precision, scale = declared.get("precision"), declared.get("scale", 0)
+        found.precision, found.scale = _whole(precision), _whole(scale, least=0)
+        most = (8 * found.size - 1) * math.log10(2) if found.kind == "fixed" else found.precision
+        if found.scale > found.precision or found.precision > most:
+            shown = f"decimal({found.precision},{found.scale})"
+            raise _wrong(f"{shown} is none, or its fixed too short")
+        found.logical = logical
+    elif logical in _LOGICAL.get(found.kind, ()):
+        found.logical = str(logical)
+    return found
+
+
+def _full(name: str, space: str) -> str:
+    return name if "." in name or not space else f"{space}.{name}"
+
+
+def _whole(given: object, least: int = 1) -> int:
+    if not isinstance(given, int) or isinstance(given, bool) or given < least:
+        raise _wrong(f"{safe_text(str(given))} is not a number of at least {least}")
+    return given
+
+
+def _wrong(problem: str) -> SchemaError:
+    return matching.unusable(f"the Avro schema can't be used: {problem}")
+
+
+# -- a schema, made of columns
+
+
+def _derived(column: ColumnType, name: str, path: str, used: set[str]) -> object:
+    """``name`` is that of a record, if it is free: those of others are in ``used``."""
+    kind, logical = column.kind.avro
+    made: object = kind
+    if column.kind is _K.STRUCT:
+        made = _derived_record(column, name, path, used)
+    elif kind in _INNER:
+        if column.kind is _K.MAP:
+            matching.check_map_key(column, path)
+        inner = _derived(column.children[-1], name, f"{path}[]", used)
+        made = {"type": kind, _INNER[kind]: inner}
+    elif logical:
+        digits = {"precision": column.precision, "scale": column.scale} if column.precision else {}
+        made = {"type": kind, "logicalType": logical, **digits}
+    return ["null", made] if column.nullable and made != "null" else made
+
+
+def _derived_record(column: ColumnType, name: str, path: str, used: set[str]) -> object:
+    """Names of records within others are the path to them, and each is there once."""
+    while name in used:
+        name += "_"
+    used.add(name)
+    fields = []
+    for field_name, child, inside in matching.fields_of(column, path):
+        hint = ", or name a schema whose field has this name as an alias"
+        matching.check_name(_NAME, field_name, inside, "Avro", hint)
+        kind = _derived(child, f"{name}_{field_name}", inside, used)
+        default = {"default": None} if child.nullable or kind == "null" else {}
+        fields.append({"name": field_name, "type": kind, **default})
+    space, _, short = name.rpartition(".")
+    named = {"name": short, "namespace": space} if space else {"name": short}
+    return {"type": "record", **named, "fields": fields}
+
+
+# -- columns as values of a schema
+
+
+def _match(kind: _Type, column: ColumnType, path: str) -> Value:
+    """How ``column`` is written as ``kind``. Raises SchemaError, which names ``path``."""
+    null = next((prefix for prefix, one in kind.branches if one.kind == "null"), None)
+    if column.kind is _K.NULL and null is not None:
+        return Value(nodes.Record(()), null=null)
+    found: Value | None = None
+    problems: list[SchemaError] = []
+    for prefix, branch in kind.branches:
+        try:
+            if id(column) in branch.problems:  # else branches within each other were endless
+                raise branch.problems[id(column)]
+            value = Value(_node(branch, column, path), prefix, null)
+        except SchemaError as error:
+            branch.problems[id(column)] = error
+            problems += [error] if branch.kind != "null" else []
+            continue
+        if column.kind not in _NODES or column.kind.avro == (branch.kind, branch.logical):
+            return value
+        found = found or value
+    if found is None:
+        raise problems[0] if len(problems) == 1 else _unfit(kind, column, path)
+    return found
+
+
+def _node(kind: _Type, column: ColumnType, path: str) -> nodes.Node:
+    match column.kind, kind.kind:
+        case _K.STRUCT, "record":
+            owner = f"record is {kind.name}"
+            found = matching.matched_fields(kind.fields, column, path, owner, _field, _default)
+            return nodes.Record(found)
+        case _K.ARRAY, "array":
+            item = _match(kind.inner[0], column.children[0], f"{path}[]")
+            return nodes.Items(item, is_block=True)
+        case _K.MAP, "map":
+            matching.check_map_key(column, path)
+            value = _match(kind.inner[0], column.children[1], f"{path}[]")
+            return nodes.Items(Value(nodes.entry(Value(_TEXT), value)), is_block=True)
+        case _K.STRING, "enum":
+            return nodes.Symbols(kind.symbols, tuple(range(len(kind.symbols))), Coding.ZIGZAG)
+        case _K.BINARY, "fixed" if kind.logical != "decimal":
+            return nodes.Bytes(kind.size)
+        case _K.DECIMAL, _ if kind.logical == "decimal":
+            fits = column.scale == kind.scale or kind.precision <= _DIGITS
+            if fits and kind.size <= _LONGEST_DECIMAL:
+                size = kind.size if kind.kind == "fixed" else None
+                return nodes.Decimal(kind.precision, kind.scale, size)
+    node = _NODES.get(column.kind, {}).get((kind.kind, kind.logical))
+    if node is None:
+        raise _unfit(kind, column, path)
+    return node
+
+
+def _unfit(kind: _Type, column: ColumnType, path: str) -> SchemaError:
+    return matching.unfit(column, path, f"and the schema has {safe_text(kind.text, 200)} there")
+
+
+def _field(one: _Field, column: ColumnType, path: str) -> Value:
+    return _match(one.type, column, path)
+
+
+def _default(one: _Field, path: str) -> bytes:
+    if one.default is _NO_DEFAULT:
+        hint = ", or give the field a default in the schema"
+        raise matching.missing(path, "has no default", hint)
+    try:
+        return _encoded(one.type, one.default, iter(range(_MOST_VALUES)))
+    except (*_NOT_OF_TYPE, RecursionError, StopIteration):
+        raise matching.misfit(
+            f"the default of the schema's field {safe_text(path)} is not of its type, or endless",
+            "add a column of that name, or correct the schema",
+        ) from None
+
+
+def _encoded(kind: _Type, value: object, more: Iterator[int]) -> bytes:
+    """A default of a schema's JSON, encoded. Raises one of _NOT_OF_TYPE, and StopIteration when it
+    has ``more`` values than there may be.
+    """
+    next(more)
+    match kind.kind, value:
+        case "union", _:
+            for prefix, branch in kind.branches:  # as the first that it fits
+                with suppress(*_NOT_OF_TYPE):
+                    return prefix + _encoded(branch, value, more)
+        case "null", None:
+            return b""
+        case "boolean", bool():
+            return bytes([value])
+        case ("int" | "long" | "float" | "double") as name, int() | float() if (
+            type(value) is not bool
+        ):
+            # An error when it is out of bounds, or has a fraction where there is none.
+            data = struct.pack(_NUMBERS[name], value)
+            return data if name in ("float", "double") else varint(int(value))
+        case ("string" | "bytes") as name, str():
+            return sized(value.encode(_TEXTS[name]))
+        case "enum", str():
+            return varint(kind.symbols.index(value))
+        case "fixed", str() if len(value) == kind.size:
+            return value.encode(_TEXTS["bytes"])
+        case "array", list():
+            return _block([_encoded(kind.inner[0], one, more) for one in value])
+        case "map", dict():
+            inner = kind.inner[0]
+            return _block([sized(k.encode()) + _encoded(inner, v, more) for k, v in value.items()])
+        case "record", dict():
+            given = [(of, value.get(names[0], of.default)) for names, of in kind.fields]
+            return b"".join([_encoded(of.type, one, more) for of, one in given])
+    raise ValueError(kind.kind)
+
+
+def _block(items: Sequence[bytes]) -> bytes:
+    return (varint(len(items)) if items else b"") + b"".join(items) + b"\x00"

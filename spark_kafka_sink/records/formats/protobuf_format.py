@@ -1,0 +1,246 @@
+"""Protobuf behind the seam of formats.
+
+Owns: :class:`ProtobufFormat`: schemas, read by protoc or made of columns; which column is which
+field of a message, how it is written, and the errors that planning can find. Never: Arrow, a value
+of a row, a registry. A field that no column is for is left out, as is a null. The only place that
+imports protobuf, on the driver, which needs the extra of this name; tasks need numpy and Arrow.
+"""
+
+from __future__ import annotations
+
+import re
+import tempfile
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import lru_cache
+from importlib.resources import files
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from spark_kafka_sink.base.error_kinds import Kind
+from spark_kafka_sink.base.errors import ConfigError, SchemaError, safe_text
+from spark_kafka_sink.records.formats.binary import matching, nodes
+from spark_kafka_sink.records.formats.binary.nodes import Coding, Number, Value
+from spark_kafka_sink.records.formats.column_type import ColumnKind, ColumnType
+from spark_kafka_sink.records.formats.schema_format import PayloadPlan, SchemaFormat
+from spark_kafka_sink.records.varint import unsigned_varint, varint
+
+if TYPE_CHECKING:
+    from google.protobuf.descriptor import Descriptor, FieldDescriptor, FileDescriptor
+
+_K = ColumnKind
+_FILE: Final = "schema.proto"
+_TIMESTAMP: Final = _K.TIMESTAMP.protobuf
+_KEYS: Final = (_K.STRING, _K.INT, _K.LONG, _K.BOOLEAN)
+_NO_FIELD: Final = "which Protobuf has no field for"
+_NAME: Final = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
+#: FieldDescriptor's numbers of types.
+_DOUBLE, _FLOAT, _INT64, _UINT64, _INT32, _FIXED64, _FIXED32, _BOOL, _STRING = range(1, 10)
+_GROUP, _MESSAGE, _BYTES, _UINT32, _ENUM, _SFIXED32, _SFIXED64, _SINT32, _SINT64 = range(10, 19)
+#: How they begin (wire types).
+_VARINT, _64_BITS, _AFTER_LENGTH, _32_BITS = 0, 1, 2, 5
+_INT, _UINT = (-(1 << 31), (1 << 31) - 1), (0, (1 << 32) - 1)
+_WHOLE: Final = (_K.INT, _K.LONG)
+#: Its wire type, the kinds of columns that are written as it, and how; there is more in ``_node``.
+_TYPES: Final[Mapping[int, tuple[int, Sequence[ColumnKind], nodes.Node | None]]] = {
+    _BOOL: (_VARINT, (_K.BOOLEAN,), nodes.Boolean()),
+    _INT32: (_VARINT, _WHOLE, Number(Coding.VARINT, 1, *_INT)),
+    _INT64: (_VARINT, _WHOLE, Number(Coding.VARINT)),
+    _UINT32: (_VARINT, _WHOLE, Number(Coding.VARINT, 1, *_UINT)),
+    _UINT64: (_VARINT, _WHOLE, Number(Coding.VARINT, 1, 0)),
+    _SINT32: (_VARINT, _WHOLE, Number(Coding.ZIGZAG, 1, *_INT)),
+    _SINT64: (_VARINT, _WHOLE, Number(Coding.ZIGZAG)),
+    _FIXED32: (_32_BITS, _WHOLE, Number(Coding.FIXED32, 1, *_UINT)),
+    _FIXED64: (_64_BITS, _WHOLE, Number(Coding.FIXED64, 1, 0)),
+    _SFIXED32: (_32_BITS, _WHOLE, Number(Coding.FIXED32, 1, *_INT)),
+    _SFIXED64: (_64_BITS, _WHOLE, Number(Coding.FIXED64)),
+    _FLOAT: (_32_BITS, (_K.FLOAT,), Number(Coding.FIXED32)),
+    _DOUBLE: (_64_BITS, (_K.FLOAT, _K.DOUBLE), Number(Coding.FIXED64)),
+    _STRING: (_AFTER_LENGTH, (_K.STRING,), nodes.Bytes(Coding.VARINT, is_text=True)),
+    _BYTES: (_AFTER_LENGTH, (_K.BINARY,), nodes.Bytes(Coding.VARINT)),
+    _ENUM: (_VARINT, (), None),
+    **dict.fromkeys((_MESSAGE, _GROUP), (_AFTER_LENGTH, (), None)),
+}
+
+
+class ProtobufFormat(SchemaFormat):
+    """``SchemaFormat`` of Protobuf."""
+
+    schema_type = "PROTOBUF"
+    has_bare = False
+
+    def derive(self, column: ColumnType, name: str) -> str:
+        package, _, short = name.rpartition(".")
+        lines = ['syntax = "proto3";', *([f"package {package};"] if package else [])]
+        body = _derived(column, short, "", "")
+        if any(f" {_TIMESTAMP}" in line for line in body):
+            lines.append('import "google/protobuf/timestamp.proto";')
+        return "\n".join([*lines, "", *body, ""])
+
+    def name_of(self, schema: str) -> str:
+        return str(message_of(schema, self.name)[0].full_name)
+
+    def indexes(self, schema: str) -> bytes:
+        path = message_of(schema, self.name)[1]
+        return b"\x00" if path == (0,) else b"".join(map(varint, (len(path), *path)))
+
+    def plan(self, schema: str, prefix: bytes, column: ColumnType) -> PayloadPlan:
+        return PayloadPlan(prefix, Value(_message(message_of(schema, self.name)[0], column, "")))
+
+
+# -- a schema, read
+
+
+@lru_cache(64)
+def file_descriptor(text: str) -> FileDescriptor:
+    """The file that ``text`` declares. Raises SchemaError, and ConfigError without protoc."""
+    try:
+        from google.protobuf import descriptor_pb2, descriptor_pool
+        from grpc_tools import protoc
+    except ImportError as error:
+        raise ConfigError(
+            "the format protobuf reads schemas with protoc, which is not installed on the driver",
+            hint="pip install 'spark-kafka-sink[protobuf]'",
+            kind=Kind.MISSING_PACKAGE,
+        ) from error
+    with tempfile.TemporaryDirectory(prefix="kprod-") as directory:
+        (Path(directory) / _FILE).write_text(text, "utf-8", "replace")
+        out = Path(directory) / "descriptors"
+        known = files("grpc_tools") / "_proto"
+        arguments = ["-I", directory, "-I", str(known), "--include_imports"]
+        if protoc.main(["protoc", *arguments, f"--descriptor_set_out={out}", _FILE]) != 0:
+            raise matching.unusable(
+                "protoc does not accept the Protobuf schema; its reason is on the standard error of"
+                " this process",
+                "imports are those of google/protobuf only: a registry's references are not looked"
+                " up",
+            )
+        found = descriptor_pb2.FileDescriptorSet.FromString(out.read_bytes())
+    pool = descriptor_pool.DescriptorPool()
+    for one in found.file:
+        pool.Add(one)
+    return pool.FindFileByName(_FILE)
+
+
+def message_of(text: str, name: str | None) -> tuple[Descriptor, tuple[int, ...]]:
+    """The message of this name (None: the first), and the indexes on the way to it."""
+    # In upb's order, which is the file's.
+    messages = list(_messages(file_descriptor(text).message_types_by_name.values(), ()))
+    named = [it for it in messages if name in (None, it[0].full_name)]
+    named += [it for it in messages if it[0].name == name]
+    if not named:
+        there = ", ".join(one.name for one, way in messages if len(way) == 1) or "none"
+        what = f"the Protobuf schema has no message {safe_text(name or '')}".rstrip()
+        raise matching.unusable(what, f"it has {safe_text(there, 300)}")
+    return named[0]
+
+
+def _messages(
+    messages: Iterable[Descriptor], way: tuple[int, ...]
+) -> Iterator[tuple[Descriptor, tuple[int, ...]]]:
+    """Each, and those within it, with the indexes on the way to it. Entries of maps are none."""
+    for at, one in enumerate(it for it in messages if not it.GetOptions().map_entry):
+        yield one, (*way, at)
+        yield from _messages(one.nested_types, (*way, at))
+
+
+# -- a schema, made of columns
+
+
+def _derived(column: ColumnType, name: str, path: str, indent: str) -> list[str]:
+    """A message; fields are numbered in the order of the columns."""
+    lines, inner = [f"{indent}message {name} {{"], indent + "  "
+    for number, (field, child, inside) in enumerate(matching.fields_of(column, path), 1):
+        matching.check_name(_NAME, field, inside, "Protobuf")
+        held = child.children[-1] if child.kind in (_K.ARRAY, _K.MAP) else child
+        kind = held.kind.protobuf
+        if held.kind is _K.STRUCT:
+            kind = f"Type{number}"
+            lines += _derived(held, kind, inside, inner)
+        if kind is None:
+            raise matching.unfit(held, inside, _NO_FIELD)
+        declared = f"optional {kind}" if child.nullable else kind
+        if child.kind is _K.ARRAY:
+            declared = f"repeated {kind}"
+        elif child.kind is _K.MAP:
+            key = child.children[0].kind
+            if key not in _KEYS:
+                raise matching.unfit(child, inside, _NO_FIELD)
+            declared = f"map<{key.protobuf}, {kind}>"
+        lines.append(f"{inner}{declared} {field} = {number};")
+    return [*lines, f"{indent}}}"]
+
+
+# -- columns as fields of a message
+
+
+def _message(message: Descriptor, column: ColumnType, path: str) -> nodes.Record:
+    """The fields of a struct, or of columns, as those of a message. Raises SchemaError."""
+    fields = sorted(message.fields, key=lambda one: int(one.number))
+    named = [((one.name, one.json_name), one) for one in fields]
+    owner = f"message is {message.full_name}"
+    matched = matching.matched_fields(named, column, path, owner, _field, _without)
+    at = {one.name: one.index for one in matched}
+    choices = [tuple(at[f.name] for f in one.fields if f.name in at) for one in message.oneofs]
+    return nodes.Record(matched, choices=tuple(one for one in choices if len(one) > 1))
+
+
+def _without(field: FieldDescriptor, path: str) -> bytes:
+    """No byte, for a field that has no column."""
+    if field.is_required:
+        raise matching.missing(path, "is required")
+    return b""
+
+
+def _field(field: FieldDescriptor, column: ColumnType, path: str) -> Value:
+    tag = _tag(field)
+    if not field.is_repeated:
+        null = None if field.is_required else b""
+        return Value(_node(field, column, path), tag, null, _zeros(field))
+    entry = field.message_type
+    is_map = entry is not None and entry.GetOptions().map_entry
+    if column.kind is not (_K.MAP if is_map else _K.ARRAY):
+        raise _unfit(field, column, path)
+    if is_map:
+        inside = zip(entry.fields, column.children, (f"{path} (a key)", f"{path}[]"), strict=True)
+        parts = [Value(_node(one, child, where), _tag(one)) for one, child, where in inside]
+        node: nodes.Node = replace(nodes.entry(*parts), length=True)
+    else:
+        node = _node(field, column.children[0], f"{path}[]")
+    if field.is_packed:
+        return Value(nodes.Items(Value(node), packed=tag), null=b"")
+    return Value(nodes.Items(Value(node, tag)), null=b"")
+
+
+def _zeros(field: FieldDescriptor) -> tuple[object, ...]:
+    """What other producers leave out, too: a key has the same bytes."""
+    if field.has_presence:
+        return ()
+    if field.type == _ENUM:
+        return tuple(one.name.encode() for one in field.enum_type.values if one.number == 0)
+    return (b"" if field.type == _STRING else field.default_value,)
+
+
+def _tag(field: FieldDescriptor) -> bytes:
+    wire_type = _AFTER_LENGTH if field.is_packed else _TYPES[field.type][0]
+    return unsigned_varint(field.number << 3 | wire_type)
+
+
+def _node(field: FieldDescriptor, column: ColumnType, path: str) -> nodes.Node:
+    _, kinds, node = _TYPES[field.type]
+    if node is not None and column.kind in kinds:
+        return node
+    if field.type == _ENUM and column.kind is _K.STRING:
+        names = {one.name: one.number for one in field.enum_type.values}
+        return nodes.Symbols(tuple(names), tuple(names.values()), Coding.VARINT)
+    message = "" if field.type != _MESSAGE else field.message_type.full_name
+    if message and column.kind is _K.STRUCT:
+        return replace(_message(field.message_type, column, path), length=True)
+    if column.kind is _K.TIMESTAMP and message == _TIMESTAMP:
+        return nodes.Timestamp()
+    raise _unfit(field, column, path)
+
+
+def _unfit(field: FieldDescriptor, column: ColumnType, path: str) -> SchemaError:
+    what = f"and the schema's field {safe_text(field.full_name, 200)} can't hold it"
+    return matching.unfit(column, path, what)
