@@ -68,6 +68,22 @@ def test_a_process_reads_a_configfile_once(tmp_path):
         assert config.producer.linger_ms == 7
 
 
+@pytest.mark.parametrize(
+    ("options", "way", "said", "hint"),
+    [
+        (OFF, "writer", "Save mode Overwrite not allowed for Kafka", '.mode("append")'),
+        (OFF, "streamWriter", "does not support complete output mode", "use foreachBatch"),
+        ({}, "writer", "no option reached the kprod sink", "INSERT INTO table WITH ("),
+    ],
+    ids=["overwrite", "complete", "no options"],
+)
+def test_what_can_not_be_written_is_refused_with_the_way_out(options, way, said, hint):
+    with pytest.raises(ConfigError) as raised:
+        getattr(data_source(**options), way)(SCHEMA, overwrite=True)
+    assert said in raised.value.message
+    assert hint in raised.value.hint
+
+
 def test_options_are_checked_before_columns_and_brokers():
     no_value = StructType([StructField("key", StringType())])
     with pytest.raises(ConfigError, match=r"acks"):

@@ -304,6 +304,7 @@ def test_a_running_task_reports_its_progress_and_what_it_awaits(caplog):
         return wait_for(lines, what=needle)[0]
 
     def arriving():
+        said("rows=0 ")  # there is no producer yet
         yield batch("a", "b")
         line = said("rows=2 ")
         assert "partition=5 attempt=1 batchId=9 " in line
