@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import re
-import socket
-import threading
 import time
 import uuid
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
-from tests.real_kafka import RealKafka
+from tests.real_kafka import Consumed, RealKafka
+from tests.waiting import wait_for
 
 #: What a wait may last beyond its option: Spark's planning and its Python workers, on a machine
 #: that others use too.
@@ -73,10 +71,8 @@ class Jobs:
         context.setJobGroup(fence, "a job that must be seen")
         self.spark.range(1).collect()
         context.setLocalProperty("spark.jobGroup.id", None)  # type: ignore[arg-type]
-        tracker, deadline = context.statusTracker(), time.monotonic() + 60
-        while not tracker.getJobIdsForGroup(fence):
-            assert time.monotonic() < deadline
-            time.sleep(0.005)
+        tracker = context.statusTracker()
+        wait_for(lambda: tracker.getJobIdsForGroup(fence), what="the fence's job")
         return len(tracker.getJobIdsForGroup(group))
 
 
@@ -85,8 +81,14 @@ def jobs(spark: SparkSession) -> Jobs:
     return Jobs(spark)
 
 
+Consume = Callable[..., Consumed]
 Fails = Callable[..., Failure]
 Write = Callable[..., None]
+
+
+@pytest.fixture
+def one_row(spark: SparkSession) -> DataFrame:
+    return spark.range(0, 1, 1, 1).selectExpr("'v' AS value")
 
 
 @pytest.fixture
@@ -146,30 +148,3 @@ def read_failure(text: str, seconds: float, jobs: int = 0) -> Failure:
     assert len(ours) == 1, text
     assert ours[0] <= LINES_ABOVE, text
     return Failure(text, lines[ours[0]], "\n".join(lines[ours[0] + 1 : ours[0] + 4]), seconds, jobs)
-
-
-@contextmanager
-def peer(serve: Callable[[socket.socket], None]) -> Iterator[int]:
-    """A port whose connections ``serve`` gets, each on a thread of its own."""
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        open_ones: list[socket.socket] = []
-
-        def accept() -> None:
-            while True:
-                try:
-                    connection, _ = server.accept()
-                except OSError:
-                    return
-                open_ones.append(connection)
-                threading.Thread(target=serve, args=(connection,), daemon=True).start()
-
-        thread = threading.Thread(target=accept, daemon=True)
-        thread.start()
-        try:
-            yield server.getsockname()[1]
-        finally:
-            server.shutdown(socket.SHUT_RDWR)
-            thread.join(60)
-            assert not thread.is_alive()
-            for connection in open_ones:
-                connection.close()

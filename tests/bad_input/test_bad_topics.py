@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import time
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import pytest
@@ -12,22 +11,15 @@ from pyspark.sql import DataFrame, SparkSession
 
 from spark_kafka_sink.datasource.checks.preflight import MISSING_TOPIC_TIMEOUT_MS
 from spark_kafka_sink.local_kafka import KafkaCluster
-from tests.bad_input.conftest import SLACK_S, Fails, Write
-from tests.real_kafka import Consumed, RealKafka
+from tests.bad_input.conftest import SLACK_S, Consume, Fails, Write
+from tests.real_kafka import RealKafka
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-Consume = Callable[..., Consumed]
-
 
 def missing() -> str:
     return f"missing-{uuid.uuid4().hex[:12]}"
-
-
-@pytest.fixture
-def one_row(spark: SparkSession) -> DataFrame:
-    return spark.range(0, 1, 1, 1).selectExpr("'v' AS value")
 
 
 def test_a_missing_topic_is_one_error_on_the_driver(one_row: DataFrame, gives_up: Fails) -> None:
@@ -68,7 +60,7 @@ def test_a_missing_topic_of_a_row_is_named_by_the_task(
 
 
 def test_a_deleted_topic_fails_within_delivery_timeout(
-    spark: SparkSession, fails: Fails, kafka: RealKafka
+    one_row: DataFrame, fails: Fails, kafka: RealKafka
 ) -> None:
     """The deletion happens in the task, before its first row: the driver has seen the topic."""
     topic, bootstrap = kafka.unique_topic("deleted"), kafka.bootstrap
@@ -85,9 +77,8 @@ def test_a_deleted_topic_fails_within_delivery_timeout(
             time.sleep(0.05)
         yield from batches
 
-    frame = spark.range(0, 1, 1, 1).selectExpr("'v' AS value")
     limits = {"kafka.request.timeout.ms": "1000", "kafka.delivery.timeout.ms": "3000"}
-    failure = fails(frame.mapInArrow(delete_first, "value string"), topic, **limits)
+    failure = fails(one_row.mapInArrow(delete_first, "value string"), topic, **limits)
     assert failure.jobs == 1
     failure.says(
         f"DeliveryError: {topic}-0: 1 rows were not acknowledged",
@@ -98,35 +89,15 @@ def test_a_deleted_topic_fails_within_delivery_timeout(
     assert failure.seconds < 3 + SLACK_S
 
 
-@pytest.fixture(scope="module")
-def willing() -> Iterator[str]:
-    """The address of a broker that creates topics it is asked for."""
-    with KafkaCluster(overrides={"auto.create.topics.enable": "true"}) as cluster:
-        yield cluster.bootstrap
-
-
 @pytest.mark.long
-def test_auto_creating_brokers_create_the_named_topics(
-    spark: SparkSession, one_row: DataFrame, write: Write, willing: str, consume: Consume
+def test_brokers_that_create_topics_create_those_of_rows(
+    spark: SparkSession, write: Write, consume: Consume
 ) -> None:
-    option, *column = (f"made-{n}" for n in range(3))
-    start = time.monotonic()
-    write(one_row, option, bootstrap=willing)
-    assert time.monotonic() - start < MISSING_TOPIC_TIMEOUT_MS / 1000 + SLACK_S
+    """That of the option, too: tests/security/test_check_topics.py."""
     frame = spark.range(0, 4, 1, 1).selectExpr(
-        "cast(id AS string) AS value", "concat('made-', 1 + id % 2) AS topic"
+        "cast(id AS string) AS value", "concat('made-', id % 2) AS topic"
     )
-    write(frame, bootstrap=willing)
-    assert consume(option, bootstrap=willing).values == [b"v"]
-    assert [consume(t, bootstrap=willing).values for t in column] == [
-        [b"0", b"2"],
-        [b"1", b"3"],
-    ]
-
-
-@pytest.mark.long
-def test_auto_creating_brokers_are_not_asked_for_illegal_topics(
-    one_row: DataFrame, fails: Fails, willing: str
-) -> None:
-    failure = fails(one_row.selectExpr("value", "'not a topic' AS topic"), bootstrap=willing)
-    failure.says("column 'topic'", "row 0 of the Arrow batch", "(topic not a topic)")
+    with KafkaCluster(overrides={"auto.create.topics.enable": "true"}) as cluster:
+        write(frame, bootstrap=cluster.bootstrap)
+        made = [consume(f"made-{n}", bootstrap=cluster.bootstrap).values for n in (0, 1)]
+    assert made == [[b"0", b"2"], [b"1", b"3"]]

@@ -8,19 +8,21 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from pyspark.errors import PySparkException, StreamingQueryException
+from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 
-from tests.bad_input.conftest import IMPATIENT, SLACK_S, Failure, Jobs, failure_of, read_failure
-from tests.real_kafka import Consumed, RealKafka
+from tests.bad_input.conftest import (
+    IMPATIENT,
+    SLACK_S,
+    Consume,
+    Failure,
+    Jobs,
+    failure_of,
+    read_failure,
+)
+from tests.real_kafka import RealKafka
 
-Consume = Callable[..., Consumed]
 NOBODY = {"kafka.bootstrap.servers": "127.0.0.1:1", "topic": "t"}
-
-
-@pytest.fixture
-def one_row(spark: SparkSession) -> DataFrame:
-    return spark.range(0, 1, 1, 1).selectExpr("'v' AS value")
 
 
 @pytest.fixture
@@ -62,14 +64,6 @@ def test_insert_into_loses_its_options_and_says_where_they_go(
         refused(insert, jobs).says("no option reached the kprod sink", "INSERT INTO table WITH (")
 
 
-def test_reading_names_the_source_that_reads(spark: SparkSession, jobs: Jobs) -> None:
-    def read() -> None:
-        spark.read.format("kprod").options(**NOBODY).load().collect()
-
-    with pytest.raises(PySparkException, match=r"format\('kafka'\)"):
-        read()
-
-
 # ---- streams -------------------------------------------------------------------------------------
 
 
@@ -103,31 +97,12 @@ def stream_fails(df: DataFrame, tmp_path: Path, mode: str = "append", **options:
 
 
 def test_a_streams_wrong_options_are_found_at_planning(stream: DataFrame, tmp_path: Path) -> None:
-    for df, options, word in (
-        (stream, {"kafka.liner.ms": "1"}, "did you mean kafka.linger.ms?"),
-        (stream.selectExpr("1 AS value"), {}, "value attribute unsupported type int"),
-        (
-            stream,
-            {"deliveryGuarantee": "exactly-once"},
-            "in a stream needs the option transactionalIdPrefix",
-        ),
-        (
-            stream,
-            {"deliveryGuarantee": "exactly-once", "transactionalIdPrefix": "a~b"},
-            "transactionalIdPrefix is 'a~b'",
-        ),
-        (
-            stream,
-            {
-                "deliveryGuarantee": "exactly-once",
-                "transactionalIdPrefix": "a",
-                "txnAppId": "b",
-                "txnVersion": "1",
-            },
-            "spark_kafka_sink.foreach_batch",
-        ),
+    """Which there are is in tests/config and test_transaction_plan.py."""
+    for options, word in (
+        ({"kafka.liner.ms": "1"}, "did you mean kafka.linger.ms?"),
+        ({"deliveryGuarantee": "exactly-once"}, "needs the option transactionalIdPrefix"),
     ):
-        failure = stream_fails(df, tmp_path, **options)
+        failure = stream_fails(stream, tmp_path, **options)
         assert "Failed to initialize Python data source writer" in failure.text
         failure.says(word)
 
@@ -153,17 +128,14 @@ def test_a_stream_to_a_missing_topic_warns_and_fails_in_time(
 
 
 def test_a_corrected_bad_row_of_a_stream_loses_nothing(
-    spark: SparkSession, tmp_path: Path, kafka: RealKafka, consume: Consume
+    stream: DataFrame, tmp_path: Path, kafka: RealKafka, consume: Consume
 ) -> None:
     """The failed micro-batch stays uncommitted: the same checkpoint writes it whole, once."""
     topic = kafka.unique_topic("mended")
-    (tmp_path / "in").mkdir()
-    (tmp_path / "in" / "rows.json").write_text('{"value": "1"}\n{"value": "2"}\n')
-    source = spark.readStream.schema("value string").json(str(tmp_path / "in"))
 
     def run(partition: str) -> None:
         query = (
-            source.selectExpr("value", f"{partition} AS partition")
+            stream.selectExpr("value", f"{partition} AS partition")
             .writeStream.format("kprod")
             .options(**{"kafka.bootstrap.servers": kafka.bootstrap, "topic": topic})
             .option("checkpointLocation", str(tmp_path / "checkpoint"))

@@ -115,15 +115,11 @@ def what_is_wrong(row, directory) -> str:
     return f"taken, with {config.warnings}"
 
 
-def test_each_is_refused_warned_of_or_harmless(directory, monkeypatch, capsys):
+def test_each_is_refused_warned_of_or_harmless(directory, monkeypatch):
     monkeypatch.setenv("EMPTY", "")
     monkeypatch.setenv("PWV", "pw")
     wrong = [(row, found) for row in ROWS if (found := what_is_wrong(row, directory))]
     assert wrong == []
-    kinds = [row[2].partition(" ")[0].rstrip(":") for row in ROWS]
-    with capsys.disabled():
-        counts = ", ".join(f"{kinds.count(k)} {k}" for k in sorted(set(kinds)))
-        print(f"\n{len(ROWS)} wrong configurations: {counts}")
 
 
 def test_the_table_is_large_and_says_each_thing_once():

@@ -1,9 +1,12 @@
-"""The message of a task that wrote three rows to one partition, and what tests change in it."""
+"""The message of a task that wrote three rows to one partition, and what tests change in it; the
+configuration of its write.
+"""
 
 from __future__ import annotations
 
 from dataclasses import fields
 
+from spark_kafka_sink.config.sink_config import SinkConfig
 from spark_kafka_sink.datasource.write.commit_message import (
     TaskCommitMessage,
     TaskCounts,
@@ -32,6 +35,10 @@ _MESSAGE = {
     TaskCommitMessage: {"begun_ms": 0, "elapsed_ms": 12},
     TaskTransaction: {"generation": -1},
 }
+
+
+def config(**options):
+    return SinkConfig.parse({"kafka.bootstrap.servers": "127.0.0.1:9092", "topic": "t"} | options)
 
 
 def message(**changes):

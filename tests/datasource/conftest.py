@@ -72,6 +72,17 @@ def source(spark, tmp_path):
 
 
 @pytest.fixture
+def reports(tmp_path):
+    """Those that writes with ``reportPath`` left in ``report.jsonl``."""
+
+    def read():
+        path = tmp_path / "report.jsonl"
+        return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+
+    return read
+
+
+@pytest.fixture
 def table(spark):
     name = f"t_{uuid.uuid4().hex}"
     yield name

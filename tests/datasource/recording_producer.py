@@ -52,10 +52,6 @@ class RecordingProducer:
     def chunk_size(self) -> ChunkSize:
         return ChunkSize(wanted_rows=self._wanted_rows)
 
-    @property
-    def producer_id_and_epoch(self) -> tuple[int, int]:
-        return (4711, 3)
-
     def start_attempt(self) -> None:
         self.events.append("start")
         self.sent = []

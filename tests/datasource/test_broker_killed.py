@@ -1,20 +1,16 @@
-"""A broker that dies under load is seen: in a running task's line, in the report, in metrics."""
+"""A broker that dies under load is seen: in a running task's line, and in the report."""
 
 from __future__ import annotations
 
-import json
 import logging
 import threading
 import uuid
 
 import pyarrow as pa
 import pytest
-from prometheus_client import CollectorRegistry
 
-from spark_kafka_sink import KprodListener
 from spark_kafka_sink.admin.admin_client import AdminClient
 from spark_kafka_sink.config.sink_config import SinkConfig
-from spark_kafka_sink.datasource.monitoring.prometheus_metrics import PrometheusMetrics
 from spark_kafka_sink.datasource.report.report_of_batch import report_of_batch
 from spark_kafka_sink.datasource.report.write_report import Outcome
 from spark_kafka_sink.datasource.write.producer_cache import CachedProducers, ProducerCache
@@ -36,7 +32,7 @@ def rows(count):
 
 
 @pytest.mark.timeout(300)
-def test_a_broker_killed_under_load_is_in_log_report_and_metrics(kafka3, caplog, request):
+def test_a_broker_killed_under_load_is_in_log_and_report(kafka3, caplog, request):
     """It is frozen first: so rows are on their way to it for certain when it is killed."""
     assert EVERY_S <= 30, "what is promised: a line tells of it within 30 s"
     options = {"kafka.bootstrap.servers": kafka3.bootstrap, "topic": f"k-{uuid.uuid4().hex[:8]}"}
@@ -95,7 +91,3 @@ def test_a_broker_killed_under_load_is_in_log_report_and_metrics(kafka3, caplog,
     assert (report.rows, report.retries > 0) == (written, True)
     (seen,) = (one for one in report.brokers if one.id == leader)
     assert seen.last_answer, "the report says because of what batches were sent again"
-    registry = CollectorRegistry()
-    reports = [json.loads(report.json())]
-    KprodListener(PrometheusMetrics(registry), reports=lambda: reports).read_reports()
-    assert registry.get_sample_value("kprod_retries_total", {"query": "batch"}) == report.retries

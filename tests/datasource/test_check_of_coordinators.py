@@ -7,22 +7,13 @@ from __future__ import annotations
 import pytest
 
 from spark_kafka_sink.base.errors import ErrorCode
-from spark_kafka_sink.config.sink_config import SinkConfig
 from spark_kafka_sink.datasource.checks.check_steps import State
 from spark_kafka_sink.datasource.checks.replicas import takes_fewer_replicas
 from spark_kafka_sink.datasource.checks.transaction_steps import OF_TRANSACTIONS, steps_with
 from spark_kafka_sink.protocol.request import ApiKey
+from tests.datasource.test_exactly_once_trial import CONFIG, TIMEOUT_MS
 from tests.fakes.fake_cluster.control import FOREVER
-from tests.transactions.committing_world import LOG_TOPIC, CommittingWorld
-
-CONFIG = SinkConfig.parse(
-    {
-        "kafka.bootstrap.servers": "broker:9092",
-        "deliveryGuarantee": "exactly-once",
-        "commitLogTopic": LOG_TOPIC,
-    }
-)
-TIMEOUT_MS = 20_000
+from tests.transactions.committing_world import CommittingWorld
 
 
 def rows_of(world):

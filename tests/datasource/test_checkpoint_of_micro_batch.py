@@ -113,20 +113,20 @@ def test_without_a_group_no_checkpoint_fails_a_write(whole, write, damage, caplo
 
 
 @BOTH
-def test_with_a_group_another_querys_checkpoint_is_refused(whole, write):
+@pytest.mark.parametrize(
+    ("query", "why"),
+    [
+        (("query-2", "run-1"), "is of query query-1, and query query-2 is writing"),
+        # Where no query is known (Spark Connect), its later batches show that it is an old one.
+        (None, "is ahead: batch 3 is to be written, and 4 has begun"),
+    ],
+    ids=["another query's", "ahead"],
+)
+def test_with_a_group_a_checkpoint_that_does_not_fit_is_refused(whole, write, query, why):
     """The group would get the offsets of that query's batch 3: ahead of the data."""
-    session = Session({}, ("query-2", "run-1"))
-    with pytest.raises(ConfigError, match="is of query query-1, and query query-2 is writing"):
-        write(Frame(session), 3, **OPTIONS, offsetsGroup="g", checkpointLocation=whole)
-    assert session.saved == []
-
-
-@BOTH
-def test_with_a_group_a_checkpoint_that_is_ahead_is_refused(whole, write):
-    """Where no query is known (Spark Connect), its later batches show that it is an old one."""
     (Path(whole) / "offsets" / "4").write_text("v1\n{}\n-")
-    session = Session()
-    with pytest.raises(ConfigError, match="is ahead: batch 3 is to be written, and 4 has begun"):
+    session = Session({}, query)
+    with pytest.raises(ConfigError, match=why):
         write(Frame(session), 3, **OPTIONS, offsetsGroup="g", checkpointLocation=whole)
     assert session.saved == []
 

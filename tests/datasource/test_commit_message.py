@@ -27,10 +27,5 @@ def test_a_none_is_refused_and_the_continuous_trigger_is_named():
     assert "continuous trigger" in raised.value.hint
 
 
-def test_messages_keep_their_order():
-    messages = [message(partition_id=i, rows=i) for i in range(3)]
-    assert checked_messages(messages) == tuple(messages)
-
-
 def test_an_abort_takes_what_there_is():
     assert finished_messages([None, message()]) == (message(),)

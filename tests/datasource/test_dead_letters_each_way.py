@@ -16,17 +16,6 @@ pytestmark = [
 ]
 
 
-def stream(spark, frame, folder, options):
-    """The frame as a micro-batch, number 0."""
-    frame.write.parquet(str(folder / "rows"))
-    rows = spark.readStream.schema(SCHEMA).parquet(str(folder / "rows"))
-    if options["deliveryGuarantee"] == "exactly-once":
-        options = options | {"transactionalIdPrefix": f"p-{uuid.uuid4().hex}"}
-    writer = rows.writeStream.format("kprod").options(**options).trigger(availableNow=True)
-    query = writer.option("checkpointLocation", str(folder / "checkpoint")).start()
-    assert query.awaitTermination(120)
-
-
 def block(frame, options):
     """The first row is a write of its own."""
     with transaction(f"block-{uuid.uuid4().hex}", 0, **options) as of:
@@ -35,7 +24,7 @@ def block(frame, options):
 
 
 @pytest.mark.parametrize("way", ["at-least-once", "exactly-once", "foreach_batch", "block"])
-def test_each_bad_row_is_a_letter_by_each_way(spark, kafka, consume, tmp_path, column, way):
+def test_each_bad_row_is_a_letter_by_each_way(spark, kafka, stream, consume, tmp_path, column, way):
     mixed = Mixed(spark, kafka, column)
     guarantee = "at-least-once" if way == "at-least-once" else "exactly-once"
     options = mixed.options | {"deliveryGuarantee": guarantee}
@@ -44,7 +33,10 @@ def test_each_bad_row_is_a_letter_by_each_way(spark, kafka, consume, tmp_path, c
     elif way == "block":
         block(mixed.frame, options)
     else:
-        stream(spark, mixed.frame, tmp_path, options)
+        mixed.frame.write.parquet(str(tmp_path / "rows"))
+        rows = spark.readStream.schema(SCHEMA).parquet(str(tmp_path / "rows"))
+        prefix = {"transactionalIdPrefix": mixed.queue} if guarantee == "exactly-once" else {}
+        assert stream(rows, **options, **prefix).awaitTermination(120)
     mixed.check(consume, batch_id=0, first=0 if way == "block" else 1)
 
 

@@ -90,9 +90,6 @@ class Pipeline:
             check=False,
         )
 
-    def contents(self, topic: str, expected: int) -> Contents:
-        return read(self.kafka.bootstrap, topic, expected)
-
 
 def test_a_pipeline_writes_what_is_new_and_is_refreshed(tmp_path: Path, kafka: RealKafka) -> None:
     pipeline = Pipeline(tmp_path, kafka)
@@ -100,11 +97,11 @@ def test_a_pipeline_writes_what_is_new_and_is_refreshed(tmp_path: Path, kafka: R
         pipeline.add_rows(rows - 200 if rows == 500 else 0, rows)
         run = pipeline.run()
         assert run.returncode == 0, run.stdout + run.stderr
-        assert pipeline.contents(pipeline.once, rows).is_exact
-        assert pipeline.contents(pipeline.plain, rows).is_exact
+        assert read(kafka.bootstrap, pipeline.once, rows).is_exact
+        assert read(kafka.bootstrap, pipeline.plain, rows).is_exact
     run = pipeline.run("--full-refresh-all")
     assert run.returncode != 0
     assert "KP0600" in run.stdout + run.stderr
     assert f"kprod txn reset {pipeline.once}" in run.stdout + run.stderr
-    assert pipeline.contents(pipeline.once, 500).is_exact
-    assert pipeline.contents(pipeline.plain, 500) == Contents(500, 1000, lost=0, doubled=500)
+    assert read(kafka.bootstrap, pipeline.once, 500).is_exact
+    assert read(kafka.bootstrap, pipeline.plain, 500) == Contents(500, 1000, lost=0, doubled=500)

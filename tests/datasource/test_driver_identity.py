@@ -9,6 +9,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import psutil
 import pytest
 
 from spark_kafka_sink.datasource.driver_identity import driver_token
@@ -47,10 +48,16 @@ def executable(directory: Path, name: str) -> str:
     return str(path)
 
 
-def tokens(top: str, *options: dict[str, str], depth: int = 1, times: int = 1) -> list[list[str]]:
+def tokens(
+    top: str,
+    *options: dict[str, str],
+    depth: int = 1,
+    times: int = 1,
+    python: str = sys.executable,
+) -> list[list[str]]:
     """What processes below ``top`` find, ``times`` of them."""
     home = str(Path(__file__).resolve().parents[2])
-    given = [_ABOVE, _LEAF, sys.executable, str(depth), str(times), json.dumps(options), home]
+    given = [_ABOVE, _LEAF, python, str(depth), str(times), json.dumps(options), home]
     environment = os.environ | {
         "PYTHONHOME": sys.base_prefix,
         "PYTHONPATH": os.pathsep.join(sys.path),
@@ -95,22 +102,7 @@ def test_only_a_jvm_counts(tmp_path, name):
 
 def test_a_name_with_spaces_and_parentheses_hides_no_jvm(tmp_path, java):
     """`java` is above, the odd one between."""
-    odd = executable(tmp_path, "a) (b")
-    script = "import subprocess, sys; subprocess.run(sys.argv[1:], check=True)"
-    home = str(Path(__file__).resolve().parents[2])
-    leaf = [sys.executable, "-c", _LEAF, json.dumps([OPTIONS]), home]
-    environment = os.environ | {
-        "PYTHONHOME": sys.base_prefix,
-        "PYTHONPATH": os.pathsep.join(sys.path),
-    }
-    told = subprocess.run(
-        [java, "-c", script, odd, "-c", script, *leaf],
-        check=True,
-        stdout=subprocess.PIPE,
-        timeout=150,
-        env=environment,
-    )
-    (found,) = json.loads(told.stdout)
+    ((found,),) = tokens(java, OPTIONS, python=executable(tmp_path, "a) (b"))
     assert len(found) == 8
 
 
@@ -141,14 +133,4 @@ def test_without_a_jvm_there_is_no_token():
 
 
 def own_ancestor_is_a_jvm() -> bool:
-    pid = os.getpid()
-    while pid > 1:
-        status = dict(
-            line.split(":\t", 1)
-            for line in Path(f"/proc/{pid}/status").read_text().splitlines()
-            if ":\t" in line
-        )
-        if status["Name"] == "java":
-            return True
-        pid = int(status["PPid"])
-    return False
+    return any(one.name() == "java" for one in psutil.Process().parents())

@@ -24,9 +24,9 @@ from spark_kafka_sink.datasource.report.write_report import Outcome
 from spark_kafka_sink.datasource.write_plan import WritePlan
 from spark_kafka_sink.producer.metrics.produce_report import NodeReport
 from spark_kafka_sink.records.column_plan import ColumnPlan
-from tests.datasource.commit_messages import message
+from tests.datasource.commit_messages import config, message
 
-CONFIG = SinkConfig.parse({"kafka.bootstrap.servers": "127.0.0.1:9092", "topic": "t"})
+CONFIG = config()
 OF_A_STREAM = {"query_id": "q", "query_name": "orders", "run_id": "r", "app_id": "local-1"}
 
 

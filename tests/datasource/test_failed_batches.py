@@ -13,31 +13,14 @@ from tests.datasource.rows import frame
 LARGE = {"kafka.max.request.size": "1000"}
 
 
-def reports(path):
-    return [json.loads(line) for line in path.read_text().splitlines()]
-
-
-def names_in(folder):
-    return [one.name for one in folder.iterdir()]
-
-
-def rows_with_a_large_one(spark):
-    return frame(spark, [("v",), ("x" * 2000,)], "value string").coalesce(1)
-
-
-@pytest.mark.parametrize("guarantee", ["at-least-once", "exactly-once"])
-def test_a_failed_job_names_error_attempt_and_application(spark, write, topic, tmp_path, guarantee):
-    path = tmp_path / "reports" / "report.jsonl"
-    path.parent.mkdir()
-    of_job = {"reportPath": str(path), "deliveryGuarantee": guarantee, **LARGE}
+def test_a_failed_job_names_error_attempt_and_application(spark, write, topic, tmp_path, reports):
+    """With exactly-once, too: the foreach_batch of test_failures_as_metrics.py."""
+    rows = frame(spark, [("v",), ("x" * 2000,)], "value string")
     with pytest.raises(Exception, match="KP0213"):
-        write(rows_with_a_large_one(spark), topic, **of_job)
-    (told,) = reports(path)
-    assert (told["outcome"], told["error"]["code"], told["unfinished"]) == (
-        "aborted",
-        "KP0213",
-        [0],
-    )
+        write(rows, topic, reportPath=f"{tmp_path}/report.jsonl", **LARGE)
+    (told,) = reports()
+    assert (told["outcome"], told["unfinished"]) == ("aborted", [0])
+    assert told["error"]["code"] == "KP0213"
     assert "max.request.size" in told["error"]["message"]
     assert "rows 0 to 1 of partition 0" in told["error"]["message"]
     assert told["error"]["hint"]
@@ -47,20 +30,19 @@ def test_a_failed_job_names_error_attempt_and_application(spark, write, topic, t
     assert told["applicationId"] == context.applicationId
     assert told["applicationName"] == context.appName
     assert told["elapsedMs"] > 0
-    assert names_in(path.parent) == ["report.jsonl"]
+    assert [one.name for one in tmp_path.iterdir()] == ["report.jsonl"], "nothing else is left"
     assert json.loads(last_report(spark).json()) == told
 
 
-def test_a_failure_of_sparks_input_has_a_code_of_its_own(spark, write, topic, tmp_path):
+def test_a_failure_of_sparks_input_has_a_code_of_its_own(spark, write, topic, tmp_path, reports):
     """Spark may abort before the task sees that its rows have ended. The application is that of an
     earlier report.
     """
-    path = tmp_path / "report.jsonl"
     write(frame(spark, [("v",)], "value string"), topic)
     rows = spark.range(1).select(raise_error("planned").cast("string").alias("value"))
     with pytest.raises(Exception, match="planned"):
-        write(rows, topic, reportPath=str(path))
-    (told,) = reports(path)
+        write(rows, topic, reportPath=f"{tmp_path}/report.jsonl")
+    (told,) = reports()
     assert (told["error"]["code"], told["applicationId"]) == (
         "KP0505", spark.sparkContext.applicationId,
     )  # fmt: skip

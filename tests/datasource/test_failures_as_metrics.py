@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import threading
 
 import pytest
@@ -10,7 +9,6 @@ from prometheus_client import CollectorRegistry
 
 from spark_kafka_sink import KprodListener, foreach_batch
 from spark_kafka_sink.datasource.monitoring.prometheus_metrics import PrometheusMetrics
-from tests.datasource.rows import frame
 
 LARGE = {"kafka.max.request.size": "1000"}
 TERMINATED_S = 120.0
@@ -59,16 +57,12 @@ def counted(world, query):
 ONCE = {"failures": 1, "query failures": 1, "aborted": 1}
 
 
-@pytest.mark.parametrize("guarantee", ["at-least-once", "exactly-once"])
-def test_a_first_batch_that_fails_is_counted(source, stream, topic, monitored, guarantee):
+def test_a_first_batch_that_fails_is_counted(source, stream, topic, monitored, reports):
     rows, add = source
     add(["v", "x" * 2000])
-    options = {"reportPath": str(monitored.path), "deliveryGuarantee": guarantee, **LARGE}
-    if guarantee == "exactly-once":
-        options["transactionalIdPrefix"] = topic
-    query = stream(rows, topic, queryName=f"first {guarantee}", **options)
+    query = stream(rows, topic, queryName="first", reportPath=str(monitored.path), **LARGE)
     assert counted(monitored, query) == ONCE
-    (told,) = map(json.loads, monitored.path.read_text().splitlines())
+    (told,) = reports()
     of_query = (told["queryId"], told["queryName"], told["runId"], told["batchId"])
     assert of_query == (query.id, query.name, query.runId, 0)
     assert [one["partition"] for one in told["failedAttempts"]] == [0]
@@ -82,12 +76,3 @@ def test_a_foreach_batch_that_fails_is_counted(kafka, source, topic, monitored, 
     writer = rows.writeStream.foreachBatch(write).queryName("each").trigger(availableNow=True)
     query = writer.option("checkpointLocation", f"{tmp_path}/checkpoint").start()
     assert counted(monitored, query) == ONCE
-
-
-def test_a_batch_job_that_fails_is_counted_when_asked(spark, write, topic, monitored):
-    rows = frame(spark, [("x" * 2000,)], "value string")
-    with pytest.raises(Exception, match="KP0213"):
-        write(rows, topic, reportPath=str(monitored.path), **LARGE)
-    monitored.listener.read_reports()
-    assert monitored.value("kprod_failures_total", "batch", code="KP0213") == 1
-    assert monitored.value("kprod_writes_total", "batch", outcome="aborted") == 1

@@ -10,16 +10,14 @@ import pytest
 from pyspark.sql.functions import raise_error
 
 from spark_kafka_sink import WriteReport, foreach_batch, last_report
-from spark_kafka_sink.config.sink_config import SinkConfig
 from spark_kafka_sink.datasource.described_fields import from_json
 from spark_kafka_sink.datasource.report import kept_reports
 from spark_kafka_sink.datasource.report.destinations import publish
 from spark_kafka_sink.datasource.report.last_report import NoReportsKeptError, schema_with_report
 from spark_kafka_sink.datasource.report.report_of_batch import report_of_batch
 from spark_kafka_sink.datasource.report.write_report import Outcome
-from tests.datasource.commit_messages import message
+from tests.datasource.commit_messages import config, message
 
-OPTIONS = {"kafka.bootstrap.servers": "127.0.0.1:9092", "topic": "t"}
 QUERY = "3f0c9c3e-0000-4000-8000-000000000001"
 OTHER = "3f0c9c3e-0000-4000-8000-000000000002"
 
@@ -28,10 +26,6 @@ OTHER = "3f0c9c3e-0000-4000-8000-000000000002"
 def kept(monkeypatch, tmp_path):
     monkeypatch.setenv("SPARK_LOCAL_DIRS", f"{tmp_path}/blockmgr,/elsewhere")
     return tmp_path / "blockmgr" / "kprod-reports"
-
-
-def config(**options):
-    return SinkConfig.parse(OPTIONS | options)
 
 
 def report(at_ms, query_id=QUERY, **fields):
@@ -119,66 +113,40 @@ def test_the_application_is_known_before_its_first_report(kept, monkeypatch):
 # --- on Spark -------------------------------------------------------------------------------------
 
 
-@pytest.fixture
-def options(kafka):
-    topic = kafka.unique_topic("last-report")
-    return {"kafka.bootstrap.servers": kafka.bootstrap, "topic": topic}
-
-
-@pytest.fixture
-def source(spark, tmp_path):
-    folder = tmp_path / "source"
-    spark.range(5).selectExpr("cast(id AS string) AS value").coalesce(1).write.json(str(folder))
-    return spark.readStream.schema("value string").json(str(folder))
-
-
-def start(source, options, tmp_path, name=None):
-    writer = source.writeStream.format("kprod").options(**options)
-    if name is not None:
-        writer = writer.queryName(name)
-    writer = writer.option("checkpointLocation", f"{tmp_path}/checkpoint")
-    return writer.trigger(availableNow=True).start()
-
-
-def test_a_session_finds_the_report_of_its_last_write(spark, options):
+def test_a_session_finds_the_report_of_its_last_write(spark, write, topic):
     rows = spark.range(5).selectExpr("cast(id AS string) AS value")
-    rows.write.format("kprod").options(**options).save()
+    write(rows, topic)
     told = last_report(spark)
     assert isinstance(told, WriteReport)
     assert (told.outcome, told.rows, told.query_id) == (Outcome.ACKNOWLEDGED, 5, None)
-    assert (told.application_id, told.topics) == (
-        spark.sparkContext.applicationId, (options["topic"],),
-    )  # fmt: skip
+    assert (told.application_id, told.topics) == (spark.sparkContext.applicationId, (topic,))
     with pytest.raises(Exception, match="planned"):
-        rows.select(raise_error("planned").cast("string").alias("value")).write.format(
-            "kprod"
-        ).options(**options).save()
+        write(rows.select(raise_error("planned").cast("string").alias("value")), topic)
     assert last_report(spark).outcome is Outcome.ABORTED
 
 
-def test_a_querys_report_is_found_by_its_name(spark, source, options, tmp_path):
-    query = start(source, options, tmp_path, "ord<ers & id = 7")
+def test_a_querys_report_is_found_by_its_name(spark, source, stream, write, topic, tmp_path):
+    rows, add = source
+    add(["a", "b"])
+    query = stream(rows, topic, queryName="ord<ers & id = 7")
     query.awaitTermination()
-    spark.range(1).selectExpr("'v' AS value").write.format("kprod").options(**options).save()
+    write(spark.range(1).selectExpr("'v' AS value"), topic)
     told = last_report(query)
-    assert (told.query_id, told.batch_id, told.rows) == (query.id, 0, 5)
+    assert (told.query_id, told.batch_id, told.rows) == (query.id, 0, 2)
     assert (told.run_id, told.query_name) == (query.runId, "ord<ers & id = 7")
     assert last_report(spark).query_id is None
-
-
-def test_a_query_without_a_name_and_one_that_writes_elsewhere(spark, source, options, tmp_path):
-    query = start(source, options, tmp_path)
-    query.awaitTermination()
-    assert last_report(query).query_name is None
-    other = source.writeStream.format("noop").option("checkpointLocation", f"{tmp_path}/other")
+    other = rows.writeStream.format("noop").option("checkpointLocation", f"{tmp_path}/other")
     other = other.trigger(availableNow=True).start()
     other.awaitTermination()
-    assert last_report(other) is None
+    assert last_report(other) is None, "it writes elsewhere"
 
 
-def test_foreach_batch_counts_as_its_querys(source, options, tmp_path):
+def test_foreach_batch_counts_as_its_querys(kafka, source, topic, tmp_path):
+    rows, add = source
+    add(["a"])
+    options = {"kafka.bootstrap.servers": kafka.bootstrap, "topic": topic}
     write = foreach_batch(f"last-{uuid.uuid4().hex[:6]}", **options)
-    writer = source.writeStream.queryName("each").foreachBatch(write)
+    writer = rows.writeStream.queryName("each").foreachBatch(write)
     query = writer.option("checkpointLocation", f"{tmp_path}/c").trigger(availableNow=True).start()
     query.awaitTermination()
     told = last_report(query)

@@ -35,6 +35,15 @@ def record(*fields, name="order"):
     return json.dumps({"type": "record", "name": name, "fields": list(fields)})
 
 
+def config_of(url, **options):
+    """The configuration of a write that asks the registry there; None takes an option away."""
+    given = {
+        "kafka.bootstrap.servers": "h:9", "topic": "orders", "valueColumns": "*",
+        "valueFormat": "avro", "schema.registry.url": url,
+    } | options  # fmt: skip
+    return SinkConfig.parse({name: value for name, value in given.items() if value is not None})
+
+
 @pytest.fixture
 def topic():
     payload_schemas._kept.clear()
@@ -50,11 +59,7 @@ def theirs(registry):
 @pytest.fixture
 def planned(registry, topic, spark):  # Spark parses the columns
     def plan(columns=COLUMNS, **options):
-        given = {
-            "kafka.bootstrap.servers": "h:9", "topic": topic, "valueColumns": "*",
-            "valueFormat": "avro", "schema.registry.url": registry,
-        } | options  # fmt: skip
-        config = SinkConfig.parse({n: v for n, v in given.items() if v is not None})
+        config = config_of(registry, **{"topic": topic} | options)
         schema = _parse_datatype_string(columns)
         return with_encoders(
             plan_columns(schema, config.topic, config.named_columns), schema, config
@@ -182,26 +187,17 @@ def test_a_primitive_schema_takes_one_column(planned, topic):
         planned("id bigint, n int", valueSchema='"long"', **AUTO)
 
 
-@pytest.mark.parametrize(
-    ("level", "change", "accepted"),
-    [
-        ("BACKWARD", {"name": "more", "type": "string", "default": ""}, True),
-        ("BACKWARD", {"name": "must", "type": "string"}, False),
-        ("FORWARD", {"name": "must", "type": "string"}, True),
-    ],
-)
-def test_a_schema_evolves_as_its_subject_allows(planned, theirs, topic, level, change, accepted):
+def test_a_schema_evolves_as_its_subject_allows(planned, theirs, topic):
     subject = f"{topic}-value"
     theirs.register_schema(subject, Schema(record(*FIELDS), "AVRO"))
-    theirs.set_compatibility(subject, level)
-    changed = {"valueSchema": record(*FIELDS, change)} | AUTO
-    columns = f"id bigint, name string, {change['name']} string"
-    if accepted:
-        assert planned(columns, **changed)
-        assert theirs.get_version(subject, 2)
-    else:
-        with pytest.raises(SchemaRegistryError, match=r"answered 409: .*must"):
-            planned(columns, **changed)
+    theirs.set_compatibility(subject, "BACKWARD")
+    more, must = ({"name": name, "type": "string"} for name in ("more", "must"))
+    changed = {"valueSchema": record(*FIELDS, more | {"default": ""})} | AUTO
+    assert planned("id bigint, name string, more string", **changed)
+    assert theirs.get_version(subject, 2)
+    changed = {"valueSchema": record(*FIELDS, must)} | AUTO
+    with pytest.raises(SchemaRegistryError, match=r"answered 409: .*must"):
+        planned("id bigint, name string, must string", **changed)
 
 
 @pytest.mark.parametrize(
@@ -214,10 +210,9 @@ def test_what_has_no_schema_is_an_error_at_planning(planned, column, says):
         planned(column, **AUTO)
 
 
-@pytest.mark.parametrize("kind", ["struct<a:string>", "array<string>", "double"])
-def test_a_map_s_keys_in_json_are_those_of_the_format_json(planned, kind):
+def test_a_map_s_keys_in_json_are_those_of_the_format_json(planned):
     with pytest.raises(SchemaError, match=r"column s\.m \(a key of the map\) is of type"):
-        planned(f"s struct<m:map<{kind},int>>", valueFormat="json-schema", **AUTO)
+        planned("s struct<m:map<double,int>>", valueFormat="json-schema", **AUTO)
 
 
 def test_a_registry_that_gives_another_schema_is_not_believed(planned):
@@ -256,16 +251,14 @@ def test_answers_are_kept_and_outlive_a_registry_that_is_gone(planned, monkeypat
 
 
 def test_the_step_of_kprod_check_says_what_the_registry_has(registry, theirs, topic):
-    options = {"kafka.bootstrap.servers": "h:9", "topic": topic, "valueColumns": "*",
-               "valueFormat": "avro", "schema.registry.url": registry}  # fmt: skip
-    config = SinkConfig.parse(options)
+    config = config_of(registry, topic=topic)
     step = _registry(config, 10_000)
     assert (step.state, f"{topic}-value is not there" in step.said) == ("failed", True)
     number = theirs.register_schema(f"{topic}-value", Schema(record(*FIELDS), "AVRO"))
     assert _registry(config, 10_000).said == f"value: {topic}-value has the schema of id {number}"
     header = {"value.schema.id.serializer": "HeaderSchemaIdSerializer"}
     with pytest.raises(SchemaError, match=f"id {number} has no GUID"):
-        _registry(SinkConfig.parse(options | header), 10_000)
+        _registry(config_of(registry, topic=topic, **header), 10_000)
     assert _registry(SinkConfig.parse({"kafka.bootstrap.servers": "h:9"}), 1).state == "skipped"
 
 
@@ -286,7 +279,7 @@ def test_the_step_of_kprod_check_says_what_the_registry_has(registry, theirs, to
 )  # fmt: skip
 def test_the_step_of_a_registry_that_fails_has_its_own_row(answer, code, said, change):
     with FakeRegistry(answer or same(200, {})) as keeper:
-        config = row(keeper.url, **{"use.latest.version": True})
+        config = config_of(keeper.url, **{"use.latest.version": True})
         steps = step_of("schema registry", lambda: _registry(config, 3000))
         found = list(steps) if answer else []
     (step,) = found or steps
@@ -306,26 +299,20 @@ def test_the_step_of_a_registry_that_fails_has_its_own_row(answer, code, said, c
 )
 def test_the_row_of_a_schema_that_is_not_there_depends_on_options(options, state, code, told):
     with FakeRegistry(same(404, {"error_code": 40401, "message": "not found"})) as keeper:
-        (step,) = step_of("schema registry", lambda: _registry(row(keeper.url, **options), 3000))
+        (step,) = step_of(
+            "schema registry", lambda: _registry(config_of(keeper.url, **options), 3000)
+        )
     assert (step.state, step.code) == (state, code)
     assert told in f"{step.said} {step.change}"
-
-
-def row(url, **options):
-    given = {"kafka.bootstrap.servers": "h:9", "topic": "orders", "valueColumns": "*",
-             "valueFormat": "avro", "schema.registry.url": url}  # fmt: skip
-    return SinkConfig.parse(given | options)
 
 
 @pytest.mark.parametrize(
     ("answer", "exit_code", "code"),
     [
         (same(200, {"id": 5, "version": 2, "schema": record(*FIELDS)}), 0, None),
-        (same(401, {"message": "Unauthorized"}), 1, "KP0221"),
-        (same(404, {"error_code": 40401}), 1, "KP0222"),
         (None, 1, "KP0221"),
     ],
-    ids=["right", "401", "404", "hangs"],
+    ids=["right", "hangs"],
 )
 def test_kprod_check_ends_in_time_with_the_registrys_row(kafka, answer, exit_code, code):
     """The one that hangs accepts connections, and says nothing."""

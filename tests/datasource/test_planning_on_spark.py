@@ -19,11 +19,6 @@ NOBODY = {"kafka.bootstrap.servers": "127.0.0.1:1", "preflight": "off", "kafka.m
 TOPIC = NOBODY | {"topic": "t"}
 
 
-@pytest.fixture(autouse=True)
-def _registered(spark):
-    spark_kafka_sink.register(spark)
-
-
 @pytest.fixture
 def no_rows(spark):
     return spark.createDataFrame([], "key string, value string")
@@ -33,14 +28,9 @@ def save(df, mode="append", **options):
     df.write.format("kprod").mode(mode).options(**(TOPIC | options)).save()
 
 
-def test_an_empty_dataframe_is_written_without_a_connection(no_rows):
-    save(no_rows)
-    save(no_rows.repartition(3))
-
-
-def test_save_without_a_mode_appends(no_rows):
+def test_an_empty_dataframe_is_written_without_mode_and_connection(no_rows):
     no_rows.write.format("kprod").options(**TOPIC).save()
-    no_rows.write.options(**TOPIC).save(format="KPROD")
+    no_rows.repartition(3).write.options(**TOPIC).save(format="KPROD")
 
 
 def test_a_mode_that_the_user_gave_is_sparks_business(no_rows):
@@ -78,25 +68,19 @@ def test_the_canonical_schema_is_one_that_the_sink_takes(spark, table):
     assert (plan.partition_column, plan.headers_column, plan.timestamp_column) == (3, 4, 5)
 
 
-def test_the_continuous_trigger_is_refused_at_start(spark):
-    rate = spark.readStream.format("rate").load().select(col("value").cast("string"))
-    writer = rate.writeStream.format("kprod").options(**TOPIC).trigger(continuous="1 second")
-    with pytest.raises(ConfigError, match="does not support the continuous trigger") as caught:
-        writer.start()
-    assert "trigger(processingTime=" in str(caught.value.hint)
-    writer = rate.writeStream.options(**TOPIC).trigger(continuous="1 second")
-    with pytest.raises(ConfigError, match="does not support the continuous trigger"):
-        writer.start(format="KProd")
-
-
-def test_the_continuous_trigger_is_refused_for_tables_too(spark, table):
+def test_the_continuous_trigger_is_refused_at_start(spark, table):
     spark.sql(f"CREATE TABLE {table} (value string) USING kprod")
     rate = spark.readStream.format("rate").load().select(col("value").cast("string"))
     writer = rate.writeStream.options(**TOPIC).trigger(continuous="1 second")
-    with pytest.raises(ConfigError, match="does not support the continuous trigger"):
-        writer.toTable(table)
-    with pytest.raises(ConfigError, match="does not support the continuous trigger"):
-        writer.toTable(f"{table}_new", format="kprod")
+    for start in (
+        lambda: writer.start(format="KProd"),
+        lambda: writer.toTable(table),
+        lambda: writer.toTable(f"{table}_new", format="kprod"),
+        lambda: writer.format("kprod").start(),
+    ):
+        with pytest.raises(ConfigError, match="does not support the continuous trigger") as caught:
+            start()
+        assert "trigger(processingTime=" in str(caught.value.hint)
 
 
 def test_a_later_trigger_takes_the_continuous_one_back(spark, tmp_path):

@@ -41,20 +41,23 @@ class Brokers:
 
 
 def config(**options):
-    return SinkConfig.parse({"kafka.bootstrap.servers": "127.0.0.1:9092", "topic": "t"} | options)
+    given = {"kafka.bootstrap.servers": "127.0.0.1:9092", "topic": "t"} | options
+    return SinkConfig.parse({name: value for name, value in given.items() if value is not None})
 
 
-def test_a_batch_ships_what_the_brokers_said():
+@pytest.mark.parametrize(
+    ("options", "asked"),
+    [
+        ({}, (("t",), 60_000)),
+        ({"kafka.max.block.ms": "1234"}, (("t",), 1234)),
+        ({"topic": None}, ((), 60_000)),
+    ],
+    ids=["a topic", "max.block.ms", "topics of rows"],
+)
+def test_a_batch_ships_what_the_brokers_said(options, asked):
     brokers = Brokers()
-    assert PreflightCheck(brokers, Hand()).check(config(), streaming=False) is CLUSTER
-    assert brokers.asked == [(("t",), 60_000)]
-
-
-def test_the_wait_is_bounded_by_max_block_ms():
-    brokers = Brokers()
-    limited = config(**{"kafka.max.block.ms": "1234"})
-    PreflightCheck(brokers, Hand()).check(limited, streaming=False)
-    assert brokers.asked == [(("t",), 1234)]
+    assert PreflightCheck(brokers, Hand()).check(config(**options), streaming=False) is CLUSTER
+    assert brokers.asked == [asked]
 
 
 def test_the_answer_is_kept_for_a_minute():
@@ -75,13 +78,6 @@ def test_another_topic_or_another_option_is_another_question():
     preflight.check(config(topic="u"), streaming=False)
     preflight.check(config(**{"kafka.bootstrap.servers": "127.0.0.1:9093"}), streaming=False)
     assert len(brokers.asked) == 3
-
-
-def test_without_a_topic_option_only_the_brokers_are_looked_for():
-    brokers = Brokers()
-    plain = SinkConfig.parse({"kafka.bootstrap.servers": "127.0.0.1:9092"})
-    PreflightCheck(brokers, Hand()).check(plain, streaming=False)
-    assert brokers.asked[0][0] == ()
 
 
 def test_a_failure_stops_a_batch_and_is_asked_again():

@@ -72,10 +72,6 @@ def test_a_config_with_one_other_option_has_its_own_producer(cache):
     assert cache.acquire(config(acks=1), None) is not first
 
 
-def test_a_producer_in_use_is_never_given_twice(cache):
-    assert cache.acquire(config(), None) is not cache.acquire(config(), None)
-
-
 def test_the_shipped_cluster_reaches_a_new_producer(factory):
     cluster = Cluster.bootstrap([("127.0.0.1", 9092)])
     CachedProducers(ProducerCache(), config(), cluster, factory).acquire()
@@ -102,16 +98,9 @@ def test_being_used_makes_a_producer_young_again(cache):
     assert [p.closed_with is not None for p in producers] == [False, True, False]
 
 
-def test_a_producer_that_is_not_reusable_is_closed(cache):
-    producer = cache.acquire(config(), None)
-    producer.reusable = False
-    cache.release(config(), producer)
-    assert producer.closed_with is not None
-    assert len(cache) == 0
-
-
-def test_a_producer_that_can_not_be_parked_is_closed_quietly():
-    producer = RecordingProducer(park_fails=True)
+@pytest.mark.parametrize("given", [{"reusable": False}, {"park_fails": True}], ids=str)
+def test_a_producer_that_can_not_be_kept_is_closed_quietly(given):
+    producer = RecordingProducer(**given)
     cache = Cache(lambda config, cluster: producer)
     cache.release(config(), cache.acquire(config(), None))
     assert producer.closed_with is not None
@@ -156,23 +145,6 @@ def test_a_forked_child_leaves_its_parents_producers_alone(factory):
     pid[0] += 1  # what a fork looks like from in here
     assert cache().acquire(config(), None) is not parents
     assert parents.closed_with is None
-
-
-def test_a_real_fork_starts_with_an_empty_cache(factory):
-    cache = ProcessLocal(lambda: Cache(factory))
-    cache().release(config(), cache().acquire(config(), None))
-    read, write = os.pipe()
-    child = os.fork()
-    if child == 0:
-        cache().acquire(config(), None)
-        os.write(write, bytes([len(factory.made)]))
-        os._exit(0)
-    os.waitpid(child, 0)
-    made_in_child = os.read(read, 1)[0]
-    os.close(read)
-    os.close(write)
-    assert made_in_child == 2
-    assert len(cache()) == 1
 
 
 def test_the_default_client_id_is_stable_between_tasks():

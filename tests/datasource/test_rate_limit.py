@@ -6,7 +6,6 @@ import logging
 import os
 import signal
 import threading
-import time
 
 import pyarrow as pa
 import pytest
@@ -24,6 +23,7 @@ from spark_kafka_sink.protocol.producer_ids import PreparedTransaction
 from spark_kafka_sink.records.column_plan import ColumnPlan
 from spark_kafka_sink.records.record_columns import RecordColumns
 from tests.fakes.clock import FakeClock
+from tests.waiting import wait_for
 
 BEGIN = 1_000_000
 
@@ -75,7 +75,7 @@ def run(limits, *batches, tasks=1, clock=None, before=None, timed=None):
 
 
 def test_rows_are_spread_over_their_time_and_the_first_wait_too():
-    told, sent = run(rates(maxRecordsPerSecond=100), [b"x"] * 50)
+    told, sent = run(rates(maxrecordspersecond="100"), [b"x"] * 50)
     assert sent == [(200, 20, 20), (400, 20, 20), (500, 10, 10)]
     assert (told.rows, told.counts.rate_wait_ms, told.counts.input_wait_ms) == (50, 500, 0)
 
@@ -181,10 +181,7 @@ def test_an_interrupt_ends_the_wait_and_closes_the_producer(request):
 def test_a_task_that_waits_for_its_rate_says_so(caplog):
     class Watched(FakeClock):
         def wait(self, latch, deadline_ms):
-            deadline = time.monotonic() + 30
-            while not any("waitsFor=its rate" in r.getMessage() for r in caplog.records):
-                assert time.monotonic() < deadline, caplog.text
-                time.sleep(0.005)
+            wait_for(lambda: "waitsFor=its rate" in caplog.text, what="its line")
             return super().wait(latch, deadline_ms)
 
     clock = Watched(BEGIN)
@@ -243,17 +240,4 @@ def test_the_option_is_asked_for_where_the_number_is_unknown(configuration):
             rates(maxRecordsPerSecond=5, tasksAtOnce=7), lambda name: configuration.get(name, "")
         )
         == 7
-    )
-
-
-def limits(config):
-    return config.max_records_per_second, config.max_bytes_per_second, config.tasks_at_once
-
-
-def test_options_of_the_rate():
-    assert limits(rates()) == (None, None, None)
-    assert limits(rates(maxrecordspersecond="10", tasksatonce="2")) == (10, None, 2)
-    assert (
-        RateLimit(rates(maxBytesPerSecond="10"), 3).text
-        == "maxBytesPerSecond=10, shared by 3 tasks"
     )

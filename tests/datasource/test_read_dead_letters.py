@@ -38,6 +38,13 @@ def letters(spark, kafka):
     return topic, queue
 
 
+def deadletters(kafka, queue, *more):
+    """What ``kprod deadletters`` says."""
+    found = CliRunner().invoke(app, ["deadletters", queue, "-b", kafka.bootstrap, *more])
+    assert found.exit_code == 0, found.output
+    return found.stdout
+
+
 def test_letters_are_rows_with_their_reason(spark, kafka, letters):
     topic, queue = letters
     found = read_dead_letters(spark, queue, **{"kafka.bootstrap.servers": kafka.bootstrap})
@@ -71,32 +78,22 @@ def test_mended_letters_are_sent_again(spark, kafka, letters, consume):
 
 def test_kprod_deadletters_counts_by_reason(kafka, letters):
     _, queue = letters
-    found = CliRunner().invoke(app, ["deadletters", queue, "-b", kafka.bootstrap, "--json"])
-    assert found.exit_code == 0, found.output
-    told = json.loads(found.stdout)
-    assert told["total"] == 2
-    assert sorted(one["code"] for one in told["byReason"]) == ["KP0212", "KP0231"]
-    assert [one["row"] for one in told["last"]] == [1, 2]
-    assert "value" not in told["last"][0]
+    for last, rows in (([], [1, 2]), (["-n", "0"], [])):
+        told = json.loads(deadletters(kafka, queue, "--json", *last))
+        assert told["total"] == 2
+        assert sorted(one["code"] for one in told["byReason"]) == ["KP0212", "KP0231"]
+        assert [one["row"] for one in told["last"]] == rows
+        assert "value" not in (told["last"] or [{}])[0]
 
 
 def test_kprod_deadletters_shows_values_when_asked(kafka, letters):
     _, queue = letters
-    arguments = ["deadletters", queue, "-b", kafka.bootstrap]
-    without = CliRunner().invoke(app, arguments)
-    assert without.exit_code == 0, without.output
-    assert "KP0212" in without.stdout
-    assert "worse" not in without.stdout
-    asked = CliRunner().invoke(app, [*arguments, "--values", "-n", "1"])
-    assert "worse" in asked.stdout
-    assert "bad" not in asked.stdout
-
-
-def test_counts_alone_are_asked_for_by_none_of_them(kafka, letters):
-    _, queue = letters
-    arguments = ["deadletters", queue, "-b", kafka.bootstrap, "-n", "0", "--json"]
-    told = json.loads(CliRunner().invoke(app, arguments).stdout)
-    assert (told["total"], told["last"]) == (2, [])
+    without = deadletters(kafka, queue)
+    assert "KP0212" in without
+    assert "worse" not in without
+    asked = deadletters(kafka, queue, "--values", "-n", "1")
+    assert "worse" in asked
+    assert "bad" not in asked
 
 
 def test_letters_of_a_transaction_that_is_open_are_counted_apart(kafka):
@@ -106,8 +103,8 @@ def test_letters_of_a_transaction_that_is_open_are_counted_apart(kafka):
     producer.begin_transaction()
     producer.produce(queue, b"open")
     assert producer.flush(60) == 0
-    found = CliRunner().invoke(app, ["deadletters", queue, "-b", kafka.bootstrap])
-    assert "1 more are in transactions that have not ended: not counted." in found.stdout
+    told = deadletters(kafka, queue)
+    assert "1 more are in transactions that have not ended: not counted." in told
     producer.abort_transaction(60)
 
 
@@ -119,9 +116,8 @@ def test_the_newest_letters_of_a_partition_are_its_last(kafka):
         for time in times:
             producer.produce(queue, str(time), partition=partition, timestamp=time)
     assert producer.flush(60) == 0
-    arguments = ["deadletters", queue, "-b", kafka.bootstrap, "-n", "4", "--values", "--json"]
-    found = CliRunner().invoke(app, arguments)
-    last = [one["value"] for one in json.loads(found.stdout)["last"]]
+    told = json.loads(deadletters(kafka, queue, "-n", "4", "--values", "--json"))
+    last = [one["value"] for one in told["last"]]
     assert last == ["5000", "1000", "2000", "6000"]
 
 
@@ -135,12 +131,10 @@ def test_kprod_deadletters_escapes_what_others_wrote(kafka):
     producer.produce(queue, odd, odd, headers=headers)
     producer.produce(queue, None, None)
     assert producer.flush(60) == 0
-    arguments = ["deadletters", queue, "-b", kafka.bootstrap, "--values"]
     for more in ([], ["--json"]):
-        found = CliRunner().invoke(app, [*arguments, *more])
-        assert found.exit_code == 0, found.output
-        assert found.stdout.count("[red]") == (8 if more else 7)
-        assert not set(found.stdout) & set(map(chr, [*range(10), *range(11, 32), 127]))
+        told = deadletters(kafka, queue, "--values", *more)
+        assert told.count("[red]") == (8 if more else 7)
+        assert not set(told) & set(map(chr, [*range(10), *range(11, 32), 127]))
 
 
 def test_servers_that_do_not_answer_are_one_error_without_frames():

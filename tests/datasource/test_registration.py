@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 import spark_kafka_sink
-from spark_kafka_sink.datasource.source import KprodDataSource
 from tests.programs import run_python
 
 
@@ -27,12 +26,6 @@ class Session:
         if self.error is not None:
             raise self.error
         self.taken.append(source)
-
-
-def test_a_session_gets_the_source():
-    session = Session()
-    spark_kafka_sink.register(session)
-    assert session.taken == [KprodDataSource]
 
 
 def test_a_format_discovered_by_pyspark_4_0_counts_as_registered():

@@ -9,21 +9,15 @@ import pytest
 
 from spark_kafka_sink.base.errors import ConfigError
 from spark_kafka_sink.base.security import allow_lists, local_files
-from spark_kafka_sink.config.sink_config import SinkConfig
 from spark_kafka_sink.datasource.report.destinations import publish
 from spark_kafka_sink.datasource.report.report_file import file_name, write_report_file
 from spark_kafka_sink.datasource.report.report_of_batch import report_of_batch
 from spark_kafka_sink.datasource.report.retention import Retention
 from spark_kafka_sink.datasource.report.write_report import Outcome
-from tests.datasource.commit_messages import message
+from tests.datasource.commit_messages import config, message
 
-OPTIONS = {"kafka.bootstrap.servers": "127.0.0.1:9092", "topic": "t"}
 HOUR = 3_600_000
 NOW = 1_700_000_000_000
-
-
-def config(**options):
-    return SinkConfig.parse(OPTIONS | options)
 
 
 def report(number=0, at=NOW):

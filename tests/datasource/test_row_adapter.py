@@ -11,6 +11,7 @@ from pyspark.sql.types import (
     ArrayType,
     BinaryType,
     CharType,
+    DataType,
     IntegerType,
     LongType,
     MapType,
@@ -59,20 +60,30 @@ def test_no_rows_make_no_batch():
     assert adapt(StructType().add("value", "string"), [])[1] == []
 
 
-@pytest.mark.parametrize("data_type", [StringType(), StringType("UTF8_LCASE"), CharType(4)])
-def test_strings(data_type):
-    assert column(data_type, "ä", "", None).to_pylist() == ["ä", "", None]
+MAP = MapType(StringType(), BinaryType())
+DOUBLED = [Row(key="a", value=b"1"), Row(key="a", value=None)]
+IN_ORDER = [{"key": "a", "value": b"1"}, {"key": "a", "value": None}]
 
 
-@pytest.mark.parametrize("kind", [bytes, bytearray])
-def test_binaries_as_either_of_sparks_two_python_types(kind):
-    assert column(BinaryType(), kind(b"\x00\xff"), None).to_pylist() == [b"\x00\xff", None]
-
-
-def test_partitions_and_milliseconds():
-    partitions = column(IntegerType(), 3, None, name="partition")
-    assert (partitions.type, partitions.to_pylist()) == (pa.int32(), [3, None])
-    assert column(LongType(), 2**40, None, name="timestamp").to_pylist() == [2**40, None]
+@pytest.mark.parametrize(
+    ("name", "data_type", "cells", "expected"),
+    [
+        *(
+            ("value", text, ["ä", "", None], ["ä", "", None])
+            for text in (StringType(), StringType("UTF8_LCASE"), CharType(4))
+        ),
+        # Either of Spark's two Python types.
+        ("value", BinaryType(), [b"\x00\xff", None], [b"\x00\xff", None]),
+        ("value", BinaryType(), [bytearray(b"\x00\xff")], [b"\x00\xff"]),
+        ("partition", IntegerType(), [3, None], [3, None]),
+        ("timestamp", LongType(), [2**40, None], [2**40, None]),
+        ("headers", HEADERS, [DOUBLED, None, [], [None]], [IN_ORDER, None, [], [None]]),
+        ("headers", MAP, [{"b": b"1", "a": None}, None], [[("b", b"1"), ("a", None)], None]),
+    ],
+    ids=lambda given: given.simpleString() if isinstance(given, DataType) else "",
+)
+def test_a_column_is_what_rows_had(name, data_type, cells, expected):
+    assert column(data_type, *cells, name=name).to_pylist() == expected
 
 
 def test_a_timestamp_is_the_same_instant_in_any_time_zone():
@@ -86,27 +97,3 @@ def test_a_timestamp_without_time_zone_is_read_as_utc():
     day = dt.datetime(1970, 1, 2)  # noqa: DTZ001 - that is the point
     cells = column(TimestampNTZType(), day, name="timestamp")
     assert cells.cast("int64").to_pylist() == [86_400 * 1_000_000]
-
-
-def test_headers_as_an_array_keep_order_and_doubles_and_nulls():
-    cells = column(
-        HEADERS,
-        [Row(key="a", value=b"1"), Row(key="a", value=None)],
-        None,
-        [],
-        [None],
-        name="headers",
-    )
-    assert cells.to_pylist() == [
-        [{"key": "a", "value": b"1"}, {"key": "a", "value": None}],
-        None,
-        [],
-        [None],
-    ]
-
-
-def test_headers_as_a_map():
-    cells = column(
-        MapType(StringType(), BinaryType()), {"b": b"1", "a": None}, None, name="headers"
-    )
-    assert cells.to_pylist() == [[("b", b"1"), ("a", None)], None]

@@ -41,20 +41,14 @@ def test_a_batch_without_a_broker_fails_at_planning():
         data_source(**OPTIONS).writer(SCHEMA, overwrite=False)
 
 
-def test_a_streams_commit_asks_no_broker_for_a_preflight():
-    planned = data_source(**OPTIONS, preflight="required")
+@pytest.mark.parametrize("kind", [KprodDataSource, DefaultSource], ids=["registered", "found"])
+def test_a_streams_commit_asks_no_broker_for_a_preflight(kind):
+    planned = kind(CaseInsensitiveDict(OPTIONS | {"preflight": "required"}))
     with pytest.raises(KafkaError, match=r"127\.0\.0\.1:1"):
         planned.streamWriter(SCHEMA, False)
     # What Spark does before commit and abort: unpickle the source, ask it for a writer by keyword.
     travelled = pickle.loads(cloud_dumps(planned))
     travelled.streamWriter(schema=SCHEMA, overwrite=False).commit([message(batch_id=4)], 4)
-
-
-def test_the_discovered_source_separates_planning_from_commit():
-    planned = DefaultSource(CaseInsensitiveDict(OPTIONS | {"preflight": "required"}))
-    with pytest.raises(KafkaError, match=r"127\.0\.0\.1:1"):
-        planned.streamWriter(SCHEMA, False)
-    pickle.loads(cloud_dumps(planned)).streamWriter(schema=SCHEMA, overwrite=False)
 
 
 def test_a_source_pickled_twice_still_knows_that_it_was_pickled():
@@ -74,23 +68,20 @@ def test_a_process_reads_a_configfile_once(tmp_path):
         assert config.producer.linger_ms == 7
 
 
-def test_no_options_at_all_names_insert_into_with():
+@pytest.mark.parametrize(
+    ("options", "way", "said", "hint"),
+    [
+        (OFF, "writer", "Save mode Overwrite not allowed for Kafka", '.mode("append")'),
+        (OFF, "streamWriter", "does not support complete output mode", "use foreachBatch"),
+        ({}, "writer", "no option reached the kprod sink", "INSERT INTO table WITH ("),
+    ],
+    ids=["overwrite", "complete", "no options"],
+)
+def test_what_can_not_be_written_is_refused_with_the_way_out(options, way, said, hint):
     with pytest.raises(ConfigError) as raised:
-        data_source().writer(SCHEMA, overwrite=False)
-    assert "no option reached the kprod sink" in raised.value.message
-    assert "INSERT INTO table WITH (" in raised.value.hint
-
-
-def test_overwrite_is_refused_with_the_text_of_sparks_sink():
-    with pytest.raises(ConfigError, match="Save mode Overwrite not allowed for Kafka"):
-        data_source(**OFF).writer(SCHEMA, overwrite=True)
-
-
-def test_complete_mode_is_refused_and_foreach_batch_is_named():
-    with pytest.raises(ConfigError) as raised:
-        data_source(**OFF).streamWriter(SCHEMA, overwrite=True)
-    assert "does not support complete output mode" in raised.value.message
-    assert "foreachBatch" in raised.value.hint
+        getattr(data_source(**options), way)(SCHEMA, overwrite=True)
+    assert said in raised.value.message
+    assert hint in raised.value.hint
 
 
 def test_options_are_checked_before_columns_and_brokers():
@@ -142,12 +133,6 @@ def test_commit_reports_and_refuses_a_none(caplog):
     assert "kprod wrote rows=3" in caplog.text
     with pytest.raises(CommitError, match="1 of 1 tasks sent no commit message"):
         writer.commit([None])
-
-
-def test_a_commit_with_another_micro_batchs_message_is_refused():
-    writer = data_source(**OFF).streamWriter(SCHEMA, overwrite=False)
-    with pytest.raises(CommitError, match="micro-batch 8 was given a message of micro-batch 7"):
-        writer.commit([message(batch_id=7)], 8)
 
 
 def test_abort_says_what_stays_behind_and_never_raises(caplog):

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import datetime as dt
 import time
-import uuid
 
 import pytest
 from pyspark import cloudpickle
-from pyspark.errors import StreamingQueryException
 from pyspark.sql.functions import col, lit
 
 from spark_kafka_sink.datasource.source import KprodDataSource
@@ -26,22 +24,6 @@ def test_a_stream_writes_each_batch_once_also_after_a_restart(source, stream, to
     add(["9"])
     stream(rows, topic).awaitTermination()
     assert values(consume(topic)) == [*ROWS, "6", "7", "8", "9"]
-
-
-def test_a_stream_with_a_processing_time_trigger(source, stream, topic, consume):
-    rows, add = source
-    add(ROWS)
-    query = stream(
-        rows.select(lit(topic).alias("topic"), "value"), trigger={"processingTime": "0 seconds"}
-    )
-    try:
-        query.processAllAvailable()
-        assert values(consume(topic)) == ROWS
-        add(["6"])
-        query.processAllAvailable()
-        assert values(consume(topic)) == [*ROWS, "6"]
-    finally:
-        query.stop()
 
 
 def test_a_stream_from_the_rate_source(spark, stream, topic, consume):
@@ -64,15 +46,6 @@ def test_a_stream_from_the_rate_source(spark, stream, topic, consume):
     found = [int(v) for v in consume(topic).values]
     assert len(found) == len(set(found)), "no row twice"
     assert set(range(committed)) <= set(found), "no row lost"
-
-
-def test_a_stream_whose_preflight_is_required_fails_at_planning(source, stream):
-    rows, add = source
-    add(ROWS)
-    options = {"preflight": "required", "kafka.max.block.ms": "1000"}
-    query = stream(rows, f"missing-{uuid.uuid4().hex}", **options)
-    with pytest.raises(StreamingQueryException, match="Failed to initialize Python data source"):
-        query.awaitTermination()
 
 
 def test_for_each_batch_writes_and_needs_no_mode_here(source, kafka, topic, tmp_path, consume):

@@ -18,19 +18,12 @@ def test_a_table_without_columns_has_the_canonical_ones(spark, kafka, topic, tab
     assert consume(topic).values == [b"v"]
 
 
-def test_write_to_a_table(spark, kafka, topic, table, consume):
-    spark.sql(f"CREATE TABLE {table} (value string) USING kprod")
-    rows = frame(spark, [(v,) for v in ROWS], "value string")
-    writer = rows.writeTo(table).option("kafka.bootstrap.servers", kafka.bootstrap)
-    writer.option("topic", topic).append()
-    assert values(consume(topic)) == ROWS
-
-
-def test_save_as_table(spark, kafka, topic, table, consume):
+def test_a_table_is_saved_and_written_to(spark, kafka, topic, table, consume):
     rows = frame(spark, [(v,) for v in ROWS], "value string")
     options = {"kafka.bootstrap.servers": kafka.bootstrap, "topic": topic}
     rows.write.format("kprod").options(**options).saveAsTable(table)
-    assert values(consume(topic)) == ROWS
+    rows.writeTo(table).options(**options).append()
+    assert values(consume(topic)) == sorted(ROWS * 2)
 
 
 def test_a_stream_to_a_table(source, kafka, topic, table, tmp_path, spark, consume):

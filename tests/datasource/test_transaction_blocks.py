@@ -70,22 +70,17 @@ def raises_in_its_block(session):
         raise KeyError("theirs")
 
 
-def test_a_block_that_raises_aborts_what_it_wrote():
-    session = Session()
+class Broken(Session):
+    def range(self, rows):
+        return Frame(self, fails=True, rows=rows)
+
+
+@pytest.mark.parametrize("session", [Session(), Broken()], ids=["aborted", "the abort fails, too"])
+def test_a_block_that_raises_aborts_what_it_wrote(session):
+    """An abort that fails hides no error."""
     with pytest.raises(KeyError, match="theirs"):
         raises_in_its_block(session)
     assert [frame.context.abort for frame in session.saved] == [False, True]
-
-
-def test_an_abort_that_fails_hides_no_error():
-    class Broken(Session):
-        def range(self, rows):
-            return Frame(self, fails=True, rows=rows)
-
-    session = Broken()
-    with pytest.raises(KeyError, match="theirs"):
-        raises_in_its_block(session)
-    assert [frame.context.abort for frame in session.saved] == [False, True], "it was tried"
 
 
 def test_a_write_that_is_still_running_fails_the_transaction():

@@ -11,7 +11,6 @@ from spark_kafka_sink.admin.transaction_client import TransactionClient
 from spark_kafka_sink.base.errors import ConfigError
 from spark_kafka_sink.config.producer_config import ProducerConfig
 from spark_kafka_sink.config.sink_config import SinkConfig
-from spark_kafka_sink.datasource.described_fields import from_json
 from spark_kafka_sink.datasource.monitoring.topic_tail import TopicTail
 from spark_kafka_sink.datasource.write import worker_progress
 from spark_kafka_sink.datasource.write.task_identity import TaskIdentity
@@ -160,21 +159,6 @@ def tail(kafka):
         tail.topic = topic
         assert tail.new_values(30_000) == []
         yield tail
-
-
-def test_records_arrive_as_they_were_sent(kafka, tail):
-    sender = Sender(config_of(kafka), tail.topic)
-    sent = [
-        WorkerProgress(
-            worker="w", application_id="a", query_id="", query_name="", batch_id=-1, stage_id=n,
-            rows=n * 10, megabytes=0.5,
-        )
-        for n in range(3)
-    ]  # fmt: skip
-    assert all(sender.send(one) for one in sent)
-    values = tail.new_values(30_000)
-    assert [from_json(WorkerProgress, json.loads(value)) for value in values] == sent
-    assert tail.new_values(30_000) == []
 
 
 def test_a_task_of_a_worker_sends_when_it_is_time(kafka, tail, monkeypatch):

@@ -2,47 +2,30 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from spark_kafka_sink.demo.topic_reader import Contents, read
+from tests.programs import run_python
 from tests.real_kafka import RealKafka
-
-
-def demo(folder: Path, *arguments: str) -> str:
-    """What it prints; nothing is on stderr, which a newcomer would take for a failure."""
-    run = subprocess.run(
-        [sys.executable, "-m", "spark_kafka_sink.demo", *arguments],
-        cwd=folder,
-        env={**os.environ, "COLUMNS": "120", "NO_COLOR": "1"},
-        capture_output=True,
-        text=True,
-        timeout=600,
-        check=False,
-    )
-    assert (run.returncode, run.stderr) == (0, ""), run.stdout
-    assert list(folder.iterdir()) == []
-    return run.stdout
-
-
-def rows_of(output: str) -> list[list[str]]:
-    """Of its table: write, rows written, rows read, lost, doubled."""
-    rows = [[cell.strip() for cell in line.split("│")[1:6]] for line in output.splitlines()]
-    return [row for row in rows if row[:1] in (["batch"], ["stream"])]
 
 
 @pytest.mark.long
 @pytest.mark.broker
 @pytest.mark.spark
 def test_the_demo_writes_avro_with_a_registry(tmp_path: Path) -> None:
-    """confluent-kafka's deserializer reads it."""
-    output = demo(tmp_path, "--avro", "--rows", "5000")
-    assert "A schema registry (Apicurio) runs at http://127.0.0.1:" in output
-    assert rows_of(output) == [
+    """confluent-kafka's deserializer reads it. Nothing is on stderr, which a newcomer would take
+    for a failure.
+    """
+    program = ("-m", "spark_kafka_sink.demo", "--avro", "--rows", "5000")
+    environment = {"COLUMNS": "120", "NO_COLOR": "1"}
+    run = run_python(*program, cwd=tmp_path, environment=environment, timeout=600)
+    assert run.stderr == ""
+    assert list(tmp_path.iterdir()) == []
+    assert "A schema registry (Apicurio) runs at http://127.0.0.1:" in run.stdout
+    table = [[cell.strip() for cell in line.split("│")[1:6]] for line in run.stdout.splitlines()]
+    assert [row for row in table if row[:1] in (["batch"], ["stream"])] == [
         ["batch", "5,000", "5,000", "0", "0"],
         ["stream", "5,000", "5,000", "0", "0"],
     ]

@@ -1,8 +1,7 @@
-"""Options of an exactly-once write into the session's Kafka, and its reports."""
+"""Options of an exactly-once write into the session's Kafka."""
 
 from __future__ import annotations
 
-import json
 import uuid
 
 import pytest
@@ -23,12 +22,3 @@ def options(kafka, topic, prefix, tmp_path):
         "kafka.transaction.timeout.ms": "60000",
         "reportPath": str(tmp_path / "report.jsonl"),
     }
-
-
-@pytest.fixture
-def reports(tmp_path):
-    def read():
-        path = tmp_path / "report.jsonl"
-        return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
-
-    return read

@@ -13,21 +13,8 @@ def save(df, options, **more):
     df.write.format("kprod").mode("append").options(**(options | more)).save()
 
 
-def run(df, options, tmp_path, checkpoint="checkpoint", **more):
-    """Runs a stream over all that is there, from its checkpoint."""
-    query = (
-        df.writeStream.format("kprod")
-        .options(**(options | more))
-        .option("checkpointLocation", str(tmp_path / checkpoint))
-        .trigger(availableNow=True)
-        .start()
-    )
-    query.awaitTermination()
-    return query
-
-
 def run_with(frame, function, tmp_path, checkpoint="checkpoint", mode="append"):
-    """The same, with a function for foreachBatch."""
+    """Runs a query of foreachBatch over all that is there, from its checkpoint."""
     query = (
         frame.writeStream.foreachBatch(function)
         .outputMode(mode)

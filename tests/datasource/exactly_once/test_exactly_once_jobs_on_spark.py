@@ -1,4 +1,7 @@
-"""Batch jobs, exactly-once into a real Kafka: versions, SQL, what fails."""
+"""Batch jobs, exactly-once into a real Kafka: versions, SQL, what fails.
+
+Which versions may come is in tests/transactions/test_batch_numbers.py, without a Spark.
+"""
 
 from __future__ import annotations
 
@@ -7,16 +10,6 @@ import uuid
 import pytest
 
 from tests.datasource.exactly_once.queries import fails_at, numbers, save, shows
-
-
-def test_a_batch_job_is_visible_once_and_its_report_says_so(
-    spark, options, topic, consume, reports
-):
-    save(numbers(spark, 0, 1000), options)
-    shows(consume, topic, range(1000))
-    (report,) = reports()
-    assert report["deliveryGuarantee"] == "exactly-once"
-    assert (report["transactions"], report["outcome"], report["rows"]) == (2, "committed", 1000)
 
 
 def test_a_failed_job_shows_nothing_and_can_be_written_again(spark, options, topic, consume):
@@ -29,28 +22,23 @@ def test_a_failed_job_shows_nothing_and_can_be_written_again(spark, options, top
 
 
 def test_a_version_that_is_done_writes_nothing(spark, options, topic, consume, reports):
-    app = {"txnAppId": "nightly"}
-    save(numbers(spark, 0, 10), options, txnVersion=1, **app)
-    save(numbers(spark, 0, 10), options, txnVersion=1, **app)
-    save(numbers(spark, 10, 20), options, txnVersion=2, **app)
-    save(numbers(spark, 0, 10), options, txnVersion=0, **app)
-    shows(consume, topic, range(20))
-    assert len(consume(topic)) == 20, "nothing was written and aborted either"
-    assert [(r["outcome"], r["rows"]) for r in reports()] == [
-        ("committed", 10),
-        ("done before", 0),
-        ("committed", 10),
-        ("done before", 0),
-    ]
-
-
-def test_a_version_without_rows_does_not_count_as_written(spark, options, topic, consume, reports):
-    """Its rows may not have been there yet."""
-    app = {"txnAppId": "early", "txnVersion": 1}
-    save(numbers(spark, 0, 0), options, **app)
-    save(numbers(spark, 0, 10), options, **app)
-    shows(consume, topic, range(10))
-    assert [r["outcome"] for r in reports()] == ["no rows", "committed"]
+    """By a DataFrame, and by SQL with the same options."""
+    app = {"txnAppId": "nightly", "txnVersion": "1"}
+    save(numbers(spark, 0, 1000), options, **app)
+    given = ", ".join(f"'{name}' = '{value}'" for name, value in (options | app).items())
+    table = f"t_{uuid.uuid4().hex}"
+    spark.sql(f"CREATE TABLE {table} (value string) USING kprod")
+    rows = "SELECT cast(id AS string) FROM range(1000)"
+    spark.sql(f"INSERT INTO {table} WITH ({given}) {rows}")
+    spark.sql(f"DROP TABLE {table}")
+    save(numbers(spark, 0, 0), options, **(app | {"txnVersion": "2"}))
+    shows(consume, topic, range(1000))
+    assert len(consume(topic)) == 1000, "nothing was written and aborted either"
+    first, second, third = reports()
+    assert (first["deliveryGuarantee"], first["transactions"]) == ("exactly-once", 2)
+    assert (first["outcome"], first["rows"]) == ("committed", 1000)
+    assert (second["outcome"], second["rows"]) == ("done before", 0)
+    assert (third["outcome"], third["rows"]) == ("no rows", 0)
 
 
 def test_other_rows_under_a_done_version_are_an_error_by_default(
@@ -69,39 +57,3 @@ def test_other_rows_under_a_done_version_are_an_error_by_default(
     assert [r["outcome"] for r in reports()] == [
         *("committed", "failed", "done before", "done before"),
     ]
-
-
-def test_a_skipped_version_that_comes_late_is_an_error(spark, options, topic, consume):
-    app = {"txnAppId": "backfill"}
-    save(numbers(spark, 0, 10), options, txnVersion=1, **app)
-    save(numbers(spark, 10, 20), options, txnVersion=3, **app)
-    with pytest.raises(Exception, match=r"version 2 of .* was never written") as raised:
-        save(numbers(spark, 20, 30), options, txnVersion=2, **app)
-    assert "Failed to initialize Python data source writer" in str(raised.value)
-    shows(consume, topic, range(20))
-
-
-def test_an_sql_insert_is_exactly_once_with_the_same_options(
-    spark, options, topic, consume, reports
-):
-    table = f"t_{uuid.uuid4().hex}"
-    spark.sql(f"CREATE TABLE {table} (value string) USING kprod")
-    given = ", ".join(
-        f"'{name}' = '{value}'"
-        for name, value in (options | {"txnAppId": "sql", "txnVersion": "3"}).items()
-    )
-    try:
-        for _ in range(2):  # the second one is a version that is done
-            spark.sql(
-                f"INSERT INTO {table} WITH ({given}) SELECT cast(id AS string) FROM range(50)"
-            )
-    finally:
-        spark.sql(f"DROP TABLE {table}")
-    shows(consume, topic, range(50))
-    assert [(r["outcome"], r["rows"]) for r in reports()] == [("committed", 50), ("done before", 0)]
-
-
-def test_a_timeout_above_the_brokers_limit_fails_before_tasks(spark, options, topic):
-    with pytest.raises(Exception, match=r"transaction\.max\.timeout\.ms") as raised:
-        save(numbers(spark, 0, 1), options, **{"kafka.transaction.timeout.ms": str(2**31 - 1)})
-    assert "Failed to initialize Python data source writer" in str(raised.value)

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
-import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,6 +15,7 @@ from spark_kafka_sink.base.security.allow_lists import PATHS, NotAllowedError
 from spark_kafka_sink.datasource.exactly_once.checkpoint import Checkpoint
 from spark_kafka_sink.datasource.exactly_once.offset_log import checkpoint_text
 from spark_kafka_sink.protocol.cluster import TopicPartition
+from tests.network.loopback import serving
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -31,30 +30,6 @@ def checkpoint(tmp_path: Path) -> Path:
     (tmp_path / "offsets").mkdir()
     (tmp_path / "offsets" / "3").write_text(LOG)
     return tmp_path
-
-
-@contextmanager
-def server() -> Iterator[tuple[int, list[bytes]]]:
-    """A web server's port, and the requests that arrive there."""
-    arrived: list[bytes] = []
-
-    def answer() -> None:
-        while True:
-            try:
-                connection, _ = listening.accept()
-            except OSError:
-                return
-            with connection:
-                arrived.append(connection.recv(1 << 16))
-                connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nv1\n{}\n-\n\n")
-
-    with socket.create_server(("127.0.0.1", 0)) as listening:
-        thread = threading.Thread(target=answer, daemon=True)
-        thread.start()
-        yield listening.getsockname()[1], arrived
-        listening.shutdown(socket.SHUT_RDWR)
-        thread.join(30)
-        assert not thread.is_alive()
 
 
 @pytest.mark.parametrize("prefix", ["", "file:", "file://"])
@@ -104,10 +79,13 @@ def test_a_file_that_is_too_large_is_refused(checkpoint: Path) -> None:
 )
 def test_a_uri_that_names_more_than_a_file_is_refused(location: str, why: str) -> None:
     """Else the driver would send its credentials to a host that an option names."""
-    with server() as (port, arrived):
-        with pytest.raises(ConfigError, match=why) as raised:
-            checkpoint_text(location.format(host=f"127.0.0.1:{port}"), "offsets/3")
-        assert arrived == []
+    arrived: list[socket.socket] = []
+    with (
+        serving(lambda connection, _: arrived.append(connection)) as (host, port),
+        pytest.raises(ConfigError, match=why) as raised,
+    ):
+        checkpoint_text(location.format(host=f"{host}:{port}"), "offsets/3")
+    assert arrived == []
     told = f"{raised.value} {raised.value.__cause__}"
     assert "hunter2" not in told
     assert "ter2" not in told
@@ -121,9 +99,6 @@ def test_a_checkpoint_outside_the_list_is_not_read(
     for location in (str(checkpoint), f"file://{checkpoint}", "s3://bucket/x", "gs://b/x"):
         with pytest.raises(NotAllowedError, match=f"{PATHS} of this process"):
             checkpoint_text(location, "offsets/3")
-
-
-def test_a_listed_checkpoint_is_read(checkpoint: Path, limit: Callable[[str, str], None]) -> None:
     limit(PATHS, f"gs://b, {checkpoint}")
     assert checkpoint_text(str(checkpoint), "offsets/3") == LOG
 

@@ -10,7 +10,7 @@ from pyspark.errors import StreamingQueryException
 
 from spark_kafka_sink import foreach_batch
 from spark_kafka_sink.datasource.foreach_batch import transaction
-from tests.datasource.exactly_once.queries import COMMITTED, lose_commit, run, run_with, shows
+from tests.datasource.exactly_once.queries import COMMITTED, lose_commit, run_with, shows
 
 pytestmark = pytest.mark.long
 
@@ -18,7 +18,7 @@ OTHER = "repeat(uuid(), 1 + cast(rand() * 20 as int))"
 
 
 @pytest.fixture(params=["stream", "foreach_batch", "transaction"])
-def write(request, options, tmp_path):
+def write(request, options, stream, tmp_path):
     """Runs a query that writes ``frame`` from a checkpoint, by one of the three ways."""
     name = f"replayed-{uuid.uuid4().hex[:6]}"
 
@@ -36,7 +36,7 @@ def write(request, options, tmp_path):
 
         if request.param == "stream":
             rows = frame.selectExpr(f"{column} AS value")
-            run(rows, options, tmp_path, checkpoint)
+            stream(rows, **given).awaitTermination()
         else:
             function = in_block if request.param == "transaction" else in_function
             run_with(frame, function, tmp_path, checkpoint)
@@ -77,22 +77,3 @@ def test_other_files_under_a_done_number_are_an_error(source, topic, consume, tm
     with pytest.raises(StreamingQueryException, match="other rows under a done number"):
         write(frame, "copy")
     shows(consume, topic, ["a", "b", "c", "d"])
-
-
-def test_without_the_checkpoint_rows_and_bytes_decide(source, topic, consume, tmp_path, options):
-    """A function that does not know where the checkpoint is."""
-    frame, add = source
-    name = f"untold-{uuid.uuid4().hex[:6]}"
-
-    def function(column):
-        return lambda batch, batch_id: foreach_batch(name, **options)(
-            batch.selectExpr(f"{column} AS value"), batch_id
-        )
-
-    add(["a", "b"])
-    run_with(frame, function("value"), tmp_path)
-    lose_commit(tmp_path, 0)
-    with pytest.raises(StreamingQueryException, match="other rows under a done number"):
-        run_with(frame, function("value || '!'"), tmp_path)
-    run_with(frame, function("upper(value)"), tmp_path)
-    shows(consume, topic, ["a", "b"])

@@ -7,12 +7,11 @@ import pickle
 
 import pytest
 
-from spark_kafka_sink.base.errors import SupersededError
+from spark_kafka_sink.base.errors import ConfigError
 from spark_kafka_sink.config.sink_config import SinkConfig
 from spark_kafka_sink.datasource.exactly_once import transaction_commit
 from spark_kafka_sink.datasource.exactly_once.transaction_plan import plan_transactions
 from spark_kafka_sink.datasource.exactly_once.transactional_producers import process_worker
-from spark_kafka_sink.datasource.write.task_identity import TaskIdentity
 from tests.datasource.exactly_once.queries import COMMITTED, shows
 from tests.datasource.exactly_once.stream_task import stream_task
 from tests.programs import run_python
@@ -30,6 +29,12 @@ print(base64.b64encode(pickle.dumps(stream_task(config, plan, 0, ["a", "b"]))).d
 def config(options):
     yield SinkConfig.parse(options)
     process_worker().warm.close()
+
+
+def test_a_timeout_above_the_brokers_limit_fails_at_planning(options):
+    options |= {"kafka.transaction.timeout.ms": str(2**31 - 1)}
+    with pytest.raises(ConfigError, match=r"transaction\.max\.timeout\.ms"):
+        plan_transactions(SinkConfig.parse(options), streaming=True)
 
 
 def test_an_abort_without_messages_sweeps_its_own_drivers(config, topic, consume):
@@ -66,33 +71,4 @@ def test_a_worker_may_exit_with_a_prepared_transaction(config, topic, consume):
     assert message.identity.run_id == "run-1"
     assert consume(topic, isolation=COMMITTED).values == []
     transaction_commit.commit(config, None, [message], 0)
-    shows(consume, topic, ["a", "b"])
-
-
-def test_an_abort_after_a_commit_undoes_nothing(config, topic, consume):
-    plan = plan_transactions(config, streaming=True)
-    message = stream_task(config, plan, 0, ["a"])
-    transaction_commit.commit(config, None, [message], 0)
-    assert transaction_commit.abort(config, None, [message], 0, tasks_may_run=False) == ()
-    shows(consume, topic, ["a"])
-
-
-def test_a_batch_planned_again_after_its_commit_is_done(config):
-    plan = plan_transactions(config, streaming=True)
-    transaction_commit.commit(config, None, [stream_task(config, plan, 5, ["a"])], 5)
-    again = plan_transactions(config, streaming=True)
-    identity = TaskIdentity(query_id="query-1", run_id="run-2", batch_id=5)
-    assert again.is_done(identity) is True
-
-
-def test_a_superseded_run_fails_at_its_next_task_before_writing(config, topic, consume):
-    plan = plan_transactions(config, streaming=True)
-    transaction_commit.commit(config, None, [stream_task(config, plan, 0, ["a"])], 0)
-    plan = plan_transactions(config, streaming=True)
-    other = stream_task(config, plan, 1, ["b"], run_id="run-2")
-    transaction_commit.commit(config, None, [other], 1)
-    plan = plan_transactions(config, streaming=True)
-    assert plan.state.superseded == ("run-1",)
-    with pytest.raises(SupersededError, match="run run-1"):
-        plan.is_done(TaskIdentity(query_id="query-1", run_id="run-1", batch_id=2))
     shows(consume, topic, ["a", "b"])

@@ -21,7 +21,7 @@ from spark_kafka_sink.datasource.source import KprodDataSource
 from spark_kafka_sink.datasource.write.task_identity import TaskIdentity
 from spark_kafka_sink.datasource.write.write_context import WriteContext
 from spark_kafka_sink.transactions.commit_state import CommitState, Done, Payload
-from spark_kafka_sink.transactions.ownership import Numbering, Owner
+from spark_kafka_sink.transactions.ownership import Numbering
 from tests.datasource.exactly_once.transaction_plans import (
     NAMED_JOB,
     OPTIONS,
@@ -78,6 +78,7 @@ def test_another_number_or_query_is_refused_with_both(number, query):
     assert "batch 6 of query query-1" in raised.value.message
     assert f"batch {number}" in raised.value.message
     assert query in raised.value.message
+    assert "two queries share a transactionalIdPrefix" in str(raised.value)
     assert "kprod txn reset p" in raised.value.hint
 
 
@@ -136,11 +137,6 @@ def test_an_aborted_run_is_told_so_unless_another_took_its_place():
         check_run("p", STATE.run_id, aborted.taken_over("run-9", "query", 1))
 
 
-def test_a_jobs_owner_is_who_was_planned():
-    plan = replace(NAMED_JOB, context=WriteContext("j0b", "query-1"))
-    assert plan.owner == Owner("p~app", "j0b", "query-1", 3, Numbering.VERSIONS)
-
-
 def test_a_plan_travels_and_says_how_long_a_transaction_may_take():
     for plan in (STREAM, NAMED_JOB):
         copy = pickle.loads(cloud_dumps(plan))
@@ -190,11 +186,6 @@ def test_the_mode_is_checked_at_planning_and_before_commit_alike():
 def test_before_a_streams_commit_no_broker_is_asked():
     travelled = pickle.loads(cloud_dumps(data_source(transactionalIdPrefix="p")))
     assert travelled.streamWriter(SCHEMA, False).plan.transactions is None
-
-
-def test_planning_without_a_broker_fails_before_any_task():
-    with pytest.raises(Exception, match=r"127\.0\.0\.1:1"):
-        data_source().writer(SCHEMA, False)
 
 
 # --- a batch that runs again -------------------------------------------------------------------

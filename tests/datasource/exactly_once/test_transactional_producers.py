@@ -7,7 +7,6 @@ from dataclasses import replace
 import pytest
 
 from spark_kafka_sink.base.errors import DeliveryError, ErrorCode, KafkaError, KafkaTimeoutError
-from spark_kafka_sink.base.process_local import ProcessLocal
 from spark_kafka_sink.datasource.exactly_once.transactional_producers import (
     Worker,
     WorkerIds,
@@ -108,23 +107,6 @@ def test_a_jobs_attempt_has_its_own_id_and_closes_its_producer(world: ProducerWo
     assert world.values() == texts("a")
 
 
-def test_foreach_batch_reuses_ids_and_keeps_producers_warm(world: ProducerWorld):
-    tasks = Tasks(world, key="p~name", context=WriteContext("run-f", "q"), number=0,
-                  numbering=Numbering.MICRO_BATCHES)  # fmt: skip
-    for n in range(3):
-        tasks.plan = replace(tasks.plan, number=n)
-        prepared = [tasks.run([f"{n}{x}"], query_id="", run_id="", batch_id=-1) for x in "ab"]
-        token = tasks.worker.ids.token
-        assert [p.transactional_id for p in prepared] == [
-            f"p~name~run-f~g3.{token}~{k}" for k in (0, 1)
-        ]
-        for p in prepared:
-            world.end(p)
-        tasks.done(n)
-    assert tasks.made == 2
-    assert len(world.values()) == 6
-
-
 def test_a_versions_ids_are_its_runs_own_and_nothing_stays_warm(world: ProducerWorld):
     """Another version is another job, with a run of its own: it never comes back to these ids."""
     tasks = Tasks(world, key="p~app", numbering=Numbering.VERSIONS, number=3,
@@ -141,13 +123,21 @@ def test_a_versions_ids_are_its_runs_own_and_nothing_stays_warm(world: ProducerW
     assert world.values() == texts("a", "b")
 
 
-def test_a_stream_reuses_a_warm_producer_after_its_batch_is_done(world: ProducerWorld):
+@pytest.mark.parametrize("way", ["stream", "foreach_batch"])
+def test_a_warm_producer_is_reused_after_its_batch_is_done(world: ProducerWorld, way: str):
+    key, run, who = "p", RUN, {}
     tasks = Tasks(world)
+    if way == "foreach_batch":
+        key, run, who = "p~name", "run-f", {"query_id": "", "run_id": "", "batch_id": -1}
+        tasks = Tasks(world, key=key, context=WriteContext(run, "q"), number=0,
+                      numbering=Numbering.MICRO_BATCHES)  # fmt: skip
     identities = set()
     for n in range(4):
-        prepared = [tasks.run([f"{n}{x}"], batch_id=n) for x in "ab"]
-        token = tasks.worker.ids.token
-        assert [p.transactional_id for p in prepared] == [f"p~{RUN}~g3.{token}~{k}" for k in (0, 1)]
+        if who:
+            tasks.plan = replace(tasks.plan, number=n)
+        prepared = [tasks.run([f"{n}{x}"], **({"batch_id": n} | who)) for x in "ab"]
+        ids = [f"{key}~{run}~g3.{tasks.worker.ids.token}~{k}" for k in (0, 1)]
+        assert [p.transactional_id for p in prepared] == ids
         identities |= {(p.producer_id, p.producer_epoch) for p in prepared}
         for p in prepared:
             world.end(p)
@@ -157,8 +147,7 @@ def test_a_stream_reuses_a_warm_producer_after_its_batch_is_done(world: Producer
     assert len(world.values()) == 8
 
 
-def test_without_the_drivers_word_nothing_warm_is_touched(world: ProducerWorld):
-    tasks = Tasks(world)
+def test_without_the_drivers_word_nothing_warm_is_touched(world: ProducerWorld, tasks: Tasks):
     first = tasks.run(["a"], batch_id=0)
     second = tasks.run(["b"], batch_id=1)  # planned with last_done -1: 0 is not over
     assert first.transactional_id != second.transactional_id
@@ -168,15 +157,13 @@ def test_without_the_drivers_word_nothing_warm_is_touched(world: ProducerWorld):
     assert world.values() == texts("a", "b")
 
 
-def test_a_partition_without_rows_takes_no_id_and_no_connection(world: ProducerWorld):
-    tasks = Tasks(world)
+def test_a_partition_without_rows_takes_no_id_and_no_connection(world: ProducerWorld, tasks: Tasks):
     assert tasks.run([]) is None
     assert (tasks.made, world.asked) == (0, [])
     assert tasks.run(["a"]).transactional_id.endswith("~0")
 
 
-def test_a_failed_attempt_aborts_and_its_id_is_not_used_again(world: ProducerWorld):
-    tasks = Tasks(world)
+def test_a_failed_attempt_aborts_and_its_id_is_not_used_again(world: ProducerWorld, tasks: Tasks):
     with pytest.raises(OSError, match="the input broke"):
         tasks.run(["x", "y"], fails=True)
     failed = f"p~{RUN}~g3.{tasks.worker.ids.token}~0"
@@ -209,10 +196,15 @@ def test_an_id_whose_transaction_was_not_committed_is_not_taken(
     assert tasks.run(["b"], batch_id=2).transactional_id == second.transactional_id
 
 
-def test_a_task_whose_id_is_not_described_names_the_broker(world: ProducerWorld, tasks: Tasks):
-    world.end(tasks.run(["a"]))
-    tasks.done(0)
-    lost = world.cluster.control.drop(DESCRIBE, FOREVER)
+@pytest.mark.parametrize("api", [INIT, DESCRIBE], ids=["a new id", "an id of before"])
+def test_a_task_whose_id_gets_no_answer_names_the_broker(
+    world: ProducerWorld, tasks: Tasks, api: int
+):
+    """And says nothing of calls, which are not the user's."""
+    if api == DESCRIBE:
+        world.end(tasks.run(["a"]))
+        tasks.done(0)
+    lost = world.cluster.control.drop(api, FOREVER)
     with pytest.raises(KafkaTimeoutError, match=r"in time; tried 127\.0\.0\.1:") as raised:
         tasks.run(["b"], batch_id=1)
     assert lost.fired
@@ -220,8 +212,7 @@ def test_a_task_whose_id_is_not_described_names_the_broker(world: ProducerWorld,
     assert all(network.closed for network in world.networks)
 
 
-def test_the_first_error_stays_when_the_abort_gets_no_answer(world: ProducerWorld):
-    tasks = Tasks(world)
+def test_the_first_error_stays_when_the_abort_gets_no_answer(world: ProducerWorld, tasks: Tasks):
     lost = [world.cluster.control.drop(api, FOREVER, processed=False, nth=n)
             for api, n in ((END, 1), (INIT, 2))]  # fmt: skip
     start = world.scheduler.now
@@ -297,14 +288,6 @@ def test_a_task_fails_when_every_init_producer_id_times_out(world: ProducerWorld
         tasks.run(["a"])
 
 
-def test_a_task_whose_id_gets_no_answer_names_the_broker(world: ProducerWorld, tasks: Tasks):
-    """And says nothing of calls, which are not the user's."""
-    world.cluster.control.drop(INIT, FOREVER)
-    with pytest.raises(KafkaTimeoutError, match=r"in time; tried 127\.0\.0\.1:") as raised:
-        tasks.run(["a"])
-    assert "kprod check" in str(raised.value.hint)
-
-
 def test_a_forbidden_id_fails_the_task_before_anything_is_sent(world: ProducerWorld, tasks: Tasks):
     world.cluster.control.answer(INIT, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, FOREVER)
     with pytest.raises(KafkaError, match="TRANSACTIONAL_ID_AUTHORIZATION_FAILED"):
@@ -330,30 +313,6 @@ def test_warm_producers_of_an_earlier_run_are_closed(world: ProducerWorld, tasks
     tasks.run(["b"], batch_id=0, run_id="another")
     assert [network.closed for network in world.networks] == [True, False]
     assert world.state_of(old.transactional_id) == "Ongoing", "the driver decides on it"
-
-
-def test_a_child_does_not_use_its_parents_warm_producers(world: ProducerWorld, tasks: Tasks):
-    pid = 1
-    worker = ProcessLocal(lambda: Worker(WorkerIds(), ProducerCache()), pid=lambda: pid)
-    tasks.worker = worker()
-    tasks.run(["a"])
-    assert len(worker().warm) == 1
-    pid = 2
-    assert len(worker().warm) == 0
-    tasks.worker = worker()
-    tasks.run(["b"])
-    assert len(worker().warm) == 1
-    assert world.networks[0].closed is False, "the sockets are the parent's"
-
-
-def test_an_idle_producer_with_a_dead_thread_is_replaced(world: ProducerWorld, tasks: Tasks):
-    world.end(tasks.run(["a"], batch_id=0))
-    tasks.done(0)
-    (idle,) = tasks.worker.warm._idle.values()
-    idle.close(0)
-    world.end(tasks.run(["b"], batch_id=1))
-    assert tasks.made == 2
-    assert world.values() == texts("a", "b")
 
 
 def test_a_task_aborts_when_its_transaction_has_no_time_left(world: ProducerWorld, tasks: Tasks):

@@ -24,10 +24,10 @@ def second(kafka):
     return kafka.unique_topic("exactly-once-second", partitions=1)
 
 
-@pytest.mark.parametrize("threads", [False, True], ids=["in turn", "from threads"])
-def test_two_writes_of_a_transaction_become_visible_together(
-    source, options, topic, second, consume, tmp_path, reports, threads
+def test_writes_from_threads_become_visible_together(
+    source, options, topic, second, consume, tmp_path, reports
 ):
+    """Writes one behind the other: simulation/test_edges_several_sinks.py, and below."""
     frame, add = source
     name = f"together-{uuid.uuid4().hex[:6]}"
     before = []
@@ -38,13 +38,9 @@ def test_two_writes_of_a_transaction_become_visible_together(
             (batch.where("value LIKE 'p%'"), {"topic": second}),
         ]
         with transaction(name, batch_id, **options) as t:
-            if threads:
-                with ThreadPoolExecutor(2) as pool:
-                    for future in [pool.submit(t.write, df, **to) for df, to in parts]:
-                        future.result()
-            else:
-                for df, to in parts:
-                    t.write(df, **to)
+            with ThreadPoolExecutor(2) as pool:
+                for future in [pool.submit(t.write, df, **to) for df, to in parts]:
+                    future.result()
             before.append([len(consume(x, isolation=COMMITTED).values) for x in (topic, second)])
 
     add(["o1", "o2", "p1"])

@@ -7,7 +7,6 @@ import os
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spark_kafka_sink.base.process_local import ProcessLocal
 from spark_kafka_sink.datasource.exactly_once.transactional_producers import (
     WorkerIds,
     is_of_driver,
@@ -84,17 +83,6 @@ def test_an_id_that_is_given_up_is_never_taken_again():
     lost = take(worker, 0, -1)
     worker.retire(lost)
     assert [ids_of(worker, batch, batch - 1)[0] for batch in range(1, 5)] == [1, 1, 1, 1]
-
-
-def test_a_forked_child_has_ids_of_its_own():
-    pid = 1
-    worker = ProcessLocal(WorkerIds, pid=lambda: pid)
-    before = take(worker(), 0, -1)
-    pid = 2
-    after = take(worker(), 0, -1)
-    assert after.worker != before.worker
-    assert after.number == 0
-    assert len(worker().token) == 12
 
 
 def test_a_real_fork_takes_another_token():
