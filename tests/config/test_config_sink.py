@@ -254,7 +254,7 @@ def some_options(draw):
     return prefix, draw(st.dictionaries(names, TEXTS if prefix else VALUES, max_size=6)) | servers
 
 
-@settings(max_examples=600, deadline=None)
+@settings(max_examples=400, deadline=None)
 @given(some_options())
 def test_parsing_raises_config_error_and_nothing_else(given):
     prefix, options = given

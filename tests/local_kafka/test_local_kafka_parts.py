@@ -303,14 +303,6 @@ def test_two_versions_have_separate_directories_and_locks(maven, monkeypatch, tm
     assert runs(tmp_path) == 2
 
 
-def test_a_version_that_cant_be_fetched_is_nothing_to_the_other(maven, tmp_path):
-    newer = resolve_once()
-    script(maven, "#!/bin/sh\necho no such host; exit 1\n")
-    with pytest.raises(LocalKafkaError, match=f"kafka-{KAFKA_3_VERSION} could not be fetched"):
-        resolve_once(KAFKA_3_VERSION)
-    assert resolve_once() == newer
-
-
 def test_an_unknown_version_is_refused_with_those_that_are_known(monkeypatch, tmp_path):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     for refused in (lambda: KafkaCluster(version="3.9"), lambda: prepare("../4.3.1")):

@@ -59,6 +59,13 @@ def test_an_advertised_name_that_leads_nowhere_is_named(secure_kafka):
     assert_named(steps, "brokers", "advertised.listeners")
 
 
+def test_tls_without_a_login_is_named(secure_kafka):
+    """The listener answers ApiVersions, and closes the connection at the next request."""
+    options = SSL | {TRUST: str(secure_kafka.cluster.security.ca)}
+    steps = steps_of(secure_kafka.bootstrap("SASL_SSL"), options, 60_000)
+    assert_named(steps, "SASL", "set kafka.security.protocol to SASL_SSL")
+
+
 def test_a_silent_broker_is_reported_after_a_while(secure_kafka):
     with socket.create_server(("127.0.0.1", 0)) as silent:
         bootstrap = f"127.0.0.1:{silent.getsockname()[1]}"
