@@ -210,11 +210,6 @@ def test_a_file_url_is_a_path(tmp_path):
     assert config.producer.bootstrap_servers == (("b", 9092),)
 
 
-def test_without_config_file_nothing_is_changed():
-    given = given_options({"topic": "t", "kafka.acks": "1", "path": "/x"}, PREFIX)
-    assert (given.as_options(), given.warnings) == ({"topic": "t", "kafka.acks": "1"}, [])
-
-
 # --- Java's format --------------------------------------------------------------------------------
 
 

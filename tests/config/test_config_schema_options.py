@@ -31,10 +31,6 @@ def test_the_defaults_look_a_schema_up_and_register_none():
     assert value.strategy is SubjectStrategy.TOPIC
 
 
-def test_a_format_without_a_schema_has_no_such_options():
-    assert SinkConfig.parse(BROKER | {"valueColumns": "*"}).schemas is None
-
-
 def test_strategies_have_short_names_and_those_of_java_s_classes():
     name = "io.confluent.kafka.serializers.subject.RecordNameStrategy"
     options = {"value.subject.name.strategy": name, "keyColumns": "id", "keyFormat": "json-schema",

@@ -113,14 +113,13 @@ def test_the_public_producer_takes_no_prefix_and_says_so():
         ProducerConfig.parse({"bootstrap.servers": "a:1", "reportPath": "/r"})
 
 
-@pytest.mark.parametrize("name", FOREIGN.owners["source"].names)
-def test_an_option_of_a_source_is_said_to_be_one(name):
-    assert "belongs to a Kafka source" in refused({name: "1"}).message
-
-
-@pytest.mark.parametrize("name", FOREIGN.owners["consumer"].names)
-def test_an_option_of_a_consumer_is_said_to_be_one(name):
-    assert "belongs to a Kafka consumer" in refused({f"kafka.{name}": "1"}).message
+@pytest.mark.parametrize(
+    ("name", "owner"),
+    [(name, "source") for name in FOREIGN.owners["source"].names]
+    + [(f"kafka.{name}", "consumer") for name in FOREIGN.owners["consumer"].names],
+)
+def test_an_option_of_a_source_or_consumer_is_said_to_be_one(name, owner):
+    assert f"belongs to a Kafka {owner}" in refused({name: "1"}).message
 
 
 @pytest.mark.parametrize("name", sorted(FOREIGN.librdkafka))

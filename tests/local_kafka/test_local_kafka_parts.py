@@ -340,9 +340,7 @@ def test_a_written_file_reads_back(tmp_path):
     properties = {"log.dirs": "/tmp/a b", "sasl.jaas.config": 'X required a="b=c";', "empty": ""}
     write_properties(tmp_path / "p", properties)
     assert read_properties(tmp_path / "p") == properties
-
-
-def test_a_written_file_escapes_what_java_would_take_for_syntax(tmp_path):
+    # What Java would take for syntax is escaped.
     write_properties(tmp_path / "p", {"a": "back\\slash\nline", "b": " leading", "c": "ü"})
     assert (tmp_path / "p").read_bytes() == b"a=back\\\\slash\\nline\nb=\\ leading\nc=\\u00fc\n"
 
