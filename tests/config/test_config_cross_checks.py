@@ -152,14 +152,6 @@ def test_what_asks_for_nothing_else_is_no_warning(options):
     assert parse(options).warnings == ()
 
 
-@pytest.mark.parametrize(
-    "name", ["enable.metrics.push", "metric.reporters", "metadata.cluster.check.enable"]
-)
-def test_what_has_no_effect_is_one_warning(name):
-    (warning,) = parse({name: "true"}).warnings
-    assert warning.startswith(f"[KP0150] Option '{name}' has no effect: ")
-
-
 def test_options_of_the_producer_alone_need_no_prefix():
     config = parse(
         {

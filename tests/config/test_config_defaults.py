@@ -35,13 +35,10 @@ OTHERS = {
     "schema.registry.url": "https://other",
     "interceptor.classes": ("a:B",),
     "partitioner.class": "murmur2",
-    "partitioner.rack.aware": True,
     "security.protocol": "SSL",
     "max.in.flight.requests.per.connection": 4,
     "acks": "1",
     "retries": 9,
-    "enable.idempotence": False,
-    "delivery.timeout.ms": 130_000,
     "sasl.login.refresh.window.factor": 0.7,
     "sasl.login.refresh.window.jitter": 0.1,
 }
